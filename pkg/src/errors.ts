@@ -1,0 +1,41 @@
+/** Where an error stands: the fields that apply are there. */
+export interface ErrorDetail {
+  file?: string;
+  tensor?: string;
+  key?: string;
+  option?: string;
+  /** Byte offset in the file. */
+  offset?: number;
+  expected?: string;
+  found?: string;
+  /** Bytes, for OutOfMemory. */
+  needed?: number;
+  available?: number;
+  [key: string]: unknown;
+}
+
+/** Every error that ternlight raises by itself. `code` is stable; the message is for people. */
+export class EngineError extends Error {
+  override readonly name = "EngineError";
+  readonly code: string;
+  readonly detail: ErrorDetail;
+
+  constructor(code: string, message: string, detail: ErrorDetail = {}, options?: { cause?: unknown }) {
+    super(message, options);
+    this.code = code;
+    this.detail = detail;
+  }
+
+  /** As it crosses a worker's edge and as the CLI prints it. */
+  toJSON(): { code: string; message: string; detail: ErrorDetail } {
+    return { code: this.code, message: this.message, detail: this.detail };
+  }
+
+  /** An error that came as data gets its class back; anything else is returned as it is. */
+  static revive(value: unknown): unknown {
+    if (typeof value !== "object" || value === null || value instanceof Error) return value;
+    const { code, message, detail } = value as { code?: unknown; message?: unknown; detail?: unknown };
+    if (typeof code !== "string" || typeof message !== "string") return value;
+    return new EngineError(code, message, (detail ?? {}) as ErrorDetail);
+  }
+}

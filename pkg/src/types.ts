@@ -1,0 +1,255 @@
+/** The public types. Sizes are in bytes, times in milliseconds, token counts in tokens. */
+
+/** One file of a model. A string or URL is http(s), or a file path under Node, Deno and Bun. */
+export type FileSource = string | URL | Request | Blob | Uint8Array | FileSystemFileHandle;
+
+/**
+ * Where a model comes from: one GGUF file, or a folder with `config.json`, `model.safetensors`, `tokenizer.json` and
+ * `tokenizer_config.json`. A folder is a string or URL that ends in `/`, a directory path, a directory handle, or its
+ * files by name.
+ */
+export type ModelSource = FileSource | FileSystemDirectoryHandle | Record<string, FileSource>;
+
+/** How activations are rounded before integer products. `auto` follows the way the model was trained. */
+export type Activations = "auto" | "int8" | "int14" | "float";
+
+/** How keys and values are kept between steps. `auto` is `f32` while the cache stays small, else `f16`. */
+export type KvType = "auto" | "f32" | "f16";
+
+/** Which build runs. `auto` takes the fastest one that this runtime runs correctly. */
+export type Flavour = "auto" | "relaxed" | "simd128";
+
+export interface LoadOptions {
+  /** Aborts the load; the promise rejects with the signal's reason. */
+  signal?: AbortSignal;
+  /** Called as bytes arrive, at most every 50 ms, and once at each change of phase. */
+  onProgress?: (progress: Progress) => void;
+  /**
+   * Threads to compute with. Above 1 needs shared memory (in a page: cross-origin isolation); 1 takes the single build.
+   * @default free cores, at most 8
+   */
+  threads?: number;
+  /** @default "auto" */
+  flavour?: Flavour;
+  /**
+   * Positions a conversation may hold.
+   * @default what the model was trained for, at most 4096
+   */
+  contextLength?: number;
+  /** @default "auto" */
+  kv?: KvType;
+  /** @default "auto" */
+  activations?: Activations;
+  /**
+   * Most prompt tokens computed in one piece. It changes speed and scratch memory, never a result.
+   * @default 256
+   */
+  prefillChunk?: number;
+}
+
+export interface Progress {
+  phase: "header" | "download" | "pack" | "ready";
+  /** Bytes of weights that have arrived. */
+  loaded: number;
+  /** Bytes of weights in all; 0 while the header is read. */
+  total: number;
+  bytesPerSecond: number;
+}
+
+export interface SamplingOptions {
+  /** 0 always takes the most likely token. @default 0.7, or what the model's generation_config says */
+  temperature?: number;
+  /** Keep the k most likely tokens; 0 keeps all. @default 40, or what the model's generation_config says */
+  topK?: number;
+  /** Keep the fewest most likely tokens whose probabilities reach p; 1 keeps all. @default 0.95, or the model's */
+  topP?: number;
+  /** Drop tokens less likely than p times the likeliest; 0 keeps all. @default 0 */
+  minP?: number;
+  /** Divide (multiply, if negative) the logits of tokens seen before by this; 1 is off. @default 1, or the model's */
+  repetitionPenalty?: number;
+  /** Same seed, same tokens, in every runtime. An integer from 0 to 2^53 - 1. @default random */
+  seed?: number;
+}
+
+export interface GenerateOptions extends SamplingOptions {
+  /** @default until the model ends or the context is full */
+  maxTokens?: number;
+  /** Texts that end the generation. They may span pieces and are not part of the text. */
+  stop?: string | readonly string[];
+  /** Do not end at the model's end tokens. @default false */
+  ignoreEos?: boolean;
+  /** Add what the tokenizer adds to a text (BOS). Has no effect on ids and chats. @default true */
+  addSpecial?: boolean;
+  signal?: AbortSignal;
+}
+
+export interface ChatOptions extends GenerateOptions {
+  /** Tools in the shape the model's template expects. */
+  tools?: readonly unknown[];
+  /** Further variables for the template. */
+  templateOptions?: Readonly<Record<string, unknown>>;
+}
+
+export interface ChatMessage {
+  role: "system" | "user" | "assistant" | "tool" | (string & {});
+  content: string;
+  [key: string]: unknown;
+}
+
+/** Text, or token ids fed exactly as given. */
+export type Prompt = string | readonly number[];
+
+export interface Piece {
+  /** Whole characters only; never empty except when a token adds no text of its own. */
+  text: string;
+  /** The ids whose text this is. */
+  tokens: number[];
+}
+
+export type FinishReason = "stop" | "length" | "abort";
+
+export interface Timings {
+  promptN: number;
+  promptMs: number;
+  promptPerSecond: number;
+  predictedN: number;
+  predictedMs: number;
+  predictedPerSecond: number;
+  /** From the call to the first token. */
+  ttftMs: number;
+}
+
+export interface Finished {
+  text: string;
+  /** Generated ids without the one that ended it. */
+  tokens: number[];
+  /** Ids as fed, BOS included. */
+  promptTokens: number[];
+  finishReason: FinishReason;
+  timings: Timings;
+}
+
+/** One answer under way. Consumed once: by `for await`, `text()` or `toReadableStream()`. */
+export interface Generation extends AsyncIterable<Piece> {
+  /** Settles when the generation has ended, whoever reads the pieces. */
+  readonly finished: Promise<Finished>;
+  /** Ends it normally, with the text so far and `finishReason: "abort"`. */
+  stop(): void;
+  text(): Promise<string>;
+  toReadableStream(): ReadableStream<Piece>;
+}
+
+export interface Session {
+  /** Continues the conversation: what is cached is not computed again. */
+  generate(prompt: Prompt, options?: GenerateOptions): Generation;
+  chat(messages: readonly ChatMessage[], options?: ChatOptions): Generation;
+  /** Every id this conversation holds. */
+  readonly tokens: readonly number[];
+  close(): Promise<void>;
+}
+
+export interface TokenizeOptions {
+  /** @default true */
+  addSpecial?: boolean;
+}
+
+export interface DetokenizeOptions {
+  /** Keep special tokens in the text. @default true */
+  special?: boolean;
+}
+
+export interface LogitsOptions {
+  /** One row for every id instead of the last one alone. @default false */
+  all?: boolean;
+  signal?: AbortSignal;
+}
+
+export interface Perplexity {
+  perplexity: number;
+  /** Mean negative log-likelihood, nats a token. */
+  nll: number;
+  /** Tokens predicted. */
+  tokens: number;
+}
+
+export interface Model {
+  readonly info: ModelInfo;
+  generate(prompt: Prompt, options?: GenerateOptions): Generation;
+  /** Renders the model's own template; nothing is added to it. */
+  chat(messages: readonly ChatMessage[], options?: ChatOptions): Generation;
+  session(): Session;
+  /** One Float32Array of `info.vocab` logits per position asked for. */
+  logits(ids: readonly number[], options?: LogitsOptions): Promise<Float32Array[]>;
+  /** Of a text, cut into consecutive windows; in each, every id is predicted from those before it. */
+  perplexity(text: string, options?: { window?: number; signal?: AbortSignal }): Promise<Perplexity>;
+  tokenize(text: string, options?: TokenizeOptions): Promise<number[]>;
+  detokenize(ids: readonly number[], options?: DetokenizeOptions): Promise<string>;
+  /** Ends the workers and gives back all memory. Calling it again does nothing. */
+  close(): Promise<void>;
+}
+
+export interface TensorSummary {
+  name: string;
+  /** Storage type in the file: `TQ2_0`, `Q6_K`, `BF16`, `U8x4` (Hugging Face's packed ternary) … */
+  type: string;
+  /** Rows first. */
+  shape: number[];
+  bytes: number;
+  /** What one scale covers: `tensor`, `row`, `block of 256` … */
+  scale: string;
+  /** Share of weights that are exactly zero, where the weights were read. */
+  zeroShare?: number;
+}
+
+export interface MemoryNeeds {
+  weights: number;
+  kv: number;
+  scratch: number;
+  total: number;
+}
+
+/** What `inspect` tells and `model.info` begins with. */
+export interface Description {
+  /** `gguf` or `safetensors`. */
+  format: string;
+  architecture: string;
+  name: string | null;
+  parameters: number;
+  /** Of all tensors, as stored. */
+  bitsPerWeight: number;
+  /** How many tensors of each storage type. */
+  kinds: Record<string, number>;
+  tensors: TensorSummary[];
+  /** How the activations of the layers' matrices are rounded. */
+  activations: string;
+  config: {
+    layers: number;
+    hidden: number;
+    ffn: number;
+    heads: number;
+    kvHeads: number;
+    headSize: number;
+    vocab: number;
+    contextLength: number;
+    ropeBase: number;
+    activation: string;
+    tied: boolean;
+  };
+  tokenizer: { kind: string; vocab: number; bos: string | null; eos: string[]; addBos: boolean } | null;
+  template: { source: string; length: number } | null;
+  memory: MemoryNeeds;
+  warnings: string[];
+}
+
+export interface ModelInfo extends Description {
+  vocab: number;
+  contextLength: number;
+  kv: Exclude<KvType, "auto">;
+  /** The build that runs: `threads-relaxed`, `single-simd128` … */
+  flavour: string;
+  threads: number;
+  /** Why there are fewer threads than cores, in words; null where there are not. */
+  threadsReason: string | null;
+  /** Bytes of wasm memory now held. */
+  memoryBytes: number;
+}

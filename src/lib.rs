@@ -1,0 +1,1 @@
+//! ternlight: an engine for 1-bit and ternary language models, made for WebAssembly.
