@@ -1,1 +1,9 @@
 //! ternlight: an engine for 1-bit and ternary language models, made for WebAssembly.
+
+pub mod bytes;
+pub mod error;
+pub mod formats;
+pub mod kernels;
+pub mod quant;
+pub mod rng;
+pub mod team;

@@ -1,0 +1,82 @@
+//! A checked little-endian reader over a prefix of a file.
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Reads forward over the part of a file that is here. Reading past that part says how many bytes from the start of the
+/// file would have been enough: [`Short::Need`] while the file has them, an error when it ends before.
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    total: u64,
+}
+
+/// Why a read did not answer.
+#[derive(Debug)]
+pub enum Short {
+    /// This many bytes from the start of the file.
+    Need(u64),
+    Bad(Error),
+}
+
+impl From<Error> for Short {
+    fn from(error: Error) -> Self {
+        Self::Bad(error)
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// `total` is the length of the whole file, of which `bytes` is the beginning.
+    pub fn new(bytes: &'a [u8], total: u64) -> Self {
+        Self { bytes, at: 0, total }
+    }
+
+    pub fn offset(&self) -> u64 {
+        self.at as u64
+    }
+
+    /// Bytes of the file that come after this point, here or not.
+    pub fn left(&self) -> u64 {
+        self.total - self.at as u64
+    }
+
+    pub fn take(&mut self, len: u64) -> Result<&'a [u8], Short> {
+        if len > self.left() {
+            return Err(Error::new(ErrorKind::Truncated, "the file ends inside its header")
+                .expected(format_args!("{len} more bytes"), self.left())
+                .offset(self.offset())
+                .into());
+        }
+        let end = self.at as u64 + len;
+        let taken = usize::try_from(end).ok().and_then(|end| self.bytes.get(self.at..end)).ok_or(Short::Need(end))?;
+        self.at += taken.len();
+        Ok(taken)
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
+        let bytes = self.take(N as u64)?;
+        Ok(bytes.try_into().expect("take gives what was asked"))
+    }
+
+    pub fn u32(&mut self) -> Result<u32, Short> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Result<u64, Short> {
+        self.array().map(u64::from_le_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_tells_need_from_truncation() {
+        let mut reader = Reader::new(&[1, 0, 0, 0, 9], 8);
+        assert_eq!(reader.u32().unwrap(), 1);
+        assert!(matches!(reader.u32(), Err(Short::Need(8))));
+        assert!(matches!(reader.u64(), Err(Short::Bad(e)) if e.kind == ErrorKind::Truncated));
+        assert_eq!(reader.take(1).unwrap(), [9]);
+        assert!(matches!(reader.take(u64::MAX), Err(Short::Bad(_))));
+    }
+}

@@ -1,0 +1,215 @@
+//! One error for the whole crate: what kind, where it stands, what was expected and what came.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What went wrong. The names are stable: they are the `code` that JavaScript sees.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorKind { $($(#[$doc])* $name,)* }
+
+        impl ErrorKind {
+            pub fn code(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The bytes end before what they announce.
+    Truncated,
+    /// The file is none that we know.
+    BadMagic,
+    /// A known container of a version that we do not read.
+    UnsupportedVersion,
+    /// A header that contradicts itself, its limits or the length of its file.
+    BadHeader,
+    /// A storage type that we do not run.
+    UnsupportedType,
+    /// A model architecture that we do not run.
+    UnsupportedArchitecture,
+    /// A known architecture with a setting that we do not run.
+    UnsupportedSetting,
+    /// Metadata or a config field that must be there is not.
+    MissingKey,
+    /// A metadata value or config field of a wrong type or out of range.
+    BadValue,
+    /// A tensor that must be there is not.
+    MissingTensor,
+    /// A tensor whose shape does not fit the model.
+    ShapeMismatch,
+    /// A NaN or an infinity among weights, scales or results.
+    NonFinite,
+    /// Data contradict the layout that probed rows promised; the option named settles it.
+    LayoutContradicted,
+    /// Memory for the model or a request cannot be had.
+    OutOfMemory,
+    /// The conversation is longer than its context.
+    ContextFull,
+    /// A caller's value is of a wrong type or out of range.
+    InvalidArgument,
+    /// The step that was to run cannot: a thread of the team has died.
+    TeamPoisoned,
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Where an error stands. Only the fields that apply are set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Place {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tensor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub option: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub available: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Error {
+    pub kind: ErrorKind,
+    pub place: Box<Place>,
+    reason: String,
+}
+
+impl Error {
+    pub fn new(kind: ErrorKind, reason: impl Into<String>) -> Self {
+        Self { kind, place: Box::default(), reason: reason.into() }
+    }
+
+    pub fn file(mut self, name: impl Into<String>) -> Self {
+        self.place.file.get_or_insert(name.into());
+        self
+    }
+
+    pub fn tensor(mut self, name: impl Into<String>) -> Self {
+        self.place.tensor.get_or_insert(name.into());
+        self
+    }
+
+    pub fn key(mut self, name: impl Into<String>) -> Self {
+        self.place.key.get_or_insert(name.into());
+        self
+    }
+
+    pub fn option(mut self, name: impl Into<String>) -> Self {
+        self.place.option.get_or_insert(name.into());
+        self
+    }
+
+    pub fn offset(mut self, offset: u64) -> Self {
+        self.place.offset.get_or_insert(offset);
+        self
+    }
+
+    pub fn expected(mut self, what: impl fmt::Display, found: impl fmt::Display) -> Self {
+        self.place.expected = Some(what.to_string());
+        self.place.found = Some(found.to_string());
+        self
+    }
+
+    pub fn bytes(mut self, needed: u64, available: Option<u64>) -> Self {
+        self.place.needed = Some(needed);
+        self.place.available = available;
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = &*self.place;
+        for (what, name) in [
+            ("", &place.file),
+            ("tensor ", &place.tensor),
+            ("key ", &place.key),
+            ("option ", &place.option),
+        ] {
+            if let Some(name) = name {
+                write!(f, "{what}{name}: ")?;
+            }
+        }
+        f.write_str(&self.reason)?;
+        if let (Some(expected), Some(found)) = (&place.expected, &place.found) {
+            write!(f, ": expected {expected}, found {found}")?;
+        }
+        if let Some(offset) = place.offset {
+            write!(f, " (at byte {offset})")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// As it crosses into JavaScript: `{ code, message, detail }`.
+impl Serialize for Error {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let mut out = serializer.serialize_struct("Error", 3)?;
+        out.serialize_field("code", self.kind.code())?;
+        out.serialize_field("message", &self.to_string())?;
+        out.serialize_field("detail", &*self.place)?;
+        out.end()
+    }
+}
+
+/// A buffer whose size a stranger chose: refused with its size instead of aborting.
+pub fn reserve<T>(what: &str, len: usize) -> Result<Vec<T>> {
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(len).map_err(|_| {
+        let bytes = len as u64 * size_of::<T>() as u64;
+        Error::new(ErrorKind::OutOfMemory, format!("no room for {bytes} bytes of {what}")).bytes(bytes, None)
+    })?;
+    Ok(buffer)
+}
+
+/// [`reserve`], filled.
+pub fn filled<T: Clone>(what: &str, len: usize, value: T) -> Result<Vec<T>> {
+    let mut buffer = reserve(what, len)?;
+    buffer.resize(len, value);
+    Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_where_expected_and_found() {
+        let error = Error::new(ErrorKind::ShapeMismatch, "wrong size")
+            .tensor("blk.3.attn_q.weight")
+            .expected("1310720 bytes", "655360")
+            .offset(4096);
+        assert_eq!(
+            error.to_string(),
+            "tensor blk.3.attn_q.weight: wrong size: expected 1310720 bytes, found 655360 (at byte 4096)"
+        );
+        let data = serde_json::to_value(&error).unwrap();
+        assert_eq!(data["code"], "ShapeMismatch");
+        assert_eq!(data["detail"]["tensor"], "blk.3.attn_q.weight");
+        assert_eq!(data["detail"]["offset"], 4096);
+        assert!(data["detail"].get("key").is_none());
+    }
+
+    #[test]
+    fn the_innermost_place_stays() {
+        let error = Error::new(ErrorKind::BadValue, "x").tensor("a").tensor("b");
+        assert_eq!(error.place.tensor.as_deref(), Some("a"));
+    }
+}

@@ -1,0 +1,322 @@
+//! GGUF, version 3, little-endian: magic, counts, metadata pairs, tensor table, padding, data.
+//!
+//! Big arrays (a vocabulary, its merges) stay where they are: [`Value::Array`] says which bytes of the header they take, and
+//! whoever knows text reads them there.
+
+use std::collections::BTreeMap;
+
+use super::{Parsed, Tensor, limits, refuse_overlap, values};
+use crate::bytes::{Reader, Short};
+use crate::error::{Error, ErrorKind, Result};
+use crate::quant::{self, Content};
+
+pub const MAGIC: &[u8] = b"GGUF";
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Any unsigned or signed width: i128 holds them all.
+    Int(i128),
+    Float(f64),
+    Bool(bool),
+    Str(String),
+    Array(Array),
+}
+
+/// Where an array lies in the file: `len` bytes of `count` elements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Array {
+    /// GGUF's value type: 6 is f32, 8 string …
+    pub element: u32,
+    pub count: u64,
+    pub offset: u64,
+    pub len: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Metadata(BTreeMap<String, Value>);
+
+impl Metadata {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value))
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.0.get(key)
+    }
+
+    pub fn str(&self, key: &str) -> Result<Option<&str>> {
+        self.typed(key, "a string", |value| match value {
+            Value::Str(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    pub fn uint(&self, key: &str) -> Result<Option<u64>> {
+        self.typed(key, "a non-negative integer", |value| match value {
+            Value::Int(int) => u64::try_from(*int).ok(),
+            _ => None,
+        })
+    }
+
+    pub fn float(&self, key: &str) -> Result<Option<f64>> {
+        self.typed(key, "a finite number", |value| match value {
+            Value::Float(float) => float.is_finite().then_some(*float),
+            Value::Int(int) => Some(*int as f64),
+            _ => None,
+        })
+    }
+
+    fn typed<'a, T>(&'a self, key: &str, what: &str, read: impl Fn(&'a Value) -> Option<T>) -> Result<Option<T>> {
+        self.get(key)
+            .map(|value| {
+                read(value).ok_or_else(|| {
+                    Error::new(ErrorKind::BadValue, "wrong metadata value").key(key).expected(what, value.describe())
+                })
+            })
+            .transpose()
+    }
+}
+
+impl Value {
+    fn describe(&self) -> String {
+        match self {
+            Self::Int(int) => int.to_string(),
+            Self::Float(float) => float.to_string(),
+            Self::Bool(bool) => bool.to_string(),
+            Self::Str(text) => format!("{:?}", text.chars().take(40).collect::<String>()),
+            Self::Array(array) => format!("an array of {} elements", array.count),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Gguf {
+    pub metadata: Metadata,
+    pub tensors: Vec<Tensor>,
+    /// Bytes of the file before the first tensor.
+    pub header_len: u64,
+}
+
+/// Parses the beginning of a file of `total` bytes.
+pub fn parse(prefix: &[u8], total: u64) -> Result<Parsed<Gguf>> {
+    Parsed::from_short(read(Reader::new(prefix, total)))
+}
+
+fn read(mut reader: Reader) -> Result<Gguf, Short> {
+    let magic = reader.array::<4>()?;
+    if magic != *MAGIC {
+        return Err(Error::new(ErrorKind::BadMagic, "not a GGUF file")
+            .expected("GGUF", String::from_utf8_lossy(&magic).escape_default())
+            .offset(0)
+            .into());
+    }
+    let version = reader.u32()?;
+    if version != 3 {
+        let big_endian = version.swap_bytes() == 3;
+        let reason = if big_endian { "the file is big-endian" } else { "this version is not supported" };
+        return Err(Error::new(ErrorKind::UnsupportedVersion, reason)
+            .expected("GGUF version 3, little-endian", if big_endian { version.swap_bytes() } else { version })
+            .offset(4)
+            .into());
+    }
+    let tensor_count = capped(&mut reader, "tensors", limits::TENSORS)?;
+    let pair_count = capped(&mut reader, "metadata pairs", limits::PAIRS)?;
+
+    let mut metadata = BTreeMap::new();
+    for _ in 0..pair_count {
+        let at = reader.offset();
+        let key = string(&mut reader, limits::NAME)?;
+        let kind = reader.u32()?;
+        let value = value(&mut reader, kind).map_err(|short| at_key(short, &key))?;
+        if metadata.insert(key.clone(), value).is_some() {
+            return Err(Error::new(ErrorKind::BadHeader, "the key occurs twice").key(key).offset(at).into());
+        }
+    }
+    let metadata = Metadata(metadata);
+
+    let mut entries = Vec::new();
+    for _ in 0..tensor_count {
+        entries.push(entry(&mut reader)?);
+    }
+    let alignment = metadata.uint("general.alignment")?.unwrap_or(32);
+    if !alignment.is_power_of_two() || alignment > limits::ALIGNMENT {
+        return Err(Error::new(ErrorKind::BadValue, "wrong alignment")
+            .key("general.alignment")
+            .expected(format_args!("a power of two up to {}", limits::ALIGNMENT), alignment)
+            .into());
+    }
+    let header_len = reader.offset();
+    let data = header_len.next_multiple_of(alignment);
+    let total = header_len + reader.left();
+    let mut tensors = Vec::with_capacity(entries.len());
+    for entry in entries {
+        tensors.push(place(entry, data, alignment, total)?);
+    }
+    let mut names: Vec<&str> = tensors.iter().map(|tensor: &Tensor| tensor.name.as_str()).collect();
+    names.sort_unstable();
+    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Error::new(ErrorKind::BadHeader, "the tensor occurs twice").tensor(twice[0]).into());
+    }
+    refuse_overlap(&tensors)?;
+    Ok(Gguf { metadata, tensors, header_len })
+}
+
+/// A count that cannot be larger than the cap, nor than the bytes behind it: every element takes at least one.
+fn capped(reader: &mut Reader, what: &str, cap: u64) -> Result<u64, Short> {
+    let at = reader.offset();
+    let count = reader.u64()?;
+    let most = cap.min(reader.left());
+    if count > most {
+        return Err(Error::new(ErrorKind::BadHeader, format!("too many {what}"))
+            .expected(format_args!("at most {most}"), count)
+            .offset(at)
+            .into());
+    }
+    Ok(count)
+}
+
+fn string(reader: &mut Reader, cap: u64) -> Result<String, Short> {
+    let at = reader.offset();
+    let len = reader.u64()?;
+    if len > cap.min(reader.left()) {
+        return Err(Error::new(ErrorKind::BadHeader, "a string is too long")
+            .expected(format_args!("at most {} bytes", cap.min(reader.left())), len)
+            .offset(at)
+            .into());
+    }
+    let bytes = reader.take(len)?;
+    String::from_utf8(bytes.to_vec())
+        .map_err(|_| Error::new(ErrorKind::BadHeader, "a string is not UTF-8").offset(at).into())
+}
+
+fn value(reader: &mut Reader, kind: u32) -> Result<Value, Short> {
+    let at = reader.offset();
+    Ok(match kind {
+        0 => Value::Int(u8::from_le_bytes(reader.array()?).into()),
+        1 => Value::Int(i8::from_le_bytes(reader.array()?).into()),
+        2 => Value::Int(u16::from_le_bytes(reader.array()?).into()),
+        3 => Value::Int(i16::from_le_bytes(reader.array()?).into()),
+        4 => Value::Int(reader.u32()?.into()),
+        5 => Value::Int(i32::from_le_bytes(reader.array()?).into()),
+        6 => Value::Float(f32::from_le_bytes(reader.array()?).into()),
+        7 => Value::Bool(reader.array::<1>()?[0] != 0),
+        8 => Value::Str(string(reader, limits::HEADER)?),
+        9 => Value::Array(array(reader)?),
+        10 => Value::Int(reader.u64()?.into()),
+        11 => Value::Int(i64::from_le_bytes(reader.array()?).into()),
+        12 => Value::Float(f64::from_le_bytes(reader.array()?)),
+        _ => {
+            return Err(Error::new(ErrorKind::BadHeader, "unknown value type")
+                .expected("0 to 12", kind)
+                .offset(at - 4)
+                .into());
+        }
+    })
+}
+
+fn array(reader: &mut Reader) -> Result<Array, Short> {
+    let at = reader.offset();
+    let element = reader.u32()?;
+    let count = capped(reader, "array elements", limits::HEADER)?;
+    let offset = reader.offset();
+    let width = match element {
+        0 | 1 | 7 => 1,
+        2 | 3 => 2,
+        4..=6 => 4,
+        10..=12 => 8,
+        8 => {
+            for _ in 0..count {
+                let at = reader.offset();
+                let len = reader.u64()?;
+                reader.take(len).map_err(|short| match short {
+                    Short::Bad(error) => Short::Bad(error.offset(at)),
+                    need => need,
+                })?;
+            }
+            0
+        }
+        _ => {
+            return Err(Error::new(ErrorKind::BadHeader, "unknown array element type")
+                .expected("0 to 8 or 10 to 12", element)
+                .offset(at)
+                .into());
+        }
+    };
+    reader.take(count * width)?;
+    Ok(Array { element, count, offset, len: reader.offset() - offset })
+}
+
+fn at_key(short: Short, key: &str) -> Short {
+    match short {
+        Short::Bad(error) => Short::Bad(error.key(key)),
+        need => need,
+    }
+}
+
+struct Entry {
+    name: String,
+    dims: Vec<u64>,
+    kind: u32,
+    offset: u64,
+    at: u64,
+}
+
+fn entry(reader: &mut Reader) -> Result<Entry, Short> {
+    let at = reader.offset();
+    let name = string(reader, limits::NAME)?;
+    let count = reader.u32()?;
+    if count > limits::DIMS {
+        return Err(Error::new(ErrorKind::BadHeader, "too many dimensions")
+            .tensor(name)
+            .expected(format_args!("at most {}", limits::DIMS), count)
+            .offset(at)
+            .into());
+    }
+    let dims = (0..count).map(|_| reader.u64()).collect::<Result<_, _>>()?;
+    Ok(Entry { name, dims, kind: reader.u32()?, offset: reader.u64()?, at })
+}
+
+/// Checks one entry against the file and gives it its place.
+fn place(entry: Entry, data: u64, alignment: u64, total: u64) -> Result<Tensor> {
+    let Entry { name, dims, kind, offset, at } = entry;
+    let bad = |reason: &str| Error::new(ErrorKind::BadHeader, reason).tensor(&name).offset(at);
+    let values = values(&dims).ok_or_else(|| bad("the shape is too large").expected("at most 2^40 values", format_args!("{dims:?}")))?;
+    let (storage, type_name) = match quant::by_ggml_id(kind) {
+        Ok(storage) => (Some(storage), storage.name.to_owned()),
+        Err(Some(known)) => (None, known.to_owned()),
+        Err(None) => (None, format!("type {kind}")),
+    };
+    if !offset.is_multiple_of(alignment) {
+        return Err(bad("the offset is not aligned").expected(format_args!("a multiple of {alignment}"), offset));
+    }
+    let start = data.checked_add(offset).filter(|&start| start <= total);
+    let start = start.ok_or_else(|| {
+        Error::new(ErrorKind::Truncated, "the data begin past the end of the file")
+            .tensor(&name)
+            .expected(format_args!("an offset of at most {}", total.saturating_sub(data)), offset)
+            .offset(at)
+    })?;
+    let len = match storage {
+        None => 0,
+        Some(storage) => {
+            let row = dims.first().copied().unwrap_or(1);
+            let fits = matches!(storage.content, Content::I2s) || row.is_multiple_of(storage.block as u64);
+            let len = if fits { storage.size(values) } else { None };
+            let len = len.ok_or_else(|| {
+                bad("the rows are not whole blocks")
+                    .expected(format_args!("a multiple of {} values for {}", storage.block, storage.name), row)
+            })?;
+            if matches!(storage.content, Content::I2s) { len + quant::I2S_TAIL } else { len }
+        }
+    };
+    // The padding behind an I2_S scale may be missing at the end of a file; the scale may not.
+    let needed = if storage.is_some_and(|s| matches!(s.content, Content::I2s)) { len - quant::I2S_TAIL + 4 } else { len };
+    if needed > total - start {
+        return Err(Error::new(ErrorKind::Truncated, "the file ends inside the tensor")
+            .tensor(&name)
+            .expected(format_args!("{len} bytes"), total - start)
+            .offset(start));
+    }
+    let shape = dims.into_iter().rev().collect();
+    Ok(Tensor { name, storage, type_name, shape, file: 0, offset: start, len: len.min(total - start) })
+}

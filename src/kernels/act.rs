@@ -1,0 +1,217 @@
+//! Activations as kernels read them: prepared once per input, read by every matrix that multiplies it.
+//!
+//! Integer activations are rounded per group, the same groups that the weights' scales have:
+//!
+//! ```text
+//! q = round-half-even(x · s),   s = most / max |x|,   most = 127 (int8) or 8191 (int14)
+//! ```
+//!
+//! Fourteen bits travel as two 7-bit planes, `q = 128 · high + low`. Weights with 7-bit codes leave the signed operand of the
+//! dot product to the activation: `low` is `0..=127` and `high` carries the sign. Signed weights take that operand themselves;
+//! then `q + 8192` is split, both planes are `0..=127`, and the kernel takes 8192 times the weights' sum away again.
+
+use std::marker::PhantomData;
+
+use super::isa::Isa;
+use crate::error::{Result, reserve};
+use crate::team::Crew;
+
+/// How the numbers of an input are rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Precision {
+    Int8,
+    Int14,
+    Float,
+}
+
+impl Precision {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Int8 => "int8",
+            Self::Int14 => "int14",
+            Self::Float => "float",
+        }
+    }
+}
+
+/// What a matrix wants of its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Spec {
+    pub precision: Precision,
+    pub cols: usize,
+    /// `cols` with the matrix's padding.
+    pub padded: usize,
+    /// Values that share a scale; `padded` where a row has one.
+    pub group: usize,
+    /// One scale a row, kept as the factor s itself, because the result is divided by it.
+    pub whole: bool,
+    /// Both planes unsigned, for signed weights.
+    pub unsigned: bool,
+}
+
+/// What keeps the scale of an all but zero row finite: BitNet's training clamps at 1e-5, finer activations much lower.
+const LEAST_INT8: f32 = 1e-5;
+const LEAST_INT14: f32 = 1e-30;
+
+impl Spec {
+    fn groups(&self) -> usize {
+        self.padded / self.group
+    }
+
+    pub fn planes(&self) -> usize {
+        if self.precision == Precision::Int8 && !self.unsigned { 1 } else { 2 }
+    }
+
+    /// 32-bit words of one prepared row: the planes, then per group a sum and a scale.
+    fn stride<I: Isa>(&self) -> usize {
+        match self.precision {
+            Precision::Float => self.padded,
+            _ => self.planes() * self.plane_words::<I>() + 2 * self.groups(),
+        }
+    }
+
+    fn plane_words<I: Isa>(&self) -> usize {
+        self.padded / 4 * (size_of::<I::Quad>() / 4)
+    }
+
+    /// Bytes that `tokens` prepared rows take, whichever instruction set runs.
+    pub fn bytes(&self, tokens: usize) -> u64 {
+        tokens as u64 * 4 * (2 * self.padded as u64 + 2 * self.groups() as u64)
+    }
+}
+
+/// Prepared rows, all of one [`Spec`].
+#[derive(Debug)]
+pub struct Act<I> {
+    spec: Spec,
+    words: Vec<u32>,
+    isa: PhantomData<I>,
+}
+
+/// One prepared row.
+pub struct Row<'a, I: Isa> {
+    pub planes: [&'a [I::Quad]; 2],
+    /// Σ q of each group.
+    pub sums: &'a [i32],
+    /// What one step of q is worth, per group; with [`Spec::whole`] the factor s.
+    pub scales: &'a [f32],
+}
+
+impl<I: Isa> Act<I> {
+    /// Room for rows of `bytes` bytes in all, see [`Spec::bytes`].
+    pub fn reserve(bytes: u64) -> Result<Self> {
+        let spec =
+            Spec { precision: Precision::Float, cols: 0, padded: 0, group: 1, whole: false, unsigned: false };
+        let words = usize::try_from(bytes / 4).unwrap_or(usize::MAX);
+        Ok(Self { spec, words: reserve("activations", words)?, isa: PhantomData })
+    }
+
+    pub fn spec(&self) -> Spec {
+        self.spec
+    }
+
+    /// Prepares rows of `spec.cols` values; `input(row, buffer)` writes a row's values.
+    pub fn prepare(&mut self, crew: &Crew, spec: Spec, tokens: usize, input: impl Fn(usize, &mut [f32]) + Sync) {
+        self.spec = spec;
+        let stride = spec.stride::<I>();
+        self.words.clear();
+        self.words.resize(tokens * stride, 0);
+        crew.rows(&mut self.words, stride, |first, rows| {
+            for (i, row) in rows.chunks_exact_mut(stride).enumerate() {
+                prepare_row::<I>(spec, row, |values| input(first + i, values));
+            }
+        });
+    }
+
+    pub fn tokens(&self) -> usize {
+        self.words.len() / self.spec.stride::<I>().max(1)
+    }
+
+    fn words(&self, token: usize) -> &[u32] {
+        let stride = self.spec.stride::<I>();
+        &self.words[token * stride..][..stride]
+    }
+
+    /// The values of a [`Precision::Float`] row, padding included.
+    #[inline]
+    pub fn floats(&self, token: usize) -> &[f32] {
+        bytemuck::cast_slice(self.words(token))
+    }
+
+    /// An integer row.
+    #[inline]
+    pub fn row(&self, token: usize) -> Row<'_, I> {
+        let (codes, rest) = self.words(token).split_at(self.spec.planes() * self.spec.plane_words::<I>());
+        let (sums, scales) = rest.split_at(self.spec.groups());
+        let (first, second) = codes.split_at(self.spec.plane_words::<I>());
+        Row {
+            planes: [first, second].map(bytemuck::cast_slice),
+            sums: bytemuck::cast_slice(sums),
+            scales: bytemuck::cast_slice(scales),
+        }
+    }
+}
+
+thread_local! {
+    /// One row of floats on its way to codes.
+    static VALUES: std::cell::RefCell<Vec<f32>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+fn prepare_row<I: Isa>(spec: Spec, row: &mut [u32], input: impl FnOnce(&mut [f32])) {
+    if spec.precision == Precision::Float {
+        let (values, padding) = row.split_at_mut(spec.cols);
+        padding.fill(0);
+        return input(bytemuck::cast_slice_mut(values));
+    }
+    VALUES.with_borrow_mut(|values| {
+        values.clear();
+        values.resize(spec.padded, 0.0);
+        input(&mut values[..spec.cols]);
+        let (planes, rest) = row.split_at_mut(spec.planes() * spec.plane_words::<I>());
+        let (sums, scales) = rest.split_at_mut(spec.groups());
+        let (first, second) = planes.split_at_mut(spec.plane_words::<I>());
+        let quads = spec.group / 4 * (size_of::<I::Quad>() / 4);
+        for (group, values) in values.chunks_exact(spec.group).enumerate() {
+            let first = bytemuck::cast_slice_mut(&mut first[group * quads..][..quads]);
+            let second = if second.is_empty() { &mut [][..] } else { &mut second[group * quads..][..quads] };
+            let (sum, scale) = codes::<I>(spec, values, first, bytemuck::cast_slice_mut(second));
+            sums[group] = sum as u32;
+            scales[group] = scale.to_bits();
+        }
+    });
+}
+
+/// Rounds one group; answers Σ q and the scale.
+fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut [I::Quad]) -> (i32, f32) {
+    let isa = I::default();
+    let (fours, _) = values.as_chunks::<4>();
+    let most = fours.iter().fold(isa.splat_f32(0.0), |most, four| isa.max(most, isa.abs(isa.load_f32(four))));
+    let mut lanes = [0.0; 4];
+    isa.store_f32(&mut lanes, most);
+    let most = lanes.into_iter().fold(0.0, |a: f32, b| if a < b { b } else { a });
+
+    let (limit, least) =
+        if spec.precision == Precision::Int8 { (127.0, LEAST_INT8) } else { (8191.0, LEAST_INT14) };
+    // In this order: it is what training computes, and gives its factor bit for bit.
+    let factor = 1.0 / if most < least { least } else { most } * limit;
+    let scale = if spec.whole { factor } else { most / limit };
+    let lowest = if spec.precision == Precision::Int8 { -128.0 } else { -8192.0 };
+    let (factor, lowest, highest) = (isa.splat_f32(factor), isa.splat_f32(lowest), isa.splat_f32(limit));
+    let offset = if spec.unsigned { 8192 } else { 0 };
+    let mut sum = 0;
+    for (i, four) in fours.iter().enumerate() {
+        let code = isa.nearest(isa.mul(isa.load_f32(four), factor));
+        let code = isa.max(isa.min(code, highest), lowest);
+        let mut q = [0; 4];
+        isa.store_i32(&mut q, isa.to_i32(code));
+        sum += q[0] + q[1] + q[2] + q[3];
+        let q = q.map(|q| q + offset);
+        if spec.planes() == 1 {
+            first[i] = isa.quad(q.map(|q| q as i8));
+        } else {
+            first[i] = isa.quad(q.map(|q| (q >> 7) as i8));
+            second[i] = isa.quad(q.map(|q| (q & 127) as i8));
+        }
+    }
+    (sum, scale)
+}

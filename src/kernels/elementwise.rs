@@ -1,0 +1,152 @@
+//! Norms, rotations, gates, exponentials: what happens between matrices, on rows of f32.
+//!
+//! Sums over a row run in sixteen fixed lanes, folded in a fixed order. `exp` is our own polynomial, sines and cosines are libm's
+//! pure Rust, so that no platform's mathematics leaks into a result.
+
+use super::isa::Isa;
+
+/// Σ x², lanes first.
+fn square_sum<I: Isa>(isa: I, x: &[f32]) -> f32 {
+    let (chunks, rest) = x.as_chunks::<16>();
+    let mut sums = [isa.splat_f32(0.0); 4];
+    for chunk in chunks {
+        for (sum, four) in sums.iter_mut().zip(chunk.as_chunks::<4>().0) {
+            let v = isa.load_f32(four);
+            *sum = isa.add(*sum, isa.mul(v, v));
+        }
+    }
+    let mut lanes = [0.0; 4];
+    isa.store_f32(&mut lanes, isa.add(isa.add(sums[0], sums[1]), isa.add(sums[2], sums[3])));
+    rest.iter().fold((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]), |sum, x| sum + x * x)
+}
+
+/// `out = x / √(mean(x²) + eps) · weight`.
+pub fn rms_norm<I: Isa>(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    assert!(x.len() == weight.len() && x.len() == out.len(), "one length");
+    let isa = I::default();
+    let factor = 1.0 / (square_sum(isa, x) / x.len() as f32 + eps).sqrt();
+    zip4(isa, x, Some(weight), out, |x, w| isa.mul(isa.mul(x, isa.splat_f32(factor)), w));
+}
+
+/// `x += y`.
+pub fn add<I: Isa>(x: &mut [f32], y: &[f32]) {
+    assert_eq!(x.len(), y.len(), "one length");
+    let isa = I::default();
+    let (xs, x_rest) = x.as_chunks_mut::<4>();
+    let (ys, y_rest) = y.as_chunks::<4>();
+    for (x, y) in xs.iter_mut().zip(ys) {
+        let sum = isa.add(isa.load_f32(x), isa.load_f32(y));
+        isa.store_f32(x, sum);
+    }
+    x_rest.iter_mut().zip(y_rest).for_each(|(x, y)| *x += y);
+}
+
+/// The activation of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// `x / (1 + e⁻ˣ)`
+    Silu,
+    /// `max(x, 0)²`
+    Relu2,
+}
+
+impl Gate {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Silu => "silu",
+            Self::Relu2 => "relu2",
+        }
+    }
+}
+
+/// `out = gate(g) · up`.
+pub fn gate<I: Isa>(kind: Gate, g: &[f32], up: &[f32], out: &mut [f32]) {
+    assert!(g.len() == up.len() && g.len() == out.len(), "one length");
+    let isa = I::default();
+    let (one, zero) = (isa.splat_f32(1.0), isa.splat_f32(0.0));
+    match kind {
+        Gate::Silu => zip4(isa, g, Some(up), out, |g, up| {
+            isa.mul(isa.div(g, isa.add(one, exp(isa, isa.sub(zero, g)))), up)
+        }),
+        Gate::Relu2 => zip4(isa, g, Some(up), out, |g, up| {
+            let positive = isa.max(g, zero);
+            isa.mul(isa.mul(positive, positive), up)
+        }),
+    }
+}
+
+/// `out = f(a, b)`, four at a time; what is left of a row goes through the same operations in a padded vector.
+#[inline(always)]
+fn zip4<I: Isa>(isa: I, a: &[f32], b: Option<&[f32]>, out: &mut [f32], f: impl Fn(I::V, I::V) -> I::V) {
+    let b = b.unwrap_or(a);
+    let ((fours_a, rest_a), (fours_b, rest_b)) = (a.as_chunks::<4>(), b.as_chunks::<4>());
+    let (fours_out, rest_out) = out.as_chunks_mut::<4>();
+    for ((a, b), out) in fours_a.iter().zip(fours_b).zip(fours_out) {
+        isa.store_f32(out, f(isa.load_f32(a), isa.load_f32(b)));
+    }
+    if !rest_out.is_empty() {
+        let pad = |rest: &[f32]| std::array::from_fn(|i| rest.get(i).copied().unwrap_or(0.0));
+        let mut padded = [0.0; 4];
+        isa.store_f32(&mut padded, f(isa.load_f32(&pad(rest_a)), isa.load_f32(&pad(rest_b))));
+        rest_out.copy_from_slice(&padded[..rest_out.len()]);
+    }
+}
+
+/// eˣ to about one unit in the last place; 0 below -87.3 and 2¹²⁷·something above 88.
+///
+/// x = n · ln 2 + r with |r| ≤ ln 2 / 2; the polynomial in r is Cephes', 2ⁿ goes straight into the exponent.
+#[inline(always)]
+pub fn exp<I: Isa>(isa: I, x: I::V) -> I::V {
+    let f = |value: f32| isa.splat_f32(value);
+    let alive = isa.gt(x, f(-87.33));
+    let x = isa.min(isa.max(x, f(-87.33)), f(88.0));
+    let n = isa.nearest(isa.mul(x, f(std::f32::consts::LOG2_E)));
+    let r = isa.add(isa.sub(x, isa.mul(n, f(0.693_359_4))), isa.mul(n, f(2.121_944_4e-4)));
+    let mut p = f(1.987_569_2e-4);
+    for term in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
+        p = isa.add(isa.mul(p, r), f(term));
+    }
+    let y = isa.add(isa.add(isa.mul(p, isa.mul(r, r)), r), f(1.0));
+    let power = isa.shl_i32(isa.add_i32(isa.to_i32(n), isa.splat_i32(127)), 23);
+    isa.and(isa.mul(y, power), alive)
+}
+
+/// Which dimensions of a head turn together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairs {
+    /// 2i with 2i + 1: GGUF's `llama`, whose rows the converter has permuted for it.
+    Adjacent,
+    /// i with i + half: everything else.
+    Halves,
+}
+
+/// Turns the first `2 · cos.len()` values of every head by the angles of one position.
+pub fn rope<I: Isa>(pairs: Pairs, heads: &mut [f32], head: usize, cos: &[f32], sin: &[f32]) {
+    let isa = I::default();
+    let half = cos.len();
+    assert!(sin.len() == half && 2 * half <= head, "angles fit the head");
+    for head in heads.chunks_exact_mut(head) {
+        match pairs {
+            Pairs::Adjacent => {
+                for (pair, (cos, sin)) in head.as_chunks_mut::<2>().0.iter_mut().zip(cos.iter().zip(sin)) {
+                    let [a, b] = *pair;
+                    *pair = [a * cos - b * sin, b * cos + a * sin];
+                }
+            }
+            Pairs::Halves => {
+                let (low, high) = head[..2 * half].split_at_mut(half);
+                let ((a4, a1), (b4, b1)) = (low.as_chunks_mut::<4>(), high.as_chunks_mut::<4>());
+                let ((c4, c1), (s4, s1)) = (cos.as_chunks::<4>(), sin.as_chunks::<4>());
+                for ((a, b), (cos, sin)) in a4.iter_mut().zip(b4).zip(c4.iter().zip(s4)) {
+                    let (va, vb, cos, sin) =
+                        (isa.load_f32(a), isa.load_f32(b), isa.load_f32(cos), isa.load_f32(sin));
+                    isa.store_f32(a, isa.sub(isa.mul(va, cos), isa.mul(vb, sin)));
+                    isa.store_f32(b, isa.add(isa.mul(vb, cos), isa.mul(va, sin)));
+                }
+                for ((a, b), (cos, sin)) in a1.iter_mut().zip(b1).zip(c1.iter().zip(s1)) {
+                    (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A small vector language: what kernels are written in, once, and each instruction set speaks.
+//!
+//! A register is 128 untyped bits; an operation says how it sees them. Float operations are the plain IEEE ones, lane by
+//! lane, never fused and never relaxed, so that every implementation gives the same bits. [`Isa::dot_u7`] and
+//! [`Isa::dot_i8`] are exact integer sums wherever their operands keep to the documented ranges.
+//!
+//! An implementation is a token without a size that exists only where its instructions do: holding one is the proof. Inside
+//! one wasm module the choice is made at compile time ([`Active`]), because a module with an unknown instruction does not load.
+
+pub mod scalar;
+#[cfg(target_feature = "simd128")]
+pub mod simd128;
+
+use bytemuck::Pod;
+
+/// The fastest instruction set that this build may use.
+#[cfg(target_feature = "relaxed-simd")]
+pub type Active = simd128::Relaxed;
+#[cfg(all(target_feature = "simd128", not(target_feature = "relaxed-simd")))]
+pub type Active = simd128::Simd128;
+#[cfg(not(target_feature = "simd128"))]
+pub type Active = scalar::Scalar;
+
+pub trait Isa: Copy + Default + Send + Sync + 'static {
+    /// 128 bits.
+    type V: Copy;
+    /// Four activation codes as they lie in memory.
+    type Quad: Pod;
+    /// Four activation codes, in every 32-bit lane, ready to multiply.
+    type X: Copy;
+
+    const NAME: &'static str;
+
+    fn load(self, from: &[u8; 16]) -> Self::V;
+    fn load_f32(self, from: &[f32; 4]) -> Self::V;
+    fn store_f32(self, to: &mut [f32; 4], v: Self::V);
+    fn store_i32(self, to: &mut [i32; 4], v: Self::V);
+    /// Four 16-bit values, each in the lower half of a lane.
+    fn load_u16(self, from: &[u8; 8]) -> Self::V;
+
+    fn splat_u8(self, byte: u8) -> Self::V;
+    fn splat_i32(self, int: i32) -> Self::V;
+    fn splat_f32(self, float: f32) -> Self::V;
+    /// [`Self::splat_u8`] from memory: engines rebuild a constant in every round of a loop, a loaded one stays in its register.
+    fn mask(self, byte: u8) -> Self::V {
+        self.splat_u8(std::hint::black_box(byte))
+    }
+
+    fn and(self, a: Self::V, b: Self::V) -> Self::V;
+    fn or(self, a: Self::V, b: Self::V) -> Self::V;
+    fn shr_u16(self, a: Self::V, by: u32) -> Self::V;
+
+    fn add_i32(self, a: Self::V, b: Self::V) -> Self::V;
+    fn sub_i32(self, a: Self::V, b: Self::V) -> Self::V;
+    fn mul_i32(self, a: Self::V, b: Self::V) -> Self::V;
+    fn shl_i32(self, a: Self::V, by: u32) -> Self::V;
+    fn shr_i32(self, a: Self::V, by: u32) -> Self::V;
+    fn shr_u32(self, a: Self::V, by: u32) -> Self::V;
+
+    /// Four codes in the form that [`Self::splat_quad`] reads.
+    fn quad(self, codes: [i8; 4]) -> Self::Quad;
+    fn splat_quad(self, quad: &Self::Quad) -> Self::X;
+    /// In every lane: sum + Σ of four products, weights `0..=127` in the bytes of `w`, signed activations in `x`.
+    fn dot_u7(self, sum: Self::V, w: Self::V, x: Self::X) -> Self::V;
+    /// The same with signed weights and activations `0..=127`.
+    fn dot_i8(self, sum: Self::V, w: Self::V, x: Self::X) -> Self::V;
+
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    fn div(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `if a < b { b } else { a }`, lane by lane.
+    fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `if b < a { b } else { a }`, lane by lane.
+    fn min(self, a: Self::V, b: Self::V) -> Self::V;
+    /// All bits where `a > b`, none elsewhere.
+    fn gt(self, a: Self::V, b: Self::V) -> Self::V;
+    fn abs(self, a: Self::V) -> Self::V;
+    /// To the nearest integer, halves to even.
+    fn nearest(self, a: Self::V) -> Self::V;
+    /// Of integers in f32 within i32.
+    fn to_i32(self, a: Self::V) -> Self::V;
+    /// Rounded to nearest even above 2²⁴.
+    fn to_f32(self, a: Self::V) -> Self::V;
+}

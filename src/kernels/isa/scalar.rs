@@ -1,0 +1,166 @@
+//! Plain Rust: native builds and the other implementations' yardstick.
+
+use super::Isa;
+
+#[derive(Clone, Copy, Default)]
+pub struct Scalar;
+
+type V = [u32; 4];
+
+#[inline(always)]
+fn floats(a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V {
+    std::array::from_fn(|i| f(f32::from_bits(a[i]), f32::from_bits(b[i])).to_bits())
+}
+
+#[inline(always)]
+fn ints(a: V, b: V, f: impl Fn(i32, i32) -> i32) -> V {
+    std::array::from_fn(|i| f(a[i] as i32, b[i] as i32) as u32)
+}
+
+#[inline(always)]
+fn dot(sum: V, w: V, x: [i8; 4], weight: impl Fn(u8) -> i32) -> V {
+    std::array::from_fn(|lane| {
+        let w = w[lane].to_le_bytes();
+        let products: i32 = (0..4).map(|i| weight(w[i]) * i32::from(x[i])).sum();
+        sum[lane].wrapping_add(products as u32)
+    })
+}
+
+impl Isa for Scalar {
+    type V = V;
+    type Quad = [i8; 4];
+    type X = [i8; 4];
+
+    const NAME: &'static str = "scalar";
+
+    #[inline(always)]
+    fn load(self, from: &[u8; 16]) -> V {
+        let (words, _) = from.as_chunks::<4>();
+        std::array::from_fn(|i| u32::from_le_bytes(words[i]))
+    }
+    #[inline(always)]
+    fn load_f32(self, from: &[f32; 4]) -> V {
+        from.map(f32::to_bits)
+    }
+    #[inline(always)]
+    fn store_f32(self, to: &mut [f32; 4], v: V) {
+        *to = v.map(f32::from_bits);
+    }
+    #[inline(always)]
+    fn store_i32(self, to: &mut [i32; 4], v: V) {
+        *to = v.map(|word| word as i32);
+    }
+    #[inline(always)]
+    fn load_u16(self, from: &[u8; 8]) -> V {
+        let (halves, _) = from.as_chunks::<2>();
+        std::array::from_fn(|i| u16::from_le_bytes(halves[i]).into())
+    }
+    #[inline(always)]
+    fn splat_u8(self, byte: u8) -> V {
+        [u32::from_le_bytes([byte; 4]); 4]
+    }
+    #[inline(always)]
+    fn splat_i32(self, int: i32) -> V {
+        [int as u32; 4]
+    }
+    #[inline(always)]
+    fn splat_f32(self, float: f32) -> V {
+        [float.to_bits(); 4]
+    }
+    #[inline(always)]
+    fn and(self, a: V, b: V) -> V {
+        std::array::from_fn(|i| a[i] & b[i])
+    }
+    #[inline(always)]
+    fn or(self, a: V, b: V) -> V {
+        std::array::from_fn(|i| a[i] | b[i])
+    }
+    #[inline(always)]
+    fn shr_u16(self, a: V, by: u32) -> V {
+        a.map(|word| (word >> 16 >> by) << 16 | (word & 0xffff) >> by)
+    }
+    #[inline(always)]
+    fn add_i32(self, a: V, b: V) -> V {
+        ints(a, b, i32::wrapping_add)
+    }
+    #[inline(always)]
+    fn sub_i32(self, a: V, b: V) -> V {
+        ints(a, b, i32::wrapping_sub)
+    }
+    #[inline(always)]
+    fn mul_i32(self, a: V, b: V) -> V {
+        ints(a, b, i32::wrapping_mul)
+    }
+    #[inline(always)]
+    fn shl_i32(self, a: V, by: u32) -> V {
+        a.map(|word| word << by)
+    }
+    #[inline(always)]
+    fn shr_i32(self, a: V, by: u32) -> V {
+        a.map(|word| (word as i32 >> by) as u32)
+    }
+    #[inline(always)]
+    fn shr_u32(self, a: V, by: u32) -> V {
+        a.map(|word| word >> by)
+    }
+    #[inline(always)]
+    fn quad(self, codes: [i8; 4]) -> [i8; 4] {
+        codes
+    }
+    #[inline(always)]
+    fn splat_quad(self, quad: &[i8; 4]) -> [i8; 4] {
+        *quad
+    }
+    #[inline(always)]
+    fn dot_u7(self, sum: V, w: V, x: [i8; 4]) -> V {
+        dot(sum, w, x, i32::from)
+    }
+    #[inline(always)]
+    fn dot_i8(self, sum: V, w: V, x: [i8; 4]) -> V {
+        dot(sum, w, x, |w| i32::from(w as i8))
+    }
+    #[inline(always)]
+    fn add(self, a: V, b: V) -> V {
+        floats(a, b, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn sub(self, a: V, b: V) -> V {
+        floats(a, b, |a, b| a - b)
+    }
+    #[inline(always)]
+    fn mul(self, a: V, b: V) -> V {
+        floats(a, b, |a, b| a * b)
+    }
+    #[inline(always)]
+    fn div(self, a: V, b: V) -> V {
+        floats(a, b, |a, b| a / b)
+    }
+    #[inline(always)]
+    fn max(self, a: V, b: V) -> V {
+        floats(a, b, |a, b| if a < b { b } else { a })
+    }
+    #[inline(always)]
+    fn min(self, a: V, b: V) -> V {
+        floats(a, b, |a, b| if b < a { b } else { a })
+    }
+    #[inline(always)]
+    fn gt(self, a: V, b: V) -> V {
+        std::array::from_fn(|i| if f32::from_bits(a[i]) > f32::from_bits(b[i]) { u32::MAX } else { 0 })
+    }
+    #[inline(always)]
+    fn abs(self, a: V) -> V {
+        a.map(|word| word & 0x7fff_ffff)
+    }
+    #[inline(always)]
+    fn nearest(self, a: V) -> V {
+        a.map(|word| f32::from_bits(word).round_ties_even().to_bits())
+    }
+    #[inline(always)]
+    fn to_i32(self, a: V) -> V {
+        a.map(|word| f32::from_bits(word) as i32 as u32)
+    }
+    #[inline(always)]
+    fn to_f32(self, a: V) -> V {
+        a.map(|word| (word as i32 as f32).to_bits())
+    }
+}

@@ -1,0 +1,235 @@
+//! WebAssembly's 128-bit vectors, with the strict instructions alone or with the relaxed dot product.
+//!
+//! `i32x4.relaxed_dot_i8x16_i7x16_add` multiplies signed bytes of its first operand with bytes of its second that every engine
+//! reads alike as long as they keep to 7 bits; x86 with VNNI runs it as one instruction. Without it, bytes are widened:
+//! even and odd bytes of the weights meet activations that were stored as 16-bit pairs in that order,
+//!
+//! ```text
+//! quad   x0 x2 | x1 x3      as i16
+//! lane   w0 w1 w2 w3        even: w & 0x00ff → w0 w2     odd: w >> 8 → w1 w3
+//! sum  += dot(even, x0 x2) + dot(odd, x1 x3)             i32x4.dot_i16x8_s, which leaves every sum in its lane
+//! ```
+
+use core::arch::wasm32::*;
+use std::marker::PhantomData;
+
+use super::Isa;
+use bytemuck::Pod;
+
+/// The one thing in which the two instruction sets differ.
+pub trait Dot: Copy + Default + Send + Sync + 'static {
+    type Quad: Pod;
+    type X: Copy;
+    const NAME: &'static str;
+    fn quad(codes: [i8; 4]) -> Self::Quad;
+    fn splat_quad(quad: &Self::Quad) -> Self::X;
+    fn dot_u7(sum: v128, w: v128, x: Self::X) -> v128;
+    fn dot_i8(sum: v128, w: v128, x: Self::X) -> v128;
+}
+
+#[derive(Clone, Copy, Default)]
+pub struct Wasm<D>(PhantomData<D>);
+
+pub type Simd128 = Wasm<Strict>;
+
+#[derive(Clone, Copy, Default)]
+pub struct Strict;
+
+impl Dot for Strict {
+    type Quad = [i16; 4];
+    type X = (v128, v128);
+    const NAME: &'static str = "simd128";
+
+    #[inline(always)]
+    fn quad([a, b, c, d]: [i8; 4]) -> [i16; 4] {
+        [a, c, b, d].map(i16::from)
+    }
+    #[inline(always)]
+    fn splat_quad(quad: &[i16; 4]) -> (v128, v128) {
+        let [even, odd]: [i32; 2] = bytemuck::cast(*quad);
+        (i32x4_splat(even), i32x4_splat(odd))
+    }
+    #[inline(always)]
+    fn dot_u7(sum: v128, w: v128, (even, odd): (v128, v128)) -> v128 {
+        let sum = i32x4_add(sum, i32x4_dot_i16x8(v128_and(w, u16x8_splat(0x00ff)), even));
+        i32x4_add(sum, i32x4_dot_i16x8(u16x8_shr(w, 8), odd))
+    }
+    #[inline(always)]
+    fn dot_i8(sum: v128, w: v128, (even, odd): (v128, v128)) -> v128 {
+        let sum = i32x4_add(sum, i32x4_dot_i16x8(i16x8_shr(i16x8_shl(w, 8), 8), even));
+        i32x4_add(sum, i32x4_dot_i16x8(i16x8_shr(w, 8), odd))
+    }
+}
+
+#[cfg(target_feature = "relaxed-simd")]
+pub type Relaxed = Wasm<RelaxedDot>;
+
+#[cfg(target_feature = "relaxed-simd")]
+#[derive(Clone, Copy, Default)]
+pub struct RelaxedDot;
+
+#[cfg(target_feature = "relaxed-simd")]
+impl Dot for RelaxedDot {
+    type Quad = [i8; 4];
+    type X = v128;
+    const NAME: &'static str = "relaxed";
+
+    #[inline(always)]
+    fn quad(codes: [i8; 4]) -> [i8; 4] {
+        codes
+    }
+    #[inline(always)]
+    fn splat_quad(quad: &[i8; 4]) -> v128 {
+        i32x4_splat(bytemuck::cast(*quad))
+    }
+    #[inline(always)]
+    fn dot_u7(sum: v128, w: v128, x: v128) -> v128 {
+        i32x4_relaxed_dot_i8x16_i7x16_add(x, w, sum)
+    }
+    #[inline(always)]
+    fn dot_i8(sum: v128, w: v128, x: v128) -> v128 {
+        i32x4_relaxed_dot_i8x16_i7x16_add(w, x, sum)
+    }
+}
+
+impl<D: Dot> Isa for Wasm<D> {
+    type V = v128;
+    type Quad = D::Quad;
+    type X = D::X;
+
+    const NAME: &'static str = D::NAME;
+
+    #[inline(always)]
+    fn load(self, from: &[u8; 16]) -> v128 {
+        // SAFETY: the reference covers the 16 bytes read; wasm loads need no alignment.
+        unsafe { v128_load(from.as_ptr().cast()) }
+    }
+    #[inline(always)]
+    fn load_f32(self, from: &[f32; 4]) -> v128 {
+        // SAFETY: as above.
+        unsafe { v128_load(from.as_ptr().cast()) }
+    }
+    #[inline(always)]
+    fn store_f32(self, to: &mut [f32; 4], v: v128) {
+        // SAFETY: the reference covers the 16 bytes written; wasm stores need no alignment.
+        unsafe { v128_store(to.as_mut_ptr().cast(), v) }
+    }
+    #[inline(always)]
+    fn store_i32(self, to: &mut [i32; 4], v: v128) {
+        // SAFETY: as above.
+        unsafe { v128_store(to.as_mut_ptr().cast(), v) }
+    }
+    #[inline(always)]
+    fn load_u16(self, from: &[u8; 8]) -> v128 {
+        // SAFETY: the reference covers the 8 bytes read; wasm loads need no alignment.
+        unsafe { u32x4_load_extend_u16x4(from.as_ptr().cast()) }
+    }
+    #[inline(always)]
+    fn splat_u8(self, byte: u8) -> v128 {
+        u8x16_splat(byte)
+    }
+    #[inline(always)]
+    fn splat_i32(self, int: i32) -> v128 {
+        i32x4_splat(int)
+    }
+    #[inline(always)]
+    fn splat_f32(self, float: f32) -> v128 {
+        f32x4_splat(float)
+    }
+    #[inline(always)]
+    fn and(self, a: v128, b: v128) -> v128 {
+        v128_and(a, b)
+    }
+    #[inline(always)]
+    fn or(self, a: v128, b: v128) -> v128 {
+        v128_or(a, b)
+    }
+    #[inline(always)]
+    fn shr_u16(self, a: v128, by: u32) -> v128 {
+        u16x8_shr(a, by)
+    }
+    #[inline(always)]
+    fn add_i32(self, a: v128, b: v128) -> v128 {
+        i32x4_add(a, b)
+    }
+    #[inline(always)]
+    fn sub_i32(self, a: v128, b: v128) -> v128 {
+        i32x4_sub(a, b)
+    }
+    #[inline(always)]
+    fn mul_i32(self, a: v128, b: v128) -> v128 {
+        i32x4_mul(a, b)
+    }
+    #[inline(always)]
+    fn shl_i32(self, a: v128, by: u32) -> v128 {
+        i32x4_shl(a, by)
+    }
+    #[inline(always)]
+    fn shr_i32(self, a: v128, by: u32) -> v128 {
+        i32x4_shr(a, by)
+    }
+    #[inline(always)]
+    fn shr_u32(self, a: v128, by: u32) -> v128 {
+        u32x4_shr(a, by)
+    }
+    #[inline(always)]
+    fn quad(self, codes: [i8; 4]) -> D::Quad {
+        D::quad(codes)
+    }
+    #[inline(always)]
+    fn splat_quad(self, quad: &D::Quad) -> D::X {
+        D::splat_quad(quad)
+    }
+    #[inline(always)]
+    fn dot_u7(self, sum: v128, w: v128, x: D::X) -> v128 {
+        D::dot_u7(sum, w, x)
+    }
+    #[inline(always)]
+    fn dot_i8(self, sum: v128, w: v128, x: D::X) -> v128 {
+        D::dot_i8(sum, w, x)
+    }
+    #[inline(always)]
+    fn add(self, a: v128, b: v128) -> v128 {
+        f32x4_add(a, b)
+    }
+    #[inline(always)]
+    fn sub(self, a: v128, b: v128) -> v128 {
+        f32x4_sub(a, b)
+    }
+    #[inline(always)]
+    fn mul(self, a: v128, b: v128) -> v128 {
+        f32x4_mul(a, b)
+    }
+    #[inline(always)]
+    fn div(self, a: v128, b: v128) -> v128 {
+        f32x4_div(a, b)
+    }
+    #[inline(always)]
+    fn max(self, a: v128, b: v128) -> v128 {
+        f32x4_pmax(a, b)
+    }
+    #[inline(always)]
+    fn min(self, a: v128, b: v128) -> v128 {
+        f32x4_pmin(a, b)
+    }
+    #[inline(always)]
+    fn gt(self, a: v128, b: v128) -> v128 {
+        f32x4_gt(a, b)
+    }
+    #[inline(always)]
+    fn abs(self, a: v128) -> v128 {
+        f32x4_abs(a)
+    }
+    #[inline(always)]
+    fn nearest(self, a: v128) -> v128 {
+        f32x4_nearest(a)
+    }
+    #[inline(always)]
+    fn to_i32(self, a: v128) -> v128 {
+        i32x4_trunc_sat_f32x4(a)
+    }
+    #[inline(always)]
+    fn to_f32(self, a: v128) -> v128 {
+        f32x4_convert_i32x4(a)
+    }
+}

@@ -1,0 +1,330 @@
+//! `y[t][row] = Σₖ w[row][k] · x[t][k]`: one token (decode) and many (prefill), one kernel for both.
+//!
+//! A kernel takes a tile of 32 rows and up to four tokens. Integer layouts run
+//!
+//! ```text
+//! for each pass over some of a step's vectors      as many rows as accumulators fit into registers
+//!   for each group along k                         rising
+//!     sum  = Σ codes · q                           exact, i32: one dot instruction per plane, token and half of q
+//!     part = f32(step · sum − offset · Σq) · scale [+ f32(Σq) · min]
+//!     y   += part · x.scale
+//! ```
+//!
+//! with one group, `y = f32(sum) / s · scale`, where the layout has one scale a row. The same operations in the same order for
+//! every token count make batches equal to single tokens bit for bit.
+//!
+//! Dense layouts, and integer ones with float activations, add products in blocks of 64 values of k:
+//! `block += w · x` from zero, then `y += block`.
+
+use std::ops::Range;
+
+use super::act::{Act, Precision};
+use super::isa::Isa;
+use super::packed::{B2, B4, Bf16, Dense, F16, F32, I8, Ints, Matrix, Packing, TILE, U7};
+use super::packed::halves;
+use crate::quant::{Codes, Float, Layout, Scales};
+use crate::team::Columns;
+
+/// Tokens that share one pass over the weights.
+const TOKENS: usize = 4;
+/// Values of k that dense sums take together.
+const BLOCK: usize = 64;
+
+/// The results of one tile: rows in order, for each token.
+type Out<const T: usize> = [[f32; TILE]; T];
+
+/// Multiplies some tiles, for every prepared token; `columns` are their rows.
+///
+/// # Panics
+/// If the activations were prepared for another kind of matrix, or the columns are not the tiles' rows.
+pub fn multiply<I: Isa>(matrix: &Matrix, tiles: Range<usize>, act: &Act<I>, mut columns: Columns) {
+    let shape = &matrix.shape;
+    assert_eq!(act.spec(), super::spec(shape, act.spec().precision), "activations fit the matrix");
+    assert_eq!(columns.range().len(), super::rows(shape, tiles.clone()).len(), "columns fit the tiles");
+    let start = super::rows(shape, tiles.clone()).start;
+    let kernels = kernels::<I>(shape.packing, act.spec().precision);
+    let tokens = act.tokens();
+    for tile in tiles {
+        let rows = shape.tile_rows(tile);
+        let (from, count) = (rows.start - start, rows.len());
+        let mut token = 0;
+        while token < tokens {
+            if tokens - token >= TOKENS {
+                let mut out = [[0.0; TILE]; TOKENS];
+                (kernels.many)(matrix, tile, act, token, &mut out);
+                for (i, out) in out.iter().enumerate() {
+                    columns.row(token + i)[from..from + count].copy_from_slice(&out[..count]);
+                }
+                token += TOKENS;
+            } else {
+                let mut out = [[0.0; TILE]];
+                (kernels.one)(matrix, tile, act, token, &mut out);
+                columns.row(token)[from..from + count].copy_from_slice(&out[0][..count]);
+                token += 1;
+            }
+        }
+    }
+}
+
+type Kernel<I, const T: usize> = fn(&Matrix, usize, &Act<I>, usize, &mut Out<T>);
+
+struct Kernels<I> {
+    one: Kernel<I, 1>,
+    many: Kernel<I, TOKENS>,
+}
+
+/// The kernels of a layout: how many vectors a pass takes is what fits 15 registers.
+fn kernels<I: Isa>(packing: Packing, precision: Precision) -> Kernels<I> {
+    macro_rules! ints {
+        ($codes:ty, $planes:literal, $one:literal, $many:literal, $halves:literal) => {
+            Kernels {
+                one: ints::<I, $codes, $planes, $one, 1, $halves>,
+                many: ints::<I, $codes, $planes, $many, TOKENS, $halves>,
+            }
+        };
+    }
+    match (packing, precision) {
+        (Packing::Dense(Float::F32), _) => {
+            Kernels { one: dense::<I, F32, 1, 8, 1>, many: dense::<I, F32, 1, 2, TOKENS> }
+        }
+        (Packing::Dense(Float::F16), _) => {
+            Kernels { one: dense::<I, F16, 2, 8, 1>, many: dense::<I, F16, 2, 2, TOKENS> }
+        }
+        (Packing::Dense(Float::BF16), _) => {
+            Kernels { one: dense::<I, Bf16, 2, 8, 1>, many: dense::<I, Bf16, 2, 2, TOKENS> }
+        }
+        (Packing::Ints(_), Precision::Float) => Kernels { one: decoded::<I, 8, 1>, many: decoded::<I, 2, TOKENS> },
+        (Packing::Ints(layout), precision) => match (layout.codes, precision) {
+            (Codes::B2, Precision::Int8) => ints!(B2, 4, 2, 1, 1),
+            (Codes::B2, _) => ints!(B2, 4, 1, 1, 2),
+            (Codes::B4, Precision::Int8) => ints!(B4, 2, 4, 1, 1),
+            (Codes::B4, _) => ints!(B4, 2, 2, 1, 2),
+            (Codes::U7, Precision::Int8) => ints!(U7, 1, 8, 2, 1),
+            (Codes::U7, _) => ints!(U7, 1, 4, 1, 2),
+            (Codes::I8, _) => ints!(I8, 1, 2, 1, 2),
+        },
+    }
+}
+
+/// `V` vectors of each step, `T` tokens, `A` planes of activations.
+fn ints<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
+    matrix: &Matrix,
+    tile: usize,
+    act: &Act<I>,
+    token: usize,
+    out: &mut Out<T>,
+) {
+    let isa = I::default();
+    let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
+    let masks = C::masks(isa);
+    let bytes = matrix.tile(tile);
+    let rows: [_; T] = std::array::from_fn(|t| act.row(token + t));
+    let (len, groups) = matrix.shape.groups();
+    let group_bytes = bytes.len() / groups;
+    let header = group_bytes - len * TILE / (8 / layout.codes.bits());
+    let quads = len / 4;
+
+    for first in (0..8 / P).step_by(V) {
+        for (group, bytes) in bytes.chunks_exact(group_bytes).enumerate() {
+            let (header, body) = bytes.split_at(header);
+            let xs: [[&[I::Quad]; A]; T] = std::array::from_fn(|t| {
+                std::array::from_fn(|a| &rows[t].planes[a][group * quads..][..quads])
+            });
+            let (sums, weights) = dot::<I, C, P, V, T, A>(isa, &masks, body, first, xs);
+            for v in 0..V {
+                for p in 0..P {
+                    let four = (first + v) * P + p;
+                    let exact = |t: usize| {
+                        let half = |a: usize| isa.shr_i32(sums[v][p][t][a], C::SHIFT[p]);
+                        let sum = if A == 2 { isa.add_i32(isa.shl_i32(half(0), 7), half(1)) } else { half(0) };
+                        if C::SIGNED {
+                            return isa.sub_i32(sum, isa.shl_i32(weights[v], 13));
+                        }
+                        let offset = isa.splat_i32(layout.offset.wrapping_mul(rows[t].sums[group]));
+                        isa.sub_i32(if layout.step == 2 { isa.shl_i32(sum, 1) } else { sum }, offset)
+                    };
+                    finish::<I, T>(isa, matrix, layout, header, tile, four, group, &rows, exact, out);
+                }
+            }
+        }
+    }
+}
+
+/// From exact sums of four rows to results.
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "a piece of `ints`, apart to be read apart")]
+fn finish<I: Isa, const T: usize>(
+    isa: I,
+    matrix: &Matrix,
+    layout: Layout,
+    header: &[u8],
+    tile: usize,
+    four: usize,
+    group: usize,
+    rows: &[super::act::Row<I>; T],
+    exact: impl Fn(usize) -> I::V,
+    out: &mut Out<T>,
+) {
+    let Scales::Group { wide, min, .. } = layout.scales else {
+        let mut scales = [0.0; 4];
+        let range = matrix.shape.tile_rows(tile);
+        for (i, scale) in scales.iter_mut().enumerate() {
+            if let Some(row) = Some(range.start + 4 * four + i).filter(|row| range.contains(row)) {
+                *scale = matrix.row_scales[row];
+            }
+        }
+        let scale = isa.load_f32(&scales);
+        for t in 0..T {
+            let sum = isa.to_f32(exact(t));
+            let factor = isa.splat_f32(rows[t].scales[0]);
+            let y = if matrix.divide {
+                isa.div(sum, isa.mul(factor, scale))
+            } else {
+                isa.mul(isa.div(sum, factor), scale)
+            };
+            isa.store_f32(quarter(&mut out[t], four), y);
+        }
+        return;
+    };
+    let half = header.len() / if min { 2 } else { 1 };
+    let scale = load_scales(isa, &header[..half], wide, four);
+    for t in 0..T {
+        let mut part = isa.mul(isa.to_f32(exact(t)), scale);
+        if min {
+            let least = load_scales(isa, &header[half..], wide, four);
+            part = isa.add(part, isa.mul(isa.to_f32(isa.splat_i32(rows[t].sums[group])), least));
+        }
+        let y = quarter(&mut out[t], four);
+        let sum = isa.add(isa.load_f32(y), isa.mul(part, isa.splat_f32(rows[t].scales[group])));
+        isa.store_f32(y, sum);
+    }
+}
+
+#[inline(always)]
+fn quarter(out: &mut [f32; TILE], four: usize) -> &mut [f32; 4] {
+    &mut out.as_chunks_mut::<4>().0[four]
+}
+
+#[inline(always)]
+fn load_scales<I: Isa>(isa: I, scales: &[u8], wide: bool, four: usize) -> I::V {
+    if wide {
+        isa.load(&scales.as_chunks::<16>().0[four])
+    } else {
+        halves(isa, isa.shl_i32(isa.load_u16(&scales.as_chunks::<8>().0[four]), 16))
+    }
+}
+
+type Sums<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
+
+/// The exact sums of a group: for `V` vectors of each step, every plane, token and half; and of signed weights themselves.
+#[inline(always)]
+fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
+    isa: I,
+    masks: &[I::V; 3],
+    body: &[u8],
+    first: usize,
+    xs: [[&[I::Quad]; A]; T],
+) -> (Sums<I::V, P, V, T, A>, [I::V; V]) {
+    let zero = isa.splat_i32(0);
+    let mut sums = [[[[zero; A]; T]; P]; V];
+    let mut weights = [zero; V];
+    let ones = isa.splat_quad(&isa.quad([1; 4]));
+    let (vectors, _) = body.as_chunks::<16>();
+    let steps = vectors.len() / (8 / P);
+    let xs = xs.map(|planes| planes.map(|plane| &plane[..steps]));
+    for (step, vectors) in vectors.chunks_exact(8 / P).enumerate() {
+        let x = xs.map(|planes| planes.map(|plane| isa.splat_quad(&plane[step])));
+        for v in 0..V {
+            let vector = isa.load(&vectors[first + v]);
+            let planes = C::planes(isa, masks, vector);
+            for p in 0..P {
+                for t in 0..T {
+                    for a in 0..A {
+                        let sum = &mut sums[v][p][t][a];
+                        *sum = if C::SIGNED {
+                            isa.dot_i8(*sum, planes[p], x[t][a])
+                        } else {
+                            isa.dot_u7(*sum, planes[p], x[t][a])
+                        };
+                    }
+                }
+            }
+            if C::SIGNED {
+                weights[v] = isa.dot_i8(weights[v], vector, ones);
+            }
+        }
+    }
+    (sums, weights)
+}
+
+/// Dense weights, `V` vectors of each step at a time.
+fn dense<I: Isa, D: Dense<N>, const N: usize, const V: usize, const T: usize>(
+    matrix: &Matrix,
+    tile: usize,
+    act: &Act<I>,
+    token: usize,
+    out: &mut Out<T>,
+) {
+    let xs: [_; T] = std::array::from_fn(|t| act.floats(token + t));
+    for (i, bytes) in matrix.tile(tile).chunks(BLOCK * TILE * 4 / N).enumerate() {
+        let len = bytes.len() / (TILE * 4 / N);
+        add_block::<I, D, N, V, T>(bytes, xs.map(|x| &x[i * BLOCK..][..len]), out);
+    }
+}
+
+/// Integer weights with float activations: a block's values are written out and meet the dense kernel.
+fn decoded<I: Isa, const V: usize, const T: usize>(
+    matrix: &Matrix,
+    tile: usize,
+    act: &Act<I>,
+    token: usize,
+    out: &mut Out<T>,
+) {
+    let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
+    let xs: [_; T] = std::array::from_fn(|t| act.floats(token + t));
+    let rows = matrix.shape.tile_rows(tile);
+    let mut panel = [[0.0; TILE]; BLOCK];
+    for from in (0..matrix.shape.cols).step_by(BLOCK) {
+        let len = BLOCK.min(matrix.shape.cols - from);
+        for (i, row) in rows.clone().enumerate() {
+            for (k, panel) in panel[..len].iter_mut().enumerate() {
+                let (code, scale, min) = matrix.code(row, from + k);
+                panel[i] = layout.value(code, if matrix.divide { 1.0 / scale } else { scale }, min);
+            }
+        }
+        let bytes = bytemuck::cast_slice(panel[..len].as_flattened());
+        add_block::<I, F32, 1, V, T>(bytes, xs.map(|x| &x[from..from + len]), out);
+    }
+}
+
+/// Adds one block of k: `N` values of k a step, from zero, then onto the results.
+#[inline(always)]
+fn add_block<I: Isa, D: Dense<N>, const N: usize, const V: usize, const T: usize>(
+    bytes: &[u8],
+    xs: [&[f32]; T],
+    out: &mut Out<T>,
+) {
+    let isa = I::default();
+    let (vectors, _) = bytes.as_chunks::<16>();
+    for first in (0..8).step_by(V) {
+        let mut sums = [[isa.splat_f32(0.0); T]; V];
+        for (step, vectors) in vectors.chunks_exact(8).enumerate() {
+            for v in 0..V {
+                let values = D::values(isa, isa.load(&vectors[first + v]));
+                for (n, value) in values.into_iter().enumerate() {
+                    for t in 0..T {
+                        let x = isa.splat_f32(xs[t][step * N + n]);
+                        sums[v][t] = isa.add(sums[v][t], isa.mul(value, x));
+                    }
+                }
+            }
+        }
+        for v in 0..V {
+            for t in 0..T {
+                let y = quarter(&mut out[t], first + v);
+                let sum = isa.add(isa.load_f32(y), sums[v][t]);
+                isa.store_f32(y, sum);
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Arithmetic on packed weights: the safe door. Shapes are checked here and never inside a loop.
+//!
+//! - [`isa`]: a small vector language, one file an instruction set
+//! - [`packed`]: how weights lie in memory
+//! - [`act`]: activations, rounded and laid out for the dot products
+//! - [`linear`]: matrix times vector and matrix times matrix
+//! - [`rows`], [`attention`]: rows of the KV cache, and queries against them
+//! - [`elementwise`]: norms, rotations, gates, exponentials
+//!
+//! Every function is generic over [`isa::Isa`] and gives the same bits for each.
+
+pub mod act;
+pub mod attention;
+pub mod elementwise;
+pub mod isa;
+pub mod linear;
+pub mod packed;
+pub mod rows;
+
+#[cfg(test)]
+mod suite;
+
+use std::ops::Range;
+
+use act::{Precision, Spec};
+use packed::{Packing, Shape};
+
+use crate::quant::{Codes, Scales};
+use crate::team;
+
+/// What a matrix wants of its input at a precision; dense weights always meet floats.
+pub fn spec(shape: &Shape, precision: Precision) -> Spec {
+    let (group, groups) = shape.groups();
+    let base = Spec {
+        precision,
+        cols: shape.cols,
+        padded: group * groups,
+        group,
+        whole: false,
+        unsigned: false,
+    };
+    match shape.packing {
+        Packing::Ints(layout) if precision != Precision::Float => Spec {
+            whole: layout.scales == Scales::Row,
+            unsigned: layout.codes == Codes::I8,
+            ..base
+        },
+        // One form of float input serves every matrix of a width.
+        _ => {
+            let padded = shape.cols.next_multiple_of(64);
+            Spec { precision: Precision::Float, padded, group: padded, ..base }
+        }
+    }
+}
+
+/// The output rows of some tiles.
+pub fn rows(shape: &Shape, tiles: Range<usize>) -> Range<usize> {
+    if tiles.is_empty() { 0..0 } else { shape.tile_rows(tiles.start).start..shape.tile_rows(tiles.end - 1).end }
+}
+
+/// A member's tiles.
+pub fn tiles(shape: &Shape, member: usize, members: usize) -> Range<usize> {
+    team::share(shape.tiles(), member, members)
+}

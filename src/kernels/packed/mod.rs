@@ -1,0 +1,281 @@
+//! Weights as kernels read them: rows in lanes, 32 rows a tile.
+//!
+//! ```text
+//! matrix   tile 0 │ tile 1 │ …                    32 output rows each; threads share out whole tiles
+//! tile     group 0 │ group 1 │ …                  along k, rising; a layout with one scale a row has one group
+//! group    32 scales [│ 32 minima] │ codes        f16 or f32, inline, so that a tile is one linear stream
+//! codes    step 0 │ step 1 │ …                    4 values of k for all 32 rows
+//! step     vector 0 │ … │ vector n−1              16 bytes; n = the bits of a code
+//! vector   lane 0 │ lane 1 │ lane 2 │ lane 3      32 bits; byte j of a lane is k = 4 · step + j
+//! byte     code of row r + 4 · plane              planes from the low bits up: 4 of 2 bits, 2 of 4 bits, 1 of 8 bits
+//! ```
+//!
+//! One splat of four activations meets every vector of a step, each plane is a mask away, sums need no horizontal step and
+//! come out as consecutive rows. Dense weights use the same tiles with 4 rows a vector: one value of k per lane as f32, a
+//! pair as f16 or bf16.
+//!
+//! Rows and k are padded; padded rows are never written out, padded k meets activations that are zero.
+
+mod dense;
+mod ints;
+
+pub use dense::{Bf16, Dense, F16, F32, halves};
+pub use ints::{B2, B4, I8, Ints, U7};
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+use half::f16;
+
+use crate::error::{Result, filled};
+use crate::quant::{Codes, Float, Layout, Scales};
+
+/// Rows of a tile.
+pub const TILE: usize = 32;
+
+/// A cache line, the unit that weights are aligned to.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub struct Line([u8; 64]);
+
+/// How the elements of a matrix are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Packing {
+    Ints(Layout),
+    Dense(Float),
+}
+
+/// Sizes of a packed matrix, known before its bytes are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    pub rows: usize,
+    pub cols: usize,
+    pub packing: Packing,
+    /// Parts of the rows that are tiled on their own: 4 where a file packs rows a quarter of the matrix apart, else 1.
+    pub parts: usize,
+}
+
+impl Shape {
+    fn part_rows(&self) -> usize {
+        self.rows / self.parts
+    }
+
+    fn part_tiles(&self) -> usize {
+        self.part_rows().div_ceil(TILE)
+    }
+
+    pub fn tiles(&self) -> usize {
+        self.parts * self.part_tiles()
+    }
+
+    /// The output rows of a tile.
+    pub fn tile_rows(&self, tile: usize) -> Range<usize> {
+        let (part, tile) = (tile / self.part_tiles(), tile % self.part_tiles());
+        let (start, end) = (part * self.part_rows(), (part + 1) * self.part_rows());
+        start + tile * TILE..(start + (tile + 1) * TILE).min(end)
+    }
+
+    /// Where a row lies: its tile and its place there.
+    fn place(&self, row: usize) -> (usize, usize) {
+        let (part, row) = (row / self.part_rows(), row % self.part_rows());
+        (part * self.part_tiles() + row / TILE, row % TILE)
+    }
+
+    /// Values of k that one group covers, padding included, and the groups of a tile.
+    pub fn groups(&self) -> (usize, usize) {
+        match self.packing {
+            Packing::Ints(Layout { scales: Scales::Group { len, .. }, .. }) => (len, self.cols.div_ceil(len)),
+            Packing::Ints(_) => (self.cols.next_multiple_of(64), 1),
+            Packing::Dense(_) => (self.cols.next_multiple_of(2), 1),
+        }
+    }
+
+    /// k with its padding: what prepared activations are long.
+    pub fn padded_cols(&self) -> usize {
+        let (len, count) = self.groups();
+        len * count
+    }
+
+    /// Bytes of a group's scales and minima.
+    fn header(&self) -> usize {
+        match self.packing {
+            Packing::Ints(Layout { scales: Scales::Group { wide, min, .. }, .. }) => {
+                TILE * if wide { 4 } else { 2 } * if min { 2 } else { 1 }
+            }
+            _ => 0,
+        }
+    }
+
+    fn group_bytes(&self) -> usize {
+        let bits = match self.packing {
+            Packing::Ints(layout) => layout.codes.bits(),
+            Packing::Dense(float) => 8 * float.bytes(),
+        };
+        self.header() + self.groups().0 * TILE * bits / 8
+    }
+
+    pub fn tile_bytes(&self) -> usize {
+        self.groups().1 * self.group_bytes()
+    }
+
+    /// Bytes that the packed matrix takes, row scales included.
+    pub fn bytes(&self) -> u64 {
+        let scales = if self.has_row_scales() { 4 * self.rows as u64 } else { 0 };
+        self.tiles() as u64 * self.tile_bytes() as u64 + scales
+    }
+
+    pub fn has_row_scales(&self) -> bool {
+        matches!(self.packing, Packing::Ints(Layout { scales: Scales::Row, .. }))
+    }
+}
+
+/// What stands behind the codes of one source row: for each group its scale, and its minimum where the layout has them.
+#[derive(Clone, Copy)]
+pub struct Rows<'a> {
+    /// `[rows, cols]`, or the elements' bytes for dense weights.
+    pub codes: &'a [u8],
+    /// `[rows, groups]`; empty without groups.
+    pub scales: &'a [f32],
+    pub mins: &'a [f32],
+}
+
+#[derive(Debug)]
+pub struct Matrix {
+    pub shape: Shape,
+    lines: Vec<Line>,
+    /// With one scale a row: `y = sum / s · scale`, or `y = sum / (s · scale)` where [`Self::divide`] is set, s being the
+    /// factor that the activations were multiplied with.
+    pub row_scales: Vec<f32>,
+    pub divide: bool,
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Line")
+    }
+}
+
+impl Matrix {
+    /// Room for a matrix, all zero bytes until its tiles are packed.
+    pub fn reserve(shape: Shape) -> Result<Self> {
+        let lines = shape.tiles() * (shape.tile_bytes() / size_of::<Line>());
+        Ok(Self {
+            shape,
+            lines: filled("weights", lines, Line::zeroed())?,
+            row_scales: filled("scales", if shape.has_row_scales() { shape.rows } else { 0 }, 0.0)?,
+            divide: false,
+        })
+    }
+
+    /// The bytes of one tile.
+    #[inline]
+    pub fn tile(&self, tile: usize) -> &[u8] {
+        let lines = self.shape.tile_bytes() / size_of::<Line>();
+        bytemuck::cast_slice(&self.lines[tile * lines..][..lines])
+    }
+
+    /// Packs the rows of a tile. Everything of the tile is written, so that packing it again is harmless.
+    pub fn pack(&mut self, tile: usize, rows: Rows) {
+        let shape = self.shape;
+        let lines = shape.tile_bytes() / size_of::<Line>();
+        let out: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines[tile * lines..][..lines]);
+        let count = shape.tile_rows(tile).len();
+        let (len, groups) = shape.groups();
+        for (group, out) in out.chunks_exact_mut(shape.group_bytes()).enumerate() {
+            let (header, body) = out.split_at_mut(shape.header());
+            match shape.packing {
+                Packing::Ints(layout) => {
+                    if let Scales::Group { wide, min, .. } = layout.scales {
+                        let (scales, mins) = header.split_at_mut(header.len() / if min { 2 } else { 1 });
+                        let column = |values: &[f32], row| if row < count { values[row * groups + group] } else { 0.0 };
+                        write_scales(scales, wide, |row| column(rows.scales, row));
+                        if min {
+                            write_scales(mins, wide, |row| column(rows.mins, row));
+                        }
+                    }
+                    let from = group * len;
+                    let cols = shape.cols.saturating_sub(from).min(len);
+                    let quad = |row: usize, step: usize| {
+                        let at = row * shape.cols + from + 4 * step;
+                        match cols.saturating_sub(4 * step) {
+                            _ if row >= count => 0,
+                            4.. => u32::from_le_bytes(rows.codes[at..at + 4].try_into().expect("4 codes")),
+                            left => (0..left).fold(0, |quad, i| quad | u32::from(rows.codes[at + i]) << (8 * i)),
+                        }
+                    };
+                    ints::pack(layout.codes, body, quad);
+                }
+                Packing::Dense(float) => dense::pack(float, body, shape.cols, count, rows.codes),
+            }
+        }
+    }
+
+    /// One code and the scale and minimum of its group.
+    pub fn code(&self, row: usize, col: usize) -> (u8, f32, Option<f32>) {
+        let Packing::Ints(layout) = self.shape.packing else { panic!("dense matrices have no codes") };
+        let (tile, place) = self.shape.place(row);
+        let (len, _) = self.shape.groups();
+        let group = &self.tile(tile)[col / len * self.shape.group_bytes()..][..self.shape.group_bytes()];
+        let (header, body) = group.split_at(self.shape.header());
+        let code = ints::code(layout.codes, body, place, col % len);
+        match layout.scales {
+            Scales::Row => (code, self.row_scales[row], None),
+            Scales::Group { wide, min, .. } => {
+                let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
+                (code, read_scale(scales, wide, place), min.then(|| read_scale(mins, wide, place)))
+            }
+        }
+    }
+
+    /// The values of one row: an embedding look-up.
+    pub fn row(&self, row: usize, out: &mut [f32]) {
+        assert_eq!(out.len(), self.shape.cols, "a row has {} values", self.shape.cols);
+        match self.shape.packing {
+            Packing::Dense(float) => {
+                let (tile, place) = self.shape.place(row);
+                let tile = self.tile(tile);
+                for (col, out) in out.iter_mut().enumerate() {
+                    *out = dense::element(float, tile, place, col);
+                }
+            }
+            Packing::Ints(layout) => {
+                for (col, out) in out.iter_mut().enumerate() {
+                    let (code, scale, min) = self.code(row, col);
+                    let scale = if self.divide { 1.0 / scale } else { scale };
+                    *out = layout.value(code, scale, min);
+                }
+            }
+        }
+    }
+
+    /// Bytes this matrix holds.
+    pub fn bytes(&self) -> u64 {
+        self.lines.len() as u64 * size_of::<Line>() as u64 + 4 * self.row_scales.len() as u64
+    }
+}
+
+fn write_scales(out: &mut [u8], wide: bool, value: impl Fn(usize) -> f32) {
+    if wide {
+        out.chunks_exact_mut(4).enumerate().for_each(|(i, out)| out.copy_from_slice(&value(i).to_le_bytes()));
+    } else {
+        // The file had halves: nothing is lost.
+        out.chunks_exact_mut(2)
+            .enumerate()
+            .for_each(|(i, out)| out.copy_from_slice(&f16::from_f32(value(i)).to_le_bytes()));
+    }
+}
+
+fn read_scale(scales: &[u8], wide: bool, place: usize) -> f32 {
+    if wide { Float::F32.value(&scales[4 * place..][..4]) } else { Float::F16.value(&scales[2 * place..][..2]) }
+}
+
+impl Codes {
+    /// Rows whose codes share a byte.
+    const fn planes(self) -> usize {
+        match self {
+            Self::B2 => 4,
+            Self::B4 => 2,
+            Self::U7 | Self::I8 => 1,
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! Every kernel against naive code on unpacked values, once per instruction set, with `==`: the arithmetic that the kernels'
+//! documentation promises is carried out one row and one value at a time.
+
+use super::act::{Act, Precision};
+use super::attention::{self, Seen};
+use super::elementwise::{self, Gate, Pairs};
+use super::isa::{Isa, scalar::Scalar};
+use super::packed::{Matrix, Packing, Rows, Shape, TILE};
+use super::rows::{BLOCK, Codec, F16Rows, F32Rows};
+use super::{linear, rows, spec, tiles};
+use crate::quant::{self, Codes, Float, Layout, Scales, Storage};
+use crate::rng::Rng;
+use crate::team::Team;
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+/// Stamps a suite out for the plain instruction set and for the best that this build has.
+macro_rules! per_isa {
+    ($($name:ident),* $(,)?) => {
+        mod scalar { $(#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test::wasm_bindgen_test)] #[cfg_attr(not(target_arch = "wasm32"), test)] fn $name() { super::$name::<super::Scalar>() })* }
+        #[cfg(target_feature = "simd128")]
+        mod strict { $(#[wasm_bindgen_test::wasm_bindgen_test] fn $name() { super::$name::<super::super::isa::simd128::Simd128>() })* }
+        #[cfg(target_feature = "relaxed-simd")]
+        mod relaxed { $(#[wasm_bindgen_test::wasm_bindgen_test] fn $name() { super::$name::<super::super::isa::Active>() })* }
+    };
+}
+
+per_isa!(
+    matrices_multiply,
+    wide_rows_do_not_overflow,
+    floats_round_to_codes,
+    norms_and_gates,
+    rotations,
+    exponentials,
+    attention_is_softmax,
+);
+
+const TERNARY: Packing = Packing::Ints(Layout::TERNARY);
+
+fn grouped(codes: Codes, offset: i32, len: usize, wide: bool, min: bool) -> Packing {
+    Packing::Ints(Layout { codes, step: 1, offset, scales: Scales::Group { len, wide, min } })
+}
+
+/// Every packing that a storage type leads to, and some that none does yet.
+fn packings() -> Vec<Packing> {
+    vec![
+        TERNARY,
+        grouped(Codes::B2, 1, 256, false, false),
+        grouped(Codes::B2, 0, 16, true, true),
+        grouped(Codes::B4, 8, 32, false, false),
+        grouped(Codes::B4, 0, 32, false, true),
+        grouped(Codes::B4, 0, 32, true, true),
+        grouped(Codes::U7, 32, 16, true, false),
+        grouped(Codes::I8, 0, 32, false, false),
+        Packing::Dense(Float::F32),
+        Packing::Dense(Float::F16),
+        Packing::Dense(Float::BF16),
+    ]
+}
+
+/// A matrix with what it was made from, unpacked.
+struct Sample {
+    matrix: Matrix,
+    codes: Vec<u8>,
+    scales: Vec<f32>,
+    mins: Vec<f32>,
+    values: Vec<f32>,
+}
+
+fn half(value: f32) -> f32 {
+    half::f16::from_f32(value).to_f32()
+}
+
+fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rng) -> Sample {
+    let shape = Shape { rows, cols, packing, parts };
+    let mut matrix = Matrix::reserve(shape).unwrap();
+    let (_, groups) = shape.groups();
+    let mut random = |spread: f32| (rng.unit() as f32 - 0.5) * spread;
+    let (mut codes, mut scales, mut mins, mut values) = (vec![], vec![], vec![], vec![]);
+    match packing {
+        Packing::Dense(float) => {
+            for _ in 0..rows * cols {
+                let value = random(2.0);
+                match float {
+                    Float::F32 => codes.extend(value.to_le_bytes()),
+                    Float::F16 => codes.extend(half::f16::from_f32(value * 1e-3).to_le_bytes()),
+                    Float::BF16 => codes.extend(half::bf16::from_f32(value).to_le_bytes()),
+                }
+            }
+            values = float.values(&codes).collect();
+        }
+        Packing::Ints(layout) => {
+            scales = (0..rows * groups).map(|_| half(random(0.1))).collect();
+            mins = (0..rows * groups).map(|_| half(random(0.1))).collect();
+            let most = if layout == Layout::TERNARY { 3 } else { [4, 16, 128, 256][(layout.codes.bits().ilog2() - 1) as usize + usize::from(layout.codes == Codes::I8)] };
+            codes = (0..rows * cols).map(|_| (random(1.0) * most as f32 + most as f32 / 2.0) as u8).collect();
+        }
+    }
+    let width = if let Packing::Dense(float) = packing { float.bytes() } else { 1 };
+    for tile in 0..shape.tiles() {
+        let range = shape.tile_rows(tile);
+        let (from, to) = (range.start, range.end);
+        let part = Rows {
+            codes: &codes[from * cols * width..to * cols * width],
+            scales: scales.get(from * groups..to * groups).unwrap_or(&[]),
+            mins: mins.get(from * groups..to * groups).unwrap_or(&[]),
+        };
+        matrix.pack(tile, part);
+        matrix.pack(tile, part);
+    }
+    if shape.has_row_scales() {
+        matrix.row_scales.clone_from(&scales);
+    }
+    Sample { matrix, codes, scales, mins, values }
+}
+
+/// The documented sum of one output, from unpacked weights and unprepared activations.
+fn naive(sample: &Sample, row: usize, x: &[f32], precision: Precision) -> f32 {
+    let shape = &sample.matrix.shape;
+    let cols = shape.cols;
+    let (len, groups) = shape.groups();
+    let layout = match shape.packing {
+        Packing::Ints(layout) => Some(layout),
+        Packing::Dense(_) => None,
+    };
+    let scale = |col: usize| sample.scales[row * groups + col / len];
+    let min = |col: usize| sample.mins[row * groups + col / len];
+    let has_min = matches!(layout, Some(Layout { scales: Scales::Group { min: true, .. }, .. }));
+    if layout.is_none() || precision == Precision::Float {
+        let value = |col: usize| match layout {
+            None => sample.values[row * cols + col],
+            Some(layout) => {
+                let scale = if sample.matrix.divide { 1.0 / scale(col) } else { scale(col) };
+                layout.value(sample.codes[row * cols + col], scale, has_min.then(|| min(col)))
+            }
+        };
+        return (0..cols).step_by(64).fold(0.0, |y, from| {
+            y + (from..cols.min(from + 64)).fold(0.0, |sum, col| sum + value(col) * x[col])
+        });
+    }
+    let layout = layout.unwrap();
+    let (limit, least) = if precision == Precision::Int8 { (127.0f32, 1e-5) } else { (8191.0, 1e-30) };
+    let mut y = 0.0;
+    for group in 0..groups {
+        let range = group * len..cols.min((group + 1) * len);
+        let most = x[range.clone()].iter().fold(0.0f32, |most, x| most.max(x.abs()));
+        let factor = 1.0 / most.max(least) * limit;
+        let q = |col: usize| (x[col] * factor).round_ties_even() as i64;
+        let code = |col: usize| {
+            let code = sample.codes[row * cols + col];
+            i64::from(layout.step) * if layout.codes == Codes::I8 { i64::from(code as i8) } else { i64::from(code) }
+        };
+        let sum: i64 = range.clone().map(|col| (code(col) - i64::from(layout.offset)) * q(col)).sum();
+        let sum = sum as i32 as f32;
+        if layout.scales == Scales::Row {
+            return if sample.matrix.divide { sum / (factor * scale(0)) } else { sum / factor * scale(0) };
+        }
+        let total: i64 = range.clone().map(q).sum();
+        let mut part = sum * scale(range.start);
+        if has_min {
+            part += total as i32 as f32 * min(range.start);
+        }
+        y += part * (most / limit);
+    }
+    y
+}
+
+fn product<I: Isa>(matrix: &Matrix, x: &[f32], precision: Precision, team: &Team) -> Vec<f32> {
+    let shape = &matrix.shape;
+    let tokens = x.len() / shape.cols;
+    let spec = spec(shape, precision);
+    let mut act = Act::<I>::reserve(spec.bytes(tokens)).unwrap();
+    let mut y = vec![f32::NAN; tokens * shape.rows];
+    team.enter(|crew| {
+        act.prepare(crew, spec, tokens, |row, values| values.copy_from_slice(&x[row * shape.cols..][..shape.cols]));
+        let act = &act;
+        crew.columns(
+            &mut y,
+            shape.rows,
+            1,
+            |_, member| rows(shape, tiles(shape, member, crew.members())),
+            |member, _, columns| {
+                linear::multiply::<I>(matrix, tiles(shape, member, crew.members()), act, columns);
+            },
+        );
+    })
+    .unwrap();
+    y
+}
+
+fn matrices_multiply<I: Isa>() {
+    let mut rng = Rng::new(158);
+    for packing in packings() {
+        for (number, (rows, cols, parts)) in
+            [(1, 256, 1), (40, 256, 1), (64, 512, 1), (100, 768, 1), (48, 256, 4), (256, 256, 4), (33, 100, 1), (5, 37, 1)]
+                .into_iter()
+                .enumerate()
+        {
+            let grouped = matches!(packing, Packing::Ints(Layout { scales: Scales::Group { .. }, .. }));
+            if grouped && cols % 256 != 0 {
+                continue;
+            }
+            let mut sample = sample(packing, rows, cols, parts, &mut rng);
+            sample.matrix.divide = number % 2 == 1 && packing == TERNARY;
+            let tokens = 6;
+            let mut x: Vec<f32> = (0..tokens * cols).map(|_| (rng.unit() as f32 - 0.5) * 20.0).collect();
+            x[..cols].iter_mut().step_by(3).for_each(|x| *x = 0.0);
+            x[cols..2 * cols].fill(0.0);
+            for precision in [Precision::Int8, Precision::Int14, Precision::Float] {
+                let y = product::<I>(&sample.matrix, &x, precision, &Team::solo());
+                for token in 0..tokens {
+                    let x = &x[token * cols..][..cols];
+                    for row in 0..rows {
+                        let expected = naive(&sample, row, x, precision);
+                        let found = y[token * rows + row];
+                        assert!(
+                            expected == found,
+                            "{packing:?} {rows}x{cols}/{parts} {precision:?} token {token} row {row}: {expected} {found}"
+                        );
+                    }
+                    let alone = product::<I>(&sample.matrix, x, precision, &Team::solo());
+                    assert!(alone == y[token * rows..][..rows], "{packing:?} {precision:?}: alone and in a batch");
+                }
+                #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
+                for members in [2, 3] {
+                    assert!(product::<I>(&sample.matrix, &x, precision, &Team::new(members).unwrap()) == y);
+                }
+            }
+            let mut values = vec![0.0; cols];
+            for row in [0, rows / 2, rows - 1] {
+                if packing != TERNARY {
+                    sample.matrix.row(row, &mut values);
+                    let unpacked: Vec<f32> = (0..cols)
+                        .map(|col| match packing {
+                            Packing::Dense(_) => sample.values[row * cols + col],
+                            Packing::Ints(layout) => {
+                                let (code, scale, min) = sample.matrix.code(row, col);
+                                assert_eq!(code, sample.codes[row * cols + col]);
+                                layout.value(code, scale, min)
+                            }
+                        })
+                        .collect();
+                    assert_eq!(values, unpacked);
+                }
+            }
+        }
+    }
+}
+
+fn wide_rows_do_not_overflow<I: Isa>() {
+    let cols = 32768;
+    let shape = Shape { rows: TILE, cols, packing: TERNARY, parts: 1 };
+    let mut matrix = Matrix::reserve(shape).unwrap();
+    matrix.pack(0, Rows { codes: &vec![2; TILE * cols], scales: &[], mins: &[] });
+    matrix.row_scales.fill(1.0);
+    for precision in [Precision::Int8, Precision::Int14] {
+        let y = product::<I>(&matrix, &vec![-3.0; cols], precision, &Team::solo());
+        assert!(y.iter().all(|y| (y / (-3.0 * cols as f32) - 1.0).abs() < 1e-6), "{y:?}");
+    }
+}
+
+fn floats_round_to_codes<I: Isa>() {
+    let golden = quant::tests::Golden::new(include_bytes!("../../tests/golden/ops/ops.safetensors"));
+    let (x, expected) = (golden.floats("act.x"), golden.bytes("act.codes_i8"));
+    let scales = golden.floats("act.scale");
+    let shape = Shape { rows: 1, cols: 96, packing: TERNARY, parts: 1 };
+    let spec = spec(&shape, Precision::Int8);
+    let tokens = x.len() / 96;
+    let mut act = Act::<I>::reserve(spec.bytes(tokens)).unwrap();
+    Team::solo()
+        .enter(|crew| act.prepare(crew, spec, tokens, |row, out| out.copy_from_slice(&x[row * 96..][..96])))
+        .unwrap();
+    let isa = I::default();
+    for token in 0..tokens {
+        let row = act.row(token);
+        assert_eq!(row.scales[0].to_bits(), scales[token].to_bits(), "scale of row {token}");
+        let codes: Vec<i8> = expected[token * 96..][..96].iter().map(|&code| code as i8).collect();
+        assert_eq!(row.sums[0], codes.iter().map(|&code| i32::from(code)).sum::<i32>());
+        for (step, four) in codes.chunks_exact(4).enumerate() {
+            let quad = isa.quad([four[0], four[1], four[2], four[3]]);
+            assert_eq!(bytemuck::bytes_of(&row.planes[0][step]), bytemuck::bytes_of(&quad), "row {token}, step {step}");
+        }
+    }
+}
+
+fn close(found: &[f32], expected: &[f32], tolerance: f32) {
+    let most = expected.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+    for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+        assert!((found - expected).abs() <= tolerance * most, "{i}: {found} for {expected} (of {most})");
+    }
+}
+
+fn norms_and_gates<I: Isa>() {
+    let golden = quant::tests::Golden::new(include_bytes!("../../tests/golden/ops/ops.safetensors"));
+    let (weight, x) = (golden.floats("rmsnorm.weight"), golden.floats("rmsnorm.x"));
+    for (x, expected) in x.chunks_exact(96).zip(golden.floats("rmsnorm.out_eps1e-5").chunks_exact(96)) {
+        let mut out = vec![0.0; 96];
+        elementwise::rms_norm::<I>(x, &weight, 1e-5, &mut out);
+        close(&out, expected, 1e-6);
+    }
+    let x = golden.floats("relu2.x");
+    let ones = vec![1.0; x.len()];
+    for (kind, name) in [(Gate::Relu2, "relu2.out"), (Gate::Silu, "silu.out")] {
+        let mut out = vec![0.0; x.len()];
+        elementwise::gate::<I>(kind, &x, &ones, &mut out);
+        close(&out, &golden.floats(name), 1e-6);
+        // Lengths that are no multiple of a vector give the same values.
+        for len in [1, 3, 7] {
+            let mut short = vec![0.0; len];
+            elementwise::gate::<I>(kind, &x[..len], &ones[..len], &mut short);
+            assert_eq!(short, out[..len]);
+        }
+    }
+    let mut sum = vec![1.0, 2.0, 3.0, 4.0, 5.0];
+    elementwise::add::<I>(&mut sum, &[0.5; 5]);
+    assert_eq!(sum, [1.5, 2.5, 3.5, 4.5, 5.5]);
+}
+
+fn rotations<I: Isa>() {
+    let golden = quant::tests::Golden::new(include_bytes!("../../tests/golden/ops/ops.safetensors"));
+    for name in ["default", "hd100", "llama3", "linear"] {
+        let frequencies = golden.floats(&format!("rope.{name}.inv_freq"));
+        let positions: Vec<i32> = golden
+            .bytes(&format!("rope.{name}.positions"))
+            .chunks_exact(4)
+            .map(|bytes| i32::from_le_bytes(bytes.try_into().unwrap()))
+            .collect();
+        let head = 2 * frequencies.len();
+        let mut x = golden.floats(&format!("rope.{name}.x"));
+        let mut adjacent = x.clone();
+        for (i, (x, adjacent)) in x.chunks_exact_mut(head).zip(adjacent.chunks_exact_mut(head)).enumerate() {
+            let angle = |f: &f32| positions[i % positions.len()] as f32 * f;
+            let cos: Vec<f32> = frequencies.iter().map(|f| libm::cosf(angle(f))).collect();
+            let sin: Vec<f32> = frequencies.iter().map(|f| libm::sinf(angle(f))).collect();
+            // The other style is the same rotation of rows in another order.
+            let (low, high) = x.split_at(head / 2);
+            for i in 0..head / 2 {
+                adjacent[2 * i] = low[i];
+                adjacent[2 * i + 1] = high[i];
+            }
+            elementwise::rope::<I>(Pairs::Halves, x, head, &cos, &sin);
+            elementwise::rope::<I>(Pairs::Adjacent, adjacent, head, &cos, &sin);
+            for i in 0..head / 2 {
+                assert_eq!((x[i], x[i + head / 2]), (adjacent[2 * i], adjacent[2 * i + 1]));
+            }
+        }
+        close(&x, &golden.floats(&format!("rope.{name}.out")), 1e-6);
+    }
+}
+
+fn exponentials<I: Isa>() {
+    let isa = I::default();
+    let mut worst = 0.0f64;
+    for i in -9000..=8800 {
+        let x = i as f32 / 100.0;
+        let mut out = [0.0; 4];
+        isa.store_f32(&mut out, elementwise::exp(isa, isa.splat_f32(x)));
+        if x < -87.34 {
+            assert_eq!(out[0], 0.0, "exp({x})");
+        } else if x > -87.3 {
+            let expected = f64::from(x).exp();
+            worst = worst.max((f64::from(out[0]) / expected - 1.0).abs());
+        }
+    }
+    assert!(worst < 1.5e-7, "{worst}");
+    let mut out = [0.0; 4];
+    isa.store_f32(&mut out, elementwise::exp(isa, isa.splat_f32(0.0)));
+    assert_eq!(out, [1.0; 4]);
+}
+
+fn attention_is_softmax<I: Isa>() {
+    attend::<I, F32Rows>(3e-6);
+    attend::<I, F16Rows>(3e-6);
+}
+
+fn attend<I: Isa, C: Codec>(tolerance: f32) {
+    let mut rng = Rng::new(3);
+    let mut random = |len: usize| -> Vec<f32> { (0..len).map(|_| (rng.unit() as f32 - 0.5) * 4.0).collect() };
+    for (dim, context) in [(64usize, 1usize), (64, 31), (100, 32), (12, 33), (128, 150)] {
+        let blocks = context.div_ceil(BLOCK);
+        let (keys, values) = (random(blocks * BLOCK * dim), random(blocks * BLOCK * dim));
+        let queries = random(4 * dim);
+        let mut k = vec![C::encode(0.0); keys.len()];
+        let mut v = vec![C::encode(0.0); values.len()];
+        for position in 0..blocks * BLOCK {
+            for d in 0..dim {
+                k[(position / BLOCK * dim + d) * BLOCK + position % BLOCK] = C::encode(keys[position * dim + d]);
+                v[position * dim + d] = C::encode(values[position * dim + d]);
+            }
+        }
+        let widen = |value: f32| {
+            let isa = I::default();
+            let mut out = [0.0; 4];
+            isa.store_f32(&mut out, C::load(isa, &[C::encode(value); 4]));
+            out[0]
+        };
+        let limits = [context, context.saturating_sub(1).max(1), context.saturating_sub(40).max(1), 1];
+        let run = |together: bool| {
+            let mut outs = vec![0.0; 4 * dim];
+            let mut seen: Vec<Seen> = queries
+                .chunks_exact(dim)
+                .zip(outs.chunks_exact_mut(dim))
+                .zip(limits)
+                .map(|((query, out), limit)| Seen::new(query, limit, out))
+                .collect();
+            let block = |i: usize| attention::Block {
+                keys: &k[i * BLOCK * dim..][..BLOCK * dim],
+                values: &v[i * BLOCK * dim..][..BLOCK * dim],
+            };
+            for i in 0..blocks {
+                for seen in seen.chunks_mut(if together { 4 } else { 1 }) {
+                    attention::fold::<I, C>(block(i), i * BLOCK, seen);
+                }
+            }
+            seen.into_iter().for_each(Seen::finish);
+            outs
+        };
+        let outs = run(true);
+        assert_eq!(outs, run(false), "together and alone");
+        for (q, limit) in limits.into_iter().enumerate() {
+            let scores: Vec<f64> = (0..limit)
+                .map(|p| (0..dim).map(|d| f64::from(queries[q * dim + d]) * f64::from(widen(keys[p * dim + d]))).sum())
+                .collect();
+            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
+            let total: f64 = weights.iter().sum();
+            let expected: Vec<f32> = (0..dim)
+                .map(|d| (0..limit).map(|p| weights[p] / total * f64::from(widen(values[p * dim + d]))).sum::<f64>() as f32)
+                .collect();
+            close(&outs[q * dim..][..dim], &expected, tolerance * context as f32);
+        }
+    }
+}
+
+/// What the naive sum of a storage type's blocks gives, end to end from file bytes.
+#[test]
+fn storage_types_reach_the_kernels_unchanged() {
+    let mut rng = Rng::new(11);
+    for storage in [&quant::Q4_0, &quant::Q4_1, &quant::Q8_0, &quant::Q6_K, &quant::TQ1_0, &quant::TQ2_0] {
+        let storage: &'static Storage = storage;
+        let quant::Content::Blocks { layout, decode } = storage.content else { unreachable!() };
+        let (rows, cols) = (40, 512);
+        let shape = Shape { rows, cols, packing: Packing::Ints(layout), parts: 1 };
+        let (len, groups) = shape.groups();
+        let mut bytes: Vec<u8> = (0..storage.size((rows * cols) as u64).unwrap()).map(|_| rng.next_u64() as u8).collect();
+        for block in bytes.chunks_exact_mut(storage.bytes) {
+            // Halves wherever a type has them, so that no scale is a NaN.
+            let end = block.len();
+            for at in [0, 2, end - 2] {
+                block[at + 1] = block[at + 1] & 0x83 | 0x24;
+            }
+        }
+        let expected = storage.values(&bytes);
+        let (mut codes, mut scales, mut mins) = (vec![0; rows * cols], vec![0.0; rows * groups], vec![0.0; rows * groups]);
+        for (i, block) in bytes.chunks_exact(storage.bytes).enumerate() {
+            let group = i * storage.block / len..(i + 1) * storage.block / len;
+            decode(block, quant::Block {
+                codes: &mut codes[i * storage.block..][..storage.block],
+                scales: &mut scales[group.clone()],
+                mins: &mut mins[group],
+            });
+        }
+        let mut matrix = Matrix::reserve(shape).unwrap();
+        for tile in 0..shape.tiles() {
+            let range = shape.tile_rows(tile);
+            matrix.pack(tile, Rows {
+                codes: &codes[range.start * cols..range.end * cols],
+                scales: &scales[range.start * groups..range.end * groups],
+                mins: &mins[range.start * groups..range.end * groups],
+            });
+        }
+        let mut row = vec![0.0; cols];
+        for i in 0..rows {
+            matrix.row(i, &mut row);
+            assert_eq!(row, expected[i * cols..][..cols], "{} row {i}", storage.name);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Storage types: how a file's bytes become codes, scales and values. Plain safe code; it is the definition, and the
+//! oracle of the packed kernels' tests.
+//!
+//! Every quantised type here has one shape: a block holds small integer *codes* and, for each *group* of them, a scale
+//! and sometimes a minimum, and
+//!
+//! ```text
+//! value = scale · (step · code − offset) + min
+//! ```
+//!
+//! with `step` and `offset` fixed by the type. [`Layout`] names those facts, a decoder fills [`Block`]s, and the rest of
+//! the house needs to know nothing else about a format. Products are taken in this order in f32, which gives ggml's
+//! dequantised values bit for bit.
+//!
+//! One file a family: [`dense`], [`simple`] (Q4_0 … Q8_0), [`kquants`], [`ternary`] (TQ, I2_S, Hugging Face's packed bytes).
+
+pub mod dense;
+pub mod kquants;
+pub mod simple;
+pub mod ternary;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use dense::Float;
+
+/// How wide a code is in the packed layouts, and how it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Codes {
+    /// 2 bits: 0 to 3.
+    B2,
+    /// 4 bits: 0 to 15.
+    B4,
+    /// A byte that holds 0 to 127.
+    U7,
+    /// A signed byte.
+    I8,
+}
+
+impl Codes {
+    pub fn bits(self) -> usize {
+        match self {
+            Self::B2 => 2,
+            Self::B4 => 4,
+            Self::U7 | Self::I8 => 8,
+        }
+    }
+}
+
+/// What one scale covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scales {
+    /// A whole row: one f32 per row, kept beside the codes.
+    Row,
+    /// This many values along the row, as f16 where the file's own are (`wide: false`), else as f32.
+    Group { len: usize, wide: bool, min: bool },
+}
+
+/// What the codes of a matrix mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    pub codes: Codes,
+    pub step: i32,
+    pub offset: i32,
+    pub scales: Scales,
+}
+
+impl Layout {
+    /// Ternary with one scale a row: BitNet and its kin.
+    pub const TERNARY: Self = Self { codes: Codes::B2, step: 1, offset: 1, scales: Scales::Row };
+
+    const fn grouped(codes: Codes, step: i32, offset: i32, len: usize, wide: bool, min: bool) -> Self {
+        Self { codes, step, offset, scales: Scales::Group { len, wide, min } }
+    }
+
+    /// The value of one code.
+    #[inline]
+    pub fn value(&self, code: u8, scale: f32, min: Option<f32>) -> f32 {
+        let code = if self.codes == Codes::I8 { i32::from(code as i8) } else { i32::from(code) };
+        let value = scale * (self.step * code - self.offset) as f32;
+        min.map_or(value, |min| value + min)
+    }
+}
+
+/// Codes of one block with the scale and minimum of each of its groups.
+#[derive(Debug)]
+pub struct Block<'a> {
+    pub codes: &'a mut [u8],
+    pub scales: &'a mut [f32],
+    pub mins: &'a mut [f32],
+}
+
+type Decode = fn(&[u8], Block);
+
+/// What the bytes of a storage type hold.
+#[derive(Clone, Copy, Debug)]
+pub enum Content {
+    Dense(Float),
+    /// Blocks of `Storage::block` values along a row.
+    Blocks { layout: Layout, decode: Decode },
+    /// Ternary, flat over the whole tensor in interleaved pieces, one scale behind the codes.
+    I2s,
+    /// Ternary in Hugging Face's packing: four rows a quarter of the matrix apart in one byte, scale in a tensor of its own.
+    Quarters,
+}
+
+/// One row of the table: a storage type as files have it.
+#[derive(Debug)]
+pub struct Storage {
+    pub name: &'static str,
+    /// Values in a block, and the bytes it takes.
+    pub block: usize,
+    pub bytes: usize,
+    pub content: Content,
+}
+
+impl PartialEq for &'static Storage {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(*self, *other)
+    }
+}
+
+const fn dense(name: &'static str, float: Float, bytes: usize) -> Storage {
+    Storage { name, block: 1, bytes, content: Content::Dense(float) }
+}
+
+const fn blocks(name: &'static str, block: usize, bytes: usize, layout: Layout, decode: Decode) -> Storage {
+    Storage { name, block, bytes, content: Content::Blocks { layout, decode } }
+}
+
+use Codes::*;
+pub static F32: Storage = dense("F32", Float::F32, 4);
+pub static F16: Storage = dense("F16", Float::F16, 2);
+pub static BF16: Storage = dense("BF16", Float::BF16, 2);
+pub static Q4_0: Storage = blocks("Q4_0", 32, 18, Layout::grouped(B4, 1, 8, 32, false, false), simple::q4_0);
+pub static Q4_1: Storage = blocks("Q4_1", 32, 20, Layout::grouped(B4, 1, 0, 32, false, true), simple::q4_1);
+pub static Q8_0: Storage = blocks("Q8_0", 32, 34, Layout::grouped(I8, 1, 0, 32, false, false), simple::q8_0);
+pub static Q6_K: Storage = blocks("Q6_K", 256, 210, Layout::grouped(U7, 1, 32, 16, true, false), kquants::q6_k);
+pub static TQ1_0: Storage = blocks("TQ1_0", 256, 54, Layout::grouped(B2, 1, 1, 256, false, false), ternary::tq1_0);
+pub static TQ2_0: Storage = blocks("TQ2_0", 256, 66, Layout::grouped(B2, 1, 1, 256, false, false), ternary::tq2_0);
+/// Four codes a byte; `bytes` leaves out the 32 bytes behind the codes, which hold the scale.
+pub static I2_S: Storage = Storage { name: "I2_S", block: 4, bytes: 1, content: Content::I2s };
+/// safetensors calls it U8; the shape here is that of the matrix, not of its bytes.
+pub static U8X4: Storage = Storage { name: "U8x4", block: 4, bytes: 1, content: Content::Quarters };
+
+/// Bytes behind the codes of an I2_S tensor: an f32 scale and padding.
+pub const I2S_TAIL: u64 = 32;
+
+/// The type of a ggml id, or its name where we know but do not run it.
+pub fn by_ggml_id(id: u32) -> Result<&'static Storage, Option<&'static str>> {
+    Ok(match id {
+        0 => &F32,
+        1 => &F16,
+        2 => &Q4_0,
+        3 => &Q4_1,
+        8 => &Q8_0,
+        14 => &Q6_K,
+        30 => &BF16,
+        34 => &TQ1_0,
+        35 => &TQ2_0,
+        36 => &I2_S,
+        _ => return Err(GGML_NAMES.iter().find(|&&(known, _)| known == id).map(|&(_, name)| name)),
+    })
+}
+
+/// Types that are refused, by name.
+const GGML_NAMES: &[(u32, &str)] = &[
+    (6, "Q5_0"),
+    (7, "Q5_1"),
+    (9, "Q8_1"),
+    (10, "Q2_K"),
+    (11, "Q3_K"),
+    (12, "Q4_K"),
+    (13, "Q5_K"),
+    (15, "Q8_K"),
+    (16, "IQ2_XXS"),
+    (17, "IQ2_XS"),
+    (18, "IQ3_XXS"),
+    (19, "IQ1_S"),
+    (20, "IQ4_NL"),
+    (21, "IQ3_S"),
+    (22, "IQ2_S"),
+    (23, "IQ4_XS"),
+    (24, "I8"),
+    (25, "I16"),
+    (26, "I32"),
+    (27, "I64"),
+    (28, "F64"),
+    (29, "IQ1_M"),
+    (38, "TL1"),
+    (39, "TL2 (or MXFP4)"),
+    (40, "NVFP4"),
+    (41, "Q1_0"),
+    (42, "Q2_0"),
+    (142, "PQ2_0"),
+    (143, "PTQ1_0"),
+];
+
+impl Storage {
+    /// The bytes of `values` values that start at a block; `None` where they are no whole number of blocks.
+    pub fn size(&self, values: u64) -> Option<u64> {
+        let block = self.block as u64;
+        values.is_multiple_of(block).then(|| (values / block).checked_mul(self.bytes as u64)).flatten()
+    }
+
+    /// Every value of some whole blocks; the definition that tests compare with.
+    ///
+    /// # Panics
+    /// If the type has no blocks along a row, or `bytes` are not whole blocks.
+    pub fn values(&self, bytes: &[u8]) -> Vec<f32> {
+        assert_eq!(bytes.len() % self.bytes, 0, "{}: whole blocks", self.name);
+        match self.content {
+            Content::Dense(float) => float.values(bytes).collect(),
+            Content::Blocks { layout, decode } => {
+                let Scales::Group { len, min, .. } = layout.scales else { unreachable!("blocks have groups") };
+                let groups = self.block / len;
+                let (mut codes, mut scales, mut mins) = ([0; 256], [0.0; 16], [0.0; 16]);
+                let mut values = Vec::new();
+                for block in bytes.chunks_exact(self.bytes) {
+                    let codes = &mut codes[..self.block];
+                    decode(block, Block { codes, scales: &mut scales[..groups], mins: &mut mins[..groups] });
+                    values.extend(codes.iter().enumerate().map(|(i, &code)| {
+                        layout.value(code, scales[i / len], min.then_some(mins[i / len]))
+                    }));
+                }
+                values
+            }
+            Content::I2s | Content::Quarters => panic!("{} has no blocks along a row", self.name),
+        }
+    }
+}

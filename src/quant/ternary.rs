@@ -1,0 +1,57 @@
+//! Ternary and 2-bit codes: −1, 0, +1 as 0, 1, 2.
+
+use super::Block;
+use super::dense::half_at;
+
+/// 64 bytes, half d. Byte m of a group of 32 holds the values m, m + 32, m + 64, m + 96 of 128, low bits first.
+pub(super) fn tq2_0(bytes: &[u8], block: Block) {
+    block.scales[0] = half_at(bytes, 64);
+    for (group, codes) in bytes[..64].chunks_exact(32).zip(block.codes.chunks_exact_mut(128)) {
+        for (plane, codes) in codes.chunks_exact_mut(32).enumerate() {
+            for (&byte, code) in group.iter().zip(codes) {
+                *code = byte >> (2 * plane) & 3;
+            }
+        }
+    }
+}
+
+/// 48 and 4 bytes of base-3 digits, half d.
+pub(super) fn tq1_0(bytes: &[u8], block: Block) {
+    block.scales[0] = half_at(bytes, 52);
+    let (first, rest) = block.codes.split_at_mut(160);
+    let (second, last) = rest.split_at_mut(80);
+    trits(&bytes[..32], first);
+    trits(&bytes[32..48], second);
+    trits(&bytes[48..52], last);
+}
+
+/// Digit n of byte m is value `n · bytes.len() + m`. A byte holds ⌈N · 256 / 243⌉ of the five-digit number N, so multiplying
+/// by 3 brings digit after digit, the most significant first, into the bits above the byte.
+fn trits(bytes: &[u8], codes: &mut [u8]) {
+    let mut power = 1u8;
+    for codes in codes.chunks_exact_mut(bytes.len()) {
+        for (&byte, code) in bytes.iter().zip(codes) {
+            *code = ((u16::from(byte.wrapping_mul(power)) * 3) >> 8) as u8;
+        }
+        power = power.wrapping_mul(3);
+    }
+}
+
+/// I2_S as x86 builds and the Python converter write it: the matrix is one flat list; 128 values take 32 bytes, byte m has the
+/// values m, m + 32, m + 64, m + 96, high bits first.
+pub fn i2_s(bytes: &[u8], codes: &mut [u8]) {
+    for (bytes, codes) in bytes.chunks_exact(32).zip(codes.chunks_exact_mut(128)) {
+        for (plane, codes) in codes.chunks_exact_mut(32).enumerate() {
+            for (&byte, code) in bytes.iter().zip(codes) {
+                *code = byte >> (6 - 2 * plane) & 3;
+            }
+        }
+    }
+}
+
+/// One quarter of Hugging Face's packed rows: bits `2 · quarter` and up of each byte.
+pub fn quarter(bytes: &[u8], quarter: usize, codes: &mut [u8]) {
+    for (&byte, code) in bytes.iter().zip(codes) {
+        *code = byte >> (2 * quarter) & 3;
+    }
+}
