@@ -245,58 +245,87 @@ impl Crew<'_> {
         drop(finish);
     }
 
-    /// `work(first, part)` over the rows of `buffer`, each `stride` long, shared out in order.
-    pub fn rows<T: Send>(&self, buffer: &mut [T], stride: usize, work: impl Fn(usize, &mut [T]) + Sync) {
-        let count = buffer.len().checked_div(stride).unwrap_or(0);
-        assert_eq!(count * stride, buffer.len(), "whole rows");
-        if self.members == 1 || count < 2 {
-            return work(0, buffer);
-        }
-        let base = Shared(buffer.as_mut_ptr());
-        self.each(|member| {
-            let range = share(count, member, self.members);
-            // SAFETY: the shares of different members are disjoint and within the buffer, which is borrowed mutably until all
-            // members are done.
-            let part = unsafe { std::slice::from_raw_parts_mut(base.at(range.start * stride), range.len() * stride) };
-            if !part.is_empty() {
-                work(range.start, part);
-            }
-        });
-    }
-
-    /// `work(member, section, columns)` over column ranges of a row-major buffer: member m writes `range(section, m)`.
+    /// `work(first, part)` over the rows of `buffer`, each `stride` long: member m gets the rows from `bounds[m]` to
+    /// `bounds[m + 1]`.
     ///
     /// # Panics
-    /// If the ranges do not rise, section by section and member by member, or leave the rows.
+    /// If the bounds fall, or leave the buffer.
+    pub fn rows<T: Send>(
+        &self,
+        buffer: &mut [T],
+        stride: usize,
+        bounds: &Bounds,
+        work: impl Fn(usize, &mut [T]) + Sync,
+    ) {
+        let count = buffer.len().checked_div(stride).unwrap_or(0);
+        let bounds = &bounds[..=self.members];
+        assert!(bounds.is_sorted() && bounds[self.members] <= count, "shares rise and stay within the buffer");
+        let base = Shared(buffer.as_mut_ptr());
+        let part = |member: usize| {
+            let (start, len) = (bounds[member], bounds[member + 1] - bounds[member]);
+            if len > 0 {
+                // SAFETY: the bounds rise and stay within the buffer, which is borrowed mutably until all members are done.
+                let part = unsafe { std::slice::from_raw_parts_mut(base.at(start * stride), len * stride) };
+                work(start, part);
+            }
+        };
+        // What the leader has for itself is not worth a signal.
+        if bounds[1] == bounds[self.members] { part(0) } else { self.each(part) }
+    }
+
+    /// Equal shares of `count` rows; one row is the leader's.
+    pub fn even(&self, count: usize) -> Bounds {
+        std::array::from_fn(|member| (count * member.min(self.members)).div_ceil(self.members))
+    }
+
+    /// `work(section, units, columns)` over columns of a row-major buffer: each member gets its share of every section's units.
+    ///
+    /// # Panics
+    /// If the sections overlap, do not rise, or leave the rows.
     pub fn columns(
         &self,
         buffer: &mut [f32],
         stride: usize,
-        sections: usize,
-        range: impl Fn(usize, usize) -> Range<usize> + Sync,
-        work: impl Fn(usize, usize, Columns) + Sync,
+        sections: &[Section],
+        work: impl Fn(usize, Range<usize>, Columns) + Sync,
     ) {
         let count = buffer.len().checked_div(stride).unwrap_or(0);
-        assert_eq!(count * stride, buffer.len(), "whole rows");
         let mut end = 0;
-        for section in 0..sections {
-            for member in 0..self.members {
-                let range = range(section, member);
-                if !range.is_empty() {
-                    assert!(end <= range.start && range.end <= stride, "columns rise");
-                    end = range.end;
-                }
-            }
+        for section in sections {
+            assert!(end <= section.first && section.first + section.width <= stride, "sections rise and stay within the rows");
+            end = section.first + section.width;
         }
         let base = Shared(buffer.as_mut_ptr());
         self.each(|member| {
-            for section in 0..sections {
-                let range = range(section, member);
-                if !range.is_empty() {
-                    work(member, section, Columns { base: base.at(0), count, stride, range, buffer: PhantomData });
+            for (index, section) in sections.iter().enumerate() {
+                let units = share(section.units(), member, self.members);
+                if !units.is_empty() {
+                    let range = section.columns(units.clone());
+                    work(index, units, Columns { base: base.at(0), count, stride, range, buffer: PhantomData });
                 }
             }
         });
+    }
+}
+
+/// Where each member's rows begin; the last one's end follows.
+pub type Bounds = [usize; MOST + 1];
+
+/// Neighbouring columns that are shared out in whole units; the last unit may be narrower.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Section {
+    pub first: usize,
+    pub width: usize,
+    pub unit: usize,
+}
+
+impl Section {
+    fn units(&self) -> usize {
+        self.width.div_ceil(self.unit)
+    }
+
+    fn columns(&self, units: Range<usize>) -> Range<usize> {
+        self.first + units.start * self.unit..self.first + (units.end * self.unit).min(self.width)
     }
 }
 
@@ -347,14 +376,14 @@ impl Columns<'_> {
     /// These columns of one row.
     pub fn row(&mut self, row: usize) -> &mut [f32] {
         assert!(row < self.count);
-        // SAFETY: the row lies within the buffer, `Crew::columns` has checked that the range lies within the row and that no
-        // other member has a column of it, and the borrow of `self` keeps this member from having it twice.
+        // SAFETY: the row lies within the buffer, sections lie within the row and do not overlap, nor do members' shares of
+        // them, and the borrow of `self` keeps this member from having it twice.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(row * self.stride + self.range.start), self.range.len()) }
     }
 }
 
-/// Member m's share of `count` equal units.
-pub fn share(count: usize, member: usize, members: usize) -> Range<usize> {
+/// A member's share of `count` equal units.
+fn share(count: usize, member: usize, members: usize) -> Range<usize> {
     count * member / members..count * (member + 1) / members
 }
 

@@ -116,7 +116,7 @@ impl<I: Isa> Act<I> {
         let stride = spec.stride::<I>();
         self.words.clear();
         self.words.resize(tokens * stride, 0);
-        crew.rows(&mut self.words, stride, |first, rows| {
+        crew.rows(&mut self.words, stride, &crew.even(tokens), |first, rows| {
             for (i, row) in rows.chunks_exact_mut(stride).enumerate() {
                 prepare_row::<I>(spec, row, |values| input(first + i, values));
             }

@@ -20,25 +20,30 @@ fn square_sum<I: Isa>(isa: I, x: &[f32]) -> f32 {
     rest.iter().fold((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]), |sum, x| sum + x * x)
 }
 
-/// `out = x / √(mean(x²) + eps) · weight`.
-pub fn rms_norm<I: Isa>(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    assert!(x.len() == weight.len() && x.len() == out.len(), "one length");
+/// `x = x / √(mean(x²) + eps) · weight`.
+pub fn rms_norm<I: Isa>(x: &mut [f32], weight: &[f32], eps: f32) {
+    assert_eq!(x.len(), weight.len(), "one length");
     let isa = I::default();
     let factor = 1.0 / (square_sum(isa, x) / x.len() as f32 + eps).sqrt();
-    zip4(isa, x, Some(weight), out, |x, w| isa.mul(isa.mul(x, isa.splat_f32(factor)), w));
+    scale::<I>(x, factor);
+    map2(isa, x, weight, |x, w| isa.mul(x, w));
+}
+
+/// `x *= factor`.
+pub fn scale<I: Isa>(x: &mut [f32], factor: f32) {
+    let isa = I::default();
+    let (fours, rest) = x.as_chunks_mut::<4>();
+    for four in fours {
+        let v = isa.mul(isa.load_f32(four), isa.splat_f32(factor));
+        isa.store_f32(four, v);
+    }
+    rest.iter_mut().for_each(|x| *x *= factor);
 }
 
 /// `x += y`.
 pub fn add<I: Isa>(x: &mut [f32], y: &[f32]) {
-    assert_eq!(x.len(), y.len(), "one length");
     let isa = I::default();
-    let (xs, x_rest) = x.as_chunks_mut::<4>();
-    let (ys, y_rest) = y.as_chunks::<4>();
-    for (x, y) in xs.iter_mut().zip(ys) {
-        let sum = isa.add(isa.load_f32(x), isa.load_f32(y));
-        isa.store_f32(x, sum);
-    }
-    x_rest.iter_mut().zip(y_rest).for_each(|(x, y)| *x += y);
+    map2(isa, x, y, |x, y| isa.add(x, y));
 }
 
 /// The activation of a gate.
@@ -59,36 +64,33 @@ impl Gate {
     }
 }
 
-/// `out = gate(g) · up`.
-pub fn gate<I: Isa>(kind: Gate, g: &[f32], up: &[f32], out: &mut [f32]) {
-    assert!(g.len() == up.len() && g.len() == out.len(), "one length");
+/// `g = gate(g) · up`.
+pub fn gate<I: Isa>(kind: Gate, g: &mut [f32], up: &[f32]) {
     let isa = I::default();
     let (one, zero) = (isa.splat_f32(1.0), isa.splat_f32(0.0));
     match kind {
-        Gate::Silu => zip4(isa, g, Some(up), out, |g, up| {
-            isa.mul(isa.div(g, isa.add(one, exp(isa, isa.sub(zero, g)))), up)
-        }),
-        Gate::Relu2 => zip4(isa, g, Some(up), out, |g, up| {
+        Gate::Silu => map2(isa, g, up, |g, up| isa.mul(isa.div(g, isa.add(one, exp(isa, isa.sub(zero, g)))), up)),
+        Gate::Relu2 => map2(isa, g, up, |g, up| {
             let positive = isa.max(g, zero);
             isa.mul(isa.mul(positive, positive), up)
         }),
     }
 }
 
-/// `out = f(a, b)`, four at a time; what is left of a row goes through the same operations in a padded vector.
+/// `a = f(a, b)`, four at a time; what is left of a row goes through the same operations in a padded vector.
 #[inline(always)]
-fn zip4<I: Isa>(isa: I, a: &[f32], b: Option<&[f32]>, out: &mut [f32], f: impl Fn(I::V, I::V) -> I::V) {
-    let b = b.unwrap_or(a);
-    let ((fours_a, rest_a), (fours_b, rest_b)) = (a.as_chunks::<4>(), b.as_chunks::<4>());
-    let (fours_out, rest_out) = out.as_chunks_mut::<4>();
-    for ((a, b), out) in fours_a.iter().zip(fours_b).zip(fours_out) {
-        isa.store_f32(out, f(isa.load_f32(a), isa.load_f32(b)));
+fn map2<I: Isa>(isa: I, a: &mut [f32], b: &[f32], f: impl Fn(I::V, I::V) -> I::V) {
+    assert_eq!(a.len(), b.len(), "one length");
+    let ((fours_a, rest_a), (fours_b, rest_b)) = (a.as_chunks_mut::<4>(), b.as_chunks::<4>());
+    for (a, b) in fours_a.iter_mut().zip(fours_b) {
+        let v = f(isa.load_f32(a), isa.load_f32(b));
+        isa.store_f32(a, v);
     }
-    if !rest_out.is_empty() {
+    if !rest_a.is_empty() {
         let pad = |rest: &[f32]| std::array::from_fn(|i| rest.get(i).copied().unwrap_or(0.0));
         let mut padded = [0.0; 4];
         isa.store_f32(&mut padded, f(isa.load_f32(&pad(rest_a)), isa.load_f32(&pad(rest_b))));
-        rest_out.copy_from_slice(&padded[..rest_out.len()]);
+        rest_a.copy_from_slice(&padded[..rest_a.len()]);
     }
 }
 

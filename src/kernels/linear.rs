@@ -19,6 +19,7 @@
 use std::ops::Range;
 
 use super::act::{Act, Precision};
+use super::elementwise::scale;
 use super::isa::Isa;
 use super::packed::{B2, B4, Bf16, Dense, F16, F32, I8, Ints, Matrix, Packing, TILE, U7};
 use super::packed::halves;
@@ -33,33 +34,39 @@ const BLOCK: usize = 64;
 /// The results of one tile: rows in order, for each token.
 type Out<const T: usize> = [[f32; TILE]; T];
 
-/// Multiplies some tiles, for every prepared token; `columns` are their rows.
+/// Multiplies some tiles of one part of the rows, for every prepared token; `columns` are their results.
 ///
 /// # Panics
 /// If the activations were prepared for another kind of matrix, or the columns are not the tiles' rows.
-pub fn multiply<I: Isa>(matrix: &Matrix, tiles: Range<usize>, act: &Act<I>, mut columns: Columns) {
+pub fn multiply<I: Isa>(matrix: &Matrix, part: usize, tiles: Range<usize>, act: &Act<I>, mut columns: Columns) {
     let shape = &matrix.shape;
     assert_eq!(act.spec(), super::spec(shape, act.spec().precision), "activations fit the matrix");
-    assert_eq!(columns.range().len(), super::rows(shape, tiles.clone()).len(), "columns fit the tiles");
-    let start = super::rows(shape, tiles.clone()).start;
     let kernels = kernels::<I>(shape.packing, act.spec().precision);
     let tokens = act.tokens();
-    for tile in tiles {
+    let first = part * shape.part_tiles();
+    let start = shape.tile_rows(first + tiles.start).start;
+    for tile in first + tiles.start..first + tiles.end {
         let rows = shape.tile_rows(tile);
         let (from, count) = (rows.start - start, rows.len());
+        let write = |columns: &mut [f32], out: &mut [f32; TILE]| {
+            if matrix.factor != 1.0 {
+                scale::<I>(out, matrix.factor);
+            }
+            columns[from..from + count].copy_from_slice(&out[..count]);
+        };
         let mut token = 0;
         while token < tokens {
             if tokens - token >= TOKENS {
                 let mut out = [[0.0; TILE]; TOKENS];
                 (kernels.many)(matrix, tile, act, token, &mut out);
-                for (i, out) in out.iter().enumerate() {
-                    columns.row(token + i)[from..from + count].copy_from_slice(&out[..count]);
+                for (i, out) in out.iter_mut().enumerate() {
+                    write(columns.row(token + i), out);
                 }
                 token += TOKENS;
             } else {
                 let mut out = [[0.0; TILE]];
                 (kernels.one)(matrix, tile, act, token, &mut out);
-                columns.row(token)[from..from + count].copy_from_slice(&out[0][..count]);
+                write(columns.row(token), &mut out[0]);
                 token += 1;
             }
         }

@@ -20,13 +20,11 @@ pub mod rows;
 #[cfg(test)]
 mod suite;
 
-use std::ops::Range;
-
 use act::{Precision, Spec};
-use packed::{Packing, Shape};
+use packed::{Packing, Shape, TILE};
 
 use crate::quant::{Codes, Scales};
-use crate::team;
+use crate::team::Section;
 
 /// What a matrix wants of its input at a precision; dense weights always meet floats.
 pub fn spec(shape: &Shape, precision: Precision) -> Spec {
@@ -53,12 +51,8 @@ pub fn spec(shape: &Shape, precision: Precision) -> Spec {
     }
 }
 
-/// The output rows of some tiles.
-pub fn rows(shape: &Shape, tiles: Range<usize>) -> Range<usize> {
-    if tiles.is_empty() { 0..0 } else { shape.tile_rows(tiles.start).start..shape.tile_rows(tiles.end - 1).end }
-}
-
-/// A member's tiles.
-pub fn tiles(shape: &Shape, member: usize, members: usize) -> Range<usize> {
-    team::share(shape.tiles(), member, members)
+/// How the columns of a result, from `first` on, are shared out: whole tiles, part by part.
+pub fn sections(shape: &Shape, first: usize) -> impl Iterator<Item = Section> {
+    let width = shape.part_rows();
+    (0..shape.parts).map(move |part| Section { first: first + part * width, width, unit: TILE })
 }

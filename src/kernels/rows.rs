@@ -22,7 +22,7 @@ pub trait Codec: Copy + Default + Send + Sync + 'static {
     fn load<I: Isa>(isa: I, from: &[Self::Element; 4]) -> I::V;
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct F32Rows;
 
 impl Codec for F32Rows {
@@ -37,7 +37,7 @@ impl Codec for F32Rows {
     }
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct F16Rows;
 
 /// The smallest normal half. What is smaller becomes 0: widening a subnormal half takes a multiplication of subnormal floats,

@@ -7,7 +7,7 @@ use super::elementwise::{self, Gate, Pairs};
 use super::isa::{Isa, scalar::Scalar};
 use super::packed::{Matrix, Packing, Rows, Shape, TILE};
 use super::rows::{BLOCK, Codec, F16Rows, F32Rows};
-use super::{linear, rows, spec, tiles};
+use super::{linear, sections, spec};
 use crate::quant::{self, Codes, Float, Layout, Scales, Storage};
 use crate::rng::Rng;
 use crate::team::Team;
@@ -174,15 +174,10 @@ fn product<I: Isa>(matrix: &Matrix, x: &[f32], precision: Precision, team: &Team
     team.enter(|crew| {
         act.prepare(crew, spec, tokens, |row, values| values.copy_from_slice(&x[row * shape.cols..][..shape.cols]));
         let act = &act;
-        crew.columns(
-            &mut y,
-            shape.rows,
-            1,
-            |_, member| rows(shape, tiles(shape, member, crew.members())),
-            |member, _, columns| {
-                linear::multiply::<I>(matrix, tiles(shape, member, crew.members()), act, columns);
-            },
-        );
+        let sections: Vec<_> = sections(shape, 0).collect();
+        crew.columns(&mut y, shape.rows, &sections, |part, tiles, columns| {
+            linear::multiply::<I>(matrix, part, tiles, act, columns);
+        });
     })
     .unwrap();
     y
@@ -294,20 +289,20 @@ fn norms_and_gates<I: Isa>() {
     let golden = quant::tests::Golden::new(include_bytes!("../../tests/golden/ops/ops.safetensors"));
     let (weight, x) = (golden.floats("rmsnorm.weight"), golden.floats("rmsnorm.x"));
     for (x, expected) in x.chunks_exact(96).zip(golden.floats("rmsnorm.out_eps1e-5").chunks_exact(96)) {
-        let mut out = vec![0.0; 96];
-        elementwise::rms_norm::<I>(x, &weight, 1e-5, &mut out);
+        let mut out = x.to_vec();
+        elementwise::rms_norm::<I>(&mut out, &weight, 1e-5);
         close(&out, expected, 1e-6);
     }
     let x = golden.floats("relu2.x");
     let ones = vec![1.0; x.len()];
     for (kind, name) in [(Gate::Relu2, "relu2.out"), (Gate::Silu, "silu.out")] {
-        let mut out = vec![0.0; x.len()];
-        elementwise::gate::<I>(kind, &x, &ones, &mut out);
+        let mut out = x.clone();
+        elementwise::gate::<I>(kind, &mut out, &ones);
         close(&out, &golden.floats(name), 1e-6);
         // Lengths that are no multiple of a vector give the same values.
         for len in [1, 3, 7] {
-            let mut short = vec![0.0; len];
-            elementwise::gate::<I>(kind, &x[..len], &ones[..len], &mut short);
+            let mut short = x[..len].to_vec();
+            elementwise::gate::<I>(kind, &mut short, &ones[..len]);
             assert_eq!(short, out[..len]);
         }
     }

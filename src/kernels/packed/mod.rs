@@ -56,11 +56,11 @@ pub struct Shape {
 }
 
 impl Shape {
-    fn part_rows(&self) -> usize {
+    pub fn part_rows(&self) -> usize {
         self.rows / self.parts
     }
 
-    fn part_tiles(&self) -> usize {
+    pub fn part_tiles(&self) -> usize {
         self.part_rows().div_ceil(TILE)
     }
 
@@ -147,6 +147,8 @@ pub struct Matrix {
     /// factor that the activations were multiplied with.
     pub row_scales: Vec<f32>,
     pub divide: bool,
+    /// Multiplies every result; 1 where the file has no such number.
+    pub factor: f32,
 }
 
 impl std::fmt::Debug for Line {
@@ -164,6 +166,7 @@ impl Matrix {
             lines: filled("weights", lines, Line::zeroed())?,
             row_scales: filled("scales", if shape.has_row_scales() { shape.rows } else { 0 }, 0.0)?,
             divide: false,
+            factor: 1.0,
         })
     }
 

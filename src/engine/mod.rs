@@ -1,0 +1,270 @@
+//! Conversations on one model, step by step.
+//!
+//! A *session* is a conversation's tokens and the keys and values of those already computed. A *request* is one call on a session:
+//! generate, logits, or score. [`Engine::step`] puts the next tokens of every request into one batch, runs it, and answers with
+//! events. It stops between two operations when its time is up and goes on at the next call. It reads no clock of its own and
+//! knows no text.
+
+mod request;
+mod scheduler;
+
+pub use request::{Event, FinishReason, Request, Work};
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::isa::Isa;
+use crate::kv::{Cache, TableId};
+use crate::model::forward::{Forward, Progress};
+use crate::model::{Model, Plan};
+use crate::team::Team;
+use request::{Active, Outcome};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u32);
+
+#[derive(Debug)]
+struct Session {
+    tokens: Vec<u32>,
+    /// How many of them have their keys and values in the cache.
+    cached: usize,
+    table: TableId,
+    /// The step at which it was last used; the longest unused gives its room first.
+    used: u64,
+    /// To be dropped once no pass reads its table.
+    closed: bool,
+}
+
+/// A batch under way: which request each of its rows serves.
+#[derive(Debug)]
+struct Running {
+    owners: Vec<RequestId>,
+}
+
+#[allow(missing_debug_implementations, reason = "a team has threads")]
+pub struct Engine<I: Isa> {
+    model: Model,
+    cache: Cache,
+    forward: Forward<I>,
+    team: Team,
+    context: usize,
+    batch: usize,
+    sessions: BTreeMap<SessionId, Session>,
+    requests: BTreeMap<RequestId, Active>,
+    running: Option<Running>,
+    next: u32,
+    steps: u64,
+}
+
+impl<I: Isa> Engine<I> {
+    pub fn new(model: Model, plan: &Plan, team: Team) -> Result<Self> {
+        Ok(Self {
+            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions)?,
+            forward: Forward::reserve(plan)?,
+            context: plan.context,
+            batch: plan.options.batch,
+            model,
+            team,
+            sessions: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            running: None,
+            next: 0,
+            steps: 0,
+        })
+    }
+
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Bytes of weights read so far.
+    pub fn weight_bytes(&self) -> u64 {
+        self.forward.weight_bytes
+    }
+
+    fn fresh(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    pub fn open(&mut self) -> SessionId {
+        let id = SessionId(self.fresh());
+        let table = self.cache.open();
+        self.sessions.insert(id, Session { tokens: Vec::new(), cached: 0, table, used: self.steps, closed: false });
+        id
+    }
+
+    /// Ends a session and whatever runs on it.
+    pub fn close(&mut self, id: SessionId) {
+        self.requests.retain(|_, request| request.session != id);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.closed = true;
+        }
+        self.drop_closed();
+    }
+
+    fn session(&mut self, id: SessionId) -> Result<&mut Session> {
+        self.sessions.get_mut(&id).filter(|session| !session.closed).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidArgument, "the session is closed").expected("an open session", id.0)
+        })
+    }
+
+    /// The tokens that a session holds.
+    pub fn tokens(&mut self, id: SessionId) -> Result<&[u32]> {
+        Ok(&self.session(id)?.tokens)
+    }
+
+    /// Forgets all but the first `count` tokens of an idle session.
+    pub fn truncate(&mut self, id: SessionId, count: usize) -> Result<()> {
+        self.refuse_busy(id)?;
+        let session = self.session(id)?;
+        session.tokens.truncate(count);
+        session.cached = session.cached.min(count);
+        let (table, cached) = (session.table, session.cached);
+        // A pass that was cut short may still write behind the kept positions: their blocks stay until it has ended.
+        if self.running.is_none() {
+            self.cache.truncate(table, cached);
+        }
+        Ok(())
+    }
+
+    fn refuse_busy(&self, id: SessionId) -> Result<()> {
+        if self.requests.values().any(|request| request.session == id) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the session is busy: await or stop its generation first"));
+        }
+        Ok(())
+    }
+
+    /// Adds a request; its first event comes from a later [`Self::step`].
+    pub fn submit(&mut self, id: SessionId, request: Request) -> Result<RequestId> {
+        self.refuse_busy(id)?;
+        let (context, vocab) = (self.context, self.model.config.vocab);
+        let session = self.session(id)?;
+        let len = session.tokens.len() + request.tokens.len();
+        if len == 0 || request.tokens.is_empty() && session.cached == len {
+            return Err(Error::new(ErrorKind::InvalidArgument, "nothing to compute: the prompt is empty").option("prompt"));
+        }
+        if len > context {
+            return Err(Error::new(ErrorKind::ContextFull, "the prompt is longer than the context")
+                .option("contextLength")
+                .expected(format_args!("at most {context} tokens"), len));
+        }
+        if let Some(&token) = request.tokens.iter().find(|&&token| token as usize >= vocab) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "no such token")
+                .option("prompt")
+                .expected(format_args!("ids below {vocab}"), token));
+        }
+        let active = Active::new(id, &session.tokens, request)?;
+        session.tokens.extend_from_slice(&active.request.tokens);
+        let id = RequestId(self.fresh());
+        self.requests.insert(id, active);
+        Ok(id)
+    }
+
+    /// Ends a request without an event. What it computed stays with its session.
+    pub fn cancel(&mut self, id: RequestId) {
+        self.requests.remove(&id);
+    }
+
+    /// Whether there is anything to do.
+    pub fn busy(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// Works until a batch is done or `expired` says that time is up; it is asked between operations.
+    pub fn step(&mut self, expired: &mut dyn FnMut() -> bool) -> Result<Vec<Event>> {
+        let mut events = Vec::new();
+        if self.running.as_ref().is_some_and(|running| !running.owners.iter().any(|id| self.requests.contains_key(id))) {
+            // Nobody waits for this pass any more. What it has written lies behind every session's cached positions.
+            self.running = None;
+            self.drop_closed();
+        }
+        if self.running.is_none() && !self.start(&mut events) {
+            return Ok(events);
+        }
+        let Self { team, forward, model, cache, requests, running, .. } = self;
+        let owners = running.as_ref().map_or(&[][..], |running| &running.owners);
+        let done = team.enter(|crew| {
+            loop {
+                match forward.advance(crew, model, cache) {
+                    Progress::Done => return true,
+                    Progress::Logits(rows) => hand_out(forward, &rows, owners, requests, &mut events),
+                    Progress::More => {}
+                }
+                if expired() {
+                    return false;
+                }
+            }
+        });
+        if done? {
+            self.finish(&mut events);
+        }
+        Ok(events)
+    }
+
+    /// Puts the next batch together; `false` where there is none.
+    fn start(&mut self, events: &mut Vec<Event>) -> bool {
+        self.steps += 1;
+        let (rows, owners) = scheduler::batch(self, events);
+        if rows.is_empty() {
+            return false;
+        }
+        self.forward.start(&rows);
+        self.running = Some(Running { owners });
+        true
+    }
+
+    /// After a pass: what was computed is cached, what was chosen is appended.
+    fn finish(&mut self, events: &mut Vec<Event>) {
+        let Some(running) = self.running.take() else { return };
+        let mut last = None;
+        for &id in running.owners.iter().filter(|&&id| last.replace(id) != Some(id)) {
+            let Some(request) = self.requests.get_mut(&id) else { continue };
+            let Some(session) = self.sessions.get_mut(&request.session) else { continue };
+            let computed = running.owners.iter().filter(|&&owner| owner == id).count();
+            session.cached += computed;
+            session.used = self.steps;
+            match request.settle(id, session.cached == session.tokens.len(), self.context, session.tokens.len(), events) {
+                Outcome::More(None) => {}
+                Outcome::More(Some(token)) => session.tokens.push(token),
+                Outcome::Ended(token) => {
+                    session.tokens.extend(token);
+                    self.requests.remove(&id);
+                }
+            }
+        }
+        self.drop_closed();
+    }
+
+    /// Drops closed sessions, unless a pass still writes to their tables.
+    fn drop_closed(&mut self) {
+        if self.running.is_some() {
+            return;
+        }
+        self.sessions.retain(|_, session| {
+            if session.closed {
+                self.cache.close(session.table);
+            }
+            !session.closed
+        });
+    }
+}
+
+/// Gives logits to the requests that wait for them.
+fn hand_out<I: Isa>(
+    forward: &Forward<I>,
+    rows: &[usize],
+    owners: &[RequestId],
+    requests: &mut BTreeMap<RequestId, Active>,
+    events: &mut Vec<Event>,
+) {
+    for (i, &row) in rows.iter().enumerate() {
+        let id = owners[row];
+        if let Some(request) = requests.get_mut(&id) {
+            request.take(id, forward.rows()[row].position, forward.logits(i), events);
+        }
+    }
+}

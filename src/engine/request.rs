@@ -1,0 +1,171 @@
+//! One call on a session, from its tokens to its events.
+
+use super::{RequestId, SessionId};
+use crate::error::{Error, Result};
+use crate::sampling::{Params, Sampler, check_finite};
+
+/// What a caller asks for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Appended to what the session holds.
+    pub tokens: Vec<u32>,
+    pub work: Work,
+}
+
+#[derive(Clone, Debug)]
+pub enum Work {
+    Generate {
+        params: Params,
+        /// Until the context is full, where `None`.
+        max_tokens: Option<usize>,
+        /// Tokens that end it; they are not part of the answer.
+        end: Vec<u32>,
+    },
+    /// The logits behind the last token, or behind each.
+    Logits { all: bool },
+    /// The negative log-likelihood of every token but the first.
+    Score,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    Stop,
+    Length,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Token { request: RequestId, token: u32 },
+    Logits { request: RequestId, position: usize, logits: Vec<f32> },
+    /// Sum of negative log-likelihoods, in nats, of this many tokens.
+    Scored { request: RequestId, nll: f64, tokens: usize },
+    Finished { request: RequestId, reason: FinishReason },
+    Failed { request: RequestId, error: Error },
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct Active {
+    pub session: SessionId,
+    pub request: Request,
+    sampler: Option<Sampler>,
+    generated: usize,
+    /// What the last logits led to, until the pass is over.
+    chosen: Option<Chosen>,
+    nll: f64,
+    /// Where this request's own tokens begin in the session.
+    first: usize,
+}
+
+#[derive(Debug)]
+enum Chosen {
+    Token(u32),
+    Failed,
+}
+
+/// What becomes of a request after a pass.
+pub(super) enum Outcome {
+    /// It goes on, with a token more or in the middle of its prompt.
+    More(Option<u32>),
+    Ended(Option<u32>),
+}
+
+impl Active {
+    pub fn new(session: SessionId, before: &[u32], request: Request) -> Result<Self> {
+        let mut sampler = match &request.work {
+            Work::Generate { params, .. } => Some(Sampler::new(*params)?),
+            Work::Logits { .. } | Work::Score => None,
+        };
+        if let Some(sampler) = &mut sampler {
+            before.iter().chain(&request.tokens).for_each(|&token| sampler.accept(token));
+        }
+        Ok(Self { session, sampler, generated: 0, chosen: None, nll: 0.0, first: before.len(), request })
+    }
+
+    /// Whether the logits behind a position are needed; `len` is how many tokens the session holds.
+    pub fn wants(&self, position: usize, len: usize) -> bool {
+        let last = position + 1 == len;
+        match self.request.work {
+            Work::Generate { .. } => last,
+            Work::Logits { all } => last || all && position >= self.first,
+            Work::Score => !last && position >= self.first,
+        }
+    }
+
+    pub fn take(&mut self, id: RequestId, position: usize, logits: &[f32], events: &mut Vec<Event>) {
+        let result = match &self.request.work {
+            Work::Generate { .. } => {
+                let sampler = self.sampler.as_mut().expect("made with the request");
+                sampler.sample(logits).map(|token| self.chosen = Some(Chosen::Token(token)))
+            }
+            Work::Logits { .. } => check_finite(logits)
+                .map(|()| events.push(Event::Logits { request: id, position, logits: logits.to_vec() })),
+            Work::Score => check_finite(logits).map(|()| {
+                let token = self.request.tokens[position + 1 - self.first];
+                self.nll += surprise(logits, token as usize);
+            }),
+        };
+        if let Err(error) = result
+            && !matches!(self.chosen, Some(Chosen::Failed))
+        {
+            events.push(Event::Failed { request: id, error });
+            self.chosen = Some(Chosen::Failed);
+        }
+    }
+
+    /// Settles the request after a pass. `complete` says that every token of the session is computed.
+    pub fn settle(
+        &mut self,
+        id: RequestId,
+        complete: bool,
+        context: usize,
+        len: usize,
+        events: &mut Vec<Event>,
+    ) -> Outcome {
+        let chosen = self.chosen.take();
+        if matches!(chosen, Some(Chosen::Failed)) {
+            return Outcome::Ended(None);
+        }
+        if !complete {
+            return Outcome::More(None);
+        }
+        let finish = |events: &mut Vec<Event>, reason| events.push(Event::Finished { request: id, reason });
+        match (&self.request.work, chosen) {
+            (Work::Generate { max_tokens, end, .. }, Some(Chosen::Token(token))) => {
+                if end.contains(&token) {
+                    finish(events, FinishReason::Stop);
+                    return Outcome::Ended(None);
+                }
+                if *max_tokens == Some(0) {
+                    finish(events, FinishReason::Length);
+                    return Outcome::Ended(None);
+                }
+                events.push(Event::Token { request: id, token });
+                self.generated += 1;
+                self.sampler.as_mut().expect("made with the request").accept(token);
+                if *max_tokens == Some(self.generated) || len + 1 > context {
+                    finish(events, FinishReason::Length);
+                    return Outcome::Ended((len < context).then_some(token));
+                }
+                Outcome::More(Some(token))
+            }
+            (Work::Score, _) => {
+                let tokens = self.request.tokens.len().saturating_sub(1);
+                events.push(Event::Scored { request: id, nll: self.nll, tokens });
+                finish(events, FinishReason::Stop);
+                Outcome::Ended(None)
+            }
+            _ => {
+                finish(events, FinishReason::Stop);
+                Outcome::Ended(None)
+            }
+        }
+    }
+}
+
+/// -ln p(token), in f64 from the f32 logits.
+fn surprise(logits: &[f32], token: usize) -> f64 {
+    let most = logits.iter().fold(f32::NEG_INFINITY, |most, &logit| if most < logit { logit } else { most });
+    let total: f64 = logits.iter().map(|&logit| libm::exp(f64::from(logit) - f64::from(most))).sum();
+    libm::log(total) + f64::from(most) - f64::from(logits[token])
+}

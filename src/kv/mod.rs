@@ -1,0 +1,158 @@
+//! Keys and values of past positions, in blocks of 32 positions that conversations take from one pool.
+//!
+//! A block holds its positions for every layer and key/value head, keys and values each as [`crate::kernels::rows`] lays them
+//! out. All blocks are reserved when a model is loaded; a block's memory is touched when it is first taken, so that a short
+//! conversation costs little and a long one never allocates.
+
+pub mod cache;
+
+pub use cache::{Cache, KvType, TableId};
+
+use crate::error::{Error, ErrorKind, Result, reserve};
+use crate::kernels::attention;
+use crate::kernels::rows::{BLOCK, Codec};
+
+/// What one position of a model takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    pub layers: usize,
+    pub heads: usize,
+    /// Values of one head.
+    pub dim: usize,
+}
+
+impl Shape {
+    fn head(&self) -> usize {
+        BLOCK * self.dim
+    }
+
+    fn layer(&self) -> usize {
+        2 * self.heads * self.head()
+    }
+
+    /// Elements of a block.
+    pub fn block(&self) -> usize {
+        self.layers * self.layer()
+    }
+
+    /// Bytes of the blocks that `positions` positions take.
+    pub fn bytes(&self, positions: usize, element: usize) -> u64 {
+        positions.div_ceil(BLOCK) as u64 * self.block() as u64 * element as u64
+    }
+}
+
+/// The blocks of one conversation, in order of their positions.
+#[derive(Debug, Default)]
+pub struct Table(Vec<u32>);
+
+impl Table {
+    /// Positions that fit.
+    pub fn room(&self) -> usize {
+        self.0.len() * BLOCK
+    }
+}
+
+#[derive(Debug)]
+pub struct Pool<C: Codec> {
+    shape: Shape,
+    blocks: Vec<Vec<C::Element>>,
+    free: Vec<u32>,
+}
+
+impl<C: Codec> Pool<C> {
+    /// Room for this many positions in all.
+    pub fn reserve(shape: Shape, positions: usize) -> Result<Self> {
+        let count = positions.div_ceil(BLOCK);
+        let blocks = (0..count).map(|_| reserve("keys and values", shape.block())).collect::<Result<_>>()?;
+        // Taken from the end: the lowest block first.
+        Ok(Self { shape, blocks, free: (0..count as u32).rev().collect() })
+    }
+
+    pub fn free_blocks(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Makes room in a table for `positions` in all.
+    pub fn extend(&mut self, table: &mut Table, positions: usize) -> Result<()> {
+        while table.room() < positions {
+            let block = self.free.pop().ok_or_else(|| {
+                Error::new(ErrorKind::ContextFull, "no room for more positions")
+                    .expected(format_args!("{positions} positions"), table.room())
+            })?;
+            self.blocks[block as usize].resize(self.shape.block(), C::encode(0.0));
+            table.0.push(block);
+        }
+        Ok(())
+    }
+
+    /// Gives the blocks behind the first `positions` back.
+    pub fn truncate(&mut self, table: &mut Table, positions: usize) {
+        let keep = positions.div_ceil(BLOCK).min(table.0.len());
+        self.free.extend(table.0.drain(keep..).rev());
+    }
+
+    /// Keeps the keys and values of one position: `heads · dim` values each.
+    pub fn write(&mut self, table: &Table, layer: usize, position: usize, keys: &[f32], values: &[f32]) {
+        let Shape { dim, .. } = self.shape;
+        let (block, at) = (table.0[position / BLOCK] as usize, position % BLOCK);
+        let layer = &mut self.blocks[block][layer * self.shape.layer()..][..self.shape.layer()];
+        let heads = layer.chunks_exact_mut(2 * BLOCK * dim);
+        for ((head, key), value) in heads.zip(keys.chunks_exact(dim)).zip(values.chunks_exact(dim)) {
+            let (columns, rows) = head.split_at_mut(BLOCK * dim);
+            for (column, &key) in columns.chunks_exact_mut(BLOCK).zip(key) {
+                column[at] = C::encode(key);
+            }
+            for (element, &value) in rows[at * dim..][..dim].iter_mut().zip(value) {
+                *element = C::encode(value);
+            }
+        }
+    }
+
+    /// One block of one layer and head, as attention reads it.
+    pub fn block(&self, table: &Table, layer: usize, head: usize, index: usize) -> attention::Block<'_, C::Element> {
+        let size = self.shape.head();
+        let from = layer * self.shape.layer() + head * 2 * size;
+        let (keys, values) = self.blocks[table.0[index] as usize][from..][..2 * size].split_at(size);
+        attention::Block { keys, values }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::rows::F32Rows;
+
+    const SHAPE: Shape = Shape { layers: 2, heads: 2, dim: 4 };
+
+    #[test]
+    fn blocks_are_taken_and_given_back() {
+        let mut pool = Pool::<F32Rows>::reserve(SHAPE, 100).unwrap();
+        assert_eq!(pool.free_blocks(), 4);
+        let (mut a, mut b) = (Table::default(), Table::default());
+        pool.extend(&mut a, 33).unwrap();
+        pool.extend(&mut b, 64).unwrap();
+        assert_eq!((a.room(), b.room(), pool.free_blocks()), (64, 64, 0));
+        let error = pool.extend(&mut a, 65).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::ContextFull);
+        pool.truncate(&mut b, 1);
+        assert_eq!(pool.free_blocks(), 1);
+        pool.extend(&mut a, 65).unwrap();
+        pool.truncate(&mut a, 0);
+        pool.truncate(&mut b, 0);
+        assert_eq!(pool.free_blocks(), 4);
+    }
+
+    #[test]
+    fn rows_lie_where_attention_reads() {
+        let mut pool = Pool::<F32Rows>::reserve(SHAPE, 64).unwrap();
+        let mut table = Table::default();
+        pool.extend(&mut table, 64).unwrap();
+        let keys: Vec<f32> = (0..8).map(|i| i as f32).collect();
+        let values: Vec<f32> = (10..18).map(|i| i as f32).collect();
+        pool.write(&table, 1, 37, &keys, &values);
+        let block = pool.block(&table, 1, 1, 1);
+        assert_eq!((0..4).map(|d| block.keys[d * BLOCK + 5]).collect::<Vec<_>>(), keys[4..]);
+        assert_eq!(block.values[5 * 4..6 * 4], values[4..]);
+        assert!(pool.block(&table, 0, 1, 1).keys.iter().all(|&key| key == 0.0));
+    }
+}

@@ -1,0 +1,505 @@
+//! What a model is, from a GGUF's metadata or a `config.json`.
+
+use serde_json::Value as Json;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::formats::gguf::Metadata;
+use crate::kernels::elementwise::{Gate, Pairs};
+use crate::model::names::Naming;
+
+/// How the layers' matrices met their inputs in training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Training {
+    /// Activations rounded to 8 bits, one scale a token: BitNet and its kin.
+    Int8,
+    /// Not rounded.
+    Float,
+    /// The file does not say; its scales do: one for a whole matrix is BitNet's way.
+    ByScales,
+}
+
+/// What a `weight_scale` does to a ternary product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScaleMeaning {
+    Multiply,
+    Divide,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RopeScaling {
+    None,
+    /// Every frequency divided by this.
+    Linear(f64),
+    /// Low frequencies divided, high ones kept, the rest in between.
+    Llama3 { factor: f64, low: f64, high: f64, original: f64 },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rope {
+    pub base: f64,
+    /// Values of a head that turn.
+    pub dim: usize,
+    pub pairs: Pairs,
+    pub scaling: RopeScaling,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    pub architecture: String,
+    pub name: Option<String>,
+    pub naming: Naming,
+    pub layers: usize,
+    pub hidden: usize,
+    pub ffn: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head: usize,
+    pub vocab: usize,
+    pub context: usize,
+    pub eps: f32,
+    pub rope: Rope,
+    pub gate: Gate,
+    /// BitNet's norms before `attn_output` and `ffn_down`.
+    pub sub_norms: bool,
+    /// `None`: a head of its own is used where there is one.
+    pub tied: Option<bool>,
+    pub training: Training,
+    pub scale: ScaleMeaning,
+    /// Norms on the inputs of single projections, with their epsilon.
+    pub in_norms: Option<f32>,
+}
+
+/// Caps with the largest known model in mind, each some times above it; sizes of buffers follow from them.
+const MOST_LAYERS: u64 = 1024;
+const MOST_WIDTH: u64 = 1 << 16;
+const MOST_HEADS: u64 = 1024;
+const MOST_HEAD: u64 = 1024;
+const MOST_VOCAB: u64 = 1 << 22;
+const MOST_CONTEXT: u64 = 1 << 24;
+
+/// Metadata keys, typed, of one architecture.
+struct Keys<'a> {
+    metadata: &'a Metadata,
+    architecture: &'a str,
+}
+
+impl Keys<'_> {
+    fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.architecture)
+    }
+
+    fn uint(&self, name: &str, most: u64) -> Result<Option<usize>> {
+        let key = self.key(name);
+        in_range(&key, self.metadata.uint(&key)?, most)
+    }
+
+    fn float(&self, name: &str) -> Result<Option<f64>> {
+        self.metadata.float(&self.key(name))
+    }
+
+    fn need<T>(&self, name: &str, value: Option<T>) -> Result<T> {
+        value.ok_or_else(|| missing(&self.key(name)))
+    }
+}
+
+fn missing(key: &str) -> Error {
+    Error::new(ErrorKind::MissingKey, "the model does not say").key(key)
+}
+
+fn in_range(key: &str, value: Option<u64>, most: u64) -> Result<Option<usize>> {
+    match value {
+        Some(value) if value == 0 || value > most => Err(Error::new(ErrorKind::BadValue, "out of range")
+            .key(key)
+            .expected(format_args!("1 to {most}"), value)),
+        value => Ok(value.map(|value| value as usize)),
+    }
+}
+
+fn unsupported(key: &str, expected: &str, found: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::UnsupportedSetting, "this setting is not supported").key(key).expected(expected, found)
+}
+
+/// What the architectures here have in common; the rest is told by their name.
+struct Kind {
+    gate: Gate,
+    pairs: Pairs,
+    sub_norms: bool,
+    training: Training,
+}
+
+const BITNET: Kind = Kind { gate: Gate::Silu, pairs: Pairs::Halves, sub_norms: true, training: Training::Int8 };
+const LLAMA: Kind =
+    Kind { gate: Gate::Silu, pairs: Pairs::Halves, sub_norms: false, training: Training::Float };
+
+fn gguf_kind(architecture: &str) -> Result<Kind> {
+    Ok(match architecture {
+        "bitnet" => BITNET,
+        // The metadata never name the activation: the architecture does.
+        "bitnet-b1.58" | "bitnet-25" => Kind { gate: Gate::Relu2, ..BITNET },
+        // Its Q and K rows are permuted for rotating neighbours.
+        "llama" => Kind { pairs: Pairs::Adjacent, training: Training::ByScales, ..LLAMA },
+        _ => return Err(unknown_architecture("general.architecture", "bitnet, bitnet-b1.58, bitnet-25 or llama", architecture)),
+    })
+}
+
+fn unknown_architecture(key: &str, expected: &str, found: &str) -> Error {
+    Error::new(ErrorKind::UnsupportedArchitecture, "this architecture is not supported")
+        .key(key)
+        .expected(expected, found)
+}
+
+impl Config {
+    /// `vocab` is what the embedding table has, for files that do not say.
+    pub fn from_gguf(metadata: &Metadata, vocab: Option<u64>) -> Result<Self> {
+        let architecture =
+            metadata.str("general.architecture")?.ok_or_else(|| missing("general.architecture"))?.to_owned();
+        let kind = gguf_kind(&architecture)?;
+        let keys = Keys { metadata, architecture: &architecture };
+        let hidden = keys.need("embedding_length", keys.uint("embedding_length", MOST_WIDTH)?)?;
+        let heads = keys.need("attention.head_count", keys.uint("attention.head_count", MOST_HEADS)?)?;
+        let head = match keys.uint("attention.key_length", MOST_HEAD)? {
+            Some(head) => head,
+            None => whole_head(&keys.key("attention.head_count"), hidden, heads)?,
+        };
+        if let Some(values) = keys.uint("attention.value_length", MOST_HEAD)?
+            && values != head
+        {
+            return Err(unsupported(&keys.key("attention.value_length"), &head.to_string(), values));
+        }
+        if let Some(window) = metadata.uint(&keys.key("attention.sliding_window"))?.filter(|&window| window > 0) {
+            return Err(unsupported(&keys.key("attention.sliding_window"), "none", window));
+        }
+        for key in ["expert_count", "attention.clamp_kqv", "attention.max_alibi_bias"] {
+            if let Some(value) = keys.float(key)?.filter(|&value| value != 0.0) {
+                return Err(unsupported(&keys.key(key), "none", value));
+            }
+        }
+        let scaling = match metadata.str(&keys.key("rope.scaling.type"))? {
+            None | Some("none") => RopeScaling::None,
+            Some("linear") => {
+                let factor = keys.float("rope.scaling.factor")?;
+                RopeScaling::Linear(positive(&keys.key("rope.scaling.factor"), factor)?)
+            }
+            Some(other) => return Err(unsupported(&keys.key("rope.scaling.type"), "none or linear", other)),
+        };
+        let config = Self {
+            naming: Naming::Gguf,
+            name: metadata.str("general.name")?.map(str::to_owned),
+            layers: keys.need("block_count", keys.uint("block_count", MOST_LAYERS)?)?,
+            hidden,
+            ffn: keys.need("feed_forward_length", keys.uint("feed_forward_length", MOST_WIDTH)?)?,
+            heads,
+            kv_heads: keys.uint("attention.head_count_kv", MOST_HEADS)?.unwrap_or(heads),
+            head,
+            vocab: in_range("tokenizer.ggml.tokens", vocab, MOST_VOCAB)?.ok_or_else(|| missing("token_embd.weight"))?,
+            context: keys.need("context_length", keys.uint("context_length", MOST_CONTEXT)?)?,
+            eps: keys.need("attention.layer_norm_rms_epsilon", keys.float("attention.layer_norm_rms_epsilon")?)? as f32,
+            rope: Rope {
+                base: keys.float("rope.freq_base")?.unwrap_or(10000.0),
+                dim: keys.uint("rope.dimension_count", MOST_HEAD)?.unwrap_or(head),
+                pairs: kind.pairs,
+                scaling,
+            },
+            gate: kind.gate,
+            sub_norms: kind.sub_norms,
+            tied: None,
+            training: kind.training,
+            scale: ScaleMeaning::Multiply,
+            in_norms: None,
+            architecture: architecture.clone(),
+        };
+        config.check(&keys.key("attention.head_count_kv"), &keys.key("rope.dimension_count"))?;
+        Ok(config)
+    }
+
+    pub fn from_json(text: &[u8]) -> Result<Self> {
+        let json: Json = serde_json::from_slice(text)
+            .map_err(|error| Error::new(ErrorKind::BadHeader, format!("not JSON: {error}")).file("config.json"))?;
+        from_json(&json).map_err(|error| error.file("config.json"))
+    }
+
+    fn check(&self, kv_key: &str, rope_key: &str) -> Result<()> {
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return Err(Error::new(ErrorKind::BadValue, "query heads do not share key heads evenly")
+                .key(kv_key)
+                .expected(format_args!("a divisor of {}", self.heads), self.kv_heads));
+        }
+        if !self.head.is_multiple_of(4) {
+            return Err(unsupported(kv_key, "a head size that is a multiple of 4", self.head));
+        }
+        if self.rope.dim > self.head || !self.rope.dim.is_multiple_of(2) {
+            return Err(Error::new(ErrorKind::BadValue, "wrong number of turning values")
+                .key(rope_key)
+                .expected(format_args!("an even number up to {}", self.head), self.rope.dim));
+        }
+        for (key, value) in [("epsilon", f64::from(self.eps)), ("rope base", self.rope.base)] {
+            if !value.is_finite() || value <= 0.0 {
+                return Err(Error::new(ErrorKind::BadValue, "out of range").key(key).expected("a positive number", value));
+            }
+        }
+        Ok(())
+    }
+
+    /// Columns of the queries, and of the keys or values.
+    pub fn q_width(&self) -> usize {
+        self.heads * self.head
+    }
+
+    pub fn kv_width(&self) -> usize {
+        self.kv_heads * self.head
+    }
+}
+
+fn whole_head(key: &str, hidden: usize, heads: usize) -> Result<usize> {
+    if hidden.is_multiple_of(heads) {
+        return Ok(hidden / heads);
+    }
+    Err(Error::new(ErrorKind::BadValue, "heads do not share the hidden size evenly")
+        .key(key)
+        .expected(format_args!("a divisor of {hidden}"), heads))
+}
+
+fn positive(key: &str, value: Option<f64>) -> Result<f64> {
+    let value = value.ok_or_else(|| missing(key))?;
+    if value.is_finite() && value > 0.0 {
+        return Ok(value);
+    }
+    Err(Error::new(ErrorKind::BadValue, "out of range").key(key).expected("a positive number", value))
+}
+
+/// A field, where it is there and not null.
+fn field<'a>(json: &'a Json, key: &str) -> Option<&'a Json> {
+    json.get(key).filter(|value| !value.is_null())
+}
+
+fn typed<'a, T>(json: &'a Json, key: &str, what: &str, read: impl Fn(&'a Json) -> Option<T>) -> Result<Option<T>> {
+    field(json, key)
+        .map(|value| {
+            read(value).ok_or_else(|| {
+                let mut found = value.to_string();
+                found.truncate(found.floor_char_boundary(60));
+                Error::new(ErrorKind::BadValue, "wrong value").key(key).expected(what, found)
+            })
+        })
+        .transpose()
+}
+
+fn json_uint(json: &Json, key: &str, most: u64) -> Result<Option<usize>> {
+    in_range(key, typed(json, key, "a non-negative integer", Json::as_u64)?, most)
+}
+
+fn json_float(json: &Json, key: &str) -> Result<Option<f64>> {
+    typed(json, key, "a number", Json::as_f64)
+}
+
+fn json_bool(json: &Json, key: &str) -> Result<Option<bool>> {
+    typed(json, key, "true or false", Json::as_bool)
+}
+
+fn json_str<'a>(json: &'a Json, key: &str) -> Result<Option<&'a str>> {
+    typed(json, key, "a string", Json::as_str)
+}
+
+fn from_json(json: &Json) -> Result<Config> {
+    let architecture = typed(json, "architectures", "a list of one name", |value| value.get(0)?.as_str())?
+        .ok_or_else(|| missing("architectures"))?;
+    let bitnet = match architecture {
+        "BitNetForCausalLM" | "BitnetForCausalLM" => true,
+        "LlamaForCausalLM" => false,
+        _ => return Err(unknown_architecture("architectures", "BitNetForCausalLM or LlamaForCausalLM", architecture)),
+    };
+    let need = |key: &str, value: Option<usize>| value.ok_or_else(|| missing(key));
+    let hidden = need("hidden_size", json_uint(json, "hidden_size", MOST_WIDTH)?)?;
+    let heads = need("num_attention_heads", json_uint(json, "num_attention_heads", MOST_HEADS)?)?;
+    let head = match json_uint(json, "head_dim", MOST_HEAD)? {
+        Some(head) => head,
+        None => whole_head("num_attention_heads", hidden, heads)?,
+    };
+    for key in ["attention_bias", "mlp_bias"] {
+        if json_bool(json, key)? == Some(true) {
+            return Err(unsupported(key, "false", true));
+        }
+    }
+    if let Some(window) = field(json, "sliding_window") {
+        return Err(unsupported("sliding_window", "null", window));
+    }
+    let gate = match json_str(json, "hidden_act")?.unwrap_or("silu") {
+        "silu" | "swish" => Gate::Silu,
+        "relu2" => Gate::Relu2,
+        other => return Err(unsupported("hidden_act", "silu or relu2", other)),
+    };
+    let quantization = match field(json, "quantization_config") {
+        None => None,
+        Some(config) => Some(quantization(config)?),
+    };
+    let kind = if bitnet { BITNET } else { LLAMA };
+    let config = Config {
+        architecture: architecture.to_owned(),
+        name: json_str(json, "_name_or_path")?.filter(|name| !name.is_empty()).map(str::to_owned),
+        naming: Naming::HuggingFace,
+        layers: need("num_hidden_layers", json_uint(json, "num_hidden_layers", MOST_LAYERS)?)?,
+        hidden,
+        ffn: need("intermediate_size", json_uint(json, "intermediate_size", MOST_WIDTH)?)?,
+        heads,
+        kv_heads: json_uint(json, "num_key_value_heads", MOST_HEADS)?.unwrap_or(heads),
+        head,
+        vocab: need("vocab_size", json_uint(json, "vocab_size", MOST_VOCAB)?)?,
+        context: json_uint(json, "max_position_embeddings", MOST_CONTEXT)?.unwrap_or(2048),
+        eps: json_float(json, "rms_norm_eps")?.unwrap_or(1e-6) as f32,
+        rope: rope(json, head)?,
+        gate,
+        sub_norms: kind.sub_norms,
+        tied: Some(json_bool(json, "tie_word_embeddings")?.unwrap_or(false)),
+        training: if quantization.is_some() { Training::Int8 } else { kind.training },
+        scale: quantization.as_ref().map_or(ScaleMeaning::Multiply, |(scale, _)| *scale),
+        in_norms: quantization.and_then(|(_, in_norms)| in_norms),
+    };
+    config.check("num_key_value_heads", "head_dim")?;
+    Ok(config)
+}
+
+/// transformers' `BitNetQuantConfig`: what `weight_scale` means, and whether projections have norms of their own.
+fn quantization(config: &Json) -> Result<(ScaleMeaning, Option<f32>)> {
+    let method = json_str(config, "quant_method")?.unwrap_or("");
+    if method != "bitnet" {
+        return Err(unsupported("quantization_config.quant_method", "bitnet", method));
+    }
+    // Left out, both mean the first published form.
+    let scale = match json_str(config, "linear_class")?.unwrap_or("bitlinear") {
+        "bitlinear" => ScaleMeaning::Divide,
+        "autobitlinear" => ScaleMeaning::Multiply,
+        other => return Err(unsupported("quantization_config.linear_class", "bitlinear or autobitlinear", other)),
+    };
+    match json_str(config, "quantization_mode")?.unwrap_or("offline") {
+        "offline" => {}
+        other => return Err(unsupported("quantization_config.quantization_mode", "offline", other)),
+    }
+    let in_norms = json_bool(config, "use_rms_norm")?.unwrap_or(false);
+    let eps = json_float(config, "rms_norm_eps")?.unwrap_or(1e-6) as f32;
+    Ok((scale, in_norms.then_some(eps)))
+}
+
+/// transformers 5 keeps all of it in `rope_parameters`, older configs in `rope_theta` and `rope_scaling`.
+fn rope(json: &Json, head: usize) -> Result<Rope> {
+    let new = field(json, "rope_parameters");
+    let (parameters, name) = match new {
+        Some(parameters) => (Some(parameters), "rope_parameters"),
+        None => (field(json, "rope_scaling"), "rope_scaling"),
+    };
+    let none = Json::Null;
+    let parameters = parameters.unwrap_or(&none);
+    let base = match json_float(parameters, "rope_theta")? {
+        Some(base) => base,
+        None => json_float(json, "rope_theta")?.unwrap_or(10000.0),
+    };
+    let kind = match json_str(parameters, "rope_type")? {
+        Some(kind) => kind,
+        None => json_str(parameters, "type")?.unwrap_or("default"),
+    };
+    let number = |key: &str| positive(&format!("{name}.{key}"), json_float(parameters, key)?);
+    let scaling = match kind {
+        "default" => RopeScaling::None,
+        "linear" => RopeScaling::Linear(number("factor")?),
+        "llama3" => RopeScaling::Llama3 {
+            factor: number("factor")?,
+            low: number("low_freq_factor")?,
+            high: number("high_freq_factor")?,
+            original: number("original_max_position_embeddings")?,
+        },
+        other => return Err(unsupported(&format!("{name}.rope_type"), "default, linear or llama3", other)),
+    };
+    if let Some(partial) = json_float(json, "partial_rotary_factor")?.filter(|&factor| factor != 1.0) {
+        return Err(unsupported("partial_rotary_factor", "1", partial));
+    }
+    Ok(Rope { base, dim: head, pairs: Pairs::Halves, scaling })
+}
+
+impl Rope {
+    /// The angle that each pair turns per position, in f32 as training computed it; `factors` are GGUF's `rope_freqs`.
+    pub fn frequencies(&self, factors: Option<&[f32]>) -> Vec<f32> {
+        (0..self.dim / 2)
+            .map(|i| {
+                let exponent = (2 * i) as f32 / self.dim as f32;
+                let frequency = (1.0 / libm::pow(self.base, f64::from(exponent)) as f32) as f64;
+                let scaled = match self.scaling {
+                    RopeScaling::None => frequency,
+                    RopeScaling::Linear(factor) => frequency / factor,
+                    RopeScaling::Llama3 { factor, low, high, original } => {
+                        let turns = original * frequency / std::f64::consts::TAU;
+                        if turns > high {
+                            frequency
+                        } else if turns < low {
+                            frequency / factor
+                        } else {
+                            let smooth = (turns - low) / (high - low);
+                            (1.0 - smooth) * frequency / factor + smooth * frequency
+                        }
+                    }
+                };
+                factors.map_or(scaled as f32, |factors| scaled as f32 / factors[i])
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    fn config(change: impl Fn(&mut Json)) -> Result<Config> {
+        let text = include_str!("../../tests/golden/models/bitnet_packed/config.json");
+        let mut json: Json = serde_json::from_str(text).unwrap();
+        change(&mut json);
+        Config::from_json(json.to_string().as_bytes())
+    }
+
+    #[test]
+    fn both_meanings_of_the_scale() {
+        assert_eq!(config(|_| {}).unwrap().scale, ScaleMeaning::Multiply);
+        let class_missing = |json: &mut Json| {
+            json["quantization_config"].as_object_mut().unwrap().remove("linear_class");
+        };
+        assert_eq!(config(class_missing).unwrap().scale, ScaleMeaning::Divide);
+    }
+
+    #[test]
+    fn refusals_name_the_key() {
+        for (key, value, kind) in [
+            ("architectures", serde_json::json!(["GPT2LMHeadModel"]), ErrorKind::UnsupportedArchitecture),
+            ("hidden_size", serde_json::json!("many"), ErrorKind::BadValue),
+            ("hidden_size", serde_json::json!(0), ErrorKind::BadValue),
+            ("hidden_size", serde_json::json!(1u64 << 40), ErrorKind::BadValue),
+            ("num_attention_heads", serde_json::json!(3), ErrorKind::BadValue),
+            ("num_key_value_heads", serde_json::json!(3), ErrorKind::BadValue),
+            ("hidden_act", serde_json::json!("gelu"), ErrorKind::UnsupportedSetting),
+            ("sliding_window", serde_json::json!(512), ErrorKind::UnsupportedSetting),
+            ("attention_bias", serde_json::json!(true), ErrorKind::UnsupportedSetting),
+        ] {
+            let error = config(|json| json[key] = value.clone()).unwrap_err();
+            assert_eq!((error.kind, error.place.key.as_deref()), (kind, Some(key)), "{error}");
+            assert_eq!(error.place.file.as_deref(), Some("config.json"));
+        }
+        let error = config(|json| drop(json.as_object_mut().unwrap().remove("vocab_size"))).unwrap_err();
+        assert_eq!((error.kind, error.place.key.as_deref()), (ErrorKind::MissingKey, Some("vocab_size")));
+    }
+
+    #[test]
+    fn frequencies_are_those_of_training() {
+        let golden = crate::quant::tests::Golden::new(include_bytes!("../../tests/golden/ops/ops.safetensors"));
+        let llama3 = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };
+        for (name, dim, base, scaling) in [
+            ("default", 64, 500000.0, RopeScaling::None),
+            ("hd100", 100, 10000.0, RopeScaling::None),
+            ("llama3", 64, 500000.0, llama3),
+            ("linear", 64, 10000.0, RopeScaling::Linear(4.0)),
+        ] {
+            let expected = golden.floats(&format!("rope.{name}.inv_freq"));
+            let found = Rope { base, dim, pairs: Pairs::Halves, scaling }.frequencies(None);
+            for (found, expected) in found.iter().zip(&expected) {
+                assert!((found / expected - 1.0).abs() < 2e-7, "{name}: {found} for {expected}");
+            }
+        }
+    }
+}

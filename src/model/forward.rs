@@ -1,0 +1,386 @@
+//! One pass of a batch through a model.
+//!
+//! A [`Batch`] is rows of (conversation, position, token): decoding one conversation is a batch of one, a prompt's chunk a batch of
+//! many, and both mix. There is no second path. Every row's arithmetic is its own, so that a row gives the same bits in any company,
+//! and one reading of the weights serves them all.
+//!
+//! A pass is a list of operations, and [`Forward::advance`] runs one: whoever drives it may stop between two of them and come back.
+
+use std::ops::Range;
+
+use super::config::Config;
+use super::plan::{HEAD_ROWS, Plan};
+use super::weights::{Input, Layer, Linear, Model};
+use crate::error::{Result, reserve};
+use crate::kernels::act::Act;
+use crate::kernels::attention::{QUERIES, Seen};
+use crate::kernels::isa::Isa;
+use crate::kernels::{elementwise, linear, sections, spec};
+use crate::kv::{Cache, TableId};
+use crate::team::{Bounds, Crew, Section};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchRow {
+    pub table: TableId,
+    pub position: usize,
+    pub token: u32,
+    /// Whether the row's logits are wanted.
+    pub logits: bool,
+}
+
+/// What one operation left behind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    More,
+    /// Logits of these batch rows can be read with [`Forward::logits`] until the next operation.
+    Logits(Vec<usize>),
+    Done,
+}
+
+/// A pass under way, and the scratch that all passes share.
+#[derive(Debug)]
+pub struct Forward<I: Isa> {
+    rows: Vec<BatchRow>,
+    /// Rows whose logits are wanted.
+    wanted: Vec<usize>,
+    operation: usize,
+    vocab: usize,
+    /// Bytes of weights read since the engine started: one pass reads them once, however many rows it has.
+    pub weight_bytes: u64,
+
+    // All `[rows, …]`.
+    hidden: Vec<f32>,
+    qkv: Vec<f32>,
+    attended: Vec<f32>,
+    gate_up: Vec<f32>,
+    /// What a linear layer adds to `hidden`.
+    update: Vec<f32>,
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+    act: Act<I>,
+    logits: Vec<f32>,
+}
+
+/// Operations of a layer.
+const LAYER: usize = 6;
+
+impl<I: Isa> Forward<I> {
+    /// Scratch for the batches of a plan.
+    pub fn reserve(plan: &Plan) -> Result<Self> {
+        let (config, batch) = (&plan.config, plan.options.batch);
+        let floats = |width: usize| reserve("scratch", batch * width);
+        Ok(Self {
+            rows: reserve("a batch", batch)?,
+            wanted: reserve("a batch", batch)?,
+            operation: 0,
+            vocab: config.vocab,
+            weight_bytes: 0,
+            hidden: floats(config.hidden)?,
+            qkv: floats(config.q_width() + 2 * config.kv_width())?,
+            attended: floats(config.q_width())?,
+            gate_up: floats(2 * config.ffn)?,
+            update: floats(config.hidden)?,
+            cos: floats(config.rope.dim / 2)?,
+            sin: floats(config.rope.dim / 2)?,
+            act: Act::reserve(plan.act_bytes())?,
+            logits: reserve("logits", HEAD_ROWS * config.vocab)?,
+        })
+    }
+
+    /// Starts a pass. The cache must have room for every row's position.
+    pub fn start(&mut self, rows: &[BatchRow]) {
+        self.rows.clear();
+        self.rows.extend_from_slice(rows);
+        self.wanted.clear();
+        self.wanted.extend((0..rows.len()).filter(|&row| rows[row].logits));
+        self.operation = 0;
+    }
+
+    pub fn rows(&self) -> &[BatchRow] {
+        &self.rows
+    }
+
+    /// The logits of the i-th row of the last [`Progress::Logits`].
+    pub fn logits(&self, i: usize) -> &[f32] {
+        row(&self.logits, self.vocab, i)
+    }
+
+    /// Runs the next operation.
+    pub fn advance(&mut self, crew: &Crew, model: &Model, cache: &mut Cache) -> Progress {
+        let operation = self.operation;
+        self.operation += 1;
+        let Some(operation) = operation.checked_sub(1) else {
+            self.embed(model);
+            return Progress::More;
+        };
+        let (index, step) = (operation / LAYER, operation % LAYER);
+        let Some(layer) = model.layers.get(index) else {
+            return self.head(crew, model, operation - model.layers.len() * LAYER);
+        };
+        let mut pass = Pass { forward: self, crew, config: &model.config, cache };
+        match step {
+            0 => pass.qkv(layer),
+            1 => pass.rotate_and_keep(index),
+            2 => pass.attend(index),
+            3 => pass.output(layer),
+            4 => pass.gate_up(layer),
+            _ => pass.down(layer),
+        }
+        Progress::More
+    }
+
+    fn embed(&mut self, model: &Model) {
+        let config = &model.config;
+        self.hidden.resize(self.rows.len() * config.hidden, 0.0);
+        for (row, hidden) in self.rows.iter().zip(self.hidden.chunks_exact_mut(config.hidden)) {
+            model.embedding.row(row.token as usize, hidden);
+        }
+        let pairs = model.frequencies.len();
+        self.cos.resize(self.rows.len() * pairs, 0.0);
+        self.sin.resize(self.rows.len() * pairs, 0.0);
+        let angles = self.cos.chunks_exact_mut(pairs).zip(self.sin.chunks_exact_mut(pairs));
+        for (row, (cos, sin)) in self.rows.iter().zip(angles) {
+            for ((cos, sin), frequency) in cos.iter_mut().zip(sin).zip(&model.frequencies) {
+                (*sin, *cos) = libm::sincosf(row.position as f32 * frequency);
+            }
+        }
+    }
+
+    /// The logits of up to [`HEAD_ROWS`] wanted rows.
+    fn head(&mut self, crew: &Crew, model: &Model, chunk: usize) -> Progress {
+        let rows: Vec<usize> = self.wanted.iter().copied().skip(chunk * HEAD_ROWS).take(HEAD_ROWS).collect();
+        if rows.is_empty() {
+            return Progress::Done;
+        }
+        let (config, head) = (&model.config, model.head());
+        let hidden = &self.hidden;
+        self.act.prepare(crew, spec(&head.shape, model.head_precision), rows.len(), |i, out| {
+            out.copy_from_slice(row(hidden, config.hidden, rows[i]));
+            elementwise::rms_norm::<I>(out, &model.output_norm, config.eps);
+        });
+        self.logits.clear();
+        self.logits.resize(rows.len() * config.vocab, 0.0);
+        let sections: Vec<Section> = sections(&head.shape, 0).collect();
+        let act = &self.act;
+        crew.columns(&mut self.logits, config.vocab, &sections, |part, tiles, columns| {
+            linear::multiply(head, part, tiles, act, columns);
+        });
+        self.weight_bytes += head.bytes();
+        Progress::Logits(rows)
+    }
+}
+
+/// One row of a row-major buffer.
+fn row(buffer: &[f32], width: usize, index: usize) -> &[f32] {
+    &buffer[index * width..][..width]
+}
+
+/// `y = W · input`, for all rows; `input(row, out)` writes a row of the input.
+fn multiply<I: Isa>(
+    crew: &Crew,
+    linear: &Linear,
+    act: &mut Act<I>,
+    rows: usize,
+    y: &mut Vec<f32>,
+    input: impl Fn(usize, &mut [f32]) + Sync,
+) -> u64 {
+    y.resize(rows * linear.width, 0.0);
+    for Input { spec, norm, matrices, sections, parts } in &linear.inputs {
+        act.prepare(crew, *spec, rows, |row, out| {
+            input(row, out);
+            if let Some((weight, eps)) = norm {
+                elementwise::rms_norm::<I>(out, weight, *eps);
+            }
+        });
+        let act = &*act;
+        crew.columns(y, linear.width, sections, |section, tiles, columns| {
+            let (matrix, part) = parts[section];
+            linear::multiply(&matrices[matrix], part, tiles, act, columns);
+        });
+    }
+    linear.bytes()
+}
+
+/// A pass with all that its operations touch.
+struct Pass<'a, 'b, I: Isa> {
+    forward: &'a mut Forward<I>,
+    crew: &'a Crew<'b>,
+    config: &'a Config,
+    cache: &'a mut Cache,
+}
+
+impl<I: Isa> Pass<'_, '_, I> {
+    fn count(&self) -> usize {
+        self.forward.rows.len()
+    }
+
+    /// `hidden += update`
+    fn add_update(&mut self) {
+        let width = self.config.hidden;
+        let bounds = self.crew.even(self.count());
+        let update = &self.forward.update;
+        self.crew.rows(&mut self.forward.hidden, width, &bounds, |first, rows| {
+            elementwise::add::<I>(rows, &update[first * width..][..rows.len()]);
+        });
+    }
+
+    fn qkv(&mut self, layer: &Layer) {
+        let rows = self.count();
+        let (forward, config) = (&mut *self.forward, self.config);
+        let hidden = &forward.hidden;
+        forward.weight_bytes += multiply(self.crew, &layer.qkv, &mut forward.act, rows, &mut forward.qkv, |i, out| {
+            out.copy_from_slice(row(hidden, config.hidden, i));
+            elementwise::rms_norm::<I>(out, &layer.attn_norm, config.eps);
+        });
+    }
+
+    fn rotate_and_keep(&mut self, index: usize) {
+        let Forward { rows, qkv, cos, sin, .. } = &mut *self.forward;
+        let config = self.config;
+        let (q, kv, head, pairs) = (config.q_width(), config.kv_width(), config.head, config.rope.dim / 2);
+        let width = q + 2 * kv;
+        let bounds = self.crew.even(rows.len());
+        let (cos, sin) = (&*cos, &*sin);
+        self.crew.rows(qkv, width, &bounds, |first, part| {
+            for (i, row_qkv) in part.chunks_exact_mut(width).enumerate() {
+                let (cos, sin) = (row(cos, pairs, first + i), row(sin, pairs, first + i));
+                elementwise::rope::<I>(config.rope.pairs, &mut row_qkv[..q + kv], head, cos, sin);
+                elementwise::scale::<I>(&mut row_qkv[..q], 1.0 / (head as f32).sqrt());
+            }
+        });
+        for (row, qkv) in rows.iter().zip(qkv.chunks_exact(width)) {
+            self.cache.write(row.table, index, row.position, &qkv[q..q + kv], &qkv[q + kv..]);
+        }
+    }
+
+    fn attend(&mut self, index: usize) {
+        let Forward { rows, qkv, attended, .. } = &mut *self.forward;
+        let (config, cache) = (self.config, &*self.cache);
+        let (q, head) = (config.q_width(), config.head);
+        let width = q + 2 * config.kv_width();
+        let share = config.heads / config.kv_heads;
+        attended.clear();
+        attended.resize(rows.len() * q, 0.0);
+        let (rows, qkv) = (&*rows, &*qkv);
+        // The query heads `heads` of one row; `out` is theirs.
+        let attend = |i: usize, heads: Range<usize>, out: &mut [f32]| {
+            let BatchRow { table, position, .. } = rows[i];
+            let queries = &row(qkv, width, i)[heads.start * head..heads.end * head];
+            let mut pairs = queries.chunks_exact(head).zip(out.chunks_exact_mut(head));
+            let mut at = heads.start;
+            while at < heads.end {
+                let end = heads.end.min((at / share + 1) * share).min(at + QUERIES);
+                let mut seen = [const { None }; QUERIES];
+                for seen in &mut seen[..end - at] {
+                    *seen = pairs.next().map(|(query, out)| Seen::new(query, position + 1, out));
+                }
+                attend_some::<I>(cache, table, index, at / share, seen);
+                at = end;
+            }
+        };
+        let members = self.crew.members();
+        if rows.len() < 2 * members {
+            // Few rows: their heads are shared out.
+            let sections = [Section { first: 0, width: q, unit: head }];
+            self.crew.columns(attended, q, &sections, |_, heads, mut columns| {
+                for i in 0..rows.len() {
+                    attend(i, heads.clone(), columns.row(i));
+                }
+            });
+        } else {
+            let bounds = by_cost(members, rows.iter().map(|row| row.position as u64 + 64));
+            self.crew.rows(attended, q, &bounds, |first, part| {
+                for (i, out) in part.chunks_exact_mut(q).enumerate() {
+                    attend(first + i, 0..config.heads, out);
+                }
+            });
+        }
+    }
+
+    fn output(&mut self, layer: &Layer) {
+        let rows = self.count();
+        let (forward, config) = (&mut *self.forward, self.config);
+        let attended = &forward.attended;
+        let (act, update) = (&mut forward.act, &mut forward.update);
+        forward.weight_bytes += multiply(self.crew, &layer.output, act, rows, update, |i, out| {
+            out.copy_from_slice(row(attended, config.q_width(), i));
+            if let Some(norm) = &layer.attn_sub_norm {
+                elementwise::rms_norm::<I>(out, norm, config.eps);
+            }
+        });
+        self.add_update();
+    }
+
+    fn gate_up(&mut self, layer: &Layer) {
+        let rows = self.count();
+        let (forward, config) = (&mut *self.forward, self.config);
+        let hidden = &forward.hidden;
+        let (act, gate_up) = (&mut forward.act, &mut forward.gate_up);
+        forward.weight_bytes += multiply(self.crew, &layer.gate_up, act, rows, gate_up, |i, out| {
+            out.copy_from_slice(row(hidden, config.hidden, i));
+            elementwise::rms_norm::<I>(out, &layer.ffn_norm, config.eps);
+        });
+    }
+
+    fn down(&mut self, layer: &Layer) {
+        let rows = self.count();
+        let (forward, config) = (&mut *self.forward, self.config);
+        let gate_up = &forward.gate_up;
+        let (act, update) = (&mut forward.act, &mut forward.update);
+        forward.weight_bytes += multiply(self.crew, &layer.down, act, rows, update, |i, out| {
+            let (gate, up) = row(gate_up, 2 * config.ffn, i).split_at(config.ffn);
+            out.copy_from_slice(gate);
+            elementwise::gate::<I>(config.gate, out, up);
+            if let Some(norm) = &layer.ffn_sub_norm {
+                elementwise::rms_norm::<I>(out, norm, config.eps);
+            }
+        });
+        self.add_update();
+    }
+}
+
+/// The queries that are there, together.
+fn attend_some<I: Isa>(cache: &Cache, table: TableId, layer: usize, head: usize, seen: [Option<Seen>; QUERIES]) {
+    fn run<I: Isa, const Q: usize>(cache: &Cache, table: TableId, layer: usize, head: usize, mut seen: [Seen; Q]) {
+        cache.attend::<I>(table, layer, head, &mut seen);
+        seen.into_iter().for_each(Seen::finish);
+    }
+    match seen {
+        [Some(a), Some(b), Some(c), Some(d)] => run::<I, 4>(cache, table, layer, head, [a, b, c, d]),
+        [Some(a), Some(b), Some(c), None] => run::<I, 3>(cache, table, layer, head, [a, b, c]),
+        [Some(a), Some(b), None, ..] => run::<I, 2>(cache, table, layer, head, [a, b]),
+        [Some(a), None, ..] => run::<I, 1>(cache, table, layer, head, [a]),
+        [None, ..] => {}
+    }
+}
+
+/// Consecutive rows of about equal cost for each member.
+fn by_cost(members: usize, costs: impl Iterator<Item = u64> + Clone) -> Bounds {
+    let total: u64 = costs.clone().sum();
+    let count = costs.clone().count();
+    let mut bounds = [count; crate::team::MOST + 1];
+    let (mut done, mut member) = (0, 0);
+    for (row, cost) in costs.enumerate() {
+        while member < members && done * members as u64 >= total * member as u64 {
+            bounds[member] = row;
+            member += 1;
+        }
+        done += cost;
+    }
+    bounds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_shared_out() {
+        let bounds = by_cost(2, [1, 1, 1, 1, 4, 4].into_iter());
+        assert_eq!(bounds[..3], [0, 5, 6]);
+        let bounds = by_cost(3, [5; 9].into_iter());
+        assert_eq!(bounds[..4], [0, 3, 6, 9]);
+        let bounds = by_cost(4, [7].into_iter());
+        assert_eq!(bounds[..5], [0, 1, 1, 1, 1]);
+    }
+}

@@ -1,0 +1,16 @@
+//! A model: what it is, what it is made of, how it is loaded and run.
+//!
+//! [`config`] reads what it is, [`plan`] says which bytes it needs and what they will take, [`load`] packs them, [`weights`] are the
+//! result, [`forward`] runs a batch through it.
+
+pub mod config;
+pub mod forward;
+pub mod load;
+pub mod names;
+pub mod plan;
+pub mod weights;
+
+pub use config::Config;
+pub use load::Loader;
+pub use plan::{Options, Plan};
+pub use weights::Model;

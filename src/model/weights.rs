@@ -1,0 +1,112 @@
+//! A loaded model: immutable, shared by every conversation.
+
+use super::config::{Config, Training};
+use crate::kernels::act::{Precision, Spec};
+use crate::kernels::packed::{Matrix, Packing};
+use crate::kernels::{sections, spec};
+use crate::quant::{Layout, Scales};
+use crate::team::Section;
+
+#[derive(Debug)]
+pub struct Model {
+    pub config: Config,
+    /// `[vocab, hidden]`; the head too, where the two are tied.
+    pub embedding: Matrix,
+    pub layers: Vec<Layer>,
+    pub output_norm: Vec<f32>,
+    /// `[vocab, hidden]`; `None` where it is the embedding.
+    pub head: Option<Matrix>,
+    pub head_precision: Precision,
+    /// The angle that each pair of a head's values turns per position.
+    pub frequencies: Vec<f32>,
+}
+
+#[derive(Debug)]
+pub struct Layer {
+    pub attn_norm: Vec<f32>,
+    /// Queries, keys and values side by side: `[q + 2 · kv, hidden]`.
+    pub qkv: Linear,
+    pub attn_sub_norm: Option<Vec<f32>>,
+    /// `[hidden, q]`
+    pub output: Linear,
+    pub ffn_norm: Vec<f32>,
+    /// Gate and up side by side: `[2 · ffn, hidden]`.
+    pub gate_up: Linear,
+    pub ffn_sub_norm: Option<Vec<f32>>,
+    /// `[hidden, ffn]`
+    pub down: Linear,
+}
+
+/// Matrices that share an input and write side by side.
+#[derive(Debug)]
+pub struct Linear {
+    pub inputs: Vec<Input>,
+    /// Columns of the result.
+    pub width: usize,
+}
+
+/// One prepared form of the input, and the matrices that read it.
+#[derive(Debug)]
+pub struct Input {
+    pub spec: Spec,
+    /// A norm of these projections' own, with its epsilon.
+    pub norm: Option<(Vec<f32>, f32)>,
+    pub matrices: Vec<Matrix>,
+    /// The columns of every part of every matrix, and which they are.
+    pub sections: Vec<Section>,
+    pub parts: Vec<(usize, usize)>,
+}
+
+/// One matrix on its way into a [`Linear`].
+#[derive(Debug)]
+pub struct Projection {
+    pub matrix: Matrix,
+    pub precision: Precision,
+    pub norm: Option<(Vec<f32>, f32)>,
+}
+
+impl Linear {
+    pub fn new(projections: Vec<Projection>) -> Self {
+        let mut linear = Self { inputs: Vec::new(), width: 0 };
+        for Projection { matrix, precision, norm } in projections {
+            let spec = spec(&matrix.shape, precision);
+            let first = linear.width;
+            linear.width += matrix.shape.rows;
+            let shared = norm.is_none();
+            if !linear.inputs.last().is_some_and(|input| shared && input.norm.is_none() && input.spec == spec) {
+                let (matrices, sections, parts) = (vec![], vec![], vec![]);
+                linear.inputs.push(Input { spec, norm, matrices, sections, parts });
+            }
+            let input = linear.inputs.last_mut().expect("just pushed");
+            input.sections.extend(sections(&matrix.shape, first));
+            input.parts.extend((0..matrix.shape.parts).map(|part| (input.matrices.len(), part)));
+            input.matrices.push(matrix);
+        }
+        linear
+    }
+
+    /// Bytes of weights that one pass reads.
+    pub fn bytes(&self) -> u64 {
+        self.inputs.iter().flat_map(|input| &input.matrices).map(Matrix::bytes).sum()
+    }
+}
+
+impl Model {
+    /// The matrix that turns the last norm's output into logits.
+    pub fn head(&self) -> &Matrix {
+        self.head.as_ref().unwrap_or(&self.embedding)
+    }
+}
+
+/// How a matrix' input is rounded. `asked` is the user's word; dense weights meet floats whatever it says.
+pub fn precision(asked: Option<Precision>, training: Training, packing: Packing) -> Precision {
+    match (packing, asked) {
+        (Packing::Dense(_), _) => Precision::Float,
+        (_, Some(precision)) => precision,
+        (Packing::Ints(layout), None) => {
+            let ternary = layout == Layout::TERNARY
+                || layout == Layout { scales: Scales::Group { len: 256, wide: false, min: false }, ..Layout::TERNARY };
+            if ternary && training == Training::Int8 { Precision::Int8 } else { Precision::Int14 }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Models from files, as a host would load them: headers first, then the planned ranges in chunks.
+
+#![allow(dead_code, reason = "each test uses its own part")]
+
+use std::path::{Path, PathBuf};
+
+use ternlight::engine::{Engine, Event, Request, RequestId, SessionId, Work};
+use ternlight::error::{Error, Result};
+use ternlight::formats::{Format, Parsed, Tensor, gguf, safetensors};
+use ternlight::kernels::isa::scalar::Scalar;
+use ternlight::model::{Config, Loader, Model, Options, Plan};
+use ternlight::sampling::Params;
+use ternlight::team::Team;
+
+pub type TestEngine = Engine<Scalar>;
+
+pub fn golden(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(path)
+}
+
+/// The files of a model, whole in memory.
+pub struct Files {
+    pub config: Option<Vec<u8>>,
+    pub weights: Vec<Vec<u8>>,
+}
+
+impl Files {
+    pub fn read(path: &Path) -> Self {
+        let read = |path: &Path| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        if path.is_dir() {
+            let config = Some(read(&path.join("config.json")));
+            Self { config, weights: vec![read(&path.join("model.safetensors"))] }
+        } else {
+            Self { config: None, weights: vec![read(path)] }
+        }
+    }
+
+    pub fn plan(&self, options: Options) -> Result<Plan> {
+        let mut tensors: Vec<Tensor> = Vec::new();
+        let mut config = None;
+        for (file, bytes) in self.weights.iter().enumerate() {
+            let total = bytes.len() as u64;
+            let mut own = match need(bytes, |prefix| Format::sniff(prefix, total))? {
+                Format::Gguf => {
+                    let parsed = need(bytes, |prefix| gguf::parse(prefix, total))?;
+                    let vocab = parsed.tensors.iter().find(|t| t.name == "token_embd.weight").map(|t| t.shape[0]);
+                    config = Some(Config::from_gguf(&parsed.metadata, vocab)?);
+                    parsed.tensors
+                }
+                Format::Safetensors => need(bytes, |prefix| safetensors::parse(prefix, total))?.tensors,
+            };
+            own.iter_mut().for_each(|tensor| tensor.file = file);
+            tensors.extend(own);
+        }
+        let config = match (&self.config, config) {
+            (Some(json), _) => Config::from_json(json)?,
+            (None, Some(config)) => config,
+            (None, None) => panic!("safetensors without config.json"),
+        };
+        let mut plan = Plan::new(config, &tensors, options)?;
+        let rows: Vec<Vec<u8>> = plan
+            .probes()
+            .iter()
+            .map(|probe| {
+                let range = probe.range;
+                self.weights[range.file][range.offset as usize..][..range.len as usize].to_vec()
+            })
+            .collect();
+        plan.decide(&rows)?;
+        Ok(plan)
+    }
+
+    /// Loads in chunks of this many bytes.
+    pub fn load(&self, options: Options, chunk: usize) -> Result<(Model, Plan)> {
+        let mut loader = Loader::new(self.plan(options)?)?;
+        for (file, bytes) in self.weights.iter().enumerate() {
+            for (i, part) in bytes.chunks(chunk).enumerate() {
+                loader.feed(file, (i * chunk) as u64, part)?;
+            }
+        }
+        loader.finish()
+    }
+
+    pub fn engine(&self, options: Options, team: Team) -> Result<TestEngine> {
+        let (model, plan) = self.load(options, 1 << 16)?;
+        Engine::new(model, &plan, team)
+    }
+}
+
+/// Parses as a host does: with as little as the parser says it needs.
+fn need<T>(bytes: &[u8], parse: impl Fn(&[u8]) -> Result<Parsed<T>>) -> Result<T> {
+    let mut have = 0;
+    for _ in 0..100_000 {
+        match parse(&bytes[..have])? {
+            Parsed::Done(done) => return Ok(done),
+            Parsed::Need(more) => {
+                let more = more as usize;
+                assert!(more > have && more <= bytes.len(), "needs {more} of {} with {have}", bytes.len());
+                have = more.max(2 * have).min(bytes.len());
+            }
+        }
+    }
+    panic!("the parser never has enough");
+}
+
+pub fn logits(engine: &mut TestEngine, ids: &[u32], all: bool) -> Result<Vec<Vec<f32>>> {
+    let session = engine.open();
+    let request = Request { tokens: ids.to_vec(), work: Work::Logits { all } };
+    engine.submit(session, request)?;
+    let mut rows = Vec::new();
+    run(engine, |event| {
+        if let Event::Logits { logits, .. } = event {
+            rows.push(logits);
+        }
+    })?;
+    engine.close(session);
+    Ok(rows)
+}
+
+pub fn greedy(engine: &mut TestEngine, ids: &[u32], count: usize) -> Result<Vec<u32>> {
+    let session = engine.open();
+    submit(engine, session, ids, count, Params::default())?;
+    let mut tokens = Vec::new();
+    run(engine, |event| {
+        if let Event::Token { token, .. } = event {
+            tokens.push(token);
+        }
+    })?;
+    engine.close(session);
+    Ok(tokens)
+}
+
+pub fn submit(
+    engine: &mut TestEngine,
+    session: SessionId,
+    ids: &[u32],
+    count: usize,
+    params: Params,
+) -> Result<RequestId> {
+    let work = Work::Generate { params, max_tokens: Some(count), end: Vec::new() };
+    engine.submit(session, Request { tokens: ids.to_vec(), work })
+}
+
+/// Steps until nothing is left to do.
+pub fn run(engine: &mut TestEngine, mut each: impl FnMut(Event)) -> Result<()> {
+    while engine.busy() {
+        for event in engine.step(&mut || false)? {
+            if let Event::Failed { error, .. } = event {
+                return Err(error);
+            }
+            each(event);
+        }
+    }
+    Ok(())
+}
+
+pub fn json(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// The tensors of a golden safetensors file.
+pub struct Golden {
+    tensors: Vec<Tensor>,
+    bytes: Vec<u8>,
+}
+
+impl Golden {
+    pub fn read(path: &Path) -> Self {
+        let bytes = std::fs::read(path).unwrap();
+        let Ok(Parsed::Done(parsed)) = safetensors::parse(&bytes, bytes.len() as u64) else { panic!("bad golden file") };
+        Self { tensors: parsed.tensors, bytes }
+    }
+
+    pub fn floats(&self, name: &str) -> Option<Vec<f32>> {
+        let tensor = self.tensors.iter().find(|tensor| tensor.name == name)?;
+        Some(tensor.storage.unwrap().values(&self.bytes[tensor.offset as usize..][..tensor.len as usize]))
+    }
+}
+
+pub fn ids(value: &serde_json::Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+#[derive(Debug)]
+pub struct Distance {
+    pub max: f32,
+    pub one_minus_cosine: f64,
+}
+
+pub fn distance(found: &[f32], expected: &[f32]) -> Distance {
+    assert_eq!(found.len(), expected.len());
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let max = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    Distance {
+        max,
+        one_minus_cosine: 1.0 - dot(found, expected) / (dot(found, found) * dot(expected, expected)).sqrt(),
+    }
+}
+
+pub fn error(result: Result<impl Sized>) -> Error {
+    match result {
+        Ok(_) => panic!("an error was expected"),
+        Err(error) => error,
+    }
+}

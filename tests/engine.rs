@@ -1,0 +1,371 @@
+//! The same bits whatever the company, the order of bytes, the chunks and the threads; and one reading of the weights for all.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Files, TestEngine, golden, greedy, logits, run, submit};
+use ternlight::engine::{Event, FinishReason, Request, RequestId, Work};
+use ternlight::error::ErrorKind;
+use ternlight::kv::KvType;
+use ternlight::model::{Loader, Options};
+use ternlight::rng::Rng;
+use ternlight::sampling::Params;
+use ternlight::team::Team;
+
+const MODELS: [&str; 4] = [
+    "models/bitnet_packed",
+    "models/llama_bf16",
+    "gguf/llama_bf16.Q4_1.gguf",
+    "gguf/onebitllm_style.TQ2_0.gguf",
+];
+
+fn prompt(len: usize, seed: u64) -> Vec<u32> {
+    let mut rng = Rng::new(seed);
+    (0..len).map(|_| rng.below(500) as u32).collect()
+}
+
+fn engine(model: &str, options: Options) -> TestEngine {
+    Files::read(&golden(model)).engine(options, Team::solo()).unwrap()
+}
+
+#[test]
+fn bytes_may_come_in_any_order_and_cut_anywhere() {
+    for model in MODELS {
+        let files = Files::read(&golden(model));
+        let ids = prompt(9, 1);
+        let mut whole = files.engine(Options::default(), Team::solo()).unwrap();
+        let expected = logits(&mut whole, &ids, true).unwrap();
+        let bytes = &files.weights[0];
+        for seed in 0..3 {
+            let mut rng = Rng::new(seed);
+            let mut cuts = vec![0, bytes.len()];
+            cuts.extend((0..300).map(|_| rng.below(bytes.len())));
+            cuts.sort_unstable();
+            let mut parts: Vec<(usize, usize)> = cuts.windows(2).map(|pair| (pair[0], pair[1])).collect();
+            // Shuffled, with some parts twice.
+            parts.extend_from_within(..20);
+            for i in (1..parts.len()).rev() {
+                parts.swap(i, rng.below(i + 1));
+            }
+            let mut loader = Loader::new(files.plan(Options::default()).unwrap()).unwrap();
+            for (from, to) in parts {
+                loader.feed(0, from as u64, &bytes[from..to]).unwrap();
+            }
+            let (model, plan) = loader.finish().unwrap();
+            let mut engine = TestEngine::new(model, &plan, Team::solo()).unwrap();
+            assert!(logits(&mut engine, &ids, true).unwrap() == expected, "{seed}");
+        }
+    }
+}
+
+#[test]
+fn what_has_not_come_is_named() {
+    let files = Files::read(&golden("models/bitnet_packed"));
+    let plan = files.plan(Options::default()).unwrap();
+    let hole = plan.items.iter().find(|item| item.tensor.name.ends_with("layers.1.mlp.up_proj.weight")).unwrap();
+    let (start, len) = (hole.tensor.offset, hole.tensor.len);
+    let mut loader = Loader::new(plan.clone()).unwrap();
+    let bytes = &files.weights[0];
+    loader.feed(0, 0, &bytes[..start as usize + 100]).unwrap();
+    loader.feed(0, start + 101, &bytes[start as usize + 101..]).unwrap();
+    let error = common::error(loader.finish());
+    assert_eq!(error.kind, ErrorKind::Truncated);
+    assert_eq!(error.place.tensor.as_deref(), Some("model.layers.1.mlp.up_proj.weight"));
+    assert_eq!(error.place.offset, Some(start));
+    assert!(len > 100);
+}
+
+#[test]
+fn chunks_threads_and_caches_change_no_bit() {
+    for model in MODELS {
+        let files = Files::read(&golden(model));
+        let ids = prompt(70, 2);
+        let expected = logits(&mut files.engine(Options::default(), Team::solo()).unwrap(), &ids, true).unwrap();
+        for batch in [1, 7, 32, 64] {
+            let options = Options { batch, ..Options::default() };
+            assert!(logits(&mut engine(model, options), &ids, true).unwrap() == expected, "{model}: chunks of {batch}");
+        }
+        #[cfg(feature = "threads")]
+        for threads in [2, 3] {
+            let mut engine = files.engine(Options::default(), Team::new(threads).unwrap()).unwrap();
+            assert!(logits(&mut engine, &ids, true).unwrap() == expected, "{model}: {threads} threads");
+            assert!(logits(&mut engine, &ids[..1], true).unwrap()[0] == expected[0], "{model}: {threads} threads, one token");
+        }
+        // Half precision for keys and values is another result, but a near one, and just as reproducible.
+        let half = |batch| {
+            let options = Options { kv: Some(KvType::F16), batch, ..Options::default() };
+            logits(&mut engine(model, options), &ids, true).unwrap()
+        };
+        let found = half(64);
+        assert!(found == half(5));
+        let distance = common::distance(found.last().unwrap(), expected.last().unwrap());
+        assert!(distance.one_minus_cosine < 5e-4 && distance.max > 0.0, "{model}: {distance:?}");
+    }
+}
+
+/// Runs several conversations together and answers each one's tokens.
+fn together(engine: &mut TestEngine, prompts: &[Vec<u32>], params: &[Params], count: usize) -> Vec<Vec<u32>> {
+    let mut found: BTreeMap<RequestId, Vec<u32>> = BTreeMap::new();
+    let requests: Vec<RequestId> = prompts
+        .iter()
+        .zip(params)
+        .map(|(prompt, params)| {
+            let session = engine.open();
+            submit(engine, session, prompt, count, *params).unwrap()
+        })
+        .collect();
+    run(engine, |event| {
+        if let Event::Token { request, token } = event {
+            found.entry(request).or_default().push(token);
+        }
+    })
+    .unwrap();
+    requests.iter().map(|id| found.remove(id).unwrap_or_default()).collect()
+}
+
+#[test]
+fn conversations_do_not_see_each_other() {
+    for model in MODELS {
+        let prompts: Vec<Vec<u32>> = [3, 40, 1, 17, 33].iter().map(|&len| prompt(len, len as u64)).collect();
+        let params: Vec<Params> = (0..5)
+            .map(|i| match i {
+                0 | 1 => Params::default(),
+                _ => Params { temperature: 0.9, top_k: 50, top_p: 0.9, repetition_penalty: 1.1, seed: i, ..Params::default() },
+            })
+            .collect();
+        let options = Options { batch: 24, ..Options::default() };
+        let alone: Vec<Vec<u32>> = prompts
+            .iter()
+            .zip(&params)
+            .map(|(prompt, params)| together(&mut engine(model, options.clone()), std::slice::from_ref(prompt), &[*params], 20).remove(0))
+            .collect();
+        assert_eq!(together(&mut engine(model, options), &prompts, &params, 20), alone, "{model}");
+    }
+}
+
+#[test]
+fn one_reading_of_the_weights_serves_all() {
+    let mut engine = engine("models/bitnet_packed", Options::default());
+    let step = |engine: &mut TestEngine| {
+        let before = engine.weight_bytes();
+        engine.step(&mut || false).unwrap();
+        engine.weight_bytes() - before
+    };
+    let open = |engine: &mut TestEngine| {
+        let session = engine.open();
+        submit(engine, session, &[1, 2, 3], 100, Params::default()).unwrap()
+    };
+    open(&mut engine);
+    step(&mut engine);
+    let one = step(&mut engine);
+    for _ in 0..4 {
+        open(&mut engine);
+    }
+    assert_eq!(step(&mut engine), one, "four prompts and a running conversation");
+    assert_eq!(step(&mut engine), one, "five running conversations");
+    let model = engine.model();
+    let weights: u64 = model.layers.iter().map(|l| l.qkv.bytes() + l.output.bytes() + l.gate_up.bytes() + l.down.bytes()).sum();
+    assert_eq!(one, weights + model.head().bytes());
+}
+
+#[test]
+fn a_step_stops_when_its_time_is_up() {
+    let mut whole = engine("models/bitnet_packed", Options::default());
+    let ids = prompt(60, 3);
+    let expected = greedy(&mut whole, &ids, 5).unwrap();
+    let mut engine = engine("models/bitnet_packed", Options::default());
+    let session = engine.open();
+    submit(&mut engine, session, &ids, 5, Params::default()).unwrap();
+    let (mut tokens, mut steps) = (Vec::new(), 0);
+    while engine.busy() {
+        steps += 1;
+        for event in engine.step(&mut || true).unwrap() {
+            if let Event::Token { token, .. } = event {
+                tokens.push(token);
+            }
+        }
+    }
+    assert_eq!(tokens, expected);
+    assert!(steps > 5 * 10, "{steps} steps: each is one operation");
+}
+
+#[test]
+fn cancelling_leaves_the_rest_alone() {
+    let mut engine = engine("models/bitnet_packed", Options { batch: 16, ..Options::default() });
+    let ids = prompt(30, 4);
+    let expected = greedy(&mut engine, &ids, 8).unwrap();
+    let (a, b) = (engine.open(), engine.open());
+    let doomed = submit(&mut engine, a, &prompt(100, 5), 50, Params::default()).unwrap();
+    let kept = submit(&mut engine, b, &ids, 8, Params::default()).unwrap();
+    for _ in 0..7 {
+        engine.step(&mut || true).unwrap();
+    }
+    engine.cancel(doomed);
+    let mut tokens = Vec::new();
+    run(&mut engine, |event| match event {
+        Event::Token { request, token } => {
+            assert_eq!(request, kept);
+            tokens.push(token);
+        }
+        Event::Finished { request, reason } => assert_eq!((request, reason), (kept, FinishReason::Length)),
+        _ => {}
+    })
+    .unwrap();
+    assert_eq!(tokens, expected);
+    // The session of the cancelled request goes on from what it holds.
+    engine.truncate(a, 0).unwrap();
+    submit(&mut engine, a, &ids, 8, Params::default()).unwrap();
+    let mut again = Vec::new();
+    run(&mut engine, |event| {
+        if let Event::Token { token, .. } = event {
+            again.push(token);
+        }
+    })
+    .unwrap();
+    assert_eq!(again, expected);
+}
+
+#[test]
+fn a_session_goes_on_where_it_stopped() {
+    let mut engine = engine("models/llama_bf16", Options::default());
+    let (first, second) = (prompt(20, 6), prompt(5, 7));
+    let session = engine.open();
+    submit(&mut engine, session, &first, 6, Params::default()).unwrap();
+    let mut said = Vec::new();
+    run(&mut engine, |event| {
+        if let Event::Token { token, .. } = event {
+            said.push(token);
+        }
+    })
+    .unwrap();
+    let all: Vec<u32> = first.iter().chain(&said).chain(&second).copied().collect();
+    assert_eq!(engine.tokens(session).unwrap(), &all[..26]);
+    let before = engine.weight_bytes();
+    submit(&mut engine, session, &second, 6, Params::default()).unwrap();
+    let mut more = Vec::new();
+    run(&mut engine, |event| {
+        if let Event::Token { token, .. } = event {
+            more.push(token);
+        }
+    })
+    .unwrap();
+    let resumed = engine.weight_bytes() - before;
+    assert_eq!(more, greedy(&mut engine, &all, 6).unwrap());
+    assert!(resumed > 0);
+    // Rewound to the first prompt, it says the same again.
+    engine.truncate(session, 20).unwrap();
+    submit(&mut engine, session, &[], 6, Params::default()).unwrap_err();
+    engine.truncate(session, 19).unwrap();
+    submit(&mut engine, session, &first[19..], 6, Params::default()).unwrap();
+    let mut again = Vec::new();
+    run(&mut engine, |event| {
+        if let Event::Token { token, .. } = event {
+            again.push(token);
+        }
+    })
+    .unwrap();
+    assert_eq!(again, said);
+}
+
+#[test]
+fn the_context_ends_a_generation() {
+    let mut engine = engine("models/bitnet_packed", Options { context: Some(40), ..Options::default() });
+    let session = engine.open();
+    submit(&mut engine, session, &prompt(30, 8), 1000, Params::default()).unwrap();
+    let (mut count, mut reason) = (0, None);
+    run(&mut engine, |event| match event {
+        Event::Token { .. } => count += 1,
+        Event::Finished { reason: found, .. } => reason = Some(found),
+        _ => {}
+    })
+    .unwrap();
+    // Ten fill the context, and the logits behind the last give one more.
+    assert_eq!((count, reason), (11, Some(FinishReason::Length)));
+    let session = engine.open();
+    let error = submit(&mut engine, session, &prompt(41, 9), 1, Params::default()).unwrap_err();
+    assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::ContextFull, Some("contextLength")));
+}
+
+#[test]
+fn a_full_cache_is_shared() {
+    // Room for four full contexts; eight conversations of half a context fill it, idle ones give way, and all are right.
+    let options = Options { context: Some(64), batch: 32, ..Options::default() };
+    let mut engine = engine("models/bitnet_packed", options);
+    let prompts: Vec<Vec<u32>> = (0..12).map(|i| prompt(40, 20 + i)).collect();
+    let alone: Vec<Vec<u32>> = prompts.iter().map(|ids| greedy(&mut engine, ids, 10).unwrap()).collect();
+    let sessions: Vec<_> = prompts.iter().map(|_| engine.open()).collect();
+    for (session, (ids, expected)) in sessions.iter().zip(prompts.iter().zip(&alone)) {
+        submit(&mut engine, *session, ids, 10, Params::default()).unwrap();
+        let mut tokens = Vec::new();
+        run(&mut engine, |event| {
+            if let Event::Token { token, .. } = event {
+                tokens.push(token);
+            }
+        })
+        .unwrap();
+        assert_eq!(&tokens, expected);
+    }
+    // The first session has long lost its keys and values, and goes on all the same.
+    let expected = greedy(&mut engine, &[&prompts[0][..], &alone[0], &[7]].concat(), 4).unwrap();
+    submit(&mut engine, sessions[0], &[7], 4, Params::default()).unwrap();
+    let mut tokens = Vec::new();
+    run(&mut engine, |event| {
+        if let Event::Token { token, .. } = event {
+            tokens.push(token);
+        }
+    })
+    .unwrap();
+    assert_eq!(tokens, expected);
+    // More at once than fit: whoever finds no room waits or ends early, nobody is lost.
+    let params = vec![Params::default(); 12];
+    for session in sessions {
+        engine.close(session);
+    }
+    let found = together(&mut engine, &prompts, &params, 10);
+    for (found, expected) in found.iter().zip(&alone) {
+        assert_eq!(found, &expected[..found.len()]);
+    }
+    assert!(found.iter().filter(|found| found.len() == 10).count() >= 8);
+}
+
+#[test]
+fn scores_are_those_of_the_logits() {
+    let mut engine = engine("models/llama_bf16", Options { batch: 10, ..Options::default() });
+    let ids = prompt(37, 10);
+    let rows = logits(&mut engine, &ids, true).unwrap();
+    let expected: f64 = rows
+        .iter()
+        .zip(&ids[1..])
+        .map(|(row, &id)| {
+            let total: f64 = row.iter().map(|&l| f64::from(l).exp()).sum();
+            total.ln() - f64::from(row[id as usize])
+        })
+        .sum();
+    let session = engine.open();
+    engine.submit(session, Request { tokens: ids, work: Work::Score }).unwrap();
+    let mut found = None;
+    run(&mut engine, |event| {
+        if let Event::Scored { nll, tokens, .. } = event {
+            found = Some((nll, tokens));
+        }
+    })
+    .unwrap();
+    let (nll, tokens) = found.unwrap();
+    assert_eq!(tokens, 36);
+    assert!((nll / expected - 1.0).abs() < 1e-9, "{nll} {expected}");
+}
+
+#[test]
+fn wrong_calls_are_refused() {
+    let mut engine = engine("models/bitnet_packed", Options::default());
+    let session = engine.open();
+    let kind = |error: ternlight::error::Error| error.kind;
+    assert_eq!(kind(submit(&mut engine, session, &[], 1, Params::default()).unwrap_err()), ErrorKind::InvalidArgument);
+    assert_eq!(kind(submit(&mut engine, session, &[512], 1, Params::default()).unwrap_err()), ErrorKind::InvalidArgument);
+    submit(&mut engine, session, &[1], 1, Params::default()).unwrap();
+    assert_eq!(kind(submit(&mut engine, session, &[1], 1, Params::default()).unwrap_err()), ErrorKind::InvalidArgument);
+    engine.close(session);
+    assert!(!engine.busy());
+    assert_eq!(kind(submit(&mut engine, session, &[1], 1, Params::default()).unwrap_err()), ErrorKind::InvalidArgument);
+}
