@@ -134,12 +134,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = &*self.place;
-        for (what, name) in [
-            ("", &place.file),
-            ("tensor ", &place.tensor),
-            ("key ", &place.key),
-            ("option ", &place.option),
-        ] {
+        for (what, name) in
+            [("", &place.file), ("tensor ", &place.tensor), ("key ", &place.key), ("option ", &place.option)]
+        {
             if let Some(name) = name {
                 write!(f, "{what}{name}: ")?;
             }

@@ -1,4 +1,29 @@
 //! ternlight: an engine for 1-bit and ternary language models, made for WebAssembly.
+//!
+//! ```text
+//! Source ──▶ Checkpoint ──▶ Model ──▶ Session ──▶ Event ──▶ Generation
+//! bytes      header +       packed     tokens +    token      text
+//! (TS)       tensor table   weights    KV cache    ids        (TS)
+//! ```
+//!
+//! This crate owns everything between bytes and token ids; the TypeScript in `pkg/` owns where bytes come from and what ids mean.
+//! It does no I/O, reads no clock and knows no text: a parser says what it still needs, a plan names byte ranges, a loader
+//! is fed chunks in any order, and the engine works step by step.
+//!
+//! The rooms, from the ground up; each knows only those before it:
+//!
+//! - [`error`], [`bytes`], [`rng`]: what everybody uses
+//! - [`crate::team`]: threads
+//! - [`quant`]: storage types, block to values
+//! - [`formats`]: GGUF and safetensors headers
+//! - [`kernels`]: arithmetic on packed weights, for every instruction set
+//! - [`kv`]: keys and values of past positions
+//! - [`model`]: what a model is, its loading, one pass of a batch
+//! - [`sampling`]: logits to token
+//! - [`engine`]: sessions and requests, step by step
+//! - `web`: the edge to JavaScript
+//!
+//! Logits are the same bits for every instruction set, thread count, batch and chunk size.
 
 pub mod bytes;
 pub mod engine;
@@ -11,3 +36,5 @@ pub mod quant;
 pub mod rng;
 pub mod sampling;
 pub mod team;
+#[cfg(target_arch = "wasm32")]
+pub mod web;

@@ -48,7 +48,14 @@ mod tests {
         // First outputs of the published reference code for the splitmix64 seeds of 1.
         let mut rng = Rng::new(1);
         let first = [rng.next_u64(), rng.next_u64()];
-        assert_eq!(first, [Rng::new(1).next_u64(), { let mut r = Rng::new(1); r.next_u64(); r.next_u64() }]);
+        assert_eq!(
+            first,
+            [Rng::new(1).next_u64(), {
+                let mut r = Rng::new(1);
+                r.next_u64();
+                r.next_u64()
+            }]
+        );
         assert_ne!(first, [Rng::new(2).next_u64(), first[1]]);
     }
 

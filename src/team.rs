@@ -143,8 +143,10 @@ impl Team {
     }
 }
 
+#[cfg(feature = "threads")]
 struct Closing<'a>(&'a Board);
 
+#[cfg(feature = "threads")]
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
         self.0.posted.0.fetch_or(Board::CLOSED, Ordering::SeqCst);
@@ -153,6 +155,7 @@ impl Drop for Closing<'_> {
 }
 
 impl Board {
+    #[cfg(feature = "threads")]
     const CLOSED: u32 = 1 << 31;
 
     /// What every member but the leader does until the step ends.
@@ -237,7 +240,10 @@ impl Crew<'_> {
         self.board.finished.0.store(0, Ordering::Relaxed);
         // SAFETY: the previous job is finished, so that no server reads the cell. The pointer outlives its use: this function
         // does not return, nor unwind (`Finish`), before every server has counted itself finished.
-        unsafe { *self.board.job.get() = Some(std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(job)) };
+        unsafe {
+            *self.board.job.get() =
+                Some(std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(job))
+        };
         self.board.posted.0.fetch_add(1, Ordering::SeqCst);
         self.board.wake(&self.board.posted.0);
         let finish = Finish(self);
@@ -292,7 +298,10 @@ impl Crew<'_> {
         let count = buffer.len().checked_div(stride).unwrap_or(0);
         let mut end = 0;
         for section in sections {
-            assert!(end <= section.first && section.first + section.width <= stride, "sections rise and stay within the rows");
+            assert!(
+                end <= section.first && section.first + section.width <= stride,
+                "sections rise and stay within the rows"
+            );
             end = section.first + section.width;
         }
         let base = Shared(buffer.as_mut_ptr());

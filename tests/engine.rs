@@ -13,12 +13,8 @@ use ternlight::rng::Rng;
 use ternlight::sampling::Params;
 use ternlight::team::Team;
 
-const MODELS: [&str; 4] = [
-    "models/bitnet_packed",
-    "models/llama_bf16",
-    "gguf/llama_bf16.Q4_1.gguf",
-    "gguf/onebitllm_style.TQ2_0.gguf",
-];
+const MODELS: [&str; 4] =
+    ["models/bitnet_packed", "models/llama_bf16", "gguf/llama_bf16.Q4_1.gguf", "gguf/onebitllm_style.TQ2_0.gguf"];
 
 fn prompt(len: usize, seed: u64) -> Vec<u32> {
     let mut rng = Rng::new(seed);
@@ -90,7 +86,10 @@ fn chunks_threads_and_caches_change_no_bit() {
         for threads in [2, 3] {
             let mut engine = files.engine(Options::default(), Team::new(threads).unwrap()).unwrap();
             assert!(logits(&mut engine, &ids, true).unwrap() == expected, "{model}: {threads} threads");
-            assert!(logits(&mut engine, &ids[..1], true).unwrap()[0] == expected[0], "{model}: {threads} threads, one token");
+            assert!(
+                logits(&mut engine, &ids[..1], true).unwrap()[0] == expected[0],
+                "{model}: {threads} threads, one token"
+            );
         }
         // Half precision for keys and values is another result, but a near one, and just as reproducible.
         let half = |batch| {
@@ -131,14 +130,23 @@ fn conversations_do_not_see_each_other() {
         let params: Vec<Params> = (0..5)
             .map(|i| match i {
                 0 | 1 => Params::default(),
-                _ => Params { temperature: 0.9, top_k: 50, top_p: 0.9, repetition_penalty: 1.1, seed: i, ..Params::default() },
+                _ => Params {
+                    temperature: 0.9,
+                    top_k: 50,
+                    top_p: 0.9,
+                    repetition_penalty: 1.1,
+                    seed: i,
+                    ..Params::default()
+                },
             })
             .collect();
         let options = Options { batch: 24, ..Options::default() };
         let alone: Vec<Vec<u32>> = prompts
             .iter()
             .zip(&params)
-            .map(|(prompt, params)| together(&mut engine(model, options.clone()), std::slice::from_ref(prompt), &[*params], 20).remove(0))
+            .map(|(prompt, params)| {
+                together(&mut engine(model, options.clone()), std::slice::from_ref(prompt), &[*params], 20).remove(0)
+            })
             .collect();
         assert_eq!(together(&mut engine(model, options), &prompts, &params, 20), alone, "{model}");
     }
@@ -165,7 +173,8 @@ fn one_reading_of_the_weights_serves_all() {
     assert_eq!(step(&mut engine), one, "four prompts and a running conversation");
     assert_eq!(step(&mut engine), one, "five running conversations");
     let model = engine.model();
-    let weights: u64 = model.layers.iter().map(|l| l.qkv.bytes() + l.output.bytes() + l.gate_up.bytes() + l.down.bytes()).sum();
+    let weights: u64 =
+        model.layers.iter().map(|l| l.qkv.bytes() + l.output.bytes() + l.gate_up.bytes() + l.down.bytes()).sum();
     assert_eq!(one, weights + model.head().bytes());
 }
 
@@ -362,7 +371,10 @@ fn wrong_calls_are_refused() {
     let session = engine.open();
     let kind = |error: ternlight::error::Error| error.kind;
     assert_eq!(kind(submit(&mut engine, session, &[], 1, Params::default()).unwrap_err()), ErrorKind::InvalidArgument);
-    assert_eq!(kind(submit(&mut engine, session, &[512], 1, Params::default()).unwrap_err()), ErrorKind::InvalidArgument);
+    assert_eq!(
+        kind(submit(&mut engine, session, &[512], 1, Params::default()).unwrap_err()),
+        ErrorKind::InvalidArgument
+    );
     submit(&mut engine, session, &[1], 1, Params::default()).unwrap();
     assert_eq!(kind(submit(&mut engine, session, &[1], 1, Params::default()).unwrap_err()), ErrorKind::InvalidArgument);
     engine.close(session);

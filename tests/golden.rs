@@ -84,7 +84,11 @@ fn row_len(rows: &[Vec<f32>]) -> usize {
 
 fn margin(logits: &[f32]) -> f32 {
     let best = argmax(logits);
-    logits.iter().enumerate().filter(|&(i, _)| i != best).fold(f32::INFINITY, |least, (_, l)| least.min(logits[best] - l))
+    logits
+        .iter()
+        .enumerate()
+        .filter(|&(i, _)| i != best)
+        .fold(f32::INFINITY, |least, (_, l)| least.min(logits[best] - l))
 }
 
 /// Greedy decoding may leave the golden path only where its two best logits are closer than both may be off.

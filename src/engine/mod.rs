@@ -133,7 +133,10 @@ impl<I: Isa> Engine<I> {
 
     fn refuse_busy(&self, id: SessionId) -> Result<()> {
         if self.requests.values().any(|request| request.session == id) {
-            return Err(Error::new(ErrorKind::InvalidArgument, "the session is busy: await or stop its generation first"));
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "the session is busy: await or stop its generation first",
+            ));
         }
         Ok(())
     }
@@ -145,7 +148,9 @@ impl<I: Isa> Engine<I> {
         let session = self.session(id)?;
         let len = session.tokens.len() + request.tokens.len();
         if len == 0 || request.tokens.is_empty() && session.cached == len {
-            return Err(Error::new(ErrorKind::InvalidArgument, "nothing to compute: the prompt is empty").option("prompt"));
+            return Err(
+                Error::new(ErrorKind::InvalidArgument, "nothing to compute: the prompt is empty").option("prompt")
+            );
         }
         if len > context {
             return Err(Error::new(ErrorKind::ContextFull, "the prompt is longer than the context")
@@ -177,7 +182,8 @@ impl<I: Isa> Engine<I> {
     /// Works until a batch is done or `expired` says that time is up; it is asked between operations.
     pub fn step(&mut self, expired: &mut dyn FnMut() -> bool) -> Result<Vec<Event>> {
         let mut events = Vec::new();
-        if self.running.as_ref().is_some_and(|running| !running.owners.iter().any(|id| self.requests.contains_key(id))) {
+        if self.running.as_ref().is_some_and(|running| !running.owners.iter().any(|id| self.requests.contains_key(id)))
+        {
             // Nobody waits for this pass any more. What it has written lies behind every session's cached positions.
             self.running = None;
             self.drop_closed();
@@ -227,7 +233,8 @@ impl<I: Isa> Engine<I> {
             let computed = running.owners.iter().filter(|&&owner| owner == id).count();
             session.cached += computed;
             session.used = self.steps;
-            match request.settle(id, session.cached == session.tokens.len(), self.context, session.tokens.len(), events) {
+            match request.settle(id, session.cached == session.tokens.len(), self.context, session.tokens.len(), events)
+            {
                 Outcome::More(None) => {}
                 Outcome::More(Some(token)) => session.tokens.push(token),
                 Outcome::Ended(token) => {

@@ -35,12 +35,29 @@ pub enum FinishReason {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    Token { request: RequestId, token: u32 },
-    Logits { request: RequestId, position: usize, logits: Vec<f32> },
+    Token {
+        request: RequestId,
+        token: u32,
+    },
+    Logits {
+        request: RequestId,
+        position: usize,
+        logits: Vec<f32>,
+    },
     /// Sum of negative log-likelihoods, in nats, of this many tokens.
-    Scored { request: RequestId, nll: f64, tokens: usize },
-    Finished { request: RequestId, reason: FinishReason },
-    Failed { request: RequestId, error: Error },
+    Scored {
+        request: RequestId,
+        nll: f64,
+        tokens: usize,
+    },
+    Finished {
+        request: RequestId,
+        reason: FinishReason,
+    },
+    Failed {
+        request: RequestId,
+        error: Error,
+    },
 }
 
 /// A request under way.

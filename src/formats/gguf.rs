@@ -280,7 +280,8 @@ fn entry(reader: &mut Reader) -> Result<Entry, Short> {
 fn place(entry: Entry, data: u64, alignment: u64, total: u64) -> Result<Tensor> {
     let Entry { name, dims, kind, offset, at } = entry;
     let bad = |reason: &str| Error::new(ErrorKind::BadHeader, reason).tensor(&name).offset(at);
-    let values = values(&dims).ok_or_else(|| bad("the shape is too large").expected("at most 2^40 values", format_args!("{dims:?}")))?;
+    let values = values(&dims)
+        .ok_or_else(|| bad("the shape is too large").expected("at most 2^40 values", format_args!("{dims:?}")))?;
     let (storage, type_name) = match quant::by_ggml_id(kind) {
         Ok(storage) => (Some(storage), storage.name.to_owned()),
         Err(Some(known)) => (None, known.to_owned()),
@@ -310,7 +311,8 @@ fn place(entry: Entry, data: u64, alignment: u64, total: u64) -> Result<Tensor> 
         }
     };
     // The padding behind an I2_S scale may be missing at the end of a file; the scale may not.
-    let needed = if storage.is_some_and(|s| matches!(s.content, Content::I2s)) { len - quant::I2S_TAIL + 4 } else { len };
+    let needed =
+        if storage.is_some_and(|s| matches!(s.content, Content::I2s)) { len - quant::I2S_TAIL + 4 } else { len };
     if needed > total - start {
         return Err(Error::new(ErrorKind::Truncated, "the file ends inside the tensor")
             .tensor(&name)

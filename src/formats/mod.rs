@@ -89,7 +89,10 @@ impl Format {
         }
         let found: Vec<String> = prefix.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         Err(Error::new(ErrorKind::BadMagic, "this is neither GGUF nor safetensors")
-            .expected("GGUF, or a length and {", if found.is_empty() { "an empty file".into() } else { found.join(" ") })
+            .expected(
+                "GGUF, or a length and {",
+                if found.is_empty() { "an empty file".into() } else { found.join(" ") },
+            )
             .offset(0))
     }
 

@@ -110,9 +110,12 @@ fn place(name: String, entry: Entry, header_len: u64, total: u64) -> Result<Tens
     let Entry { dtype: type_name, mut shape, data_offsets: (begin, end) } = entry;
     let bad = |reason: &str| Error::new(ErrorKind::BadHeader, reason).tensor(&name);
     let (storage, width) = dtype(&type_name).ok_or_else(|| {
-        Error::new(ErrorKind::UnsupportedType, "unknown dtype").tensor(&name).expected("F32, F16, BF16, U8 …", &type_name)
+        Error::new(ErrorKind::UnsupportedType, "unknown dtype")
+            .tensor(&name)
+            .expected("F32, F16, BF16, U8 …", &type_name)
     })?;
-    let Some(expected) = values(&shape).map(|values| values * width).filter(|_| shape.len() <= limits::DIMS as usize) else {
+    let Some(expected) = values(&shape).map(|values| values * width).filter(|_| shape.len() <= limits::DIMS as usize)
+    else {
         return Err(bad("the shape is too large").expected("at most 2^40 values", format_args!("{shape:?}")));
     };
     let len = end.checked_sub(begin).ok_or_else(|| bad("the data end before they begin").expected(begin, end))?;

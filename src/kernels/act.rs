@@ -100,8 +100,7 @@ pub struct Row<'a, I: Isa> {
 impl<I: Isa> Act<I> {
     /// Room for rows of `bytes` bytes in all, see [`Spec::bytes`].
     pub fn reserve(bytes: u64) -> Result<Self> {
-        let spec =
-            Spec { precision: Precision::Float, cols: 0, padded: 0, group: 1, whole: false, unsigned: false };
+        let spec = Spec { precision: Precision::Float, cols: 0, padded: 0, group: 1, whole: false, unsigned: false };
         let words = usize::try_from(bytes / 4).unwrap_or(usize::MAX);
         Ok(Self { spec, words: reserve("activations", words)?, isa: PhantomData })
     }
@@ -190,8 +189,7 @@ fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut
     isa.store_f32(&mut lanes, most);
     let most = lanes.into_iter().fold(0.0, |a: f32, b| if a < b { b } else { a });
 
-    let (limit, least) =
-        if spec.precision == Precision::Int8 { (127.0, LEAST_INT8) } else { (8191.0, LEAST_INT14) };
+    let (limit, least) = if spec.precision == Precision::Int8 { (127.0, LEAST_INT8) } else { (8191.0, LEAST_INT14) };
     // In this order: it is what training computes, and gives its factor bit for bit.
     let factor = 1.0 / if most < least { least } else { most } * limit;
     let scale = if spec.whole { factor } else { most / limit };

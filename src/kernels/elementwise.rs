@@ -140,8 +140,7 @@ pub fn rope<I: Isa>(pairs: Pairs, heads: &mut [f32], head: usize, cos: &[f32], s
                 let ((a4, a1), (b4, b1)) = (low.as_chunks_mut::<4>(), high.as_chunks_mut::<4>());
                 let ((c4, c1), (s4, s1)) = (cos.as_chunks::<4>(), sin.as_chunks::<4>());
                 for ((a, b), (cos, sin)) in a4.iter_mut().zip(b4).zip(c4.iter().zip(s4)) {
-                    let (va, vb, cos, sin) =
-                        (isa.load_f32(a), isa.load_f32(b), isa.load_f32(cos), isa.load_f32(sin));
+                    let (va, vb, cos, sin) = (isa.load_f32(a), isa.load_f32(b), isa.load_f32(cos), isa.load_f32(sin));
                     isa.store_f32(a, isa.sub(isa.mul(va, cos), isa.mul(vb, sin)));
                     isa.store_f32(b, isa.add(isa.mul(vb, cos), isa.mul(va, sin)));
                 }

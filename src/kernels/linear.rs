@@ -21,8 +21,8 @@ use std::ops::Range;
 use super::act::{Act, Precision};
 use super::elementwise::scale;
 use super::isa::Isa;
-use super::packed::{B2, B4, Bf16, Dense, F16, F32, I8, Ints, Matrix, Packing, TILE, U7};
 use super::packed::halves;
+use super::packed::{B2, B4, Bf16, Dense, F16, F32, I8, Ints, Matrix, Packing, TILE, U7};
 use crate::quant::{Codes, Float, Layout, Scales};
 use crate::team::Columns;
 
@@ -131,12 +131,12 @@ fn ints<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, cons
     let header = group_bytes - len * TILE / (8 / layout.codes.bits());
     let quads = len / 4;
 
+    #[expect(clippy::needless_range_loop, reason = "the index names the plane, the row and the shift alike")]
     for first in (0..8 / P).step_by(V) {
         for (group, bytes) in bytes.chunks_exact(group_bytes).enumerate() {
             let (header, body) = bytes.split_at(header);
-            let xs: [[&[I::Quad]; A]; T] = std::array::from_fn(|t| {
-                std::array::from_fn(|a| &rows[t].planes[a][group * quads..][..quads])
-            });
+            let xs: [[&[I::Quad]; A]; T] =
+                std::array::from_fn(|t| std::array::from_fn(|a| &rows[t].planes[a][group * quads..][..quads]));
             let (sums, weights) = dot::<I, C, P, V, T, A>(isa, &masks, body, first, xs);
             for v in 0..V {
                 for p in 0..P {
@@ -184,11 +184,8 @@ fn finish<I: Isa, const T: usize>(
         for t in 0..T {
             let sum = isa.to_f32(exact(t));
             let factor = isa.splat_f32(rows[t].scales[0]);
-            let y = if matrix.divide {
-                isa.div(sum, isa.mul(factor, scale))
-            } else {
-                isa.mul(isa.div(sum, factor), scale)
-            };
+            let y =
+                if matrix.divide { isa.div(sum, isa.mul(factor, scale)) } else { isa.mul(isa.div(sum, factor), scale) };
             isa.store_f32(quarter(&mut out[t], four), y);
         }
         return;

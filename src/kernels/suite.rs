@@ -92,7 +92,11 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
         Packing::Ints(layout) => {
             scales = (0..rows * groups).map(|_| half(random(0.1))).collect();
             mins = (0..rows * groups).map(|_| half(random(0.1))).collect();
-            let most = if layout == Layout::TERNARY { 3 } else { [4, 16, 128, 256][(layout.codes.bits().ilog2() - 1) as usize + usize::from(layout.codes == Codes::I8)] };
+            let most = if layout == Layout::TERNARY {
+                3
+            } else {
+                [4, 16, 128, 256][(layout.codes.bits().ilog2() - 1) as usize + usize::from(layout.codes == Codes::I8)]
+            };
             codes = (0..rows * cols).map(|_| (random(1.0) * most as f32 + most as f32 / 2.0) as u8).collect();
         }
     }
@@ -134,9 +138,9 @@ fn naive(sample: &Sample, row: usize, x: &[f32], precision: Precision) -> f32 {
                 layout.value(sample.codes[row * cols + col], scale, has_min.then(|| min(col)))
             }
         };
-        return (0..cols).step_by(64).fold(0.0, |y, from| {
-            y + (from..cols.min(from + 64)).fold(0.0, |sum, col| sum + value(col) * x[col])
-        });
+        return (0..cols)
+            .step_by(64)
+            .fold(0.0, |y, from| y + (from..cols.min(from + 64)).fold(0.0, |sum, col| sum + value(col) * x[col]));
     }
     let layout = layout.unwrap();
     let (limit, least) = if precision == Precision::Int8 { (127.0f32, 1e-5) } else { (8191.0, 1e-30) };
@@ -186,10 +190,18 @@ fn product<I: Isa>(matrix: &Matrix, x: &[f32], precision: Precision, team: &Team
 fn matrices_multiply<I: Isa>() {
     let mut rng = Rng::new(158);
     for packing in packings() {
-        for (number, (rows, cols, parts)) in
-            [(1, 256, 1), (40, 256, 1), (64, 512, 1), (100, 768, 1), (48, 256, 4), (256, 256, 4), (33, 100, 1), (5, 37, 1)]
-                .into_iter()
-                .enumerate()
+        for (number, (rows, cols, parts)) in [
+            (1, 256, 1),
+            (40, 256, 1),
+            (64, 512, 1),
+            (100, 768, 1),
+            (48, 256, 4),
+            (256, 256, 4),
+            (33, 100, 1),
+            (5, 37, 1),
+        ]
+        .into_iter()
+        .enumerate()
         {
             let grouped = matches!(packing, Packing::Ints(Layout { scales: Scales::Group { .. }, .. }));
             if grouped && cols % 256 != 0 {
@@ -420,7 +432,9 @@ fn attend<I: Isa, C: Codec>(tolerance: f32) {
             let weights: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
             let total: f64 = weights.iter().sum();
             let expected: Vec<f32> = (0..dim)
-                .map(|d| (0..limit).map(|p| weights[p] / total * f64::from(widen(values[p * dim + d]))).sum::<f64>() as f32)
+                .map(|d| {
+                    (0..limit).map(|p| weights[p] / total * f64::from(widen(values[p * dim + d]))).sum::<f64>() as f32
+                })
                 .collect();
             close(&outs[q * dim..][..dim], &expected, tolerance * context as f32);
         }
@@ -437,7 +451,8 @@ fn storage_types_reach_the_kernels_unchanged() {
         let (rows, cols) = (40, 512);
         let shape = Shape { rows, cols, packing: Packing::Ints(layout), parts: 1 };
         let (len, groups) = shape.groups();
-        let mut bytes: Vec<u8> = (0..storage.size((rows * cols) as u64).unwrap()).map(|_| rng.next_u64() as u8).collect();
+        let mut bytes: Vec<u8> =
+            (0..storage.size((rows * cols) as u64).unwrap()).map(|_| rng.next_u64() as u8).collect();
         for block in bytes.chunks_exact_mut(storage.bytes) {
             // Halves wherever a type has them, so that no scale is a NaN.
             let end = block.len();
@@ -446,23 +461,30 @@ fn storage_types_reach_the_kernels_unchanged() {
             }
         }
         let expected = storage.values(&bytes);
-        let (mut codes, mut scales, mut mins) = (vec![0; rows * cols], vec![0.0; rows * groups], vec![0.0; rows * groups]);
+        let (mut codes, mut scales, mut mins) =
+            (vec![0; rows * cols], vec![0.0; rows * groups], vec![0.0; rows * groups]);
         for (i, block) in bytes.chunks_exact(storage.bytes).enumerate() {
             let group = i * storage.block / len..(i + 1) * storage.block / len;
-            decode(block, quant::Block {
-                codes: &mut codes[i * storage.block..][..storage.block],
-                scales: &mut scales[group.clone()],
-                mins: &mut mins[group],
-            });
+            decode(
+                block,
+                quant::Block {
+                    codes: &mut codes[i * storage.block..][..storage.block],
+                    scales: &mut scales[group.clone()],
+                    mins: &mut mins[group],
+                },
+            );
         }
         let mut matrix = Matrix::reserve(shape).unwrap();
         for tile in 0..shape.tiles() {
             let range = shape.tile_rows(tile);
-            matrix.pack(tile, Rows {
-                codes: &codes[range.start * cols..range.end * cols],
-                scales: &scales[range.start * groups..range.end * groups],
-                mins: &mins[range.start * groups..range.end * groups],
-            });
+            matrix.pack(
+                tile,
+                Rows {
+                    codes: &codes[range.start * cols..range.end * cols],
+                    scales: &scales[range.start * groups..range.end * groups],
+                    mins: &mins[range.start * groups..range.end * groups],
+                },
+            );
         }
         let mut row = vec![0.0; cols];
         for i in 0..rows {

@@ -91,7 +91,8 @@ impl Cache {
 
     /// Makes room for `positions` in all.
     pub fn extend(&mut self, id: TableId, positions: usize) -> Result<()> {
-        let table = self.tables[id.0].as_mut().ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "a closed table"))?;
+        let table =
+            self.tables[id.0].as_mut().ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "a closed table"))?;
         each_pool!(&mut self.pools, pool => pool.extend(table, positions))
     }
 

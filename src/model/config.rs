@@ -31,7 +31,12 @@ pub enum RopeScaling {
     /// Every frequency divided by this.
     Linear(f64),
     /// Low frequencies divided, high ones kept, the rest in between.
-    Llama3 { factor: f64, low: f64, high: f64, original: f64 },
+    Llama3 {
+        factor: f64,
+        low: f64,
+        high: f64,
+        original: f64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -108,9 +113,9 @@ fn missing(key: &str) -> Error {
 
 fn in_range(key: &str, value: Option<u64>, most: u64) -> Result<Option<usize>> {
     match value {
-        Some(value) if value == 0 || value > most => Err(Error::new(ErrorKind::BadValue, "out of range")
-            .key(key)
-            .expected(format_args!("1 to {most}"), value)),
+        Some(value) if value == 0 || value > most => {
+            Err(Error::new(ErrorKind::BadValue, "out of range").key(key).expected(format_args!("1 to {most}"), value))
+        }
         value => Ok(value.map(|value| value as usize)),
     }
 }
@@ -128,8 +133,7 @@ struct Kind {
 }
 
 const BITNET: Kind = Kind { gate: Gate::Silu, pairs: Pairs::Halves, sub_norms: true, training: Training::Int8 };
-const LLAMA: Kind =
-    Kind { gate: Gate::Silu, pairs: Pairs::Halves, sub_norms: false, training: Training::Float };
+const LLAMA: Kind = Kind { gate: Gate::Silu, pairs: Pairs::Halves, sub_norms: false, training: Training::Float };
 
 fn gguf_kind(architecture: &str) -> Result<Kind> {
     Ok(match architecture {
@@ -138,7 +142,13 @@ fn gguf_kind(architecture: &str) -> Result<Kind> {
         "bitnet-b1.58" | "bitnet-25" => Kind { gate: Gate::Relu2, ..BITNET },
         // Its Q and K rows are permuted for rotating neighbours.
         "llama" => Kind { pairs: Pairs::Adjacent, training: Training::ByScales, ..LLAMA },
-        _ => return Err(unknown_architecture("general.architecture", "bitnet, bitnet-b1.58, bitnet-25 or llama", architecture)),
+        _ => {
+            return Err(unknown_architecture(
+                "general.architecture",
+                "bitnet, bitnet-b1.58, bitnet-25 or llama",
+                architecture,
+            ));
+        }
     })
 }
 
@@ -234,7 +244,9 @@ impl Config {
         }
         for (key, value) in [("epsilon", f64::from(self.eps)), ("rope base", self.rope.base)] {
             if !value.is_finite() || value <= 0.0 {
-                return Err(Error::new(ErrorKind::BadValue, "out of range").key(key).expected("a positive number", value));
+                return Err(Error::new(ErrorKind::BadValue, "out of range")
+                    .key(key)
+                    .expected("a positive number", value));
             }
         }
         Ok(())

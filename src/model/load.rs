@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result, filled};
 use crate::formats::Tensor;
 use crate::kernels::act::Precision;
 use crate::kernels::packed::{Matrix, Packing, Rows, TILE};
-use crate::quant::{Block, Content, Float, Layout, Scales, ternary};
+use crate::quant::{Block, Content, Float, Layout, Scales, Storage, ternary};
 
 #[derive(Debug)]
 pub struct Loader {
@@ -51,6 +51,10 @@ enum Kind {
     Matrix(Box<Matrix>),
     /// A vector or a number, kept as the file's bytes are widened.
     Values(Vec<f32>),
+    /// Only looked at: how many of its weights are zero.
+    Survey {
+        zeros: u64,
+    },
 }
 
 /// A unit whose bytes have come in part.
@@ -86,12 +90,34 @@ impl Loader {
         self.plan.memory()
     }
 
+    /// Keeps nothing of the weights and counts their zeros instead: what `inspect` reads a whole file for.
+    pub fn survey(plan: Plan) -> Result<Self> {
+        let mut sinks = Vec::with_capacity(plan.items.len());
+        for (index, item) in plan.items.iter().enumerate() {
+            sinks.push(Sink::with_kind(index, item, Kind::Survey { zeros: 0 })?);
+        }
+        sinks.sort_by_key(|sink| (sink.tensor.file, sink.tensor.offset));
+        Ok(Self { plan, sinks, work: Work::default(), fed: 0 })
+    }
+
+    /// The share of zeros of each matrix, once a survey has seen everything.
+    pub fn zero_shares(&self) -> Result<BTreeMap<String, f64>> {
+        let mut shares = BTreeMap::new();
+        for sink in &self.sinks {
+            sink.check_done()?;
+            if let (Kind::Survey { zeros }, Target::Matrix(_)) = (&sink.kind, self.plan.items[sink.item].target) {
+                shares.insert(sink.tensor.name.clone(), *zeros as f64 / sink.tensor.values().max(1) as f64);
+            }
+        }
+        Ok(shares)
+    }
+
     /// Takes some bytes of a file. What belongs to no tensor is passed over.
     pub fn feed(&mut self, file: usize, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset + bytes.len() as u64;
-        let first = self.sinks.partition_point(|sink| {
-            (sink.tensor.file, sink.tensor.offset + sink.tensor.len) <= (file, offset)
-        });
+        let first = self
+            .sinks
+            .partition_point(|sink| (sink.tensor.file, sink.tensor.offset + sink.tensor.len) <= (file, offset));
         for sink in &mut self.sinks[first..] {
             let Tensor { file: own, offset: start, len, .. } = sink.tensor;
             if own != file || start >= end {
@@ -101,13 +127,21 @@ impl Loader {
             let to = end.min(start + len);
             if from < to {
                 let part = &bytes[(from - offset) as usize..(to - offset) as usize];
-                sink.feed(&mut self.work, from - start, part).map_err(|error| {
-                    error.tensor(&sink.tensor.name).offset(from)
-                })?;
+                sink.feed(&mut self.work, from - start, part)
+                    .map_err(|error| error.tensor(&sink.tensor.name).offset(from))?;
                 self.fed += part.len() as u64;
             }
         }
         Ok(())
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How the layers' inputs will be rounded, as far as it is known.
+    pub fn precision(&self) -> Option<Precision> {
+        self.plan.layer_precision()
     }
 
     /// Bytes of weights that have come.
@@ -129,24 +163,25 @@ impl Loader {
 
 impl Sink {
     fn new(index: usize, item: &Item) -> Result<Self> {
+        let kind = match item.target {
+            Target::Matrix(shape) => Kind::Matrix(Box::new(Matrix::reserve(shape)?)),
+            _ => Kind::Values(filled("a vector", item.tensor.values() as usize, 0.0)?),
+        };
+        Self::with_kind(index, item, kind)
+    }
+
+    fn with_kind(index: usize, item: &Item, kind: Kind) -> Result<Self> {
         let tensor = item.tensor.clone();
         let storage = tensor.runnable()?;
-        let (kind, unit, body) = match item.target {
+        let (unit, body) = match item.target {
             Target::Matrix(shape) => {
-                let rows = match storage.content {
-                    Content::Quarters => shape.rows / 4,
-                    _ => shape.rows,
+                let (rows, row) = match storage.content {
+                    Content::Quarters => (shape.rows / 4, shape.cols),
+                    _ => (shape.rows, storage.size(shape.cols as u64).map_or(0, |bytes| bytes as usize)),
                 };
-                let row = match storage.content {
-                    Content::Quarters => shape.cols,
-                    _ => storage.size(shape.cols as u64).map_or(0, |bytes| bytes as usize),
-                };
-                (Kind::Matrix(Box::new(Matrix::reserve(shape)?)), TILE * row, rows as u64 * row as u64)
+                (TILE * row, rows as u64 * row as u64)
             }
-            Target::Vector | Target::Number => {
-                let values = filled("a vector", tensor.values() as usize, 0.0)?;
-                (Kind::Values(values), tensor.len.max(1) as usize, tensor.len)
-            }
+            Target::Vector | Target::Number => (tensor.len.max(1) as usize, tensor.len),
         };
         let units = body.div_ceil(unit.max(1) as u64) as usize;
         let tail = if matches!(storage.content, Content::I2s) { body..body + 4 } else { body..body };
@@ -205,14 +240,20 @@ impl Sink {
     /// Takes a whole unit.
     fn take(&mut self, work: &mut Work, unit: usize, bytes: &[u8]) -> Result<()> {
         let storage = self.tensor.runnable()?;
+        let tail = !self.tail.is_empty() && unit + 1 == self.done.len();
         match &mut self.kind {
+            Kind::Survey { zeros } => {
+                if !tail && !self.done[unit] {
+                    *zeros += work.zeros(storage, bytes)?;
+                }
+            }
             Kind::Values(values) => {
                 let Content::Dense(float) = storage.content else { unreachable!("vectors are dense") };
                 finite(float, bytes)?;
                 values.clear();
                 values.extend(float.values(bytes));
             }
-            Kind::Matrix(matrix) if unit as u64 * self.unit as u64 >= self.tail.start => {
+            Kind::Matrix(matrix) if tail => {
                 let scale = Float::F32.value(bytes);
                 finite_scale(scale)?;
                 matrix.row_scales.fill(scale);
@@ -281,8 +322,51 @@ impl Work {
         self.codes.resize(codes, 0);
     }
 
+    /// How many of a unit's weights are zero.
+    fn zeros(&mut self, storage: &Storage, bytes: &[u8]) -> Result<u64> {
+        let count = |codes: &[u8], zero: u8| codes.iter().filter(|&&code| code == zero).count() as u64;
+        Ok(match storage.content {
+            Content::Dense(float) => {
+                finite(float, bytes)?;
+                float.values(bytes).filter(|&value| value == 0.0).count() as u64
+            }
+            Content::Blocks { layout, decode } => {
+                let Scales::Group { len, min, .. } = layout.scales else { unreachable!("blocks have groups") };
+                self.blocks(storage.bytes, storage.block, len, bytes, decode)?;
+                let groups = self.codes.chunks_exact(len).zip(self.scales.iter().zip(&self.mins));
+                groups
+                    .map(|(codes, (&scale, &least))| {
+                        let zero = |code: &&u8| layout.value(**code, scale, min.then_some(least)) == 0.0;
+                        codes.iter().filter(zero).count() as u64
+                    })
+                    .sum()
+            }
+            Content::I2s => {
+                self.resize(bytes.len() * 4);
+                ternary::i2_s(bytes, &mut self.codes);
+                count(&self.codes, 1)
+            }
+            Content::Quarters => {
+                self.resize(bytes.len());
+                (0..4)
+                    .map(|quarter| {
+                        ternary::quarter(bytes, quarter, &mut self.codes);
+                        count(&self.codes, 1)
+                    })
+                    .sum()
+            }
+        })
+    }
+
     /// Decodes whole rows of blocks.
-    fn blocks(&mut self, size: usize, block: usize, group: usize, bytes: &[u8], decode: fn(&[u8], Block)) -> Result<()> {
+    fn blocks(
+        &mut self,
+        size: usize,
+        block: usize,
+        group: usize,
+        bytes: &[u8],
+        decode: fn(&[u8], Block),
+    ) -> Result<()> {
         let count = bytes.len() / size;
         let groups = block / group;
         self.resize(count * block);
@@ -461,7 +545,7 @@ impl Sink {
     fn values(self) -> Vec<f32> {
         match self.kind {
             Kind::Values(values) => values,
-            Kind::Matrix(_) => unreachable!("a vector's slot"),
+            Kind::Matrix(_) | Kind::Survey { .. } => unreachable!("a vector's slot"),
         }
     }
 }

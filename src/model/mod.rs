@@ -1,9 +1,10 @@
 //! A model: what it is, what it is made of, how it is loaded and run.
 //!
 //! [`config`] reads what it is, [`plan`] says which bytes it needs and what they will take, [`load`] packs them, [`weights`] are the
-//! result, [`forward`] runs a batch through it.
+//! result, [`forward`] runs a batch through it, [`describe`] tells people.
 
 pub mod config;
+pub mod describe;
 pub mod forward;
 pub mod load;
 pub mod names;

@@ -66,6 +66,13 @@ pub struct Item {
     pub target: Target,
 }
 
+impl Item {
+    /// A scale of its own, which is no parameter.
+    pub fn is_number(&self) -> bool {
+        self.target == Target::Number
+    }
+}
+
 /// Bytes of one file that the loader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Range {
@@ -174,6 +181,11 @@ impl Plan {
         chosen == Some(ScaleLayout::Row)
     }
 
+    /// Whether the embedding is the head.
+    pub fn tied(&self) -> bool {
+        !self.items.iter().any(|item| item.slot.part == Part::Output)
+    }
+
     pub fn kv_shape(&self) -> kv::Shape {
         kv_shape(&self.config)
     }
@@ -183,7 +195,9 @@ impl Plan {
         self.items
             .iter()
             .filter_map(|item| match item.target {
-                Target::Matrix(shape) => Some(spec(&shape, Precision::Int14).bytes(1).max(spec(&shape, Precision::Float).bytes(1))),
+                Target::Matrix(shape) => {
+                    Some(spec(&shape, Precision::Int14).bytes(1).max(spec(&shape, Precision::Float).bytes(1)))
+                }
                 _ => None,
             })
             .max()

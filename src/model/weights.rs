@@ -92,6 +92,11 @@ impl Linear {
 }
 
 impl Model {
+    /// How the inputs of the layers' matrices are rounded; they are all of one kind, or the first speaks for them.
+    pub fn layer_precision(&self) -> Option<Precision> {
+        Some(self.layers.first()?.qkv.inputs.first()?.spec.precision)
+    }
+
     /// The matrix that turns the last norm's output into logits.
     pub fn head(&self) -> &Matrix {
         self.head.as_ref().unwrap_or(&self.embedding)

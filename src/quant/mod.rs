@@ -97,7 +97,10 @@ type Decode = fn(&[u8], Block);
 pub enum Content {
     Dense(Float),
     /// Blocks of `Storage::block` values along a row.
-    Blocks { layout: Layout, decode: Decode },
+    Blocks {
+        layout: Layout,
+        decode: Decode,
+    },
     /// Ternary, flat over the whole tensor in interleaved pieces, one scale behind the codes.
     I2s,
     /// Ternary in Hugging Face's packing: four rows a quarter of the matrix apart in one byte, scale in a tensor of its own.
@@ -219,9 +222,12 @@ impl Storage {
                 for block in bytes.chunks_exact(self.bytes) {
                     let codes = &mut codes[..self.block];
                     decode(block, Block { codes, scales: &mut scales[..groups], mins: &mut mins[..groups] });
-                    values.extend(codes.iter().enumerate().map(|(i, &code)| {
-                        layout.value(code, scales[i / len], min.then_some(mins[i / len]))
-                    }));
+                    values.extend(
+                        codes
+                            .iter()
+                            .enumerate()
+                            .map(|(i, &code)| layout.value(code, scales[i / len], min.then_some(mins[i / len]))),
+                    );
                 }
                 values
             }

@@ -167,7 +167,9 @@ pub struct Golden {
 impl Golden {
     pub fn read(path: &Path) -> Self {
         let bytes = std::fs::read(path).unwrap();
-        let Ok(Parsed::Done(parsed)) = safetensors::parse(&bytes, bytes.len() as u64) else { panic!("bad golden file") };
+        let Ok(Parsed::Done(parsed)) = safetensors::parse(&bytes, bytes.len() as u64) else {
+            panic!("bad golden file")
+        };
         Self { tensors: parsed.tensors, bytes }
     }
 

@@ -54,12 +54,7 @@ impl Ints<4> for B2 {
     #[inline(always)]
     fn planes<I: Isa>(isa: I, masks: &[I::V; 3], vector: I::V) -> [I::V; 4] {
         let [low, mid, high] = *masks;
-        [
-            isa.and(vector, low),
-            isa.and(vector, mid),
-            isa.and(vector, high),
-            isa.and(isa.shr_u16(vector, 2), high),
-        ]
+        [isa.and(vector, low), isa.and(vector, mid), isa.and(vector, high), isa.and(isa.shr_u16(vector, 2), high)]
     }
 }
 

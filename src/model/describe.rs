@@ -1,0 +1,118 @@
+//! What a checkpoint is, told from its header.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::plan::{Item, Memory, Plan};
+use crate::formats::Format;
+use crate::kernels::act::Precision;
+use crate::quant::{Content, Scales};
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Description {
+    pub format: &'static str,
+    pub architecture: String,
+    pub name: Option<String>,
+    pub parameters: u64,
+    pub bits_per_weight: f64,
+    pub kinds: BTreeMap<String, u64>,
+    pub tensors: Vec<TensorSummary>,
+    pub activations: String,
+    pub config: ConfigSummary,
+    pub memory: Memory,
+    pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TensorSummary {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub shape: Vec<u64>,
+    pub bytes: u64,
+    pub scale: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zero_share: Option<f64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigSummary {
+    pub layers: usize,
+    pub hidden: usize,
+    pub ffn: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_size: usize,
+    pub vocab: usize,
+    pub context_length: usize,
+    pub rope_base: f64,
+    pub activation: &'static str,
+    pub tied: bool,
+}
+
+impl Description {
+    /// `precision` is how a loaded model rounds; `zeros` are a survey's shares.
+    pub fn new(format: Format, plan: &Plan, precision: Option<Precision>, zeros: &BTreeMap<String, f64>) -> Self {
+        let config = &plan.config;
+        let weights = || plan.items.iter().filter(|item| !item.is_number());
+        let parameters: u64 = weights().map(|item| item.tensor.values()).sum();
+        let bytes: u64 = weights().map(|item| item.tensor.len).sum();
+        let mut kinds = BTreeMap::new();
+        for item in &plan.items {
+            *kinds.entry(item.tensor.type_name.clone()).or_insert(0) += 1;
+        }
+        let tensors = plan.items.iter().map(|item| TensorSummary {
+            name: item.tensor.name.clone(),
+            kind: item.tensor.type_name.clone(),
+            shape: item.tensor.shape.clone(),
+            bytes: item.tensor.len,
+            scale: scale(item),
+            zero_share: zeros.get(&item.tensor.name).copied(),
+        });
+        let activations = match precision.or_else(|| plan.layer_precision()) {
+            Some(precision) => precision.name().to_owned(),
+            None => "int8 where each matrix has one scale, else int14".to_owned(),
+        };
+        Self {
+            format: format.name(),
+            architecture: config.architecture.clone(),
+            name: config.name.clone(),
+            parameters,
+            bits_per_weight: 8.0 * bytes as f64 / parameters.max(1) as f64,
+            kinds,
+            tensors: tensors.collect(),
+            activations,
+            config: ConfigSummary {
+                layers: config.layers,
+                hidden: config.hidden,
+                ffn: config.ffn,
+                heads: config.heads,
+                kv_heads: config.kv_heads,
+                head_size: config.head,
+                vocab: config.vocab,
+                context_length: config.context,
+                rope_base: config.rope.base,
+                activation: config.gate.name(),
+                tied: plan.tied(),
+            },
+            memory: plan.memory(),
+            warnings: plan.warnings.clone(),
+        }
+    }
+}
+
+/// What one scale of a tensor covers.
+fn scale(item: &Item) -> String {
+    match item.tensor.storage.map(|storage| storage.content) {
+        Some(Content::Blocks { layout, .. }) => match layout.scales {
+            Scales::Group { len, .. } => format!("block of {len}"),
+            Scales::Row => "row".to_owned(),
+        },
+        Some(Content::I2s | Content::Quarters) => "tensor".to_owned(),
+        Some(Content::Dense(_)) | None => "none".to_owned(),
+    }
+}

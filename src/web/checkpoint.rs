@@ -1,0 +1,130 @@
+//! Headers: bytes in, a table of contents out.
+
+use std::collections::BTreeMap;
+
+use js_sys::Object;
+use wasm_bindgen::prelude::*;
+
+use super::{Js, exact, thrown, to_js};
+use crate::error::{Error, ErrorKind, Result};
+use crate::formats::gguf::{Array, Metadata, Value};
+use crate::formats::{Format, Parsed, Tensor, gguf, safetensors};
+use crate::model::Config;
+use crate::model::describe::Description;
+use crate::model::plan::{Options, Plan};
+
+/// The files of a model, as far as their headers tell. Files have the numbers that the caller gives them, from 0 on.
+#[wasm_bindgen]
+#[derive(Default)]
+pub struct Checkpoint {
+    files: BTreeMap<usize, File>,
+    metadata: Option<Metadata>,
+    config: Option<Vec<u8>>,
+}
+
+struct File {
+    format: Format,
+    tensors: Vec<Tensor>,
+}
+
+#[wasm_bindgen]
+impl Checkpoint {
+    #[wasm_bindgen(constructor)]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Parses the beginning of file number `file`, which has `total` bytes. Answers how many bytes from its start are needed, or
+    /// 0 when the header is complete.
+    pub fn parse(&mut self, file: usize, total: f64, prefix: &[u8]) -> Js<f64> {
+        let total = exact(total)?;
+        self.parse_file(file, total, prefix).map(|need| need as f64).map_err(thrown)
+    }
+
+    /// The text of `config.json`.
+    #[wasm_bindgen(js_name = setConfig)]
+    pub fn set_config(&mut self, json: Vec<u8>) {
+        self.config = Some(json);
+    }
+
+    /// A GGUF's metadata: numbers, booleans and strings by key; arrays as `{ element, count, offset, length }`, where their
+    /// bytes lie in the file. Undefined for other formats.
+    pub fn metadata(&self) -> Js<JsValue> {
+        let Some(metadata) = &self.metadata else { return Ok(JsValue::UNDEFINED) };
+        let object = Object::new();
+        for (key, value) in metadata.iter() {
+            let value = match value {
+                Value::Int(int) => JsValue::from_f64(*int as f64),
+                Value::Float(float) => JsValue::from_f64(*float),
+                Value::Bool(bool) => JsValue::from_bool(*bool),
+                Value::Str(text) => JsValue::from_str(text),
+                Value::Array(Array { element, count, offset, len }) => {
+                    let array = Object::new();
+                    for (name, number) in [
+                        ("element", f64::from(*element)),
+                        ("count", *count as f64),
+                        ("offset", *offset as f64),
+                        ("length", *len as f64),
+                    ] {
+                        js_sys::Reflect::set(&array, &name.into(), &number.into())?;
+                    }
+                    array.into()
+                }
+            };
+            js_sys::Reflect::set(&object, &key.into(), &value)?;
+        }
+        Ok(object.into())
+    }
+
+    /// What the headers tell: a `Description` without tokenizer and template.
+    pub fn describe(&self, options: JsValue) -> Js<JsValue> {
+        let plan = self.plan(super::loader::options(options)?).map_err(thrown)?;
+        to_js(&Description::new(self.format(), &plan, None, &BTreeMap::new()))
+    }
+}
+
+impl Checkpoint {
+    fn parse_file(&mut self, file: usize, total: u64, prefix: &[u8]) -> Result<u64> {
+        let format = match Format::sniff(prefix, total)? {
+            Parsed::Done(format) => format,
+            Parsed::Need(bytes) => return Ok(bytes),
+        };
+        let mut tensors = match format {
+            Format::Gguf => match gguf::parse(prefix, total)? {
+                Parsed::Need(bytes) => return Ok(bytes),
+                Parsed::Done(parsed) => {
+                    self.metadata = Some(parsed.metadata);
+                    parsed.tensors
+                }
+            },
+            Format::Safetensors => match safetensors::parse(prefix, total)? {
+                Parsed::Need(bytes) => return Ok(bytes),
+                Parsed::Done(parsed) => parsed.tensors,
+            },
+        };
+        tensors.iter_mut().for_each(|tensor| tensor.file = file);
+        self.files.insert(file, File { format, tensors });
+        Ok(0)
+    }
+
+    pub(super) fn format(&self) -> Format {
+        self.files.values().next().map_or(Format::Safetensors, |file| file.format)
+    }
+
+    pub(super) fn plan(&self, options: Options) -> Result<Plan> {
+        let tensors: Vec<Tensor> = self.files.values().flat_map(|file| file.tensors.iter().cloned()).collect();
+        let config = match (&self.config, &self.metadata) {
+            (_, Some(metadata)) => {
+                let embedding = tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
+                Config::from_gguf(metadata, embedding.and_then(|tensor| tensor.shape.first().copied()))?
+            }
+            (Some(json), None) => Config::from_json(json)?,
+            (None, None) => {
+                return Err(
+                    Error::new(ErrorKind::MissingKey, "safetensors need a config.json beside them").file("config.json")
+                );
+            }
+        };
+        Plan::new(config, &tensors, options)
+    }
+}

@@ -1,0 +1,192 @@
+//! Running: requests in, events out.
+
+use std::collections::BTreeMap;
+
+use js_sys::{Array, Float32Array, Object, Reflect};
+use serde::Deserialize;
+use wasm_bindgen::prelude::*;
+
+use super::{Js, from_js, thrown, to_js};
+use crate::engine::{self, Event, FinishReason, Request, RequestId, SessionId, Work};
+use crate::error::Result;
+use crate::formats::Format;
+use crate::kernels::isa::Active;
+use crate::model::describe::Description;
+use crate::model::{Model, Plan};
+use crate::sampling::Params;
+use crate::team::Team;
+
+#[wasm_bindgen]
+extern "C" {
+    #[wasm_bindgen(js_namespace = performance)]
+    fn now() -> f64;
+}
+
+/// What a request is to do.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+enum JsWork {
+    Generate {
+        temperature: f32,
+        top_k: usize,
+        top_p: f32,
+        min_p: f32,
+        repetition_penalty: f32,
+        /// Two halves of 32 bits: a number holds 53.
+        seed: (u32, u32),
+        max_tokens: Option<usize>,
+        end: Vec<u32>,
+    },
+    Logits {
+        all: bool,
+    },
+    Score {},
+}
+
+impl From<JsWork> for Work {
+    fn from(work: JsWork) -> Self {
+        match work {
+            JsWork::Generate {
+                temperature,
+                top_k,
+                top_p,
+                min_p,
+                repetition_penalty,
+                seed: (high, low),
+                max_tokens,
+                end,
+            } => {
+                let seed = u64::from(high) << 32 | u64::from(low);
+                let params = Params { temperature, top_k, top_p, min_p, repetition_penalty, seed };
+                Self::Generate { params, max_tokens, end }
+            }
+            JsWork::Logits { all } => Self::Logits { all },
+            JsWork::Score {} => Self::Score,
+        }
+    }
+}
+
+#[wasm_bindgen]
+pub struct Engine {
+    engine: engine::Engine<Active>,
+    format: Format,
+    plan: Plan,
+}
+
+impl Engine {
+    pub(super) fn new(format: Format, model: Model, plan: Plan, team: Team) -> Result<Self> {
+        Ok(Self { engine: engine::Engine::new(model, &plan, team)?, format, plan })
+    }
+}
+
+#[wasm_bindgen]
+impl Engine {
+    /// A `Description` without tokenizer and template.
+    pub fn describe(&self) -> Js<JsValue> {
+        let precision = self.engine.model().layer_precision();
+        to_js(&Description::new(self.format, &self.plan, precision, &BTreeMap::new()))
+    }
+
+    /// Positions of a conversation.
+    #[wasm_bindgen(js_name = contextLength, getter)]
+    pub fn context_length(&self) -> usize {
+        self.plan.context
+    }
+
+    /// How keys and values are kept.
+    #[wasm_bindgen(getter)]
+    pub fn kv(&self) -> String {
+        self.plan.kv.name().to_owned()
+    }
+
+    /// Bytes of weights read so far.
+    #[wasm_bindgen(js_name = weightBytes, getter)]
+    pub fn weight_bytes(&self) -> f64 {
+        self.engine.weight_bytes() as f64
+    }
+
+    /// Opens a session.
+    pub fn open(&mut self) -> u32 {
+        self.engine.open().0
+    }
+
+    /// Ends a session and what runs on it.
+    pub fn close(&mut self, session: u32) {
+        self.engine.close(SessionId(session));
+    }
+
+    /// The ids that a session holds.
+    pub fn tokens(&mut self, session: u32) -> Js<Vec<u32>> {
+        self.engine.tokens(SessionId(session)).map(<[u32]>::to_vec).map_err(thrown)
+    }
+
+    /// Forgets all but the first `count` ids of an idle session.
+    pub fn truncate(&mut self, session: u32, count: usize) -> Js<()> {
+        self.engine.truncate(SessionId(session), count).map_err(thrown)
+    }
+
+    /// Adds a request: `{ type: "generate" | "logits" | "score", … }`.
+    pub fn submit(&mut self, session: u32, tokens: Vec<u32>, work: JsValue) -> Js<u32> {
+        let work: JsWork = from_js(work)?;
+        let request = Request { tokens, work: work.into() };
+        self.engine.submit(SessionId(session), request).map(|id| id.0).map_err(thrown)
+    }
+
+    /// Ends a request; no event of it comes any more.
+    pub fn cancel(&mut self, request: u32) {
+        self.engine.cancel(RequestId(request));
+    }
+
+    /// Whether another step has anything to do.
+    pub fn busy(&self) -> bool {
+        self.engine.busy()
+    }
+
+    /// Works for about `budget` milliseconds or until a batch is done. Answers events:
+    /// `{ type: "token", request, token }`, `{ type: "logits", request, position, logits }`,
+    /// `{ type: "scored", request, nll, tokens }`, `{ type: "finished", request, reason }`, `{ type: "failed", request, error }`.
+    pub fn step(&mut self, budget: f64) -> Js<Array> {
+        let until = now() + budget;
+        let events = self.engine.step(&mut || now() >= until).map_err(thrown)?;
+        events.into_iter().map(event).collect()
+    }
+}
+
+fn event(event: Event) -> Js<Object> {
+    let object = Object::new();
+    let set = |name: &str, value: JsValue| Reflect::set(&object, &name.into(), &value);
+    let head = |kind: &str, request: RequestId| -> Js<()> {
+        set("type", kind.into())?;
+        set("request", request.0.into())?;
+        Ok(())
+    };
+    match event {
+        Event::Token { request, token } => {
+            head("token", request)?;
+            set("token", token.into())?;
+        }
+        Event::Logits { request, position, logits } => {
+            head("logits", request)?;
+            set("position", position.into())?;
+            set("logits", Float32Array::from(&logits[..]).into())?;
+        }
+        Event::Scored { request, nll, tokens } => {
+            head("scored", request)?;
+            set("nll", nll.into())?;
+            set("tokens", tokens.into())?;
+        }
+        Event::Finished { request, reason } => {
+            head("finished", request)?;
+            let reason = match reason {
+                FinishReason::Stop => "stop",
+                FinishReason::Length => "length",
+            };
+            set("reason", reason.into())?;
+        }
+        Event::Failed { request, error } => {
+            head("failed", request)?;
+            set("error", to_js(&error)?)?;
+        }
+    }
+    Ok(object)
+}

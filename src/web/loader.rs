@@ -1,0 +1,213 @@
+//! Loading: a plan's ranges out, chunks in, an engine at the end.
+
+use std::collections::BTreeMap;
+
+use js_sys::Array;
+use serde::{Deserialize, Serialize};
+use wasm_bindgen::prelude::*;
+
+use super::{Checkpoint, Engine, Js, exact, from_js, thrown, to_js};
+use crate::error::{Error, ErrorKind, reserve};
+use crate::formats::Format;
+use crate::kernels::act::Precision;
+use crate::kv::KvType;
+use crate::model;
+use crate::model::describe::Description;
+use crate::model::plan::{Options, Plan, Range, ScaleLayout};
+use crate::team::Team;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct JsOptions {
+    #[serde(default)]
+    activations: Option<Activations>,
+    #[serde(default)]
+    kv: Option<Kv>,
+    #[serde(default)]
+    context_length: Option<usize>,
+    #[serde(default)]
+    prefill_chunk: Option<usize>,
+    #[serde(default)]
+    scales: Option<Scales>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Activations {
+    Auto,
+    Int8,
+    Int14,
+    Float,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kv {
+    Auto,
+    F32,
+    F16,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Scales {
+    Auto,
+    Row,
+    Block,
+}
+
+pub(super) fn options(options: JsValue) -> Js<Options> {
+    let options: JsOptions = from_js(options)?;
+    Ok(Options {
+        activations: options.activations.and_then(|activations| match activations {
+            Activations::Auto => None,
+            Activations::Int8 => Some(Precision::Int8),
+            Activations::Int14 => Some(Precision::Int14),
+            Activations::Float => Some(Precision::Float),
+        }),
+        kv: options.kv.and_then(|kv| match kv {
+            Kv::Auto => None,
+            Kv::F32 => Some(KvType::F32),
+            Kv::F16 => Some(KvType::F16),
+        }),
+        context: options.context_length,
+        batch: options.prefill_chunk.unwrap_or(Options::default().batch),
+        scales: options.scales.and_then(|scales| match scales {
+            Scales::Auto => None,
+            Scales::Row => Some(ScaleLayout::Row),
+            Scales::Block => Some(ScaleLayout::Block),
+        }),
+    })
+}
+
+#[derive(Serialize)]
+struct JsRange {
+    file: usize,
+    offset: u64,
+    length: u64,
+}
+
+fn ranges(ranges: impl Iterator<Item = Range>) -> Js<JsValue> {
+    let ranges: Vec<JsRange> =
+        ranges.map(|Range { file, offset, len }| JsRange { file, offset, length: len }).collect();
+    to_js(&ranges)
+}
+
+/// A load under way: answer the probes, reserve, feed every range, finish.
+#[wasm_bindgen]
+pub struct Loader {
+    format: Format,
+    stage: Stage,
+    /// Where JavaScript puts the bytes of a chunk.
+    chunk: Vec<u8>,
+}
+
+enum Stage {
+    Planned(Box<Plan>),
+    Loading(Box<model::Loader>),
+}
+
+fn out_of_order() -> JsValue {
+    thrown(Error::new(ErrorKind::InvalidArgument, "the load is at another stage"))
+}
+
+#[wasm_bindgen]
+impl Loader {
+    #[wasm_bindgen(constructor)]
+    pub fn new(checkpoint: &Checkpoint, options: JsValue) -> Js<Loader> {
+        let plan = checkpoint.plan(self::options(options)?).map_err(thrown)?;
+        Ok(Self { format: checkpoint.format(), stage: Stage::Planned(Box::new(plan)), chunk: Vec::new() })
+    }
+
+    /// Ranges `{ file, offset, length }` that must be read before anything is reserved; often none.
+    pub fn probes(&self) -> Js<JsValue> {
+        let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
+        ranges(plan.probes().iter().map(|probe| probe.range))
+    }
+
+    /// The bytes of the probes, as Uint8Arrays in their order.
+    pub fn decide(&mut self, rows: Array) -> Js<()> {
+        let Stage::Planned(plan) = &mut self.stage else { return Err(out_of_order()) };
+        let rows: Vec<Vec<u8>> = rows.iter().map(|row| js_sys::Uint8Array::new(&row).to_vec()).collect();
+        let fits = rows.len() == plan.probes().len()
+            && rows.iter().zip(plan.probes()).all(|(row, probe)| row.len() as u64 == probe.range.len);
+        if !fits {
+            return Err(thrown(Error::new(ErrorKind::InvalidArgument, "the probes' bytes do not fit")));
+        }
+        plan.decide(&rows).map_err(thrown)
+    }
+
+    /// Bytes that the model will take: `{ weights, kv, scratch, total }`.
+    pub fn memory(&self) -> Js<JsValue> {
+        to_js(&match &self.stage {
+            Stage::Planned(plan) => plan.memory(),
+            Stage::Loading(loader) => loader.memory(),
+        })
+    }
+
+    /// Reserves the weights' memory; with `survey` nothing is kept and zeros are counted instead.
+    pub fn reserve(&mut self, survey: bool) -> Js<()> {
+        let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
+        let plan = (**plan).clone();
+        let loader = if survey { model::Loader::survey(plan) } else { model::Loader::new(plan) };
+        self.stage = Stage::Loading(Box::new(loader.map_err(thrown)?));
+        Ok(())
+    }
+
+    /// The weights' ranges `{ file, offset, length }`, in file order.
+    pub fn ranges(&self) -> Js<JsValue> {
+        let Stage::Loading(loader) = &self.stage else { return Err(out_of_order()) };
+        ranges(loader.ranges().into_iter())
+    }
+
+    /// The address of a buffer for chunks of up to `length` bytes; valid until the next call.
+    pub fn buffer(&mut self, length: usize) -> Js<*mut u8> {
+        if self.chunk.len() < length {
+            self.chunk = Vec::new();
+            let mut chunk: Vec<u8> = reserve("a chunk", length).map_err(thrown)?;
+            chunk.resize(length, 0);
+            self.chunk = chunk;
+        }
+        Ok(self.chunk.as_mut_ptr())
+    }
+
+    /// Takes the first `length` bytes of the buffer, which lie at `offset` of a file.
+    pub fn feed(&mut self, file: usize, offset: f64, length: usize) -> Js<()> {
+        let offset = exact(offset)?;
+        let Stage::Loading(loader) = &mut self.stage else { return Err(out_of_order()) };
+        let chunk = self.chunk.get(..length).ok_or_else(out_of_order)?;
+        loader.feed(file, offset, chunk).map_err(thrown)
+    }
+
+    /// What a survey found: a `Description` with zero shares.
+    pub fn describe(&self) -> Js<JsValue> {
+        match &self.stage {
+            Stage::Planned(plan) => to_js(&Description::new(self.format, plan, None, &BTreeMap::new())),
+            Stage::Loading(loader) => {
+                let zeros = loader.zero_shares().map_err(thrown)?;
+                to_js(&Description::new(self.format, loader.plan(), loader.precision(), &zeros))
+            }
+        }
+    }
+
+    /// The engine, once everything has come. `threads` counts the caller.
+    pub fn finish(self, threads: usize) -> Js<Engine> {
+        let Stage::Loading(loader) = self.stage else { return Err(out_of_order()) };
+        drop(self.chunk);
+        let (model, plan) = loader.finish().map_err(thrown)?;
+        #[cfg(feature = "threads")]
+        let team = Team::new(threads).map_err(thrown)?;
+        #[cfg(not(feature = "threads"))]
+        let team = match threads {
+            1 => Team::solo(),
+            _ => {
+                return Err(thrown(
+                    Error::new(ErrorKind::InvalidArgument, "this build has no threads")
+                        .option("threads")
+                        .expected(1, threads),
+                ));
+            }
+        };
+        Engine::new(self.format, model, plan, team).map_err(thrown)
+    }
+}

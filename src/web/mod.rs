@@ -1,0 +1,71 @@
+//! The edge to JavaScript: options come in, events and errors go out. No logic lives here.
+//!
+//! Every failure is thrown as `{ code, message, detail }`. File offsets are exact numbers below 2⁵³.
+
+mod checkpoint;
+mod engine;
+mod loader;
+
+pub use checkpoint::Checkpoint;
+pub use engine::Engine;
+pub use loader::Loader;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_wasm_bindgen::Serializer;
+use wasm_bindgen::prelude::*;
+
+use crate::error::{Error, ErrorKind};
+use crate::team;
+
+#[cfg(feature = "threads")]
+pub use wasm_bindgen_rayon::init_thread_pool;
+
+type Js<T> = Result<T, JsValue>;
+
+/// Runs once per thread.
+#[wasm_bindgen(start)]
+fn start() {
+    std::panic::set_hook(Box::new(|info| {
+        // First, so that nobody waits for this thread while the message is written.
+        team::poison();
+        console_error_panic_hook::hook(info);
+    }));
+}
+
+/// Tells every thread that one of them has died, which ends their waits.
+#[wasm_bindgen]
+pub fn poison() {
+    team::poison();
+}
+
+/// The instruction set that this build's kernels use.
+#[wasm_bindgen]
+pub fn kernel() -> String {
+    use crate::kernels::isa::{Active, Isa};
+    Active::NAME.to_owned()
+}
+
+fn thrown(error: Error) -> JsValue {
+    to_js(&error).unwrap_or_else(|_| JsValue::from_str(&error.to_string()))
+}
+
+fn to_js(value: &impl Serialize) -> Js<JsValue> {
+    value.serialize(&Serializer::json_compatible()).map_err(JsValue::from)
+}
+
+/// Options from JavaScript; an unknown one is refused by its name.
+fn from_js<T: DeserializeOwned>(value: JsValue) -> Js<T> {
+    serde_wasm_bindgen::from_value(value)
+        .map_err(|error| thrown(Error::new(ErrorKind::InvalidArgument, error.to_string())))
+}
+
+/// An exact integer from JavaScript's number.
+fn exact(number: f64) -> Js<u64> {
+    if number >= 0.0 && number <= (1u64 << 53) as f64 && number.fract() == 0.0 {
+        return Ok(number as u64);
+    }
+    Err(thrown(
+        Error::new(ErrorKind::InvalidArgument, "not a byte count").expected("an integer from 0 to 2^53", number),
+    ))
+}
