@@ -164,6 +164,25 @@ export interface LogitsOptions {
   signal?: AbortSignal;
 }
 
+export interface PerplexityOptions {
+  /** Tokens of a window. @default 512 */
+  window?: number;
+  signal?: AbortSignal;
+}
+
+export interface InspectOptions {
+  /** Read the weights too, for what only they tell: the share of zeros. @default false */
+  weights?: boolean;
+  /** @default "auto" */
+  activations?: Activations;
+  /** @default "auto" */
+  kv?: KvType;
+  contextLength?: number;
+  prefillChunk?: number;
+  signal?: AbortSignal;
+  onProgress?: (progress: Progress) => void;
+}
+
 export interface Perplexity {
   perplexity: number;
   /** Mean negative log-likelihood, nats a token. */
@@ -181,7 +200,7 @@ export interface Model {
   /** One Float32Array of `info.vocab` logits per position asked for. */
   logits(ids: readonly number[], options?: LogitsOptions): Promise<Float32Array[]>;
   /** Of a text, cut into consecutive windows; in each, every id is predicted from those before it. */
-  perplexity(text: string, options?: { window?: number; signal?: AbortSignal }): Promise<Perplexity>;
+  perplexity(text: string, options?: PerplexityOptions): Promise<Perplexity>;
   tokenize(text: string, options?: TokenizeOptions): Promise<number[]>;
   detokenize(ids: readonly number[], options?: DetokenizeOptions): Promise<string>;
   /** Ends the workers and gives back all memory. Calling it again does nothing. */

@@ -47,7 +47,7 @@ impl Checkpoint {
         self.config = Some(json);
     }
 
-    /// A GGUF's metadata: numbers, booleans and strings by key; arrays as `{ element, count, offset, length }`, where their
+    /// A GGUF's metadata: numbers, booleans and strings by key; arrays as `{ elementType, count, offset, length }`, where their
     /// bytes lie in the file. Undefined for other formats.
     pub fn metadata(&self) -> Js<JsValue> {
         let Some(metadata) = &self.metadata else { return Ok(JsValue::UNDEFINED) };

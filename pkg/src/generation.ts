@@ -1,0 +1,86 @@
+/** One answer under way, as its caller sees it. */
+
+import { EngineError } from "./errors.ts";
+import type { Finished, Generation, Piece } from "./types.ts";
+
+/** What feeds a generation: starts it and can end it. */
+export interface Feed {
+  finished: Promise<Finished>;
+  stop(): void;
+}
+
+export class GenerationStream implements Generation {
+  readonly finished: Promise<Finished>;
+  readonly #stop: () => void;
+  readonly #pieces: Piece[] = [];
+  #ended = false;
+  #failure: { reason: unknown } | null = null;
+  #wake: (() => void) | null = null;
+  #taken = false;
+
+  /** `start` is given where pieces go, and begins at once. */
+  constructor(start: (push: (pieces: Piece[]) => void) => Feed) {
+    const feed = start((pieces) => {
+      this.#pieces.push(...pieces);
+      this.#wake?.();
+    });
+    this.finished = feed.finished;
+    this.#stop = feed.stop;
+    // Also handles the rejection for whoever only iterates.
+    feed.finished.then(
+      () => this.#end(),
+      (reason) => this.#end({ reason }),
+    );
+  }
+
+  stop(): void {
+    if (!this.#ended) this.#stop();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncIterator<Piece> {
+    this.#take();
+    try {
+      for (;;) {
+        const piece = this.#pieces.shift();
+        if (piece) yield piece;
+        else if (this.#failure) throw this.#failure.reason;
+        else if (this.#ended) return;
+        else await new Promise<void>((resolve) => (this.#wake = resolve));
+      }
+    } finally {
+      this.stop();
+    }
+  }
+
+  async text(): Promise<string> {
+    this.#take();
+    return (await this.finished).text;
+  }
+
+  toReadableStream(): ReadableStream<Piece> {
+    const pieces = this[Symbol.asyncIterator]();
+    return new ReadableStream<Piece>({
+      async pull(controller) {
+        const { done, value } = await pieces.next();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      async cancel() {
+        await pieces.return?.();
+      },
+    });
+  }
+
+  #take(): void {
+    if (this.#taken) throw new EngineError("InvalidArgument", "a generation is read once: by for await, text() or toReadableStream()");
+    this.#taken = true;
+  }
+
+  #end(failure: { reason: unknown } | null = null): void {
+    this.#ended = true;
+    this.#failure = failure;
+    // After an abort nobody wants what had gathered.
+    if (failure) this.#pieces.length = 0;
+    this.#wake?.();
+  }
+}

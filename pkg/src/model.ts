@@ -1,0 +1,186 @@
+/** The public objects, over calls to the engine's worker. */
+
+import { EngineError } from "./errors.ts";
+import { GenerationStream } from "./generation.ts";
+import { checkIds, checkMessages, checkOptions, checkText } from "./options.ts";
+import type { WorkerPort } from "./platform/port.ts";
+import { Client } from "./rpc/client.ts";
+import type { GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
+import { type SpecRules, toSpec } from "./source/spec.ts";
+import type {
+  ChatMessage,
+  ChatOptions,
+  Description,
+  DetokenizeOptions,
+  GenerateOptions,
+  Generation,
+  InspectOptions,
+  LoadOptions,
+  LogitsOptions,
+  Model,
+  ModelInfo,
+  ModelSource,
+  Perplexity,
+  PerplexityOptions,
+  Prompt,
+  Session,
+  TokenizeOptions,
+} from "./types.ts";
+
+/** What the entries bring from their runtime. */
+export interface Outside extends SpecRules {
+  spawnEngine(): WorkerPort;
+}
+
+export async function load(outside: Outside, source: ModelSource, options: LoadOptions = {}): Promise<Model> {
+  checkOptions("load", options);
+  const { signal, onProgress, ...settings } = options;
+  const info = (client: Client) =>
+    client.call("load", { source: toSpec(source, outside), settings }, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
+  const client = new Client(outside.spawnEngine());
+  try {
+    return new LoadedModel(client, await info(client));
+  } catch (error) {
+    client.close(closed());
+    throw error;
+  }
+}
+
+export async function inspect(outside: Outside, source: ModelSource, options: InspectOptions = {}): Promise<Description> {
+  checkOptions("inspect", options);
+  const { signal, onProgress, weights = false, ...settings } = options;
+  const client = new Client(outside.spawnEngine());
+  try {
+    const args = { source: toSpec(source, outside), settings, weights };
+    return await client.call("inspect", args, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
+  } finally {
+    client.close(closed());
+  }
+}
+
+const closed = () => new EngineError("Closed", "the model is closed");
+
+class LoadedModel implements Model {
+  readonly info: ModelInfo;
+  readonly #client: Client;
+  #sessions = 0;
+
+  constructor(client: Client, info: ModelInfo) {
+    this.#client = client;
+    this.info = info;
+  }
+
+  generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
+    return generate(this.#client, null, prompt, options);
+  }
+
+  chat(messages: readonly ChatMessage[], options: ChatOptions = {}): Generation {
+    return chat(this.#client, null, messages, options);
+  }
+
+  session(): Session {
+    if (this.#client.over) throw this.#client.over;
+    return new OpenSession(this.#client, ++this.#sessions);
+  }
+
+  async logits(ids: readonly number[], options: LogitsOptions = {}): Promise<Float32Array[]> {
+    checkOptions("logits", options);
+    const { all = false, signal } = options;
+    return this.#client.call("logits", { ids: checkIds("logits", ids), all }, { signal });
+  }
+
+  async perplexity(text: string, options: PerplexityOptions = {}): Promise<Perplexity> {
+    checkOptions("perplexity", options);
+    const { window = 512, signal } = options;
+    return this.#client.call("perplexity", { text: checkText("perplexity", text), window }, { signal });
+  }
+
+  async tokenize(text: string, options: TokenizeOptions = {}): Promise<number[]> {
+    checkOptions("tokenize", options);
+    return this.#client.call("tokenize", { text: checkText("tokenize", text), addSpecial: options.addSpecial ?? true });
+  }
+
+  async detokenize(ids: readonly number[], options: DetokenizeOptions = {}): Promise<string> {
+    checkOptions("detokenize", options);
+    return this.#client.call("detokenize", { ids: checkIds("detokenize", ids), special: options.special ?? true });
+  }
+
+  async close(): Promise<void> {
+    this.#client.close(closed());
+  }
+}
+
+class OpenSession implements Session {
+  readonly #client: Client;
+  readonly #number: number;
+  #tokens: readonly number[] = [];
+  #closed = false;
+
+  constructor(client: Client, number: number) {
+    this.#client = client;
+    this.#number = number;
+  }
+
+  get tokens(): readonly number[] {
+    return this.#tokens;
+  }
+
+  generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
+    return generate(this.#client, this.#open(), prompt, options);
+  }
+
+  chat(messages: readonly ChatMessage[], options: ChatOptions = {}): Generation {
+    return chat(this.#client, this.#open(), messages, options);
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    if (!this.#client.over) await this.#client.call("closeSession", { session: this.#number });
+  }
+
+  #open(): Conversation {
+    if (this.#closed) throw new EngineError("Closed", "the session is closed");
+    return { session: this.#number, onHeld: (held) => (this.#tokens = held) };
+  }
+}
+
+interface Conversation {
+  session: number;
+  /** Hears of the ids that the session holds after a generation. */
+  onHeld(held: number[]): void;
+}
+
+function generate(client: Client, conversation: Conversation | null, prompt: Prompt, options: GenerateOptions): Generation {
+  checkOptions("generate", options);
+  const { addSpecial = true } = options;
+  const spec = typeof prompt === "string" ? { text: prompt, addSpecial } : { ids: checkIds("generate", prompt) };
+  return start(client, conversation, spec, options);
+}
+
+function chat(client: Client, conversation: Conversation | null, messages: readonly ChatMessage[], options: ChatOptions): Generation {
+  checkOptions("chat", options);
+  checkMessages(messages);
+  const { tools, templateOptions } = options;
+  const spec: PromptSpec = { messages: [...messages] };
+  if (tools) spec.tools = [...tools];
+  if (templateOptions) spec.templateOptions = { ...templateOptions };
+  return start(client, conversation, spec, options);
+}
+
+function start(client: Client, conversation: Conversation | null, prompt: PromptSpec, options: GenerateOptions): Generation {
+  const { maxTokens, stop = [], ignoreEos = false, signal } = options;
+  const { temperature, topK, topP, minP, repetitionPenalty, seed } = options;
+  const sampling = { temperature, topK, topP, minP, repetitionPenalty, seed, maxTokens };
+  const chosen = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
+  const settings: GenerateSettings = { ...chosen, stop: typeof stop === "string" ? [stop] : [...stop], ignoreEos };
+  const session = conversation?.session ?? null;
+  return new GenerationStream((push) => {
+    const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent: push });
+    const finished = result.then((ended) => {
+      conversation?.onHeld(ended.held);
+      return ended.finished;
+    });
+    return { finished, stop: () => client.stop(id) };
+  });
+}

@@ -1,0 +1,125 @@
+/** Options are checked where they enter: an unknown name or a wrong type is an error that says which. */
+
+import { EngineError } from "./errors.ts";
+
+type Check = (value: unknown) => string | null;
+
+const isSignal: Check = (value) => (value instanceof AbortSignal ? null : "an AbortSignal");
+const isFunction: Check = (value) => (typeof value === "function" ? null : "a function");
+const isBoolean: Check = (value) => (typeof value === "boolean" ? null : "true or false");
+const isObject: Check = (value) => (typeof value === "object" && value !== null && !Array.isArray(value) ? null : "an object");
+const isList: Check = (value) => (Array.isArray(value) ? null : "a list");
+
+const oneOf = (...values: string[]): Check => {
+  const expected = values.map((value) => `"${value}"`).join(", ");
+  return (value) => (values.includes(value as string) ? null : expected);
+};
+
+const integer = (least: number, most: number): Check => {
+  const inRange = (value: number) => Number.isInteger(value) && value >= least && value <= most;
+  return (value) => (typeof value === "number" && inRange(value) ? null : `an integer from ${least} to ${most}`);
+};
+
+const number = (least: number, most: number): Check => {
+  return (value) => (typeof value === "number" && value >= least && value <= most ? null : `a number from ${least} to ${most}`);
+};
+
+const isStop: Check = (value) =>
+  typeof value === "string" || (Array.isArray(value) && value.every((text) => typeof text === "string"))
+    ? null
+    : "a string or a list of strings";
+
+const MOST_TOKENS = 2 ** 31 - 1;
+
+const sampling = {
+  temperature: number(0, 100),
+  topK: integer(0, MOST_TOKENS),
+  topP: number(0, 1),
+  minP: number(0, 1),
+  repetitionPenalty: number(0.01, 100),
+  seed: integer(0, Number.MAX_SAFE_INTEGER),
+};
+
+const generate = {
+  ...sampling,
+  maxTokens: integer(0, MOST_TOKENS),
+  stop: isStop,
+  ignoreEos: isBoolean,
+  addSpecial: isBoolean,
+  signal: isSignal,
+};
+
+const engine = {
+  activations: oneOf("auto", "int8", "int14", "float"),
+  kv: oneOf("auto", "f32", "f16"),
+  contextLength: integer(1, MOST_TOKENS),
+  prefillChunk: integer(1, 4096),
+};
+
+/** The options of each public function. */
+const rules = {
+  load: {
+    ...engine,
+    signal: isSignal,
+    onProgress: isFunction,
+    threads: integer(1, 64),
+    flavour: oneOf("auto", "relaxed", "simd128"),
+  },
+  inspect: { ...engine, signal: isSignal, onProgress: isFunction, weights: isBoolean },
+  generate,
+  chat: { ...generate, tools: isList, templateOptions: isObject },
+  tokenize: { addSpecial: isBoolean },
+  detokenize: { special: isBoolean },
+  logits: { all: isBoolean, signal: isSignal },
+  perplexity: { window: integer(2, MOST_TOKENS), signal: isSignal },
+} satisfies Record<string, Record<string, Check>>;
+
+/** Refuses what a function does not know; what is undefined counts as left out. */
+export function checkOptions(name: keyof typeof rules, options: object | undefined): void {
+  if (options === undefined) return;
+  if (isObject(options)) throw wrong(name, "options", "an object", options);
+  const known: Record<string, Check> = rules[name];
+  for (const [option, value] of Object.entries(options)) {
+    if (!Object.hasOwn(known, option)) {
+      const expected = Object.keys(known).join(", ");
+      throw new EngineError("InvalidArgument", `${name}: there is no option "${option}"; there are ${expected}`, {
+        option,
+        expected,
+      });
+    }
+    const expected = value === undefined ? null : known[option]?.(value);
+    if (expected) throw wrong(name, option, expected, value);
+  }
+}
+
+/** Token ids as given by a caller. */
+export function checkIds(name: string, ids: unknown): number[] {
+  const list = Array.isArray(ids) || ids instanceof Uint32Array || ids instanceof Int32Array ? Array.from(ids) : null;
+  if (!list) throw wrong(name, "ids", "a list of token ids", ids);
+  const bad = list.find((id) => !(Number.isInteger(id) && id >= 0 && id <= MOST_TOKENS));
+  if (bad !== undefined) throw wrong(name, "ids", "integers from 0", bad);
+  return list;
+}
+
+export function checkText(name: string, text: unknown): string {
+  if (typeof text !== "string") throw wrong(name, "text", "a string", text);
+  return text;
+}
+
+export function checkMessages(messages: unknown): void {
+  const whole = (one: unknown) => typeof (one as { role?: unknown } | null)?.role === "string";
+  if (!Array.isArray(messages) || messages.length === 0 || !messages.every(whole)) {
+    throw wrong("chat", "messages", "a list of { role, content }", messages);
+  }
+}
+
+function wrong(name: string, option: string, expected: string, value: unknown): EngineError {
+  const found = show(value);
+  return new EngineError("InvalidArgument", `${name}: ${option} must be ${expected}, not ${found}`, { option, expected, found });
+}
+
+function show(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}…` : value);
+  if (typeof value === "object" && value !== null) return Array.isArray(value) ? "a list" : `a ${value.constructor?.name ?? "thing"}`;
+  return String(value);
+}

@@ -1,0 +1,96 @@
+/** One generation inside the worker: tokens become pieces of text, stop texts end it, its timings are kept. */
+
+import { StopMatcher } from "../text/stops.ts";
+import { TextStream } from "../text/stream.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
+import type { Finished, FinishReason, Piece } from "../types.ts";
+
+export interface AnswerOptions {
+  /** Null where a model has none: pieces then have ids alone. */
+  tokenizer: Tokenizer | null;
+  promptTokens: number[];
+  /** Prompt tokens that had to be computed. */
+  computed: number;
+  stop: readonly string[];
+  send(pieces: Piece[]): void;
+}
+
+export class Answer {
+  readonly #options: AnswerOptions;
+  readonly #stream: TextStream | null;
+  readonly #stops: StopMatcher;
+  readonly #tokens: number[] = [];
+  #text = "";
+  /** Ids whose text is still held back. */
+  #waiting: number[] = [];
+  #pieces: Piece[] = [];
+  readonly #started = performance.now();
+  #first = 0;
+  #last = 0;
+
+  constructor(options: AnswerOptions) {
+    this.#options = options;
+    this.#stream = options.tokenizer && new TextStream(options.tokenizer, { continues: options.promptTokens.length > 0 });
+    this.#stops = new StopMatcher(options.stop);
+  }
+
+  /** Takes a token; true when it completed a stop text. */
+  token(id: number): boolean {
+    this.#last = performance.now();
+    if (this.#tokens.length === 0) this.#first = this.#last;
+    const text = this.#stops.push(this.#stream?.push(id) ?? "");
+    if (this.#stops.match) {
+      if (text !== "") this.#show(text, this.#waiting);
+      return true;
+    }
+    this.#tokens.push(id);
+    this.#show(text, [...this.#waiting, id]);
+    return false;
+  }
+
+  /** Sends what has gathered. */
+  flush(): void {
+    if (this.#pieces.length > 0) this.#options.send(this.#pieces.splice(0));
+  }
+
+  finish(reason: FinishReason): Finished {
+    if (!this.#stops.match) {
+      const rest = this.#stops.push(this.#stream?.flush() ?? "") + this.#stops.flush();
+      if (rest !== "" || this.#waiting.length > 0) this.#show(rest, this.#waiting, true);
+    }
+    this.flush();
+    const { promptTokens, computed } = this.#options;
+    const predicted = this.#tokens.length;
+    const promptMs = (this.#first || performance.now()) - this.#started;
+    const predictedMs = this.#last - this.#first;
+    return {
+      text: this.#text,
+      tokens: this.#tokens,
+      promptTokens,
+      finishReason: this.#stops.match ? "stop" : reason,
+      timings: {
+        promptN: computed,
+        promptMs,
+        promptPerSecond: perSecond(computed, promptMs),
+        predictedN: predicted,
+        predictedMs,
+        // The first token comes with the prompt.
+        predictedPerSecond: perSecond(predicted - 1, predictedMs),
+        ttftMs: promptMs,
+      },
+    };
+  }
+
+  #show(text: string, tokens: number[], last = false): void {
+    const silent = this.#stream === null || last;
+    if (text === "" && !silent) {
+      this.#waiting = tokens;
+      return;
+    }
+    this.#waiting = [];
+    this.#text += text;
+    this.#pieces.push({ text, tokens });
+  }
+}
+
+const perSecond = (count: number, ms: number) => (count > 0 && ms > 0 ? (count * 1000) / ms : 0);

@@ -1,0 +1,104 @@
+/** The owner's end: promises and events by request id. */
+
+import { EngineError } from "../errors.ts";
+import type { WorkerPort } from "../platform/port.ts";
+import type { ErrorData, Reply, VerbName, Verbs } from "./protocol.ts";
+
+export interface CallOptions<V extends VerbName> {
+  signal?: AbortSignal | undefined;
+  onEvent?: (event: Verbs[V]["event"]) => void;
+}
+
+interface Pending {
+  resolve(result: unknown): void;
+  reject(reason: unknown): void;
+  onEvent?: ((event: never) => void) | undefined;
+}
+
+export interface RunningCall<T> {
+  id: number;
+  result: Promise<T>;
+}
+
+export class Client {
+  readonly #port: WorkerPort;
+  readonly #pending = new Map<number, Pending>();
+  #next = 0;
+  /** Why nothing can be asked any more. */
+  #over: EngineError | null = null;
+
+  constructor(port: WorkerPort) {
+    this.#port = port;
+    port.onmessage = (message) => this.#receive(message as Reply);
+    port.onerror = (cause) => this.#end(new EngineError("WorkerFailed", `the engine's worker failed: ${cause.message}`, {}, { cause }));
+  }
+
+  call<V extends VerbName>(verb: V, args: Verbs[V]["args"], options: CallOptions<V> = {}): Promise<Verbs[V]["result"]> {
+    return this.start(verb, args, options).result;
+  }
+
+  /** As `call`, with the number that `stop` takes. */
+  start<V extends VerbName>(verb: V, args: Verbs[V]["args"], options: CallOptions<V> = {}): RunningCall<Verbs[V]["result"]> {
+    const id = ++this.#next;
+    return { id, result: this.#run(id, verb, args, options) };
+  }
+
+  /** Ends a generation with the text so far. */
+  stop(id: number): void {
+    if (this.#pending.has(id)) this.#port.post({ id, control: "stop" });
+  }
+
+  /** Ends the worker; what is pending is rejected. */
+  close(reason: EngineError): void {
+    this.#end(reason);
+  }
+
+  get over(): EngineError | null {
+    return this.#over;
+  }
+
+  async #run<V extends VerbName>(id: number, verb: V, args: Verbs[V]["args"], { signal, onEvent }: CallOptions<V>) {
+    if (this.#over) throw this.#over;
+    signal?.throwIfAborted();
+    let abort: (() => void) | undefined;
+    try {
+      return await new Promise<Verbs[V]["result"]>((resolve, reject) => {
+        // The caller is told at once; the engine ends the work when it next looks up.
+        abort = () => {
+          this.#port.post({ id, control: "abort" });
+          reject(signal?.reason);
+        };
+        signal?.addEventListener("abort", abort);
+        this.#pending.set(id, { resolve: resolve as (result: unknown) => void, reject, onEvent });
+        this.#port.hold?.(true);
+        this.#port.post({ id, verb, args });
+      });
+    } finally {
+      if (abort) signal?.removeEventListener("abort", abort);
+      this.#pending.delete(id);
+      if (this.#pending.size === 0) this.#port.hold?.(false);
+    }
+  }
+
+  #receive(reply: Reply): void {
+    if ("fatal" in reply) return this.#end(revive(reply.fatal, "WorkerFailed"));
+    const pending = this.#pending.get(reply.id);
+    if (!pending) return;
+    if ("event" in reply) pending.onEvent?.(reply.event as never);
+    else if ("error" in reply) pending.reject(revive(reply.error));
+    else pending.resolve(reply.result);
+  }
+
+  #end(reason: EngineError): void {
+    if (this.#over) return;
+    this.#over = reason;
+    this.#port.terminate();
+    for (const pending of [...this.#pending.values()]) pending.reject(reason);
+  }
+}
+
+function revive(data: ErrorData, code = "Internal"): EngineError {
+  const error = new EngineError(data.code ?? code, data.message, data.detail);
+  if (data.stack) error.stack = data.stack;
+  return error;
+}

@@ -1,0 +1,274 @@
+/** The engine's end: answers calls on its port. One host holds one model. */
+
+import { EngineError } from "../errors.ts";
+import type { Inside, Port } from "../platform/port.ts";
+import type { Finished, FinishReason } from "../types.ts";
+import { Answer } from "./answer.ts";
+import { inspect, type Loaded, type LoadContext, load } from "./load.ts";
+import { EngineLoop, type EngineWork, type Listener } from "./loop.ts";
+import type { Call, Control, ErrorData, GenerateSettings, PromptSpec, Reply, VerbName, Verbs } from "./protocol.ts";
+
+/** What one call may do while it runs. */
+interface CallContext<V extends VerbName> {
+  signal: AbortSignal;
+  /** Set by a generation that can be ended early. */
+  onStop: (() => void) | null;
+  send(event: Verbs[V]["event"]): void;
+}
+
+type Handlers = { [V in VerbName]: (args: Verbs[V]["args"], context: CallContext<V>) => Verbs[V]["result"] | Promise<Verbs[V]["result"]> };
+
+interface Running {
+  abort: AbortController;
+  context: CallContext<VerbName>;
+}
+
+export function serve(platform: Inside, port: Port): void {
+  const calls = new Map<number, Running>();
+  const post = (reply: Reply, transfer?: Transferable[]) => port.post(reply, transfer);
+  const host = new Host(platform, (error) => post({ fatal: toData(error) }));
+
+  port.onmessage = (message) => {
+    const { id } = message as Call | Control;
+    if ("control" in (message as object)) {
+      const running = calls.get(id);
+      if ((message as Control).control === "stop") running?.context.onStop?.();
+      else running?.abort.abort();
+      return;
+    }
+    void answer(message as Call);
+  };
+
+  async function answer({ id, verb, args }: Call): Promise<void> {
+    const abort = new AbortController();
+    const context: CallContext<VerbName> = { signal: abort.signal, onStop: null, send: (event) => post({ id, event }) };
+    calls.set(id, { abort, context });
+    try {
+      const handler = host.handlers[verb] as (args: unknown, context: unknown) => unknown;
+      const result = await handler(args, context);
+      post({ id, result }, transfers(result));
+    } catch (error) {
+      post({ id, error: toData(error) });
+    } finally {
+      calls.delete(id);
+    }
+  }
+}
+
+/** Rows of logits are large and nobody here needs them any more. */
+function transfers(result: unknown): Transferable[] {
+  return Array.isArray(result) && result[0] instanceof Float32Array ? result.map((row: Float32Array) => row.buffer as ArrayBuffer) : [];
+}
+
+function toData(error: unknown): ErrorData {
+  const { code, message, detail, stack } = (error ?? {}) as ErrorData;
+  if (typeof code === "string" && typeof message === "string") {
+    return { code, message, ...(detail ? { detail } : {}), ...(stack ? { stack } : {}) };
+  }
+  return { message: error instanceof Error ? error.message : String(error), ...(stack ? { stack } : {}) };
+}
+
+/** Defaults where neither the caller nor the model says anything. */
+const SAMPLING = { temperature: 0.7, topK: 40, topP: 0.95, minP: 0, repetitionPenalty: 1 };
+
+class Host {
+  readonly handlers: Handlers;
+  readonly #platform: Inside;
+  readonly #onDeath: (error: unknown) => void;
+  #model: (Loaded & { loop: EngineLoop }) | null = null;
+  /** Engine sessions by the caller's numbers. */
+  readonly #sessions = new Map<number, number>();
+
+  constructor(platform: Inside, onDeath: (error: unknown) => void) {
+    this.#platform = platform;
+    this.#onDeath = onDeath;
+    this.handlers = {
+      load: ({ source, settings }, context) => this.#load(source, settings, context),
+      inspect: ({ source, settings, weights }, context) => inspect(source, settings, weights, this.#loadContext(context)),
+      generate: ({ session, prompt, settings }, context) => this.#generate(session, prompt, settings, context),
+      closeSession: ({ session }) => this.#closeSession(session),
+      logits: ({ ids, all }, context) => this.#logits(ids, all, context),
+      perplexity: ({ text, window }, context) => this.#perplexity(text, window, context),
+      tokenize: ({ text, addSpecial }) => this.#loaded.text.tokenizer.encode(text, { addSpecial }),
+      detokenize: ({ ids, special }) => this.#loaded.text.tokenizer.decode(ids, { special }),
+    };
+  }
+
+  get #loaded(): Loaded & { loop: EngineLoop } {
+    if (!this.#model) throw new EngineError("Closed", "no model is loaded");
+    return this.#model;
+  }
+
+  #loadContext(context: CallContext<"load" | "inspect">): LoadContext {
+    const { signal, send } = context;
+    return { platform: this.#platform, signal, onProgress: send, onDeath: this.#onDeath };
+  }
+
+  async #load(source: Verbs["load"]["args"]["source"], settings: Verbs["load"]["args"]["settings"], context: CallContext<"load">) {
+    const loaded = await load(source, settings, this.#loadContext(context));
+    const loop = new EngineLoop(loaded.engine, this.#platform.turn, this.#onDeath);
+    this.#model = { ...loaded, loop };
+    return loaded.info;
+  }
+
+  async #generate(session: number | null, prompt: PromptSpec, settings: GenerateSettings, context: CallContext<"generate">) {
+    const { engine, text, loop } = this.#loaded;
+    const own = session === null;
+    const id = own ? engine.open() : this.#session(session);
+    try {
+      const ids = this.#promptIds(prompt, id);
+      const held = engine.tokens(id).length;
+      const finished = await this.#run(loop, id, ids, settings, text, context);
+      if (!own) engine.truncate(id, held + ids.length + finished.tokens.length);
+      return { finished, held: own ? [] : Array.from(engine.tokens(id)) };
+    } finally {
+      if (own) engine.close(id);
+    }
+  }
+
+  #session(number: number): number {
+    const { engine } = this.#loaded;
+    const known = this.#sessions.get(number);
+    if (known !== undefined) return known;
+    const id = engine.open();
+    this.#sessions.set(number, id);
+    return id;
+  }
+
+  #closeSession(number: number): null {
+    const id = this.#sessions.get(number);
+    if (id !== undefined) this.#loaded.engine.close(id);
+    this.#sessions.delete(number);
+    return null;
+  }
+
+  /** The ids to add to a session. A chat says everything anew: what the session already holds of it stays. */
+  #promptIds(prompt: PromptSpec, session: number): number[] {
+    const { engine, text } = this.#loaded;
+    if ("ids" in prompt) return prompt.ids;
+    if ("text" in prompt) {
+      // Only the beginning of a conversation has a beginning.
+      const addSpecial = prompt.addSpecial && engine.tokens(session).length === 0;
+      return text.tokenizer.encode(prompt.text, { addSpecial });
+    }
+    const { messages, tools, templateOptions } = prompt;
+    const rendered = text.template.render(messages, { tools: tools ?? null, ...(templateOptions ? { templateOptions } : {}) });
+    const ids = text.tokenizer.encode(rendered, { addSpecial: false });
+    const held = engine.tokens(session);
+    let same = 0;
+    while (same < held.length && same < ids.length - 1 && held[same] === ids[same]) same++;
+    engine.truncate(session, same);
+    return ids.slice(same);
+  }
+
+  #run(loop: EngineLoop, session: number, ids: number[], settings: GenerateSettings, text: Loaded["text"], context: CallContext<"generate">): Promise<Finished> {
+    const { stop, ignoreEos, maxTokens, seed = randomSeed(), ...sampling } = settings;
+    const work: EngineWork = {
+      type: "generate",
+      ...SAMPLING,
+      ...text.sampling,
+      ...defined(sampling),
+      seed: [Math.floor(seed / 2 ** 32), seed >>> 0],
+      end: ignoreEos ? [] : [...text.ends],
+      ...(maxTokens === undefined ? {} : { maxTokens }),
+    };
+    const answer = new Answer({
+      tokenizer: text.tokenizerOrNull,
+      promptTokens: ids,
+      computed: ids.length,
+      stop,
+      send: context.send,
+    });
+    return this.#request(loop, session, ids, work, context, (settle) => {
+      context.onStop = () => settle.early(() => answer.finish("abort"));
+      return {
+        onEvent(event) {
+          if (event.type === "token" && answer.token(event.token)) settle.early(() => answer.finish("stop"));
+          else if (event.type === "finished") settle.resolve(answer.finish(event.reason as FinishReason));
+        },
+        onPause: () => answer.flush(),
+      };
+    });
+  }
+
+  async #logits(ids: number[], all: boolean, context: CallContext<"logits">): Promise<Float32Array[]> {
+    return this.#once(ids, { type: "logits", all }, context, () => {
+      const rows: Float32Array[] = [];
+      return { event: (event) => event.type === "logits" && rows.push(event.logits), result: () => rows };
+    });
+  }
+
+  async #perplexity(text: string, window: number, context: CallContext<"perplexity">) {
+    const { text: side, info } = this.#loaded;
+    const ids = side.tokenizer.encode(text, { addSpecial: false });
+    const size = Math.min(window, info.contextLength);
+    let [nll, tokens] = [0, 0];
+    for (let at = 0; at < ids.length; at += size) {
+      const part = ids.slice(at, at + size);
+      if (part.length < 2) continue;
+      await this.#once(part, { type: "score" }, context, () => ({
+        event(event) {
+          if (event.type !== "scored") return;
+          nll += event.nll;
+          tokens += event.tokens;
+        },
+        result: () => null,
+      }));
+    }
+    if (tokens === 0) throw new EngineError("InvalidArgument", "perplexity: the text has fewer than two tokens", { option: "text" });
+    return { perplexity: Math.exp(nll / tokens), nll: nll / tokens, tokens };
+  }
+
+  /** A request on a session of its own. */
+  async #once<T>(ids: number[], work: EngineWork, context: CallContext<VerbName>, make: () => { event(event: Parameters<Listener["onEvent"]>[0]): void; result(): T }): Promise<T> {
+    const { engine, loop } = this.#loaded;
+    const session = engine.open();
+    const { event: take, result } = make();
+    try {
+      await this.#request<null>(loop, session, ids, work, context, (settle) => ({
+        onEvent: (event) => (event.type === "finished" ? settle.resolve(null) : take(event)),
+      }));
+      return result();
+    } finally {
+      engine.close(session);
+    }
+  }
+
+  /** Submits, and settles with the request: finished, failed, ended early or aborted. */
+  #request<T>(
+    loop: EngineLoop,
+    session: number,
+    ids: number[],
+    work: EngineWork,
+    { signal }: { signal: AbortSignal },
+    listen: (settle: { resolve(value: T): void; early(value: () => T): void }) => Listener,
+  ): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      signal.throwIfAborted();
+      let request = 0;
+      const early = (value: () => T) => {
+        loop.cancel(request);
+        resolve(value());
+      };
+      const { onEvent, onPause } = listen({ resolve, early });
+      const onAbort = () => {
+        loop.cancel(request);
+        reject(signal.reason);
+      };
+      signal.addEventListener("abort", onAbort, { once: true });
+      request = loop.submit(session, ids, work, {
+        onEvent: (event) => (event.type === "failed" ? reject(event.error) : onEvent(event)),
+        ...(onPause ? { onPause } : {}),
+      });
+    });
+  }
+}
+
+function defined<T extends object>(options: T): T {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T;
+}
+
+function randomSeed(): number {
+  const [high, low] = crypto.getRandomValues(new Uint32Array(2)) as unknown as [number, number];
+  return (high & 0x1fffff) * 2 ** 32 + low;
+}

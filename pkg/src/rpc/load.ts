@@ -1,0 +1,306 @@
+/** A load inside the worker: headers, a plan, an instance with memory for it, chunks, an engine. */
+
+import { EngineError } from "../errors.ts";
+import type { Inside } from "../platform/port.ts";
+import { type ModelFiles, openFiles } from "../source/files.ts";
+import type { Source } from "../source/source.ts";
+import type { SourceSpec } from "../source/spec.ts";
+import type { Description, MemoryNeeds, ModelInfo, Progress } from "../types.ts";
+import { builds } from "../wasm/builds.ts";
+import { probe } from "../wasm/features.ts";
+import { type Build, compile, type Glue, type Instance, instantiate } from "../wasm/load.ts";
+import { type Pick, pick } from "../wasm/pick.ts";
+import { Pool } from "../wasm/threads.ts";
+import type { EngineSettings, LoadSettings } from "./protocol.ts";
+import { loadText, type Text } from "./text.ts";
+
+export interface LoadContext {
+  platform: Inside;
+  signal: AbortSignal;
+  onProgress(progress: Progress): void;
+  /** An instance that was loaded before dies: its threads are gone. */
+  onDeath(error: EngineError): void;
+}
+
+export interface Loaded {
+  engine: InstanceType<Glue["Engine"]>;
+  text: Text;
+  info: ModelInfo;
+}
+
+/** What a header's parser may hold: the longest header some times over. */
+const PLANNER_BYTES = 1 << 30;
+/** Beside weights, cache and scratch: code, stacks, buffers of a load. */
+const SLACK_BYTES = 128 << 20;
+/** Of a chunk on its way into the engine. */
+const CHUNK = 4 << 20;
+/** wasm32 has no more. */
+const MOST_BYTES = 2 ** 32;
+
+export async function load(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
+  const { platform } = context;
+  const { threads, flavour, ...engineSettings } = settings;
+  const choice = pick(probe(), platform.cores(), { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) });
+  const runtime = await Runtime.start(choice, context);
+  return withFiles(source, context, async (files) => {
+    const planner = await runtime.planner();
+    const headers = await readHeaders(planner.glue, files, context);
+    const first = new planner.glue.Loader(headers.checkpoint, engineSettings);
+    const memory = first.memory() as MemoryNeeds;
+    first.free();
+    // The text's own work goes on while the weights come.
+    const text = loadText(headers.metadata, headers.prefix, files);
+    text.catch(() => {});
+
+    const { glue, memory: bytes } = await runtime.instance(memory.total, headers);
+    const loader = await feed(glue, bytes, headers, files, engineSettings, false, context);
+    if (choice.threads > 1) await glue.initThreadPool?.(choice.threads - 1);
+    context.signal.throwIfAborted();
+    const engine = loader.finish(choice.threads);
+    const description = engine.describe() as Description;
+    const loaded = await text;
+    const info: ModelInfo = {
+      ...description,
+      ...loaded.describe(),
+      warnings: [...description.warnings, ...loaded.warnings],
+      vocab: description.config.vocab,
+      contextLength: engine.contextLength,
+      kv: engine.kv as ModelInfo["kv"],
+      flavour: choice.flavour,
+      threads: choice.threads,
+      threadsReason: choice.threadsReason,
+      memoryBytes: bytes.buffer.byteLength,
+    };
+    context.onProgress({ phase: "ready", loaded: memory.weights, total: memory.weights, bytesPerSecond: 0 });
+    return { engine, text: loaded, info };
+  });
+}
+
+/** What `inspect` tells: the header alone, or the weights too. Nothing is kept. */
+export async function inspect(source: SourceSpec, settings: EngineSettings, weights: boolean, context: LoadContext): Promise<Description> {
+  const choice = pick(probe(), 1, { threads: 1 });
+  const runtime = await Runtime.start(choice, context);
+  return withFiles(source, context, async (files) => {
+    const { glue, memory } = await runtime.planner();
+    const headers = await readHeaders(glue, files, context);
+    const loader = weights
+      ? await feed(glue, memory, headers, files, settings, true, context)
+      : new glue.Loader(headers.checkpoint, settings);
+    const description = loader.describe() as Description;
+    const text = await loadText(headers.metadata, headers.prefix, files);
+    return { ...description, ...text.describe(), warnings: [...description.warnings, ...text.warnings] };
+  });
+}
+
+async function withFiles<T>(spec: SourceSpec, context: LoadContext, work: (files: ModelFiles) => Promise<T>): Promise<T> {
+  const files = await openFiles(spec, context.platform.paths, context.signal);
+  try {
+    return await work(files);
+  } finally {
+    await Promise.all(files.weights.map((source) => source.close()));
+  }
+}
+
+/** The chosen build, compiled once, and its instances. */
+class Runtime {
+  readonly #build: Build;
+  readonly #module: WebAssembly.Module;
+  readonly #pool: Pool;
+  readonly #shared: boolean;
+  #first: Instance | null = null;
+
+  private constructor(build: Build, module: WebAssembly.Module, pool: Pool) {
+    this.#build = build;
+    this.#module = module;
+    this.#pool = pool;
+    this.#shared = build.initialPages > 0;
+  }
+
+  static async start(choice: Pick, { platform, onDeath }: LoadContext): Promise<Runtime> {
+    const build = builds[choice.flavour] as Build;
+    const module = await compile(build.url(), platform.fetchFile);
+    return new Runtime(build, module, new Pool(choice.flavour, platform.spawnSibling, onDeath));
+  }
+
+  /** An instance that reads headers. */
+  async planner(): Promise<Instance> {
+    this.#first ??= this.#make(PLANNER_BYTES);
+    return this.#first;
+  }
+
+  /**
+   * An instance with room for a model. A memory that is shared must say its limit before it exists: the planner made a plan
+   * in a small one. Any other grows, and the planner's own instance goes on.
+   */
+  async instance(modelBytes: number, headers: Headers): Promise<Instance> {
+    const needed = modelBytes + SLACK_BYTES + 2 * headers.prefix.length;
+    if (needed > MOST_BYTES) {
+      throw new EngineError("OutOfMemory", `the model needs ${needed} bytes, WebAssembly has ${MOST_BYTES} at most`, {
+        needed,
+        available: MOST_BYTES,
+      });
+    }
+    if (!this.#shared) return this.planner();
+    const instance = this.#make(needed);
+    headers.checkpoint.free();
+    headers.checkpoint = headers.again(instance.glue);
+    return instance;
+  }
+
+  #make(maximumBytes: number): Instance {
+    return instantiate(this.#build, this.#module, { maximumBytes, host: this.#pool });
+  }
+}
+
+interface Headers {
+  checkpoint: InstanceType<Glue["Checkpoint"]>;
+  metadata: Record<string, unknown> | undefined;
+  /** The first file's bytes up to the end of its header. */
+  prefix: Uint8Array;
+  /** The same checkpoint in another instance. */
+  again(glue: Glue): InstanceType<Glue["Checkpoint"]>;
+}
+
+async function readHeaders(glue: Glue, files: ModelFiles, { signal, onProgress }: LoadContext): Promise<Headers> {
+  onProgress({ phase: "header", loaded: 0, total: 0, bytesPerSecond: 0 });
+  const prefixes: Uint8Array[] = [];
+  const checkpoint = new glue.Checkpoint();
+  for (const [index, source] of files.weights.entries()) {
+    prefixes.push(await named(source, readHeader(checkpoint, index, source, signal)));
+  }
+  const again = (other: Glue) => {
+    const copy = new other.Checkpoint();
+    for (const [index, source] of files.weights.entries()) copy.parse(index, source.size, prefixes[index]!);
+    if (files.config) copy.setConfig(files.config);
+    return copy;
+  };
+  if (files.config) checkpoint.setConfig(files.config);
+  const metadata = checkpoint.metadata() as Record<string, unknown> | undefined;
+  return { checkpoint, metadata, prefix: prefixes[0]!, again };
+}
+
+/** Of a header nothing is known before it is read: double until the parser has enough. */
+async function readHeader(checkpoint: InstanceType<Glue["Checkpoint"]>, file: number, source: Source, signal: AbortSignal): Promise<Uint8Array> {
+  let length = Math.min(source.size, 256 << 10);
+  for (;;) {
+    const prefix = await source.read(0, length, { signal });
+    const needed = checkpoint.parse(file, source.size, prefix);
+    if (needed === 0) return prefix;
+    length = Math.min(source.size, Math.max(needed, 2 * length));
+  }
+}
+
+interface Span {
+  file: number;
+  offset: number;
+  length: number;
+}
+
+async function feed(
+  glue: Glue,
+  memory: WebAssembly.Memory,
+  headers: Headers,
+  files: ModelFiles,
+  settings: EngineSettings,
+  survey: boolean,
+  context: LoadContext,
+  scales?: "row" | "block",
+): Promise<InstanceType<Glue["Loader"]>> {
+  const { signal, onProgress } = context;
+  const loader = new glue.Loader(headers.checkpoint, { ...settings, ...(scales ? { scales } : {}) });
+  const probes = loader.probes() as Span[];
+  const rows: Uint8Array[] = [];
+  for (const { file, offset, length } of probes) rows.push(await files.weights[file]!.read(offset, length, { signal }));
+  loader.decide(rows);
+  loader.reserve(survey);
+
+  const spans = join(loader.ranges() as Span[]);
+  const total = spans.reduce((sum, span) => sum + span.length, 0);
+  const meter = new Meter(total, onProgress);
+  try {
+    for (const { file, offset, length } of spans) {
+      const source = files.weights[file]!;
+      let at = offset;
+      await named(source, (async () => {
+        for await (const piece of source.stream(offset, length, { signal })) {
+          for (let from = 0; from < piece.length; from += CHUNK) {
+            const part = piece.subarray(from, from + CHUNK);
+            // The memory may have grown, and its old views be gone, since the last chunk.
+            const address = loader.buffer(part.length);
+            new Uint8Array(memory.buffer, address, part.length).set(part);
+            loader.feed(file, at, part.length);
+            at += part.length;
+          }
+          signal.throwIfAborted();
+          meter.add(piece.length);
+        }
+      })());
+    }
+  } catch (error) {
+    loader.free();
+    // The probed rows promised what a later row does not keep. The other layout holds any file.
+    if (scales === undefined && (error as { code?: string }).code === "LayoutContradicted") {
+      return feed(glue, memory, headers, files, settings, survey, context, "block");
+    }
+    throw error;
+  }
+  onProgress({ phase: "pack", loaded: total, total, bytesPerSecond: meter.rate });
+  return loader;
+}
+
+/** Neighbours are read at one go, small gaps with them. */
+function join(spans: Span[]): Span[] {
+  const joined: Span[] = [];
+  for (const span of spans) {
+    const last = joined.at(-1);
+    const gap = last && last.file === span.file ? span.offset - (last.offset + last.length) : Infinity;
+    if (last && gap <= 64 << 10) last.length += gap + span.length;
+    else joined.push({ ...span });
+  }
+  return joined;
+}
+
+/** Progress at most every 50 ms, with the rate over about a second. */
+class Meter {
+  readonly #total: number;
+  readonly #report: (progress: Progress) => void;
+  #loaded = 0;
+  #told = 0;
+  #marks: { at: number; loaded: number }[] = [{ at: performance.now(), loaded: 0 }];
+
+  constructor(total: number, report: (progress: Progress) => void) {
+    this.#total = total;
+    this.#report = report;
+    this.#tell(performance.now());
+  }
+
+  get rate(): number {
+    const [first, last] = [this.#marks[0]!, this.#marks.at(-1)!];
+    return last.at > first.at ? ((last.loaded - first.loaded) * 1000) / (last.at - first.at) : 0;
+  }
+
+  add(bytes: number): void {
+    this.#loaded += bytes;
+    const now = performance.now();
+    if (now - this.#told < 50 && this.#loaded < this.#total) return;
+    this.#marks.push({ at: now, loaded: this.#loaded });
+    while (this.#marks.length > 2 && now - this.#marks[0]!.at > 1000) this.#marks.shift();
+    this.#tell(now);
+  }
+
+  #tell(now: number): void {
+    this.#told = now;
+    this.#report({ phase: "download", loaded: this.#loaded, total: this.#total, bytesPerSecond: this.rate });
+  }
+}
+
+/** Errors from the core know tensors and offsets, not file names. */
+async function named<T>(source: Source, work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    const { code, message, detail } = error as { code?: unknown; message?: string; detail?: { file?: string } };
+    if (error instanceof Error || typeof code !== "string" || detail?.file) throw error;
+    throw new EngineError(code, `${source.name}: ${message}`, { file: source.name, ...detail });
+  }
+}

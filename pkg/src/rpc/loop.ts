@@ -1,0 +1,96 @@
+/** Steps an engine while it has work, and lets the worker read its messages in between. */
+
+import type { Glue } from "../wasm/load.ts";
+
+type WasmEngine = InstanceType<Glue["Engine"]>;
+
+/** What a step says about one request. */
+export type EngineEvent =
+  | { type: "token"; request: number; token: number }
+  | { type: "logits"; request: number; position: number; logits: Float32Array }
+  | { type: "scored"; request: number; nll: number; tokens: number }
+  | { type: "finished"; request: number; reason: "stop" | "length" }
+  | { type: "failed"; request: number; error: unknown };
+
+export type EngineWork =
+  | {
+      type: "generate";
+      temperature: number;
+      topK: number;
+      topP: number;
+      minP: number;
+      repetitionPenalty: number;
+      /** Upper and lower 32 bits. */
+      seed: [number, number];
+      maxTokens?: number;
+      end: number[];
+    }
+  | { type: "logits"; all: boolean }
+  | { type: "score" };
+
+export interface Listener {
+  onEvent(event: EngineEvent): void;
+  /** After some steps: a good moment to send what has gathered. */
+  onPause?(): void;
+}
+
+/** Milliseconds between two looks at the messages: far below what a person or an abort would notice. */
+const SLICE = 8;
+
+export class EngineLoop {
+  readonly engine: WasmEngine;
+  readonly #turn: () => Promise<void>;
+  readonly #onTrap: (error: unknown) => void;
+  readonly #listeners = new Map<number, Listener>();
+  #running = false;
+
+  /** `turn` resolves once waiting messages were read; `onTrap` hears of an engine that cannot go on. */
+  constructor(engine: WasmEngine, turn: () => Promise<void>, onTrap: (error: unknown) => void) {
+    this.engine = engine;
+    this.#turn = turn;
+    this.#onTrap = onTrap;
+  }
+
+  submit(session: number, ids: readonly number[], work: EngineWork, listener: Listener): number {
+    const request = this.engine.submit(session, Uint32Array.from(ids), work);
+    this.#listeners.set(request, listener);
+    if (!this.#running) void this.#run();
+    return request;
+  }
+
+  cancel(request: number): void {
+    this.#listeners.delete(request);
+    this.engine.cancel(request);
+  }
+
+  async #run(): Promise<void> {
+    this.#running = true;
+    try {
+      // What was submitted together begins together.
+      await this.#turn();
+      while (this.engine.busy()) {
+        this.#slice();
+        await this.#turn();
+      }
+    } catch (error) {
+      this.#onTrap(error);
+    } finally {
+      this.#running = false;
+    }
+  }
+
+  #slice(): void {
+    const until = performance.now() + SLICE;
+    const spoken = new Set<Listener>();
+    do {
+      for (const event of this.engine.step(until - performance.now()) as EngineEvent[]) {
+        const listener = this.#listeners.get(event.request);
+        if (!listener) continue;
+        if (event.type === "finished" || event.type === "failed") this.#listeners.delete(event.request);
+        listener.onEvent(event);
+        spoken.add(listener);
+      }
+    } while (performance.now() < until && this.engine.busy());
+    for (const listener of spoken) listener.onPause?.();
+  }
+}

@@ -1,0 +1,75 @@
+/** What crosses between a model's owner and its engine: one map of verbs, keyed by request. */
+
+import type { ErrorDetail } from "../errors.ts";
+import type { SourceSpec } from "../source/spec.ts";
+import type { Activations, ChatMessage, Description, Finished, Flavour, KvType, ModelInfo, Perplexity, Piece, Progress, SamplingOptions } from "../types.ts";
+
+/** Options that the engine itself takes. */
+export interface EngineSettings {
+  activations?: Activations;
+  kv?: KvType;
+  contextLength?: number;
+  prefillChunk?: number;
+}
+
+export interface LoadSettings extends EngineSettings {
+  threads?: number;
+  flavour?: Flavour;
+}
+
+export type PromptSpec =
+  | { text: string; addSpecial: boolean }
+  | { ids: number[] }
+  | { messages: ChatMessage[]; tools?: unknown[]; templateOptions?: Record<string, unknown> };
+
+export interface GenerateSettings extends SamplingOptions {
+  maxTokens?: number;
+  stop: string[];
+  ignoreEos: boolean;
+}
+
+/** A generation's end, and what its session holds by then. */
+export interface Ended {
+  finished: Finished;
+  held: number[];
+}
+
+interface Verb<Args, Result, Event = never> {
+  args: Args;
+  result: Result;
+  event: Event;
+}
+
+export interface Verbs {
+  load: Verb<{ source: SourceSpec; settings: LoadSettings }, ModelInfo, Progress>;
+  inspect: Verb<{ source: SourceSpec; settings: EngineSettings; weights: boolean }, Description, Progress>;
+  /** `session` is the caller's number for a session; null for one that ends with the generation. */
+  generate: Verb<{ session: number | null; prompt: PromptSpec; settings: GenerateSettings }, Ended, Piece[]>;
+  closeSession: Verb<{ session: number }, null>;
+  logits: Verb<{ ids: number[]; all: boolean }, Float32Array[]>;
+  perplexity: Verb<{ text: string; window: number }, Perplexity>;
+  tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
+  detokenize: Verb<{ ids: number[]; special: boolean }, string>;
+}
+
+export type VerbName = keyof Verbs;
+
+export type Call = { [V in VerbName]: { id: number; verb: V; args: Verbs[V]["args"] } }[VerbName];
+
+/** `stop` ends a generation with what there is; `abort` ends a call whose answer nobody awaits any more. */
+export type Control = { id: number; control: "stop" | "abort" };
+
+/** An error as data. `code` is absent for what no code was given to: a failure of our own. */
+export interface ErrorData {
+  code?: string;
+  message: string;
+  detail?: ErrorDetail;
+  stack?: string;
+}
+
+export type Reply =
+  | { id: number; event: unknown }
+  | { id: number; result: unknown }
+  | { id: number; error: ErrorData }
+  /** Nothing will be answered any more. */
+  | { fatal: ErrorData };

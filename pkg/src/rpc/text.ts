@@ -1,0 +1,114 @@
+/** A model's text side: its tokenizer and template, from the files beside it or from its header. */
+
+import { EngineError } from "../errors.ts";
+import type { ModelFiles } from "../source/files.ts";
+import { fromGguf } from "../text/from_gguf.ts";
+import type { GgufArray, GgufText } from "../text/gguf.ts";
+import { type ChatTemplate, missingTemplate, pickTemplate } from "../text/template.ts";
+import { Tokenizer } from "../text/tokenizer.ts";
+import type { TokenizerConfig, TokenizerJson } from "../text/tokenizer_json.ts";
+import type { Description, SamplingOptions } from "../types.ts";
+
+export class Text {
+  readonly #tokenizer: Tokenizer | null;
+  readonly #template: ChatTemplate | null;
+  /** What the model's own configuration says of sampling. */
+  readonly sampling: SamplingOptions;
+  /** Ids that end an answer. */
+  readonly ends: readonly number[];
+  readonly warnings: readonly string[];
+
+  constructor(tokenizer: Tokenizer | null, template: ChatTemplate | null, generation: GenerationConfig) {
+    this.#tokenizer = tokenizer;
+    this.#template = template;
+    this.sampling = generation.sampling;
+    this.ends = [...new Set([...(tokenizer?.ends.map((end) => end.id) ?? []), ...generation.ends])];
+    this.warnings = [...(tokenizer?.warnings ?? ["the model has no tokenizer: prompts must be token ids"]), ...(template?.warnings ?? [])];
+  }
+
+  get tokenizerOrNull(): Tokenizer | null {
+    return this.#tokenizer;
+  }
+
+  get tokenizer(): Tokenizer {
+    if (this.#tokenizer) return this.#tokenizer;
+    throw new EngineError("MissingTokenizer", "this model has no tokenizer: give token ids, or load its folder with tokenizer.json", {
+      file: "tokenizer.json",
+    });
+  }
+
+  get template(): ChatTemplate {
+    if (!this.#template) throw missingTemplate();
+    return this.#template;
+  }
+
+  describe(): Pick<Description, "tokenizer" | "template"> {
+    const tokenizer = this.#tokenizer;
+    const template = this.#template;
+    return {
+      tokenizer: tokenizer && {
+        kind: tokenizer.kind,
+        vocab: tokenizer.vocab,
+        bos: tokenizer.bos?.text ?? null,
+        eos: tokenizer.ends.map((end) => end.text),
+        addBos: tokenizer.addsBos,
+      },
+      template: template && { source: template.source, length: template.length },
+    };
+  }
+}
+
+interface GenerationConfig {
+  sampling: SamplingOptions;
+  ends: number[];
+}
+
+export async function loadText(metadata: Record<string, unknown> | undefined, header: Uint8Array, files: ModelFiles): Promise<Text> {
+  const gguf = metadata ? ggufText(metadata, header) : null;
+  const config = files.tokenizerConfig as TokenizerConfig | null;
+  let tokenizer: Tokenizer | null = null;
+  if (files.tokenizer) {
+    tokenizer = new Tokenizer(files.tokenizer as TokenizerJson, config);
+  } else if (gguf?.get("tokenizer.ggml.model") !== undefined) {
+    const made = fromGguf(gguf);
+    tokenizer = new Tokenizer(made.json, made.config, made.warnings);
+  }
+  const template = tokenizer && pickTemplate({ file: files.chatTemplate, config, gguf }, tokenizer);
+  return new Text(tokenizer, template, generationConfig(files));
+}
+
+function ggufText(metadata: Record<string, unknown>, header: Uint8Array): GgufText {
+  return {
+    header,
+    get(key) {
+      const value = metadata[key];
+      return typeof value === "object" ? undefined : (value as string | number | boolean | undefined);
+    },
+    array(key) {
+      const value = metadata[key];
+      return typeof value === "object" ? (value as GgufArray) : undefined;
+    },
+  };
+}
+
+/** generation_config.json, and the end tokens of config.json. What is of a wrong type there is left out. */
+function generationConfig(files: ModelFiles): GenerationConfig {
+  const object = (value: unknown) => (typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {});
+  const own = object(files.generationConfig);
+  const model = object(files.config && JSON.parse(new TextDecoder().decode(files.config)));
+  const number = (key: string, least: number, most: number) => {
+    const value = own[key];
+    return typeof value === "number" && value >= least && value <= most ? value : undefined;
+  };
+  const sampling: SamplingOptions = {};
+  const temperature = own.do_sample === false ? 0 : number("temperature", 0, 100);
+  const [topK, topP, minP] = [number("top_k", 0, 2 ** 31 - 1), number("top_p", 0, 1), number("min_p", 0, 1)];
+  const penalty = number("repetition_penalty", 0.01, 100);
+  if (temperature !== undefined) sampling.temperature = temperature;
+  if (topK !== undefined) sampling.topK = Math.floor(topK);
+  if (topP !== undefined) sampling.topP = topP;
+  if (minP !== undefined) sampling.minP = minP;
+  if (penalty !== undefined) sampling.repetitionPenalty = penalty;
+  const ends = [own.eos_token_id, model.eos_token_id].flat().filter((id): id is number => Number.isInteger(id) && (id as number) >= 0);
+  return { sampling, ends };
+}

@@ -1,0 +1,53 @@
+/** Random-access bytes, wherever they lie. */
+
+import { EngineError } from "../errors.ts";
+import { BlobSource } from "./blob.ts";
+import { HttpSource } from "./http.ts";
+import type { FileSpec } from "./spec.ts";
+
+export interface ReadOptions {
+  signal?: AbortSignal;
+}
+
+export interface Source {
+  /** For messages, and for what its ending tells. */
+  readonly name: string;
+  readonly size: number;
+  /** Exactly these bytes. */
+  read(offset: number, length: number, options?: ReadOptions): Promise<Uint8Array>;
+  /** These bytes in order, in pieces of any length. A piece is valid until the next is asked for. */
+  stream(offset: number, length: number, options?: ReadOptions): AsyncIterable<Uint8Array>;
+  close(): Promise<void>;
+}
+
+/** A runtime's file system; absent where it has none. */
+export interface Paths {
+  open(path: string): Promise<Source>;
+  isDirectory(path: string): Promise<boolean>;
+}
+
+export async function open(spec: FileSpec, paths: Paths | undefined, signal?: AbortSignal): Promise<Source> {
+  switch (spec.kind) {
+    case "bytes":
+      return new BlobSource(new Blob([spec.bytes as Uint8Array<ArrayBuffer>]), "bytes");
+    case "blob":
+      return new BlobSource(spec.blob, spec.name);
+    case "handle":
+      return new BlobSource(await spec.handle.getFile(), spec.handle.name);
+    case "path":
+      if (!paths) throw new EngineError("InvalidArgument", "this runtime has no file paths", { file: spec.path });
+      return paths.open(spec.path);
+    case "url":
+      return HttpSource.open(spec, signal);
+  }
+}
+
+/** What a source that ended early throws. */
+export function cutShort(name: string, offset: number, expected: number, found: number): EngineError {
+  return new EngineError("Truncated", `${name}: expected ${expected} bytes from byte ${offset}, found ${found}`, {
+    file: name,
+    offset,
+    expected: `${expected} bytes`,
+    found: String(found),
+  });
+}

@@ -1,0 +1,76 @@
+/** Where bytes come from, as plain data that can cross into a worker. */
+
+import { EngineError } from "../errors.ts";
+import type { ModelSource } from "../types.ts";
+
+export type FileSpec =
+  | { kind: "url"; url: string; headers: [string, string][]; credentials?: RequestCredentials }
+  | { kind: "path"; path: string }
+  | { kind: "blob"; blob: Blob; name: string }
+  | { kind: "bytes"; bytes: Uint8Array }
+  | { kind: "handle"; handle: FileSystemFileHandle };
+
+/** One file, or a folder: by what its files' addresses begin with, by handle, or as its files by name. */
+export type SourceSpec =
+  | FileSpec
+  | { kind: "folder"; base: Extract<FileSpec, { kind: "url" | "path" }> }
+  | { kind: "directory"; handle: FileSystemDirectoryHandle }
+  | { kind: "files"; files: Record<string, FileSpec> };
+
+export interface SpecRules {
+  /** What a relative URL begins from; null where a string without a scheme is a path. */
+  base: string | null;
+  /** The path of a `file:` URL, where there are paths. */
+  toPath?(url: URL): string;
+}
+
+/** A caller's source as data. A string is a URL if it has a scheme. */
+export function toSpec(source: ModelSource, rules: SpecRules): SourceSpec {
+  const file = toFileSpec(source, rules);
+  if (file) {
+    const address = file.kind === "url" ? file.url.replace(/[?#].*$/, "") : file.kind === "path" ? file.path : "";
+    return (file.kind === "url" || file.kind === "path") && address.endsWith("/") ? { kind: "folder", base: file } : file;
+  }
+  if (typeof FileSystemDirectoryHandle !== "undefined" && source instanceof FileSystemDirectoryHandle) {
+    return { kind: "directory", handle: source };
+  }
+  if (typeof source === "object" && source !== null && Object.getPrototypeOf(source) === Object.prototype) {
+    const files: Record<string, FileSpec> = {};
+    for (const [name, one] of Object.entries(source)) {
+      const spec = toFileSpec(one, rules);
+      if (!spec) throw wrong(`source[${JSON.stringify(name)}]`);
+      files[name] = spec;
+    }
+    return { kind: "files", files };
+  }
+  throw wrong("source");
+}
+
+function toFileSpec(source: unknown, rules: SpecRules): FileSpec | null {
+  if (typeof source === "string") {
+    if (source === "") throw wrong("source");
+    if (/^[a-z][a-z0-9+.-]+:/i.test(source) && !/^[a-z]:[\\/]/i.test(source)) return url(new URL(source), rules);
+    return rules.base === null ? { kind: "path", path: source } : url(new URL(source, rules.base), rules);
+  }
+  if (source instanceof URL) return url(source, rules);
+  if (typeof Request !== "undefined" && source instanceof Request) {
+    if (source.method !== "GET") throw wrong("source.method");
+    return { kind: "url", url: source.url, headers: [...source.headers], credentials: source.credentials };
+  }
+  if (source instanceof Blob) return { kind: "blob", blob: source, name: (source as File).name ?? "" };
+  if (source instanceof Uint8Array) return { kind: "bytes", bytes: source };
+  if (typeof FileSystemFileHandle !== "undefined" && source instanceof FileSystemFileHandle) {
+    return { kind: "handle", handle: source };
+  }
+  return null;
+}
+
+function url(address: URL, rules: SpecRules): FileSpec {
+  if (address.protocol === "file:" && rules.toPath) return { kind: "path", path: rules.toPath(address) };
+  return { kind: "url", url: address.href, headers: [] };
+}
+
+function wrong(option: string): EngineError {
+  const expected = "a URL, a path, a Request, a Blob, bytes, a file or directory handle, or an object of files by name";
+  return new EngineError("InvalidArgument", `${option} must be ${expected}`, { option: "source", expected });
+}
