@@ -1,0 +1,153 @@
+/**
+ * From Rust and TypeScript to what `npm pack` takes: cargo → wasm-bindgen → wasm-opt → glue once per flavour, then the
+ * bundles and the types. What has not changed is not built again.
+ */
+import { spawn } from "node:child_process";
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { build as esbuild } from "esbuild";
+import { cargo, flavours, root, target, targetDir } from "./cargo.mjs";
+import { buildGlue } from "./glue.mjs";
+import { ifChanged } from "./stamps.mjs";
+import { outlineWaits } from "./waits.mjs";
+
+const pkg = fileURLToPath(new URL("../", import.meta.url));
+const dist = path.join(pkg, "dist");
+const tool = (name) => path.join(pkg, "node_modules", ".bin", name);
+const wasmBindgen = path.join(root, ".cache", "tools", "bin", "wasm-bindgen");
+
+const rust = ["src", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map((name) => path.join(root, name));
+const recipe = ["build.mjs", "cargo.mjs", "glue.mjs", "waits.mjs"].map((name) => path.join(pkg, "scripts", name));
+const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), path.join(pkg, "package-lock.json")];
+
+async function buildFlavour(flavour) {
+  const out = (...names) => path.join(dist, ...names);
+  const name = flavour.name;
+  await ifChanged(name, {
+    inputs: [...rust, ...recipe, JSON.stringify(flavour)],
+    outputs: [out(flavour.file), out("glue", `${name}.js`)],
+    async run() {
+      const { args, env } = cargo(flavour, "build", "--release", "--lib");
+      await command(name, "cargo", args, env);
+
+      const bindgen = path.join(targetDir(flavour), "bindgen");
+      const built = path.join(targetDir(flavour), target, "release", "ternlight.wasm");
+      const asModule = ["--target=web", "--omit-default-module-path", "--remove-producers-section"];
+      await command(name, wasmBindgen, [...asModule, `--out-dir=${bindgen}`, built]);
+
+      const optimised = path.join(targetDir(flavour), "optimised.wasm");
+      const input = path.join(bindgen, "ternlight_bg.wasm");
+      await command(name, tool("wasm-opt"), ["-O3", ...features(flavour), `--output=${optimised}`, input]);
+      if (flavour.threads) {
+        const wat = path.join(targetDir(flavour), "optimised.wat");
+        await command(name, tool("wasm-dis"), [...features(flavour), `--output=${wat}`, optimised]);
+        writeFileSync(wat, outlineWaits(readFileSync(wat, "utf8")));
+        await command(name, tool("wasm-as"), [...features(flavour), `--output=${out(flavour.file)}`, wat]);
+      } else {
+        cpSync(optimised, out(flavour.file));
+      }
+
+      await buildGlue(flavour, bindgen, out("glue"));
+    },
+  });
+}
+
+/** Named, because binaryen would otherwise trust a section that earlier tools may have dropped. */
+function features(flavour) {
+  const names = ["simd", "bulk-memory", "nontrapping-float-to-int", "sign-ext", "mutable-globals"];
+  names.push("reference-types", "multivalue");
+  if (flavour.simd === "relaxed") names.push("relaxed-simd");
+  if (flavour.threads) names.push("threads");
+  return names.map((name) => `--enable-${name}`);
+}
+
+async function buildBundles() {
+  await ifChanged("bundles", {
+    inputs: [...sources, ...recipe, path.join(dist, "glue")],
+    outputs: ["index.js", "bundler.jsx", "node.js", "worker.js", "node-worker.js"].map((name) => path.join(dist, name)),
+    async run() {
+      const common = {
+        absWorkingDir: pkg,
+        bundle: true,
+        format: "esm",
+        target: "es2022",
+        minify: true,
+        outdir: "dist",
+        logLevel: "warning",
+      };
+      say("bundles", "esbuild");
+      await Promise.all([
+        esbuild({ ...common, platform: "browser", entryPoints: ["src/index.ts", "src/worker.ts"] }),
+        esbuild({ ...common, platform: "node", entryPoints: ["src/node.ts", "src/node-worker.ts"] }),
+      ]);
+      cpSync(path.join(pkg, "src", "bundler.jsx"), path.join(dist, "bundler.jsx"));
+    },
+  });
+}
+
+async function buildTypes() {
+  await ifChanged("types", {
+    inputs: [...sources, path.join(pkg, "tsconfig.json"), path.join(dist, "glue")],
+    outputs: [path.join(dist, "types", "index.d.ts")],
+    async run() {
+      rmSync(path.join(dist, "types"), { recursive: true, force: true });
+      await command("types", tool("tsc"), ["--project", path.join(pkg, "tsconfig.build.json")]);
+      keepPublic(path.join(dist, "types"), "index.d.ts");
+    },
+  });
+}
+
+/** tsc declares every file that it has seen; only what the entry reaches is for users to read. */
+function keepPublic(dir, entry) {
+  const reached = new Set([entry]);
+  for (const file of reached) {
+    const text = readFileSync(path.join(dir, file), "utf8").replace(/(["'])(\.\.?\/[^"']*)\.ts\1/g, (_, quote, name) => {
+      reached.add(path.join(path.dirname(file), `${name}.d.ts`));
+      return `${quote}${name}.js${quote}`;
+    });
+    writeFileSync(path.join(dir, file), text);
+  }
+  for (const file of readdirSync(dir, { recursive: true })) {
+    if (file.endsWith(".ts") && !reached.has(file)) rmSync(path.join(dir, file));
+  }
+}
+
+/** Runs a program, with each line it prints under the name of what it is for. */
+function command(label, program, args, env = process.env) {
+  say(label, `${path.basename(program)} ${args.find((arg) => !arg.startsWith("-") && !arg.includes("/")) ?? ""}`.trim());
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, args, { cwd: root, env, stdio: ["ignore", "pipe", "pipe"] });
+    for (const stream of [child.stdout, child.stderr]) {
+      let rest = "";
+      stream.setEncoding("utf8").on("data", (text) => {
+        const lines = (rest + text).split("\n");
+        rest = lines.pop();
+        for (const line of lines) say(label, line);
+      });
+      stream.on("end", () => rest && say(label, rest));
+    }
+    child.on("error", (error) => reject(new Error(`${program}: ${error.message} (\`make tools\` installs what is missing)`)));
+    child.on("close", (code) => (code === 0 ? resolve() : reject(new Error(`${label}: ${program} ended with ${code}`))));
+  });
+}
+
+function say(label, line) {
+  console.error(`${label.padEnd(15)} ${line}`);
+}
+
+/** Each build ends in one long single-threaded link, so as many run at once as there are cores. */
+async function eachAtOnce(items, count, run) {
+  const queue = [...items];
+  await Promise.all(
+    Array.from({ length: count }, async () => {
+      for (let item = queue.shift(); item; item = queue.shift()) await run(item);
+    }),
+  );
+}
+
+mkdirSync(path.join(dist, "glue"), { recursive: true });
+await eachAtOnce(flavours, availableParallelism(), buildFlavour);
+await buildBundles();
+await buildTypes();

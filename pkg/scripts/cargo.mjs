@@ -1,0 +1,73 @@
+/**
+ * How cargo is called for a flavour. The build uses it as a module; by hand and from the Makefile:
+ *
+ *     node pkg/scripts/cargo.mjs single-relaxed test --lib
+ */
+import { execFileSync, spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { homedir } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+export const root = fileURLToPath(new URL("../../", import.meta.url));
+export const flavours = JSON.parse(readFileSync(new URL("../flavours.json", import.meta.url), "utf8"));
+export const target = "wasm32-unknown-unknown";
+
+/** Every flavour keeps its own directory: other flags, other std, and both can build at once. */
+export const targetDir = (flavour) => path.join(root, "target", "flavours", flavour.name);
+
+// rustc 1.95 no longer adds these by itself when `atomics` is on (rust-lang/rust#147225). The memory is imported so
+// that the loader may give it the maximum that the model needs; here stands only the most that an import may have.
+const sharedMemory = [
+  "--shared-memory",
+  "--import-memory",
+  "--max-memory=4294967296",
+  "--export=__wasm_init_tls",
+  "--export=__tls_size",
+  "--export=__tls_align",
+  "--export=__tls_base",
+];
+
+export function cargo(flavour, command, ...args) {
+  const rustflags = [
+    `-Ctarget-feature=${flavour.targetFeatures.map((name) => `+${name}`).join(",")}`,
+    ...(flavour.threads ? sharedMemory.map((arg) => `-Clink-arg=${arg}`) : []),
+    ...remapped(),
+  ];
+  return {
+    args: [
+      command,
+      `--target=${target}`,
+      `--target-dir=${targetDir(flavour)}`,
+      `--features=${flavour.cargoFeatures.join(",")}`,
+      "--locked",
+      ...(flavour.buildStd ? ["-Zbuild-std=std,panic_abort"] : []),
+      ...args,
+    ],
+    env: {
+      ...process.env,
+      CARGO_ENCODED_RUSTFLAGS: rustflags.join("\x1f"),
+      // `-Z build-std` and the `atomics` target feature ask for it on a stable toolchain.
+      ...(flavour.buildStd ? { RUSTC_BOOTSTRAP: "1" } : {}),
+    },
+  };
+}
+
+/** Panic messages name source files: by crate, not by where this machine keeps them. */
+function remapped() {
+  const cargoHome = process.env.CARGO_HOME ?? path.join(homedir(), ".cargo");
+  const sysroot = execFileSync("rustc", ["--print", "sysroot"], { cwd: root, encoding: "utf8" }).trim();
+  const from = { [path.join(cargoHome, "registry", "src")]: "crates", [sysroot]: "rust", [root]: "ternlight/" };
+  return Object.entries(from).map(([prefix, name]) => `--remap-path-prefix=${prefix}=${name}`);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const [name, command, ...rest] = process.argv.slice(2);
+  const flavour = flavours.find((row) => row.name === name);
+  if (!flavour || !command) {
+    console.error(`usage: node cargo.mjs ${flavours.map((row) => row.name).join("|")} COMMAND [ARGUMENT]…`);
+    process.exit(2);
+  }
+  const { args, env } = cargo(flavour, command, ...rest);
+  spawn("cargo", args, { cwd: root, env, stdio: "inherit" }).on("exit", (code) => process.exit(code ?? 1));
+}

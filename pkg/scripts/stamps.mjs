@@ -1,0 +1,36 @@
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const stamps = fileURLToPath(new URL("../../target/stamps/", import.meta.url));
+
+/**
+ * Runs a step unless its outputs are there and were made from these inputs: files, folders, or any other text.
+ * Contents are hashed, not times: a fresh checkout or a `git switch` there and back builds nothing.
+ */
+export async function ifChanged(name, { inputs, outputs, run }) {
+  const stamp = path.join(stamps, name);
+  const digest = hash(inputs);
+  const upToDate = existsSync(stamp) && readFileSync(stamp, "utf8") === digest && outputs.every((file) => existsSync(file));
+  if (upToDate) return;
+  rmSync(stamp, { force: true });
+  await run();
+  mkdirSync(stamps, { recursive: true });
+  writeFileSync(stamp, digest);
+}
+
+function hash(inputs) {
+  const sum = createHash("sha256");
+  for (const input of inputs.flatMap(files)) {
+    sum.update(`${input}\0`);
+    if (existsSync(input)) sum.update(readFileSync(input)).update("\0");
+  }
+  return sum.digest("hex");
+}
+
+function files(input) {
+  if (!existsSync(input) || !statSync(input).isDirectory()) return [input];
+  const inside = readdirSync(input, { recursive: true, withFileTypes: true });
+  return inside.filter((entry) => entry.isFile()).map((entry) => path.join(entry.parentPath, entry.name)).sort();
+}

@@ -1,0 +1,63 @@
+import type { Port, WorkerPort } from "./port.ts";
+
+export function spawnEngine(): WorkerPort {
+  // Vite, webpack and Turbopack look for exactly this expression, options included.
+  return own(new Worker(new URL("./worker.js", import.meta.url), { type: "module" }));
+}
+
+/**
+ * By its own address, which is right wherever a bundler has put the file: to name it again would make bundlers follow
+ * the worker into itself (Vite refuses). Bundlers may also have made it a classic script, hence the question.
+ */
+export function spawnSibling(): WorkerPort {
+  return own(new Worker(self.location.href, { type: isClassicScript() ? "classic" : "module", name: "ternlight pool" }));
+}
+
+export function ownPort(): Port {
+  // A rejection that nobody handles would otherwise die unseen inside the worker.
+  self.addEventListener("unhandledrejection", (event) => reportError(event.reason));
+  const port: Port = {
+    onmessage: null,
+    post: (message, transfer) => self.postMessage(message, { transfer: [...(transfer ?? [])] }),
+  };
+  self.addEventListener("message", (event) => port.onmessage?.(event.data));
+  return port;
+}
+
+export const fetchFile = (url: URL): Promise<Response> => fetch(url);
+
+export const cores = (): number => navigator.hardwareConcurrency || 1;
+
+/** Workers that have a shared memory may be collected in Firefox while they run, unless something holds them (1702191). */
+const running = new Set<Worker>();
+
+function own(worker: Worker): WorkerPort {
+  const port: WorkerPort = {
+    onmessage: null,
+    onerror: null,
+    post: (message, transfer) => worker.postMessage(message, [...(transfer ?? [])]),
+    terminate() {
+      worker.terminate();
+      running.delete(worker);
+    },
+  };
+  running.add(worker);
+  worker.onmessage = (event) => port.onmessage?.(event.data);
+  worker.onmessageerror = () => port.onerror?.(new Error("a message could not be read"));
+  worker.onerror = (event) => {
+    event.preventDefault();
+    // A script that cannot be loaded gives an event without a message.
+    port.onerror?.(event.error ?? new Error(event.message || "the worker's script could not be loaded"));
+  };
+  return port;
+}
+
+/** Only a classic worker may call `importScripts`; with nothing to import it does nothing. */
+function isClassicScript(): boolean {
+  try {
+    (self as unknown as { importScripts(): void }).importScripts();
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,47 @@
+import { readFile } from "node:fs/promises";
+import { availableParallelism } from "node:os";
+import { type Transferable as NodeTransferable, parentPort, Worker } from "node:worker_threads";
+import type { Port, WorkerPort } from "./port.ts";
+
+export const spawnEngine = (): WorkerPort => own(new Worker(new URL("./node-worker.js", import.meta.url)));
+
+/** `import.meta.url` is the worker's own file here: it is one bundle. */
+export const spawnSibling = (): WorkerPort => own(new Worker(new URL(import.meta.url)));
+
+export function ownPort(): Port {
+  if (!parentPort) throw new Error("not inside a worker");
+  const parent = parentPort;
+  const port: Port = { onmessage: null, post: (message, transfer) => parent.postMessage(message, list(transfer)) };
+  parent.on("message", (message) => port.onmessage?.(message));
+  return port;
+}
+
+/** As a response, so that wasm is compiled from it the way it is in a page. */
+export async function fetchFile(url: URL): Promise<Response> {
+  const type = url.pathname.endsWith(".wasm") ? "application/wasm" : "application/octet-stream";
+  return new Response(await readFile(url), { headers: { "content-type": type } });
+}
+
+export const cores = (): number => availableParallelism();
+
+function own(worker: Worker): WorkerPort {
+  let ending = false;
+  const port: WorkerPort = {
+    onmessage: null,
+    onerror: null,
+    post: (message, transfer) => worker.postMessage(message, list(transfer)),
+    terminate() {
+      ending = true;
+      void worker.terminate();
+    },
+  };
+  worker.on("message", (message) => port.onmessage?.(message));
+  worker.on("messageerror", (error) => port.onerror?.(error));
+  worker.on("error", (error) => port.onerror?.(error as Error));
+  worker.on("exit", (code) => {
+    if (!ending) port.onerror?.(new Error(`the worker ended by itself with code ${code}`));
+  });
+  return port;
+}
+
+const list = (transfer?: readonly Transferable[]) => [...(transfer ?? [])] as unknown as NodeTransferable[];

@@ -1,0 +1,24 @@
+/** Two ends that talk by messages: a worker and its owner, or both in one thread. */
+export interface Port {
+  post(message: unknown, transfer?: readonly Transferable[]): void;
+  onmessage: ((message: unknown) => void) | null;
+}
+
+/** The owner's end of a worker. */
+export interface WorkerPort extends Port {
+  /** The worker could not start, or an error in it was caught by nobody. */
+  onerror: ((error: Error) => void) | null;
+  terminate(): void;
+}
+
+/** What a worker needs of its runtime. `browser.ts` and `node.ts` both offer it, and the owner's `spawnEngine()`. */
+export interface Inside {
+  /** The worker's own end. */
+  ownPort(): Port;
+  /** Starts another worker from the same file. */
+  spawnSibling(): WorkerPort;
+  /** Reads a file of this package. */
+  fetchFile(url: URL): Promise<Response>;
+  /** Threads that can run at once. */
+  cores(): number;
+}

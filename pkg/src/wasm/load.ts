@@ -1,0 +1,70 @@
+import { EngineError } from "../errors.ts";
+
+type Bindings = typeof import("../../dist/glue/bindings.d.ts");
+type OnlyWithThreads = "initThreadPool" | "wbg_rayon_start_worker";
+
+/** What wasm-bindgen made for one instance: the engine's classes and functions. */
+export type Glue = Omit<Bindings, "default" | OnlyWithThreads> & Partial<Pick<Bindings, OnlyWithThreads>>;
+
+/** What the glue asks of whoever makes it. */
+export interface GlueHost {
+  startWorkers(module: WebAssembly.Module, memory: WebAssembly.Memory, builder: PoolBuilder): Promise<void>;
+}
+export type PoolBuilder = Bindings["wbg_rayon_PoolBuilder"]["prototype"];
+
+/** One flavour. Each glue it creates has its own variables, so one module serves several instances. */
+export interface Build {
+  createGlue(host: GlueHost): Glue;
+  /** Of a memory that is imported; 0 where the module brings its own. */
+  initialPages: number;
+  url(): URL;
+}
+
+/** Fetches and compiles; streaming where the runtime can and the server names the right type. */
+export async function compile(url: URL, fetchFile: (url: URL) => Promise<Response>): Promise<WebAssembly.Module> {
+  const response = await fetchFile(url).catch((cause) => {
+    throw new EngineError("Network", `could not fetch ${url}: ${message(cause)}`, { file: url.href }, { cause });
+  });
+  if (!response.ok) {
+    const code = response.status === 404 ? "NotFound" : "Network";
+    throw new EngineError(code, `could not fetch ${url}: HTTP ${response.status}`, { file: url.href });
+  }
+  const type = response.headers.get("content-type") ?? "";
+  const streams = "compileStreaming" in WebAssembly && type.toLowerCase() === "application/wasm";
+  try {
+    return await (streams ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer()));
+  } catch (cause) {
+    // Servers of single-page apps answer any path with their HTML; a content security policy may forbid wasm.
+    const hint = streams ? "" : ` (served as ${type || "no type"}, expected application/wasm)`;
+    throw new EngineError("WorkerFailed", `could not compile ${url}${hint}: ${message(cause)}`, { file: url.href }, { cause });
+  }
+}
+
+export interface InstanceOptions {
+  /** The most memory this instance may ever hold. Without threads a memory has no such limit but the engine's 4 GiB. */
+  maximumBytes: number;
+  host: GlueHost;
+}
+
+/** One more instance of a build. */
+export function instantiate(build: Build, module: WebAssembly.Module, options: InstanceOptions): Glue {
+  const glue = build.createGlue(options.host);
+  glue.initSync(build.initialPages ? { module, memory: sharedMemory(build.initialPages, options.maximumBytes) } : { module });
+  return glue;
+}
+
+const PAGE = 65536;
+const MOST_PAGES = 65536;
+
+/** Its address space is reserved here and now; pages are taken from the system as they are used. */
+function sharedMemory(initial: number, maximumBytes: number): WebAssembly.Memory {
+  const maximum = Math.min(Math.max(Math.ceil(maximumBytes / PAGE), initial), MOST_PAGES);
+  try {
+    return new WebAssembly.Memory({ initial, maximum, shared: true });
+  } catch (cause) {
+    const needed = maximum * PAGE;
+    throw new EngineError("OutOfMemory", `no room for ${needed} bytes of shared memory`, { needed }, { cause });
+  }
+}
+
+const message = (error: unknown) => (error instanceof Error ? error.message : String(error));

@@ -1,0 +1,54 @@
+import flavours from "../../flavours.json" with { type: "json" };
+import { EngineError } from "../errors.ts";
+import type { Flavour } from "../types.ts";
+import type { Features } from "./features.ts";
+
+export interface Pick {
+  /** A name from flavours.json. */
+  flavour: string;
+  /** The engine's own worker included. */
+  threads: number;
+  /** Why these are fewer than the cores, in words; null where they are not. */
+  threadsReason: string | null;
+}
+
+/** More threads gain nothing where memory is the limit, and they wait by spinning. */
+const MOST_THREADS = 8;
+
+/** Which build runs and with how many threads. A wish that this runtime cannot fulfil is an error, a default adapts. */
+export function pick(features: Features, cores: number, wish: { threads?: number; flavour?: Flavour } = {}): Pick {
+  const simd = pickSimd(features, wish.flavour ?? "auto");
+  const { threads, threadsReason } = pickThreads(features, cores, wish.threads);
+  const row = flavours.find((row) => row.simd === simd && row.threads === threads > 1);
+  if (!row) throw new Error(`flavours.json has no ${simd} build for ${threads} threads`);
+  return { flavour: row.name, threads, threadsReason };
+}
+
+function pickSimd(features: Features, wish: Flavour): "relaxed" | "simd128" {
+  if (!features.simd128) {
+    throw new EngineError("UnsupportedRuntime", "this runtime's WebAssembly has no SIMD (simd128)", { expected: "simd128" });
+  }
+  if (wish === "auto") return features.relaxed === "exact" ? "relaxed" : "simd128";
+  if (wish === "relaxed" && features.relaxed !== "exact") {
+    const why = features.relaxed === "wrong" ? "computes relaxed SIMD wrongly" : "has no relaxed SIMD";
+    throw new EngineError("UnsupportedOption", `flavour "relaxed": this runtime ${why}; "auto" takes simd128`, {
+      option: "flavour",
+      found: wish,
+    });
+  }
+  return wish;
+}
+
+function pickThreads(features: Features, cores: number, wish?: number): { threads: number; threadsReason: string | null } {
+  if (wish !== undefined && wish > 1 && features.unshared) {
+    throw new EngineError("UnsupportedOption", `threads: ${wish} need shared memory, but ${features.unshared}`, {
+      option: "threads",
+      found: String(wish),
+    });
+  }
+  if (features.unshared) return { threads: 1, threadsReason: cores > 1 ? features.unshared : null };
+  const threads = Math.min(wish ?? MOST_THREADS, cores);
+  if (threads === cores) return { threads, threadsReason: null };
+  const threadsReason = wish === undefined ? `more than ${MOST_THREADS} threads gain nothing` : `threads: ${wish} was asked for`;
+  return { threads, threadsReason };
+}

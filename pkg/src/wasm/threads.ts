@@ -1,0 +1,88 @@
+import { EngineError } from "../errors.ts";
+import type { Port, WorkerPort } from "../platform/port.ts";
+import type { Build, GlueHost, PoolBuilder } from "./load.ts";
+
+/**
+ * The pool is wasm-bindgen-rayon's, its workers are ours: the crate's own starter imports itself from a blob and knows
+ * web workers only (RReverser/wasm-bindgen-rayon#24 asks for Node). Here a pool worker is one more worker of the file
+ * that the engine runs from, in a page, in Node and elsewhere.
+ *
+ * WebKit: some versions do not see in one thread that another has grown the memory, and trap (WebKit bug 303387, seen
+ * as wasm-bindgen-rayon#32). Reserve what the plan needs before `initThreadPool`, and nothing grows while workers run.
+ */
+interface Join {
+  join: string;
+  module: WebAssembly.Module;
+  memory: WebAssembly.Memory;
+  receiver: number;
+}
+
+export const isJoin = (message: unknown): message is Join =>
+  typeof message === "object" && message !== null && "join" in message;
+
+/** The engine's side: starts the workers that `initThreadPool` asks for, and ends them. */
+export class Pool implements GlueHost {
+  readonly #flavour: string;
+  readonly #spawn: () => WorkerPort;
+  readonly #onFailure: (error: EngineError) => void;
+  readonly #workers: WorkerPort[] = [];
+  #over = false;
+
+  /** `onFailure` is called at most once, with the first failure. The team is then poisoned and the workers are gone. */
+  constructor(flavour: string, spawn: () => WorkerPort, onFailure: (error: EngineError) => void) {
+    this.#flavour = flavour;
+    this.#spawn = spawn;
+    this.#onFailure = onFailure;
+  }
+
+  async startWorkers(module: WebAssembly.Module, memory: WebAssembly.Memory, builder: PoolBuilder): Promise<void> {
+    const join: Join = { join: this.#flavour, module, memory, receiver: builder.receiver() };
+    await Promise.all(Array.from({ length: builder.numThreads() }, () => this.#start(join)));
+    // Returns when every worker has taken its thread from the builder's channel, so that nothing needs it after.
+    builder.build();
+    builder.free();
+  }
+
+  /** Ends the workers, so that nothing but the caller holds the memory. */
+  end(): void {
+    this.#over = true;
+    for (const worker of this.#workers.splice(0)) worker.terminate();
+  }
+
+  #start(join: Join): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const worker = this.#spawn();
+      this.#workers.push(worker);
+      const fail = (cause: unknown) => {
+        const error = new EngineError("WorkerFailed", `a pool worker failed: ${words(cause)}`, {}, { cause });
+        reject(error);
+        if (this.#over) return;
+        this.end();
+        this.#onFailure(error);
+      };
+      worker.onerror = fail;
+      worker.onmessage = (message) => (message === READY ? resolve() : fail(message));
+      worker.post(join);
+    });
+  }
+}
+
+const READY = "ready";
+
+/** The worker's side. Does not return before the pool ends. */
+export function work(message: Join, port: Port, builds: Readonly<Record<string, Build>>): void {
+  const build = builds[message.join];
+  if (!build) throw new Error(`no build is named ${message.join}`);
+  const glue = build.createGlue({ startWorkers: () => Promise.reject(new Error("a pool worker starts no pool")) });
+  glue.initSync({ module: message.module, memory: message.memory });
+  port.post(READY);
+  try {
+    glue.wbg_rayon_start_worker?.(message.receiver);
+  } catch (error) {
+    // The engine may be waiting for this worker inside a step, where no message reaches it: only memory does.
+    glue.poison();
+    port.post(words(error));
+  }
+}
+
+const words = (error: unknown) => (error instanceof Error ? error.message : String(error));
