@@ -2,7 +2,7 @@ import type { Port, WorkerPort } from "./port.ts";
 
 export function spawnEngine(): WorkerPort {
   // Vite, webpack and Turbopack look for exactly this expression, options included.
-  return own(new Worker(new URL("./worker.js", import.meta.url), { type: "module" }));
+  return owned(new Worker(new URL("./worker.js", import.meta.url), { type: "module" }));
 }
 
 /**
@@ -10,7 +10,7 @@ export function spawnEngine(): WorkerPort {
  * the worker into itself (Vite refuses). Bundlers may also have made it a classic script, hence the question.
  */
 export function spawnSibling(): WorkerPort {
-  return own(new Worker(self.location.href, { type: isClassicScript() ? "classic" : "module", name: "ternlight pool" }));
+  return owned(new Worker(self.location.href, { type: isClassicScript() ? "classic" : "module", name: "ternlight pool" }));
 }
 
 export function ownPort(): Port {
@@ -31,7 +31,7 @@ export const cores = (): number => navigator.hardwareConcurrency || 1;
 /** Workers that have a shared memory may be collected in Firefox while they run, unless something holds them (1702191). */
 const running = new Set<Worker>();
 
-function own(worker: Worker): WorkerPort {
+function owned(worker: Worker): WorkerPort {
   const port: WorkerPort = {
     onmessage: null,
     onerror: null,

@@ -3,10 +3,10 @@ import { availableParallelism } from "node:os";
 import { type Transferable as NodeTransferable, parentPort, Worker } from "node:worker_threads";
 import type { Port, WorkerPort } from "./port.ts";
 
-export const spawnEngine = (): WorkerPort => own(new Worker(new URL("./node-worker.js", import.meta.url)));
+export const spawnEngine = (): WorkerPort => owned(new Worker(new URL("./node-worker.js", import.meta.url)));
 
 /** `import.meta.url` is the worker's own file here: it is one bundle. */
-export const spawnSibling = (): WorkerPort => own(new Worker(new URL(import.meta.url)));
+export const spawnSibling = (): WorkerPort => owned(new Worker(new URL(import.meta.url)));
 
 export function ownPort(): Port {
   if (!parentPort) throw new Error("not inside a worker");
@@ -24,7 +24,8 @@ export async function fetchFile(url: URL): Promise<Response> {
 
 export const cores = (): number => availableParallelism();
 
-function own(worker: Worker): WorkerPort {
+/** A worker as a port. */
+export function owned(worker: Worker): WorkerPort {
   let ending = false;
   const port: WorkerPort = {
     onmessage: null,

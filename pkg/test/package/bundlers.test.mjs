@@ -1,0 +1,64 @@
+import { test } from "node:test";
+import { expectAnswer, host, isolation, mkdir, open, page, path, run, serveFolder, startServer, writeFile } from "./support.mjs";
+import { emptyFolderWithPage } from "./support.mjs";
+
+const node = process.execPath;
+const flavours = [
+  ["isolated", isolation, "threads-relaxed"],
+  ["not isolated", {}, "single-relaxed"],
+];
+
+for (const vite of ["vite5", "vite6", "vite7", "vite8"]) {
+  test(vite, async (context) => {
+    const bin = host(`${vite}/bin/vite.js`);
+    const folder = await emptyFolderWithPage(context);
+    await run(node, [bin, "build"], { cwd: folder });
+
+    for (const [name, headers, flavour] of flavours) {
+      // Headers are all that a user has to configure.
+      const config = `export default ${JSON.stringify({ server: { headers }, preview: { headers } })};\n`;
+      for (const command of ["preview", "dev"]) {
+        await context.test(`${command}, ${name}`, async (context) => {
+          await writeFile(path.join(folder, "vite.config.js"), config);
+          const url = await startServer(context, node, [bin, command, "--host", "127.0.0.1"], { cwd: folder });
+          const { printed } = await open(context, url);
+          expectAnswer(printed, { flavour });
+        });
+      }
+    }
+  });
+}
+
+test("webpack", async (context) => {
+  const folder = await emptyFolderWithPage(context);
+  const config = { mode: "production", context: folder, entry: "./main.js", output: { path: path.join(folder, "dist") } };
+  const script = `
+    import webpack from ${JSON.stringify(host("webpack/lib/index.js"))};
+    webpack(${JSON.stringify(config)}, (error, stats) => {
+      if (error || stats.hasErrors()) throw error ?? new Error(stats.toString());
+    });`;
+  await run(node, ["--input-type=module", "--eval", script], { cwd: folder });
+  await writeFile(path.join(folder, "dist", "index.html"), page("./main.js"));
+  await openBoth(context, path.join(folder, "dist"));
+});
+
+test("esbuild, with the worker and the wasm as entries of their own", async (context) => {
+  // esbuild leaves `new URL()` alone, so what it names has to be put beside the bundle.
+  const folder = await emptyFolderWithPage(context);
+  const dist = path.join(folder, "node_modules", "ternlight", "dist");
+  const entries = ["main.js", path.join(dist, "worker.js"), path.join(dist, "*.wasm")];
+  const options = ["--bundle", "--format=esm", "--outdir=out", "--entry-names=[name]", "--loader:.wasm=copy"];
+  await run(host("esbuild/bin/esbuild"), [...entries, ...options], { cwd: folder });
+  await mkdir(path.join(folder, "out"), { recursive: true });
+  await writeFile(path.join(folder, "out", "index.html"), page("./main.js"));
+  await openBoth(context, path.join(folder, "out"));
+});
+
+async function openBoth(context, folder) {
+  for (const [name, headers, flavour] of flavours) {
+    await context.test(name, async (context) => {
+      const { printed } = await open(context, await serveFolder(context, folder, headers));
+      expectAnswer(printed, { flavour });
+    });
+  }
+}

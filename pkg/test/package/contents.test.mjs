@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { readdir, readFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import flavours from "../../flavours.json" with { type: "json" };
+import { emptyFolderWithPackage, path, run, writeFile } from "./support.mjs";
+
+/** What a page loads: the entry, the worker and one build of the engine. */
+const BUDGET = 400_000;
+
+test("the tarball", async (context) => {
+  const folder = await emptyFolderWithPackage(context);
+  const installed = path.join(folder, "node_modules", "ternlight");
+  const dist = path.join(installed, "dist");
+  const text = (name) => readFile(path.join(dist, name), "utf8");
+
+  await context.test("holds what is needed and nothing of the kitchen", async () => {
+    const scripts = ["bundler.jsx", "index.js", "node-worker.js", "node.js", "worker.js"];
+    const expected = [...scripts, ...flavours.map((row) => row.file), "types"];
+    assert.deepEqual((await readdir(dist)).sort(), expected.sort());
+    assert.ok(!(await readdir(installed)).includes("src"));
+  });
+
+  await context.test("has one worker file that bundlers need not follow anywhere", async () => {
+    for (const worker of ["worker.js", "node-worker.js"]) {
+      const script = await text(worker);
+      assert.doesNotMatch(script, /\bimport\s*\(/, `${worker} has an import()`);
+      assert.doesNotMatch(script, /\bnew Worker\(new URL\("/, `${worker} names itself or another worker`);
+    }
+    assert.doesNotMatch(await text("worker.js"), /\bfrom\s*"|^import\b/m, "worker.js imports another file");
+    assert.match(await text("index.js"), /new Worker\(new URL\("\.\/worker\.js",import\.meta\.url\),\{type:"module"\}\)/);
+  });
+
+  await context.test("names no place of the machine that built it", async () => {
+    const root = fileURLToPath(new URL("../../../", import.meta.url));
+    for (const entry of await readdir(dist, { recursive: true, withFileTypes: true })) {
+      if (!entry.isFile()) continue;
+      const bytes = await readFile(path.join(entry.parentPath, entry.name), "latin1");
+      for (const place of [root, homedir()]) assert.ok(!bytes.includes(place), `${entry.name} contains ${place}`);
+    }
+  });
+
+  await context.test("has types that a strict project accepts", async () => {
+    const program = `
+      import { EngineError, type LoadOptions, type Model } from "ternlight";
+      export const options: LoadOptions = { threads: 2, flavour: "relaxed" };
+      export const code = (error: unknown): string | null => (error instanceof EngineError ? error.code : null);
+      export const close = (model: Model): Promise<void> => model.close();
+    `;
+    await writeFile(path.join(folder, "program.ts"), program);
+    const tsc = fileURLToPath(new URL("../../node_modules/.bin/tsc", import.meta.url));
+    const strict = ["--noEmit", "--strict", "--skipLibCheck", "false", "--types", "", "--lib", "es2022,dom,dom.iterable"];
+    for (const resolution of ["nodenext", "bundler"]) {
+      const module = resolution === "bundler" ? "esnext" : resolution;
+      const options = [...strict, "--target", "es2022", "--module", module, "--moduleResolution", resolution];
+      await run(tsc, [...options, "program.ts"], { cwd: folder }).catch((error) => assert.fail(error.stdout));
+    }
+  });
+
+  await context.test("costs a page little", async (context) => {
+    const size = async (name) => gzipSync(await readFile(path.join(dist, name)), { level: 9 }).length;
+    const scripts = (await size("index.js")) + (await size("worker.js"));
+    for (const { file } of flavours) {
+      const total = scripts + (await size(file));
+      context.diagnostic(`${file} and its scripts: ${(total / 1000).toFixed(1)} kB gzipped (${(scripts / 1000).toFixed(1)} kB of them scripts)`);
+      assert.ok(total < BUDGET, `${total} bytes are over the budget of ${BUDGET}`);
+    }
+  });
+});
