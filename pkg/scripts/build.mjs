@@ -103,10 +103,13 @@ async function buildTypes() {
 function keepPublic(dir, entry) {
   const reached = new Set([entry]);
   for (const file of reached) {
-    const text = readFileSync(path.join(dir, file), "utf8").replace(/(["'])(\.\.?\/[^"']*)\.ts\1/g, (_, quote, name) => {
-      reached.add(path.join(path.dirname(file), `${name}.d.ts`));
-      return `${quote}${name}.js${quote}`;
-    });
+    const text = readFileSync(path.join(dir, file), "utf8").replace(
+      /(["'])(\.\.?\/[^"']*)\.ts\1/g,
+      (_, quote, name) => {
+        reached.add(path.join(path.dirname(file), `${name}.d.ts`));
+        return `${quote}${name}.js${quote}`;
+      },
+    );
     writeFileSync(path.join(dir, file), text);
   }
   for (const file of readdirSync(dir, { recursive: true })) {
@@ -116,7 +119,10 @@ function keepPublic(dir, entry) {
 
 /** Runs a program, with each line it prints under the name of what it is for. */
 function command(label, program, args, env = process.env) {
-  say(label, `${path.basename(program)} ${args.find((arg) => !arg.startsWith("-") && !arg.includes("/")) ?? ""}`.trim());
+  say(
+    label,
+    `${path.basename(program)} ${args.find((arg) => !arg.startsWith("-") && !arg.includes("/")) ?? ""}`.trim(),
+  );
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, { cwd: root, env, stdio: ["ignore", "pipe", "pipe"] });
     for (const stream of [child.stdout, child.stderr]) {
@@ -128,8 +134,12 @@ function command(label, program, args, env = process.env) {
       });
       stream.on("end", () => rest && say(label, rest));
     }
-    child.on("error", (error) => reject(new Error(`${program}: ${error.message} (\`make tools\` installs what is missing)`)));
-    child.on("close", (code) => (code === 0 ? resolve() : reject(new Error(`${label}: ${program} ended with ${code}`))));
+    child.on("error", (error) =>
+      reject(new Error(`${program}: ${error.message} (\`make tools\` installs what is missing)`)),
+    );
+    child.on("close", (code) =>
+      code === 0 ? resolve() : reject(new Error(`${label}: ${program} ended with ${code}`)),
+    );
   });
 }
 

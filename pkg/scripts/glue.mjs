@@ -46,7 +46,9 @@ const poolFromHost = {
 /** What the module needs before it has allocated anything. Only a memory that is imported has to be told. */
 function initialPages(flavour, entry) {
   if (!flavour.threads) return 0;
-  const found = /new WebAssembly\.Memory\(\{initial:(\d+),maximum:\d+,shared:true\}\)/.exec(readFileSync(entry, "utf8"));
+  const found = /new WebAssembly\.Memory\(\{initial:(\d+),maximum:\d+,shared:true\}\)/.exec(
+    readFileSync(entry, "utf8"),
+  );
   if (!found) throw new Error(`${flavour.name}: the glue makes no shared memory; did the link arguments change?`);
   return Number(found[1]);
 }

@@ -12,7 +12,8 @@ const stamps = fileURLToPath(new URL("../../target/stamps/", import.meta.url));
 export async function ifChanged(name, { inputs, outputs, run }) {
   const stamp = path.join(stamps, name);
   const digest = hash(inputs);
-  const upToDate = existsSync(stamp) && readFileSync(stamp, "utf8") === digest && outputs.every((file) => existsSync(file));
+  const upToDate =
+    existsSync(stamp) && readFileSync(stamp, "utf8") === digest && outputs.every((file) => existsSync(file));
   if (upToDate) return;
   rmSync(stamp, { force: true });
   await run();
@@ -32,5 +33,8 @@ function hash(inputs) {
 function files(input) {
   if (!existsSync(input) || !statSync(input).isDirectory()) return [input];
   const inside = readdirSync(input, { recursive: true, withFileTypes: true });
-  return inside.filter((entry) => entry.isFile()).map((entry) => path.join(entry.parentPath, entry.name)).sort();
+  return inside
+    .filter((entry) => entry.isFile())
+    .map((entry) => path.join(entry.parentPath, entry.name))
+    .sort();
 }

@@ -10,7 +10,9 @@ export function spawnEngine(): WorkerPort {
  * the worker into itself (Vite refuses). Bundlers may also have made it a classic script, hence the question.
  */
 export function spawnSibling(): WorkerPort {
-  return owned(new Worker(self.location.href, { type: isClassicScript() ? "classic" : "module", name: "ternlight pool" }));
+  return owned(
+    new Worker(self.location.href, { type: isClassicScript() ? "classic" : "module", name: "ternlight pool" }),
+  );
 }
 
 export function ownPort(): Port {

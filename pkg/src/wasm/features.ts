@@ -49,7 +49,7 @@ function relaxedDotIsExact(): boolean {
     bytes.set(sevenBit, 16);
     const sums = [1, -2, 1 << 30, -(1 << 30)];
     words.set(sums, 8);
-    (instance.exports["run"] as () => void)();
+    (instance.exports.run as () => void)();
     for (const [lane, sum] of sums.entries()) {
       let expected = sum;
       for (let i = 4 * lane; i < 4 * lane + 4; i++) expected += fullRange[i]! * sevenBit[i]!;
@@ -67,7 +67,11 @@ const operands: [Int8Array, Int8Array][] = [
 ];
 
 // (func (result v128) (i32x4.dot_i16x8_s (i32x4.splat (i32.const 0)) (i32x4.splat (i32.const 0))))
-const dot128 = wasm([1, 5, 1, 0x60, 0, 1, 0x7b], [3, 2, 1, 0], body(0x41, 0, 0xfd, 0x11, 0x41, 0, 0xfd, 0x11, 0xfd, 0xba, 0x01));
+const dot128 = wasm(
+  [1, 5, 1, 0x60, 0, 1, 0x7b],
+  [3, 2, 1, 0],
+  body(0x41, 0, 0xfd, 0x11, 0x41, 0, 0xfd, 0x11, 0xfd, 0xba, 0x01),
+);
 
 // (import "" "memory" (memory 1)) (func (export "run") (v128.store offset=48 (i32.const 0)
 //   (i32x4.relaxed_dot_i8x16_i7x16_add_s (v128.load (i32.const 0)) (v128.load offset=16 …) (v128.load offset=32 …))))

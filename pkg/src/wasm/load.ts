@@ -36,7 +36,12 @@ export async function compile(url: URL, fetchFile: (url: URL) => Promise<Respons
   } catch (cause) {
     // Servers of single-page apps answer any path with their HTML; a content security policy may forbid wasm.
     const hint = streams ? "" : ` (served as ${type || "no type"}, expected application/wasm)`;
-    throw new EngineError("WorkerFailed", `could not compile ${url}${hint}: ${message(cause)}`, { file: url.href }, { cause });
+    throw new EngineError(
+      "WorkerFailed",
+      `could not compile ${url}${hint}: ${message(cause)}`,
+      { file: url.href },
+      { cause },
+    );
   }
 }
 
@@ -49,7 +54,9 @@ export interface InstanceOptions {
 /** One more instance of a build. */
 export function instantiate(build: Build, module: WebAssembly.Module, options: InstanceOptions): Glue {
   const glue = build.createGlue(options.host);
-  glue.initSync(build.initialPages ? { module, memory: sharedMemory(build.initialPages, options.maximumBytes) } : { module });
+  glue.initSync(
+    build.initialPages ? { module, memory: sharedMemory(build.initialPages, options.maximumBytes) } : { module },
+  );
   return glue;
 }
 

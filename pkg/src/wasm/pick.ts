@@ -26,7 +26,9 @@ export function pick(features: Features, cores: number, wish: { threads?: number
 
 function pickSimd(features: Features, wish: Flavour): "relaxed" | "simd128" {
   if (!features.simd128) {
-    throw new EngineError("UnsupportedRuntime", "this runtime's WebAssembly has no SIMD (simd128)", { expected: "simd128" });
+    throw new EngineError("UnsupportedRuntime", "this runtime's WebAssembly has no SIMD (simd128)", {
+      expected: "simd128",
+    });
   }
   if (wish === "auto") return features.relaxed === "exact" ? "relaxed" : "simd128";
   if (wish === "relaxed" && features.relaxed !== "exact") {
@@ -39,7 +41,11 @@ function pickSimd(features: Features, wish: Flavour): "relaxed" | "simd128" {
   return wish;
 }
 
-function pickThreads(features: Features, cores: number, wish?: number): { threads: number; threadsReason: string | null } {
+function pickThreads(
+  features: Features,
+  cores: number,
+  wish?: number,
+): { threads: number; threadsReason: string | null } {
   if (wish !== undefined && wish > 1 && features.unshared) {
     throw new EngineError("UnsupportedOption", `threads: ${wish} need shared memory, but ${features.unshared}`, {
       option: "threads",
@@ -49,6 +55,7 @@ function pickThreads(features: Features, cores: number, wish?: number): { thread
   if (features.unshared) return { threads: 1, threadsReason: cores > 1 ? features.unshared : null };
   const threads = Math.min(wish ?? MOST_THREADS, cores);
   if (threads === cores) return { threads, threadsReason: null };
-  const threadsReason = wish === undefined ? `more than ${MOST_THREADS} threads gain nothing` : `threads: ${wish} was asked for`;
+  const threadsReason =
+    wish === undefined ? `more than ${MOST_THREADS} threads gain nothing` : `threads: ${wish} was asked for`;
   return { threads, threadsReason };
 }

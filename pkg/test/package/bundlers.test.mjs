@@ -1,6 +1,18 @@
 import { test } from "node:test";
-import { expectAnswer, host, isolation, mkdir, open, page, path, run, serveFolder, startServer, writeFile } from "./support.mjs";
-import { emptyFolderWithPage } from "./support.mjs";
+import {
+  emptyFolderWithPage,
+  expectAnswer,
+  host,
+  isolation,
+  mkdir,
+  open,
+  page,
+  path,
+  run,
+  serveFolder,
+  startServer,
+  writeFile,
+} from "./support.mjs";
 
 const node = process.execPath;
 const flavours = [
@@ -31,7 +43,12 @@ for (const vite of ["vite5", "vite6", "vite7", "vite8"]) {
 
 test("webpack", async (context) => {
   const folder = await emptyFolderWithPage(context);
-  const config = { mode: "production", context: folder, entry: "./main.js", output: { path: path.join(folder, "dist") } };
+  const config = {
+    mode: "production",
+    context: folder,
+    entry: "./main.js",
+    output: { path: path.join(folder, "dist") },
+  };
   const script = `
     import webpack from ${JSON.stringify(host("webpack/lib/index.js"))};
     webpack(${JSON.stringify(config)}, (error, stats) => {

@@ -30,7 +30,10 @@ test("the tarball", async (context) => {
       assert.doesNotMatch(script, /\bnew Worker\(new URL\("/, `${worker} names itself or another worker`);
     }
     assert.doesNotMatch(await text("worker.js"), /\bfrom\s*"|^import\b/m, "worker.js imports another file");
-    assert.match(await text("index.js"), /new Worker\(new URL\("\.\/worker\.js",import\.meta\.url\),\{type:"module"\}\)/);
+    assert.match(
+      await text("index.js"),
+      /new Worker\(new URL\("\.\/worker\.js",import\.meta\.url\),\{type:"module"\}\)/,
+    );
   });
 
   await context.test("names no place of the machine that built it", async () => {
@@ -51,7 +54,16 @@ test("the tarball", async (context) => {
     `;
     await writeFile(path.join(folder, "program.ts"), program);
     const tsc = fileURLToPath(new URL("../../node_modules/.bin/tsc", import.meta.url));
-    const strict = ["--noEmit", "--strict", "--skipLibCheck", "false", "--types", "", "--lib", "es2022,dom,dom.iterable"];
+    const strict = [
+      "--noEmit",
+      "--strict",
+      "--skipLibCheck",
+      "false",
+      "--types",
+      "",
+      "--lib",
+      "es2022,dom,dom.iterable",
+    ];
     for (const resolution of ["nodenext", "bundler"]) {
       const module = resolution === "bundler" ? "esnext" : resolution;
       const options = [...strict, "--target", "es2022", "--module", module, "--moduleResolution", resolution];
@@ -64,7 +76,9 @@ test("the tarball", async (context) => {
     const scripts = (await size("index.js")) + (await size("worker.js"));
     for (const { file } of flavours) {
       const total = scripts + (await size(file));
-      context.diagnostic(`${file} and its scripts: ${(total / 1000).toFixed(1)} kB gzipped (${(scripts / 1000).toFixed(1)} kB of them scripts)`);
+      context.diagnostic(
+        `${file} and its scripts: ${(total / 1000).toFixed(1)} kB gzipped (${(scripts / 1000).toFixed(1)} kB of them scripts)`,
+      );
       assert.ok(total < BUDGET, `${total} bytes are over the budget of ${BUDGET}`);
     }
   });

@@ -4,7 +4,10 @@ import { emptyFolderWithPackage, expectAnswer, host, path, run, writeFile } from
 
 test("the tarball works in an empty folder", async (context) => {
   const folder = await emptyFolderWithPackage(context);
-  await writeFile(path.join(folder, "print.js"), 'import { program } from "./program.js";\nconsole.log(await program());\n');
+  await writeFile(
+    path.join(folder, "print.js"),
+    'import { program } from "./program.js";\nconsole.log(await program());\n',
+  );
   for (const [name, command, flavour] of [
     ["Node 20", ["node20/bin/node"], "threads-simd128"],
     ["Node 24", ["node24/bin/node"], "threads-relaxed"],

@@ -79,7 +79,10 @@ export function startServer(context, program, args, options) {
 /** Opens a page in a browser with an empty profile and answers with what it printed. */
 export async function open(context, url) {
   const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-  assert.ok(existsSync(executablePath), `no browser at ${executablePath}: \`make chromium\` installs it, or set CHROMIUM`);
+  assert.ok(
+    existsSync(executablePath),
+    `no browser at ${executablePath}: \`scripts/setup.sh chromium\` installs it, or set CHROMIUM`,
+  );
   const browser = await chromium.launch({ executablePath, args: flags });
   context.after(() => browser.close());
   const tab = await browser.newPage();

@@ -22,7 +22,12 @@ test("the fastest build that runs correctly is taken", () => {
     [all, 4, { threads: 1 }, { flavour: "single-relaxed", threads: 1, threadsReason: "threads: 1 was asked for" }],
     [all, 2, { threads: 16 }, { flavour: "threads-relaxed", threads: 2, threadsReason: null }],
     [all, 4, { flavour: "simd128" }, { flavour: "threads-simd128", threads: 4, threadsReason: null }],
-    [all, 4, { flavour: "relaxed", threads: 1 }, { flavour: "single-relaxed", threads: 1, threadsReason: "threads: 1 was asked for" }],
+    [
+      all,
+      4,
+      { flavour: "relaxed", threads: 1 },
+      { flavour: "single-relaxed", threads: 1, threadsReason: "threads: 1 was asked for" },
+    ],
   ] as [Features, number, Parameters<typeof pick>[2], ReturnType<typeof pick>][]) {
     assert.deepEqual(pick(features, cores, wish), expected);
   }
@@ -31,8 +36,18 @@ test("the fastest build that runs correctly is taken", () => {
 test("a wish that cannot be fulfilled is refused by name", () => {
   for (const [features, wish, code, message] of [
     [{ ...all, simd128: false }, {}, "UnsupportedRuntime", /no SIMD/],
-    [{ ...all, relaxed: "wrong" }, { flavour: "relaxed" }, "UnsupportedOption", /flavour "relaxed".*computes relaxed SIMD wrongly/],
-    [{ ...all, relaxed: "absent" }, { flavour: "relaxed" }, "UnsupportedOption", /flavour "relaxed".*has no relaxed SIMD/],
+    [
+      { ...all, relaxed: "wrong" },
+      { flavour: "relaxed" },
+      "UnsupportedOption",
+      /flavour "relaxed".*computes relaxed SIMD wrongly/,
+    ],
+    [
+      { ...all, relaxed: "absent" },
+      { flavour: "relaxed" },
+      "UnsupportedOption",
+      /flavour "relaxed".*has no relaxed SIMD/,
+    ],
     [{ ...all, unshared }, { threads: 2 }, "UnsupportedOption", /threads: 2 .*not cross-origin isolated/],
   ] as [Features, Parameters<typeof pick>[2], string, RegExp][]) {
     assert.throws(() => pick(features, 4, wish), { name: "EngineError", code, message });
@@ -40,7 +55,10 @@ test("a wish that cannot be fulfilled is refused by name", () => {
 });
 
 test("every row of the table has its build, and the file it is looked for under", () => {
-  assert.deepEqual(Object.keys(builds), flavours.map((row) => row.name));
+  assert.deepEqual(
+    Object.keys(builds),
+    flavours.map((row) => row.name),
+  );
   for (const row of flavours) assert.ok(builds[row.name]?.url().pathname.endsWith(`/${row.file}`), row.name);
 });
 

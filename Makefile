@@ -1,0 +1,61 @@
+# make demo    the demo page on loopback (PORT=8080, or the next free one)
+# make test    every test there is
+# make ok      format, lints and tests: what a change needs
+# make build   the package, ready for `npm pack` in pkg/
+
+SHELL := bash
+PORT ?= 8080
+# Node 24 runs TypeScript as it is; tests for Node 20 and others name theirs.
+NODE24 := $(CURDIR)/pkg/test/hosts/node_modules/node24/bin
+BIN := pkg/node_modules/.bin
+WASM_TESTS := single-relaxed single-simd128
+WASM_LINTS := single-relaxed threads-relaxed
+
+.PHONY: demo build test ok format lint tools test-rust test-wasm test-package clean
+
+demo: build
+	@node scripts/serve.mjs $(PORT)
+
+build: tools
+	@node pkg/scripts/build.mjs
+
+tools:
+	@scripts/setup.sh rust npm
+
+test: test-rust test-wasm test-package
+
+test-rust: tools
+	cargo test --locked
+	cargo test --locked --features threads
+
+# The pool's crate has no Node support (pkg/src/wasm/threads.ts), so builds with threads are tested as a package.
+test-wasm: tools
+	@scripts/setup.sh hosts
+	@for flavour in $(WASM_TESTS); do \
+	  echo "cargo test for $$flavour, in Node 24"; \
+	  PATH="$(NODE24):$$PATH" node pkg/scripts/cargo.mjs $$flavour test --lib || exit; \
+	done
+
+test-package: build
+	@scripts/setup.sh hosts chromium
+	$(NODE24)/node --test "pkg/test/**/*.test.{ts,mjs}"
+
+ok: lint test
+
+lint: build
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --all-targets --features threads -- -D warnings
+	@for flavour in $(WASM_LINTS); do \
+	  echo "cargo clippy for $$flavour"; \
+	  node pkg/scripts/cargo.mjs $$flavour clippy --all-targets -- -D warnings || exit; \
+	done
+	$(BIN)/biome ci
+	$(BIN)/tsc --project pkg
+
+format: tools
+	cargo fmt
+	$(BIN)/biome check --write
+
+clean:
+	rm -rf target pkg/dist

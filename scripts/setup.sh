@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Installs what building and testing need and what is not there yet. Each part is quick when there is nothing to do.
+#
+#     scripts/setup.sh [rust|npm|hosts|chromium]…
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { echo "setup           $*" >&2; }
+
+# rustup installs no toolchain by itself where that is switched off, so it is asked for by name.
+rust() {
+  local channel bindgen tools=.cache/tools
+  channel=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+  if ! rustup run "$channel" rustc --version >/dev/null 2>&1 ||
+    ! rustup target list --toolchain "$channel" --installed | grep -q '^wasm32-unknown-unknown$' ||
+    [ "$(rustup component list --toolchain "$channel" --installed | grep -cE '^(rust-src|rustfmt|clippy)')" -lt 3 ]; then
+    say "Rust $channel with rust-src and the wasm target"
+    rustup toolchain install "$channel" --profile minimal --component rust-src,rustfmt,clippy \
+      --target wasm32-unknown-unknown --no-self-update
+  fi
+
+  # The tool refuses a module made with another version of its crate than its own.
+  bindgen=$(sed -n '/^name = "wasm-bindgen"$/{n;s/version = "\(.*\)"/\1/p}' Cargo.lock)
+  if [ "$("$tools/bin/wasm-bindgen" --version 2>/dev/null)" != "wasm-bindgen $bindgen" ]; then
+    say "wasm-bindgen-cli $bindgen (some minutes)"
+    # Its own lock file may name a version that has been withdrawn since.
+    cargo install wasm-bindgen-cli --version "$bindgen" --root "$tools" --locked ||
+      cargo install wasm-bindgen-cli --version "$bindgen" --root "$tools"
+  fi
+}
+
+# npm keeps what it installed beside the packages; where that is the wanted list there is nothing to do.
+packages() {
+  local list="$1/package-lock.json" stamp="$1/node_modules/.installed"
+  if ! cmp -s "$list" "$stamp"; then
+    say "npm packages of $1"
+    npm ci --prefix "$1" --no-audit --no-fund
+    cp "$list" "$stamp"
+  fi
+}
+
+npm_() { packages pkg; }
+hosts() { packages pkg/test/hosts; }
+
+chromium() {
+  local browser="${CHROMIUM:-/usr/bin/chromium}" command="apt-get update && apt-get install --yes chromium"
+  [ -x "$browser" ] && return
+  if [ -n "${CHROMIUM:-}" ] || ! command -v apt-get >/dev/null; then
+    say "no browser at $browser: set CHROMIUM to the path of a Chromium"
+    return 1
+  fi
+  if [ "$(id -u)" != 0 ]; then
+    say "tests need Chromium, please run:  sudo sh -c '$command'"
+    return 1
+  fi
+  say "Chromium from Debian"
+  apt-get update --quiet
+  apt-get install --yes --quiet --no-install-recommends chromium
+}
+
+for part in "${@:-rust npm}"; do
+  for name in $part; do
+    case $name in
+      rust | hosts | chromium) "$name" ;;
+      npm) npm_ ;;
+      *) say "no part is named $name" && exit 2 ;;
+    esac
+  done
+done
