@@ -5,8 +5,8 @@
 
 SHELL := bash
 PORT ?= 8080
-# Node 24 runs TypeScript as it is; tests for Node 20 and others name theirs.
-NODE24 := $(CURDIR)/pkg/test/hosts/node_modules/node24/bin
+# It runs TypeScript as it is; tests for Node 20 and others name theirs.
+NODE24 := pkg/test/hosts/node_modules/node24/bin/node
 BIN := pkg/node_modules/.bin
 WASM_TESTS := single-relaxed single-simd128
 WASM_LINTS := single-relaxed threads-relaxed
@@ -33,12 +33,12 @@ test-wasm: tools
 	@scripts/setup.sh hosts
 	@for flavour in $(WASM_TESTS); do \
 	  echo "cargo test for $$flavour, in Node 24"; \
-	  PATH="$(NODE24):$$PATH" node pkg/scripts/cargo.mjs $$flavour test --lib || exit; \
+	  node pkg/scripts/cargo.mjs $$flavour test --lib || exit; \
 	done
 
 test-package: build
 	@scripts/setup.sh hosts chromium
-	$(NODE24)/node --test "pkg/test/**/*.test.{ts,mjs}"
+	$(NODE24) --test "pkg/test/**/*.test.{ts,mjs}"
 
 ok: lint test
 

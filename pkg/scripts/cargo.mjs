@@ -47,6 +47,9 @@ export function cargo(flavour, command, ...args) {
     env: {
       ...process.env,
       CARGO_ENCODED_RUSTFLAGS: rustflags.join("\x1f"),
+      // `cargo test` runs in the first `node` that is found, and Node 20 knows no relaxed SIMD.
+      CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER: path.join(root, ".cache/tools/bin/wasm-bindgen-test-runner"),
+      PATH: `${path.join(root, "pkg/test/hosts/node_modules/node24/bin")}:${process.env.PATH}`,
       // `-Z build-std` and the `atomics` target feature ask for it on a stable toolchain.
       ...(flavour.buildStd ? { RUSTC_BOOTSTRAP: "1" } : {}),
     },
