@@ -28,6 +28,21 @@ export function ownPort(): Port {
 
 export const fetchFile = (url: URL): Promise<Response> => fetch(url);
 
+/** What a relative URL in a page begins from. */
+export const pageAddress = (): string => (typeof document === "undefined" ? self.location.href : document.baseURI);
+
+const channel = new MessageChannel();
+let turned: (() => void) | null = null;
+channel.port1.onmessage = () => turned?.();
+
+/** By a message of our own, which comes after those that wait: timers are slowed down to milliseconds. */
+export function turn(): Promise<void> {
+  return new Promise((resolve) => {
+    turned = resolve;
+    channel.port2.postMessage(null);
+  });
+}
+
 export const cores = (): number => navigator.hardwareConcurrency || 1;
 
 /** Workers that have a shared memory may be collected in Firefox while they run, unless something holds them (1702191). */

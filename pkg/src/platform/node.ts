@@ -1,6 +1,9 @@
-import { readFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
+import { fileURLToPath } from "node:url";
 import { type Transferable as NodeTransferable, parentPort, Worker } from "node:worker_threads";
+import { FileSource } from "../source/file.ts";
+import type { Paths } from "../source/source.ts";
 import type { Port, WorkerPort } from "./port.ts";
 
 export const spawnEngine = (): WorkerPort => owned(new Worker(new URL("./node-worker.js", import.meta.url)));
@@ -22,6 +25,15 @@ export async function fetchFile(url: URL): Promise<Response> {
   return new Response(await readFile(url), { headers: { "content-type": type } });
 }
 
+export const toPath = (url: URL): string => fileURLToPath(url);
+
+export const paths: Paths = {
+  open: FileSource.open,
+  isDirectory: async (path) => (await stat(path).catch(() => null))?.isDirectory() ?? false,
+};
+
+export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
 export const cores = (): number => availableParallelism();
 
 /** A worker as a port. */
@@ -35,6 +47,7 @@ export function owned(worker: Worker): WorkerPort {
       ending = true;
       void worker.terminate();
     },
+    hold: (awaited) => (awaited ? worker.ref() : worker.unref()),
   };
   worker.on("message", (message) => port.onmessage?.(message));
   worker.on("messageerror", (error) => port.onerror?.(error));

@@ -1,3 +1,5 @@
+import type { Paths } from "../source/source.ts";
+
 /** Two ends that talk by messages: a worker and its owner, or both in one thread. */
 export interface Port {
   post(message: unknown, transfer?: readonly Transferable[]): void;
@@ -9,6 +11,8 @@ export interface WorkerPort extends Port {
   /** The worker could not start, or an error in it was caught by nobody. */
   onerror: ((error: Error) => void) | null;
   terminate(): void;
+  /** Whether the process must live on for this worker's answers; absent where there is no such question. */
+  hold?(awaited: boolean): void;
 }
 
 /** What a worker needs of its runtime. `browser.ts` and `node.ts` both offer it, and the owner's `spawnEngine()`. */
@@ -21,4 +25,8 @@ export interface Inside {
   fetchFile(url: URL): Promise<Response>;
   /** Threads that can run at once. */
   cores(): number;
+  /** Resolves when the messages that wait by now have been read. */
+  turn(): Promise<void>;
+  /** The file system, where there is one. */
+  paths?: Paths;
 }

@@ -1,0 +1,20 @@
+import { inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
+import { pageAddress, spawnEngine } from "./platform/browser.ts";
+import type { Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types.ts";
+
+export { EngineError, type ErrorDetail } from "./errors.ts";
+export type * from "./types.ts";
+
+const outside: Outside = { spawnEngine, base: pageAddress() };
+
+/**
+ * Loads a model.
+ *
+ * @param source where its bytes are: a URL, a file, a folder
+ * @throws {EngineError} where the file is none that runs here, or does not arrive
+ */
+export const load = (source: ModelSource, options?: LoadOptions): Promise<Model> => loadWith(outside, source, options);
+
+/** Tells what a model is from its header, without loading it. */
+export const inspect = (source: ModelSource, options?: InspectOptions): Promise<Description> =>
+  inspectWith(outside, source, options);

@@ -1,0 +1,13 @@
+import { inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
+import { spawnEngine, toPath } from "./platform/node.ts";
+import type { Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types.ts";
+
+export { EngineError, type ErrorDetail } from "./errors.ts";
+export type * from "./types.ts";
+
+const outside: Outside = { spawnEngine, base: null, toPath };
+
+export const load = (source: ModelSource, options?: LoadOptions): Promise<Model> => loadWith(outside, source, options);
+
+export const inspect = (source: ModelSource, options?: InspectOptions): Promise<Description> =>
+  inspectWith(outside, source, options);

@@ -1,0 +1,15 @@
+/** A worker becomes what its first message says: the engine's host, or one of its threads. */
+
+import type { Inside } from "../platform/port.ts";
+import { builds } from "../wasm/builds.ts";
+import { isJoin, work } from "../wasm/threads.ts";
+import { serve } from "./host.ts";
+
+export function startWorker(platform: Inside): void {
+  const port = platform.ownPort();
+  port.onmessage = (message) => {
+    if (isJoin(message)) return work(message, port, builds);
+    serve(platform, port);
+    port.onmessage?.(message);
+  };
+}

@@ -1,0 +1,63 @@
+import { type FileHandle, open } from "node:fs/promises";
+import path from "node:path";
+import { EngineError } from "../errors.ts";
+import { cutShort, type ReadOptions, type Source } from "./source.ts";
+
+/** Of one read: large enough that the system's calls do not count. */
+const PIECE = 4 << 20;
+
+/** A file by its path, read by position. */
+export class FileSource implements Source {
+  readonly name: string;
+  readonly size: number;
+  readonly #file: FileHandle;
+
+  private constructor(name: string, size: number, file: FileHandle) {
+    this.name = name;
+    this.size = size;
+    this.#file = file;
+  }
+
+  static async open(where: string): Promise<Source> {
+    const name = path.basename(where);
+    try {
+      const file = await open(where);
+      return new FileSource(name, (await file.stat()).size, file);
+    } catch (cause) {
+      const missing = ["ENOENT", "ENOTDIR"].includes((cause as NodeJS.ErrnoException).code ?? "");
+      throw failed(name, missing ? "NotFound" : "Unreadable", cause);
+    }
+  }
+
+  async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
+    return this.#fill(new Uint8Array(length), offset, options);
+  }
+
+  async *stream(offset: number, length: number, options: ReadOptions = {}): AsyncIterable<Uint8Array> {
+    const buffer = new Uint8Array(Math.min(PIECE, length));
+    for (let at = 0; at < length; at += PIECE) {
+      yield await this.#fill(buffer.subarray(0, Math.min(PIECE, length - at)), offset + at, options);
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#file.close();
+  }
+
+  async #fill(buffer: Uint8Array, offset: number, { signal }: ReadOptions): Promise<Uint8Array> {
+    let at = 0;
+    while (at < buffer.length) {
+      signal?.throwIfAborted();
+      const { bytesRead } = await this.#file.read(buffer, at, buffer.length - at, offset + at).catch((cause) => {
+        throw failed(this.name, "Unreadable", cause);
+      });
+      if (bytesRead === 0) throw cutShort(this.name, offset, buffer.length, at);
+      at += bytesRead;
+    }
+    return buffer;
+  }
+}
+
+function failed(file: string, code: string, cause: unknown): EngineError {
+  return new EngineError(code, `${file}: ${(cause as Error).message}`, { file }, { cause });
+}

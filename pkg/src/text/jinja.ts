@@ -1,0 +1,238 @@
+/**
+ * The library's interpreter with Python's semantics where it departs from them, a budget, and the line of an error.
+ * Chat templates are written for Jinja2 under Python; what the library does like it stays the library's.
+ */
+
+import { Environment, Interpreter } from "@huggingface/jinja";
+import { dictMethods, filters, loop, range, tests, textMethod } from "./jinja_builtins.ts";
+import {
+  Bool,
+  List,
+  type Value,
+  arithmetic,
+  checkSize,
+  checkTree,
+  contains,
+  equal,
+  isList,
+  isText,
+  isUndefined,
+  iterate,
+  str,
+  text,
+  undefinedValue,
+} from "./jinja_values.ts";
+import { MAX_LIST, MAX_RENDERED, MAX_STEPS } from "./limits.ts";
+import * as py from "./python.ts";
+
+/** A node of the library's syntax tree. */
+interface Node {
+  type: string;
+  // biome-ignore lint/suspicious/noExplicitAny: the library exports neither its nodes nor their types
+  [field: string]: any;
+}
+
+type Arguments = [positional: Value[], keyword: Map<string, Value>];
+
+/** What the library keeps private, so far as it is called or replaced here. */
+interface Inner {
+  run(program: unknown): Value;
+  evaluate(node: Node | undefined, scope: Environment): Value;
+  evaluateBlock(nodes: Node[], scope: Environment): Value;
+  evaluateBinaryExpression(node: Node, scope: Environment): Value;
+  evaluateMemberExpression(node: Node, scope: Environment): Value;
+  evaluateArguments(nodes: Node[], scope: Environment): Arguments;
+  evaluateFor(node: Node, scope: Environment): Value;
+  evaluateTestExpression(node: Node, scope: Environment): Value;
+  applyFilter(operand: Value, filter: Node, scope: Environment): Value;
+}
+const Base = Interpreter as unknown as new (scope: Environment) => Inner;
+
+class BreakLoop extends Error {}
+class ContinueLoop extends Error {}
+
+/** An error of a template, with the line of the tag that raised it where that is known. */
+export class TemplateFailure extends Error {
+  readonly line: number | undefined;
+
+  constructor(message: string, line: number | undefined, cause?: unknown) {
+    super(message, { cause });
+    this.line = line;
+  }
+}
+
+/** Comments that begin with this carry the line of the tag that follows. */
+export const LINE_MARK = "\u0000line ";
+
+/** Renders a program of the library's parser. */
+export function render(program: unknown, variables: Readonly<Record<string, unknown>>, now: Date): string {
+  const globals = new Environment();
+  for (const [name, value] of [["true", true] as const, ["false", false] as const, ["none", null] as const]) {
+    globals.set(name, value);
+    globals.set(name.slice(0, 1).toUpperCase() + name.slice(1), value);
+  }
+  globals.set("range", range);
+  globals.set("strftime_now", (format: string) => py.strftime(now, format));
+  globals.set("raise_exception", (message: unknown) => {
+    throw new Error(String(message));
+  });
+  const scope = new Environment(globals);
+  for (const [name, value] of Object.entries(variables)) scope.set(name, value);
+  return new PythonInterpreter(scope).run(program).value as string;
+}
+
+class PythonInterpreter extends Base {
+  #steps = 0;
+
+  override evaluate(node: Node | undefined, scope: Environment): Value {
+    if (++this.#steps > MAX_STEPS) throw new Error(`it runs for more than ${MAX_STEPS} steps`);
+    if (node?.type === "Evaluated") return node.value;
+    if (node?.type === "Break") throw new BreakLoop();
+    if (node?.type === "Continue") throw new ContinueLoop();
+    const value = super.evaluate(node, scope);
+    if (typeof value.value === "string") checkSize(value.value.length, MAX_RENDERED);
+    else if (isList(value)) checkSize(value.value.length, MAX_LIST);
+    return value;
+  }
+
+  override evaluateBlock(nodes: Node[], scope: Environment): Value {
+    let result = "";
+    let line: number | undefined;
+    for (const node of nodes) {
+      if (node.type === "Comment") {
+        if (node.value.startsWith(LINE_MARK)) line = Number(node.value.slice(LINE_MARK.length));
+        continue;
+      }
+      try {
+        const value = this.evaluate(node, scope);
+        if (node.type !== "Set" && node.type !== "Macro") result += str(value);
+        checkSize(result.length, MAX_RENDERED);
+      } catch (error) {
+        if (error instanceof BreakLoop || error instanceof ContinueLoop) throw new Interrupted(error, result);
+        if (error instanceof Interrupted) throw new Interrupted(error.by, result + error.text);
+        if (error instanceof TemplateFailure && error.line !== undefined) throw error;
+        throw new TemplateFailure((error as Error).message, line, error);
+      }
+    }
+    return text(result);
+  }
+
+  override evaluateBinaryExpression(node: Node, scope: Environment): Value {
+    const operator: string = node.operator.value;
+    const left = this.evaluate(node.left, scope);
+    if (operator === "and") return left.__bool__().value ? this.evaluate(node.right, scope) : left;
+    if (operator === "or") return left.__bool__().value ? left : this.evaluate(node.right, scope);
+    const right = this.evaluate(node.right, scope);
+    checkTree(left);
+    checkTree(right);
+    if (operator === "==") return new Bool(equal(left, right));
+    if (operator === "!=") return new Bool(!equal(left, right));
+    if (operator === "~") return text(str(left) + str(right));
+    if (operator === "in" || operator === "not in") return new Bool(contains(right, left) === (operator === "in"));
+    for (const [side, value] of [[node.left, left] as const, [node.right, right] as const]) {
+      if (isUndefined(value)) throw new Error(`${describe(side)} is undefined`);
+    }
+    return (
+      arithmetic(operator, left, right) ??
+      super.evaluateBinaryExpression({ ...node, left: evaluated(left), right: evaluated(right) }, scope)
+    );
+  }
+
+  override evaluateMemberExpression(node: Node, scope: Environment): Value {
+    const object = this.evaluate(node.object, scope);
+    if (isUndefined(object)) throw new Error(`${describe(node.object)} is undefined`);
+    if (node.computed && node.property.type === "SliceExpression") {
+      return super.evaluateMemberExpression({ ...node, object: evaluated(object) }, scope);
+    }
+    const name = node.computed ? this.evaluate(node.property, scope) : text(String(node.property.value));
+    if (isText(object)) {
+      const method = isText(name) ? textMethod(object.value, name.value) : undefined;
+      if (method) return method;
+      if (typeof name.value === "number") {
+        const char = py.charAt(object.value, name.value);
+        return char === undefined ? undefinedValue : text(char);
+      }
+    }
+    if (object.type === "ObjectValue" && !node.computed && dictMethods.has(name.value as string)) {
+      // `tool.items()` is the method even where the dict has a key of that name.
+      return (object as unknown as { builtins: Map<string, Value> }).builtins.get(name.value as string) ?? undefinedValue;
+    }
+    const property = node.computed ? evaluated(name) : node.property;
+    return super.evaluateMemberExpression({ ...node, object: evaluated(object), property }, scope);
+  }
+
+  override applyFilter(operand: Value, filter: Node, scope: Environment): Value {
+    const name: string = filter.type === "CallExpression" ? filter.callee.value : filter.value;
+    if (name === "tojson") checkTree(operand);
+    if (name === "map" && filter.type === "CallExpression" && filter.args[0]?.type === "StringLiteral") {
+      const [mapped, ...args] = filter.args as [Node, ...Node[]];
+      const inner = { type: "CallExpression", callee: { type: "Identifier", value: mapped.value }, args };
+      return new List(iterate(operand).map((item) => this.applyFilter(item, inner, scope)));
+    }
+    const apply = Object.hasOwn(filters, name) ? filters[name] : undefined;
+    if (!apply) return super.applyFilter(operand, filter, scope);
+    const [args, keywords] = filter.type === "CallExpression" ? this.evaluateArguments(filter.args, scope) : [[], new Map()];
+    return apply(operand, args, keywords);
+  }
+
+  override evaluateTestExpression(node: Node, scope: Environment): Value {
+    const test = tests.get(node.test.value);
+    if (!test) throw new Error(`no test is called ${node.test.value}`);
+    return new Bool(test(this.evaluate(node.operand, scope)) !== node.negate);
+  }
+
+  /** Each turn of a loop has a scope of its own: what one sets, the next does not see. */
+  override evaluateFor(node: Node, scope: Environment): Value {
+    const selects = node.iterable.type === "SelectExpression";
+    const iterable = this.evaluate(selects ? node.iterable.lhs : node.iterable, scope);
+    const inside = (item: Value) => {
+      const turn = new Environment(scope);
+      const names: Node[] = node.loopvar.type === "TupleLiteral" ? node.loopvar.value : [node.loopvar];
+      const values = node.loopvar.type === "TupleLiteral" ? iterate(item) : [item];
+      if (values.length !== names.length) throw new Error(`cannot unpack ${values.length} values into ${names.length}`);
+      names.forEach((name, i) => turn.setVariable(name.value, values[i] as never));
+      return turn;
+    };
+    let items = iterate(iterable);
+    if (selects) items = items.filter((item) => this.evaluate(node.iterable.test, inside(item)).__bool__().value);
+    if (items.length === 0) return this.evaluateBlock(node.defaultBlock, scope);
+
+    let result = "";
+    for (let i = 0; i < items.length; i++) {
+      const turn = inside(items[i] as Value);
+      turn.setVariable("loop", loop(items, i) as never);
+      try {
+        result += this.evaluateBlock(node.body, turn).value;
+      } catch (error) {
+        if (!(error instanceof Interrupted)) throw error;
+        result += error.text;
+        if (error.by instanceof BreakLoop) break;
+      }
+      checkSize(result.length, MAX_RENDERED);
+    }
+    return text(result);
+  }
+}
+
+/** A `break` or `continue` on its way to its loop, with what its turn had rendered. */
+class Interrupted extends Error {
+  readonly by: Error;
+  readonly text: string;
+
+  constructor(by: Error, text: string) {
+    super("break or continue outside of a loop");
+    this.by = by;
+    this.text = text;
+  }
+}
+
+const evaluated = (value: Value): Node => ({ type: "Evaluated", value });
+
+function describe(node: Node): string {
+  if (node.type === "Identifier") return `'${node.value}'`;
+  if (node.type !== "MemberExpression") return "a value";
+  const of = describe(node.object);
+  if (!node.computed) return `${of}.${node.property.value}`;
+  return node.property.type === "StringLiteral" ? `${of}['${node.property.value}']` : `an element of ${of}`;
+}
+

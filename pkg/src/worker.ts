@@ -1,0 +1,4 @@
+import * as platform from "./platform/browser.ts";
+import { startWorker } from "./rpc/worker.ts";
+
+startWorker(platform);
