@@ -25,6 +25,9 @@
 //!
 //! Logits are the same bits for every instruction set, thread count, batch and chunk size.
 
+// Builds with threads rebuild std on the pinned stable toolchain, which opens its unstable features to them anyway.
+#![cfg_attr(all(target_arch = "wasm32", target_feature = "atomics"), feature(stdarch_wasm_atomic_wait))]
+
 pub mod bytes;
 pub mod engine;
 pub mod error;
