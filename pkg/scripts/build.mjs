@@ -20,13 +20,15 @@ const wasmBindgen = path.join(root, ".cache", "tools", "bin", "wasm-bindgen");
 
 const rust = ["src", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map((name) => path.join(root, name));
 const recipe = ["build.mjs", "cargo.mjs", "glue.mjs", "waits.mjs"].map((name) => path.join(pkg, "scripts", name));
-const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), path.join(pkg, "package-lock.json")];
+const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
+const tools = path.join(pkg, "package-lock.json");
+const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), tools];
 
 async function buildFlavour(flavour) {
   const out = (...names) => path.join(dist, ...names);
   const name = flavour.name;
   await ifChanged(name, {
-    inputs: [...rust, ...recipe, JSON.stringify(flavour)],
+    inputs: [...rust, ...recipe, tools, JSON.stringify(flavour)],
     outputs: [out(flavour.file), out("glue", `${name}.js`)],
     async run() {
       const { args, env } = cargo(flavour, "build", "--release", "--lib");
@@ -89,7 +91,7 @@ async function buildBundles() {
 
 async function buildTypes() {
   await ifChanged("types", {
-    inputs: [...sources, path.join(pkg, "tsconfig.json"), path.join(dist, "glue")],
+    inputs: [...sources, ...projects, path.join(dist, "glue")],
     outputs: [path.join(dist, "types", "index.d.ts")],
     async run() {
       rmSync(path.join(dist, "types"), { recursive: true, force: true });
@@ -130,7 +132,8 @@ function command(label, program, args, env = process.env) {
       stream.setEncoding("utf8").on("data", (text) => {
         const lines = (rest + text).split("\n");
         rest = lines.pop();
-        for (const line of lines) say(label, line);
+        // Two cargos take turns at the list of packages, and say so at every turn.
+        for (const line of lines) if (!line.includes("Blocking waiting for file lock")) say(label, line);
       });
       stream.on("end", () => rest && say(label, rest));
     }

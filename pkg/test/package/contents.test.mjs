@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { readdir, readFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
+import path from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import flavours from "../../flavours.json" with { type: "json" };
-import { emptyFolderWithPackage, path, run, writeFile } from "./support.mjs";
+import { emptyFolderWithPackage, run } from "./support.mjs";
 
 /** What a page loads: the entry, the worker and one build of the engine. */
 const BUDGET = 400_000;

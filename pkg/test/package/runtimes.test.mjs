@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
 import { test } from "node:test";
-import { emptyFolderWithPackage, expectAnswer, host, path, run, writeFile } from "./support.mjs";
+import { emptyFolderWithPackage, expectAnswer, host, run } from "./support.mjs";
 
 test("the tarball works in an empty folder", async (context) => {
   const folder = await emptyFolderWithPackage(context);

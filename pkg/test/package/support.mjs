@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -42,7 +42,7 @@ export async function emptyFolderWithPackage(context) {
 /** The same with a page that shows what the program printed. */
 export async function emptyFolderWithPage(context) {
   const folder = await emptyFolderWithPackage(context);
-  await writeFile(path.join(folder, "main.js"), await readFile(path.join(here, "main.js"), "utf8"));
+  await cp(path.join(here, "main.js"), path.join(folder, "main.js"));
   await writeFile(path.join(folder, "index.html"), page("./main.js"));
   return folder;
 }
@@ -113,5 +113,3 @@ const flags = [
   "--disable-component-update",
   "--disable-sync",
 ];
-
-export { mkdir, path, writeFile };
