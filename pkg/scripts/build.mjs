@@ -153,14 +153,26 @@ function say(label, line) {
 /** Each build ends in one long single-threaded link, so as many run at once as there are cores. */
 async function eachAtOnce(items, count, run) {
   const queue = [...items];
-  await Promise.all(
-    Array.from({ length: count }, async () => {
-      for (let item = queue.shift(); item; item = queue.shift()) await run(item);
-    }),
-  );
+  const failures = [];
+  async function work() {
+    for (let item = queue.shift(); item; item = queue.shift()) {
+      await run(item).catch((error) => {
+        failures.push(error);
+        queue.length = 0;
+      });
+    }
+  }
+  await Promise.all(Array.from({ length: count }, work));
+  if (failures.length > 0) throw failures[0];
 }
 
-mkdirSync(path.join(dist, "glue"), { recursive: true });
-await eachAtOnce(flavours, availableParallelism(), buildFlavour);
-await buildBundles();
-await buildTypes();
+try {
+  mkdirSync(path.join(dist, "glue"), { recursive: true });
+  await eachAtOnce(flavours, availableParallelism(), buildFlavour);
+  await buildBundles();
+  await buildTypes();
+} catch (error) {
+  // What went wrong has been printed by the tool that failed; this says which.
+  console.error(error.message);
+  process.exitCode = 1;
+}
