@@ -10,8 +10,8 @@ import { fileURLToPath } from "node:url";
 import { build as esbuild } from "esbuild";
 import { cargo, flavours, root, target, targetDir } from "./cargo.mjs";
 import { buildGlue } from "./glue.mjs";
+import { mend } from "./mend.mjs";
 import { ifChanged } from "./stamps.mjs";
-import { outlineWaits } from "./waits.mjs";
 
 const pkg = fileURLToPath(new URL("../", import.meta.url));
 const dist = path.join(pkg, "dist");
@@ -19,7 +19,7 @@ const tool = (name) => path.join(pkg, "node_modules", ".bin", name);
 const wasmBindgen = path.join(root, ".cache", "tools", "bin", "wasm-bindgen");
 
 const rust = ["src", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map((name) => path.join(root, name));
-const recipe = ["build.mjs", "cargo.mjs", "glue.mjs", "waits.mjs"].map((name) => path.join(pkg, "scripts", name));
+const recipe = ["build.mjs", "cargo.mjs", "glue.mjs", "mend.mjs"].map((name) => path.join(pkg, "scripts", name));
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 const tools = path.join(pkg, "package-lock.json");
 const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), tools];
@@ -42,14 +42,10 @@ async function buildFlavour(flavour) {
       const optimised = path.join(targetDir(flavour), "optimised.wasm");
       const input = path.join(bindgen, "ternlight_bg.wasm");
       await command(name, tool("wasm-opt"), ["-O3", ...features(flavour), `--output=${optimised}`, input]);
-      if (flavour.threads) {
-        const wat = path.join(targetDir(flavour), "optimised.wat");
-        await command(name, tool("wasm-dis"), [...features(flavour), `--output=${wat}`, optimised]);
-        writeFileSync(wat, outlineWaits(readFileSync(wat, "utf8")));
-        await command(name, tool("wasm-as"), [...features(flavour), `--output=${out(flavour.file)}`, wat]);
-      } else {
-        cpSync(optimised, out(flavour.file));
-      }
+      const wat = path.join(targetDir(flavour), "optimised.wat");
+      await command(name, tool("wasm-dis"), [...features(flavour), `--output=${wat}`, optimised]);
+      writeFileSync(wat, mend(readFileSync(wat, "utf8")));
+      await command(name, tool("wasm-as"), [...features(flavour), `--output=${out(flavour.file)}`, wat]);
 
       await buildGlue(flavour, bindgen, out("glue"));
     },
