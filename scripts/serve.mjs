@@ -29,6 +29,8 @@ const types = {
   ".wasm": "application/wasm",
 };
 
+const statuses = { ENOENT: 404, ENOTDIR: 404, ENAMETOOLONG: 404, ERR_INVALID_URL: 400 };
+
 /**
  * Serves folders by URL prefix: `{ "/": "www", "/ternlight/": "pkg" }`; the longest that fits is taken.
  * Answers with the port, which is 0's pick, the one asked for, or with `orNext` the first free one from there on.
@@ -38,7 +40,7 @@ export async function serve({ mounts, port = 0, orNext = false, headers = isolat
   const server = createServer((request, response) => {
     answer(request, response).catch((error) => {
       if (response.headersSent) return response.destroy();
-      const status = { ENOENT: 404, ENOTDIR: 404, EISDIR: 404 }[error.code] ?? 500;
+      const status = statuses[error.code] ?? (error instanceof URIError ? 400 : 500);
       response.writeHead(status, headers).end(`${status}\n`);
     });
   });

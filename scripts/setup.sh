@@ -10,6 +10,7 @@ say() { echo "setup           $*" >&2; }
 # rustup installs no toolchain by itself where that is switched off, so it is asked for by name.
 rust() {
   local channel bindgen tools=.cache/tools
+  command -v rustup >/dev/null || { say "Rust comes by rustup (rustup.rs), which is not here" && return 1; }
   channel=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
   if ! rustup run "$channel" rustc --version >/dev/null 2>&1 ||
     ! rustup target list --toolchain "$channel" --installed | grep -q '^wasm32-unknown-unknown$' ||
@@ -39,9 +40,6 @@ packages() {
   fi
 }
 
-npm_() { packages pkg; }
-hosts() { packages pkg/test/hosts; }
-
 chromium() {
   local browser="${CHROMIUM:-/usr/bin/chromium}" command="apt-get update && apt-get install --yes chromium"
   [ -x "$browser" ] && return
@@ -58,12 +56,13 @@ chromium() {
   apt-get install --yes --quiet --no-install-recommends chromium
 }
 
-for part in "${@:-rust npm}"; do
-  for name in $part; do
-    case $name in
-      rust | hosts | chromium) "$name" ;;
-      npm) npm_ ;;
-      *) say "no part is named $name" && exit 2 ;;
-    esac
-  done
+[ $# -gt 0 ] || set -- rust npm
+for part; do
+  case $part in
+    rust) rust ;;
+    npm) packages pkg ;;
+    hosts) packages pkg/test/hosts ;;
+    chromium) chromium ;;
+    *) say "no part is named $part" && exit 2 ;;
+  esac
 done

@@ -10,8 +10,8 @@ import { fileURLToPath } from "node:url";
 import { build as esbuild } from "esbuild";
 import { cargo, flavours, root, target, targetDir } from "./cargo.mjs";
 import { buildGlue } from "./glue.mjs";
+import { mend } from "./mend.mjs";
 import { ifChanged } from "./stamps.mjs";
-import { outlineWaits } from "./waits.mjs";
 
 const pkg = fileURLToPath(new URL("../", import.meta.url));
 const dist = path.join(pkg, "dist");
@@ -19,14 +19,16 @@ const tool = (name) => path.join(pkg, "node_modules", ".bin", name);
 const wasmBindgen = path.join(root, ".cache", "tools", "bin", "wasm-bindgen");
 
 const rust = ["src", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map((name) => path.join(root, name));
-const recipe = ["build.mjs", "cargo.mjs", "glue.mjs", "waits.mjs"].map((name) => path.join(pkg, "scripts", name));
-const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), path.join(pkg, "package-lock.json")];
+const recipe = ["build.mjs", "cargo.mjs", "glue.mjs", "mend.mjs"].map((name) => path.join(pkg, "scripts", name));
+const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
+const tools = path.join(pkg, "package-lock.json");
+const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), tools];
 
 async function buildFlavour(flavour) {
   const out = (...names) => path.join(dist, ...names);
   const name = flavour.name;
   await ifChanged(name, {
-    inputs: [...rust, ...recipe, JSON.stringify(flavour)],
+    inputs: [...rust, ...recipe, tools, JSON.stringify(flavour)],
     outputs: [out(flavour.file), out("glue", `${name}.js`)],
     async run() {
       const { args, env } = cargo(flavour, "build", "--release", "--lib");
@@ -40,14 +42,10 @@ async function buildFlavour(flavour) {
       const optimised = path.join(targetDir(flavour), "optimised.wasm");
       const input = path.join(bindgen, "ternlight_bg.wasm");
       await command(name, tool("wasm-opt"), ["-O3", ...features(flavour), `--output=${optimised}`, input]);
-      if (flavour.threads) {
-        const wat = path.join(targetDir(flavour), "optimised.wat");
-        await command(name, tool("wasm-dis"), [...features(flavour), `--output=${wat}`, optimised]);
-        writeFileSync(wat, outlineWaits(readFileSync(wat, "utf8")));
-        await command(name, tool("wasm-as"), [...features(flavour), `--output=${out(flavour.file)}`, wat]);
-      } else {
-        cpSync(optimised, out(flavour.file));
-      }
+      const wat = path.join(targetDir(flavour), "optimised.wat");
+      await command(name, tool("wasm-dis"), [...features(flavour), `--output=${wat}`, optimised]);
+      writeFileSync(wat, mend(readFileSync(wat, "utf8")));
+      await command(name, tool("wasm-as"), [...features(flavour), `--output=${out(flavour.file)}`, wat]);
 
       await buildGlue(flavour, bindgen, out("glue"));
     },
@@ -89,7 +87,7 @@ async function buildBundles() {
 
 async function buildTypes() {
   await ifChanged("types", {
-    inputs: [...sources, path.join(pkg, "tsconfig.json"), path.join(dist, "glue")],
+    inputs: [...sources, ...projects, path.join(dist, "glue")],
     outputs: [path.join(dist, "types", "index.d.ts")],
     async run() {
       rmSync(path.join(dist, "types"), { recursive: true, force: true });
@@ -130,7 +128,8 @@ function command(label, program, args, env = process.env) {
       stream.setEncoding("utf8").on("data", (text) => {
         const lines = (rest + text).split("\n");
         rest = lines.pop();
-        for (const line of lines) say(label, line);
+        // Two cargos take turns at the list of packages, and say so at every turn.
+        for (const line of lines) if (!line.includes("Blocking waiting for file lock")) say(label, line);
       });
       stream.on("end", () => rest && say(label, rest));
     }
@@ -150,14 +149,26 @@ function say(label, line) {
 /** Each build ends in one long single-threaded link, so as many run at once as there are cores. */
 async function eachAtOnce(items, count, run) {
   const queue = [...items];
-  await Promise.all(
-    Array.from({ length: count }, async () => {
-      for (let item = queue.shift(); item; item = queue.shift()) await run(item);
-    }),
-  );
+  const failures = [];
+  async function work() {
+    for (let item = queue.shift(); item; item = queue.shift()) {
+      await run(item).catch((error) => {
+        failures.push(error);
+        queue.length = 0;
+      });
+    }
+  }
+  await Promise.all(Array.from({ length: count }, work));
+  if (failures.length > 0) throw failures[0];
 }
 
-mkdirSync(path.join(dist, "glue"), { recursive: true });
-await eachAtOnce(flavours, availableParallelism(), buildFlavour);
-await buildBundles();
-await buildTypes();
+try {
+  mkdirSync(path.join(dist, "glue"), { recursive: true });
+  await eachAtOnce(flavours, availableParallelism(), buildFlavour);
+  await buildBundles();
+  await buildTypes();
+} catch (error) {
+  // What went wrong has been printed by the tool that failed; this says which.
+  console.error(error.message);
+  process.exitCode = 1;
+}

@@ -1,4 +1,4 @@
-import * as platform from "./platform/node.ts";
+import { cores, fetchFile, ownPort, paths, spawnSibling, turn } from "./platform/node.ts";
 import { startWorker } from "./rpc/worker.ts";
 
-startWorker(platform);
+startWorker({ cores, fetchFile, ownPort, paths, spawnSibling, turn });

@@ -31,15 +31,15 @@ export const fetchFile = (url: URL): Promise<Response> => fetch(url);
 /** What a relative URL in a page begins from. */
 export const pageAddress = (): string => (typeof document === "undefined" ? self.location.href : document.baseURI);
 
-const channel = new MessageChannel();
-let turned: (() => void) | null = null;
-channel.port1.onmessage = () => turned?.();
+let channel: MessageChannel | undefined;
 
 /** By a message of our own, which comes after those that wait: timers are slowed down to milliseconds. */
 export function turn(): Promise<void> {
+  channel ??= new MessageChannel();
+  const { port1, port2 } = channel;
   return new Promise((resolve) => {
-    turned = resolve;
-    channel.port2.postMessage(null);
+    port1.onmessage = () => resolve();
+    port2.postMessage(null);
   });
 }
 

@@ -51,13 +51,17 @@ export interface InstanceOptions {
   host: GlueHost;
 }
 
+export interface Instance {
+  glue: Glue;
+  memory: WebAssembly.Memory;
+}
+
 /** One more instance of a build. */
-export function instantiate(build: Build, module: WebAssembly.Module, options: InstanceOptions): Glue {
+export function instantiate(build: Build, module: WebAssembly.Module, options: InstanceOptions): Instance {
   const glue = build.createGlue(options.host);
-  glue.initSync(
-    build.initialPages ? { module, memory: sharedMemory(build.initialPages, options.maximumBytes) } : { module },
-  );
-  return glue;
+  const shared = build.initialPages > 0 && { memory: sharedMemory(build.initialPages, options.maximumBytes) };
+  const { memory } = glue.initSync({ module, ...shared });
+  return { glue, memory };
 }
 
 const PAGE = 65536;

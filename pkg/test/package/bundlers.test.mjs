@@ -1,17 +1,16 @@
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
 import { test } from "node:test";
 import {
   emptyFolderWithPage,
   expectAnswer,
   host,
   isolation,
-  mkdir,
   open,
   page,
-  path,
   run,
   serveFolder,
   startServer,
-  writeFile,
 } from "./support.mjs";
 
 const node = process.execPath;
@@ -66,7 +65,6 @@ test("esbuild, with the worker and the wasm as entries of their own", async (con
   const entries = ["main.js", path.join(dist, "worker.js"), path.join(dist, "*.wasm")];
   const options = ["--bundle", "--format=esm", "--outdir=out", "--entry-names=[name]", "--loader:.wasm=copy"];
   await run(host("esbuild/bin/esbuild"), [...entries, ...options], { cwd: folder });
-  await mkdir(path.join(folder, "out"), { recursive: true });
   await writeFile(path.join(folder, "out", "index.html"), page("./main.js"));
   await openBoth(context, path.join(folder, "out"));
 });

@@ -1,7 +1,7 @@
 import { program } from "./program.js";
 
 const output = document.querySelector("output");
-program().then(
+program("./model/").then(
   (printed) => (output.textContent = printed),
   (error) => (output.textContent = `failed: ${error.stack ?? error}`),
 );

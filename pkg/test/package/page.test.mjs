@@ -1,6 +1,7 @@
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
 import { test } from "node:test";
-import { emptyFolderWithPage, expectAnswer, isolation, open, path, serveFolder, writeFile } from "./support.mjs";
+import { emptyFolderWithPage, expectAnswer, isolation, open, serveFolder } from "./support.mjs";
 
 test("a page without a bundler", async (context) => {
   const folder = await emptyFolderWithPage(context);

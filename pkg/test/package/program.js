@@ -1,9 +1,11 @@
 /** What every host runs, as a user would write it. */
-import { run } from "ternlight";
+import { load } from "ternlight";
 
 // No `await` at the top: Vite 5 and 6 build for browsers that lack it.
-export async function program() {
-  const bytes = Uint8Array.from({ length: 4096 }, (_, i) => (7 * i + 3) & 255);
-  const { threadsReason, ...answer } = await run({ bytes });
-  return JSON.stringify(answer);
+export async function program(source) {
+  const model = await load(source);
+  const { flavour, threads } = model.info;
+  const text = await model.generate("Once upon a time", { maxTokens: 24, temperature: 0 }).text();
+  await model.close();
+  return JSON.stringify({ flavour, threads, text });
 }

@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
 import { test } from "node:test";
-import { emptyFolderWithPackage, expectAnswer, host, path, run, writeFile } from "./support.mjs";
+import { emptyFolderWithPackage, expectAnswer, host, run } from "./support.mjs";
 
 test("the tarball works in an empty folder", async (context) => {
   const folder = await emptyFolderWithPackage(context);
   await writeFile(
     path.join(folder, "print.js"),
-    'import { program } from "./program.js";\nconsole.log(await program());\n',
+    'import { program } from "./program.js";\nconsole.log(await program("node_modules/ternlight/models/ternlight-demo/"));\n',
   );
   for (const [name, command, flavour] of [
     ["Node 20", ["node20/bin/node"], "threads-simd128"],

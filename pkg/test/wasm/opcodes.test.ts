@@ -31,9 +31,11 @@ for (const { name, file, simd, threads } of flavours) {
     context.diagnostic(`${bodies.length} functions, dot products: ${JSON.stringify(dots)}`);
     assert.ok(dots[simd as keyof typeof dots] > 0, "no dot product is left in it: did a build flag get lost?");
 
-    const relaxed = count(bodies, /\([a-z0-9]+\.relaxed_\w+/g);
-    assert.equal(relaxed - dots.relaxed, 0, "relaxed instructions other than the dot product differ between machines");
-    if (simd !== "relaxed") assert.equal(relaxed, 0);
+    // Any other relaxed instruction may answer differently on another machine, and LLVM brings some in by itself
+    // (scripts/mend.mjs).
+    const relaxed = bodies.flatMap((body) => body.match(/[a-z0-9]+\.relaxed_\w+/g) ?? []);
+    const allowed = simd === "relaxed" ? ["i32x4.relaxed_dot_i8x16_i7x16_add_s"] : [];
+    assert.deepEqual([...new Set(relaxed)].sort(), allowed);
 
     const atomics = count(bodies, /\((?:\w+\.)?atomic\.\w+/g);
     if (threads) assert.ok(atomics > 0);
@@ -41,7 +43,7 @@ for (const { name, file, simd, threads } of flavours) {
   });
 
   test(`${name} waits only where no local is lost`, async () => {
-    // scripts/waits.mjs says why.
+    // scripts/mend.mjs says why.
     const alone =
       /^func \S+ .*\n {2}\(memory\.atomic\.wait\d\d(?: offset=\d+)?\n {3}\(local\.get \$0\)\n {3}\(local\.get \$1\)\n {3}\(local\.get \$2\)\n {2}\)\n \)\s*\)?\s*$/;
     const waiting = (await functions(file)).filter((body) => body.includes("(memory.atomic.wait"));

@@ -20,8 +20,7 @@ function engine(script = file("node-worker.js")) {
     return owned(workers.at(-1)!);
   };
   const pool = new Pool(flavour, spawn, (error) => failures.push(error));
-  const glue = instantiate(builds[flavour]!, module, { maximumBytes: 64 << 20, host: pool });
-  const { memory } = glue.initSync({ module });
+  const { glue, memory } = instantiate(builds[flavour]!, module, { maximumBytes: 64 << 20, host: pool });
   return { glue, pool, memory, workers, failures };
 }
 
