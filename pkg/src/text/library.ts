@@ -1,0 +1,126 @@
+/**
+ * Where `@huggingface/tokenizers` departs from Hugging Face's own tokenizers: tokenizer.json is rewritten into parts that
+ * it does get right, and what it would silently get wrong is refused by name.
+ */
+
+import { Tokenizer as Library } from "@huggingface/tokenizers";
+import { EngineError } from "../errors.ts";
+import { MAX_MERGES, MAX_TOKEN, MAX_VOCAB } from "./limits.ts";
+import { GPT2 } from "./pretokenizers.ts";
+import type { Bpe, Part, TokenizerJson } from "./tokenizer_json.ts";
+
+/** The library's own takes JavaScript's \s, which counts U+FEFF as a space and U+0085 not. */
+const GPT2_UNICODE = new RegExp(GPT2.replaceAll("\\s", "\\p{White_Space}").replaceAll("\\S", "\\P{White_Space}"), "gu");
+
+const PUNCTUATION = "[!-/:-@\\[-`{-~\\p{P}]";
+
+/** Builds the library's tokenizer, from parts that it runs as Hugging Face does. */
+export function build(json: TokenizerJson): Library {
+  checkModel(json.model);
+  checkAdded(json.added_tokens);
+  const steps = preTokenizers(json.pre_tokenizer);
+  const pre_tokenizer = steps.length === 0 ? null : { type: "Sequence", pretokenizers: steps };
+  const library = new Library({ ...json, pre_tokenizer }, {});
+  const parts = library.pre_tokenizer as unknown as { tokenizers: { config?: Part; pattern?: RegExp }[] } | null;
+  for (const part of parts?.tokenizers ?? []) if (part.config?.type === "ByteLevel") part.pattern = GPT2_UNICODE;
+  const { ranks } = json.model as Bpe;
+  if (ranks) {
+    const byMerge = (library.model as unknown as { bpe_ranks: Map<string, number> }).bpe_ranks;
+    for (const [merge, index] of byMerge) byMerge.set(merge, ranks[index] ?? index);
+  }
+  // It keeps its input, half of its memory, but reads it no more.
+  Object.assign(library, { tokenizer: null });
+  Object.assign(library.model as object, { config: null, merges: null });
+  return library;
+}
+
+/** A pre-tokenizer as a flat list of steps that the library takes apart text with as Hugging Face does. */
+export function preTokenizers(part: Part | null, path = "pre_tokenizer"): Part[] {
+  if (part === null) return [];
+  const isolate = (pattern: string): Part => ({ type: "Split", pattern: { Regex: pattern }, behavior: "Isolated", invert: false });
+  const only = (pattern: string): Part => ({ ...isolate(pattern), behavior: "Removed", invert: true });
+  switch (part.type) {
+    case "Sequence":
+      return list(part.pretokenizers, `${path}.pretokenizers`).flatMap((inner, i) =>
+        preTokenizers(inner as Part, `${path}.pretokenizers[${i}]`),
+      );
+    case "ByteLevel":
+      return [part];
+    case "Digits":
+      // The library knows ASCII digits only.
+      return [isolate(part.individual_digits === true ? "\\p{N}" : "\\p{N}+")];
+    case "Punctuation":
+      // The library always takes runs.
+      if (part.behavior === "Contiguous") return [isolate(`${PUNCTUATION}+`)];
+      if (part.behavior === undefined || part.behavior === "Isolated") return [isolate(PUNCTUATION)];
+      throw bad(`${path}.behavior`, `${String(part.behavior)} is not supported`);
+    case "Whitespace":
+      return [only("\\w+|[^\\w\\s]+")];
+    case "WhitespaceSplit":
+      return [only("\\S+")];
+    case "Metaspace": {
+      const replacement = typeof part.replacement === "string" ? part.replacement : "\u2581";
+      const scheme = part.prepend_scheme ?? (part.add_prefix_space === false ? "never" : "always");
+      const space: Part = { type: "Metaspace", replacement, prepend_scheme: scheme };
+      if (part.split === false) return [space];
+      // Each piece begins with its space; the library does not cut at all.
+      if (replacement.length !== 1) throw bad(`${path}.replacement`, "more than one character is not supported");
+      const mark = `\\u${replacement.charCodeAt(0).toString(16).padStart(4, "0")}`;
+      return [space, isolate(`${mark}[^${mark}]*`)];
+    }
+    case "Split": {
+      // Isolated matches and isolated gaps are the same pieces; the library drops the gaps where it is inverted.
+      if (part.behavior === "Isolated") return [{ ...part, invert: false }];
+      if (part.behavior === "Removed" && part.invert === true) return [part];
+      throw bad(`${path}.behavior`, `${String(part.behavior)} (invert: ${String(part.invert)}) is not supported`);
+    }
+    default:
+      throw bad(`${path}.type`, `${JSON.stringify(part.type)} is not known`);
+  }
+}
+
+/** What the library trusts and would fail on later, or not at all. */
+function checkModel(model: Part): void {
+  if (model?.type === "Unigram") return;
+  if (model?.type !== "BPE") throw bad("model.type", `${JSON.stringify(model?.type)} is not supported; BPE and Unigram are`);
+  for (const key of ["continuing_subword_prefix", "end_of_word_suffix"]) {
+    if (model[key]) throw bad(`model.${key}`, `${JSON.stringify(model[key])} is not supported`);
+  }
+  const { vocab, merges } = model as Bpe;
+  if (typeof vocab !== "object" || vocab === null) throw bad("model.vocab", "expected an object");
+  for (const token in vocab) {
+    const id = vocab[token] as number;
+    if (!Number.isInteger(id) || id < 0 || id >= MAX_VOCAB) throw bad("model.vocab", `${JSON.stringify(token)} has id ${id}`);
+    if (token.length > MAX_TOKEN) throw bad("model.vocab", `token ${id} is ${token.length} long, more than ${MAX_TOKEN}`);
+  }
+  if (list(merges, "model.merges").length > MAX_MERGES) throw bad("model.merges", `more than ${MAX_MERGES} merges`);
+}
+
+function checkAdded(added: unknown): void {
+  for (const token of list(added, "added_tokens") as { id?: unknown; content?: unknown }[]) {
+    const { id, content } = token;
+    const fine = Number.isInteger(id) && (id as number) >= 0 && (id as number) < MAX_VOCAB;
+    if (!fine || typeof content !== "string" || content === "" || content.length > MAX_TOKEN) {
+      throw bad("added_tokens", `${JSON.stringify({ id, content })} is not an id with a text of 1 to ${MAX_TOKEN}`);
+    }
+  }
+}
+
+/** Runs on what strangers wrote: whatever goes wrong is their file's fault. */
+export function attempt<T>(key: string, run: () => T): T {
+  try {
+    return run();
+  } catch (cause) {
+    throw cause instanceof EngineError ? cause : bad(key, (cause as Error).message, cause);
+  }
+}
+
+export function list(value: unknown, path: string): readonly unknown[] {
+  if (!Array.isArray(value)) throw bad(path, "expected a list");
+  return value;
+}
+
+export function bad(key: string, message: string, cause?: unknown): EngineError {
+  const where = key === "" ? "tokenizer.json" : `tokenizer.json ${key}`;
+  return new EngineError("BadTokenizer", `${where}: ${message}`, { key }, { cause });
+}

@@ -1,0 +1,32 @@
+/** Tokenizers, templates and texts come from strangers: what this room accepts of them, and why that much. */
+
+/** UTF-16 units in one text to encode: about a million tokens, eight times the longest context known. */
+export const MAX_TEXT = 4 * 1024 * 1024;
+
+/** Ids in a vocabulary: four times the largest one known (262,144). */
+export const MAX_VOCAB = 1024 * 1024;
+
+/** UTF-16 units in one token: the longest known has 256; taking a token apart costs its length squared. */
+export const MAX_TOKEN = 1024;
+
+/** Merges of a vocabulary: the largest known list has 515,000. */
+export const MAX_MERGES = 4 * 1024 * 1024;
+
+/** UTF-16 units in a chat template: the longest published ones have about 30,000. */
+export const MAX_TEMPLATE = 256 * 1024;
+
+/** Length of a run of white space in a template: the lexer's cost is template length times this. */
+export const MAX_TEMPLATE_SPACE = 1024;
+
+/** UTF-16 units in anything a template builds: what it renders has to be encoded afterwards. */
+export const MAX_RENDERED = MAX_TEXT;
+
+/** Elements of a list that a template builds: a message each would already overflow every context. */
+export const MAX_LIST = 1024 * 1024;
+
+/** Nodes a template may evaluate: a thousand messages through the longest templates take about a million; ten million run for seconds. */
+export const MAX_STEPS = 10_000_000;
+
+/** Stop texts of one request, and the length of each: every piece is compared with all of them. */
+export const MAX_STOPS = 64;
+export const MAX_STOP_LENGTH = 1024;

@@ -1,0 +1,253 @@
+/** Chat templates: which one a model has, and messages rendered with it as Hugging Face does. */
+
+import { parse, tokenize } from "@huggingface/jinja";
+import { EngineError } from "../errors.ts";
+import type { ChatMessage } from "../types.ts";
+import type { GgufText } from "./gguf.ts";
+import { LINE_MARK, render, TemplateFailure } from "./jinja.ts";
+import { MAX_TEMPLATE, MAX_TEMPLATE_SPACE } from "./limits.ts";
+import type { Tokenizer } from "./tokenizer.ts";
+import type { TokenizerConfig } from "./tokenizer_json.ts";
+
+export interface TemplateSources {
+  /** Text of chat_template.jinja, which wins over tokenizer_config.json. */
+  file?: string | null;
+  /** tokenizer_config.json, parsed. */
+  config?: TokenizerConfig | null;
+  /** Metadata of a GGUF file. */
+  gguf?: GgufText | null;
+  /** A template to use instead, or `"embedded"`: the model's own, even where it is known to be wrong. */
+  override?: string | null;
+}
+
+export interface RenderOptions {
+  /** End with the words that begin the model's turn. @default true */
+  addGenerationPrompt?: boolean;
+  tools?: readonly unknown[] | null;
+  /** Further variables for the template. */
+  templateOptions?: Readonly<Record<string, unknown>>;
+  /** What `strftime_now` tells. @default the present */
+  now?: Date;
+}
+
+/** How BitNet b1.58 2B-4T was trained to chat: the template beside its safetensors. */
+const BITNET_CHAT =
+  "{% for message in messages %}{{ message['role'] | capitalize + ': ' + message['content'] | trim + '<|eot_id|>' }}{% endfor %}" +
+  "{% if add_generation_prompt %}{{ 'Assistant: ' }}{% endif %}";
+
+/** The template of a model, or null where it has none. */
+export function pickTemplate(sources: TemplateSources, tokenizer: Tokenizer): ChatTemplate | null {
+  const { override, file, config, gguf } = sources;
+  const tokens = tokenizer.specialTokens;
+  if (override && override !== "embedded") return new ChatTemplate("the chatTemplate option", { default: override }, tokens);
+  if (file) return new ChatTemplate("chat_template.jinja", { default: file }, tokens);
+  const listed = config?.chat_template;
+  if (listed && !gguf) {
+    const named = typeof listed === "string" ? { default: listed } : byName(listed);
+    return new ChatTemplate("tokenizer_config.json", named, tokens);
+  }
+  const key = "tokenizer.chat_template";
+  const embedded = gguf?.get(key);
+  if (typeof embedded !== "string" || embedded === "") return null;
+  const toolUse = gguf?.get(`${key}.tool_use`);
+  const named = { default: embedded, ...(typeof toolUse === "string" ? { tool_use: toolUse } : {}) };
+  const own = new ChatTemplate(key, named, tokens);
+  if (override === "embedded" || !endsBeforeItBegins(own, gguf, tokenizer)) return own;
+  const warning =
+    `the ${key} of this file ends the text (${tokenizer.eos?.text}) right where the model should begin: ` +
+    'the template beside the model\'s safetensors is used; chatTemplate "embedded" follows the file';
+  return new ChatTemplate("the template of BitNet b1.58 2B-4T", { default: BITNET_CHAT }, tokens, [warning]);
+}
+
+/** The published BitNet 2B-4T GGUF puts EOS after the generation prompt. */
+function endsBeforeItBegins(template: ChatTemplate, gguf: GgufText | null | undefined, tokenizer: Tokenizer): boolean {
+  const architecture = gguf?.get("general.architecture");
+  if (architecture !== "bitnet-b1.58" && architecture !== "bitnet-25") return false;
+  if (!tokenizer.eos || !tokenizer.ends.some((end) => end.text === "<|eot_id|>")) return false;
+  try {
+    return template.render([{ role: "user", content: "Hi" }]).trimEnd().endsWith(tokenizer.eos.text);
+  } catch {
+    return false;
+  }
+}
+
+function byName(list: unknown): Record<string, string> {
+  const named: Record<string, string> = {};
+  for (const one of Array.isArray(list) ? list : []) {
+    if (typeof one?.name === "string" && typeof one.template === "string") named[one.name] = one.template;
+  }
+  return named;
+}
+
+export function missingTemplate(): EngineError {
+  return new EngineError(
+    "MissingTemplate",
+    "this model has no chat template: use generate with a prompt of your own, or load it with the chatTemplate option",
+    { option: "chatTemplate" },
+  );
+}
+
+export class ChatTemplate {
+  /** Where it was found, for people. */
+  readonly source: string;
+  readonly warnings: readonly string[];
+  readonly #templates: Readonly<Record<string, string>>;
+  readonly #tokens: Readonly<Record<string, string>>;
+  readonly #programs = new Map<string, unknown>();
+
+  /** @param templates by name: `default`, and `tool_use` for when tools are given */
+  constructor(
+    source: string,
+    templates: Readonly<Record<string, string>>,
+    tokens: Readonly<Record<string, string>>,
+    warnings: readonly string[] = [],
+  ) {
+    this.source = source;
+    this.warnings = warnings;
+    this.#templates = templates;
+    this.#tokens = tokens;
+  }
+
+  /** UTF-16 units of the template used without tools. */
+  get length(): number {
+    return this.#templates.default?.length ?? 0;
+  }
+
+  render(messages: readonly ChatMessage[], options: RenderOptions = {}): string {
+    const { addGenerationPrompt = true, tools = null, templateOptions = {}, now = new Date() } = options;
+    const variables = {
+      ...this.#tokens,
+      messages,
+      tools,
+      documents: null,
+      add_generation_prompt: addGenerationPrompt,
+      ...templateOptions,
+    };
+    try {
+      return render(this.#program(tools ? "tool_use" : "default"), variables, now);
+    } catch (cause) {
+      throw this.#failure(cause);
+    }
+  }
+
+  #program(name: string): unknown {
+    const source = this.#templates[name] ?? this.#templates.default;
+    if (source === undefined) {
+      throw new TemplateFailure(`none of its templates is called default, but ${Object.keys(this.#templates).join(", ")}`, undefined);
+    }
+    let program = this.#programs.get(source);
+    if (!program) {
+      program = compile(source);
+      this.#programs.set(source, program);
+    }
+    return program;
+  }
+
+  #failure(cause: unknown): EngineError {
+    const line = cause instanceof TemplateFailure ? cause.line : undefined;
+    const reason = cause instanceof RangeError || (cause as Error).cause instanceof RangeError ? "it nests too deeply or grows too large" : (cause as Error).message;
+    const where = line === undefined ? "" : `, line ${line}`;
+    return new EngineError(
+      "BadTemplate",
+      `chat template (${this.source})${where}: ${reason}`,
+      { source: this.source, reason, ...(line === undefined ? {} : { line }) },
+      { cause },
+    );
+  }
+}
+
+interface Tag {
+  start: number;
+  end: number;
+  line: number;
+  /** `%`, `{` or `#`. */
+  kind: string;
+}
+
+/** The library's syntax tree, with the line of each tag as a comment before it. */
+function compile(template: string): unknown {
+  if (template.length > MAX_TEMPLATE) {
+    throw new TemplateFailure(`it has ${template.length} characters; at most ${MAX_TEMPLATE} are allowed`, undefined);
+  }
+  if (new RegExp(`\\s{${MAX_TEMPLATE_SPACE + 1}}`).test(template)) {
+    throw new TemplateFailure(`it has more than ${MAX_TEMPLATE_SPACE} spaces in a row`, undefined);
+  }
+  // Jinja2 reads every kind of line end as \n.
+  const source = template.replace(/\r\n?/g, "\n");
+  const tags = findTags(source);
+
+  let tokens: { type: string; value: string }[];
+  try {
+    tokens = tokenize(source, { lstrip_blocks: true, trim_blocks: true });
+  } catch (cause) {
+    const line = tags.find((tag) => !readable(source.slice(tag.start, tag.end)))?.line;
+    throw new TemplateFailure((cause as Error).message, line, cause);
+  }
+
+  // The library drops `generation` tags before it reads the others.
+  const lines = tags.filter((tag) => tag.kind !== "#" && !isGeneration(source, tag)).map((tag) => tag.line);
+  const marked = tokens.flatMap((token) => {
+    if (token.type !== "OpenStatement" && token.type !== "OpenExpression") return [token];
+    return [{ type: "Comment", value: LINE_MARK + lines.shift() }, token];
+  });
+  let reached = 0;
+  const watched = new Proxy(marked, {
+    get(target, key, receiver) {
+      if (typeof key === "string" && /^\d+$/.test(key)) reached = Math.max(reached, Number(key));
+      return Reflect.get(target, key, receiver);
+    },
+  });
+  try {
+    return parse(watched as never);
+  } catch (cause) {
+    const mark = marked.slice(0, reached + 1).findLast((token) => token.type === "Comment" && token.value.startsWith(LINE_MARK));
+    const line = mark ? Number(mark.value.slice(LINE_MARK.length)) : undefined;
+    throw new TemplateFailure(reached >= marked.length ? "it ends inside of a block" : (cause as Error).message, line, cause);
+  }
+}
+
+function readable(tag: string): boolean {
+  try {
+    tokenize(tag);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function isGeneration(source: string, tag: Tag): boolean {
+  return tag.kind === "%" && /^\{%-?\s*(?:end)?generation\s*-?%\}$/.test(source.slice(tag.start, tag.end));
+}
+
+/** Where each tag begins and ends, in order; an unclosed one reaches to the end. */
+function findTags(source: string): Tag[] {
+  const tags: Tag[] = [];
+  const opening = /\{[%{#]/g;
+  let line = 1;
+  let counted = 0;
+  for (let open = opening.exec(source); open; open = opening.exec(source)) {
+    for (; counted < open.index; counted++) if (source[counted] === "\n") line++;
+    const kind = open[0][1] as string;
+    const end = endOfTag(source, open.index + 2, kind);
+    tags.push({ start: open.index, end, line, kind });
+    opening.lastIndex = end;
+  }
+  return tags;
+}
+
+function endOfTag(source: string, from: number, kind: string): number {
+  if (kind === "#") {
+    const end = source.indexOf("#}", from);
+    return end < 0 ? source.length : end + 2;
+  }
+  let braces = 0;
+  for (let at = from; at < source.length; at++) {
+    const char = source[at];
+    if (char === "'" || char === '"') {
+      for (at++; at < source.length && source[at] !== char; at++) if (source[at] === "\\") at++;
+    } else if (char === "{") braces++;
+    else if (char === "}" && braces > 0) braces--;
+    else if (source[at + 1] === "}" && (kind === "%" ? char === "%" : char === "}")) return at + 2;
+  }
+  return source.length;
+}

@@ -1,0 +1,83 @@
+/** The parts of tokenizer.json and tokenizer_config.json that this room reads and writes. */
+
+/** A part with a `type`: normalizer, pre-tokenizer, post-processor, decoder. */
+export interface Part {
+  type: string;
+  [key: string]: unknown;
+}
+
+export interface AddedToken {
+  id: number;
+  content: string;
+  special: boolean;
+  normalized?: boolean;
+  lstrip?: boolean;
+  rstrip?: boolean;
+  single_word?: boolean;
+}
+
+export interface Bpe extends Part {
+  type: "BPE";
+  vocab: Record<string, number>;
+  /** "left right" or [left, right]. */
+  merges: readonly (string | readonly [string, string])[];
+  /** Ours: the rank of each merge where several share one, as those of a scored vocabulary do. */
+  ranks?: readonly number[];
+  unk_token?: string | null;
+  byte_fallback?: boolean;
+  fuse_unk?: boolean;
+  ignore_merges?: boolean;
+}
+
+export interface TokenizerJson {
+  added_tokens: readonly AddedToken[];
+  normalizer: Part | null;
+  pre_tokenizer: Part | null;
+  post_processor: Part | null;
+  decoder: Part | null;
+  model: Part;
+}
+
+export type TokenConfig = string | { content: string } | null;
+
+export interface TokenizerConfig {
+  bos_token?: TokenConfig;
+  eos_token?: TokenConfig;
+  unk_token?: TokenConfig;
+  pad_token?: TokenConfig;
+  /** Ends a turn where that is another token than the one that ends a text. */
+  eot_token?: TokenConfig;
+  chat_template?: string | readonly { name: string; template: string }[] | null;
+  [key: string]: unknown;
+}
+
+/** The text of a token that a config names, as a string or as an object. */
+export function tokenContent(token: unknown): string | null {
+  if (typeof token === "string") return token;
+  const content = (token as { content?: unknown } | null | undefined)?.content;
+  return typeof content === "string" ? content : null;
+}
+
+/** The tokens that a post-processor puts before and after a text; null where it is of a kind not known here. */
+export function surroundings(part: Part | null): { before: string[]; after: string[] } | null {
+  if (part === null || part.type === "ByteLevel") return { before: [], after: [] };
+  if (part.type === "BertProcessing" || part.type === "RobertaProcessing") {
+    const [before, after] = [part.cls, part.sep].map((pair) => String((pair as readonly unknown[])[0]));
+    return { before: [before as string], after: [after as string] };
+  }
+  if (part.type === "Sequence" && Array.isArray(part.processors)) {
+    const all = { before: [] as string[], after: [] as string[] };
+    for (const inner of part.processors) {
+      const one = surroundings(inner as Part);
+      if (!one) return null;
+      all.before.unshift(...one.before);
+      all.after.push(...one.after);
+    }
+    return all;
+  }
+  if (part.type !== "TemplateProcessing" || !Array.isArray(part.single)) return null;
+  const items = part.single as { SpecialToken?: { id: string }; Sequence?: unknown }[];
+  const text = items.findIndex((item) => item.Sequence !== undefined);
+  const names = (some: typeof items) => some.map((item) => item.SpecialToken?.id ?? "");
+  return { before: names(items.slice(0, text)), after: names(items.slice(text + 1)) };
+}
