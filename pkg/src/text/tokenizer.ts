@@ -6,7 +6,13 @@ import { attempt, bad, build } from "./library.ts";
 import { MAX_TEXT } from "./limits.ts";
 import { type Pieces, pieces } from "./pieces.ts";
 import { TextStream } from "./stream.ts";
-import { type AddedToken, surroundings, type TokenizerConfig, type TokenizerJson, tokenContent } from "./tokenizer_json.ts";
+import {
+  type AddedToken,
+  surroundings,
+  type TokenizerConfig,
+  type TokenizerJson,
+  tokenContent,
+} from "./tokenizer_json.ts";
 
 export interface NamedToken {
   id: number;
@@ -49,16 +55,16 @@ export class Tokenizer {
    */
   constructor(file: Partial<TokenizerJson>, config: TokenizerConfig | null, warnings: readonly string[] = []) {
     const json = { ...EMPTY, ...file } as TokenizerJson;
-    this.#library = attempt("", () => build(json));
     this.#pieces = attempt("decoder", () => pieces(json.decoder));
+    const around = attempt("post_processor", () => surroundings(json.post_processor));
+    if (!around) throw bad("post_processor", "is of a kind not supported");
+    this.#library = attempt("", () => build(json));
     this.#added = new Map(json.added_tokens.map((token) => [token.id, token]));
     this.leadingSpaces = this.#pieces.leadingSpaces;
     this.kind = json.model.type === "Unigram" ? "Unigram" : isByteLevel(json) ? "byte-level BPE" : "SentencePiece BPE";
     this.vocab = (this.#library.model as unknown as { vocab: string[] }).vocab.length;
 
     const notes = [...warnings];
-    const around = attempt("post_processor", () => surroundings(json.post_processor));
-    if (!around) throw bad("post_processor", "is of a kind not supported");
     this.specialTokens = specialTokens(config);
     this.bos = this.#named(this.specialTokens.bos_token ?? around.before[0], notes);
     this.eos = this.#named(this.specialTokens.eos_token, notes);
@@ -70,7 +76,8 @@ export class Tokenizer {
         notes.push(`tokenizer_config.json says ${key}: ${config[key]}, tokenizer.json does otherwise and is followed`);
       }
     }
-    if (json.added_tokens.some((token) => token.single_word)) notes.push("tokenizer.json: single_word of added tokens is ignored");
+    if (json.added_tokens.some((token) => token.single_word))
+      notes.push("tokenizer.json: single_word of added tokens is ignored");
     this.warnings = notes;
     this.encode("");
   }
@@ -81,12 +88,19 @@ export class Tokenizer {
    */
   encode(text: string, { addSpecial = true }: { addSpecial?: boolean } = {}): number[] {
     if (text.length > MAX_TEXT) {
-      throw new EngineError("InvalidArgument", `a text of length ${text.length}; at most ${MAX_TEXT} can be encoded at once`, {
-        expected: `at most ${MAX_TEXT}`,
-        found: String(text.length),
-      });
+      throw new EngineError(
+        "InvalidArgument",
+        `a text of length ${text.length}; at most ${MAX_TEXT} can be encoded at once`,
+        {
+          expected: `at most ${MAX_TEXT}`,
+          found: String(text.length),
+        },
+      );
     }
-    const ids: (number | undefined)[] = attempt("", () => this.#library.encode(text, { add_special_tokens: addSpecial }).ids);
+    const ids: (number | undefined)[] = attempt(
+      "",
+      () => this.#library.encode(text, { add_special_tokens: addSpecial }).ids,
+    );
     if (ids.includes(undefined)) throw bad("post_processor", "adds a token that the vocabulary lacks");
     return ids as number[];
   }
@@ -150,5 +164,8 @@ function specialTokens(config: TokenizerConfig | null): Record<string, string> {
 }
 
 function isByteLevel({ decoder }: TokenizerJson): boolean {
-  return decoder?.type === "ByteLevel" || (Array.isArray(decoder?.decoders) && decoder.decoders.some((one) => one.type === "ByteLevel"));
+  return (
+    decoder?.type === "ByteLevel" ||
+    (Array.isArray(decoder?.decoders) && decoder.decoders.some((one) => one.type === "ByteLevel"))
+  );
 }
