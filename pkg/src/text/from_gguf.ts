@@ -66,7 +66,7 @@ class Reader {
     if (!scores) throw missing("tokenizer.ggml.scores");
     const ids = { bos: this.tokenId("bos", 1), eos: this.tokenId("eos", 2), unk: this.tokenId("unknown", 0) };
     const prefix = this.flag("tokenizer.ggml.add_space_prefix") ?? true;
-    const escape: Part = { type: "Replace", pattern: { String: " " }, content: SPACE };
+    const spaces: Part = { type: "Replace", pattern: { String: " " }, content: SPACE };
     const decoders: Part[] = [
       { type: "Replace", pattern: { String: SPACE }, content: " " },
       { type: "ByteFallback" },
@@ -76,7 +76,7 @@ class Reader {
     return this.files({
       ids,
       addBos: true,
-      normalizer: prefix ? { type: "Sequence", normalizers: [{ type: "Prepend", prepend: SPACE }, escape] } : escape,
+      normalizer: prefix ? { type: "Sequence", normalizers: [{ type: "Prepend", prepend: SPACE }, spaces] } : spaces,
       pre_tokenizer: null,
       decoder: { type: "Sequence", decoders },
       model: (vocab) => ({

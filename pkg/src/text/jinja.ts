@@ -200,7 +200,7 @@ class PythonInterpreter extends Base {
       const names: Node[] = node.loopvar.type === "TupleLiteral" ? node.loopvar.value : [node.loopvar];
       const values = node.loopvar.type === "TupleLiteral" ? iterate(item) : [item];
       if (values.length !== names.length) throw new Error(`cannot unpack ${values.length} values into ${names.length}`);
-      names.forEach((name, i) => turn.setVariable(name.value, values[i] as never));
+      for (const [i, name] of names.entries()) turn.setVariable(name.value, values[i] as never);
       return turn;
     };
     let items = iterate(iterable);

@@ -1,4 +1,8 @@
-/** Tokenizers, templates and texts come from strangers: what this room accepts of them, and why that much. */
+/**
+ * Tokenizers, templates and texts come from strangers: what this room accepts of them, and why that much. No cap here
+ * stops a pre-tokenizer's pattern that backtracks, nor a filter of the library's on a long text: that takes a watchdog
+ * outside, which ends the worker.
+ */
 
 /** UTF-16 units in one text to encode: about a million tokens, eight times the longest context known. */
 export const MAX_TEXT = 4 * 1024 * 1024;
