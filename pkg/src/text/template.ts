@@ -196,9 +196,10 @@ function compile(template: string): unknown {
 
   // The library drops `generation` tags before it reads the others.
   const lines = tags.filter((tag) => tag.kind !== "#" && !isGeneration(source, tag)).map((tag) => tag.line);
+  const opens = (token: { type: string }) => token.type === "OpenStatement" || token.type === "OpenExpression";
+  const located = tokens.filter(opens).length === lines.length;
   const marked = tokens.flatMap((token) => {
-    if (token.type !== "OpenStatement" && token.type !== "OpenExpression") return [token];
-    return [{ type: "Comment", value: LINE_MARK + lines.shift() }, token];
+    return located && opens(token) ? [{ type: "Comment", value: LINE_MARK + lines.shift() }, token] : [token];
   });
   let reached = 0;
   const watched = new Proxy(marked, {

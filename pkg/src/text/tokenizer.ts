@@ -20,7 +20,7 @@ export interface NamedToken {
 }
 
 /** Special tokens that end a turn or a text in every model that has them, whether its files say so or not. */
-const ENDS = ["<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<|end|>"];
+const ENDS = ["<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>"];
 
 const NONE = new Uint8Array(0);
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { EngineError } from "../../src/errors.ts";
 import { fromGguf } from "../../src/text/from_gguf.ts";
 import type { GgufText } from "../../src/text/gguf.ts";
 import { PRE_TOKENIZERS } from "../../src/text/pretokenizers.ts";
@@ -8,6 +9,7 @@ import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { failure } from "./support/check.ts";
 import { parseGguf, writeGguf } from "./support/gguf_file.ts";
 import { fixture, ggufFile, goldenStrings } from "./support/golden.ts";
+import { random } from "./support/random.ts";
 
 /** The same metadata with some scalars changed, or taken away by undefined. */
 function changed(gguf: GgufText, values: Record<string, string | number | boolean | undefined>): GgufText {
@@ -215,6 +217,26 @@ test("arrays that lie about their bytes are refused, whatever they claim", () =>
     lie({}, damaged(real.offset + 12, 0xe2)),
   ];
   for (const error of cases) assert.deepEqual([error.code, error.detail.key], ["BadTokenizer", key]);
+});
+
+test("damaged arrays give a tokenizer or a typed error, nothing else", () => {
+  const file = ggufFile("onebitllm_style.F16.gguf");
+  const below = random(11);
+  const keys = ["tokens", "scores", "token_type"].map((key) => `tokenizer.ggml.${key}`);
+  let refused = 0;
+  for (let i = 0; i < 1500; i++) {
+    const header = Uint8Array.from(file.header);
+    const { offset, length } = file.array(keys[below(keys.length)] as string) as { offset: number; length: number };
+    for (let n = 1 + below(4); n > 0; n--) header[offset + below(length)] = below(256);
+    try {
+      const tokenizer = open({ ...file, header });
+      tokenizer.decode(tokenizer.encode("Hello \u{1f600}"));
+    } catch (error) {
+      assert.ok(error instanceof EngineError && error.code === "BadTokenizer", String(error));
+      refused++;
+    }
+  }
+  assert.ok(refused > 100 && refused < 1400, `${refused} refused`);
 });
 
 test("ids of little use that lie outside of the vocabulary are ignored with a warning", () => {
