@@ -66,7 +66,7 @@ class Reader {
     if (!scores) throw missing("tokenizer.ggml.scores");
     const ids = { bos: this.tokenId("bos", 1), eos: this.tokenId("eos", 2), unk: this.tokenId("unknown", 0) };
     const prefix = this.flag("tokenizer.ggml.add_space_prefix") ?? true;
-    const escape: Part = { type: "Replace", pattern: { String: " " }, content: SPACE };
+    const spaces: Part = { type: "Replace", pattern: { String: " " }, content: SPACE };
     const decoders: Part[] = [
       { type: "Replace", pattern: { String: SPACE }, content: " " },
       { type: "ByteFallback" },
@@ -76,7 +76,7 @@ class Reader {
     return this.files({
       ids,
       addBos: true,
-      normalizer: prefix ? { type: "Sequence", normalizers: [{ type: "Prepend", prepend: SPACE }, escape] } : escape,
+      normalizer: prefix ? { type: "Sequence", normalizers: [{ type: "Prepend", prepend: SPACE }, spaces] } : spaces,
       pre_tokenizer: null,
       decoder: { type: "Sequence", decoders },
       model: (vocab) => ({
@@ -123,7 +123,15 @@ class Reader {
       }
       seen.add(content);
       if (type === CONTROL || type === USER_DEFINED || type === UNKNOWN) {
-        added.push({ id, content, special: type !== USER_DEFINED, normalized: false, lstrip: false, rstrip: false, single_word: false });
+        added.push({
+          id,
+          content,
+          special: type !== USER_DEFINED,
+          normalized: false,
+          lstrip: false,
+          rstrip: false,
+          single_word: false,
+        });
       }
       vocab[content] = id;
     }
@@ -159,7 +167,12 @@ class Reader {
     const name = this.gguf.get(key);
     if (name === undefined || name === "") return this.withoutName(bos);
     const found = typeof name === "string" ? findPreTokenizer(name) : undefined;
-    if (!found) throw unknown(key, name, PRE_TOKENIZERS.flatMap((one) => one.names));
+    if (!found)
+      throw unknown(
+        key,
+        name,
+        PRE_TOKENIZERS.flatMap((one) => one.names),
+      );
     return found;
   }
 
@@ -205,7 +218,10 @@ class Reader {
   private flag(key: string): boolean | undefined {
     const value = this.gguf.get(key);
     if (value === undefined || typeof value === "boolean") return value;
-    throw new EngineError("BadTokenizer", `${key}: expected a boolean, got ${String(value)}`, { key, found: String(value) });
+    throw new EngineError("BadTokenizer", `${key}: expected a boolean, got ${String(value)}`, {
+      key,
+      found: String(value),
+    });
   }
 
   private adds(name: "bos" | "eos", id: number | null, otherwise: boolean): boolean {
@@ -215,7 +231,8 @@ class Reader {
     if (said) {
       throw new EngineError("BadTokenizer", `${key} is true but tokenizer.ggml.${name}_token_id is missing`, { key });
     }
-    if (said === undefined && otherwise) this.warnings.push(`tokenizer.ggml.${name}_token_id is missing: none is added`);
+    if (said === undefined && otherwise)
+      this.warnings.push(`tokenizer.ggml.${name}_token_id is missing: none is added`);
     return false;
   }
 }
@@ -236,7 +253,12 @@ function around(tokens: readonly string[], bos: number | null, eos: number | nul
       .filter((id) => id !== null)
       .map((id) => [tokens[id], { id: tokens[id], ids: [id], tokens: [tokens[id]] }]),
   );
-  return { type: "TemplateProcessing", single, pair: [...single, { Sequence: { id: "B", type_id: 1 } }], special_tokens };
+  return {
+    type: "TemplateProcessing",
+    single,
+    pair: [...single, { Sequence: { id: "B", type_id: 1 } }],
+    special_tokens,
+  };
 }
 
 /**

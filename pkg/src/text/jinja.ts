@@ -6,10 +6,8 @@
 import { Environment, Interpreter } from "@huggingface/jinja";
 import { dictMethods, filters, loop, range, tests, textMethod } from "./jinja_builtins.ts";
 import {
-  Bool,
-  List,
-  type Value,
   arithmetic,
+  Bool,
   checkSize,
   checkTree,
   contains,
@@ -18,9 +16,11 @@ import {
   isText,
   isUndefined,
   iterate,
+  List,
   str,
   text,
   undefinedValue,
+  type Value,
 } from "./jinja_values.ts";
 import { MAX_LIST, MAX_RENDERED, MAX_STEPS } from "./limits.ts";
 import * as py from "./python.ts";
@@ -85,14 +85,21 @@ class PythonInterpreter extends Base {
   #steps = 0;
 
   override evaluate(node: Node | undefined, scope: Environment): Value {
-    if (++this.#steps > MAX_STEPS) throw new Error(`it runs for more than ${MAX_STEPS} steps`);
+    this.#spend(1);
     if (node?.type === "Evaluated") return node.value;
     if (node?.type === "Break") throw new BreakLoop();
     if (node?.type === "Continue") throw new ContinueLoop();
     const value = super.evaluate(node, scope);
-    if (typeof value.value === "string") checkSize(value.value.length, MAX_RENDERED);
+    if (isText(value)) checkSize(value.value.length, MAX_RENDERED);
     else if (isList(value)) checkSize(value.value.length, MAX_LIST);
+    if (node && makes(node))
+      this.#spend(isText(value) ? value.value.length >> 3 : isList(value) ? value.value.length : 0);
     return value;
+  }
+
+  #spend(steps: number): void {
+    this.#steps += steps;
+    if (this.#steps > MAX_STEPS) throw new Error(`it runs for more than ${MAX_STEPS} steps`);
   }
 
   override evaluateBlock(nodes: Node[], scope: Environment): Value {
@@ -155,7 +162,9 @@ class PythonInterpreter extends Base {
     }
     if (object.type === "ObjectValue" && !node.computed && dictMethods.has(name.value as string)) {
       // `tool.items()` is the method even where the dict has a key of that name.
-      return (object as unknown as { builtins: Map<string, Value> }).builtins.get(name.value as string) ?? undefinedValue;
+      return (
+        (object as unknown as { builtins: Map<string, Value> }).builtins.get(name.value as string) ?? undefinedValue
+      );
     }
     const property = node.computed ? evaluated(name) : node.property;
     return super.evaluateMemberExpression({ ...node, object: evaluated(object), property }, scope);
@@ -171,7 +180,8 @@ class PythonInterpreter extends Base {
     }
     const apply = Object.hasOwn(filters, name) ? filters[name] : undefined;
     if (!apply) return super.applyFilter(operand, filter, scope);
-    const [args, keywords] = filter.type === "CallExpression" ? this.evaluateArguments(filter.args, scope) : [[], new Map()];
+    const [args, keywords] =
+      filter.type === "CallExpression" ? this.evaluateArguments(filter.args, scope) : [[], new Map()];
     return apply(operand, args, keywords);
   }
 
@@ -190,11 +200,12 @@ class PythonInterpreter extends Base {
       const names: Node[] = node.loopvar.type === "TupleLiteral" ? node.loopvar.value : [node.loopvar];
       const values = node.loopvar.type === "TupleLiteral" ? iterate(item) : [item];
       if (values.length !== names.length) throw new Error(`cannot unpack ${values.length} values into ${names.length}`);
-      names.forEach((name, i) => turn.setVariable(name.value, values[i] as never));
+      for (const [i, name] of names.entries()) turn.setVariable(name.value, values[i] as never);
       return turn;
     };
     let items = iterate(iterable);
     if (selects) items = items.filter((item) => this.evaluate(node.iterable.test, inside(item)).__bool__().value);
+    this.#spend(items.length);
     if (items.length === 0) return this.evaluateBlock(node.defaultBlock, scope);
 
     let result = "";
@@ -212,6 +223,16 @@ class PythonInterpreter extends Base {
     }
     return text(result);
   }
+}
+
+/** Whether a node makes its value, which costs as much as it is long, or only looks it up. */
+function makes({ type, property }: Node): boolean {
+  return (
+    type === "CallExpression" ||
+    type === "FilterExpression" ||
+    type === "BinaryExpression" ||
+    property?.type === "SliceExpression"
+  );
 }
 
 /** A `break` or `continue` on its way to its loop, with what its turn had rendered. */
@@ -235,4 +256,3 @@ function describe(node: Node): string {
   if (!node.computed) return `${of}.${node.property.value}`;
   return node.property.type === "StringLiteral" ? `${of}['${node.property.value}']` : `an element of ${of}`;
 }
-

@@ -4,13 +4,11 @@ import { Environment } from "@huggingface/jinja";
 import {
   Bool,
   Callable,
-  Dict,
-  Integer,
-  List,
-  type Value,
   checkSize,
   contains,
+  Dict,
   equal,
+  Integer,
   isDict,
   isFloat,
   isList,
@@ -19,10 +17,12 @@ import {
   isUndefined,
   iterate,
   kind,
+  List,
   str,
   text,
   texts,
   undefinedValue,
+  type Value,
 } from "./jinja_values.ts";
 import { MAX_LIST, MAX_RENDERED } from "./limits.ts";
 import * as py from "./python.ts";
@@ -72,7 +72,10 @@ function replace(all: string, old: unknown, by: unknown, count: unknown): Value 
 }
 
 function joined(parts: readonly string[], between: string): Value {
-  checkSize(parts.reduce((size, part) => size + part.length + between.length, 0), MAX_RENDERED);
+  checkSize(
+    parts.reduce((size, part) => size + part.length + between.length, 0),
+    MAX_RENDERED,
+  );
   return text(parts.join(between));
 }
 
@@ -94,7 +97,9 @@ export function textMethod(self: string, name: string): Value | undefined {
     for (const arg of args) {
       // The library passes keywords last, in an object of their own.
       if (arg.type !== "KeywordArgumentsValue") plain.push(arg.value);
-      else for (const [key, value] of arg.value as Map<string, Value>) plain[argumentNames[name]?.indexOf(key) ?? -1] = value.value;
+      else
+        for (const [key, value] of arg.value as Map<string, Value>)
+          plain[argumentNames[name]?.indexOf(key) ?? -1] = value.value;
     }
     return method(self, ...plain);
   });
@@ -112,7 +117,11 @@ const textMethods: Record<string, (self: string, ...args: unknown[]) => Value> =
   title: (self) => text(py.title(self)),
   find: (self, part) => new Integer(py.find(self, asText(part))),
   count: (self, part) => new Integer(py.split(self, asSeparator(part)).length - 1),
-  join: (self, parts) => joined((parts as Value[]).map((part) => asText(part.value)), self),
+  join: (self, parts) =>
+    joined(
+      (parts as Value[]).map((part) => asText(part.value)),
+      self,
+    ),
   removeprefix: (self, prefix) => text(self.startsWith(asText(prefix)) ? self.slice(asText(prefix).length) : self),
   removesuffix: (self, suffix) => {
     const end = asText(suffix);
@@ -147,7 +156,9 @@ function select(operand: Value, attribute: string | null, [test, ...args]: Value
   };
   const subject = (item: Value) => {
     if (attribute === null) return item;
-    return attribute.split(".").reduce((of, key) => (isDict(of) ? of.value.get(key) : undefined) ?? undefinedValue, item);
+    return attribute
+      .split(".")
+      .reduce((of, key) => (isDict(of) ? of.value.get(key) : undefined) ?? undefinedValue, item);
   };
   return iterate(operand).filter((item) => holds(subject(item)) === wanted);
 }
@@ -166,7 +177,8 @@ export const filters: Record<string, Filter> = {
   first: (operand) => iterate(operand)[0] ?? undefinedValue,
   last: (operand) => iterate(operand).at(-1) ?? undefinedValue,
   list: (operand) => new List([...iterate(operand)]),
-  reverse: (operand) => (isText(operand) ? text([...operand.value].reverse().join("")) : new List([...iterate(operand)].reverse())),
+  reverse: (operand) =>
+    isText(operand) ? text([...operand.value].reverse().join("")) : new List([...iterate(operand)].reverse()),
   select: (operand, args) => new List(select(operand, null, args, true)),
   reject: (operand, args) => new List(select(operand, null, args, false)),
   selectattr: (operand, [name, ...args]) => new List(select(operand, str(name ?? undefinedValue), args, true)),
@@ -186,10 +198,14 @@ export const filters: Record<string, Filter> = {
   indent: (operand, [width, first, blank], keywords) => {
     const by = (width ?? keywords.get("width"))?.value ?? 4;
     const indent = typeof by === "string" ? by : " ".repeat(Math.min(Number(by), MAX_RENDERED));
-    const [firstToo, blankToo] = [first ?? keywords.get("first"), blank ?? keywords.get("blank")].map((flag) => flag?.value === true);
+    const [firstToo, blankToo] = [first ?? keywords.get("first"), blank ?? keywords.get("blank")].map(
+      (flag) => flag?.value === true,
+    );
     const lines = str(operand).split("\n");
     checkSize(lines.length * indent.length, MAX_RENDERED);
-    return text(lines.map((line, i) => (i === 0 ? firstToo : line !== "" || blankToo) ? indent + line : line).join("\n"));
+    return text(
+      lines.map((line, i) => ((i === 0 ? firstToo : line !== "" || blankToo) ? indent + line : line)).join("\n"),
+    );
   },
   replace: (operand, [old, by, count]) => replace(str(operand), old?.value, by?.value, count?.value),
   default: (operand, [otherwise, boolean], keywords) => {

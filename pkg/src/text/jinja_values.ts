@@ -84,7 +84,9 @@ export function equal(a: Value, b: Value): boolean {
   }
   if (isDict(a) && isDict(b)) {
     const other = b.value;
-    return a.value.size === other.size && [...a.value].every(([key, item]) => equal(item, other.get(key) ?? undefinedValue));
+    return (
+      a.value.size === other.size && [...a.value].every(([key, item]) => equal(item, other.get(key) ?? undefinedValue))
+    );
   }
   return a.value === b.value;
 }

@@ -37,7 +37,12 @@ export function build(json: TokenizerJson): Library {
 /** A pre-tokenizer as a flat list of steps that the library takes apart text with as Hugging Face does. */
 export function preTokenizers(part: Part | null, path = "pre_tokenizer"): Part[] {
   if (part === null) return [];
-  const isolate = (pattern: string): Part => ({ type: "Split", pattern: { Regex: pattern }, behavior: "Isolated", invert: false });
+  const isolate = (pattern: string): Part => ({
+    type: "Split",
+    pattern: { Regex: pattern },
+    behavior: "Isolated",
+    invert: false,
+  });
   const only = (pattern: string): Part => ({ ...isolate(pattern), behavior: "Removed", invert: true });
   switch (part.type) {
     case "Sequence":
@@ -82,7 +87,8 @@ export function preTokenizers(part: Part | null, path = "pre_tokenizer"): Part[]
 /** What the library trusts and would fail on later, or not at all. */
 function checkModel(model: Part): void {
   if (model?.type === "Unigram") return;
-  if (model?.type !== "BPE") throw bad("model.type", `${JSON.stringify(model?.type)} is not supported; BPE and Unigram are`);
+  if (model?.type !== "BPE")
+    throw bad("model.type", `${JSON.stringify(model?.type)} is not supported; BPE and Unigram are`);
   for (const key of ["continuing_subword_prefix", "end_of_word_suffix"]) {
     if (model[key]) throw bad(`model.${key}`, `${JSON.stringify(model[key])} is not supported`);
   }
@@ -90,8 +96,10 @@ function checkModel(model: Part): void {
   if (typeof vocab !== "object" || vocab === null) throw bad("model.vocab", "expected an object");
   for (const token in vocab) {
     const id = vocab[token] as number;
-    if (!Number.isInteger(id) || id < 0 || id >= MAX_VOCAB) throw bad("model.vocab", `${JSON.stringify(token)} has id ${id}`);
-    if (token.length > MAX_TOKEN) throw bad("model.vocab", `token ${id} is ${token.length} long, more than ${MAX_TOKEN}`);
+    if (!Number.isInteger(id) || id < 0 || id >= MAX_VOCAB)
+      throw bad("model.vocab", `${JSON.stringify(token)} has id ${id}`);
+    if (token.length > MAX_TOKEN)
+      throw bad("model.vocab", `token ${id} is ${token.length} long, more than ${MAX_TOKEN}`);
   }
   if (list(merges, "model.merges").length > MAX_MERGES) throw bad("model.merges", `more than ${MAX_MERGES} merges`);
 }

@@ -1,4 +1,8 @@
-/** Tokenizers, templates and texts come from strangers: what this room accepts of them, and why that much. */
+/**
+ * Tokenizers, templates and texts come from strangers: what this room accepts of them, and why that much. No cap here
+ * stops a pre-tokenizer's pattern that backtracks, nor a filter of the library's on a long text: that takes a watchdog
+ * outside, which ends the worker.
+ */
 
 /** UTF-16 units in one text to encode: about a million tokens, eight times the longest context known. */
 export const MAX_TEXT = 4 * 1024 * 1024;
@@ -24,8 +28,8 @@ export const MAX_RENDERED = MAX_TEXT;
 /** Elements of a list that a template builds: a message each would already overflow every context. */
 export const MAX_LIST = 1024 * 1024;
 
-/** Nodes a template may evaluate: a thousand messages through the longest templates take about a million; ten million run for seconds. */
-export const MAX_STEPS = 10_000_000;
+/** Steps of a template: nodes evaluated, loop turns, and lengths made. A thousand messages of a thousand characters take 400,000. */
+export const MAX_STEPS = 4_000_000;
 
 /** Stop texts of one request, and the length of each: every piece is compared with all of them. */
 export const MAX_STOPS = 64;

@@ -93,6 +93,7 @@ function byteLevelBytes(token: string): Uint8Array {
 function replace(step: Part): (token: string) => string {
   const pattern = (step.pattern as { String?: unknown } | undefined)?.String;
   const { content } = step;
-  if (typeof pattern !== "string" || typeof content !== "string") throw bad("decoder", "Replace by a pattern is not supported");
+  if (typeof pattern !== "string" || typeof content !== "string")
+    throw bad("decoder", "Replace by a pattern is not supported");
   return (token) => token.replaceAll(pattern, content);
 }

@@ -3,6 +3,8 @@
 /** What `str.isspace` holds for: unlike JavaScript's \s with U+001C to U+001F and U+0085, without U+FEFF. */
 const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const SPACES = new RegExp(`[${SPACE}]+`, "u");
+const LINE_ENDS = "\\n-\\r\\x1c-\\x1e\\x85\\u2028\\u2029";
+const LINE_END = new RegExp(`\\r\\n|[${LINE_ENDS}]`, "u");
 const SPACES_AT_START = new RegExp(`^[${SPACE}]+`, "u");
 
 /** `str.strip`, `lstrip`, `rstrip`; `chars` is a set of characters, null means white space. */
@@ -39,7 +41,7 @@ export function rsplit(text: string, separator: string | null, max = -1): string
 }
 
 export function splitLines(text: string): string[] {
-  const lines = text.split(/\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]/);
+  const lines = text.split(LINE_END);
   if (lines.at(-1) === "") lines.pop();
   return lines;
 }

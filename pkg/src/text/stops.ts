@@ -23,7 +23,9 @@ export class StopMatcher {
 
   constructor(stops: readonly string[]) {
     if (stops.length > MAX_STOPS) {
-      throw new EngineError("InvalidArgument", `stop: ${stops.length} texts, at most ${MAX_STOPS} are allowed`, { option: "stop" });
+      throw new EngineError("InvalidArgument", `stop: ${stops.length} texts, at most ${MAX_STOPS} are allowed`, {
+        option: "stop",
+      });
     }
     for (const stop of stops) {
       if (stop === "" || stop.length > MAX_STOP_LENGTH) {

@@ -58,7 +58,8 @@ function incompleteTail(bytes: Uint8Array): number {
   for (let back = 1; back <= 3 && back <= bytes.length; back++) {
     const lead = bytes[bytes.length - back] as number;
     if ((lead & 0xc0) === 0x80) continue;
-    const needed = lead >= 0xf0 && lead <= 0xf4 ? 4 : lead >= 0xe0 && lead <= 0xef ? 3 : lead >= 0xc2 && lead <= 0xdf ? 2 : 1;
+    const needed =
+      lead >= 0xf0 && lead <= 0xf4 ? 4 : lead >= 0xe0 && lead <= 0xef ? 3 : lead >= 0xc2 && lead <= 0xdf ? 2 : 1;
     if (needed <= back) return 0;
     return back === 1 || canFollow(lead, bytes[bytes.length - back + 1] as number) ? back : 0;
   }

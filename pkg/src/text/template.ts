@@ -39,7 +39,8 @@ const BITNET_CHAT =
 export function pickTemplate(sources: TemplateSources, tokenizer: Tokenizer): ChatTemplate | null {
   const { override, file, config, gguf } = sources;
   const tokens = tokenizer.specialTokens;
-  if (override && override !== "embedded") return new ChatTemplate("the chatTemplate option", { default: override }, tokens);
+  if (override && override !== "embedded")
+    return new ChatTemplate("the chatTemplate option", { default: override }, tokens);
   if (file) return new ChatTemplate("chat_template.jinja", { default: file }, tokens);
   const listed = config?.chat_template;
   if (listed && !gguf) {
@@ -65,7 +66,10 @@ function endsBeforeItBegins(template: ChatTemplate, gguf: GgufText | null | unde
   if (architecture !== "bitnet-b1.58" && architecture !== "bitnet-25") return false;
   if (!tokenizer.eos || !tokenizer.ends.some((end) => end.text === "<|eot_id|>")) return false;
   try {
-    return template.render([{ role: "user", content: "Hi" }]).trimEnd().endsWith(tokenizer.eos.text);
+    return template
+      .render([{ role: "user", content: "Hi" }])
+      .trimEnd()
+      .endsWith(tokenizer.eos.text);
   } catch {
     return false;
   }
@@ -133,7 +137,10 @@ export class ChatTemplate {
   #program(name: string): unknown {
     const source = this.#templates[name] ?? this.#templates.default;
     if (source === undefined) {
-      throw new TemplateFailure(`none of its templates is called default, but ${Object.keys(this.#templates).join(", ")}`, undefined);
+      throw new TemplateFailure(
+        `none of its templates is called default, but ${Object.keys(this.#templates).join(", ")}`,
+        undefined,
+      );
     }
     let program = this.#programs.get(source);
     if (!program) {
@@ -145,7 +152,10 @@ export class ChatTemplate {
 
   #failure(cause: unknown): EngineError {
     const line = cause instanceof TemplateFailure ? cause.line : undefined;
-    const reason = cause instanceof RangeError || (cause as Error).cause instanceof RangeError ? "it nests too deeply or grows too large" : (cause as Error).message;
+    const reason =
+      cause instanceof RangeError || (cause as Error).cause instanceof RangeError
+        ? "it nests too deeply or grows too large"
+        : (cause as Error).message;
     const where = line === undefined ? "" : `, line ${line}`;
     return new EngineError(
       "BadTemplate",
@@ -186,9 +196,10 @@ function compile(template: string): unknown {
 
   // The library drops `generation` tags before it reads the others.
   const lines = tags.filter((tag) => tag.kind !== "#" && !isGeneration(source, tag)).map((tag) => tag.line);
+  const opens = (token: { type: string }) => token.type === "OpenStatement" || token.type === "OpenExpression";
+  const located = tokens.filter(opens).length === lines.length;
   const marked = tokens.flatMap((token) => {
-    if (token.type !== "OpenStatement" && token.type !== "OpenExpression") return [token];
-    return [{ type: "Comment", value: LINE_MARK + lines.shift() }, token];
+    return located && opens(token) ? [{ type: "Comment", value: LINE_MARK + lines.shift() }, token] : [token];
   });
   let reached = 0;
   const watched = new Proxy(marked, {
@@ -200,9 +211,15 @@ function compile(template: string): unknown {
   try {
     return parse(watched as never);
   } catch (cause) {
-    const mark = marked.slice(0, reached + 1).findLast((token) => token.type === "Comment" && token.value.startsWith(LINE_MARK));
+    const mark = marked
+      .slice(0, reached + 1)
+      .findLast((token) => token.type === "Comment" && token.value.startsWith(LINE_MARK));
     const line = mark ? Number(mark.value.slice(LINE_MARK.length)) : undefined;
-    throw new TemplateFailure(reached >= marked.length ? "it ends inside of a block" : (cause as Error).message, line, cause);
+    throw new TemplateFailure(
+      reached >= marked.length ? "it ends inside of a block" : (cause as Error).message,
+      line,
+      cause,
+    );
   }
 }
 

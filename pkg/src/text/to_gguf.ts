@@ -5,7 +5,14 @@ import { BYTE, CONTROL, NORMAL, SPACE, UNKNOWN, UNUSED, USER_DEFINED } from "./f
 import { bad, preTokenizers } from "./library.ts";
 import { MAX_VOCAB } from "./limits.ts";
 import { GPT2, PRE_TOKENIZERS, type PreTokenizer } from "./pretokenizers.ts";
-import { type Bpe, type Part, surroundings, type TokenizerConfig, type TokenizerJson, tokenContent } from "./tokenizer_json.ts";
+import {
+  type Bpe,
+  type Part,
+  surroundings,
+  type TokenizerConfig,
+  type TokenizerJson,
+  tokenContent,
+} from "./tokenizer_json.ts";
 
 /** A metadata entry to write. Numbers are u32, arrays are of strings, f32 or i32. */
 export interface GgufEntry {
@@ -21,7 +28,8 @@ export interface ToGgufOptions {
 }
 
 export function toGguf(json: TokenizerJson, config: TokenizerConfig | null, options: ToGgufOptions = {}): GgufEntry[] {
-  if (json.model.type !== "BPE") throw bad("model.type", `GGUF cannot hold ${JSON.stringify(json.model.type)}; it holds BPE`);
+  if (json.model.type !== "BPE")
+    throw bad("model.type", `GGUF cannot hold ${JSON.stringify(json.model.type)}; it holds BPE`);
   const model = json.model as Bpe;
   const scored = model.byte_fallback === true;
   const tokens = spell(json, model, options.vocab ?? 0);
@@ -64,7 +72,11 @@ function namedPreTokenizer(json: TokenizerJson, model: Bpe): PreTokenizer {
   );
   const bytes = last?.type === "ByteLevel" && last.add_prefix_space !== true;
   if (found && bytes && (nfc || json.normalizer === null)) return found;
-  const what = JSON.stringify({ pre_tokenizer: json.pre_tokenizer, normalizer: json.normalizer, ignore_merges: model.ignore_merges });
+  const what = JSON.stringify({
+    pre_tokenizer: json.pre_tokenizer,
+    normalizer: json.normalizer,
+    ignore_merges: model.ignore_merges,
+  });
   throw new EngineError("BadTokenizer", `tokenizer.ggml.pre has no name for what this tokenizer does: ${what}`, {
     key: "tokenizer.ggml.pre",
     expected: PRE_TOKENIZERS.map((pre) => pre.names[0]).join(", "),
@@ -91,11 +103,15 @@ function sentencePiece(
 /** GGUF's llama kind escapes spaces, and may put one first: nothing else can be said. */
 function hasSpacePrefix(normalizer: Part | null): boolean {
   const steps = normalizer?.type === "Sequence" ? (normalizer.normalizers as Part[]) : normalizer ? [normalizer] : [];
-  const escape = steps.at(-1);
-  const escapes = escape?.type === "Replace" && (escape.pattern as { String?: string }).String === " " && escape.content === SPACE;
+  const last = steps.at(-1);
+  const escapes =
+    last?.type === "Replace" && (last.pattern as { String?: string }).String === " " && last.content === SPACE;
   if (escapes && steps.length === 1) return false;
   if (escapes && steps.length === 2 && steps[0]?.type === "Prepend" && steps[0].prepend === SPACE) return true;
-  throw bad("normalizer", `GGUF's llama kind only escapes spaces and may prepend one; found ${JSON.stringify(normalizer)}`);
+  throw bad(
+    "normalizer",
+    `GGUF's llama kind only escapes spaces and may prepend one; found ${JSON.stringify(normalizer)}`,
+  );
 }
 
 /**
@@ -113,7 +129,8 @@ function scores(
   for (let i = 0; i < merges.length; i++) {
     const token = (merges[i] as [string, string]).join("");
     const known = made.get(token);
-    if (known && last !== token) throw bad("model.merges", `the merges into ${JSON.stringify(token)} do not stand together`);
+    if (known && last !== token)
+      throw bad("model.merges", `the merges into ${JSON.stringify(token)} do not stand together`);
     if (known) known.ways++;
     else made.set(token, { score: -(ranks?.[i] ?? made.size), ways: 1 });
     last = token;
@@ -146,7 +163,8 @@ function spell(json: TokenizerJson, model: Bpe, rows: number): string[] {
 
 function tokenTypes(json: TokenizerJson, model: Bpe, length: number, scored: boolean): Int32Array {
   const result = new Int32Array(length).fill(UNUSED);
-  for (const [token, id] of Object.entries(model.vocab)) result[id] = scored && /^<0x[0-9A-F]{2}>$/.test(token) ? BYTE : NORMAL;
+  for (const [token, id] of Object.entries(model.vocab))
+    result[id] = scored && /^<0x[0-9A-F]{2}>$/.test(token) ? BYTE : NORMAL;
   for (const { id, special } of json.added_tokens) result[id] = special ? CONTROL : USER_DEFINED;
   if (model.unk_token) result[model.vocab[model.unk_token] ?? -1] = UNKNOWN;
   return result;

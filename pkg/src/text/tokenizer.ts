@@ -6,7 +6,13 @@ import { attempt, bad, build } from "./library.ts";
 import { MAX_TEXT } from "./limits.ts";
 import { type Pieces, pieces } from "./pieces.ts";
 import { TextStream } from "./stream.ts";
-import { type AddedToken, surroundings, type TokenizerConfig, type TokenizerJson, tokenContent } from "./tokenizer_json.ts";
+import {
+  type AddedToken,
+  surroundings,
+  type TokenizerConfig,
+  type TokenizerJson,
+  tokenContent,
+} from "./tokenizer_json.ts";
 
 export interface NamedToken {
   id: number;
@@ -14,7 +20,7 @@ export interface NamedToken {
 }
 
 /** Special tokens that end a turn or a text in every model that has them, whether its files say so or not. */
-const ENDS = ["<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<|end|>"];
+const ENDS = ["<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>"];
 
 const NONE = new Uint8Array(0);
 
@@ -70,7 +76,8 @@ export class Tokenizer {
         notes.push(`tokenizer_config.json says ${key}: ${config[key]}, tokenizer.json does otherwise and is followed`);
       }
     }
-    if (json.added_tokens.some((token) => token.single_word)) notes.push("tokenizer.json: single_word of added tokens is ignored");
+    if (json.added_tokens.some((token) => token.single_word))
+      notes.push("tokenizer.json: single_word of added tokens is ignored");
     this.warnings = notes;
     this.encode("");
   }
@@ -81,12 +88,19 @@ export class Tokenizer {
    */
   encode(text: string, { addSpecial = true }: { addSpecial?: boolean } = {}): number[] {
     if (text.length > MAX_TEXT) {
-      throw new EngineError("InvalidArgument", `a text of length ${text.length}; at most ${MAX_TEXT} can be encoded at once`, {
-        expected: `at most ${MAX_TEXT}`,
-        found: String(text.length),
-      });
+      throw new EngineError(
+        "InvalidArgument",
+        `a text of length ${text.length}; at most ${MAX_TEXT} can be encoded at once`,
+        {
+          expected: `at most ${MAX_TEXT}`,
+          found: String(text.length),
+        },
+      );
     }
-    const ids: (number | undefined)[] = attempt("", () => this.#library.encode(text, { add_special_tokens: addSpecial }).ids);
+    const ids: (number | undefined)[] = attempt(
+      "",
+      () => this.#library.encode(text, { add_special_tokens: addSpecial }).ids,
+    );
     if (ids.includes(undefined)) throw bad("post_processor", "adds a token that the vocabulary lacks");
     return ids as number[];
   }
@@ -150,5 +164,8 @@ function specialTokens(config: TokenizerConfig | null): Record<string, string> {
 }
 
 function isByteLevel({ decoder }: TokenizerJson): boolean {
-  return decoder?.type === "ByteLevel" || (Array.isArray(decoder?.decoders) && decoder.decoders.some((one) => one.type === "ByteLevel"));
+  return (
+    decoder?.type === "ByteLevel" ||
+    (Array.isArray(decoder?.decoders) && decoder.decoders.some((one) => one.type === "ByteLevel"))
+  );
 }

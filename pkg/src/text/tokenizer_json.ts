@@ -78,6 +78,7 @@ export function surroundings(part: Part | null): { before: string[]; after: stri
   if (part.type !== "TemplateProcessing" || !Array.isArray(part.single)) return null;
   const items = part.single as { SpecialToken?: { id: string }; Sequence?: unknown }[];
   const text = items.findIndex((item) => item.Sequence !== undefined);
+  if (text < 0) return null;
   const names = (some: typeof items) => some.map((item) => item.SpecialToken?.id ?? "");
   return { before: names(items.slice(0, text)), after: names(items.slice(text + 1)) };
 }

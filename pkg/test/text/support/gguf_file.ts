@@ -10,8 +10,14 @@ export function parseGguf(bytes: Uint8Array): GgufText {
   const scalars = new Map<string, string | number | boolean>();
   const arrays = new Map<string, GgufArray>();
   let at = 8 + 8;
-  const u64 = () => Number(view.getBigUint64((at += 8) - 8, true));
-  const u32 = () => view.getUint32((at += 4) - 4, true);
+  const u64 = () => {
+    at += 8;
+    return Number(view.getBigUint64(at - 8, true));
+  };
+  const u32 = () => {
+    at += 4;
+    return view.getUint32(at - 4, true);
+  };
   const string = () => {
     const length = u64();
     at += length;
