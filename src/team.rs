@@ -1,8 +1,9 @@
-//! One team per step, and the only file that knows threads.
+//! The team, and the only file that knows threads.
 //!
-//! A step enters the pool once: every member but the first becomes a server that spins on a job counter, and the first, the
-//! one that called, leads. [`Crew::each`] hands a job to all and returns when all are done, which costs a fraction of a
-//! microsecond where waking a pool from outside costs ten. Spinning is bounded; who has spun in vain sleeps until notified.
+//! A team enters the pool once, when it is made: every member but the first becomes a server that waits for jobs, and the first,
+//! the one that calls, leads. [`Team::each`] hands a job to all and returns when all are done, which costs a fraction of a
+//! microsecond where waking a pool costs ten to a hundred. A wait spins for as long as a step's serial parts may take, and
+//! across the pause between two steps of a running stream; then it sleeps until notified.
 //!
 //! Work is split statically, so that who computes what never depends on timing, and results never on the split: members
 //! share out rows and heads, never a sum.
@@ -13,6 +14,7 @@
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -20,8 +22,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// More members than any machine that runs this has cores to spare.
 pub const MOST: usize = 64;
 
-/// Rounds of a spin before sleeping: some tens of microseconds.
-const SPINS: u32 = 4_000;
+/// Rounds of a spin before sleeping: about a third of a millisecond. Where two threads first wake on one core, as schedulers
+/// like to do, every sleep and wake costs more than that.
+const SPINS: u32 = 200_000;
 
 static POISON: AtomicU32 = AtomicU32::new(0);
 
@@ -52,11 +55,14 @@ struct Board {
 // SAFETY: `job` is written by the leader alone, before it raises `posted` with Release, and read by servers after they saw that
 // with Acquire; the leader writes it again only when `finished` says that all of them are done with it.
 unsafe impl Sync for Board {}
+// SAFETY: as above; the pointer in `job` is never followed but between these two moments.
+unsafe impl Send for Board {}
 
 pub struct Team {
     members: usize,
+    board: Arc<Board>,
     #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
-    pool: Option<rayon::ThreadPool>,
+    _pool: Option<rayon::ThreadPool>,
 }
 
 impl Team {
@@ -64,8 +70,9 @@ impl Team {
     pub fn solo() -> Self {
         Self {
             members: 1,
+            board: Arc::new(Board::new()),
             #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
-            pool: None,
+            _pool: None,
         }
     }
 
@@ -80,6 +87,9 @@ impl Team {
         if members == 1 {
             return Ok(Self::solo());
         }
+        let board = Arc::new(Board::new());
+        let servers = Arc::clone(&board);
+        let serve = move |context: rayon::BroadcastContext| servers.serve(context.index() + 1);
         #[cfg(target_arch = "wasm32")]
         {
             let pool = rayon::current_num_threads();
@@ -88,77 +98,49 @@ impl Team {
                     .option("threads")
                     .expected(members - 1, pool));
             }
-            Ok(Self { members })
+            rayon::spawn_broadcast(serve);
+            Ok(Self { members, board })
         }
         #[cfg(not(target_arch = "wasm32"))]
         {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(members - 1).build().map_err(|error| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(members - 1).panic_handler(|_| ()).build();
+            let pool = pool.map_err(|error| {
                 Error::new(ErrorKind::OutOfMemory, format!("no threads: {error}")).option("threads")
             })?;
-            Ok(Self { members, pool: Some(pool) })
+            pool.spawn_broadcast(serve);
+            Ok(Self { members, board, _pool: Some(pool) })
         }
     }
 
-    pub fn members(&self) -> usize {
-        self.members
-    }
-
-    #[cfg(feature = "threads")]
-    fn scope<'scope>(&self, lead: impl FnOnce(&rayon::Scope<'scope>)) {
-        #[cfg(target_arch = "wasm32")]
-        rayon::in_place_scope(lead);
-        #[cfg(not(target_arch = "wasm32"))]
-        self.pool.as_ref().expect("a team of several has a pool").in_place_scope(lead);
-    }
-
-    /// Leads the team through `work`.
-    pub fn enter<R>(&self, work: impl FnOnce(&Crew) -> R) -> Result<R> {
+    /// An error once a member has died.
+    pub fn check(&self) -> Result<()> {
         if poisoned() {
             return Err(Error::new(ErrorKind::TeamPoisoned, "a thread of this model has died"));
         }
-        let board = Board {
-            posted: Word(AtomicU32::new(0)),
-            finished: Word(AtomicU32::new(0)),
-            sleepers: AtomicUsize::new(0),
-            job: UnsafeCell::new(None),
-        };
-        let crew = Crew { board: &board, members: self.members };
-        if self.members == 1 {
-            return Ok(work(&crew));
-        }
-        #[cfg(feature = "threads")]
-        {
-            let mut result = None;
-            let (board, slot) = (&board, &mut result);
-            self.scope(move |scope| {
-                scope.spawn_broadcast(move |_, context| board.serve(context.index() + 1));
-                // Ends the servers even where `work` panics, or the scope would wait for ever.
-                let _closing = Closing(board);
-                *slot = Some(work(&crew));
-            });
-            Ok(result.expect("the scope ran"))
-        }
-        #[cfg(not(feature = "threads"))]
-        unreachable!("without threads a team is one")
+        Ok(())
     }
 }
 
-#[cfg(feature = "threads")]
-struct Closing<'a>(&'a Board);
-
-#[cfg(feature = "threads")]
-impl Drop for Closing<'_> {
+impl Drop for Team {
     fn drop(&mut self) {
-        self.0.posted.0.fetch_or(Board::CLOSED, Ordering::SeqCst);
-        wait::wake_all(&self.0.posted.0);
+        self.board.posted.0.fetch_or(Board::CLOSED, Ordering::SeqCst);
+        wait::wake_all(&self.board.posted.0);
     }
 }
 
 impl Board {
-    #[cfg(feature = "threads")]
     const CLOSED: u32 = 1 << 31;
 
-    /// What every member but the leader does until the step ends.
+    fn new() -> Self {
+        Self {
+            posted: Word(AtomicU32::new(0)),
+            finished: Word(AtomicU32::new(0)),
+            sleepers: AtomicUsize::new(0),
+            job: UnsafeCell::new(None),
+        }
+    }
+
+    /// What every member but the leader does until the team ends.
     #[cfg(feature = "threads")]
     fn serve(&self, member: usize) {
         let mut seen = 0;
@@ -220,13 +202,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// The team during a step, led by the caller.
-pub struct Crew<'a> {
-    board: &'a Board,
-    members: usize,
-}
-
-impl Crew<'_> {
+impl Team {
     pub fn members(&self) -> usize {
         self.members
     }
@@ -244,7 +220,9 @@ impl Crew<'_> {
             *self.board.job.get() =
                 Some(std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(job))
         };
-        self.board.posted.0.fetch_add(1, Ordering::SeqCst);
+        // The count leaves the upper bit alone, however long a team lives.
+        let next = (self.board.posted.0.load(Ordering::Relaxed) + 1) & !Board::CLOSED;
+        self.board.posted.0.store(next, Ordering::SeqCst);
         self.board.wake(&self.board.posted.0);
         let finish = Finish(self);
         work(0);
@@ -304,10 +282,10 @@ impl Crew<'_> {
             );
             end = section.first + section.width;
         }
-        let base = Shared(buffer.as_mut_ptr());
+        let (base, members) = (Shared(buffer.as_mut_ptr()), self.members);
         self.each(|member| {
             for (index, section) in sections.iter().enumerate() {
-                let units = share(section.units(), member, self.members);
+                let units = share(section.units(), member, members);
                 if !units.is_empty() {
                     let range = section.columns(units.clone());
                     work(index, units, Columns { base: base.at(0), count, stride, range, buffer: PhantomData });
@@ -339,12 +317,12 @@ impl Section {
 }
 
 /// Waits for the servers, whatever happens to the leader's own part.
-struct Finish<'a, 'b>(&'a Crew<'b>);
+struct Finish<'a>(&'a Team);
 
-impl Drop for Finish<'_, '_> {
+impl Drop for Finish<'_> {
     fn drop(&mut self) {
         let others = self.0.members as u32 - 1;
-        let board = self.0.board;
+        let board = &*self.0.board;
         let mut finished = board.finished.0.load(Ordering::Acquire);
         while finished != others {
             finished = board.await_change(&board.finished.0, finished);
@@ -355,7 +333,7 @@ impl Drop for Finish<'_, '_> {
 
 struct Shared<T>(*mut T);
 
-// SAFETY: only the methods of `Crew` use it, for disjoint parts.
+// SAFETY: only the methods of `Team` use it, for disjoint parts.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {

@@ -72,7 +72,8 @@ export class GenerationStream implements Generation {
   }
 
   #take(): void {
-    if (this.#taken) throw new EngineError("InvalidArgument", "a generation is read once: by for await, text() or toReadableStream()");
+    if (this.#taken)
+      throw new EngineError("InvalidArgument", "a generation is read once: by for await, text() or toReadableStream()");
     this.#taken = true;
   }
 

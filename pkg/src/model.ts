@@ -36,7 +36,11 @@ export async function load(outside: Outside, source: ModelSource, options: LoadO
   checkOptions("load", options);
   const { signal, onProgress, ...settings } = options;
   const info = (client: Client) =>
-    client.call("load", { source: toSpec(source, outside), settings }, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
+    client.call(
+      "load",
+      { source: toSpec(source, outside), settings },
+      { signal, ...(onProgress ? { onEvent: onProgress } : {}) },
+    );
   const client = new Client(outside.spawnEngine());
   try {
     return new LoadedModel(client, await info(client));
@@ -46,7 +50,11 @@ export async function load(outside: Outside, source: ModelSource, options: LoadO
   }
 }
 
-export async function inspect(outside: Outside, source: ModelSource, options: InspectOptions = {}): Promise<Description> {
+export async function inspect(
+  outside: Outside,
+  source: ModelSource,
+  options: InspectOptions = {},
+): Promise<Description> {
   checkOptions("inspect", options);
   const { signal, onProgress, weights = false, ...settings } = options;
   const client = new Client(outside.spawnEngine());
@@ -151,14 +159,24 @@ interface Conversation {
   onHeld(held: number[]): void;
 }
 
-function generate(client: Client, conversation: Conversation | null, prompt: Prompt, options: GenerateOptions): Generation {
+function generate(
+  client: Client,
+  conversation: Conversation | null,
+  prompt: Prompt,
+  options: GenerateOptions,
+): Generation {
   checkOptions("generate", options);
   const { addSpecial = true } = options;
   const spec = typeof prompt === "string" ? { text: prompt, addSpecial } : { ids: checkIds("generate", prompt) };
   return start(client, conversation, spec, options);
 }
 
-function chat(client: Client, conversation: Conversation | null, messages: readonly ChatMessage[], options: ChatOptions): Generation {
+function chat(
+  client: Client,
+  conversation: Conversation | null,
+  messages: readonly ChatMessage[],
+  options: ChatOptions,
+): Generation {
   checkOptions("chat", options);
   checkMessages(messages);
   const { tools, templateOptions } = options;
@@ -168,7 +186,12 @@ function chat(client: Client, conversation: Conversation | null, messages: reado
   return start(client, conversation, spec, options);
 }
 
-function start(client: Client, conversation: Conversation | null, prompt: PromptSpec, options: GenerateOptions): Generation {
+function start(
+  client: Client,
+  conversation: Conversation | null,
+  prompt: PromptSpec,
+  options: GenerateOptions,
+): Generation {
   const { maxTokens, stop = [], ignoreEos = false, signal } = options;
   const { temperature, topK, topP, minP, repetitionPenalty, seed } = options;
   const sampling = { temperature, topK, topP, minP, repetitionPenalty, seed, maxTokens };

@@ -7,7 +7,8 @@ type Check = (value: unknown) => string | null;
 const isSignal: Check = (value) => (value instanceof AbortSignal ? null : "an AbortSignal");
 const isFunction: Check = (value) => (typeof value === "function" ? null : "a function");
 const isBoolean: Check = (value) => (typeof value === "boolean" ? null : "true or false");
-const isObject: Check = (value) => (typeof value === "object" && value !== null && !Array.isArray(value) ? null : "an object");
+const isObject: Check = (value) =>
+  typeof value === "object" && value !== null && !Array.isArray(value) ? null : "an object";
 const isList: Check = (value) => (Array.isArray(value) ? null : "a list");
 
 const oneOf = (...values: string[]): Check => {
@@ -21,7 +22,8 @@ const integer = (least: number, most: number): Check => {
 };
 
 const number = (least: number, most: number): Check => {
-  return (value) => (typeof value === "number" && value >= least && value <= most ? null : `a number from ${least} to ${most}`);
+  return (value) =>
+    typeof value === "number" && value >= least && value <= most ? null : `a number from ${least} to ${most}`;
 };
 
 const isStop: Check = (value) =>
@@ -64,6 +66,7 @@ const rules = {
     onProgress: isFunction,
     threads: integer(1, 64),
     flavour: oneOf("auto", "relaxed", "simd128"),
+    chatTemplate: (value) => (typeof value === "string" && value !== "" ? null : "a template's text"),
   },
   inspect: { ...engine, signal: isSignal, onProgress: isFunction, weights: isBoolean },
   generate,
@@ -115,11 +118,16 @@ export function checkMessages(messages: unknown): void {
 
 function wrong(name: string, option: string, expected: string, value: unknown): EngineError {
   const found = show(value);
-  return new EngineError("InvalidArgument", `${name}: ${option} must be ${expected}, not ${found}`, { option, expected, found });
+  return new EngineError("InvalidArgument", `${name}: ${option} must be ${expected}, not ${found}`, {
+    option,
+    expected,
+    found,
+  });
 }
 
 function show(value: unknown): string {
   if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}…` : value);
-  if (typeof value === "object" && value !== null) return Array.isArray(value) ? "a list" : `a ${value.constructor?.name ?? "thing"}`;
+  if (typeof value === "object" && value !== null)
+    return Array.isArray(value) ? "a list" : `a ${value.constructor?.name ?? "thing"}`;
   return String(value);
 }

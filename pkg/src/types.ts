@@ -45,6 +45,10 @@ export interface LoadOptions {
    * @default 256
    */
   prefillChunk?: number;
+  /**
+   * A chat template to use instead of the model's own; `"embedded"` follows the file's even where it is known to be wrong.
+   */
+  chatTemplate?: string;
 }
 
 export interface Progress {

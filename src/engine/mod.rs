@@ -181,6 +181,7 @@ impl<I: Isa> Engine<I> {
 
     /// Works until a batch is done or `expired` says that time is up; it is asked between operations.
     pub fn step(&mut self, expired: &mut dyn FnMut() -> bool) -> Result<Vec<Event>> {
+        self.team.check()?;
         let mut events = Vec::new();
         if self.running.as_ref().is_some_and(|running| !running.owners.iter().any(|id| self.requests.contains_key(id)))
         {
@@ -193,21 +194,17 @@ impl<I: Isa> Engine<I> {
         }
         let Self { team, forward, model, cache, requests, running, .. } = self;
         let owners = running.as_ref().map_or(&[][..], |running| &running.owners);
-        let done = team.enter(|crew| {
-            loop {
-                match forward.advance(crew, model, cache) {
-                    Progress::Done => return true,
-                    Progress::Logits(rows) => hand_out(forward, &rows, owners, requests, &mut events),
-                    Progress::More => {}
-                }
-                if expired() {
-                    return false;
-                }
+        loop {
+            match forward.advance(team, model, cache) {
+                Progress::Done => break,
+                Progress::Logits(rows) => hand_out(forward, &rows, owners, requests, &mut events),
+                Progress::More => {}
             }
-        });
-        if done? {
-            self.finish(&mut events);
+            if expired() {
+                return Ok(events);
+            }
         }
+        self.finish(&mut events);
         Ok(events)
     }
 

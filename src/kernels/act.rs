@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 
 use super::isa::Isa;
 use crate::error::{Result, reserve};
-use crate::team::Crew;
+use crate::team::Team;
 
 /// How the numbers of an input are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,12 +110,12 @@ impl<I: Isa> Act<I> {
     }
 
     /// Prepares rows of `spec.cols` values; `input(row, buffer)` writes a row's values.
-    pub fn prepare(&mut self, crew: &Crew, spec: Spec, tokens: usize, input: impl Fn(usize, &mut [f32]) + Sync) {
+    pub fn prepare(&mut self, team: &Team, spec: Spec, tokens: usize, input: impl Fn(usize, &mut [f32]) + Sync) {
         self.spec = spec;
         let stride = spec.stride::<I>();
         self.words.clear();
         self.words.resize(tokens * stride, 0);
-        crew.rows(&mut self.words, stride, &crew.even(tokens), |first, rows| {
+        team.rows(&mut self.words, stride, &team.even(tokens), |first, rows| {
             for (i, row) in rows.chunks_exact_mut(stride).enumerate() {
                 prepare_row::<I>(spec, row, |values| input(first + i, values));
             }

@@ -175,15 +175,12 @@ fn product<I: Isa>(matrix: &Matrix, x: &[f32], precision: Precision, team: &Team
     let spec = spec(shape, precision);
     let mut act = Act::<I>::reserve(spec.bytes(tokens)).unwrap();
     let mut y = vec![f32::NAN; tokens * shape.rows];
-    team.enter(|crew| {
-        act.prepare(crew, spec, tokens, |row, values| values.copy_from_slice(&x[row * shape.cols..][..shape.cols]));
-        let act = &act;
-        let sections: Vec<_> = sections(shape, 0).collect();
-        crew.columns(&mut y, shape.rows, &sections, |part, tiles, columns| {
-            linear::multiply::<I>(matrix, part, tiles, act, columns);
-        });
-    })
-    .unwrap();
+    act.prepare(team, spec, tokens, |row, values| values.copy_from_slice(&x[row * shape.cols..][..shape.cols]));
+    let act = &act;
+    let sections: Vec<_> = sections(shape, 0).collect();
+    team.columns(&mut y, shape.rows, &sections, |part, tiles, columns| {
+        linear::multiply::<I>(matrix, part, tiles, act, columns);
+    });
     y
 }
 
@@ -274,9 +271,7 @@ fn floats_round_to_codes<I: Isa>() {
     let spec = spec(&shape, Precision::Int8);
     let tokens = x.len() / 96;
     let mut act = Act::<I>::reserve(spec.bytes(tokens)).unwrap();
-    Team::solo()
-        .enter(|crew| act.prepare(crew, spec, tokens, |row, out| out.copy_from_slice(&x[row * 96..][..96])))
-        .unwrap();
+    act.prepare(&Team::solo(), spec, tokens, |row, out| out.copy_from_slice(&x[row * 96..][..96]));
     let isa = I::default();
     for token in 0..tokens {
         let row = act.row(token);

@@ -17,7 +17,7 @@ use crate::kernels::attention::{QUERIES, Seen};
 use crate::kernels::isa::Isa;
 use crate::kernels::{elementwise, linear, sections, spec};
 use crate::kv::{Cache, TableId};
-use crate::team::{Bounds, Crew, Section};
+use crate::team::{Bounds, Section, Team};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchRow {
@@ -106,7 +106,7 @@ impl<I: Isa> Forward<I> {
     }
 
     /// Runs the next operation.
-    pub fn advance(&mut self, crew: &Crew, model: &Model, cache: &mut Cache) -> Progress {
+    pub fn advance(&mut self, team: &Team, model: &Model, cache: &mut Cache) -> Progress {
         let operation = self.operation;
         self.operation += 1;
         let Some(operation) = operation.checked_sub(1) else {
@@ -115,9 +115,9 @@ impl<I: Isa> Forward<I> {
         };
         let (index, step) = (operation / LAYER, operation % LAYER);
         let Some(layer) = model.layers.get(index) else {
-            return self.head(crew, model, operation - model.layers.len() * LAYER);
+            return self.head(team, model, operation - model.layers.len() * LAYER);
         };
-        let mut pass = Pass { forward: self, crew, config: &model.config, cache };
+        let mut pass = Pass { forward: self, team, config: &model.config, cache };
         match step {
             0 => pass.qkv(layer),
             1 => pass.rotate_and_keep(index),
@@ -147,14 +147,14 @@ impl<I: Isa> Forward<I> {
     }
 
     /// The logits of up to [`HEAD_ROWS`] wanted rows.
-    fn head(&mut self, crew: &Crew, model: &Model, chunk: usize) -> Progress {
+    fn head(&mut self, team: &Team, model: &Model, chunk: usize) -> Progress {
         let rows: Vec<usize> = self.wanted.iter().copied().skip(chunk * HEAD_ROWS).take(HEAD_ROWS).collect();
         if rows.is_empty() {
             return Progress::Done;
         }
         let (config, head) = (&model.config, model.head());
         let hidden = &self.hidden;
-        self.act.prepare(crew, spec(&head.shape, model.head_precision), rows.len(), |i, out| {
+        self.act.prepare(team, spec(&head.shape, model.head_precision), rows.len(), |i, out| {
             out.copy_from_slice(row(hidden, config.hidden, rows[i]));
             elementwise::rms_norm::<I>(out, &model.output_norm, config.eps);
         });
@@ -162,7 +162,7 @@ impl<I: Isa> Forward<I> {
         self.logits.resize(rows.len() * config.vocab, 0.0);
         let sections: Vec<Section> = sections(&head.shape, 0).collect();
         let act = &self.act;
-        crew.columns(&mut self.logits, config.vocab, &sections, |part, tiles, columns| {
+        team.columns(&mut self.logits, config.vocab, &sections, |part, tiles, columns| {
             linear::multiply(head, part, tiles, act, columns);
         });
         self.weight_bytes += head.bytes();
@@ -177,7 +177,7 @@ fn row(buffer: &[f32], width: usize, index: usize) -> &[f32] {
 
 /// `y = W · input`, for all rows; `input(row, out)` writes a row of the input.
 fn multiply<I: Isa>(
-    crew: &Crew,
+    team: &Team,
     linear: &Linear,
     act: &mut Act<I>,
     rows: usize,
@@ -186,14 +186,14 @@ fn multiply<I: Isa>(
 ) -> u64 {
     y.resize(rows * linear.width, 0.0);
     for Input { spec, norm, matrices, sections, parts } in &linear.inputs {
-        act.prepare(crew, *spec, rows, |row, out| {
+        act.prepare(team, *spec, rows, |row, out| {
             input(row, out);
             if let Some((weight, eps)) = norm {
                 elementwise::rms_norm::<I>(out, weight, *eps);
             }
         });
         let act = &*act;
-        crew.columns(y, linear.width, sections, |section, tiles, columns| {
+        team.columns(y, linear.width, sections, |section, tiles, columns| {
             let (matrix, part) = parts[section];
             linear::multiply(&matrices[matrix], part, tiles, act, columns);
         });
@@ -202,14 +202,14 @@ fn multiply<I: Isa>(
 }
 
 /// A pass with all that its operations touch.
-struct Pass<'a, 'b, I: Isa> {
+struct Pass<'a, I: Isa> {
     forward: &'a mut Forward<I>,
-    crew: &'a Crew<'b>,
+    team: &'a Team,
     config: &'a Config,
     cache: &'a mut Cache,
 }
 
-impl<I: Isa> Pass<'_, '_, I> {
+impl<I: Isa> Pass<'_, I> {
     fn count(&self) -> usize {
         self.forward.rows.len()
     }
@@ -217,9 +217,9 @@ impl<I: Isa> Pass<'_, '_, I> {
     /// `hidden += update`
     fn add_update(&mut self) {
         let width = self.config.hidden;
-        let bounds = self.crew.even(self.count());
+        let bounds = self.team.even(self.count());
         let update = &self.forward.update;
-        self.crew.rows(&mut self.forward.hidden, width, &bounds, |first, rows| {
+        self.team.rows(&mut self.forward.hidden, width, &bounds, |first, rows| {
             elementwise::add::<I>(rows, &update[first * width..][..rows.len()]);
         });
     }
@@ -228,7 +228,7 @@ impl<I: Isa> Pass<'_, '_, I> {
         let rows = self.count();
         let (forward, config) = (&mut *self.forward, self.config);
         let hidden = &forward.hidden;
-        forward.weight_bytes += multiply(self.crew, &layer.qkv, &mut forward.act, rows, &mut forward.qkv, |i, out| {
+        forward.weight_bytes += multiply(self.team, &layer.qkv, &mut forward.act, rows, &mut forward.qkv, |i, out| {
             out.copy_from_slice(row(hidden, config.hidden, i));
             elementwise::rms_norm::<I>(out, &layer.attn_norm, config.eps);
         });
@@ -239,9 +239,9 @@ impl<I: Isa> Pass<'_, '_, I> {
         let config = self.config;
         let (q, kv, head, pairs) = (config.q_width(), config.kv_width(), config.head, config.rope.dim / 2);
         let width = q + 2 * kv;
-        let bounds = self.crew.even(rows.len());
+        let bounds = self.team.even(rows.len());
         let (cos, sin) = (&*cos, &*sin);
-        self.crew.rows(qkv, width, &bounds, |first, part| {
+        self.team.rows(qkv, width, &bounds, |first, part| {
             for (i, row_qkv) in part.chunks_exact_mut(width).enumerate() {
                 let (cos, sin) = (row(cos, pairs, first + i), row(sin, pairs, first + i));
                 elementwise::rope::<I>(config.rope.pairs, &mut row_qkv[..q + kv], head, cos, sin);
@@ -278,18 +278,18 @@ impl<I: Isa> Pass<'_, '_, I> {
                 at = end;
             }
         };
-        let members = self.crew.members();
+        let members = self.team.members();
         if rows.len() < 2 * members {
             // Few rows: their heads are shared out.
             let sections = [Section { first: 0, width: q, unit: head }];
-            self.crew.columns(attended, q, &sections, |_, heads, mut columns| {
+            self.team.columns(attended, q, &sections, |_, heads, mut columns| {
                 for i in 0..rows.len() {
                     attend(i, heads.clone(), columns.row(i));
                 }
             });
         } else {
             let bounds = by_cost(members, rows.iter().map(|row| row.position as u64 + 64));
-            self.crew.rows(attended, q, &bounds, |first, part| {
+            self.team.rows(attended, q, &bounds, |first, part| {
                 for (i, out) in part.chunks_exact_mut(q).enumerate() {
                     attend(first + i, 0..config.heads, out);
                 }
@@ -302,7 +302,7 @@ impl<I: Isa> Pass<'_, '_, I> {
         let (forward, config) = (&mut *self.forward, self.config);
         let attended = &forward.attended;
         let (act, update) = (&mut forward.act, &mut forward.update);
-        forward.weight_bytes += multiply(self.crew, &layer.output, act, rows, update, |i, out| {
+        forward.weight_bytes += multiply(self.team, &layer.output, act, rows, update, |i, out| {
             out.copy_from_slice(row(attended, config.q_width(), i));
             if let Some(norm) = &layer.attn_sub_norm {
                 elementwise::rms_norm::<I>(out, norm, config.eps);
@@ -316,7 +316,7 @@ impl<I: Isa> Pass<'_, '_, I> {
         let (forward, config) = (&mut *self.forward, self.config);
         let hidden = &forward.hidden;
         let (act, gate_up) = (&mut forward.act, &mut forward.gate_up);
-        forward.weight_bytes += multiply(self.crew, &layer.gate_up, act, rows, gate_up, |i, out| {
+        forward.weight_bytes += multiply(self.team, &layer.gate_up, act, rows, gate_up, |i, out| {
             out.copy_from_slice(row(hidden, config.hidden, i));
             elementwise::rms_norm::<I>(out, &layer.ffn_norm, config.eps);
         });
@@ -327,7 +327,7 @@ impl<I: Isa> Pass<'_, '_, I> {
         let (forward, config) = (&mut *self.forward, self.config);
         let gate_up = &forward.gate_up;
         let (act, update) = (&mut forward.act, &mut forward.update);
-        forward.weight_bytes += multiply(self.crew, &layer.down, act, rows, update, |i, out| {
+        forward.weight_bytes += multiply(self.team, &layer.down, act, rows, update, |i, out| {
             let (gate, up) = row(gate_up, 2 * config.ffn, i).split_at(config.ffn);
             out.copy_from_slice(gate);
             elementwise::gate::<I>(config.gate, out, up);

@@ -61,7 +61,7 @@ impl Checkpoint {
                 Value::Array(Array { element, count, offset, len }) => {
                     let array = Object::new();
                     for (name, number) in [
-                        ("element", f64::from(*element)),
+                        ("elementType", f64::from(*element)),
                         ("count", *count as f64),
                         ("offset", *offset as f64),
                         ("length", *len as f64),

@@ -30,7 +30,8 @@ export class Answer {
 
   constructor(options: AnswerOptions) {
     this.#options = options;
-    this.#stream = options.tokenizer && new TextStream(options.tokenizer, { continues: options.promptTokens.length > 0 });
+    this.#stream =
+      options.tokenizer && new TextStream(options.tokenizer, { continues: options.promptTokens.length > 0 });
     this.#stops = new StopMatcher(options.stop);
   }
 

@@ -30,7 +30,8 @@ export class Client {
   constructor(port: WorkerPort) {
     this.#port = port;
     port.onmessage = (message) => this.#receive(message as Reply);
-    port.onerror = (cause) => this.#end(new EngineError("WorkerFailed", `the engine's worker failed: ${cause.message}`, {}, { cause }));
+    port.onerror = (cause) =>
+      this.#end(new EngineError("WorkerFailed", `the engine's worker failed: ${cause.message}`, {}, { cause }));
   }
 
   call<V extends VerbName>(verb: V, args: Verbs[V]["args"], options: CallOptions<V> = {}): Promise<Verbs[V]["result"]> {
@@ -38,7 +39,11 @@ export class Client {
   }
 
   /** As `call`, with the number that `stop` takes. */
-  start<V extends VerbName>(verb: V, args: Verbs[V]["args"], options: CallOptions<V> = {}): RunningCall<Verbs[V]["result"]> {
+  start<V extends VerbName>(
+    verb: V,
+    args: Verbs[V]["args"],
+    options: CallOptions<V> = {},
+  ): RunningCall<Verbs[V]["result"]> {
     const id = ++this.#next;
     return { id, result: this.#run(id, verb, args, options) };
   }
@@ -81,7 +86,10 @@ export class Client {
   }
 
   #receive(reply: Reply): void {
-    if ("fatal" in reply) return this.#end(revive(reply.fatal, "WorkerFailed"));
+    if ("fatal" in reply) {
+      this.#end(revive(reply.fatal, "WorkerFailed"));
+      return;
+    }
     const pending = this.#pending.get(reply.id);
     if (!pending) return;
     if ("event" in reply) pending.onEvent?.(reply.event as never);

@@ -4,7 +4,7 @@ import { EngineError } from "../errors.ts";
 import type { Inside, Port } from "../platform/port.ts";
 import type { Finished, FinishReason } from "../types.ts";
 import { Answer } from "./answer.ts";
-import { inspect, type Loaded, type LoadContext, load } from "./load.ts";
+import { inspect, type LoadContext, type Loaded, load } from "./load.ts";
 import { EngineLoop, type EngineWork, type Listener } from "./loop.ts";
 import type { Call, Control, ErrorData, GenerateSettings, PromptSpec, Reply, VerbName, Verbs } from "./protocol.ts";
 
@@ -16,7 +16,12 @@ interface CallContext<V extends VerbName> {
   send(event: Verbs[V]["event"]): void;
 }
 
-type Handlers = { [V in VerbName]: (args: Verbs[V]["args"], context: CallContext<V>) => Verbs[V]["result"] | Promise<Verbs[V]["result"]> };
+type Handlers = {
+  [V in VerbName]: (
+    args: Verbs[V]["args"],
+    context: CallContext<V>,
+  ) => Verbs[V]["result"] | Promise<Verbs[V]["result"]>;
+};
 
 interface Running {
   abort: AbortController;
@@ -57,7 +62,9 @@ export function serve(platform: Inside, port: Port): void {
 
 /** Rows of logits are large and nobody here needs them any more. */
 function transfers(result: unknown): Transferable[] {
-  return Array.isArray(result) && result[0] instanceof Float32Array ? result.map((row: Float32Array) => row.buffer as ArrayBuffer) : [];
+  return Array.isArray(result) && result[0] instanceof Float32Array
+    ? result.map((row: Float32Array) => row.buffer as ArrayBuffer)
+    : [];
 }
 
 function toData(error: unknown): ErrorData {
@@ -84,7 +91,8 @@ class Host {
     this.#onDeath = onDeath;
     this.handlers = {
       load: ({ source, settings }, context) => this.#load(source, settings, context),
-      inspect: ({ source, settings, weights }, context) => inspect(source, settings, weights, this.#loadContext(context)),
+      inspect: ({ source, settings, weights }, context) =>
+        inspect(source, settings, weights, this.#loadContext(context)),
       generate: ({ session, prompt, settings }, context) => this.#generate(session, prompt, settings, context),
       closeSession: ({ session }) => this.#closeSession(session),
       logits: ({ ids, all }, context) => this.#logits(ids, all, context),
@@ -104,14 +112,23 @@ class Host {
     return { platform: this.#platform, signal, onProgress: send, onDeath: this.#onDeath };
   }
 
-  async #load(source: Verbs["load"]["args"]["source"], settings: Verbs["load"]["args"]["settings"], context: CallContext<"load">) {
+  async #load(
+    source: Verbs["load"]["args"]["source"],
+    settings: Verbs["load"]["args"]["settings"],
+    context: CallContext<"load">,
+  ) {
     const loaded = await load(source, settings, this.#loadContext(context));
     const loop = new EngineLoop(loaded.engine, this.#platform.turn, this.#onDeath);
     this.#model = { ...loaded, loop };
     return loaded.info;
   }
 
-  async #generate(session: number | null, prompt: PromptSpec, settings: GenerateSettings, context: CallContext<"generate">) {
+  async #generate(
+    session: number | null,
+    prompt: PromptSpec,
+    settings: GenerateSettings,
+    context: CallContext<"generate">,
+  ) {
     const { engine, text, loop } = this.#loaded;
     const own = session === null;
     const id = own ? engine.open() : this.#session(session);
@@ -120,7 +137,7 @@ class Host {
       const held = engine.tokens(id).length;
       const finished = await this.#run(loop, id, ids, settings, text, context);
       if (!own) engine.truncate(id, held + ids.length + finished.tokens.length);
-      return { finished, held: own ? [] : Array.from(engine.tokens(id)) };
+      return { finished, held: own ? [] : [...engine.tokens(id)] };
     } finally {
       if (own) engine.close(id);
     }
@@ -152,7 +169,10 @@ class Host {
       return text.tokenizer.encode(prompt.text, { addSpecial });
     }
     const { messages, tools, templateOptions } = prompt;
-    const rendered = text.template.render(messages, { tools: tools ?? null, ...(templateOptions ? { templateOptions } : {}) });
+    const rendered = text.template.render(messages, {
+      tools: tools ?? null,
+      ...(templateOptions ? { templateOptions } : {}),
+    });
     const ids = text.tokenizer.encode(rendered, { addSpecial: false });
     const held = engine.tokens(session);
     let same = 0;
@@ -161,7 +181,14 @@ class Host {
     return ids.slice(same);
   }
 
-  #run(loop: EngineLoop, session: number, ids: number[], settings: GenerateSettings, text: Loaded["text"], context: CallContext<"generate">): Promise<Finished> {
+  #run(
+    loop: EngineLoop,
+    session: number,
+    ids: number[],
+    settings: GenerateSettings,
+    text: Loaded["text"],
+    context: CallContext<"generate">,
+  ): Promise<Finished> {
     const { stop, ignoreEos, maxTokens, seed = randomSeed(), ...sampling } = settings;
     const work: EngineWork = {
       type: "generate",
@@ -215,12 +242,18 @@ class Host {
         result: () => null,
       }));
     }
-    if (tokens === 0) throw new EngineError("InvalidArgument", "perplexity: the text has fewer than two tokens", { option: "text" });
+    if (tokens === 0)
+      throw new EngineError("InvalidArgument", "perplexity: the text has fewer than two tokens", { option: "text" });
     return { perplexity: Math.exp(nll / tokens), nll: nll / tokens, tokens };
   }
 
   /** A request on a session of its own. */
-  async #once<T>(ids: number[], work: EngineWork, context: CallContext<VerbName>, make: () => { event(event: Parameters<Listener["onEvent"]>[0]): void; result(): T }): Promise<T> {
+  async #once<T>(
+    ids: number[],
+    work: EngineWork,
+    context: CallContext<VerbName>,
+    make: () => { event(event: Parameters<Listener["onEvent"]>[0]): void; result(): T },
+  ): Promise<T> {
     const { engine, loop } = this.#loaded;
     const session = engine.open();
     const { event: take, result } = make();

@@ -23,7 +23,7 @@ export interface LoadContext {
 }
 
 export interface Loaded {
-  engine: InstanceType<Glue["Engine"]>;
+  engine: Glue["Engine"]["prototype"];
   text: Text;
   info: ModelInfo;
 }
@@ -39,7 +39,7 @@ const MOST_BYTES = 2 ** 32;
 
 export async function load(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
   const { platform } = context;
-  const { threads, flavour, ...engineSettings } = settings;
+  const { threads, flavour, chatTemplate, ...engineSettings } = settings;
   const choice = pick(probe(), platform.cores(), { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) });
   const runtime = await Runtime.start(choice, context);
   return withFiles(source, context, async (files) => {
@@ -49,7 +49,7 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
     const memory = first.memory() as MemoryNeeds;
     first.free();
     // The text's own work goes on while the weights come.
-    const text = loadText(headers.metadata, headers.prefix, files);
+    const text = loadText(headers.metadata, headers.prefix, files, chatTemplate);
     text.catch(() => {});
 
     const { glue, memory: bytes } = await runtime.instance(memory.total, headers);
@@ -77,7 +77,12 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
 }
 
 /** What `inspect` tells: the header alone, or the weights too. Nothing is kept. */
-export async function inspect(source: SourceSpec, settings: EngineSettings, weights: boolean, context: LoadContext): Promise<Description> {
+export async function inspect(
+  source: SourceSpec,
+  settings: EngineSettings,
+  weights: boolean,
+  context: LoadContext,
+): Promise<Description> {
   const choice = pick(probe(), 1, { threads: 1 });
   const runtime = await Runtime.start(choice, context);
   return withFiles(source, context, async (files) => {
@@ -92,7 +97,11 @@ export async function inspect(source: SourceSpec, settings: EngineSettings, weig
   });
 }
 
-async function withFiles<T>(spec: SourceSpec, context: LoadContext, work: (files: ModelFiles) => Promise<T>): Promise<T> {
+async function withFiles<T>(
+  spec: SourceSpec,
+  context: LoadContext,
+  work: (files: ModelFiles) => Promise<T>,
+): Promise<T> {
   const files = await openFiles(spec, context.platform.paths, context.signal);
   try {
     return await work(files);
@@ -153,12 +162,12 @@ class Runtime {
 }
 
 interface Headers {
-  checkpoint: InstanceType<Glue["Checkpoint"]>;
+  checkpoint: Glue["Checkpoint"]["prototype"];
   metadata: Record<string, unknown> | undefined;
   /** The first file's bytes up to the end of its header. */
   prefix: Uint8Array;
   /** The same checkpoint in another instance. */
-  again(glue: Glue): InstanceType<Glue["Checkpoint"]>;
+  again(glue: Glue): Glue["Checkpoint"]["prototype"];
 }
 
 async function readHeaders(glue: Glue, files: ModelFiles, { signal, onProgress }: LoadContext): Promise<Headers> {
@@ -180,7 +189,12 @@ async function readHeaders(glue: Glue, files: ModelFiles, { signal, onProgress }
 }
 
 /** Of a header nothing is known before it is read: double until the parser has enough. */
-async function readHeader(checkpoint: InstanceType<Glue["Checkpoint"]>, file: number, source: Source, signal: AbortSignal): Promise<Uint8Array> {
+async function readHeader(
+  checkpoint: Glue["Checkpoint"]["prototype"],
+  file: number,
+  source: Source,
+  signal: AbortSignal,
+): Promise<Uint8Array> {
   let length = Math.min(source.size, 256 << 10);
   for (;;) {
     const prefix = await source.read(0, length, { signal });
@@ -205,7 +219,7 @@ async function feed(
   survey: boolean,
   context: LoadContext,
   scales?: "row" | "block",
-): Promise<InstanceType<Glue["Loader"]>> {
+): Promise<Glue["Loader"]["prototype"]> {
   const { signal, onProgress } = context;
   const loader = new glue.Loader(headers.checkpoint, { ...settings, ...(scales ? { scales } : {}) });
   const probes = loader.probes() as Span[];
@@ -221,20 +235,23 @@ async function feed(
     for (const { file, offset, length } of spans) {
       const source = files.weights[file]!;
       let at = offset;
-      await named(source, (async () => {
-        for await (const piece of source.stream(offset, length, { signal })) {
-          for (let from = 0; from < piece.length; from += CHUNK) {
-            const part = piece.subarray(from, from + CHUNK);
-            // The memory may have grown, and its old views be gone, since the last chunk.
-            const address = loader.buffer(part.length);
-            new Uint8Array(memory.buffer, address, part.length).set(part);
-            loader.feed(file, at, part.length);
-            at += part.length;
+      await named(
+        source,
+        (async () => {
+          for await (const piece of source.stream(offset, length, { signal })) {
+            for (let from = 0; from < piece.length; from += CHUNK) {
+              const part = piece.subarray(from, from + CHUNK);
+              // The memory may have grown, and its old views be gone, since the last chunk.
+              const address = loader.buffer(part.length);
+              new Uint8Array(memory.buffer, address, part.length).set(part);
+              loader.feed(file, at, part.length);
+              at += part.length;
+            }
+            signal.throwIfAborted();
+            meter.add(piece.length);
           }
-          signal.throwIfAborted();
-          meter.add(piece.length);
-        }
-      })());
+        })(),
+      );
     }
   } catch (error) {
     loader.free();

@@ -2,7 +2,7 @@
 
 import type { Glue } from "../wasm/load.ts";
 
-type WasmEngine = InstanceType<Glue["Engine"]>;
+type WasmEngine = Glue["Engine"]["prototype"];
 
 /** What a step says about one request. */
 export type EngineEvent =

@@ -2,7 +2,19 @@
 
 import type { ErrorDetail } from "../errors.ts";
 import type { SourceSpec } from "../source/spec.ts";
-import type { Activations, ChatMessage, Description, Finished, Flavour, KvType, ModelInfo, Perplexity, Piece, Progress, SamplingOptions } from "../types.ts";
+import type {
+  Activations,
+  ChatMessage,
+  Description,
+  Finished,
+  Flavour,
+  KvType,
+  ModelInfo,
+  Perplexity,
+  Piece,
+  Progress,
+  SamplingOptions,
+} from "../types.ts";
 
 /** Options that the engine itself takes. */
 export interface EngineSettings {
@@ -15,6 +27,7 @@ export interface EngineSettings {
 export interface LoadSettings extends EngineSettings {
   threads?: number;
   flavour?: Flavour;
+  chatTemplate?: string;
 }
 
 export type PromptSpec =

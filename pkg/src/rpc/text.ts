@@ -23,7 +23,10 @@ export class Text {
     this.#template = template;
     this.sampling = generation.sampling;
     this.ends = [...new Set([...(tokenizer?.ends.map((end) => end.id) ?? []), ...generation.ends])];
-    this.warnings = [...(tokenizer?.warnings ?? ["the model has no tokenizer: prompts must be token ids"]), ...(template?.warnings ?? [])];
+    this.warnings = [
+      ...(tokenizer?.warnings ?? ["the model has no tokenizer: prompts must be token ids"]),
+      ...(template?.warnings ?? []),
+    ];
   }
 
   get tokenizerOrNull(): Tokenizer | null {
@@ -32,9 +35,13 @@ export class Text {
 
   get tokenizer(): Tokenizer {
     if (this.#tokenizer) return this.#tokenizer;
-    throw new EngineError("MissingTokenizer", "this model has no tokenizer: give token ids, or load its folder with tokenizer.json", {
-      file: "tokenizer.json",
-    });
+    throw new EngineError(
+      "MissingTokenizer",
+      "this model has no tokenizer: give token ids, or load its folder with tokenizer.json",
+      {
+        file: "tokenizer.json",
+      },
+    );
   }
 
   get template(): ChatTemplate {
@@ -63,7 +70,12 @@ interface GenerationConfig {
   ends: number[];
 }
 
-export async function loadText(metadata: Record<string, unknown> | undefined, header: Uint8Array, files: ModelFiles): Promise<Text> {
+export async function loadText(
+  metadata: Record<string, unknown> | undefined,
+  header: Uint8Array,
+  files: ModelFiles,
+  override: string | null = null,
+): Promise<Text> {
   const gguf = metadata ? ggufText(metadata, header) : null;
   const config = files.tokenizerConfig as TokenizerConfig | null;
   let tokenizer: Tokenizer | null = null;
@@ -73,7 +85,7 @@ export async function loadText(metadata: Record<string, unknown> | undefined, he
     const made = fromGguf(gguf);
     tokenizer = new Tokenizer(made.json, made.config, made.warnings);
   }
-  const template = tokenizer && pickTemplate({ file: files.chatTemplate, config, gguf }, tokenizer);
+  const template = tokenizer && pickTemplate({ override, file: files.chatTemplate, config, gguf }, tokenizer);
   return new Text(tokenizer, template, generationConfig(files));
 }
 
@@ -93,7 +105,8 @@ function ggufText(metadata: Record<string, unknown>, header: Uint8Array): GgufTe
 
 /** generation_config.json, and the end tokens of config.json. What is of a wrong type there is left out. */
 function generationConfig(files: ModelFiles): GenerationConfig {
-  const object = (value: unknown) => (typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {});
+  const object = (value: unknown) =>
+    typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
   const own = object(files.generationConfig);
   const model = object(files.config && JSON.parse(new TextDecoder().decode(files.config)));
   const number = (key: string, least: number, most: number) => {
@@ -109,6 +122,8 @@ function generationConfig(files: ModelFiles): GenerationConfig {
   if (topP !== undefined) sampling.topP = topP;
   if (minP !== undefined) sampling.minP = minP;
   if (penalty !== undefined) sampling.repetitionPenalty = penalty;
-  const ends = [own.eos_token_id, model.eos_token_id].flat().filter((id): id is number => Number.isInteger(id) && (id as number) >= 0);
+  const ends = [own.eos_token_id, model.eos_token_id]
+    .flat()
+    .filter((id): id is number => Number.isInteger(id) && (id as number) >= 0);
   return { sampling, ends };
 }

@@ -25,7 +25,8 @@ export class BlobSource implements Source {
   }
 
   async *stream(offset: number, length: number, options?: ReadOptions): AsyncIterable<Uint8Array> {
-    for (let at = 0; at < length; at += SLICE) yield await this.read(offset + at, Math.min(SLICE, length - at), options);
+    for (let at = 0; at < length; at += SLICE)
+      yield await this.read(offset + at, Math.min(SLICE, length - at), options);
   }
 
   async close(): Promise<void> {}

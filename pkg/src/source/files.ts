@@ -91,7 +91,11 @@ async function addSide(files: ModelFiles, find: Find, paths: Paths | undefined, 
     if (!source) return null;
     try {
       if (source.size > MOST_SIDE_BYTES) {
-        throw new EngineError("BadHeader", `${name} is too long`, { file: name, expected: `at most ${MOST_SIDE_BYTES} bytes`, found: String(source.size) });
+        throw new EngineError("BadHeader", `${name} is too long`, {
+          file: name,
+          expected: `at most ${MOST_SIDE_BYTES} bytes`,
+          found: String(source.size),
+        });
       }
       return await source.read(0, source.size, signal ? { signal } : {});
     } finally {

@@ -51,7 +51,8 @@ export class HttpSource implements Source {
   async *stream(offset: number, length: number, { signal }: ReadOptions = {}): AsyncIterable<Uint8Array> {
     if (length === 0) return;
     const response = await request(this.#spec, offset, length, signal);
-    if (response.status !== 206) throw network(this.#spec, `the server answered a range with status ${response.status}`);
+    if (response.status !== 206)
+      throw network(this.#spec, `the server answered a range with status ${response.status}`);
     const reader = response.body?.getReader();
     if (!reader) throw network(this.#spec, "the server answered without a body");
     let at = 0;

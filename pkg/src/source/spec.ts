@@ -29,7 +29,9 @@ export function toSpec(source: ModelSource, rules: SpecRules): SourceSpec {
   const file = toFileSpec(source, rules);
   if (file) {
     const address = file.kind === "url" ? file.url.replace(/[?#].*$/, "") : file.kind === "path" ? file.path : "";
-    return (file.kind === "url" || file.kind === "path") && address.endsWith("/") ? { kind: "folder", base: file } : file;
+    return (file.kind === "url" || file.kind === "path") && address.endsWith("/")
+      ? { kind: "folder", base: file }
+      : file;
   }
   if (typeof FileSystemDirectoryHandle !== "undefined" && source instanceof FileSystemDirectoryHandle) {
     return { kind: "directory", handle: source };
