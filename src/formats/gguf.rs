@@ -1,4 +1,4 @@
-//! GGUF, version 3, little-endian: magic, counts, metadata pairs, tensor table, padding, data.
+//! GGUF, versions 2 and 3, little-endian: magic, counts, metadata pairs, tensor table, padding, data.
 //!
 //! Big arrays (a vocabulary, its merges) stay where they are: [`Value::Array`] says which bytes of the header they take, and
 //! whoever knows text reads them there.
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::{Parsed, Tensor, limits, refuse_overlap, values};
 use crate::bytes::{Reader, Short};
 use crate::error::{Error, ErrorKind, Result};
-use crate::quant::{self, Content};
+use crate::quant::{self, Content, Storage};
 
 pub const MAGIC: &[u8] = b"GGUF";
 
@@ -111,11 +111,11 @@ fn read(mut reader: Reader) -> Result<Gguf, Short> {
             .into());
     }
     let version = reader.u32()?;
-    if version != 3 {
-        let big_endian = version.swap_bytes() == 3;
+    if !matches!(version, 2 | 3) {
+        let big_endian = matches!(version.swap_bytes(), 2 | 3);
         let reason = if big_endian { "the file is big-endian" } else { "this version is not supported" };
         return Err(Error::new(ErrorKind::UnsupportedVersion, reason)
-            .expected("GGUF version 3, little-endian", if big_endian { version.swap_bytes() } else { version })
+            .expected("GGUF version 2 or 3, little-endian", if big_endian { version.swap_bytes() } else { version })
             .offset(4)
             .into());
     }
@@ -148,9 +148,10 @@ fn read(mut reader: Reader) -> Result<Gguf, Short> {
     let header_len = reader.offset();
     let data = header_len.next_multiple_of(alignment);
     let total = header_len + reader.left();
+    let q2_0 = q2_0_layout(&entries, alignment, total.saturating_sub(data))?;
     let mut tensors = Vec::with_capacity(entries.len());
     for entry in entries {
-        tensors.push(place(entry, data, alignment, total)?);
+        tensors.push(place(entry, data, alignment, total, q2_0)?);
     }
     let mut names: Vec<&str> = tensors.iter().map(|tensor: &Tensor| tensor.name.as_str()).collect();
     names.sort_unstable();
@@ -276,16 +277,53 @@ fn entry(reader: &mut Reader) -> Result<Entry, Short> {
     Ok(Entry { name, dims, kind: reader.u32()?, offset: reader.u64()?, at })
 }
 
+const TYPE_Q2_0: u32 = 42;
+
+/// Type 42 has had two layouts: blocks of 64 values, and before them blocks of 128, in 36 and 34 bytes for 128 values. The
+/// room up to the next tensor tells which. Alignment hides the difference for the smallest tensors; the others then speak for
+/// them.
+fn q2_0_layout(entries: &[Entry], alignment: u64, data_len: u64) -> Result<&'static Storage> {
+    let mut starts: Vec<u64> = entries.iter().map(|entry| entry.offset).collect();
+    starts.sort_unstable();
+    let mut found: Option<&'static Storage> = None;
+    for entry in entries.iter().filter(|entry| entry.kind == TYPE_Q2_0) {
+        let next = starts.iter().copied().find(|&start| start > entry.offset).unwrap_or(data_len);
+        let room = next.saturating_sub(entry.offset);
+        let fits = |storage: &'static Storage| {
+            let size = values(&entry.dims).and_then(|values| storage.size(values));
+            size.is_some_and(|size| size <= room && room < size.next_multiple_of(alignment) + 1)
+        };
+        let layout = match (fits(&quant::Q2_0), fits(&quant::PQ2_0)) {
+            (true, false) => &quant::Q2_0,
+            (false, true) => &quant::PQ2_0,
+            (true, true) => continue,
+            (false, false) => {
+                return Err(Error::new(ErrorKind::BadHeader, "its size is that of neither Q2_0 layout")
+                    .tensor(&entry.name)
+                    .expected("18 bytes for 64 values or 34 for 128", format_args!("room for {room} bytes"))
+                    .offset(entry.at));
+            }
+        };
+        if found.is_some_and(|found| found != layout) {
+            return Err(Error::new(ErrorKind::BadHeader, "this file mixes both Q2_0 layouts")
+                .tensor(&entry.name)
+                .offset(entry.at));
+        }
+        found = Some(layout);
+    }
+    Ok(found.unwrap_or(&quant::Q2_0))
+}
+
 /// Checks one entry against the file and gives it its place.
-fn place(entry: Entry, data: u64, alignment: u64, total: u64) -> Result<Tensor> {
+fn place(entry: Entry, data: u64, alignment: u64, total: u64, q2_0: &'static Storage) -> Result<Tensor> {
     let Entry { name, dims, kind, offset, at } = entry;
     let bad = |reason: &str| Error::new(ErrorKind::BadHeader, reason).tensor(&name).offset(at);
     let values = values(&dims)
         .ok_or_else(|| bad("the shape is too large").expected("at most 2^40 values", format_args!("{dims:?}")))?;
-    let (storage, type_name) = match quant::by_ggml_id(kind) {
-        Ok(storage) => (Some(storage), storage.name.to_owned()),
-        Err(Some(known)) => (None, known.to_owned()),
-        Err(None) => (None, format!("type {kind}")),
+    let storage = if kind == TYPE_Q2_0 { Some(q2_0) } else { quant::by_ggml_id(kind) };
+    let (type_name, refusal) = match storage {
+        Some(storage) => (storage.name.to_owned(), ""),
+        None => quant::refused_ggml_id(kind),
     };
     if !offset.is_multiple_of(alignment) {
         return Err(bad("the offset is not aligned").expected(format_args!("a multiple of {alignment}"), offset));
@@ -320,5 +358,5 @@ fn place(entry: Entry, data: u64, alignment: u64, total: u64) -> Result<Tensor> 
             .offset(start));
     }
     let shape = dims.into_iter().rev().collect();
-    Ok(Tensor { name, storage, type_name, shape, file: 0, offset: start, len: len.min(total - start) })
+    Ok(Tensor { name, storage, refusal, type_name, shape, file: 0, offset: start, len: len.min(total - start) })
 }

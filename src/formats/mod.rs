@@ -12,7 +12,7 @@ pub mod safetensors;
 
 use crate::bytes::Short;
 use crate::error::{Error, ErrorKind, Result};
-use crate::quant::Storage;
+use crate::quant::{self, Storage};
 
 /// What a header parser answers.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub struct Tensor {
     pub name: String,
     /// `None` for a type that is known or unknown, but not run.
     pub storage: Option<&'static Storage>,
+    /// Why it is not run.
+    pub refusal: &'static str,
     /// As the file says it.
     pub type_name: String,
     /// Rows first: a matrix is `[out, in]`.
@@ -61,9 +63,8 @@ impl Tensor {
     /// The storage type, or the refusal that names it.
     pub fn runnable(&self) -> Result<&'static Storage> {
         self.storage.ok_or_else(|| {
-            Error::new(ErrorKind::UnsupportedType, format!("storage type {} is not supported", self.type_name))
-                .tensor(&self.name)
-                .expected("F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q6_K, TQ1_0, TQ2_0, I2_S or packed U8", &self.type_name)
+            let reason = format!("storage type {} is not supported: {}", self.type_name, self.refusal);
+            Error::new(ErrorKind::UnsupportedType, reason).tensor(&self.name).expected(quant::RUN, &self.type_name)
         })
     }
 }

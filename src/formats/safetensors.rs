@@ -135,5 +135,14 @@ fn place(name: String, entry: Entry, header_len: u64, total: u64) -> Result<Tens
         *rows *= 4;
     }
     let type_name = storage.map_or(type_name, |storage| storage.name.to_owned());
-    Ok(Tensor { name, storage, type_name, shape, file: 0, offset: header_len + begin, len })
+    Ok(Tensor {
+        name,
+        storage,
+        refusal: "weights are dense floats or packed U8",
+        type_name,
+        shape,
+        file: 0,
+        offset: header_len + begin,
+        len,
+    })
 }

@@ -22,7 +22,7 @@ use super::act::{Act, Precision};
 use super::elementwise::scale;
 use super::isa::Isa;
 use super::packed::halves;
-use super::packed::{B2, B4, Bf16, Dense, F16, F32, I8, Ints, Matrix, Packing, TILE, U7};
+use super::packed::{B1, B2, B4, Bf16, Dense, F16, F32, I8, Ints, Matrix, Packing, TILE, U7};
 use crate::quant::{Codes, Float, Layout, Scales};
 use crate::team::Columns;
 
@@ -102,6 +102,8 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision) -> Kernels<I> {
         }
         (Packing::Ints(_), Precision::Float) => Kernels { one: decoded::<I, 8, 1>, many: decoded::<I, 2, TOKENS> },
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
+            (Codes::B1, Precision::Int8) => ints!(B1, 8, 1, 1, 1),
+            (Codes::B1, _) => ints!(B1, 8, 1, 1, 2),
             (Codes::B2, Precision::Int8) => ints!(B2, 4, 2, 1, 1),
             (Codes::B2, _) => ints!(B2, 4, 1, 1, 2),
             (Codes::B4, Precision::Int8) => ints!(B4, 2, 4, 1, 1),
@@ -224,7 +226,7 @@ type Sums<V, const P: usize, const VS: usize, const T: usize, const A: usize> = 
 #[inline(always)]
 fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,
-    masks: &[I::V; 3],
+    masks: &[I::V; 4],
     body: &[u8],
     first: usize,
     xs: [[&[I::Quad]; A]; T],

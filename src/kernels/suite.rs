@@ -41,11 +41,18 @@ fn grouped(codes: Codes, offset: i32, len: usize, wide: bool, min: bool) -> Pack
     Packing::Ints(Layout { codes, step: 1, offset, scales: Scales::Group { len, wide, min } })
 }
 
-/// Every packing that a storage type leads to, and some that none does yet.
+fn ints(packing: Packing) -> Layout {
+    let Packing::Ints(layout) = packing else { unreachable!() };
+    layout
+}
+
+/// Every packing that a storage type leads to.
 fn packings() -> Vec<Packing> {
     vec![
         TERNARY,
+        Packing::Ints(Layout { step: 2, offset: 1, ..ints(grouped(Codes::B1, 1, 128, false, false)) }),
         grouped(Codes::B2, 1, 256, false, false),
+        grouped(Codes::B2, 1, 64, false, false),
         grouped(Codes::B2, 0, 16, true, true),
         grouped(Codes::B4, 8, 32, false, false),
         grouped(Codes::B4, 0, 32, false, true),
@@ -92,10 +99,13 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
         Packing::Ints(layout) => {
             scales = (0..rows * groups).map(|_| half(random(0.1))).collect();
             mins = (0..rows * groups).map(|_| half(random(0.1))).collect();
-            let most = if layout == Layout::TERNARY {
-                3
-            } else {
-                [4, 16, 128, 256][(layout.codes.bits().ilog2() - 1) as usize + usize::from(layout.codes == Codes::I8)]
+            let most = match layout.codes {
+                _ if layout == Layout::TERNARY => 3,
+                Codes::B1 => 2,
+                Codes::B2 => 4,
+                Codes::B4 => 16,
+                Codes::U7 => 128,
+                Codes::I8 => 256,
             };
             codes = (0..rows * cols).map(|_| (random(1.0) * most as f32 + most as f32 / 2.0) as u8).collect();
         }
@@ -440,7 +450,10 @@ fn attend<I: Isa, C: Codec>(tolerance: f32) {
 #[test]
 fn storage_types_reach_the_kernels_unchanged() {
     let mut rng = Rng::new(11);
-    for storage in [&quant::Q4_0, &quant::Q4_1, &quant::Q8_0, &quant::Q6_K, &quant::TQ1_0, &quant::TQ2_0] {
+    for storage in [
+        &quant::Q4_0, &quant::Q4_1, &quant::Q5_0, &quant::Q5_1, &quant::Q8_0, &quant::Q2_K, &quant::Q3_K, &quant::Q4_K,
+        &quant::Q5_K, &quant::Q6_K, &quant::TQ1_0, &quant::TQ2_0, &quant::Q1_0, &quant::Q2_0, &quant::PQ2_0, &quant::PTQ1_0,
+    ] {
         let storage: &'static Storage = storage;
         let quant::Content::Blocks { layout, decode } = storage.content else { unreachable!() };
         let (rows, cols) = (40, 512);
@@ -451,7 +464,7 @@ fn storage_types_reach_the_kernels_unchanged() {
         for block in bytes.chunks_exact_mut(storage.bytes) {
             // Halves wherever a type has them, so that no scale is a NaN.
             let end = block.len();
-            for at in [0, 2, end - 2] {
+            for at in [0, 2, end - 4, end - 2] {
                 block[at + 1] = block[at + 1] & 0x83 | 0x24;
             }
         }

@@ -12,8 +12,10 @@
 //! the house needs to know nothing else about a format. Products are taken in this order in f32, which gives ggml's
 //! dequantised values bit for bit.
 //!
-//! One file a family: [`dense`], [`simple`] (Q4_0 … Q8_0), [`kquants`], [`ternary`] (TQ, I2_S, Hugging Face's packed bytes).
+//! One file a family: [`dense`], [`simple`] (Q4_0 … Q8_0), [`kquants`], [`ternary`] (TQ, Q2_0, I2_S,
+//! Hugging Face's packed bytes), [`binary`] (Q1_0).
 
+pub mod binary;
 pub mod dense;
 pub mod kquants;
 pub mod simple;
@@ -27,6 +29,8 @@ pub use dense::Float;
 /// How wide a code is in the packed layouts, and how it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Codes {
+    /// 1 bit: 0 or 1.
+    B1,
     /// 2 bits: 0 to 3.
     B2,
     /// 4 bits: 0 to 15.
@@ -40,6 +44,7 @@ pub enum Codes {
 impl Codes {
     pub fn bits(self) -> usize {
         match self {
+            Self::B1 => 1,
             Self::B2 => 2,
             Self::B4 => 4,
             Self::U7 | Self::I8 => 8,
@@ -137,10 +142,21 @@ pub static F16: Storage = dense("F16", Float::F16, 2);
 pub static BF16: Storage = dense("BF16", Float::BF16, 2);
 pub static Q4_0: Storage = blocks("Q4_0", 32, 18, Layout::grouped(B4, 1, 8, 32, false, false), simple::q4_0);
 pub static Q4_1: Storage = blocks("Q4_1", 32, 20, Layout::grouped(B4, 1, 0, 32, false, true), simple::q4_1);
+pub static Q5_0: Storage = blocks("Q5_0", 32, 22, Layout::grouped(U7, 1, 16, 32, false, false), simple::q5_0);
+pub static Q5_1: Storage = blocks("Q5_1", 32, 24, Layout::grouped(U7, 1, 0, 32, false, true), simple::q5_1);
 pub static Q8_0: Storage = blocks("Q8_0", 32, 34, Layout::grouped(I8, 1, 0, 32, false, false), simple::q8_0);
+pub static Q2_K: Storage = blocks("Q2_K", 256, 84, Layout::grouped(B2, 1, 0, 16, true, true), kquants::q2_k);
+pub static Q3_K: Storage = blocks("Q3_K", 256, 110, Layout::grouped(B4, 1, 4, 16, true, false), kquants::q3_k);
+pub static Q4_K: Storage = blocks("Q4_K", 256, 144, Layout::grouped(B4, 1, 0, 32, true, true), kquants::q4_k);
+pub static Q5_K: Storage = blocks("Q5_K", 256, 176, Layout::grouped(U7, 1, 0, 32, true, true), kquants::q5_k);
 pub static Q6_K: Storage = blocks("Q6_K", 256, 210, Layout::grouped(U7, 1, 32, 16, true, false), kquants::q6_k);
 pub static TQ1_0: Storage = blocks("TQ1_0", 256, 54, Layout::grouped(B2, 1, 1, 256, false, false), ternary::tq1_0);
 pub static TQ2_0: Storage = blocks("TQ2_0", 256, 66, Layout::grouped(B2, 1, 1, 256, false, false), ternary::tq2_0);
+pub static Q1_0: Storage = blocks("Q1_0", 128, 18, Layout::grouped(B1, 2, 1, 128, false, false), binary::q1_0);
+pub static Q2_0: Storage = blocks("Q2_0", 64, 18, Layout::grouped(B2, 1, 1, 64, false, false), ternary::q2_0);
+/// Also what files with type 42 and blocks of 128 hold.
+pub static PQ2_0: Storage = blocks("PQ2_0", 128, 34, Layout::grouped(B2, 1, 1, 128, false, false), ternary::q2_0);
+pub static PTQ1_0: Storage = blocks("PTQ1_0", 128, 28, Layout::grouped(B2, 1, 1, 128, false, false), ternary::ptq1_0);
 /// Four codes a byte; `bytes` leaves out the 32 bytes behind the codes, which hold the scale.
 pub static I2_S: Storage = Storage { name: "I2_S", block: 4, bytes: 1, content: Content::I2s };
 /// safetensors calls it U8; the shape here is that of the matrix, not of its bytes.
@@ -149,55 +165,52 @@ pub static U8X4: Storage = Storage { name: "U8x4", block: 4, bytes: 1, content: 
 /// Bytes behind the codes of an I2_S tensor: an f32 scale and padding.
 pub const I2S_TAIL: u64 = 32;
 
-/// The type of a ggml id, or its name where we know but do not run it.
-pub fn by_ggml_id(id: u32) -> Result<&'static Storage, Option<&'static str>> {
-    Ok(match id {
+/// What runs, in words.
+pub const RUN: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0, PTQ1_0, \
+                       I2_S or packed U8";
+
+/// The type of a ggml id.
+pub fn by_ggml_id(id: u32) -> Option<&'static Storage> {
+    Some(match id {
         0 => &F32,
         1 => &F16,
         2 => &Q4_0,
         3 => &Q4_1,
+        6 => &Q5_0,
+        7 => &Q5_1,
         8 => &Q8_0,
+        10 => &Q2_K,
+        11 => &Q3_K,
+        12 => &Q4_K,
+        13 => &Q5_K,
         14 => &Q6_K,
         30 => &BF16,
         34 => &TQ1_0,
         35 => &TQ2_0,
         36 => &I2_S,
-        _ => return Err(GGML_NAMES.iter().find(|&&(known, _)| known == id).map(|&(_, name)| name)),
+        41 => &Q1_0,
+        42 => &Q2_0,
+        142 => &PQ2_0,
+        143 => &PTQ1_0,
+        _ => return None,
     })
 }
 
-/// Types that are refused, by name.
-const GGML_NAMES: &[(u32, &str)] = &[
-    (6, "Q5_0"),
-    (7, "Q5_1"),
-    (9, "Q8_1"),
-    (10, "Q2_K"),
-    (11, "Q3_K"),
-    (12, "Q4_K"),
-    (13, "Q5_K"),
-    (15, "Q8_K"),
-    (16, "IQ2_XXS"),
-    (17, "IQ2_XS"),
-    (18, "IQ3_XXS"),
-    (19, "IQ1_S"),
-    (20, "IQ4_NL"),
-    (21, "IQ3_S"),
-    (22, "IQ2_S"),
-    (23, "IQ4_XS"),
-    (24, "I8"),
-    (25, "I16"),
-    (26, "I32"),
-    (27, "I64"),
-    (28, "F64"),
-    (29, "IQ1_M"),
-    (38, "TL1"),
-    (39, "TL2 (or MXFP4)"),
-    (40, "NVFP4"),
-    (41, "Q1_0"),
-    (42, "Q2_0"),
-    (142, "PQ2_0"),
-    (143, "PTQ1_0"),
-];
+/// Types that are refused: their name, and why or what to convert to.
+pub fn refused_ggml_id(id: u32) -> (String, &'static str) {
+    let (name, advice) = match id {
+        9 | 15 => ("Q8_1 or Q8_K", "it is for activations only"),
+        16..=23 | 29 => ("an IQ type", "convert the model to Q4_K or, if it is ternary, to TQ2_0"),
+        24..=27 => ("an integer type", "weights of integers have no scale"),
+        28 => ("F64", "convert the model to F32 or F16"),
+        38 => ("TL1", "its tiles depend on a file of the machine that wrote it: convert the model to I2_S or TQ2_0"),
+        39 => ("TL2 or MXFP4", "TL2's tiles depend on a file of the machine that wrote it: convert the model to I2_S or TQ2_0"),
+        40 => ("NVFP4", "convert the model to Q4_K"),
+        4 | 5 | 31..=33 | 37 => ("a type that ggml has removed", "convert the model anew"),
+        _ => ("", "it is unknown"),
+    };
+    (if name.is_empty() { format!("type {id}") } else { format!("{name} (type {id})") }, advice)
+}
 
 impl Storage {
     /// The bytes of `values` values that start at a block; `None` where they are no whole number of blocks.

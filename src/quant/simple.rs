@@ -16,6 +16,28 @@ pub(super) fn q4_1(bytes: &[u8], block: Block) {
     nibbles(&bytes[4..20], block.codes);
 }
 
+/// Half d, 32 high bits, 16 bytes of low nibbles in Q4_0's order.
+pub(super) fn q5_0(bytes: &[u8], block: Block) {
+    block.scales[0] = half_at(bytes, 0);
+    nibbles(&bytes[6..22], block.codes);
+    fifth_bits(&bytes[2..6], block.codes);
+}
+
+/// Half d, half m, then as Q5_0.
+pub(super) fn q5_1(bytes: &[u8], block: Block) {
+    block.scales[0] = half_at(bytes, 0);
+    block.mins[0] = half_at(bytes, 2);
+    nibbles(&bytes[8..24], block.codes);
+    fifth_bits(&bytes[4..8], block.codes);
+}
+
+/// Bit i of four bytes is bit 4 of code i.
+fn fifth_bits(bytes: &[u8], codes: &mut [u8]) {
+    for (i, code) in codes.iter_mut().enumerate() {
+        *code |= (bytes[i / 8] >> (i % 8) & 1) << 4;
+    }
+}
+
 /// Half d, 32 signed bytes.
 pub(super) fn q8_0(bytes: &[u8], block: Block) {
     block.scales[0] = half_at(bytes, 0);

@@ -3,6 +3,26 @@
 use super::Block;
 use super::dense::half_at;
 
+/// Half d, then four codes a byte in order, low bits first: Q2_0 in both its block lengths.
+pub(super) fn q2_0(bytes: &[u8], block: Block) {
+    block.scales[0] = half_at(bytes, 0);
+    for (&byte, codes) in bytes[2..].iter().zip(block.codes.chunks_exact_mut(4)) {
+        for (i, code) in codes.iter_mut().enumerate() {
+            *code = byte >> (2 * i) & 3;
+        }
+    }
+}
+
+/// 24 and 2 bytes of base-3 digits, half d: TQ1_0's code over 128 values.
+pub(super) fn ptq1_0(bytes: &[u8], block: Block) {
+    block.scales[0] = half_at(bytes, 26);
+    let (first, rest) = block.codes.split_at_mut(80);
+    let (second, last) = rest.split_at_mut(40);
+    trits(&bytes[..16], first);
+    trits(&bytes[16..24], second);
+    trits(&bytes[24..26], last);
+}
+
 /// 64 bytes, half d. Byte m of a group of 32 holds the values m, m + 32, m + 64, m + 96 of 128, low bits first.
 pub(super) fn tq2_0(bytes: &[u8], block: Block) {
     block.scales[0] = half_at(bytes, 64);
@@ -42,6 +62,17 @@ fn trits(bytes: &[u8], codes: &mut [u8]) {
 pub fn i2_s(bytes: &[u8], codes: &mut [u8]) {
     for (bytes, codes) in bytes.chunks_exact(32).zip(codes.chunks_exact_mut(128)) {
         for (plane, codes) in codes.chunks_exact_mut(32).enumerate() {
+            for (&byte, code) in bytes.iter().zip(codes) {
+                *code = byte >> (6 - 2 * plane) & 3;
+            }
+        }
+    }
+}
+
+/// I2_S as ARM builds wrote it: as above with 64 values in 16 bytes, 16 apart.
+pub fn i2_s_arm(bytes: &[u8], codes: &mut [u8]) {
+    for (bytes, codes) in bytes.chunks_exact(16).zip(codes.chunks_exact_mut(64)) {
+        for (plane, codes) in codes.chunks_exact_mut(16).enumerate() {
             for (&byte, code) in bytes.iter().zip(codes) {
                 *code = byte >> (6 - 2 * plane) & 3;
             }

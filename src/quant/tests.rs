@@ -43,7 +43,9 @@ fn bits(values: &[f32]) -> Vec<u32> {
 fn blocks_decode_as_in_ggml() {
     let golden = Golden::new(BLOCKS);
     let mut failed = Vec::new();
-    for storage in [&F16, &BF16, &Q8_0, &Q4_0, &Q4_1, &Q6_K, &TQ1_0, &TQ2_0] {
+    for storage in [
+        &F16, &BF16, &Q8_0, &Q4_0, &Q4_1, &Q5_0, &Q5_1, &Q2_K, &Q3_K, &Q4_K, &Q5_K, &Q6_K, &TQ1_0, &TQ2_0, &Q1_0, &Q2_0,
+    ] {
         for (bytes, expected) in [("bytes", "expected"), ("random_bytes", "random_expected")] {
             let Some(bytes) = golden.find(&format!("{}.{bytes}", storage.name)) else {
                 assert!(matches!(storage.content, Content::Dense(_)), "{}", storage.name);
@@ -71,6 +73,12 @@ fn i2_s_decodes_as_in_bitnet_cpp() {
             let values: Vec<f32> = codes.iter().map(|&code| Layout::TERNARY.value(code, scale, None)).collect();
             assert_eq!(values, expected, "{name}.{writer}");
         }
+        let bytes = golden.bytes(&format!("{name}.arm"));
+        let mut codes = vec![9; expected.len()];
+        ternary::i2_s_arm(&bytes[..expected.len() / 4], &mut codes);
+        let scale = Float::F32.value(&bytes[expected.len() / 4..][..4]);
+        let values: Vec<f32> = codes.iter().map(|&code| Layout::TERNARY.value(code, scale, None)).collect();
+        assert_eq!(values, expected, "{name}.arm");
     }
 }
 
@@ -91,4 +99,25 @@ fn every_ternary_byte_decodes() {
             assert_eq!(values[160 + 16 * digit], expected, "byte {byte}, digit {digit}");
         }
     }
+}
+
+#[test]
+fn prism_types_decode_as_described() {
+    // No golden bytes exist: the older Q2_0 is Q2_0 with longer blocks, and PTQ1_0 is TQ1_0's code in another order.
+    let mut rng = crate::rng::Rng::new(4);
+    let codes: Vec<u8> = (0..128).map(|_| rng.below(3) as u8).collect();
+    let mut pq2 = vec![0x00, 0x38];
+    pq2.extend(codes.chunks(4).map(|four| four.iter().rev().fold(0, |byte, code| byte << 2 | code)));
+    let expected: Vec<f32> = codes.iter().map(|&code| 0.5 * (f32::from(code) - 1.0)).collect();
+    assert_eq!(PQ2_0.values(&pq2), expected);
+
+    let byte = |digits: [u8; 5]| {
+        let number = digits.iter().fold(0u16, |number, &digit| 3 * number + u16::from(digit));
+        (number * 256).div_ceil(243) as u8
+    };
+    let mut ptq1: Vec<u8> = (0..16).map(|m| byte(std::array::from_fn(|n| codes[16 * n + m]))).collect();
+    ptq1.extend((0..8).map(|m| byte(std::array::from_fn(|n| codes[80 + 8 * n + m]))));
+    ptq1.extend((0..2).map(|h| byte(std::array::from_fn(|n| if n < 4 { codes[120 + 2 * n + h] } else { 0 }))));
+    ptq1.extend([0x00, 0x38]);
+    assert_eq!(PTQ1_0.values(&ptq1), expected);
 }

@@ -36,8 +36,26 @@ pub trait Ints<const P: usize>: Copy + Default {
     const SHIFT: [u32; P];
 
     /// The masks, taken out of the loop.
-    fn masks<I: Isa>(isa: I) -> [I::V; 3];
-    fn planes<I: Isa>(isa: I, masks: &[I::V; 3], vector: I::V) -> [I::V; P];
+    fn masks<I: Isa>(isa: I) -> [I::V; 4];
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], vector: I::V) -> [I::V; P];
+}
+
+/// Four planes stay where they are, four come down by four bits: one shift and four masks, where eight would not fit registers.
+#[derive(Clone, Copy, Default)]
+pub struct B1;
+
+impl Ints<8> for B1 {
+    const SHIFT: [u32; 8] = [0, 1, 2, 3, 0, 1, 2, 3];
+
+    #[inline(always)]
+    fn masks<I: Isa>(isa: I) -> [I::V; 4] {
+        [isa.mask(1), isa.mask(2), isa.mask(4), isa.mask(8)]
+    }
+    #[inline(always)]
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], vector: I::V) -> [I::V; 8] {
+        let high = isa.shr_u16(vector, 4);
+        std::array::from_fn(|plane| isa.and(if plane < 4 { vector } else { high }, masks[plane % 4]))
+    }
 }
 
 /// Planes 1 and 2 stay where they are: their products are 4 and 16 times too large, and still within 7 bits.
@@ -48,12 +66,12 @@ impl Ints<4> for B2 {
     const SHIFT: [u32; 4] = [0, 2, 4, 4];
 
     #[inline(always)]
-    fn masks<I: Isa>(isa: I) -> [I::V; 3] {
-        [isa.mask(0x03), isa.mask(0x0c), isa.mask(0x30)]
+    fn masks<I: Isa>(isa: I) -> [I::V; 4] {
+        [isa.mask(0x03), isa.mask(0x0c), isa.mask(0x30), isa.splat_u8(0)]
     }
     #[inline(always)]
-    fn planes<I: Isa>(isa: I, masks: &[I::V; 3], vector: I::V) -> [I::V; 4] {
-        let [low, mid, high] = *masks;
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], vector: I::V) -> [I::V; 4] {
+        let [low, mid, high, _] = *masks;
         [isa.and(vector, low), isa.and(vector, mid), isa.and(vector, high), isa.and(isa.shr_u16(vector, 2), high)]
     }
 }
@@ -65,11 +83,11 @@ impl Ints<2> for B4 {
     const SHIFT: [u32; 2] = [0, 0];
 
     #[inline(always)]
-    fn masks<I: Isa>(isa: I) -> [I::V; 3] {
-        [isa.mask(0x0f); 3]
+    fn masks<I: Isa>(isa: I) -> [I::V; 4] {
+        [isa.mask(0x0f); 4]
     }
     #[inline(always)]
-    fn planes<I: Isa>(isa: I, masks: &[I::V; 3], vector: I::V) -> [I::V; 2] {
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], vector: I::V) -> [I::V; 2] {
         [isa.and(vector, masks[0]), isa.and(isa.shr_u16(vector, 4), masks[0])]
     }
 }
@@ -81,11 +99,11 @@ impl Ints<1> for U7 {
     const SHIFT: [u32; 1] = [0];
 
     #[inline(always)]
-    fn masks<I: Isa>(isa: I) -> [I::V; 3] {
-        [isa.splat_u8(0); 3]
+    fn masks<I: Isa>(isa: I) -> [I::V; 4] {
+        [isa.splat_u8(0); 4]
     }
     #[inline(always)]
-    fn planes<I: Isa>(_: I, _: &[I::V; 3], vector: I::V) -> [I::V; 1] {
+    fn planes<I: Isa>(_: I, _: &[I::V; 4], vector: I::V) -> [I::V; 1] {
         [vector]
     }
 }
@@ -98,11 +116,11 @@ impl Ints<1> for I8 {
     const SHIFT: [u32; 1] = [0];
 
     #[inline(always)]
-    fn masks<I: Isa>(isa: I) -> [I::V; 3] {
-        [isa.splat_u8(0); 3]
+    fn masks<I: Isa>(isa: I) -> [I::V; 4] {
+        [isa.splat_u8(0); 4]
     }
     #[inline(always)]
-    fn planes<I: Isa>(_: I, _: &[I::V; 3], vector: I::V) -> [I::V; 1] {
+    fn planes<I: Isa>(_: I, _: &[I::V; 4], vector: I::V) -> [I::V; 1] {
         [vector]
     }
 }

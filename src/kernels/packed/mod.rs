@@ -7,7 +7,7 @@
 //! codes    step 0 │ step 1 │ …                    4 values of k for all 32 rows
 //! step     vector 0 │ … │ vector n−1              16 bytes; n = the bits of a code
 //! vector   lane 0 │ lane 1 │ lane 2 │ lane 3      32 bits; byte j of a lane is k = 4 · step + j
-//! byte     code of row r + 4 · plane              planes from the low bits up: 4 of 2 bits, 2 of 4 bits, 1 of 8 bits
+//! byte     code of row r + 4 · plane              planes from the low bits up: 8 of 1 bit, 4 of 2 bits, 2 of 4, 1 of 8
 //! ```
 //!
 //! One splat of four activations meets every vector of a step, each plane is a mask away, sums need no horizontal step and
@@ -20,7 +20,7 @@ mod dense;
 mod ints;
 
 pub use dense::{Bf16, Dense, F16, F32, halves};
-pub use ints::{B2, B4, I8, Ints, U7};
+pub use ints::{B1, B2, B4, I8, Ints, U7};
 
 use std::ops::Range;
 
@@ -276,6 +276,7 @@ impl Codes {
     /// Rows whose codes share a byte.
     const fn planes(self) -> usize {
         match self {
+            Self::B1 => 8,
             Self::B2 => 4,
             Self::B4 => 2,
             Self::U7 | Self::I8 => 1,
