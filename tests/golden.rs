@@ -119,51 +119,68 @@ fn ternary_checkpoints_follow_transformers() {
         case("models/llama_bitlinear", "models/llama_bitlinear/golden", "", INT8),
         case("models/llama_bitlinear_rmsnorm", "models/llama_bitlinear_rmsnorm/golden", "", INT8),
         case("models/llama_autobitlinear", "models/llama_autobitlinear/golden", "", INT8),
+        case("models/bitnet_online", "models/bitnet_online/golden", "", INT8),
+        case("models/onebitllm_style", "models/onebitllm_style/golden", "", INT8),
         case("gguf/bitnet_packed.b158.I2_S.gguf", "models/bitnet_packed/golden", "", INT8),
     ]);
+}
+
+fn with(precision: Precision, case: Case) -> Case {
+    Case { options: Options { activations: Some(precision), ..Options::default() }, ..case }
 }
 
 #[test]
 fn float_models_follow_transformers() {
     check_all(&[
+        case("models/llama_f32", "models/llama_f32/golden", "", FLOAT),
         case("models/llama_bf16", "models/llama_bf16/golden", "", FLOAT),
+        case("models/qwen3", "models/qwen3/golden", "", FLOAT),
+        with(Precision::Float, case("models/trilm_style", "models/trilm_style/golden", "", FLOAT)),
+        case("models/trilm_style", "models/trilm_style/golden", "", INT14),
         case("gguf/llama_f32.F32.gguf", "gguf/llama_f32.F32.golden", "_float_act", FLOAT),
-        case("gguf/onebitllm_style.F16.gguf", "gguf/onebitllm_style.F16.golden", "_float_act", FLOAT),
+        with(
+            Precision::Float,
+            case("gguf/onebitllm_style.F16.gguf", "gguf/onebitllm_style.F16.golden", "_float_act", FLOAT),
+        ),
     ]);
+}
+
+/// Every file whose weights were never rounded for training, against the same weights and float activations.
+const QUANTISED: [&str; 16] = [
+    "llama_bf16.Q4_0",
+    "llama_bf16.Q4_1",
+    "llama_bf16.Q4_K_M",
+    "llama_bf16.Q6_K",
+    "llama_bf16.Q8_0",
+    "llama_bitlinear.TQ1_0",
+    "llama_bitlinear.TQ2_0",
+    "onebitllm_style.TQ1_0",
+    "onebitllm_style.TQ2_0",
+    "trilm_style.TQ1_0",
+    "trilm_style.TQ2_0",
+    "qwen3.Q1_0",
+    "qwen3.Q1_0_all",
+    "qwen3.Q2_0",
+    "qwen3.Q2_0_all",
+    "qwen3.Q8_0",
+];
+
+fn quantised(name: &'static str, tolerance: Tolerance) -> Case {
+    let leak = |text: String| -> &'static str { text.leak() };
+    case(leak(format!("gguf/{name}.gguf")), leak(format!("gguf/{name}.golden")), "_float_act", tolerance)
 }
 
 #[test]
 fn quantised_files_follow_their_own_weights() {
-    for (precision, tolerance) in [
-        (None, || INT14),
-        // Nothing is rounded: what is left is the order of sums.
-        (Some(Precision::Float), || Tolerance { all: 1e-3, most: 1e-3, one_minus_cosine: 1e-9 }),
-    ] as [(_, fn() -> Tolerance); 2]
-    {
-        let options = Options { activations: precision, ..Options::default() };
-        let named = |model, values| Case { options: options.clone(), ..case(model, values, "_float_act", tolerance()) };
-        check_all(&[
-            named("gguf/llama_bf16.Q4_0.gguf", "gguf/llama_bf16.Q4_0.golden"),
-            named("gguf/llama_bf16.Q4_1.gguf", "gguf/llama_bf16.Q4_1.golden"),
-            named("gguf/llama_bf16.Q6_K.gguf", "gguf/llama_bf16.Q6_K.golden"),
-            named("gguf/llama_bf16.Q8_0.gguf", "gguf/llama_bf16.Q8_0.golden"),
-        ]);
-    }
-    let float = Options { activations: Some(Precision::Float), ..Options::default() };
-    let tolerance = || Tolerance { all: 1e-3, most: 1e-3, one_minus_cosine: 1e-9 };
-    let named = |model, values| Case { options: float.clone(), ..case(model, values, "_float_act", tolerance()) };
-    check_all(&[
-        named("gguf/onebitllm_style.TQ2_0.gguf", "gguf/onebitllm_style.TQ2_0.golden"),
-        named("gguf/onebitllm_style.TQ1_0.gguf", "gguf/onebitllm_style.TQ1_0.golden"),
-    ]);
+    // Nothing is rounded: what is left is the order of sums.
+    let exact = || Tolerance { all: 1e-3, most: 1e-3, one_minus_cosine: 1e-9 };
+    check_all(&QUANTISED.map(|name| with(Precision::Float, quantised(name, exact()))));
+    check_all(&QUANTISED.map(|name| with(Precision::Int14, quantised(name, INT14))));
 }
 
 #[test]
-fn ternary_files_stay_near_the_native_engines() {
-    check_all(&[
-        case("gguf/llama_bitlinear.I2_S.gguf", "gguf/llama_bitlinear.I2_S.golden", "", OTHER_ROUNDING),
-        case("gguf/onebitllm_style.I2_S.gguf", "gguf/onebitllm_style.I2_S.golden", "", OTHER_ROUNDING),
-        case("gguf/onebitllm_style.TQ2_0.gguf", "gguf/onebitllm_style.TQ2_0.golden", "", OTHER_ROUNDING),
-        case("gguf/onebitllm_style.TQ1_0.gguf", "gguf/onebitllm_style.TQ1_0.golden", "", OTHER_ROUNDING),
-    ]);
+fn files_stay_near_the_native_engines() {
+    let near = |name| Case { suffix: "", ..quantised(name, OTHER_ROUNDING) };
+    check_all(&QUANTISED.map(near));
+    check_all(&["llama_bitlinear.I2_S", "onebitllm_style.I2_S", "onebitllm_style.F16"].map(near));
 }

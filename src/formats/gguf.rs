@@ -287,7 +287,8 @@ fn q2_0_layout(entries: &[Entry], alignment: u64, data_len: u64) -> Result<&'sta
     starts.sort_unstable();
     let mut found: Option<&'static Storage> = None;
     for entry in entries.iter().filter(|entry| entry.kind == TYPE_Q2_0) {
-        let next = starts.iter().copied().find(|&start| start > entry.offset).unwrap_or(data_len);
+        let after = starts.partition_point(|&start| start <= entry.offset);
+        let next = starts.get(after).copied().unwrap_or(data_len);
         let room = next.saturating_sub(entry.offset);
         let fits = |storage: &'static Storage| {
             let size = values(&entry.dims).and_then(|values| storage.size(values));

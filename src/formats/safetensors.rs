@@ -100,7 +100,8 @@ fn dtype(name: &str) -> Option<(Option<&'static Storage>, u64)> {
         "U8" => (Some(&quant::U8X4), 1),
         "BOOL" | "I8" | "F8_E4M3" | "F8_E5M2" | "F8_E8M0" => (None, 1),
         "I16" | "U16" => (None, 2),
-        "I32" | "U32" => (None, 4),
+        "U32" => (Some(&quant::U32), 4),
+        "I32" => (None, 4),
         "F64" | "I64" | "U64" | "C64" => (None, 8),
         _ => return None,
     })

@@ -451,8 +451,22 @@ fn attend<I: Isa, C: Codec>(tolerance: f32) {
 fn storage_types_reach_the_kernels_unchanged() {
     let mut rng = Rng::new(11);
     for storage in [
-        &quant::Q4_0, &quant::Q4_1, &quant::Q5_0, &quant::Q5_1, &quant::Q8_0, &quant::Q2_K, &quant::Q3_K, &quant::Q4_K,
-        &quant::Q5_K, &quant::Q6_K, &quant::TQ1_0, &quant::TQ2_0, &quant::Q1_0, &quant::Q2_0, &quant::PQ2_0, &quant::PTQ1_0,
+        &quant::Q4_0,
+        &quant::Q4_1,
+        &quant::Q5_0,
+        &quant::Q5_1,
+        &quant::Q8_0,
+        &quant::Q2_K,
+        &quant::Q3_K,
+        &quant::Q4_K,
+        &quant::Q5_K,
+        &quant::Q6_K,
+        &quant::TQ1_0,
+        &quant::TQ2_0,
+        &quant::Q1_0,
+        &quant::Q2_0,
+        &quant::PQ2_0,
+        &quant::PTQ1_0,
     ] {
         let storage: &'static Storage = storage;
         let quant::Content::Blocks { layout, decode } = storage.content else { unreachable!() };

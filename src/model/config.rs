@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::gguf::Metadata;
 use crate::kernels::elementwise::{Gate, Pairs};
-use crate::model::names::Naming;
+use crate::model::names::{Naming, Part};
 
 /// How the layers' matrices met their inputs in training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,22 @@ pub struct Config {
     pub scale: ScaleMeaning,
     /// Norms on the inputs of single projections, with their epsilon.
     pub in_norms: Option<f32>,
+    /// Norms on every head of the queries and keys.
+    pub qk_norms: bool,
+    /// The layers' matrices are masters of ternary ones: each is rounded to −1, 0, +1 by the mean of its magnitudes.
+    pub masters: bool,
+    /// Projections that must have a bias.
+    pub biases: &'static [Part],
+    /// Integer codes with scales in tensors of their own, as MLX packs them.
+    pub mlx: Option<Mlx>,
+    /// What a reader should know.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mlx {
+    pub bits: usize,
+    pub group: usize,
 }
 
 /// Caps with the largest known model in mind, each some times above it; sizes of buffers follow from them.
@@ -125,15 +141,27 @@ fn unsupported(key: &str, expected: &str, found: impl std::fmt::Display) -> Erro
 }
 
 /// What the architectures here have in common; the rest is told by their name.
+#[derive(Clone, Copy)]
 struct Kind {
     gate: Gate,
     pairs: Pairs,
     sub_norms: bool,
+    qk_norms: bool,
+    biases: &'static [Part],
     training: Training,
 }
 
-const BITNET: Kind = Kind { gate: Gate::Silu, pairs: Pairs::Halves, sub_norms: true, training: Training::Int8 };
-const LLAMA: Kind = Kind { gate: Gate::Silu, pairs: Pairs::Halves, sub_norms: false, training: Training::Float };
+const LLAMA: Kind = Kind {
+    gate: Gate::Silu,
+    pairs: Pairs::Halves,
+    sub_norms: false,
+    qk_norms: false,
+    biases: &[],
+    training: Training::ByScales,
+};
+const BITNET: Kind = Kind { sub_norms: true, training: Training::Int8, ..LLAMA };
+const QWEN2: Kind = Kind { biases: &[Part::AttnQ, Part::AttnK, Part::AttnV], ..LLAMA };
+const QWEN3: Kind = Kind { qk_norms: true, ..LLAMA };
 
 fn gguf_kind(architecture: &str) -> Result<Kind> {
     Ok(match architecture {
@@ -141,11 +169,13 @@ fn gguf_kind(architecture: &str) -> Result<Kind> {
         // The metadata never name the activation: the architecture does.
         "bitnet-b1.58" | "bitnet-25" => Kind { gate: Gate::Relu2, ..BITNET },
         // Its Q and K rows are permuted for rotating neighbours.
-        "llama" => Kind { pairs: Pairs::Adjacent, training: Training::ByScales, ..LLAMA },
+        "llama" => Kind { pairs: Pairs::Adjacent, ..LLAMA },
+        "qwen2" => QWEN2,
+        "qwen3" => QWEN3,
         _ => {
             return Err(unknown_architecture(
                 "general.architecture",
-                "bitnet, bitnet-b1.58, bitnet-25 or llama",
+                "bitnet, bitnet-b1.58, bitnet-25, llama, qwen2 or qwen3",
                 architecture,
             ));
         }
@@ -164,6 +194,13 @@ impl Config {
         let architecture =
             metadata.str("general.architecture")?.ok_or_else(|| missing("general.architecture"))?.to_owned();
         let kind = gguf_kind(&architecture)?;
+        if let Some((key, _)) = metadata.iter().find(|(key, _)| key.starts_with("prism.hadamard.")) {
+            return Err(Error::new(
+                ErrorKind::UnsupportedSetting,
+                "the weights are stored in a rotated basis (Hadamard), which is not supported: convert the model unrotated",
+            )
+            .key(key));
+        }
         let keys = Keys { metadata, architecture: &architecture };
         let hidden = keys.need("embedding_length", keys.uint("embedding_length", MOST_WIDTH)?)?;
         let heads = keys.need("attention.head_count", keys.uint("attention.head_count", MOST_HEADS)?)?;
@@ -216,6 +253,11 @@ impl Config {
             training: kind.training,
             scale: ScaleMeaning::Multiply,
             in_norms: None,
+            qk_norms: kind.qk_norms,
+            masters: false,
+            biases: kind.biases,
+            mlx: None,
+            warnings: Vec::new(),
             architecture: architecture.clone(),
         };
         config.check(&keys.key("attention.head_count_kv"), &keys.key("rope.dimension_count"))?;
@@ -315,10 +357,18 @@ fn json_str<'a>(json: &'a Json, key: &str) -> Result<Option<&'a str>> {
 fn from_json(json: &Json) -> Result<Config> {
     let architecture = typed(json, "architectures", "a list of one name", |value| value.get(0)?.as_str())?
         .ok_or_else(|| missing("architectures"))?;
-    let bitnet = match architecture {
-        "BitNetForCausalLM" | "BitnetForCausalLM" => true,
-        "LlamaForCausalLM" => false,
-        _ => return Err(unknown_architecture("architectures", "BitNetForCausalLM or LlamaForCausalLM", architecture)),
+    let kind = match architecture {
+        "BitNetForCausalLM" | "BitnetForCausalLM" => BITNET,
+        "LlamaForCausalLM" => LLAMA,
+        "Qwen2ForCausalLM" => QWEN2,
+        "Qwen3ForCausalLM" => QWEN3,
+        _ => {
+            return Err(unknown_architecture(
+                "architectures",
+                "BitNetForCausalLM, BitnetForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM",
+                architecture,
+            ));
+        }
     };
     let need = |key: &str, value: Option<usize>| value.ok_or_else(|| missing(key));
     let hidden = need("hidden_size", json_uint(json, "hidden_size", MOST_WIDTH)?)?;
@@ -327,24 +377,48 @@ fn from_json(json: &Json) -> Result<Config> {
         Some(head) => head,
         None => whole_head("num_attention_heads", hidden, heads)?,
     };
-    for key in ["attention_bias", "mlp_bias"] {
-        if json_bool(json, key)? == Some(true) {
-            return Err(unsupported(key, "false", true));
-        }
-    }
-    if let Some(window) = field(json, "sliding_window") {
+    if json_bool(json, "use_sliding_window")? != Some(false)
+        && let Some(window) = field(json, "sliding_window")
+    {
         return Err(unsupported("sliding_window", "null", window));
     }
+    if let Some(types) = field(json, "layer_types").and_then(Json::as_array)
+        && let Some(other) = types.iter().find(|kind| kind.as_str() != Some("full_attention"))
+    {
+        return Err(unsupported("layer_types", "full_attention alone", other));
+    }
+    let attention_bias = json_bool(json, "attention_bias")?.unwrap_or(false);
+    let mlp_bias = json_bool(json, "mlp_bias")?.unwrap_or(false);
+    let biases: &'static [Part] = match (attention_bias, mlp_bias) {
+        (false, false) => kind.biases,
+        (true, false) => &ALL[..4],
+        (false, true) => &ALL[4..],
+        (true, true) => &ALL,
+    };
     let gate = match json_str(json, "hidden_act")?.unwrap_or("silu") {
         "silu" | "swish" => Gate::Silu,
         "relu2" => Gate::Relu2,
         other => return Err(unsupported("hidden_act", "silu or relu2", other)),
     };
-    let quantization = match field(json, "quantization_config") {
+    let mlx = mlx(json)?;
+    let quantization = match field(json, "quantization_config").filter(|_| mlx.is_none()) {
         None => None,
         Some(config) => Some(quantization(config)?),
     };
-    let kind = if bitnet { BITNET } else { LLAMA };
+    let mut warnings = Vec::new();
+    // 1bitLLM's code rounds its masters at every pass; such a checkpoint has nothing else to be run as.
+    let unsaid = quantization.is_none() && mlx.is_none() && kind.sub_norms;
+    if unsaid && architecture == "BitNetForCausalLM" {
+        warnings.push(
+            "config.json has no quantization_config: the weights are taken as masters and made ternary".to_owned(),
+        );
+    }
+    let quantization = quantization.unwrap_or(Quantization {
+        scale: ScaleMeaning::Multiply,
+        in_norms: None,
+        online: unsaid,
+        named: false,
+    });
     let config = Config {
         architecture: architecture.to_owned(),
         name: json_str(json, "_name_or_path")?.filter(|name| !name.is_empty()).map(str::to_owned),
@@ -362,33 +436,78 @@ fn from_json(json: &Json) -> Result<Config> {
         gate,
         sub_norms: kind.sub_norms,
         tied: Some(json_bool(json, "tie_word_embeddings")?.unwrap_or(false)),
-        training: if quantization.is_some() { Training::Int8 } else { kind.training },
-        scale: quantization.as_ref().map_or(ScaleMeaning::Multiply, |(scale, _)| *scale),
-        in_norms: quantization.and_then(|(_, in_norms)| in_norms),
+        training: if quantization.named { Training::Int8 } else { kind.training },
+        scale: quantization.scale,
+        in_norms: quantization.in_norms,
+        qk_norms: kind.qk_norms,
+        masters: quantization.online,
+        biases,
+        mlx,
+        warnings,
     };
     config.check("num_key_value_heads", "head_dim")?;
     Ok(config)
 }
 
+const ALL: [Part; 7] =
+    [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
+
+struct Quantization {
+    scale: ScaleMeaning,
+    in_norms: Option<f32>,
+    /// Weights are masters, rounded at every pass.
+    online: bool,
+    /// A config says so.
+    named: bool,
+}
+
 /// transformers' `BitNetQuantConfig`: what `weight_scale` means, and whether projections have norms of their own.
-fn quantization(config: &Json) -> Result<(ScaleMeaning, Option<f32>)> {
+fn quantization(config: &Json) -> Result<Quantization> {
     let method = json_str(config, "quant_method")?.unwrap_or("");
     if method != "bitnet" {
         return Err(unsupported("quantization_config.quant_method", "bitnet", method));
     }
     // Left out, both mean the first published form.
-    let scale = match json_str(config, "linear_class")?.unwrap_or("bitlinear") {
+    let class = json_str(config, "linear_class")?.unwrap_or("bitlinear");
+    let scale = match class {
         "bitlinear" => ScaleMeaning::Divide,
         "autobitlinear" => ScaleMeaning::Multiply,
-        other => return Err(unsupported("quantization_config.linear_class", "bitlinear or autobitlinear", other)),
+        other => {
+            return Err(unsupported("quantization_config.linear_class", "bitlinear or autobitlinear", other));
+        }
     };
-    match json_str(config, "quantization_mode")?.unwrap_or("offline") {
-        "offline" => {}
-        other => return Err(unsupported("quantization_config.quantization_mode", "offline", other)),
+    // The older class ignores the mode.
+    let online = match json_str(config, "quantization_mode")?.unwrap_or("offline") {
+        "offline" => false,
+        "online" => class == "autobitlinear",
+        other => return Err(unsupported("quantization_config.quantization_mode", "offline or online", other)),
+    };
+    if let Some(kept) = field(config, "modules_to_not_convert").and_then(Json::as_array)
+        && online
+        && let Some(other) = kept.iter().find(|name| name.as_str() != Some("lm_head"))
+    {
+        return Err(unsupported("quantization_config.modules_to_not_convert", "lm_head alone", other));
     }
     let in_norms = json_bool(config, "use_rms_norm")?.unwrap_or(false);
     let eps = json_float(config, "rms_norm_eps")?.unwrap_or(1e-6) as f32;
-    Ok((scale, in_norms.then_some(eps)))
+    Ok(Quantization { scale, in_norms: in_norms.then_some(eps), online, named: true })
+}
+
+/// MLX writes `quantization: { group_size, bits }`, and the same under `quantization_config`.
+fn mlx(json: &Json) -> Result<Option<Mlx>> {
+    let Some(config) = field(json, "quantization") else { return Ok(None) };
+    if let Some(mode) = json_str(config, "mode")?.filter(|&mode| mode != "affine") {
+        return Err(unsupported("quantization.mode", "affine", mode));
+    }
+    let bits = json_uint(config, "bits", 64)?.ok_or_else(|| missing("quantization.bits"))?;
+    let group = json_uint(config, "group_size", 1 << 16)?.ok_or_else(|| missing("quantization.group_size"))?;
+    if !matches!(bits, 1 | 2 | 4) {
+        return Err(unsupported("quantization.bits", "1, 2 or 4", bits));
+    }
+    if !matches!(group, 32 | 64 | 128) {
+        return Err(unsupported("quantization.group_size", "32, 64 or 128", group));
+    }
+    Ok(Some(Mlx { bits, group }))
 }
 
 /// transformers 5 keeps all of it in `rope_parameters`, older configs in `rope_theta` and `rope_scaling`.
@@ -487,7 +606,7 @@ mod tests {
             ("num_key_value_heads", serde_json::json!(3), ErrorKind::BadValue),
             ("hidden_act", serde_json::json!("gelu"), ErrorKind::UnsupportedSetting),
             ("sliding_window", serde_json::json!(512), ErrorKind::UnsupportedSetting),
-            ("attention_bias", serde_json::json!(true), ErrorKind::UnsupportedSetting),
+            ("layer_types", serde_json::json!(["sliding_attention"]), ErrorKind::UnsupportedSetting),
         ] {
             let error = config(|json| json[key] = value.clone()).unwrap_err();
             assert_eq!((error.kind, error.place.key.as_deref()), (kind, Some(key)), "{error}");

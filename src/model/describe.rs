@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::plan::{Item, Memory, Plan};
+use super::items::Item;
+use super::plan::{Memory, Plan};
 use crate::formats::Format;
 use crate::kernels::act::Precision;
 use crate::quant::{Content, Scales};
@@ -58,9 +59,9 @@ impl Description {
     /// `precision` is how a loaded model rounds; `zeros` are a survey's shares.
     pub fn new(format: Format, plan: &Plan, precision: Option<Precision>, zeros: &BTreeMap<String, f64>) -> Self {
         let config = &plan.config;
-        let weights = || plan.items.iter().filter(|item| !item.is_number());
-        let parameters: u64 = weights().map(|item| item.tensor.values()).sum();
-        let bytes: u64 = weights().map(|item| item.tensor.len).sum();
+        let weights = || plan.items.iter().filter(|item| !item.is_scale());
+        let parameters: u64 = weights().map(Item::parameters).sum();
+        let bytes: u64 = plan.items.iter().map(|item| item.tensor.len).sum();
         let mut kinds = BTreeMap::new();
         for item in &plan.items {
             *kinds.entry(item.tensor.type_name.clone()).or_insert(0) += 1;
@@ -113,6 +114,7 @@ fn scale(item: &Item) -> String {
             Scales::Row => "row".to_owned(),
         },
         Some(Content::I2s | Content::Quarters) => "tensor".to_owned(),
+        Some(Content::Words) => "group".to_owned(),
         Some(Content::Dense(_)) | None => "none".to_owned(),
     }
 }

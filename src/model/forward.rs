@@ -120,7 +120,7 @@ impl<I: Isa> Forward<I> {
         let mut pass = Pass { forward: self, team, config: &model.config, cache };
         match step {
             0 => pass.qkv(layer),
-            1 => pass.rotate_and_keep(index),
+            1 => pass.rotate_and_keep(layer, index),
             2 => pass.attend(index),
             3 => pass.output(layer),
             4 => pass.gate_up(layer),
@@ -198,6 +198,11 @@ fn multiply<I: Isa>(
             linear::multiply(&matrices[matrix], part, tiles, act, columns);
         });
     }
+    for (first, bias) in &linear.biases {
+        for row in y.chunks_exact_mut(linear.width) {
+            elementwise::add::<I>(&mut row[*first..][..bias.len()], bias);
+        }
+    }
     linear.bytes()
 }
 
@@ -234,7 +239,7 @@ impl<I: Isa> Pass<'_, I> {
         });
     }
 
-    fn rotate_and_keep(&mut self, index: usize) {
+    fn rotate_and_keep(&mut self, layer: &Layer, index: usize) {
         let Forward { rows, qkv, cos, sin, .. } = &mut *self.forward;
         let config = self.config;
         let (q, kv, head, pairs) = (config.q_width(), config.kv_width(), config.head, config.rope.dim / 2);
@@ -244,6 +249,11 @@ impl<I: Isa> Pass<'_, I> {
         self.team.rows(qkv, width, &bounds, |first, part| {
             for (i, row_qkv) in part.chunks_exact_mut(width).enumerate() {
                 let (cos, sin) = (row(cos, pairs, first + i), row(sin, pairs, first + i));
+                for (norm, heads) in [(&layer.q_norm, 0..q), (&layer.k_norm, q..q + kv)] {
+                    for values in row_qkv[heads].chunks_exact_mut(head).filter(|_| norm.is_some()) {
+                        elementwise::rms_norm::<I>(values, norm.as_deref().unwrap_or_default(), config.eps);
+                    }
+                }
                 elementwise::rope::<I>(config.rope.pairs, &mut row_qkv[..q + kv], head, cos, sin);
                 elementwise::scale::<I>(&mut row_qkv[..q], 1.0 / (head as f32).sqrt());
             }

@@ -11,6 +11,9 @@ pub enum Part {
     AttnQ,
     AttnK,
     AttnV,
+    /// On every head of the queries, and of the keys.
+    AttnQNorm,
+    AttnKNorm,
     AttnSubNorm,
     AttnOutput,
     FfnNorm,
@@ -30,6 +33,10 @@ pub enum Field {
     Scale,
     /// The norm of one projection's own input (`use_rms_norm`).
     InNorm,
+    Bias,
+    /// MLX's scale and minimum of each group, in tensors of their own.
+    Scales,
+    Mins,
 }
 
 /// A place in the model. `layer` comes first so that places sort as they are executed: what belongs to no layer is either
@@ -92,6 +99,8 @@ const GGUF: &[(&str, Part)] = &[
     ("attn_q", Part::AttnQ),
     ("attn_k", Part::AttnK),
     ("attn_v", Part::AttnV),
+    ("attn_q_norm", Part::AttnQNorm),
+    ("attn_k_norm", Part::AttnKNorm),
     ("attn_sub_norm", Part::AttnSubNorm),
     ("attn_output", Part::AttnOutput),
     ("ffn_norm", Part::FfnNorm),
@@ -114,6 +123,8 @@ const HUGGING_FACE: &[(&str, Part)] = &[
     ("self_attn.q_proj", Part::AttnQ),
     ("self_attn.k_proj", Part::AttnK),
     ("self_attn.v_proj", Part::AttnV),
+    ("self_attn.q_norm", Part::AttnQNorm),
+    ("self_attn.k_norm", Part::AttnKNorm),
     ("self_attn.attn_sub_norm", Part::AttnSubNorm),
     ("self_attn.inner_attn_ln", Part::AttnSubNorm),
     ("self_attn.o_proj", Part::AttnOutput),
@@ -133,22 +144,31 @@ fn part(table: &[(&str, Part)], name: &str) -> Option<Part> {
 }
 
 impl Naming {
+    /// Longer ones first.
+    fn suffixes(self) -> &'static [(&'static str, Field)] {
+        match self {
+            Self::Gguf => &[(".weight", Field::Weight), (".scale", Field::Scale), (".bias", Field::Bias)],
+            Self::HuggingFace => &[
+                (".rms_norm.weight", Field::InNorm),
+                (".weight_scale", Field::Scale),
+                (".weight", Field::Weight),
+                (".scales", Field::Scales),
+                (".biases", Field::Mins),
+                (".bias", Field::Bias),
+            ],
+        }
+    }
+
     /// The place of a name; `None` for names that no architecture here has.
     pub fn slot(self, name: &str) -> Option<Slot> {
         let (layers, globals, layer_prefix) = match self {
             Self::Gguf => (GGUF, GGUF_GLOBAL, "blk."),
             Self::HuggingFace => (HUGGING_FACE, HUGGING_FACE_GLOBAL, "model.layers."),
         };
-        let (stem, field) = [
-            (".rms_norm.weight", Field::InNorm),
-            (".weight_scale", Field::Scale),
-            (".weight", Field::Weight),
-            (".scale", Field::Scale),
-        ]
-        .into_iter()
-        .find_map(|(suffix, field)| Some((name.strip_suffix(suffix)?, field)))?;
+        let (stem, field) =
+            self.suffixes().iter().find_map(|&(suffix, field)| Some((name.strip_suffix(suffix)?, field)))?;
         let slot = match stem.strip_prefix(layer_prefix).and_then(|rest| rest.split_once('.')) {
-            Some((number, stem)) => Slot::layer(number.parse().ok()?, part(layers, stem)?),
+            Some((number, stem)) => Slot::layer(number.parse::<u16>().ok()?.into(), part(layers, stem)?),
             None => Slot::new(part(globals, stem)?),
         };
         Some(slot.field(field))
@@ -162,15 +182,10 @@ impl Naming {
         };
         let table = if slot.in_layer().is_some() { layers } else { globals };
         let stem = table.iter().find(|(_, part)| *part == slot.part).map_or("?", |(name, _)| name);
-        let suffix = match (self, slot.field) {
-            (_, Field::Weight) => "weight",
-            (Self::Gguf, Field::Scale) => "scale",
-            (Self::HuggingFace, Field::Scale) => "weight_scale",
-            (_, Field::InNorm) => "rms_norm.weight",
-        };
+        let suffix = self.suffixes().iter().find(|(_, field)| *field == slot.field).map_or(".?", |(suffix, _)| suffix);
         match slot.in_layer() {
-            Some(layer) => format!("{prefix}.{layer}.{stem}.{suffix}"),
-            None => format!("{stem}.{suffix}"),
+            Some(layer) => format!("{prefix}.{layer}.{stem}{suffix}"),
+            None => format!("{stem}{suffix}"),
         }
     }
 }
@@ -189,10 +204,13 @@ mod tests {
             (Naming::HuggingFace, "model.layers.3.self_attn.q_proj.weight_scale"),
             (Naming::HuggingFace, "model.layers.0.mlp.down_proj.rms_norm.weight"),
             (Naming::HuggingFace, "lm_head.weight"),
+            (Naming::HuggingFace, "model.layers.1.self_attn.k_norm.weight"),
+            (Naming::HuggingFace, "model.layers.1.self_attn.v_proj.biases"),
+            (Naming::Gguf, "blk.2.attn_v.bias"),
         ] {
             assert_eq!(naming.name(naming.slot(name).unwrap()).to_string(), name);
         }
-        for name in ["blk.x.attn_q.weight", "blk.1.attn_q.bias", "blk.1.nothing.weight", "model.norm.weight"] {
+        for name in ["blk.x.attn_q.weight", "blk.1.attn_q.biases", "blk.1.nothing.weight", "model.norm.weight"] {
             assert_eq!(Naming::Gguf.slot(name), None, "{name}");
         }
     }

@@ -1,13 +1,14 @@
-//! From a header to what must be read: every tensor in its place, the layout it will have, the memory it will take.
+//! From a header to what must be read: the layout that every matrix will have, the memory it will take.
 //!
-//! Planning reads no weights. Where a header leaves a layout open (whether a TQ tensor's block scales differ within a row), the
-//! plan names a few rows to probe first; what they say holds for every tensor of that kind, and a later row that contradicts is an
-//! error that names the option which settles it.
+//! Planning reads no weights. Where a header leaves a layout open (whether a TQ tensor's block scales differ within a row, whether
+//! dense weights are ternary), the plan names a few rows to probe first; what they say holds for every tensor of that kind, and a
+//! later row that contradicts is an error that names the option which settles it.
 
 use std::collections::BTreeMap;
 
 use super::config::{Config, Training};
-use super::names::{Field, Part, Slot};
+use super::items::{Item, Reading, Target, items};
+use super::names::Part;
 use super::weights::precision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
@@ -15,14 +16,7 @@ use crate::kernels::act::Precision;
 use crate::kernels::packed::{Packing, Shape};
 use crate::kernels::spec;
 use crate::kv::{self, KvType};
-use crate::quant::{Content, Layout, Scales};
-
-/// Whether block scales are kept one a row or one a block, for the types that may do with one a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScaleLayout {
-    Row,
-    Block,
-}
+use crate::quant::{Content, Interleave, Layout, Scales};
 
 /// A caller's choices; `None` is for us to decide.
 #[derive(Clone, Debug)]
@@ -32,12 +26,15 @@ pub struct Options {
     pub context: Option<usize>,
     /// Rows of a batch: the prompt tokens computed in one piece, and the conversations that decode together.
     pub batch: usize,
-    pub scales: Option<ScaleLayout>,
+    /// Keep the file's own scales and floats, even where fewer would do.
+    pub stored: bool,
+    /// How I2_S tensors interleave their codes.
+    pub i2s: Option<Interleave>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { activations: None, kv: None, context: None, batch: 256, scales: None }
+        Self { activations: None, kv: None, context: None, batch: 256, stored: false, i2s: None }
     }
 }
 
@@ -49,29 +46,6 @@ const F32_KV: u64 = 256 << 20;
 const FULL: usize = 4;
 /// Logits rows that are computed together.
 pub const HEAD_ROWS: usize = 8;
-/// Products over a row must fit their integers: 2^16 · 127 · 127 does.
-const MOST_COLS: usize = 1 << 16;
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Target {
-    Vector,
-    Number,
-    Matrix(Shape),
-}
-
-#[derive(Clone, Debug)]
-pub struct Item {
-    pub slot: Slot,
-    pub tensor: Tensor,
-    pub target: Target,
-}
-
-impl Item {
-    /// A scale of its own, which is no parameter.
-    pub fn is_number(&self) -> bool {
-        self.target == Target::Number
-    }
-}
 
 /// Bytes of one file that the loader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,7 +84,8 @@ pub struct Plan {
     pub positions: usize,
     pub warnings: Vec<String>,
     probes: Vec<Probe>,
-    decided: BTreeMap<Part, ScaleLayout>,
+    /// What probing found of each kind: whether one scale a row is enough.
+    row_scaled: BTreeMap<Part, bool>,
 }
 
 impl Plan {
@@ -131,12 +106,11 @@ impl Plan {
             kv,
             warnings,
             probes: Vec::new(),
-            decided: BTreeMap::new(),
+            row_scaled: BTreeMap::new(),
         };
         plan.find_probes();
-        for index in 0..plan.items.len() {
-            plan.fix_shape(index)?;
-        }
+        plan.fix_shapes()?;
+        plan.warn_of_layout();
         Ok(plan)
     }
 
@@ -149,18 +123,12 @@ impl Plan {
     pub fn decide(&mut self, rows: &[impl AsRef<[u8]>]) -> Result<()> {
         assert_eq!(rows.len(), self.probes.len(), "every probe is answered");
         for (probe, row) in self.probes.iter().zip(rows) {
-            let tensor = &self.items[probe.item].tensor;
-            let uniform = uniform_scale(tensor, row.as_ref())?.is_some();
-            let entry = self.decided.entry(probe.part).or_insert(ScaleLayout::Row);
-            if !uniform {
-                *entry = ScaleLayout::Block;
-            }
+            let scale = row_scale(&self.items[probe.item].tensor, row.as_ref())?;
+            let entry = self.row_scaled.entry(probe.part).or_insert(true);
+            *entry &= scale.is_some();
         }
         self.probes.clear();
-        for index in 0..self.items.len() {
-            self.fix_shape(index)?;
-        }
-        Ok(())
+        self.fix_shapes()
     }
 
     /// The weights, in file order.
@@ -175,12 +143,6 @@ impl Plan {
         ranges
     }
 
-    /// Whether a kind of matrix has one scale a row, as far as that is decided.
-    pub fn row_scaled(&self, part: Part) -> bool {
-        let chosen = self.options.scales.or_else(|| self.decided.get(&part).copied());
-        chosen == Some(ScaleLayout::Row)
-    }
-
     /// Whether the embedding is the head.
     pub fn tied(&self) -> bool {
         !self.items.iter().any(|item| item.slot.part == Part::Output)
@@ -190,22 +152,15 @@ impl Plan {
         kv_shape(&self.config)
     }
 
-    /// Bytes of one matrix' widest prepared input, for one token.
-    fn widest_input(&self) -> u64 {
-        self.items
-            .iter()
-            .filter_map(|item| match item.target {
-                Target::Matrix(shape) => {
-                    Some(spec(&shape, Precision::Int14).bytes(1).max(spec(&shape, Precision::Float).bytes(1)))
-                }
-                _ => None,
-            })
-            .max()
-            .unwrap_or(0)
-    }
-
+    /// Bytes of the widest prepared input of a batch.
     pub fn act_bytes(&self) -> u64 {
-        self.widest_input() * self.options.batch as u64
+        let widest = self.items.iter().filter_map(|item| match item.target {
+            Target::Matrix(shape, _) => {
+                [Precision::Int14, Precision::Float].map(|precision| spec(&shape, precision).bytes(1)).into_iter().max()
+            }
+            Target::Values => None,
+        });
+        widest.max().unwrap_or(0) * self.options.batch as u64
     }
 
     pub fn memory(&self) -> Memory {
@@ -213,45 +168,45 @@ impl Plan {
             .items
             .iter()
             .map(|item| match item.target {
-                Target::Matrix(shape) => shape.bytes(),
-                _ => item.tensor.values() * 4,
+                Target::Matrix(shape, _) => shape.bytes(),
+                Target::Values => item.tensor.values() * 4,
             })
             .sum();
         let kv = self.kv_shape().bytes(self.positions, self.kv.element());
         let config = &self.config;
         let row = 2 * config.hidden + 2 * config.q_width() + 2 * config.kv_width() + 2 * config.ffn + config.rope.dim;
         let logits = HEAD_ROWS * (config.vocab + config.hidden);
-        let scratch = self.act_bytes() + 4 * (self.options.batch as u64 * row as u64 + logits as u64);
+        // Masters wait whole for their mean, one at a time.
+        let masters = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Masters)));
+        let staged = masters.map(|item| item.tensor.len).max().unwrap_or(0);
+        let scratch = staged + self.act_bytes() + 4 * (self.options.batch as u64 * row as u64 + logits as u64);
         Memory { weights, kv, scratch, total: weights + kv + scratch }
     }
 
-    /// The precision of the layers' matrices, where the header decides it.
+    /// The precision of the layers' matrices, where it is decided by now.
     pub fn layer_precision(&self) -> Option<Precision> {
-        let layers = self.items.iter().filter(|item| item.slot.in_layer().is_some());
-        let mut found = layers.filter_map(|item| match item.target {
-            Target::Matrix(shape) => Some((item, shape.packing)),
-            _ => None,
-        });
-        let (item, packing) = found.next()?;
-        let training = match self.config.training {
-            Training::ByScales => match item.tensor.storage.map(|storage| storage.content) {
-                Some(Content::I2s | Content::Quarters) => Training::Int8,
-                Some(_) if !may_be_row_scaled(item) => Training::Float,
-                _ if self.options.activations.is_some() => Training::Float,
-                _ => return None,
-            },
-            known => known,
+        let mut layers = self.items.iter().filter(|item| item.slot.in_layer().is_some());
+        let (reading, packing) = layers.find_map(|item| match item.target {
+            Target::Matrix(shape, reading) => Some((reading, shape.packing)),
+            Target::Values => None,
+        })?;
+        let open = self.config.training == Training::ByScales && self.options.activations.is_none();
+        let training = match reading {
+            Reading::I2s(_) | Reading::Quarters | Reading::Masters => Training::Int8,
+            Reading::Joined if open => return None,
+            _ if open && !self.probes.is_empty() => return None,
+            _ => self.config.training,
         };
         Some(precision(self.options.activations, training, packing))
     }
 
     fn find_probes(&mut self) {
-        if self.options.scales.is_some() {
+        if self.options.stored {
             return;
         }
         // The first and the last row of the first and the last tensor of each kind.
         let mut kinds: BTreeMap<Part, Vec<usize>> = BTreeMap::new();
-        for (index, item) in self.items.iter().enumerate().filter(|(_, item)| may_be_row_scaled(item)) {
+        for (index, item) in self.items.iter().enumerate().filter(|(_, item)| self.open(item)) {
             kinds.entry(item.slot.part).or_default().push(index);
         }
         for (part, items) in kinds {
@@ -267,49 +222,71 @@ impl Plan {
         }
     }
 
-    /// Gives a matrix the layout that is known by now.
-    fn fix_shape(&mut self, index: usize) -> Result<()> {
-        let item = &self.items[index];
-        let Target::Matrix(shape) = item.target else { return Ok(()) };
-        let storage = item.tensor.runnable()?;
-        let packing = match storage.content {
-            Content::Dense(float) => Packing::Dense(float),
-            Content::Blocks { .. } if may_be_row_scaled(item) && self.row_scaled(item.slot.part) => {
-                Packing::Ints(Layout::TERNARY)
-            }
-            Content::Blocks { layout, .. } => Packing::Ints(layout),
-            Content::I2s | Content::Quarters => Packing::Ints(Layout::TERNARY),
-        };
-        let parts = if matches!(storage.content, Content::Quarters) { 4 } else { 1 };
-        self.items[index].target = Target::Matrix(Shape { packing, parts, ..shape });
-        Ok(())
-    }
-}
-
-/// Ternary blocks whose scales may turn out to be one a row.
-fn may_be_row_scaled(item: &Item) -> bool {
-    item.slot.is_matrix()
-        && matches!(
-            item.tensor.storage.map(|storage| storage.content),
-            Some(Content::Blocks { layout, .. }) if Layout { scales: Scales::Row, ..layout } == Layout::TERNARY
-        )
-}
-
-/// The one scale of a row of blocks; `None` where they differ. Blocks of zeros may say 0 beside any other.
-pub fn uniform_scale(tensor: &Tensor, row: &[u8]) -> Result<Option<f32>> {
-    let storage = tensor.runnable()?;
-    let Content::Blocks { decode, .. } = storage.content else { return Ok(None) };
-    let (mut codes, mut scale) = ([0; 256], [0.0]);
-    let mut found = 0.0;
-    for block in row.chunks_exact(storage.bytes) {
-        decode(block, crate::quant::Block { codes: &mut codes[..storage.block], scales: &mut scale, mins: &mut [] });
-        match scale[0] {
-            0.0 => {}
-            scale if found == 0.0 || scale == found => found = scale,
-            _ => return Ok(None),
+    /// Whether an item's layout depends on its weights: ternary blocks, and a layer's dense matrices.
+    fn open(&self, item: &Item) -> bool {
+        let Target::Matrix(..) = item.target else { return false };
+        match item.tensor.storage.map(|storage| storage.content) {
+            Some(Content::Blocks { layout, .. }) => Layout { scales: Scales::Row, ..layout } == Layout::TERNARY,
+            Some(Content::Dense(_)) => item.slot.in_layer().is_some() && !self.config.masters,
+            _ => false,
         }
     }
-    Ok(Some(found))
+
+    /// Gives every matrix the layout that is known by now.
+    fn fix_shapes(&mut self) -> Result<()> {
+        for index in 0..self.items.len() {
+            let item = &self.items[index];
+            let Target::Matrix(shape, _) = item.target else { continue };
+            let joined = self.open(item) && self.row_scaled.get(&item.slot.part) == Some(&true);
+            let ternary = Packing::Ints(Layout::TERNARY);
+            let (reading, packing) = match item.tensor.runnable()?.content {
+                _ if joined => (Reading::Joined, ternary),
+                Content::Dense(_) if self.config.masters && item.slot.in_layer().is_some() => {
+                    (Reading::Masters, ternary)
+                }
+                Content::Dense(float) => (Reading::Stored, Packing::Dense(float)),
+                Content::Blocks { layout, .. } => (Reading::Stored, Packing::Ints(layout)),
+                Content::I2s => (Reading::I2s(self.options.i2s.unwrap_or(Interleave::By128)), ternary),
+                Content::Quarters => (Reading::Quarters, ternary),
+                Content::Words => (Reading::Words, Packing::Ints(item.words.expect("placed with its layout"))),
+            };
+            let parts = if reading == Reading::Quarters { 4 } else { 1 };
+            self.items[index].target = Target::Matrix(Shape { packing, parts, ..shape }, reading);
+        }
+        Ok(())
+    }
+
+    fn warn_of_layout(&mut self) {
+        let i2s = self.items.iter().any(|item| matches!(item.target, Target::Matrix(_, Reading::I2s(_))));
+        if i2s && self.options.i2s.is_none() {
+            let warning = "I2_S does not say how its codes are interleaved: groups of 128 are taken, as x86 builds and \
+                           Microsoft's converter write them; i2s: \"64\" reads what ARM builds wrote";
+            self.warnings.push(warning.to_owned());
+        }
+    }
+}
+
+/// The one magnitude of a row whose weights are all −s, 0 or +s; `None` where there is none.
+fn row_scale(tensor: &Tensor, row: &[u8]) -> Result<Option<f32>> {
+    let storage = tensor.runnable()?;
+    let mut found = 0.0;
+    // Zeros, and blocks of scale 0, go with any other.
+    let mut fits = |magnitude: f32| {
+        let fits = magnitude == 0.0 || found == 0.0 || magnitude == found;
+        found = if magnitude == 0.0 { found } else { magnitude };
+        fits
+    };
+    let fits = match storage.content {
+        Content::Dense(float) => float.values(row).all(|value| fits(value.abs())),
+        Content::Blocks { decode, .. } => row.chunks_exact(storage.bytes).all(|block| {
+            let (mut codes, mut scales, mut mins) = ([0; 256], [0.0], [0.0]);
+            let codes = &mut codes[..storage.block];
+            decode(block, crate::quant::Block { codes, scales: &mut scales, mins: &mut mins });
+            fits(scales[0])
+        }),
+        _ => false,
+    };
+    Ok(fits.then_some(found))
 }
 
 fn kv_shape(config: &Config) -> kv::Shape {
@@ -332,123 +309,4 @@ fn check_options(config: &Config, options: &Options) -> Result<()> {
             .expected("1 to 4096", options.batch));
     }
     Ok(())
-}
-
-/// Puts every tensor in its place; refuses what has none, and what is missing.
-fn items(config: &Config, tensors: &[Tensor]) -> Result<(Vec<Item>, Vec<String>)> {
-    let mut warnings = Vec::new();
-    let mut found: BTreeMap<Slot, Item> = BTreeMap::new();
-    for tensor in tensors {
-        let Some(slot) = config.naming.slot(&tensor.name) else {
-            if tensor.name.ends_with(".rotary_emb.inv_freq") {
-                continue;
-            }
-            return Err(Error::new(ErrorKind::UnsupportedSetting, "the architecture has no such tensor")
-                .tensor(&tensor.name)
-                .key(&config.architecture));
-        };
-        if slot == Slot::new(Part::Output) && config.tied == Some(true) {
-            warnings.push(format!("{} is not used: the config ties the head to the embedding", tensor.name));
-            continue;
-        }
-        let target = target(config, slot, tensor)?;
-        if found.insert(slot, Item { slot, tensor: tensor.clone(), target }).is_some() {
-            return Err(Error::new(ErrorKind::BadHeader, "two tensors have this place").tensor(&tensor.name));
-        }
-    }
-    for slot in required(config) {
-        if !found.contains_key(&slot) {
-            return Err(Error::new(ErrorKind::MissingTensor, "the model needs this tensor and does not have it")
-                .tensor(config.naming.name(slot).to_string()));
-        }
-    }
-    let missing = |slot: Slot, reason: &str| {
-        Err(Error::new(ErrorKind::MissingTensor, reason).tensor(config.naming.name(slot).to_string()))
-    };
-    for (&slot, item) in &found {
-        let (weight, scale) = (slot.field(Field::Weight), slot.field(Field::Scale));
-        if slot == scale && !found.contains_key(&weight) {
-            return missing(weight, "its scale is there, the weight is not");
-        }
-        let packed = item.tensor.storage.is_some_and(|storage| matches!(storage.content, Content::Quarters));
-        if slot == weight && packed && !found.contains_key(&scale) {
-            return missing(scale, "packed weights need their scale");
-        }
-    }
-    Ok((found.into_values().collect(), warnings))
-}
-
-fn required(config: &Config) -> impl Iterator<Item = Slot> {
-    const MATRICES: [Part; 7] =
-        [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
-    let head = (config.tied == Some(false)).then_some(Slot::new(Part::Output));
-    let layers = (0..config.layers).flat_map(move |layer| {
-        let sub_norms = [Part::AttnSubNorm, Part::FfnSubNorm].into_iter().filter(|_| config.sub_norms);
-        let weights = MATRICES.into_iter().chain([Part::AttnNorm, Part::FfnNorm]).chain(sub_norms);
-        let in_norms = MATRICES.into_iter().filter(|_| config.in_norms.is_some());
-        weights
-            .map(move |part| Slot::layer(layer, part))
-            .chain(in_norms.map(move |part| Slot::layer(layer, part).field(Field::InNorm)))
-    });
-    [Slot::new(Part::TokenEmbd), Slot::new(Part::OutputNorm)].into_iter().chain(head).chain(layers)
-}
-
-/// What a tensor becomes; its shape must be what the config says.
-fn target(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Target> {
-    if slot.in_layer().is_some_and(|layer| layer >= config.layers) {
-        return Err(Error::new(ErrorKind::UnsupportedSetting, "the model has fewer layers")
-            .tensor(&tensor.name)
-            .expected(format_args!("layers 0 to {}", config.layers - 1), &tensor.name));
-    }
-    let (rows, cols) = match slot.part {
-        Part::TokenEmbd | Part::Output => (config.vocab, config.hidden),
-        Part::AttnQ => (config.q_width(), config.hidden),
-        Part::AttnK | Part::AttnV => (config.kv_width(), config.hidden),
-        Part::AttnOutput => (config.hidden, config.q_width()),
-        Part::FfnGate | Part::FfnUp => (config.ffn, config.hidden),
-        Part::FfnDown => (config.hidden, config.ffn),
-        Part::AttnNorm | Part::FfnNorm | Part::OutputNorm => (config.hidden, 0),
-        Part::AttnSubNorm => (config.q_width(), 0),
-        Part::FfnSubNorm => (config.ffn, 0),
-        Part::RopeFreqs => (config.rope.dim / 2, 0),
-    };
-    if matches!(slot.part, Part::AttnSubNorm | Part::FfnSubNorm) && !config.sub_norms
-        || slot.field == Field::InNorm && config.in_norms.is_none()
-        || slot.field != Field::Weight && !slot.field(Field::Weight).is_matrix()
-    {
-        return Err(Error::new(ErrorKind::UnsupportedSetting, "the architecture has no such tensor")
-            .tensor(&tensor.name)
-            .key(&config.architecture));
-    }
-    let storage = tensor.runnable()?;
-    let (expected, target) = match slot.field {
-        Field::Scale => (vec![1], Target::Number),
-        Field::InNorm => (vec![cols as u64], Target::Vector),
-        Field::Weight if slot.is_matrix() => {
-            let shape = Shape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
-            (vec![rows as u64, cols as u64], Target::Matrix(shape))
-        }
-        Field::Weight => (vec![rows as u64], Target::Vector),
-    };
-    let scalar = target == Target::Number && tensor.shape.is_empty();
-    if tensor.shape != expected && !scalar {
-        return Err(Error::new(ErrorKind::ShapeMismatch, "wrong shape")
-            .tensor(&tensor.name)
-            .expected(format_args!("{expected:?}"), format_args!("{:?}", tensor.shape)));
-    }
-    if !matches!(target, Target::Matrix(_)) && !matches!(storage.content, Content::Dense(_)) {
-        return Err(Error::new(ErrorKind::UnsupportedType, "a vector of this type is not supported")
-            .tensor(&tensor.name)
-            .expected("F32, F16 or BF16", &tensor.type_name));
-    }
-    let whole = match storage.content {
-        Content::I2s => (cols % 4 == 0).then_some(()),
-        _ => Some(()),
-    };
-    if cols > MOST_COLS || whole.is_none() {
-        return Err(Error::new(ErrorKind::UnsupportedSetting, "rows of this length are not supported")
-            .tensor(&tensor.name)
-            .expected(format_args!("a multiple of 4 up to {MOST_COLS}"), cols));
-    }
-    Ok(target)
 }

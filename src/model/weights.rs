@@ -4,7 +4,7 @@ use super::config::{Config, Training};
 use crate::kernels::act::{Precision, Spec};
 use crate::kernels::packed::{Matrix, Packing};
 use crate::kernels::{sections, spec};
-use crate::quant::{Layout, Scales};
+use crate::quant::{Codes, Scales};
 use crate::team::Section;
 
 #[derive(Debug)]
@@ -26,6 +26,9 @@ pub struct Layer {
     pub attn_norm: Vec<f32>,
     /// Queries, keys and values side by side: `[q + 2 · kv, hidden]`.
     pub qkv: Linear,
+    /// On every head of the queries and of the keys, before they turn.
+    pub q_norm: Option<Vec<f32>>,
+    pub k_norm: Option<Vec<f32>>,
     pub attn_sub_norm: Option<Vec<f32>>,
     /// `[hidden, q]`
     pub output: Linear,
@@ -43,6 +46,8 @@ pub struct Linear {
     pub inputs: Vec<Input>,
     /// Columns of the result.
     pub width: usize,
+    /// Added to the columns that begin there.
+    pub biases: Vec<(usize, Vec<f32>)>,
 }
 
 /// One prepared form of the input, and the matrices that read it.
@@ -63,15 +68,17 @@ pub struct Projection {
     pub matrix: Matrix,
     pub precision: Precision,
     pub norm: Option<(Vec<f32>, f32)>,
+    pub bias: Option<Vec<f32>>,
 }
 
 impl Linear {
     pub fn new(projections: Vec<Projection>) -> Self {
-        let mut linear = Self { inputs: Vec::new(), width: 0 };
-        for Projection { matrix, precision, norm } in projections {
+        let mut linear = Self { inputs: Vec::new(), width: 0, biases: Vec::new() };
+        for Projection { matrix, precision, norm, bias } in projections {
             let spec = spec(&matrix.shape, precision);
             let first = linear.width;
             linear.width += matrix.shape.rows;
+            linear.biases.extend(bias.map(|bias| (first, bias)));
             let shared = norm.is_none();
             if !linear.inputs.last().is_some_and(|input| shared && input.norm.is_none() && input.spec == spec) {
                 let (matrices, sections, parts) = (vec![], vec![], vec![]);
@@ -109,9 +116,11 @@ pub fn precision(asked: Option<Precision>, training: Training, packing: Packing)
         (Packing::Dense(_), _) => Precision::Float,
         (_, Some(precision)) => precision,
         (Packing::Ints(layout), None) => {
-            let ternary = layout == Layout::TERNARY
-                || layout == Layout { scales: Scales::Group { len: 256, wide: false, min: false }, ..Layout::TERNARY };
-            if ternary && training == Training::Int8 { Precision::Int8 } else { Precision::Int14 }
+            // Bonsai's way: 8 bits in the weights' own groups.
+            let grouped = matches!(layout.codes, Codes::B1 | Codes::B2)
+                && matches!(layout.scales, Scales::Group { len: 64..=128, .. });
+            let ternary = layout.codes == Codes::B2 && layout.offset == 1;
+            if grouped || ternary && training == Training::Int8 { Precision::Int8 } else { Precision::Int14 }
         }
     }
 }

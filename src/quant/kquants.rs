@@ -75,10 +75,7 @@ fn six_bits(bytes: &[u8], block: &mut Block) {
         let (scale, min) = if group < 4 {
             (packed[group] & 63, packed[group + 4] & 63)
         } else {
-            (
-                packed[group + 4] & 15 | (packed[group - 4] >> 6) << 4,
-                packed[group + 4] >> 4 | (packed[group] >> 6) << 4,
-            )
+            (packed[group + 4] & 15 | (packed[group - 4] >> 6) << 4, packed[group + 4] >> 4 | (packed[group] >> 6) << 4)
         };
         block.scales[group] = d * f32::from(scale);
         block.mins[group] = -(least * f32::from(min));

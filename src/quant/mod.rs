@@ -108,8 +108,17 @@ pub enum Content {
     },
     /// Ternary, flat over the whole tensor in interleaved pieces, one scale behind the codes.
     I2s,
+    /// 32-bit words of codes, low bits first; what they mean is told elsewhere.
+    Words,
     /// Ternary in Hugging Face's packing: four rows a quarter of the matrix apart in one byte, scale in a tensor of its own.
     Quarters,
+}
+
+/// The two orders of I2_S that occur; nothing in a file tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interleave {
+    By128,
+    By64,
 }
 
 /// One row of the table: a storage type as files have it.
@@ -162,12 +171,14 @@ pub static I2_S: Storage = Storage { name: "I2_S", block: 4, bytes: 1, content: 
 /// safetensors calls it U8; the shape here is that of the matrix, not of its bytes.
 pub static U8X4: Storage = Storage { name: "U8x4", block: 4, bytes: 1, content: Content::Quarters };
 
+pub static U32: Storage = Storage { name: "U32", block: 1, bytes: 4, content: Content::Words };
+
 /// Bytes behind the codes of an I2_S tensor: an f32 scale and padding.
 pub const I2S_TAIL: u64 = 32;
 
 /// What runs, in words.
 pub const RUN: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0, PTQ1_0, \
-                       I2_S or packed U8";
+                       I2_S, packed U8 or MLX's U32";
 
 /// The type of a ggml id.
 pub fn by_ggml_id(id: u32) -> Option<&'static Storage> {
@@ -204,7 +215,10 @@ pub fn refused_ggml_id(id: u32) -> (String, &'static str) {
         24..=27 => ("an integer type", "weights of integers have no scale"),
         28 => ("F64", "convert the model to F32 or F16"),
         38 => ("TL1", "its tiles depend on a file of the machine that wrote it: convert the model to I2_S or TQ2_0"),
-        39 => ("TL2 or MXFP4", "TL2's tiles depend on a file of the machine that wrote it: convert the model to I2_S or TQ2_0"),
+        39 => (
+            "TL2 or MXFP4",
+            "TL2's tiles depend on a file of the machine that wrote it: convert the model to I2_S or TQ2_0",
+        ),
         40 => ("NVFP4", "convert the model to Q4_K"),
         4 | 5 | 31..=33 | 37 => ("a type that ggml has removed", "convert the model anew"),
         _ => ("", "it is unknown"),
@@ -244,7 +258,7 @@ impl Storage {
                 }
                 values
             }
-            Content::I2s | Content::Quarters => panic!("{} has no blocks along a row", self.name),
+            Content::I2s | Content::Quarters | Content::Words => panic!("{} has no blocks along a row", self.name),
         }
     }
 }

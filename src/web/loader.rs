@@ -13,7 +13,8 @@ use crate::kernels::act::Precision;
 use crate::kv::KvType;
 use crate::model;
 use crate::model::describe::Description;
-use crate::model::plan::{Options, Plan, Range, ScaleLayout};
+use crate::model::plan::{Options, Plan, Range};
+use crate::quant::Interleave;
 use crate::team::Team;
 
 #[derive(Deserialize)]
@@ -28,7 +29,9 @@ struct JsOptions {
     #[serde(default)]
     prefill_chunk: Option<usize>,
     #[serde(default)]
-    scales: Option<Scales>,
+    layout: Option<Layout>,
+    #[serde(default)]
+    i2s: Option<I2s>,
 }
 
 #[derive(Deserialize)]
@@ -50,10 +53,17 @@ enum Kv {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Scales {
+enum Layout {
     Auto,
-    Row,
-    Block,
+    Stored,
+}
+
+#[derive(Deserialize)]
+enum I2s {
+    #[serde(rename = "128")]
+    By128,
+    #[serde(rename = "64")]
+    By64,
 }
 
 pub(super) fn options(options: JsValue) -> Js<Options> {
@@ -72,10 +82,10 @@ pub(super) fn options(options: JsValue) -> Js<Options> {
         }),
         context: options.context_length,
         batch: options.prefill_chunk.unwrap_or(Options::default().batch),
-        scales: options.scales.and_then(|scales| match scales {
-            Scales::Auto => None,
-            Scales::Row => Some(ScaleLayout::Row),
-            Scales::Block => Some(ScaleLayout::Block),
+        stored: matches!(options.layout, Some(Layout::Stored)),
+        i2s: options.i2s.map(|i2s| match i2s {
+            I2s::By128 => Interleave::By128,
+            I2s::By64 => Interleave::By64,
         }),
     })
 }

@@ -29,7 +29,16 @@ impl Files {
         let read = |path: &Path| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         if path.is_dir() {
             let config = Some(read(&path.join("config.json")));
-            Self { config, weights: vec![read(&path.join("model.safetensors"))] }
+            let index = path.join("model.safetensors.index.json");
+            let weights = if index.exists() {
+                let map = json(&index)["weight_map"].as_object().unwrap().clone();
+                let names: std::collections::BTreeSet<String> =
+                    map.values().map(|name| name.as_str().unwrap().to_owned()).collect();
+                names.iter().map(|name| read(&path.join(name))).collect()
+            } else {
+                vec![read(&path.join("model.safetensors"))]
+            };
+            Self { config, weights }
         } else {
             Self { config: None, weights: vec![read(path)] }
         }

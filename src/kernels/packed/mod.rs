@@ -134,7 +134,7 @@ impl Shape {
 pub struct Rows<'a> {
     /// `[rows, cols]`, or the elements' bytes for dense weights.
     pub codes: &'a [u8],
-    /// `[rows, groups]`; empty without groups.
+    /// `[rows, groups]`; empty without groups, or where [`Matrix::set_scales`] brings them.
     pub scales: &'a [f32],
     pub mins: &'a [f32],
 }
@@ -188,7 +188,9 @@ impl Matrix {
             let (header, body) = out.split_at_mut(shape.header());
             match shape.packing {
                 Packing::Ints(layout) => {
-                    if let Scales::Group { wide, min, .. } = layout.scales {
+                    if let Scales::Group { wide, min, .. } = layout.scales
+                        && !rows.scales.is_empty()
+                    {
                         let (scales, mins) = header.split_at_mut(header.len() / if min { 2 } else { 1 });
                         let column = |values: &[f32], row| if row < count { values[row * groups + group] } else { 0.0 };
                         write_scales(scales, wide, |row| column(rows.scales, row));
@@ -209,6 +211,29 @@ impl Matrix {
                     ints::pack(layout.codes, body, quad);
                 }
                 Packing::Dense(float) => dense::pack(float, body, shape.cols, count, rows.codes),
+            }
+        }
+    }
+
+    /// Scales and minima that came apart from their codes, `[rows, groups]`.
+    pub fn set_scales(&mut self, scales: &[f32], mins: &[f32]) {
+        let shape = self.shape;
+        let Packing::Ints(Layout { scales: Scales::Group { wide, min, .. }, .. }) = shape.packing else { return };
+        let (_, groups) = shape.groups();
+        let lines = shape.tile_bytes() / size_of::<Line>();
+        for tile in 0..shape.tiles() {
+            let rows = shape.tile_rows(tile);
+            let out: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines[tile * lines..][..lines]);
+            for (group, out) in out.chunks_exact_mut(shape.group_bytes()).enumerate() {
+                let header = &mut out[..shape.header()];
+                let (first, second) = header.split_at_mut(shape.header() / if min { 2 } else { 1 });
+                let column = |values: &[f32], i: usize| {
+                    if i < rows.len() { values[(rows.start + i) * groups + group] } else { 0.0 }
+                };
+                write_scales(first, wide, |row| column(scales, row));
+                if min {
+                    write_scales(second, wide, |row| column(mins, row));
+                }
             }
         }
     }

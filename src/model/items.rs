@@ -1,0 +1,231 @@
+//! Every tensor in its place: what the architecture has, what is missing, what has no place.
+
+use std::collections::BTreeMap;
+
+use super::config::Config;
+use super::names::{Field, Part, Slot};
+use crate::error::{Error, ErrorKind, Result};
+use crate::formats::Tensor;
+use crate::kernels::packed::{Packing, Shape};
+use crate::quant::{Codes, Content, Float, Interleave, Layout, Scales};
+
+/// Products over a row must fit their integers: 2^16 · 127 · 127 does.
+const MOST_COLS: usize = 1 << 16;
+
+/// How a tensor's bytes become codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// As the storage type says.
+    Stored,
+    /// Ternary blocks or floats whose one scale a row is kept once.
+    Joined,
+    /// Floats to be made ternary by the mean of their magnitudes.
+    Masters,
+    I2s(Interleave),
+    Quarters,
+    /// 32-bit words of codes, scales and minima elsewhere.
+    Words,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// Kept as floats.
+    Values,
+    Matrix(Shape, Reading),
+}
+
+#[derive(Clone, Debug)]
+pub struct Item {
+    pub slot: Slot,
+    pub tensor: Tensor,
+    pub target: Target,
+    /// What its codes mean, where the file's type does not say.
+    pub words: Option<Layout>,
+}
+
+impl Item {
+    pub fn parameters(&self) -> u64 {
+        match self.target {
+            Target::Matrix(shape, _) => shape.rows as u64 * shape.cols as u64,
+            Target::Values => self.tensor.values(),
+        }
+    }
+
+    /// Numbers that go with a weight are no parameters.
+    pub fn is_scale(&self) -> bool {
+        matches!(self.slot.field, Field::Scale | Field::Scales | Field::Mins)
+    }
+}
+
+const MATRICES: [Part; 7] =
+    [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
+
+/// Puts every tensor in its place; refuses what has none, and what is missing. In order of execution, with warnings.
+pub fn items(config: &Config, tensors: &[Tensor]) -> Result<(Vec<Item>, Vec<String>)> {
+    let mut warnings = config.warnings.clone();
+    let mut found: BTreeMap<Slot, Item> = BTreeMap::new();
+    for tensor in tensors {
+        let Some(slot) = config.naming.slot(&tensor.name) else {
+            if tensor.name.ends_with(".rotary_emb.inv_freq") {
+                continue;
+            }
+            return Err(no_place(config, tensor));
+        };
+        if slot.part == Part::Output && config.tied == Some(true) {
+            warnings.push(format!("{} is not used: the config ties the head to the embedding", tensor.name));
+            continue;
+        }
+        let item = place(config, slot, tensor)?;
+        if found.insert(slot, item).is_some() {
+            return Err(Error::new(ErrorKind::BadHeader, "two tensors have this place").tensor(&tensor.name));
+        }
+    }
+    check_complete(config, &found)?;
+    let narrow = |slot: Slot| {
+        let float = |field| found.get(&slot.field(field)).and_then(|item| item.tensor.storage).map(|s| s.content);
+        [float(Field::Scales), float(Field::Mins)].iter().all(|c| matches!(c, Some(Content::Dense(Float::F16))))
+    };
+    let words: Vec<(Slot, bool)> = found.keys().map(|&slot| (slot, !narrow(slot))).collect();
+    for (slot, wide) in words {
+        let item = found.get_mut(&slot).expect("its own key");
+        if let Some(Layout { scales: Scales::Group { wide: as_f32, .. }, .. }) = &mut item.words {
+            *as_f32 = wide;
+        }
+    }
+    Ok((found.into_values().collect(), warnings))
+}
+
+fn no_place(config: &Config, tensor: &Tensor) -> Error {
+    Error::new(ErrorKind::UnsupportedSetting, "the architecture has no such tensor")
+        .tensor(&tensor.name)
+        .key(&config.architecture)
+}
+
+fn check_complete(config: &Config, found: &BTreeMap<Slot, Item>) -> Result<()> {
+    let missing = |slot: Slot, reason: &str| {
+        Err(Error::new(ErrorKind::MissingTensor, reason).tensor(config.naming.name(slot).to_string()))
+    };
+    for slot in required(config) {
+        if !found.contains_key(&slot) {
+            return missing(slot, "the model needs this tensor and does not have it");
+        }
+    }
+    for (&slot, item) in found {
+        let content = item.tensor.storage.map(|storage| storage.content);
+        if slot.field != Field::Weight && !found.contains_key(&slot.field(Field::Weight)) {
+            return missing(slot.field(Field::Weight), "what goes with it is there, the weight is not");
+        }
+        let beside: &[Field] = match content {
+            Some(Content::Quarters) => &[Field::Scale],
+            Some(Content::Words) => &[Field::Scales, Field::Mins],
+            _ => &[],
+        };
+        for &field in beside.iter().filter(|_| slot.field == Field::Weight) {
+            if !found.contains_key(&slot.field(field)) {
+                return missing(slot.field(field), "packed weights need their scales");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn required(config: &Config) -> impl Iterator<Item = Slot> {
+    let head = (config.tied == Some(false)).then_some(Slot::new(Part::Output));
+    let layers = (0..config.layers).flat_map(move |layer| {
+        let sub_norms = [Part::AttnSubNorm, Part::FfnSubNorm].into_iter().filter(|_| config.sub_norms);
+        let qk_norms = [Part::AttnQNorm, Part::AttnKNorm].into_iter().filter(|_| config.qk_norms);
+        let norms = [Part::AttnNorm, Part::FfnNorm].into_iter().chain(sub_norms).chain(qk_norms);
+        let in_norms = MATRICES.into_iter().filter(|_| config.in_norms.is_some());
+        let slot = move |part| Slot::layer(layer, part);
+        MATRICES
+            .into_iter()
+            .chain(norms)
+            .map(slot)
+            .chain(in_norms.map(move |part| slot(part).field(Field::InNorm)))
+            .chain(config.biases.iter().map(move |&part| slot(part).field(Field::Bias)))
+    });
+    [Slot::new(Part::TokenEmbd), Slot::new(Part::OutputNorm)].into_iter().chain(head).chain(layers)
+}
+
+/// What a tensor becomes; its shape must be what the config says.
+fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
+    if slot.in_layer().is_some_and(|layer| layer >= config.layers) {
+        return Err(Error::new(ErrorKind::UnsupportedSetting, "the model has fewer layers")
+            .tensor(&tensor.name)
+            .expected(format_args!("layers 0 to {}", config.layers - 1), &tensor.name));
+    }
+    let (rows, cols) = match slot.part {
+        Part::TokenEmbd | Part::Output => (config.vocab, config.hidden),
+        Part::AttnQ => (config.q_width(), config.hidden),
+        Part::AttnK | Part::AttnV => (config.kv_width(), config.hidden),
+        Part::AttnOutput => (config.hidden, config.q_width()),
+        Part::FfnGate | Part::FfnUp => (config.ffn, config.hidden),
+        Part::FfnDown => (config.hidden, config.ffn),
+        Part::AttnNorm | Part::FfnNorm | Part::OutputNorm => (config.hidden, 0),
+        Part::AttnQNorm | Part::AttnKNorm => (config.head, 0),
+        Part::AttnSubNorm => (config.q_width(), 0),
+        Part::FfnSubNorm => (config.ffn, 0),
+        Part::RopeFreqs => (config.rope.dim / 2, 0),
+    };
+    let matrix = slot.field(Field::Weight).is_matrix();
+    let known = match slot.part {
+        Part::AttnSubNorm | Part::FfnSubNorm => config.sub_norms,
+        Part::AttnQNorm | Part::AttnKNorm => config.qk_norms,
+        _ => true,
+    } && match slot.field {
+        Field::Weight => true,
+        Field::InNorm => config.in_norms.is_some() && MATRICES.contains(&slot.part),
+        Field::Bias => MATRICES.contains(&slot.part),
+        Field::Scale => matrix,
+        Field::Scales | Field::Mins => matrix && config.mlx.is_some(),
+    };
+    if !known {
+        return Err(no_place(config, tensor));
+    }
+    let storage = tensor.runnable()?;
+    let words = match (storage.content, config.mlx) {
+        (Content::Words, Some(mlx)) if matrix && slot.field == Field::Weight => {
+            let codes = [Codes::B1, Codes::B2, Codes::B4][mlx.bits.ilog2() as usize];
+            let scales = Scales::Group { len: mlx.group, wide: true, min: true };
+            Some((Layout { codes, step: 1, offset: 0, scales }, mlx))
+        }
+        _ => None,
+    };
+    let group = config.mlx.map_or(1, |mlx| mlx.group);
+    let expected = match slot.field {
+        Field::Scale => vec![1],
+        Field::InNorm => vec![cols],
+        Field::Bias => vec![rows],
+        Field::Scales | Field::Mins => vec![rows, cols / group],
+        Field::Weight if matrix => match words {
+            Some((_, mlx)) if cols % mlx.group == 0 => vec![rows, cols * mlx.bits / 32],
+            _ => vec![rows, cols],
+        },
+        Field::Weight => vec![rows],
+    };
+    let same = tensor.shape.iter().copied().eq(expected.iter().map(|&dim| dim as u64));
+    if !same && !(slot.field == Field::Scale && tensor.shape.is_empty()) {
+        return Err(Error::new(ErrorKind::ShapeMismatch, "wrong shape")
+            .tensor(&tensor.name)
+            .expected(format_args!("{expected:?}"), format_args!("{:?}", tensor.shape)));
+    }
+    let is_matrix = slot.is_matrix();
+    let fits = match storage.content {
+        Content::Dense(_) => true,
+        Content::Words => words.is_some(),
+        _ => is_matrix,
+    };
+    if !fits {
+        return Err(Error::new(ErrorKind::UnsupportedType, "this type is not supported in this place")
+            .tensor(&tensor.name)
+            .expected("F32, F16 or BF16", &tensor.type_name));
+    }
+    if is_matrix && (cols > MOST_COLS || matches!(storage.content, Content::I2s) && cols % 4 != 0) {
+        return Err(Error::new(ErrorKind::UnsupportedSetting, "rows of this length are not supported")
+            .tensor(&tensor.name)
+            .expected(format_args!("a multiple of 4 up to {MOST_COLS}"), cols));
+    }
+    let shape = Shape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
+    let target = if is_matrix { Target::Matrix(shape, Reading::Stored) } else { Target::Values };
+    Ok(Item { slot, tensor: tensor.clone(), target, words: words.map(|(layout, _)| layout) })
+}

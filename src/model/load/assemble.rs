@@ -1,0 +1,134 @@
+//! From filled sinks to a model.
+
+use std::collections::BTreeMap;
+
+use super::{Kind, Sink};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::packed::{Matrix, Packing};
+use crate::model::config::{ScaleMeaning, Training};
+use crate::model::items::Reading;
+use crate::model::names::{Field, Part, Slot};
+use crate::model::plan::Plan;
+use crate::model::weights::{Layer, Linear, Model, Projection, precision};
+use crate::quant::Layout;
+
+pub(super) struct Assembly<'a> {
+    pub plan: &'a Plan,
+    pub items: BTreeMap<Slot, Sink>,
+}
+
+impl Assembly<'_> {
+    pub fn model(mut self) -> Result<Model> {
+        let config = self.plan.config.clone();
+        let training = self.training();
+        let mut layers = Vec::with_capacity(config.layers);
+        for layer in 0..config.layers {
+            let slot = |part| Slot::layer(layer, part);
+            layers.push(Layer {
+                attn_norm: self.vector(slot(Part::AttnNorm)),
+                qkv: self.linear(layer, &[Part::AttnQ, Part::AttnK, Part::AttnV], training)?,
+                q_norm: self.optional(slot(Part::AttnQNorm)),
+                k_norm: self.optional(slot(Part::AttnKNorm)),
+                attn_sub_norm: self.optional(slot(Part::AttnSubNorm)),
+                output: self.linear(layer, &[Part::AttnOutput], training)?,
+                ffn_norm: self.vector(slot(Part::FfnNorm)),
+                gate_up: self.linear(layer, &[Part::FfnGate, Part::FfnUp], training)?,
+                ffn_sub_norm: self.optional(slot(Part::FfnSubNorm)),
+                down: self.linear(layer, &[Part::FfnDown], training)?,
+            });
+        }
+        let factors = self.optional(Slot::new(Part::RopeFreqs));
+        if let Some(bad) = factors.iter().flatten().find(|&&factor| factor <= 0.0) {
+            return Err(Error::new(ErrorKind::BadValue, "a frequency is divided by this")
+                .tensor("rope_freqs.weight")
+                .expected("a positive number", bad));
+        }
+        let embedding = self.matrix(Slot::new(Part::TokenEmbd))?;
+        let head = match self.items.contains_key(&Slot::new(Part::Output)) {
+            true => Some(self.matrix(Slot::new(Part::Output))?),
+            false => None,
+        };
+        // The head is no BitNet layer: training leaves it as it is.
+        let asked = self.plan.options.activations;
+        let head_packing = head.as_ref().unwrap_or(&embedding).shape.packing;
+        Ok(Model {
+            embedding,
+            layers,
+            output_norm: self.vector(Slot::new(Part::OutputNorm)),
+            head_precision: precision(asked, Training::Float, head_packing),
+            head,
+            frequencies: config.rope.frequencies(factors.as_deref()),
+            config,
+        })
+    }
+
+    /// [`Training::ByScales`] settled: BitNet's kin are ternary with one scale in a whole matrix, in every layer.
+    fn training(&self) -> Training {
+        if self.plan.config.training != Training::ByScales {
+            return self.plan.config.training;
+        }
+        let single = |matrix: &Matrix| {
+            let mut scales = matrix.row_scales.iter().filter(|&&scale| scale != 0.0);
+            let first = scales.next();
+            matrix.shape.packing == Packing::Ints(Layout::TERNARY) && scales.all(|scale| Some(scale) == first)
+        };
+        let mut matrices = self.items.iter().filter_map(|(slot, sink)| match &sink.kind {
+            Kind::Matrix(matrix) if slot.in_layer().is_some() => Some(matrix),
+            _ => None,
+        });
+        if matrices.all(|matrix| single(matrix)) { Training::Int8 } else { Training::Float }
+    }
+
+    fn sink(&mut self, slot: Slot) -> Sink {
+        self.items.remove(&slot).expect("the plan has every required tensor")
+    }
+
+    fn vector(&mut self, slot: Slot) -> Vec<f32> {
+        self.sink(slot).values()
+    }
+
+    fn optional(&mut self, slot: Slot) -> Option<Vec<f32>> {
+        self.items.remove(&slot).map(Sink::values)
+    }
+
+    fn matrix(&mut self, slot: Slot) -> Result<Matrix> {
+        let scale =
+            self.items.remove(&slot.field(Field::Scale)).map(|sink| (sink.tensor.name.clone(), sink.values()[0]));
+        let (scales, mins) = (self.optional(slot.field(Field::Scales)), self.optional(slot.field(Field::Mins)));
+        let sink = self.sink(slot);
+        let reading = sink.reading;
+        let Kind::Matrix(mut matrix) = sink.kind else { unreachable!("a matrix' slot") };
+        if let (Some(scales), Some(mins)) = (scales, mins) {
+            matrix.set_scales(&scales, &mins);
+        }
+        match (scale, self.plan.config.scale) {
+            (Some((name, 0.0)), ScaleMeaning::Divide) if reading == Reading::Quarters => {
+                return Err(Error::new(ErrorKind::BadValue, "weights are divided by this scale")
+                    .tensor(name)
+                    .expected("a number other than 0", 0));
+            }
+            (Some((_, scale)), meaning) if reading == Reading::Quarters => {
+                matrix.row_scales.fill(scale);
+                matrix.divide = meaning == ScaleMeaning::Divide;
+            }
+            (Some((_, scale)), _) => matrix.factor = scale,
+            (None, _) => {}
+        }
+        Ok(*matrix)
+    }
+
+    fn linear(&mut self, layer: usize, parts: &[Part], training: Training) -> Result<Linear> {
+        let asked = self.plan.options.activations;
+        let eps = self.plan.config.in_norms;
+        let mut projections = Vec::with_capacity(parts.len());
+        for &part in parts {
+            let slot = Slot::layer(layer, part);
+            let norm = eps.map(|eps| (self.vector(slot.field(Field::InNorm)), eps));
+            let bias = self.optional(slot.field(Field::Bias));
+            let matrix = self.matrix(slot)?;
+            let precision = precision(asked, training, matrix.shape.packing);
+            projections.push(Projection { matrix, precision, norm, bias });
+        }
+        Ok(Linear::new(projections))
+    }
+}

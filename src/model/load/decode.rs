@@ -1,0 +1,205 @@
+//! From a unit of a tensor's bytes to rows of codes, scales and minima.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::packed::Rows;
+use crate::model::items::Reading;
+use crate::quant::{Block, Codes, Content, Float, Interleave, Layout, Scales, Storage, ternary};
+
+/// Rows on their way to a tile, in buffers that all units share.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    pub codes: Vec<u8>,
+    scales: Vec<f32>,
+    mins: Vec<f32>,
+}
+
+/// What a unit of a matrix says besides its codes.
+pub(super) enum Said {
+    /// Nothing: scales are with the codes, or in other tensors.
+    Nothing,
+    /// One scale for each of its rows.
+    RowScales(Vec<f32>),
+}
+
+impl Work {
+    fn clear(&mut self, codes: usize, groups: usize) {
+        self.codes.clear();
+        self.codes.resize(codes, 0);
+        for values in [&mut self.scales, &mut self.mins] {
+            values.clear();
+            values.resize(groups, 0.0);
+        }
+    }
+
+    pub fn rows(&self) -> Rows<'_> {
+        Rows { codes: &self.codes, scales: &self.scales, mins: &self.mins }
+    }
+
+    /// Decodes whole rows of `cols` values. Dense weights that stay dense are not decoded.
+    pub fn decode(
+        &mut self,
+        storage: &'static Storage,
+        reading: Reading,
+        layout: Layout,
+        cols: usize,
+        bytes: &[u8],
+    ) -> Result<Said> {
+        match (reading, storage.content) {
+            (Reading::Stored, Content::Blocks { layout, decode }) => {
+                self.blocks(storage, layout, bytes, decode)?;
+            }
+            (Reading::Joined, Content::Blocks { layout, decode }) => {
+                self.blocks(storage, layout, bytes, decode)?;
+                return self.join(cols, storage.block, layout.offset as u8);
+            }
+            (Reading::Joined, Content::Dense(float)) => return self.ternary_rows(float, cols, bytes),
+            (Reading::Masters, Content::Dense(float)) => return self.masters(float, cols, bytes),
+            (Reading::I2s(interleave), _) => {
+                self.clear(bytes.len() * 4, 0);
+                match interleave {
+                    Interleave::By128 => ternary::i2_s(bytes, &mut self.codes),
+                    Interleave::By64 => ternary::i2_s_arm(bytes, &mut self.codes),
+                }
+            }
+            (Reading::Words, _) => {
+                // Low bits first, in a word as in its bytes.
+                let bits = layout.codes.bits();
+                self.clear(bytes.len() * 8 / bits, 0);
+                for (&byte, codes) in bytes.iter().zip(self.codes.chunks_exact_mut(8 / bits)) {
+                    for (i, code) in codes.iter_mut().enumerate() {
+                        *code = byte >> (i * bits) & (0xff >> (8 - bits));
+                    }
+                }
+            }
+            (reading, _) => unreachable!("{} is not read as {reading:?}", storage.name),
+        }
+        Ok(Said::Nothing)
+    }
+
+    /// The codes of one quarter of Hugging Face's packed rows.
+    pub fn quarter(&mut self, bytes: &[u8], quarter: usize) {
+        self.clear(bytes.len(), 0);
+        ternary::quarter(bytes, quarter, &mut self.codes);
+    }
+
+    /// How many of the decoded weights are zero.
+    pub fn zeros(&self, layout: Layout) -> u64 {
+        let len = match layout.scales {
+            Scales::Group { len, .. } if !self.scales.is_empty() => len,
+            _ => {
+                let zero = |&&code: &&u8| layout.step * i32::from(code) == layout.offset && layout.codes != Codes::I8;
+                return self.codes.iter().filter(zero).count() as u64;
+            }
+        };
+        let min = matches!(layout.scales, Scales::Group { min: true, .. });
+        let groups = self.codes.chunks_exact(len).zip(self.scales.iter().zip(&self.mins));
+        let zeros = groups.map(|(codes, (&scale, &least))| {
+            let zero = |code: &&u8| layout.value(**code, scale, min.then_some(least)) == 0.0;
+            codes.iter().filter(zero).count() as u64
+        });
+        zeros.sum()
+    }
+
+    fn blocks(&mut self, storage: &Storage, layout: Layout, bytes: &[u8], decode: fn(&[u8], Block)) -> Result<()> {
+        let Scales::Group { len, .. } = layout.scales else { unreachable!("blocks have groups") };
+        let count = bytes.len() / storage.bytes;
+        let groups = storage.block / len;
+        self.clear(count * storage.block, count * groups);
+        let targets = self
+            .codes
+            .chunks_exact_mut(storage.block)
+            .zip(self.scales.chunks_exact_mut(groups))
+            .zip(self.mins.chunks_exact_mut(groups));
+        for (bytes, ((codes, scales), mins)) in bytes.chunks_exact(storage.bytes).zip(targets) {
+            decode(bytes, Block { codes, scales, mins });
+        }
+        self.scales.iter().chain(&self.mins).try_for_each(|&scale| finite_scale(scale))
+    }
+
+    /// One scale for each row from its blocks'. A block of scale 0 is all zeros, whatever its codes say.
+    fn join(&mut self, cols: usize, block: usize, zero: u8) -> Result<Said> {
+        let blocks = cols / block;
+        let mut rows = vec![0.0; self.codes.len() / cols];
+        for (row, out) in rows.iter_mut().enumerate() {
+            for index in row * blocks..(row + 1) * blocks {
+                let scale = self.scales[index];
+                if scale == 0.0 {
+                    self.codes[index * block..][..block].fill(zero);
+                } else if *out == 0.0 || *out == scale {
+                    *out = scale;
+                } else {
+                    return Err(contradiction("the block scales of a row differ"));
+                }
+            }
+        }
+        self.clear_scales();
+        Ok(Said::RowScales(rows))
+    }
+
+    /// Floats that are −s, 0 or +s, with an s for each row.
+    fn ternary_rows(&mut self, float: Float, cols: usize, bytes: &[u8]) -> Result<Said> {
+        finite(float, bytes)?;
+        let row = cols * float.bytes();
+        self.clear(bytes.len() / float.bytes(), 0);
+        let mut scales = Vec::with_capacity(bytes.len() / row);
+        for (bytes, codes) in bytes.chunks_exact(row).zip(self.codes.chunks_exact_mut(cols)) {
+            let mut scale = 0.0;
+            for (value, code) in float.values(bytes).zip(codes) {
+                if value == 0.0 {
+                    *code = 1;
+                } else if scale == 0.0 || value.abs() == scale {
+                    scale = value.abs();
+                    *code = if value > 0.0 { 2 } else { 0 };
+                } else {
+                    return Err(contradiction("the weights of a row have more than one magnitude"));
+                }
+            }
+            scales.push(scale);
+        }
+        Ok(Said::RowScales(scales))
+    }
+
+    /// As training rounds at every pass: `clamp(round(w · (1 / m)), −1, 1) / (1 / m)`, m being the mean of the magnitudes.
+    fn masters(&mut self, float: Float, cols: usize, bytes: &[u8]) -> Result<Said> {
+        finite(float, bytes)?;
+        let count = bytes.len() / float.bytes();
+        let sum: f64 = float.values(bytes).map(|value| f64::from(value.abs())).sum();
+        let mean = ((sum / count.max(1) as f64) as f32).max(1e-5);
+        let factor = 1.0 / mean;
+        self.clear(count, 0);
+        for (value, code) in float.values(bytes).zip(&mut self.codes) {
+            *code = ((value * factor).round_ties_even().clamp(-1.0, 1.0) as i8 + 1) as u8;
+        }
+        Ok(Said::RowScales(vec![1.0 / factor; count / cols]))
+    }
+
+    fn clear_scales(&mut self) {
+        self.scales.clear();
+        self.mins.clear();
+    }
+}
+
+fn contradiction(reason: &str) -> Error {
+    Error::new(ErrorKind::LayoutContradicted, format!("{reason}, though those of the probed rows do not"))
+        .option("layout")
+        .expected("layout: \"stored\"", "layout: \"auto\"")
+}
+
+pub(super) fn finite_scale(scale: f32) -> Result<()> {
+    if scale.is_finite() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::NonFinite, "a scale is not finite").expected("a finite number", scale))
+}
+
+pub(super) fn finite(float: Float, bytes: &[u8]) -> Result<()> {
+    // The exponent alone tells.
+    let bad = match float {
+        Float::F32 => bytes.as_chunks::<4>().0.iter().position(|b| b[3] & 0x7f == 0x7f && b[2] & 0x80 != 0),
+        Float::BF16 => bytes.as_chunks::<2>().0.iter().position(|b| b[1] & 0x7f == 0x7f && b[0] & 0x80 != 0),
+        Float::F16 => bytes.as_chunks::<2>().0.iter().position(|b| b[1] & 0x7c == 0x7c),
+    };
+    let Some(at) = bad else { return Ok(()) };
+    let value = float.value(&bytes[at * float.bytes()..][..float.bytes()]);
+    Err(Error::new(ErrorKind::NonFinite, "a weight is not finite").expected("a finite number", value))
+}

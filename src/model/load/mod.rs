@@ -1,0 +1,350 @@
+//! Bytes of a file in, packed weights out, in any order and cut anywhere.
+//!
+//! Every tensor is taken in *units*: the bytes of 32 source rows, which fill whole tiles. A unit that lies whole within a chunk is
+//! packed straight from it; what a chunk's edge cut waits in a staging buffer of one unit. Feeding the same bytes again packs the
+//! same tiles again.
+
+mod assemble;
+mod decode;
+
+use std::collections::BTreeMap;
+use std::ops::Range as Span;
+
+use super::items::{Item, Reading, Target};
+use super::names::Slot;
+use super::plan::{Memory, Plan, Range};
+use super::weights::Model;
+use crate::error::{Error, ErrorKind, Result, filled};
+use crate::formats::Tensor;
+use crate::kernels::act::Precision;
+use crate::kernels::packed::{Matrix, Packing, Rows, Shape, TILE};
+use crate::quant::{Content, Float, Layout};
+use assemble::Assembly;
+use decode::{Said, Work, finite, finite_scale};
+
+#[derive(Debug)]
+pub struct Loader {
+    plan: Plan,
+    /// In file order, beside the item of the plan that each fills.
+    sinks: Vec<Sink>,
+    work: Work,
+    fed: u64,
+}
+
+#[derive(Debug)]
+struct Sink {
+    item: usize,
+    tensor: Tensor,
+    kind: Kind,
+    reading: Reading,
+    /// Of a matrix.
+    shape: Option<Shape>,
+    unit: usize,
+    /// Bytes behind the last unit: the scale of an I2_S tensor.
+    tail: Span<u64>,
+    done: Vec<bool>,
+    staged: BTreeMap<usize, Staged>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Matrix(Box<Matrix>),
+    /// A vector or a number, kept as the file's bytes are widened.
+    Values(Vec<f32>),
+    /// Only looked at: how many of its weights are zero.
+    Survey {
+        zeros: u64,
+    },
+}
+
+/// A unit whose bytes have come in part.
+#[derive(Debug)]
+struct Staged {
+    bytes: Vec<u8>,
+    /// Which of them are here, in order and apart.
+    have: Vec<Span<usize>>,
+}
+
+impl Loader {
+    /// Reserves all memory that the weights take.
+    ///
+    /// # Panics
+    /// If the plan still has probes to be answered.
+    pub fn new(plan: Plan) -> Result<Self> {
+        assert!(plan.probes().is_empty(), "probes come first");
+        let mut sinks = Vec::with_capacity(plan.items.len());
+        // Reserved in order of execution, so that neighbours in time are neighbours in memory.
+        for (index, item) in plan.items.iter().enumerate() {
+            sinks.push(Sink::new(index, item).map_err(|error| error.tensor(&item.tensor.name))?);
+        }
+        sinks.sort_by_key(|sink| (sink.tensor.file, sink.tensor.offset));
+        Ok(Self { plan, sinks, work: Work::default(), fed: 0 })
+    }
+
+    /// The weights, in file order.
+    pub fn ranges(&self) -> Vec<Range> {
+        self.plan.ranges()
+    }
+
+    pub fn memory(&self) -> Memory {
+        self.plan.memory()
+    }
+
+    /// Keeps nothing of the weights and counts their zeros instead: what `inspect` reads a whole file for.
+    pub fn survey(plan: Plan) -> Result<Self> {
+        let mut sinks = Vec::with_capacity(plan.items.len());
+        for (index, item) in plan.items.iter().enumerate() {
+            sinks.push(Sink::with_kind(index, item, Kind::Survey { zeros: 0 })?);
+        }
+        sinks.sort_by_key(|sink| (sink.tensor.file, sink.tensor.offset));
+        Ok(Self { plan, sinks, work: Work::default(), fed: 0 })
+    }
+
+    /// The share of zeros of each matrix, once a survey has seen everything.
+    pub fn zero_shares(&self) -> Result<BTreeMap<String, f64>> {
+        let mut shares = BTreeMap::new();
+        for sink in &self.sinks {
+            sink.check_done()?;
+            if let (Kind::Survey { zeros }, Some(shape)) = (&sink.kind, sink.shape) {
+                shares.insert(sink.tensor.name.clone(), *zeros as f64 / (shape.rows as u64 * shape.cols as u64) as f64);
+            }
+        }
+        Ok(shares)
+    }
+
+    /// Takes some bytes of a file. What belongs to no tensor is passed over.
+    pub fn feed(&mut self, file: usize, offset: u64, bytes: &[u8]) -> Result<()> {
+        let end = offset + bytes.len() as u64;
+        let first = self
+            .sinks
+            .partition_point(|sink| (sink.tensor.file, sink.tensor.offset + sink.tensor.len) <= (file, offset));
+        for sink in &mut self.sinks[first..] {
+            let Tensor { file: own, offset: start, len, .. } = sink.tensor;
+            if own != file || start >= end {
+                break;
+            }
+            let from = offset.max(start);
+            let to = end.min(start + len);
+            if from < to {
+                let part = &bytes[(from - offset) as usize..(to - offset) as usize];
+                sink.feed(&mut self.work, from - start, part)
+                    .map_err(|error| error.tensor(&sink.tensor.name).offset(from))?;
+                self.fed += part.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How the layers' inputs will be rounded, as far as it is known.
+    pub fn precision(&self) -> Option<Precision> {
+        self.plan.layer_precision()
+    }
+
+    /// Bytes of weights that have come.
+    pub fn fed(&self) -> u64 {
+        self.fed
+    }
+
+    /// The model, once everything has come.
+    pub fn finish(mut self) -> Result<(Model, Plan)> {
+        let mut items: BTreeMap<Slot, Sink> = BTreeMap::new();
+        for sink in self.sinks.drain(..) {
+            sink.check_done()?;
+            items.insert(self.plan.items[sink.item].slot, sink);
+        }
+        let model = Assembly { plan: &self.plan, items }.model()?;
+        Ok((model, self.plan))
+    }
+}
+
+impl Sink {
+    fn new(index: usize, item: &Item) -> Result<Self> {
+        let kind = match item.target {
+            Target::Matrix(shape, _) => Kind::Matrix(Box::new(Matrix::reserve(shape)?)),
+            Target::Values => Kind::Values(filled("a vector", item.tensor.values() as usize, 0.0)?),
+        };
+        Self::with_kind(index, item, kind)
+    }
+
+    fn with_kind(index: usize, item: &Item, kind: Kind) -> Result<Self> {
+        let tensor = item.tensor.clone();
+        let storage = tensor.runnable()?;
+        let i2s = matches!(storage.content, Content::I2s);
+        let (shape, reading, unit, body) = match item.target {
+            Target::Matrix(shape, reading) => {
+                let body = if i2s { shape.rows as u64 * shape.cols as u64 / 4 } else { tensor.len };
+                let rows = if reading == Reading::Quarters { shape.rows / 4 } else { shape.rows };
+                let row = body / rows.max(1) as u64;
+                // Masters need all of their rows at once.
+                let unit = if reading == Reading::Masters { body } else { TILE as u64 * row };
+                (Some(shape), reading, unit, body)
+            }
+            Target::Values => (None, Reading::Stored, tensor.len, tensor.len),
+        };
+        let unit = usize::try_from(unit.max(1)).map_err(|_| {
+            Error::new(ErrorKind::OutOfMemory, "a tensor that must be held whole is too large").bytes(unit, None)
+        })?;
+        let units = body.div_ceil(unit as u64) as usize;
+        let tail = if i2s { body..body + 4 } else { body..body };
+        let done = filled("a list of tiles", units + usize::from(!tail.is_empty()), false)?;
+        Ok(Self { item: index, kind, reading, shape, unit, tail, done, staged: BTreeMap::new(), tensor })
+    }
+
+    /// Where unit i lies in the tensor; the tail is the unit behind the last.
+    fn unit_span(&self, unit: usize) -> Span<u64> {
+        let start = unit as u64 * self.unit as u64;
+        if start >= self.tail.start && !self.tail.is_empty() {
+            return self.tail.clone();
+        }
+        start..(start + self.unit as u64).min(self.tail.start)
+    }
+
+    fn feed(&mut self, work: &mut Work, offset: u64, bytes: &[u8]) -> Result<()> {
+        let end = offset + bytes.len() as u64;
+        let mut unit = (offset.min(self.tail.start) / self.unit as u64) as usize;
+        while unit < self.done.len() {
+            let span = self.unit_span(unit);
+            let (from, to) = (span.start.max(offset), span.end.min(end));
+            if span.start >= end {
+                break;
+            }
+            if from < to {
+                let part = &bytes[(from - offset) as usize..(to - offset) as usize];
+                if part.len() as u64 == span.end - span.start {
+                    self.take(work, unit, part)?;
+                } else {
+                    self.stage(work, unit, (from - span.start) as usize, part)?;
+                }
+            }
+            unit += 1;
+        }
+        Ok(())
+    }
+
+    /// Keeps a part of a unit, and takes the unit once it is whole.
+    fn stage(&mut self, work: &mut Work, unit: usize, at: usize, part: &[u8]) -> Result<()> {
+        let span = self.unit_span(unit);
+        let len = (span.end - span.start) as usize;
+        let mut staged = match self.staged.remove(&unit) {
+            Some(staged) => staged,
+            None => Staged { bytes: filled("a staging buffer", len, 0)?, have: Vec::new() },
+        };
+        staged.bytes[at..at + part.len()].copy_from_slice(part);
+        staged.add(at..at + part.len());
+        if staged.have == [Span { start: 0, end: len }] {
+            return self.take(work, unit, &staged.bytes);
+        }
+        self.staged.insert(unit, staged);
+        Ok(())
+    }
+
+    /// Takes a whole unit.
+    fn take(&mut self, work: &mut Work, unit: usize, bytes: &[u8]) -> Result<()> {
+        let tail = !self.tail.is_empty() && unit + 1 == self.done.len();
+        if tail {
+            let scale = Float::F32.value(bytes);
+            finite_scale(scale)?;
+            if let Kind::Matrix(matrix) = &mut self.kind {
+                matrix.row_scales.fill(scale);
+            }
+        } else if let Some(shape) = self.shape {
+            self.take_rows(work, shape, unit, bytes)?;
+        } else {
+            let Content::Dense(float) = self.tensor.runnable()?.content else { unreachable!("vectors are dense") };
+            finite(float, bytes)?;
+            if let Kind::Values(values) = &mut self.kind {
+                values.clear();
+                values.extend(float.values(bytes));
+            }
+        }
+        self.done[unit] = true;
+        Ok(())
+    }
+
+    /// Takes a unit of a matrix: packs its tiles, or counts its zeros.
+    fn take_rows(&mut self, work: &mut Work, shape: Shape, unit: usize, bytes: &[u8]) -> Result<()> {
+        let storage = self.tensor.runnable()?;
+        let fresh = !self.done[unit];
+        match (self.reading, shape.packing) {
+            (_, Packing::Dense(float)) => {
+                finite(float, bytes)?;
+                match &mut self.kind {
+                    Kind::Matrix(matrix) => matrix.pack(unit, Rows { codes: bytes, scales: &[], mins: &[] }),
+                    Kind::Survey { zeros } if fresh => {
+                        *zeros += float.values(bytes).filter(|&value| value == 0.0).count() as u64;
+                    }
+                    _ => {}
+                }
+            }
+            (Reading::Quarters, Packing::Ints(_)) => {
+                for quarter in 0..4 {
+                    work.quarter(bytes, quarter);
+                    match &mut self.kind {
+                        Kind::Matrix(matrix) => matrix.pack(quarter * shape.part_tiles() + unit, work.rows()),
+                        Kind::Survey { zeros } if fresh => *zeros += work.zeros(Layout::TERNARY),
+                        _ => {}
+                    }
+                }
+            }
+            (reading, Packing::Ints(layout)) => {
+                let said = work.decode(storage, reading, layout, shape.cols, bytes)?;
+                match &mut self.kind {
+                    Kind::Matrix(matrix) => {
+                        let all = work.rows();
+                        let first = if reading == Reading::Masters { 0 } else { unit };
+                        let mut rows = shape.tile_rows(first).start;
+                        for (i, codes) in all.codes.chunks(TILE * shape.cols).enumerate() {
+                            matrix.pack(first + i, Rows { codes, ..all });
+                        }
+                        if let Said::RowScales(scales) = said {
+                            for scale in scales {
+                                finite_scale(scale)?;
+                                matrix.row_scales[rows] = scale;
+                                rows += 1;
+                            }
+                        }
+                    }
+                    Kind::Survey { zeros } if fresh => *zeros += work.zeros(layout),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_done(&self) -> Result<()> {
+        let Some(unit) = self.done.iter().position(|done| !done) else { return Ok(()) };
+        let span = self.unit_span(unit);
+        Err(Error::new(ErrorKind::Truncated, "not all of the tensor has come")
+            .tensor(&self.tensor.name)
+            .offset(self.tensor.offset + span.start))
+    }
+}
+
+impl Staged {
+    /// Adds a span, joining those that touch.
+    fn add(&mut self, mut new: Span<usize>) {
+        self.have.retain(|span| {
+            let apart = span.end < new.start || new.end < span.start;
+            if !apart {
+                new = new.start.min(span.start)..new.end.max(span.end);
+            }
+            apart
+        });
+        self.have.push(new);
+        self.have.sort_unstable_by_key(|span| span.start);
+    }
+}
+
+impl Sink {
+    fn values(self) -> Vec<f32> {
+        match self.kind {
+            Kind::Values(values) => values,
+            Kind::Matrix(_) | Kind::Survey { .. } => unreachable!("a vector's slot"),
+        }
+    }
+}
