@@ -56,6 +56,8 @@ const engine = {
   kv: oneOf("auto", "f32", "f16"),
   contextLength: integer(1, MOST_TOKENS),
   prefillChunk: integer(1, 4096),
+  layout: oneOf("auto", "stored"),
+  i2s: oneOf("128", "64"),
 };
 
 /** The options of each public function. */

@@ -19,6 +19,15 @@ export type KvType = "auto" | "f32" | "f16";
 /** Which build runs. `auto` takes the fastest one that this runtime runs correctly. */
 export type Flavour = "auto" | "relaxed" | "simd128";
 
+/**
+ * How weights are packed. `auto` packs what turns out to be ternary as ternary (dense TriLM weights, TQ2_0 blocks whose scales
+ * agree), `stored` keeps every type as the file has it.
+ */
+export type WeightLayout = "auto" | "stored";
+
+/** Values that an I2_S file interleaves. The file does not say: `128` is what x86 writes, `64` what ARM writes. */
+export type I2sInterleave = "128" | "64";
+
 export interface LoadOptions {
   /** Aborts the load; the promise rejects with the signal's reason. */
   signal?: AbortSignal;
@@ -45,6 +54,10 @@ export interface LoadOptions {
    * @default 256
    */
   prefillChunk?: number;
+  /** @default "auto" */
+  layout?: WeightLayout;
+  /** Only for files with I2_S tensors. @default "128", with a warning */
+  i2s?: I2sInterleave;
   /**
    * A chat template to use instead of the model's own; `"embedded"` follows the file's even where it is known to be wrong.
    */
@@ -183,6 +196,10 @@ export interface InspectOptions {
   kv?: KvType;
   contextLength?: number;
   prefillChunk?: number;
+  /** @default "auto" */
+  layout?: WeightLayout;
+  /** Only for files with I2_S tensors. @default "128", with a warning */
+  i2s?: I2sInterleave;
   signal?: AbortSignal;
   onProgress?: (progress: Progress) => void;
 }

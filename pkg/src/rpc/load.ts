@@ -218,10 +218,9 @@ async function feed(
   settings: EngineSettings,
   survey: boolean,
   context: LoadContext,
-  scales?: "row" | "block",
 ): Promise<Glue["Loader"]["prototype"]> {
   const { signal, onProgress } = context;
-  const loader = new glue.Loader(headers.checkpoint, { ...settings, ...(scales ? { scales } : {}) });
+  const loader = new glue.Loader(headers.checkpoint, settings);
   const probes = loader.probes() as Span[];
   const rows: Uint8Array[] = [];
   for (const { file, offset, length } of probes) rows.push(await files.weights[file]!.read(offset, length, { signal }));
@@ -255,9 +254,9 @@ async function feed(
     }
   } catch (error) {
     loader.free();
-    // The probed rows promised what a later row does not keep. The other layout holds any file.
-    if (scales === undefined && (error as { code?: string }).code === "LayoutContradicted") {
-      return feed(glue, memory, headers, files, settings, survey, context, "block");
+    // The probed rows promised what a later row does not keep. As stored, any file fits.
+    if (settings.layout !== "stored" && (error as { code?: string }).code === "LayoutContradicted") {
+      return feed(glue, memory, headers, files, { ...settings, layout: "stored" }, survey, context);
     }
     throw error;
   }

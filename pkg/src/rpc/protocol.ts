@@ -8,12 +8,14 @@ import type {
   Description,
   Finished,
   Flavour,
+  I2sInterleave,
   KvType,
   ModelInfo,
   Perplexity,
   Piece,
   Progress,
   SamplingOptions,
+  WeightLayout,
 } from "../types.ts";
 
 /** Options that the engine itself takes. */
@@ -22,6 +24,8 @@ export interface EngineSettings {
   kv?: KvType;
   contextLength?: number;
   prefillChunk?: number;
+  layout?: WeightLayout;
+  i2s?: I2sInterleave;
 }
 
 export interface LoadSettings extends EngineSettings {
