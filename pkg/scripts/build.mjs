@@ -3,7 +3,7 @@
  * bundles and the types. What has not changed is not built again.
  */
 import { spawn } from "node:child_process";
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -64,7 +64,9 @@ function features(flavour) {
 async function buildBundles() {
   await ifChanged("bundles", {
     inputs: [...sources, ...recipe, path.join(dist, "glue")],
-    outputs: ["index.js", "bundler.jsx", "node.js", "worker.js", "node-worker.js"].map((name) => path.join(dist, name)),
+    outputs: ["index.js", "bundler.jsx", "node.js", "worker.js", "node-worker.js", "cli.js"].map((name) =>
+      path.join(dist, name),
+    ),
     async run() {
       const common = {
         absWorkingDir: pkg,
@@ -79,7 +81,14 @@ async function buildBundles() {
       await Promise.all([
         esbuild({ ...common, platform: "browser", entryPoints: ["src/index.ts", "src/worker.ts"] }),
         esbuild({ ...common, platform: "node", entryPoints: ["src/node.ts", "src/node-worker.ts"] }),
+        esbuild({
+          ...common,
+          platform: "node",
+          entryPoints: [{ in: "src/cli/main.ts", out: "cli" }],
+          banner: { js: "#!/usr/bin/env node" },
+        }),
       ]);
+      chmodSync(path.join(dist, "cli.js"), 0o755);
       cpSync(path.join(pkg, "src", "bundler.jsx"), path.join(dist, "bundler.jsx"));
     },
   });

@@ -276,6 +276,7 @@ class Host {
     { signal }: { signal: AbortSignal },
     listen: (settle: { resolve(value: T): void; early(value: () => T): void }) => Listener,
   ): Promise<T> {
+    let onAbort = () => {};
     return new Promise<T>((resolve, reject) => {
       signal.throwIfAborted();
       let request = 0;
@@ -284,16 +285,16 @@ class Host {
         resolve(value());
       };
       const { onEvent, onPause } = listen({ resolve, early });
-      const onAbort = () => {
+      onAbort = () => {
         loop.cancel(request);
         reject(signal.reason);
       };
-      signal.addEventListener("abort", onAbort, { once: true });
+      signal.addEventListener("abort", onAbort);
       request = loop.submit(session, ids, work, {
         onEvent: (event) => (event.type === "failed" ? reject(event.error) : onEvent(event)),
         ...(onPause ? { onPause } : {}),
       });
-    });
+    }).finally(() => signal.removeEventListener("abort", onAbort));
   }
 }
 

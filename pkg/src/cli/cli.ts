@@ -1,0 +1,79 @@
+/** From arguments to an exit status. */
+
+import { readFileSync } from "node:fs";
+import { EngineError } from "../errors.ts";
+import { Args } from "./args.ts";
+import { inspect } from "./inspect.ts";
+import { logits } from "./logits.ts";
+import { perplexity } from "./perplexity.ts";
+import { run } from "./run.ts";
+import { Terminal } from "./terminal.ts";
+import { tokenize } from "./tokenize.ts";
+import { type Command, help, nearest, overview, UsageError, usageLine } from "./usage.ts";
+
+const commands: readonly Command[] = [run, logits, tokenize, perplexity, inspect];
+
+const DONE = 0;
+const FAILED = 1;
+const WRONG_USAGE = 2;
+const INTERRUPTED = 130;
+
+export async function cli(argv: readonly string[]): Promise<number> {
+  const terminal = new Terminal({ out: process.stdout, err: process.stderr, json: argv.includes("--json") });
+  process.on("SIGINT", () => (terminal.interrupted ? process.exit(INTERRUPTED) : terminal.interrupt()));
+  // Whoever stops reading (`| head`) has enough.
+  process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? DONE : FAILED));
+
+  const command = commands.find(({ name }) => name === argv[0]);
+  try {
+    if (command) await start(command, argv.slice(1), terminal);
+    else await withoutCommand(argv[0], terminal);
+    return terminal.interrupted ? INTERRUPTED : DONE;
+  } catch (error) {
+    const { code, message, detail } = asEngineError(error);
+    if (terminal.json) await terminal.printJson({ error: { code, message, detail } });
+    if (error instanceof UsageError) {
+      const usage = command ? usageLine(command) : overview(commands).trimEnd();
+      await terminal.note(`ternlight: ${message}\n${usage}`);
+      return WRONG_USAGE;
+    }
+    await terminal.note(terminal.interrupted ? "ternlight: interrupted" : `ternlight: ${code}: ${message}`);
+    if (argv.includes("--debug")) await terminal.note(stack(error));
+    return terminal.interrupted ? INTERRUPTED : FAILED;
+  }
+}
+
+async function start(command: Command, argv: readonly string[], terminal: Terminal): Promise<void> {
+  const args = new Args(command, argv);
+  if (args.has("help")) await terminal.print(help(command));
+  else if (args.has("version")) await terminal.print(`${version()}\n`);
+  else await command.run(args, terminal);
+}
+
+async function withoutCommand(first: string | undefined, terminal: Terminal): Promise<void> {
+  if (first === "--help" || first === "-h") return terminal.print(overview(commands));
+  if (first === "--version" || first === "-v") return terminal.print(`${version()}\n`);
+  if (first === undefined) throw new UsageError("a command is missing");
+  const what = first.startsWith("-") ? "the command comes first, not" : "there is no command";
+  const known = nearest(
+    first,
+    commands.map(({ name }) => name),
+  );
+  throw new UsageError(`${what} ${first}; the nearest is ${known}`, { found: first, expected: known });
+}
+
+/** Of the package that the built file belongs to. */
+function version(): string {
+  return JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")).version;
+}
+
+function asEngineError(error: unknown): EngineError {
+  if (error instanceof EngineError) return error;
+  return new EngineError("Internal", error instanceof Error ? error.message : String(error));
+}
+
+function stack(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const cause = error.cause === undefined ? "" : `\ncaused by ${stack(error.cause)}`;
+  return `${error.stack ?? error}${cause}`;
+}

@@ -1,0 +1,98 @@
+/** Every flag there is; commands name theirs. */
+
+export interface Flag {
+  short?: string;
+  /** What stands for its value in usage lines; a switch has none. */
+  value?: string;
+  /** The option of the API that it sets … */
+  option?: string;
+  /** … and how its text becomes the option's value. */
+  read?(text: string): unknown;
+  many?: true;
+  help: string;
+}
+
+/** What is no number stays text, which the API's own checks refuse, naming the range. */
+const number = (text: string): number | string => (text.trim() === "" || Number.isNaN(+text) ? text : +text);
+
+export const flags = {
+  prompt: { short: "p", value: "TEXT", help: "the text itself" },
+  ids: { value: "1,2,3", help: "token ids, fed exactly as given" },
+  "max-tokens": { short: "n", value: "N", option: "maxTokens", read: number, help: "at most N tokens" },
+  temp: {
+    value: "T",
+    option: "temperature",
+    read: number,
+    help: "temperature; 0 always takes the likeliest token (default 0.7, or the model's own)",
+  },
+  "top-k": { value: "K", option: "topK", read: number, help: "of the K likeliest tokens; 0: of all (default 40)" },
+  "top-p": {
+    value: "P",
+    option: "topP",
+    read: number,
+    help: "of the likeliest tokens that together reach P (default 0.95)",
+  },
+  "min-p": {
+    value: "M",
+    option: "minP",
+    read: number,
+    help: "of tokens at least M times as likely as the likeliest (default 0)",
+  },
+  "repetition-penalty": {
+    value: "R",
+    option: "repetitionPenalty",
+    read: number,
+    help: "makes tokens seen before less likely; 1 is off (default 1)",
+  },
+  seed: { value: "S", option: "seed", read: number, help: "same seed, same tokens (default: random)" },
+  stop: { value: "TEXT", option: "stop", many: true, help: "a text that ends the answer; may be given several times" },
+  "ignore-eos": { option: "ignoreEos", help: "go on at the model's end tokens" },
+  "no-special": { help: "do not add what the tokenizer adds to a text (BOS)" },
+  system: { value: "TEXT", help: "a system message to begin with" },
+  all: { help: "one row for every id, not for the last one alone" },
+  window: { value: "N", option: "window", read: number, help: "tokens of a window (default 512)" },
+  weights: { help: "read the weights too, for the shares of zeros (default for local files)" },
+  "no-weights": { help: "read the header alone (default for URLs)" },
+  threads: { value: "N", option: "threads", read: number, help: "threads to compute with; 1 takes the single build" },
+  flavour: { value: "F", option: "flavour", help: "auto, relaxed or simd128" },
+  kv: { value: "C", option: "kv", help: "how keys and values are kept: auto, f32 or f16" },
+  activations: { value: "A", option: "activations", help: "auto, int8, int14 or float" },
+  context: { value: "N", option: "contextLength", read: number, help: "positions that a conversation may hold" },
+  "prefill-chunk": {
+    value: "N",
+    option: "prefillChunk",
+    read: number,
+    help: "prompt tokens computed in one piece (default 256)",
+  },
+  json: { help: "print one JSON object on stdout" },
+  debug: { help: "show where an error comes from" },
+  help: { short: "h", help: "show this help" },
+  version: { short: "v", help: "show the version" },
+} satisfies Record<string, Flag>;
+
+export type FlagName = keyof typeof flags;
+
+export const flag = (name: FlagName): Flag => flags[name];
+
+/** What `load` takes, and what of it a model's plan depends on. */
+export const plan: readonly FlagName[] = ["kv", "activations", "context", "prefill-chunk"];
+export const engine: readonly FlagName[] = ["threads", "flavour", ...plan];
+export const common: readonly FlagName[] = [...engine, "json", "debug", "help", "version"];
+
+export const sampling: readonly FlagName[] = [
+  "max-tokens",
+  "temp",
+  "top-k",
+  "top-p",
+  "min-p",
+  "repetition-penalty",
+  "seed",
+  "stop",
+  "ignore-eos",
+];
+
+/** As help shows it: `-n, --max-tokens N`. */
+export function spelled(name: FlagName): string {
+  const { short, value } = flag(name);
+  return `${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}`;
+}

@@ -1,0 +1,40 @@
+/** The model that a command names. */
+
+import { load } from "../node.ts";
+import type { LoadOptions, Model, ModelInfo } from "../types.ts";
+import type { Args } from "./args.ts";
+import { engine } from "./flags.ts";
+import type { Terminal } from "./terminal.ts";
+
+/** The name of the model in the package, which lies beside `dist`. */
+const DEMO = "ternlight-demo";
+
+export function source(args: Args): string | URL {
+  const name = args.operands[0]!;
+  return name === DEMO ? new URL(`../models/${DEMO}/`, import.meta.url) : name;
+}
+
+/** What `load` is to be told; asked for before anything else, because it refuses wrong values. */
+export const loadOptions = (args: Args): LoadOptions => args.options("load", engine);
+
+/** Loads the model, works with it and ends it. */
+export async function withModel(
+  args: Args,
+  terminal: Terminal,
+  options: LoadOptions,
+  work: (model: Model) => Promise<void>,
+): Promise<void> {
+  const { signal, progress: onProgress } = terminal;
+  const model = await load(source(args), { ...options, signal, onProgress });
+  try {
+    await terminal.warn(model.info.warnings);
+    await work(model);
+  } finally {
+    await model.close();
+  }
+}
+
+/** The list of tensors is `inspect`'s to print. */
+export function withoutTensors({ tensors, ...info }: ModelInfo): Omit<ModelInfo, "tensors"> {
+  return info;
+}

@@ -1,0 +1,119 @@
+/** A model's description for people. */
+
+import type { Description, TensorSummary } from "../types.ts";
+import { bytes, count, percent, plural, table } from "./format.ts";
+
+export function report(source: string, about: Description): string {
+  const parts = [
+    about.name ?? source,
+    table("ll", facts(about)),
+    "Storage types",
+    table("lrrrrrr", kinds(about.tensors)),
+    "Tensors",
+    table("lrllrr", groups(about.tensors)),
+    ...(about.warnings.length > 0 ? ["Warnings", about.warnings.map((warning) => `  ${warning}`).join("\n")] : []),
+  ];
+  // A blank line before every heading; none between a heading and what it is over.
+  return parts.map((part, i) => (i % 2 === 0 && i > 0 ? `\n${part}` : part)).join("\n");
+}
+
+function facts(about: Description): [string, string][] {
+  const { config, tokenizer, template, memory } = about;
+  const { total, weights, kv, scratch } = memory;
+  return [
+    ["format", about.format],
+    ["architecture", about.architecture],
+    [
+      "parameters",
+      `${count(about.parameters)}, ${about.bitsPerWeight.toFixed(2)} bits each, ${bytes(sum(about.tensors, stored))}`,
+    ],
+    ["layers", `${config.layers} of ${config.hidden} wide, FFN ${config.ffn} (${config.activation})`],
+    [
+      "attention",
+      `${plural(config.heads, "head")} and ${plural(config.kvHeads, "key/value head")} of ${config.headSize}`,
+    ],
+    ["context", `${config.contextLength} positions, RoPE base ${config.ropeBase}`],
+    ["vocabulary", `${config.vocab}, ${config.tied ? "embedding and head are one" : "embedding and head are two"}`],
+    ["activations", about.activations],
+    ["tokenizer", tokenizer ? tokenizerFacts(tokenizer) : "none: prompts must be token ids"],
+    ["chat template", template ? `${plural(template.length, "character")}, from ${template.source}` : "none"],
+    ["memory to run", `${bytes(total)}: weights ${bytes(weights)}, KV cache ${bytes(kv)}, scratch ${bytes(scratch)}`],
+  ];
+}
+
+function tokenizerFacts({ kind, vocab, bos, eos, addBos }: NonNullable<Description["tokenizer"]>): string {
+  const begin = bos === null ? "no BOS" : `BOS ${bos} is ${addBos ? "" : "not "}added`;
+  return `${kind}, ${vocab} tokens, ${begin}, ends at ${eos.join(" or ") || "nothing"}`;
+}
+
+function kinds(tensors: readonly TensorSummary[]): string[][] {
+  const types = [...new Set(tensors.map((tensor) => tensor.type))];
+  const all = sum(tensors, stored);
+  const rows = types.map((type) => tensors.filter((tensor) => tensor.type === type));
+  rows.sort((a, b) => sum(b, stored) - sum(a, stored));
+  const cells = rows.map((own) => {
+    const bits = (8 * sum(own, stored)) / sum(own, values);
+    const share = percent(sum(own, stored) / all);
+    const zeros = zeroShare(own);
+    const shown = [count(sum(own, values)), bits.toFixed(2), bytes(sum(own, stored)), share];
+    return [own[0]!.type, String(own.length), ...shown, zeros === null ? "" : percent(zeros)];
+  });
+  return [["type", "tensors", "values", "bits", "size", "of all", "zeros"], ...cells];
+}
+
+interface Group {
+  name: string;
+  layers: number[];
+  tensors: TensorSummary[];
+}
+
+/** Tensors that differ in their layer alone are one row. */
+function groups(tensors: readonly TensorSummary[]): string[][] {
+  const found = new Map<string, Group>();
+  for (const tensor of tensors) {
+    const layer = /\.(\d+)\./.exec(tensor.name);
+    const name = layer ? tensor.name.replace(layer[0], ".*.") : tensor.name;
+    const key = [name, tensor.type, tensor.shape, tensor.scale].join();
+    const group = found.get(key) ?? { name, layers: [], tensors: [] };
+    found.set(key, group);
+    group.tensors.push(tensor);
+    if (layer) group.layers.push(Number(layer[1]));
+  }
+  const rows = [...found.values()].map(({ name, layers, tensors }) => {
+    const [{ type, shape, scale }] = tensors as [TensorSummary];
+    const size = bytes(sum(tensors, stored));
+    return [name, ranges(layers), type, shape.join(" × "), scale === "none" ? "" : scale, size, zeros(tensors)];
+  });
+  return [["name", "layers", "type", "shape", "scale per", "size", "zeros"], ...rows];
+}
+
+/** `0-5 7` */
+function ranges(numbers: readonly number[]): string {
+  const runs: [number, number][] = [];
+  for (const number of [...numbers].sort((a, b) => a - b)) {
+    const last = runs.at(-1);
+    if (last && last[1] === number - 1) last[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs.map(([from, to]) => (from === to ? `${from}` : `${from}-${to}`)).join(" ");
+}
+
+/** In a group, and from the least to the most of its tensors. */
+function zeros(tensors: readonly TensorSummary[]): string {
+  const mean = zeroShare(tensors);
+  if (mean === null) return "";
+  const shares = tensors.map((tensor) => tensor.zeroShare!);
+  const [least, most] = [percent(Math.min(...shares)), percent(Math.max(...shares))];
+  return percent(mean) + (least === most ? "" : ` (${least.replace(" %", "")}–${most.replace(" %", "")})`);
+}
+
+/** Of all the weights that were looked at; norms and scales are not. */
+function zeroShare(tensors: readonly TensorSummary[]): number | null {
+  const known = tensors.filter((tensor) => tensor.zeroShare !== undefined);
+  return known.length > 0 ? sum(known, (tensor) => tensor.zeroShare! * values(tensor)) / sum(known, values) : null;
+}
+
+const values = (tensor: TensorSummary) => tensor.shape.reduce((product, length) => product * length, 1);
+const stored = (tensor: TensorSummary) => tensor.bytes;
+const sum = (tensors: readonly TensorSummary[], value: (tensor: TensorSummary) => number) =>
+  tensors.reduce((total, tensor) => total + value(tensor), 0);

@@ -1,0 +1,63 @@
+import type { Generation, Model } from "../types.ts";
+import type { Args } from "./args.ts";
+import { sampling } from "./flags.ts";
+import { ms, plural } from "./format.ts";
+import { loadOptions, withModel, withoutTensors } from "./model.ts";
+import type { Terminal } from "./terminal.ts";
+import { type Command, UsageError } from "./usage.ts";
+
+export const run: Command = {
+  name: "run",
+  summary: "Continues a text and prints what comes as it comes.",
+  operands: ["MODEL"],
+  needs: "(-p TEXT | --ids 1,2,3)",
+  flags: ["prompt", "ids", ...sampling, "no-special"],
+  async run(args, terminal) {
+    const prompt = promptOf(args);
+    const chosen = args.options("generate", sampling);
+    const options = { ...chosen, addSpecial: !args.has("no-special"), signal: terminal.signal };
+    await withModel(args, terminal, loadOptions(args), async (model) => {
+      await answer(model, model.generate(prompt, options), terminal);
+    });
+  },
+};
+
+function promptOf(args: Args): string | number[] {
+  const given = [args.text("prompt"), args.ids()].filter((prompt) => prompt !== undefined);
+  if (given.length !== 1) throw new UsageError("give either -p TEXT or --ids 1,2,3");
+  return given[0]!;
+}
+
+/** Shows a generation as it comes, or all of it as JSON. Ctrl-C ends it with what there is. */
+export async function answer(model: Model, generation: Generation, terminal: Terminal): Promise<string> {
+  const show = async () => {
+    if (!terminal.json) await stream(model, generation, terminal);
+    return generation.finished;
+  };
+  const finished = await terminal.interruptible(show, () => generation.stop());
+  if (terminal.json) {
+    await terminal.printJson({ ...finished, model: withoutTensors(model.info) });
+    return finished.text;
+  }
+  const { promptN, promptPerSecond, predictedN, predictedPerSecond, ttftMs } = finished.timings;
+  const facts = [
+    plural(promptN, "prompt token") + at(promptPerSecond),
+    `first after ${ms(ttftMs)}`,
+    plural(predictedN, "token") + at(predictedPerSecond),
+    `ended by ${finished.finishReason}`,
+    `${model.info.flavour}, ${plural(model.info.threads, "thread")}`,
+  ];
+  await terminal.note(facts.join(" · "));
+  return finished.text;
+}
+
+/** One token alone has no rate. */
+const at = (perSecond: number) => (perSecond > 0 ? ` at ${perSecond.toFixed(perSecond < 100 ? 1 : 0)} tokens/s` : "");
+
+async function stream(model: Model, generation: Generation, terminal: Terminal): Promise<void> {
+  for await (const { text, tokens } of generation) {
+    // Without a tokenizer ids are all there is.
+    await terminal.print(model.info.tokenizer ? text : `${tokens.join(" ")} `);
+  }
+  await terminal.print("\n");
+}
