@@ -1,0 +1,62 @@
+/** Errors in words for people who have never seen a tensor. The typed error stays one click away. */
+
+import { size } from "./format.js";
+
+const damaged = "The file is damaged, or was made by a tool that gets this format wrong. Get it again, or another one.";
+const otherModel = "Another version of this model may work: the formats that run are listed in the README.";
+const again = "Load the model again. If this happens every time, it is a bug: the details say where.";
+
+/** By code: what happened, and what to do. */
+const words = {
+  BadMagic: [
+    "This is not a model file.",
+    "A model is one .gguf file, or config.json, model.safetensors, tokenizer.json and tokenizer_config.json together.",
+  ],
+  Truncated: ["The file ends too early.", "It was probably not downloaded to its end. Get it again."],
+  BadHeader: ["The file’s header makes no sense.", damaged],
+  BadValue: ["The model describes itself with a value that cannot be.", damaged],
+  NonFinite: ["The model contains values that are not numbers.", damaged],
+  ShapeMismatch: ["Parts of the model do not fit together.", damaged],
+  LayoutContradicted: ["The weights contradict their own layout.", damaged],
+  MissingTensor: ["A part of the model is missing.", damaged],
+  MissingKey: ["Something that describes the model is missing.", "Of a folder, choose all files together."],
+  UnsupportedVersion: ["The file has a version that does not run here.", otherModel],
+  UnsupportedType: ["The weights are stored in a way that does not run here.", otherModel],
+  UnsupportedArchitecture: ["This kind of model does not run here.", otherModel],
+  UnsupportedSetting: ["The model uses something that does not run here.", otherModel],
+  OutOfMemory: ["There is not enough memory for this model.", "Close other tabs, or take a smaller model."],
+  NotFound: ["There is no model at this place.", "Check the address; of a folder, choose all files together."],
+  Network: [
+    "The model could not be fetched.",
+    "The server was not reached, failed, or does not let other sites read its files (CORS).",
+  ],
+  ContextFull: ["This is more text than the model can hold.", "Shorten the prompt, or begin a new chat."],
+  InvalidArgument: ["This cannot be run as it is.", "The prompt may be empty, or a setting out of its range."],
+  BadTokenizer: ["The model’s tokenizer cannot be used.", damaged],
+  MissingTokenizer: [
+    "The model came without its tokenizer.",
+    "Choose tokenizer.json and tokenizer_config.json with it.",
+  ],
+  BadTemplate: ["The model’s chat template does not work.", "Use the text view, or another version of the model."],
+  WorkerFailed: ["The engine has stopped.", again],
+  TeamPoisoned: ["The engine has stopped.", again],
+};
+
+/** @returns what happened, what to do, and the error itself as text */
+export function explain(error) {
+  const code = typeof error?.code === "string" ? error.code : (error?.name ?? "Error");
+  const [title, advice] = words[code] ?? ["Something went wrong.", again];
+  const detail = error?.detail ?? {};
+  return {
+    title,
+    advice: [needs(detail), advice].filter(Boolean).join(" "),
+    technical: [`${code}: ${error?.message ?? error}`, ...lines(detail)].join("\n"),
+  };
+}
+
+function needs({ needed, available }) {
+  if (!needed) return "";
+  return `It needs ${size(needed)}${available ? `; ${size(available)} can be had` : ""}.`;
+}
+
+const lines = (detail) => Object.entries(detail).map(([name, value]) => `${name}: ${value}`);

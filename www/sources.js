@@ -1,0 +1,78 @@
+/**
+ * Where models come from here: the built-in one, files, an address. Each choice has a name, the source that `load`
+ * takes, and where it can be had a way to read safetensors bytes, for the picture of the weights.
+ */
+
+const folder = new URL("./ternlight/models/ternlight-demo/", import.meta.url);
+
+export const builtIn = {
+  name: "ternlight-demo",
+  note: "built in",
+  builtIn: true,
+  source: folder.href,
+  read: readUrl(new URL("model.safetensors", folder)),
+};
+
+export function fromAddress(text) {
+  const url = new URL(text);
+  if (url.protocol !== "https:" && url.protocol !== "http:") throw new TypeError("an address begins with https://");
+  const parts = url.pathname.split("/").filter(Boolean);
+  const weights = url.pathname.endsWith("/") ? new URL(url) : null;
+  if (weights) weights.pathname += "model.safetensors";
+  return {
+    name: parts.at(-1) ?? url.host,
+    note: `from ${url.host}`,
+    source: url.href,
+    read: weights && readUrl(weights),
+  };
+}
+
+/** One file is a model by itself, unless it is one of several that belong together. */
+export function fromFiles(files) {
+  const gguf = files.filter((file) => file.name.endsWith(".gguf"));
+  const weights = files.find((file) => file.name === "model.safetensors");
+  const single = files.length === 1 || !weights ? (gguf[0] ?? (files.length === 1 ? files[0] : null)) : null;
+  if (single) return { name: single.name, note: "from this device", source: single, read: null };
+  const place = files[0].webkitRelativePath?.split("/")[0];
+  return {
+    name: place || "model.safetensors",
+    note: "from this device",
+    source: Object.fromEntries(files.map((file) => [file.name, file])),
+    read: weights ? (offset, length) => weights.slice(offset, offset + length).arrayBuffer() : null,
+  };
+}
+
+/** Of a picked folder its own files, not those of folders inside. */
+export const topLevel = (files) => files.filter((file) => file.webkitRelativePath.split("/").length === 2);
+
+/** Files, or a folder's files. Must be called while the drop is being handled: entries are gone after. */
+export async function dropped(transfer) {
+  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  const directory = entries.find((entry) => entry.isDirectory);
+  if (!directory) return [...transfer.files];
+  const inside = await listed(directory.createReader());
+  return Promise.all(
+    inside
+      .filter((entry) => entry.isFile)
+      .map((entry) => new Promise((resolve, reject) => entry.file(resolve, reject))),
+  );
+}
+
+/** A reader gives a part of its entries at a time, and none at the end. */
+async function listed(reader) {
+  const all = [];
+  for (;;) {
+    const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (some.length === 0) return all;
+    all.push(...some);
+  }
+}
+
+function readUrl(url) {
+  return async (offset, length) => {
+    const response = await fetch(url, { headers: { range: `bytes=${offset}-${offset + length - 1}` } });
+    if (response.status === 206) return response.arrayBuffer();
+    await response.body?.cancel();
+    throw new Error(`${url} gives no ranges`);
+  };
+}
