@@ -14,8 +14,8 @@ export const builtIn = {
 };
 
 export function fromAddress(text) {
-  const url = new URL(text);
-  if (url.protocol !== "https:" && url.protocol !== "http:") throw new TypeError("an address begins with https://");
+  const url = URL.canParse(text.trim()) ? new URL(text.trim()) : null;
+  if (!/^https?:$/.test(url?.protocol)) throw wrong("BadAddress", `"${text}" is no http or https address`);
   const parts = url.pathname.split("/").filter(Boolean);
   const weights = url.pathname.endsWith("/") ? new URL(url) : null;
   if (weights) weights.pathname += "model.safetensors";
@@ -29,13 +29,15 @@ export function fromAddress(text) {
 
 /** One file is a model by itself, unless it is one of several that belong together. */
 export function fromFiles(files) {
-  const gguf = files.filter((file) => file.name.endsWith(".gguf"));
+  if (files.length === 0) throw wrong("NotFound", "the folder has no files of its own");
+  const containers = files.filter((file) => /\.(gguf|safetensors)$/.test(file.name));
+  const gguf = containers.length === 1 && containers[0].name.endsWith(".gguf") ? containers[0] : null;
   const weights = files.find((file) => file.name === "model.safetensors");
-  const single = files.length === 1 || !weights ? (gguf[0] ?? (files.length === 1 ? files[0] : null)) : null;
+  const single = files.length === 1 ? files[0] : gguf;
   if (single) return { name: single.name, note: "from this device", source: single, read: null };
   const place = files[0].webkitRelativePath?.split("/")[0];
   return {
-    name: place || "model.safetensors",
+    name: place || containers[0]?.name || files[0].name,
     note: "from this device",
     source: Object.fromEntries(files.map((file) => [file.name, file])),
     read: weights ? (offset, length) => weights.slice(offset, offset + length).arrayBuffer() : null,
@@ -67,6 +69,8 @@ async function listed(reader) {
     all.push(...some);
   }
 }
+
+const wrong = (code, message) => Object.assign(new Error(message), { code });
 
 function readUrl(url) {
   return async (offset, length) => {
