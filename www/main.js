@@ -230,7 +230,11 @@ function toggleChooser(open = $("chooser").hidden) {
   $("choose").setAttribute("aria-expanded", open);
 }
 
-const openFiles = (files) => begin(async (signal) => open(fromFiles(await files), signal));
+const openFiles = (chosen) =>
+  begin(async (signal) => {
+    const { files, place } = await chosen;
+    return open(fromFiles(files, place), signal);
+  });
 
 $("choose").onclick = () => toggleChooser();
 $("built-in").onclick = () => begin((signal) => open(builtIn, signal));
@@ -241,7 +245,7 @@ for (const [button, input, chosen] of [
 ]) {
   $(button).onclick = () => $(input).click();
   $(input).onchange = ({ target }) => {
-    openFiles(chosen([...target.files]));
+    openFiles({ files: chosen([...target.files]) });
     // The same file may be chosen again.
     target.value = "";
   };
