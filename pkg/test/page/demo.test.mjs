@@ -4,7 +4,7 @@ import path from "node:path";
 import { after, before, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { isolation, policy } from "../../../scripts/serve.mjs";
-import { damaged, damagedFolder, file, golden, start, tiny, typeOf, visit } from "./support.mjs";
+import { damaged, damagedFolder, file, golden, mounts, start, tiny, typeOf, visit } from "./support.mjs";
 
 /** Everything but the model. */
 const BUDGET = 400_000;
@@ -275,10 +275,7 @@ test("it fits narrow screens, and all of it can be reached by keyboard", async (
 
 test("nothing comes from elsewhere, nothing is refused, and little is fetched", async (context) => {
   for (const headers of [{ ...isolation, ...policy }, policy]) {
-    const mounts = { "/": "www", "/ternlight/": "pkg" };
-    const root = golden("..", "..");
-    for (const [prefix, folder] of Object.entries(mounts)) mounts[prefix] = path.join(root, folder);
-    const url = await demo.server({ mounts, headers });
+    const url = await demo.server({ headers });
     const page = await open(context, { url });
     await page.reach("ready");
     await page.write();
@@ -307,11 +304,8 @@ test("nothing comes from elsewhere, nothing is refused, and little is fetched", 
 });
 
 test("it works from any place of a plain server", async (context) => {
-  const root = golden("..", "..");
-  const url = await demo.server({
-    mounts: { "/some/place/": path.join(root, "www"), "/some/place/ternlight/": path.join(root, "pkg") },
-    headers: {},
-  });
+  const moved = Object.entries(mounts).map(([prefix, folder]) => [`/some/place${prefix}`, folder]);
+  const url = await demo.server({ mounts: Object.fromEntries(moved), headers: {} });
   const page = await open(context, { url: `${url}some/place/` });
   await page.reach("ready");
 });

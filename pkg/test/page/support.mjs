@@ -8,14 +8,14 @@ import { launch } from "../package/support.mjs";
 
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 export const golden = (...names) => path.join(root, "tests", "golden", ...names);
-const demoMounts = { "/": path.join(root, "www"), "/ternlight/": path.join(root, "pkg") };
+export const mounts = { "/": path.join(root, "www"), "/ternlight/": path.join(root, "pkg") };
 
 /** A browser, and what a test leaves behind closed with it. */
 export async function start() {
   const browser = await launch();
   const servers = [];
-  async function server({ mounts = demoMounts, headers = { ...isolation, ...policy } } = {}) {
-    const one = await serve({ mounts, headers });
+  async function server({ mounts: served = mounts, headers = { ...isolation, ...policy } } = {}) {
+    const one = await serve({ mounts: served, headers });
     servers.push(one);
     return one.url;
   }
