@@ -69,12 +69,15 @@ function owned(worker: Worker): WorkerPort {
   return port;
 }
 
-/** Only a classic worker may call `importScripts`; with nothing to import it does nothing. */
+/**
+ * A module may not call `importScripts`, which Firefox notices only where there is something to import. What is no
+ * address fails in a classic script too, but in another way, and without a request.
+ */
 function isClassicScript(): boolean {
   try {
-    (self as unknown as { importScripts(): void }).importScripts();
+    (self as unknown as { importScripts(url: string): void }).importScripts("http://[");
     return true;
-  } catch {
-    return false;
+  } catch (error) {
+    return !(error instanceof TypeError);
   }
 }
