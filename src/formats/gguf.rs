@@ -35,6 +35,12 @@ pub struct Array {
 #[derive(Clone, Debug, Default)]
 pub struct Metadata(BTreeMap<String, Value>);
 
+impl FromIterator<(String, Value)> for Metadata {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
+
 impl Metadata {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value))

@@ -4,11 +4,13 @@
 //! [`Parsed::Done`]. It keeps nothing between calls: a header is parsed again from its start when more of it is here, which
 //! costs milliseconds and leaves no state to get wrong.
 //!
-//! [`gguf`] is one file with metadata; [`safetensors`] are tensors alone, whose model is told by a `config.json`.
+//! [`gguf`] is one file with metadata; [`safetensors`] are tensors alone, whose model is told by a `config.json`. Either may be
+//! cut into several files, which [`shards`] fits together.
 
 pub mod gguf;
 pub mod limits;
 pub mod safetensors;
+pub mod shards;
 
 use crate::bytes::Short;
 use crate::error::{Error, ErrorKind, Result};
