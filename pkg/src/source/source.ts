@@ -23,7 +23,8 @@ export interface Source {
 /** A runtime's file system; absent where it has none. */
 export interface Paths {
   open(path: string): Promise<Source>;
-  isDirectory(path: string): Promise<boolean>;
+  /** Names of the files in a folder; null where the path is none. */
+  list(path: string): Promise<string[] | null>;
 }
 
 export async function open(spec: FileSpec, paths: Paths | undefined, signal?: AbortSignal): Promise<Source> {
