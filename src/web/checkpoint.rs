@@ -129,8 +129,8 @@ impl Checkpoint {
         if !parts.is_empty() && parts.len() < self.files.len() {
             return Err(Error::new(ErrorKind::BadHeader, "GGUF and safetensors are not parts of one model"));
         }
-        shards::refuse_twice(self.files.values().flat_map(|file| &file.tensors))?;
         let first = if parts.is_empty() { 0 } else { shards::first_part(&parts)? };
+        shards::refuse_twice(self.files.values().flat_map(|file| &file.tensors))?;
         Ok(self.files.keys().nth(first).copied().unwrap_or(0))
     }
 

@@ -199,10 +199,7 @@ async function feed(
 ): Promise<Glue["Loader"]["prototype"]> {
   const { signal, onProgress } = context;
   const loader = new glue.Loader(headers.checkpoint, settings);
-  const probes = loader.probes() as Span[];
-  const rows: Uint8Array[] = [];
-  for (const { file, offset, length } of probes) rows.push(await files.weights[file]!.read(offset, length, { signal }));
-  loader.decide(rows);
+  loader.decide(await readAll(loader.probes() as Span[], files, signal));
   loader.reserve(survey);
 
   const spans = join(loader.ranges() as Span[]);
@@ -237,6 +234,19 @@ async function feed(
   }
   onProgress({ phase: "pack", loaded: total, total, bytesPerSecond: meter.rate });
   return loader;
+}
+
+/** Scattered rows, in as few reads as may be and all at once. */
+async function readAll(spans: Span[], files: ModelFiles, signal: AbortSignal): Promise<Uint8Array[]> {
+  const reads = join([...spans].sort((a, b) => a.file - b.file || a.offset - b.offset)).map(async (span) => ({
+    ...span,
+    bytes: await files.weights[span.file]!.read(span.offset, span.length, { signal }),
+  }));
+  const read = await Promise.all(reads);
+  return spans.map(({ file, offset, length }) => {
+    const within = read.findLast((one) => one.file === file && one.offset <= offset)!;
+    return within.bytes.subarray(offset - within.offset, offset - within.offset + length);
+  });
 }
 
 /** Neighbours are read at one go, small gaps with them. */

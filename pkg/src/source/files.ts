@@ -42,6 +42,8 @@ class Opener {
   readonly #paths: Paths | undefined;
   readonly #signal: AbortSignal | undefined;
   readonly #opened: Source[] = [];
+  /** Why files are not there. */
+  readonly #absent = new Map<string, EngineError>();
 
   constructor(paths: Paths | undefined, signal: AbortSignal | undefined) {
     this.#paths = paths;
@@ -51,10 +53,11 @@ class Opener {
   async file(folder: Folder | null, name: string, spec: FileSpec): Promise<ModelFiles> {
     if (folder && name.endsWith(".safetensors.index.json")) return this.#indexed(folder, name);
     const parts = partsOf(name);
-    const weights = parts.length > 1 ? await this.#all(folder ?? alone(name, spec), parts) : [await this.#open(spec)];
-    // A GGUF tells everything itself. Safetensors cannot say what they are: their folder does.
-    const side = folder && (await isSafetensors(weights[0]!)) ? await this.#side(folder) : NO_SIDE;
-    return { ...side, weights, promised: null };
+    const [weights, side] = await settled(
+      parts.length > 1 ? this.#all(folder ?? alone(name, spec), parts) : this.#open(spec).then((source) => [source]),
+      folder && /\.safetensors$/i.test(name) ? this.#side(folder) : null,
+    );
+    return { ...(side ?? (await this.#sideOf(weights, folder))), weights, promised: null };
   }
 
   async folder(folder: Folder): Promise<ModelFiles> {
@@ -62,8 +65,7 @@ class Opener {
     if (names && !names.includes(SINGLE)) {
       if (names.includes(INDEX)) return this.#indexed(folder, INDEX);
       const weights = await this.#all(folder, onlyModel(folder.name, names));
-      const side = (await isSafetensors(weights[0]!)) ? await this.#side(folder) : NO_SIDE;
-      return { ...side, weights, promised: null };
+      return { ...(await this.#sideOf(weights, folder)), weights, promised: null };
     }
     // All at once: what a server has is known only by asking.
     const [single, index, side] = await settled(
@@ -73,8 +75,9 @@ class Opener {
     );
     if (single) return { ...side, weights: [single], promised: null };
     if (index === null) {
-      const reason = `${folder.name} has no ${SINGLE} and no ${INDEX}; of a GGUF give the file itself`;
-      throw new EngineError("NotFound", reason, { file: SINGLE });
+      const cause = this.#absent.get(SINGLE);
+      const reason = `${folder.name} has no ${SINGLE} and no ${INDEX}; of a GGUF give the file itself (${cause?.message})`;
+      throw new EngineError("NotFound", reason, { file: SINGLE }, { cause });
     }
     return { ...side, ...(await this.#shards(folder, readIndex(INDEX, index))) };
   }
@@ -105,8 +108,9 @@ class Opener {
       const spec = await folder.find(name);
       return spec && (await this.#open(spec));
     } catch (error) {
-      if (error instanceof EngineError && error.code === "NotFound") return null;
-      throw error;
+      if (!(error instanceof EngineError) || error.code !== "NotFound") throw error;
+      this.#absent.set(name, error);
+      return null;
     }
   }
 
@@ -144,6 +148,11 @@ class Opener {
     } catch (cause) {
       throw new EngineError("BadHeader", `${name} is not JSON: ${(cause as Error).message}`, { file: name }, { cause });
     }
+  }
+
+  /** A GGUF tells everything itself. Safetensors cannot say what they are: their folder does. */
+  async #sideOf([first]: Source[], folder: Folder | null): Promise<SideFiles> {
+    return folder && (await isSafetensors(first!)) ? this.#side(folder) : NO_SIDE;
   }
 
   async #side(folder: Folder): Promise<SideFiles> {

@@ -30,7 +30,7 @@ export interface Paths {
 export async function open(spec: FileSpec, paths: Paths | undefined, signal?: AbortSignal): Promise<Source> {
   switch (spec.kind) {
     case "bytes":
-      return new BlobSource(new Blob([spec.bytes as Uint8Array<ArrayBuffer>]), "bytes");
+      return new BlobSource(new Blob([spec.bytes as Uint8Array<ArrayBuffer>]), spec.name ?? "bytes");
     case "blob":
       return new BlobSource(spec.blob, spec.name);
     case "handle":

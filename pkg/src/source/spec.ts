@@ -7,7 +7,7 @@ export type FileSpec =
   | { kind: "url"; url: string; headers: [string, string][]; credentials?: RequestCredentials }
   | { kind: "path"; path: string }
   | { kind: "blob"; blob: Blob; name: string }
-  | { kind: "bytes"; bytes: Uint8Array }
+  | { kind: "bytes"; bytes: Uint8Array; name?: string }
   | { kind: "handle"; handle: FileSystemFileHandle };
 
 /** One file, or a folder: by what its files' addresses begin with, by handle, or as its files by name. */
@@ -54,7 +54,8 @@ function named(entries: readonly (readonly [string, FileSource])[], rules: SpecR
       const reason = `two of the files given are called ${JSON.stringify(name)}`;
       throw new EngineError("InvalidArgument", reason, { option: "source", file: name });
     }
-    files[name] = spec;
+    // They have the name that they were given under.
+    files[name] = spec.kind === "blob" || spec.kind === "bytes" ? { ...spec, name } : spec;
   }
   return files;
 }
