@@ -112,6 +112,13 @@ fn values(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1u64, |product, &dim| product.checked_mul(dim).filter(|&n| n <= limits::VALUES))
 }
 
+/// Not inlined: a sort is kilobytes of code.
+#[inline(never)]
+fn sorted(mut names: Vec<&str>) -> Vec<&str> {
+    names.sort_unstable();
+    names
+}
+
 /// Refuses tensors that share bytes of a file: no writer makes them, and they would count memory twice.
 fn refuse_overlap(tensors: &[Tensor]) -> Result<()> {
     let mut order: Vec<&Tensor> = tensors.iter().filter(|tensor| tensor.len > 0).collect();

@@ -1,9 +1,7 @@
 //! Models in several files: whether the files at hand are all of one model, once each.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::Tensor;
 use super::gguf::Metadata;
+use super::{Tensor, sorted};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A file's metadata and how many tensors it has.
@@ -11,21 +9,21 @@ pub type Part<'a> = (&'a Metadata, usize);
 
 /// Checks the parts of a split GGUF, in any order; answers which of them is the first, which has the model's metadata.
 pub fn first_part(parts: &[Part]) -> Result<usize> {
-    let mut numbers = BTreeMap::new();
-    let mut of = None;
+    let mut indices: Vec<Option<usize>> = Vec::new();
     for (index, (metadata, _)) in parts.iter().enumerate() {
         // A file that was merged from parts says 0.
         let count = metadata.uint("split.count")?.unwrap_or(1).max(1);
         let number = metadata.uint("split.no")?.unwrap_or(0);
-        let of = *of.get_or_insert(count);
-        if count != of || count > MOST {
-            let expected = if count > MOST { MOST } else { of };
-            return Err(bad("split.count", "wrong number of parts").expected(expected, count));
+        if index == 0 {
+            indices.resize(count.min(MOST) as usize, None);
+        }
+        if count != indices.len() as u64 {
+            return Err(bad("split.count", "wrong number of parts").expected(indices.len(), count));
         }
         if number >= count {
             return Err(bad("split.no", "wrong part number").expected(format_args!("0 to {}", count - 1), number));
         }
-        if numbers.insert(number, index).is_some() {
+        if indices[number as usize].replace(index).is_some() {
             let reason = match count {
                 1 => "several GGUF files that are not parts of one model".to_owned(),
                 _ => format!("part {} of {count} is given twice", number + 1),
@@ -33,23 +31,22 @@ pub fn first_part(parts: &[Part]) -> Result<usize> {
             return Err(bad("split.no", &reason));
         }
     }
-    let count = of.unwrap_or(0);
-    let missing: Vec<u64> = (0..count).filter(|number| !numbers.contains_key(number)).collect();
+    let missing: Vec<usize> = (1..=indices.len()).filter(|number| indices[number - 1].is_none()).collect();
     if !missing.is_empty() {
-        let names: Vec<String> = missing.iter().take(NAMED).map(|number| (number + 1).to_string()).collect();
-        let more = if missing.len() > NAMED { " …" } else { "" };
-        let reason = format!("of the model's {count} parts there is no {}{more}", names.join(", "));
-        return Err(Error::new(ErrorKind::NotFound, reason).key("split.count").expected(count, parts.len()));
+        let (named, more) = if missing.len() > NAMED { (NAMED, " …") } else { (missing.len(), "") };
+        let named = format!("{:?}", &missing[..named]);
+        let reason =
+            format!("of the model's {} parts there is no {}{more}", indices.len(), named.trim_matches(['[', ']']));
+        return Err(Error::new(ErrorKind::NotFound, reason).key("split.count").expected(indices.len(), parts.len()));
     }
     let tensors: usize = parts.iter().map(|(_, tensors)| tensors).sum();
     for (metadata, _) in parts {
-        if let Some(promised) = metadata.uint("split.tensors.count")?
-            && promised != tensors as u64
-        {
+        let promised = metadata.uint("split.tensors.count")?.unwrap_or(tensors as u64);
+        if promised != tensors as u64 {
             return Err(bad("split.tensors.count", "wrong number of tensors in all parts").expected(promised, tensors));
         }
     }
-    Ok(numbers.get(&0).copied().unwrap_or(0))
+    Ok(indices.first().copied().flatten().unwrap_or(0))
 }
 
 /// Parts of a model: the count is a u16.
@@ -63,26 +60,22 @@ fn bad(key: &str, reason: &str) -> Error {
 
 /// Compares a file's tensors with what an index says it has: what is missing is an error, what is there besides is told.
 pub fn check_index(tensors: &[Tensor], promised: &[String]) -> Result<Vec<String>> {
-    let mut extra: BTreeSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
-    for name in promised {
-        if !extra.remove(name.as_str()) {
-            return Err(
-                Error::new(ErrorKind::MissingTensor, "the index says that this file has the tensor").tensor(name)
-            );
-        }
+    let there = sorted(tensors.iter().map(|tensor| &*tensor.name).collect());
+    let promised = sorted(promised.iter().map(|name| &**name).collect());
+    if let Some(name) = promised.iter().find(|name| there.binary_search(name).is_err()) {
+        return Err(Error::new(ErrorKind::MissingTensor, "the index says that this file has the tensor").tensor(*name));
     }
-    Ok(extra.into_iter().map(|name| format!("the index does not know of {name}")).collect())
+    let extra = there.iter().filter(|name| promised.binary_search(name).is_err());
+    Ok(extra.map(|name| format!("the index does not know of {name}")).collect())
 }
 
 /// Refuses a tensor that two files have.
 pub fn refuse_twice<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Result<()> {
-    let mut seen = BTreeSet::new();
-    for tensor in tensors {
-        if !seen.insert(&tensor.name) {
-            return Err(Error::new(ErrorKind::BadHeader, "two files have this tensor").tensor(&tensor.name));
-        }
+    let names = sorted(tensors.map(|tensor| &*tensor.name).collect());
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Error::new(ErrorKind::BadHeader, "two files have this tensor").tensor(pair[0])),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]
