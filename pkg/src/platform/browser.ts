@@ -45,6 +45,12 @@ export function turn(): Promise<void> {
 
 export const cores = (): number => navigator.hardwareConcurrency || 1;
 
+/** All that the device has, roughly; few browsers tell. */
+export function freeMemory(): number | null {
+  const { deviceMemory } = navigator as { deviceMemory?: number };
+  return deviceMemory ? deviceMemory * 2 ** 30 : null;
+}
+
 /** Workers that have a shared memory may be collected in Firefox while they run, unless something holds them (1702191). */
 const running = new Set<Worker>();
 
