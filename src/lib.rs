@@ -21,6 +21,7 @@
 //! - [`model`] – what a model is, its loading, one pass of a batch
 //! - [`sampling`] – logits to token
 //! - [`engine`] – sessions and requests, step by step
+//! - [`convert`] – any of these as one GGUF file
 //! - `web` – the edge to JavaScript
 //!
 //! Logits are the same bits for every instruction set, thread count, batch and chunk size.
@@ -29,6 +30,7 @@
 #![cfg_attr(all(target_arch = "wasm32", target_feature = "atomics"), feature(stdarch_wasm_atomic_wait))]
 
 pub mod bytes;
+pub mod convert;
 pub mod engine;
 pub mod error;
 pub mod formats;

@@ -207,6 +207,18 @@ pub fn by_ggml_id(id: u32) -> Option<&'static Storage> {
     })
 }
 
+/// The ggml id of a type, where it has one.
+pub fn ggml_id(storage: &'static Storage) -> Option<u32> {
+    (0..=143).find(|&id| by_ggml_id(id) == Some(storage))
+}
+
+/// How a block of values is rounded to a type, for those that values are rounded to here.
+pub fn rounding(storage: &'static Storage) -> Option<fn(&[f32], &mut [u8])> {
+    [(&Q8_0, simple::encode_q8_0 as fn(&[f32], &mut [u8])), (&Q4_0, simple::encode_q4_0), (&Q6_K, kquants::encode_q6_k)]
+        .into_iter()
+        .find_map(|(known, encode)| (known == storage).then_some(encode))
+}
+
 /// Types that are refused: their name, and why or what to convert to.
 pub fn refused_ggml_id(id: u32) -> (String, &'static str) {
     let (name, advice) = match id {

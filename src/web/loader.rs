@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
 
 use super::{Checkpoint, Engine, Js, exact, from_js, thrown, to_js};
-use crate::error::{Error, ErrorKind, reserve};
+use crate::error::{Error, ErrorKind, filled};
 use crate::formats::Format;
 use crate::kernels::act::Precision;
 use crate::kv::KvType;
@@ -59,7 +59,7 @@ enum Layout {
 }
 
 #[derive(Deserialize)]
-enum I2s {
+pub(super) enum I2s {
     #[serde(rename = "128")]
     By128,
     #[serde(rename = "64")]
@@ -83,24 +83,44 @@ pub(super) fn options(options: JsValue) -> Js<Options> {
         context: options.context_length,
         batch: options.prefill_chunk.unwrap_or(Options::default().batch),
         stored: matches!(options.layout, Some(Layout::Stored)),
-        i2s: options.i2s.map(|i2s| match i2s {
-            I2s::By128 => Interleave::By128,
-            I2s::By64 => Interleave::By64,
-        }),
+        i2s: options.i2s.map(I2s::into),
     })
 }
 
+impl From<I2s> for Interleave {
+    fn from(i2s: I2s) -> Self {
+        match i2s {
+            I2s::By128 => Self::By128,
+            I2s::By64 => Self::By64,
+        }
+    }
+}
+
 #[derive(Serialize)]
-struct JsRange {
+pub(super) struct JsRange {
     file: usize,
     offset: u64,
     length: u64,
 }
 
+impl From<Range> for JsRange {
+    fn from(Range { file, offset, len }: Range) -> Self {
+        Self { file, offset, length: len }
+    }
+}
+
 fn ranges(ranges: impl Iterator<Item = Range>) -> Js<JsValue> {
-    let ranges: Vec<JsRange> =
-        ranges.map(|Range { file, offset, len }| JsRange { file, offset, length: len }).collect();
+    let ranges: Vec<JsRange> = ranges.map(JsRange::from).collect();
     to_js(&ranges)
+}
+
+/// Makes a buffer for chunks long enough.
+pub(super) fn fitting(chunk: &mut Vec<u8>, length: usize) -> Js<()> {
+    if chunk.len() < length {
+        *chunk = Vec::new();
+        *chunk = filled("a chunk", length, 0).map_err(thrown)?;
+    }
+    Ok(())
 }
 
 /// A load under way: answer the probes, reserve, feed every range, finish.
@@ -117,7 +137,7 @@ enum Stage {
     Loading(Box<model::Loader>),
 }
 
-fn out_of_order() -> JsValue {
+pub(super) fn out_of_order() -> JsValue {
     thrown(Error::new(ErrorKind::InvalidArgument, "the load is at another stage"))
 }
 
@@ -172,12 +192,7 @@ impl Loader {
 
     /// The address of a buffer for chunks of up to `length` bytes; valid until the next call.
     pub fn buffer(&mut self, length: usize) -> Js<*mut u8> {
-        if self.chunk.len() < length {
-            self.chunk = Vec::new();
-            let mut chunk: Vec<u8> = reserve("a chunk", length).map_err(thrown)?;
-            chunk.resize(length, 0);
-            self.chunk = chunk;
-        }
+        fitting(&mut self.chunk, length)?;
         Ok(self.chunk.as_mut_ptr())
     }
 

@@ -3,10 +3,12 @@
 //! Every failure is thrown as `{ code, message, detail }`. File offsets are exact numbers below 2⁵³.
 
 mod checkpoint;
+mod convert;
 mod engine;
 mod loader;
 
 pub use checkpoint::Checkpoint;
+pub use convert::Converter;
 pub use engine::Engine;
 pub use loader::Loader;
 
