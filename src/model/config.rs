@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::formats::gguf::Metadata;
+use crate::formats::{gguf::Metadata, limits};
 use crate::kernels::elementwise::{Gate, Pairs};
 use crate::model::names::{Naming, Part};
 
@@ -240,7 +240,10 @@ impl Config {
             head,
             vocab: in_range("tokenizer.ggml.tokens", vocab, MOST_VOCAB)?.ok_or_else(|| missing("token_embd.weight"))?,
             context: keys.need("context_length", keys.uint("context_length", MOST_CONTEXT)?)?,
-            eps: keys.need("attention.layer_norm_rms_epsilon", keys.float("attention.layer_norm_rms_epsilon")?)? as f32,
+            eps: epsilon(
+                &keys.key("attention.layer_norm_rms_epsilon"),
+                keys.float("attention.layer_norm_rms_epsilon")?,
+            )?,
             rope: Rope {
                 base: keys.float("rope.freq_base")?.unwrap_or(10000.0),
                 dim: keys.uint("rope.dimension_count", MOST_HEAD)?.unwrap_or(head),
@@ -260,38 +263,37 @@ impl Config {
             warnings: Vec::new(),
             architecture: architecture.clone(),
         };
-        config.check(&keys.key("attention.head_count_kv"), &keys.key("rope.dimension_count"))?;
+        config.check(|name| keys.key(name))?;
         Ok(config)
     }
 
     pub fn from_json(text: &[u8]) -> Result<Self> {
+        if text.len() > limits::CONFIG {
+            return Err(Error::new(ErrorKind::BadHeader, "the file is too long")
+                .file("config.json")
+                .expected(format_args!("at most {} bytes", limits::CONFIG), text.len()));
+        }
         let json: Json = serde_json::from_slice(text)
             .map_err(|error| Error::new(ErrorKind::BadHeader, format!("not JSON: {error}")).file("config.json"))?;
         from_json(&json).map_err(|error| error.file("config.json"))
     }
 
-    fn check(&self, kv_key: &str, rope_key: &str) -> Result<()> {
+    /// `key` turns GGUF's names into the source's.
+    fn check(&self, key: impl Fn(&str) -> String) -> Result<()> {
         if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(Error::new(ErrorKind::BadValue, "query heads do not share key heads evenly")
-                .key(kv_key)
+                .key(key("attention.head_count_kv"))
                 .expected(format_args!("a divisor of {}", self.heads), self.kv_heads));
         }
         if !self.head.is_multiple_of(4) {
-            return Err(unsupported(kv_key, "a head size that is a multiple of 4", self.head));
+            return Err(unsupported(&key("attention.key_length"), "a multiple of 4", self.head));
         }
         if self.rope.dim > self.head || !self.rope.dim.is_multiple_of(2) {
             return Err(Error::new(ErrorKind::BadValue, "wrong number of turning values")
-                .key(rope_key)
+                .key(key("rope.dimension_count"))
                 .expected(format_args!("an even number up to {}", self.head), self.rope.dim));
         }
-        for (key, value) in [("epsilon", f64::from(self.eps)), ("rope base", self.rope.base)] {
-            if !value.is_finite() || value <= 0.0 {
-                return Err(Error::new(ErrorKind::BadValue, "out of range")
-                    .key(key)
-                    .expected("a positive number", value));
-            }
-        }
-        Ok(())
+        positive(&key("rope.freq_base"), Some(self.rope.base)).map(drop)
     }
 
     /// Columns of the queries, and of the keys or values.
@@ -319,6 +321,12 @@ fn positive(key: &str, value: Option<f64>) -> Result<f64> {
         return Ok(value);
     }
     Err(Error::new(ErrorKind::BadValue, "out of range").key(key).expected("a positive number", value))
+}
+
+/// A norm's epsilon, positive as an f32 too.
+fn epsilon(key: &str, value: Option<f64>) -> Result<f32> {
+    let value = positive(key, value)?;
+    positive(key, Some(f64::from(value as f32))).map(|value| value as f32)
 }
 
 /// A field, where it is there and not null.
@@ -431,7 +439,7 @@ fn from_json(json: &Json) -> Result<Config> {
         head,
         vocab: need("vocab_size", json_uint(json, "vocab_size", MOST_VOCAB)?)?,
         context: json_uint(json, "max_position_embeddings", MOST_CONTEXT)?.unwrap_or(2048),
-        eps: json_float(json, "rms_norm_eps")?.unwrap_or(1e-6) as f32,
+        eps: epsilon("rms_norm_eps", Some(json_float(json, "rms_norm_eps")?.unwrap_or(1e-6)))?,
         rope: rope(json, head)?,
         gate,
         sub_norms: kind.sub_norms,
@@ -445,7 +453,14 @@ fn from_json(json: &Json) -> Result<Config> {
         mlx,
         warnings,
     };
-    config.check("num_key_value_heads", "head_dim")?;
+    config.check(|name| {
+        let own = match name {
+            "attention.head_count_kv" => "num_key_value_heads",
+            "rope.freq_base" => "rope_theta",
+            _ => "head_dim",
+        };
+        own.to_owned()
+    })?;
     Ok(config)
 }
 
@@ -489,7 +504,8 @@ fn quantization(config: &Json) -> Result<Quantization> {
         return Err(unsupported("quantization_config.modules_to_not_convert", "lm_head alone", other));
     }
     let in_norms = json_bool(config, "use_rms_norm")?.unwrap_or(false);
-    let eps = json_float(config, "rms_norm_eps")?.unwrap_or(1e-6) as f32;
+    let eps = json_float(config, "rms_norm_eps")?.unwrap_or(1e-6);
+    let eps = epsilon("quantization_config.rms_norm_eps", Some(eps))?;
     Ok(Quantization { scale, in_norms: in_norms.then_some(eps), online, named: true })
 }
 
@@ -531,12 +547,16 @@ fn rope(json: &Json, head: usize) -> Result<Rope> {
     let scaling = match kind {
         "default" => RopeScaling::None,
         "linear" => RopeScaling::Linear(number("factor")?),
-        "llama3" => RopeScaling::Llama3 {
-            factor: number("factor")?,
-            low: number("low_freq_factor")?,
-            high: number("high_freq_factor")?,
-            original: number("original_max_position_embeddings")?,
-        },
+        "llama3" => {
+            let (low, high) = (number("low_freq_factor")?, number("high_freq_factor")?);
+            if high <= low {
+                return Err(Error::new(ErrorKind::BadValue, "out of range")
+                    .key(format!("{name}.high_freq_factor"))
+                    .expected(format_args!("more than low_freq_factor, {low}"), high));
+            }
+            let (factor, original) = (number("factor")?, number("original_max_position_embeddings")?);
+            RopeScaling::Llama3 { factor, low, high, original }
+        }
         other => return Err(unsupported(&format!("{name}.rope_type"), "default, linear or llama3", other)),
     };
     if let Some(partial) = json_float(json, "partial_rotary_factor")?.filter(|&factor| factor != 1.0) {
