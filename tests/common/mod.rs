@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses its own part")]
 
+pub mod craft;
+
 use std::path::{Path, PathBuf};
 
 use ternlight::engine::{Engine, Event, Request, RequestId, SessionId, Work};
@@ -19,6 +21,7 @@ pub fn golden(path: &str) -> PathBuf {
 }
 
 /// The files of a model, whole in memory.
+#[derive(Clone)]
 pub struct Files {
     pub config: Option<Vec<u8>>,
     pub weights: Vec<Vec<u8>>,
@@ -52,7 +55,11 @@ impl Files {
             let mut own = match need(bytes, |prefix| Format::sniff(prefix, total))? {
                 Format::Gguf => {
                     let parsed = need(bytes, |prefix| gguf::parse(prefix, total))?;
-                    let vocab = parsed.tensors.iter().find(|t| t.name == "token_embd.weight").map(|t| t.shape[0]);
+                    let vocab = parsed
+                        .tensors
+                        .iter()
+                        .find(|t| t.name == "token_embd.weight")
+                        .and_then(|t| t.shape.first().copied());
                     config = Some(Config::from_gguf(&parsed.metadata, vocab)?);
                     parsed.tensors
                 }
