@@ -70,7 +70,7 @@ fn edge(rng: &mut Rng, len: usize) -> u64 {
 
 /// Damages one to three places among the first `within` bytes.
 fn damage(bytes: &mut Vec<u8>, within: usize, rng: &mut Rng) {
-    for _ in 0..1 + rng.below(3) {
+    for _ in 0..pick(rng, &[1, 1, 1, 2, 3]) {
         let within = within.min(bytes.len());
         if within < 16 {
             return;
@@ -92,7 +92,7 @@ fn damage(bytes: &mut Vec<u8>, within: usize, rng: &mut Rng) {
             4 | 5 => {
                 let field = |at: &usize| bytes[at + 3..at + 8] == [0; 5] && bytes[*at] != 0;
                 let at = (at..within - 8).find(field).unwrap_or(at);
-                let value = edge(rng, bytes.len());
+                let value = if rng.below(2) == 0 { edge(rng, bytes.len()) } else { 1 << rng.below(12) };
                 bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
             }
             // A number in words.
@@ -183,7 +183,7 @@ fn check_memory(name: &Path, held: usize, input: usize, times: usize) {
 fn damaged_headers() {
     let mut tally = Tally::default();
     let files = good_files();
-    for seed in 0..24_000 {
+    for seed in 0..20_000 {
         let mut rng = Rng::new(seed);
         let (name, file) = &files[rng.below(files.len())];
         let bytes = &file.weights[rng.below(file.weights.len())];
@@ -201,7 +201,7 @@ fn damaged_headers() {
             None => trial::gguf_header(&bytes, total),
             Some(config) => trial::safetensors_header(config, &bytes, total),
         });
-        check_memory(name, held, bytes.len(), 16);
+        check_memory(name, held, bytes.len(), 8);
         tally.add(result);
     }
     tally.check(&[
@@ -209,7 +209,7 @@ fn damaged_headers() {
         ErrorKind::Truncated,
         ErrorKind::BadMagic,
         ErrorKind::BadValue,
-        ErrorKind::MissingTensor,
+        ErrorKind::ShapeMismatch,
     ]);
 }
 
@@ -217,7 +217,7 @@ fn damaged_headers() {
 fn damaged_checkpoints() {
     let mut tally = Tally::default();
     let files = good_files();
-    for seed in 0..3_000 {
+    for seed in 0..2_000 {
         let mut rng = Rng::new(1 << 32 | seed);
         let (name, file) = &files[rng.below(files.len())];
         let mut file = file.clone();
@@ -237,7 +237,7 @@ fn damaged_checkpoints() {
             }
         }
         let (result, held) = peak(|| trial::checkpoint(&file, &mut rng));
-        check_memory(name, held, size(&file), 8);
+        check_memory(name, held, size(&file), 4);
         tally.add(result.map(|()| true));
     }
     tally.check(&[ErrorKind::BadHeader, ErrorKind::Truncated, ErrorKind::NonFinite, ErrorKind::ShapeMismatch]);
