@@ -2,12 +2,14 @@
 
 mod common;
 
-use common::craft::{BLOCKS, Gguf, HEAD, HIDDEN, Safetensors, Value, array, float, text, uint, with_header};
+use common::craft::{BLOCKS, Gguf, HEAD, HIDDEN, Safetensors, Sizes, Value, array, float, text, uint, with_header};
 use common::{Files, logits};
 use serde_json::json;
 use ternlight::error::{Error, ErrorKind, ErrorKind::*};
 use ternlight::formats::Parsed;
+use ternlight::kernels::act::Precision;
 use ternlight::model::{Config, Options, Plan};
+use ternlight::rng::Rng;
 use ternlight::team::Team;
 
 /// Loads and runs a file; whatever error comes first.
@@ -67,6 +69,27 @@ fn the_files_themselves_are_good() {
     for file in [Safetensors::llama(), Safetensors::packed(), Safetensors::mlx()] {
         run(&file.files()).unwrap();
     }
+}
+
+/// Sizes that no model has, but a file may: they run.
+#[test]
+fn sizes_of_any_kind() {
+    let mut rng = Rng::new(1);
+    let mut ran = 0;
+    for i in 0..300 {
+        let mut size = |most: usize| 1 + rng.below(most) as u64;
+        let kv_heads = size(3);
+        let (heads, head) = (kv_heads * size(5), 4 * size(12));
+        let sizes = Sizes { hidden: size(150), heads, kv_heads, head, ffn: size(150), vocab: size(80) };
+        let fours = Sizes { hidden: sizes.hidden * 4, ffn: sizes.ffn * 4, ..sizes };
+        let files = if i % 3 == 0 { Safetensors::sized(fours).pack().files() } else { Gguf::sized(sizes).files() };
+        for activations in [None, Some(Precision::Int8), Some(Precision::Int14)] {
+            let options = Options { batch: 3, activations, ..Options::default() };
+            let rows = logits(&mut files.engine(options, Team::solo()).unwrap(), &[0; 7], true).unwrap();
+            ran += usize::from(rows.iter().flatten().all(|logit| logit.is_finite()));
+        }
+    }
+    assert_eq!(ran, 3 * 300);
 }
 
 #[test]

@@ -6,15 +6,7 @@ use super::Files;
 pub const HIDDEN: u64 = 256;
 pub const HEAD: u64 = 64;
 pub const VOCAB: u64 = 32;
-const MATRICES: [(&str, u64, u64); 7] = [
-    ("attn_q", HIDDEN, HIDDEN),
-    ("attn_k", HEAD, HIDDEN),
-    ("attn_v", HEAD, HIDDEN),
-    ("attn_output", HIDDEN, HIDDEN),
-    ("ffn_gate", HIDDEN, HIDDEN),
-    ("ffn_up", HIDDEN, HIDDEN),
-    ("ffn_down", HIDDEN, HIDDEN),
-];
+const MATRICES: [&str; 7] = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
 const HUGGING_FACE: [&str; 7] = [
     "self_attn.q_proj",
     "self_attn.k_proj",
@@ -24,6 +16,32 @@ const HUGGING_FACE: [&str; 7] = [
     "mlp.up_proj",
     "mlp.down_proj",
 ];
+
+/// What a model may have of each; the default is a small one.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub hidden: u64,
+    pub heads: u64,
+    pub kv_heads: u64,
+    pub head: u64,
+    pub ffn: u64,
+    pub vocab: u64,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self { hidden: HIDDEN, heads: HIDDEN / HEAD, kv_heads: 1, head: HEAD, ffn: HIDDEN, vocab: VOCAB }
+    }
+}
+
+impl Sizes {
+    /// Rows and columns of the layer's matrices.
+    fn matrices(&self) -> [(u64, u64); 7] {
+        let &Self { hidden, ffn, .. } = self;
+        let (q, kv) = (self.heads * self.head, self.kv_heads * self.head);
+        [(q, hidden), (kv, hidden), (kv, hidden), (hidden, q), (ffn, hidden), (ffn, hidden), (hidden, ffn)]
+    }
+}
 
 /// A GGUF value: its type and its bytes.
 #[derive(Clone)]
@@ -115,21 +133,34 @@ impl Gguf {
         Self::of(F32)
     }
 
+    /// The same in any size.
+    pub fn sized(sizes: Sizes) -> Self {
+        Self::new(sizes, F32)
+    }
+
     /// Its layer's matrices in another type, all scales 1.
     pub fn of(kind: Blocks) -> Self {
+        Self::new(Sizes::default(), kind)
+    }
+
+    fn new(sizes: Sizes, kind: Blocks) -> Self {
+        let Sizes { hidden, heads, kv_heads, head, ffn, vocab } = sizes;
         let pair = |name: &str, value| (format!("llama.{name}"), value);
         let mut pairs = vec![("general.architecture".to_owned(), text("llama"))];
         for (name, value) in [
             ("block_count", 1),
             ("context_length", 64),
-            ("embedding_length", HIDDEN),
-            ("feed_forward_length", HIDDEN),
-            ("attention.head_count", HIDDEN / HEAD),
-            ("attention.head_count_kv", 1),
+            ("embedding_length", hidden),
+            ("feed_forward_length", ffn),
+            ("attention.head_count", heads),
+            ("attention.head_count_kv", kv_heads),
         ] {
             pairs.push(pair(name, uint(value as u32)));
         }
         pairs.push(pair("attention.layer_norm_rms_epsilon", float(1e-5)));
+        if heads * head != hidden {
+            pairs.push(pair("attention.key_length", uint(head as u32)));
+        }
         let dense = |name: &str, dims: &[u64]| Entry {
             name: name.to_owned(),
             dims: dims.to_vec(),
@@ -139,12 +170,12 @@ impl Gguf {
             data: values(dims.iter().product()),
         };
         let mut tensors = vec![
-            dense("token_embd.weight", &[HIDDEN, VOCAB]),
-            dense("output_norm.weight", &[HIDDEN]),
-            dense("blk.0.attn_norm.weight", &[HIDDEN]),
-            dense("blk.0.ffn_norm.weight", &[HIDDEN]),
+            dense("token_embd.weight", &[hidden, vocab]),
+            dense("output_norm.weight", &[hidden]),
+            dense("blk.0.attn_norm.weight", &[hidden]),
+            dense("blk.0.ffn_norm.weight", &[hidden]),
         ];
-        for (name, rows, cols) in MATRICES {
+        for (name, (rows, cols)) in MATRICES.into_iter().zip(sizes.matrices()) {
             let mut entry = dense(&format!("blk.0.{name}.weight"), &[cols, rows]);
             if kind.id != 0 {
                 let mut block = vec![0x55; kind.bytes as usize];
@@ -226,29 +257,36 @@ pub struct Safetensors {
 impl Safetensors {
     /// The same model in bf16's place: F32 throughout.
     pub fn llama() -> Self {
-        let config = serde_json::json!({
+        Self::sized(Sizes::default())
+    }
+
+    pub fn sized(sizes: Sizes) -> Self {
+        let mut config = serde_json::json!({
             "architectures": ["LlamaForCausalLM"],
-            "hidden_size": HIDDEN,
-            "intermediate_size": HIDDEN,
+            "hidden_size": sizes.hidden,
+            "intermediate_size": sizes.ffn,
             "num_hidden_layers": 1,
-            "num_attention_heads": HIDDEN / HEAD,
-            "num_key_value_heads": 1,
+            "num_attention_heads": sizes.heads,
+            "num_key_value_heads": sizes.kv_heads,
             "max_position_embeddings": 64,
             "rms_norm_eps": 1e-5,
-            "vocab_size": VOCAB,
+            "vocab_size": sizes.vocab,
             "tie_word_embeddings": true,
         });
+        if sizes.heads * sizes.head != sizes.hidden {
+            config["head_dim"] = sizes.head.into();
+        }
         let rename = |name: &str| match name {
             "token_embd.weight" => "model.embed_tokens.weight".to_owned(),
             "output_norm.weight" => "model.norm.weight".to_owned(),
             "blk.0.attn_norm.weight" => "model.layers.0.input_layernorm.weight".to_owned(),
             "blk.0.ffn_norm.weight" => "model.layers.0.post_attention_layernorm.weight".to_owned(),
             matrix => {
-                let index = MATRICES.iter().position(|(own, ..)| matrix == format!("blk.0.{own}.weight")).unwrap();
+                let index = MATRICES.iter().position(|own| matrix == format!("blk.0.{own}.weight")).unwrap();
                 format!("model.layers.0.{}.weight", HUGGING_FACE[index])
             }
         };
-        let mut tensors = Gguf::llama().tensors;
+        let mut tensors = Gguf::sized(sizes).tensors;
         for tensor in &mut tensors {
             tensor.name = rename(&tensor.name);
             tensor.dims.reverse();
@@ -258,7 +296,12 @@ impl Safetensors {
 
     /// With its layer's matrices in Hugging Face's packing.
     pub fn packed() -> Self {
-        let mut model = Self::llama();
+        Self::llama().pack()
+    }
+
+    /// Rows must be multiples of 4.
+    pub fn pack(self) -> Self {
+        let mut model = self;
         model.config["quantization_config"] =
             serde_json::json!({ "quant_method": "bitnet", "linear_class": "bitlinear" });
         let mut scales = Vec::new();
