@@ -198,6 +198,8 @@ pub fn filled<T: Clone>(what: &str, len: u64, value: T) -> Result<Vec<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
 
     #[test]
     fn a_message_says_where_expected_and_found() {

@@ -124,6 +124,8 @@ impl<C: Codec> Pool<C> {
 mod tests {
     use super::*;
     use crate::kernels::rows::F32Rows;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
 
     const SHAPE: Shape = Shape { layers: 2, heads: 2, dim: 4 };
 

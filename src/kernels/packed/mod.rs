@@ -319,6 +319,8 @@ impl Codes {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
 
     #[test]
     fn sizes_beyond_any_memory_are_refused_with_their_number() {
