@@ -3,9 +3,9 @@
 //! Big arrays (a vocabulary, its merges) stay where they are: [`Value::Array`] says which bytes of the header they take, and
 //! whoever knows text reads them there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::{Parsed, Tensor, limits, refuse_overlap, values};
+use super::{Parsed, Tensor, limits, refuse_overlap, sorted, values};
 use crate::bytes::{Reader, Short};
 use crate::error::{Error, ErrorKind, Result};
 use crate::quant::{self, Content, Storage};
@@ -34,6 +34,12 @@ pub struct Array {
 
 #[derive(Clone, Debug, Default)]
 pub struct Metadata(BTreeMap<String, Value>);
+
+impl FromIterator<(String, Value)> for Metadata {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
 
 impl Metadata {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
@@ -134,14 +140,14 @@ fn read(mut reader: Reader) -> Result<Gguf, Short> {
     }
     let metadata = Metadata(metadata);
 
-    let (mut entries, mut names) = (Vec::new(), BTreeSet::new());
+    let mut entries = Vec::new();
     for _ in 0..tensor_count {
-        let entry = entry(&mut reader)?;
-        if !names.insert(entry.name.clone()) {
-            let twice = Error::new(ErrorKind::BadHeader, "the tensor occurs twice");
-            return Err(twice.tensor(entry.name).offset(entry.at).into());
-        }
-        entries.push(entry);
+        entries.push(entry(&mut reader)?);
+    }
+    let names = sorted(entries.iter().map(|entry: &Entry| &*entry.name).collect());
+    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]) {
+        let at = entries.iter().rfind(|entry| entry.name == twice).map_or(0, |entry| entry.at);
+        return Err(Error::new(ErrorKind::BadHeader, "the tensor occurs twice").tensor(twice).offset(at).into());
     }
     let alignment = metadata.uint("general.alignment")?.unwrap_or(32);
     if !alignment.is_power_of_two() || alignment > limits::ALIGNMENT {

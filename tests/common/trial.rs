@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ternlight::error::Result;
-use ternlight::formats::{Format, Parsed, gguf, safetensors};
+use ternlight::formats::{Format, Parsed, gguf, safetensors, shards};
 use ternlight::model::describe::Description;
 use ternlight::model::plan::Memory;
 use ternlight::model::{Config, Loader, Options, Plan};
@@ -17,6 +17,7 @@ use super::{Files, TestEngine, logits};
 /// The beginning of a GGUF of `total` bytes, as far as its plan; `false` where more of it is asked for.
 pub fn gguf_header(bytes: &[u8], total: u64) -> Result<bool> {
     let Some(parsed) = whole(bytes, total, gguf::parse(bytes, total)?) else { return Ok(false) };
+    shards::first_part(&[(&parsed.metadata, parsed.tensors.len())])?;
     let embedding = parsed.tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
     let config = Config::from_gguf(&parsed.metadata, embedding.and_then(|tensor| tensor.shape.first().copied()))?;
     plan(Plan::new(config, &parsed.tensors, Options::default())?);
