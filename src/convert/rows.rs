@@ -51,7 +51,7 @@ impl Converter {
         order.sort_unstable();
         let size = output.row_bytes();
         for run in order.chunk_by(|a, b| b.0 == a.0 + 1) {
-            let mut bytes = filled("rows", run.len() * size, 0)?;
+            let mut bytes = filled("rows", run.len() as u64 * size as u64, 0)?;
             for (&(_, row), out) in run.iter().zip(bytes.chunks_exact_mut(size)) {
                 self.encode(job, output, row, out)?;
             }

@@ -118,7 +118,7 @@ fn ranges(ranges: impl Iterator<Item = Range>) -> Js<JsValue> {
 pub(super) fn fitting(chunk: &mut Vec<u8>, length: usize) -> Js<()> {
     if chunk.len() < length {
         *chunk = Vec::new();
-        *chunk = filled("a chunk", length, 0).map_err(thrown)?;
+        *chunk = filled("a chunk", length as u64, 0).map_err(thrown)?;
     }
     Ok(())
 }
