@@ -96,6 +96,7 @@ pub struct Block<'a> {
 }
 
 type Decode = fn(&[u8], Block);
+type Round = fn(&[f32], &mut [u8]);
 
 /// What the bytes of a storage type hold.
 #[derive(Clone, Copy, Debug)]
@@ -223,8 +224,8 @@ pub fn ggml_id(storage: &'static Storage) -> Option<u32> {
 }
 
 /// How a block of values is rounded to a type, for those that values are rounded to here.
-pub fn rounding(storage: &'static Storage) -> Option<fn(&[f32], &mut [u8])> {
-    [(&Q8_0, simple::encode_q8_0 as fn(&[f32], &mut [u8])), (&Q4_0, simple::encode_q4_0), (&Q6_K, kquants::encode_q6_k)]
+pub fn rounding(storage: &'static Storage) -> Option<Round> {
+    [(&Q8_0, simple::encode_q8_0 as Round), (&Q4_0, simple::encode_q4_0), (&Q6_K, kquants::encode_q6_k)]
         .into_iter()
         .find_map(|(known, encode)| (known == storage).then_some(encode))
 }

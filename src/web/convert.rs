@@ -4,8 +4,8 @@ use js_sys::{Array, Uint8Array};
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
 
-use super::loader::{JsRange, fitting};
-use super::{Checkpoint, Js, from_js, thrown, to_js};
+use super::options::I2s;
+use super::{Checkpoint, Js, JsRange, fitting, from_js, out_of_order, thrown, to_js};
 use crate::convert::plan::Kind;
 use crate::convert::{self, Write, keys};
 use crate::error::{Error, ErrorKind};
@@ -23,7 +23,7 @@ struct JsOptions {
     #[serde(default)]
     head: Option<String>,
     #[serde(default)]
-    i2s: Option<super::loader::I2s>,
+    i2s: Option<I2s>,
 }
 
 #[derive(Serialize)]
@@ -75,8 +75,7 @@ impl Converter {
     #[wasm_bindgen(constructor)]
     pub fn new(checkpoint: &Checkpoint, options: JsValue) -> Js<Converter> {
         let options: JsOptions = from_js(options)?;
-        let stored =
-            plan::Options { stored: true, i2s: options.i2s.map(super::loader::I2s::into), ..Default::default() };
+        let stored = plan::Options { stored: true, i2s: options.i2s.map(I2s::into), ..Default::default() };
         let wishes = convert::plan::Options {
             kind: kind(options.kind)?,
             embedding: wish("embedding", options.embedding)?,
@@ -142,7 +141,7 @@ impl Converter {
 
     /// Takes the first `length` bytes of the buffer, the next of one read. Answers pairs of an offset in the tensor and its bytes.
     pub fn feed(&mut self, length: usize) -> Js<Array> {
-        let chunk = self.chunk.get(..length).ok_or_else(super::loader::out_of_order)?;
+        let chunk = self.chunk.get(..length).ok_or_else(out_of_order)?;
         self.converter.feed(chunk).map(writes).map_err(thrown)
     }
 

@@ -3,124 +3,19 @@
 use std::collections::BTreeMap;
 
 use js_sys::Array;
-use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
 
-use super::{Checkpoint, Engine, Js, exact, from_js, thrown, to_js};
-use crate::error::{Error, ErrorKind, filled};
+use super::{Checkpoint, Engine, Js, JsRange, exact, fitting, out_of_order, thrown, to_js};
+use crate::error::{Error, ErrorKind};
 use crate::formats::Format;
-use crate::kernels::act::Precision;
-use crate::kv::KvType;
 use crate::model;
 use crate::model::describe::Description;
-use crate::model::plan::{Options, Plan, Range};
-use crate::quant::Interleave;
+use crate::model::plan::{Plan, Range};
 use crate::team::Team;
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct JsOptions {
-    #[serde(default)]
-    activations: Option<Activations>,
-    #[serde(default)]
-    kv: Option<Kv>,
-    #[serde(default)]
-    context_length: Option<usize>,
-    #[serde(default)]
-    prefill_chunk: Option<usize>,
-    #[serde(default)]
-    layout: Option<Layout>,
-    #[serde(default)]
-    i2s: Option<I2s>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Activations {
-    Auto,
-    Int8,
-    Int14,
-    Float,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Kv {
-    Auto,
-    F32,
-    F16,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Layout {
-    Auto,
-    Stored,
-}
-
-#[derive(Deserialize)]
-pub(super) enum I2s {
-    #[serde(rename = "128")]
-    By128,
-    #[serde(rename = "64")]
-    By64,
-}
-
-pub(super) fn options(options: JsValue) -> Js<Options> {
-    let options: JsOptions = from_js(options)?;
-    Ok(Options {
-        activations: options.activations.and_then(|activations| match activations {
-            Activations::Auto => None,
-            Activations::Int8 => Some(Precision::Int8),
-            Activations::Int14 => Some(Precision::Int14),
-            Activations::Float => Some(Precision::Float),
-        }),
-        kv: options.kv.and_then(|kv| match kv {
-            Kv::Auto => None,
-            Kv::F32 => Some(KvType::F32),
-            Kv::F16 => Some(KvType::F16),
-        }),
-        context: options.context_length,
-        batch: options.prefill_chunk.unwrap_or(Options::default().batch),
-        stored: matches!(options.layout, Some(Layout::Stored)),
-        i2s: options.i2s.map(I2s::into),
-    })
-}
-
-impl From<I2s> for Interleave {
-    fn from(i2s: I2s) -> Self {
-        match i2s {
-            I2s::By128 => Self::By128,
-            I2s::By64 => Self::By64,
-        }
-    }
-}
-
-#[derive(Serialize)]
-pub(super) struct JsRange {
-    file: usize,
-    offset: u64,
-    length: u64,
-}
-
-impl From<Range> for JsRange {
-    fn from(Range { file, offset, len }: Range) -> Self {
-        Self { file, offset, length: len }
-    }
-}
 
 fn ranges(ranges: impl Iterator<Item = Range>) -> Js<JsValue> {
     let ranges: Vec<JsRange> = ranges.map(JsRange::from).collect();
     to_js(&ranges)
-}
-
-/// Makes a buffer for chunks long enough.
-pub(super) fn fitting(chunk: &mut Vec<u8>, length: usize) -> Js<()> {
-    if chunk.len() < length {
-        *chunk = Vec::new();
-        *chunk = filled("a chunk", length as u64, 0).map_err(thrown)?;
-    }
-    Ok(())
 }
 
 /// A load under way: answer the probes, reserve, feed every range, finish.
@@ -137,15 +32,11 @@ enum Stage {
     Loading(Box<model::Loader>),
 }
 
-pub(super) fn out_of_order() -> JsValue {
-    thrown(Error::new(ErrorKind::InvalidArgument, "the load is at another stage"))
-}
-
 #[wasm_bindgen]
 impl Loader {
     #[wasm_bindgen(constructor)]
     pub fn new(checkpoint: &Checkpoint, options: JsValue) -> Js<Loader> {
-        let plan = checkpoint.plan(self::options(options)?).map_err(thrown)?;
+        let plan = checkpoint.plan(super::options::options(options)?).map_err(thrown)?;
         Ok(Self { format: checkpoint.format(), stage: Stage::Planned(Box::new(plan)), chunk: Vec::new() })
     }
 

@@ -3,13 +3,20 @@
 //! Every failure is thrown as `{ code, message, detail }`. File offsets are exact numbers below 2⁵³.
 
 mod checkpoint;
+#[cfg(feature = "convert")]
 mod convert;
+#[cfg(not(feature = "convert"))]
 mod engine;
+#[cfg(not(feature = "convert"))]
 mod loader;
+mod options;
 
 pub use checkpoint::Checkpoint;
+#[cfg(feature = "convert")]
 pub use convert::Converter;
+#[cfg(not(feature = "convert"))]
 pub use engine::Engine;
+#[cfg(not(feature = "convert"))]
 pub use loader::Loader;
 
 use serde::Serialize;
@@ -17,7 +24,8 @@ use serde::de::DeserializeOwned;
 use serde_wasm_bindgen::Serializer;
 use wasm_bindgen::prelude::*;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, filled};
+use crate::model::plan::Range;
 use crate::team;
 
 #[cfg(feature = "threads")]
@@ -70,4 +78,31 @@ fn exact(number: f64) -> Js<u64> {
     Err(thrown(
         Error::new(ErrorKind::InvalidArgument, "not a byte count").expected("an integer from 0 to 2^53", number),
     ))
+}
+
+/// Bytes of a file.
+#[derive(Serialize)]
+struct JsRange {
+    file: usize,
+    offset: u64,
+    length: u64,
+}
+
+impl From<Range> for JsRange {
+    fn from(Range { file, offset, len }: Range) -> Self {
+        Self { file, offset, length: len }
+    }
+}
+
+/// Makes a buffer for chunks long enough.
+fn fitting(chunk: &mut Vec<u8>, length: usize) -> Js<()> {
+    if chunk.len() < length {
+        *chunk = Vec::new();
+        *chunk = filled("a chunk", length as u64, 0).map_err(thrown)?;
+    }
+    Ok(())
+}
+
+fn out_of_order() -> JsValue {
+    thrown(Error::new(ErrorKind::InvalidArgument, "the load is at another stage"))
 }
