@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::quant::{self, Codes, Float, Layout, binary, ternary};
 
 /// Whole rows as 0, 1 and 2 for −1, 0 and +1.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Signs {
     pub codes: Vec<u8>,
     /// One for each `group` codes. f64, so that a reciprocal is rounded once alone.

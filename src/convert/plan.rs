@@ -166,12 +166,17 @@ fn fits_all(plan: &Plan, kind: Kind) -> Result<()> {
         plan.items.iter().find(|item| layer_matrix(item).is_some_and(|cols| !cols.is_multiple_of(kind.block())))
     };
     let Some(item) = fits(kind) else { return Ok(()) };
-    let others: Vec<&str> =
-        Kind::ALL.into_iter().filter(|&kind| fits(kind).is_none()).map(|kind| kind.storage().name).collect();
-    let advice = if others.is_empty() { "no type here".to_owned() } else { others.join(", ") };
+    // Signs are ternary too, but not the other way round.
+    let holds = |kind: Kind| kind != Kind::Q1 || plan.items.iter().any(signs);
+    let others = Kind::ALL.into_iter().filter(|&kind| holds(kind) && fits(kind).is_none());
+    let others: Vec<&str> = others.map(|kind| kind.storage().name).collect();
+    let advice = match others[..] {
+        [] => "no type that can be written fits every matrix".to_owned(),
+        _ => format!("every matrix fits {}", others.join(", ")),
+    };
     Err(Error::new(
         ErrorKind::UnsupportedSetting,
-        format!("its rows are not whole blocks of {}; {advice} would fit every matrix", kind.storage().name),
+        format!("its rows are not whole blocks of {}; {advice}", kind.storage().name),
     )
     .tensor(&item.tensor.name)
     .option("type")

@@ -147,7 +147,7 @@ impl Converter {
                 if *job.flat.get_or_insert(scale) != scale {
                     return Err(Error::new(ErrorKind::UnsupportedSetting, "its rows have scales of their own")
                         .option("type")
-                        .expected("one scale for all rows, or tq2_0, tq1_0", "i2_s"));
+                        .expected("tq2_0 or tq1_0, where a scale covers 256 values", "i2_s"));
                 }
             }
             Form::Codes(kind) => self.signs.encode(kind, row, cols, &mut job.rounding, out)?,

@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import { EngineError } from "../errors.ts";
 import { Args } from "./args.ts";
+import { convert } from "./convert.ts";
 import { inspect } from "./inspect.ts";
 import { logits } from "./logits.ts";
 import { perplexity } from "./perplexity.ts";
@@ -11,7 +12,7 @@ import { Terminal } from "./terminal.ts";
 import { tokenize } from "./tokenize.ts";
 import { type Command, help, nearest, overview, UsageError, usageLine } from "./usage.ts";
 
-const commands: readonly Command[] = [run, logits, tokenize, perplexity, inspect];
+const commands: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert];
 
 const DONE = 0;
 const FAILED = 1;

@@ -29,6 +29,7 @@ export const usageLine = ({ name, operands, needs }: Command): string =>
 const operandHelp: Record<string, string> = {
   MODEL: "a file, a folder or a URL; ternlight-demo is the model that ships",
   FILE: "a text in UTF-8",
+  "OUT.gguf": "the file to write",
 };
 
 export function help(command: Command): string {
