@@ -12,16 +12,16 @@
 //!
 //! The rooms, from the ground up; each knows only those before it:
 //!
-//! - [`error`], [`bytes`], [`rng`]: what everybody uses
-//! - [`crate::team`]: threads
-//! - [`quant`]: storage types, block to values
-//! - [`formats`]: GGUF and safetensors headers
-//! - [`kernels`]: arithmetic on packed weights, for every instruction set
-//! - [`kv`]: keys and values of past positions
-//! - [`model`]: what a model is, its loading, one pass of a batch
-//! - [`sampling`]: logits to token
-//! - [`engine`]: sessions and requests, step by step
-//! - `web`: the edge to JavaScript
+//! - [`error`], [`bytes`], [`rng`] – what everybody uses
+//! - [`team`](crate::team) – threads
+//! - [`quant`] – storage types, block to values
+//! - [`formats`] – GGUF and safetensors headers
+//! - [`kernels`] – arithmetic on packed weights, for every instruction set
+//! - [`kv`] – keys and values of past positions
+//! - [`model`] – what a model is, its loading, one pass of a batch
+//! - [`sampling`] – logits to token
+//! - [`engine`] – sessions and requests, step by step
+//! - `web` – the edge to JavaScript
 //!
 //! Logits are the same bits for every instruction set, thread count, batch and chunk size.
 

@@ -3,11 +3,11 @@
 //! A kernel takes a tile of 32 rows and up to four tokens. Integer layouts run
 //!
 //! ```text
-//! for each pass over some of a step's vectors      as many rows as accumulators fit into registers
-//!   for each group along k                         rising
+//! for each group along k                           rising
+//!   for each pass over some of a step's vectors    as many rows as accumulators fit into registers
 //!     sum  = Σ codes · q                           exact, i32: one dot instruction per plane, token and half of q
-//!     part = f32(step · sum − offset · Σq) · scale [+ f32(Σq) · min]
-//!     y   += part · x.scale
+//!   part = f32(step · sum − offset · Σq) · scale [+ f32(Σq) · min]
+//!   y   += part · x.scale
 //! ```
 //!
 //! with one group, `y = f32(sum) / s · scale`, where the layout has one scale a row. The same operations in the same order for
@@ -23,7 +23,7 @@ use super::elementwise::scale;
 use super::isa::Isa;
 use super::packed::halves;
 use super::packed::{B1, B2, B4, Bf16, Dense, F16, F32, I8, Ints, Matrix, Packing, TILE, U7};
-use crate::quant::{Codes, Float, Layout, Scales};
+use crate::quant::{Codes, Float, Scales};
 use crate::team::Columns;
 
 /// Tokens that share one pass over the weights.
@@ -125,84 +125,125 @@ fn ints<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, cons
 ) {
     let isa = I::default();
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
+    let finish = finish::<I, T>(layout.scales);
     let masks = C::masks(isa);
     let bytes = matrix.tile(tile);
+    // Only the first walk over a tile brings its bytes from memory.
+    let mut ahead = Ahead::new(matrix, tile, token == 0);
     let rows: [_; T] = std::array::from_fn(|t| act.row(token + t));
     let (len, groups) = matrix.shape.groups();
     let group_bytes = bytes.len() / groups;
     let header = group_bytes - len * TILE / (8 / layout.codes.bits());
     let quads = len / 4;
 
-    #[expect(clippy::needless_range_loop, reason = "the index names the plane, the row and the shift alike")]
-    for first in (0..8 / P).step_by(V) {
-        for (group, bytes) in bytes.chunks_exact(group_bytes).enumerate() {
-            let (header, body) = bytes.split_at(header);
-            let xs: [[&[I::Quad]; A]; T] =
-                std::array::from_fn(|t| std::array::from_fn(|a| &rows[t].planes[a][group * quads..][..quads]));
-            let (sums, weights) = dot::<I, C, P, V, T, A>(isa, &masks, body, first, xs);
+    for (group, bytes) in bytes.chunks_exact(group_bytes).enumerate() {
+        let (header, body) = bytes.split_at(header);
+        let at = tile * matrix.shape.tile_bytes() + group * group_bytes + header.len();
+        let xs: [[&[I::Quad]; A]; T] =
+            std::array::from_fn(|t| std::array::from_fn(|a| &rows[t].planes[a][group * quads..][..quads]));
+        let mut sums = [[isa.splat_i32(0); T]; FOURS];
+        for first in (0..8 / P).step_by(V) {
+            let touch = |chunk| {
+                if first == 0 {
+                    ahead.touch(at + chunk)
+                }
+            };
+            let (dots, weights) = dot::<I, C, P, V, T, A>(isa, &masks, body, first, xs, touch);
             for v in 0..V {
                 for p in 0..P {
-                    let four = (first + v) * P + p;
-                    let exact = |t: usize| {
-                        let half = |a: usize| isa.shr_i32(sums[v][p][t][a], C::SHIFT[p]);
+                    for t in 0..T {
+                        let half = |a: usize| isa.shr_i32(dots[v][p][t][a], C::SHIFT[p]);
                         let sum = if A == 2 { isa.add_i32(isa.shl_i32(half(0), 7), half(1)) } else { half(0) };
-                        if C::SIGNED {
-                            return isa.sub_i32(sum, isa.shl_i32(weights[v], 13));
-                        }
-                        let offset = isa.splat_i32(layout.offset.wrapping_mul(rows[t].sums[group]));
-                        isa.sub_i32(if layout.step == 2 { isa.shl_i32(sum, 1) } else { sum }, offset)
-                    };
-                    finish::<I, T>(isa, matrix, layout, header, tile, four, group, &rows, exact, out);
+                        sums[(first + v) * P + p][t] =
+                            if C::SIGNED { isa.sub_i32(sum, isa.shl_i32(weights[v], 13)) } else { sum };
+                    }
                 }
             }
         }
+        let doubled = u32::from(layout.step == 2);
+        let xs: [_; T] = std::array::from_fn(|t| {
+            let sum = rows[t].sums[group];
+            let offset = if C::SIGNED { 0 } else { layout.offset.wrapping_mul(sum) };
+            X { sum: sum as f32, offset, scale: rows[t].scales[group] }
+        });
+        finish(matrix, tile, header, doubled, &sums, &xs, out);
     }
 }
 
-/// From exact sums of four rows to results.
-#[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "a piece of `ints`, apart to be read apart")]
-fn finish<I: Isa, const T: usize>(
-    isa: I,
+/// Fours of rows in a tile.
+const FOURS: usize = TILE / 4;
+
+/// What a group's sums need of one token's activations.
+struct X {
+    /// Σ q, and with the weights' offset.
+    sum: f32,
+    offset: i32,
+    scale: f32,
+}
+
+type Finish<I, const T: usize> = fn(&Matrix, usize, &[u8], u32, &[[<I as Isa>::V; T]; FOURS], &[X; T], &mut Out<T>);
+
+/// From the exact sums of a group to results: apart from the dots, and the same for all of them.
+fn finish<I: Isa, const T: usize>(scales: Scales) -> Finish<I, T> {
+    match scales {
+        Scales::Row => finish_rows::<I, T>,
+        Scales::Group { wide: false, min: false, .. } => finish_group::<I, T, false, false>,
+        Scales::Group { wide: false, min: true, .. } => finish_group::<I, T, false, true>,
+        Scales::Group { wide: true, min: false, .. } => finish_group::<I, T, true, false>,
+        Scales::Group { wide: true, min: true, .. } => finish_group::<I, T, true, true>,
+    }
+}
+
+fn finish_rows<I: Isa, const T: usize>(
     matrix: &Matrix,
-    layout: Layout,
-    header: &[u8],
     tile: usize,
-    four: usize,
-    group: usize,
-    rows: &[super::act::Row<I>; T],
-    exact: impl Fn(usize) -> I::V,
+    _: &[u8],
+    doubled: u32,
+    sums: &[[I::V; T]; FOURS],
+    xs: &[X; T],
     out: &mut Out<T>,
 ) {
-    let Scales::Group { wide, min, .. } = layout.scales else {
-        let mut scales = [0.0; 4];
-        let range = matrix.shape.tile_rows(tile);
-        for (i, scale) in scales.iter_mut().enumerate() {
-            if let Some(row) = Some(range.start + 4 * four + i).filter(|row| range.contains(row)) {
-                *scale = matrix.row_scales[row];
-            }
-        }
-        let scale = isa.load_f32(&scales);
+    let isa = I::default();
+    let mut scales = [0.0; TILE];
+    let range = matrix.shape.tile_rows(tile);
+    scales[..range.len()].copy_from_slice(&matrix.row_scales[range]);
+    let (scales, _) = scales.as_chunks::<4>();
+    for (four, (sums, scale)) in sums.iter().zip(scales).enumerate() {
+        let scale = isa.load_f32(scale);
         for t in 0..T {
-            let sum = isa.to_f32(exact(t));
-            let factor = isa.splat_f32(rows[t].scales[0]);
+            let sum = isa.to_f32(isa.sub_i32(isa.shl_i32(sums[t], doubled), isa.splat_i32(xs[t].offset)));
+            let factor = isa.splat_f32(xs[t].scale);
             let y =
                 if matrix.divide { isa.div(sum, isa.mul(factor, scale)) } else { isa.mul(isa.div(sum, factor), scale) };
             isa.store_f32(quarter(&mut out[t], four), y);
         }
-        return;
-    };
-    let half = header.len() / if min { 2 } else { 1 };
-    let scale = load_scales(isa, &header[..half], wide, four);
-    for t in 0..T {
-        let mut part = isa.mul(isa.to_f32(exact(t)), scale);
-        if min {
-            let least = load_scales(isa, &header[half..], wide, four);
-            part = isa.add(part, isa.mul(isa.to_f32(isa.splat_i32(rows[t].sums[group])), least));
+    }
+}
+
+fn finish_group<I: Isa, const T: usize, const WIDE: bool, const MIN: bool>(
+    _: &Matrix,
+    _: usize,
+    header: &[u8],
+    doubled: u32,
+    sums: &[[I::V; T]; FOURS],
+    xs: &[X; T],
+    out: &mut Out<T>,
+) {
+    let isa = I::default();
+    let (scales, mins) = header.split_at(TILE * if WIDE { 4 } else { 2 });
+    for (four, sums) in sums.iter().enumerate() {
+        let scale = load_scales::<I, WIDE>(isa, scales, four);
+        let min = if MIN { load_scales::<I, WIDE>(isa, mins, four) } else { scale };
+        for t in 0..T {
+            let sum = isa.sub_i32(isa.shl_i32(sums[t], doubled), isa.splat_i32(xs[t].offset));
+            let mut part = isa.mul(isa.to_f32(sum), scale);
+            if MIN {
+                part = isa.add(part, isa.mul(isa.splat_f32(xs[t].sum), min));
+            }
+            let y = quarter(&mut out[t], four);
+            let sum = isa.add(isa.load_f32(y), isa.mul(part, isa.splat_f32(xs[t].scale)));
+            isa.store_f32(y, sum);
         }
-        let y = quarter(&mut out[t], four);
-        let sum = isa.add(isa.load_f32(y), isa.mul(part, isa.splat_f32(rows[t].scales[group])));
-        isa.store_f32(y, sum);
     }
 }
 
@@ -212,8 +253,8 @@ fn quarter(out: &mut [f32; TILE], four: usize) -> &mut [f32; 4] {
 }
 
 #[inline(always)]
-fn load_scales<I: Isa>(isa: I, scales: &[u8], wide: bool, four: usize) -> I::V {
-    if wide {
+fn load_scales<I: Isa, const WIDE: bool>(isa: I, scales: &[u8], four: usize) -> I::V {
+    if WIDE {
         isa.load(&scales.as_chunks::<16>().0[four])
     } else {
         halves(isa, isa.shl_i32(isa.load_u16(&scales.as_chunks::<8>().0[four]), 16))
@@ -221,6 +262,49 @@ fn load_scales<I: Isa>(isa: I, scales: &[u8], wide: bool, four: usize) -> I::V {
 }
 
 type Sums<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
+
+/// Brings weights into the cache before they are due.
+///
+/// WebAssembly has no prefetch, and a core's own stops at every page. Every [`CHUNK`] bytes, one line of each of the eight pages
+/// after the next 32 kB boundary is read: eight misses under way at once, one linear stream as far as the kernel can see.
+struct Ahead<'a> {
+    bytes: &'a [u8],
+    next: usize,
+    seen: u8,
+}
+
+const CHUNK: usize = 512;
+const PAGE: usize = 4096;
+const PAGES: usize = 8;
+
+impl<'a> Ahead<'a> {
+    fn new(matrix: &'a Matrix, tile: usize, wanted: bool) -> Self {
+        let next = if wanted { tile * matrix.shape.tile_bytes() / CHUNK } else { usize::MAX };
+        Self { bytes: matrix.codes(), next, seen: 0 }
+    }
+
+    /// The kernel is at byte `at`.
+    #[inline(always)]
+    fn touch(&mut self, at: usize) {
+        while self.next <= at / CHUNK {
+            let window = self.next * CHUNK / (PAGE * PAGES) + 1;
+            let line = window * PAGE * PAGES + self.next % PAGES.pow(2) * 64;
+            for page in 0..PAGES {
+                if let Some(byte) = self.bytes.get(line + page * PAGE) {
+                    self.seen ^= byte;
+                }
+            }
+            self.next += 1;
+        }
+    }
+}
+
+impl Drop for Ahead<'_> {
+    /// A read that nobody uses would not be done.
+    fn drop(&mut self) {
+        std::hint::black_box(self.seen);
+    }
+}
 
 /// The exact sums of a group: for `V` vectors of each step, every plane, token and half; and of signed weights themselves.
 #[inline(always)]
@@ -230,6 +314,7 @@ fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const
     body: &[u8],
     first: usize,
     xs: [[&[I::Quad]; A]; T],
+    mut reached: impl FnMut(usize),
 ) -> (Sums<I::V, P, V, T, A>, [I::V; V]) {
     let zero = isa.splat_i32(0);
     let mut sums = [[[[zero; A]; T]; P]; V];
@@ -238,25 +323,29 @@ fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const
     let (vectors, _) = body.as_chunks::<16>();
     let steps = vectors.len() / (8 / P);
     let xs = xs.map(|planes| planes.map(|plane| &plane[..steps]));
-    for (step, vectors) in vectors.chunks_exact(8 / P).enumerate() {
-        let x = xs.map(|planes| planes.map(|plane| isa.splat_quad(&plane[step])));
-        for v in 0..V {
-            let vector = isa.load(&vectors[first + v]);
-            let planes = C::planes(isa, masks, vector);
-            for p in 0..P {
-                for t in 0..T {
-                    for a in 0..A {
-                        let sum = &mut sums[v][p][t][a];
-                        *sum = if C::SIGNED {
-                            isa.dot_i8(*sum, planes[p], x[t][a])
-                        } else {
-                            isa.dot_u7(*sum, planes[p], x[t][a])
-                        };
+    for chunk in (0..steps).step_by(CHUNK / (128 / P)) {
+        reached(chunk * (128 / P));
+        let end = steps.min(chunk + CHUNK / (128 / P));
+        for (step, vectors) in (chunk..end).zip(vectors[chunk * (8 / P)..end * (8 / P)].chunks_exact(8 / P)) {
+            let x = xs.map(|planes| planes.map(|plane| isa.splat_quad(&plane[step])));
+            for v in 0..V {
+                let vector = isa.load(&vectors[first + v]);
+                let planes = C::planes(isa, masks, vector);
+                for p in 0..P {
+                    for t in 0..T {
+                        for a in 0..A {
+                            let sum = &mut sums[v][p][t][a];
+                            *sum = if C::SIGNED {
+                                isa.dot_i8(*sum, planes[p], x[t][a])
+                            } else {
+                                isa.dot_u7(*sum, planes[p], x[t][a])
+                            };
+                        }
                     }
                 }
-            }
-            if C::SIGNED {
-                weights[v] = isa.dot_i8(weights[v], vector, ones);
+                if C::SIGNED {
+                    weights[v] = isa.dot_i8(weights[v], vector, ones);
+                }
             }
         }
     }
@@ -325,10 +414,10 @@ fn add_block<I: Isa, D: Dense<N>, const N: usize, const V: usize, const T: usize
                 }
             }
         }
-        for v in 0..V {
+        for (v, sums) in sums.iter().enumerate() {
             for t in 0..T {
                 let y = quarter(&mut out[t], first + v);
-                let sum = isa.add(isa.load_f32(y), sums[v][t]);
+                let sum = isa.add(isa.load_f32(y), sums[t]);
                 isa.store_f32(y, sum);
             }
         }

@@ -204,7 +204,8 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
         Field::Weight => vec![rows],
     };
     let same = tensor.shape.iter().copied().eq(expected.iter().map(|&dim| dim as u64));
-    if !same && !(slot.field == Field::Scale && tensor.shape.is_empty()) {
+    let scalar = slot.field == Field::Scale && tensor.shape.is_empty();
+    if !same && !scalar {
         return Err(Error::new(ErrorKind::ShapeMismatch, "wrong shape")
             .tensor(&tensor.name)
             .expected(format_args!("{expected:?}"), format_args!("{:?}", tensor.shape)));

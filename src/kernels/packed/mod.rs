@@ -170,6 +170,12 @@ impl Matrix {
         })
     }
 
+    /// The bytes of all tiles.
+    #[inline]
+    pub fn codes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.lines)
+    }
+
     /// The bytes of one tile.
     #[inline]
     pub fn tile(&self, tile: usize) -> &[u8] {
