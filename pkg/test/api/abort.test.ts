@@ -55,6 +55,23 @@ test("a generation under way rejects iteration and `finished` with the reason, a
   assert.equal((await done.finished).finishReason, "length");
 });
 
+test("an abort in the loop's body lets no further piece through", async (context) => {
+  const model = await demo(context);
+  const controller = new AbortController();
+  const why = new Error("enough");
+  let seen = 0;
+  const reading = async () => {
+    for await (const _ of model.generate(ONCE, { ...ENDLESS, signal: controller.signal })) {
+      // By now more have gathered.
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      seen++;
+      controller.abort(why);
+    }
+  };
+  assert.equal(await reason(reading()), why);
+  assert.equal(seen, 1);
+});
+
 test("who only iterates leaves no unhandled rejection behind", async (context) => {
   const unhandled: unknown[] = [];
   const listener = (error: unknown) => unhandled.push(error);
