@@ -2,6 +2,9 @@
  * A static file server for the demo page and the tests, on loopback only. By hand:
  *
  *     node scripts/serve.mjs [PORT]
+ *
+ * Any other static server will do: `www` at some place and `pkg` at `ternlight/` beneath it. Without the headers below
+ * the page runs on one thread, and says so.
  */
 import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
@@ -15,6 +18,15 @@ export const isolation = {
   "cross-origin-opener-policy": "same-origin",
   "cross-origin-embedder-policy": "require-corp",
   "cross-origin-resource-policy": "same-origin",
+};
+
+/**
+ * What the page may load; it says so itself too, but its workers follow the headers that they come with. The addresses
+ * that connect-src opens are the ones that a user enters.
+ */
+export const policy = {
+  "content-security-policy":
+    "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' https: http:; base-uri 'none'; form-action 'none'",
 };
 
 const types = {
@@ -113,6 +125,6 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const root = fileURLToPath(new URL("../", import.meta.url));
   const mounts = { "/": path.join(root, "www"), "/ternlight/": path.join(root, "pkg") };
   const port = Number(process.argv[2] || 8080);
-  const { url } = await serve({ mounts, port, orNext: true });
+  const { url } = await serve({ mounts, port, orNext: true, headers: { ...isolation, ...policy } });
   console.log(`ternlight demo: ${url}`);
 }

@@ -22,6 +22,8 @@ macro_rules! kinds {
 kinds! {
     /// The bytes end before what they announce.
     Truncated,
+    /// A file that must be there is not.
+    NotFound,
     /// The file is none that we know.
     BadMagic,
     /// A known container of a version that we do not read.

@@ -3,14 +3,18 @@
 import { count, decimal, integer, size } from "./format.js";
 
 export function summary(info, note) {
-  return `${count(info.parameters)} parameters, ${decimal(info.bitsPerWeight)} bits each, ${note}`;
+  return `${count(info.parameters)} parameters at ${decimal(info.bitsPerWeight)} bits, ${note}`;
 }
 
 export function showEngine(list, info) {
   const { weights, kv, scratch } = info.memory;
   fill(list, [
     ["Build", info.flavour],
-    ["Threads", integer(info.threads), info.threadsReason && `Single or few, because ${info.threadsReason}.`],
+    [
+      "Threads",
+      integer(info.threads),
+      info.threadsReason && `${info.threads === 1 ? "One" : "No more"}, because ${info.threadsReason}`,
+    ],
     ["Memory", size(info.memoryBytes), `${size(weights)} weights, ${size(kv)} cache, ${size(scratch)} scratch`],
   ]);
 }
@@ -19,6 +23,7 @@ export function showModel(list, info) {
   const { layers, hidden, heads, kvHeads, vocab } = info.config;
   const kinds = Object.entries(info.kinds).sort(([, a], [, b]) => b - a);
   fill(list, [
+    ...(info.name ? [["Name", info.name]] : []),
     ["Architecture", info.architecture],
     ["Shape", `${layers} layers of ${integer(hidden)}`, `${heads} heads, ${kvHeads} for keys and values`],
     ["Parameters", integer(info.parameters)],

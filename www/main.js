@@ -25,11 +25,7 @@ const speed = new SpeedPanel({ decode: $("decode"), prefill: $("prefill"), note:
 const picture = new WeightsPicture($("weights"));
 const views = { text: new TextView(output, $("text")), chat: new ChatView(output, $("chat")) };
 
-const openings = [
-  "Once upon a time there was a little rabbit who",
-  "The king had three sons, and",
-  "One day Peter Rabbit",
-];
+const openings = ["Once upon a time there was a little rabbit who", "The king had three sons, and", "One dark night"];
 
 /** What is loaded, and where it came from. */
 let model = null;
@@ -45,7 +41,7 @@ function setState(state, words) {
   generate.setAttribute("aria-disabled", busy || !model);
   stop.setAttribute("aria-disabled", state !== "generating");
   output.setAttribute("aria-busy", state === "generating");
-  $("loading").hidden = state !== "loading";
+  $("cancel").hidden = $("progress").hidden = state !== "loading";
   $("modes").disabled = $("new-chat").disabled = busy;
   if (busy) problem.hidden = true;
 }
@@ -57,13 +53,14 @@ function begin(work) {
   const before = task;
   before.stop();
   const abort = new AbortController();
-  const done = before.done.then(() => (abort.signal.aborted ? undefined : work(abort.signal)));
+  const done = before.done.then(() => (abort.signal.aborted ? undefined : work(abort.signal))).catch(fail);
   task = { stop: () => abort.abort(), done };
 }
 
 // Loading
 
 async function open(next, signal) {
+  $("model-name").textContent = next.name;
   setState("loading", `Loading ${next.name}`);
   showProgress({ phase: "start", loaded: 0, total: 0 });
   let loaded;
@@ -72,7 +69,9 @@ async function open(next, signal) {
     const { load } = await import("./ternlight/dist/index.js");
     loaded = await load(next.source, { signal, onProgress: showProgress });
   } catch (error) {
+    showName();
     if (!signal.aborted) return failedToLoad(error, next);
+    toggleChooser(!model);
     return setState(model ? "ready" : "stopped", "Loading was cancelled");
   }
   model?.close();
@@ -91,7 +90,7 @@ function showProgress({ phase, loaded, total, bytesPerSecond }) {
   const pace = bytesPerSecond > 0 ? `${megabytes(bytesPerSecond)} MB/s` : "";
   const words = [phases[phase] ?? "Starting the engine", amount, pace].filter(Boolean).join(" · ");
   bar.setAttribute("aria-valuetext", words);
-  $("progress-text").textContent = words;
+  $("model-summary").textContent = words;
 }
 
 async function failedToLoad(error, next) {
@@ -100,15 +99,22 @@ async function failedToLoad(error, next) {
   else fail(error, `${next.name}: `);
 }
 
+/** Of the model that is loaded, whatever else was tried. */
+function showName() {
+  $("model-name").textContent = model ? choice.name : "No model";
+  $("model-summary").textContent = model ? summary(model.info, choice.note) : "Choose one of your own, or the built-in";
+}
+
 function showLoaded() {
   const { info } = model;
-  $("model-name").textContent = info.name ?? choice.name;
-  $("model-summary").textContent = summary(info, choice.note);
+  showName();
+  for (const section of document.querySelectorAll(".known")) section.hidden = false;
   showEngine($("engine-facts"), info);
   showModel($("model-facts"), info);
   sampling.reset(info, choice.builtIn === true);
   $("openings").hidden = !choice.builtIn;
-  prompt.value = choice.builtIn ? openings[0] : "";
+  // What someone has written while they waited is theirs.
+  if (["", ...openings].includes(prompt.value)) prompt.value = choice.builtIn ? openings[0] : "";
   for (const view of Object.values(views)) view.clear();
   speed.clear();
   toggleChooser(false);
@@ -169,7 +175,7 @@ async function follow({ generation, writer }, run, signal) {
 function ending({ finishReason, timings: { predictedN, predictedMs, ttftMs } }, maxTokens) {
   const amount = `${tokens(predictedN)} in ${duration(ttftMs + predictedMs)}`;
   if (finishReason === "abort") return `Stopped after ${amount}`;
-  if (finishReason === "stop") return `The model ended its text after ${amount}`;
+  if (finishReason === "stop") return `Ended by the model after ${amount}`;
   return `${amount}${predictedN < maxTokens ? ": the context is full" : ""}`;
 }
 
@@ -181,9 +187,10 @@ function fail(error, where = "") {
     model?.session();
   } catch {
     model = null;
+    showName();
   }
   const { title, advice, technical } = explain(error);
-  const rest = model ? `${model.info.name ?? choice.name} is still loaded.` : "No model is loaded.";
+  const rest = model ? `${choice.name} is still loaded.` : "No model is loaded.";
   showProblem(`${where}${title}`, `${advice} ${rest}`, technical);
   setState("failed", "");
   if (!model) toggleChooser(true);
@@ -205,6 +212,7 @@ function showProblem(title, advice, technical) {
   problem.querySelector("details").open = false;
   problem.querySelector("pre").textContent = technical ?? "";
   problem.hidden = false;
+  problem.scrollIntoView({ block: "nearest" });
 }
 
 // Controls
@@ -214,6 +222,7 @@ function setMode(next) {
   for (const radio of $("modes").querySelectorAll("input")) radio.checked = radio.value === next;
   for (const name of Object.keys(views)) $(name).hidden = name !== next;
   $("new-chat").hidden = next !== "chat";
+  prompt.placeholder = next === "chat" ? "Enter sends, Shift+Enter begins a new line" : "The beginning of a text";
 }
 
 function toggleChooser(open = $("chooser").hidden) {
@@ -221,7 +230,11 @@ function toggleChooser(open = $("chooser").hidden) {
   $("choose").setAttribute("aria-expanded", open);
 }
 
-const openFiles = (files) => files.length > 0 && begin((signal) => open(fromFiles(files), signal));
+const openFiles = (chosen) =>
+  begin(async (signal) => {
+    const { files, place } = await chosen;
+    return open(fromFiles(files, place), signal);
+  });
 
 $("choose").onclick = () => toggleChooser();
 $("built-in").onclick = () => begin((signal) => open(builtIn, signal));
@@ -232,7 +245,7 @@ for (const [button, input, chosen] of [
 ]) {
   $(button).onclick = () => $(input).click();
   $(input).onchange = ({ target }) => {
-    openFiles(chosen([...target.files]));
+    openFiles({ files: chosen([...target.files]) });
     // The same file may be chosen again.
     target.value = "";
   };
@@ -240,7 +253,7 @@ for (const [button, input, chosen] of [
 
 $("address").onsubmit = (event) => {
   event.preventDefault();
-  begin((signal) => open(fromAddress($("url").value), signal));
+  begin(async (signal) => open(fromAddress($("url").value), signal));
 };
 
 $("composer").onsubmit = (event) => {
@@ -285,11 +298,11 @@ document.addEventListener("dragover", (event) => {
 document.addEventListener("dragleave", (event) => {
   if (event.relatedTarget === null) $("drop").hidden = true;
 });
-document.addEventListener("drop", async (event) => {
+document.addEventListener("drop", (event) => {
   $("drop").hidden = true;
   if (!carriesFiles(event)) return;
   event.preventDefault();
-  openFiles(await dropped(event.dataTransfer));
+  openFiles(dropped(event.dataTransfer));
 });
 
 for (const text of openings) {
@@ -302,6 +315,11 @@ for (const text of openings) {
   };
   $("openings").append(button);
 }
+
+// The controls are right for the built-in model before it is there.
+sampling.reset({ contextLength: 512 }, true);
+prompt.value = openings[0];
+$("openings").hidden = false;
 
 const lack = lacking();
 if (lack) unsupported(lack);

@@ -25,6 +25,7 @@ const words = {
   UnsupportedArchitecture: ["This kind of model does not run here.", otherModel],
   UnsupportedSetting: ["The model uses something that does not run here.", otherModel],
   OutOfMemory: ["There is not enough memory for this model.", "Close other tabs, or take a smaller model."],
+  BadAddress: ["This is not an address.", "It begins with https:// or http://, and is that of a file or a folder."],
   NotFound: ["There is no model at this place.", "Check the address; of a folder, choose all files together."],
   Network: [
     "The model could not be fetched.",

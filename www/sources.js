@@ -14,8 +14,8 @@ export const builtIn = {
 };
 
 export function fromAddress(text) {
-  const url = new URL(text);
-  if (url.protocol !== "https:" && url.protocol !== "http:") throw new TypeError("an address begins with https://");
+  const url = URL.canParse(text.trim()) ? new URL(text.trim()) : null;
+  if (!/^https?:$/.test(url?.protocol)) throw wrong("BadAddress", `"${text}" is no http or https address`);
   const parts = url.pathname.split("/").filter(Boolean);
   const weights = url.pathname.endsWith("/") ? new URL(url) : null;
   if (weights) weights.pathname += "model.safetensors";
@@ -28,14 +28,15 @@ export function fromAddress(text) {
 }
 
 /** One file is a model by itself, unless it is one of several that belong together. */
-export function fromFiles(files) {
-  const gguf = files.filter((file) => file.name.endsWith(".gguf"));
+export function fromFiles(files, place = files[0]?.webkitRelativePath?.split("/")[0]) {
+  if (files.length === 0) throw wrong("NotFound", "the folder has no files of its own");
+  const containers = files.filter((file) => /\.(gguf|safetensors)$/.test(file.name));
+  const gguf = containers.length === 1 && containers[0].name.endsWith(".gguf") ? containers[0] : null;
   const weights = files.find((file) => file.name === "model.safetensors");
-  const single = files.length === 1 || !weights ? (gguf[0] ?? (files.length === 1 ? files[0] : null)) : null;
+  const single = files.length === 1 ? files[0] : gguf;
   if (single) return { name: single.name, note: "from this device", source: single, read: null };
-  const place = files[0].webkitRelativePath?.split("/")[0];
   return {
-    name: place || "model.safetensors",
+    name: place || (weights ?? containers[0] ?? files[0]).name,
     note: "from this device",
     source: Object.fromEntries(files.map((file) => [file.name, file])),
     read: weights ? (offset, length) => weights.slice(offset, offset + length).arrayBuffer() : null,
@@ -45,17 +46,18 @@ export function fromFiles(files) {
 /** Of a picked folder its own files, not those of folders inside. */
 export const topLevel = (files) => files.filter((file) => file.webkitRelativePath.split("/").length === 2);
 
-/** Files, or a folder's files. Must be called while the drop is being handled: entries are gone after. */
+/** Files, or a folder's files and its name. Must be called while the drop is being handled: entries are gone after. */
 export async function dropped(transfer) {
   const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
   const directory = entries.find((entry) => entry.isDirectory);
-  if (!directory) return [...transfer.files];
+  if (!directory) return { files: [...transfer.files] };
   const inside = await listed(directory.createReader());
-  return Promise.all(
+  const files = await Promise.all(
     inside
       .filter((entry) => entry.isFile)
       .map((entry) => new Promise((resolve, reject) => entry.file(resolve, reject))),
   );
+  return { files, place: directory.name };
 }
 
 /** A reader gives a part of its entries at a time, and none at the end. */
@@ -67,6 +69,8 @@ async function listed(reader) {
     all.push(...some);
   }
 }
+
+const wrong = (code, message) => Object.assign(new Error(message), { code });
 
 function readUrl(url) {
   return async (offset, length) => {

@@ -5,6 +5,8 @@ import { duration, integer, rate, tokens } from "./format.js";
 /** Tokens that reach the page within this many milliseconds came in one message. */
 const TOGETHER = 2;
 const MOST_POINTS = 240;
+/** Between two updates of figures and chart, in milliseconds: faster is neither read nor drawn for nothing. */
+const REFRESH = 100;
 
 /** When tokens came, in milliseconds since the run began. */
 export class Run {
@@ -58,7 +60,7 @@ export class Run {
    * { at, rate } along the run. Each covers a whole number of messages, so that their rhythm does not show as noise.
    */
   points() {
-    const window = Math.max(20, this.#elapsed() / 24);
+    const window = Math.max(120, this.#elapsed() / 12);
     const step = Math.ceil(this.#marks.length / MOST_POINTS);
     const points = [];
     let from = 0;
@@ -77,6 +79,7 @@ const between = (a, b) => (a && b && b.at > a.at ? ((b.count - a.count) * 1000) 
 export class SpeedPanel {
   #elements;
   #run = null;
+  #shown = 0;
 
   /** @param elements { decode, prefill, note, chart } */
   constructor(elements) {
@@ -87,18 +90,20 @@ export class SpeedPanel {
   clear() {
     this.#run = null;
     const { decode, prefill, note, chart } = this.#elements;
-    decode.textContent = prefill.textContent = "–";
+    for (const figure of [decode, prefill]) show(figure, null);
     note.textContent = "Measured as the text is written.";
     chart.setAttribute("aria-label", "Decode speed over the run: nothing has run yet");
-    chart.replaceChildren();
+    this.#draw();
   }
 
   /** A run under way. */
   show(run) {
+    if (run === this.#run && performance.now() - this.#shown < REFRESH) return;
     this.#run = run;
+    this.#shown = performance.now();
     const { decode, prefill, note } = this.#elements;
-    decode.textContent = shown(run.decode);
-    prefill.textContent = shown(run.prefill);
+    show(decode, run.decode);
+    show(prefill, run.prefill, run.promptTokens ? "0" : "…");
     note.textContent = run.first
       ? `${tokens(run.count)} in ${duration(run.length - run.first.at)}`
       : `Reading ${run.promptTokens ? tokens(run.promptTokens) : "the prompt"}: ${duration(run.length)}`;
@@ -107,10 +112,11 @@ export class SpeedPanel {
 
   /** The engine's own times, which know nothing of messages and frames. */
   finish(run, timings, seed) {
-    this.show(run);
+    this.#run = run;
+    this.#draw();
     const { decode, prefill, note, chart } = this.#elements;
-    decode.textContent = shown(timings.predictedPerSecond);
-    prefill.textContent = shown(timings.promptPerSecond);
+    show(decode, timings.predictedPerSecond);
+    show(prefill, timings.promptPerSecond);
     note.textContent =
       `${tokens(timings.promptN)} read in ${duration(timings.promptMs)}, ` +
       `${integer(timings.predictedN)} written in ${duration(timings.predictedMs)}, seed ${seed}`;
@@ -123,15 +129,15 @@ export class SpeedPanel {
   #draw() {
     const { chart } = this.#elements;
     const { clientWidth: width, clientHeight: height } = chart;
-    if (!this.#run || width === 0) return;
-    const points = this.#run.points();
+    if (width === 0) return;
+    const points = this.#run?.points() ?? [];
     const most = ceiling(Math.max(1, ...points.map((point) => point.rate)));
-    const end = this.#run.length;
+    const end = this.#run?.length || 1;
     // Labels have their own lines above and below.
     const [top, bottom] = [14, height - 14];
     const x = (at) => (at / end) * width;
     const y = (perSecond) => bottom - (perSecond / most) * (bottom - top);
-    const read = x(this.#run.first?.at ?? end);
+    const read = this.#run ? x(this.#run.first?.at ?? end) : 0;
 
     chart.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const line = points.map(({ at, rate }) => `${x(at).toFixed(1)} ${y(rate).toFixed(1)}`).join("L");
@@ -145,19 +151,22 @@ export class SpeedPanel {
             shape("path", { class: "line", d: `M${line}` }),
           ]
         : []),
-      label(0, top - 4, "start", `${integer(most)} tokens/s`),
+      ...(points.length > 0 ? [label(0, top - 4, "start", `${rate(most)} tokens/s`)] : []),
       label(0, height - 2, "start", read > 40 ? "prefill" : "0"),
-      label(width, height - 2, "end", duration(end)),
+      ...(this.#run ? [label(width, height - 2, "end", duration(end))] : []),
     );
   }
 }
 
-const shown = (perSecond) => (perSecond ? rate(perSecond) : "–");
+function show(figure, perSecond, none = "0") {
+  figure.textContent = perSecond ? rate(perSecond) : none;
+  figure.classList.toggle("none", !perSecond);
+}
 
-/** The next of 1, 2, 5, 10 … */
+/** A round number above. */
 function ceiling(value) {
   const power = 10 ** Math.floor(Math.log10(value));
-  return power * [1, 2, 5, 10].find((step) => value <= step * power);
+  return power * [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => value <= step * power);
 }
 
 function shape(name, attributes) {

@@ -84,10 +84,11 @@ export class WeightsPicture {
     this.#paint();
   }
 
+  /** Zeros alone while the model is on its way. */
   #paint() {
     const weights = this.#weights;
     const { clientWidth: width, clientHeight: height } = this.#canvas;
-    if (!weights || width === 0) return;
+    if (width === 0) return;
     const ratio = devicePixelRatio;
     this.#canvas.width = Math.round(width * ratio);
     this.#canvas.height = Math.round(height * ratio);
@@ -97,11 +98,11 @@ export class WeightsPicture {
     // Whole device pixels: edges stay sharp at any zoom.
     const pitch = Math.max(2, Math.round(PITCH * ratio));
     const side = pitch - Math.max(1, Math.round(GAP * ratio));
-    const rows = Math.min(weights.rows, Math.floor(this.#canvas.height / pitch));
-    const columns = Math.min(weights.columns, Math.ceil(this.#canvas.width / pitch));
+    const rows = Math.min(weights?.rows ?? Infinity, Math.floor(this.#canvas.height / pitch));
+    const columns = Math.min(weights?.columns ?? Infinity, Math.ceil(this.#canvas.width / pitch));
     for (let row = 0; row < rows; row++) {
       for (let column = 0; column < columns; column++) {
-        context.fillStyle = colours[weights.at(row, column) + 1];
+        context.fillStyle = colours[(weights?.at(row, column) ?? 0) + 1];
         context.fillRect(column * pitch, row * pitch, side, side);
       }
     }

@@ -22,6 +22,8 @@ const rust = ["src", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map((nam
 const recipe = ["build.mjs", "cargo.mjs", "glue.mjs", "mend.mjs"].map((name) => path.join(pkg, "scripts", name));
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 const tools = path.join(pkg, "package-lock.json");
+const bundles = ["index.js", "demo.js", "node.js", "worker.js", "node-worker.js", "cli.js"];
+const papers = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
 const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), tools];
 
 async function buildFlavour(flavour) {
@@ -64,9 +66,7 @@ function features(flavour) {
 async function buildBundles() {
   await ifChanged("bundles", {
     inputs: [...sources, ...recipe, path.join(dist, "glue")],
-    outputs: ["index.js", "bundler.jsx", "node.js", "worker.js", "node-worker.js", "cli.js"].map((name) =>
-      path.join(dist, name),
-    ),
+    outputs: [...bundles, "bundler.jsx", "demo.jsx"].map((name) => path.join(dist, name)),
     async run() {
       const common = {
         absWorkingDir: pkg,
@@ -79,7 +79,7 @@ async function buildBundles() {
       };
       say("bundles", "esbuild");
       await Promise.all([
-        esbuild({ ...common, platform: "browser", entryPoints: ["src/index.ts", "src/worker.ts"] }),
+        esbuild({ ...common, platform: "browser", entryPoints: ["src/index.ts", "src/worker.ts", "src/demo.ts"] }),
         esbuild({ ...common, platform: "node", entryPoints: ["src/node.ts", "src/node-worker.ts"] }),
         esbuild({
           ...common,
@@ -90,6 +90,8 @@ async function buildBundles() {
       ]);
       chmodSync(path.join(dist, "cli.js"), 0o755);
       cpSync(path.join(pkg, "src", "bundler.jsx"), path.join(dist, "bundler.jsx"));
+      // For the reason that bundler.jsx tells.
+      cpSync(path.join(dist, "demo.js"), path.join(dist, "demo.jsx"));
     },
   });
 }
@@ -97,18 +99,18 @@ async function buildBundles() {
 async function buildTypes() {
   await ifChanged("types", {
     inputs: [...sources, ...projects, path.join(dist, "glue")],
-    outputs: [path.join(dist, "types", "index.d.ts")],
+    outputs: [path.join(dist, "types", "index.d.ts"), path.join(dist, "types", "demo.d.ts")],
     async run() {
       rmSync(path.join(dist, "types"), { recursive: true, force: true });
       await command("types", tool("tsc"), ["--project", path.join(pkg, "tsconfig.build.json")]);
-      keepPublic(path.join(dist, "types"), "index.d.ts");
+      keepPublic(path.join(dist, "types"), ["index.d.ts", "demo.d.ts"]);
     },
   });
 }
 
-/** tsc declares every file that it has seen; only what the entry reaches is for users to read. */
-function keepPublic(dir, entry) {
-  const reached = new Set([entry]);
+/** tsc declares every file that it has seen; only what the entries reach is for users to read. */
+function keepPublic(dir, entries) {
+  const reached = new Set(entries);
   for (const file of reached) {
     const text = readFileSync(path.join(dir, file), "utf8").replace(
       /(["'])(\.\.?\/[^"']*)\.ts\1/g,
@@ -176,6 +178,7 @@ try {
   await eachAtOnce(flavours, availableParallelism(), buildFlavour);
   await buildBundles();
   await buildTypes();
+  for (const name of papers) cpSync(path.join(root, name), path.join(pkg, name));
 } catch (error) {
   // What went wrong has been printed by the tool that failed; this says which.
   console.error(error.message);

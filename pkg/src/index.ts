@@ -1,6 +1,6 @@
-import { inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
+import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
 import { pageAddress, spawnEngine } from "./platform/browser.ts";
-import type { Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types.ts";
+import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types.ts";
 
 export { EngineError, type ErrorDetail } from "./errors.ts";
 export type * from "./types.ts";
@@ -18,3 +18,7 @@ export const load = (source: ModelSource, options?: LoadOptions): Promise<Model>
 /** Tells what a model is from its header, without loading it. */
 export const inspect = (source: ModelSource, options?: InspectOptions): Promise<Description> =>
   inspectWith(outside, source, options);
+
+/** Tells from its header whether a model fits in memory with these options, and if not, the nearest ones that do. */
+export const canRun = (source: ModelSource, options?: LoadOptions): Promise<CanRun> =>
+  canRunWith(outside, source, options);

@@ -8,6 +8,7 @@ import { Client } from "./rpc/client.ts";
 import type { GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
 import { type SpecRules, toSpec } from "./source/spec.ts";
 import type {
+  CanRun,
   ChatMessage,
   ChatOptions,
   Description,
@@ -57,10 +58,26 @@ export async function inspect(
 ): Promise<Description> {
   checkOptions("inspect", options);
   const { signal, onProgress, weights = false, ...settings } = options;
+  return once(outside, (client) => {
+    const args = { source: toSpec(source, outside), settings, weights };
+    return client.call("inspect", args, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
+  });
+}
+
+export async function canRun(outside: Outside, source: ModelSource, options: LoadOptions = {}): Promise<CanRun> {
+  checkOptions("canRun", options);
+  const { signal, onProgress, ...settings } = options;
+  return once(outside, (client) => {
+    const args = { source: toSpec(source, outside), settings };
+    return client.call("canRun", args, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
+  });
+}
+
+/** A question that needs no model: its worker ends with the answer. */
+async function once<T>(outside: Outside, ask: (client: Client) => Promise<T>): Promise<T> {
   const client = new Client(outside.spawnEngine());
   try {
-    const args = { source: toSpec(source, outside), settings, weights };
-    return await client.call("inspect", args, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
+    return await ask(client);
   } finally {
     client.close(closed());
   }

@@ -1,4 +1,4 @@
-import { cores, fetchFile, ownPort, paths, spawnSibling, turn } from "./platform/node.ts";
+import { cores, fetchFile, freeMemory, ownPort, paths, spawnSibling, turn } from "./platform/node.ts";
 import { startWorker } from "./rpc/worker.ts";
 
-startWorker({ cores, fetchFile, ownPort, paths, spawnSibling, turn });
+startWorker({ cores, fetchFile, freeMemory, ownPort, paths, spawnSibling, turn });

@@ -1,6 +1,6 @@
-import { inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
+import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
 import { spawnEngine, toPath } from "./platform/node.ts";
-import type { Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types.ts";
+import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types.ts";
 
 export { EngineError, type ErrorDetail } from "./errors.ts";
 export type * from "./types.ts";
@@ -11,3 +11,6 @@ export const load = (source: ModelSource, options?: LoadOptions): Promise<Model>
 
 export const inspect = (source: ModelSource, options?: InspectOptions): Promise<Description> =>
   inspectWith(outside, source, options);
+
+export const canRun = (source: ModelSource, options?: LoadOptions): Promise<CanRun> =>
+  canRunWith(outside, source, options);

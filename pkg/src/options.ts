@@ -60,16 +60,19 @@ const engine = {
   i2s: oneOf("128", "64"),
 };
 
+const load = {
+  ...engine,
+  signal: isSignal,
+  onProgress: isFunction,
+  threads: integer(1, 64),
+  flavour: oneOf("auto", "relaxed", "simd128"),
+  chatTemplate: (value: unknown) => (typeof value === "string" && value !== "" ? null : "a template's text"),
+};
+
 /** The options of each public function. */
 const rules = {
-  load: {
-    ...engine,
-    signal: isSignal,
-    onProgress: isFunction,
-    threads: integer(1, 64),
-    flavour: oneOf("auto", "relaxed", "simd128"),
-    chatTemplate: (value) => (typeof value === "string" && value !== "" ? null : "a template's text"),
-  },
+  load,
+  canRun: load,
   inspect: { ...engine, signal: isSignal, onProgress: isFunction, weights: isBoolean },
   generate,
   chat: { ...generate, tools: isList, templateOptions: isObject },

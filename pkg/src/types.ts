@@ -4,11 +4,17 @@
 export type FileSource = string | URL | Request | Blob | Uint8Array | FileSystemFileHandle;
 
 /**
- * Where a model comes from: one GGUF file, or a folder with `config.json`, `model.safetensors`, `tokenizer.json` and
- * `tokenizer_config.json`. A folder is a string or URL that ends in `/`, a directory path, a directory handle, or its
- * files by name.
+ * Where a model comes from: one GGUF file, any part of a split one (`-00001-of-00003.gguf`) where the others lie beside it,
+ * or a folder with one GGUF or with `config.json`, `model.safetensors` or its shards and their index, `tokenizer.json` and
+ * `tokenizer_config.json`. A folder is a string or URL that ends in `/`, a directory path, a directory handle, a list of
+ * its files, or its files by name. A URL folder cannot be listed: its GGUF must be named.
  */
-export type ModelSource = FileSource | FileSystemDirectoryHandle | Record<string, FileSource>;
+export type ModelSource =
+  | FileSource
+  | FileSystemDirectoryHandle
+  | readonly FileSource[]
+  | FileList
+  | Record<string, FileSource>;
 
 /** How activations are rounded before integer products. `auto` follows the way the model was trained. */
 export type Activations = "auto" | "int8" | "int14" | "float";
@@ -246,6 +252,19 @@ export interface MemoryNeeds {
   kv: number;
   scratch: number;
   total: number;
+}
+
+/** What `canRun` tells. Files that cannot run at all are errors instead, as from `load`. */
+export interface CanRun {
+  ok: boolean;
+  /** With the options given. */
+  needed: MemoryNeeds;
+  /** What there is for `needed.total`: WebAssembly's 4 GiB or the memory that the runtime says it has, less what goes elsewhere. */
+  available: number;
+  /** Why it does not fit. */
+  reason?: string;
+  /** The nearest options that make it fit, where there are any. */
+  suggestion?: { contextLength?: number; kv?: KvType };
 }
 
 /** What `inspect` tells and `model.info` begins with. */

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Parsed, Tensor, limits, refuse_overlap, values};
+use super::{Parsed, Tensor, limits, refuse_overlap, sorted, values};
 use crate::bytes::{Reader, Short};
 use crate::error::{Error, ErrorKind, Result};
 use crate::quant::{self, Content, Storage};
@@ -34,6 +34,12 @@ pub struct Array {
 
 #[derive(Clone, Debug, Default)]
 pub struct Metadata(BTreeMap<String, Value>);
+
+impl FromIterator<(String, Value)> for Metadata {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
 
 impl Metadata {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
@@ -153,8 +159,7 @@ fn read(mut reader: Reader) -> Result<Gguf, Short> {
     for entry in entries {
         tensors.push(place(entry, data, alignment, total, q2_0)?);
     }
-    let mut names: Vec<&str> = tensors.iter().map(|tensor: &Tensor| tensor.name.as_str()).collect();
-    names.sort_unstable();
+    let names = sorted(tensors.iter().map(|tensor: &Tensor| &*tensor.name).collect());
     if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(Error::new(ErrorKind::BadHeader, "the tensor occurs twice").tensor(twice[0]).into());
     }

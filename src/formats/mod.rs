@@ -4,11 +4,13 @@
 //! [`Parsed::Done`]. It keeps nothing between calls: a header is parsed again from its start when more of it is here, which
 //! costs milliseconds and leaves no state to get wrong.
 //!
-//! [`gguf`] is one file with metadata; [`safetensors`] are tensors alone, whose model is told by a `config.json`.
+//! [`gguf`] is one file with metadata; [`safetensors`] are tensors alone, whose model is told by a `config.json`. Either may be
+//! cut into several files, which [`shards`] fits together.
 
 pub mod gguf;
 pub mod limits;
 pub mod safetensors;
+pub mod shards;
 
 use crate::bytes::Short;
 use crate::error::{Error, ErrorKind, Result};
@@ -108,6 +110,13 @@ impl Format {
 /// The product of some dimensions, kept below the cap.
 fn values(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1u64, |product, &dim| product.checked_mul(dim).filter(|&n| n <= limits::VALUES))
+}
+
+/// Not inlined: a sort is kilobytes of code.
+#[inline(never)]
+fn sorted(mut names: Vec<&str>) -> Vec<&str> {
+    names.sort_unstable();
+    names
 }
 
 /// Refuses tensors that share bytes of a file: no writer makes them, and they would count memory twice.

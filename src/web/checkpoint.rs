@@ -8,7 +8,7 @@ use wasm_bindgen::prelude::*;
 use super::{Js, exact, thrown, to_js};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::gguf::{Array, Metadata, Value};
-use crate::formats::{Format, Parsed, Tensor, gguf, safetensors};
+use crate::formats::{Format, Parsed, Tensor, gguf, safetensors, shards};
 use crate::model::Config;
 use crate::model::describe::Description;
 use crate::model::plan::{Options, Plan};
@@ -18,12 +18,13 @@ use crate::model::plan::{Options, Plan};
 #[derive(Default)]
 pub struct Checkpoint {
     files: BTreeMap<usize, File>,
-    metadata: Option<Metadata>,
     config: Option<Vec<u8>>,
+    warnings: Vec<String>,
 }
 
 struct File {
-    format: Format,
+    /// Of a GGUF.
+    metadata: Option<Metadata>,
     tensors: Vec<Tensor>,
 }
 
@@ -47,10 +48,23 @@ impl Checkpoint {
         self.config = Some(json);
     }
 
+    /// Compares file number `file` with the names of the tensors that an index says it has.
+    #[wasm_bindgen(js_name = checkIndex)]
+    pub fn check_index(&mut self, file: usize, names: Vec<String>) -> Js<()> {
+        let tensors = self.files.get(&file).map_or(&[][..], |file| &file.tensors);
+        self.warnings.extend(shards::check_index(tensors, &names).map_err(thrown)?);
+        Ok(())
+    }
+
+    /// The number of the file that has the model's metadata, once the files have turned out to be one model.
+    pub fn first(&self) -> Js<usize> {
+        self.first_file().map_err(thrown)
+    }
+
     /// A GGUF's metadata: numbers, booleans and strings by key; arrays as `{ elementType, count, offset, length }`, where their
-    /// bytes lie in the file. Undefined for other formats.
+    /// bytes lie in the first file. Undefined for other formats.
     pub fn metadata(&self) -> Js<JsValue> {
-        let Some(metadata) = &self.metadata else { return Ok(JsValue::UNDEFINED) };
+        let Some(metadata) = self.first_metadata().map_err(thrown)? else { return Ok(JsValue::UNDEFINED) };
         let object = Object::new();
         for (key, value) in metadata.iter() {
             let value = match value {
@@ -89,31 +103,44 @@ impl Checkpoint {
             Parsed::Done(format) => format,
             Parsed::Need(bytes) => return Ok(bytes),
         };
-        let mut tensors = match format {
+        let (metadata, mut tensors) = match format {
             Format::Gguf => match gguf::parse(prefix, total)? {
                 Parsed::Need(bytes) => return Ok(bytes),
-                Parsed::Done(parsed) => {
-                    self.metadata = Some(parsed.metadata);
-                    parsed.tensors
-                }
+                Parsed::Done(parsed) => (Some(parsed.metadata), parsed.tensors),
             },
             Format::Safetensors => match safetensors::parse(prefix, total)? {
                 Parsed::Need(bytes) => return Ok(bytes),
-                Parsed::Done(parsed) => parsed.tensors,
+                Parsed::Done(parsed) => (None, parsed.tensors),
             },
         };
         tensors.iter_mut().for_each(|tensor| tensor.file = file);
-        self.files.insert(file, File { format, tensors });
+        self.files.insert(file, File { metadata, tensors });
         Ok(0)
     }
 
     pub(super) fn format(&self) -> Format {
-        self.files.values().next().map_or(Format::Safetensors, |file| file.format)
+        let gguf = self.files.values().any(|file| file.metadata.is_some());
+        if gguf { Format::Gguf } else { Format::Safetensors }
+    }
+
+    fn first_file(&self) -> Result<usize> {
+        let parts: Vec<shards::Part> =
+            self.files.values().filter_map(|file| Some((file.metadata.as_ref()?, file.tensors.len()))).collect();
+        if !parts.is_empty() && parts.len() < self.files.len() {
+            return Err(Error::new(ErrorKind::BadHeader, "GGUF and safetensors are not parts of one model"));
+        }
+        let first = if parts.is_empty() { 0 } else { shards::first_part(&parts)? };
+        shards::refuse_twice(self.files.values().flat_map(|file| &file.tensors))?;
+        Ok(self.files.keys().nth(first).copied().unwrap_or(0))
+    }
+
+    fn first_metadata(&self) -> Result<Option<&Metadata>> {
+        Ok(self.files.get(&self.first_file()?).and_then(|file| file.metadata.as_ref()))
     }
 
     pub(super) fn plan(&self, options: Options) -> Result<Plan> {
         let tensors: Vec<Tensor> = self.files.values().flat_map(|file| file.tensors.iter().cloned()).collect();
-        let config = match (&self.config, &self.metadata) {
+        let config = match (&self.config, self.first_metadata()?) {
             (_, Some(metadata)) => {
                 let embedding = tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
                 Config::from_gguf(metadata, embedding.and_then(|tensor| tensor.shape.first().copied()))?
@@ -125,6 +152,8 @@ impl Checkpoint {
                 );
             }
         };
-        Plan::new(config, &tensors, options)
+        let mut plan = Plan::new(config, &tensors, options)?;
+        plan.warnings.extend(self.warnings.iter().cloned());
+        Ok(plan)
     }
 }

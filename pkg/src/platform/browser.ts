@@ -45,6 +45,12 @@ export function turn(): Promise<void> {
 
 export const cores = (): number => navigator.hardwareConcurrency || 1;
 
+/** All that the device has, roughly; few browsers tell. */
+export function freeMemory(): number | null {
+  const { deviceMemory } = navigator as { deviceMemory?: number };
+  return deviceMemory ? deviceMemory * 2 ** 30 : null;
+}
+
 /** Workers that have a shared memory may be collected in Firefox while they run, unless something holds them (1702191). */
 const running = new Set<Worker>();
 
@@ -69,12 +75,15 @@ function owned(worker: Worker): WorkerPort {
   return port;
 }
 
-/** Only a classic worker may call `importScripts`; with nothing to import it does nothing. */
+/**
+ * A module may not call `importScripts`, which Firefox notices only where there is something to import. What is no
+ * address fails in a classic script too, but in another way, and without a request.
+ */
 function isClassicScript(): boolean {
   try {
-    (self as unknown as { importScripts(): void }).importScripts();
+    (self as unknown as { importScripts(url: string): void }).importScripts("http://[");
     return true;
-  } catch {
-    return false;
+  } catch (error) {
+    return !(error instanceof TypeError);
   }
 }

@@ -1,5 +1,5 @@
-import { readFile, stat } from "node:fs/promises";
-import { availableParallelism } from "node:os";
+import { readdir, readFile } from "node:fs/promises";
+import { availableParallelism, freemem } from "node:os";
 import { fileURLToPath } from "node:url";
 import { type Transferable as NodeTransferable, parentPort, Worker } from "node:worker_threads";
 import { FileSource } from "../source/file.ts";
@@ -29,12 +29,21 @@ export const toPath = (url: URL): string => fileURLToPath(url);
 
 export const paths: Paths = {
   open: FileSource.open,
-  isDirectory: async (path) => (await stat(path).catch(() => null))?.isDirectory() ?? false,
+  async list(path) {
+    const entries = await readdir(path, { withFileTypes: true }).catch(() => null);
+    return entries?.filter((entry) => !entry.isDirectory()).map((entry) => entry.name) ?? null;
+  },
 };
 
 export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 export const cores = (): number => availableParallelism();
+
+/** Of the machine, or of the container; 2^64 and 0 both say that there is none. */
+export function freeMemory(): number {
+  const most = process.constrainedMemory?.() || Infinity;
+  return Math.max(0, Math.min(freemem(), most - process.memoryUsage.rss()));
+}
 
 /** A worker as a port. */
 export function owned(worker: Worker): WorkerPort {

@@ -25,6 +25,8 @@ export interface Inside {
   fetchFile(url: URL): Promise<Response>;
   /** Threads that can run at once. */
   cores(): number;
+  /** Bytes that a model could take; null where the runtime does not tell. */
+  freeMemory(): number | null;
   /** Resolves when the messages that wait by now have been read. */
   turn(): Promise<void>;
   /** The file system, where there is one. */

@@ -4,7 +4,7 @@ import { EngineError } from "../errors.ts";
 import type { Inside, Port } from "../platform/port.ts";
 import type { Finished, FinishReason } from "../types.ts";
 import { Answer } from "./answer.ts";
-import { inspect, type LoadContext, type Loaded, load } from "./load.ts";
+import { canRun, inspect, type LoadContext, type Loaded, load } from "./load.ts";
 import { EngineLoop, type EngineWork, type Listener } from "./loop.ts";
 import type { Call, Control, ErrorData, GenerateSettings, PromptSpec, Reply, VerbName, Verbs } from "./protocol.ts";
 
@@ -93,6 +93,7 @@ class Host {
       load: ({ source, settings }, context) => this.#load(source, settings, context),
       inspect: ({ source, settings, weights }, context) =>
         inspect(source, settings, weights, this.#loadContext(context)),
+      canRun: ({ source, settings }, context) => canRun(source, settings, this.#loadContext(context)),
       generate: ({ session, prompt, settings }, context) => this.#generate(session, prompt, settings, context),
       closeSession: ({ session }) => this.#closeSession(session),
       logits: ({ ids, all }, context) => this.#logits(ids, all, context),
@@ -107,7 +108,7 @@ class Host {
     return this.#model;
   }
 
-  #loadContext(context: CallContext<"load" | "inspect">): LoadContext {
+  #loadContext(context: CallContext<"load" | "inspect" | "canRun">): LoadContext {
     const { signal, send } = context;
     return { platform: this.#platform, signal, onProgress: send, onDeath: this.#onDeath };
   }

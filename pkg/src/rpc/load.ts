@@ -3,14 +3,15 @@
 import { EngineError } from "../errors.ts";
 import type { Inside } from "../platform/port.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
-import type { Source } from "../source/source.ts";
 import type { SourceSpec } from "../source/spec.ts";
-import type { Description, MemoryNeeds, ModelInfo, Progress } from "../types.ts";
+import type { CanRun, Description, MemoryNeeds, ModelInfo, Progress } from "../types.ts";
 import { builds } from "../wasm/builds.ts";
 import { probe } from "../wasm/features.ts";
 import { type Build, compile, type Glue, type Instance, instantiate } from "../wasm/load.ts";
 import { type Pick, pick } from "../wasm/pick.ts";
 import { Pool } from "../wasm/threads.ts";
+import { fit, instanceBytes, room } from "./fit.ts";
+import { type Headers, named, readHeaders } from "./headers.ts";
 import type { EngineSettings, LoadSettings } from "./protocol.ts";
 import { loadText, type Text } from "./text.ts";
 
@@ -30,24 +31,21 @@ export interface Loaded {
 
 /** What a header's parser may hold: the longest header some times over. */
 const PLANNER_BYTES = 1 << 30;
-/** Beside weights, cache and scratch: code, stacks, buffers of a load. */
-const SLACK_BYTES = 128 << 20;
 /** Of a chunk on its way into the engine. */
 const CHUNK = 4 << 20;
-/** wasm32 has no more. */
-const MOST_BYTES = 2 ** 32;
 
 export async function load(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
   const { platform } = context;
-  const { threads, flavour, chatTemplate, ...engineSettings } = settings;
-  const choice = pick(probe(), platform.cores(), { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) });
+  const { choice, chatTemplate, engineSettings } = choose(settings, platform);
   const runtime = await Runtime.start(choice, context);
   return withFiles(source, context, async (files) => {
     const planner = await runtime.planner();
-    const headers = await readHeaders(planner.glue, files, context);
-    const first = new planner.glue.Loader(headers.checkpoint, engineSettings);
-    const memory = first.memory() as MemoryNeeds;
-    first.free();
+    const headers = await readHeaders(planner.glue, files, context.signal);
+    const { needed: memory, ...verdict } = weigh(planner.glue, headers, engineSettings, null);
+    if (!verdict.ok) {
+      const { available, suggestion, reason } = verdict;
+      throw new EngineError("OutOfMemory", reason!, { needed: memory.total, available, suggestion });
+    }
     // The text's own work goes on while the weights come.
     const text = loadText(headers.metadata, headers.prefix, files, chatTemplate);
     text.catch(() => {});
@@ -76,6 +74,35 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
   });
 }
 
+/** What `canRun` tells, from the header alone. */
+export async function canRun(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<CanRun> {
+  const { platform, signal } = context;
+  const { choice, engineSettings } = choose(settings, platform);
+  const runtime = await Runtime.start(choice, context);
+  return withFiles(source, context, async (files) => {
+    const { glue } = await runtime.planner();
+    const headers = await readHeaders(glue, files, signal);
+    return weigh(glue, headers, engineSettings, platform.freeMemory());
+  });
+}
+
+/** The build that these settings run on, and what is left of them for the engine. */
+function choose({ threads, flavour, chatTemplate, ...engineSettings }: LoadSettings, platform: Inside) {
+  const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
+  return { choice: pick(probe(), platform.cores(), wish), chatTemplate, engineSettings };
+}
+
+function weigh(glue: Glue, headers: Headers, settings: EngineSettings, free: number | null): CanRun {
+  const plan = (settings: EngineSettings) => {
+    const loader = new glue.Loader(headers.checkpoint, settings);
+    const memory = loader.memory() as MemoryNeeds;
+    loader.free();
+    return memory;
+  };
+  const { config } = headers.checkpoint.describe(settings) as Description;
+  return fit(plan, settings, config.contextLength, room(headers.length, free));
+}
+
 /** What `inspect` tells: the header alone, or the weights too. Nothing is kept. */
 export async function inspect(
   source: SourceSpec,
@@ -87,7 +114,7 @@ export async function inspect(
   const runtime = await Runtime.start(choice, context);
   return withFiles(source, context, async (files) => {
     const { glue, memory } = await runtime.planner();
-    const headers = await readHeaders(glue, files, context);
+    const headers = await readHeaders(glue, files, context.signal);
     const loader = weights
       ? await feed(glue, memory, headers, files, settings, true, context)
       : new glue.Loader(headers.checkpoint, settings);
@@ -102,6 +129,7 @@ async function withFiles<T>(
   context: LoadContext,
   work: (files: ModelFiles) => Promise<T>,
 ): Promise<T> {
+  context.onProgress({ phase: "header", loaded: 0, total: 0, bytesPerSecond: 0 });
   const files = await openFiles(spec, context.platform.paths, context.signal);
   try {
     return await work(files);
@@ -142,65 +170,15 @@ class Runtime {
    * in a small one. Any other grows, and the planner's own instance goes on.
    */
   async instance(modelBytes: number, headers: Headers): Promise<Instance> {
-    const needed = modelBytes + SLACK_BYTES + 2 * headers.prefix.length;
-    if (needed > MOST_BYTES) {
-      throw new EngineError("OutOfMemory", `the model needs ${needed} bytes, WebAssembly has ${MOST_BYTES} at most`, {
-        needed,
-        available: MOST_BYTES,
-      });
-    }
     if (!this.#shared) return this.planner();
-    const instance = this.#make(needed);
+    const instance = this.#make(instanceBytes(modelBytes, headers.length));
     headers.checkpoint.free();
-    headers.checkpoint = headers.again(instance.glue);
+    headers.checkpoint = await headers.again(instance.glue);
     return instance;
   }
 
   #make(maximumBytes: number): Instance {
     return instantiate(this.#build, this.#module, { maximumBytes, host: this.#pool });
-  }
-}
-
-interface Headers {
-  checkpoint: Glue["Checkpoint"]["prototype"];
-  metadata: Record<string, unknown> | undefined;
-  /** The first file's bytes up to the end of its header. */
-  prefix: Uint8Array;
-  /** The same checkpoint in another instance. */
-  again(glue: Glue): Glue["Checkpoint"]["prototype"];
-}
-
-async function readHeaders(glue: Glue, files: ModelFiles, { signal, onProgress }: LoadContext): Promise<Headers> {
-  onProgress({ phase: "header", loaded: 0, total: 0, bytesPerSecond: 0 });
-  const prefixes: Uint8Array[] = [];
-  const checkpoint = new glue.Checkpoint();
-  for (const [index, source] of files.weights.entries()) {
-    prefixes.push(await named(source, readHeader(checkpoint, index, source, signal)));
-  }
-  const again = (other: Glue) => {
-    const copy = new other.Checkpoint();
-    for (const [index, source] of files.weights.entries()) copy.parse(index, source.size, prefixes[index]!);
-    if (files.config) copy.setConfig(files.config);
-    return copy;
-  };
-  if (files.config) checkpoint.setConfig(files.config);
-  const metadata = checkpoint.metadata() as Record<string, unknown> | undefined;
-  return { checkpoint, metadata, prefix: prefixes[0]!, again };
-}
-
-/** Of a header nothing is known before it is read: double until the parser has enough. */
-async function readHeader(
-  checkpoint: Glue["Checkpoint"]["prototype"],
-  file: number,
-  source: Source,
-  signal: AbortSignal,
-): Promise<Uint8Array> {
-  let length = Math.min(source.size, 256 << 10);
-  for (;;) {
-    const prefix = await source.read(0, length, { signal });
-    const needed = checkpoint.parse(file, source.size, prefix);
-    if (needed === 0) return prefix;
-    length = Math.min(source.size, Math.max(needed, 2 * length));
   }
 }
 
@@ -221,10 +199,7 @@ async function feed(
 ): Promise<Glue["Loader"]["prototype"]> {
   const { signal, onProgress } = context;
   const loader = new glue.Loader(headers.checkpoint, settings);
-  const probes = loader.probes() as Span[];
-  const rows: Uint8Array[] = [];
-  for (const { file, offset, length } of probes) rows.push(await files.weights[file]!.read(offset, length, { signal }));
-  loader.decide(rows);
+  loader.decide(await readAll(loader.probes() as Span[], files, signal));
   loader.reserve(survey);
 
   const spans = join(loader.ranges() as Span[]);
@@ -234,23 +209,20 @@ async function feed(
     for (const { file, offset, length } of spans) {
       const source = files.weights[file]!;
       let at = offset;
-      await named(
-        source,
-        (async () => {
-          for await (const piece of source.stream(offset, length, { signal })) {
-            for (let from = 0; from < piece.length; from += CHUNK) {
-              const part = piece.subarray(from, from + CHUNK);
-              // The memory may have grown, and its old views be gone, since the last chunk.
-              const address = loader.buffer(part.length);
-              new Uint8Array(memory.buffer, address, part.length).set(part);
-              loader.feed(file, at, part.length);
-              at += part.length;
-            }
-            signal.throwIfAborted();
-            meter.add(piece.length);
+      await named(source, async () => {
+        for await (const piece of source.stream(offset, length, { signal })) {
+          for (let from = 0; from < piece.length; from += CHUNK) {
+            const part = piece.subarray(from, from + CHUNK);
+            // The memory may have grown, and its old views be gone, since the last chunk.
+            const address = loader.buffer(part.length);
+            new Uint8Array(memory.buffer, address, part.length).set(part);
+            loader.feed(file, at, part.length);
+            at += part.length;
           }
-        })(),
-      );
+          signal.throwIfAborted();
+          meter.add(piece.length);
+        }
+      });
     }
   } catch (error) {
     loader.free();
@@ -262,6 +234,19 @@ async function feed(
   }
   onProgress({ phase: "pack", loaded: total, total, bytesPerSecond: meter.rate });
   return loader;
+}
+
+/** Scattered rows, in as few reads as may be and all at once. */
+async function readAll(spans: Span[], files: ModelFiles, signal: AbortSignal): Promise<Uint8Array[]> {
+  const reads = join([...spans].sort((a, b) => a.file - b.file || a.offset - b.offset)).map(async (span) => ({
+    ...span,
+    bytes: await files.weights[span.file]!.read(span.offset, span.length, { signal }),
+  }));
+  const read = await Promise.all(reads);
+  return spans.map(({ file, offset, length }) => {
+    const within = read.findLast((one) => one.file === file && one.offset <= offset)!;
+    return within.bytes.subarray(offset - within.offset, offset - within.offset + length);
+  });
 }
 
 /** Neighbours are read at one go, small gaps with them. */
@@ -307,16 +292,5 @@ class Meter {
   #tell(now: number): void {
     this.#told = now;
     this.#report({ phase: "download", loaded: this.#loaded, total: this.#total, bytesPerSecond: this.rate });
-  }
-}
-
-/** Errors from the core know tensors and offsets, not file names. */
-async function named<T>(source: Source, work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    const { code, message, detail } = error as { code?: unknown; message?: string; detail?: { file?: string } };
-    if (error instanceof Error || typeof code !== "string" || detail?.file) throw error;
-    throw new EngineError(code, `${source.name}: ${message}`, { file: source.name, ...detail });
   }
 }

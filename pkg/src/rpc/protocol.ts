@@ -4,6 +4,7 @@ import type { ErrorDetail } from "../errors.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type {
   Activations,
+  CanRun,
   ChatMessage,
   Description,
   Finished,
@@ -60,6 +61,7 @@ interface Verb<Args, Result, Event = never> {
 export interface Verbs {
   load: Verb<{ source: SourceSpec; settings: LoadSettings }, ModelInfo, Progress>;
   inspect: Verb<{ source: SourceSpec; settings: EngineSettings; weights: boolean }, Description, Progress>;
+  canRun: Verb<{ source: SourceSpec; settings: LoadSettings }, CanRun, Progress>;
   /** `session` is the caller's number for a session; null for one that ends with the generation. */
   generate: Verb<{ session: number | null; prompt: PromptSpec; settings: GenerateSettings }, Ended, Piece[]>;
   closeSession: Verb<{ session: number }, null>;

@@ -1,12 +1,20 @@
 /** The files that make up a model. */
 
 import { EngineError } from "../errors.ts";
+import { type Folder, locate } from "./folder.ts";
+import { INDEX, onlyModel, partsOf, readIndex, type Shards, SINGLE } from "./shards.ts";
 import { open, type Paths, type Source } from "./source.ts";
 import type { FileSpec, SourceSpec } from "./spec.ts";
 
-export interface ModelFiles {
+export interface ModelFiles extends SideFiles {
+  /** One file, or a model's parts. */
   weights: Source[];
-  /** Of Hugging Face folders, parsed where they are there. */
+  /** The tensors that an index says each of them has; null without an index. */
+  promised: string[][] | null;
+}
+
+/** Of Hugging Face folders, parsed where they are there. */
+interface SideFiles {
   config: Uint8Array | null;
   generationConfig: unknown;
   tokenizer: unknown;
@@ -14,120 +22,167 @@ export interface ModelFiles {
   chatTemplate: string | null;
 }
 
+const NO_SIDE = { config: null, generationConfig: null, tokenizer: null, tokenizerConfig: null, chatTemplate: null };
+
 /** Files beside weights are small: whatever is larger is none of them. */
 const MOST_SIDE_BYTES = 256 << 20;
 
 export async function openFiles(spec: SourceSpec, paths: Paths | undefined, signal?: AbortSignal): Promise<ModelFiles> {
-  const directory = spec.kind === "path" && (await paths?.isDirectory(spec.path));
-  const find = finder(directory ? { kind: "folder", base: { kind: "path", path: `${spec.path}/` } } : spec);
-  if (find) return openFolder(find, paths, signal);
-  const weights = await open(spec as FileSpec, paths, signal);
-  const files: ModelFiles = { ...NO_SIDE, weights: [weights] };
-  // A single safetensors file cannot say what it is: its folder does.
-  const beside = spec.kind === "url" || spec.kind === "path" ? folderOf(spec) : null;
-  if (beside && (await isSafetensors(weights))) await addSide(files, finder(beside)!, paths, signal);
-  return files;
-}
-
-const NO_SIDE = { config: null, generationConfig: null, tokenizer: null, tokenizerConfig: null, chatTemplate: null };
-
-/** Where a folder keeps a file of some name; null where it surely has none. */
-type Find = (name: string) => Promise<FileSpec | null>;
-
-function finder(spec: SourceSpec): Find | null {
-  switch (spec.kind) {
-    case "folder":
-      return async (name) => join(spec.base, name);
-    case "files":
-      return async (name) => spec.files[name] ?? null;
-    case "directory":
-      return (name) =>
-        spec.handle.getFileHandle(name).then(
-          (handle): FileSpec => ({ kind: "handle", handle }),
-          () => null,
-        );
-    default:
-      return null;
+  const { folder, file } = await locate(spec, paths);
+  const opener = new Opener(paths, signal);
+  try {
+    return file === null ? await opener.folder(folder) : await opener.file(folder, file, spec as FileSpec);
+  } catch (error) {
+    await opener.close();
+    throw error;
   }
 }
 
-type Base = Extract<FileSpec, { kind: "url" | "path" }>;
+class Opener {
+  readonly #paths: Paths | undefined;
+  readonly #signal: AbortSignal | undefined;
+  readonly #opened: Source[] = [];
+  /** Why files are not there. */
+  readonly #absent = new Map<string, EngineError>();
 
-function join(base: Base, name: string): FileSpec {
-  if (base.kind === "path") return { kind: "path", path: base.path + name };
-  const url = new URL(base.url);
-  url.pathname += name;
-  return { ...base, url: url.href };
+  constructor(paths: Paths | undefined, signal: AbortSignal | undefined) {
+    this.#paths = paths;
+    this.#signal = signal;
+  }
+
+  async file(folder: Folder | null, name: string, spec: FileSpec): Promise<ModelFiles> {
+    if (folder && name.endsWith(".safetensors.index.json")) return this.#indexed(folder, name);
+    const parts = partsOf(name);
+    const [weights, side] = await settled(
+      parts.length > 1 ? this.#all(folder ?? alone(name, spec), parts) : this.#open(spec).then((source) => [source]),
+      folder && /\.safetensors$/i.test(name) ? this.#side(folder) : null,
+    );
+    return { ...(side ?? (await this.#sideOf(weights, folder))), weights, promised: null };
+  }
+
+  async folder(folder: Folder): Promise<ModelFiles> {
+    const { names } = folder;
+    if (names && !names.includes(SINGLE)) {
+      if (names.includes(INDEX)) return this.#indexed(folder, INDEX);
+      const weights = await this.#all(folder, onlyModel(folder.name, names));
+      return { ...(await this.#sideOf(weights, folder)), weights, promised: null };
+    }
+    // All at once: what a server has is known only by asking.
+    const [single, index, side] = await settled(
+      this.#optional(folder, SINGLE),
+      names ? null : this.#json(folder, INDEX),
+      this.#side(folder),
+    );
+    if (single) return { ...side, weights: [single], promised: null };
+    if (index === null) {
+      const cause = this.#absent.get(SINGLE);
+      const reason = `${folder.name} has no ${SINGLE} and no ${INDEX}; of a GGUF give the file itself (${cause?.message})`;
+      throw new EngineError("NotFound", reason, { file: SINGLE }, { cause });
+    }
+    return { ...side, ...(await this.#shards(folder, readIndex(INDEX, index))) };
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#opened.map((source) => source.close()));
+  }
+
+  async #indexed(folder: Folder, name: string): Promise<ModelFiles> {
+    const [index, side] = await settled(this.#json(folder, name), this.#side(folder));
+    if (index === null) throw new EngineError("NotFound", `${folder.name} has no ${name}`, { file: name });
+    return { ...side, ...(await this.#shards(folder, readIndex(name, index))) };
+  }
+
+  async #shards(folder: Folder, shards: Shards): Promise<Pick<ModelFiles, "weights" | "promised">> {
+    return { weights: await this.#all(folder, [...shards.keys()]), promised: [...shards.values()] };
+  }
+
+  async #open(spec: FileSpec): Promise<Source> {
+    const source = await open(spec, this.#paths, this.#signal);
+    this.#opened.push(source);
+    return source;
+  }
+
+  /** A file that need not be there. */
+  async #optional(folder: Folder, name: string): Promise<Source | null> {
+    try {
+      const spec = await folder.find(name);
+      return spec && (await this.#open(spec));
+    } catch (error) {
+      if (!(error instanceof EngineError) || error.code !== "NotFound") throw error;
+      this.#absent.set(name, error);
+      return null;
+    }
+  }
+
+  /** All parts of a model, or an error that names those that are missing. */
+  async #all(folder: Folder, names: string[]): Promise<Source[]> {
+    const found = await settled(...names.map((name) => this.#optional(folder, name)));
+    const missing = names.filter((_, i) => !found[i]);
+    if (missing.length === 0) return found as Source[];
+    const [first] = missing;
+    const rest = missing.length > 10 ? " …" : "";
+    const of = names.length > 1 ? `of the model's ${names.length} files ` : "";
+    const reason = `${folder.name}: ${of}there is no ${missing.slice(0, 10).join(", ")}${rest}`;
+    throw new EngineError("NotFound", reason, { file: first!, missing });
+  }
+
+  async #bytes(folder: Folder, name: string): Promise<Uint8Array | null> {
+    const source = await this.#optional(folder, name);
+    if (!source) return null;
+    if (source.size > MOST_SIDE_BYTES) {
+      const expected = `at most ${MOST_SIDE_BYTES} bytes`;
+      const detail = { file: name, expected, found: String(source.size) };
+      throw new EngineError("BadHeader", `${name} is too long`, detail);
+    }
+    const bytes = await source.read(0, source.size, this.#signal ? { signal: this.#signal } : {});
+    this.#opened.splice(this.#opened.indexOf(source), 1);
+    await source.close();
+    return bytes;
+  }
+
+  async #json(folder: Folder, name: string): Promise<unknown> {
+    const bytes = await this.#bytes(folder, name);
+    if (!bytes) return null;
+    try {
+      return JSON.parse(new TextDecoder().decode(bytes));
+    } catch (cause) {
+      throw new EngineError("BadHeader", `${name} is not JSON: ${(cause as Error).message}`, { file: name }, { cause });
+    }
+  }
+
+  /** A GGUF tells everything itself. Safetensors cannot say what they are: their folder does. */
+  async #sideOf([first]: Source[], folder: Folder | null): Promise<SideFiles> {
+    return folder && (await isSafetensors(first!)) ? this.#side(folder) : NO_SIDE;
+  }
+
+  async #side(folder: Folder): Promise<SideFiles> {
+    const [config, generationConfig, tokenizer, tokenizerConfig, template] = await settled(
+      this.#bytes(folder, "config.json"),
+      this.#json(folder, "generation_config.json"),
+      this.#json(folder, "tokenizer.json"),
+      this.#json(folder, "tokenizer_config.json"),
+      this.#bytes(folder, "chat_template.jinja"),
+    );
+    const chatTemplate = template && new TextDecoder().decode(template);
+    return { config, generationConfig, tokenizer, tokenizerConfig, chatTemplate };
+  }
 }
 
-function folderOf(file: Base): SourceSpec {
-  if (file.kind === "path") return { kind: "folder", base: { kind: "path", path: file.path.replace(/[^/\\]*$/, "") } };
-  const url = new URL(file.url);
-  url.pathname = url.pathname.replace(/[^/]*$/, "");
-  return { kind: "folder", base: { ...file, url: url.href } };
+/** As `Promise.all`, but the first error waits for the rest, so that what was opened meanwhile is known and closed. */
+async function settled<T extends readonly unknown[]>(...work: T): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
+  const results = await Promise.allSettled(work);
+  for (const result of results) if (result.status === "rejected") throw result.reason;
+  return results.map((result) => (result as PromiseFulfilledResult<unknown>).value) as never;
+}
+
+/** A file without neighbours as a folder of its own. */
+function alone(name: string, spec: FileSpec): Folder {
+  const find = async (wanted: string) => (wanted === name ? spec : null);
+  return { name: "a single file was given", names: [name], find };
 }
 
 async function isSafetensors(source: Source): Promise<boolean> {
   if (source.size < 9) return false;
   const start = new TextDecoder("latin1").decode(await source.read(0, 9));
   return start.endsWith("{") && !start.startsWith("GGUF");
-}
-
-async function openFolder(find: Find, paths: Paths | undefined, signal?: AbortSignal): Promise<ModelFiles> {
-  const spec = await find("model.safetensors");
-  const weights = spec && (await optional(() => open(spec, paths, signal)));
-  if (!weights) {
-    throw new EngineError("NotFound", "the folder has no model.safetensors", { file: "model.safetensors" });
-  }
-  const files: ModelFiles = { ...NO_SIDE, weights: [weights] };
-  await addSide(files, find, paths, signal);
-  return files;
-}
-
-async function addSide(files: ModelFiles, find: Find, paths: Paths | undefined, signal?: AbortSignal): Promise<void> {
-  const bytes = async (name: string) => {
-    const spec = await find(name);
-    const source = spec && (await optional(() => open(spec, paths, signal)));
-    if (!source) return null;
-    try {
-      if (source.size > MOST_SIDE_BYTES) {
-        throw new EngineError("BadHeader", `${name} is too long`, {
-          file: name,
-          expected: `at most ${MOST_SIDE_BYTES} bytes`,
-          found: String(source.size),
-        });
-      }
-      return await source.read(0, source.size, signal ? { signal } : {});
-    } finally {
-      await source.close();
-    }
-  };
-  const json = async (name: string) => {
-    const found = await bytes(name);
-    if (!found) return null;
-    try {
-      return JSON.parse(new TextDecoder().decode(found)) as unknown;
-    } catch (cause) {
-      throw new EngineError("BadHeader", `${name} is not JSON: ${(cause as Error).message}`, { file: name }, { cause });
-    }
-  };
-  const [config, generationConfig, tokenizer, tokenizerConfig, template] = await Promise.all([
-    bytes("config.json"),
-    json("generation_config.json"),
-    json("tokenizer.json"),
-    json("tokenizer_config.json"),
-    bytes("chat_template.jinja"),
-  ]);
-  const chatTemplate = template && new TextDecoder().decode(template);
-  Object.assign(files, { config, generationConfig, tokenizer, tokenizerConfig, chatTemplate });
-}
-
-/** A file that need not be there. */
-async function optional<T>(get: () => Promise<T>): Promise<T | null> {
-  try {
-    return await get();
-  } catch (error) {
-    if (error instanceof EngineError && error.code === "NotFound") return null;
-    throw error;
-  }
 }

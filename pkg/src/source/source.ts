@@ -23,13 +23,14 @@ export interface Source {
 /** A runtime's file system; absent where it has none. */
 export interface Paths {
   open(path: string): Promise<Source>;
-  isDirectory(path: string): Promise<boolean>;
+  /** Names of the files in a folder; null where the path is none. */
+  list(path: string): Promise<string[] | null>;
 }
 
 export async function open(spec: FileSpec, paths: Paths | undefined, signal?: AbortSignal): Promise<Source> {
   switch (spec.kind) {
     case "bytes":
-      return new BlobSource(new Blob([spec.bytes as Uint8Array<ArrayBuffer>]), "bytes");
+      return new BlobSource(new Blob([spec.bytes as Uint8Array<ArrayBuffer>]), spec.name ?? "bytes");
     case "blob":
       return new BlobSource(spec.blob, spec.name);
     case "handle":

@@ -1,13 +1,13 @@
 /** Where bytes come from, as plain data that can cross into a worker. */
 
 import { EngineError } from "../errors.ts";
-import type { ModelSource } from "../types.ts";
+import type { FileSource, ModelSource } from "../types.ts";
 
 export type FileSpec =
   | { kind: "url"; url: string; headers: [string, string][]; credentials?: RequestCredentials }
   | { kind: "path"; path: string }
   | { kind: "blob"; blob: Blob; name: string }
-  | { kind: "bytes"; bytes: Uint8Array }
+  | { kind: "bytes"; bytes: Uint8Array; name?: string }
   | { kind: "handle"; handle: FileSystemFileHandle };
 
 /** One file, or a folder: by what its files' addresses begin with, by handle, or as its files by name. */
@@ -37,22 +37,41 @@ export function toSpec(source: ModelSource, rules: SpecRules): SourceSpec {
     return { kind: "directory", handle: source };
   }
   if (typeof source === "object" && source !== null && Object.getPrototypeOf(source) === Object.prototype) {
-    const files: Record<string, FileSpec> = {};
-    for (const [name, one] of Object.entries(source)) {
-      const spec = toFileSpec(one, rules);
-      if (!spec) throw wrong(`source[${JSON.stringify(name)}]`);
-      files[name] = spec;
-    }
-    return { kind: "files", files };
+    return { kind: "files", files: named(Object.entries(source), rules) };
+  }
+  if (Array.isArray(source) || (typeof FileList !== "undefined" && source instanceof FileList)) {
+    return { kind: "files", files: named(Array.from(source as readonly FileSource[], withName), rules) };
   }
   throw wrong("source");
+}
+
+function named(entries: readonly (readonly [string, FileSource])[], rules: SpecRules): Record<string, FileSpec> {
+  const files: Record<string, FileSpec> = {};
+  for (const [name, one] of entries) {
+    const spec = toFileSpec(one, rules);
+    if (!spec) throw wrong(`source[${JSON.stringify(name)}]`);
+    if (Object.hasOwn(files, name)) {
+      const reason = `two of the files given are called ${JSON.stringify(name)}`;
+      throw new EngineError("InvalidArgument", reason, { option: "source", file: name });
+    }
+    // They have the name that they were given under.
+    files[name] = spec.kind === "blob" || spec.kind === "bytes" ? { ...spec, name } : spec;
+  }
+  return files;
+}
+
+/** In a list files have the names that they bring along. */
+function withName(file: FileSource, index: number): [string, FileSource] {
+  const address = typeof file === "string" ? file : file instanceof URL ? file.pathname : (file as Request).url;
+  const name = address?.replace(/[?#].*$/s, "").replace(/^.*[/\\]/s, "") ?? (file as File).name;
+  return [name || String(index), file];
 }
 
 function toFileSpec(source: unknown, rules: SpecRules): FileSpec | null {
   if (typeof source === "string") {
     if (source === "") throw wrong("source");
-    if (/^[a-z][a-z0-9+.-]+:/i.test(source) && !/^[a-z]:[\\/]/i.test(source)) return url(new URL(source), rules);
-    return rules.base === null ? { kind: "path", path: source } : url(new URL(source, rules.base), rules);
+    if (/^[a-z][a-z0-9+.-]+:/i.test(source) && !/^[a-z]:[\\/]/i.test(source)) return url(parsed(source), rules);
+    return rules.base === null ? { kind: "path", path: source } : url(parsed(source, rules.base), rules);
   }
   if (source instanceof URL) return url(source, rules);
   if (typeof Request !== "undefined" && source instanceof Request) {
@@ -67,12 +86,22 @@ function toFileSpec(source: unknown, rules: SpecRules): FileSpec | null {
   return null;
 }
 
+function parsed(source: string, base?: string): URL {
+  try {
+    return new URL(source, base);
+  } catch (cause) {
+    const detail = { option: "source", expected: "a URL", found: source };
+    throw new EngineError("InvalidArgument", `source: ${JSON.stringify(source)} is not a URL`, detail, { cause });
+  }
+}
+
 function url(address: URL, rules: SpecRules): FileSpec {
   if (address.protocol === "file:" && rules.toPath) return { kind: "path", path: rules.toPath(address) };
   return { kind: "url", url: address.href, headers: [] };
 }
 
 function wrong(option: string): EngineError {
-  const expected = "a URL, a path, a Request, a Blob, bytes, a file or directory handle, or an object of files by name";
+  const expected =
+    "a URL, a path, a Request, a Blob, bytes, a file or directory handle, a list of files, or an object of files by name";
   return new EngineError("InvalidArgument", `${option} must be ${expected}`, { option: "source", expected });
 }

@@ -91,9 +91,10 @@ test("wrong options are refused by name before anything is read", async (context
     assert.match(error.message, message);
     assert.equal(error.detail.option, option);
   }
-  for (const source of ["", 7, null, [], { "config.json": 3 }]) {
+  for (const source of ["", 7, null, { "config.json": 3 }]) {
     assert.equal((await failure(() => load(source as never))).code, "InvalidArgument", JSON.stringify(source));
   }
+  assert.equal((await failure(() => load([]))).code, "NotFound");
 
   const model = await demo(context);
   const generates: [unknown, RegExp][] = [

@@ -156,9 +156,11 @@ test("a model without a tokenizer runs on ids and says what a text needs", async
 });
 
 test("what the model cannot take", async () => {
+  const empty = await mkdtemp(join(folder, "empty-"));
   const cases: [string, RegExp, string[]][] = [
     ["NotFound", /nowhere/, ["run", "nowhere", "-p", "a"]],
-    ["NotFound", /config\.json|model\.safetensors/, ["run", folder, "-p", "a"]],
+    ["NotFound", /no GGUF file and no safetensors/, ["run", empty, "-p", "a"]],
+    ["InvalidArgument", /is not a URL/, ["run", "http://[half", "-p", "a"]],
     ["NotFound", /nowhere/, ["perplexity", DEMO, "nowhere"]],
     ["InvalidArgument", /below 4096.*5000/, ["run", DEMO, "--ids", "5000"]],
     ["InvalidArgument", /prompt is empty/, ["run", DEMO, "-p", ""]],

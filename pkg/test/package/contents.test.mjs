@@ -18,7 +18,16 @@ test("the tarball", async (context) => {
   const text = (name) => readFile(path.join(dist, name), "utf8");
 
   await context.test("holds what is needed and nothing of the kitchen", async () => {
-    const scripts = ["bundler.jsx", "cli.js", "index.js", "node-worker.js", "node.js", "worker.js"];
+    const scripts = [
+      "bundler.jsx",
+      "cli.js",
+      "demo.js",
+      "demo.jsx",
+      "index.js",
+      "node-worker.js",
+      "node.js",
+      "worker.js",
+    ];
     const expected = [...scripts, ...flavours.map((row) => row.file), "types"];
     assert.deepEqual((await readdir(dist)).sort(), expected.sort());
     assert.ok(!(await readdir(installed)).includes("src"));

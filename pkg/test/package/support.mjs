@@ -82,14 +82,19 @@ export function startServer(context, program, args, options) {
   });
 }
 
-/** Opens a page in a browser with an empty profile and answers with what it printed. */
-export async function open(context, url) {
+/** A browser with an empty profile. */
+export async function launch() {
   const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
   assert.ok(
     existsSync(executablePath),
     `no browser at ${executablePath}: \`scripts/setup.sh chromium\` installs it, or set CHROMIUM`,
   );
-  const browser = await chromium.launch({ executablePath, args: flags });
+  return chromium.launch({ executablePath, args: flags });
+}
+
+/** Opens a page in a browser of its own and answers with what it printed. */
+export async function open(context, url) {
+  const browser = await launch();
   context.after(() => browser.close());
   const tab = await browser.newPage();
   const seen = [];

@@ -1,0 +1,82 @@
+/** A model's headers: read once, parsed in every instance that needs them. */
+
+import { EngineError } from "../errors.ts";
+import type { ModelFiles } from "../source/files.ts";
+import type { Source } from "../source/source.ts";
+import type { Glue } from "../wasm/load.ts";
+
+type Checkpoint = Glue["Checkpoint"]["prototype"];
+
+export interface Headers {
+  checkpoint: Checkpoint;
+  metadata: Record<string, unknown> | undefined;
+  /** What the metadata's arrays lie in: the first part's bytes, up to the end of its header. */
+  prefix: Uint8Array;
+  /** Bytes of all files' headers. */
+  length: number;
+  /** The same checkpoint in another instance. */
+  again(glue: Glue): Promise<Checkpoint>;
+}
+
+/** Bytes to begin with: most headers are shorter. */
+const FIRST = 256 << 10;
+
+/** All files at once: none says anything about another. */
+export async function readHeaders(glue: Glue, files: ModelFiles, signal: AbortSignal): Promise<Headers> {
+  const { weights, promised, config } = files;
+  const complete = async (checkpoint: Checkpoint) => {
+    for (const [file, names] of promised?.entries() ?? []) {
+      await named(weights[file]!, async () => checkpoint.checkIndex(file, names));
+    }
+    if (config) checkpoint.setConfig(config);
+    return checkpoint;
+  };
+  const checkpoint = new glue.Checkpoint();
+  const reads = weights.map((source, file) => named(source, () => readHeader(checkpoint, file, source, signal)));
+  const prefixes = await Promise.all(reads);
+  await complete(checkpoint);
+  return {
+    checkpoint,
+    prefix: prefixes[checkpoint.first()]!,
+    metadata: checkpoint.metadata() as Record<string, unknown> | undefined,
+    length: prefixes.reduce((sum, prefix) => sum + prefix.length, 0),
+    async again(other) {
+      const copy = new other.Checkpoint();
+      for (const [file, source] of weights.entries()) copy.parse(file, source.size, prefixes[file]!);
+      return complete(copy);
+    },
+  };
+}
+
+/** Of a header nothing is known before it is read: double until the parser has enough. */
+async function readHeader(
+  checkpoint: Checkpoint,
+  file: number,
+  source: Source,
+  signal: AbortSignal,
+): Promise<Uint8Array> {
+  let prefix = new Uint8Array(0);
+  let length = FIRST;
+  for (;;) {
+    length = Math.min(length, source.size);
+    const more = await source.read(prefix.length, length - prefix.length, { signal });
+    const longer = new Uint8Array(length);
+    longer.set(prefix);
+    longer.set(more, prefix.length);
+    prefix = longer;
+    const needed = checkpoint.parse(file, source.size, prefix);
+    if (needed === 0) return prefix;
+    length = Math.max(needed, 2 * length);
+  }
+}
+
+/** Errors from the core know tensors and offsets, not file names. */
+export async function named<T>(source: Source, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    const { code, message, detail } = error as { code?: unknown; message?: string; detail?: { file?: string } };
+    if (error instanceof Error || typeof code !== "string" || detail?.file) throw error;
+    throw new EngineError(code, `${source.name}: ${message}`, { file: source.name, ...detail });
+  }
+}

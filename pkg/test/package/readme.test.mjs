@@ -1,0 +1,53 @@
+/** The README's examples, as they stand there. */
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { test } from "node:test";
+import { emptyFolderWithPackage, host, open, run, startServer } from "./support.mjs";
+
+const readme = await readFile(new URL("../../../README.md", import.meta.url), "utf8");
+
+/** The first fenced block of a language. */
+function example(language) {
+  const block = new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\``, "ms").exec(readme);
+  assert.ok(block, `README has an example in ${language}`);
+  return block[1];
+}
+
+test("the README's program", async (context) => {
+  const folder = await emptyFolderWithPackage(context);
+  await writeFile(path.join(folder, "story.mjs"), example("js"));
+  for (const [name, program, ...args] of [
+    ["Node 20", "node20/bin/node"],
+    ["Node 24", "node24/bin/node"],
+    ["Deno", ".bin/deno", "run", "--allow-all", "--node-modules-dir=manual"],
+    ["Bun", ".bin/bun"],
+  ]) {
+    await context.test(name, { timeout: 60_000 }, async () => {
+      const { stdout, stderr } = await run(host(program), [...args, "story.mjs"], { cwd: folder });
+      assert.match(stdout, /[a-z ]{20}.*\n\d+ tokens\/s, \d threads?\n$/s);
+      assert.equal(stderr, "");
+    });
+  }
+});
+
+test("the README's page", async (context) => {
+  const folder = await emptyFolderWithPackage(context);
+  await writeFile(path.join(folder, "index.html"), example("html"));
+  for (const vite of ["vite5", "vite6", "vite7", "vite8"]) {
+    const bin = host(`${vite}/bin/vite.js`);
+    await run(process.execPath, [bin, "build"], { cwd: folder });
+    for (const command of ["dev", "preview"]) {
+      await context.test(`${vite} ${command}`, async (context) => {
+        const url = await startServer(context, process.execPath, [bin, command, "--host", "127.0.0.1"], {
+          cwd: folder,
+        });
+        const { printed, seen } = await open(context, url);
+        assert.match(printed, /\w/);
+        // Browsers ask for an icon that nobody promised.
+        const failures = seen.filter((line) => /^(\d|failed)/.test(line) && !line.endsWith("/favicon.ico"));
+        assert.deepEqual(failures, []);
+      });
+    }
+  }
+});

@@ -1,0 +1,311 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { isolation, policy } from "../../../scripts/serve.mjs";
+import { damaged, damagedFolder, file, golden, mounts, start, tiny, typeOf, visit } from "./support.mjs";
+
+/** Everything but the model. */
+const BUDGET = 400_000;
+
+let demo;
+before(async () => {
+  demo = await start();
+});
+after(() => demo?.stop());
+
+const open = (context, options) => visit(context, demo.browser, options?.url ?? demo.isolated, options);
+
+test("the built-in model loads, and writes when asked to", async (context) => {
+  const page = await open(context);
+  await page.reach("ready");
+  assert.deepEqual([...new Set(await page.states())], ["loading", "ready"]);
+  for (const control of [page.prompt, page.generate, page.stop, page.output, page.page.getByLabel("Prompt")]) {
+    assert.equal(await control.count(), 1);
+  }
+  assert.equal(await page.stop.getAttribute("aria-disabled"), "true");
+
+  await page.prompt.fill("The fox said");
+  await page.set({ "Max tokens": 40, Seed: 1 });
+  const text = await page.write();
+  assert.ok(text.startsWith("The fox said ") && text.length > 80, text);
+  assert.match(await page.status.innerText(), /40 tokens in/);
+  for (const figure of ["Decode", "Prefill"]) {
+    const shown = await page.page.locator(".rates div", { hasText: figure }).locator("b").innerText();
+    assert.ok(Number(shown.replace(",", "")) > 0, `${figure}: ${shown}`);
+  }
+  assert.match(
+    await page.page.getByRole("img", { name: /^Decode speed/ }).getAttribute("aria-label"),
+    /\d tokens a second/,
+  );
+  assert.ok((await page.page.locator("#chart .line").getAttribute("d")).length > 20);
+  assert.deepEqual(page.complaints, []);
+});
+
+test("loading shows how far it is, and can be cancelled and begun again", async (context) => {
+  const page = await open(context, { before: holdProgress });
+  await page.page.waitForFunction(() => globalThis.seen?.some((words) => /\d of 3\.3 MB/.test(words)));
+  await page.reach("ready");
+  const words = await page.page.evaluate(() => globalThis.seen);
+  assert.ok(
+    words.some((said) => /^Loading weights · [\d.]+ of 3\.3 MB · [\d.]+ MB\/s$/.test(said)),
+    words.join("\n"),
+  );
+
+  await page.page.getByRole("button", { name: "Change model" }).click();
+  await page.states();
+  await page.page.evaluate(() => {
+    document.getElementById("built-in").click();
+    setTimeout(() => document.getElementById("cancel").click());
+  });
+  assert.equal(await page.settled(), "ready");
+  assert.match(await page.status.innerText(), /cancelled/);
+  assert.ok((await page.write()).length > 80);
+});
+
+/** Notes what the page says of its loading. */
+function holdProgress() {
+  globalThis.seen = [];
+  addEventListener("DOMContentLoaded", () => {
+    const bar = document.getElementById("progress");
+    const note = () => globalThis.seen.push(bar.getAttribute("aria-valuetext"));
+    new MutationObserver(note).observe(bar, { attributes: true, attributeFilter: ["aria-valuetext"] });
+  });
+}
+
+test("text streams, and Stop ends it with what there is", async (context) => {
+  const page = await open(context);
+  await page.reach("ready");
+  await page.set({ "Max tokens": 480 });
+  for (const stop of [() => page.stop.click(), () => page.page.keyboard.press("Escape")]) {
+    await page.page.evaluate(() => {
+      globalThis.lengths = new Set();
+      const output = document.getElementById("output");
+      const note = () => globalThis.lengths.add(output.textContent.length);
+      new MutationObserver(note).observe(output, { characterData: true, childList: true, subtree: true });
+    });
+    await page.generate.click();
+    await page.page.waitForFunction(() => globalThis.lengths.size > 3);
+    await stop();
+    await page.reach("stopped");
+    assert.match(await page.status.innerText(), /^Stopped after \d+ tokens/);
+    assert.ok((await page.output.innerText()).length > "Once upon a time there was a little rabbit who".length);
+  }
+  assert.ok((await page.write()).length > 200);
+});
+
+test("a seed gives the same text with threads and without", async (context) => {
+  const texts = [];
+  for (const [url, flavour, reason] of [
+    [demo.isolated, "threads-relaxed"],
+    [demo.plain, "single-relaxed", /One, because the page is not cross-origin isolated/],
+  ]) {
+    const page = await open(context, { url });
+    await page.reach("ready");
+    const facts = await page.page.locator("#engine-facts").innerText();
+    assert.ok(facts.includes(flavour), facts);
+    if (reason) assert.match(facts, reason);
+    await page.set({ "Max tokens": 120, Seed: 42, Temperature: 0.9 });
+    texts.push(await page.write());
+  }
+  assert.equal(texts[0], texts[1]);
+});
+
+test("a model that has a template chats", async (context) => {
+  const page = await open(context);
+  await page.reach("ready");
+  await page.choose(tiny);
+  assert.match(await page.page.locator("#model-name").innerText(), /TQ2_0\.gguf/);
+  await page.set({ "Max tokens": 12, Seed: 3 });
+  for (const [turns, said] of [
+    [2, "Hello"],
+    [4, "Again"],
+  ]) {
+    await page.prompt.fill(said);
+    await page.states();
+    await page.prompt.press("Enter");
+    await page.page.waitForFunction(() => globalThis.states.at(-1) === "ready");
+    assert.equal(await page.page.getByRole("article").count(), turns);
+    assert.equal(await page.prompt.inputValue(), "");
+  }
+  assert.match(await page.output.innerText(), /You\s+Hello\s+Model\s.+You\s+Again\s+Model\s/s);
+  await page.page.getByRole("button", { name: "New chat" }).click();
+  assert.equal(await page.page.getByRole("article").count(), 0);
+
+  await page.page.getByLabel("Text", { exact: true }).check();
+  await page.prompt.fill("Hello");
+  assert.ok((await page.write()).startsWith("Hello"));
+});
+
+test("what is no model, or a bad one, leaves the one that was there", async (context) => {
+  const page = await open(context);
+  await page.reach("ready");
+  await page.set({ "Max tokens": 16, Seed: 5 });
+  const text = await page.write();
+  const folder = golden("models", "bitnet_packed");
+  const missing = await damagedFolder(folder, (header) => {
+    delete header["model.layers.0.input_layernorm.weight"];
+  });
+  const nan = await damagedFolder(folder, (header, data) => {
+    const scale = header["model.layers.0.self_attn.q_proj.weight_scale"];
+    assert.equal(scale.dtype, "BF16");
+    data.writeUInt16LE(0x7fc0, scale.data_offsets[0]);
+  });
+  for (const [files, says, code] of [
+    [damaged("cut.gguf", (bytes) => bytes.subarray(0, bytes.length * 0.6)), /ends too early/, "Truncated"],
+    [damaged("head.gguf", (bytes) => bytes.subarray(0, 20)), /header makes no sense/, "BadHeader"],
+    [damaged("magic.gguf", (bytes) => void bytes.write("GGML")), /not a model file/, "BadMagic"],
+    [missing, /part of the model is missing/, "MissingTensor"],
+    [
+      damaged("type.gguf", (bytes) => void bytes.writeUInt32LE(99, typeOf(bytes, "blk.0.attn_q.weight"))),
+      /stored in a way that does not run/,
+      "UnsupportedType",
+    ],
+    [nan, /not numbers/, "NonFinite"],
+    [file("holiday.png", Buffer.from("89504e470d0a1a0a0000000d49484452", "hex")), /not a model file/, "BadMagic"],
+    [file("empty.gguf", Buffer.alloc(0)), /not a model file/, "BadMagic"],
+    [[file("a.txt", Buffer.from("a")), file("b.txt", Buffer.from("b"))], /no model at this place/, "NotFound"],
+  ]) {
+    const name = files.name ?? "several";
+    await page.choose(files);
+    await page.reach("failed");
+    assert.ok(
+      (await page.problem.locator("pre").textContent()).startsWith(`${code}: `),
+      await page.problem.innerText(),
+    );
+    assert.match(await page.problem.innerText(), says, name);
+    assert.match(await page.problem.innerText(), /ternlight-demo is still loaded/, name);
+    assert.equal(await page.page.locator("#model-name").innerText(), "ternlight-demo");
+  }
+  assert.equal(await page.write(), text);
+  assert.equal(await page.problem.count(), 0);
+  await page.choose(tiny);
+  assert.match(await page.page.locator("#model-name").innerText(), /TQ2_0/);
+});
+
+test("an address is loaded, and one that leads nowhere is said to", async (context) => {
+  const models = await demo.server({
+    mounts: { "/": golden() },
+    headers: { "access-control-allow-origin": "*", "access-control-expose-headers": "content-range, accept-ranges" },
+  });
+  const closed = await demo.server({ mounts: { "/": golden() }, headers: {} });
+  const page = await open(context);
+  await page.reach("ready");
+  await page.page.getByRole("button", { name: "Change model" }).click();
+  const load = async (address) => {
+    await page.states();
+    if (!(await page.page.getByLabel("Address").isVisible())) {
+      await page.page.getByRole("button", { name: "Change model" }).click();
+    }
+    await page.page.getByLabel("Address").fill(address);
+    await page.page.getByRole("button", { name: "Load", exact: true }).click();
+    return page.settled();
+  };
+  for (const [address, says] of [
+    ["model.gguf", /not an address/],
+    ["ftp://localhost/model.gguf", /not an address/],
+    [`${models}gguf/none.gguf`, /no model at this place/],
+    [`${closed}gguf/${path.basename(tiny)}`, /does not let other sites read/],
+  ]) {
+    assert.equal(await load(address), "failed", address);
+    assert.match(await page.problem.innerText(), says, address);
+  }
+  for (const address of [`${models}gguf/${path.basename(tiny)}`, `${models}models/bitnet_packed/`]) {
+    assert.equal(await load(address), "ready", await page.page.locator("body").innerText());
+    assert.match(await page.page.locator("#model-summary").innerText(), /from localhost/);
+    await page.page.getByLabel("Text", { exact: true }).check();
+    await page.prompt.fill("Hello");
+    await page.set({ "Max tokens": 4 });
+    assert.ok((await page.write()).startsWith("Hello"));
+  }
+});
+
+test("files and folders may be dropped", async (context) => {
+  const page = await open(context);
+  await page.reach("ready");
+  const devtools = await page.page.context().newCDPSession(page.page);
+  for (const [place, name] of [
+    [tiny, /TQ2_0\.gguf/],
+    [golden("models", "bitnet_packed"), /^bitnet_packed$/],
+  ]) {
+    await page.states();
+    const data = { items: [], files: [place], dragOperationsMask: 1 };
+    for (const type of ["dragEnter", "dragOver", "drop"]) {
+      await devtools.send("Input.dispatchDragEvent", { type, x: 400, y: 300, data });
+      if (type === "dragOver") await page.page.getByText("Drop the model’s files").waitFor();
+    }
+    assert.equal(await page.settled(), "ready", await page.page.locator("body").innerText());
+    assert.match(await page.page.locator("#model-name").innerText(), name);
+    assert.equal(await page.page.locator("#drop").isVisible(), false);
+  }
+});
+
+test("a browser that lacks something is told what", async (context) => {
+  for (const [before, says] of [
+    [() => delete globalThis.WebAssembly, /no WebAssembly/],
+    [() => delete globalThis.Worker, /no workers/],
+  ]) {
+    const page = await open(context, { before });
+    await page.reach("unsupported");
+    assert.match(await page.problem.innerText(), says);
+    assert.equal(await page.generate.count(), 0);
+  }
+});
+
+test("it fits narrow screens, and all of it can be reached by keyboard", async (context) => {
+  const page = await open(context, { width: 360, height: 740 });
+  await page.reach("ready");
+  await page.choose(tiny);
+  await page.page.getByRole("button", { name: "Change model" }).click();
+  await page.set({ "Max tokens": 8 });
+  const width = await page.page.evaluate(() => document.documentElement.scrollWidth);
+  assert.equal(width, 360);
+
+  const reached = new Set();
+  await page.page.evaluate(() => document.activeElement.blur());
+  for (let presses = 0; presses < 40; presses++) {
+    await page.page.keyboard.press("Tab");
+    reached.add(await page.page.evaluate(() => document.activeElement.id || document.activeElement.name));
+  }
+  for (const id of ["choose", "built-in", "pick-files", "url", "output", "prompt", "generate", "stop", "temperature"]) {
+    assert.ok(reached.has(id), `${id} is not among ${[...reached].join(" ")}`);
+  }
+});
+
+test("nothing comes from elsewhere, nothing is refused, and little is fetched", async (context) => {
+  for (const headers of [{ ...isolation, ...policy }, policy]) {
+    const url = await demo.server({ headers });
+    const page = await open(context, { url });
+    await page.reach("ready");
+    await page.write();
+    assert.deepEqual(page.complaints, []);
+
+    const meta = await page.page.locator("meta[http-equiv=Content-Security-Policy]").getAttribute("content");
+    assert.equal(meta, policy["content-security-policy"]);
+    assert.deepEqual(
+      page.requests.filter((request) => !request.startsWith(url)),
+      [],
+    );
+    const paths = [...new Set(page.requests.map((request) => new URL(request).pathname))];
+    const own = paths.filter((name) => !name.startsWith("/ternlight/models/"));
+    for (const needed of [/index\.js$/, /worker\.js$/, /\.wasm$/, /main\.js$/]) {
+      assert.equal(own.filter((name) => needed.test(name)).length, 1, `${needed}: ${own.join(" ")}`);
+    }
+    let total = 0;
+    for (const name of own) {
+      const prefix = name.startsWith("/ternlight/") ? "/ternlight/" : "/";
+      const local = path.join(mounts[prefix], name === "/" ? "index.html" : name.slice(prefix.length));
+      total += gzipSync(await readFile(local), { level: 9 }).length;
+    }
+    context.diagnostic(`the page without its model: ${(total / 1000).toFixed(1)} kB gzipped, ${own.length} files`);
+    assert.ok(total < BUDGET, `${total} bytes are over the budget of ${BUDGET}`);
+  }
+});
+
+test("it works from any place of a plain server", async (context) => {
+  const moved = Object.entries(mounts).map(([prefix, folder]) => [`/some/place${prefix}`, folder]);
+  const url = await demo.server({ mounts: Object.fromEntries(moved), headers: {} });
+  const page = await open(context, { url: `${url}some/place/` });
+  await page.reach("ready");
+});

@@ -1,0 +1,166 @@
+/** `canRun` on models of any size: only their headers are read, the rest of their files is a hole. */
+
+import assert from "node:assert/strict";
+import { open } from "node:fs/promises";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { canRun, inspect, load } from "ternlight";
+import { folderOf, goldenPath } from "./support/models.ts";
+import { serveFiles } from "./support/server.ts";
+import { partName } from "./support/split.ts";
+import { Writer } from "./support/writer.ts";
+
+const GB = 2 ** 30;
+
+interface Shape {
+  layers: number;
+  hidden: number;
+  ffn: number;
+  vocab: number;
+  context: number;
+}
+
+/** A llama of this shape in Q1_0: its header, and how long its file would be. */
+function header({ layers, hidden, ffn, vocab, context }: Shape): { bytes: Uint8Array; size: number } {
+  const writer = new Writer();
+  const heads = hidden / 128;
+  const numbers = {
+    block_count: layers,
+    embedding_length: hidden,
+    feed_forward_length: ffn,
+    context_length: context,
+    "attention.head_count": heads,
+    "attention.head_count_kv": heads,
+  };
+  const layer: [string, number, number][] = [
+    ["attn_q", hidden, hidden],
+    ["attn_k", hidden, hidden],
+    ["attn_v", hidden, hidden],
+    ["attn_output", hidden, hidden],
+    ["ffn_gate", ffn, hidden],
+    ["ffn_up", ffn, hidden],
+    ["ffn_down", hidden, ffn],
+    ["attn_norm", 0, hidden],
+    ["ffn_norm", 0, hidden],
+  ];
+  const tensors: [string, number, number][] = [
+    ["token_embd", vocab, hidden],
+    ["output_norm", 0, hidden],
+    ...Array.from({ length: layers }, (_, i) =>
+      layer.map(([name, rows, cols]): [string, number, number] => [`blk.${i}.${name}`, rows, cols]),
+    ).flat(),
+  ];
+  writer.bytes(new TextEncoder().encode("GGUF")).u32(3).u64(tensors.length);
+  writer.u64(Object.keys(numbers).length + 2);
+  writer.string("general.architecture").u32(8).string("llama");
+  for (const [key, value] of Object.entries(numbers)) writer.string(`llama.${key}`).u32(4).u32(value);
+  writer
+    .string("llama.attention.layer_norm_rms_epsilon")
+    .u32(6)
+    .bytes(new Uint8Array(new Float32Array([1e-5]).buffer));
+  let offset = 0;
+  for (const [name, rows, cols] of tensors) {
+    writer
+      .string(`${name}.weight`)
+      .u32(rows ? 2 : 1)
+      .u64(cols);
+    if (rows) writer.u64(rows);
+    writer.u32(rows ? 41 : 0).u64(offset);
+    offset += Math.ceil((rows ? ((rows * cols) / 128) * 18 : 4 * cols) / 32) * 32;
+  }
+  const bytes = writer.pad(32).done();
+  return { bytes, size: bytes.length + offset };
+}
+
+async function fileOf(context: TestContext, shape: Shape): Promise<string> {
+  const { bytes, size } = header(shape);
+  const file = path.join(await folderOf(context, {}), "big.gguf");
+  const handle = await open(file, "w");
+  await handle.write(bytes);
+  await handle.truncate(size);
+  await handle.close();
+  return file;
+}
+
+/** 700 MB of weights and a very long context. */
+const long: Shape = { layers: 24, hidden: 4096, ffn: 11264, vocab: 32000, context: 262144 };
+
+test("a small model fits", async () => {
+  const model = goldenPath("gguf/qwen3.Q1_0.gguf");
+  const answer = await canRun(model);
+  const { memory } = await inspect(model);
+  assert.deepEqual(answer, { ok: true, needed: memory, available: answer.available });
+  assert.ok(answer.available > memory.total && answer.available < 4 * GB);
+  assert.ok((await canRun(goldenPath("models/llama_f32"), { contextLength: 64, kv: "f32" })).ok);
+});
+
+test("what does not fit comes with the longest context that does", async (context) => {
+  const model = await fileOf(context, long);
+  const asked = { contextLength: 131072, kv: "f32" } as const;
+  const { ok, needed, available, reason, suggestion } = await canRun(model, asked);
+  assert.equal(ok, false);
+  assert.ok(needed.total > available && needed.weights < GB, JSON.stringify(needed));
+  assert.equal(needed.total, needed.weights + needed.kv + needed.scratch);
+  assert.match(reason!, /^the model needs \d+ bytes, .* has .*\d+ bytes for it$/);
+  assert.equal(suggestion?.kv, "f16");
+  const { contextLength = 0 } = suggestion;
+  assert.ok(contextLength >= 256 && contextLength < 131072, `${contextLength} positions`);
+
+  assert.ok((await canRun(model, { ...asked, ...suggestion })).ok, "the suggestion fits");
+  const longer = { ...asked, ...suggestion, contextLength: contextLength + 64 };
+  assert.equal((await canRun(model, longer)).ok, false, "a longer context does not");
+});
+
+test("half the cache may be enough", async (context) => {
+  // 2.4 GB of cache as f16: there is room for it once, not twice.
+  const model = await fileOf(context, { ...long, hidden: 2048, ffn: 5632, context: 16384 });
+  const f32 = await canRun(model, { contextLength: 12288, kv: "f32" });
+  assert.deepEqual([f32.ok, f32.suggestion], [false, { kv: "f16" }], JSON.stringify(f32));
+});
+
+test("weights that are too large leave nothing to suggest", async (context) => {
+  const model = await fileOf(context, { ...long, layers: 200 });
+  const { ok, reason, suggestion } = await canRun(model);
+  assert.deepEqual([ok, suggestion], [false, undefined]);
+  assert.match(reason!, /too few even for a context of 256 positions/);
+});
+
+test("load refuses what WebAssembly cannot hold with the same words", async (context) => {
+  const model = await fileOf(context, long);
+  const options = { contextLength: 262144, threads: 1 };
+  const { needed, suggestion } = await canRun(model, options);
+  assert.ok(suggestion);
+  await assert.rejects(load(model, options), (error: Error & { code: string; detail: Record<string, unknown> }) => {
+    assert.equal(error.code, "OutOfMemory");
+    assert.match(error.message, /WebAssembly has at most/);
+    assert.equal(error.detail.needed, needed.total);
+    assert.ok((error.detail.available as number) < 4 * GB);
+    assert.ok((error.detail.suggestion as { contextLength: number }).contextLength >= 256);
+    return true;
+  });
+});
+
+test("only headers are read", async (context) => {
+  const { bytes, size } = header(long);
+  const beginning = new Uint8Array(300 << 10);
+  beginning.set(bytes);
+  const { url, asked } = await serveFiles(
+    context,
+    { "big.gguf": beginning },
+    { announce: (headers) => ({ ...headers, "content-range": headers["content-range"]!.replace(/\/.*/, `/${size}`) }) },
+  );
+  await canRun(`${url}big.gguf`);
+  assert.deepEqual(
+    asked.map(({ range }) => range),
+    ["bytes=0-262143"],
+  );
+});
+
+test("what cannot run at all is an error", async () => {
+  const missing = new File([new Uint8Array(9)], partName("x", 0, 2, "gguf"));
+  await assert.rejects(canRun(missing), { code: "NotFound" });
+  await assert.rejects(canRun(new Uint8Array(64)), { code: "BadMagic" });
+  await assert.rejects(canRun(goldenPath("gguf/none.gguf")), { code: "NotFound" });
+  await assert.rejects(canRun(goldenPath("gguf/qwen3.Q1_0.gguf"), { contextLength: 1e6 }), { code: "InvalidArgument" });
+  await assert.rejects(canRun("x.gguf", { context: 3 } as never), /canRun: there is no option "context"/);
+});
