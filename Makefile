@@ -2,6 +2,7 @@
 # make test    every test there is
 # make ok      format, lints and tests: what a change needs
 # make build   the package, ready for `npm pack` in pkg/
+# make soak    fuzzing, SOAK_SECONDS (300) for each parser; wants a nightly toolchain and fetches what is missing
 
 SHELL := bash
 PORT ?= 8080
@@ -11,7 +12,7 @@ BIN := pkg/node_modules/.bin
 WASM_TESTS := single-relaxed single-simd128
 WASM_LINTS := single-relaxed threads-relaxed
 
-.PHONY: demo build test ok format lint tools test-rust test-wasm test-package clean
+.PHONY: demo build test ok soak format lint tools test-rust test-wasm test-package clean
 
 demo: build
 	@node scripts/serve.mjs $(PORT)
@@ -41,6 +42,9 @@ test-package: build
 	$(NODE24) --test "pkg/test/**/*.test.{ts,mjs}"
 
 ok: lint test
+
+soak:
+	scripts/soak.sh
 
 lint: build
 	cargo fmt --check

@@ -92,7 +92,7 @@ pub struct Error {
 
 impl Error {
     pub fn new(kind: ErrorKind, reason: impl Into<String>) -> Self {
-        Self { kind, place: Box::default(), reason: reason.into() }
+        Self { kind, place: Box::default(), reason: clipped(reason.into()) }
     }
 
     pub fn file(mut self, name: impl Into<String>) -> Self {
@@ -121,8 +121,8 @@ impl Error {
     }
 
     pub fn expected(mut self, what: impl fmt::Display, found: impl fmt::Display) -> Self {
-        self.place.expected = Some(what.to_string());
-        self.place.found = Some(found.to_string());
+        self.place.expected = Some(clipped(what.to_string()));
+        self.place.found = Some(clipped(found.to_string()));
         self
     }
 
@@ -131,6 +131,17 @@ impl Error {
         self.place.available = available;
         self
     }
+}
+
+/// Files quote themselves in messages; what a hostile one says can be megabytes.
+fn clipped(mut text: String) -> String {
+    const MOST: usize = 1024;
+    if text.len() > MOST {
+        text.truncate(text.floor_char_boundary(MOST));
+        text.shrink_to_fit();
+        text.push('…');
+    }
+    text
 }
 
 impl fmt::Display for Error {
@@ -168,26 +179,29 @@ impl Serialize for Error {
     }
 }
 
-/// A buffer whose size a stranger chose: refused with its size instead of aborting.
-pub fn reserve<T>(what: &str, len: usize) -> Result<Vec<T>> {
+/// A buffer whose size a stranger chose: refused with its size instead of aborting. The length has 64 bits, so that a product
+/// which does not fit the 32 of wasm's addresses arrives whole.
+pub fn reserve<T>(what: &str, len: u64) -> Result<Vec<T>> {
     let mut buffer = Vec::new();
-    buffer.try_reserve_exact(len).map_err(|_| {
-        let bytes = len as u64 * size_of::<T>() as u64;
+    usize::try_from(len).ok().and_then(|len| buffer.try_reserve_exact(len).ok()).ok_or_else(|| {
+        let bytes = len.saturating_mul(size_of::<T>() as u64);
         Error::new(ErrorKind::OutOfMemory, format!("no room for {bytes} bytes of {what}")).bytes(bytes, None)
     })?;
     Ok(buffer)
 }
 
 /// [`reserve`], filled.
-pub fn filled<T: Clone>(what: &str, len: usize, value: T) -> Result<Vec<T>> {
+pub fn filled<T: Clone>(what: &str, len: u64, value: T) -> Result<Vec<T>> {
     let mut buffer = reserve(what, len)?;
-    buffer.resize(len, value);
+    buffer.resize(len as usize, value);
     Ok(buffer)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
 
     #[test]
     fn a_message_says_where_expected_and_found() {
@@ -204,6 +218,20 @@ mod tests {
         assert_eq!(data["detail"]["tensor"], "blk.3.attn_q.weight");
         assert_eq!(data["detail"]["offset"], 4096);
         assert!(data["detail"].get("key").is_none());
+    }
+
+    #[test]
+    fn no_size_is_too_large_to_be_refused() {
+        for len in [u64::MAX, 1 << 62, 1 << 47] {
+            let error = reserve::<u64>("x", len).unwrap_err();
+            assert_eq!((error.kind, error.place.needed), (ErrorKind::OutOfMemory, Some(len.saturating_mul(8))));
+        }
+    }
+
+    #[test]
+    fn a_message_stays_short() {
+        let error = Error::new(ErrorKind::BadValue, "é".repeat(1 << 20)).expected("a word", "a".repeat(1 << 20));
+        assert!(error.to_string().len() < 3000);
     }
 
     #[test]

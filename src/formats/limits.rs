@@ -2,6 +2,8 @@
 
 /// Bytes of a header. Vocabularies of 300k tokens with merges take about 20 MB; safetensors' own cap is 100 MB.
 pub const HEADER: u64 = 100 << 20;
+/// Bytes of a `config.json`. Real ones have some thousands; values take up to fifty times their text.
+pub const CONFIG: usize = 1 << 20;
 /// Metadata pairs. Real files have fewer than 100.
 pub const PAIRS: u64 = 1 << 16;
 /// Tensors. The largest published models have some thousands.

@@ -107,9 +107,10 @@ impl Format {
     }
 }
 
-/// The product of some dimensions, kept below the cap.
+/// The product of some dimensions, kept below the cap; so is every dimension, for a 0 hides the others.
 fn values(shape: &[u64]) -> Option<u64> {
-    shape.iter().try_fold(1u64, |product, &dim| product.checked_mul(dim).filter(|&n| n <= limits::VALUES))
+    let fits = |n: &u64| *n <= limits::VALUES;
+    shape.iter().try_fold(1u64, |product, dim| product.checked_mul(*dim).filter(fits).filter(|_| fits(dim)))
 }
 
 /// Not inlined: a sort is kilobytes of code.

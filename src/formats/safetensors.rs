@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::{Parsed, Tensor, limits, refuse_overlap, values};
 use crate::bytes::{Reader, Short};
@@ -50,8 +50,37 @@ fn read(mut reader: Reader) -> Result<Safetensors, Short> {
 #[derive(Deserialize)]
 struct Entry {
     dtype: String,
-    shape: Vec<u64>,
+    shape: Dims,
     data_offsets: (u64, u64),
+}
+
+/// A shape, refused as it grows: a list of zeros takes eight times the memory of its text.
+struct Dims(Vec<u64>);
+
+impl<'de> Deserialize<'de> for Dims {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+        impl<'de> Visitor<'de> for List {
+            type Value = Dims;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a list of dimensions")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Dims, A::Error> {
+                use serde::de::Error as _;
+                let mut dims = Vec::new();
+                while let Some(dim) = list.next_element()? {
+                    if dims.len() == limits::DIMS as usize {
+                        return Err(A::Error::custom(format_args!("a shape of at most {} dimensions", limits::DIMS)));
+                    }
+                    dims.push(dim);
+                }
+                Ok(Dims(dims))
+            }
+        }
+        deserializer.deserialize_seq(List)
+    }
 }
 
 /// The header's pairs in file order. serde's own maps would let a second tensor of the same name win silently.
@@ -108,15 +137,16 @@ fn dtype(name: &str) -> Option<(Option<&'static Storage>, u64)> {
 }
 
 fn place(name: String, entry: Entry, header_len: u64, total: u64) -> Result<Tensor> {
-    let Entry { dtype: type_name, mut shape, data_offsets: (begin, end) } = entry;
-    let bad = |reason: &str| Error::new(ErrorKind::BadHeader, reason).tensor(&name);
+    let Entry { dtype: type_name, shape: Dims(mut shape), data_offsets: (begin, end) } = entry;
+    let at = header_len.saturating_add(begin);
+    let bad = |reason: &str| Error::new(ErrorKind::BadHeader, reason).tensor(&name).offset(at);
     let (storage, width) = dtype(&type_name).ok_or_else(|| {
         Error::new(ErrorKind::UnsupportedType, "unknown dtype")
             .tensor(&name)
             .expected("F32, F16, BF16, U8 …", &type_name)
+            .offset(at)
     })?;
-    let Some(expected) = values(&shape).map(|values| values * width).filter(|_| shape.len() <= limits::DIMS as usize)
-    else {
+    let Some(expected) = values(&shape).map(|values| values * width) else {
         return Err(bad("the shape is too large").expected("at most 2^40 values", format_args!("{shape:?}")));
     };
     let len = end.checked_sub(begin).ok_or_else(|| bad("the data end before they begin").expected(begin, end))?;
@@ -127,7 +157,7 @@ fn place(name: String, entry: Entry, header_len: u64, total: u64) -> Result<Tens
         return Err(Error::new(ErrorKind::Truncated, "the file ends inside the tensor")
             .tensor(&name)
             .expected(format_args!("{} bytes of data", end), total - header_len)
-            .offset(header_len + begin));
+            .offset(at));
     }
     // Four values a byte, a quarter of the rows apart: from here on the shape is the matrix's.
     if storage.is_some_and(|storage| matches!(storage.content, Content::Quarters))
@@ -143,7 +173,7 @@ fn place(name: String, entry: Entry, header_len: u64, total: u64) -> Result<Tens
         type_name,
         shape,
         file: 0,
-        offset: header_len + begin,
+        offset: at,
         len,
     })
 }

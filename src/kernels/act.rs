@@ -101,8 +101,7 @@ impl<I: Isa> Act<I> {
     /// Room for rows of `bytes` bytes in all, see [`Spec::bytes`].
     pub fn reserve(bytes: u64) -> Result<Self> {
         let spec = Spec { precision: Precision::Float, cols: 0, padded: 0, group: 1, whole: false, unsigned: false };
-        let words = usize::try_from(bytes / 4).unwrap_or(usize::MAX);
-        Ok(Self { spec, words: reserve("activations", words)?, isa: PhantomData })
+        Ok(Self { spec, words: reserve("activations", bytes / 4)?, isa: PhantomData })
     }
 
     pub fn spec(&self) -> Spec {
@@ -188,6 +187,12 @@ fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut
     let mut lanes = [0.0; 4];
     isa.store_f32(&mut lanes, most);
     let most = lanes.into_iter().fold(0.0, |a: f32, b| if a < b { b } else { a });
+    // Codes cannot say NaN, and would hide one: the scale says it for them.
+    let zeros = fours
+        .iter()
+        .fold(isa.splat_f32(0.0), |zeros, four| isa.add(zeros, isa.mul(isa.load_f32(four), isa.splat_f32(0.0))));
+    isa.store_f32(&mut lanes, zeros);
+    let most = if lanes == [0.0; 4] { most } else { f32::NAN };
 
     let (limit, least) = if spec.precision == Precision::Int8 { (127.0, LEAST_INT8) } else { (8191.0, LEAST_INT14) };
     // In this order: it is what training computes, and gives its factor bit for bit.

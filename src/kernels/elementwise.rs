@@ -24,7 +24,9 @@ fn square_sum<I: Isa>(isa: I, x: &[f32]) -> f32 {
 pub fn rms_norm<I: Isa>(x: &mut [f32], weight: &[f32], eps: f32) {
     assert_eq!(x.len(), weight.len(), "one length");
     let isa = I::default();
-    let factor = 1.0 / (square_sum(isa, x) / x.len() as f32 + eps).sqrt();
+    let mean = square_sum(isa, x) / x.len() as f32;
+    // An overflow would make zeros of everything, and look fine.
+    let factor = if mean < f32::INFINITY { 1.0 / (mean + eps).sqrt() } else { f32::NAN };
     scale::<I>(x, factor);
     map2(isa, x, weight, |x, w| isa.mul(x, w));
 }
@@ -100,7 +102,8 @@ fn map2<I: Isa>(isa: I, a: &mut [f32], b: &[f32], f: impl Fn(I::V, I::V) -> I::V
 #[inline(always)]
 pub fn exp<I: Isa>(isa: I, x: I::V) -> I::V {
     let f = |value: f32| isa.splat_f32(value);
-    let alive = isa.gt(x, f(-87.33));
+    // All but what is below, so that a NaN stays one.
+    let alive = isa.sub_i32(isa.splat_i32(-1), isa.gt(f(-87.33), x));
     let x = isa.min(isa.max(x, f(-87.33)), f(88.0));
     let n = isa.nearest(isa.mul(x, f(std::f32::consts::LOG2_E)));
     let r = isa.add(isa.sub(x, isa.mul(n, f(0.693_359_4))), isa.mul(n, f(2.121_944_4e-4)));

@@ -30,14 +30,14 @@ impl Shape {
         2 * self.heads * self.head()
     }
 
-    /// Elements of a block.
-    pub fn block(&self) -> usize {
-        self.layers * self.layer()
+    /// Elements of a block, in 64 bits: a header may ask for more than wasm can address.
+    pub fn block(&self) -> u64 {
+        self.layers as u64 * self.layer() as u64
     }
 
     /// Bytes of the blocks that `positions` positions take.
     pub fn bytes(&self, positions: usize, element: usize) -> u64 {
-        positions.div_ceil(BLOCK) as u64 * self.block() as u64 * element as u64
+        positions.div_ceil(BLOCK) as u64 * self.block() * element as u64
     }
 }
 
@@ -63,7 +63,10 @@ impl<C: Codec> Pool<C> {
     /// Room for this many positions in all.
     pub fn reserve(shape: Shape, positions: usize) -> Result<Self> {
         let count = positions.div_ceil(BLOCK);
-        let blocks = (0..count).map(|_| reserve("keys and values", shape.block())).collect::<Result<_>>()?;
+        let mut blocks = reserve("a table of blocks", count as u64)?;
+        for _ in 0..count {
+            blocks.push(reserve("keys and values", shape.block())?);
+        }
         // Taken from the end: the lowest block first.
         Ok(Self { shape, blocks, free: (0..count as u32).rev().collect() })
     }
@@ -79,7 +82,7 @@ impl<C: Codec> Pool<C> {
                 Error::new(ErrorKind::ContextFull, "no room for more positions")
                     .expected(format_args!("{positions} positions"), table.room())
             })?;
-            self.blocks[block as usize].resize(self.shape.block(), C::encode(0.0));
+            self.blocks[block as usize].resize(self.shape.block() as usize, C::encode(0.0));
             table.0.push(block);
         }
         Ok(())
@@ -121,6 +124,8 @@ impl<C: Codec> Pool<C> {
 mod tests {
     use super::*;
     use crate::kernels::rows::F32Rows;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
 
     const SHAPE: Shape = Shape { layers: 2, heads: 2, dim: 4 };
 
@@ -140,6 +145,14 @@ mod tests {
         pool.truncate(&mut a, 0);
         pool.truncate(&mut b, 0);
         assert_eq!(pool.free_blocks(), 4);
+    }
+
+    #[test]
+    fn sizes_beyond_any_memory_are_refused_with_their_number() {
+        let shape = Shape { layers: 1 << 16, heads: 1 << 12, dim: 1 << 12 };
+        assert_eq!(shape.bytes(64, 4), 1 << 49);
+        let error = Pool::<F32Rows>::reserve(shape, 64).unwrap_err();
+        assert_eq!((error.kind, error.place.needed), (ErrorKind::OutOfMemory, Some(1 << 48)));
     }
 
     #[test]

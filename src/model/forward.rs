@@ -67,8 +67,8 @@ const LAYER: usize = 6;
 impl<I: Isa> Forward<I> {
     /// Scratch for the batches of a plan.
     pub fn reserve(plan: &Plan) -> Result<Self> {
-        let (config, batch) = (&plan.config, plan.options.batch);
-        let floats = |width: usize| reserve("scratch", batch * width);
+        let (config, batch) = (&plan.config, plan.options.batch as u64);
+        let floats = |width: usize| reserve("scratch", batch * width as u64);
         Ok(Self {
             rows: reserve("a batch", batch)?,
             wanted: reserve("a batch", batch)?,
@@ -83,7 +83,7 @@ impl<I: Isa> Forward<I> {
             cos: floats(config.rope.dim / 2)?,
             sin: floats(config.rope.dim / 2)?,
             act: Act::reserve(plan.act_bytes())?,
-            logits: reserve("logits", HEAD_ROWS * config.vocab)?,
+            logits: reserve("logits", (HEAD_ROWS * config.vocab) as u64)?,
         })
     }
 

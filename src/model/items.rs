@@ -187,6 +187,11 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
         (Content::Words, Some(mlx)) if matrix && slot.field == Field::Weight => {
             let codes = [Codes::B1, Codes::B2, Codes::B4][mlx.bits.ilog2() as usize];
             let scales = Scales::Group { len: mlx.group, wide: true, min: true };
+            if cols % mlx.group != 0 {
+                return Err(Error::new(ErrorKind::UnsupportedSetting, "the rows are not whole groups")
+                    .tensor(&tensor.name)
+                    .expected(format_args!("a multiple of {}", mlx.group), cols));
+            }
             Some((Layout { codes, step: 1, offset: 0, scales }, mlx))
         }
         _ => None,
@@ -198,8 +203,8 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
         Field::Bias => vec![rows],
         Field::Scales | Field::Mins => vec![rows, cols / group],
         Field::Weight if matrix => match words {
-            Some((_, mlx)) if cols % mlx.group == 0 => vec![rows, cols * mlx.bits / 32],
-            _ => vec![rows, cols],
+            Some((_, mlx)) => vec![rows, cols * mlx.bits / 32],
+            None => vec![rows, cols],
         },
         Field::Weight => vec![rows],
     };

@@ -246,7 +246,19 @@ impl Plan {
                 }
                 Content::Dense(float) => (Reading::Stored, Packing::Dense(float)),
                 Content::Blocks { layout, .. } => (Reading::Stored, Packing::Ints(layout)),
-                Content::I2s => (Reading::I2s(self.options.i2s.unwrap_or(Interleave::By128)), ternary),
+                Content::I2s => {
+                    let interleave = self.options.i2s.unwrap_or(Interleave::By128);
+                    let values = interleave.values() as u64;
+                    if !item.parameters().is_multiple_of(values) {
+                        return Err(Error::new(
+                            ErrorKind::UnsupportedSetting,
+                            "the matrix is no whole number of pieces",
+                        )
+                        .tensor(&item.tensor.name)
+                        .expected(format_args!("a multiple of {values} values"), item.parameters()));
+                    }
+                    (Reading::I2s(interleave), ternary)
+                }
                 Content::Quarters => (Reading::Quarters, ternary),
                 Content::Words => (Reading::Words, Packing::Ints(item.words.expect("placed with its layout"))),
             };

@@ -121,6 +121,16 @@ pub enum Interleave {
     By64,
 }
 
+impl Interleave {
+    /// Values of a piece; a tensor is a whole number of them.
+    pub fn values(self) -> usize {
+        match self {
+            Self::By128 => 128,
+            Self::By64 => 64,
+        }
+    }
+}
+
 /// One row of the table: a storage type as files have it.
 #[derive(Debug)]
 pub struct Storage {

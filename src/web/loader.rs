@@ -174,7 +174,7 @@ impl Loader {
     pub fn buffer(&mut self, length: usize) -> Js<*mut u8> {
         if self.chunk.len() < length {
             self.chunk = Vec::new();
-            let mut chunk: Vec<u8> = reserve("a chunk", length).map_err(thrown)?;
+            let mut chunk: Vec<u8> = reserve("a chunk", length as u64).map_err(thrown)?;
             chunk.resize(length, 0);
             self.chunk = chunk;
         }

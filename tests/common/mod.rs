@@ -2,10 +2,13 @@
 
 #![allow(dead_code, reason = "each test uses its own part")]
 
+pub mod craft;
+pub mod trial;
+
 use std::path::{Path, PathBuf};
 
 use ternlight::engine::{Engine, Event, Request, RequestId, SessionId, Work};
-use ternlight::error::{Error, Result};
+use ternlight::error::{Error, ErrorKind, Result};
 use ternlight::formats::{Format, Parsed, Tensor, gguf, safetensors};
 use ternlight::kernels::isa::scalar::Scalar;
 use ternlight::model::{Config, Loader, Model, Options, Plan};
@@ -19,6 +22,7 @@ pub fn golden(path: &str) -> PathBuf {
 }
 
 /// The files of a model, whole in memory.
+#[derive(Clone)]
 pub struct Files {
     pub config: Option<Vec<u8>>,
     pub weights: Vec<Vec<u8>>,
@@ -52,7 +56,11 @@ impl Files {
             let mut own = match need(bytes, |prefix| Format::sniff(prefix, total))? {
                 Format::Gguf => {
                     let parsed = need(bytes, |prefix| gguf::parse(prefix, total))?;
-                    let vocab = parsed.tensors.iter().find(|t| t.name == "token_embd.weight").map(|t| t.shape[0]);
+                    let vocab = parsed
+                        .tensors
+                        .iter()
+                        .find(|t| t.name == "token_embd.weight")
+                        .and_then(|t| t.shape.first().copied());
                     config = Some(Config::from_gguf(&parsed.metadata, vocab)?);
                     parsed.tensors
                 }
@@ -64,7 +72,7 @@ impl Files {
         let config = match (&self.config, config) {
             (Some(json), _) => Config::from_json(json)?,
             (None, Some(config)) => config,
-            (None, None) => panic!("safetensors without config.json"),
+            (None, None) => return Err(Error::new(ErrorKind::MissingKey, "config.json")),
         };
         let mut plan = Plan::new(config, &tensors, options)?;
         let rows: Vec<Vec<u8>> = plan
@@ -97,7 +105,7 @@ impl Files {
 }
 
 /// Parses as a host does: with as little as the parser says it needs.
-fn need<T>(bytes: &[u8], parse: impl Fn(&[u8]) -> Result<Parsed<T>>) -> Result<T> {
+pub fn need<T>(bytes: &[u8], parse: impl Fn(&[u8]) -> Result<Parsed<T>>) -> Result<T> {
     let mut have = 0;
     for _ in 0..100_000 {
         match parse(&bytes[..have])? {
@@ -152,7 +160,10 @@ pub fn submit(
 
 /// Steps until nothing is left to do.
 pub fn run(engine: &mut TestEngine, mut each: impl FnMut(Event)) -> Result<()> {
+    let mut steps = 0;
     while engine.busy() {
+        steps += 1;
+        assert!(steps < 1_000_000, "it never ends");
         for event in engine.step(&mut || false)? {
             if let Event::Failed { error, .. } = event {
                 return Err(error);

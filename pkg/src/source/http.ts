@@ -151,13 +151,14 @@ async function arrived(response: Response, most: number): Promise<Uint8Array> {
   const bytes = new Uint8Array(most);
   const reader = response.body?.getReader();
   let at = 0;
-  while (reader && at < most) {
+  // Up to its end, where it is no longer than asked for: an answer that is cut off looks like a failure to those who watch.
+  while (reader && at <= most) {
     const { done, value } = await reader.read().catch((error) => {
       if (isAbort(error)) throw error;
       return { done: true, value: undefined };
     });
     if (done || !value) break;
-    bytes.set(value.subarray(0, most - at), at);
+    bytes.set(value.subarray(0, most - at), Math.min(at, most));
     at += value.length;
   }
   await reader?.cancel().catch(() => {});

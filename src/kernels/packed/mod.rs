@@ -160,11 +160,11 @@ impl std::fmt::Debug for Line {
 impl Matrix {
     /// Room for a matrix, all zero bytes until its tiles are packed.
     pub fn reserve(shape: Shape) -> Result<Self> {
-        let lines = shape.tiles() * (shape.tile_bytes() / size_of::<Line>());
+        let lines = shape.tiles() as u64 * (shape.tile_bytes() / size_of::<Line>()) as u64;
         Ok(Self {
             shape,
             lines: filled("weights", lines, Line::zeroed())?,
-            row_scales: filled("scales", if shape.has_row_scales() { shape.rows } else { 0 }, 0.0)?,
+            row_scales: filled("scales", if shape.has_row_scales() { shape.rows as u64 } else { 0 }, 0.0)?,
             divide: false,
             factor: 1.0,
         })
@@ -312,5 +312,20 @@ impl Codes {
             Self::B4 => 2,
             Self::U7 | Self::I8 => 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    #[test]
+    fn sizes_beyond_any_memory_are_refused_with_their_number() {
+        let shape = Shape { rows: 1 << 30, cols: 1 << 16, packing: Packing::Dense(Float::F32), parts: 1 };
+        let error = Matrix::reserve(shape).unwrap_err();
+        assert_eq!((error.kind, error.place.needed), (ErrorKind::OutOfMemory, Some(1 << 48)));
     }
 }

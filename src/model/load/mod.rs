@@ -114,7 +114,7 @@ impl Loader {
 
     /// Takes some bytes of a file. What belongs to no tensor is passed over.
     pub fn feed(&mut self, file: usize, offset: u64, bytes: &[u8]) -> Result<()> {
-        let end = offset + bytes.len() as u64;
+        let end = offset.saturating_add(bytes.len() as u64);
         let first = self
             .sinks
             .partition_point(|sink| (sink.tensor.file, sink.tensor.offset + sink.tensor.len) <= (file, offset));
@@ -165,7 +165,7 @@ impl Sink {
     fn new(index: usize, item: &Item) -> Result<Self> {
         let kind = match item.target {
             Target::Matrix(shape, _) => Kind::Matrix(Box::new(Matrix::reserve(shape)?)),
-            Target::Values => Kind::Values(filled("a vector", item.tensor.values() as usize, 0.0)?),
+            Target::Values => Kind::Values(filled("a vector", item.tensor.values(), 0.0)?),
         };
         Self::with_kind(index, item, kind)
     }
@@ -188,9 +188,9 @@ impl Sink {
         let unit = usize::try_from(unit.max(1)).map_err(|_| {
             Error::new(ErrorKind::OutOfMemory, "a tensor that must be held whole is too large").bytes(unit, None)
         })?;
-        let units = body.div_ceil(unit as u64) as usize;
+        let units = body.div_ceil(unit as u64);
         let tail = if i2s { body..body + 4 } else { body..body };
-        let done = filled("a list of tiles", units + usize::from(!tail.is_empty()), false)?;
+        let done = filled("a list of tiles", units + u64::from(!tail.is_empty()), false)?;
         Ok(Self { item: index, kind, reading, shape, unit, tail, done, staged: BTreeMap::new(), tensor })
     }
 
@@ -231,7 +231,7 @@ impl Sink {
         let len = (span.end - span.start) as usize;
         let mut staged = match self.staged.remove(&unit) {
             Some(staged) => staged,
-            None => Staged { bytes: filled("a staging buffer", len, 0)?, have: Vec::new() },
+            None => Staged { bytes: filled("a staging buffer", len as u64, 0)?, have: Vec::new() },
         };
         staged.bytes[at..at + part.len()].copy_from_slice(part);
         staged.add(at..at + part.len());

@@ -1,0 +1,135 @@
+//! What a model is, from a GGUF's metadata.
+
+use super::{
+    BITNET, Config, Kind, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH, QWEN2,
+    QWEN3, Rope, RopeScaling, ScaleMeaning, epsilon, in_range, missing, positive, unknown_architecture, unsupported,
+    whole_head,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::formats::gguf::Metadata;
+use crate::kernels::elementwise::{Gate, Pairs};
+use crate::model::names::Naming;
+
+/// Metadata keys, typed, of one architecture.
+struct Keys<'a> {
+    metadata: &'a Metadata,
+    architecture: &'a str,
+}
+
+impl Keys<'_> {
+    fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.architecture)
+    }
+
+    fn uint(&self, name: &str, most: u64) -> Result<Option<usize>> {
+        let key = self.key(name);
+        in_range(&key, self.metadata.uint(&key)?, most)
+    }
+
+    fn float(&self, name: &str) -> Result<Option<f64>> {
+        self.metadata.float(&self.key(name))
+    }
+
+    fn need<T>(&self, name: &str, value: Option<T>) -> Result<T> {
+        value.ok_or_else(|| missing(&self.key(name)))
+    }
+}
+
+fn kind(architecture: &str) -> Result<Kind> {
+    Ok(match architecture {
+        "bitnet" => BITNET,
+        // The metadata never name the activation: the architecture does.
+        "bitnet-b1.58" | "bitnet-25" => Kind { gate: Gate::Relu2, ..BITNET },
+        // Its Q and K rows are permuted for rotating neighbours.
+        "llama" => Kind { pairs: Pairs::Adjacent, ..LLAMA },
+        "qwen2" => QWEN2,
+        "qwen3" => QWEN3,
+        _ => {
+            return Err(unknown_architecture(
+                "general.architecture",
+                "bitnet, bitnet-b1.58, bitnet-25, llama, qwen2 or qwen3",
+                architecture,
+            ));
+        }
+    })
+}
+
+impl Config {
+    /// `vocab` is what the embedding table has, for files that do not say.
+    pub fn from_gguf(metadata: &Metadata, vocab: Option<u64>) -> Result<Self> {
+        let architecture =
+            metadata.str("general.architecture")?.ok_or_else(|| missing("general.architecture"))?.to_owned();
+        let kind = kind(&architecture)?;
+        if let Some((key, _)) = metadata.iter().find(|(key, _)| key.starts_with("prism.hadamard.")) {
+            return Err(Error::new(
+                ErrorKind::UnsupportedSetting,
+                "the weights are stored in a rotated basis (Hadamard), which is not supported: convert the model unrotated",
+            )
+            .key(key));
+        }
+        let keys = Keys { metadata, architecture: &architecture };
+        let hidden = keys.need("embedding_length", keys.uint("embedding_length", MOST_WIDTH)?)?;
+        let heads = keys.need("attention.head_count", keys.uint("attention.head_count", MOST_HEADS)?)?;
+        let head = match keys.uint("attention.key_length", MOST_HEAD)? {
+            Some(head) => head,
+            None => whole_head(&keys.key("attention.head_count"), hidden, heads)?,
+        };
+        if let Some(values) = keys.uint("attention.value_length", MOST_HEAD)?
+            && values != head
+        {
+            return Err(unsupported(&keys.key("attention.value_length"), &head.to_string(), values));
+        }
+        if let Some(window) = metadata.uint(&keys.key("attention.sliding_window"))?.filter(|&window| window > 0) {
+            return Err(unsupported(&keys.key("attention.sliding_window"), "none", window));
+        }
+        for key in ["expert_count", "attention.clamp_kqv", "attention.max_alibi_bias"] {
+            if let Some(value) = keys.float(key)?.filter(|&value| value != 0.0) {
+                return Err(unsupported(&keys.key(key), "none", value));
+            }
+        }
+        let scaling = match metadata.str(&keys.key("rope.scaling.type"))? {
+            None | Some("none") => RopeScaling::None,
+            Some("linear") => {
+                let factor = keys.float("rope.scaling.factor")?;
+                RopeScaling::Linear(positive(&keys.key("rope.scaling.factor"), factor)?)
+            }
+            Some(other) => return Err(unsupported(&keys.key("rope.scaling.type"), "none or linear", other)),
+        };
+        let config = Self {
+            naming: Naming::Gguf,
+            name: metadata.str("general.name")?.map(str::to_owned),
+            layers: keys.need("block_count", keys.uint("block_count", MOST_LAYERS)?)?,
+            hidden,
+            ffn: keys.need("feed_forward_length", keys.uint("feed_forward_length", MOST_WIDTH)?)?,
+            heads,
+            kv_heads: keys.uint("attention.head_count_kv", MOST_HEADS)?.unwrap_or(heads),
+            head,
+            vocab: in_range("tokenizer.ggml.tokens", vocab, MOST_VOCAB)?.ok_or_else(|| missing("token_embd.weight"))?,
+            context: keys.need("context_length", keys.uint("context_length", MOST_CONTEXT)?)?,
+            eps: epsilon(
+                &keys.key("attention.layer_norm_rms_epsilon"),
+                keys.float("attention.layer_norm_rms_epsilon")?,
+            )?,
+            rope: Rope {
+                base: keys.float("rope.freq_base")?.unwrap_or(10000.0),
+                dim: keys.uint("rope.dimension_count", MOST_HEAD)?.unwrap_or(head),
+                pairs: kind.pairs,
+                scaling,
+            },
+            gate: kind.gate,
+            sub_norms: kind.sub_norms,
+            tied: None,
+            training: kind.training,
+            scale: ScaleMeaning::Multiply,
+            in_norms: None,
+            qk_norms: kind.qk_norms,
+            masters: false,
+            biases: kind.biases,
+            mlx: None,
+            warnings: Vec::new(),
+            architecture: architecture.clone(),
+        };
+        config.check(|name| keys.key(name))?;
+        Ok(config)
+    }
+}

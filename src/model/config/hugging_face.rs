@@ -1,0 +1,248 @@
+//! What a model is, from a `config.json`.
+
+use serde_json::Value as Json;
+
+use super::{
+    BITNET, Config, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH, Mlx, QWEN2, QWEN3,
+    Rope, RopeScaling, ScaleMeaning, Training, epsilon, in_range, missing, positive, unknown_architecture, unsupported,
+    whole_head,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::elementwise::{Gate, Pairs};
+use crate::model::names::{Naming, Part};
+
+/// A field, where it is there and not null.
+fn field<'a>(json: &'a Json, key: &str) -> Option<&'a Json> {
+    json.get(key).filter(|value| !value.is_null())
+}
+
+fn typed<'a, T>(json: &'a Json, key: &str, what: &str, read: impl Fn(&'a Json) -> Option<T>) -> Result<Option<T>> {
+    field(json, key)
+        .map(|value| {
+            read(value).ok_or_else(|| {
+                let mut found = value.to_string();
+                found.truncate(found.floor_char_boundary(60));
+                Error::new(ErrorKind::BadValue, "wrong value").key(key).expected(what, found)
+            })
+        })
+        .transpose()
+}
+
+fn json_uint(json: &Json, key: &str, most: u64) -> Result<Option<usize>> {
+    in_range(key, typed(json, key, "a non-negative integer", Json::as_u64)?, most)
+}
+
+fn json_float(json: &Json, key: &str) -> Result<Option<f64>> {
+    typed(json, key, "a number", Json::as_f64)
+}
+
+fn json_bool(json: &Json, key: &str) -> Result<Option<bool>> {
+    typed(json, key, "true or false", Json::as_bool)
+}
+
+fn json_str<'a>(json: &'a Json, key: &str) -> Result<Option<&'a str>> {
+    typed(json, key, "a string", Json::as_str)
+}
+
+pub(super) fn read(json: &Json) -> Result<Config> {
+    let architecture = typed(json, "architectures", "a list of one name", |value| value.get(0)?.as_str())?
+        .ok_or_else(|| missing("architectures"))?;
+    let kind = match architecture {
+        "BitNetForCausalLM" | "BitnetForCausalLM" => BITNET,
+        "LlamaForCausalLM" => LLAMA,
+        "Qwen2ForCausalLM" => QWEN2,
+        "Qwen3ForCausalLM" => QWEN3,
+        _ => {
+            return Err(unknown_architecture(
+                "architectures",
+                "BitNetForCausalLM, BitnetForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM",
+                architecture,
+            ));
+        }
+    };
+    let need = |key: &str, value: Option<usize>| value.ok_or_else(|| missing(key));
+    let hidden = need("hidden_size", json_uint(json, "hidden_size", MOST_WIDTH)?)?;
+    let heads = need("num_attention_heads", json_uint(json, "num_attention_heads", MOST_HEADS)?)?;
+    let head = match json_uint(json, "head_dim", MOST_HEAD)? {
+        Some(head) => head,
+        None => whole_head("num_attention_heads", hidden, heads)?,
+    };
+    if json_bool(json, "use_sliding_window")? != Some(false)
+        && let Some(window) = field(json, "sliding_window")
+    {
+        return Err(unsupported("sliding_window", "null", window));
+    }
+    if let Some(types) = field(json, "layer_types").and_then(Json::as_array)
+        && let Some(other) = types.iter().find(|kind| kind.as_str() != Some("full_attention"))
+    {
+        return Err(unsupported("layer_types", "full_attention alone", other));
+    }
+    let attention_bias = json_bool(json, "attention_bias")?.unwrap_or(false);
+    let mlp_bias = json_bool(json, "mlp_bias")?.unwrap_or(false);
+    let biases: &'static [Part] = match (attention_bias, mlp_bias) {
+        (false, false) => kind.biases,
+        (true, false) => &ALL[..4],
+        (false, true) => &ALL[4..],
+        (true, true) => &ALL,
+    };
+    let gate = match json_str(json, "hidden_act")?.unwrap_or("silu") {
+        "silu" | "swish" => Gate::Silu,
+        "relu2" => Gate::Relu2,
+        other => return Err(unsupported("hidden_act", "silu or relu2", other)),
+    };
+    let mlx = mlx(json)?;
+    let quantization = match field(json, "quantization_config").filter(|_| mlx.is_none()) {
+        None => None,
+        Some(config) => Some(quantization(config)?),
+    };
+    let mut warnings = Vec::new();
+    // 1bitLLM's code rounds its masters at every pass; such a checkpoint has nothing else to be run as.
+    let unsaid = quantization.is_none() && mlx.is_none() && kind.sub_norms;
+    if unsaid && architecture == "BitNetForCausalLM" {
+        warnings.push(
+            "config.json has no quantization_config: the weights are taken as masters and made ternary".to_owned(),
+        );
+    }
+    let quantization = quantization.unwrap_or(Quantization {
+        scale: ScaleMeaning::Multiply,
+        in_norms: None,
+        online: unsaid,
+        named: false,
+    });
+    let config = Config {
+        architecture: architecture.to_owned(),
+        name: json_str(json, "_name_or_path")?.filter(|name| !name.is_empty()).map(str::to_owned),
+        naming: Naming::HuggingFace,
+        layers: need("num_hidden_layers", json_uint(json, "num_hidden_layers", MOST_LAYERS)?)?,
+        hidden,
+        ffn: need("intermediate_size", json_uint(json, "intermediate_size", MOST_WIDTH)?)?,
+        heads,
+        kv_heads: json_uint(json, "num_key_value_heads", MOST_HEADS)?.unwrap_or(heads),
+        head,
+        vocab: need("vocab_size", json_uint(json, "vocab_size", MOST_VOCAB)?)?,
+        context: json_uint(json, "max_position_embeddings", MOST_CONTEXT)?.unwrap_or(2048),
+        eps: epsilon("rms_norm_eps", Some(json_float(json, "rms_norm_eps")?.unwrap_or(1e-6)))?,
+        rope: rope(json, head)?,
+        gate,
+        sub_norms: kind.sub_norms,
+        tied: Some(json_bool(json, "tie_word_embeddings")?.unwrap_or(false)),
+        training: if quantization.named { Training::Int8 } else { kind.training },
+        scale: quantization.scale,
+        in_norms: quantization.in_norms,
+        qk_norms: kind.qk_norms,
+        masters: quantization.online,
+        biases,
+        mlx,
+        warnings,
+    };
+    config.check(|name| {
+        let own = match name {
+            "attention.head_count_kv" => "num_key_value_heads",
+            "rope.freq_base" => "rope_theta",
+            _ => "head_dim",
+        };
+        own.to_owned()
+    })?;
+    Ok(config)
+}
+
+const ALL: [Part; 7] =
+    [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
+
+struct Quantization {
+    scale: ScaleMeaning,
+    in_norms: Option<f32>,
+    /// Weights are masters, rounded at every pass.
+    online: bool,
+    /// A config says so.
+    named: bool,
+}
+
+/// transformers' `BitNetQuantConfig`: what `weight_scale` means, and whether projections have norms of their own.
+fn quantization(config: &Json) -> Result<Quantization> {
+    let method = json_str(config, "quant_method")?.unwrap_or("");
+    if method != "bitnet" {
+        return Err(unsupported("quantization_config.quant_method", "bitnet", method));
+    }
+    // Left out, both mean the first published form.
+    let class = json_str(config, "linear_class")?.unwrap_or("bitlinear");
+    let scale = match class {
+        "bitlinear" => ScaleMeaning::Divide,
+        "autobitlinear" => ScaleMeaning::Multiply,
+        other => {
+            return Err(unsupported("quantization_config.linear_class", "bitlinear or autobitlinear", other));
+        }
+    };
+    // The older class ignores the mode.
+    let online = match json_str(config, "quantization_mode")?.unwrap_or("offline") {
+        "offline" => false,
+        "online" => class == "autobitlinear",
+        other => return Err(unsupported("quantization_config.quantization_mode", "offline or online", other)),
+    };
+    if let Some(kept) = field(config, "modules_to_not_convert").and_then(Json::as_array)
+        && online
+        && let Some(other) = kept.iter().find(|name| name.as_str() != Some("lm_head"))
+    {
+        return Err(unsupported("quantization_config.modules_to_not_convert", "lm_head alone", other));
+    }
+    let in_norms = json_bool(config, "use_rms_norm")?.unwrap_or(false);
+    let eps = json_float(config, "rms_norm_eps")?.unwrap_or(1e-6);
+    let eps = epsilon("quantization_config.rms_norm_eps", Some(eps))?;
+    Ok(Quantization { scale, in_norms: in_norms.then_some(eps), online, named: true })
+}
+
+/// MLX writes `quantization: { group_size, bits }`, and the same under `quantization_config`.
+fn mlx(json: &Json) -> Result<Option<Mlx>> {
+    let Some(config) = field(json, "quantization") else { return Ok(None) };
+    if let Some(mode) = json_str(config, "mode")?.filter(|&mode| mode != "affine") {
+        return Err(unsupported("quantization.mode", "affine", mode));
+    }
+    let bits = json_uint(config, "bits", 64)?.ok_or_else(|| missing("quantization.bits"))?;
+    let group = json_uint(config, "group_size", 1 << 16)?.ok_or_else(|| missing("quantization.group_size"))?;
+    if !matches!(bits, 1 | 2 | 4) {
+        return Err(unsupported("quantization.bits", "1, 2 or 4", bits));
+    }
+    if !matches!(group, 32 | 64 | 128) {
+        return Err(unsupported("quantization.group_size", "32, 64 or 128", group));
+    }
+    Ok(Some(Mlx { bits, group }))
+}
+
+/// transformers 5 keeps all of it in `rope_parameters`, older configs in `rope_theta` and `rope_scaling`.
+fn rope(json: &Json, head: usize) -> Result<Rope> {
+    let new = field(json, "rope_parameters");
+    let (parameters, name) = match new {
+        Some(parameters) => (Some(parameters), "rope_parameters"),
+        None => (field(json, "rope_scaling"), "rope_scaling"),
+    };
+    let none = Json::Null;
+    let parameters = parameters.unwrap_or(&none);
+    let base = match json_float(parameters, "rope_theta")? {
+        Some(base) => base,
+        None => json_float(json, "rope_theta")?.unwrap_or(10000.0),
+    };
+    let kind = match json_str(parameters, "rope_type")? {
+        Some(kind) => kind,
+        None => json_str(parameters, "type")?.unwrap_or("default"),
+    };
+    let number = |key: &str| positive(&format!("{name}.{key}"), json_float(parameters, key)?);
+    let scaling = match kind {
+        "default" => RopeScaling::None,
+        "linear" => RopeScaling::Linear(number("factor")?),
+        "llama3" => {
+            let (low, high) = (number("low_freq_factor")?, number("high_freq_factor")?);
+            if high <= low {
+                return Err(Error::new(ErrorKind::BadValue, "out of range")
+                    .key(format!("{name}.high_freq_factor"))
+                    .expected(format_args!("more than low_freq_factor, {low}"), high));
+            }
+            let (factor, original) = (number("factor")?, number("original_max_position_embeddings")?);
+            RopeScaling::Llama3 { factor, low, high, original }
+        }
+        other => return Err(unsupported(&format!("{name}.rope_type"), "default, linear or llama3", other)),
+    };
+    if let Some(partial) = json_float(json, "partial_rotary_factor")?.filter(|&factor| factor != 1.0) {
+        return Err(unsupported("partial_rotary_factor", "1", partial));
+    }
+    Ok(Rope { base, dim: head, pairs: Pairs::Halves, scaling })
+}

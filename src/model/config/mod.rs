@@ -1,0 +1,301 @@
+//! What a model is, from a GGUF's metadata or a `config.json`.
+
+mod gguf;
+mod hugging_face;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::formats::limits;
+use crate::kernels::elementwise::{Gate, Pairs};
+use crate::model::names::{Naming, Part};
+
+/// How the layers' matrices met their inputs in training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Training {
+    /// Activations rounded to 8 bits, one scale a token: BitNet and its kin.
+    Int8,
+    /// Not rounded.
+    Float,
+    /// The file does not say; its scales do: one for a whole matrix is BitNet's way.
+    ByScales,
+}
+
+/// What a `weight_scale` does to a ternary product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScaleMeaning {
+    Multiply,
+    Divide,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RopeScaling {
+    None,
+    /// Every frequency divided by this.
+    Linear(f64),
+    /// Low frequencies divided, high ones kept, the rest in between.
+    Llama3 {
+        factor: f64,
+        low: f64,
+        high: f64,
+        original: f64,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rope {
+    pub base: f64,
+    /// Values of a head that turn.
+    pub dim: usize,
+    pub pairs: Pairs,
+    pub scaling: RopeScaling,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    pub architecture: String,
+    pub name: Option<String>,
+    pub naming: Naming,
+    pub layers: usize,
+    pub hidden: usize,
+    pub ffn: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head: usize,
+    pub vocab: usize,
+    pub context: usize,
+    pub eps: f32,
+    pub rope: Rope,
+    pub gate: Gate,
+    /// BitNet's norms before `attn_output` and `ffn_down`.
+    pub sub_norms: bool,
+    /// `None`: a head of its own is used where there is one.
+    pub tied: Option<bool>,
+    pub training: Training,
+    pub scale: ScaleMeaning,
+    /// Norms on the inputs of single projections, with their epsilon.
+    pub in_norms: Option<f32>,
+    /// Norms on every head of the queries and keys.
+    pub qk_norms: bool,
+    /// The layers' matrices are masters of ternary ones: each is rounded to −1, 0, +1 by the mean of its magnitudes.
+    pub masters: bool,
+    /// Projections that must have a bias.
+    pub biases: &'static [Part],
+    /// Integer codes with scales in tensors of their own, as MLX packs them.
+    pub mlx: Option<Mlx>,
+    /// What a reader should know.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mlx {
+    pub bits: usize,
+    pub group: usize,
+}
+
+/// Caps with the largest known model in mind, each some times above it; sizes of buffers follow from them.
+const MOST_LAYERS: u64 = 1024;
+const MOST_WIDTH: u64 = 1 << 16;
+const MOST_HEADS: u64 = 1024;
+const MOST_HEAD: u64 = 1024;
+const MOST_VOCAB: u64 = 1 << 22;
+const MOST_CONTEXT: u64 = 1 << 24;
+
+fn missing(key: &str) -> Error {
+    Error::new(ErrorKind::MissingKey, "the model does not say").key(key)
+}
+
+fn in_range(key: &str, value: Option<u64>, most: u64) -> Result<Option<usize>> {
+    match value {
+        Some(value) if value == 0 || value > most => {
+            Err(Error::new(ErrorKind::BadValue, "out of range").key(key).expected(format_args!("1 to {most}"), value))
+        }
+        value => Ok(value.map(|value| value as usize)),
+    }
+}
+
+fn unsupported(key: &str, expected: &str, found: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::UnsupportedSetting, "this setting is not supported").key(key).expected(expected, found)
+}
+
+/// What the architectures here have in common; the rest is told by their name.
+#[derive(Clone, Copy)]
+struct Kind {
+    gate: Gate,
+    pairs: Pairs,
+    sub_norms: bool,
+    qk_norms: bool,
+    biases: &'static [Part],
+    training: Training,
+}
+
+const LLAMA: Kind = Kind {
+    gate: Gate::Silu,
+    pairs: Pairs::Halves,
+    sub_norms: false,
+    qk_norms: false,
+    biases: &[],
+    training: Training::ByScales,
+};
+const BITNET: Kind = Kind { sub_norms: true, training: Training::Int8, ..LLAMA };
+const QWEN2: Kind = Kind { biases: &[Part::AttnQ, Part::AttnK, Part::AttnV], ..LLAMA };
+const QWEN3: Kind = Kind { qk_norms: true, ..LLAMA };
+
+fn unknown_architecture(key: &str, expected: &str, found: &str) -> Error {
+    Error::new(ErrorKind::UnsupportedArchitecture, "this architecture is not supported")
+        .key(key)
+        .expected(expected, found)
+}
+
+impl Config {
+    pub fn from_json(text: &[u8]) -> Result<Self> {
+        if text.len() > limits::CONFIG {
+            return Err(Error::new(ErrorKind::BadHeader, "the file is too long")
+                .file("config.json")
+                .expected(format_args!("at most {} bytes", limits::CONFIG), text.len()));
+        }
+        let json = serde_json::from_slice(text)
+            .map_err(|error| Error::new(ErrorKind::BadHeader, format!("not JSON: {error}")).file("config.json"))?;
+        hugging_face::read(&json).map_err(|error| error.file("config.json"))
+    }
+
+    /// `key` turns GGUF's names into the source's.
+    fn check(&self, key: impl Fn(&str) -> String) -> Result<()> {
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return Err(Error::new(ErrorKind::BadValue, "query heads do not share key heads evenly")
+                .key(key("attention.head_count_kv"))
+                .expected(format_args!("a divisor of {}", self.heads), self.kv_heads));
+        }
+        if !self.head.is_multiple_of(4) {
+            return Err(unsupported(&key("attention.key_length"), "a multiple of 4", self.head));
+        }
+        if self.rope.dim > self.head || !self.rope.dim.is_multiple_of(2) {
+            return Err(Error::new(ErrorKind::BadValue, "wrong number of turning values")
+                .key(key("rope.dimension_count"))
+                .expected(format_args!("an even number up to {}", self.head), self.rope.dim));
+        }
+        positive(&key("rope.freq_base"), Some(self.rope.base)).map(drop)
+    }
+
+    /// Columns of the queries, and of the keys or values.
+    pub fn q_width(&self) -> usize {
+        self.heads * self.head
+    }
+
+    pub fn kv_width(&self) -> usize {
+        self.kv_heads * self.head
+    }
+}
+
+fn whole_head(key: &str, hidden: usize, heads: usize) -> Result<usize> {
+    if hidden.is_multiple_of(heads) {
+        return Ok(hidden / heads);
+    }
+    Err(Error::new(ErrorKind::BadValue, "heads do not share the hidden size evenly")
+        .key(key)
+        .expected(format_args!("a divisor of {hidden}"), heads))
+}
+
+fn positive(key: &str, value: Option<f64>) -> Result<f64> {
+    let value = value.ok_or_else(|| missing(key))?;
+    if value.is_finite() && value > 0.0 {
+        return Ok(value);
+    }
+    Err(Error::new(ErrorKind::BadValue, "out of range").key(key).expected("a positive number", value))
+}
+
+/// A norm's epsilon, positive as an f32 too.
+fn epsilon(key: &str, value: Option<f64>) -> Result<f32> {
+    let value = positive(key, value)?;
+    positive(key, Some(f64::from(value as f32))).map(|value| value as f32)
+}
+
+impl Rope {
+    /// The angle that each pair turns per position, in f32 as training computed it; `factors` are GGUF's `rope_freqs`.
+    pub fn frequencies(&self, factors: Option<&[f32]>) -> Vec<f32> {
+        (0..self.dim / 2)
+            .map(|i| {
+                let exponent = (2 * i) as f32 / self.dim as f32;
+                let frequency = (1.0 / libm::pow(self.base, f64::from(exponent)) as f32) as f64;
+                let scaled = match self.scaling {
+                    RopeScaling::None => frequency,
+                    RopeScaling::Linear(factor) => frequency / factor,
+                    RopeScaling::Llama3 { factor, low, high, original } => {
+                        let turns = original * frequency / std::f64::consts::TAU;
+                        if turns > high {
+                            frequency
+                        } else if turns < low {
+                            frequency / factor
+                        } else {
+                            let smooth = (turns - low) / (high - low);
+                            (1.0 - smooth) * frequency / factor + smooth * frequency
+                        }
+                    }
+                };
+                factors.map_or(scaled as f32, |factors| scaled as f32 / factors[i])
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value as Json;
+
+    use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    fn config(change: impl Fn(&mut Json)) -> Result<Config> {
+        let text = include_str!("../../../tests/golden/models/bitnet_packed/config.json");
+        let mut json: Json = serde_json::from_str(text).unwrap();
+        change(&mut json);
+        Config::from_json(json.to_string().as_bytes())
+    }
+
+    #[test]
+    fn both_meanings_of_the_scale() {
+        assert_eq!(config(|_| {}).unwrap().scale, ScaleMeaning::Multiply);
+        let class_missing = |json: &mut Json| {
+            json["quantization_config"].as_object_mut().unwrap().remove("linear_class");
+        };
+        assert_eq!(config(class_missing).unwrap().scale, ScaleMeaning::Divide);
+    }
+
+    #[test]
+    fn refusals_name_the_key() {
+        for (key, value, kind) in [
+            ("architectures", serde_json::json!(["GPT2LMHeadModel"]), ErrorKind::UnsupportedArchitecture),
+            ("hidden_size", serde_json::json!("many"), ErrorKind::BadValue),
+            ("hidden_size", serde_json::json!(0), ErrorKind::BadValue),
+            ("hidden_size", serde_json::json!(1u64 << 40), ErrorKind::BadValue),
+            ("num_attention_heads", serde_json::json!(3), ErrorKind::BadValue),
+            ("num_key_value_heads", serde_json::json!(3), ErrorKind::BadValue),
+            ("hidden_act", serde_json::json!("gelu"), ErrorKind::UnsupportedSetting),
+            ("sliding_window", serde_json::json!(512), ErrorKind::UnsupportedSetting),
+            ("layer_types", serde_json::json!(["sliding_attention"]), ErrorKind::UnsupportedSetting),
+        ] {
+            let error = config(|json| json[key] = value.clone()).unwrap_err();
+            assert_eq!((error.kind, error.place.key.as_deref()), (kind, Some(key)), "{error}");
+            assert_eq!(error.place.file.as_deref(), Some("config.json"));
+        }
+        let error = config(|json| drop(json.as_object_mut().unwrap().remove("vocab_size"))).unwrap_err();
+        assert_eq!((error.kind, error.place.key.as_deref()), (ErrorKind::MissingKey, Some("vocab_size")));
+    }
+
+    #[test]
+    fn frequencies_are_those_of_training() {
+        let golden = crate::quant::tests::Golden::new(include_bytes!("../../../tests/golden/ops/ops.safetensors"));
+        let llama3 = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };
+        for (name, dim, base, scaling) in [
+            ("default", 64, 500000.0, RopeScaling::None),
+            ("hd100", 100, 10000.0, RopeScaling::None),
+            ("llama3", 64, 500000.0, llama3),
+            ("linear", 64, 10000.0, RopeScaling::Linear(4.0)),
+        ] {
+            let expected = golden.floats(&format!("rope.{name}.inv_freq"));
+            let found = Rope { base, dim, pairs: Pairs::Halves, scaling }.frequencies(None);
+            for (found, expected) in found.iter().zip(&expected) {
+                assert!((found / expected - 1.0).abs() < 2e-7, "{name}: {found} for {expected}");
+            }
+        }
+    }
+}

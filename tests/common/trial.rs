@@ -1,0 +1,137 @@
+//! Whatever bytes come, they end in an answer or in an error that says why. Mutation tests and fuzz targets share these trials;
+//! a panic in here is a bug found.
+
+use std::collections::BTreeMap;
+
+use ternlight::error::Result;
+use ternlight::formats::{Format, Parsed, gguf, safetensors, shards};
+use ternlight::model::describe::Description;
+use ternlight::model::plan::Memory;
+use ternlight::model::{Config, Loader, Options, Plan};
+use ternlight::quant::{self, Content, Interleave, Storage, ternary};
+use ternlight::rng::Rng;
+use ternlight::team::Team;
+
+use super::{Files, TestEngine, logits};
+
+/// The beginning of a GGUF of `total` bytes, as far as its plan; `false` where more of it is asked for.
+pub fn gguf_header(bytes: &[u8], total: u64) -> Result<bool> {
+    let Some(parsed) = whole(bytes, total, gguf::parse(bytes, total)?) else { return Ok(false) };
+    shards::first_part(&[(&parsed.metadata, parsed.tensors.len())])?;
+    let embedding = parsed.tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
+    let config = Config::from_gguf(&parsed.metadata, embedding.and_then(|tensor| tensor.shape.first().copied()))?;
+    plan(Plan::new(config, &parsed.tensors, Options::default())?);
+    Ok(true)
+}
+
+/// The same of a safetensors file and its `config.json`.
+pub fn safetensors_header(config: &[u8], bytes: &[u8], total: u64) -> Result<bool> {
+    let Some(parsed) = whole(bytes, total, safetensors::parse(bytes, total)?) else { return Ok(false) };
+    plan(Plan::new(Config::from_json(config)?, &parsed.tensors, Options::default())?);
+    Ok(true)
+}
+
+fn whole<T>(bytes: &[u8], total: u64, parsed: Parsed<T>) -> Option<T> {
+    match parsed {
+        Parsed::Done(parsed) => Some(parsed),
+        Parsed::Need(more) => {
+            assert!(more > bytes.len() as u64 && more <= total, "needs {more} of {total} with {}", bytes.len());
+            None
+        }
+    }
+}
+
+/// What can be asked of a plan.
+fn plan(plan: Plan) {
+    let Memory { weights, kv, scratch, total } = plan.memory();
+    assert_eq!(Some(total), weights.checked_add(kv).and_then(|sum| sum.checked_add(scratch)));
+    Description::new(Format::Gguf, &plan, None, &BTreeMap::new());
+    assert!(plan.ranges().is_sorted());
+}
+
+/// A whole model, from its headers to logits; they are finite, or not given.
+pub fn checkpoint(files: &Files, rng: &mut Rng) -> Result<()> {
+    let plan = files.plan(Options { context: Some(8), batch: 2, ..Options::default() })?;
+    let mut loader = Loader::new(plan)?;
+    for (file, bytes) in files.weights.iter().enumerate() {
+        for (from, to) in arrival(bytes.len(), rng) {
+            loader.feed(file, from as u64, &bytes[from..to])?;
+        }
+    }
+    let (model, plan) = loader.finish()?;
+    let mut engine = TestEngine::new(model, &plan, Team::solo())?;
+    let rows = logits(&mut engine, &[0, 0], true)?;
+    assert_eq!(rows.len(), 2);
+    assert!(rows.iter().flatten().all(|logit| logit.is_finite()), "logits that are not finite");
+    Ok(())
+}
+
+/// The chunks of a file: of any size, in any order, some twice; now and then one is lost.
+fn arrival(len: usize, rng: &mut Rng) -> Vec<(usize, usize)> {
+    let mut cuts: Vec<usize> = (0..rng.below(40)).map(|_| rng.below(len + 1)).collect();
+    cuts.extend([0, len]);
+    cuts.sort_unstable();
+    let mut chunks: Vec<_> = cuts.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    if rng.below(2) == 0 {
+        for i in (1..chunks.len()).rev() {
+            chunks.swap(i, rng.below(i + 1));
+        }
+        chunks.extend_from_within(..chunks.len() / 4);
+    }
+    if rng.below(16) == 0 {
+        chunks.pop();
+    }
+    chunks
+}
+
+/// A fuzzer's bytes as a model: a GGUF, or a `config.json`, a 0 and safetensors.
+pub fn files(bytes: &[u8]) -> Files {
+    match bytes.iter().position(|&byte| byte == 0) {
+        Some(at) if !bytes.starts_with(gguf::MAGIC) => {
+            Files { config: Some(bytes[..at].to_vec()), weights: vec![bytes[at + 1..].to_vec()] }
+        }
+        _ => Files { config: None, weights: vec![bytes.to_vec()] },
+    }
+}
+
+/// Blocks of the type that the first byte chooses: codes stay within their bits, whatever the bytes.
+pub fn blocks(bytes: &[u8]) {
+    let Some((&id, bytes)) = bytes.split_first() else { return };
+    let Some(storage) = quant::by_ggml_id(u32::from(id)) else { return };
+    match storage.content {
+        Content::Blocks { layout, decode } => {
+            for block in bytes.chunks_exact(storage.bytes) {
+                let (mut codes, mut scales, mut mins) = ([0xff; 256], [0.0; 16], [0.0; 16]);
+                let quant::Scales::Group { len, .. } = layout.scales else { panic!("blocks have groups") };
+                let groups = storage.block / len;
+                let codes = &mut codes[..storage.block];
+                decode(block, quant::Block { codes, scales: &mut scales[..groups], mins: &mut mins[..groups] });
+                let most = match layout.codes {
+                    quant::Codes::U7 => 127,
+                    codes => 0xff >> (8 - codes.bits()),
+                };
+                assert!(codes.iter().all(|&code| code <= most), "{}: a code of more than its bits", storage.name);
+            }
+        }
+        Content::Dense(_) => {}
+        Content::I2s => {
+            for interleave in [Interleave::By128, Interleave::By64] {
+                let mut codes = vec![0xff; bytes.len() / 32 * 128];
+                match interleave {
+                    Interleave::By128 => ternary::i2_s(bytes, &mut codes),
+                    Interleave::By64 => ternary::i2_s_arm(bytes, &mut codes),
+                }
+                assert!(codes.iter().all(|&code| code <= 3));
+            }
+            return;
+        }
+        Content::Quarters | Content::Words => return,
+    }
+    values(storage, bytes);
+}
+
+fn values(storage: &'static Storage, bytes: &[u8]) {
+    let whole = bytes.len() / storage.bytes * storage.bytes;
+    let values = storage.values(&bytes[..whole]);
+    assert_eq!(Some(whole as u64), storage.size(values.len() as u64));
+}
