@@ -37,9 +37,9 @@ const NAN_BF16 = [0xc0, 0x7f];
 const gguf: Case[] = [
   ["an empty file", "BadMagic|Truncated", /./, () => new Uint8Array(0)],
   ["cut within its magic", "BadMagic|Truncated", /./, (bytes) => bytes.subarray(0, 3)],
-  ["cut within its first numbers", "Truncated|BadHeader", /./, (bytes) => bytes.subarray(0, 20)],
-  ["cut within its metadata", "Truncated|BadHeader", /./, (bytes) => bytes.subarray(0, tableStart(bytes) - 100)],
-  ["cut within its tensor table", "Truncated|BadHeader", /./, (bytes) => bytes.subarray(0, tableStart(bytes) + 100)],
+  ["cut within its first numbers", "Truncated", /./, (bytes) => bytes.subarray(0, 20)],
+  ["cut within its metadata", "Truncated", /./, (bytes) => bytes.subarray(0, tableStart(bytes) - 100)],
+  ["cut within its tensor table", "Truncated", /./, (bytes) => bytes.subarray(0, tableStart(bytes) + 100)],
   ["cut before its data", "Truncated", /./, (bytes) => bytes.subarray(0, dataStart(bytes))],
   ["cut within a tensor", "Truncated", /./, (bytes) => bytes.subarray(0, tensorStart(bytes, FFN) + 100)],
   ["without its last byte", "Truncated", /./, (bytes) => bytes.subarray(0, bytes.length - 1)],
@@ -54,9 +54,9 @@ const gguf: Case[] = [
 ];
 
 const safetensors: Case[] = [
-  ["cut within its header", "Truncated|BadHeader", /./, (bytes) => bytes.subarray(0, 1000)],
-  ["cut within its data", "Truncated|BadHeader", /./, (bytes) => bytes.subarray(0, bytes.length / 2)],
-  ["without its last byte", "Truncated|BadHeader", /./, (bytes) => bytes.subarray(0, bytes.length - 1)],
+  ["cut within its header", "Truncated", /./, (bytes) => bytes.subarray(0, 1000)],
+  ["cut within its data", "Truncated", /./, (bytes) => bytes.subarray(0, bytes.length / 2)],
+  ["without its last byte", "Truncated", /./, (bytes) => bytes.subarray(0, bytes.length - 1)],
   ["of another kind", "BadMagic", /./, (bytes) => bytes.fill(0x20, 0, 64)],
   ["without a tensor", "MissingTensor", /2\.self_attn\.q_proj/, (bytes) => withHeader(bytes, (all) => delete all[Q])],
   [
