@@ -8,7 +8,7 @@ import { availableParallelism } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { build as esbuild } from "esbuild";
-import { cargo, flavours, root, target, targetDir, tools as extras } from "./cargo.mjs";
+import { cargo, tools as extras, flavours, root, target, targetDir } from "./cargo.mjs";
 import { buildGlue } from "./glue.mjs";
 import { mend } from "./mend.mjs";
 import { ifChanged } from "./stamps.mjs";

@@ -80,7 +80,9 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [name, command, ...rest] = process.argv.slice(2);
   const flavour = [...flavours, ...tools].find((row) => row.name === name);
   if (!flavour || !command) {
-    console.error(`usage: node cargo.mjs ${[...flavours, ...tools].map((row) => row.name).join("|")} COMMAND [ARGUMENT]…`);
+    console.error(
+      `usage: node cargo.mjs ${[...flavours, ...tools].map((row) => row.name).join("|")} COMMAND [ARGUMENT]…`,
+    );
     process.exit(2);
   }
   const { args, env } = cargo(flavour, command, ...rest);

@@ -48,11 +48,11 @@ export const flags = {
   stop: { value: "TEXT", option: "stop", many: true, help: "a text that ends the answer; may be given several times" },
   "ignore-eos": { option: "ignoreEos", help: "go on at the model's end tokens" },
   "no-special": { help: "do not add what the tokenizer adds to a text (BOS)" },
-  system: { value: "TEXT", help: "a system message to begin with" },
   all: { help: "one row for every id, not for the last one alone" },
   window: { value: "N", option: "window", read: number, help: "tokens of a window (default 512)" },
   weights: { help: "read the weights too, for the shares of zeros (default for local files)" },
   "no-weights": { help: "read the header alone (default for URLs)" },
+  strict: { value: "KIND", help: "1bit or ternary: fail unless the matrices of the layers are nothing else" },
   type: { value: "T", help: "of the layers' matrices: tq2_0, tq1_0, q1_0 or i2_s (default: by the source's codes)" },
   embedding: { value: "T", help: "of the embedding: keep, f16, q8_0, q6_k or q4_0 (default keep)" },
   head: { value: "T", help: "of a head that is not the embedding (default keep)" },
@@ -68,6 +68,12 @@ export const flags = {
     read: number,
     help: "prompt tokens computed in one piece (default 256)",
   },
+  layout: {
+    value: "L",
+    option: "layout",
+    help: "auto packs what turns out to be ternary; stored keeps the file's types",
+  },
+  i2s: { value: "N", option: "i2s", help: "values that an I2_S file interleaves: 128 (x86) or 64 (ARM) (default 128)" },
   json: { help: "print one JSON object on stdout" },
   debug: { help: "show where an error comes from" },
   help: { short: "h", help: "show this help" },
@@ -79,7 +85,7 @@ export type FlagName = keyof typeof flags;
 export const flag = (name: FlagName): Flag => flags[name];
 
 /** What `load` takes, and what of it a model's plan depends on. */
-export const plan: readonly FlagName[] = ["kv", "activations", "context", "prefill-chunk"];
+export const plan: readonly FlagName[] = ["kv", "activations", "context", "prefill-chunk", "layout", "i2s"];
 export const engine: readonly FlagName[] = ["threads", "flavour", ...plan];
 export const common: readonly FlagName[] = [...engine, "json", "debug", "help", "version"];
 

@@ -21,6 +21,7 @@ test("the tarball", async (context) => {
     const scripts = [
       "bundler.jsx",
       "cli.js",
+      "convert.wasm",
       "demo.js",
       "demo.jsx",
       "index.js",
