@@ -124,7 +124,10 @@ impl Signs {
         let size = kind.storage().bytes;
         for (i, block) in out.chunks_exact_mut(size).enumerate() {
             let at = row * cols + i * kind.block();
-            let scale = rounding.half(self.join(at, kind.block())?)?;
+            let scale = match self.join(at, kind.block())? {
+                Ok(scale) => rounding.half(scale)?,
+                Err(idle) => Some(f16::from_f64(idle)).filter(|half| half.to_f64() == idle).unwrap_or(f16::ZERO),
+            };
             let codes = &mut self.codes[at..at + kind.block()];
             match kind {
                 Kind::Tq2 => ternary::encode_tq2_0(codes, scale, block),
@@ -147,13 +150,13 @@ impl Signs {
     /// Writes a row without its scale, which is answered; `None` where all of it is 0.
     pub fn encode_flat(&mut self, row: usize, cols: usize, out: &mut [u8]) -> Result<Option<f64>> {
         let scale = self.join(row * cols, cols)?;
-        let codes = &self.codes[row * cols..][..cols];
-        ternary::encode_i2_s(codes, out);
-        Ok(codes.iter().any(|&code| code != 1).then_some(scale))
+        ternary::encode_i2_s(&self.codes[row * cols..][..cols], out);
+        Ok(scale.ok())
     }
 
-    /// The one scale of some codes. A group that is 0 goes with any other, whatever its codes or its scale say.
-    fn join(&mut self, at: usize, len: usize) -> Result<f64> {
+    /// The one scale of some codes. A group that is 0 goes with any other, whatever its codes or its scale say; where all are 0,
+    /// a scale that could as well be another is the error within.
+    fn join(&mut self, at: usize, len: usize) -> Result<std::result::Result<f64, f64>> {
         let mut joined = None;
         let mut idle = 0.0;
         let mut from = at;
@@ -175,7 +178,7 @@ impl Signs {
                 .expected(format_args!("one scale for {len} values"), format_args!("one for {}", self.group)));
             }
         }
-        Ok(joined.unwrap_or(idle))
+        Ok(joined.ok_or(idle))
     }
 }
 

@@ -6,8 +6,7 @@ use super::plan::Kind;
 use crate::error::Error;
 use crate::formats::{Parsed, gguf};
 use crate::model::Config;
-use crate::quant::{Codes, Content, F32, Float, Layout, Q1_0, Q2_0, Q8_0, Storage, TQ1_0, TQ2_0};
-use crate::quant::{Codes, Content, Scales};
+use crate::quant::{Codes, Content, F32, Float, Layout, Q1_0, Q2_0, Q8_0, Scales, Storage, TQ2_0};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -44,6 +43,10 @@ fn groups_join_where_their_scales_are_one() {
         assert_eq!((values[3], values[70]), (0.5, -0.5), "{kind:?}");
         assert_eq!(values.iter().filter(|&&value| value != 0.0).count(), 2, "{kind:?}");
     }
+    // Where all is 0 the scale means nothing, and none is refused.
+    let mut idle = Signs::default();
+    idle.take(Layout::TERNARY, 256, &[1; 256], &[], &[], 1e-9).unwrap();
+    assert_eq!(encode(Kind::Tq2, &mut idle).unwrap(), [0.0; 256]);
     codes[200] = 2;
     signs.take(layout(&Q2_0), 256, &codes, &[0.5, 0.5, 0.0, 7.0], &[0.0; 4], 1.0).unwrap();
     let error = encode(Kind::Tq2, &mut signs).unwrap_err();
