@@ -69,7 +69,7 @@ impl Signs {
         let quant::Scales::Group { len, min, .. } = layout.scales else {
             self.reset(cols);
             self.scales.resize(codes.len() / cols, all);
-            return codes.iter().try_for_each(|&code| self.push(i32::from(code) - 1));
+            return self.push(codes.iter().copied());
         };
         self.reset(len);
         if !matches!(layout.codes, Codes::B1 | Codes::B2) {
@@ -79,17 +79,18 @@ impl Signs {
             let (step, offset, scale) =
                 if min { middle(layout, scales[i], mins[i])? } else { (layout.step, layout.offset, scales[i]) };
             self.scales.push(f64::from(scale) * all);
-            codes.iter().try_for_each(|&code| self.push(step * i32::from(code) - offset))?;
+            self.push(codes.iter().map(|&code| (step * i32::from(code) - offset + 1) as u8))?;
         }
         Ok(())
     }
 
-    fn push(&mut self, value: i32) -> Result<()> {
-        if value > 1 {
-            return Err(not_ternary("−1, 0 and +1", "code 3, which is +2"));
+    fn push(&mut self, codes: impl Iterator<Item = u8>) -> Result<()> {
+        let from = self.codes.len();
+        self.codes.extend(codes);
+        match self.codes[from..].iter().max() {
+            Some(3..) => Err(not_ternary("−1, 0 and +1", "code 3, which is +2")),
+            _ => Ok(()),
         }
-        self.codes.push((value + 1) as u8);
-        Ok(())
     }
 
     /// Floats of one magnitude in every `group`.

@@ -126,7 +126,7 @@ fn encoders_are_the_decoders_inverse() {
 #[test]
 fn values_are_rounded_as_in_ggml() {
     let golden = Golden::new(BLOCKS);
-    let encoders: [(&Storage, fn(&[f32], &mut [u8])); 3] =
+    let encoders: [(&Storage, Round); 3] =
         [(&Q8_0, simple::encode_q8_0), (&Q4_0, simple::encode_q4_0), (&Q6_K, kquants::encode_q6_k)];
     for (storage, encode) in encoders {
         let values = golden.floats(&format!("{}.input", storage.name));
