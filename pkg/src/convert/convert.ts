@@ -6,7 +6,7 @@ import path from "node:path";
 import { createGlue } from "../../dist/glue/convert.js";
 import { EngineError } from "../errors.ts";
 import { fetchFile, paths } from "../platform/node.ts";
-import { named, readHeaders } from "../rpc/headers.ts";
+import { type Headers, named, readHeaders } from "../rpc/headers.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type { Progress } from "../types.ts";
@@ -65,29 +65,42 @@ export async function convert(source: SourceSpec, out: string, options: ConvertO
     const headers = await readHeaders(glue, files, signal);
     const converter = new glue.Converter(headers.checkpoint, defined({ i2s, type, embedding, head }));
     const tensors = converter.tensors() as Tensor[];
-    const text = headers.metadata ? { entries: [], warnings: [] } : textEntries(files, converter.vocab);
-    const pairs = [
-      ...(headers.metadata ? rawPairs(headers.prefix) : modelPairs(converter, source)).filter(
-        ({ key }) => !OF_THE_FILE.test(key),
-      ),
-      rawPair({ key: "general.file_type", value: FILE_TYPES[converter.kind]! }),
-      rawPair({ key: "general.quantization_version", value: 2 }),
-      ...text.entries.map((entry) => rawPair(entry)),
-    ];
-    const layout = layOut(pairs, tensors);
-    // The vocabulary has been written down: what it was made from need not stay while the weights pass.
-    Object.assign(files, { tokenizer: null, tokenizerConfig: null });
-    headers.prefix = new Uint8Array(0);
+    const { layout, warnings } = describe(converter, headers, files, tensors, source);
     await writeWhole(out, force, layout, async (file) => {
       await pump({ converter, memory, files, tensors, layout, file, signal, onProgress });
     });
-    const warnings = [...converter.warnings(), ...text.warnings];
-    return { file: out, bytes: layout.size, tensors: tensors.length, type: converter.kind, warnings };
+    return {
+      file: out,
+      bytes: layout.size,
+      tensors: tensors.length,
+      type: converter.kind,
+      warnings: [...converter.warnings(), ...warnings],
+    };
   } catch (error) {
     throw EngineError.revive(error);
   } finally {
     await Promise.all(files.weights.map((weights) => weights.close()));
   }
+}
+
+/** The new file's header. What it was made from, a vocabulary above all, does not stay while the weights pass. */
+function describe(
+  converter: Converter,
+  headers: Headers,
+  files: ModelFiles,
+  tensors: readonly Tensor[],
+  source: SourceSpec,
+): { layout: Layout; warnings: string[] } {
+  const own = headers.metadata ? rawPairs(headers.prefix) : modelPairs(converter, source);
+  const text = headers.metadata ? { entries: [], warnings: [] } : textEntries(files, converter.vocab);
+  const pairs = [
+    ...own.filter(({ key }) => !OF_THE_FILE.test(key)),
+    rawPair({ key: "general.file_type", value: FILE_TYPES[converter.kind]! }),
+    rawPair({ key: "general.quantization_version", value: 2 }),
+    ...text.entries.map((entry) => rawPair(entry)),
+  ];
+  Object.assign(files, { tokenizer: null, tokenizerConfig: null });
+  return { layout: layOut(pairs, tensors), warnings: text.warnings };
 }
 
 function modelPairs(converter: Converter, source: SourceSpec): RawPair[] {

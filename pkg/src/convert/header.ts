@@ -121,6 +121,8 @@ export function rawPairs(header: Uint8Array): RawPair[] {
   return pairs;
 }
 
+const encoder = new TextEncoder();
+
 /** Bytes that are written one after another. */
 class Bytes {
   #buffer = new Uint8Array(256);
@@ -151,8 +153,12 @@ class Bytes {
   }
 
   string(text: string): this {
-    const bytes = new TextEncoder().encode(text);
-    return this.u64(bytes.length).raw(bytes);
+    // In place: hundreds of thousands of arrays for a vocabulary's tokens would be heavier than all the rest.
+    const at = this.#grow(8 + 3 * text.length);
+    const { written } = encoder.encodeInto(text, this.#buffer.subarray(at + 8));
+    this.#view().setBigUint64(at, BigInt(written), true);
+    this.length = at + 8 + written;
+    return this;
   }
 
   numbers(values: Float32Array | Int32Array): this {
