@@ -3,19 +3,21 @@
 use std::path::Path;
 
 /// Every room, from the ground up, with the rooms that it may name; `error` and `bytes` are everybody's.
-const ROOMS: [(&str, &[&str]); 12] = [
+const ROOMS: [(&str, &[&str]); 14] = [
     ("error", &[]),
     ("bytes", &[]),
     ("rng", &[]),
+    ("observe", &[]),
     ("team", &[]),
     ("quant", &[]),
     ("formats", &["quant"]),
     ("kernels", &["quant", "team"]),
+    ("bench", &["kernels", "team"]),
     ("kv", &["kernels"]),
-    ("model", &["quant", "formats", "kernels", "kv", "team"]),
+    ("model", &["quant", "formats", "kernels", "kv", "observe", "team"]),
     ("sampling", &["rng"]),
-    ("engine", &["kernels", "kv", "model", "sampling", "team"]),
-    ("web", &["quant", "formats", "kernels", "kv", "model", "sampling", "engine", "team"]),
+    ("engine", &["kernels", "kv", "model", "observe", "sampling", "team"]),
+    ("web", &["quant", "formats", "kernels", "bench", "kv", "model", "observe", "sampling", "engine", "team"]),
 ];
 const EVERYBODYS: [&str; 2] = ["error", "bytes"];
 

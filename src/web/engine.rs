@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use js_sys::{Array, Float32Array, Object, Reflect};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
 
 use super::{Js, from_js, thrown, to_js};
@@ -13,6 +13,7 @@ use crate::formats::Format;
 use crate::kernels::isa::Active;
 use crate::model::describe::Description;
 use crate::model::{Model, Plan};
+use crate::observe::{Operation, Tally};
 use crate::sampling::Params;
 use crate::team::Team;
 
@@ -71,11 +72,22 @@ pub struct Engine {
     engine: engine::Engine<Active>,
     format: Format,
     plan: Plan,
+    profile: Option<Vec<Row>>,
+}
+
+/// Where time went: all runs of one operation.
+#[derive(Serialize)]
+struct Row {
+    operation: Operation,
+    calls: u32,
+    ms: f64,
+    bytes: u64,
+    macs: u64,
 }
 
 impl Engine {
     pub(super) fn new(format: Format, model: Model, plan: Plan, team: Team) -> Result<Self> {
-        Ok(Self { engine: engine::Engine::new(model, &plan, team)?, format, plan })
+        Ok(Self { engine: engine::Engine::new(model, &plan, team)?, format, plan, profile: None })
     }
 }
 
@@ -99,10 +111,16 @@ impl Engine {
         self.plan.kv.name().to_owned()
     }
 
-    /// Bytes of weights read so far.
-    #[wasm_bindgen(js_name = weightBytes, getter)]
-    pub fn weight_bytes(&self) -> f64 {
-        self.engine.weight_bytes() as f64
+    /// Bytes of weights read so far, and products with them.
+    pub fn tally(&self) -> Vec<f64> {
+        let Tally { weight_bytes, weight_macs, .. } = self.engine.tally();
+        vec![weight_bytes as f64, weight_macs as f64]
+    }
+
+    /// Begins to note where the time of steps goes, or ends it; answers with what was noted before:
+    /// `[{ operation, calls, ms, bytes, macs }]`, or null.
+    pub fn profile(&mut self, on: bool) -> Js<JsValue> {
+        to_js(&std::mem::replace(&mut self.profile, on.then(Vec::new)))
     }
 
     /// Opens a session.
@@ -146,10 +164,35 @@ impl Engine {
     /// `{ type: "token", request, token }`, `{ type: "logits", request, position, logits }`,
     /// `{ type: "scored", request, nll, tokens }`, `{ type: "finished", request, reason }`, `{ type: "failed", request, error }`.
     pub fn step(&mut self, budget: f64) -> Js<Array> {
-        let until = now() + budget;
-        let events = self.engine.step(&mut || now() >= until).map_err(thrown)?;
+        let mut last = now();
+        let until = last + budget;
+        let events = match &mut self.profile {
+            None => self.engine.step(&mut || now() >= until),
+            Some(rows) => {
+                let mut before = self.engine.tally();
+                self.engine.observed_step(&mut |operation, tally| {
+                    let time = now();
+                    note(rows, operation, time - last, &before, &tally);
+                    (last, before) = (time, tally);
+                    time >= until
+                })
+            }
+        };
+        let events = events.map_err(thrown)?;
         events.into_iter().map(event).collect()
     }
+}
+
+fn note(rows: &mut Vec<Row>, operation: Operation, ms: f64, before: &Tally, tally: &Tally) {
+    let at = rows.iter().position(|row| row.operation == operation).unwrap_or_else(|| {
+        rows.push(Row { operation, calls: 0, ms: 0.0, bytes: 0, macs: 0 });
+        rows.len() - 1
+    });
+    let row = &mut rows[at];
+    row.calls += 1;
+    row.ms += ms;
+    row.bytes += tally.weight_bytes - before.weight_bytes + tally.kv_bytes - before.kv_bytes;
+    row.macs += tally.weight_macs - before.weight_macs + tally.kv_macs - before.kv_macs;
 }
 
 fn event(event: Event) -> Js<Object> {

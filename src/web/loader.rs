@@ -6,7 +6,7 @@ use js_sys::Array;
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
 
-use super::{Checkpoint, Engine, Js, exact, from_js, thrown, to_js};
+use super::{Checkpoint, Engine, Js, exact, from_js, team, thrown, to_js};
 use crate::error::{Error, ErrorKind, reserve};
 use crate::formats::Format;
 use crate::kernels::act::Precision;
@@ -15,7 +15,6 @@ use crate::model;
 use crate::model::describe::Description;
 use crate::model::plan::{Options, Plan, Range};
 use crate::quant::Interleave;
-use crate::team::Team;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -205,19 +204,7 @@ impl Loader {
         let Stage::Loading(loader) = self.stage else { return Err(out_of_order()) };
         drop(self.chunk);
         let (model, plan) = loader.finish().map_err(thrown)?;
-        #[cfg(feature = "threads")]
-        let team = Team::new(threads).map_err(thrown)?;
-        #[cfg(not(feature = "threads"))]
-        let team = match threads {
-            1 => Team::solo(),
-            _ => {
-                return Err(thrown(
-                    Error::new(ErrorKind::InvalidArgument, "this build has no threads")
-                        .option("threads")
-                        .expected(1, threads),
-                ));
-            }
-        };
+        let team = team(threads)?;
         Engine::new(self.format, model, plan, team).map_err(thrown)
     }
 }

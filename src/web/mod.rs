@@ -2,10 +2,12 @@
 //!
 //! Every failure is thrown as `{ code, message, detail }`. File offsets are exact numbers below 2⁵³.
 
+mod bench;
 mod checkpoint;
 mod engine;
 mod loader;
 
+pub use bench::Roofline;
 pub use checkpoint::Checkpoint;
 pub use engine::Engine;
 pub use loader::Loader;
@@ -16,7 +18,7 @@ use serde_wasm_bindgen::Serializer;
 use wasm_bindgen::prelude::*;
 
 use crate::error::{Error, ErrorKind};
-use crate::team;
+use crate::team::{self, Team};
 
 #[cfg(feature = "threads")]
 pub use wasm_bindgen_rayon::init_thread_pool;
@@ -68,4 +70,19 @@ fn exact(number: f64) -> Js<u64> {
     Err(thrown(
         Error::new(ErrorKind::InvalidArgument, "not a byte count").expected("an integer from 0 to 2^53", number),
     ))
+}
+
+/// The caller and the pool that the host has started before.
+#[cfg(feature = "threads")]
+fn team(threads: usize) -> Js<Team> {
+    Team::new(threads).map_err(thrown)
+}
+
+#[cfg(not(feature = "threads"))]
+fn team(threads: usize) -> Js<Team> {
+    if threads == 1 {
+        return Ok(Team::solo());
+    }
+    let error = Error::new(ErrorKind::InvalidArgument, "this build has no threads").option("threads");
+    Err(thrown(error.expected(1, threads)))
 }
