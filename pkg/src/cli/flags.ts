@@ -64,6 +64,16 @@ export const flags = {
     read: number,
     help: "prompt tokens computed in one piece (default 256)",
   },
+  decode: { value: "N", option: "decode", read: number, help: "tokens after the first (default 32)" },
+  batch: { value: "N", option: "batch", read: number, help: "conversations side by side (default 1)" },
+  ctx: { value: "N", option: "ctx", read: number, help: "tokens that each holds before its prompt (default 0)" },
+  warmup: { value: "N", option: "warmup", read: number, help: "runs that do not count (default 1)" },
+  repeat: { value: "N", option: "repeat", read: number, help: "runs that do (default 5)" },
+  profile: { option: "profile", help: "show where the time goes, operation by operation, in runs of their own" },
+  "no-roofline": { help: "do not measure what this machine reads and multiplies at best" },
+  shape: { value: "S", help: "a model made here of random weights, by name or with other sizes: 2b4t,layers=4" },
+  type: { value: "T", help: "its storage type, with others for single matrices: tq2_0,ffn_down=q6_k" },
+  "embedding-type": { value: "T", help: "the storage type of its embedding and head" },
   json: { help: "print one JSON object on stdout" },
   debug: { help: "show where an error comes from" },
   help: { short: "h", help: "show this help" },
@@ -92,7 +102,6 @@ export const sampling: readonly FlagName[] = [
 ];
 
 /** As help shows it: `-n, --max-tokens N`. */
-export function spelled(name: FlagName): string {
-  const { short, value } = flag(name);
+export function spelled(name: FlagName, { short, value }: Flag = flag(name)): string {
   return `${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}`;
 }

@@ -52,6 +52,30 @@ export interface Ended {
   held: number[];
 }
 
+/** One phase of a measured run, from its first step to its last. */
+export interface Phase {
+  ms: number;
+  /** Milliseconds of each step. */
+  steps: number[];
+  weightBytes: number;
+  /** Products with weights. */
+  weightMacs: number;
+  /** What wasm's memory grew by. */
+  grownBytes: number;
+  /** Null unless a profile was asked for. */
+  operations: OperationTime[] | null;
+}
+
+/** All runs of one operation. */
+export interface OperationTime {
+  operation: string;
+  calls: number;
+  ms: number;
+  /** Of weights, keys and values. */
+  bytes: number;
+  macs: number;
+}
+
 interface Verb<Args, Result, Event = never> {
   args: Args;
   result: Result;
@@ -69,6 +93,16 @@ export interface Verbs {
   perplexity: Verb<{ text: string; window: number }, Perplexity>;
   tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
   detokenize: Verb<{ ids: number[]; special: boolean }, string>;
+  /** One list of ids a conversation: `past` is what it holds before anything is timed. Alone on the engine. */
+  measure: Verb<
+    { past: number[][]; prompts: number[][]; decode: number; profile: boolean },
+    { prefill: Phase; decode: Phase; memoryBytes: number }
+  >;
+  /** GB/s for each number of streams a thread, and G products a second, `repeat` times. Needs no model. */
+  roofline: Verb<
+    { settings: Pick<LoadSettings, "threads" | "flavour">; bytes: number; streams: number[]; repeat: number },
+    { bytes: number; threads: number; flavour: string; read: number[][]; multiply: number[] }
+  >;
 }
 
 export type VerbName = keyof Verbs;
