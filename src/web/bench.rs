@@ -3,7 +3,7 @@
 use wasm_bindgen::prelude::*;
 
 use super::{Js, team, thrown};
-use crate::bench::{self, Line};
+use crate::bench;
 use crate::error::filled;
 use crate::kernels::isa::Active;
 use crate::team::Team;
@@ -12,7 +12,7 @@ use crate::team::Team;
 #[wasm_bindgen]
 pub struct Roofline {
     team: Team,
-    lines: Vec<Line>,
+    memory: Vec<u8>,
 }
 
 #[wasm_bindgen]
@@ -20,13 +20,13 @@ impl Roofline {
     /// `threads` counts the caller. The memory is written to: pages that never were are one and the same to a system.
     #[wasm_bindgen(constructor)]
     pub fn new(threads: usize, bytes: usize) -> Js<Roofline> {
-        let lines = bytes / size_of::<Line>();
-        Ok(Self { lines: filled("a buffer", lines as u64, [1; 64]).map_err(thrown)?, team: team(threads)? })
+        Ok(Self { memory: filled("a buffer", bytes as u64, 1).map_err(thrown)?, team: team(threads)? })
     }
 
     /// Reads all memory once, in `streams` streams a thread; answers with the sum of its words.
     pub fn read(&self, streams: usize) -> u32 {
-        bench::read::<Active>(&self.team, &self.lines, streams)
+        let (lines, _) = self.memory.as_chunks();
+        bench::read::<Active>(&self.team, lines, streams)
     }
 
     /// Multiplies in registers; answers with how many products were made, each of which is 1.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use js_sys::{Array, Float32Array, Object, Reflect};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use wasm_bindgen::prelude::*;
 
 use super::{Js, from_js, thrown, to_js};
@@ -72,18 +72,11 @@ pub struct Engine {
     engine: engine::Engine<Active>,
     format: Format,
     plan: Plan,
-    profile: Option<Vec<Row>>,
+    profile: Option<Box<Profile>>,
 }
 
-/// Where time went: all runs of one operation.
-#[derive(Serialize)]
-struct Row {
-    operation: Operation,
-    calls: u32,
-    ms: f64,
-    bytes: u64,
-    macs: u64,
-}
+/// Where time went: for each operation how often it ran, its milliseconds, the bytes it read and its products.
+type Profile = [[f64; 4]; Operation::NAMES.len()];
 
 impl Engine {
     pub(super) fn new(format: Format, model: Model, plan: Plan, team: Team) -> Result<Self> {
@@ -117,10 +110,11 @@ impl Engine {
         vec![weight_bytes as f64, weight_macs as f64]
     }
 
-    /// Begins to note where the time of steps goes, or ends it; answers with what was noted before:
-    /// `[{ operation, calls, ms, bytes, macs }]`, or null.
-    pub fn profile(&mut self, on: bool) -> Js<JsValue> {
-        to_js(&std::mem::replace(&mut self.profile, on.then(Vec::new)))
+    /// Begins to note where the time of steps goes, or ends it. Answers with what was noted before, four numbers for each of
+    /// [`operations`]: calls, milliseconds, bytes, products.
+    pub fn profile(&mut self, on: bool) -> Vec<f64> {
+        let before = std::mem::replace(&mut self.profile, on.then(Box::default));
+        before.map_or_else(Vec::new, |rows| rows.as_flattened().to_vec())
     }
 
     /// Opens a session.
@@ -172,7 +166,7 @@ impl Engine {
                 let mut before = self.engine.tally();
                 self.engine.observed_step(&mut |operation, tally| {
                     let time = now();
-                    note(rows, operation, time - last, &before, &tally);
+                    note(&mut rows[operation as usize], time - last, &before, &tally);
                     (last, before) = (time, tally);
                     time >= until
                 })
@@ -183,16 +177,17 @@ impl Engine {
     }
 }
 
-fn note(rows: &mut Vec<Row>, operation: Operation, ms: f64, before: &Tally, tally: &Tally) {
-    let at = rows.iter().position(|row| row.operation == operation).unwrap_or_else(|| {
-        rows.push(Row { operation, calls: 0, ms: 0.0, bytes: 0, macs: 0 });
-        rows.len() - 1
-    });
-    let row = &mut rows[at];
-    row.calls += 1;
-    row.ms += ms;
-    row.bytes += tally.weight_bytes - before.weight_bytes + tally.kv_bytes - before.kv_bytes;
-    row.macs += tally.weight_macs - before.weight_macs + tally.kv_macs - before.kv_macs;
+fn note([calls, time, bytes, products]: &mut [f64; 4], ms: f64, before: &Tally, tally: &Tally) {
+    *calls += 1.0;
+    *time += ms;
+    *bytes += (tally.weight_bytes - before.weight_bytes + tally.kv_bytes - before.kv_bytes) as f64;
+    *products += (tally.weight_macs - before.weight_macs + tally.kv_macs - before.kv_macs) as f64;
+}
+
+/// What [`Engine::profile`] tells of, in its order, with spaces between.
+#[wasm_bindgen]
+pub fn operations() -> String {
+    Operation::NAMES.join(" ")
 }
 
 fn event(event: Event) -> Js<Object> {

@@ -4,7 +4,7 @@ import { EngineError } from "../errors.ts";
 import { LoadedModel, type Outside } from "../model.ts";
 import { type Check, checkAll, integer, isBoolean } from "../options.ts";
 import { Client } from "../rpc/client.ts";
-import type { OperationTime, Phase, Verbs } from "../rpc/protocol.ts";
+import type { Phase, Verbs } from "../rpc/protocol.ts";
 import { toSpec } from "../source/spec.ts";
 import type { LoadOptions, ModelSource } from "../types.ts";
 import { randomBits } from "./blocks.ts";
@@ -47,7 +47,7 @@ export interface BenchTask {
 
 export const DEFAULTS: BenchSettings = { prompt: 128, decode: 32, batch: 1, ctx: 0, warmup: 1, repeat: 5 };
 const READ_BYTES = 640e6;
-const STREAMS = [1, 2, 4, 8];
+const STREAMS = [1, 2, 8];
 /** Of the roofline: short, so many. */
 const SAMPLES = 9;
 
@@ -135,8 +135,8 @@ export async function bench(outside: Outside, environment: Environment, task: Be
       gbPerSecond: median(decodes, ({ weightBytes, ms }) => weightBytes / ms / 1e6),
     };
     const rows = profiled && {
-      prefill: profileRows(profiled.map(({ prefill }) => prefill)),
-      decode: profileRows(profiled.map(({ decode }) => decode)),
+      prefill: profileRows(profiled, (run) => run.prefill),
+      decode: profileRows(profiled, (run) => run.decode),
     };
     const { flavour, threads, threadsReason, kv, activations } = info;
     const { architecture, parameters, bitsPerWeight, kinds, config } = info;
@@ -158,7 +158,13 @@ export async function bench(outside: Outside, environment: Environment, task: Be
       loadMs,
       prefill,
       decode: decoding,
-      endToEnd: alone ? throughTheApi(ends.slice(warmup), decode, stepMs.mean) : null,
+      endToEnd: alone
+        ? throughTheApi(
+            ends.slice(warmup),
+            decode,
+            median(decodes, ({ steps }) => sum(steps) / decode),
+          )
+        : null,
       memory: {
         wasmBytes: runs.at(-1)!.memoryBytes,
         grownBytes: sum([...prefills, ...decodes].map(({ grownBytes }) => grownBytes)),
@@ -227,31 +233,22 @@ async function measureRoof(
   }
 }
 
+type Run = Verbs["measure"]["result"];
+
 /** The mean of some runs, the longest operation first. */
-function profileRows(phases: readonly Phase[]): ProfileRow[] {
-  const found = new Map<string, OperationTime>();
-  for (const { operation, calls, ms, bytes, macs } of phases.flatMap(({ operations }) => operations ?? [])) {
-    const row = found.get(operation) ?? { operation, calls: 0, ms: 0, bytes: 0, macs: 0 };
-    found.set(operation, row);
-    row.calls += calls;
-    row.ms += ms;
-    row.bytes += bytes;
-    row.macs += macs;
-  }
-  const all = sum(phases.map(({ ms }) => ms));
-  const other = all - sum([...found.values()].map(({ ms }) => ms));
-  found.set("other", { operation: "other", calls: 0, ms: other, bytes: 0, macs: 0 });
-  return [...found.values()]
-    .map(({ operation, calls, ms, bytes, macs }) => ({
-      operation,
-      calls: calls / phases.length,
-      ms: ms / phases.length,
-      share: ms / all,
-      bytes: bytes / phases.length,
-      gbPerSecond: rate(bytes, ms),
-      gmacPerSecond: rate(macs, ms),
-    }))
-    .sort((a, b) => b.ms - a.ms);
+function profileRows(runs: readonly Run[], phase: (run: Run) => Phase): ProfileRow[] {
+  const mean = (value: (phase: Phase) => number) => sum(runs.map((run) => value(phase(run)))) / runs.length;
+  const all = mean(({ ms }) => ms);
+  const row = (operation: string, calls: number, ms: number, bytes: number, products: number): ProfileRow => {
+    const rates = { gbPerSecond: rate(bytes, ms), gmacPerSecond: rate(products, ms) };
+    return { operation, calls, ms, share: ms / all, bytes, ...rates };
+  };
+  const rows = runs[0]!.operations.map((operation, i) => {
+    const column = (at: number) => mean(({ profile }) => profile[4 * i + at]!);
+    return row(operation, column(0), column(1), column(2), column(3));
+  });
+  const other = all - sum(rows.map(({ ms }) => ms));
+  return [...rows, row("other", 0, other, 0, 0)].sort((a, b) => b.ms - a.ms);
 }
 
 const rate = (amount: number, ms: number) => (ms > 0 ? amount / ms / 1e6 : 0);

@@ -9,7 +9,7 @@ import { spawnEngine, toPath } from "../platform/node.ts";
 import type { ModelSource } from "../types.ts";
 import type { Args } from "./args.ts";
 import { difference, report } from "./bench_report.ts";
-import type { FlagName } from "./flags.ts";
+import { type FlagName, number } from "./flags.ts";
 import { loadOptions, source } from "./model.ts";
 import { type Command, UsageError } from "./usage.ts";
 
@@ -23,7 +23,7 @@ export const bench: Command = {
   optional: ["MODEL"],
   needs: `(MODEL | --shape ${Object.keys(shapes).join("|")})`,
   flags: [...numbers, "profile", "no-roofline", ...synthesis],
-  meanings: { prompt: { value: "N", option: "prompt", read: Number, help: "tokens of the prompt (default 128)" } },
+  meanings: { prompt: { value: "N", option: "prompt", read: number, help: "tokens of the prompt (default 128)" } },
   async run(args, terminal) {
     const options: BenchOptions = args.checked([...numbers, "profile"], checkBench);
     const load = { ...loadOptions(args), signal: terminal.signal, onProgress: terminal.progress };

@@ -50,7 +50,7 @@ function facts({ prefill, decode, endToEnd, memory, roofline, ratios, loadMs }: 
     ["prefill multiplies", `${prefill.gmacPerSecond.toFixed(1)} GMAC/s`],
   ];
   if (endToEnd) {
-    const overhead = `${ms(Math.max(0, endToEnd.overheadMsPerToken))} a token outside the engine`;
+    const overhead = `${ms(endToEnd.overheadMsPerToken)} a token outside the engine`;
     rows.push(["end to end", `first token after ${ms(endToEnd.firstTokenMs.median)}, ${overhead}`]);
   }
   const rss = memory.peakRssBytes === null ? "" : `, process ${bytes(memory.peakRssBytes)} at most`;

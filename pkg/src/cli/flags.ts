@@ -13,7 +13,7 @@ export interface Flag {
 }
 
 /** What is no number stays text, which the API's own checks refuse, naming the range. */
-const number = (text: string): number | string => (text.trim() === "" || Number.isNaN(+text) ? text : +text);
+export const number = (text: string): number | string => (text.trim() === "" || Number.isNaN(+text) ? text : +text);
 
 export const flags = {
   prompt: { short: "p", value: "TEXT", help: "the text itself" },

@@ -32,6 +32,8 @@ export interface Loaded {
   text: Text;
   info: ModelInfo;
   memory: WebAssembly.Memory;
+  /** What a profile tells of. */
+  operations: Glue["operations"];
 }
 
 /** What a header's parser may hold: the longest header some times over. */
@@ -75,7 +77,7 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
       memoryBytes: bytes.buffer.byteLength,
     };
     context.onProgress({ phase: "ready", loaded: memory.weights, total: memory.weights, bytesPerSecond: 0 });
-    return { engine, text: loaded, info, memory: bytes };
+    return { engine, text: loaded, info, memory: bytes, operations: glue.operations };
   });
 }
 

@@ -7,7 +7,7 @@ import type { Phase, Verbs } from "./protocol.ts";
 
 /** Conversations side by side: first what lies behind them, then their prompts, then their answers. */
 export async function measure(
-  { engine, memory }: Loaded,
+  { engine, memory, operations }: Loaded,
   { past, prompts, decode, profile }: Verbs["measure"]["args"],
   { turn }: Inside,
   signal: AbortSignal,
@@ -32,15 +32,17 @@ export async function measure(
       turned = now = performance.now();
     }
     const ms = performance.now() - start;
-    const operations = engine.profile(false) as Phase["operations"];
+    const noted = [...engine.profile(false)];
     const [bytes, macs] = engine.tally().map((now, i) => now - before[i]!) as unknown as [number, number];
-    return { ms, steps, weightBytes: bytes, weightMacs: macs, grownBytes: memory.buffer.byteLength - held, operations };
+    const grownBytes = memory.buffer.byteLength - held;
+    return { ms, steps, weightBytes: bytes, weightMacs: macs, grownBytes, profile: noted };
   };
   try {
     if (past.length > 0) await phase(past, { type: "logits", all: false });
     // The first token comes with the prompt, and `decode` more after it.
     const prefill = await phase(prompts, greedy(1));
-    return { prefill, decode: await phase([], greedy(decode)), memoryBytes: memory.buffer.byteLength };
+    const answers = await phase([], greedy(decode));
+    return { prefill, decode: answers, memoryBytes: memory.buffer.byteLength, operations: operations().split(" ") };
   } finally {
     for (const session of sessions) engine.close(session);
   }

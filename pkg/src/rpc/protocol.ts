@@ -62,18 +62,8 @@ export interface Phase {
   weightMacs: number;
   /** What wasm's memory grew by. */
   grownBytes: number;
-  /** Null unless a profile was asked for. */
-  operations: OperationTime[] | null;
-}
-
-/** All runs of one operation. */
-export interface OperationTime {
-  operation: string;
-  calls: number;
-  ms: number;
-  /** Of weights, keys and values. */
-  bytes: number;
-  macs: number;
+  /** Calls, milliseconds, bytes and products of each operation; empty unless a profile was asked for. */
+  profile: number[];
 }
 
 interface Verb<Args, Result, Event = never> {
@@ -96,7 +86,7 @@ export interface Verbs {
   /** One list of ids a conversation: `past` is what it holds before anything is timed. Alone on the engine. */
   measure: Verb<
     { past: number[][]; prompts: number[][]; decode: number; profile: boolean },
-    { prefill: Phase; decode: Phase; memoryBytes: number }
+    { prefill: Phase; decode: Phase; memoryBytes: number; operations: string[] }
   >;
   /** GB/s for each number of streams a thread, and G products a second, `repeat` times. Needs no model. */
   roofline: Verb<
