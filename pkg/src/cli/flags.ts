@@ -48,11 +48,11 @@ export const flags = {
   stop: { value: "TEXT", option: "stop", many: true, help: "a text that ends the answer; may be given several times" },
   "ignore-eos": { option: "ignoreEos", help: "go on at the model's end tokens" },
   "no-special": { help: "do not add what the tokenizer adds to a text (BOS)" },
-  system: { value: "TEXT", help: "a system message to begin with" },
   all: { help: "one row for every id, not for the last one alone" },
   window: { value: "N", option: "window", read: number, help: "tokens of a window (default 512)" },
   weights: { help: "read the weights too, for the shares of zeros (default for local files)" },
   "no-weights": { help: "read the header alone (default for URLs)" },
+  strict: { value: "KIND", help: "1bit or ternary: fail unless the matrices of the layers are nothing else" },
   threads: { value: "N", option: "threads", read: number, help: "threads to compute with; 1 takes the single build" },
   flavour: { value: "F", option: "flavour", help: "auto, relaxed or simd128" },
   kv: { value: "C", option: "kv", help: "how keys and values are kept: auto, f32 or f16" },
@@ -74,6 +74,12 @@ export const flags = {
   shape: { value: "S", help: "a model made here of random weights, by name or with other sizes: 2b4t,layers=4" },
   type: { value: "T", help: "its storage type, with others for single matrices: tq2_0,ffn_down=q6_k" },
   "embedding-type": { value: "T", help: "the storage type of its embedding and head" },
+  layout: {
+    value: "L",
+    option: "layout",
+    help: "auto packs what turns out to be ternary; stored keeps the file's types",
+  },
+  i2s: { value: "N", option: "i2s", help: "values that an I2_S file interleaves: 128 (x86) or 64 (ARM) (default 128)" },
   json: { help: "print one JSON object on stdout" },
   debug: { help: "show where an error comes from" },
   help: { short: "h", help: "show this help" },
@@ -85,7 +91,7 @@ export type FlagName = keyof typeof flags;
 export const flag = (name: FlagName): Flag => flags[name];
 
 /** What `load` takes, and what of it a model's plan depends on. */
-export const plan: readonly FlagName[] = ["kv", "activations", "context", "prefill-chunk"];
+export const plan: readonly FlagName[] = ["kv", "activations", "context", "prefill-chunk", "layout", "i2s"];
 export const engine: readonly FlagName[] = ["threads", "flavour", ...plan];
 export const common: readonly FlagName[] = [...engine, "json", "debug", "help", "version"];
 
