@@ -102,7 +102,7 @@ function table(phase, rows) {
   element.append(tag("caption", phase), line(["operation", "ms", "share", "calls", "GB/s", "GMAC/s"], "th"));
   for (const { operation, ms, share, calls, gbPerSecond, gmacPerSecond } of rows) {
     const rates = [gbPerSecond, gmacPerSecond].map((value) => (value > 0 ? one(value) : ""));
-    element.append(line([operation, one(ms), percent(share), String(Math.round(calls)), ...rates], "td"));
+    element.append(line([operation, one(ms), percent(share), calls > 0 ? String(calls) : "", ...rates], "td"));
   }
   return element;
 }
