@@ -13,10 +13,12 @@
 //! The rooms, from the ground up; each knows only those before it:
 //!
 //! - [`error`], [`bytes`], [`rng`] – what everybody uses
+//! - [`observe`] – what a step tells whoever measures it
 //! - [`team`](crate::team) – threads
 //! - [`quant`] – storage types, block to values
 //! - [`formats`] – GGUF and safetensors headers
 //! - [`kernels`] – arithmetic on packed weights, for every instruction set
+//! - [`bench`] – what the machine can do at best
 //! - [`kv`] – keys and values of past positions
 //! - [`model`] – what a model is, its loading, one pass of a batch
 //! - [`sampling`] – logits to token
@@ -29,6 +31,7 @@
 // Builds with threads rebuild std on the pinned stable toolchain, which opens its unstable features to them anyway.
 #![cfg_attr(all(target_arch = "wasm32", target_feature = "atomics"), feature(stdarch_wasm_atomic_wait))]
 
+pub mod bench;
 pub mod bytes;
 pub mod convert;
 pub mod engine;
@@ -37,6 +40,7 @@ pub mod formats;
 pub mod kernels;
 pub mod kv;
 pub mod model;
+pub mod observe;
 pub mod quant;
 pub mod rng;
 pub mod sampling;

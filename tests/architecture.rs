@@ -3,20 +3,25 @@
 use std::path::Path;
 
 /// Every room, from the ground up, with the rooms that it may name; `error` and `bytes` are everybody's.
-const ROOMS: [(&str, &[&str]); 13] = [
+const ROOMS: [(&str, &[&str]); 15] = [
     ("error", &[]),
     ("bytes", &[]),
     ("rng", &[]),
+    ("observe", &[]),
     ("team", &[]),
     ("quant", &[]),
     ("formats", &["quant"]),
     ("kernels", &["quant", "team"]),
+    ("bench", &["kernels", "team"]),
     ("kv", &["kernels"]),
-    ("model", &["quant", "formats", "kernels", "kv", "team"]),
+    ("model", &["quant", "formats", "kernels", "kv", "observe", "team"]),
     ("sampling", &["rng"]),
-    ("engine", &["kernels", "kv", "model", "sampling", "team"]),
+    ("engine", &["kernels", "kv", "model", "observe", "sampling", "team"]),
     ("convert", &["quant", "kernels", "model"]),
-    ("web", &["quant", "formats", "kernels", "kv", "model", "sampling", "engine", "convert", "team"]),
+    (
+        "web",
+        &["quant", "formats", "kernels", "bench", "kv", "model", "observe", "sampling", "engine", "convert", "team"],
+    ),
 ];
 const EVERYBODYS: [&str; 2] = ["error", "bytes"];
 

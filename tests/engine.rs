@@ -9,6 +9,7 @@ use ternlight::engine::{Event, FinishReason, Request, RequestId, Work};
 use ternlight::error::ErrorKind;
 use ternlight::kv::KvType;
 use ternlight::model::{Loader, Options};
+use ternlight::observe::Operation;
 use ternlight::rng::Rng;
 use ternlight::sampling::Params;
 use ternlight::team::Team;
@@ -156,9 +157,9 @@ fn conversations_do_not_see_each_other() {
 fn one_reading_of_the_weights_serves_all() {
     let mut engine = engine("models/bitnet_packed", Options::default());
     let step = |engine: &mut TestEngine| {
-        let before = engine.weight_bytes();
+        let before = engine.tally().weight_bytes;
         engine.step(&mut || false).unwrap();
-        engine.weight_bytes() - before
+        engine.tally().weight_bytes - before
     };
     let open = |engine: &mut TestEngine| {
         let session = engine.open();
@@ -176,6 +177,38 @@ fn one_reading_of_the_weights_serves_all() {
     let weights: u64 =
         model.layers.iter().map(|l| l.qkv.bytes() + l.output.bytes() + l.gate_up.bytes() + l.down.bytes()).sum();
     assert_eq!(one, weights + model.head().bytes());
+}
+
+#[test]
+fn an_observer_hears_of_every_operation_and_its_work() {
+    use Operation::*;
+    let mut engine = engine("models/bitnet_packed", Options::default());
+    let ids = prompt(9, 7);
+    let session = engine.open();
+    submit(&mut engine, session, &ids, 2, Params::default()).unwrap();
+    let mut heard = Vec::new();
+    engine
+        .observed_step(&mut |operation, tally| {
+            heard.push((operation, tally));
+            false
+        })
+        .unwrap();
+    let layers = &engine.model().layers;
+    let mut expected = vec![Schedule, Embed];
+    layers.iter().for_each(|_| expected.extend([Qkv, Rope, Attend, Output, GateUp, Down]));
+    expected.extend([Head, Sample, Settle]);
+    assert_eq!(heard.iter().map(|(operation, _)| *operation).collect::<Vec<_>>(), expected);
+
+    let config = &engine.model().config;
+    let (rows, past) = (ids.len() as u64, (1..=ids.len() as u64).sum::<u64>());
+    let (_, tally) = heard.last().unwrap();
+    let matrix = |rows: usize, cols: usize| (rows * cols) as u64;
+    let (hidden, ffn, q, kv) = (config.hidden, config.ffn, config.q_width(), config.kv_width());
+    let layer = matrix(q + 2 * kv, hidden) + matrix(hidden, q) + matrix(2 * ffn, hidden) + matrix(hidden, ffn);
+    let all = layers.len() as u64;
+    assert_eq!(tally.weight_macs, rows * all * layer + matrix(config.vocab, hidden), "one row has logits");
+    assert_eq!(tally.kv_macs, all * past * 2 * q as u64);
+    assert_eq!(tally.kv_bytes, all * past * 2 * kv as u64 * 4);
 }
 
 #[test]
@@ -250,7 +283,7 @@ fn a_session_goes_on_where_it_stopped() {
     .unwrap();
     let all: Vec<u32> = first.iter().chain(&said).chain(&second).copied().collect();
     assert_eq!(engine.tokens(session).unwrap(), &all[..26]);
-    let before = engine.weight_bytes();
+    let before = engine.tally().weight_bytes;
     submit(&mut engine, session, &second, 6, Params::default()).unwrap();
     let mut more = Vec::new();
     run(&mut engine, |event| {
@@ -259,7 +292,7 @@ fn a_session_goes_on_where_it_stopped() {
         }
     })
     .unwrap();
-    let resumed = engine.weight_bytes() - before;
+    let resumed = engine.tally().weight_bytes - before;
     assert_eq!(more, greedy(&mut engine, &all, 6).unwrap());
     assert!(resumed > 0);
     // Rewound to the first prompt, it says the same again.

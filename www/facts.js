@@ -38,7 +38,7 @@ export function showModel(list, info) {
 }
 
 /** Rows of a name, a value and what may be said beside it. */
-function fill(list, rows) {
+export function fill(list, rows) {
   list.replaceChildren(
     ...rows.map(([name, value, aside]) => {
       const row = document.createElement("div");
@@ -50,7 +50,7 @@ function fill(list, rows) {
   );
 }
 
-function tag(name, text) {
+export function tag(name, text) {
   const element = document.createElement(name);
   element.textContent = text;
   return element;

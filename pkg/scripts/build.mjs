@@ -22,7 +22,7 @@ const rust = ["src", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map((nam
 const recipe = ["build.mjs", "cargo.mjs", "glue.mjs", "mend.mjs"].map((name) => path.join(pkg, "scripts", name));
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 const tools = path.join(pkg, "package-lock.json");
-const bundles = ["index.js", "demo.js", "node.js", "worker.js", "node-worker.js", "cli.js"];
+const bundles = ["index.js", "demo.js", "bench.js", "node.js", "worker.js", "node-worker.js", "cli.js"];
 const papers = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
 const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), tools];
 
@@ -80,6 +80,7 @@ async function buildBundles() {
       say("bundles", "esbuild");
       await Promise.all([
         esbuild({ ...common, platform: "browser", entryPoints: ["src/index.ts", "src/worker.ts", "src/demo.ts"] }),
+        esbuild({ ...common, platform: "browser", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] }),
         esbuild({ ...common, platform: "node", entryPoints: ["src/node.ts", "src/node-worker.ts"] }),
         esbuild({
           ...common,

@@ -85,7 +85,7 @@ async function once<T>(outside: Outside, ask: (client: Client) => Promise<T>): P
 
 const closed = () => new EngineError("Closed", "the model is closed");
 
-class LoadedModel implements Model {
+export class LoadedModel implements Model {
   readonly info: ModelInfo;
   readonly #client: Client;
   #sessions = 0;

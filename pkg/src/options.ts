@@ -2,11 +2,11 @@
 
 import { EngineError } from "./errors.ts";
 
-type Check = (value: unknown) => string | null;
+export type Check = (value: unknown) => string | null;
 
 const isSignal: Check = (value) => (value instanceof AbortSignal ? null : "an AbortSignal");
 const isFunction: Check = (value) => (typeof value === "function" ? null : "a function");
-const isBoolean: Check = (value) => (typeof value === "boolean" ? null : "true or false");
+export const isBoolean: Check = (value) => (typeof value === "boolean" ? null : "true or false");
 const isObject: Check = (value) =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? null : "an object";
 const isList: Check = (value) => (Array.isArray(value) ? null : "a list");
@@ -16,7 +16,7 @@ const oneOf = (...values: string[]): Check => {
   return (value) => (values.includes(value as string) ? null : expected);
 };
 
-const integer = (least: number, most: number): Check => {
+export const integer = (least: number, most: number): Check => {
   const inRange = (value: number) => Number.isInteger(value) && value >= least && value <= most;
   return (value) => (typeof value === "number" && inRange(value) ? null : `an integer from ${least} to ${most}`);
 };
@@ -84,9 +84,12 @@ const rules = {
 
 /** Refuses what a function does not know; what is undefined counts as left out. */
 export function checkOptions(name: keyof typeof rules, options: object | undefined): void {
+  checkAll(name, rules[name], options);
+}
+
+export function checkAll(name: string, known: Record<string, Check>, options: object | undefined): void {
   if (options === undefined) return;
   if (isObject(options)) throw wrong(name, "options", "an object", options);
-  const known: Record<string, Check> = rules[name];
   for (const [option, value] of Object.entries(options)) {
     if (!Object.hasOwn(known, option)) {
       const expected = Object.keys(known).join(", ");

@@ -17,6 +17,7 @@ use crate::kernels::isa::Isa;
 use crate::kv::{Cache, TableId};
 use crate::model::forward::{Forward, Progress};
 use crate::model::{Model, Plan};
+use crate::observe::{Operation, Tally};
 use crate::team::Team;
 use request::{Active, Outcome};
 
@@ -80,9 +81,9 @@ impl<I: Isa> Engine<I> {
         &self.model
     }
 
-    /// Bytes of weights read so far.
-    pub fn weight_bytes(&self) -> u64 {
-        self.forward.weight_bytes
+    /// What has been done so far.
+    pub fn tally(&self) -> Tally {
+        self.forward.tally
     }
 
     fn fresh(&mut self) -> u32 {
@@ -181,6 +182,11 @@ impl<I: Isa> Engine<I> {
 
     /// Works until a batch is done or `expired` says that time is up; it is asked between operations.
     pub fn step(&mut self, expired: &mut dyn FnMut() -> bool) -> Result<Vec<Event>> {
+        self.observed_step(&mut |_, _| expired())
+    }
+
+    /// [`Self::step`], with an observer that hears of every operation when it has ended, and says whether time is up.
+    pub fn observed_step(&mut self, after: &mut dyn FnMut(Operation, Tally) -> bool) -> Result<Vec<Event>> {
         self.team.check()?;
         let mut events = Vec::new();
         if self.running.as_ref().is_some_and(|running| !running.owners.iter().any(|id| self.requests.contains_key(id)))
@@ -189,22 +195,31 @@ impl<I: Isa> Engine<I> {
             self.running = None;
             self.drop_closed();
         }
-        if self.running.is_none() && !self.start(&mut events) {
-            return Ok(events);
+        if self.running.is_none() {
+            if !self.start(&mut events) {
+                return Ok(events);
+            }
+            after(Operation::Schedule, self.forward.tally);
         }
         let Self { team, forward, model, cache, requests, running, .. } = self;
         let owners = running.as_ref().map_or(&[][..], |running| &running.owners);
         loop {
-            match forward.advance(team, model, cache) {
-                Progress::Done => break,
-                Progress::Logits(rows) => hand_out(forward, &rows, owners, requests, &mut events),
-                Progress::More => {}
+            let operation = forward.next(model);
+            let progress = forward.advance(team, model, cache);
+            if progress == Progress::Done {
+                break;
             }
-            if expired() {
+            let mut expired = after(operation, forward.tally);
+            if let Progress::Logits(rows) = progress {
+                hand_out(forward, &rows, owners, requests, &mut events);
+                expired = after(Operation::Sample, forward.tally);
+            }
+            if expired {
                 return Ok(events);
             }
         }
         self.finish(&mut events);
+        after(Operation::Settle, self.forward.tally);
         Ok(events)
     }
 

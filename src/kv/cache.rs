@@ -50,6 +50,7 @@ pub struct TableId(usize);
 
 #[derive(Debug)]
 pub struct Cache {
+    kind: KvType,
     pools: Pools,
     tables: Vec<Option<Table>>,
 }
@@ -60,7 +61,12 @@ impl Cache {
             KvType::F32 => Pools::F32(Pool::reserve(shape, positions)?),
             KvType::F16 => Pools::F16(Pool::reserve(shape, positions)?),
         };
-        Ok(Self { pools, tables: Vec::new() })
+        Ok(Self { kind, pools, tables: Vec::new() })
+    }
+
+    /// Bytes of one kept value.
+    pub fn element(&self) -> usize {
+        self.kind.element()
     }
 
     pub fn open(&mut self) -> TableId {

@@ -10,13 +10,14 @@ use std::ops::Range;
 
 use super::config::Config;
 use super::plan::{HEAD_ROWS, Plan};
-use super::weights::{Input, Layer, Linear, Model};
+use super::weights::{Input, Layer, Linear, Model, macs};
 use crate::error::{Result, reserve};
 use crate::kernels::act::Act;
 use crate::kernels::attention::{QUERIES, Seen};
 use crate::kernels::isa::Isa;
 use crate::kernels::{elementwise, linear, sections, spec};
 use crate::kv::{Cache, TableId};
+use crate::observe::{Operation, Tally};
 use crate::team::{Bounds, Section, Team};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,8 +46,7 @@ pub struct Forward<I: Isa> {
     wanted: Vec<usize>,
     operation: usize,
     vocab: usize,
-    /// Bytes of weights read since the engine started: one pass reads them once, however many rows it has.
-    pub weight_bytes: u64,
+    pub tally: Tally,
 
     // All `[rows, …]`.
     hidden: Vec<f32>,
@@ -62,7 +62,8 @@ pub struct Forward<I: Isa> {
 }
 
 /// Operations of a layer.
-const LAYER: usize = 6;
+const LAYER: [Operation; 6] =
+    [Operation::Qkv, Operation::Rope, Operation::Attend, Operation::Output, Operation::GateUp, Operation::Down];
 
 impl<I: Isa> Forward<I> {
     /// Scratch for the batches of a plan.
@@ -74,7 +75,7 @@ impl<I: Isa> Forward<I> {
             wanted: reserve("a batch", batch)?,
             operation: 0,
             vocab: config.vocab,
-            weight_bytes: 0,
+            tally: Tally::default(),
             hidden: floats(config.hidden)?,
             qkv: floats(config.q_width() + 2 * config.kv_width())?,
             attended: floats(config.q_width())?,
@@ -105,25 +106,36 @@ impl<I: Isa> Forward<I> {
         row(&self.logits, self.vocab, i)
     }
 
+    /// What [`Self::advance`] will run: the embedding, every layer, then the head, chunk by chunk until all rows are done.
+    pub fn next(&self, model: &Model) -> Operation {
+        match self.operation.checked_sub(1) {
+            None => Operation::Embed,
+            Some(past) if past < model.layers.len() * LAYER.len() => LAYER[past % LAYER.len()],
+            Some(_) => Operation::Head,
+        }
+    }
+
     /// Runs the next operation.
     pub fn advance(&mut self, team: &Team, model: &Model, cache: &mut Cache) -> Progress {
-        let operation = self.operation;
+        let operation = self.next(model);
+        let past = self.operation.saturating_sub(1);
         self.operation += 1;
-        let Some(operation) = operation.checked_sub(1) else {
+        if operation == Operation::Head {
+            return self.head(team, model, past - model.layers.len() * LAYER.len());
+        }
+        if operation == Operation::Embed {
             self.embed(model);
             return Progress::More;
-        };
-        let (index, step) = (operation / LAYER, operation % LAYER);
-        let Some(layer) = model.layers.get(index) else {
-            return self.head(team, model, operation - model.layers.len() * LAYER);
-        };
+        }
+        let index = past / LAYER.len();
+        let layer = &model.layers[index];
         let mut pass = Pass { forward: self, team, config: &model.config, cache };
-        match step {
-            0 => pass.qkv(layer),
-            1 => pass.rotate_and_keep(layer, index),
-            2 => pass.attend(index),
-            3 => pass.output(layer),
-            4 => pass.gate_up(layer),
+        match operation {
+            Operation::Qkv => pass.qkv(layer),
+            Operation::Rope => pass.rotate_and_keep(layer, index),
+            Operation::Attend => pass.attend(index),
+            Operation::Output => pass.output(layer),
+            Operation::GateUp => pass.gate_up(layer),
             _ => pass.down(layer),
         }
         Progress::More
@@ -165,7 +177,8 @@ impl<I: Isa> Forward<I> {
         team.columns(&mut self.logits, config.vocab, &sections, |part, tiles, columns| {
             linear::multiply(head, part, tiles, act, columns);
         });
-        self.weight_bytes += head.bytes();
+        self.tally.weight_bytes += head.bytes();
+        self.tally.weight_macs += macs(head) * rows.len() as u64;
         Progress::Logits(rows)
     }
 }
@@ -183,7 +196,7 @@ fn multiply<I: Isa>(
     rows: usize,
     y: &mut Vec<f32>,
     input: impl Fn(usize, &mut [f32]) + Sync,
-) -> u64 {
+) {
     y.resize(rows * linear.width, 0.0);
     for Input { spec, norm, matrices, sections, parts } in &linear.inputs {
         act.prepare(team, *spec, rows, |row, out| {
@@ -203,7 +216,6 @@ fn multiply<I: Isa>(
             elementwise::add::<I>(&mut row[*first..][..bias.len()], bias);
         }
     }
-    linear.bytes()
 }
 
 /// A pass with all that its operations touch.
@@ -219,6 +231,13 @@ impl<I: Isa> Pass<'_, I> {
         self.forward.rows.len()
     }
 
+    fn tally(&mut self, linear: &Linear) {
+        let rows = self.count() as u64;
+        let tally = &mut self.forward.tally;
+        tally.weight_bytes += linear.bytes();
+        tally.weight_macs += linear.macs() * rows;
+    }
+
     /// `hidden += update`
     fn add_update(&mut self) {
         let width = self.config.hidden;
@@ -230,10 +249,11 @@ impl<I: Isa> Pass<'_, I> {
     }
 
     fn qkv(&mut self, layer: &Layer) {
+        self.tally(&layer.qkv);
         let rows = self.count();
         let (forward, config) = (&mut *self.forward, self.config);
         let hidden = &forward.hidden;
-        forward.weight_bytes += multiply(self.team, &layer.qkv, &mut forward.act, rows, &mut forward.qkv, |i, out| {
+        multiply(self.team, &layer.qkv, &mut forward.act, rows, &mut forward.qkv, |i, out| {
             out.copy_from_slice(row(hidden, config.hidden, i));
             elementwise::rms_norm::<I>(out, &layer.attn_norm, config.eps);
         });
@@ -264,11 +284,14 @@ impl<I: Isa> Pass<'_, I> {
     }
 
     fn attend(&mut self, index: usize) {
-        let Forward { rows, qkv, attended, .. } = &mut *self.forward;
+        let Forward { rows, qkv, attended, tally, .. } = &mut *self.forward;
         let (config, cache) = (self.config, &*self.cache);
         let (q, head) = (config.q_width(), config.head);
         let width = q + 2 * config.kv_width();
         let share = config.heads / config.kv_heads;
+        let seen: u64 = rows.iter().map(|row| row.position as u64 + 1).sum();
+        tally.kv_bytes += seen * (2 * config.kv_width() * cache.element()) as u64;
+        tally.kv_macs += seen * (2 * q) as u64;
         attended.clear();
         attended.resize(rows.len() * q, 0.0);
         let (rows, qkv) = (&*rows, &*qkv);
@@ -308,11 +331,12 @@ impl<I: Isa> Pass<'_, I> {
     }
 
     fn output(&mut self, layer: &Layer) {
+        self.tally(&layer.output);
         let rows = self.count();
         let (forward, config) = (&mut *self.forward, self.config);
         let attended = &forward.attended;
         let (act, update) = (&mut forward.act, &mut forward.update);
-        forward.weight_bytes += multiply(self.team, &layer.output, act, rows, update, |i, out| {
+        multiply(self.team, &layer.output, act, rows, update, |i, out| {
             out.copy_from_slice(row(attended, config.q_width(), i));
             if let Some(norm) = &layer.attn_sub_norm {
                 elementwise::rms_norm::<I>(out, norm, config.eps);
@@ -322,22 +346,24 @@ impl<I: Isa> Pass<'_, I> {
     }
 
     fn gate_up(&mut self, layer: &Layer) {
+        self.tally(&layer.gate_up);
         let rows = self.count();
         let (forward, config) = (&mut *self.forward, self.config);
         let hidden = &forward.hidden;
         let (act, gate_up) = (&mut forward.act, &mut forward.gate_up);
-        forward.weight_bytes += multiply(self.team, &layer.gate_up, act, rows, gate_up, |i, out| {
+        multiply(self.team, &layer.gate_up, act, rows, gate_up, |i, out| {
             out.copy_from_slice(row(hidden, config.hidden, i));
             elementwise::rms_norm::<I>(out, &layer.ffn_norm, config.eps);
         });
     }
 
     fn down(&mut self, layer: &Layer) {
+        self.tally(&layer.down);
         let rows = self.count();
         let (forward, config) = (&mut *self.forward, self.config);
         let gate_up = &forward.gate_up;
         let (act, update) = (&mut forward.act, &mut forward.update);
-        forward.weight_bytes += multiply(self.team, &layer.down, act, rows, update, |i, out| {
+        multiply(self.team, &layer.down, act, rows, update, |i, out| {
             let (gate, up) = row(gate_up, 2 * config.ffn, i).split_at(config.ffn);
             out.copy_from_slice(gate);
             elementwise::gate::<I>(config.gate, out, up);

@@ -94,8 +94,22 @@ impl Linear {
 
     /// Bytes of weights that one pass reads.
     pub fn bytes(&self) -> u64 {
-        self.inputs.iter().flat_map(|input| &input.matrices).map(Matrix::bytes).sum()
+        self.matrices().map(Matrix::bytes).sum()
     }
+
+    /// Products that one row takes.
+    pub fn macs(&self) -> u64 {
+        self.matrices().map(macs).sum()
+    }
+
+    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+        self.inputs.iter().flat_map(|input| &input.matrices)
+    }
+}
+
+/// Products of a matrix with one row.
+pub fn macs(matrix: &Matrix) -> u64 {
+    matrix.shape.rows as u64 * matrix.shape.cols as u64
 }
 
 impl Model {

@@ -13,6 +13,7 @@ use crate::formats::Format;
 use crate::kernels::isa::Active;
 use crate::model::describe::Description;
 use crate::model::{Model, Plan};
+use crate::observe::{Operation, Tally};
 use crate::sampling::Params;
 use crate::team::Team;
 
@@ -71,11 +72,15 @@ pub struct Engine {
     engine: engine::Engine<Active>,
     format: Format,
     plan: Plan,
+    profile: Option<Box<Profile>>,
 }
+
+/// Where time went: for each operation how often it ran, its milliseconds, the bytes it read and its products.
+type Profile = [[f64; 4]; Operation::NAMES.len()];
 
 impl Engine {
     pub(super) fn new(format: Format, model: Model, plan: Plan, team: Team) -> Result<Self> {
-        Ok(Self { engine: engine::Engine::new(model, &plan, team)?, format, plan })
+        Ok(Self { engine: engine::Engine::new(model, &plan, team)?, format, plan, profile: None })
     }
 }
 
@@ -99,10 +104,17 @@ impl Engine {
         self.plan.kv.name().to_owned()
     }
 
-    /// Bytes of weights read so far.
-    #[wasm_bindgen(js_name = weightBytes, getter)]
-    pub fn weight_bytes(&self) -> f64 {
-        self.engine.weight_bytes() as f64
+    /// Bytes of weights read so far, and products with them.
+    pub fn tally(&self) -> Vec<f64> {
+        let Tally { weight_bytes, weight_macs, .. } = self.engine.tally();
+        vec![weight_bytes as f64, weight_macs as f64]
+    }
+
+    /// Begins to note where the time of steps goes, or ends it. Answers with what was noted before, four numbers for each of
+    /// [`operations`]: calls, milliseconds, bytes, products.
+    pub fn profile(&mut self, on: bool) -> Vec<f64> {
+        let before = std::mem::replace(&mut self.profile, on.then(Box::default));
+        before.map_or_else(Vec::new, |rows| rows.as_flattened().to_vec())
     }
 
     /// Opens a session.
@@ -146,10 +158,36 @@ impl Engine {
     /// `{ type: "token", request, token }`, `{ type: "logits", request, position, logits }`,
     /// `{ type: "scored", request, nll, tokens }`, `{ type: "finished", request, reason }`, `{ type: "failed", request, error }`.
     pub fn step(&mut self, budget: f64) -> Js<Array> {
-        let until = now() + budget;
-        let events = self.engine.step(&mut || now() >= until).map_err(thrown)?;
+        let mut last = now();
+        let until = last + budget;
+        let events = match &mut self.profile {
+            None => self.engine.step(&mut || now() >= until),
+            Some(rows) => {
+                let mut before = self.engine.tally();
+                self.engine.observed_step(&mut |operation, tally| {
+                    let time = now();
+                    note(&mut rows[operation as usize], time - last, &before, &tally);
+                    (last, before) = (time, tally);
+                    time >= until
+                })
+            }
+        };
+        let events = events.map_err(thrown)?;
         events.into_iter().map(event).collect()
     }
+}
+
+fn note([calls, time, bytes, products]: &mut [f64; 4], ms: f64, before: &Tally, tally: &Tally) {
+    *calls += 1.0;
+    *time += ms;
+    *bytes += (tally.weight_bytes - before.weight_bytes + tally.kv_bytes - before.kv_bytes) as f64;
+    *products += (tally.weight_macs - before.weight_macs + tally.kv_macs - before.kv_macs) as f64;
+}
+
+/// What [`Engine::profile`] tells of, in its order, with spaces between.
+#[wasm_bindgen]
+pub fn operations() -> String {
+    Operation::NAMES.join(" ")
 }
 
 fn event(event: Event) -> Js<Object> {

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use js_sys::Array;
 use wasm_bindgen::prelude::*;
 
-use super::{Checkpoint, Engine, Js, JsRange, exact, fitting, out_of_order, thrown, to_js};
+use super::{Checkpoint, Engine, Js, JsRange, exact, fitting, out_of_order, team, thrown, to_js};
 use crate::error::{Error, ErrorKind};
 use crate::formats::Format;
 use crate::model;
 use crate::model::describe::Description;
 use crate::model::plan::{Plan, Range};
-use crate::team::Team;
 
 fn ranges(ranges: impl Iterator<Item = Range>) -> Js<JsValue> {
     let ranges: Vec<JsRange> = ranges.map(JsRange::from).collect();
@@ -111,19 +110,7 @@ impl Loader {
         let Stage::Loading(loader) = self.stage else { return Err(out_of_order()) };
         drop(self.chunk);
         let (model, plan) = loader.finish().map_err(thrown)?;
-        #[cfg(feature = "threads")]
-        let team = Team::new(threads).map_err(thrown)?;
-        #[cfg(not(feature = "threads"))]
-        let team = match threads {
-            1 => Team::solo(),
-            _ => {
-                return Err(thrown(
-                    Error::new(ErrorKind::InvalidArgument, "this build has no threads")
-                        .option("threads")
-                        .expected(1, threads),
-                ));
-            }
-        };
+        let team = team(threads)?;
         Engine::new(self.format, model, plan, team).map_err(thrown)
     }
 }

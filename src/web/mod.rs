@@ -2,6 +2,8 @@
 //!
 //! Every failure is thrown as `{ code, message, detail }`. File offsets are exact numbers below 2⁵³.
 
+#[cfg(not(feature = "convert"))]
+mod bench;
 mod checkpoint;
 #[cfg(feature = "convert")]
 mod convert;
@@ -11,6 +13,8 @@ mod engine;
 mod loader;
 mod options;
 
+#[cfg(not(feature = "convert"))]
+pub use bench::Roofline;
 pub use checkpoint::Checkpoint;
 #[cfg(feature = "convert")]
 pub use convert::Converter;
@@ -105,4 +109,19 @@ fn fitting(chunk: &mut Vec<u8>, length: usize) -> Js<()> {
 
 fn out_of_order() -> JsValue {
     thrown(Error::new(ErrorKind::InvalidArgument, "the load is at another stage"))
+}
+
+/// The caller and the pool that the host has started before.
+#[cfg(feature = "threads")]
+fn team(threads: usize) -> Js<team::Team> {
+    team::Team::new(threads).map_err(thrown)
+}
+
+#[cfg(not(any(feature = "threads", feature = "convert")))]
+fn team(threads: usize) -> Js<team::Team> {
+    if threads == 1 {
+        return Ok(team::Team::solo());
+    }
+    let error = Error::new(ErrorKind::InvalidArgument, "this build has no threads").option("threads");
+    Err(thrown(error.expected(1, threads)))
 }

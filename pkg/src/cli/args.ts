@@ -4,8 +4,8 @@ import { parseArgs } from "node:util";
 import { EngineError } from "../errors.ts";
 import { checkOptions } from "../options.ts";
 import type { GenerateOptions, InspectOptions, LoadOptions, PerplexityOptions } from "../types.ts";
-import { common, type FlagName, flag, spelled } from "./flags.ts";
-import { type Command, nearest, UsageError } from "./usage.ts";
+import { common, type Flag, type FlagName, spelled } from "./flags.ts";
+import { type Command, meaning, nearest, UsageError } from "./usage.ts";
 
 interface OptionsOf {
   load: LoadOptions;
@@ -21,8 +21,11 @@ export class Args {
   readonly operands: readonly string[];
   /** The texts given with each flag; none for a switch. */
   readonly #given: ReadonlyMap<FlagName, readonly string[]>;
+  readonly #flag: (name: FlagName) => Flag;
 
   constructor(command: Command, argv: readonly string[]) {
+    const flag = (name: FlagName) => meaning(command, name);
+    this.#flag = flag;
     const names = [...command.flags, ...common];
     const options = names.map((name) => {
       const { short, value } = flag(name);
@@ -43,7 +46,7 @@ export class Args {
       if (token.kind !== "option") continue;
       const name = names.find((name) => name === token.name);
       if (!name) throw unknown(token.rawName, names);
-      const value = flag(name).value ? text(name, token, names) : withoutText(name, token.value);
+      const value = flag(name).value ? text(name, token, names, flag) : withoutText(name, token.value);
       given.set(name, [...(given.get(name) ?? []), ...value]);
     }
     this.operands = operands;
@@ -74,23 +77,28 @@ export class Args {
 
   /** What these flags say of one function's options. */
   options<Name extends keyof OptionsOf>(of: Name, names: readonly FlagName[]): OptionsOf[Name] {
+    return this.checked(names, (options) => checkOptions(of, options));
+  }
+
+  /** The options that these flags set, unless `check` throws. */
+  checked<Options extends object>(names: readonly FlagName[], check: (options: object) => void): Options {
     const options: Record<string, unknown> = {};
     for (const name of names.filter((name) => this.has(name))) {
-      const { option, value, many, read = (text: string) => text } = flag(name);
+      const { option, value, many, read = (text: string) => text } = this.#flag(name);
       const texts = this.#given.get(name)!;
       if (option) options[option] = value === undefined || (many ? [...texts] : read(texts.at(-1)!));
     }
     try {
-      checkOptions(of, options);
+      check(options);
     } catch (error) {
-      throw byFlag(error, names);
+      throw byFlag(error, names, this.#flag);
     }
-    return options as OptionsOf[Name];
+    return options as Options;
   }
 }
 
 /** The API's complaint about an option, in the words of the one who wrote a flag. */
-function byFlag(error: unknown, names: readonly FlagName[]): unknown {
+function byFlag(error: unknown, names: readonly FlagName[], flag: (name: FlagName) => Flag): unknown {
   if (!(error instanceof EngineError)) return error;
   const name = names.find((name) => flag(name).option === error.detail.option);
   const { expected, found } = error.detail;
@@ -105,9 +113,14 @@ interface OptionToken {
   inlineValue?: boolean | undefined;
 }
 
-function text(name: FlagName, { rawName, value, inlineValue }: OptionToken, names: readonly FlagName[]): string[] {
+function text(
+  name: FlagName,
+  { rawName, value, inlineValue }: OptionToken,
+  names: readonly FlagName[],
+  flag: (name: FlagName) => Flag,
+): string[] {
   const missing = (why = "") =>
-    new UsageError(`${rawName} needs a value: ${spelled(name)}${why}`, { option: `--${name}` });
+    new UsageError(`${rawName} needs a value: ${spelled(name, flag(name))}${why}`, { option: `--${name}` });
   if (typeof value !== "string") throw missing();
   const isFlag = names.some((name) => value === `--${name}` || value === `-${flag(name).short}`);
   if (isFlag && !inlineValue) throw missing(` (--${name}=${value} if that is the value)`);
@@ -127,6 +140,6 @@ function unknown(rawName: string, names: readonly FlagName[]): UsageError {
 function checkOperands(command: Command, operands: readonly string[]): void {
   const missing = command.operands[operands.length];
   if (missing) throw new UsageError(`${missing} is missing`, { option: missing });
-  const extra = operands[command.operands.length];
+  const extra = operands[command.operands.length + (command.optional?.length ?? 0)];
   if (extra !== undefined) throw new UsageError(`unexpected argument ${JSON.stringify(extra)}`, { found: extra });
 }

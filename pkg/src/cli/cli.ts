@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import { EngineError } from "../errors.ts";
 import { Args } from "./args.ts";
+import { bench, benchDiff } from "./bench.ts";
 import { convert } from "./convert.ts";
 import { inspect } from "./inspect.ts";
 import { logits } from "./logits.ts";
@@ -12,7 +13,7 @@ import { Terminal } from "./terminal.ts";
 import { tokenize } from "./tokenize.ts";
 import { type Command, help, nearest, overview, UsageError, usageLine } from "./usage.ts";
 
-const commands: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert];
+const commands: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, bench, benchDiff];
 
 const DONE = 0;
 const FAILED = 1;
@@ -25,11 +26,13 @@ export async function cli(argv: readonly string[]): Promise<number> {
   // Whoever stops reading (`| head`) has enough.
   process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? DONE : FAILED));
 
-  const command = commands.find(({ name }) => name === argv[0]);
+  // Of two that fit, the one with more words.
+  const named = (words: number) => commands.find(({ name }) => name === argv.slice(0, words).join(" "));
+  const command = named(2) ?? named(1);
   try {
-    if (command) await start(command, argv.slice(1), terminal);
+    if (command) await start(command, argv.slice(command.name.split(" ").length), terminal);
     else await withoutCommand(argv[0], terminal);
-    return terminal.interrupted ? INTERRUPTED : DONE;
+    return terminal.interrupted ? INTERRUPTED : terminal.status;
   } catch (error) {
     const { code, message, detail } = asEngineError(error);
     if (terminal.json) await terminal.printJson({ error: { code, message, detail } });

@@ -13,7 +13,7 @@ export interface Flag {
 }
 
 /** What is no number stays text, which the API's own checks refuse, naming the range. */
-const number = (text: string): number | string => (text.trim() === "" || Number.isNaN(+text) ? text : +text);
+export const number = (text: string): number | string => (text.trim() === "" || Number.isNaN(+text) ? text : +text);
 
 export const flags = {
   prompt: { short: "p", value: "TEXT", help: "the text itself" },
@@ -68,6 +68,16 @@ export const flags = {
     read: number,
     help: "prompt tokens computed in one piece (default 256)",
   },
+  decode: { value: "N", option: "decode", read: number, help: "tokens after the first (default 32)" },
+  batch: { value: "N", option: "batch", read: number, help: "conversations side by side (default 1)" },
+  ctx: { value: "N", option: "ctx", read: number, help: "tokens that each holds before its prompt (default 0)" },
+  warmup: { value: "N", option: "warmup", read: number, help: "runs that do not count (default 1)" },
+  repeat: { value: "N", option: "repeat", read: number, help: "runs that do (default 5)" },
+  profile: { option: "profile", help: "show where the time goes, operation by operation, in runs of their own" },
+  "no-roofline": { help: "do not measure what this machine reads and multiplies at best" },
+  shape: { value: "S", help: "a model made here of random weights, by name or with other sizes: 2b4t,layers=4" },
+  type: { value: "T", help: "its storage type, with others for single matrices: tq2_0,ffn_down=q6_k" },
+  "embedding-type": { value: "T", help: "the storage type of its embedding and head" },
   layout: {
     value: "L",
     option: "layout",
@@ -102,7 +112,6 @@ export const sampling: readonly FlagName[] = [
 ];
 
 /** As help shows it: `-n, --max-tokens N`. */
-export function spelled(name: FlagName): string {
-  const { short, value } = flag(name);
+export function spelled(name: FlagName, { short, value }: Flag = flag(name)): string {
   return `${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}`;
 }

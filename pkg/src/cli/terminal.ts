@@ -15,6 +15,8 @@ export class Terminal {
   readonly json: boolean;
   /** Aborted by the first Ctrl-C, unless something else wants it. */
   readonly signal: AbortSignal;
+  /** What a command that has done its work exits with. */
+  status = 0;
   readonly #abort = new AbortController();
   readonly #out: Output;
   readonly #err: Output;
@@ -72,12 +74,17 @@ export class Terminal {
 
   readonly progress = ({ phase, loaded, total, bytesPerSecond }: Progress): void => {
     if (!this.#err.isTTY) return;
-    this.#clear();
-    if (phase !== "download") return;
-    this.#line = true;
     const rate = bytesPerSecond > 0 ? `  ${bytes(bytesPerSecond)}/s` : "";
-    void write(this.#err, `loading  ${bytes(loaded)} of ${bytes(total)}${rate}`);
+    this.passing(phase === "download" ? `loading  ${bytes(loaded)} of ${bytes(total)}${rate}` : "");
   };
+
+  /** A line that stands until something else is written; only where somebody watches. */
+  passing(text: string): void {
+    if (!this.#err.isTTY) return;
+    this.#clear();
+    this.#line = text !== "";
+    if (this.#line) void write(this.#err, text);
+  }
 
   #clear(): void {
     if (this.#line) void write(this.#err, "\r\x1b[K");

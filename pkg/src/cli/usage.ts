@@ -2,19 +2,25 @@
 
 import { EngineError, type ErrorDetail } from "../errors.ts";
 import type { Args } from "./args.ts";
-import { common, type FlagName, flag, spelled } from "./flags.ts";
+import { common, type Flag, type FlagName, flag, spelled } from "./flags.ts";
 import type { Terminal } from "./terminal.ts";
 
 export interface Command {
   name: string;
   summary: string;
   operands: readonly string[];
+  /** Operands that may follow. */
+  optional?: readonly string[];
   /** The part of the usage line that says which flags there must be. */
   needs?: string;
   /** Its own; the common ones belong to all. */
   flags: readonly FlagName[];
+  /** What a flag means here, where it is not what it means elsewhere. */
+  meanings?: Partial<Record<FlagName, Flag>>;
   run(args: Args, terminal: Terminal): Promise<void>;
 }
+
+export const meaning = (command: Command, name: FlagName): Flag => command.meanings?.[name] ?? flag(name);
 
 /** Ends the program with status 2 and the usage line. */
 export class UsageError extends EngineError {
@@ -30,11 +36,19 @@ const operandHelp: Record<string, string> = {
   MODEL: "a file, a folder or a URL; ternlight-demo is the model that ships",
   FILE: "a text in UTF-8",
   "OUT.gguf": "the file to write",
+  "A.json": "what bench --json printed before",
+  "B.json": "and after",
 };
 
 export function help(command: Command): string {
-  const flagRows = (names: readonly FlagName[]) => names.map((name): Row => [spelled(name), flag(name).help]);
-  const operands = command.operands.map((name): Row => [name, operandHelp[name] ?? ""]);
+  const flagRows = (names: readonly FlagName[]) =>
+    names.map((name): Row => {
+      const flag = meaning(command, name);
+      return [spelled(name, flag), flag.help];
+    });
+  const operands = [...command.operands, ...(command.optional ?? [])].map(
+    (name): Row => [name, operandHelp[name] ?? ""],
+  );
   const own = [...operands, ...flagRows(command.flags)];
   const shared = flagRows(common);
   const width = Math.max(...[...own, ...shared].map(([left]) => left.length));

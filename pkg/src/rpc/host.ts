@@ -6,6 +6,7 @@ import type { Finished, FinishReason } from "../types.ts";
 import { Answer } from "./answer.ts";
 import { canRun, inspect, type LoadContext, type Loaded, load } from "./load.ts";
 import { EngineLoop, type EngineWork, type Listener } from "./loop.ts";
+import { measure, roofline } from "./measure.ts";
 import type { Call, Control, ErrorData, GenerateSettings, PromptSpec, Reply, VerbName, Verbs } from "./protocol.ts";
 
 /** What one call may do while it runs. */
@@ -100,6 +101,8 @@ class Host {
       perplexity: ({ text, window }, context) => this.#perplexity(text, window, context),
       tokenize: ({ text, addSpecial }) => this.#loaded.text.tokenizer.encode(text, { addSpecial }),
       detokenize: ({ ids, special }) => this.#loaded.text.tokenizer.decode(ids, { special }),
+      measure: (args, { signal }) => measure(this.#loaded, args, this.#platform, signal),
+      roofline: (args, { signal }) => roofline(args, { platform, signal, onDeath }),
     };
   }
 

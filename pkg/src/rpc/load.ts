@@ -15,18 +15,25 @@ import { type Headers, named, readHeaders } from "./headers.ts";
 import type { EngineSettings, LoadSettings } from "./protocol.ts";
 import { loadText, type Text } from "./text.ts";
 
-export interface LoadContext {
+/** What instances need of whoever holds them. */
+export interface Host {
   platform: Inside;
   signal: AbortSignal;
-  onProgress(progress: Progress): void;
   /** An instance that was loaded before dies: its threads are gone. */
   onDeath(error: EngineError): void;
+}
+
+export interface LoadContext extends Host {
+  onProgress(progress: Progress): void;
 }
 
 export interface Loaded {
   engine: Glue["Engine"]["prototype"];
   text: Text;
   info: ModelInfo;
+  memory: WebAssembly.Memory;
+  /** What a profile tells of. */
+  operations: Glue["operations"];
 }
 
 /** What a header's parser may hold: the longest header some times over. */
@@ -70,7 +77,7 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
       memoryBytes: bytes.buffer.byteLength,
     };
     context.onProgress({ phase: "ready", loaded: memory.weights, total: memory.weights, bytesPerSecond: 0 });
-    return { engine, text: loaded, info };
+    return { engine, text: loaded, info, memory: bytes, operations: glue.operations };
   });
 }
 
@@ -87,7 +94,7 @@ export async function canRun(source: SourceSpec, settings: LoadSettings, context
 }
 
 /** The build that these settings run on, and what is left of them for the engine. */
-function choose({ threads, flavour, chatTemplate, ...engineSettings }: LoadSettings, platform: Inside) {
+export function choose({ threads, flavour, chatTemplate, ...engineSettings }: LoadSettings, platform: Inside) {
   const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
   return { choice: pick(probe(), platform.cores(), wish), chatTemplate, engineSettings };
 }
@@ -139,7 +146,7 @@ async function withFiles<T>(
 }
 
 /** The chosen build, compiled once, and its instances. */
-class Runtime {
+export class Runtime {
   readonly #build: Build;
   readonly #module: WebAssembly.Module;
   readonly #pool: Pool;
@@ -153,7 +160,7 @@ class Runtime {
     this.#shared = build.initialPages > 0;
   }
 
-  static async start(choice: Pick, { platform, onDeath }: LoadContext): Promise<Runtime> {
+  static async start(choice: Pick, { platform, onDeath }: Host): Promise<Runtime> {
     const build = builds[choice.flavour] as Build;
     const module = await compile(build.url(), platform.fetchFile);
     return new Runtime(build, module, new Pool(choice.flavour, platform.spawnSibling, onDeath));

@@ -35,7 +35,7 @@ export interface Listener {
 }
 
 /** Milliseconds between two looks at the messages: far below what a person or an abort would notice. */
-const SLICE = 8;
+export const SLICE = 8;
 
 export class EngineLoop {
   readonly engine: WasmEngine;

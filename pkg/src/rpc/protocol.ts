@@ -52,6 +52,20 @@ export interface Ended {
   held: number[];
 }
 
+/** One phase of a measured run, from its first step to its last. */
+export interface Phase {
+  ms: number;
+  /** Milliseconds of each step. */
+  steps: number[];
+  weightBytes: number;
+  /** Products with weights. */
+  weightMacs: number;
+  /** What wasm's memory grew by. */
+  grownBytes: number;
+  /** Calls, milliseconds, bytes and products of each operation; empty unless a profile was asked for. */
+  profile: number[];
+}
+
 interface Verb<Args, Result, Event = never> {
   args: Args;
   result: Result;
@@ -69,6 +83,16 @@ export interface Verbs {
   perplexity: Verb<{ text: string; window: number }, Perplexity>;
   tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
   detokenize: Verb<{ ids: number[]; special: boolean }, string>;
+  /** One list of ids a conversation: `past` is what it holds before anything is timed. Alone on the engine. */
+  measure: Verb<
+    { past: number[][]; prompts: number[][]; decode: number; profile: boolean },
+    { prefill: Phase; decode: Phase; memoryBytes: number; operations: string[] }
+  >;
+  /** GB/s for each number of streams a thread, and G products a second, `repeat` times. Needs no model. */
+  roofline: Verb<
+    { settings: Pick<LoadSettings, "threads" | "flavour">; bytes: number; streams: number[]; repeat: number },
+    { bytes: number; threads: number; flavour: string; read: number[][]; multiply: number[] }
+  >;
 }
 
 export type VerbName = keyof Verbs;

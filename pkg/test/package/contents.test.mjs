@@ -19,6 +19,7 @@ test("the tarball", async (context) => {
 
   await context.test("holds what is needed and nothing of the kitchen", async () => {
     const scripts = [
+      "bench.js",
       "bundler.jsx",
       "cli.js",
       "convert.wasm",

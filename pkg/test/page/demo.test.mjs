@@ -154,7 +154,7 @@ test("what is no model, or a bad one, leaves the one that was there", async (con
   });
   for (const [files, says, code] of [
     [damaged("cut.gguf", (bytes) => bytes.subarray(0, bytes.length * 0.6)), /ends too early/, "Truncated"],
-    [damaged("head.gguf", (bytes) => bytes.subarray(0, 20)), /header makes no sense/, "BadHeader"],
+    [damaged("head.gguf", (bytes) => bytes.subarray(0, 20)), /ends too early/, "Truncated"],
     [damaged("magic.gguf", (bytes) => void bytes.write("GGML")), /not a model file/, "BadMagic"],
     [missing, /part of the model is missing/, "MissingTensor"],
     [

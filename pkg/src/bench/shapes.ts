@@ -1,0 +1,136 @@
+/** Models by their sizes. */
+
+import { EngineError } from "../errors.ts";
+import { type BlockType, blockTypes } from "./blocks.ts";
+
+export interface Shape {
+  /** As GGUF's `general.architecture`. */
+  arch: string;
+  hidden: number;
+  layers: number;
+  heads: number;
+  kv: number;
+  /** Values of a head. */
+  head: number;
+  ffn: number;
+  vocab: number;
+  /** 1 where the head is the embedding. */
+  tied: number;
+}
+
+interface Named extends Shape {
+  type: string;
+  embedding: string;
+}
+
+const bitnet = { arch: "bitnet-b1.58", type: "tq2_0", embedding: "q6_k", tied: 1 };
+const twoBillion = { hidden: 2560, layers: 30, heads: 20, kv: 5, head: 128, ffn: 6912, vocab: 128256 };
+
+/** With the types that each is usually found in, as far as its width is a whole number of blocks. */
+export const shapes: Readonly<Record<string, Named>> = {
+  /** ternlight-demo. */
+  fairy: { ...bitnet, hidden: 256, layers: 6, heads: 4, kv: 2, head: 64, ffn: 768, vocab: 4096 },
+  /** SmolLM2-135M. */
+  "135m": {
+    ...{ ...bitnet, arch: "llama", type: "q4_1", embedding: "q8_0" },
+    ...{ hidden: 576, layers: 30, heads: 9, kv: 3, head: 64, ffn: 1536, vocab: 49152 },
+  },
+  "138m": {
+    ...{ ...bitnet, arch: "llama" },
+    ...{ hidden: 768, layers: 16, heads: 12, kv: 4, head: 64, ffn: 2048, vocab: 49152 },
+  },
+  /** Bonsai 1.7B. */
+  "1.7b": {
+    ...{ ...bitnet, arch: "qwen3", type: "q1_0", embedding: "q1_0" },
+    ...{ hidden: 2048, layers: 28, heads: 16, kv: 8, head: 128, ffn: 6144, vocab: 151936 },
+  },
+  /** BitNet b1.58 2B-4T … */
+  "2b4t": { ...bitnet, ...twoBillion },
+  /** … and its sizes with llama's graph, which engines without BitNet's run too. */
+  b2b: { ...bitnet, ...twoBillion, arch: "llama" },
+};
+
+/** GGUF's names of the matrices. */
+export const matrices = [
+  "token_embd",
+  "output",
+  "attn_q",
+  "attn_k",
+  "attn_v",
+  "attn_output",
+  "ffn_gate",
+  "ffn_up",
+  "ffn_down",
+] as const;
+export type MatrixName = (typeof matrices)[number];
+
+export interface Kinds {
+  name: string;
+  shape: Shape;
+  types: Record<MatrixName, BlockType>;
+}
+
+/**
+ * A model in words: `shape` is a name with other sizes behind it (`2b4t,layers=4`), `type` a storage type with others for
+ * single matrices (`tq2_0,ffn_down=q6_k`), `embedding` that of the embedding and of a head of its own.
+ */
+export interface SyntheticOptions {
+  shape: string;
+  type?: string;
+  embedding?: string;
+  /** @default 158 */
+  seed?: number;
+}
+
+export function kinds({ shape, type, embedding }: SyntheticOptions): Kinds {
+  const [name, changes] = words("shape", shape);
+  const named = oneOf("shape", shapes, name);
+  const sizes: Record<string, string | number> = { ...named };
+  for (const [key, value] of changes) {
+    if (key === "type" || key === "embedding" || !(key in named)) throw wrong("shape", fields, key);
+    if (key !== "arch" && !/^\d{1,7}$/.test(value)) throw wrong("shape", `${key}=N`, `${key}=${value}`);
+    sizes[key] = key === "arch" ? value : Number(value);
+  }
+  const [all, others] = words("type", type ?? named.type);
+  const embedded = embedding ?? named.embedding;
+  const byName: Record<string, string> = Object.fromEntries(matrices.map((matrix) => [matrix, all]));
+  byName.token_embd = byName.output = embedded;
+  for (const [key, value] of others) {
+    if (!(key in byName)) throw wrong("type", matrices.join(", "), key);
+    byName[key] = value;
+  }
+  const types = Object.entries(byName).map(([key, value]) => {
+    return [key, oneOf(value === embedded ? "embedding" : "type", blockTypes, value)] as const;
+  });
+  return {
+    name: [shape, ...new Set(Object.values(byName))].join(" "),
+    shape: sizes as unknown as Shape,
+    types: Object.fromEntries(types) as Record<MatrixName, BlockType>,
+  };
+}
+
+const fields = "arch, hidden, layers, heads, kv, head, ffn, vocab or tied";
+
+/** `first,key=value,…` */
+function words(option: string, text: string): [string, [string, string][]] {
+  const [first = "", ...rest] = text.split(",");
+  const pairs = rest.map((pair): [string, string] => {
+    const [key, value] = pair.split("=");
+    if (!key || !value) throw wrong(option, "key=value behind each comma", pair);
+    return [key, value];
+  });
+  return [first, pairs];
+}
+
+function oneOf<T>(option: string, known: Readonly<Record<string, T>>, name: string): T {
+  if (!Object.hasOwn(known, name)) throw wrong(option, Object.keys(known).join(", "), name);
+  return known[name]!;
+}
+
+export function wrong(option: string, expected: string, found: string): EngineError {
+  return new EngineError("InvalidArgument", `bench: ${option} must be ${expected}, not ${found}`, {
+    option,
+    expected,
+    found,
+  });
+}

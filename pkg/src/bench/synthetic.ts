@@ -1,0 +1,156 @@
+/**
+ * Models of any size from nothing: a GGUF with a true header and random weights, so that anybody can measure without a
+ * download. What such a model writes means nothing; how fast it writes does.
+ */
+
+import { type BlockType, randomBits, randomBlocks } from "./blocks.ts";
+import { type Kinds, kinds, type MatrixName, type SyntheticOptions, wrong } from "./shapes.ts";
+
+const ALIGNMENT = 32;
+/** Bytes of the piece that all tensors of a type are made of. A blob keeps it once, however often it occurs. */
+const PIECE = 1 << 20;
+
+interface Tensor {
+  name: string;
+  /** Values of a row first, as GGUF has it. */
+  dims: number[];
+  id: number;
+  data: Blob;
+}
+
+export function synthetic(options: SyntheticOptions): File {
+  const model = kinds(options);
+  const made = tensors(model, pieces(options.seed ?? 158));
+  const header = new Writer().text("GGUF").u32(3).u64(made.length);
+  metadata(header, model);
+  let offset = 0;
+  for (const { name, dims, id, data } of made) {
+    header.string(name).u32(dims.length);
+    for (const dim of dims) header.u64(dim);
+    header.u32(id).u64(offset);
+    offset += data.size + padding(data.size);
+  }
+  const parts = made.flatMap(({ data }) => [data, new Uint8Array(padding(data.size))]);
+  const { bytes } = header;
+  return new File([bytes, new Uint8Array(padding(bytes.length)), ...parts], `${options.shape}.gguf`);
+}
+
+const padding = (length: number) => (ALIGNMENT - (length % ALIGNMENT)) % ALIGNMENT;
+
+function metadata(header: Writer, { name, shape }: Kinds): void {
+  const { arch } = shape;
+  const numbers: Record<string, number> = {
+    context_length: 1 << 17,
+    embedding_length: shape.hidden,
+    block_count: shape.layers,
+    feed_forward_length: shape.ffn,
+    "attention.head_count": shape.heads,
+    "attention.head_count_kv": shape.kv,
+    "attention.key_length": shape.head,
+    "attention.value_length": shape.head,
+    "rope.dimension_count": shape.head,
+    vocab_size: shape.vocab,
+  };
+  const floats: Record<string, number> = { "rope.freq_base": 500000, "attention.layer_norm_rms_epsilon": 1e-5 };
+  header.u64(2 + Object.keys(numbers).length + Object.keys(floats).length);
+  header.string("general.architecture").u32(8).string(arch);
+  header.string("general.name").u32(8).string(name);
+  for (const [key, value] of Object.entries(numbers)) header.string(`${arch}.${key}`).u32(4).u32(value);
+  for (const [key, value] of Object.entries(floats)) header.string(`${arch}.${key}`).u32(6).f32(value);
+}
+
+function tensors({ shape, types }: Kinds, piece: (type: BlockType) => Blob): Tensor[] {
+  const { arch, hidden, layers, heads, kv, head, ffn, vocab, tied } = shape;
+  const made: Tensor[] = [];
+  const matrix = (prefix: string, name: MatrixName, rows: number, cols: number) => {
+    const type = types[name];
+    if (cols % type.values !== 0)
+      throw wrong("type", `one whose blocks fit rows of ${cols} (${name})`, `${type.values} a block`);
+    const size = (rows * cols * type.bytes) / type.values;
+    made.push({
+      name: `${prefix}${name}.weight`,
+      dims: [cols, rows],
+      id: type.id,
+      data: filled(type, piece(type), size),
+    });
+  };
+  const norm = (name: string, width: number) => {
+    made.push({ name: `${name}.weight`, dims: [width], id: 0, data: new Blob([new Float32Array(width).fill(1)]) });
+  };
+  matrix("", "token_embd", vocab, hidden);
+  for (let layer = 0; layer < layers; layer++) {
+    const prefix = `blk.${layer}.`;
+    norm(`${prefix}attn_norm`, hidden);
+    matrix(prefix, "attn_q", heads * head, hidden);
+    matrix(prefix, "attn_k", kv * head, hidden);
+    matrix(prefix, "attn_v", kv * head, hidden);
+    if (arch === "qwen3") for (const one of ["q", "k"]) norm(`${prefix}attn_${one}_norm`, head);
+    if (arch.startsWith("bitnet")) norm(`${prefix}attn_sub_norm`, heads * head);
+    matrix(prefix, "attn_output", hidden, heads * head);
+    norm(`${prefix}ffn_norm`, hidden);
+    matrix(prefix, "ffn_gate", ffn, hidden);
+    matrix(prefix, "ffn_up", ffn, hidden);
+    if (arch.startsWith("bitnet")) norm(`${prefix}ffn_sub_norm`, ffn);
+    matrix(prefix, "ffn_down", hidden, ffn);
+  }
+  norm("output_norm", hidden);
+  if (!tied) matrix("", "output", vocab, hidden);
+  return made;
+}
+
+/** The same random piece for every tensor of a type. */
+function pieces(seed: number): (type: BlockType) => Blob {
+  const made = new Map<BlockType, Blob>();
+  return (type) => {
+    const known = made.get(type);
+    if (known) return known;
+    const piece = new Blob([randomBlocks(type, Math.floor(PIECE / type.bytes), randomBits(seed + type.id))]);
+    made.set(type, piece);
+    return piece;
+  };
+}
+
+function filled({ tail }: BlockType, piece: Blob, size: number): Blob {
+  const whole = Array.from({ length: Math.floor(size / piece.size) }, () => piece);
+  return new Blob([...whole, piece.slice(0, size % piece.size), ...(tail ? [tail] : [])]);
+}
+
+/** Little-endian bytes, one field after another. */
+class Writer {
+  readonly #bytes: number[] = [];
+  readonly #view = new DataView(new ArrayBuffer(8));
+
+  get bytes(): Uint8Array<ArrayBuffer> {
+    return Uint8Array.from(this.#bytes);
+  }
+
+  u32(value: number): this {
+    this.#view.setUint32(0, value, true);
+    return this.#take(4);
+  }
+
+  f32(value: number): this {
+    this.#view.setFloat32(0, value, true);
+    return this.#take(4);
+  }
+
+  u64(value: number): this {
+    this.#view.setBigUint64(0, BigInt(value), true);
+    return this.#take(8);
+  }
+
+  string(text: string): this {
+    return this.u64(text.length).text(text);
+  }
+
+  /** ASCII. */
+  text(text: string): this {
+    for (const letter of text) this.#bytes.push(letter.charCodeAt(0));
+    return this;
+  }
+
+  #take(count: number): this {
+    for (let at = 0; at < count; at++) this.#bytes.push(this.#view.getUint8(at));
+    return this;
+  }
+}

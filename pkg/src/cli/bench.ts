@@ -1,0 +1,79 @@
+import { readFile } from "node:fs/promises";
+import { type BenchOptions, checkBench, bench as measure } from "../bench/bench.ts";
+import { diff, parseReport } from "../bench/diff.ts";
+import { environment } from "../bench/environment.ts";
+import { shapes } from "../bench/shapes.ts";
+import { synthetic } from "../bench/synthetic.ts";
+import { EngineError } from "../errors.ts";
+import { spawnEngine, toPath } from "../platform/node.ts";
+import type { ModelSource } from "../types.ts";
+import type { Args } from "./args.ts";
+import { difference, report } from "./bench_report.ts";
+import { type FlagName, number } from "./flags.ts";
+import { loadOptions, source } from "./model.ts";
+import { type Command, UsageError } from "./usage.ts";
+
+const numbers: readonly FlagName[] = ["prompt", "decode", "batch", "ctx", "warmup", "repeat"];
+const synthesis: readonly FlagName[] = ["shape", "type", "embedding-type"];
+
+export const bench: Command = {
+  name: "bench",
+  summary: "Measures how fast a model runs here, and what this machine could do at best.",
+  operands: [],
+  optional: ["MODEL"],
+  needs: `(MODEL | --shape ${Object.keys(shapes).join("|")})`,
+  flags: [...numbers, "profile", "no-roofline", ...synthesis],
+  meanings: { prompt: { value: "N", option: "prompt", read: number, help: "tokens of the prompt (default 128)" } },
+  async run(args, terminal) {
+    const options: BenchOptions = args.checked([...numbers, "profile"], checkBench);
+    const load = { ...loadOptions(args), signal: terminal.signal, onProgress: terminal.progress };
+    const task = {
+      ...modelOf(args),
+      options: { ...options, roofline: !args.has("no-roofline") },
+      load,
+      onNote: (note: string) => terminal.passing(note),
+    };
+    const result = await measure({ spawnEngine, base: null, toPath }, environment, task);
+    if (terminal.json) await terminal.printJson(result);
+    else await terminal.print(`${report(result)}\n`);
+  },
+};
+
+function modelOf(args: Args): { source: ModelSource; name: string } {
+  const shape = args.text("shape");
+  const [model] = args.operands;
+  if ((shape === undefined) === (model === undefined)) throw new UsageError("give either MODEL or --shape");
+  const [type, embedding] = [args.text("type"), args.text("embedding-type")];
+  if (shape === undefined) {
+    if (type ?? embedding) throw new UsageError("--type and --embedding-type belong to --shape");
+    return { source: source(args), name: model! };
+  }
+  const words = { shape, ...(type ? { type } : {}), ...(embedding ? { embedding } : {}) };
+  try {
+    return { source: synthetic(words), name: Object.values(words).join(" ") };
+  } catch (error) {
+    throw error instanceof EngineError ? new UsageError(error.message, error.detail) : error;
+  }
+}
+
+const SLOWER = 1;
+
+export const benchDiff: Command = {
+  name: "bench diff",
+  summary: "Compares two reports of bench --json; exits 1 when the second is slower by more than both varied.",
+  operands: ["A.json", "B.json"],
+  flags: [],
+  async run(args, terminal) {
+    const [a, b] = await Promise.all(args.operands.map(async (file) => parseReport(file, await read(file))));
+    const found = diff(a!, b!);
+    if (terminal.json) await terminal.printJson(found);
+    else await terminal.print(`${difference(found)}\n`);
+    if (found.slower) terminal.status = SLOWER;
+  },
+};
+
+async function read(file: string): Promise<string> {
+  return readFile(file, "utf8").catch((cause) => {
+    throw new EngineError("NotFound", `${file}: ${cause.message}`, { file }, { cause });
+  });
+}

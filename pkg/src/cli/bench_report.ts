@@ -1,0 +1,84 @@
+/** A benchmark for people. */
+
+import type { Diff } from "../bench/diff.ts";
+import type { BenchReport, ProfileRow } from "../bench/report.ts";
+import type { Spread } from "../bench/stats.ts";
+import { bytes, count, percent, plural, table } from "./format.ts";
+
+export function report(found: BenchReport): string {
+  const { machine, engine, model, settings } = found;
+  const parts = [
+    `${model.name ?? model.source}: ${model.architecture}, ${count(model.parameters)} parameters, ${bytes(model.weightBytes)} a step`,
+    `${engine.flavour}, ${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kv}`,
+    `${machine.runtime} on ${machine.cpu ?? "an unknown processor"}, ${found.date}`,
+    "",
+    table("lrll", speeds(found)),
+    "",
+    table("ll", facts(found)),
+  ];
+  const { profile } = found;
+  if (profile) {
+    const head = ["", "ms", "share", "calls", "GB/s", "GMAC/s"];
+    const phases: [string, ProfileRow[]][] = [
+      [`prefill of ${settings.prompt}`, profile.prefill],
+      [`decode of ${settings.decode}`, profile.decode],
+    ];
+    for (const [name, rows] of phases) parts.push("", name, table("lrrrrr", [head, ...rows.map(profiled)]));
+  }
+  return parts.join("\n");
+}
+
+const fixed = (value: number) => (value < 100 ? value.toFixed(1) : value.toFixed(0));
+const range = ({ least, most, runs }: Spread) => `${fixed(least)} to ${fixed(most)} in ${plural(runs.length, "run")}`;
+
+function speeds({ settings, prefill, decode, endToEnd }: BenchReport): string[][] {
+  const others = settings.batch > 1 ? ` × ${settings.batch}` : "";
+  const rows: [string, Spread][] = [
+    [`pp${settings.prompt}${others}`, prefill.tokensPerSecond],
+    [`tg${settings.decode}${others}`, decode.tokensPerSecond],
+    ...(endToEnd ? [["end to end", endToEnd.tokensPerSecond] as [string, Spread]] : []),
+  ];
+  return rows.map(([name, spread]) => [name, fixed(spread.median), "tokens/s", range(spread)]);
+}
+
+function facts({ prefill, decode, endToEnd, memory, roofline, ratios, loadMs }: BenchReport): string[][] {
+  const { p50, p95, p99, jitter } = decode.stepMs;
+  const ms = (value: number) => `${value.toFixed(value < 10 ? 3 : 1)} ms`;
+  const rows = [
+    ["a step", `p50 ${ms(p50)}, p95 ${ms(p95)}, p99 ${ms(p99)}, jitter ${ms(jitter)}`],
+    ["decode reads", `${bytes(decode.bytesPerToken)} a token, ${decode.gbPerSecond.toFixed(1)} GB/s`],
+    ["prefill multiplies", `${prefill.gmacPerSecond.toFixed(1)} GMAC/s`],
+  ];
+  if (endToEnd) {
+    const overhead = `${ms(endToEnd.overheadMsPerToken)} a token outside the engine`;
+    rows.push(["end to end", `first token after ${ms(endToEnd.firstTokenMs.median)}, ${overhead}`]);
+  }
+  const rss = memory.peakRssBytes === null ? "" : `, process ${bytes(memory.peakRssBytes)} at most`;
+  rows.push(["memory", `${bytes(memory.wasmBytes)}, grown by ${bytes(memory.grownBytes)} while running${rss}`]);
+  rows.push(["load", ms(loadMs)]);
+  if (roofline && ratios) {
+    const streams = roofline.read.map(({ streams, gbPerSecond }) => `${gbPerSecond.median.toFixed(1)} (${streams})`);
+    rows.push(["this machine reads", `${streams.join(", ")} GB/s (streams a thread), of ${bytes(roofline.bytes)}`]);
+    rows.push(["and multiplies", `${roofline.gmacPerSecond.toFixed(1)} GMAC/s`]);
+    const { decodeMatricesToRead, prefillMatricesToMultiply } = ratios;
+    const inside = (ratio: number | null) => (ratio === null ? "" : `, matrices alone ${percent(ratio)}`);
+    rows.push(["decode ÷ read", percent(ratios.decodeToRead) + inside(decodeMatricesToRead)]);
+    rows.push(["prefill ÷ multiply", percent(ratios.prefillToMultiply) + inside(prefillMatricesToMultiply)]);
+  }
+  return rows;
+}
+
+function profiled({ operation, calls, ms, share, gbPerSecond, gmacPerSecond }: ProfileRow): string[] {
+  const shown = (value: number) => (value > 0 ? value.toFixed(1) : "");
+  const rates = [shown(gbPerSecond), shown(gmacPerSecond)];
+  return [operation, ms.toFixed(2), percent(share), calls > 0 ? calls.toFixed(0) : "", ...rates];
+}
+
+export function difference({ rows, notes }: Diff): string {
+  const cells = rows.map(({ what, a, b, ratio, noise, slower }) => {
+    const shown = [a, b, noise].map((value) => (value > 1e4 ? bytes(value).replace(" B", "") : fixed(value)));
+    return [what, shown[0]!, shown[1]!, percent(ratio), shown[2]!, slower ? "worse" : ""];
+  });
+  const head = ["", "a", "b", "b ÷ a", "noise", ""];
+  return [table("lrrrrl", [head, ...cells]), ...notes.map((note) => `  differs: ${note}`)].join("\n");
+}

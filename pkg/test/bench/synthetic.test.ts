@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { inspect } from "ternlight";
+import { blockTypes } from "../../src/bench/blocks.ts";
+import { shapes } from "../../src/bench/shapes.ts";
+import { synthetic } from "../../src/bench/synthetic.ts";
+
+const refused = (code: string, pattern: RegExp) => (error: unknown) => {
+  const { code: found, message } = error as { code: string; message: string };
+  return found === code && pattern.test(message);
+};
+
+test("every named shape is a model of its size", async () => {
+  for (const [name, shape] of Object.entries(shapes)) {
+    const { config, architecture } = await inspect(synthetic({ shape: name }));
+    assert.equal(architecture, shape.arch);
+    const found = { ...shape, arch: architecture };
+    const { hidden, ffn, layers, heads, kvHeads: kv, headSize: head, vocab, tied } = config;
+    assert.deepEqual({ ...found, hidden, ffn, layers, heads, kv, head, vocab, tied: tied ? 1 : 0 }, found, name);
+  }
+});
+
+test("every storage type is made of blocks that load, with the values of weights", async () => {
+  for (const [type, { values }] of Object.entries(blockTypes)) {
+    const embedding = type === "i2_s" ? "f16" : type;
+    const file = synthetic({ shape: "fairy,layers=1,vocab=64,tied=0", type, embedding });
+    const { tensors } = await inspect(file, { weights: true });
+    const matrix = tensors.find(({ name }) => name === "blk.0.ffn_down.weight")!;
+    assert.equal(matrix.type.toLowerCase(), type);
+    // Three codes of which one is zero.
+    if (["tq1_0", "tq2_0", "i2_s", "q2_0"].includes(type)) {
+      assert.ok(Math.abs(matrix.zeroShare! - 1 / 3) < 0.01, `${type}: ${matrix.zeroShare}`);
+    }
+    assert.equal((256 * 768) % values, 0);
+  }
+});
+
+test("the same seed gives the same file, another another", async () => {
+  const bytes = async (seed: number) =>
+    Buffer.from(await synthetic({ shape: "fairy,layers=1,vocab=32", seed }).arrayBuffer());
+  assert.ok((await bytes(1)).equals(await bytes(1)));
+  assert.ok(!(await bytes(1)).equals(await bytes(2)));
+});
+
+test("a single matrix may have another type", async () => {
+  const { kinds } = await inspect(
+    synthetic({ shape: "fairy,layers=3", type: "tq2_0,ffn_down=q8_0", embedding: "f16" }),
+  );
+  assert.deepEqual(kinds, { F16: 1, F32: 13, Q8_0: 3, TQ2_0: 18 });
+});
+
+test("words that mean nothing are refused by name", () => {
+  assert.throws(() => synthetic({ shape: "4b" }), refused("InvalidArgument", /shape must be .*2b4t.*, not 4b/));
+  assert.throws(() => synthetic({ shape: "2b4t,size=1" }), refused("InvalidArgument", /hidden.*not size/));
+  assert.throws(() => synthetic({ shape: "2b4t,layers" }), refused("InvalidArgument", /key=value/));
+  assert.throws(() => synthetic({ shape: "2b4t,layers=-1" }), refused("InvalidArgument", /layers=N/));
+  assert.throws(() => synthetic({ shape: "fairy", type: "q9" }), refused("InvalidArgument", /type must be .*tq2_0/));
+  assert.throws(
+    () => synthetic({ shape: "fairy", type: "tq2_0,nose=f16" }),
+    refused("InvalidArgument", /ffn_down.*nose/),
+  );
+  assert.throws(() => synthetic({ shape: "135m", type: "tq2_0" }), refused("InvalidArgument", /rows of 576/));
+});

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { after, before, test } from "node:test";
+import { start, visit } from "./support.mjs";
+
+let demo;
+before(async () => {
+  demo = await start();
+});
+after(() => demo?.stop());
+
+const open = (context, query) => visit(context, demo.browser, `${demo.isolated}bench.html${query}`);
+
+test("the page measures a synthetic model, and saves what the command line would print", async (context) => {
+  const visited = await open(context, "?shape=fairy&prompt=16&decode=8&repeat=2&threads=2&run");
+  const { page, complaints, requests } = visited;
+  await visited.reach("done");
+  const results = await page.locator("#results").innerText();
+  assert.match(results, /threads-relaxed/);
+  assert.match(results, /Prefill of 16\n.*tokens\/s/);
+  assert.equal(await page.getByRole("table").count(), 2);
+  assert.ok(!requests.some((url) => url.includes("ternlight-demo")), "nothing is downloaded");
+
+  const download = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Save as JSON" }).click();
+  const report = JSON.parse(await readFile(await (await download).path(), "utf8"));
+  assert.deepEqual(report.settings, { prompt: 16, decode: 8, batch: 1, ctx: 0, warmup: 1, repeat: 2 });
+  assert.equal(report.engine.threads, 2);
+  assert.match(report.machine.runtime, /^Chrome \d+/);
+  assert.equal(report.memory.grownBytes, 0);
+  assert.ok(report.roofline.gbPerSecond > 0.1 && report.roofline.gmacPerSecond > 1);
+  assert.ok(report.endToEnd.tokensPerSecond.median > 0);
+  assert.deepEqual(complaints, []);
+});
+
+test("the demo model is measured where memory is not shared, and what is wrong is said", async (context) => {
+  const url = `${demo.plain}bench.html?prompt=16&decode=8&repeat=2`;
+  const visited = await visit(context, demo.browser, url);
+  const { page } = visited;
+  await visited.reach("ready");
+  await page.getByLabel("Batch").fill("0");
+  await page.getByRole("button", { name: "Measure" }).click();
+  await visited.reach("failed");
+  assert.match(await page.getByRole("alert").innerText(), /batch must be an integer from 1/);
+  await page.getByLabel("Batch").fill("2");
+  await page.getByRole("button", { name: "Measure" }).click();
+  await visited.reach("done");
+  assert.match(await page.locator("#results").innerText(), /single-relaxed/);
+  assert.ok(await page.getByRole("alert").isHidden());
+});

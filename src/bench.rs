@@ -1,0 +1,133 @@
+//! What this machine can do at best: the roof over every kernel, measured by the same vector language.
+//!
+//! A token reads all weights once, so that memory bounds decoding; a prompt multiplies them many times over, so that the
+//! dot product bounds prefill. Nothing here reads a clock: the host times a call and divides.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::kernels::isa::Isa;
+use crate::team::Team;
+
+/// A cache line.
+pub type Line = [u8; 64];
+
+/// Reads every line once, all members their share of it, each as `streams` streams side by side (1, 2 or 8): a core
+/// keeps more reads in flight than one stream asks for, because prefetchers stop at the end of a page. Answers with
+/// the sum of all 32-bit words.
+pub fn read<I: Isa>(team: &Team, lines: &[Line], streams: usize) -> u32 {
+    let sum = AtomicU32::new(0);
+    let bounds = team.even(lines.len());
+    team.each(|member| {
+        let share = &lines[bounds[member]..bounds[member + 1]];
+        let part = match streams {
+            1 => streamed::<I, 1>(share),
+            2 => streamed::<I, 2>(share),
+            _ => streamed::<I, 8>(share),
+        };
+        sum.fetch_add(part, Ordering::Relaxed);
+    });
+    sum.into_inner()
+}
+
+#[inline(never)]
+fn streamed<I: Isa, const S: usize>(lines: &[Line]) -> u32 {
+    let isa = I::default();
+    let len = lines.len() / S;
+    let streams: [&[Line]; S] = std::array::from_fn(|stream| &lines[stream * len..][..len]);
+    let mut sums = [isa.splat_i32(0); S];
+    for i in 0..len {
+        for (sum, stream) in sums.iter_mut().zip(&streams) {
+            *sum = add_line(isa, *sum, &stream[i]);
+        }
+    }
+    let rest = lines[S * len..].iter().fold(isa.splat_i32(0), |sum, line| add_line(isa, sum, line));
+    sums.into_iter().map(|sum| total(isa, sum)).fold(total(isa, rest), u32::wrapping_add)
+}
+
+#[inline(always)]
+fn add_line<I: Isa>(isa: I, sum: I::V, line: &Line) -> I::V {
+    let (vectors, _) = line.as_chunks::<16>();
+    vectors.iter().fold(sum, |sum, vector| isa.add_i32(sum, isa.load(vector)))
+}
+
+fn total<I: Isa>(isa: I, v: I::V) -> u32 {
+    let mut lanes = [0; 4];
+    isa.store_i32(&mut lanes, v);
+    lanes.into_iter().fold(0, |sum, lane| sum.wrapping_add(lane as u32))
+}
+
+/// Products of one call of [`Isa::dot_u7`].
+const DOT: usize = 16;
+/// Vectors of weights and of activations that meet in one tile; their sums fill nine registers, as in the GEMM kernels.
+const SIDE: usize = 3;
+/// Tiles of a round. Their weights stay in the nearest cache: kept in registers, a compiler would multiply them once.
+const TILES: usize = 64;
+
+/// Multiplies `rounds` times on every member, all sums in registers. Answers with the number of products, and a sum that
+/// proves them: each member's share is `rounds` times [`ROUND_SUM`].
+pub fn multiply<I: Isa>(team: &Team, rounds: usize) -> (u64, u32) {
+    let sum = AtomicU32::new(0);
+    team.each(|_| {
+        sum.fetch_add(tiles::<I>(rounds), Ordering::Relaxed);
+    });
+    let products = DOT * SIDE * SIDE * TILES;
+    ((rounds * team.members()) as u64 * products as u64, sum.into_inner())
+}
+
+/// Every product is 1 · 1.
+pub const ROUND_SUM: u32 = (DOT * SIDE * SIDE * TILES) as u32;
+
+#[inline(never)]
+fn tiles<I: Isa>(rounds: usize) -> u32 {
+    let isa = I::default();
+    let weights = std::hint::black_box(vec![1; 16 * SIDE * TILES]);
+    let (vectors, _) = weights.as_chunks::<16>();
+    let (weights, _) = vectors.as_chunks::<SIDE>();
+    let x = [isa.splat_quad(&std::hint::black_box(isa.quad([1; 4]))); SIDE];
+    let mut sums = [[isa.splat_i32(0); SIDE]; SIDE];
+    for _ in 0..rounds {
+        for vectors in weights {
+            for (vector, sums) in vectors.iter().zip(&mut sums) {
+                let w = isa.load(vector);
+                for (sum, x) in sums.iter_mut().zip(x) {
+                    *sum = isa.dot_u7(*sum, w, x);
+                }
+            }
+        }
+    }
+    sums.as_flattened().iter().map(|&sum| total(isa, sum)).fold(0, u32::wrapping_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::isa::Active;
+
+    #[test]
+    fn everything_is_read_once() {
+        let lines: Vec<Line> = (0..1003u32).map(|i| std::array::from_fn(|j| (i * 7 + j as u32) as u8)).collect();
+        let words = lines.as_flattened().as_chunks::<4>().0.iter();
+        let expected = words.fold(0u32, |sum, &word| sum.wrapping_add(u32::from_le_bytes(word)));
+        for streams in [1, 2, 8] {
+            assert_eq!(read::<Active>(&Team::solo(), &lines, streams), expected, "{streams} streams");
+        }
+    }
+
+    #[test]
+    fn every_product_is_made() {
+        for rounds in [0, 1, 50] {
+            let (products, sum) = multiply::<Active>(&Team::solo(), rounds);
+            assert_eq!(products, rounds as u64 * u64::from(ROUND_SUM));
+            assert_eq!(sum, rounds as u32 * ROUND_SUM);
+        }
+    }
+
+    #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
+    #[test]
+    fn members_share_the_reading_and_each_multiplies() {
+        let team = Team::new(3).unwrap();
+        let lines = vec![[1; 64]; 100];
+        assert_eq!(read::<Active>(&team, &lines, 8), read::<Active>(&Team::solo(), &lines, 1));
+        assert_eq!(multiply::<Active>(&team, 2), (6 * u64::from(ROUND_SUM), 6 * ROUND_SUM));
+    }
+}

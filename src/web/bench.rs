@@ -1,0 +1,38 @@
+//! The machine's own limits, for the host to time.
+
+use wasm_bindgen::prelude::*;
+
+use super::{Js, team, thrown};
+use crate::bench;
+use crate::error::filled;
+use crate::kernels::isa::Active;
+use crate::team::Team;
+
+/// A team, and memory for it to read.
+#[wasm_bindgen]
+pub struct Roofline {
+    team: Team,
+    memory: Vec<u8>,
+}
+
+#[wasm_bindgen]
+impl Roofline {
+    /// `threads` counts the caller. The memory is written to: pages that never were are one and the same to a system.
+    #[wasm_bindgen(constructor)]
+    pub fn new(threads: usize, bytes: usize) -> Js<Roofline> {
+        Ok(Self { memory: filled("a buffer", bytes as u64, 1).map_err(thrown)?, team: team(threads)? })
+    }
+
+    /// Reads all memory once, in `streams` streams a thread; answers with the sum of its words.
+    pub fn read(&self, streams: usize) -> u32 {
+        let (lines, _) = self.memory.as_chunks();
+        bench::read::<Active>(&self.team, lines, streams)
+    }
+
+    /// Multiplies in registers; answers with how many products were made, each of which is 1.
+    pub fn multiply(&self, rounds: usize) -> Js<f64> {
+        let (products, sum) = bench::multiply::<Active>(&self.team, rounds);
+        // A sum of 32 bits proves them but for its overflow.
+        if sum == products as u32 { Ok(products as f64) } else { Err("the dot product is wrong".into()) }
+    }
+}
