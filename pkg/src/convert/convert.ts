@@ -1,7 +1,7 @@
 /** A model of any source as one GGUF file, written beside its name and renamed when it is whole. */
 
-import { rmSync } from "node:fs";
-import { type FileHandle, open, rename, rm, stat } from "node:fs/promises";
+import { closeSync, openSync, rmSync } from "node:fs";
+import { type FileHandle, open, rename, stat } from "node:fs/promises";
 import path from "node:path";
 import { createGlue } from "../../dist/glue/convert.js";
 import { EngineError } from "../errors.ts";
@@ -196,20 +196,17 @@ async function writeWhole(
   work: (file: FileHandle) => Promise<void>,
 ): Promise<void> {
   const part = `${out}.part`;
-  const file = await open(part, force ? "w" : "wx").catch((cause: NodeJS.ErrnoException) => {
-    if (cause.code === "EEXIST") {
-      throw new EngineError("Exists", `${part} exists: another conversion, or what it left; --force replaces it`, {
-        file: part,
-      });
-    }
-    throw new EngineError("Unwritable", `${part}: ${cause.message}`, { file: part }, { cause });
-  });
-  // Whoever ends the program without waiting for us.
-  const clear = () => rmSync(part, { force: true });
+  // Whoever ends the program without waiting for us: listened to before the file is there, which is made at one go.
+  let ours = false;
+  const clear = () => ours && rmSync(part, { force: true });
   const end = () => process.exit(FAILED);
   process.once("exit", clear);
   for (const name of ENDINGS) process.once(name, end);
+  let file: FileHandle | null = null;
   try {
+    create(part, force);
+    ours = true;
+    file = await open(part, "r+");
     await file.truncate(layout.size);
     await writeAll(file, layout.header, 0);
     await work(file);
@@ -218,12 +215,23 @@ async function writeWhole(
     await checkTarget(out, force);
     await rename(part, out);
   } catch (error) {
-    await file.close().catch(() => {});
-    await rm(part, { force: true });
+    await file?.close().catch(() => {});
+    clear();
     throw error;
   } finally {
     process.off("exit", clear);
     for (const name of ENDINGS) process.off(name, end);
+  }
+}
+
+function create(part: string, force: boolean): void {
+  try {
+    closeSync(openSync(part, force ? "w" : "wx"));
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    if (code !== "EEXIST") throw new EngineError("Unwritable", `${part}: ${message}`, { file: part }, { cause });
+    const reason = `${part} exists: another conversion, or what it left; --force replaces it`;
+    throw new EngineError("Exists", reason, { file: part });
   }
 }
 
