@@ -64,6 +64,8 @@ export const flags = {
     read: number,
     help: "prompt tokens computed in one piece (default 256)",
   },
+  layout: { value: "L", option: "layout", help: "auto, or stored: pack every type as the file has it" },
+  i2s: { value: "I", option: "i2s", help: "how I2_S codes are ordered: auto, 128 or 64" },
   json: { help: "print one JSON object on stdout" },
   debug: { help: "show where an error comes from" },
   help: { short: "h", help: "show this help" },
@@ -75,7 +77,7 @@ export type FlagName = keyof typeof flags;
 export const flag = (name: FlagName): Flag => flags[name];
 
 /** What `load` takes, and what of it a model's plan depends on. */
-export const plan: readonly FlagName[] = ["kv", "activations", "context", "prefill-chunk"];
+export const plan: readonly FlagName[] = ["kv", "activations", "context", "prefill-chunk", "layout", "i2s"];
 export const engine: readonly FlagName[] = ["threads", "flavour", ...plan];
 export const common: readonly FlagName[] = [...engine, "json", "debug", "help", "version"];
 
