@@ -85,7 +85,14 @@ impl Description {
         });
         let activations = match precision.or_else(|| plan.layer_precision()) {
             Some(precision) => precision.name().to_owned(),
-            None => "int8 where each matrix has one scale, else int14".to_owned(),
+            None if plan
+                .items
+                .iter()
+                .any(|i| i.slot.in_layer().is_some() && i.slot.is_matrix() && !i.tensor.is_dense()) =>
+            {
+                "int8 where each matrix has one scale, else int14".to_owned()
+            }
+            None => "int14 where the weights are ternary, else float".to_owned(),
         };
         Self {
             format: format.name(),
@@ -121,7 +128,7 @@ impl Description {
 
 /// What one scale of a tensor covers.
 fn scale(item: &Item) -> String {
-    match item.tensor.storage.map(|storage| storage.content) {
+    match item.tensor.content() {
         Some(Content::Blocks { layout, .. }) => match layout.scales {
             Scales::Group { len, .. } => format!("block of {len}"),
             Scales::Row => "row".to_owned(),

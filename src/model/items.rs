@@ -111,7 +111,7 @@ fn check_complete(config: &Config, found: &BTreeMap<Slot, Item>) -> Result<()> {
         }
     }
     for (&slot, item) in found {
-        let content = item.tensor.storage.map(|storage| storage.content);
+        let content = item.tensor.content();
         if slot.field != Field::Weight && !found.contains_key(&slot.field(Field::Weight)) {
             return missing(slot.field(Field::Weight), "what goes with it is there, the weight is not");
         }

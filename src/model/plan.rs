@@ -215,14 +215,14 @@ impl Plan {
     /// The precision of the layers' matrices, where it is decided by now.
     pub fn layer_precision(&self) -> Option<Precision> {
         let mut layers = self.items.iter().filter(|item| item.slot.in_layer().is_some());
-        let (reading, packing) = layers.find_map(|item| match item.target {
-            Target::Matrix(shape, reading) => Some((reading, shape.packing)),
+        let (reading, packing, dense) = layers.find_map(|item| match item.target {
+            Target::Matrix(shape, reading) => Some((reading, shape.packing, item.tensor.is_dense())),
             Target::Values => None,
         })?;
         let open = self.config.training == Training::ByScales && self.options.activations.is_none();
         let training = match reading {
             Reading::I2s(_) | Reading::Quarters | Reading::Masters => Training::Int8,
-            Reading::Joined if open => return None,
+            Reading::Joined if open && !dense => return None,
             _ if open && !self.probes.is_empty() => return None,
             _ => self.config.training,
         };
@@ -270,7 +270,7 @@ impl Plan {
     /// Whether an item's layout depends on its weights: ternary blocks, and a layer's dense matrices.
     fn open(&self, item: &Item) -> bool {
         let Target::Matrix(..) = item.target else { return false };
-        match item.tensor.storage.map(|storage| storage.content) {
+        match item.tensor.content() {
             Some(Content::Blocks { layout, .. }) => Layout { scales: Scales::Row, ..layout } == Layout::TERNARY,
             Some(Content::Dense(_)) => item.slot.in_layer().is_some() && !self.config.masters,
             _ => false,
@@ -349,7 +349,7 @@ impl Plan {
 }
 
 fn is_i2s(tensor: &Tensor) -> bool {
-    matches!(tensor.storage.map(|storage| storage.content), Some(Content::I2s))
+    matches!(tensor.content(), Some(Content::I2s))
 }
 
 /// The one magnitude of a row whose weights are all −s, 0 or +s; `None` where there is none.

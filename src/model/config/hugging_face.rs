@@ -125,7 +125,7 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         rope: rope(json, head)?,
         gate,
         sub_norms: kind.sub_norms,
-        tied: Some(json_bool(json, "tie_word_embeddings")?.unwrap_or(false)),
+        tied: json_bool(json, "tie_word_embeddings")?,
         training: if quantization.named { Training::Int8 } else { kind.training },
         scale: quantization.scale,
         in_norms: quantization.in_norms,
@@ -179,11 +179,12 @@ fn quantization(config: &Json) -> Result<Quantization> {
         "online" => class == "autobitlinear",
         other => return Err(unsupported("quantization_config.quantization_mode", "offline or online", other)),
     };
-    if let Some(kept) = field(config, "modules_to_not_convert").and_then(Json::as_array)
+    // Packed tensors tell themselves from dense ones; masters do not.
+    if let Some(kept) = field(config, "modules_to_not_convert")
         && online
-        && let Some(other) = kept.iter().find(|name| name.as_str() != Some("lm_head"))
+        && *kept != serde_json::json!(["lm_head"])
     {
-        return Err(unsupported("quantization_config.modules_to_not_convert", "lm_head alone", other));
+        return Err(unsupported("quantization_config.modules_to_not_convert", "lm_head alone", kept));
     }
     let in_norms = json_bool(config, "use_rms_norm")?.unwrap_or(false);
     let eps = json_float(config, "rms_norm_eps")?.unwrap_or(1e-6);
