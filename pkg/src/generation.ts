@@ -7,11 +7,14 @@ import type { Finished, Generation, Piece } from "./types.ts";
 export interface Feed {
   finished: Promise<Finished>;
   stop(): void;
+  /** Whose abort rejects it. */
+  signal?: AbortSignal | undefined;
 }
 
 export class GenerationStream implements Generation {
   readonly finished: Promise<Finished>;
   readonly #stop: () => void;
+  readonly #signal: AbortSignal | undefined;
   readonly #pieces: Piece[] = [];
   #ended = false;
   #failure: { reason: unknown } | null = null;
@@ -26,6 +29,7 @@ export class GenerationStream implements Generation {
     });
     this.finished = feed.finished;
     this.#stop = feed.stop;
+    this.#signal = feed.signal;
     // Also handles the rejection for whoever only iterates.
     feed.finished.then(
       () => this.#end(),
@@ -41,6 +45,8 @@ export class GenerationStream implements Generation {
     this.#take();
     try {
       for (;;) {
+        // Without waiting for the promise to tell: who aborts in the loop's body sees no further piece.
+        if (!this.#ended) this.#signal?.throwIfAborted();
         const piece = this.#pieces.shift();
         if (piece) yield piece;
         else if (this.#failure) throw this.#failure.reason;

@@ -221,6 +221,6 @@ function start(
       conversation?.onHeld(ended.held);
       return ended.finished;
     });
-    return { finished, stop: () => client.stop(id) };
+    return { finished, stop: () => client.stop(id), signal };
   });
 }

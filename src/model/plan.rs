@@ -235,7 +235,7 @@ impl Plan {
         if matches!(self.i2s, Some((_, Known::Default))) {
             let told = if self.probes.is_empty() { "the weights do not tell" } else { "the weights may tell" };
             warnings.push(format!(
-                "I2_S files do not say how their codes are interleaved, and {told}: groups of 128 are taken, as x86 builds and \
+                "I2_S does not say how its codes are interleaved, and {told}: groups of 128 are taken, as x86 builds and \
                  Microsoft's converter write them; i2s: \"64\" reads what ARM builds wrote"
             ));
         }

@@ -29,16 +29,13 @@ function promptOf(args: Args): string | number[] {
 }
 
 /** Shows a generation as it comes, or all of it as JSON. Ctrl-C ends it with what there is. */
-export async function answer(model: Model, generation: Generation, terminal: Terminal): Promise<string> {
+async function answer(model: Model, generation: Generation, terminal: Terminal): Promise<void> {
   const show = async () => {
     if (!terminal.json) await stream(model, generation, terminal);
     return generation.finished;
   };
   const finished = await terminal.interruptible(show, () => generation.stop());
-  if (terminal.json) {
-    await terminal.printJson({ ...finished, model: withoutTensors(model.info) });
-    return finished.text;
-  }
+  if (terminal.json) return terminal.printJson({ ...finished, model: withoutTensors(model.info) });
   const { promptN, promptPerSecond, predictedN, predictedPerSecond, ttftMs } = finished.timings;
   const facts = [
     plural(promptN, "prompt token") + at(promptPerSecond),
@@ -48,7 +45,6 @@ export async function answer(model: Model, generation: Generation, terminal: Ter
     `${model.info.flavour}, ${plural(model.info.threads, "thread")}`,
   ];
   await terminal.note(facts.join(" · "));
-  return finished.text;
 }
 
 /** One token alone has no rate. */

@@ -70,8 +70,8 @@ function withName(file: FileSource, index: number): [string, FileSource] {
 function toFileSpec(source: unknown, rules: SpecRules): FileSpec | null {
   if (typeof source === "string") {
     if (source === "") throw wrong("source");
-    if (/^[a-z][a-z0-9+.-]+:/i.test(source) && !/^[a-z]:[\\/]/i.test(source)) return url(new URL(source), rules);
-    return rules.base === null ? { kind: "path", path: source } : url(new URL(source, rules.base), rules);
+    if (/^[a-z][a-z0-9+.-]+:/i.test(source) && !/^[a-z]:[\\/]/i.test(source)) return url(parsed(source), rules);
+    return rules.base === null ? { kind: "path", path: source } : url(parsed(source, rules.base), rules);
   }
   if (source instanceof URL) return url(source, rules);
   if (typeof Request !== "undefined" && source instanceof Request) {
@@ -84,6 +84,15 @@ function toFileSpec(source: unknown, rules: SpecRules): FileSpec | null {
     return { kind: "handle", handle: source };
   }
   return null;
+}
+
+function parsed(source: string, base?: string): URL {
+  try {
+    return new URL(source, base);
+  } catch (cause) {
+    const detail = { option: "source", expected: "a URL", found: source };
+    throw new EngineError("InvalidArgument", `source: ${JSON.stringify(source)} is not a URL`, detail, { cause });
+  }
 }
 
 function url(address: URL, rules: SpecRules): FileSpec {

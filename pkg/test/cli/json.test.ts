@@ -1,0 +1,127 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { DEMO, done, failure, json } from "./support/ternlight.ts";
+
+const GREEDY = ["--temp", "0", "--threads", "1"];
+
+test("run: the fields of `finished`, and the model", async () => {
+  const answer = await json("run", DEMO, "-p", "Once upon a time", "-n", "12", ...GREEDY);
+  const { timings, model, ...rest } = answer;
+  assert.deepEqual(rest, {
+    text: " there lived a man who had a wife and a wife.",
+    tokens: [441, 1113, 259, 477, 443, 336, 259, 976, 270, 259, 976, 14],
+    promptTokens: [2343, 821, 259, 522],
+    finishReason: "length",
+  });
+  assert.deepEqual(Object.keys(timings).sort(), [
+    "predictedMs",
+    "predictedN",
+    "predictedPerSecond",
+    "promptMs",
+    "promptN",
+    "promptPerSecond",
+    "ttftMs",
+  ]);
+  assert.equal(timings.promptN, 4);
+  assert.equal(timings.predictedN, 12);
+  for (const value of Object.values(timings)) assert.ok((value as number) > 0, JSON.stringify(timings));
+  assert.equal(model.architecture, "BitNetForCausalLM");
+  assert.equal(model.threads, 1);
+  assert.match(model.flavour, /^single-/);
+  assert.equal("tensors" in model, false);
+});
+
+test("run: stop texts, --ids, --no-special and --ignore-eos", async () => {
+  const stopped = await json("run", DEMO, "-p", "Once upon a time", "--stop", "XYZ", "--stop", "man w", ...GREEDY);
+  assert.equal(stopped.text, " there lived a ");
+  assert.equal(stopped.finishReason, "stop");
+  const ids = await json("run", DEMO, "--ids", "2343, 821,259,522", "-n", "3", ...GREEDY);
+  assert.deepEqual(ids.promptTokens, [2343, 821, 259, 522]);
+  assert.deepEqual(ids.tokens, [441, 1113, 259]);
+  // Its context is full before the model ends, whatever its end tokens say.
+  const endless = await json("run", DEMO, "--ids", "1", "--context", "40", "--ignore-eos", ...GREEDY);
+  assert.equal(endless.finishReason, "length");
+  assert.equal(endless.tokens.length, 40);
+  const plain = await json("run", DEMO, "-p", "Once", "-n", "1", "--no-special", ...GREEDY);
+  assert.equal(plain.promptTokens.length, 1);
+});
+
+test("the same seed gives the same tokens, another one others", async () => {
+  const seeded = (seed: string) => json("run", DEMO, "-p", "One day", "-n", "24", "--seed", seed, "--threads", "1");
+  const [first, again, other] = await Promise.all([seeded("7"), seeded("7"), seeded("8")]);
+  assert.deepEqual(first.tokens, again.tokens);
+  assert.notDeepEqual(first.tokens, other.tokens);
+});
+
+test("logits: the last position or all, and the sha256 of their bytes", async () => {
+  const ids = "2343,821,259,522";
+  const last = await json("logits", DEMO, "--ids", ids);
+  assert.deepEqual(Object.keys(last), ["vocab", "positions", "logits", "sha256"]);
+  assert.deepEqual([last.vocab, last.positions, last.logits.length], [4096, 1, 1]);
+  const all = await json("logits", DEMO, "--ids", ids, "--all");
+  assert.deepEqual([all.vocab, all.positions, all.logits.length], [4096, 4, 4]);
+  assert.deepEqual(all.logits.at(-1), last.logits[0]);
+  for (const { logits, sha256 } of [last, all]) {
+    const hash = createHash("sha256");
+    for (const row of logits) {
+      const bytes = new DataView(new ArrayBuffer(4 * row.length));
+      row.forEach((value: number, i: number) => {
+        assert.equal(Math.fround(value), value, "an f32 as JSON is the same f32");
+        bytes.setFloat32(4 * i, value, true);
+      });
+      hash.update(bytes);
+    }
+    assert.equal(sha256, hash.digest("hex"));
+  }
+});
+
+test("tokenize: the ids alone", async () => {
+  assert.deepEqual(await json("tokenize", DEMO, "-p", "Once upon a time"), { ids: [2343, 821, 259, 522] });
+  const special = await json("tokenize", DEMO, "-p", "<|endoftext|>Once", "--no-special");
+  assert.deepEqual(special, { ids: [0, 2343] });
+});
+
+test("perplexity: of windows, each predicted from its own beginning", async (context) => {
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
+  context.after(() => rm(folder, { recursive: true }));
+  const file = join(folder, "text.txt");
+  await writeFile(file, "Once upon a time there was a little rabbit who lived in the old briar-patch.");
+  const whole = await json("perplexity", DEMO, file);
+  assert.deepEqual(Object.keys(whole), ["perplexity", "nll", "tokens"]);
+  assert.equal(whole.perplexity, Math.exp(whole.nll));
+  const { ids } = await json(
+    "tokenize",
+    DEMO,
+    "-p",
+    "Once upon a time there was a little rabbit who lived in the old briar-patch.",
+  );
+  assert.equal(whole.tokens, ids.length - 1);
+
+  const rows = (await json("logits", DEMO, "--ids", ids.join(), "--all")).logits as number[][];
+  const surprise = (row: number[], id: number) => {
+    const most = Math.max(...row);
+    return Math.log(row.reduce((sum, value) => sum + Math.exp(value - most), 0)) + most - row[id]!;
+  };
+  const mean =
+    ids.slice(1).reduce((sum: number, id: number, i: number) => sum + surprise(rows[i]!, id), 0) / whole.tokens;
+  assert.ok(Math.abs(mean - whole.nll) < 1e-9, `${mean} is not ${whole.nll}`);
+
+  const halves = await json("perplexity", DEMO, file, "--window", String(Math.ceil(ids.length / 2)));
+  assert.equal(halves.tokens, ids.length - 2);
+  await writeFile(file, "Once");
+  assert.equal((await failure(1, "perplexity", DEMO, file)).code, "InvalidArgument");
+  await writeFile(file, Uint8Array.of(0xc3, 0x28));
+  assert.equal((await failure(1, "perplexity", DEMO, file)).code, "BadValue");
+});
+
+test("people get the same in words", async () => {
+  const { stdout, stderr } = await done("run", DEMO, "-p", "Once upon a time", "-n", "4", ...GREEDY);
+  assert.equal(stdout, " there lived a man\n");
+  assert.match(stderr, /^4 prompt tokens at .* · 4 tokens at .* · ended by length · single-\w+, 1 thread\n$/);
+  assert.match((await done("tokenize", DEMO, "-p", "Once upon")).stdout, /2343 {2}"Once"\n +821 {2}" upon"\n$/);
+  assert.match((await done("logits", DEMO, "--ids", "2343,821")).stdout, /sha256 of 1 × 4096 f32: [0-9a-f]{64}\n$/);
+});

@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { DEMO, path, start } from "./support/ternlight.ts";
+
+/** Goes on until its context is full: time enough to meet it on the way. */
+const LONG = ["run", DEMO, "-p", "Once upon a time", "--ignore-eos", "--temp", "0", "--threads", "1"];
+
+/** Resolves with the first text on stdout. */
+const firstText = (child: ReturnType<typeof start>["child"]) =>
+  new Promise<string>((resolve) => child.stdout!.once("data", (text) => resolve(String(text))));
+
+test("text comes as it is made", async () => {
+  const { child, ended } = start(LONG);
+  let parts = 0;
+  child.stdout!.on("data", () => parts++);
+  const first = await firstText(child);
+  assert.equal(child.exitCode, null, "it runs while its first words are there");
+  const { status, stdout } = await ended;
+  assert.equal(status, 0);
+  assert.ok(first.length < stdout.length / 4, "the first part is a small one");
+  assert.ok(parts > 10, `${parts} parts`);
+});
+
+test("Ctrl-C ends a generation with the text so far and 130", async () => {
+  const { child, ended } = start(LONG);
+  await firstText(child);
+  child.kill("SIGINT");
+  const { status, stdout, stderr } = await ended;
+  assert.equal(status, 130, stderr);
+  assert.match(stdout, /^ there.*\n$/s);
+  assert.match(stderr, /ended by abort/);
+});
+
+test("Ctrl-C under --json leaves one whole object", async () => {
+  const { child, ended } = start([...LONG, "--json"]);
+  // Nothing is said before the end, so only time tells that it runs; a signal before that finds the load.
+  await new Promise((resolve) => setTimeout(resolve, 250));
+  child.kill("SIGINT");
+  const { status, stdout } = await ended;
+  const answer = JSON.parse(stdout);
+  if (status === 0) assert.equal(answer.finishReason, "length");
+  else {
+    assert.equal(status, 130);
+    assert.ok(answer.finishReason === "abort" || answer.error.code === "Interrupted", stdout);
+  }
+});
+
+test("Ctrl-C while something is computed that has no half ends it with 130", async () => {
+  const { child, ended } = start(["perplexity", DEMO, path("tests/golden/fairy-bitnet/heldout.txt")]);
+  await new Promise((resolve) => setTimeout(resolve, 1000));
+  child.kill("SIGINT");
+  const { status, stdout, stderr } = await ended;
+  assert.equal(status, 130);
+  assert.equal(stdout, "");
+  assert.equal(stderr, "ternlight: interrupted\n");
+});
+
+test("who stops reading has enough: no error, no noise", async () => {
+  const { child, ended } = start(LONG);
+  await firstText(child);
+  child.stdout!.destroy();
+  const { status, signal, stderr } = await ended;
+  assert.equal(status, 0, stderr);
+  assert.equal(signal, null);
+  assert.equal(stderr, "");
+});

@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { DEMO, done, failure, ternlight } from "./support/ternlight.ts";
+
+const wrong: [string[], RegExp][] = [
+  [[], /a command is missing/],
+  [["rum", DEMO], /no command rum; the nearest is run/],
+  [["--threads", "2", "run"], /the command comes first/],
+  [["run"], /MODEL is missing/],
+  [["run", DEMO], /either -p TEXT or --ids/],
+  [["run", DEMO, "-p", "a", "--ids", "1"], /either -p TEXT or --ids/],
+  [["run", DEMO, "-p"], /-p needs a value/],
+  [["run", DEMO, "-p", "--temp", "0"], /-p needs a value/],
+  [["run", DEMO, "-p", "a", "b"], /unexpected argument "b"/],
+  [["run", DEMO, "-p", "a", "--treads", "2"], /no flag --treads; the nearest is --threads/],
+  [["run", DEMO, "-p", "a", "-n", "x"], /--max-tokens must be an integer/],
+  [["run", DEMO, "-p", "a", "-n", ""], /--max-tokens must be an integer/],
+  [["run", DEMO, "-p", "a", "--temp", "-1"], /--temp must be a number from 0/],
+  [["run", DEMO, "-p", "a", "--top-k", "1.5"], /--top-k must be an integer/],
+  [["run", DEMO, "-p", "a", "--top-p", "2"], /--top-p must be a number from 0 to 1/],
+  [["run", DEMO, "-p", "a", "--min-p", "nan"], /--min-p must be a number/],
+  [["run", DEMO, "-p", "a", "--repetition-penalty", "0"], /--repetition-penalty must be/],
+  [["run", DEMO, "-p", "a", "--seed", "-3"], /--seed must be an integer/],
+  [["run", DEMO, "-p", "a", "--ignore-eos=yes"], /--ignore-eos takes no value/],
+  [["run", DEMO, "-p", "a", "--threads", "0"], /--threads must be an integer from 1/],
+  [["run", DEMO, "-p", "a", "--flavour", "fast"], /--flavour must be "auto", "relaxed", "simd128"/],
+  [["run", DEMO, "-p", "a", "--kv", "f8"], /--kv must be/],
+  [["run", DEMO, "-p", "a", "--activations", "int4"], /--activations must be/],
+  [["run", DEMO, "-p", "a", "--context", "0"], /--context must be/],
+  [["run", DEMO, "-p", "a", "--prefill-chunk", "0"], /--prefill-chunk must be/],
+  [["run", DEMO, "-p", "a", "--layout", "packed"], /--layout must be "auto", "stored"/],
+  [["run", DEMO, "-p", "a", "--i2s", "32"], /--i2s must be "auto", "128", "64"/],
+  [["logits", DEMO], /--ids 1,2,3 is missing/],
+  [["logits", DEMO, "--ids", "1,,2"], /--ids must be token ids/],
+  [["logits", DEMO, "--ids", "1,-2"], /--ids must be token ids/],
+  [["logits", DEMO, "--ids", "1", "--temp", "0"], /there is no flag --temp/],
+  [["tokenize", DEMO], /-p TEXT is missing/],
+  [["perplexity", DEMO], /FILE is missing/],
+  [["perplexity", DEMO, "text", "--window", "1"], /--window must be an integer from 2/],
+  [["inspect", DEMO, "--weights", "--no-weights"], /either --weights or --no-weights/],
+  [["inspect", DEMO, "--strict", "2bit"], /--strict must be 1bit or ternary/],
+];
+
+test("wrong usage ends with 2, says what is wrong and shows the usage", async (context) => {
+  for (const [args, message] of wrong) {
+    await context.test(`ternlight ${args.join(" ")}`, async () => {
+      const { status, stdout, stderr } = await ternlight(...args);
+      assert.equal(status, 2, stderr);
+      assert.equal(stdout, "");
+      assert.match(stderr, message);
+      assert.match(stderr, /^usage: ternlight /m);
+      assert.doesNotMatch(stderr, /^\s+at /m);
+    });
+  }
+});
+
+test("with --json it is an error object too", async () => {
+  const { code, detail } = await failure(2, "run", DEMO, "-p", "a", "--temp", "hot");
+  assert.equal(code, "InvalidArgument");
+  assert.deepEqual(detail, { option: "--temp", expected: "a number from 0 to 100", found: '"hot"' });
+});
+
+test("help of every command names its flags, and needs no model", async () => {
+  const { stdout } = await done("--help");
+  const commands = ["run", "logits", "tokenize", "perplexity", "inspect"];
+  for (const command of commands) {
+    assert.match(stdout, new RegExp(`^  ${command} `, "m"));
+    const help = (await done(command, "--help")).stdout;
+    assert.match(help, new RegExp(`^usage: ternlight ${command} MODEL`));
+    for (const common of ["threads", "flavour", "kv", "activations", "context", "prefill-chunk", "json", "debug"]) {
+      assert.match(help, new RegExp(`--${common}\\b`));
+    }
+  }
+  assert.match((await done("--version")).stdout, /^\d+\.\d+\.\d+\n$/);
+});
+
+test("a stack trace is for those who ask for it", async () => {
+  const { status, stderr } = await ternlight("run", "nowhere.gguf", "-p", "a", "--debug");
+  assert.equal(status, 1);
+  assert.match(stderr, /^ternlight: NotFound: /);
+  assert.match(stderr, /^\s+at /m);
+});
