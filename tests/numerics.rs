@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Files, Golden, golden, ids, json, logits};
+use common::{Files, Golden, TestEngine, golden, ids, json, logits};
 use ternlight::kernels::act::Precision::{self, Float, Int8, Int14};
 use ternlight::model::Options;
 use ternlight::sampling::argmax;
@@ -118,9 +118,11 @@ fn log_softmax(logits: &[f32]) -> Vec<f64> {
     logits.iter().map(|&logit| f64::from(logit - most) - total.ln()).collect()
 }
 
-fn measure(family: &Family, activations: Option<Precision>, clear: f64) -> Deviation {
+fn measure(family: &Family, activations: Option<Precision>, clear: f64) -> (Precision, Deviation) {
     let options = Options { activations, ..Options::default() };
-    let mut engine = Files::read(&golden(family.model)).engine(options, Team::solo()).unwrap();
+    let (model, plan) = Files::read(&golden(family.model)).load(options, 1 << 16).unwrap();
+    let precision = model.layer_precision().expect("a layer");
+    let mut engine = TestEngine::new(model, &plan, Team::solo()).unwrap();
     let values = Golden::read(&golden(&format!("{}.safetensors", family.values)));
     let meta = json(&golden(&format!("{}.json", family.values)));
     let mut deviation = Deviation::default();
@@ -137,7 +139,7 @@ fn measure(family: &Family, activations: Option<Precision>, clear: f64) -> Devia
             }
         }
     }
-    deviation
+    (precision, deviation)
 }
 
 /// Two digits that count.
@@ -153,25 +155,30 @@ fn short(value: f64) -> String {
 #[test]
 fn logits_follow_transformers() {
     let mut failed = Vec::new();
-    println!("| Model | Activations | Largest | Mean | Same winner | KL, nats |");
-    println!("|---|---|---|---|---|---|");
+    println!("| Model | `auto` is | Largest | Mean | Same winner | KL, nats | with int8 | with int14 | with float |");
+    println!("|---|---|---|---|---|---|---|---|---|");
     for family in &FAMILIES {
+        let mut line = format!("| {} |", family.name);
         for ((name, activations), most) in ROUNDINGS.into_iter().zip(family.most) {
-            let Some((max, mean)) = most else { continue };
-            let found = measure(family, activations, 2.0 * max);
-            println!(
-                "| {} | {name} | {} | {} | {} of {} | {} |",
-                family.name,
-                short(found.max),
-                short(found.mean()),
-                found.agree,
-                found.positions,
-                short((found.kl / found.positions as f64).max(0.0))
-            );
+            let Some((max, mean)) = most else {
+                line += " |";
+                continue;
+            };
+            let (precision, found) = measure(family, activations, 2.0 * max);
+            let winners = format!("{} of {}", found.agree, found.positions);
+            line += &match activations {
+                None => {
+                    let kl = (found.kl / found.positions as f64).max(0.0);
+                    let (max, mean) = (short(found.max), short(found.mean()));
+                    format!(" {} | {max} | {mean} | {winners} | {} |", precision.name(), short(kl))
+                }
+                Some(_) => format!(" {}, {winners} |", short(found.max)),
+            };
             if found.max > max || found.mean() > mean || found.lost > 0 {
                 failed.push(format!("{}, {name}: {} {} {}", family.name, found.max, found.mean(), found.lost));
             }
         }
+        println!("{line}");
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

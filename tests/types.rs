@@ -261,6 +261,21 @@ fn mixed_files() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+/// MLX names the modules whose codes are wider, and leaves what is not packed as it is.
+#[test]
+fn mixed_mlx() {
+    let layers: Maker = &|rng, rows, cols| mlx(rng, rows, cols, 2, 128);
+    let wide: Maker = &|rng, rows, cols| mlx(rng, rows, cols, 4, 32);
+    let dense: Maker = &|rng, rows, cols| floats(&quant::F16, 1, rows, cols, &dense_values(rng, rows, cols));
+    let own = json!({ "bits": 4, "group_size": 32 });
+    for (name, embedding, head) in [("model.embed_tokens", wide, dense), ("lm_head", dense, wide)] {
+        let made = Made::new(&mut Rng::new(8), ARCHITECTURES[5], layers, Some(embedding), Some(head));
+        let mut config = json!({ "quantization": { "bits": 2, "group_size": 128 } });
+        config["quantization"][name] = own.clone();
+        assert_eq!(differ(&made.safetensors(config), &made.values(true), Options::default()), None, "{name}");
+    }
+}
+
 /// Ternary floats take 2 bits a weight, in as many ranges of rows as they have scales.
 #[test]
 fn ternary_floats_are_packed() {

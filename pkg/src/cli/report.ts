@@ -43,7 +43,12 @@ function facts(about: Description): [string, string][] {
 }
 
 function i2sFacts({ interleave, from }: NonNullable<Description["i2s"]>): string {
-  const why = { option: "as asked", size: "by a tensor's size", weights: "by the weights", default: "taken for granted" };
+  const why = {
+    option: "as asked",
+    size: "by a tensor's size",
+    weights: "by the weights",
+    default: "taken for granted",
+  };
   return `groups of ${interleave}, ${why[from]}`;
 }
 
