@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! for each group along k                           rising
-//!   for each pass over some of a step's vectors    as many rows as accumulators fit into registers
+//!   for each pass over some of a step's parts      as many rows as accumulators fit into registers
 //!     sum  = Σ codes · q                           exact, i32: one dot instruction per plane, token and half of q
 //!   part = f32(step · sum − offset · Σq) · scale [+ f32(Σq) · min]
 //!   y   += part · x.scale
@@ -22,8 +22,8 @@ use super::act::{Act, Precision};
 use super::elementwise::scale;
 use super::isa::Isa;
 use super::packed::halves;
-use super::packed::{B1, B2, B4, Bf16, Dense, F16, F32, I8, Ints, Matrix, Packing, TILE, U7};
-use crate::quant::{Codes, Float, Scales};
+use super::packed::{B1, B2, B4, B6, Bf16, Dense, F16, F32, I8, Ints, Matrix, Packing, TILE};
+use crate::quant::{Codes, Float, Layout, Scales};
 use crate::team::Columns;
 
 /// Tokens that share one pass over the weights.
@@ -80,13 +80,13 @@ struct Kernels<I> {
     many: Kernel<I, TOKENS>,
 }
 
-/// The kernels of a layout: how many vectors a pass takes is what fits 15 registers.
+/// The kernels of a layout: how many parts of a step a pass takes is what fits 15 registers.
 fn kernels<I: Isa>(packing: Packing, precision: Precision) -> Kernels<I> {
     macro_rules! ints {
-        ($codes:ty, $planes:literal, $one:literal, $many:literal, $halves:literal) => {
+        ($codes:ty, $planes:literal, $one:literal, $many:literal, $halves:literal, $rows:literal) => {
             Kernels {
-                one: ints::<I, $codes, $planes, $one, 1, $halves>,
-                many: ints::<I, $codes, $planes, $many, TOKENS, $halves>,
+                one: ints::<I, $codes, $planes, $one, 1, $halves, $rows>,
+                many: ints::<I, $codes, $planes, $many, TOKENS, $halves, $rows>,
             }
         };
     }
@@ -102,21 +102,23 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision) -> Kernels<I> {
         }
         (Packing::Ints(_), Precision::Float) => Kernels { one: decoded::<I, 8, 1>, many: decoded::<I, 2, TOKENS> },
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
-            (Codes::B1, Precision::Int8) => ints!(B1, 8, 1, 1, 1),
-            (Codes::B1, _) => ints!(B1, 8, 1, 1, 2),
-            (Codes::B2, Precision::Int8) => ints!(B2, 4, 2, 1, 1),
-            (Codes::B2, _) => ints!(B2, 4, 1, 1, 2),
-            (Codes::B4, Precision::Int8) => ints!(B4, 2, 4, 1, 1),
-            (Codes::B4, _) => ints!(B4, 2, 2, 1, 2),
-            (Codes::U7, Precision::Int8) => ints!(U7, 1, 8, 2, 1),
-            (Codes::U7, _) => ints!(U7, 1, 4, 1, 2),
-            (Codes::I8, _) => ints!(I8, 1, 2, 1, 2),
+            (Codes::B1, Precision::Int8) => ints!(B1, 8, 1, 1, 1, false),
+            (Codes::B1, _) => ints!(B1, 8, 1, 1, 2, false),
+            (Codes::B2, Precision::Int8) if layout.scales == Scales::Row => ints!(B2, 4, 2, 1, 1, true),
+            (Codes::B2, _) if layout.scales == Scales::Row => ints!(B2, 4, 1, 1, 2, true),
+            (Codes::B2, Precision::Int8) => ints!(B2, 4, 2, 1, 1, false),
+            (Codes::B2, _) => ints!(B2, 4, 1, 1, 2, false),
+            (Codes::B4, Precision::Int8) => ints!(B4, 2, 4, 1, 1, false),
+            (Codes::B4, _) => ints!(B4, 2, 2, 1, 2, false),
+            (Codes::B6, Precision::Int8) => ints!(B6, 4, 2, 1, 1, false),
+            (Codes::B6, _) => Kernels { one: ints::<I, B6, 4, 1, 1, 2, false>, many: by_two::<I, B6, 4, 1, 2> },
+            (Codes::I8, _) => ints!(I8, 1, 2, 1, 2, false),
         },
     }
 }
 
-/// `V` vectors of each step, `T` tokens, `A` planes of activations.
-fn ints<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
+/// `V` parts of each step, `T` tokens, `A` planes of activations; `ROWS` where a scale covers a row.
+fn ints<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize, const ROWS: bool>(
     matrix: &Matrix,
     tile: usize,
     act: &Act<I>,
@@ -125,7 +127,7 @@ fn ints<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, cons
 ) {
     let isa = I::default();
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
-    let finish = finish::<I, T>(layout.scales);
+    let finish = finish::<I, T>(layout);
     let masks = C::masks(isa);
     let bytes = matrix.tile(tile);
     // Only the first walk over a tile brings its bytes from memory.
@@ -133,22 +135,35 @@ fn ints<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, cons
     let rows: [_; T] = std::array::from_fn(|t| act.row(token + t));
     let (len, groups) = matrix.shape.groups();
     let group_bytes = bytes.len() / groups;
-    let header = group_bytes - len * TILE / (8 / layout.codes.bits());
+    let header = group_bytes - len * TILE * layout.codes.bits() / 8;
     let quads = len / 4;
 
     for (group, bytes) in bytes.chunks_exact(group_bytes).enumerate() {
         let (header, body) = bytes.split_at(header);
         let at = tile * matrix.shape.tile_bytes() + group * group_bytes + header.len();
+        if !ROWS {
+            ahead.touch(at + body.len());
+        }
         let xs: [[&[I::Quad]; A]; T] =
             std::array::from_fn(|t| std::array::from_fn(|a| &rows[t].planes[a][group * quads..][..quads]));
         let mut sums = [[isa.splat_i32(0); T]; FOURS];
         for first in (0..8 / P).step_by(V) {
-            let touch = |chunk| {
-                if first == 0 {
-                    ahead.touch(at + chunk)
+            let mut dots = [[[[isa.splat_i32(0); A]; T]; P]; V];
+            let mut weights = [isa.splat_i32(0); V];
+            // A long row is brought piece by piece.
+            let piece = if ROWS { CHUNK / (16 * C::VECTORS) } else { quads };
+            let mut from = 0;
+            while from < quads {
+                let steps = piece.min(quads - from);
+                let bytes = 16 * C::VECTORS;
+                if ROWS {
+                    ahead.touch(at + from * bytes);
                 }
-            };
-            let (dots, weights) = dot::<I, C, P, V, T, A>(isa, &masks, body, first, xs, touch);
+                let xs = xs.map(|planes| planes.map(|plane| &plane[from..from + steps]));
+                let body = &body[from * bytes..][..steps * bytes];
+                dot::<I, C, P, V, T, A>(isa, &masks, body, first, xs, &mut dots, &mut weights);
+                from += steps;
+            }
             for v in 0..V {
                 for p in 0..P {
                     for t in 0..T {
@@ -160,13 +175,25 @@ fn ints<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, cons
                 }
             }
         }
-        let doubled = u32::from(layout.step == 2);
         let xs: [_; T] = std::array::from_fn(|t| {
             let sum = rows[t].sums[group];
             let offset = if C::SIGNED { 0 } else { layout.offset.wrapping_mul(sum) };
             X { sum: sum as f32, offset, scale: rows[t].scales[group] }
         });
-        finish(matrix, tile, header, doubled, &sums, &xs, out);
+        finish(matrix, tile, header, &sums, &xs, out);
+    }
+}
+
+/// The same for tokens two by two, where the sums of all would not fit.
+fn by_two<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize>(
+    matrix: &Matrix,
+    tile: usize,
+    act: &Act<I>,
+    token: usize,
+    out: &mut Out<TOKENS>,
+) {
+    for (i, out) in out.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+        ints::<I, C, P, V, 2, A, false>(matrix, tile, act, token + 2 * i, out);
     }
 }
 
@@ -181,16 +208,17 @@ struct X {
     scale: f32,
 }
 
-type Finish<I, const T: usize> = fn(&Matrix, usize, &[u8], u32, &[[<I as Isa>::V; T]; FOURS], &[X; T], &mut Out<T>);
+type Finish<I, const T: usize> = fn(&Matrix, usize, &[u8], &[[<I as Isa>::V; T]; FOURS], &[X; T], &mut Out<T>);
 
-/// From the exact sums of a group to results: apart from the dots, and the same for all of them.
-fn finish<I: Isa, const T: usize>(scales: Scales) -> Finish<I, T> {
-    match scales {
-        Scales::Row => finish_rows::<I, T>,
-        Scales::Group { wide: false, min: false, .. } => finish_group::<I, T, false, false>,
-        Scales::Group { wide: false, min: true, .. } => finish_group::<I, T, false, true>,
-        Scales::Group { wide: true, min: false, .. } => finish_group::<I, T, true, false>,
-        Scales::Group { wide: true, min: true, .. } => finish_group::<I, T, true, true>,
+/// From the exact sums of a group to results, of codes that count one or two: apart from the dots, and the same for all of them.
+fn finish<I: Isa, const T: usize>(layout: Layout) -> Finish<I, T> {
+    match (layout.scales, layout.step) {
+        (Scales::Row, _) => finish_rows::<I, T>,
+        (Scales::Group { wide: false, min: false, .. }, 1) => finish_group::<I, T, false, false, 0>,
+        (Scales::Group { wide: false, min: false, .. }, _) => finish_group::<I, T, false, false, 1>,
+        (Scales::Group { wide: false, min: true, .. }, _) => finish_group::<I, T, false, true, 0>,
+        (Scales::Group { wide: true, min: false, .. }, _) => finish_group::<I, T, true, false, 0>,
+        (Scales::Group { wide: true, min: true, .. }, _) => finish_group::<I, T, true, true, 0>,
     }
 }
 
@@ -198,7 +226,6 @@ fn finish_rows<I: Isa, const T: usize>(
     matrix: &Matrix,
     tile: usize,
     _: &[u8],
-    doubled: u32,
     sums: &[[I::V; T]; FOURS],
     xs: &[X; T],
     out: &mut Out<T>,
@@ -211,7 +238,7 @@ fn finish_rows<I: Isa, const T: usize>(
     for (four, (sums, scale)) in sums.iter().zip(scales).enumerate() {
         let scale = isa.load_f32(scale);
         for t in 0..T {
-            let sum = isa.to_f32(isa.sub_i32(isa.shl_i32(sums[t], doubled), isa.splat_i32(xs[t].offset)));
+            let sum = isa.to_f32(isa.sub_i32(sums[t], isa.splat_i32(xs[t].offset)));
             let factor = isa.splat_f32(xs[t].scale);
             let y =
                 if matrix.divide { isa.div(sum, isa.mul(factor, scale)) } else { isa.mul(isa.div(sum, factor), scale) };
@@ -220,11 +247,10 @@ fn finish_rows<I: Isa, const T: usize>(
     }
 }
 
-fn finish_group<I: Isa, const T: usize, const WIDE: bool, const MIN: bool>(
+fn finish_group<I: Isa, const T: usize, const WIDE: bool, const MIN: bool, const DOUBLED: u32>(
     _: &Matrix,
     _: usize,
     header: &[u8],
-    doubled: u32,
     sums: &[[I::V; T]; FOURS],
     xs: &[X; T],
     out: &mut Out<T>,
@@ -235,7 +261,7 @@ fn finish_group<I: Isa, const T: usize, const WIDE: bool, const MIN: bool>(
         let scale = load_scales::<I, WIDE>(isa, scales, four);
         let min = if MIN { load_scales::<I, WIDE>(isa, mins, four) } else { scale };
         for t in 0..T {
-            let sum = isa.sub_i32(isa.shl_i32(sums[t], doubled), isa.splat_i32(xs[t].offset));
+            let sum = isa.sub_i32(isa.shl_i32(sums[t], DOUBLED), isa.splat_i32(xs[t].offset));
             let mut part = isa.mul(isa.to_f32(sum), scale);
             if MIN {
                 part = isa.add(part, isa.mul(isa.splat_f32(xs[t].sum), min));
@@ -261,8 +287,6 @@ fn load_scales<I: Isa, const WIDE: bool>(isa: I, scales: &[u8], four: usize) -> 
     }
 }
 
-type Sums<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
-
 /// Brings weights into the cache before they are due.
 ///
 /// WebAssembly has no prefetch, and a core's own stops at every page. Every [`CHUNK`] bytes, one line of each of the eight pages
@@ -283,19 +307,23 @@ impl<'a> Ahead<'a> {
         Self { bytes: matrix.codes(), next, seen: 0 }
     }
 
-    /// The kernel is at byte `at`.
+    /// The kernel will read up to byte `at`.
     #[inline(always)]
     fn touch(&mut self, at: usize) {
         while self.next <= at / CHUNK {
-            let window = self.next * CHUNK / (PAGE * PAGES) + 1;
-            let line = window * PAGE * PAGES + self.next % PAGES.pow(2) * 64;
-            for page in 0..PAGES {
-                if let Some(byte) = self.bytes.get(line + page * PAGE) {
-                    self.seen ^= byte;
-                }
-            }
-            self.next += 1;
+            self.burst();
         }
+    }
+
+    /// Apart, so that the registers of the loops around it stay theirs.
+    #[inline(never)]
+    fn burst(&mut self) {
+        let window = self.next * CHUNK / (PAGE * PAGES) + 1;
+        let line = window * PAGE * PAGES + self.next % PAGES.pow(2) * 64;
+        let end = self.bytes.len().min(line + (PAGES - 1) * PAGE + 1);
+        let Some(pages) = self.bytes.get(line..end) else { return self.next = usize::MAX };
+        self.seen = pages.iter().step_by(PAGE).fold(self.seen, |seen, byte| seen ^ byte);
+        self.next += 1;
     }
 }
 
@@ -306,7 +334,9 @@ impl Drop for Ahead<'_> {
     }
 }
 
-/// The exact sums of a group: for `V` vectors of each step, every plane, token and half; and of signed weights themselves.
+type Sums<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
+
+/// Adds some steps to the exact sums of `V` parts of each step, for every plane, token and half; and to those of signed weights.
 #[inline(always)]
 fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,
@@ -314,42 +344,34 @@ fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const
     body: &[u8],
     first: usize,
     xs: [[&[I::Quad]; A]; T],
-    mut reached: impl FnMut(usize),
-) -> (Sums<I::V, P, V, T, A>, [I::V; V]) {
-    let zero = isa.splat_i32(0);
-    let mut sums = [[[[zero; A]; T]; P]; V];
-    let mut weights = [zero; V];
+    sums: &mut Sums<I::V, P, V, T, A>,
+    weights: &mut [I::V; V],
+) {
     let ones = isa.splat_quad(&isa.quad([1; 4]));
     let (vectors, _) = body.as_chunks::<16>();
-    let steps = vectors.len() / (8 / P);
+    let steps = vectors.len() / C::VECTORS;
     let xs = xs.map(|planes| planes.map(|plane| &plane[..steps]));
-    for chunk in (0..steps).step_by(CHUNK / (128 / P)) {
-        reached(chunk * (128 / P));
-        let end = steps.min(chunk + CHUNK / (128 / P));
-        for (step, vectors) in (chunk..end).zip(vectors[chunk * (8 / P)..end * (8 / P)].chunks_exact(8 / P)) {
-            let x = xs.map(|planes| planes.map(|plane| isa.splat_quad(&plane[step])));
-            for v in 0..V {
-                let vector = isa.load(&vectors[first + v]);
-                let planes = C::planes(isa, masks, vector);
-                for p in 0..P {
-                    for t in 0..T {
-                        for a in 0..A {
-                            let sum = &mut sums[v][p][t][a];
-                            *sum = if C::SIGNED {
-                                isa.dot_i8(*sum, planes[p], x[t][a])
-                            } else {
-                                isa.dot_u7(*sum, planes[p], x[t][a])
-                            };
-                        }
+    for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
+        let x = xs.map(|planes| planes.map(|plane| isa.splat_quad(&plane[step])));
+        for v in 0..V {
+            let planes = C::planes(isa, masks, vectors, first + v);
+            for p in 0..P {
+                for t in 0..T {
+                    for a in 0..A {
+                        let sum = &mut sums[v][p][t][a];
+                        *sum = if C::SIGNED {
+                            isa.dot_i8(*sum, planes[p], x[t][a])
+                        } else {
+                            isa.dot_u7(*sum, planes[p], x[t][a])
+                        };
                     }
                 }
-                if C::SIGNED {
-                    weights[v] = isa.dot_i8(weights[v], vector, ones);
-                }
+            }
+            if C::SIGNED {
+                weights[v] = isa.dot_i8(weights[v], planes[0], ones);
             }
         }
     }
-    (sums, weights)
 }
 
 /// Dense weights, `V` vectors of each step at a time.

@@ -57,7 +57,7 @@ fn packings() -> Vec<Packing> {
         grouped(Codes::B4, 8, 32, false, false),
         grouped(Codes::B4, 0, 32, false, true),
         grouped(Codes::B4, 0, 32, true, true),
-        grouped(Codes::U7, 32, 16, true, false),
+        grouped(Codes::B6, 32, 16, true, false),
         grouped(Codes::I8, 0, 32, false, false),
         Packing::Dense(Float::F32),
         Packing::Dense(Float::F16),
@@ -104,7 +104,7 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
                 Codes::B1 => 2,
                 Codes::B2 => 4,
                 Codes::B4 => 16,
-                Codes::U7 => 128,
+                Codes::B6 => 64,
                 Codes::I8 => 256,
             };
             codes = (0..rows * cols).map(|_| (random(1.0) * most as f32 + most as f32 / 2.0) as u8).collect();

@@ -35,8 +35,8 @@ pub enum Codes {
     B2,
     /// 4 bits: 0 to 15.
     B4,
-    /// A byte that holds 0 to 127.
-    U7,
+    /// 6 bits: 0 to 63.
+    B6,
     /// A signed byte.
     I8,
 }
@@ -47,7 +47,8 @@ impl Codes {
             Self::B1 => 1,
             Self::B2 => 2,
             Self::B4 => 4,
-            Self::U7 | Self::I8 => 8,
+            Self::B6 => 6,
+            Self::I8 => 8,
         }
     }
 }
@@ -161,14 +162,14 @@ pub static F16: Storage = dense("F16", Float::F16, 2);
 pub static BF16: Storage = dense("BF16", Float::BF16, 2);
 pub static Q4_0: Storage = blocks("Q4_0", 32, 18, Layout::grouped(B4, 1, 8, 32, false, false), simple::q4_0);
 pub static Q4_1: Storage = blocks("Q4_1", 32, 20, Layout::grouped(B4, 1, 0, 32, false, true), simple::q4_1);
-pub static Q5_0: Storage = blocks("Q5_0", 32, 22, Layout::grouped(U7, 1, 16, 32, false, false), simple::q5_0);
-pub static Q5_1: Storage = blocks("Q5_1", 32, 24, Layout::grouped(U7, 1, 0, 32, false, true), simple::q5_1);
+pub static Q5_0: Storage = blocks("Q5_0", 32, 22, Layout::grouped(B6, 1, 16, 32, false, false), simple::q5_0);
+pub static Q5_1: Storage = blocks("Q5_1", 32, 24, Layout::grouped(B6, 1, 0, 32, false, true), simple::q5_1);
 pub static Q8_0: Storage = blocks("Q8_0", 32, 34, Layout::grouped(I8, 1, 0, 32, false, false), simple::q8_0);
 pub static Q2_K: Storage = blocks("Q2_K", 256, 84, Layout::grouped(B2, 1, 0, 16, true, true), kquants::q2_k);
 pub static Q3_K: Storage = blocks("Q3_K", 256, 110, Layout::grouped(B4, 1, 4, 16, true, false), kquants::q3_k);
 pub static Q4_K: Storage = blocks("Q4_K", 256, 144, Layout::grouped(B4, 1, 0, 32, true, true), kquants::q4_k);
-pub static Q5_K: Storage = blocks("Q5_K", 256, 176, Layout::grouped(U7, 1, 0, 32, true, true), kquants::q5_k);
-pub static Q6_K: Storage = blocks("Q6_K", 256, 210, Layout::grouped(U7, 1, 32, 16, true, false), kquants::q6_k);
+pub static Q5_K: Storage = blocks("Q5_K", 256, 176, Layout::grouped(B6, 1, 0, 32, true, true), kquants::q5_k);
+pub static Q6_K: Storage = blocks("Q6_K", 256, 210, Layout::grouped(B6, 1, 32, 16, true, false), kquants::q6_k);
 pub static TQ1_0: Storage = blocks("TQ1_0", 256, 54, Layout::grouped(B2, 1, 1, 256, false, false), ternary::tq1_0);
 pub static TQ2_0: Storage = blocks("TQ2_0", 256, 66, Layout::grouped(B2, 1, 1, 256, false, false), ternary::tq2_0);
 pub static Q1_0: Storage = blocks("Q1_0", 128, 18, Layout::grouped(B1, 2, 1, 128, false, false), binary::q1_0);

@@ -107,7 +107,7 @@ pub fn blocks(bytes: &[u8]) {
                 let codes = &mut codes[..storage.block];
                 decode(block, quant::Block { codes, scales: &mut scales[..groups], mins: &mut mins[..groups] });
                 let most = match layout.codes {
-                    quant::Codes::U7 => 127,
+                    quant::Codes::B6 => 63,
                     codes => 0xff >> (8 - codes.bits()),
                 };
                 assert!(codes.iter().all(|&code| code <= most), "{}: a code of more than its bits", storage.name);

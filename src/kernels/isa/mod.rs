@@ -48,6 +48,7 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
 
     fn and(self, a: Self::V, b: Self::V) -> Self::V;
     fn or(self, a: Self::V, b: Self::V) -> Self::V;
+    fn xor(self, a: Self::V, b: Self::V) -> Self::V;
     fn shr_u16(self, a: Self::V, by: u32) -> Self::V;
 
     fn add_i32(self, a: Self::V, b: Self::V) -> Self::V;

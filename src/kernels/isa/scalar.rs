@@ -76,6 +76,10 @@ impl Isa for Scalar {
         std::array::from_fn(|i| a[i] | b[i])
     }
     #[inline(always)]
+    fn xor(self, a: V, b: V) -> V {
+        std::array::from_fn(|i| a[i] ^ b[i])
+    }
+    #[inline(always)]
     fn shr_u16(self, a: V, by: u32) -> V {
         a.map(|word| (word >> 16 >> by) << 16 | (word & 0xffff) >> by)
     }

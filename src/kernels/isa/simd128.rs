@@ -145,6 +145,10 @@ impl<D: Dot> Isa for Wasm<D> {
         v128_or(a, b)
     }
     #[inline(always)]
+    fn xor(self, a: v128, b: v128) -> v128 {
+        v128_xor(a, b)
+    }
+    #[inline(always)]
     fn shr_u16(self, a: v128, by: u32) -> v128 {
         u16x8_shr(a, by)
     }

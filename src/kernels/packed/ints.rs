@@ -1,18 +1,17 @@
 //! Integer codes: how a step is packed and how its vectors come apart.
 
-use super::TILE;
 use crate::kernels::isa::Isa;
 use crate::quant::Codes;
 
 /// Packs a group's codes; `quad(row, step)` gives four neighbours along k as bytes.
 pub(super) fn pack(codes: Codes, out: &mut [u8], quad: impl Fn(usize, usize) -> u32) {
-    let planes = codes.planes();
-    let bits = 8 / planes;
-    for (step, out) in out.chunks_exact_mut(16 * TILE / 4 / planes).enumerate() {
+    for (step, out) in out.chunks_exact_mut(16 * codes.bits()).enumerate() {
         for (vector, out) in out.chunks_exact_mut(16).enumerate() {
             for (lane, out) in out.chunks_exact_mut(4).enumerate() {
-                let row = vector * 4 * planes + lane;
-                let word = (0..planes).fold(0, |word, plane| word | quad(row + 4 * plane, step) << (bits * plane));
+                let word = pieces(codes, vector).fold(0, |word, piece| {
+                    let quad = quad(piece.row + lane, step) >> piece.from;
+                    word | (quad & (0x0101_0101 * piece.mask())) << piece.to
+                });
                 out.copy_from_slice(&word.to_le_bytes());
             }
         }
@@ -21,15 +20,55 @@ pub(super) fn pack(codes: Codes, out: &mut [u8], quad: impl Fn(usize, usize) -> 
 
 /// The code of one row and k in a group.
 pub(super) fn code(codes: Codes, group: &[u8], row: usize, k: usize) -> u8 {
-    let planes = codes.planes();
-    let bits = 8 / planes;
-    let (vector, plane, lane) = (row / (4 * planes), row / 4 % planes, row % 4);
-    let byte = group[(k / 4 * (TILE / 4 / planes) + vector) * 16 + 4 * lane + k % 4];
-    (byte >> (bits * plane)) & (0xff >> (8 - bits))
+    let bits = codes.bits();
+    let step = &group[k / 4 * 16 * bits..][..16 * bits];
+    let byte = |vector: usize| step[16 * vector + row % 4 * 4 + k % 4];
+    if bits == 6 {
+        let (first, plane) = (row / 16 * 3, row / 4 % 4);
+        return if plane < 3 {
+            byte(first + plane) & 0x3f
+        } else {
+            (0..3).fold(0, |code, i| code | (byte(first + i) >> 6) << (2 * i))
+        };
+    }
+    let planes = 8 / bits;
+    byte(row / (4 * planes)) >> (bits * (row / 4 % planes)) & (0xff >> (8 - bits))
 }
 
-/// A code width as kernels use it. `P` planes of 4 rows come out of one vector, so that a step has `8 / P` vectors.
+/// Some bits of the codes of four rows: where they begin in a code, and in a byte of the vector.
+struct Piece {
+    row: usize,
+    bits: u32,
+    from: u32,
+    to: u32,
+}
+
+impl Piece {
+    fn mask(&self) -> u32 {
+        0xff >> (8 - self.bits)
+    }
+}
+
+/// What a vector of a step holds.
+fn pieces(codes: Codes, vector: usize) -> impl Iterator<Item = Piece> {
+    let bits = codes.bits() as u32;
+    let planes = 8 / bits;
+    let whole = (0..planes).map(move |plane| Piece {
+        row: (if bits == 6 { vector / 3 * 16 + vector % 3 * 4 } else { vector * 4 * planes as usize })
+            + 4 * plane as usize,
+        bits,
+        from: 0,
+        to: bits * plane,
+    });
+    let part = vector as u32 % 3;
+    let rest = (bits == 6).then_some(Piece { row: vector / 3 * 16 + 12, bits: 2, from: 2 * part, to: 6 });
+    whole.chain(rest)
+}
+
+/// A code width as kernels use it. A step falls into `8 / P` parts, and `P` planes of 4 rows come out of each.
 pub trait Ints<const P: usize>: Copy + Default {
+    /// Vectors of a step, as many as a code has bits.
+    const VECTORS: usize = 8 / P;
     /// Weights are signed and activations must not be, instead of the other way round.
     const SIGNED: bool = false;
     /// How far left the products of each plane stand: cheaper to shift back once than to move bits at every step.
@@ -37,7 +76,7 @@ pub trait Ints<const P: usize>: Copy + Default {
 
     /// The masks, taken out of the loop.
     fn masks<I: Isa>(isa: I) -> [I::V; 4];
-    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], vector: I::V) -> [I::V; P];
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [I::V; P];
 }
 
 /// Four planes stay where they are, four come down by four bits: one shift and four masks, where eight would not fit registers.
@@ -52,7 +91,8 @@ impl Ints<8> for B1 {
         [isa.mask(1), isa.mask(2), isa.mask(4), isa.mask(8)]
     }
     #[inline(always)]
-    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], vector: I::V) -> [I::V; 8] {
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [I::V; 8] {
+        let vector = isa.load(&step[part]);
         let high = isa.shr_u16(vector, 4);
         std::array::from_fn(|plane| isa.and(if plane < 4 { vector } else { high }, masks[plane % 4]))
     }
@@ -70,7 +110,8 @@ impl Ints<4> for B2 {
         [isa.mask(0x03), isa.mask(0x0c), isa.mask(0x30), isa.splat_u8(0)]
     }
     #[inline(always)]
-    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], vector: I::V) -> [I::V; 4] {
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [I::V; 4] {
+        let vector = isa.load(&step[part]);
         let [low, mid, high, _] = *masks;
         [isa.and(vector, low), isa.and(vector, mid), isa.and(vector, high), isa.and(isa.shr_u16(vector, 2), high)]
     }
@@ -87,24 +128,31 @@ impl Ints<2> for B4 {
         [isa.mask(0x0f); 4]
     }
     #[inline(always)]
-    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], vector: I::V) -> [I::V; 2] {
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [I::V; 2] {
+        let vector = isa.load(&step[part]);
         [isa.and(vector, masks[0]), isa.and(isa.shr_u16(vector, 4), masks[0])]
     }
 }
 
+/// Three planes of 6 bits, and in the two bits above each a third of the fourth plane.
 #[derive(Clone, Copy, Default)]
-pub struct U7;
+pub struct B6;
 
-impl Ints<1> for U7 {
-    const SHIFT: [u32; 1] = [0];
+impl Ints<4> for B6 {
+    const VECTORS: usize = 6;
+    const SHIFT: [u32; 4] = [0; 4];
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {
-        [isa.splat_u8(0); 4]
+        [isa.mask(0x3f); 4]
     }
     #[inline(always)]
-    fn planes<I: Isa>(_: I, _: &[I::V; 4], vector: I::V) -> [I::V; 1] {
-        [vector]
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [I::V; 4] {
+        let three: [I::V; 3] = std::array::from_fn(|i| isa.load(&step[3 * part + i]));
+        let [a, b, c] = three.map(|vector| isa.and(vector, masks[0]));
+        // What is left of a byte is its two highest bits alone: no neighbour's bits come along.
+        let left = |i: usize, plane, by| isa.shr_u16(isa.xor(three[i], plane), by);
+        [a, b, c, isa.or(isa.or(left(0, a, 6), left(1, b, 4)), left(2, c, 2))]
     }
 }
 
@@ -120,7 +168,7 @@ impl Ints<1> for I8 {
         [isa.splat_u8(0); 4]
     }
     #[inline(always)]
-    fn planes<I: Isa>(_: I, _: &[I::V; 4], vector: I::V) -> [I::V; 1] {
-        [vector]
+    fn planes<I: Isa>(isa: I, _: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [I::V; 1] {
+        [isa.load(&step[part])]
     }
 }

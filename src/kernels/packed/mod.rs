@@ -7,7 +7,8 @@
 //! codes    step 0 │ step 1 │ …                    4 values of k for all 32 rows
 //! step     vector 0 │ … │ vector n−1              16 bytes; n = the bits of a code
 //! vector   lane 0 │ lane 1 │ lane 2 │ lane 3      32 bits; byte j of a lane is k = 4 · step + j
-//! byte     code of row r + 4 · plane              planes from the low bits up: 8 of 1 bit, 4 of 2 bits, 2 of 4, 1 of 8
+//! byte     code of row r + 4 · plane              planes from the low bits up: 8 of 1 bit, 4 of 2 bits, 2 of 4, 1 of 8;
+//!                                                 of 6 bits 3 vectors hold 4 planes, the fourth in pieces of 2 bits
 //! ```
 //!
 //! One splat of four activations meets every vector of a step, each plane is a mask away, sums need no horizontal step and
@@ -20,7 +21,7 @@ mod dense;
 mod ints;
 
 pub use dense::{Bf16, Dense, F16, F32, halves};
-pub use ints::{B1, B2, B4, I8, Ints, U7};
+pub use ints::{B1, B2, B4, B6, I8, Ints};
 
 use std::ops::Range;
 
@@ -28,7 +29,7 @@ use bytemuck::{Pod, Zeroable};
 use half::f16;
 
 use crate::error::{Result, filled};
-use crate::quant::{Codes, Float, Layout, Scales};
+use crate::quant::{Float, Layout, Scales};
 
 /// Rows of a tile.
 pub const TILE: usize = 32;
@@ -301,18 +302,6 @@ fn write_scales(out: &mut [u8], wide: bool, value: impl Fn(usize) -> f32) {
 
 fn read_scale(scales: &[u8], wide: bool, place: usize) -> f32 {
     if wide { Float::F32.value(&scales[4 * place..][..4]) } else { Float::F16.value(&scales[2 * place..][..2]) }
-}
-
-impl Codes {
-    /// Rows whose codes share a byte.
-    const fn planes(self) -> usize {
-        match self {
-            Self::B1 => 8,
-            Self::B2 => 4,
-            Self::B4 => 2,
-            Self::U7 | Self::I8 => 1,
-        }
-    }
 }
 
 #[cfg(test)]
