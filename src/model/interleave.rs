@@ -29,12 +29,14 @@ pub fn scores(up: &[u8], hidden: usize, down: &[u8], ffn: usize) -> [f64; 2] {
         ((other | other >> 1) & 0b0101_0101).count_ones() as usize
     };
     let rows: Vec<usize> = up.chunks_exact(hidden / 4).map(|row| row.iter().map(nonzero).sum()).collect();
-    let decoders: [fn(&[u8], &mut [u8]); 2] = [ternary::i2_s, ternary::i2_s_arm];
-    decoders.map(|decode| {
+    [Interleave::By128, Interleave::By64].map(|interleave| {
         let mut columns = vec![0; ffn];
         let mut codes = vec![0; ffn];
         for row in down.chunks_exact(ffn / 4) {
-            decode(row, &mut codes);
+            match interleave {
+                Interleave::By128 => ternary::i2_s(row, &mut codes),
+                Interleave::By64 => ternary::i2_s_arm(row, &mut codes),
+            }
             columns.iter_mut().zip(&codes).for_each(|(column, &code)| *column += usize::from(code != 1));
         }
         let n = rows.len().min(ffn);
