@@ -59,6 +59,8 @@ enum Layout {
 
 #[derive(Deserialize)]
 enum I2s {
+    #[serde(rename = "auto")]
+    Auto,
     #[serde(rename = "128")]
     By128,
     #[serde(rename = "64")]
@@ -82,9 +84,10 @@ pub(super) fn options(options: JsValue) -> Js<Options> {
         context: options.context_length,
         batch: options.prefill_chunk.unwrap_or(Options::default().batch),
         stored: matches!(options.layout, Some(Layout::Stored)),
-        i2s: options.i2s.map(|i2s| match i2s {
-            I2s::By128 => Interleave::By128,
-            I2s::By64 => Interleave::By64,
+        i2s: options.i2s.and_then(|i2s| match i2s {
+            I2s::Auto => None,
+            I2s::By128 => Some(Interleave::By128),
+            I2s::By64 => Some(Interleave::By64),
         }),
     })
 }
