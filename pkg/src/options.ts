@@ -57,7 +57,7 @@ const engine = {
   contextLength: integer(1, MOST_TOKENS),
   prefillChunk: integer(1, 4096),
   layout: oneOf("auto", "stored"),
-  i2s: oneOf("128", "64"),
+  i2s: oneOf("auto", "128", "64"),
 };
 
 const load = {

@@ -31,8 +31,13 @@ export type Flavour = "auto" | "relaxed" | "simd128";
  */
 export type WeightLayout = "auto" | "stored";
 
-/** Values that an I2_S file interleaves. The file does not say: `128` is what x86 writes, `64` what ARM writes. */
-export type I2sInterleave = "128" | "64";
+/**
+ * Values that an I2_S file interleaves: `128` is what x86 builds and Microsoft's converter write, `64` what ARM builds wrote. No header
+ * says it. `auto` asks the weights: in a trained model the rows of `ffn_up` with many zeros are the columns of `ffn_down` with many, but
+ * only read in the right order. Weights that tell nothing (made at random, they do so once in 10⁹ files) are read as 128, with
+ * a warning.
+ */
+export type I2sInterleave = "auto" | "128" | "64";
 
 export interface LoadOptions {
   /** Aborts the load; the promise rejects with the signal's reason. */
@@ -62,7 +67,7 @@ export interface LoadOptions {
   prefillChunk?: number;
   /** @default "auto" */
   layout?: WeightLayout;
-  /** Only for files with I2_S tensors. @default "128", with a warning */
+  /** Only for files with I2_S tensors. @default "auto" */
   i2s?: I2sInterleave;
   /**
    * A chat template to use instead of the model's own; `"embedded"` follows the file's even where it is known to be wrong.
@@ -204,7 +209,7 @@ export interface InspectOptions {
   prefillChunk?: number;
   /** @default "auto" */
   layout?: WeightLayout;
-  /** Only for files with I2_S tensors. @default "128", with a warning */
+  /** Only for files with I2_S tensors. @default "auto" */
   i2s?: I2sInterleave;
   signal?: AbortSignal;
   onProgress?: (progress: Progress) => void;
@@ -281,6 +286,11 @@ export interface Description {
   tensors: TensorSummary[];
   /** How the activations of the layers' matrices are rounded. */
   activations: string;
+  /**
+   * Of files with I2_S tensors: how their codes are ordered, and what that is known from. `default`: the header alone was read, or the
+   * weights do not tell.
+   */
+  i2s?: { interleave: "128" | "64"; from: "option" | "size" | "weights" | "default" };
   config: {
     layers: number;
     hidden: number;

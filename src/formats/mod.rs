@@ -14,7 +14,7 @@ pub mod shards;
 
 use crate::bytes::Short;
 use crate::error::{Error, ErrorKind, Result};
-use crate::quant::{self, Storage};
+use crate::quant::{self, Content, Storage};
 
 /// What a header parser answers.
 #[derive(Debug)]
@@ -60,6 +60,15 @@ pub struct Tensor {
 impl Tensor {
     pub fn values(&self) -> u64 {
         self.shape.iter().product()
+    }
+
+    /// What its bytes hold, of a type that is run.
+    pub fn content(&self) -> Option<Content> {
+        self.storage.map(|storage| storage.content)
+    }
+
+    pub fn is_dense(&self) -> bool {
+        matches!(self.content(), Some(Content::Dense(_)))
     }
 
     /// The storage type, or the refusal that names it.

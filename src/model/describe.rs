@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::items::Item;
-use super::plan::{Memory, Plan};
+use super::plan::{Known, Memory, Plan};
 use crate::formats::Format;
 use crate::kernels::act::Precision;
-use crate::quant::{Content, Scales};
+use crate::quant::{Content, Interleave, Scales};
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -21,6 +21,8 @@ pub struct Description {
     pub kinds: BTreeMap<String, u64>,
     pub tensors: Vec<TensorSummary>,
     pub activations: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub i2s: Option<I2sSummary>,
     pub config: ConfigSummary,
     pub memory: Memory,
     pub warnings: Vec<String>,
@@ -37,6 +39,13 @@ pub struct TensorSummary {
     pub scale: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero_share: Option<f64>,
+}
+
+/// The order of I2_S codes, and what it is known from.
+#[derive(Clone, Debug, Serialize)]
+pub struct I2sSummary {
+    pub interleave: &'static str,
+    pub from: Known,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -76,7 +85,14 @@ impl Description {
         });
         let activations = match precision.or_else(|| plan.layer_precision()) {
             Some(precision) => precision.name().to_owned(),
-            None => "int8 where each matrix has one scale, else int14".to_owned(),
+            None if plan
+                .items
+                .iter()
+                .any(|i| i.slot.in_layer().is_some() && i.slot.is_matrix() && !i.tensor.is_dense()) =>
+            {
+                "int8 where each matrix has one scale, else int14".to_owned()
+            }
+            None => "int14 where the weights are ternary, else float".to_owned(),
         };
         Self {
             format: format.name(),
@@ -87,6 +103,10 @@ impl Description {
             kinds,
             tensors: tensors.collect(),
             activations,
+            i2s: plan.i2s.map(|(interleave, from)| I2sSummary {
+                interleave: if interleave == Interleave::By128 { "128" } else { "64" },
+                from,
+            }),
             config: ConfigSummary {
                 layers: config.layers,
                 hidden: config.hidden,
@@ -101,14 +121,14 @@ impl Description {
                 tied: plan.tied(),
             },
             memory: plan.memory(),
-            warnings: plan.warnings.clone(),
+            warnings: plan.warnings(),
         }
     }
 }
 
 /// What one scale of a tensor covers.
 fn scale(item: &Item) -> String {
-    match item.tensor.storage.map(|storage| storage.content) {
+    match item.tensor.content() {
         Some(Content::Blocks { layout, .. }) => match layout.scales {
             Scales::Group { len, .. } => format!("block of {len}"),
             Scales::Row => "row".to_owned(),

@@ -111,7 +111,7 @@ fn check_complete(config: &Config, found: &BTreeMap<Slot, Item>) -> Result<()> {
         }
     }
     for (&slot, item) in found {
-        let content = item.tensor.storage.map(|storage| storage.content);
+        let content = item.tensor.content();
         if slot.field != Field::Weight && !found.contains_key(&slot.field(Field::Weight)) {
             return missing(slot.field(Field::Weight), "what goes with it is there, the weight is not");
         }
@@ -183,7 +183,8 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
         return Err(no_place(config, tensor));
     }
     let storage = tensor.runnable()?;
-    let words = match (storage.content, config.mlx) {
+    let mlx = config.mlx.as_ref().map(|mlx| mlx.of(slot));
+    let words = match (storage.content, mlx) {
         (Content::Words, Some(mlx)) if matrix && slot.field == Field::Weight => {
             let codes = [Codes::B1, Codes::B2, Codes::B4][mlx.bits.ilog2() as usize];
             let scales = Scales::Group { len: mlx.group, wide: true, min: true };
@@ -196,7 +197,7 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
         }
         _ => None,
     };
-    let group = config.mlx.map_or(1, |mlx| mlx.group);
+    let group = mlx.map_or(1, |mlx| mlx.group);
     let expected = match slot.field {
         Field::Scale => vec![1],
         Field::InNorm => vec![cols],

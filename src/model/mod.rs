@@ -1,12 +1,13 @@
 //! A model: what it is, what it is made of, how it is loaded and run.
 //!
 //! [`config`] reads what it is, [`items`] puts its tensors in their
-//! places, [`plan`] says which bytes they need and what they will take, [`load`] packs them, [`weights`] are the
+//! places, [`plan`] says which bytes they need and what they will take (asking [`interleave`] about I2_S), [`load`] packs them, [`weights`] are the
 //! result, [`forward`] runs a batch through it, [`describe`] tells people.
 
 pub mod config;
 pub mod describe;
 pub mod forward;
+pub mod interleave;
 pub mod items;
 pub mod load;
 pub mod names;

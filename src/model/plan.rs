@@ -1,14 +1,15 @@
 //! From a header to what must be read: the layout that every matrix will have, the memory it will take.
 //!
 //! Planning reads no weights. Where a header leaves a layout open (whether a TQ tensor's block scales differ within a row, whether
-//! dense weights are ternary), the plan names a few rows to probe first; what they say holds for every tensor of that kind, and a
-//! later row that contradicts is an error that names the option which settles it.
+//! dense weights are ternary, how I2_S interleaves), the plan names a few rows to probe first; what they say holds for every tensor
+//! of that kind, and a later row that contradicts is an error that names the option which settles it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::{Config, Training};
+use super::interleave;
 use super::items::{Item, Reading, Target, items};
-use super::names::Part;
+use super::names::{Part, Slot};
 use super::weights::precision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
@@ -28,7 +29,7 @@ pub struct Options {
     pub batch: usize,
     /// Keep the file's own scales and floats, even where fewer would do.
     pub stored: bool,
-    /// How I2_S tensors interleave their codes.
+    /// How I2_S tensors interleave their codes; left out, their size and their weights are asked.
     pub i2s: Option<Interleave>,
 }
 
@@ -55,12 +56,25 @@ pub struct Range {
     pub len: u64,
 }
 
-/// One row of a tensor, to be looked at before layouts are fixed.
+/// Some rows of a tensor, to be looked at before layouts are fixed.
 #[derive(Clone, Debug)]
 pub struct Probe {
     pub range: Range,
-    part: Part,
     item: usize,
+}
+
+/// How the order of a file's I2_S codes came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Known {
+    /// The caller said it.
+    Option,
+    /// A tensor's values are no multiple of 128.
+    Size,
+    /// See [`interleave`].
+    Weights,
+    /// It is not: the more frequent one is taken.
+    Default,
 }
 
 /// Bytes that running the model takes.
@@ -86,6 +100,8 @@ pub struct Plan {
     probes: Vec<Probe>,
     /// What probing found of each kind: whether one scale a row is enough.
     row_scaled: BTreeMap<Part, bool>,
+    /// Of files that have I2_S tensors.
+    pub i2s: Option<(Interleave, Known)>,
 }
 
 impl Plan {
@@ -107,10 +123,11 @@ impl Plan {
             warnings,
             probes: Vec::new(),
             row_scaled: BTreeMap::new(),
+            i2s: None,
         };
+        plan.i2s = plan.i2s_by_header();
         plan.find_probes();
         plan.fix_shapes()?;
-        plan.warn_of_layout();
         Ok(plan)
     }
 
@@ -122,10 +139,22 @@ impl Plan {
     /// Looks at the rows that were asked for, in their order.
     pub fn decide(&mut self, rows: &[impl AsRef<[u8]>]) -> Result<()> {
         assert_eq!(rows.len(), self.probes.len(), "every probe is answered");
-        for (probe, row) in self.probes.iter().zip(rows) {
-            let scale = row_scale(&self.items[probe.item].tensor, row.as_ref())?;
-            let entry = self.row_scaled.entry(probe.part).or_insert(true);
+        let mut neurons = Vec::new();
+        for (probe, rows) in self.probes.iter().zip(rows) {
+            let item = &self.items[probe.item];
+            if matches!(item.target, Target::Matrix(_, Reading::I2s(_))) {
+                neurons.push(rows.as_ref());
+                continue;
+            }
+            let scale = row_scale(&item.tensor, rows.as_ref())?;
+            let entry = self.row_scaled.entry(item.slot.part).or_insert(true);
             *entry &= scale.is_some();
+        }
+        let layers = neurons
+            .chunks_exact(2)
+            .map(|pair| interleave::scores(pair[0], self.config.hidden, pair[1], self.config.ffn));
+        if let Some(found) = interleave::decide(&layers.collect::<Vec<_>>()) {
+            self.i2s = Some((found, Known::Weights));
         }
         self.probes.clear();
         self.fix_shapes()
@@ -186,21 +215,37 @@ impl Plan {
     /// The precision of the layers' matrices, where it is decided by now.
     pub fn layer_precision(&self) -> Option<Precision> {
         let mut layers = self.items.iter().filter(|item| item.slot.in_layer().is_some());
-        let (reading, packing) = layers.find_map(|item| match item.target {
-            Target::Matrix(shape, reading) => Some((reading, shape.packing)),
+        let (reading, packing, dense) = layers.find_map(|item| match item.target {
+            Target::Matrix(shape, reading) => Some((reading, shape.packing, item.tensor.is_dense())),
             Target::Values => None,
         })?;
         let open = self.config.training == Training::ByScales && self.options.activations.is_none();
         let training = match reading {
             Reading::I2s(_) | Reading::Quarters | Reading::Masters => Training::Int8,
-            Reading::Joined if open => return None,
+            Reading::Joined if open && !dense => return None,
             _ if open && !self.probes.is_empty() => return None,
             _ => self.config.training,
         };
         Some(precision(self.options.activations, training, packing))
     }
 
+    /// What a user should know, about the model and about what was taken for granted.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.warnings.clone();
+        if matches!(self.i2s, Some((_, Known::Default))) {
+            let told = if self.probes.is_empty() { "the weights do not tell" } else { "the weights may tell" };
+            warnings.push(format!(
+                "I2_S does not say how its codes are interleaved, and {told}: groups of 128 are taken, as x86 builds and \
+                 Microsoft's converter write them; i2s: \"64\" reads what ARM builds wrote"
+            ));
+        }
+        warnings
+    }
+
     fn find_probes(&mut self) {
+        if let Some((_, Known::Default)) = self.i2s {
+            self.probe_neurons();
+        }
         if self.options.stored {
             return;
         }
@@ -209,14 +254,14 @@ impl Plan {
         for (index, item) in self.items.iter().enumerate().filter(|(_, item)| self.open(item)) {
             kinds.entry(item.slot.part).or_default().push(index);
         }
-        for (part, items) in kinds {
+        for items in kinds.into_values() {
             let mut chosen = vec![items[0], items[items.len() - 1]];
             chosen.dedup();
             for item in chosen {
                 let Tensor { file, offset, len, ref shape, .. } = self.items[item].tensor;
                 let row = len / shape[0];
                 for at in [0, len - row].into_iter().take(if shape[0] > 1 { 2 } else { 1 }) {
-                    self.probes.push(Probe { range: Range { file, offset: offset + at, len: row }, part, item });
+                    self.probes.push(Probe { range: Range { file, offset: offset + at, len: row }, item });
                 }
             }
         }
@@ -225,7 +270,7 @@ impl Plan {
     /// Whether an item's layout depends on its weights: ternary blocks, and a layer's dense matrices.
     fn open(&self, item: &Item) -> bool {
         let Target::Matrix(..) = item.target else { return false };
-        match item.tensor.storage.map(|storage| storage.content) {
+        match item.tensor.content() {
             Some(Content::Blocks { layout, .. }) => Layout { scales: Scales::Row, ..layout } == Layout::TERNARY,
             Some(Content::Dense(_)) => item.slot.in_layer().is_some() && !self.config.masters,
             _ => false,
@@ -247,7 +292,7 @@ impl Plan {
                 Content::Dense(float) => (Reading::Stored, Packing::Dense(float)),
                 Content::Blocks { layout, .. } => (Reading::Stored, Packing::Ints(layout)),
                 Content::I2s => {
-                    let interleave = self.options.i2s.unwrap_or(Interleave::By128);
+                    let (interleave, _) = self.i2s.expect("some tensor is I2_S");
                     let values = interleave.values() as u64;
                     if !item.parameters().is_multiple_of(values) {
                         return Err(Error::new(
@@ -255,6 +300,7 @@ impl Plan {
                             "the matrix is no whole number of pieces",
                         )
                         .tensor(&item.tensor.name)
+                        .option("i2s")
                         .expected(format_args!("a multiple of {values} values"), item.parameters()));
                     }
                     (Reading::I2s(interleave), ternary)
@@ -268,14 +314,42 @@ impl Plan {
         Ok(())
     }
 
-    fn warn_of_layout(&mut self) {
-        let i2s = self.items.iter().any(|item| matches!(item.target, Target::Matrix(_, Reading::I2s(_))));
-        if i2s && self.options.i2s.is_none() {
-            let warning = "I2_S does not say how its codes are interleaved: groups of 128 are taken, as x86 builds and \
-                           Microsoft's converter write them; i2s: \"64\" reads what ARM builds wrote";
-            self.warnings.push(warning.to_owned());
+    /// The order of the I2_S codes as far as no weights are needed. A tensor is one list of codes in whole groups.
+    fn i2s_by_header(&self) -> Option<(Interleave, Known)> {
+        let mut sizes = self.items.iter().filter(|item| is_i2s(&item.tensor)).map(Item::parameters).peekable();
+        sizes.peek()?;
+        Some(match self.options.i2s {
+            Some(asked) => (asked, Known::Option),
+            None if sizes.any(|values| !values.is_multiple_of(128)) => (Interleave::By64, Known::Size),
+            None => (Interleave::By128, Known::Default),
+        })
+    }
+
+    /// Rows of `ffn_up` and of `ffn_down`, in turns, from the first and the last layer where their columns stay in their rows.
+    fn probe_neurons(&mut self) {
+        let Config { hidden, ffn, layers, .. } = self.config;
+        if !hidden.is_multiple_of(128) || !ffn.is_multiple_of(128) {
+            return;
+        }
+        let find = |layer, part| {
+            self.items.iter().position(|item| item.slot == Slot::layer(layer, part) && is_i2s(&item.tensor))
+        };
+        let chosen: BTreeSet<usize> = [0, layers - 1].into();
+        let pairs =
+            chosen.into_iter().filter_map(|layer| Some((find(layer, Part::FfnUp)?, find(layer, Part::FfnDown)?)));
+        for (up, down) in pairs.collect::<Vec<_>>() {
+            for (item, rows, cols) in
+                [(up, ffn.min(interleave::NEURONS), hidden), (down, hidden.min(interleave::ROWS), ffn)]
+            {
+                let Tensor { file, offset, .. } = self.items[item].tensor;
+                self.probes.push(Probe { range: Range { file, offset, len: (rows * cols / 4) as u64 }, item });
+            }
         }
     }
+}
+
+fn is_i2s(tensor: &Tensor) -> bool {
+    matches!(tensor.content(), Some(Content::I2s))
 }
 
 /// The one magnitude of a row whose weights are all −s, 0 or +s; `None` where there is none.

@@ -52,6 +52,8 @@ enum Layout {
 
 #[derive(Deserialize)]
 pub(super) enum I2s {
+    #[serde(rename = "auto")]
+    Auto,
     #[serde(rename = "128")]
     By128,
     #[serde(rename = "64")]
@@ -75,15 +77,17 @@ pub(super) fn options(options: JsValue) -> Js<Options> {
         context: options.context_length,
         batch: options.prefill_chunk.unwrap_or(Options::default().batch),
         stored: matches!(options.layout, Some(Layout::Stored)),
-        i2s: options.i2s.map(I2s::into),
+        i2s: options.i2s.and_then(I2s::interleave),
     })
 }
 
-impl From<I2s> for Interleave {
-    fn from(i2s: I2s) -> Self {
-        match i2s {
-            I2s::By128 => Self::By128,
-            I2s::By64 => Self::By64,
+impl I2s {
+    /// `None` asks the weights.
+    pub(super) fn interleave(self) -> Option<Interleave> {
+        match self {
+            Self::Auto => None,
+            Self::By128 => Some(Interleave::By128),
+            Self::By64 => Some(Interleave::By64),
         }
     }
 }

@@ -85,7 +85,7 @@ export const flags = {
     option: "layout",
     help: "auto packs what turns out to be ternary; stored keeps the file's types",
   },
-  i2s: { value: "N", option: "i2s", help: "values that an I2_S file interleaves: 128 (x86) or 64 (ARM) (default 128)" },
+  i2s: { value: "N", option: "i2s", help: "values that an I2_S file interleaves: auto (ask the weights), 128 or 64" },
   json: { help: "print one JSON object on stdout" },
   debug: { help: "show where an error comes from" },
   help: { short: "h", help: "show this help" },

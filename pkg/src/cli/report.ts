@@ -35,10 +35,21 @@ function facts(about: Description): [string, string][] {
     ["context", `${config.contextLength} positions, RoPE base ${config.ropeBase}`],
     ["vocabulary", `${config.vocab}, ${config.tied ? "embedding and head are one" : "embedding and head are two"}`],
     ["activations", about.activations],
+    ...(about.i2s ? [["I2_S order", i2sFacts(about.i2s)] as [string, string]] : []),
     ["tokenizer", tokenizer ? tokenizerFacts(tokenizer) : "none: prompts must be token ids"],
     ["chat template", template ? `${plural(template.length, "character")}, from ${template.source}` : "none"],
     ["memory to run", `${bytes(total)}: weights ${bytes(weights)}, KV cache ${bytes(kv)}, scratch ${bytes(scratch)}`],
   ];
+}
+
+function i2sFacts({ interleave, from }: NonNullable<Description["i2s"]>): string {
+  const why = {
+    option: "as asked",
+    size: "by a tensor's size",
+    weights: "by the weights",
+    default: "taken for granted",
+  };
+  return `groups of ${interleave}, ${why[from]}`;
 }
 
 function tokenizerFacts({ kind, vocab, bos, eos, addBos }: NonNullable<Description["tokenizer"]>): string {

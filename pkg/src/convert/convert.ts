@@ -7,9 +7,10 @@ import { createGlue } from "../../dist/glue/convert.js";
 import { EngineError } from "../errors.ts";
 import { fetchFile, paths } from "../platform/node.ts";
 import { type Headers, named, readHeaders } from "../rpc/headers.ts";
+import { readAll, type Span } from "../rpc/spans.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
 import type { SourceSpec } from "../source/spec.ts";
-import type { Progress } from "../types.ts";
+import type { I2sInterleave, Progress } from "../types.ts";
 import { compile } from "../wasm/load.ts";
 import { type Layout, layOut, type RawPair, rawPair, rawPairs, type TensorEntry } from "./header.ts";
 import { textEntries } from "./text.ts";
@@ -22,7 +23,7 @@ export interface ConvertOptions {
   /** As the embedding, where the head is a matrix of its own. @default keep */
   head?: string;
   /** How an I2_S source interleaves its codes. */
-  i2s?: "128" | "64";
+  i2s?: I2sInterleave;
   /** Whether a file of this name may be replaced. */
   force?: boolean;
   signal: AbortSignal;
@@ -42,7 +43,7 @@ type Glue = ReturnType<typeof createGlue>;
 type Converter = Glue["Converter"]["prototype"];
 
 interface Tensor extends TensorEntry {
-  reads: { file: number; offset: number; length: number }[];
+  reads: Span[];
 }
 
 /** `general.file_type`, which tells readers nothing but is shown to people; both forks give 40 to a type of their own. */
@@ -64,8 +65,9 @@ export async function convert(source: SourceSpec, out: string, options: ConvertO
   try {
     const headers = await readHeaders(glue, files, signal);
     const converter = new glue.Converter(headers.checkpoint, defined({ i2s, type, embedding, head }));
+    converter.decide(await readAll(converter.probes() as Span[], files, signal));
     const tensors = converter.tensors() as Tensor[];
-    const { layout, warnings } = describe(converter, headers, files, tensors, source);
+    const { layout, warnings } = await describe(converter, headers, files, tensors, source);
     await writeWhole(out, force, layout, async (file) => {
       await pump({ converter, memory, files, tensors, layout, file, signal, onProgress });
     });
@@ -84,17 +86,21 @@ export async function convert(source: SourceSpec, out: string, options: ConvertO
 }
 
 /** The new file's header. What it was made from, a vocabulary above all, does not stay while the weights pass. */
-function describe(
+async function describe(
   converter: Converter,
   headers: Headers,
   files: ModelFiles,
   tensors: readonly Tensor[],
   source: SourceSpec,
-): { layout: Layout; warnings: string[] } {
-  const own = headers.metadata ? rawPairs(headers.prefix) : modelPairs(converter, source);
-  const text = headers.metadata ? { entries: [], warnings: [] } : textEntries(files, converter.vocab);
+): Promise<{ layout: Layout; warnings: string[] }> {
+  const { metadata } = headers;
+  const own = metadata ? rawPairs(headers.prefix) : modelPairs(converter, source);
+  const mute = !metadata || metadata["tokenizer.ggml.model"] === undefined;
+  const side = (mute && (await files.beside?.())) || files;
+  const text = mute ? textEntries(side, converter.vocab) : { entries: [], warnings: [] };
+  const said = new Set(text.entries.map(({ key }) => key));
   const pairs = [
-    ...own.filter(({ key }) => !OF_THE_FILE.test(key)),
+    ...own.filter(({ key }) => !OF_THE_FILE.test(key) && !said.has(key)),
     rawPair({ key: "general.file_type", value: FILE_TYPES[converter.kind]! }),
     rawPair({ key: "general.quantization_version", value: 2 }),
     ...text.entries.map((entry) => rawPair(entry)),

@@ -1,7 +1,7 @@
 /** A model's text side: its tokenizer and template, from the files beside it or from its header. */
 
 import { EngineError } from "../errors.ts";
-import type { ModelFiles } from "../source/files.ts";
+import type { ModelFiles, SideFiles } from "../source/files.ts";
 import { fromGguf } from "../text/from_gguf.ts";
 import type { GgufArray, GgufText } from "../text/gguf.ts";
 import { type ChatTemplate, missingTemplate, pickTemplate } from "../text/template.ts";
@@ -77,16 +77,18 @@ export async function loadText(
   override: string | null = null,
 ): Promise<Text> {
   const gguf = metadata ? ggufText(metadata, header) : null;
-  const config = files.tokenizerConfig as TokenizerConfig | null;
+  const mute = gguf !== null && gguf.get("tokenizer.ggml.model") === undefined;
+  const side = (mute && (await files.beside?.())) || files;
+  const config = side.tokenizerConfig as TokenizerConfig | null;
   let tokenizer: Tokenizer | null = null;
-  if (files.tokenizer) {
-    tokenizer = new Tokenizer(files.tokenizer as TokenizerJson, config);
-  } else if (gguf?.get("tokenizer.ggml.model") !== undefined) {
+  if (side.tokenizer) {
+    tokenizer = new Tokenizer(side.tokenizer as TokenizerJson, config);
+  } else if (gguf && !mute) {
     const made = fromGguf(gguf);
     tokenizer = new Tokenizer(made.json, made.config, made.warnings);
   }
-  const template = tokenizer && pickTemplate({ override, file: files.chatTemplate, config, gguf }, tokenizer);
-  return new Text(tokenizer, template, generationConfig(files));
+  const template = tokenizer && pickTemplate({ override, file: side.chatTemplate, config, gguf }, tokenizer);
+  return new Text(tokenizer, template, generationConfig(side));
 }
 
 function ggufText(metadata: Record<string, unknown>, header: Uint8Array): GgufText {
@@ -104,7 +106,7 @@ function ggufText(metadata: Record<string, unknown>, header: Uint8Array): GgufTe
 }
 
 /** generation_config.json, and the end tokens of config.json. What is of a wrong type there is left out. */
-function generationConfig(files: ModelFiles): GenerationConfig {
+function generationConfig(files: SideFiles): GenerationConfig {
   const object = (value: unknown) =>
     typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
   const own = object(files.generationConfig);

@@ -11,10 +11,12 @@ export interface ModelFiles extends SideFiles {
   weights: Source[];
   /** The tensors that an index says each of them has; null without an index. */
   promised: string[][] | null;
+  /** Reads what lies beside a GGUF, which it needs only where its own header says nothing. */
+  beside?: () => Promise<SideFiles>;
 }
 
 /** Of Hugging Face folders, parsed where they are there. */
-interface SideFiles {
+export interface SideFiles {
   config: Uint8Array | null;
   generationConfig: unknown;
   tokenizer: unknown;
@@ -150,9 +152,11 @@ class Opener {
     }
   }
 
-  /** A GGUF tells everything itself. Safetensors cannot say what they are: their folder does. */
-  async #sideOf([first]: Source[], folder: Folder | null): Promise<SideFiles> {
-    return folder && (await isSafetensors(first!)) ? this.#side(folder) : NO_SIDE;
+  /** A GGUF can tell everything itself. Safetensors cannot say what they are: their folder does. */
+  async #sideOf([first]: Source[], folder: Folder | null): Promise<SideFiles & Pick<ModelFiles, "beside">> {
+    if (!folder) return NO_SIDE;
+    if (await isSafetensors(first!)) return this.#side(folder);
+    return { ...NO_SIDE, beside: () => this.#side(folder) };
   }
 
   async #side(folder: Folder): Promise<SideFiles> {

@@ -29,7 +29,7 @@ const wrong: [string[], RegExp][] = [
   [["run", DEMO, "-p", "a", "--context", "0"], /--context must be/],
   [["run", DEMO, "-p", "a", "--prefill-chunk", "0"], /--prefill-chunk must be/],
   [["run", DEMO, "-p", "a", "--layout", "packed"], /--layout must be "auto", "stored"/],
-  [["run", DEMO, "-p", "a", "--i2s", "32"], /--i2s must be "128", "64"/],
+  [["run", DEMO, "-p", "a", "--i2s", "32"], /--i2s must be "auto", "128", "64"/],
   [["logits", DEMO], /--ids 1,2,3 is missing/],
   [["logits", DEMO, "--ids", "1,,2"], /--ids must be token ids/],
   [["logits", DEMO, "--ids", "1,-2"], /--ids must be token ids/],

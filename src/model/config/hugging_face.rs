@@ -1,11 +1,13 @@
 //! What a model is, from a `config.json`.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value as Json;
 
 use super::{
     BITNET, Config, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH, Mlx, QWEN2, QWEN3,
-    Rope, RopeScaling, ScaleMeaning, Training, epsilon, in_range, missing, positive, unknown_architecture, unsupported,
-    whole_head,
+    Rope, RopeScaling, ScaleMeaning, Training, Words, epsilon, in_range, missing, positive, unknown_architecture,
+    unsupported, whole_head,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::elementwise::{Gate, Pairs};
@@ -125,7 +127,7 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         rope: rope(json, head)?,
         gate,
         sub_norms: kind.sub_norms,
-        tied: Some(json_bool(json, "tie_word_embeddings")?.unwrap_or(false)),
+        tied: json_bool(json, "tie_word_embeddings")?,
         training: if quantization.named { Training::Int8 } else { kind.training },
         scale: quantization.scale,
         in_norms: quantization.in_norms,
@@ -179,11 +181,12 @@ fn quantization(config: &Json) -> Result<Quantization> {
         "online" => class == "autobitlinear",
         other => return Err(unsupported("quantization_config.quantization_mode", "offline or online", other)),
     };
-    if let Some(kept) = field(config, "modules_to_not_convert").and_then(Json::as_array)
+    // Packed tensors tell themselves from dense ones; masters do not.
+    if let Some(kept) = field(config, "modules_to_not_convert")
         && online
-        && let Some(other) = kept.iter().find(|name| name.as_str() != Some("lm_head"))
+        && *kept != serde_json::json!(["lm_head"])
     {
-        return Err(unsupported("quantization_config.modules_to_not_convert", "lm_head alone", other));
+        return Err(unsupported("quantization_config.modules_to_not_convert", "lm_head alone", kept));
     }
     let in_norms = json_bool(config, "use_rms_norm")?.unwrap_or(false);
     let eps = json_float(config, "rms_norm_eps")?.unwrap_or(1e-6);
@@ -191,21 +194,32 @@ fn quantization(config: &Json) -> Result<Quantization> {
     Ok(Quantization { scale, in_norms: in_norms.then_some(eps), online, named: true })
 }
 
-/// MLX writes `quantization: { group_size, bits }`, and the same under `quantization_config`.
+/// MLX writes `quantization: { group_size, bits }`, with modules that have others by name, and the same under `quantization_config`.
 fn mlx(json: &Json) -> Result<Option<Mlx>> {
     let Some(config) = field(json, "quantization") else { return Ok(None) };
-    if let Some(mode) = json_str(config, "mode")?.filter(|&mode| mode != "affine") {
-        return Err(unsupported("quantization.mode", "affine", mode));
+    let mut mlx = Mlx { usual: words(config, "quantization")?, others: BTreeMap::new() };
+    for (module, own) in config.as_object().into_iter().flatten().filter(|(_, own)| own.is_object()) {
+        if let Some(slot) = Naming::HuggingFace.slot(&format!("{module}.weight")) {
+            mlx.others.insert(slot, words(own, &format!("quantization.{module}"))?);
+        }
     }
-    let bits = json_uint(config, "bits", 64)?.ok_or_else(|| missing("quantization.bits"))?;
-    let group = json_uint(config, "group_size", 1 << 16)?.ok_or_else(|| missing("quantization.group_size"))?;
+    Ok(Some(mlx))
+}
+
+fn words(config: &Json, key: &str) -> Result<Words> {
+    let key = |name: &str| format!("{key}.{name}");
+    if let Some(mode) = json_str(config, "mode")?.filter(|&mode| mode != "affine") {
+        return Err(unsupported(&key("mode"), "affine", mode));
+    }
+    let bits = json_uint(config, "bits", 64)?.ok_or_else(|| missing(&key("bits")))?;
+    let group = json_uint(config, "group_size", 1 << 16)?.ok_or_else(|| missing(&key("group_size")))?;
     if !matches!(bits, 1 | 2 | 4) {
-        return Err(unsupported("quantization.bits", "1, 2 or 4", bits));
+        return Err(unsupported(&key("bits"), "1, 2 or 4", bits));
     }
     if !matches!(group, 32 | 64 | 128) {
-        return Err(unsupported("quantization.group_size", "32, 64 or 128", group));
+        return Err(unsupported(&key("group_size"), "32, 64 or 128", group));
     }
-    Ok(Some(Mlx { bits, group }))
+    Ok(Words { bits, group })
 }
 
 /// transformers 5 keeps all of it in `rope_parameters`, older configs in `rope_theta` and `rope_scaling`.

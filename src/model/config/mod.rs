@@ -3,10 +3,12 @@
 mod gguf;
 mod hugging_face;
 
+use std::collections::BTreeMap;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::limits;
 use crate::kernels::elementwise::{Gate, Pairs};
-use crate::model::names::{Naming, Part};
+use crate::model::names::{Field, Naming, Part, Slot};
 
 /// How the layers' matrices met their inputs in training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,10 +87,24 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Mlx {
+    pub usual: Words,
+    /// Of matrices that differ, embeddings most often.
+    pub others: BTreeMap<Slot, Words>,
+}
+
+/// Codes of so many bits in 32-bit words, so many of them a group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Words {
     pub bits: usize,
     pub group: usize,
+}
+
+impl Mlx {
+    pub fn of(&self, slot: Slot) -> Words {
+        self.others.get(&slot.field(Field::Weight)).copied().unwrap_or(self.usual)
+    }
 }
 
 /// Caps with the largest known model in mind, each some times above it; sizes of buffers follow from them.

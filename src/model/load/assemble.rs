@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::packed::{Matrix, Packing};
 use crate::model::config::{ScaleMeaning, Training};
 use crate::model::items::Reading;
-use crate::model::names::{Field, Part, Slot};
+use crate::model::names::{Field, Naming, Part, Slot};
 use crate::model::plan::Plan;
 use crate::model::weights::{Layer, Linear, Model, Projection, precision};
 use crate::quant::Layout;
@@ -44,25 +44,31 @@ impl Assembly<'_> {
                 .expected("a positive number", bad));
         }
         let embedding = self.matrix(Slot::new(Part::TokenEmbd))?;
+        // The head is no BitNet layer: training leaves it as it is, unless it is packed like one.
+        let packed = |sink: &Sink| sink.reading == Reading::Quarters;
+        let head_training = match self.items.get(&Slot::new(Part::Output)).is_some_and(packed) {
+            true => Training::Int8,
+            false => Training::Float,
+        };
         let head = match self.items.contains_key(&Slot::new(Part::Output)) {
             true => Some(self.matrix(Slot::new(Part::Output))?),
             false => None,
         };
-        // The head is no BitNet layer: training leaves it as it is.
         let asked = self.plan.options.activations;
         let head_packing = head.as_ref().unwrap_or(&embedding).shape.packing;
         Ok(Model {
             embedding,
             layers,
             output_norm: self.vector(Slot::new(Part::OutputNorm)),
-            head_precision: precision(asked, Training::Float, head_packing),
+            head_precision: precision(asked, head_training, head_packing),
             head,
             frequencies: config.rope.frequencies(factors.as_deref()),
             config,
         })
     }
 
-    /// [`Training::ByScales`] settled: BitNet's kin are ternary with one scale in a whole matrix, in every layer.
+    /// [`Training::ByScales`] settled: BitNet's kin are files of ternary types with one scale in a whole matrix, in every layer. Dense
+    /// weights that turn out to be ternary may be TriLM's as well, and everybody runs those with floats.
     fn training(&self) -> Training {
         if self.plan.config.training != Training::ByScales {
             return self.plan.config.training;
@@ -73,10 +79,10 @@ impl Assembly<'_> {
             matrix.shape.packing == Packing::Ints(Layout::TERNARY) && scales.all(|scale| Some(scale) == first)
         };
         let mut matrices = self.items.iter().filter_map(|(slot, sink)| match &sink.kind {
-            Kind::Matrix(matrix) if slot.in_layer().is_some() => Some(matrix),
+            Kind::Matrix(matrix) if slot.in_layer().is_some() => Some((matrix, sink.tensor.is_dense())),
             _ => None,
         });
-        if matrices.all(|matrix| single(matrix)) { Training::Int8 } else { Training::Float }
+        if matrices.all(|(matrix, dense)| !dense && single(matrix)) { Training::Int8 } else { Training::Float }
     }
 
     fn sink(&mut self, slot: Slot) -> Sink {
@@ -111,6 +117,11 @@ impl Assembly<'_> {
                 matrix.row_scales.fill(scale);
                 matrix.divide = meaning == ScaleMeaning::Divide;
             }
+            (Some((name, _)), ScaleMeaning::Divide) => {
+                return Err(Error::new(ErrorKind::UnsupportedSetting, "only packed weights are divided by a scale")
+                    .tensor(name)
+                    .expected("packed U8 weights", "dense ones"));
+            }
             (Some((_, scale)), _) => matrix.factor = scale,
             (None, _) => {}
         }
@@ -119,12 +130,21 @@ impl Assembly<'_> {
 
     fn linear(&mut self, layer: usize, parts: &[Part], training: Training) -> Result<Linear> {
         let asked = self.plan.options.activations;
-        let eps = self.plan.config.in_norms;
+        let config = &self.plan.config;
+        let eps = config.in_norms;
         let mut projections = Vec::with_capacity(parts.len());
         for &part in parts {
             let slot = Slot::layer(layer, part);
             let norm = eps.map(|eps| (self.vector(slot.field(Field::InNorm)), eps));
-            let bias = self.optional(slot.field(Field::Bias));
+            let mut bias = self.optional(slot.field(Field::Bias));
+            // transformers' AutoBitLinear multiplies what the product and the bias add up to.
+            if config.naming == Naming::HuggingFace
+                && config.scale == ScaleMeaning::Multiply
+                && let (Some(bias), Some(Sink { kind: Kind::Values(scale), .. })) =
+                    (&mut bias, self.items.get(&slot.field(Field::Scale)))
+            {
+                bias.iter_mut().for_each(|bias| *bias *= scale[0]);
+            }
             let matrix = self.matrix(slot)?;
             let precision = precision(asked, training, matrix.shape.packing);
             projections.push(Projection { matrix, precision, norm, bias });
