@@ -10,7 +10,7 @@ PORT ?= 8080
 NODE24 := pkg/test/hosts/node_modules/node24/bin/node
 BIN := pkg/node_modules/.bin
 WASM_TESTS := single-relaxed single-simd128
-WASM_LINTS := single-relaxed threads-relaxed
+WASM_LINTS := single-relaxed threads-relaxed convert
 
 .PHONY: demo build test ok soak format lint tools test-rust test-wasm test-package clean
 

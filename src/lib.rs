@@ -23,6 +23,7 @@
 //! - [`model`] – what a model is, its loading, one pass of a batch
 //! - [`sampling`] – logits to token
 //! - [`engine`] – sessions and requests, step by step
+//! - [`convert`] – any of these as one GGUF file
 //! - `web` – the edge to JavaScript
 //!
 //! Logits are the same bits for every instruction set, thread count, batch and chunk size.
@@ -32,6 +33,7 @@
 
 pub mod bench;
 pub mod bytes;
+pub mod convert;
 pub mod engine;
 pub mod error;
 pub mod formats;

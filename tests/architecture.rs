@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Every room, from the ground up, with the rooms that it may name; `error` and `bytes` are everybody's.
-const ROOMS: [(&str, &[&str]); 14] = [
+const ROOMS: [(&str, &[&str]); 15] = [
     ("error", &[]),
     ("bytes", &[]),
     ("rng", &[]),
@@ -17,7 +17,11 @@ const ROOMS: [(&str, &[&str]); 14] = [
     ("model", &["quant", "formats", "kernels", "kv", "observe", "team"]),
     ("sampling", &["rng"]),
     ("engine", &["kernels", "kv", "model", "observe", "sampling", "team"]),
-    ("web", &["quant", "formats", "kernels", "bench", "kv", "model", "observe", "sampling", "engine", "team"]),
+    ("convert", &["quant", "kernels", "model"]),
+    (
+        "web",
+        &["quant", "formats", "kernels", "bench", "kv", "model", "observe", "sampling", "engine", "convert", "team"],
+    ),
 ];
 const EVERYBODYS: [&str; 2] = ["error", "bytes"];
 

@@ -8,7 +8,7 @@ import { availableParallelism } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { build as esbuild } from "esbuild";
-import { cargo, flavours, root, target, targetDir } from "./cargo.mjs";
+import { cargo, tools as extras, flavours, root, target, targetDir } from "./cargo.mjs";
 import { buildGlue } from "./glue.mjs";
 import { mend } from "./mend.mjs";
 import { ifChanged } from "./stamps.mjs";
@@ -176,7 +176,7 @@ async function eachAtOnce(items, count, run) {
 
 try {
   mkdirSync(path.join(dist, "glue"), { recursive: true });
-  await eachAtOnce(flavours, availableParallelism(), buildFlavour);
+  await eachAtOnce([...flavours, ...extras], availableParallelism(), buildFlavour);
   await buildBundles();
   await buildTypes();
   for (const name of papers) cpSync(path.join(root, name), path.join(pkg, name));

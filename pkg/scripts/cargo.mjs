@@ -11,6 +11,18 @@ import { fileURLToPath } from "node:url";
 
 export const root = fileURLToPath(new URL("../../", import.meta.url));
 export const flavours = JSON.parse(readFileSync(new URL("../flavours.json", import.meta.url), "utf8"));
+/** Built as the flavours are, but no engine and in no page: what a command of the program needs besides. */
+export const tools = [
+  {
+    name: "convert",
+    file: "convert.wasm",
+    threads: false,
+    simd: "simd128",
+    targetFeatures: ["simd128"],
+    cargoFeatures: ["convert"],
+    buildStd: false,
+  },
+];
 export const target = "wasm32-unknown-unknown";
 
 /** Every flavour keeps its own directory: other flags, other std, and both can build at once. */
@@ -66,9 +78,11 @@ function remapped() {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [name, command, ...rest] = process.argv.slice(2);
-  const flavour = flavours.find((row) => row.name === name);
+  const flavour = [...flavours, ...tools].find((row) => row.name === name);
   if (!flavour || !command) {
-    console.error(`usage: node cargo.mjs ${flavours.map((row) => row.name).join("|")} COMMAND [ARGUMENT]…`);
+    console.error(
+      `usage: node cargo.mjs ${[...flavours, ...tools].map((row) => row.name).join("|")} COMMAND [ARGUMENT]…`,
+    );
     process.exit(2);
   }
   const { args, env } = cargo(flavour, command, ...rest);

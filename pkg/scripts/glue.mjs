@@ -23,6 +23,13 @@ export async function buildGlue(flavour, bindgen, outDir) {
     plugins: [poolFromHost],
     logLevel: "warning",
   });
+  if (flavour.cargoFeatures.includes("convert")) {
+    // Other classes than the engine's, for whoever imports this glue and no other.
+    cpSync(path.join(bindgen, "ternlight.d.ts"), path.join(outDir, `${flavour.name}-bindings.d.ts`));
+    const own = `typeof import("./${flavour.name}-bindings.d.ts")`;
+    writeFileSync(path.join(outDir, `${flavour.name}.d.ts`), `export declare const createGlue: () => ${own};\n`);
+    return;
+  }
   const types = 'import type { Build } from "../../src/wasm/load.ts";\n';
   const members = ["createGlue", "initialPages"].map((name) => `export declare const ${name}: Build["${name}"];\n`);
   writeFileSync(path.join(outDir, `${flavour.name}.d.ts`), types + members.join(""));

@@ -2,6 +2,7 @@
 
 use super::Block;
 use super::dense::half_at;
+use half::f16;
 
 /// Half d, then a bit a value, low bits first.
 pub(super) fn q1_0(bytes: &[u8], block: Block) {
@@ -10,5 +11,14 @@ pub(super) fn q1_0(bytes: &[u8], block: Block) {
         for (i, code) in codes.iter_mut().enumerate() {
             *code = byte >> i & 1;
         }
+    }
+}
+
+/// Codes as Q1_0 keeps them; the inverse of its decoder.
+pub fn encode_q1_0(codes: &[u8], scale: f16, block: &mut [u8]) {
+    let (half, body) = block.split_at_mut(2);
+    half.copy_from_slice(&scale.to_le_bytes());
+    for (codes, byte) in codes.chunks_exact(8).zip(body) {
+        *byte = codes.iter().rev().fold(0, |byte, &code| byte << 1 | code);
     }
 }

@@ -2,6 +2,8 @@
 
 use super::Block;
 use super::dense::half_at;
+use super::simple::furthest;
+use half::f16;
 
 /// 32 bytes hold 128 bit pairs: 32 values a plane, low bits first.
 fn pairs(bytes: &[u8], codes: &mut [u8]) {
@@ -99,4 +101,74 @@ pub(super) fn q6_k(bytes: &[u8], block: Block) {
             codes[l + 96] = low[l + 32] >> 4 | (high[l] >> 6) << 4;
         }
     }
+}
+
+/// Values rounded as ggml rounds them to Q6_K: the best scale for each group of 16, then those as multiples of one half.
+pub fn encode_q6_k(values: &[f32], block: &mut [u8]) {
+    block.fill(0);
+    let mut codes = [0u8; 256];
+    let mut scales = [0.0; 16];
+    for ((values, codes), scale) in values.chunks_exact(16).zip(codes.chunks_exact_mut(16)).zip(&mut scales) {
+        *scale = best_scale(values, codes);
+    }
+    let most = furthest(&scales);
+    if most.abs() < 1e-15 {
+        return;
+    }
+    let inverse = -128.0 / most;
+    let d = f16::from_f32(1.0 / inverse);
+    block[208..].copy_from_slice(&d.to_le_bytes());
+    for (group, &scale) in scales.iter().enumerate() {
+        let factor = (inverse * scale).round_ties_even().min(127.0) as i8;
+        block[192 + group] = factor as u8;
+        let scale = d.to_f32() * f32::from(factor);
+        if scale != 0.0 {
+            let span = group * 16..group * 16 + 16;
+            for (value, code) in values[span.clone()].iter().zip(&mut codes[span]) {
+                *code = ((value / scale).round_ties_even().clamp(-32.0, 31.0) as i8 + 32) as u8;
+            }
+        }
+    }
+    for (half, codes) in codes.chunks_exact(128).enumerate() {
+        for l in 0..32 {
+            let [a, b, c, d] = [0, 32, 64, 96].map(|plane| codes[l + plane]);
+            block[64 * half + l] = a & 15 | (c & 15) << 4;
+            block[64 * half + 32 + l] = b & 15 | (d & 15) << 4;
+            block[128 + 32 * half + l] = a >> 4 | (b >> 4) << 2 | (c >> 4) << 4 | (d >> 4) << 6;
+        }
+    }
+}
+
+/// Of some scales around the one that makes the furthest value −32, the one with the least squared error, weighted by the
+/// values' squares; and the codes with it.
+fn best_scale(values: &[f32], codes: &mut [u8]) -> f32 {
+    let most = furthest(values);
+    codes.fill(0);
+    if most.abs() < 1e-15 {
+        return 0.0;
+    }
+    let code = |value: f32, inverse: f32| (inverse * value).round_ties_even().clamp(-32.0, 31.0);
+    let sums = |inverse: f32| {
+        values.iter().fold((0.0, 0.0), |(products, squares), &value| {
+            let (weight, code) = (value * value, code(value, inverse));
+            (products + weight * value * code, squares + weight * code * code)
+        })
+    };
+    let mut inverse = -32.0 / most;
+    let (products, squares) = sums(inverse);
+    let mut scale = if squares == 0.0 { 0.0 } else { products / squares };
+    let mut best = scale * products;
+    for step in (-9..=9).filter(|&step| step != 0) {
+        let other = -(32.0 + 0.1 * step as f32) / most;
+        let (products, squares) = sums(other);
+        if squares > 0.0 && products * products > best * squares {
+            scale = products / squares;
+            best = scale * products;
+            inverse = other;
+        }
+    }
+    for (value, out) in values.iter().zip(codes) {
+        *out = (code(*value, inverse) as i8 + 32) as u8;
+    }
+    scale
 }

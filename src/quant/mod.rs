@@ -97,6 +97,7 @@ pub struct Block<'a> {
 }
 
 type Decode = fn(&[u8], Block);
+type Round = fn(&[f32], &mut [u8]);
 
 /// What the bytes of a storage type hold.
 #[derive(Clone, Copy, Debug)]
@@ -216,6 +217,18 @@ pub fn by_ggml_id(id: u32) -> Option<&'static Storage> {
         143 => &PTQ1_0,
         _ => return None,
     })
+}
+
+/// The ggml id of a type, where it has one.
+pub fn ggml_id(storage: &'static Storage) -> Option<u32> {
+    (0..=143).find(|&id| by_ggml_id(id) == Some(storage))
+}
+
+/// How a block of values is rounded to a type, for those that values are rounded to here.
+pub fn rounding(storage: &'static Storage) -> Option<Round> {
+    [(&Q8_0, simple::encode_q8_0 as Round), (&Q4_0, simple::encode_q4_0), (&Q6_K, kquants::encode_q6_k)]
+        .into_iter()
+        .find_map(|(known, encode)| (known == storage).then_some(encode))
 }
 
 /// Types that are refused: their name, and why or what to convert to.

@@ -2,6 +2,7 @@
 
 use super::Block;
 use super::dense::half_at;
+use half::f16;
 
 /// Half d, 16 bytes: byte j has value j in its low nibble and value j + 16 in its high one.
 pub(super) fn q4_0(bytes: &[u8], block: Block) {
@@ -51,4 +52,42 @@ pub(super) fn nibbles(bytes: &[u8], codes: &mut [u8]) {
         *low = byte & 15;
         *high = byte >> 4;
     }
+}
+
+/// Values rounded as ggml rounds them to Q8_0.
+pub fn encode_q8_0(values: &[f32], block: &mut [u8]) {
+    let most = values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+    let scale = most / 127.0;
+    let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+    block[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
+    for (value, byte) in values.iter().zip(&mut block[2..]) {
+        *byte = (value * inverse).round() as i8 as u8;
+    }
+}
+
+/// Values rounded as ggml rounds them to Q4_0: the one that is furthest from 0 becomes −8.
+pub fn encode_q4_0(values: &[f32], block: &mut [u8]) {
+    let scale = furthest(values) / -8.0;
+    let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+    block[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
+    let code = |value: f32| ((value * inverse + 8.5) as u8).min(15);
+    let (low, high) = values.split_at(16);
+    for ((&low, &high), byte) in low.iter().zip(high).zip(&mut block[2..]) {
+        *byte = code(low) | code(high) << 4;
+    }
+}
+
+/// Codes with a scale and a minimum as Q4_1 keeps them; the inverse of its decoder.
+pub fn encode_q4_1(codes: &[u8], scale: f16, min: f16, block: &mut [u8]) {
+    block[..2].copy_from_slice(&scale.to_le_bytes());
+    block[2..4].copy_from_slice(&min.to_le_bytes());
+    let (low, high) = codes.split_at(16);
+    for ((&low, &high), byte) in low.iter().zip(high).zip(&mut block[4..]) {
+        *byte = low | high << 4;
+    }
+}
+
+/// The first of the values with the greatest magnitude.
+pub(super) fn furthest(values: &[f32]) -> f32 {
+    values.iter().fold(0.0f32, |most, &value| if value.abs() > most.abs() { value } else { most })
 }

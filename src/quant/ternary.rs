@@ -2,6 +2,7 @@
 
 use super::Block;
 use super::dense::half_at;
+use half::f16;
 
 /// Half d, then four codes a byte in order, low bits first: Q2_0 in both its block lengths.
 pub(super) fn q2_0(bytes: &[u8], block: Block) {
@@ -43,6 +44,50 @@ pub(super) fn tq1_0(bytes: &[u8], block: Block) {
     trits(&bytes[..32], first);
     trits(&bytes[32..48], second);
     trits(&bytes[48..52], last);
+}
+
+/// Codes as TQ2_0 keeps them; the inverse of its decoder.
+pub fn encode_tq2_0(codes: &[u8], scale: f16, block: &mut [u8]) {
+    let (body, half) = block.split_at_mut(64);
+    for (group, codes) in body.chunks_exact_mut(32).zip(codes.chunks_exact(128)) {
+        planes(codes, group, |plane| 2 * plane);
+    }
+    half.copy_from_slice(&scale.to_le_bytes());
+}
+
+/// Codes of −1, 0 and +1 as TQ1_0 keeps them; the inverse of its decoder.
+pub fn encode_tq1_0(codes: &[u8], scale: f16, block: &mut [u8]) {
+    encode_trits(&codes[..160], &mut block[..32]);
+    encode_trits(&codes[160..240], &mut block[32..48]);
+    encode_trits(&codes[240..], &mut block[48..52]);
+    block[52..].copy_from_slice(&scale.to_le_bytes());
+}
+
+/// Codes as [`i2_s`] reads them.
+pub fn encode_i2_s(codes: &[u8], bytes: &mut [u8]) {
+    for (bytes, codes) in bytes.chunks_exact_mut(32).zip(codes.chunks_exact(128)) {
+        planes(codes, bytes, |plane| 6 - 2 * plane);
+    }
+}
+
+/// Four planes of codes into the bit pairs of bytes.
+fn planes(codes: &[u8], bytes: &mut [u8], shift: impl Fn(usize) -> usize) {
+    bytes.fill(0);
+    for (plane, codes) in codes.chunks_exact(bytes.len()).enumerate() {
+        for (&code, byte) in codes.iter().zip(&mut *bytes) {
+            *byte |= code << shift(plane);
+        }
+    }
+}
+
+/// The inverse of [`trits`]; digits that a group has not are 0.
+fn encode_trits(codes: &[u8], bytes: &mut [u8]) {
+    let stride = bytes.len();
+    for (m, byte) in bytes.iter_mut().enumerate() {
+        let digit = |n: usize| codes.get(n * stride + m).map_or(0, |&code| u16::from(code));
+        let number = (0..5).fold(0, |number, n| 3 * number + digit(n));
+        *byte = (number * 256).div_ceil(243) as u8;
+    }
 }
 
 /// Digit n of byte m is value `n · bytes.len() + m`. A byte holds ⌈N · 256 / 243⌉ of the five-digit number N, so multiplying

@@ -83,6 +83,65 @@ fn i2_s_decodes_as_in_bitnet_cpp() {
 }
 
 #[test]
+fn encoders_are_the_decoders_inverse() {
+    let golden = Golden::new(BLOCKS);
+    type Encode = fn(&[u8], half::f16, &mut [u8]);
+    // Random TQ1_0 blocks hold bytes that no encoder writes.
+    let codes: [(&Storage, &[&str], Encode, usize); 3] = [
+        (&TQ1_0, &["bytes"], ternary::encode_tq1_0, 52),
+        (&TQ2_0, &["bytes", "random_bytes"], ternary::encode_tq2_0, 64),
+        (&Q1_0, &["bytes", "random_bytes"], binary::encode_q1_0, 0),
+    ];
+    for (storage, kinds, encode, at) in codes {
+        for kind in kinds {
+            let bytes = golden.bytes(&format!("{}.{kind}", storage.name));
+            for block in bytes.chunks_exact(storage.bytes) {
+                let Content::Blocks { decode, .. } = storage.content else { unreachable!() };
+                let mut codes = vec![9; storage.block];
+                decode(block, Block { codes: &mut codes, scales: &mut [0.0], mins: &mut [0.0] });
+                let mut again = vec![9; storage.bytes];
+                encode(&codes, half::f16::from_le_bytes([block[at], block[at + 1]]), &mut again);
+                assert_eq!(again, block, "{}.{kind}", storage.name);
+            }
+        }
+    }
+    for block in golden.bytes("Q4_1.random_bytes").chunks_exact(20) {
+        let (mut codes, mut again) = (vec![9; 32], vec![9; 20]);
+        simple::q4_1(block, Block { codes: &mut codes, scales: &mut [0.0], mins: &mut [0.0] });
+        let half = |at: usize| half::f16::from_le_bytes([block[at], block[at + 1]]);
+        simple::encode_q4_1(&codes, half(0), half(2), &mut again);
+        assert_eq!(again, block);
+    }
+    let golden = Golden::new(I2S_BLOCKS);
+    for name in ["a", "b"] {
+        let bytes = golden.bytes(&format!("{name}.x86"));
+        let bytes = &bytes[..bytes.len() - I2S_TAIL as usize];
+        let (mut codes, mut again) = (vec![9; bytes.len() * 4], vec![9; bytes.len()]);
+        ternary::i2_s(bytes, &mut codes);
+        ternary::encode_i2_s(&codes, &mut again);
+        assert_eq!(again, bytes, "{name}");
+    }
+}
+
+#[test]
+fn values_are_rounded_as_in_ggml() {
+    let golden = Golden::new(BLOCKS);
+    let encoders: [(&Storage, Round); 3] =
+        [(&Q8_0, simple::encode_q8_0), (&Q4_0, simple::encode_q4_0), (&Q6_K, kquants::encode_q6_k)];
+    for (storage, encode) in encoders {
+        let values = golden.floats(&format!("{}.input", storage.name));
+        let expected = golden.bytes(&format!("{}.bytes", storage.name));
+        let mut block = vec![9; storage.bytes];
+        for (i, values) in values.chunks_exact(storage.block).enumerate() {
+            encode(values, &mut block);
+            assert_eq!(block, expected[i * storage.bytes..][..storage.bytes], "{}, block {i}", storage.name);
+        }
+        encode(&vec![0.0; storage.block], &mut block);
+        assert!(storage.values(&block).iter().all(|&value| value == 0.0), "{}", storage.name);
+    }
+}
+
+#[test]
 fn every_ternary_byte_decodes() {
     // All 256 bytes of a TQ1_0 block against base-3 arithmetic on the number that the byte stands for.
     for byte in 0..=255u8 {

@@ -92,7 +92,7 @@ impl Checkpoint {
 
     /// What the headers tell: a `Description` without tokenizer and template.
     pub fn describe(&self, options: JsValue) -> Js<JsValue> {
-        let plan = self.plan(super::loader::options(options)?).map_err(thrown)?;
+        let plan = self.plan(super::options::options(options)?).map_err(thrown)?;
         to_js(&Description::new(self.format(), &plan, None, &BTreeMap::new()))
     }
 }

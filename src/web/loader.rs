@@ -3,105 +3,17 @@
 use std::collections::BTreeMap;
 
 use js_sys::Array;
-use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
 
-use super::{Checkpoint, Engine, Js, exact, from_js, team, thrown, to_js};
-use crate::error::{Error, ErrorKind, reserve};
+use super::{Checkpoint, Engine, Js, JsRange, exact, fitting, out_of_order, team, thrown, to_js};
+use crate::error::{Error, ErrorKind};
 use crate::formats::Format;
-use crate::kernels::act::Precision;
-use crate::kv::KvType;
 use crate::model;
 use crate::model::describe::Description;
-use crate::model::plan::{Options, Plan, Range};
-use crate::quant::Interleave;
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct JsOptions {
-    #[serde(default)]
-    activations: Option<Activations>,
-    #[serde(default)]
-    kv: Option<Kv>,
-    #[serde(default)]
-    context_length: Option<usize>,
-    #[serde(default)]
-    prefill_chunk: Option<usize>,
-    #[serde(default)]
-    layout: Option<Layout>,
-    #[serde(default)]
-    i2s: Option<I2s>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Activations {
-    Auto,
-    Int8,
-    Int14,
-    Float,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Kv {
-    Auto,
-    F32,
-    F16,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Layout {
-    Auto,
-    Stored,
-}
-
-#[derive(Deserialize)]
-enum I2s {
-    #[serde(rename = "auto")]
-    Auto,
-    #[serde(rename = "128")]
-    By128,
-    #[serde(rename = "64")]
-    By64,
-}
-
-pub(super) fn options(options: JsValue) -> Js<Options> {
-    let options: JsOptions = from_js(options)?;
-    Ok(Options {
-        activations: options.activations.and_then(|activations| match activations {
-            Activations::Auto => None,
-            Activations::Int8 => Some(Precision::Int8),
-            Activations::Int14 => Some(Precision::Int14),
-            Activations::Float => Some(Precision::Float),
-        }),
-        kv: options.kv.and_then(|kv| match kv {
-            Kv::Auto => None,
-            Kv::F32 => Some(KvType::F32),
-            Kv::F16 => Some(KvType::F16),
-        }),
-        context: options.context_length,
-        batch: options.prefill_chunk.unwrap_or(Options::default().batch),
-        stored: matches!(options.layout, Some(Layout::Stored)),
-        i2s: options.i2s.and_then(|i2s| match i2s {
-            I2s::Auto => None,
-            I2s::By128 => Some(Interleave::By128),
-            I2s::By64 => Some(Interleave::By64),
-        }),
-    })
-}
-
-#[derive(Serialize)]
-struct JsRange {
-    file: usize,
-    offset: u64,
-    length: u64,
-}
+use crate::model::plan::{Plan, Range};
 
 fn ranges(ranges: impl Iterator<Item = Range>) -> Js<JsValue> {
-    let ranges: Vec<JsRange> =
-        ranges.map(|Range { file, offset, len }| JsRange { file, offset, length: len }).collect();
+    let ranges: Vec<JsRange> = ranges.map(JsRange::from).collect();
     to_js(&ranges)
 }
 
@@ -119,15 +31,11 @@ enum Stage {
     Loading(Box<model::Loader>),
 }
 
-fn out_of_order() -> JsValue {
-    thrown(Error::new(ErrorKind::InvalidArgument, "the load is at another stage"))
-}
-
 #[wasm_bindgen]
 impl Loader {
     #[wasm_bindgen(constructor)]
     pub fn new(checkpoint: &Checkpoint, options: JsValue) -> Js<Loader> {
-        let plan = checkpoint.plan(self::options(options)?).map_err(thrown)?;
+        let plan = checkpoint.plan(super::options::options(options)?).map_err(thrown)?;
         Ok(Self { format: checkpoint.format(), stage: Stage::Planned(Box::new(plan)), chunk: Vec::new() })
     }
 
@@ -174,12 +82,7 @@ impl Loader {
 
     /// The address of a buffer for chunks of up to `length` bytes; valid until the next call.
     pub fn buffer(&mut self, length: usize) -> Js<*mut u8> {
-        if self.chunk.len() < length {
-            self.chunk = Vec::new();
-            let mut chunk: Vec<u8> = reserve("a chunk", length as u64).map_err(thrown)?;
-            chunk.resize(length, 0);
-            self.chunk = chunk;
-        }
+        fitting(&mut self.chunk, length)?;
         Ok(self.chunk.as_mut_ptr())
     }
 

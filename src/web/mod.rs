@@ -2,14 +2,25 @@
 //!
 //! Every failure is thrown as `{ code, message, detail }`. File offsets are exact numbers below 2⁵³.
 
+#[cfg(not(feature = "convert"))]
 mod bench;
 mod checkpoint;
+#[cfg(feature = "convert")]
+mod convert;
+#[cfg(not(feature = "convert"))]
 mod engine;
+#[cfg(not(feature = "convert"))]
 mod loader;
+mod options;
 
+#[cfg(not(feature = "convert"))]
 pub use bench::Roofline;
 pub use checkpoint::Checkpoint;
+#[cfg(feature = "convert")]
+pub use convert::Converter;
+#[cfg(not(feature = "convert"))]
 pub use engine::Engine;
+#[cfg(not(feature = "convert"))]
 pub use loader::Loader;
 
 use serde::Serialize;
@@ -17,8 +28,9 @@ use serde::de::DeserializeOwned;
 use serde_wasm_bindgen::Serializer;
 use wasm_bindgen::prelude::*;
 
-use crate::error::{Error, ErrorKind};
-use crate::team::{self, Team};
+use crate::error::{Error, ErrorKind, filled};
+use crate::model::plan::Range;
+use crate::team;
 
 #[cfg(feature = "threads")]
 pub use wasm_bindgen_rayon::init_thread_pool;
@@ -72,16 +84,43 @@ fn exact(number: f64) -> Js<u64> {
     ))
 }
 
-/// The caller and the pool that the host has started before.
-#[cfg(feature = "threads")]
-fn team(threads: usize) -> Js<Team> {
-    Team::new(threads).map_err(thrown)
+/// Bytes of a file.
+#[derive(Serialize)]
+struct JsRange {
+    file: usize,
+    offset: u64,
+    length: u64,
 }
 
-#[cfg(not(feature = "threads"))]
-fn team(threads: usize) -> Js<Team> {
+impl From<Range> for JsRange {
+    fn from(Range { file, offset, len }: Range) -> Self {
+        Self { file, offset, length: len }
+    }
+}
+
+/// Makes a buffer for chunks long enough.
+fn fitting(chunk: &mut Vec<u8>, length: usize) -> Js<()> {
+    if chunk.len() < length {
+        *chunk = Vec::new();
+        *chunk = filled("a chunk", length as u64, 0).map_err(thrown)?;
+    }
+    Ok(())
+}
+
+fn out_of_order() -> JsValue {
+    thrown(Error::new(ErrorKind::InvalidArgument, "the load is at another stage"))
+}
+
+/// The caller and the pool that the host has started before.
+#[cfg(feature = "threads")]
+fn team(threads: usize) -> Js<team::Team> {
+    team::Team::new(threads).map_err(thrown)
+}
+
+#[cfg(not(any(feature = "threads", feature = "convert")))]
+fn team(threads: usize) -> Js<team::Team> {
     if threads == 1 {
-        return Ok(Team::solo());
+        return Ok(team::Team::solo());
     }
     let error = Error::new(ErrorKind::InvalidArgument, "this build has no threads").option("threads");
     Err(thrown(error.expected(1, threads)))

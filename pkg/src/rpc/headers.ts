@@ -22,7 +22,11 @@ export interface Headers {
 const FIRST = 256 << 10;
 
 /** All files at once: none says anything about another. */
-export async function readHeaders(glue: Glue, files: ModelFiles, signal: AbortSignal): Promise<Headers> {
+export async function readHeaders(
+  glue: Pick<Glue, "Checkpoint">,
+  files: ModelFiles,
+  signal: AbortSignal,
+): Promise<Headers> {
   const { weights, promised, config } = files;
   const complete = async (checkpoint: Checkpoint) => {
     for (const [file, names] of promised?.entries() ?? []) {

@@ -34,9 +34,8 @@ export function toGguf(json: TokenizerJson, config: TokenizerConfig | null, opti
   const scored = model.byte_fallback === true;
   const tokens = spell(json, model, options.vocab ?? 0);
   const types = tokenTypes(json, model, tokens.length, scored);
-  const merges = model.merges.map(pair);
   const entries: GgufEntry[] = [
-    ...(scored ? sentencePiece(json, model, merges, tokens, types) : byteLevel(json, model, merges)),
+    ...(scored ? sentencePiece(json, model, tokens, types) : byteLevel(json, model)),
     { key: "tokenizer.ggml.tokens", value: tokens },
     { key: "tokenizer.ggml.token_type", value: types },
     ...specials(json, config, tokens),
@@ -45,14 +44,14 @@ export function toGguf(json: TokenizerJson, config: TokenizerConfig | null, opti
   return entries;
 }
 
-function byteLevel(json: TokenizerJson, model: Bpe, merges: readonly [string, string][]): GgufEntry[] {
+function byteLevel(json: TokenizerJson, model: Bpe): GgufEntry[] {
   const pre = namedPreTokenizer(json, model);
   if (json.decoder?.type !== "ByteLevel") throw bad("decoder", "GGUF's gpt2 kind means ByteLevel");
   if (model.ranks) throw bad("model.ranks", "GGUF's gpt2 kind has no scores");
   return [
     { key: "tokenizer.ggml.model", value: "gpt2" },
     { key: "tokenizer.ggml.pre", value: pre.names[0] as string },
-    { key: "tokenizer.ggml.merges", value: merges.map(([left, right]) => `${left} ${right}`) },
+    { key: "tokenizer.ggml.merges", value: model.merges.map(spelled) },
   ];
 }
 
@@ -84,18 +83,12 @@ function namedPreTokenizer(json: TokenizerJson, model: Bpe): PreTokenizer {
   });
 }
 
-function sentencePiece(
-  json: TokenizerJson,
-  model: Bpe,
-  merges: readonly [string, string][],
-  tokens: readonly string[],
-  types: Int32Array,
-): GgufEntry[] {
+function sentencePiece(json: TokenizerJson, model: Bpe, tokens: readonly string[], types: Int32Array): GgufEntry[] {
   if (json.pre_tokenizer !== null) throw bad("pre_tokenizer", "GGUF's llama kind has none");
   return [
     { key: "tokenizer.ggml.model", value: "llama" },
     { key: "tokenizer.ggml.pre", value: "default" },
-    { key: "tokenizer.ggml.scores", value: scores(merges, model.ranks, tokens, types) },
+    { key: "tokenizer.ggml.scores", value: scores(model.merges.map(pair), model.ranks, tokens, types) },
     { key: "tokenizer.ggml.add_space_prefix", value: hasSpacePrefix(json.normalizer) },
   ];
 }
@@ -197,6 +190,12 @@ function specials(json: TokenizerJson, config: TokenizerConfig | null, tokens: r
     { key: "tokenizer.ggml.add_eos_token", value: around.after.length === 1 },
   );
   return entries;
+}
+
+/** What is spelled as GGUF spells it stays the same string: there may be hundreds of thousands. */
+function spelled(merge: string | readonly [string, string], index: number): string {
+  const spaces = typeof merge === "string" && merge.indexOf(" ") >= 0 && merge.indexOf(" ") === merge.lastIndexOf(" ");
+  return spaces ? (merge as string) : pair(merge, index).join(" ");
 }
 
 function pair(merge: string | readonly [string, string], index: number): [string, string] {

@@ -38,6 +38,9 @@ const wrong: [string[], RegExp][] = [
   [["perplexity", DEMO], /FILE is missing/],
   [["perplexity", DEMO, "text", "--window", "1"], /--window must be an integer from 2/],
   [["inspect", DEMO, "--weights", "--no-weights"], /either --weights or --no-weights/],
+  [["convert", DEMO], /OUT\.gguf is missing/],
+  [["convert", DEMO, "x.gguf", "--type", "q4_0"], /--type must be one of tq2_0, tq1_0, q1_0, i2_s, not q4_0/],
+  [["convert", DEMO, "x.gguf", "--head", "f32"], /--head must be one of keep/],
   [["inspect", DEMO, "--strict", "2bit"], /--strict must be 1bit or ternary/],
 ];
 
@@ -62,7 +65,7 @@ test("with --json it is an error object too", async () => {
 
 test("help of every command names its flags, and needs no model", async () => {
   const { stdout } = await done("--help");
-  const commands = ["run", "logits", "tokenize", "perplexity", "inspect"];
+  const commands = ["run", "logits", "tokenize", "perplexity", "inspect", "convert"];
   for (const command of commands) {
     assert.match(stdout, new RegExp(`^  ${command} `, "m"));
     const help = (await done(command, "--help")).stdout;

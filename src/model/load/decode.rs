@@ -7,14 +7,14 @@ use crate::quant::{Block, Codes, Content, Float, Interleave, Layout, Scales, Sto
 
 /// Rows on their way to a tile, in buffers that all units share.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+pub(crate) struct Work {
     pub codes: Vec<u8>,
     scales: Vec<f32>,
     mins: Vec<f32>,
 }
 
 /// What a unit of a matrix says besides its codes.
-pub(super) enum Said {
+pub(crate) enum Said {
     /// Nothing: scales are with the codes, or in other tensors.
     Nothing,
     /// One scale for each of its rows.
@@ -80,6 +80,14 @@ impl Work {
     pub fn quarter(&mut self, bytes: &[u8], quarter: usize) {
         self.clear(bytes.len(), 0);
         ternary::quarter(bytes, quarter, &mut self.codes);
+    }
+
+    /// All four quarters, one after another.
+    pub fn quarters(&mut self, bytes: &[u8]) {
+        self.clear(4 * bytes.len(), 0);
+        for (quarter, codes) in self.codes.chunks_exact_mut(bytes.len().max(1)).enumerate() {
+            ternary::quarter(bytes, quarter, codes);
+        }
     }
 
     /// How many of the decoded weights are zero.
@@ -162,20 +170,43 @@ impl Work {
     /// As training rounds at every pass: `clamp(round(w · (1 / m)), −1, 1) / (1 / m)`, m being the mean of the magnitudes.
     fn masters(&mut self, float: Float, cols: usize, bytes: &[u8]) -> Result<Said> {
         finite(float, bytes)?;
-        let count = bytes.len() / float.bytes();
-        let sum: f64 = float.values(bytes).map(|value| f64::from(value.abs())).sum();
-        let mean = ((sum / count.max(1) as f64) as f32).max(1e-5);
-        let factor = 1.0 / mean;
-        self.clear(count, 0);
+        let mut mean = Mean::default();
+        mean.add(float, bytes);
+        let factor = mean.factor();
+        self.ternarise(float, factor, bytes);
+        Ok(Said::RowScales(vec![1.0 / factor; self.codes.len() / cols]))
+    }
+
+    /// Masters whose factor is known.
+    pub fn ternarise(&mut self, float: Float, factor: f32, bytes: &[u8]) {
+        self.clear(bytes.len() / float.bytes(), 0);
         for (value, code) in float.values(bytes).zip(&mut self.codes) {
             *code = ((value * factor).round_ties_even().clamp(-1.0, 1.0) as i8 + 1) as u8;
         }
-        Ok(Said::RowScales(vec![1.0 / factor; count / cols]))
     }
 
     fn clear_scales(&mut self) {
         self.scales.clear();
         self.mins.clear();
+    }
+}
+
+/// The mean of magnitudes, over bytes that come in pieces.
+#[derive(Debug, Default)]
+pub(crate) struct Mean {
+    sum: f64,
+    count: u64,
+}
+
+impl Mean {
+    pub fn add(&mut self, float: Float, bytes: &[u8]) {
+        self.sum = float.values(bytes).fold(self.sum, |sum, value| sum + f64::from(value.abs()));
+        self.count += (bytes.len() / float.bytes()) as u64;
+    }
+
+    /// What masters are multiplied by before they are rounded.
+    pub fn factor(&self) -> f32 {
+        1.0 / ((self.sum / self.count.max(1) as f64) as f32).max(1e-5)
     }
 }
 
@@ -185,14 +216,14 @@ fn contradiction(reason: &str) -> Error {
         .expected("layout: \"stored\"", "layout: \"auto\"")
 }
 
-pub(super) fn finite_scale(scale: f32) -> Result<()> {
+pub(crate) fn finite_scale(scale: f32) -> Result<()> {
     if scale.is_finite() {
         return Ok(());
     }
     Err(Error::new(ErrorKind::NonFinite, "a scale is not finite").expected("a finite number", scale))
 }
 
-pub(super) fn finite(float: Float, bytes: &[u8]) -> Result<()> {
+pub(crate) fn finite(float: Float, bytes: &[u8]) -> Result<()> {
     // The exponent alone tells.
     let bad = match float {
         Float::F32 => bytes.as_chunks::<4>().0.iter().position(|b| b[3] & 0x7f == 0x7f && b[2] & 0x80 != 0),

@@ -5,7 +5,7 @@
 //! same tiles again.
 
 mod assemble;
-mod decode;
+pub(crate) mod decode;
 
 use std::collections::BTreeMap;
 use std::ops::Range as Span;

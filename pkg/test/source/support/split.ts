@@ -49,7 +49,7 @@ export function splitGguf(
   return Object.fromEntries(parts);
 }
 
-function readGguf(file: Uint8Array) {
+export function readGguf(file: Uint8Array) {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength);
   const count = Number(view.getBigUint64(8, true));
   const header = parseGguf(file).header;

@@ -1,0 +1,231 @@
+/** A model of any source as one GGUF file, written beside its name and renamed when it is whole. */
+
+import { rmSync } from "node:fs";
+import { type FileHandle, open, rename, rm, stat } from "node:fs/promises";
+import path from "node:path";
+import { createGlue } from "../../dist/glue/convert.js";
+import { EngineError } from "../errors.ts";
+import { fetchFile, paths } from "../platform/node.ts";
+import { type Headers, named, readHeaders } from "../rpc/headers.ts";
+import { type ModelFiles, openFiles } from "../source/files.ts";
+import type { SourceSpec } from "../source/spec.ts";
+import type { Progress } from "../types.ts";
+import { compile } from "../wasm/load.ts";
+import { type Layout, layOut, type RawPair, rawPair, rawPairs, type TensorEntry } from "./header.ts";
+import { textEntries } from "./text.ts";
+
+export interface ConvertOptions {
+  /** Of the layers' matrices: tq2_0, tq1_0, q1_0 or i2_s. @default what the source's codes ask for */
+  type?: string;
+  /** keep, f16, q8_0, q6_k or q4_0. @default keep */
+  embedding?: string;
+  /** As the embedding, where the head is a matrix of its own. @default keep */
+  head?: string;
+  /** How an I2_S source interleaves its codes. */
+  i2s?: "128" | "64";
+  /** Whether a file of this name may be replaced. */
+  force?: boolean;
+  signal: AbortSignal;
+  onProgress(progress: Progress): void;
+}
+
+export interface Converted {
+  file: string;
+  bytes: number;
+  tensors: number;
+  /** Of the layers' matrices. */
+  type: string;
+  warnings: string[];
+}
+
+type Glue = ReturnType<typeof createGlue>;
+type Converter = Glue["Converter"]["prototype"];
+
+interface Tensor extends TensorEntry {
+  reads: { file: number; offset: number; length: number }[];
+}
+
+/** `general.file_type`, which tells readers nothing but is shown to people; both forks give 40 to a type of their own. */
+const FILE_TYPES: Record<string, number> = { TQ1_0: 36, TQ2_0: 37, Q1_0: 40, I2_S: 40 };
+/** Pairs that were about the source's file, not about its model. */
+const OF_THE_FILE = /^(split\.|general\.(file_type|quantization_version|alignment)$)/;
+
+/** Of a chunk on its way in. */
+const CHUNK = 1 << 20;
+
+export async function convert(source: SourceSpec, out: string, options: ConvertOptions): Promise<Converted> {
+  const { signal, onProgress, force = false, i2s, type, embedding, head } = options;
+  await checkTarget(out, force);
+  onProgress({ phase: "header", loaded: 0, total: 0, bytesPerSecond: 0 });
+  const glue = createGlue();
+  const module = await compile(new URL("./convert.wasm", import.meta.url), fetchFile);
+  const { memory } = glue.initSync({ module });
+  const files = await openFiles(source, paths, signal);
+  try {
+    const headers = await readHeaders(glue, files, signal);
+    const converter = new glue.Converter(headers.checkpoint, defined({ i2s, type, embedding, head }));
+    const tensors = converter.tensors() as Tensor[];
+    const { layout, warnings } = describe(converter, headers, files, tensors, source);
+    await writeWhole(out, force, layout, async (file) => {
+      await pump({ converter, memory, files, tensors, layout, file, signal, onProgress });
+    });
+    return {
+      file: out,
+      bytes: layout.size,
+      tensors: tensors.length,
+      type: converter.kind,
+      warnings: [...converter.warnings(), ...warnings],
+    };
+  } catch (error) {
+    throw EngineError.revive(error);
+  } finally {
+    await Promise.all(files.weights.map((weights) => weights.close()));
+  }
+}
+
+/** The new file's header. What it was made from, a vocabulary above all, does not stay while the weights pass. */
+function describe(
+  converter: Converter,
+  headers: Headers,
+  files: ModelFiles,
+  tensors: readonly Tensor[],
+  source: SourceSpec,
+): { layout: Layout; warnings: string[] } {
+  const own = headers.metadata ? rawPairs(headers.prefix) : modelPairs(converter, source);
+  const text = headers.metadata ? { entries: [], warnings: [] } : textEntries(files, converter.vocab);
+  const pairs = [
+    ...own.filter(({ key }) => !OF_THE_FILE.test(key)),
+    rawPair({ key: "general.file_type", value: FILE_TYPES[converter.kind]! }),
+    rawPair({ key: "general.quantization_version", value: 2 }),
+    ...text.entries.map((entry) => rawPair(entry)),
+  ];
+  Object.assign(files, { tokenizer: null, tokenizerConfig: null });
+  return { layout: layOut(pairs, tensors), warnings: text.warnings };
+}
+
+function modelPairs(converter: Converter, source: SourceSpec): RawPair[] {
+  const keys = converter.keys() as { key: string; value: { type: string; value: string | number } }[];
+  const pairs = keys.map(({ key, value: { type, value } }) => rawPair({ key, value }, type === "f32"));
+  const name = folderName(source);
+  if (name && !pairs.some(({ key }) => key === "general.name"))
+    pairs.push(rawPair({ key: "general.name", value: name }));
+  return pairs;
+}
+
+/** The folder's name stands for the model's. */
+function folderName(source: SourceSpec): string | null {
+  const base = source.kind === "folder" ? source.base : source;
+  const address =
+    base.kind === "path" ? path.resolve(base.path) : base.kind === "url" ? new URL(base.url).pathname : "";
+  const parts = address.split(/[/\\]/).filter((part) => part !== "");
+  return parts.findLast((part) => !/\.(safetensors|json)$/.test(part)) ?? null;
+}
+
+interface Pumping {
+  converter: Converter;
+  memory: WebAssembly.Memory;
+  files: ModelFiles;
+  tensors: readonly Tensor[];
+  layout: Layout;
+  file: FileHandle;
+  signal: AbortSignal;
+  onProgress(progress: Progress): void;
+}
+
+async function pump({ converter, memory, files, tensors, layout, file, signal, onProgress }: Pumping): Promise<void> {
+  const total = tensors.flatMap(({ reads }) => reads).reduce((sum, { length }) => sum + length, 0);
+  const begun = performance.now();
+  let [loaded, told] = [0, 0];
+  const tell = (phase: Progress["phase"]) => {
+    const now = performance.now();
+    if (phase === "download" && now - told < 100) return;
+    told = now;
+    onProgress({ phase, loaded, total, bytesPerSecond: (1000 * loaded) / Math.max(1, now - begun) });
+  };
+  for (const [index, { reads }] of tensors.entries()) {
+    const write = async (writes: unknown[]) => {
+      for (const [offset, bytes] of writes as [number, Uint8Array][]) {
+        await writeAll(file, bytes, layout.offsets[index]! + offset);
+      }
+    };
+    await write(converter.begin(index));
+    for (const { file: number, offset, length } of reads) {
+      const weights = files.weights[number]!;
+      await named(weights, async () => {
+        for await (const piece of weights.stream(offset, length, { signal })) {
+          for (let from = 0; from < piece.length; from += CHUNK) {
+            const part = piece.subarray(from, from + CHUNK);
+            const address = converter.buffer(part.length);
+            new Uint8Array(memory.buffer, address, part.length).set(part);
+            await write(converter.feed(part.length));
+            loaded += part.length;
+          }
+          signal.throwIfAborted();
+          tell("download");
+        }
+      });
+    }
+    await write(converter.end());
+  }
+  tell("ready");
+}
+
+async function writeAll(file: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
+  for (let at = 0; at < bytes.length; ) {
+    const { bytesWritten } = await file.write(bytes, at, bytes.length - at, position + at).catch((cause) => {
+      throw new EngineError("Unwritable", `the new file cannot be written: ${cause.message}`, {}, { cause });
+    });
+    at += bytesWritten;
+  }
+}
+
+async function checkTarget(out: string, force: boolean): Promise<void> {
+  const found = await stat(out).catch(() => null);
+  if (found?.isDirectory()) throw new EngineError("InvalidArgument", `${out} is a folder`, { file: out });
+  if (found && !force) throw new EngineError("Exists", `${out} exists; --force replaces it`, { file: out });
+}
+
+const ENDINGS = ["SIGTERM", "SIGHUP"] as const;
+const FAILED = 1;
+
+/** Whatever happens, only a whole file gets the name, and nothing else stays. */
+async function writeWhole(
+  out: string,
+  force: boolean,
+  layout: Layout,
+  work: (file: FileHandle) => Promise<void>,
+): Promise<void> {
+  const part = `${out}.part`;
+  const file = await open(part, force ? "w" : "wx").catch((cause: NodeJS.ErrnoException) => {
+    if (cause.code === "EEXIST") {
+      throw new EngineError("Exists", `${part} exists: another conversion, or what it left; --force replaces it`, {
+        file: part,
+      });
+    }
+    throw new EngineError("Unwritable", `${part}: ${cause.message}`, { file: part }, { cause });
+  });
+  // Whoever ends the program without waiting for us.
+  const clear = () => rmSync(part, { force: true });
+  const end = () => process.exit(FAILED);
+  process.once("exit", clear);
+  for (const name of ENDINGS) process.once(name, end);
+  try {
+    await file.truncate(layout.size);
+    await writeAll(file, layout.header, 0);
+    await work(file);
+    await file.sync();
+    await file.close();
+    await checkTarget(out, force);
+    await rename(part, out);
+  } catch (error) {
+    await file.close().catch(() => {});
+    await rm(part, { force: true });
+    throw error;
+  } finally {
+    process.off("exit", clear);
+    for (const name of ENDINGS) process.off(name, end);
+  }
+}
+
+const defined = (options: object) =>
+  Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));

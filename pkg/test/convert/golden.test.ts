@@ -1,0 +1,183 @@
+/** Conversions against the files that llama.cpp's and Microsoft's converters made of the same models, and against the source. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { goldenFile, goldenPath, logitsOf } from "../source/support/models.ts";
+import { checkGolden } from "../text/support/check.ts";
+import { goldenStrings } from "../text/support/golden.ts";
+import { type Converted, contents, convert, I2_S, plain, type Tensor } from "./support/convert.ts";
+import { loadTokenizer } from "./support/tokenizer.ts";
+
+const same = (a: Tensor, b: Tensor) => a.type === b.type && Buffer.compare(a.data, b.data) === 0;
+
+async function golden(name: string): Promise<Map<string, Tensor>> {
+  return contents(await goldenFile(`gguf/${name}.gguf`)).tensors;
+}
+
+/** Names of tensors that are not the same bytes. */
+function differing(ours: Converted, theirs: Map<string, Tensor>): string[] {
+  assert.deepEqual([...ours.tensors.keys()].sort(), [...theirs.keys()].sort());
+  return [...theirs].filter(([name, tensor]) => !same(ours.tensors.get(name)!, tensor)).map(([name]) => name);
+}
+
+const EMBEDDING = ["token_embd.weight"];
+const BOTH = ["output.weight", "token_embd.weight"];
+
+const theirs: [model: string, file: string, flags: string[], besides: string[]][] = [
+  ["llama_bitlinear", "llama_bitlinear.TQ2_0", ["--type", "tq2_0"], BOTH],
+  ["llama_bitlinear", "llama_bitlinear.TQ1_0", ["--type", "tq1_0"], BOTH],
+  ["llama_bitlinear", "llama_bitlinear.I2_S", ["--type", "i2_s", "--embedding", "f16", "--head", "f16"], []],
+  ["onebitllm_style", "onebitllm_style.TQ2_0", ["--embedding", "q6_k"], []],
+  ["onebitllm_style", "onebitllm_style.TQ1_0", ["--type", "tq1_0", "--embedding", "q6_k"], []],
+  ["trilm_style", "trilm_style.TQ2_0", ["--type", "tq2_0", "--head", "q6_k"], EMBEDDING],
+  ["trilm_style", "trilm_style.TQ1_0", ["--type", "tq1_0", "--head", "q6_k"], EMBEDDING],
+  ["bitnet_packed", "bitnet_packed.b158.I2_S", ["--type", "i2_s", "--embedding", "f16"], []],
+];
+
+for (const [model, file, flags, besides] of theirs) {
+  test(`${model} ${flags.join(" ")}: the bytes of ${file}`, async (context) => {
+    const ours = await convert(context, goldenPath(`models/${model}`), ...flags);
+    // Theirs round the embedding to a type that ours does not write.
+    assert.deepEqual(differing(ours, await golden(file)).sort(), besides);
+    for (const key of ["general.architecture", "tokenizer.ggml.model", "tokenizer.ggml.bos_token_id"]) {
+      assert.equal(ours.metadata.get(key), contents(await goldenFile(`gguf/${file}.gguf`)).metadata.get(key), key);
+    }
+  });
+}
+
+test("masters: the scale of I2_S is the one that ternarising divides by, but for the last bits", async (context) => {
+  const ours = await convert(context, goldenPath("models/onebitllm_style"), "--type", "i2_s", "--embedding", "f16");
+  const expected = await golden("onebitllm_style.I2_S");
+  for (const name of differing(ours, expected)) {
+    const [a, b] = [plain(ours.tensors.get(name)!), plain(expected.get(name)!)];
+    assert.ok(Buffer.compare(a.codes, b.codes) === 0, name);
+    assert.ok(Math.abs(a.scales[0]! / b.scales[0]! - 1) <= 2 ** -22, name);
+  }
+});
+
+test("packed Hugging Face rows: every code, unpacked by hand", async (context) => {
+  const file = await goldenFile("models/bitnet_packed/model.safetensors");
+  const length = Number(new DataView(file.buffer).getBigUint64(0, true));
+  const header = JSON.parse(new TextDecoder().decode(file.subarray(8, 8 + length)));
+  const { tensors } = await convert(context, goldenPath("models/bitnet_packed"), "--type", "tq1_0");
+  const pairs = { "self_attn.k_proj": "attn_k", "mlp.down_proj": "ffn_down", "mlp.gate_proj": "ffn_gate" };
+  for (const [theirs, ours] of Object.entries(pairs)) {
+    const { shape, data_offsets } = header[`model.layers.1.${theirs}.weight`];
+    const packed = file.subarray(8 + length + data_offsets[0], 8 + length + data_offsets[1]);
+    const expected = new Uint8Array(4 * packed.length);
+    const quarter = shape[0] * shape[1];
+    packed.forEach((byte, at) => {
+      for (let part = 0; part < 4; part++) expected[part * quarter + at] = (byte >> (2 * part)) & 3;
+    });
+    assert.ok(Buffer.compare(plain(tensors.get(`blk.1.${ours}.weight`)!).codes, expected) === 0, ours);
+  }
+});
+
+const ternary = ["llama_bitlinear", "onebitllm_style", "trilm_style"].flatMap((model) =>
+  ["TQ1_0", "TQ2_0", "I2_S"].map((type) => `${model}.${type}`),
+);
+
+for (const name of ternary.filter((name) => name !== "trilm_style.I2_S")) {
+  test(`${name} by way of the other types: the same codes, and the same bytes where it comes from halves`, async (context) => {
+    const first = contents(await goldenFile(`gguf/${name}.gguf`)).tensors;
+    const own = name.split(".")[1]!.toLowerCase();
+    // TriLM's scales differ from row to row.
+    const others = ["tq1_0", "tq2_0", ...(name.startsWith("trilm") ? [] : ["i2_s"])].filter((type) => type !== own);
+    for (const type of others) {
+      const there = await convert(context, goldenPath(`gguf/${name}.gguf`), "--type", type);
+      const back = await convert(context, there.path, "--type", own);
+      for (const [tensor, before] of first) {
+        const after = back.tensors.get(tensor)!;
+        if (before.type !== I2_S) assert.ok(same(after, before), `${type} ${tensor}`);
+        else assert.ok(Buffer.compare(plain(after).codes, plain(before).codes) === 0, `${type} ${tensor}`);
+      }
+      assert.deepEqual([...back.tensors.keys()], [...first.keys()].sort(byOrder(back)));
+    }
+  });
+}
+
+const byOrder = ({ tensors }: Converted) => {
+  const order = [...tensors.keys()];
+  return (a: string, b: string) => order.indexOf(a) - order.indexOf(b);
+};
+
+for (const name of ["qwen3.Q1_0_all", "qwen3.Q1_0"]) {
+  test(`${name} stays what it is`, async (context) => {
+    const ours = await convert(context, goldenPath(`gguf/${name}.gguf`));
+    assert.deepEqual(differing(ours, await golden(name)), []);
+    assert.deepEqual(ours.warnings, []);
+    assert.deepEqual(await logitsOf(ours.path), await logitsOf(goldenPath(`gguf/${name}.gguf`)));
+  });
+}
+
+/** Every conversion that takes nothing away and leaves the order of sums as it is. */
+const exact: [source: string, ...flags: string[]][] = [
+  ["models/bitnet_packed", "--type", "tq2_0"],
+  ["models/bitnet_packed", "--type", "tq1_0"],
+  ["models/bitnet_packed", "--type", "i2_s"],
+  ["models/bitnet_online", "--type", "i2_s"],
+  ["models/onebitllm_style", "--type", "i2_s"],
+  ["gguf/llama_bitlinear.TQ2_0.gguf", "--type", "tq1_0"],
+  ["gguf/llama_bitlinear.TQ2_0.gguf", "--type", "i2_s"],
+  ["gguf/trilm_style.TQ1_0.gguf", "--type", "tq2_0"],
+  ["gguf/bitnet_packed.b158.I2_S.gguf", "--type", "i2_s"],
+  ["gguf/onebitllm_style.F16.gguf", "--type", "tq2_0"],
+];
+
+for (const [source, ...flags] of exact) {
+  test(`${source} ${flags.join(" ")}: the same logits`, async (context) => {
+    const { path } = await convert(context, goldenPath(source), ...flags);
+    assert.deepEqual(await logitsOf(path), await logitsOf(goldenPath(source)));
+  });
+}
+
+test("a rounded embedding is near, and says nothing else", async (context) => {
+  const source = goldenPath("models/bitnet_packed");
+  const expected = await logitsOf(source);
+  for (const [type, most] of [
+    ["f16", 0.3],
+    ["q8_0", 0.8],
+    ["q6_k", 1.5],
+    ["q4_0", 6],
+  ] as const) {
+    const { path, tensors } = await convert(context, source, "--embedding", type);
+    assert.equal(tensors.get("token_embd.weight")!.type, { f16: 1, q8_0: 8, q6_k: 14, q4_0: 2 }[type]);
+    const found = await logitsOf(path);
+    const error = Math.max(
+      ...expected.flatMap((row, i) => [...row].map((logit, j) => Math.abs(logit - found[i]![j]!))),
+    );
+    context.diagnostic(`${type}: logits within ${error.toFixed(3)}`);
+    assert.ok(error > 0 && error < most, `${type}: ${error}`);
+  }
+});
+
+const tokenizers = {
+  tiny_llama3: "models/bitnet_packed",
+  tiny_smollm: "models/trilm_style",
+  tiny_llama2: "models/onebitllm_style",
+};
+
+for (const [name, model] of Object.entries(tokenizers)) {
+  test(`the tokenizer of ${model}: all golden strings from the written file`, async (context) => {
+    const { bytes } = await convert(context, goldenPath(model));
+    const tokenizer = loadTokenizer(bytes);
+    checkGolden(tokenizer, goldenStrings(name));
+    assert.deepEqual(tokenizer.warnings, []);
+  });
+}
+
+test("a GGUF's metadata go over as they are, its own type and alignment apart", async (context) => {
+  const before = contents(await goldenFile("gguf/onebitllm_style.TQ2_0.gguf")).metadata;
+  const { metadata: after } = await convert(context, goldenPath("gguf/onebitllm_style.TQ2_0.gguf"), "--type", "i2_s");
+  for (const key of ["bitnet.block_count", "bitnet.attention.layer_norm_rms_epsilon", "tokenizer.chat_template"]) {
+    assert.equal(after.get(key), before.get(key), key);
+  }
+  for (const key of ["tokenizer.ggml.tokens", "tokenizer.ggml.scores"]) {
+    const array = (file: typeof before) => {
+      const { offset, length } = file.array(key)!;
+      return file.header.subarray(offset, offset + length);
+    };
+    assert.deepEqual(Buffer.from(array(after)), Buffer.from(array(before)), key);
+  }
+  assert.equal(after.get("general.file_type"), 40);
+});

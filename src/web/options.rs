@@ -1,0 +1,92 @@
+//! Options as JavaScript spells them.
+
+use serde::Deserialize;
+use wasm_bindgen::prelude::*;
+
+use super::{Js, from_js};
+use crate::kernels::act::Precision;
+use crate::kv::KvType;
+use crate::model::plan::Options;
+use crate::quant::Interleave;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct JsOptions {
+    #[serde(default)]
+    activations: Option<Activations>,
+    #[serde(default)]
+    kv: Option<Kv>,
+    #[serde(default)]
+    context_length: Option<usize>,
+    #[serde(default)]
+    prefill_chunk: Option<usize>,
+    #[serde(default)]
+    layout: Option<Layout>,
+    #[serde(default)]
+    i2s: Option<I2s>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Activations {
+    Auto,
+    Int8,
+    Int14,
+    Float,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kv {
+    Auto,
+    F32,
+    F16,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Layout {
+    Auto,
+    Stored,
+}
+
+#[derive(Deserialize)]
+pub(super) enum I2s {
+    #[serde(rename = "auto")]
+    Auto,
+    #[serde(rename = "128")]
+    By128,
+    #[serde(rename = "64")]
+    By64,
+}
+
+pub(super) fn options(options: JsValue) -> Js<Options> {
+    let options: JsOptions = from_js(options)?;
+    Ok(Options {
+        activations: options.activations.and_then(|activations| match activations {
+            Activations::Auto => None,
+            Activations::Int8 => Some(Precision::Int8),
+            Activations::Int14 => Some(Precision::Int14),
+            Activations::Float => Some(Precision::Float),
+        }),
+        kv: options.kv.and_then(|kv| match kv {
+            Kv::Auto => None,
+            Kv::F32 => Some(KvType::F32),
+            Kv::F16 => Some(KvType::F16),
+        }),
+        context: options.context_length,
+        batch: options.prefill_chunk.unwrap_or(Options::default().batch),
+        stored: matches!(options.layout, Some(Layout::Stored)),
+        i2s: options.i2s.and_then(I2s::asked),
+    })
+}
+
+impl I2s {
+    pub(super) fn asked(self) -> Option<Interleave> {
+        match self {
+            Self::Auto => None,
+            Self::By128 => Some(Interleave::By128),
+            Self::By64 => Some(Interleave::By64),
+        }
+    }
+}
