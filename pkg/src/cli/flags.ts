@@ -76,7 +76,6 @@ export const flags = {
   profile: { option: "profile", help: "show where the time goes, operation by operation, in runs of their own" },
   "no-roofline": { help: "do not measure what this machine reads and multiplies at best" },
   shape: { value: "S", help: "a model made here of random weights, by name or with other sizes: 2b4t,layers=4" },
-  type: { value: "T", help: "its storage type, with others for single matrices: tq2_0,ffn_down=q6_k" },
   "embedding-type": { value: "T", help: "the storage type of its embedding and head" },
   layout: {
     value: "L",

@@ -9,7 +9,7 @@ import { fetchFile, paths } from "../platform/node.ts";
 import { type Headers, named, readHeaders } from "../rpc/headers.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
 import type { SourceSpec } from "../source/spec.ts";
-import type { Progress } from "../types.ts";
+import type { I2sInterleave, Progress } from "../types.ts";
 import { compile } from "../wasm/load.ts";
 import { type Layout, layOut, type RawPair, rawPair, rawPairs, type TensorEntry } from "./header.ts";
 import { textEntries } from "./text.ts";
@@ -22,7 +22,7 @@ export interface ConvertOptions {
   /** As the embedding, where the head is a matrix of its own. @default keep */
   head?: string;
   /** How an I2_S source interleaves its codes. */
-  i2s?: "128" | "64";
+  i2s?: I2sInterleave;
   /** Whether a file of this name may be replaced. */
   force?: boolean;
   signal: AbortSignal;
