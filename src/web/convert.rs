@@ -89,7 +89,7 @@ impl Converter {
     #[wasm_bindgen(constructor)]
     pub fn new(checkpoint: &Checkpoint, options: JsValue) -> Js<Converter> {
         let options: JsOptions = from_js(options)?;
-        let stored = plan::Options { stored: true, i2s: options.i2s.and_then(I2s::interleave), ..Default::default() };
+        let stored = plan::Options { stored: true, i2s: options.i2s.and_then(I2s::asked), ..Default::default() };
         let wishes = convert::plan::Options {
             kind: kind(options.kind)?,
             embedding: wish("embedding", options.embedding)?,

@@ -77,13 +77,12 @@ pub(super) fn options(options: JsValue) -> Js<Options> {
         context: options.context_length,
         batch: options.prefill_chunk.unwrap_or(Options::default().batch),
         stored: matches!(options.layout, Some(Layout::Stored)),
-        i2s: options.i2s.and_then(I2s::interleave),
+        i2s: options.i2s.and_then(I2s::asked),
     })
 }
 
 impl I2s {
-    /// `None` asks the weights.
-    pub(super) fn interleave(self) -> Option<Interleave> {
+    pub(super) fn asked(self) -> Option<Interleave> {
         match self {
             Self::Auto => None,
             Self::By128 => Some(Interleave::By128),

@@ -23,7 +23,10 @@ export const bench: Command = {
   optional: ["MODEL"],
   needs: `(MODEL | --shape ${Object.keys(shapes).join("|")})`,
   flags: [...numbers, "profile", "no-roofline", ...synthesis],
-  meanings: { prompt: { value: "N", option: "prompt", read: number, help: "tokens of the prompt (default 128)" } },
+  meanings: {
+    prompt: { value: "N", option: "prompt", read: number, help: "tokens of the prompt (default 128)" },
+    type: { value: "T", help: "its storage type, with others for single matrices: tq2_0,ffn_down=q6_k" },
+  },
   async run(args, terminal) {
     const options: BenchOptions = args.checked([...numbers, "profile"], checkBench);
     const load = { ...loadOptions(args), signal: terminal.signal, onProgress: terminal.progress };

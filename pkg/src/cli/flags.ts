@@ -53,6 +53,7 @@ export const flags = {
   weights: { help: "read the weights too, for the shares of zeros (default for local files)" },
   "no-weights": { help: "read the header alone (default for URLs)" },
   strict: { value: "KIND", help: "1bit or ternary: fail unless the matrices of the layers are nothing else" },
+  type: { value: "T", help: "of the layers' matrices: tq2_0, tq1_0, q1_0 or i2_s (default: by the source's codes)" },
   embedding: { value: "T", help: "of the embedding: keep, f16, q8_0, q6_k or q4_0 (default keep)" },
   head: { value: "T", help: "of a head that is not the embedding (default keep)" },
   force: { help: "replace the file if there is one" },
@@ -75,10 +76,6 @@ export const flags = {
   profile: { option: "profile", help: "show where the time goes, operation by operation, in runs of their own" },
   "no-roofline": { help: "do not measure what this machine reads and multiplies at best" },
   shape: { value: "S", help: "a model made here of random weights, by name or with other sizes: 2b4t,layers=4" },
-  type: {
-    value: "T",
-    help: "the matrices' storage type: convert takes tq2_0, tq1_0, q1_0 or i2_s; bench any, and others for single matrices: tq2_0,ffn_down=q6_k",
-  },
   "embedding-type": { value: "T", help: "the storage type of its embedding and head" },
   layout: {
     value: "L",
