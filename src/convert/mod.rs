@@ -90,7 +90,7 @@ impl Converter {
 
     /// What a reader should know, once all is done.
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.plan.warnings.clone();
+        let mut warnings = self.plan.warnings();
         if self.rounded > 0 {
             warnings.push(format!(
                 "the scales of {} tensors were rounded, by {:.1e} of their value at most: {} has no room for all of their digits",

@@ -2,6 +2,7 @@
 
 use super::keys;
 use crate::error::{Error, ErrorKind, Result};
+use crate::model::config::ScaleMeaning;
 use crate::model::items::{Item, Reading, Target};
 use crate::model::names::{Field, Naming, Part, Slot};
 use crate::model::plan::{Plan, Range};
@@ -224,7 +225,7 @@ fn output(plan: &Plan, options: Options, kind: Kind, index: usize, item: &Item) 
                 .option(if item.slot.part == Part::Output { "head" } else { "embedding" })
                 .expected(format_args!("a multiple of {whole}"), shape.cols));
             }
-            let other_order = plan.options.i2s == Some(Interleave::By64) && matches!(from.content, Content::I2s);
+            let other_order = matches!((from.content, plan.i2s), (Content::I2s, Some((Interleave::By64, _))));
             (if storage == from && !other_order { Form::Copy } else { form }, storage, shape.rows, shape.cols)
         }
     };
@@ -260,10 +261,17 @@ fn kept(item: &Item, from: &'static Storage, kind: Kind) -> Result<(Form, &'stat
     })
 }
 
+/// transformers' AutoBitLinear multiplies the bias by the scale too.
+fn scaled_bias(plan: &Plan, item: &Item) -> bool {
+    item.slot.field == Field::Bias
+        && plan.config.naming == Naming::HuggingFace
+        && plan.config.scale == ScaleMeaning::Multiply
+}
+
 fn reads(plan: &Plan, item: &Item, output: &Output) -> Vec<(Phase, Range)> {
     let all = |item: &Item| Range { file: item.tensor.file, offset: item.tensor.offset, len: item.tensor.len };
     let body = all(item);
-    if matches!(output.form, Form::Copy | Form::Floats) {
+    if matches!(output.form, Form::Copy) || matches!(output.form, Form::Floats) && !scaled_bias(plan, item) {
         return vec![(Phase::Body, body)];
     }
     let mut reads = Vec::new();
@@ -275,7 +283,10 @@ fn reads(plan: &Plan, item: &Item, output: &Output) -> Vec<(Phase, Range)> {
             reads.extend(found.map(|found| (phase, all(found))));
         }
     }
-    let Target::Matrix(shape, reading) = item.target else { unreachable!("vectors are floats") };
+    let Target::Matrix(shape, reading) = item.target else {
+        reads.push((Phase::Body, body));
+        return reads;
+    };
     match reading {
         Reading::I2s(_) => {
             let codes = shape.rows as u64 * shape.cols as u64 / 4;

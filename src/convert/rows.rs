@@ -36,7 +36,8 @@ impl Converter {
                 let Content::Dense(float) = content else { return Err(out_of_turn()) };
                 finite(float, bytes)?;
                 self.values.clear();
-                self.values.extend(float.values(bytes));
+                let scale = job.scale.first().copied().unwrap_or(1.0);
+                self.values.extend(float.values(bytes).map(|value| value * scale));
                 self.values.len()
             }
             _ => self.decode(job, output, bytes)?,
@@ -74,6 +75,10 @@ impl Converter {
         };
         if let Content::Dense(float) = storage.content {
             finite(float, bytes)?;
+            if !job.scale.is_empty() && self.plan.config.scale == ScaleMeaning::Divide {
+                let error = Error::new(ErrorKind::UnsupportedSetting, "only packed weights are divided by a scale");
+                return Err(error.expected("packed U8 weights", "dense ones"));
+            }
             let count = bytes.len() / float.bytes() / cols;
             match into_codes {
                 None => {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
 
 use super::options::I2s;
-use super::{Checkpoint, Js, JsRange, fitting, from_js, out_of_order, thrown, to_js};
+use super::{Checkpoint, Js, JsRange, answer, fitting, from_js, out_of_order, ranges, thrown, to_js};
 use crate::convert::plan::Kind;
 use crate::convert::{self, Write, keys};
 use crate::error::{Error, ErrorKind};
@@ -65,9 +65,23 @@ fn wish(option: &str, name: Option<String>) -> Js<Option<&'static Storage>> {
 /// A conversion under way: for each tensor begin, feed its reads one after another, end.
 #[wasm_bindgen]
 pub struct Converter {
-    converter: convert::Converter,
+    stage: Stage,
     format: Format,
     chunk: Vec<u8>,
+}
+
+enum Stage {
+    Planned(Box<plan::Plan>, convert::plan::Options),
+    Converting(Box<convert::Converter>),
+}
+
+impl Converter {
+    fn converter(&mut self) -> Js<&mut convert::Converter> {
+        match &mut self.stage {
+            Stage::Converting(converter) => Ok(converter),
+            Stage::Planned(..) => Err(out_of_order()),
+        }
+    }
 }
 
 #[wasm_bindgen]
@@ -82,26 +96,41 @@ impl Converter {
             head: wish("head", options.head)?,
         };
         let plan = checkpoint.plan(stored).map_err(thrown)?;
-        let converter = convert::Converter::new(plan, wishes).map_err(thrown)?;
-        Ok(Self { converter, format: checkpoint.format(), chunk: Vec::new() })
+        let stage = Stage::Planned(Box::new(plan), wishes);
+        Ok(Self { stage, format: checkpoint.format(), chunk: Vec::new() })
+    }
+
+    /// Ranges `{ file, offset, length }` that must be read before anything else; often none.
+    pub fn probes(&self) -> Js<JsValue> {
+        let Stage::Planned(plan, _) = &self.stage else { return Err(out_of_order()) };
+        ranges(plan.probes().iter().map(|probe| probe.range))
+    }
+
+    /// The bytes of the probes, as Uint8Arrays in their order.
+    pub fn decide(&mut self, rows: Array) -> Js<()> {
+        let Stage::Planned(plan, wishes) = &mut self.stage else { return Err(out_of_order()) };
+        answer(plan, &rows)?;
+        let converter = convert::Converter::new((**plan).clone(), *wishes).map_err(thrown)?;
+        self.stage = Stage::Converting(Box::new(converter));
+        Ok(())
     }
 
     /// The name of the type that the layers' matrices get.
     #[wasm_bindgen(getter)]
-    pub fn kind(&self) -> String {
-        self.converter.kind().storage().name.to_owned()
+    pub fn kind(&mut self) -> Js<String> {
+        Ok(self.converter()?.kind().storage().name.to_owned())
     }
 
     /// Rows of the embedding.
     #[wasm_bindgen(getter)]
-    pub fn vocab(&self) -> usize {
-        self.converter.plan().config.vocab
+    pub fn vocab(&mut self) -> Js<usize> {
+        Ok(self.converter()?.plan().config.vocab)
     }
 
     /// The new file's tensors `{ name, dims, type, bytes, reads: [{ file, offset, length }] }`, in their order.
-    pub fn tensors(&self) -> Js<JsValue> {
+    pub fn tensors(&mut self) -> Js<JsValue> {
         let tensors: Vec<JsTensor> = self
-            .converter
+            .converter()?
             .outputs()
             .iter()
             .map(|output| JsTensor {
@@ -116,16 +145,16 @@ impl Converter {
     }
 
     /// The model's keys `{ key, value: { type, value } }`; undefined where the source's own say it.
-    pub fn keys(&self) -> Js<JsValue> {
+    pub fn keys(&mut self) -> Js<JsValue> {
         match self.format {
             Format::Gguf => Ok(JsValue::UNDEFINED),
-            Format::Safetensors => to_js(&keys::keys(&self.converter.plan().config).map_err(thrown)?),
+            Format::Safetensors => to_js(&keys::keys(&self.converter()?.plan().config).map_err(thrown)?),
         }
     }
 
     /// What a reader should know, once all is done.
-    pub fn warnings(&self) -> Vec<String> {
-        self.converter.warnings()
+    pub fn warnings(&mut self) -> Js<Vec<String>> {
+        Ok(self.converter()?.warnings())
     }
 
     /// The address of a buffer for chunks of up to `length` bytes; valid until the next call.
@@ -135,19 +164,20 @@ impl Converter {
     }
 
     /// Turns to a tensor by its number. Answers as `feed` does.
-    pub fn begin(&mut self, tensor: usize) -> Array {
-        writes(self.converter.begin(tensor))
+    pub fn begin(&mut self, tensor: usize) -> Js<Array> {
+        Ok(writes(self.converter()?.begin(tensor)))
     }
 
     /// Takes the first `length` bytes of the buffer, the next of one read. Answers pairs of an offset in the tensor and its bytes.
     pub fn feed(&mut self, length: usize) -> Js<Array> {
         let chunk = self.chunk.get(..length).ok_or_else(out_of_order)?;
-        self.converter.feed(chunk).map(writes).map_err(thrown)
+        let Stage::Converting(converter) = &mut self.stage else { return Err(out_of_order()) };
+        converter.feed(chunk).map(writes).map_err(thrown)
     }
 
     /// Ends the tensor. Answers as `feed` does.
     pub fn end(&mut self) -> Js<Array> {
-        self.converter.end().map(writes).map_err(thrown)
+        self.converter()?.end().map(writes).map_err(thrown)
     }
 }
 

@@ -5,17 +5,11 @@ use std::collections::BTreeMap;
 use js_sys::Array;
 use wasm_bindgen::prelude::*;
 
-use super::{Checkpoint, Engine, Js, JsRange, exact, fitting, out_of_order, team, thrown, to_js};
-use crate::error::{Error, ErrorKind};
+use super::{Checkpoint, Engine, Js, answer, exact, fitting, out_of_order, ranges, team, thrown, to_js};
 use crate::formats::Format;
 use crate::model;
 use crate::model::describe::Description;
-use crate::model::plan::{Plan, Range};
-
-fn ranges(ranges: impl Iterator<Item = Range>) -> Js<JsValue> {
-    let ranges: Vec<JsRange> = ranges.map(JsRange::from).collect();
-    to_js(&ranges)
-}
+use crate::model::plan::Plan;
 
 /// A load under way: answer the probes, reserve, feed every range, finish.
 #[wasm_bindgen]
@@ -48,13 +42,7 @@ impl Loader {
     /// The bytes of the probes, as Uint8Arrays in their order.
     pub fn decide(&mut self, rows: Array) -> Js<()> {
         let Stage::Planned(plan) = &mut self.stage else { return Err(out_of_order()) };
-        let rows: Vec<Vec<u8>> = rows.iter().map(|row| js_sys::Uint8Array::new(&row).to_vec()).collect();
-        let fits = rows.len() == plan.probes().len()
-            && rows.iter().zip(plan.probes()).all(|(row, probe)| row.len() as u64 == probe.range.len);
-        if !fits {
-            return Err(thrown(Error::new(ErrorKind::InvalidArgument, "the probes' bytes do not fit")));
-        }
-        plan.decide(&rows).map_err(thrown)
+        answer(plan, &rows)
     }
 
     /// Bytes that the model will take: `{ weights, kv, scratch, total }`.

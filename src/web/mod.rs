@@ -23,13 +23,14 @@ pub use engine::Engine;
 #[cfg(not(feature = "convert"))]
 pub use loader::Loader;
 
+use js_sys::{Array, Uint8Array};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_wasm_bindgen::Serializer;
 use wasm_bindgen::prelude::*;
 
 use crate::error::{Error, ErrorKind, filled};
-use crate::model::plan::Range;
+use crate::model::plan::{Plan, Range};
 use crate::team;
 
 #[cfg(feature = "threads")]
@@ -96,6 +97,22 @@ impl From<Range> for JsRange {
     fn from(Range { file, offset, len }: Range) -> Self {
         Self { file, offset, length: len }
     }
+}
+
+fn ranges(ranges: impl Iterator<Item = Range>) -> Js<JsValue> {
+    let ranges: Vec<JsRange> = ranges.map(JsRange::from).collect();
+    to_js(&ranges)
+}
+
+/// Gives a plan the rows that it asked for.
+fn answer(plan: &mut Plan, rows: &Array) -> Js<()> {
+    let rows: Vec<Vec<u8>> = rows.iter().map(|row| Uint8Array::new(&row).to_vec()).collect();
+    let fits = rows.len() == plan.probes().len()
+        && rows.iter().zip(plan.probes()).all(|(row, probe)| row.len() as u64 == probe.range.len);
+    if !fits {
+        return Err(thrown(Error::new(ErrorKind::InvalidArgument, "the probes' bytes do not fit")));
+    }
+    plan.decide(&rows).map_err(thrown)
 }
 
 /// Makes a buffer for chunks long enough.

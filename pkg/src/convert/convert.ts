@@ -1,12 +1,13 @@
 /** A model of any source as one GGUF file, written beside its name and renamed when it is whole. */
 
-import { rmSync } from "node:fs";
-import { type FileHandle, open, rename, rm, stat } from "node:fs/promises";
+import { closeSync, openSync, rmSync } from "node:fs";
+import { type FileHandle, open, rename, stat } from "node:fs/promises";
 import path from "node:path";
 import { createGlue } from "../../dist/glue/convert.js";
 import { EngineError } from "../errors.ts";
 import { fetchFile, paths } from "../platform/node.ts";
 import { type Headers, named, readHeaders } from "../rpc/headers.ts";
+import { readAll, type Span } from "../rpc/spans.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type { I2sInterleave, Progress } from "../types.ts";
@@ -42,7 +43,7 @@ type Glue = ReturnType<typeof createGlue>;
 type Converter = Glue["Converter"]["prototype"];
 
 interface Tensor extends TensorEntry {
-  reads: { file: number; offset: number; length: number }[];
+  reads: Span[];
 }
 
 /** `general.file_type`, which tells readers nothing but is shown to people; both forks give 40 to a type of their own. */
@@ -64,8 +65,9 @@ export async function convert(source: SourceSpec, out: string, options: ConvertO
   try {
     const headers = await readHeaders(glue, files, signal);
     const converter = new glue.Converter(headers.checkpoint, defined({ i2s, type, embedding, head }));
+    converter.decide(await readAll(converter.probes() as Span[], files, signal));
     const tensors = converter.tensors() as Tensor[];
-    const { layout, warnings } = describe(converter, headers, files, tensors, source);
+    const { layout, warnings } = await describe(converter, headers, files, tensors, source);
     await writeWhole(out, force, layout, async (file) => {
       await pump({ converter, memory, files, tensors, layout, file, signal, onProgress });
     });
@@ -84,17 +86,21 @@ export async function convert(source: SourceSpec, out: string, options: ConvertO
 }
 
 /** The new file's header. What it was made from, a vocabulary above all, does not stay while the weights pass. */
-function describe(
+async function describe(
   converter: Converter,
   headers: Headers,
   files: ModelFiles,
   tensors: readonly Tensor[],
   source: SourceSpec,
-): { layout: Layout; warnings: string[] } {
-  const own = headers.metadata ? rawPairs(headers.prefix) : modelPairs(converter, source);
-  const text = headers.metadata ? { entries: [], warnings: [] } : textEntries(files, converter.vocab);
+): Promise<{ layout: Layout; warnings: string[] }> {
+  const { metadata } = headers;
+  const own = metadata ? rawPairs(headers.prefix) : modelPairs(converter, source);
+  const mute = !metadata || metadata["tokenizer.ggml.model"] === undefined;
+  const side = (mute && (await files.beside?.())) || files;
+  const text = mute ? textEntries(side, converter.vocab) : { entries: [], warnings: [] };
+  const said = new Set(text.entries.map(({ key }) => key));
   const pairs = [
-    ...own.filter(({ key }) => !OF_THE_FILE.test(key)),
+    ...own.filter(({ key }) => !OF_THE_FILE.test(key) && !said.has(key)),
     rawPair({ key: "general.file_type", value: FILE_TYPES[converter.kind]! }),
     rawPair({ key: "general.quantization_version", value: 2 }),
     ...text.entries.map((entry) => rawPair(entry)),
@@ -196,20 +202,17 @@ async function writeWhole(
   work: (file: FileHandle) => Promise<void>,
 ): Promise<void> {
   const part = `${out}.part`;
-  const file = await open(part, force ? "w" : "wx").catch((cause: NodeJS.ErrnoException) => {
-    if (cause.code === "EEXIST") {
-      throw new EngineError("Exists", `${part} exists: another conversion, or what it left; --force replaces it`, {
-        file: part,
-      });
-    }
-    throw new EngineError("Unwritable", `${part}: ${cause.message}`, { file: part }, { cause });
-  });
-  // Whoever ends the program without waiting for us.
-  const clear = () => rmSync(part, { force: true });
+  // Whoever ends the program without waiting for us: listened to before the file is there, which is made at one go.
+  let ours = false;
+  const clear = () => ours && rmSync(part, { force: true });
   const end = () => process.exit(FAILED);
   process.once("exit", clear);
   for (const name of ENDINGS) process.once(name, end);
+  let file: FileHandle | null = null;
   try {
+    create(part, force);
+    ours = true;
+    file = await open(part, "r+");
     await file.truncate(layout.size);
     await writeAll(file, layout.header, 0);
     await work(file);
@@ -218,12 +221,23 @@ async function writeWhole(
     await checkTarget(out, force);
     await rename(part, out);
   } catch (error) {
-    await file.close().catch(() => {});
-    await rm(part, { force: true });
+    await file?.close().catch(() => {});
+    clear();
     throw error;
   } finally {
     process.off("exit", clear);
     for (const name of ENDINGS) process.off(name, end);
+  }
+}
+
+function create(part: string, force: boolean): void {
+  try {
+    closeSync(openSync(part, force ? "w" : "wx"));
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    if (code !== "EEXIST") throw new EngineError("Unwritable", `${part}: ${message}`, { file: part }, { cause });
+    const reason = `${part} exists: another conversion, or what it left; --force replaces it`;
+    throw new EngineError("Exists", reason, { file: part });
   }
 }
 

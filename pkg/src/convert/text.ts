@@ -1,6 +1,6 @@
 /** What a GGUF says of text, made from the files beside safetensors. */
 
-import type { ModelFiles } from "../source/files.ts";
+import type { SideFiles } from "../source/files.ts";
 import { type GgufEntry, toGguf } from "../text/to_gguf.ts";
 import type { TokenizerConfig, TokenizerJson } from "../text/tokenizer_json.ts";
 
@@ -10,7 +10,7 @@ export interface TextEntries {
 }
 
 /** `rows` are the embedding's: ids that the tokenizer lacks are written as unused. */
-export function textEntries(files: ModelFiles, rows: number): TextEntries {
+export function textEntries(files: SideFiles, rows: number): TextEntries {
   const json = files.tokenizer as TokenizerJson | null;
   const config = files.tokenizerConfig as TokenizerConfig | null;
   if (!json) {
@@ -30,7 +30,7 @@ export function textEntries(files: ModelFiles, rows: number): TextEntries {
 }
 
 /** chat_template.jinja wins over what the config lists. */
-function chatTemplates(files: ModelFiles, config: TokenizerConfig | null): Map<string, string> {
+function chatTemplates(files: SideFiles, config: TokenizerConfig | null): Map<string, string> {
   if (files.chatTemplate) return new Map([["default", files.chatTemplate]]);
   const listed = config?.chat_template;
   if (!listed) return new Map();
@@ -39,7 +39,7 @@ function chatTemplates(files: ModelFiles, config: TokenizerConfig | null): Map<s
 }
 
 /** GGUF has room for one token that ends a text and one that ends a turn; a generation_config may list more. */
-function addEnds(entries: GgufEntry[], files: ModelFiles, tokens: readonly string[], warnings: string[]): void {
+function addEnds(entries: GgufEntry[], files: SideFiles, tokens: readonly string[], warnings: string[]): void {
   const value = (name: string) => entries.find(({ key }) => key === `tokenizer.ggml.${name}_token_id`)?.value;
   const listed = (files.generationConfig as { eos_token_id?: unknown } | null)?.eos_token_id;
   const ids = [listed].flat().filter((id): id is number => Number.isInteger(id) && (id as number) in tokens);

@@ -13,6 +13,7 @@ import { Pool } from "../wasm/threads.ts";
 import { fit, instanceBytes, room } from "./fit.ts";
 import { type Headers, named, readHeaders } from "./headers.ts";
 import type { EngineSettings, LoadSettings } from "./protocol.ts";
+import { join, readAll, type Span } from "./spans.ts";
 import { loadText, type Text } from "./text.ts";
 
 /** What instances need of whoever holds them. */
@@ -189,12 +190,6 @@ export class Runtime {
   }
 }
 
-interface Span {
-  file: number;
-  offset: number;
-  length: number;
-}
-
 async function feed(
   glue: Glue,
   memory: WebAssembly.Memory,
@@ -241,31 +236,6 @@ async function feed(
   }
   onProgress({ phase: "pack", loaded: total, total, bytesPerSecond: meter.rate });
   return loader;
-}
-
-/** Scattered rows, in as few reads as may be and all at once. */
-async function readAll(spans: Span[], files: ModelFiles, signal: AbortSignal): Promise<Uint8Array[]> {
-  const reads = join([...spans].sort((a, b) => a.file - b.file || a.offset - b.offset)).map(async (span) => ({
-    ...span,
-    bytes: await files.weights[span.file]!.read(span.offset, span.length, { signal }),
-  }));
-  const read = await Promise.all(reads);
-  return spans.map(({ file, offset, length }) => {
-    const within = read.findLast((one) => one.file === file && one.offset <= offset)!;
-    return within.bytes.subarray(offset - within.offset, offset - within.offset + length);
-  });
-}
-
-/** Neighbours are read at one go, small gaps with them. */
-function join(spans: Span[]): Span[] {
-  const joined: Span[] = [];
-  for (const span of spans) {
-    const last = joined.at(-1);
-    const gap = last && last.file === span.file ? span.offset - (last.offset + last.length) : Infinity;
-    if (last && gap <= 64 << 10) last.length += gap + span.length;
-    else joined.push({ ...span });
-  }
-  return joined;
 }
 
 /** Progress at most every 50 ms, with the rate over about a second. */
