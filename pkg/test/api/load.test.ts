@@ -82,7 +82,7 @@ test("wrong options are refused by name before anything is read", async (context
     [{ signal: {} }, /signal must be an AbortSignal/, "signal"],
     [{ onProgress: true }, /onProgress must be a function/, "onProgress"],
     [{ layout: "packed" }, /layout must be/, "layout"],
-    [{ i2s: 64 }, /i2s must be "128", "64"/, "i2s"],
+    [{ i2s: 64 }, /i2s must be "auto", "128", "64", not 64/, "i2s"],
     [{ chatTemplate: "" }, /chatTemplate must be/, "chatTemplate"],
   ];
   for (const [options, message, option] of loads) {

@@ -66,12 +66,15 @@ test("inspect reads headers by range, each once", async (context) => {
 });
 
 test("a load asks for the header, for rows to probe, and for the rest", async (context) => {
-  const unprobed = await goldenFile("gguf/bitnet_packed.b158.I2_S.gguf");
-  const { url, asked } = await serveFiles(context, { "a.gguf": whole, "b.gguf": unprobed });
+  const i2s = await goldenFile("gguf/bitnet_packed.b158.I2_S.gguf");
+  const { url, asked } = await serveFiles(context, { "a.gguf": whole, "b.gguf": i2s });
   await logitsOf(`${url}b.gguf`);
   const sent = () => asked.reduce((sum, entry) => sum + entry.sent, 0);
-  assert.equal(asked.length, 2);
-  assert.ok(sent() <= unprobed.length, `${sent()} of ${unprobed.length}: nothing came twice`);
+  assert.ok(
+    asked.length <= 4,
+    `which interleave it is, two tensors' rows tell: ${asked.map(({ range }) => range).join()}`,
+  );
+  assert.ok(sent() <= 1.25 * i2s.length, `${sent()} of ${i2s.length}: two tensors at most came twice`);
 
   asked.length = 0;
   await logitsOf(`${url}a.gguf`);
