@@ -79,8 +79,8 @@ export async function serveFolder(context, folder, headers, asked) {
   return server.url;
 }
 
-/** Starts a server that prints its address, and answers with that. */
-export function startServer(context, program, args, options) {
+/** Starts a server that prints its address, and answers with that: what `wanted` finds, or the first group in it. */
+export function startServer(context, program, args, options, wanted = /http:\/\/\S+:\d+\//) {
   const child = spawn(program, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
   context.after(() => child.kill());
   return new Promise((resolve, reject) => {
@@ -88,8 +88,8 @@ export function startServer(context, program, args, options) {
     const look = (chunk) => {
       // biome-ignore lint/suspicious/noControlCharactersInRegex: Vite colours its output
       printed += String(chunk).replace(/\x1b\[\d+m/g, "");
-      const url = /http:\/\/\S+:\d+\//.exec(printed)?.[0];
-      if (url) resolve(url);
+      const found = wanted.exec(printed);
+      if (found) resolve(found[1] ?? found[0]);
     };
     child.stdout.on("data", look);
     child.stderr.on("data", look);
