@@ -15,7 +15,7 @@ export const run = promisify(execFile);
 const here = path.dirname(fileURLToPath(import.meta.url));
 const pkg = path.resolve(here, "../..");
 
-const demoModel = path.join(pkg, "models", "ternlight-demo");
+export const demoModel = path.join(pkg, "models", "ternlight-demo");
 
 /** A tool of test/hosts: `host("vite5/bin/vite.js")`. */
 export const host = (file) => path.join(pkg, "test", "hosts", "node_modules", file);
@@ -49,8 +49,8 @@ function scalar() {
 }
 
 /** `npm pack`, then `npm install` of the tarball in an empty folder that also gets `program.js`. */
-export async function emptyFolderWithPackage(context) {
-  const folder = await mkdtemp(path.join(tmpdir(), "ternlight-"));
+export async function emptyFolderWithPackage(context, prefix = path.join(tmpdir(), "ternlight-")) {
+  const folder = await mkdtemp(prefix);
   context.after(() => rm(folder, { recursive: true, force: true }));
   const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], { cwd: pkg });
   const [{ filename }] = Object.values(JSON.parse(stdout));
