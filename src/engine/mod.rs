@@ -175,9 +175,26 @@ impl<I: Isa> Engine<I> {
         self.requests.remove(&id);
     }
 
-    /// Whether there is anything to do.
+    /// Goes on with a request that waits behind [`Event::Choose`]: one logit for every token, -∞ for those that must not be
+    /// chosen. Answers what it leads to.
+    pub fn supply(&mut self, id: RequestId, logits: &[f32]) -> Result<Vec<Event>> {
+        let refuse = |what: &str, option| Error::new(ErrorKind::InvalidArgument, what).option(option);
+        let Some(request) = self.requests.get_mut(&id).filter(|request| request.parked) else {
+            return Err(refuse("the request does not wait for logits", "request"));
+        };
+        let vocab = self.model.config.vocab;
+        if logits.len() != vocab {
+            return Err(refuse("one logit for every token", "logits").expected(vocab, logits.len()));
+        }
+        let mut events = Vec::new();
+        request.supply(id, logits, &mut events);
+        self.settle(id, 0, &mut events);
+        Ok(events)
+    }
+
+    /// Whether there is anything to do; who waits for [`Self::supply`] gives nothing to do.
     pub fn busy(&self) -> bool {
-        !self.requests.is_empty()
+        self.requests.values().any(|request| !request.parked)
     }
 
     /// Works until a batch is done or `expired` says that time is up; it is asked between operations.
@@ -240,22 +257,26 @@ impl<I: Isa> Engine<I> {
         let Some(running) = self.running.take() else { return };
         let mut last = None;
         for &id in running.owners.iter().filter(|&&id| last.replace(id) != Some(id)) {
-            let Some(request) = self.requests.get_mut(&id) else { continue };
-            let Some(session) = self.sessions.get_mut(&request.session) else { continue };
             let computed = running.owners.iter().filter(|&&owner| owner == id).count();
-            session.cached += computed;
-            session.used = self.steps;
-            match request.settle(id, session.cached == session.tokens.len(), self.context, session.tokens.len(), events)
-            {
-                Outcome::More(None) => {}
-                Outcome::More(Some(token)) => session.tokens.push(token),
-                Outcome::Ended(token) => {
-                    session.tokens.extend(token);
-                    self.requests.remove(&id);
-                }
-            }
+            self.settle(id, computed, events);
         }
         self.drop_closed();
+    }
+
+    /// Settles a request of which so many tokens more are computed.
+    fn settle(&mut self, id: RequestId, computed: usize, events: &mut Vec<Event>) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get_mut(&request.session) else { return };
+        session.cached += computed;
+        session.used = self.steps;
+        match request.settle(id, session.cached == session.tokens.len(), self.context, session.tokens.len(), events) {
+            Outcome::More(None) => {}
+            Outcome::More(Some(token)) => session.tokens.push(token),
+            Outcome::Ended(token) => {
+                session.tokens.extend(token);
+                self.requests.remove(&id);
+            }
+        }
     }
 
     /// Drops closed sessions, unless a pass still writes to their tables.

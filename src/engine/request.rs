@@ -2,7 +2,7 @@
 
 use super::{RequestId, SessionId};
 use crate::error::{Error, Result};
-use crate::sampling::{Params, Sampler, check_finite};
+use crate::sampling::{Lists, Params, Sampler, check_finite};
 
 /// What a caller asks for.
 #[derive(Clone, Debug)]
@@ -16,10 +16,13 @@ pub struct Request {
 pub enum Work {
     Generate {
         params: Params,
+        lists: Lists,
         /// Until the context is full, where `None`.
         max_tokens: Option<usize>,
         /// Tokens that end it; they are not part of the answer.
         end: Vec<u32>,
+        /// Asks with [`Event::Choose`] before every choice, and waits for the logits to choose from.
+        hook: bool,
     },
     /// The logits behind the last token, or behind each.
     Logits { all: bool },
@@ -38,6 +41,11 @@ pub enum Event {
     Token {
         request: RequestId,
         token: u32,
+    },
+    /// What would be chosen from. The request waits until [`super::Engine::supply`] gives them back, changed or not.
+    Choose {
+        request: RequestId,
+        logits: Vec<f32>,
     },
     Logits {
         request: RequestId,
@@ -69,6 +77,8 @@ pub(super) struct Active {
     generated: usize,
     /// What the last logits led to, until the pass is over.
     chosen: Option<Chosen>,
+    /// Whether it waits for [`super::Engine::supply`].
+    pub parked: bool,
     nll: f64,
     /// Where this request's own tokens begin in the session.
     first: usize,
@@ -77,6 +87,8 @@ pub(super) struct Active {
 #[derive(Debug)]
 enum Chosen {
     Token(u32),
+    /// Nothing yet: whoever asked for a hook is asked.
+    Ask(Vec<f32>),
     Failed,
 }
 
@@ -90,13 +102,13 @@ pub(super) enum Outcome {
 impl Active {
     pub fn new(session: SessionId, before: &[u32], request: Request) -> Result<Self> {
         let mut sampler = match &request.work {
-            Work::Generate { params, .. } => Some(Sampler::new(*params)?),
+            Work::Generate { params, lists, .. } => Some(Sampler::new(*params, lists.clone())?),
             Work::Logits { .. } | Work::Score => None,
         };
         if let Some(sampler) = &mut sampler {
             before.iter().chain(&request.tokens).for_each(|&token| sampler.accept(token));
         }
-        Ok(Self { session, sampler, generated: 0, chosen: None, nll: 0.0, first: before.len(), request })
+        Ok(Self { session, sampler, generated: 0, chosen: None, parked: false, nll: 0.0, first: before.len(), request })
     }
 
     /// Whether the logits behind a position are needed; `len` is how many tokens the session holds.
@@ -111,6 +123,9 @@ impl Active {
 
     pub fn take(&mut self, id: RequestId, position: usize, logits: &[f32], events: &mut Vec<Event>) {
         let result = match &self.request.work {
+            Work::Generate { hook: true, .. } => {
+                check_finite(logits).map(|()| self.chosen = Some(Chosen::Ask(logits.to_vec())))
+            }
             Work::Generate { .. } => {
                 let sampler = self.sampler.as_mut().expect("made with the request");
                 sampler.sample(logits).map(|token| self.chosen = Some(Chosen::Token(token)))
@@ -125,8 +140,21 @@ impl Active {
         if let Err(error) = result
             && !matches!(self.chosen, Some(Chosen::Failed))
         {
-            events.push(Event::Failed { request: id, error });
-            self.chosen = Some(Chosen::Failed);
+            self.fail(id, error, events);
+        }
+    }
+
+    fn fail(&mut self, id: RequestId, error: Error, events: &mut Vec<Event>) {
+        events.push(Event::Failed { request: id, error });
+        self.chosen = Some(Chosen::Failed);
+    }
+
+    /// What was asked for has come: [`Self::settle`] goes on from it.
+    pub fn supply(&mut self, id: RequestId, logits: &[f32], events: &mut Vec<Event>) {
+        self.parked = false;
+        match self.sampler.as_mut().expect("only generations ask").sample_masked(logits) {
+            Ok(token) => self.chosen = Some(Chosen::Token(token)),
+            Err(error) => self.fail(id, error, events),
         }
     }
 
@@ -148,6 +176,11 @@ impl Active {
         }
         let finish = |events: &mut Vec<Event>, reason| events.push(Event::Finished { request: id, reason });
         match (&self.request.work, chosen) {
+            (_, Some(Chosen::Ask(logits))) => {
+                self.parked = true;
+                events.push(Event::Choose { request: id, logits });
+                Outcome::More(None)
+            }
             (Work::Generate { max_tokens, end, .. }, Some(Chosen::Token(token))) => {
                 if end.contains(&token) {
                     finish(events, FinishReason::Stop);

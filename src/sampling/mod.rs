@@ -27,6 +27,10 @@ pub struct Params {
     pub seed: u64,
 }
 
+/// What the chain knows of single tokens.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lists {}
+
 impl Default for Params {
     /// Greedy.
     fn default() -> Self {
@@ -65,7 +69,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    pub fn new(params: Params) -> Result<Self> {
+    pub fn new(params: Params, _lists: Lists) -> Result<Self> {
         params.check()?;
         let rng = Rng::new(params.seed);
         Ok(Self { params, rng, seen: Vec::new(), penalised: Vec::new(), kept: Vec::new() })
@@ -83,6 +87,22 @@ impl Sampler {
     /// Chooses a token. Logits that are not finite are an error: they would make every choice a lie.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32> {
         check_finite(logits)?;
+        Ok(self.choose(logits))
+    }
+
+    /// The same among those that are not -∞, which says that a token is forbidden.
+    pub fn sample_masked(&mut self, logits: &[f32]) -> Result<u32> {
+        let wrong = |what| Error::new(ErrorKind::NonFinite, what).option("logits");
+        if let Some(token) = logits.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY) {
+            return Err(wrong(format!("the logit of token {token} is not finite")).expected("a number", logits[token]));
+        }
+        if logits.iter().all(|&logit| logit == f32::NEG_INFINITY) {
+            return Err(wrong("every token is forbidden".to_owned()));
+        }
+        Ok(self.choose(logits))
+    }
+
+    fn choose(&mut self, logits: &[f32]) -> u32 {
         let Self { params, rng, seen, penalised, kept } = self;
         let logits = if params.repetition_penalty == 1.0 || seen.is_empty() {
             logits
@@ -98,10 +118,10 @@ impl Sampler {
             penalised
         };
         if params.temperature == 0.0 {
-            return Ok(argmax(logits) as u32);
+            return argmax(logits) as u32;
         }
         keep::likeliest(logits, params, kept);
-        Ok(draw(kept, params.temperature, rng))
+        draw(kept, params.temperature, rng)
     }
 }
 

@@ -65,7 +65,7 @@ fn draws_follow_their_probabilities() {
         Params { temperature: 2.0, top_k: 5, seed: 2, ..Params::default() },
         Params { temperature: 1.3, top_p: 0.8, min_p: 0.02, seed: 3, ..Params::default() },
     ] {
-        let mut sampler = Sampler::new(params).unwrap();
+        let mut sampler = Sampler::new(params, Lists::default()).unwrap();
         let mut counts = [0usize; 12];
         const DRAWS: usize = 40_000;
         for _ in 0..DRAWS {
@@ -86,7 +86,8 @@ fn draws_follow_their_probabilities() {
 fn a_seed_fixes_the_tokens() {
     let logits = random_logits(&mut Rng::new(1), 500);
     let run = |seed| -> Vec<u32> {
-        let mut sampler = Sampler::new(Params { temperature: 1.0, seed, ..Params::default() }).unwrap();
+        let mut sampler =
+            Sampler::new(Params { temperature: 1.0, seed, ..Params::default() }, Lists::default()).unwrap();
         (0..20).map(|_| sampler.sample(&logits).unwrap()).collect()
     };
     assert_eq!(run(7), run(7));
@@ -95,7 +96,7 @@ fn a_seed_fixes_the_tokens() {
 
 #[test]
 fn the_penalty_moves_what_was_seen() {
-    let mut sampler = Sampler::new(Params { repetition_penalty: 2.0, ..Params::default() }).unwrap();
+    let mut sampler = Sampler::new(Params { repetition_penalty: 2.0, ..Params::default() }, Lists::default()).unwrap();
     let logits = [3.0, 2.0, -1.0];
     assert_eq!(sampler.sample(&logits).unwrap(), 0);
     sampler.accept(0);
@@ -108,7 +109,7 @@ fn the_penalty_moves_what_was_seen() {
 
 #[test]
 fn what_is_not_finite_is_refused() {
-    let mut sampler = Sampler::new(Params::default()).unwrap();
+    let mut sampler = Sampler::new(Params::default(), Lists::default()).unwrap();
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut logits = vec![0.0; 100];
         logits[77] = bad;
@@ -116,7 +117,7 @@ fn what_is_not_finite_is_refused() {
         assert_eq!(error.kind, ErrorKind::NonFinite);
         assert!(error.to_string().contains("token 77"), "{error}");
     }
-    let error = Sampler::new(Params { top_p: 1.5, ..Params::default() }).unwrap_err();
+    let error = Sampler::new(Params { top_p: 1.5, ..Params::default() }, Lists::default()).unwrap_err();
     assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::InvalidArgument, Some("topP")));
-    assert!(Sampler::new(Params { temperature: f32::NAN, ..Params::default() }).is_err());
+    assert!(Sampler::new(Params { temperature: f32::NAN, ..Params::default() }, Lists::default()).is_err());
 }

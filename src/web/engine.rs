@@ -14,7 +14,7 @@ use crate::kernels::isa::Active;
 use crate::model::describe::Description;
 use crate::model::{Model, Plan};
 use crate::observe::{Operation, Tally};
-use crate::sampling::Params;
+use crate::sampling::{Lists, Params};
 use crate::team::Team;
 
 #[wasm_bindgen]
@@ -37,6 +37,8 @@ enum JsWork {
         seed: (u32, u32),
         max_tokens: Option<usize>,
         end: Vec<u32>,
+        #[serde(default)]
+        hook: bool,
     },
     Logits {
         all: bool,
@@ -56,10 +58,11 @@ impl From<JsWork> for Work {
                 seed: (high, low),
                 max_tokens,
                 end,
+                hook,
             } => {
                 let seed = u64::from(high) << 32 | u64::from(low);
                 let params = Params { temperature, top_k, top_p, min_p, repetition_penalty, seed };
-                Self::Generate { params, max_tokens, end }
+                Self::Generate { params, lists: Lists::default(), max_tokens, end, hook }
             }
             JsWork::Logits { all } => Self::Logits { all },
             JsWork::Score {} => Self::Score,
@@ -149,13 +152,19 @@ impl Engine {
         self.engine.cancel(RequestId(request));
     }
 
+    /// Goes on with a request whose `choose` event came: its logits, -∞ for what must not be chosen. Answers events as `step` does.
+    pub fn supply(&mut self, request: u32, logits: &[f32]) -> Js<Array> {
+        let events = self.engine.supply(RequestId(request), logits).map_err(thrown)?;
+        events.into_iter().map(event).collect()
+    }
+
     /// Whether another step has anything to do.
     pub fn busy(&self) -> bool {
         self.engine.busy()
     }
 
     /// Works for about `budget` milliseconds or until a batch is done. Answers events:
-    /// `{ type: "token", request, token }`, `{ type: "logits", request, position, logits }`,
+    /// `{ type: "token", request, token }`, `{ type: "choose", request, logits }` (see `supply`), `{ type: "logits", request, position, logits }`,
     /// `{ type: "scored", request, nll, tokens }`, `{ type: "finished", request, reason }`, `{ type: "failed", request, error }`.
     pub fn step(&mut self, budget: f64) -> Js<Array> {
         let mut last = now();
@@ -202,6 +211,10 @@ fn event(event: Event) -> Js<Object> {
         Event::Token { request, token } => {
             head("token", request)?;
             set("token", token.into())?;
+        }
+        Event::Choose { request, logits } => {
+            head("choose", request)?;
+            set("logits", Float32Array::from(&logits[..]).into())?;
         }
         Event::Logits { request, position, logits } => {
             head("logits", request)?;
