@@ -5,7 +5,7 @@ import { GenerationStream } from "./generation.ts";
 import { checkIds, checkMessages, checkOptions, checkText } from "./options.ts";
 import type { WorkerPort } from "./platform/port.ts";
 import { Client } from "./rpc/client.ts";
-import type { GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
+import type { ChooseEvent, GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
 import { type SpecRules, toSpec } from "./source/spec.ts";
 import type {
   CanRun,
@@ -18,11 +18,13 @@ import type {
   InspectOptions,
   LoadOptions,
   LogitsOptions,
+  LogitsProcessor,
   Model,
   ModelInfo,
   ModelSource,
   Perplexity,
   PerplexityOptions,
+  Piece,
   Prompt,
   Session,
   TokenizeOptions,
@@ -209,18 +211,39 @@ function start(
   prompt: PromptSpec,
   options: GenerateOptions,
 ): Generation {
-  const { maxTokens, stop = [], ignoreEos = false, signal } = options;
+  const { maxTokens, stop = [], ignoreEos = false, logitsProcessor, signal } = options;
   const { temperature, topK, topP, minP, repetitionPenalty, seed } = options;
   const sampling = { temperature, topK, topP, minP, repetitionPenalty, seed, maxTokens };
   const chosen = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
-  const settings: GenerateSettings = { ...chosen, stop: typeof stop === "string" ? [stop] : [...stop], ignoreEos };
+  const settings: GenerateSettings = {
+    ...chosen,
+    stop: typeof stop === "string" ? [stop] : [...stop],
+    ignoreEos,
+    logitsProcessor: logitsProcessor !== undefined,
+  };
   const session = conversation?.session ?? null;
   return new GenerationStream((push) => {
-    const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent: push });
+    const onEvent = (event: Piece[] | ChooseEvent, id: number) =>
+      Array.isArray(event) ? push(event) : void choose(client, id, event, logitsProcessor!);
+    const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent });
     const finished = result.then((ended) => {
       conversation?.onHeld(ended.held);
       return ended.finished;
     });
     return { finished, stop: () => client.stop(id), signal };
   });
+}
+
+/** Has the caller's function change the logits of a generation that waits for them. */
+async function choose(client: Client, id: number, { logits, tokens }: ChooseEvent, processor: LogitsProcessor) {
+  try {
+    const changed = (await processor(logits, tokens)) ?? logits;
+    if (!(changed instanceof Float32Array))
+      throw new EngineError("InvalidArgument", "logitsProcessor must answer nothing or a Float32Array", {
+        option: "logitsProcessor",
+      });
+    client.supply(id, changed, changed === logits ? [logits.buffer as ArrayBuffer] : []);
+  } catch (error) {
+    client.fail(id, error);
+  }
 }

@@ -48,6 +48,7 @@ const generate = {
   stop: isStop,
   ignoreEos: isBoolean,
   addSpecial: isBoolean,
+  logitsProcessor: isFunction,
   signal: isSignal,
 };
 

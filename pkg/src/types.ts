@@ -108,8 +108,20 @@ export interface GenerateOptions extends SamplingOptions {
   ignoreEos?: boolean;
   /** Add what the tokenizer adds to a text (BOS). Has no effect on ids and chats. @default true */
   addSpecial?: boolean;
+  /** Changes the logits before every choice. @default none */
+  logitsProcessor?: LogitsProcessor;
   signal?: AbortSignal;
 }
+
+/**
+ * Called before every choice with one logit for every token and all ids that the conversation holds, prompt included. Changes the
+ * logits in place, or answers others; -Infinity forbids a token. What is left goes through the samplers. Other generations run
+ * on meanwhile. What it throws rejects the generation.
+ */
+export type LogitsProcessor = (logits: Float32Array, tokens: number[]) => ChangedLogits | Promise<ChangedLogits>;
+
+// biome-ignore lint/suspicious/noConfusingVoidType: a function that changes them in place answers nothing
+type ChangedLogits = Float32Array | undefined | void;
 
 export interface ChatOptions extends GenerateOptions {
   /** Tools in the shape the model's template expects. */

@@ -7,6 +7,8 @@ type WasmEngine = Glue["Engine"]["prototype"];
 /** What a step says about one request. */
 export type EngineEvent =
   | { type: "token"; request: number; token: number }
+  /** The request waits for `supply`. */
+  | { type: "choose"; request: number; logits: Float32Array }
   | { type: "logits"; request: number; position: number; logits: Float32Array }
   | { type: "scored"; request: number; nll: number; tokens: number }
   | { type: "finished"; request: number; reason: "stop" | "length" }
@@ -24,6 +26,7 @@ export type EngineWork =
       seed: [number, number];
       maxTokens?: number;
       end: number[];
+      hook?: boolean;
     }
   | { type: "logits"; all: boolean }
   | { type: "score" };
@@ -63,6 +66,13 @@ export class EngineLoop {
     this.engine.cancel(request);
   }
 
+  /** Answers a `choose` event, unless the request has ended meanwhile. */
+  supply(request: number, logits: Float32Array): void {
+    if (!this.#listeners.has(request)) return;
+    for (const listener of this.#hand(this.engine.supply(request, logits))) listener.onPause?.();
+    if (!this.#running) void this.#run();
+  }
+
   async #run(): Promise<void> {
     this.#running = true;
     try {
@@ -83,14 +93,18 @@ export class EngineLoop {
     const until = performance.now() + SLICE;
     const spoken = new Set<Listener>();
     do {
-      for (const event of this.engine.step(until - performance.now()) as EngineEvent[]) {
-        const listener = this.#listeners.get(event.request);
-        if (!listener) continue;
-        if (event.type === "finished" || event.type === "failed") this.#listeners.delete(event.request);
-        listener.onEvent(event);
-        spoken.add(listener);
-      }
+      for (const listener of this.#hand(this.engine.step(until - performance.now()))) spoken.add(listener);
     } while (performance.now() < until && this.engine.busy());
     for (const listener of spoken) listener.onPause?.();
+  }
+
+  /** Hands events to those they concern, and tells who they are. */
+  #hand(events: EngineEvent[]): Listener[] {
+    return events.flatMap((event) => {
+      const listener = this.#listeners.get(event.request);
+      if (event.type === "finished" || event.type === "failed") this.#listeners.delete(event.request);
+      listener?.onEvent(event);
+      return listener ?? [];
+    });
   }
 }
