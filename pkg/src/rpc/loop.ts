@@ -40,6 +40,9 @@ export interface Listener {
 /** Milliseconds between two looks at the messages: far below what a person or an abort would notice. */
 export const SLICE = 8;
 
+/** Steps between two looks: clocks of edge workers stand still until a look. */
+const MOST_STEPS = 64;
+
 export class EngineLoop {
   readonly engine: WasmEngine;
   readonly #turn: () => Promise<void>;
@@ -93,9 +96,10 @@ export class EngineLoop {
   #slice(): void {
     const until = performance.now() + SLICE;
     const spoken = new Set<Listener>();
+    let steps = 0;
     do {
       for (const listener of this.#hand(this.engine.step(until - performance.now()))) spoken.add(listener);
-    } while (performance.now() < until && this.engine.busy());
+    } while (++steps < MOST_STEPS && performance.now() < until && this.engine.busy());
     for (const listener of spoken) listener.onPause?.();
   }
 
