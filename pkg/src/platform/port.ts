@@ -1,3 +1,5 @@
+import type { OpenStore } from "../cache/store.ts";
+import type { Hasher } from "../source/sha256.ts";
 import type { Paths } from "../source/source.ts";
 
 /** Two ends that talk by messages: a worker and its owner, or both in one thread. */
@@ -31,4 +33,8 @@ export interface Inside {
   turn(): Promise<void>;
   /** The file system, where there is one. */
   paths?: Paths;
+  /** Where what comes from servers can be kept. */
+  openStore?: OpenStore | undefined;
+  /** SHA-256, where the runtime has one that takes pieces. */
+  hasher?(): Hasher;
 }
