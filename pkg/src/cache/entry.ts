@@ -72,7 +72,8 @@ export class Entry {
   #reader: StoredFile | null = null;
   #writer: StoredFile | null = null;
   #opening: Promise<StoredFile | null> | null = null;
-  readonly #pending = new Set<Promise<void>>();
+  /** Written, with the mark still to come. */
+  readonly #pending = new Map<number, Promise<void>>();
 
   private constructor(store: Store, name: string, identity: Identity, warn: Warn) {
     this.#store = store;
@@ -85,8 +86,12 @@ export class Entry {
   /** Nothing is made before there is something to keep. */
   static async open(store: Store, name: string, identity: Identity, warn: Warn): Promise<Entry> {
     const entry = new Entry(store, name, identity, warn);
-    entry.#reader = await store.read(name);
-    if (entry.#reader) await entry.#take(entry.#reader);
+    try {
+      entry.#reader = await store.read(name);
+      if (entry.#reader) await entry.#take(entry.#reader);
+    } catch (error) {
+      await entry.#giveUp(error);
+    }
     entry.#inherited = entry.#chunks().some((chunk) => entry.has(chunk));
     return entry;
   }
@@ -96,7 +101,7 @@ export class Entry {
   }
 
   has(chunk: number): boolean {
-    return this.#mark(chunk).some((byte) => byte !== 0);
+    return this.#pending.has(chunk) || this.#mark(chunk).some((byte) => byte !== 0);
   }
 
   lengthOf(chunk: number): number {
@@ -105,6 +110,7 @@ export class Entry {
 
   /** Fills `into`; false where the chunk is not there or not what it was, and from then on is missing. */
   async read(chunk: number, into: Uint8Array, verify: boolean): Promise<boolean> {
+    await this.#pending.get(chunk);
     const file = this.#writer ?? this.#reader;
     if (!file || !this.has(chunk)) return false;
     // A file that another tab has changed since cannot be read any more.
@@ -138,9 +144,9 @@ export class Entry {
       this.#damaged.delete(chunk);
       this.#sure.add(chunk);
     })().catch((error) => this.#giveUp(error));
-    this.#pending.add(work);
-    void work.then(() => this.#pending.delete(work));
-    if (this.#pending.size >= MOST_PENDING) await Promise.race(this.#pending);
+    this.#pending.set(chunk, work);
+    void work.then(() => this.#pending.delete(chunk));
+    if (this.#pending.size >= MOST_PENDING) await Promise.race(this.#pending.values());
   }
 
   /** The SHA-256 that the whole file was once found to have; null where it was not asked, or chunks are new since. */
@@ -149,14 +155,14 @@ export class Entry {
   }
 
   async remember(whole: Uint8Array): Promise<void> {
-    await Promise.all(this.#pending);
+    await Promise.all(this.#pending.values());
     const file = this.complete ? await this.#write() : null;
     file?.write(whole, WHOLE);
   }
 
   /** What is kept turned out to be wrong. True where some of it is from earlier loads, and may be right when it comes anew. */
   async forget(): Promise<boolean> {
-    await Promise.all(this.#pending);
+    await Promise.all(this.#pending.values());
     this.#marks.fill(0);
     this.#let();
     this.#opening = Promise.resolve(null);
@@ -165,7 +171,7 @@ export class Entry {
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.#pending);
+    await Promise.all(this.#pending.values());
     const sure = () => this.#chunks().every((chunk) => !this.has(chunk) || this.#sure.has(chunk));
     const file = this.#unclosed && sure() ? await this.#write() : null;
     // A load does not wait for the medium, where it need not.

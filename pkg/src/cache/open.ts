@@ -65,7 +65,7 @@ async function asked(spec: UrlSpec, http: HttpOptions, signal?: AbortSignal): Pr
 /** The version that is whole, for when the server cannot be asked. */
 async function complete(store: Store, names: string[]): Promise<Identity | null> {
   for (const name of names) {
-    const file = await store.read(name);
+    const file = await store.read(name).catch(() => null);
     const head = file && (await readHead(file));
     file?.close();
     if (!head) continue;
