@@ -41,6 +41,7 @@ export function serve(platform: Inside, port: Port): void {
     if (!("control" in (message as object))) return void answer(message as Call);
     const control = message as Control;
     const running = calls.get(control.id);
+    if (control.control === "ping") return post({ id: control.id, event: null });
     if (control.control === "stop") running?.context.onStop?.();
     else if (control.control === "supply") running?.context.onSupply?.(control.logits);
     else running?.abort.abort();

@@ -125,7 +125,7 @@ export type Call = { [V in VerbName]: { id: number; verb: V; args: Verbs[V]["arg
  * `ChooseEvent`.
  */
 export type Control =
-  | { id: number; control: "stop" | "abort" }
+  | { id: number; control: "stop" | "abort" | "ping" }
   | { id: number; control: "supply"; logits: Float32Array };
 
 /** An error as data. `code` is absent for what no code was given to: a failure of our own. */

@@ -2,16 +2,7 @@
 import { cp, mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import {
-  demoModel,
-  emptyFolderWithPackage,
-  expectAnswer,
-  host,
-  isolation,
-  open,
-  run,
-  startServer,
-} from "./support.mjs";
+import { demoModel, emptyFolderWithPackage, expectAnswer, host, open, recipe, run, startServer } from "./support.mjs";
 
 const layout = `
   export default function Layout({ children }) {
@@ -33,14 +24,6 @@ const page = `
   }
 `;
 
-const config = (root, headers) => `
-  const headers = ${JSON.stringify(Object.entries(headers).map(([key, value]) => ({ key, value })))};
-  export default {
-    ${Object.keys(headers).length > 0 ? 'headers: () => [{ source: "/(.*)", headers }],' : ""}
-    turbopack: { root: ${JSON.stringify(root)} },
-  };
-`;
-
 test("Next.js", async (context) => {
   // Beside its own packages: it follows no links out of its root.
   const root = path.dirname(host(""));
@@ -52,12 +35,15 @@ test("Next.js", async (context) => {
   const next = host("next/dist/bin/next");
   const env = { ...process.env, NEXT_TELEMETRY_DISABLED: "1" };
 
-  for (const [name, headers, flavour] of [
-    ["isolated", isolation, "threads-relaxed"],
-    ["not isolated", {}, "single-relaxed"],
+  const alone = `{ turbopack: { root: ${JSON.stringify(root)} } }`;
+  const documented = (await recipe("docs/headers.md", "headers: () =>")).replace(/^export default/m, "const config =");
+
+  for (const [name, config, flavour] of [
+    ["isolated", `${documented}export default { ...config, ...${alone} };\n`, "threads-relaxed"],
+    ["not isolated", `export default ${alone};\n`, "single-relaxed"],
   ]) {
     await context.test(name, { timeout: 180_000 }, async (context) => {
-      await writeFile(path.join(folder, "next.config.mjs"), config(root, headers));
+      await writeFile(path.join(folder, "next.config.mjs"), config);
       await run(process.execPath, [next, "build"], { cwd: folder, env });
       const start = [next, "start", "-H", "127.0.0.1", "-p", "0"];
       const url = await startServer(context, process.execPath, start, { cwd: folder, env }, /http:\/\/\S+:\d+/);

@@ -1,7 +1,7 @@
 /** The packed package, installed where nothing else is, and what a program of it prints. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -35,6 +35,20 @@ export async function expectAnswer(printed, { flavour, cores = availableParallel
   const { tokens, logits } = await scalar();
   const expected = { flavour, threads, text: greedy, tokens, logits };
   assert.deepEqual(printed.startsWith("{") ? JSON.parse(printed) : printed, expected);
+}
+
+/** The fenced block of a document that holds this text. */
+export async function recipe(document, text) {
+  const blocks = await recipes(document);
+  const found = blocks.find((block) => block.includes(text));
+  assert.ok(found, `${document} has a block with ${text}`);
+  return found;
+}
+
+/** All fenced blocks of a document of this repository. */
+export async function recipes(document) {
+  const file = new URL(`../../../${document}`, import.meta.url);
+  return Array.from((await readFile(file, "utf8")).matchAll(/^```\w*\n(.*?)^```/gms), ([, block]) => block);
 }
 
 let once;
