@@ -1,5 +1,6 @@
 /** The public objects, over calls to the engine's worker. */
 
+import { toFormatSpec } from "./constrain/format.ts";
 import { EngineError } from "./errors.ts";
 import { GenerationStream } from "./generation.ts";
 import { checkIds, checkMessages, checkOptions, checkText } from "./options.ts";
@@ -211,7 +212,7 @@ function start(
   prompt: PromptSpec,
   options: GenerateOptions,
 ): Generation {
-  const { maxTokens, stop = [], ignoreEos = false, logitsProcessor, signal } = options;
+  const { maxTokens, stop = [], ignoreEos = false, format, logitsProcessor, signal } = options;
   const { temperature, topK, topP, minP, repetitionPenalty, seed } = options;
   const sampling = { temperature, topK, topP, minP, repetitionPenalty, seed, maxTokens };
   const chosen = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
@@ -219,6 +220,7 @@ function start(
     ...chosen,
     stop: typeof stop === "string" ? [stop] : [...stop],
     ignoreEos,
+    ...(format ? { format: toFormatSpec(format) } : {}),
     logitsProcessor: logitsProcessor !== undefined,
   };
   const session = conversation?.session ?? null;

@@ -1,5 +1,6 @@
 /** Options are checked where they enter: an unknown name or a wrong type is an error that says which. */
 
+import { checkFormat } from "./constrain/format.ts";
 import { EngineError } from "./errors.ts";
 
 export type Check = (value: unknown) => string | null;
@@ -48,6 +49,7 @@ const generate = {
   stop: isStop,
   ignoreEos: isBoolean,
   addSpecial: isBoolean,
+  format: checkFormat,
   logitsProcessor: isFunction,
   signal: isSignal,
 };
