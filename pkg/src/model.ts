@@ -1,17 +1,13 @@
 /** The public objects, over calls to the engine's worker. */
 
+import { toFormatSpec } from "./constrain/format.ts";
 import { EngineError } from "./errors.ts";
 import { GenerationStream } from "./generation.ts";
 import { checkIds, checkMessages, checkOptions, checkText, forEngine } from "./options.ts";
 import type { WorkerPort } from "./platform/port.ts";
 import { Client } from "./rpc/client.ts";
-<<<<<<< HEAD
 import type { ChooseEvent, GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
-import { type SpecRules, toSpec } from "./source/spec.ts";
-=======
-import type { GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "./source/spec.ts";
->>>>>>> cache
 import type {
   CanRun,
   ChatMessage,
@@ -226,11 +222,12 @@ function start(
   prompt: PromptSpec,
   options: GenerateOptions,
 ): Generation {
-  const { stop = [], ignoreEos = false, logitsProcessor, signal } = options;
+  const { stop = [], ignoreEos = false, format, logitsProcessor, signal } = options;
   const settings: GenerateSettings = {
     ...forEngine(options),
     stop: typeof stop === "string" ? [stop] : [...stop],
     ignoreEos,
+    ...(format ? { format: toFormatSpec(format) } : {}),
     logitsProcessor: logitsProcessor !== undefined,
   };
   const session = conversation?.session ?? null;

@@ -1,5 +1,6 @@
 /** Options are checked where they enter: an unknown name or a wrong type is an error that says which. */
 
+import { checkFormat } from "./constrain/format.ts";
 import { EngineError } from "./errors.ts";
 import type { GenerateOptions, Sampler, SamplingOptions } from "./types.ts";
 
@@ -115,6 +116,7 @@ const generate = {
   stop: isStop,
   ignoreEos: isBoolean,
   addSpecial: isBoolean,
+  format: checkFormat,
   logitsProcessor: isFunction,
   signal: isSignal,
 };

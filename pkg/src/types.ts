@@ -224,10 +224,26 @@ export interface GenerateOptions extends SamplingOptions {
   ignoreEos?: boolean;
   /** Add what the tokenizer adds to a text (BOS). Has no effect on ids and chats. @default true */
   addSpecial?: boolean;
+  /**
+   * What the text keeps to: of every token only those are chosen from that may still lead to a whole text. It ends by itself, with
+   * `finishReason: "stop"`, where nothing more may follow; `maxTokens` may cut it before it is whole. @default any text
+   */
+  format?: Format;
   /** Changes the logits before every choice. @default none */
   logitsProcessor?: LogitsProcessor;
   signal?: AbortSignal;
 }
+
+/**
+ * `"json"` is any JSON object. A JSON schema that could only be kept approximately is refused (`not`, `uniqueItems`, a `oneOf` whose
+ * options overlap). A regular expression is in Rust's syntax, which is JavaScript's without look-around and back-references, and
+ * matches the whole text. A grammar is in Lark's syntax as llguidance reads it, from the rule `start`.
+ */
+export type Format =
+  | "json"
+  | { type: "json_schema"; schema: object | true }
+  | { type: "regex"; pattern: string }
+  | { type: "grammar"; grammar: string };
 
 /**
  * Called before every choice with one logit for every token and all ids that the conversation holds, prompt included. Changes the

@@ -1,5 +1,7 @@
 /** The engine's end: answers calls on its port. One host holds one model. */
 
+import { Constrainer, type Constraint } from "../constrain/constraint.ts";
+import type { FormatSpec } from "../constrain/format.ts";
 import { EngineError } from "../errors.ts";
 import type { Inside, Port } from "../platform/port.ts";
 import type { Finished, FinishReason } from "../types.ts";
@@ -16,6 +18,8 @@ interface CallContext<V extends VerbName> {
   signal: AbortSignal;
   /** Set by a generation that can be ended early. */
   onStop: (() => void) | null;
+  /** That it was ended before it began. */
+  stopped?: boolean;
   onSupply: ((logits: Float32Array) => void) | null;
   send(event: Verbs[V]["event"], transfer?: Transferable[]): void;
 }
@@ -99,6 +103,7 @@ class Host {
   readonly #platform: Inside;
   readonly #onDeath: (error: unknown) => void;
   #model: (Loaded & { loop: EngineLoop }) | null = null;
+  #constrainer: Constrainer | null = null;
   /** Engine sessions by the caller's numbers. */
   readonly #sessions = new Map<number, number>();
 
@@ -152,15 +157,25 @@ class Host {
     const { engine, text, loop } = this.#loaded;
     const own = session === null;
     const id = own ? engine.open() : this.#session(session);
+    let constraint: Constraint | null = null;
     try {
+      if (settings.format) constraint = await this.#constrain(settings.format, !settings.ignoreEos, context);
       const ids = this.#promptIds(prompt, id);
       const held = engine.tokens(id).length;
-      const finished = await this.#run(loop, id, ids, settings, text, context);
+      const finished = await this.#run(loop, id, ids, settings, text, constraint, context);
       if (!own) engine.truncate(id, held + ids.length + finished.tokens.length);
       return { finished, held: own ? [] : [...engine.tokens(id)] };
     } finally {
+      constraint?.free();
       if (own) engine.close(id);
     }
+  }
+
+  #constrain(format: FormatSpec, mayEnd: boolean, context: CallContext<"generate">): Promise<Constraint> {
+    const { text, info } = this.#loaded;
+    this.#constrainer ??= new Constrainer(text.tokenizer, info.vocab, text.ends, this.#platform.fetchFile);
+    context.onStop = () => (context.stopped = true);
+    return this.#constrainer.start(format, mayEnd);
   }
 
   #session(number: number): number {
@@ -207,16 +222,17 @@ class Host {
     ids: number[],
     settings: GenerateSettings,
     text: Loaded["text"],
+    constraint: Constraint | null,
     context: CallContext<"generate">,
   ): Promise<Finished> {
-    const { stop, ignoreEos, logitsProcessor, maxTokens, seed = randomSeed(), preset, ...sampling } = settings;
+    const { stop, ignoreEos, format, logitsProcessor, maxTokens, seed = randomSeed(), preset, ...sampling } = settings;
     const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(sampling), seed };
     const hooks = logitsProcessor ? [remote(context)] : [];
     const work: EngineWork = {
       type: "generate",
       sampling: flat(chosen, () => text.tokenizer),
       end: ignoreEos ? [] : [...text.ends],
-      hook: hooks.length > 0,
+      hook: constraint !== null || hooks.length > 0,
       ...(maxTokens === undefined ? {} : { maxTokens }),
     };
     const answer = new Answer({
@@ -226,8 +242,10 @@ class Host {
       stop,
       send: context.send,
     });
+    if (context.stopped) return Promise.resolve(answer.finish("abort"));
     return this.#request(loop, session, ids, work, context, (settle) => {
       const choose = async ({ request, logits }: { request: number; logits: Float32Array }) => {
+        if (constraint && !constraint.mask(logits)) return settle.early(() => answer.finish("stop"));
         const changed = await ask(hooks, logits, [...loop.engine.tokens(session)]);
         loop.supply(request, changed);
       };
@@ -235,7 +253,8 @@ class Host {
       return {
         onEvent(event) {
           if (event.type === "logprobs") answer.note(event);
-          else if (event.type === "token" && answer.token(event.token)) settle.early(() => answer.finish("stop"));
+          else if (event.type === "token" && (answer.token(event.token) || constraint?.accept(event.token)))
+            settle.early(() => answer.finish("stop"));
           else if (event.type === "choose") choose(event).catch(settle.fail);
           else if (event.type === "finished") settle.resolve(answer.finish(event.reason as FinishReason));
         },

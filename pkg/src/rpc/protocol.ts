@@ -1,5 +1,6 @@
 /** What crosses between a model's owner and its engine: one map of verbs, keyed by request. */
 
+import type { FormatSpec } from "../constrain/format.ts";
 import type { ErrorDetail } from "../errors.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type {
@@ -52,6 +53,7 @@ export interface GenerateSettings extends SamplingOptions {
   maxTokens?: number;
   stop: string[];
   ignoreEos: boolean;
+  format?: FormatSpec;
   /** Every choice is preceded by a `ChooseEvent` and waits for the `supply` that answers it. */
   logitsProcessor: boolean;
 }
