@@ -18,11 +18,18 @@ export interface EdgeOptions {
 }
 
 /** One thread and the build that `wasm` is: neither is left to choose. */
-export type EdgeLoadOptions = Omit<LoadOptions, "threads" | "flavour"> & EdgeOptions;
+export interface EdgeLoadOptions extends Omit<LoadOptions, "threads" | "flavour">, EdgeOptions {
+  /**
+   * What the option `format` of `generate` needs: `constrain.wasm` of this package, imported as a module.
+   *
+   * @default none: `format` is refused
+   */
+  constrain?: WebAssembly.Module;
+}
 
 /** Loads a model into this thread, where there are no workers. */
-export async function load(source: ModelSource, { wasm, ...options }: EdgeLoadOptions): Promise<Model> {
-  return loadWith(outside(wasm, options), source, options);
+export async function load(source: ModelSource, { wasm, constrain, ...options }: EdgeLoadOptions): Promise<Model> {
+  return loadWith(outside(wasm, options, constrain), source, options);
 }
 
 /** Tells what a model is from its header, without loading it. */
@@ -34,12 +41,15 @@ export async function inspect(
 }
 
 /** Tells from its header whether a model fits in memory with these options, and if not, the nearest ones that do. */
-export async function canRun(source: ModelSource, { wasm, ...options }: EdgeLoadOptions): Promise<CanRun> {
+export async function canRun(
+  source: ModelSource,
+  { wasm, constrain: _, ...options }: EdgeLoadOptions,
+): Promise<CanRun> {
   return canRunWith(outside(wasm, options), source, options);
 }
 
-function outside(wasm: WebAssembly.Module, options: LoadOptions): Outside {
-  const given = { module: wasm, features: features(wasm) };
+function outside(wasm: WebAssembly.Module, options: LoadOptions, constrain?: WebAssembly.Module): Outside {
+  const given = { module: wasm, features: features(wasm), constrain };
   for (const option of ["threads", "flavour"] as const) {
     if (options[option] === undefined) continue;
     throw new EngineError("InvalidArgument", `${option}: here it is what wasm is built for`, { option });

@@ -12,6 +12,7 @@ const HEAP_MB = 32;
 
 const worker = (flavour) => `
 import wasm from "ternlight/${flavour}.wasm";
+import constrain from "ternlight/constrain.wasm";
 import { canRun, EngineError, inspect, load } from "ternlight/edge";
 import { program } from "./program.js";
 
@@ -28,6 +29,12 @@ const routes = {
   async "/again"(source) {
     model ??= await load(source, { wasm });
     return JSON.stringify({ ids: await model.tokenize("Once"), memory: model.info.memoryBytes });
+  },
+  async "/format"(source) {
+    const ask = { format: { type: "regex", pattern: "[0-9]{3}" }, maxTokens: 8, temperature: 0 };
+    const [able, unable] = [await load(source, { wasm, constrain }), await load(source, { wasm })];
+    const refused = await unable.generate("Once", ask).finished.catch(({ code }) => code);
+    return JSON.stringify([await able.generate("Once", ask).text(), refused]);
   },
   async "/wrong"(source) {
     const tries = [{ wasm: null }, { wasm: {} }, { wasm, threads: 2 }, { wasm, flavour: "simd128" }, { wasm, wsm: 1 }];
@@ -62,6 +69,7 @@ const main :Workerd.Worker = (
   modules = [
     (name = "worker", esModule = embed "bundle.js"),
     (name = "ternlight/${flavour}.wasm", wasm = embed "node_modules/ternlight/dist/${flavour}.wasm"),
+    (name = "ternlight/constrain.wasm", wasm = embed "node_modules/ternlight/dist/constrain.wasm"),
   ],
   bindings = [(name = "MODEL", text = "${model}")],
 );
@@ -95,6 +103,9 @@ test("an edge worker", async (context) => {
       const first = JSON.parse(await get("/again"));
       assert.ok(first.memory < WASM_MB * MB, `${first.memory} bytes`);
       assert.deepEqual(JSON.parse(await get("/again")), first);
+      const [digits, refused] = JSON.parse(await get("/format"));
+      assert.match(digits, /^[0-9]{3}$/);
+      assert.equal(refused, "UnsupportedOption");
       assert.deepEqual(JSON.parse(await get("/wrong")), ["wasm", "wasm", "threads", "flavour", "wsm"]);
     });
   }
