@@ -1,7 +1,7 @@
 //! One call on a session, from its tokens to its events.
 
 use super::{RequestId, SessionId};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::sampling::{Params, Sampler, check_finite};
 
 /// What a caller asks for.
@@ -20,11 +20,24 @@ pub enum Work {
         max_tokens: Option<usize>,
         /// Tokens that end it; they are not part of the answer.
         end: Vec<u32>,
+        full: WhenFull,
     },
     /// The logits behind the last token, or behind each.
     Logits { all: bool },
     /// The negative log-likelihood of every token but the first.
     Score,
+}
+
+/// What happens when the context is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The answer ends there.
+    #[default]
+    Stop,
+    /// So it does, with an error.
+    Fail,
+    /// The middle is forgotten, see [`window`], and what is kept is computed as a conversation of its own.
+    Shift,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +48,12 @@ pub enum FinishReason {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
+    /// The prompt is read: all tokens of the conversation, and how many of them did not have to be computed.
+    Prompt {
+        request: RequestId,
+        tokens: usize,
+        cached: usize,
+    },
     Token {
         request: RequestId,
         token: u32,
@@ -72,6 +91,12 @@ pub(super) struct Active {
     nll: f64,
     /// Where this request's own tokens begin in the session.
     first: usize,
+    /// It has a place among those that run.
+    pub admitted: bool,
+    /// Nobody reads its events for now: it waits, at nobody's cost.
+    pub paused: bool,
+    /// Tokens computed before its first event.
+    computed: usize,
 }
 
 #[derive(Debug)]
@@ -85,6 +110,8 @@ pub(super) enum Outcome {
     /// It goes on, with a token more or in the middle of its prompt.
     More(Option<u32>),
     Ended(Option<u32>),
+    /// It goes on with a token more, for which the context has no room.
+    Shift(u32),
 }
 
 impl Active {
@@ -96,7 +123,44 @@ impl Active {
         if let Some(sampler) = &mut sampler {
             before.iter().chain(&request.tokens).for_each(|&token| sampler.accept(token));
         }
-        Ok(Self { session, sampler, generated: 0, chosen: None, nll: 0.0, first: before.len(), request })
+        Ok(Self {
+            session,
+            sampler,
+            generated: 0,
+            chosen: None,
+            nll: 0.0,
+            first: before.len(),
+            admitted: false,
+            paused: false,
+            computed: 0,
+            request,
+        })
+    }
+
+    /// How the request goes on when the context is full.
+    pub fn when_full(&self) -> WhenFull {
+        match self.request.work {
+            Work::Generate { full, .. } => full,
+            Work::Logits { .. } | Work::Score => WhenFull::Stop,
+        }
+    }
+
+    /// Positions below this one are of no interest but for their keys and values; `len` is how many tokens the session holds.
+    pub fn limit(&self, len: usize) -> usize {
+        match self.request.work {
+            Work::Generate { .. } | Work::Logits { all: false } => len - 1,
+            Work::Logits { all: true } | Work::Score => self.first.min(len - 1),
+        }
+    }
+
+    /// Tokens that it may still take to the end, where `left` are to be computed and `room` are free in its context.
+    pub fn length(&self, left: usize, room: usize) -> usize {
+        match self.request.work {
+            Work::Generate { max_tokens, .. } => {
+                left + max_tokens.map_or(room, |most| most.saturating_sub(self.generated).min(room))
+            }
+            Work::Logits { .. } | Work::Score => left,
+        }
     }
 
     /// Whether the logits behind a position are needed; `len` is how many tokens the session holds.
@@ -130,6 +194,14 @@ impl Active {
         }
     }
 
+    /// Notes tokens that were computed. Of a prompt that is complete by then, of `len` tokens in all, it tells.
+    pub fn count(&mut self, id: RequestId, computed: usize, complete: bool, len: usize, events: &mut Vec<Event>) {
+        self.computed += computed;
+        if complete && self.generated == 0 && matches!(self.request.work, Work::Generate { .. }) {
+            events.push(Event::Prompt { request: id, tokens: len, cached: len.saturating_sub(self.computed) });
+        }
+    }
+
     /// Settles the request after a pass. `complete` says that every token of the session is computed.
     pub fn settle(
         &mut self,
@@ -148,7 +220,7 @@ impl Active {
         }
         let finish = |events: &mut Vec<Event>, reason| events.push(Event::Finished { request: id, reason });
         match (&self.request.work, chosen) {
-            (Work::Generate { max_tokens, end, .. }, Some(Chosen::Token(token))) => {
+            (Work::Generate { max_tokens, end, full, .. }, Some(Chosen::Token(token))) => {
                 if end.contains(&token) {
                     finish(events, FinishReason::Stop);
                     return Outcome::Ended(None);
@@ -160,11 +232,22 @@ impl Active {
                 events.push(Event::Token { request: id, token });
                 self.generated += 1;
                 self.sampler.as_mut().expect("made with the request").accept(token);
-                if *max_tokens == Some(self.generated) || len + 1 > context {
-                    finish(events, FinishReason::Length);
-                    return Outcome::Ended((len < context).then_some(token));
+                let room = len < context;
+                match full {
+                    _ if *max_tokens == Some(self.generated) => {}
+                    _ if room => return Outcome::More(Some(token)),
+                    WhenFull::Stop => {}
+                    WhenFull::Shift => return Outcome::Shift(token),
+                    WhenFull::Fail => {
+                        let error = Error::new(ErrorKind::ContextFull, "the context is full")
+                            .option("contextLength")
+                            .expected(format_args!("at most {context} tokens"), len + 1);
+                        events.push(Event::Failed { request: id, error });
+                        return Outcome::Ended(None);
+                    }
                 }
-                Outcome::More(Some(token))
+                finish(events, FinishReason::Length);
+                Outcome::Ended(room.then_some(token))
             }
             (Work::Score, _) => {
                 let tokens = self.request.tokens.len().saturating_sub(1);
@@ -178,6 +261,16 @@ impl Active {
             }
         }
     }
+}
+
+/// The first positions, on which attention leans whatever they hold.
+const SINKS: usize = 32;
+
+/// What is kept of a conversation that has filled its context: how many of its first tokens, and from where on the last, half a
+/// context of them.
+pub fn window(len: usize, context: usize) -> (usize, usize) {
+    let sinks = SINKS.min(context / 8).min(len);
+    (sinks, len.saturating_sub(context / 2).max(sinks))
 }
 
 /// -ln p(token), in f64 from the f32 logits.

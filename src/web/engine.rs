@@ -7,7 +7,7 @@ use serde::Deserialize;
 use wasm_bindgen::prelude::*;
 
 use super::{Js, from_js, thrown, to_js};
-use crate::engine::{self, Event, FinishReason, Request, RequestId, SessionId, Work};
+use crate::engine::{self, Event, FinishReason, Request, RequestId, SessionId, WhenFull, Work};
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
@@ -37,11 +37,20 @@ enum JsWork {
         seed: (u32, u32),
         max_tokens: Option<usize>,
         end: Vec<u32>,
+        full: JsWhenFull,
     },
     Logits {
         all: bool,
     },
     Score {},
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum JsWhenFull {
+    Stop,
+    Error,
+    Shift,
 }
 
 impl From<JsWork> for Work {
@@ -56,10 +65,16 @@ impl From<JsWork> for Work {
                 seed: (high, low),
                 max_tokens,
                 end,
+                full,
             } => {
                 let seed = u64::from(high) << 32 | u64::from(low);
                 let params = Params { temperature, top_k, top_p, min_p, repetition_penalty, seed };
-                Self::Generate { params, max_tokens, end }
+                let full = match full {
+                    JsWhenFull::Stop => WhenFull::Stop,
+                    JsWhenFull::Error => WhenFull::Fail,
+                    JsWhenFull::Shift => WhenFull::Shift,
+                };
+                Self::Generate { params, max_tokens, end, full }
             }
             JsWork::Logits { all } => Self::Logits { all },
             JsWork::Score {} => Self::Score,
@@ -122,6 +137,26 @@ impl Engine {
         self.engine.open().0
     }
 
+    /// A session that begins with all that an idle one holds.
+    pub fn fork(&mut self, session: u32) -> Js<u32> {
+        self.engine.fork(SessionId(session)).map(|id| id.0).map_err(thrown)
+    }
+
+    /// An idle session as bytes. `logits` are those of some fixed ids, which say what model this is.
+    pub fn save(&mut self, session: u32, logits: Vec<f32>) -> Js<Vec<u8>> {
+        self.engine.save(SessionId(session), engine::fingerprint(&logits)).map_err(thrown)
+    }
+
+    /// The session that was saved as these bytes.
+    pub fn restore(&mut self, bytes: Vec<u8>, logits: Vec<f32>) -> Js<u32> {
+        self.engine.restore(&bytes, engine::fingerprint(&logits)).map(|id| id.0).map_err(thrown)
+    }
+
+    /// Requests and tokens: see [`engine::Status`].
+    pub fn status(&self) -> Js<JsValue> {
+        to_js(&self.engine.status())
+    }
+
     /// Ends a session and what runs on it.
     pub fn close(&mut self, session: u32) {
         self.engine.close(SessionId(session));
@@ -149,13 +184,18 @@ impl Engine {
         self.engine.cancel(RequestId(request));
     }
 
+    /// Lets a request wait for its reader, or go on.
+    pub fn pause(&mut self, request: u32, paused: bool) {
+        self.engine.pause(RequestId(request), paused);
+    }
+
     /// Whether another step has anything to do.
     pub fn busy(&self) -> bool {
         self.engine.busy()
     }
 
     /// Works for about `budget` milliseconds or until a batch is done. Answers events:
-    /// `{ type: "token", request, token }`, `{ type: "logits", request, position, logits }`,
+    /// `{ type: "prompt", request, tokens, cached }`, `{ type: "token", request, token }`, `{ type: "logits", request, position, logits }`,
     /// `{ type: "scored", request, nll, tokens }`, `{ type: "finished", request, reason }`, `{ type: "failed", request, error }`.
     pub fn step(&mut self, budget: f64) -> Js<Array> {
         let mut last = now();
@@ -199,6 +239,11 @@ fn event(event: Event) -> Js<Object> {
         Ok(())
     };
     match event {
+        Event::Prompt { request, tokens, cached } => {
+            head("prompt", request)?;
+            set("tokens", tokens.into())?;
+            set("cached", cached.into())?;
+        }
         Event::Token { request, token } => {
             head("token", request)?;
             set("token", token.into())?;
