@@ -96,7 +96,7 @@ pub struct Engine<I: Isa> {
 impl<I: Isa> Engine<I> {
     pub fn new(model: Model, plan: &Plan, team: Team) -> Result<Self> {
         Ok(Self {
-            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions)?,
+            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.reuse)?,
             forward: Forward::reserve(plan)?,
             context: plan.context,
             limits: Limits::new(plan),

@@ -70,18 +70,21 @@ pub struct Cache {
     kind: KvType,
     pools: Pools,
     block_bytes: usize,
+    /// Whether conversations that begin alike share blocks.
+    shares: bool,
     ledger: Ledger,
     tables: Vec<Option<Table>>,
 }
 
 impl Cache {
-    pub fn reserve(kind: KvType, shape: Shape, positions: usize) -> Result<Self> {
+    pub fn reserve(kind: KvType, shape: Shape, positions: usize, shares: bool) -> Result<Self> {
         let pools = match kind {
             KvType::F32 => Pools::F32(Pool::reserve(shape, positions)?),
             KvType::F16 => Pools::F16(Pool::reserve(shape, positions)?),
         };
         let block_bytes = shape.bytes(BLOCK, kind.element()) as usize;
-        Ok(Self { kind, pools, block_bytes, ledger: Ledger::new(positions.div_ceil(BLOCK)), tables: Vec::new() })
+        let ledger = Ledger::new(positions.div_ceil(BLOCK));
+        Ok(Self { kind, pools, block_bytes, shares, ledger, tables: Vec::new() })
     }
 
     /// Bytes of one kept value.
@@ -189,7 +192,7 @@ impl Cache {
     /// positions are then computed.
     pub fn adopt(&mut self, id: TableId, tokens: &[u32], cached: usize, limit: usize) -> usize {
         let table = self.table(id);
-        if table.private {
+        if table.private || !self.shares {
             return cached;
         }
         let (known, mut before, mut found) = (table.known, table.last_known(), Vec::new());
@@ -214,15 +217,15 @@ impl Cache {
     pub fn next<'a>(&self, id: TableId, tokens: &'a [u32], limit: usize) -> Option<(Option<u32>, &'a [u32])> {
         let table = self.table(id);
         let block = tokens[..limit.min(tokens.len())].chunks_exact(BLOCK).nth(table.known)?;
-        (!table.private).then_some((table.last_known(), block))
+        (self.shares && !table.private).then_some((table.last_known(), block))
     }
 
     /// Lets others find the blocks of the first `computed` positions.
     pub fn publish(&mut self, id: TableId, tokens: &[u32], computed: usize) {
-        let Self { ledger, tables, .. } = self;
+        let Self { ledger, tables, shares, .. } = self;
         let table = tables[id.0].as_mut().expect("an open table");
         let (blocks, _) = tokens[..computed].as_chunks::<BLOCK>();
-        if table.private {
+        if table.private || !*shares {
             return;
         }
         for tokens in &blocks[table.known.min(blocks.len())..] {
@@ -289,7 +292,7 @@ mod tests {
     const SHAPE: Shape = Shape { layers: 1, heads: 1, dim: 4 };
 
     fn cache(blocks: usize) -> Cache {
-        Cache::reserve(KvType::F32, SHAPE, blocks * BLOCK).unwrap()
+        Cache::reserve(KvType::F32, SHAPE, blocks * BLOCK, true).unwrap()
     }
 
     /// The first key of a position.

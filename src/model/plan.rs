@@ -37,6 +37,8 @@ pub struct Options {
     pub first_come: bool,
     /// Positions that all conversations together may hold.
     pub positions: Option<usize>,
+    /// Conversations that begin alike share what was computed.
+    pub reuse: bool,
     /// Keep the file's own scales and floats, even where fewer would do.
     pub stored: bool,
     /// How I2_S tensors interleave their codes; left out, their size and their weights are asked.
@@ -55,6 +57,7 @@ impl Default for Options {
             queue: 32,
             first_come: false,
             positions: None,
+            reuse: true,
             stored: false,
             i2s: None,
         }

@@ -29,6 +29,8 @@ struct JsOptions {
     #[serde(default)]
     cache_tokens: Option<usize>,
     #[serde(default)]
+    prefix_reuse: Option<bool>,
+    #[serde(default)]
     scheduling: Option<Scheduling>,
     #[serde(default)]
     layout: Option<Layout>,
@@ -98,6 +100,7 @@ pub(super) fn options(options: JsValue) -> Js<Options> {
         sequences: options.max_sequences.unwrap_or(usual.sequences),
         queue: options.max_queue.unwrap_or(usual.queue),
         positions: options.cache_tokens,
+        reuse: options.prefix_reuse.unwrap_or(usual.reuse),
         first_come: matches!(options.scheduling, Some(Scheduling::FirstCome)),
         stored: matches!(options.layout, Some(Layout::Stored)),
         i2s: options.i2s.and_then(I2s::asked),

@@ -7,13 +7,25 @@ import { Answer } from "./answer.ts";
 import { canRun, inspect, type LoadContext, type Loaded, load } from "./load.ts";
 import { EngineLoop, type EngineWork, type Listener } from "./loop.ts";
 import { measure, roofline } from "./measure.ts";
-import type { Call, Control, ErrorData, GenerateSettings, PromptSpec, Reply, VerbName, Verbs } from "./protocol.ts";
+import {
+  type Call,
+  type Control,
+  type ErrorData,
+  type GenerateSettings,
+  type PromptSpec,
+  type Reply,
+  UNREAD,
+  type VerbName,
+  type Verbs,
+} from "./protocol.ts";
 
 /** What one call may do while it runs. */
 interface CallContext<V extends VerbName> {
   signal: AbortSignal;
-  /** Set by a generation that can be ended early. */
+  /** Set by a generation that can be ended early … */
   onStop: (() => void) | null;
+  /** … and waits for its reader. */
+  onRead: ((pieces: number) => void) | null;
   send(event: Verbs[V]["event"]): void;
 }
 
@@ -35,19 +47,18 @@ export function serve(platform: Inside, port: Port): void {
   const host = new Host(platform, (error) => post({ fatal: toData(error) }));
 
   port.onmessage = (message) => {
-    const { id } = message as Call | Control;
-    if ("control" in (message as object)) {
-      const running = calls.get(id);
-      if ((message as Control).control === "stop") running?.context.onStop?.();
-      else running?.abort.abort();
-      return;
-    }
-    void answer(message as Call);
+    const said = message as Call | Control;
+    if (!("control" in said)) return void answer(said);
+    const running = calls.get(said.id);
+    if (said.control === "stop") running?.context.onStop?.();
+    else if (said.control === "read") running?.context.onRead?.(said.pieces);
+    else running?.abort.abort();
   };
 
   async function answer({ id, verb, args }: Call): Promise<void> {
     const abort = new AbortController();
-    const context: CallContext<VerbName> = { signal: abort.signal, onStop: null, send: (event) => post({ id, event }) };
+    const send = (event: unknown) => post({ id, event });
+    const context: CallContext<VerbName> = { signal: abort.signal, onStop: null, onRead: null, send };
     calls.set(id, { abort, context });
     try {
       const handler = host.handlers[verb] as (args: unknown, context: unknown) => unknown;
@@ -61,8 +72,9 @@ export function serve(platform: Inside, port: Port): void {
   }
 }
 
-/** Rows of logits are large and nobody here needs them any more. */
+/** Rows of logits and saved sessions are large, and nobody here needs them any more. */
 function transfers(result: unknown): Transferable[] {
+  if (result instanceof Uint8Array) return [result.buffer as ArrayBuffer];
   return Array.isArray(result) && result[0] instanceof Float32Array
     ? result.map((row: Float32Array) => row.buffer as ArrayBuffer)
     : [];
@@ -86,6 +98,8 @@ class Host {
   #model: (Loaded & { loop: EngineLoop }) | null = null;
   /** Engine sessions by the caller's numbers. */
   readonly #sessions = new Map<number, number>();
+  /** Logits that say which model this is, once someone has asked. */
+  #markRow: Float32Array | null = null;
 
   constructor(platform: Inside, onDeath: (error: unknown) => void) {
     this.#platform = platform;
@@ -97,6 +111,12 @@ class Host {
       canRun: ({ source, settings }, context) => canRun(source, settings, this.#loadContext(context)),
       generate: ({ session, prompt, settings }, context) => this.#generate(session, prompt, settings, context),
       closeSession: ({ session }) => this.#closeSession(session),
+      forkSession: ({ session, as }) => this.#keep(as, this.#loaded.engine.fork(this.#session(session))),
+      rewindSession: ({ session, count }) => this.#rewind(session, count),
+      saveSession: ({ session }, context) => this.#save(session, context),
+      restoreSession: ({ session, bytes }, context) => this.#restore(session, bytes, context),
+      warmup: (_, context) => this.#warmup(context),
+      status: () => ({ ...this.#loaded.engine.status(), memoryBytes: this.#loaded.memory.buffer.byteLength }),
       logits: ({ ids, all }, context) => this.#logits(ids, all, context),
       perplexity: ({ text, window }, context) => this.#perplexity(text, window, context),
       tokenize: ({ text, addSpecial }) => this.#loaded.text.tokenizer.encode(text, { addSpecial }),
@@ -138,10 +158,10 @@ class Host {
     const id = own ? engine.open() : this.#session(session);
     try {
       const ids = this.#promptIds(prompt, id);
-      const held = engine.tokens(id).length;
-      const finished = await this.#run(loop, id, ids, settings, text, context);
-      if (!own) engine.truncate(id, held + ids.length + finished.tokens.length);
-      return { finished, held: own ? [] : [...engine.tokens(id)] };
+      const { finished, surplus } = await this.#run(loop, id, ids, settings, text, context);
+      if (own) return { finished, held: [] };
+      engine.truncate(id, engine.tokens(id).length - surplus);
+      return { finished, held: [...engine.tokens(id)] };
     } finally {
       if (own) engine.close(id);
     }
@@ -154,6 +174,45 @@ class Host {
     const id = engine.open();
     this.#sessions.set(number, id);
     return id;
+  }
+
+  /** Gives an engine's session the caller's number; answers its ids. */
+  #keep(number: number, id: number): number[] {
+    this.#sessions.set(number, id);
+    return [...this.#loaded.engine.tokens(id)];
+  }
+
+  #rewind(number: number, count: number): number[] {
+    const { engine } = this.#loaded;
+    const id = this.#session(number);
+    engine.truncate(id, engine.tokens(id).length - count);
+    return [...engine.tokens(id)];
+  }
+
+  async #save(session: number, context: CallContext<"saveSession">): Promise<Uint8Array> {
+    return this.#loaded.engine.save(this.#session(session), await this.#mark(context));
+  }
+
+  async #restore(number: number, bytes: Uint8Array, context: CallContext<"restoreSession">): Promise<number[]> {
+    return this.#keep(number, this.#loaded.engine.restore(bytes, await this.#mark(context)));
+  }
+
+  /** What this model computes of some fixed ids, the same in every build and runtime, says which one it is. */
+  async #mark(context: CallContext<VerbName>): Promise<Float32Array> {
+    const { vocab, contextLength } = this.#loaded.info;
+    const count = Math.min(16, vocab, contextLength);
+    const ids = Array.from({ length: count }, (_, i) => Math.floor((i * vocab) / count));
+    const [row] = this.#markRow ? [this.#markRow] : await this.#logits(ids, false, context);
+    this.#markRow = row!;
+    return row!;
+  }
+
+  /** A prompt and some steps, long enough for kernels of both kinds. */
+  async #warmup(context: CallContext<"warmup">): Promise<null> {
+    const { vocab, contextLength } = this.#loaded.info;
+    const ids = Array.from({ length: Math.min(32, Math.ceil(contextLength / 2)) }, (_, i) => i % vocab);
+    const work: EngineWork = { type: "generate", ...SAMPLING, seed: [0, 0], maxTokens: 8, end: [], full: "stop" };
+    return this.#once(ids, work, context, () => ({ event() {}, result: () => null }));
   }
 
   #closeSession(number: number): null {
@@ -192,8 +251,8 @@ class Host {
     settings: GenerateSettings,
     text: Loaded["text"],
     context: CallContext<"generate">,
-  ): Promise<Finished> {
-    const { stop, ignoreEos, maxTokens, seed = randomSeed(), ...sampling } = settings;
+  ): Promise<{ finished: Finished; surplus: number }> {
+    const { stop, ignoreEos, onContextFull, maxTokens, seed = randomSeed(), ...sampling } = settings;
     const work: EngineWork = {
       type: "generate",
       ...SAMPLING,
@@ -201,23 +260,39 @@ class Host {
       ...defined(sampling),
       seed: [Math.floor(seed / 2 ** 32), seed >>> 0],
       end: ignoreEos ? [] : [...text.ends],
+      full: onContextFull,
       ...(maxTokens === undefined ? {} : { maxTokens }),
     };
     const answer = new Answer({
       tokenizer: text.tokenizerOrNull,
       promptTokens: ids,
-      computed: ids.length,
       stop,
       send: context.send,
     });
+    const ended = (reason: FinishReason) => ({ finished: answer.finish(reason), surplus: answer.surplus });
     return this.#request(loop, session, ids, work, context, (settle) => {
-      context.onStop = () => settle.early(() => answer.finish("abort"));
+      let read = 0;
+      let paused = false;
+      const pause = (unread: number) => {
+        if (paused ? unread > UNREAD / 2 : unread < UNREAD) return;
+        paused = !paused;
+        settle.pause(paused);
+      };
+      context.onStop = () => settle.early(() => ended("abort"));
+      context.onRead = (pieces) => {
+        read = pieces;
+        pause(answer.sent - read);
+      };
       return {
         onEvent(event) {
-          if (event.type === "token" && answer.token(event.token)) settle.early(() => answer.finish("stop"));
-          else if (event.type === "finished") settle.resolve(answer.finish(event.reason as FinishReason));
+          if (event.type === "prompt") answer.begun(event.tokens, event.cached);
+          else if (event.type === "token" && answer.token(event.token)) settle.early(() => ended("stop"));
+          else if (event.type === "finished") settle.resolve(ended(event.reason as FinishReason));
         },
-        onPause: () => answer.flush(),
+        onPause() {
+          answer.flush();
+          pause(answer.sent - read);
+        },
       };
     });
   }
@@ -278,7 +353,7 @@ class Host {
     ids: number[],
     work: EngineWork,
     { signal }: { signal: AbortSignal },
-    listen: (settle: { resolve(value: T): void; early(value: () => T): void }) => Listener,
+    listen: (settle: Settle<T>) => Listener,
   ): Promise<T> {
     let onAbort = () => {};
     return new Promise<T>((resolve, reject) => {
@@ -288,7 +363,7 @@ class Host {
         loop.cancel(request);
         resolve(value());
       };
-      const { onEvent, onPause } = listen({ resolve, early });
+      const { onEvent, onPause } = listen({ resolve, early, pause: (paused) => loop.pause(request, paused) });
       onAbort = () => {
         loop.cancel(request);
         reject(signal.reason);
@@ -300,6 +375,14 @@ class Host {
       });
     }).finally(() => signal.removeEventListener("abort", onAbort));
   }
+}
+
+/** What becomes of a request. */
+interface Settle<T> {
+  resolve(value: T): void;
+  /** Ends it, and resolves. */
+  early(value: () => T): void;
+  pause(paused: boolean): void;
 }
 
 function defined<T extends object>(options: T): T {

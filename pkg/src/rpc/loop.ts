@@ -1,11 +1,14 @@
 /** Steps an engine while it has work, and lets the worker read its messages in between. */
 
+import type { ContextFull } from "../types.ts";
 import type { Glue } from "../wasm/load.ts";
 
 type WasmEngine = Glue["Engine"]["prototype"];
 
 /** What a step says about one request. */
 export type EngineEvent =
+  /** The prompt is read; `cached` of the conversation's tokens did not have to be computed. */
+  | { type: "prompt"; request: number; tokens: number; cached: number }
   | { type: "token"; request: number; token: number }
   | { type: "logits"; request: number; position: number; logits: Float32Array }
   | { type: "scored"; request: number; nll: number; tokens: number }
@@ -24,6 +27,7 @@ export type EngineWork =
       seed: [number, number];
       maxTokens?: number;
       end: number[];
+      full: ContextFull;
     }
   | { type: "logits"; all: boolean }
   | { type: "score" };
@@ -54,8 +58,18 @@ export class EngineLoop {
   submit(session: number, ids: readonly number[], work: EngineWork, listener: Listener): number {
     const request = this.engine.submit(session, Uint32Array.from(ids), work);
     this.#listeners.set(request, listener);
-    if (!this.#running) void this.#run();
+    this.#go();
     return request;
+  }
+
+  /** Lets a request wait for its reader, or go on. */
+  pause(request: number, paused: boolean): void {
+    this.engine.pause(request, paused);
+    if (!paused) this.#go();
+  }
+
+  #go(): void {
+    if (!this.#running) void this.#run();
   }
 
   cancel(request: number): void {

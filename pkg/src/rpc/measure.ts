@@ -58,6 +58,7 @@ const greedy = (maxTokens: number): EngineWork => ({
   seed: [0, 0],
   maxTokens,
   end: [],
+  full: "stop",
 });
 
 /** Long enough for clocks that some pages get. */
