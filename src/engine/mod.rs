@@ -89,8 +89,8 @@ pub struct Engine<I: Isa> {
     running: Option<Running>,
     next: u32,
     steps: u64,
-    /// Requests that were admitted so far.
-    admitted: u64,
+    /// Whose turn a place is that both would have: 0 or 1.
+    turn: usize,
 }
 
 impl<I: Isa> Engine<I> {
@@ -107,7 +107,7 @@ impl<I: Isa> Engine<I> {
             running: None,
             next: 0,
             steps: 0,
-            admitted: 0,
+            turn: 1,
         })
     }
 
@@ -265,12 +265,12 @@ impl<I: Isa> Engine<I> {
     pub fn status(&self) -> Status {
         let count = |which: fn(&Active) -> bool| self.requests.values().filter(|request| which(request)).count();
         let ledger = self.cache.ledger();
-        let held = ledger.len() - ledger.available();
+        let held = ledger.blocks() - ledger.available();
         Status {
             running: count(|request| request.admitted),
             waiting: count(|request| !request.admitted && !request.paused),
             paused: count(|request| request.paused),
-            cache_tokens: ledger.len() * BLOCK,
+            cache_tokens: ledger.blocks() * BLOCK,
             held_tokens: held * BLOCK,
             spare_tokens: ledger.spare() * BLOCK,
         }

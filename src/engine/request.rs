@@ -93,6 +93,8 @@ pub(super) struct Active {
     first: usize,
     /// It has a place among those that run.
     pub admitted: bool,
+    /// It got it for being short.
+    pub passed: bool,
     /// Nobody reads its events for now: it waits, at nobody's cost.
     pub paused: bool,
     /// Tokens computed before its first event.
@@ -131,6 +133,7 @@ impl Active {
             nll: 0.0,
             first: before.len(),
             admitted: false,
+            passed: false,
             paused: false,
             computed: 0,
             request,
