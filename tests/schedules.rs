@@ -7,11 +7,11 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Files, TestEngine, golden, run};
-use ternlight::engine::{Event, Request, RequestId, SessionId, WhenFull, Work};
+use ternlight::engine::{Event, Pooling, Request, RequestId, SessionId, WhenFull, Work};
 use ternlight::kv::KvType;
 use ternlight::model::Options;
 use ternlight::rng::Rng;
-use ternlight::sampling::Params;
+use ternlight::sampling::{Lists, Params};
 use ternlight::team::Team;
 
 const MODELS: [&str; 2] = ["models/bitnet_packed", "models/llama_bf16"];
@@ -22,6 +22,7 @@ struct Said {
     tokens: Vec<u32>,
     logits: Vec<(usize, Vec<f32>)>,
     score: Option<(f64, usize)>,
+    embedding: Vec<f32>,
     done: bool,
 }
 
@@ -31,7 +32,9 @@ impl Said {
             Event::Token { token, .. } => self.tokens.push(token),
             Event::Logits { position, logits, .. } => self.logits.push((position, logits)),
             Event::Scored { nll, tokens, .. } => self.score = Some((nll, tokens)),
+            Event::Embedded { embedding, .. } => self.embedding = embedding,
             Event::Finished { .. } => self.done = true,
+            Event::Choose { .. } | Event::Logprobs { .. } => {}
             Event::Prompt { tokens, cached, .. } => assert!(cached < tokens),
             Event::Failed { error, .. } => panic!("{error}"),
         }
@@ -42,8 +45,11 @@ fn request_of(event: &Event) -> RequestId {
     match event {
         Event::Prompt { request, .. }
         | Event::Token { request, .. }
+        | Event::Logprobs { request, .. }
+        | Event::Choose { request, .. }
         | Event::Logits { request, .. }
         | Event::Scored { request, .. }
+        | Event::Embedded { request, .. }
         | Event::Finished { request, .. }
         | Event::Failed { request, .. } => *request,
     }
@@ -64,6 +70,8 @@ struct Schedule {
     roots: Vec<Vec<u32>>,
     idle: Vec<SessionId>,
     calls: BTreeMap<RequestId, Call>,
+    /// Who waits for logits to choose from.
+    asked: Vec<(RequestId, Vec<f32>)>,
     ended: Vec<Call>,
 }
 
@@ -93,7 +101,8 @@ impl Schedule {
         let team = Team::solo();
         let roots = (0..2).map(|_| (0..100).map(|_| rng.below(500) as u32).collect()).collect();
         let engine = files.engine(options, team).unwrap();
-        Self { rng, engine, context, roots, idle: Vec::new(), calls: BTreeMap::new(), ended: Vec::new() }
+        let (calls, idle, asked, ended) = Default::default();
+        Self { rng, engine, context, roots, idle, calls, asked, ended }
     }
 
     /// Tokens that begin as others do, and end as they like.
@@ -144,10 +153,11 @@ impl Schedule {
             before.clear();
         }
         let tokens = self.tokens((self.context - before.len()).min(self.context * 3 / 4).max(1));
-        let work = match self.rng.below(8) {
+        let work = match self.rng.below(9) {
             0 => Work::Logits { all: true },
             1 => Work::Logits { all: false },
             2 if before.is_empty() => Work::Score,
+            3 => Work::Embed { pooling: [Pooling::Mean, Pooling::Last][self.rng.below(2)] },
             _ => Work::Generate {
                 params: Params {
                     temperature: [0.0, 0.9][self.rng.below(2)],
@@ -155,9 +165,11 @@ impl Schedule {
                     seed: self.rng.next_u64(),
                     ..Params::default()
                 },
+                lists: Lists::default(),
                 max_tokens: Some(1 + self.rng.below(20)),
                 end: vec![self.rng.below(500) as u32],
                 full: [WhenFull::Stop, WhenFull::Shift][self.rng.below(2)],
+                hook: self.rng.below(4) == 0,
             },
         };
         let request = Request { tokens, work };
@@ -174,12 +186,30 @@ impl Schedule {
     fn step(&mut self) {
         let Self { engine, rng, .. } = self;
         let often = 1 + rng.below(60);
-        for event in engine.step(&mut || rng.below(often) == 0).unwrap() {
+        let events = engine.step(&mut || rng.below(often) == 0).unwrap();
+        self.hear(events);
+    }
+
+    fn hear(&mut self, events: Vec<Event>) {
+        for event in events {
             let id = request_of(&event);
+            if let Event::Choose { logits, .. } = &event {
+                self.asked.push((id, logits.clone()));
+            }
             let call = self.calls.get_mut(&id).expect("nobody hears of a request that has ended");
             call.said.hear(event);
             if call.said.done {
                 self.end(id);
+            }
+        }
+    }
+
+    /// Those who asked get their logits as they were.
+    fn supply(&mut self) {
+        for (id, logits) in std::mem::take(&mut self.asked) {
+            if self.calls.contains_key(&id) {
+                let events = self.engine.supply(id, &logits).unwrap();
+                self.hear(events);
             }
         }
     }
@@ -211,6 +241,7 @@ impl Schedule {
                         paused.push(id);
                     }
                 }
+                5 => self.supply(),
                 4 => paused.drain(..).for_each(|id| self.engine.pause(id, false)),
                 _ => self.step(),
             }
@@ -235,7 +266,20 @@ fn alone(files: &Files, context: usize, kv: KvType, call: &Call) -> Said {
     let mut request = call.request.clone();
     // Logits are wanted of what was asked, not of what the session held before.
     let skip = call.before.len();
-    request.tokens.splice(0..0, call.before.iter().copied());
+    if let Work::Embed { pooling: Pooling::Mean } = request.work {
+        // Its mean begins where it does.
+        let held = Request { tokens: call.before.clone(), work: Work::Logits { all: false } };
+        if skip > 0 {
+            engine.submit(session, held).unwrap();
+            run(&mut engine, |_| {}).unwrap();
+        }
+    } else {
+        request.tokens.splice(0..0, call.before.iter().copied());
+    }
+    // Logits that come back unchanged change nothing.
+    if let Work::Generate { hook, .. } = &mut request.work {
+        *hook = false;
+    }
     engine.submit(session, request).unwrap();
     let mut said = Said::default();
     run(&mut engine, |event| said.hear(event)).unwrap();

@@ -3,10 +3,10 @@
 import { together } from "./choices.ts";
 import { EngineError } from "./errors.ts";
 import { type Feed, GenerationStream } from "./generation.ts";
-import { checkAll, checkIds, checkMessages, checkOptions, checkText, integer } from "./options.ts";
+import { checkAll, checkIds, checkMessages, checkOptions, checkText, forEngine, integer } from "./options.ts";
 import type { WorkerPort } from "./platform/port.ts";
 import { Client } from "./rpc/client.ts";
-import type { GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
+import type { ChooseEvent, GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
 import { type SpecRules, toSpec } from "./source/spec.ts";
 import type {
   CanRun,
@@ -15,11 +15,13 @@ import type {
   CompletionOptions,
   Description,
   DetokenizeOptions,
+  EmbedOptions,
   GenerateOptions,
   Generation,
   InspectOptions,
   LoadOptions,
   LogitsOptions,
+  LogitsProcessor,
   Model,
   ModelInfo,
   ModelSource,
@@ -130,6 +132,14 @@ export class LoadedModel implements Model {
     checkOptions("logits", options);
     const { all = false, signal } = options;
     return this.#client.call("logits", { ids: checkIds("logits", ids), all }, { signal });
+  }
+
+  async embed(texts: readonly Prompt[], options: EmbedOptions = {}): Promise<Float32Array[]> {
+    checkOptions("embed", options);
+    const { pooling = "mean", normalize = true, signal } = options;
+    if (!Array.isArray(texts)) throw new EngineError("InvalidArgument", "embed: texts must be a list of texts");
+    const each = texts.map((text) => (typeof text === "string" ? text : checkIds("embed", text)));
+    return this.#client.call("embed", { texts: each, mean: pooling === "mean", normalize }, { signal });
   }
 
   async perplexity(text: string, options: PerplexityOptions = {}): Promise<Perplexity> {
@@ -250,15 +260,19 @@ function start(
   prompt: PromptSpec,
   options: GenerateOptions & CompletionOptions,
 ): Generation {
-  const { maxTokens, stop = [], ignoreEos = false, onContextFull = "stop", signal, n = 1 } = options;
-  const { temperature, topK, topP, minP, repetitionPenalty, seed } = options;
-  const sampling = { temperature, topK, topP, minP, repetitionPenalty, seed, maxTokens };
-  const chosen = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
-  const texts = typeof stop === "string" ? [stop] : [...stop];
-  const settings: GenerateSettings = { ...chosen, stop: texts, ignoreEos, onContextFull };
+  const { stop = [], ignoreEos = false, onContextFull = "stop", logitsProcessor, signal, n = 1 } = options;
+  const settings: GenerateSettings = {
+    ...forEngine(options),
+    stop: typeof stop === "string" ? [stop] : [...stop],
+    ignoreEos,
+    onContextFull,
+    logitsProcessor: logitsProcessor !== undefined,
+  };
   const session = conversation?.session ?? null;
   const begin = (settings: GenerateSettings, push: (pieces: Piece[]) => void): Feed => {
-    const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent: push });
+    const onEvent = (event: Piece[] | ChooseEvent, id: number) =>
+      Array.isArray(event) ? push(event) : void choose(client, id, event, logitsProcessor!);
+    const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent });
     const finished = result.then((ended) => {
       conversation?.onHeld(ended.held);
       return ended.finished;
@@ -266,4 +280,18 @@ function start(
     return { finished, stop: () => client.stop(id), read: (pieces) => client.read(id, pieces), signal };
   };
   return new GenerationStream((push) => (n === 1 ? begin(settings, push) : together(n, settings, begin, push)));
+}
+
+/** Has the caller's function change the logits of a generation that waits for them. */
+async function choose(client: Client, id: number, { logits, tokens }: ChooseEvent, processor: LogitsProcessor) {
+  try {
+    const changed = (await processor(logits, tokens)) ?? logits;
+    if (!(changed instanceof Float32Array))
+      throw new EngineError("InvalidArgument", "logitsProcessor must answer nothing or a Float32Array", {
+        option: "logitsProcessor",
+      });
+    client.supply(id, changed, changed === logits ? [logits.buffer as ArrayBuffer] : []);
+  } catch (error) {
+    client.fail(id, error);
+  }
 }

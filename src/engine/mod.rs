@@ -1,15 +1,15 @@
 //! Conversations on one model, step by step.
 //!
 //! A *session* is a conversation's tokens and the keys and values of those already computed. A *request* is one call on a session:
-//! generate, logits, or score. [`Engine::step`] puts the next tokens of the requests that run into one batch, runs it, and answers
-//! with events. It stops between two operations when its time is up and goes on at the next call. It reads no clock of its own and
+//! generate, logits, score, or embed. [`Engine::step`] puts the next tokens of the requests that run into one batch, runs it, and
+//! answers with events. It stops between two operations when its time is up and goes on at the next call. It reads no clock of its own and
 //! knows no text.
 
 mod request;
 mod scheduler;
 mod snapshot;
 
-pub use request::{Event, FinishReason, Request, WhenFull, Work, window};
+pub use request::{Event, FinishReason, Pooling, Request, WhenFull, Work, window};
 pub use snapshot::fingerprint;
 
 use std::collections::BTreeMap;
@@ -222,6 +222,9 @@ impl<I: Isa> Engine<I> {
                 .option("prompt")
                 .expected(format_args!("ids below {vocab}"), token));
         }
+        if let Work::Generate { lists, .. } = &request.work {
+            lists.check(vocab)?;
+        }
         let active = Active::new(id, &session.tokens, request)?;
         let new = &active.request.tokens;
         let shifts = len > context && active.when_full() == WhenFull::Shift && new.len() <= context / 2;
@@ -257,9 +260,26 @@ impl<I: Isa> Engine<I> {
         }
     }
 
-    /// Whether there is anything to do.
+    /// Goes on with a request that waits behind [`Event::Choose`]: one logit for every token, -∞ for those that must not be
+    /// chosen. Answers what it leads to.
+    pub fn supply(&mut self, id: RequestId, logits: &[f32]) -> Result<Vec<Event>> {
+        let refuse = |what: &str, option| Error::new(ErrorKind::InvalidArgument, what).option(option);
+        let Some(request) = self.requests.get_mut(&id).filter(|request| request.parked) else {
+            return Err(refuse("the request does not wait for logits", "request"));
+        };
+        let vocab = self.model.config.vocab;
+        if logits.len() != vocab {
+            return Err(refuse("one logit for every token", "logits").expected(vocab, logits.len()));
+        }
+        let mut events = Vec::new();
+        request.supply(id, logits, &mut events);
+        self.settle(id, 0, true, &mut events);
+        Ok(events)
+    }
+
+    /// Whether there is anything to do; who waits for [`Self::supply`] or for its reader gives nothing to do.
     pub fn busy(&self) -> bool {
-        self.requests.values().any(|request| !request.paused)
+        self.requests.values().any(|request| !request.paused && !request.parked)
     }
 
     pub fn status(&self) -> Status {
@@ -314,9 +334,22 @@ impl<I: Isa> Engine<I> {
                 return Ok(events);
             }
         }
+        self.hand_out_states();
         self.finish(&mut events);
         after(Operation::Settle, self.forward.tally);
         Ok(events)
+    }
+
+    /// Gives hidden states to the requests that pool them.
+    fn hand_out_states(&mut self) {
+        let owners = self.running.as_ref().map_or(&[][..], |running| &running.owners);
+        for (row, id) in owners.iter().enumerate() {
+            let Some(request) = self.requests.get_mut(id) else { continue };
+            let Some(session) = self.sessions.get(&request.session) else { continue };
+            if request.wants_state(self.forward.rows()[row].position, session.tokens.len()) {
+                request.take_state(&self.forward.state(&self.model, row));
+            }
+        }
     }
 
     /// Puts the next batch together; `false` where there is none.
@@ -336,29 +369,35 @@ impl<I: Isa> Engine<I> {
         let Some(running) = self.running.take() else { return };
         let mut last = None;
         for &id in running.owners.iter().filter(|&&id| last.replace(id) != Some(id)) {
-            let Some(request) = self.requests.get_mut(&id) else { continue };
-            let Some(session) = self.sessions.get_mut(&request.session) else { continue };
             let computed = running.owners.iter().filter(|&&owner| owner == id).count();
-            session.cached += computed;
-            session.used = self.steps;
-            self.cache.publish(session.table, &session.tokens, session.cached);
-            let len = session.tokens.len();
-            let complete = session.cached == len;
-            request.count(id, computed, complete, len, events);
-            match request.settle(id, complete, self.context, len, events) {
-                Outcome::More(None) => {}
-                Outcome::More(Some(token)) => session.tokens.push(token),
-                Outcome::Ended(token) => {
-                    session.tokens.extend(token);
-                    self.requests.remove(&id);
-                }
-                Outcome::Shift(token) => {
-                    session.shift(self.context);
-                    session.tokens.push(token);
-                }
-            }
+            self.settle(id, computed, false, events);
         }
         self.drop_closed();
+    }
+
+    /// Settles a request of which so many tokens more are computed, or that was `supplied` with logits.
+    fn settle(&mut self, id: RequestId, computed: usize, supplied: bool, events: &mut Vec<Event>) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get_mut(&request.session) else { return };
+        session.cached += computed;
+        session.used = self.steps;
+        self.cache.publish(session.table, &session.tokens, session.cached);
+        let len = session.tokens.len();
+        if computed > 0 {
+            request.count(id, computed, session.cached, len, events);
+        }
+        match request.settle(id, supplied || session.cached == len, self.context, len, events) {
+            Outcome::More(None) => {}
+            Outcome::More(Some(token)) => session.tokens.push(token),
+            Outcome::Ended(token) => {
+                session.tokens.extend(token);
+                self.requests.remove(&id);
+            }
+            Outcome::Shift(token) => {
+                session.shift(self.context);
+                session.tokens.push(token);
+            }
+        }
     }
 
     /// Drops closed sessions, unless a pass still writes to their tables.

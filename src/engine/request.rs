@@ -2,7 +2,7 @@
 
 use super::{RequestId, SessionId};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sampling::{Params, Sampler, check_finite};
+use crate::sampling::{Lists, Logprobs, Params, Sampler, check_finite, log_total};
 
 /// What a caller asks for.
 #[derive(Clone, Debug)]
@@ -13,19 +13,32 @@ pub struct Request {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a request moves twice in its life")]
 pub enum Work {
     Generate {
         params: Params,
+        lists: Lists,
         /// Until the context is full, where `None`.
         max_tokens: Option<usize>,
         /// Tokens that end it; they are not part of the answer.
         end: Vec<u32>,
         full: WhenFull,
+        /// Asks with [`Event::Choose`] before every choice, and waits for the logits to choose from.
+        hook: bool,
     },
     /// The logits behind the last token, or behind each.
     Logits { all: bool },
     /// The negative log-likelihood of every token but the first.
     Score,
+    /// What the model makes of the tokens: hidden states behind the output norm.
+    Embed { pooling: Pooling },
+}
+
+/// How the states of many tokens become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    Mean,
+    Last,
 }
 
 /// What happens when the context is full.
@@ -58,6 +71,16 @@ pub enum Event {
         request: RequestId,
         token: u32,
     },
+    /// What the model said of the token that comes next, where `logprobs` are asked for.
+    Logprobs {
+        request: RequestId,
+        logprobs: Logprobs,
+    },
+    /// What would be chosen from. The request waits until [`super::Engine::supply`] gives them back, changed or not.
+    Choose {
+        request: RequestId,
+        logits: Vec<f32>,
+    },
     Logits {
         request: RequestId,
         position: usize,
@@ -68,6 +91,10 @@ pub enum Event {
         request: RequestId,
         nll: f64,
         tokens: usize,
+    },
+    Embedded {
+        request: RequestId,
+        embedding: Vec<f32>,
     },
     Finished {
         request: RequestId,
@@ -88,9 +115,18 @@ pub(super) struct Active {
     generated: usize,
     /// What the last logits led to, until the pass is over.
     chosen: Option<Chosen>,
+    /// Whether it waits for [`super::Engine::supply`].
+    pub parked: bool,
+    /// The logits that [`Event::Choose`] told of, where what they say of the choice is asked for.
+    asked: Vec<f32>,
+    logprobs: Option<Logprobs>,
     nll: f64,
+    /// The sum of the states to be pooled.
+    state: Vec<f64>,
     /// Where this request's own tokens begin in the session.
     first: usize,
+    /// Positions before this one were told of, or added up.
+    told: usize,
     /// It has a place among those that run.
     pub admitted: bool,
     /// It got it for being short.
@@ -104,6 +140,8 @@ pub(super) struct Active {
 #[derive(Debug)]
 enum Chosen {
     Token(u32),
+    /// Nothing yet: whoever asked for a hook is asked.
+    Ask(Vec<f32>),
     Failed,
 }
 
@@ -119,8 +157,8 @@ pub(super) enum Outcome {
 impl Active {
     pub fn new(session: SessionId, before: &[u32], request: Request) -> Result<Self> {
         let mut sampler = match &request.work {
-            Work::Generate { params, .. } => Some(Sampler::new(*params)?),
-            Work::Logits { .. } | Work::Score => None,
+            Work::Generate { params, lists, .. } => Some(Sampler::new(*params, lists.clone())?),
+            Work::Logits { .. } | Work::Score | Work::Embed { .. } => None,
         };
         if let Some(sampler) = &mut sampler {
             before.iter().chain(&request.tokens).for_each(|&token| sampler.accept(token));
@@ -130,8 +168,13 @@ impl Active {
             sampler,
             generated: 0,
             chosen: None,
+            parked: false,
+            asked: Vec::new(),
+            logprobs: None,
             nll: 0.0,
+            state: Vec::new(),
             first: before.len(),
+            told: 0,
             admitted: false,
             passed: false,
             paused: false,
@@ -144,16 +187,22 @@ impl Active {
     pub fn when_full(&self) -> WhenFull {
         match self.request.work {
             Work::Generate { full, .. } => full,
-            Work::Logits { .. } | Work::Score => WhenFull::Stop,
+            _ => WhenFull::Stop,
         }
     }
 
     /// Positions below this one are of no interest but for their keys and values; `len` is how many tokens the session holds.
     pub fn limit(&self, len: usize) -> usize {
-        match self.request.work {
-            Work::Generate { .. } | Work::Logits { all: false } => len - 1,
-            Work::Logits { all: true } | Work::Score => self.first.min(len - 1),
-        }
+        let all = matches!(
+            self.request.work,
+            Work::Logits { all: true } | Work::Score | Work::Embed { pooling: Pooling::Mean }
+        );
+        if all { self.untold().min(len - 1) } else { len - 1 }
+    }
+
+    /// The first position of which it has not told yet. What gave its room to others is computed again, but told once.
+    fn untold(&self) -> usize {
+        self.first.max(self.told)
     }
 
     /// Tokens that it may still take to the end, where `left` are to be computed and `room` are free in its context.
@@ -162,7 +211,7 @@ impl Active {
             Work::Generate { max_tokens, .. } => {
                 left + max_tokens.map_or(room, |most| most.saturating_sub(self.generated).min(room))
             }
-            Work::Logits { .. } | Work::Score => left,
+            _ => left,
         }
     }
 
@@ -171,36 +220,80 @@ impl Active {
         let last = position + 1 == len;
         match self.request.work {
             Work::Generate { .. } => last,
-            Work::Logits { all } => last || all && position >= self.first,
-            Work::Score => !last && position >= self.first,
+            Work::Logits { all } => last || all && position >= self.untold(),
+            Work::Score => !last && position >= self.untold(),
+            Work::Embed { .. } => false,
         }
+    }
+
+    /// Whether the hidden state behind a position is needed.
+    pub fn wants_state(&self, position: usize, len: usize) -> bool {
+        match self.request.work {
+            Work::Embed { pooling: Pooling::Mean } => position >= self.untold(),
+            Work::Embed { pooling: Pooling::Last } => position + 1 == len,
+            _ => false,
+        }
+    }
+
+    pub fn take_state(&mut self, state: &[f32]) {
+        self.state.resize(state.len(), 0.0);
+        self.state.iter_mut().zip(state).for_each(|(sum, &value)| *sum += f64::from(value));
     }
 
     pub fn take(&mut self, id: RequestId, position: usize, logits: &[f32], events: &mut Vec<Event>) {
         let result = match &self.request.work {
-            Work::Generate { .. } => {
+            Work::Generate { hook: true, params, .. } => check_finite(logits).map(|()| {
+                if params.logprobs.is_some() {
+                    self.asked = logits.to_vec();
+                }
+                self.chosen = Some(Chosen::Ask(logits.to_vec()));
+            }),
+            Work::Generate { params, .. } => {
                 let sampler = self.sampler.as_mut().expect("made with the request");
-                sampler.sample(logits).map(|token| self.chosen = Some(Chosen::Token(token)))
+                sampler.sample(logits).map(|token| {
+                    self.logprobs = params.logprobs.map(|count| Logprobs::of(logits, token, count));
+                    self.chosen = Some(Chosen::Token(token));
+                })
             }
             Work::Logits { .. } => check_finite(logits)
                 .map(|()| events.push(Event::Logits { request: id, position, logits: logits.to_vec() })),
             Work::Score => check_finite(logits).map(|()| {
                 let token = self.request.tokens[position + 1 - self.first];
-                self.nll += surprise(logits, token as usize);
+                self.nll += log_total(logits) - f64::from(logits[token as usize]);
             }),
+            Work::Embed { .. } => Ok(()),
         };
         if let Err(error) = result
             && !matches!(self.chosen, Some(Chosen::Failed))
         {
-            events.push(Event::Failed { request: id, error });
-            self.chosen = Some(Chosen::Failed);
+            self.fail(id, error, events);
         }
     }
 
-    /// Notes tokens that were computed. Of a prompt that is complete by then, of `len` tokens in all, it tells.
-    pub fn count(&mut self, id: RequestId, computed: usize, complete: bool, len: usize, events: &mut Vec<Event>) {
+    fn fail(&mut self, id: RequestId, error: Error, events: &mut Vec<Event>) {
+        events.push(Event::Failed { request: id, error });
+        self.chosen = Some(Chosen::Failed);
+    }
+
+    /// What was asked for has come: [`Self::settle`] goes on from it.
+    pub fn supply(&mut self, id: RequestId, logits: &[f32], events: &mut Vec<Event>) {
+        self.parked = false;
+        match self.sampler.as_mut().expect("only generations ask").sample_masked(logits) {
+            Ok(token) => {
+                if let Work::Generate { params: Params { logprobs: Some(count), .. }, .. } = self.request.work {
+                    self.logprobs = Some(Logprobs::of(&self.asked, token, count));
+                }
+                self.chosen = Some(Chosen::Token(token));
+            }
+            Err(error) => self.fail(id, error, events),
+        }
+    }
+
+    /// Notes tokens that were computed, up to `cached`. Of a prompt that is complete by then, of `len` tokens in all, it tells.
+    pub fn count(&mut self, id: RequestId, computed: usize, cached: usize, len: usize, events: &mut Vec<Event>) {
         self.computed += computed;
-        if complete && self.generated == 0 && matches!(self.request.work, Work::Generate { .. }) {
+        self.told = self.told.max(cached);
+        if cached == len && self.generated == 0 && matches!(self.request.work, Work::Generate { .. }) {
             events.push(Event::Prompt { request: id, tokens: len, cached: len.saturating_sub(self.computed) });
         }
     }
@@ -223,6 +316,11 @@ impl Active {
         }
         let finish = |events: &mut Vec<Event>, reason| events.push(Event::Finished { request: id, reason });
         match (&self.request.work, chosen) {
+            (_, Some(Chosen::Ask(logits))) => {
+                self.parked = true;
+                events.push(Event::Choose { request: id, logits });
+                Outcome::More(None)
+            }
             (Work::Generate { max_tokens, end, full, .. }, Some(Chosen::Token(token))) => {
                 if end.contains(&token) {
                     finish(events, FinishReason::Stop);
@@ -231,6 +329,9 @@ impl Active {
                 if *max_tokens == Some(0) {
                     finish(events, FinishReason::Length);
                     return Outcome::Ended(None);
+                }
+                if let Some(logprobs) = self.logprobs.take() {
+                    events.push(Event::Logprobs { request: id, logprobs });
                 }
                 events.push(Event::Token { request: id, token });
                 self.generated += 1;
@@ -258,6 +359,21 @@ impl Active {
                 finish(events, FinishReason::Stop);
                 Outcome::Ended(None)
             }
+            (Work::Embed { pooling }, _) => {
+                let count = match pooling {
+                    Pooling::Mean => self.request.tokens.len() as f64,
+                    Pooling::Last => 1.0,
+                };
+                let embedding: Vec<f32> = self.state.iter().map(|sum| (sum / count) as f32).collect();
+                match check_finite(&embedding) {
+                    Ok(()) => {
+                        events.push(Event::Embedded { request: id, embedding });
+                        finish(events, FinishReason::Stop);
+                    }
+                    Err(error) => self.fail(id, error, events),
+                }
+                Outcome::Ended(None)
+            }
             _ => {
                 finish(events, FinishReason::Stop);
                 Outcome::Ended(None)
@@ -274,11 +390,4 @@ const SINKS: usize = 32;
 pub fn window(len: usize, context: usize) -> (usize, usize) {
     let sinks = SINKS.min(context / 8).min(len);
     (sinks, len.saturating_sub(context / 2).max(sinks))
-}
-
-/// -ln p(token), in f64 from the f32 logits.
-fn surprise(logits: &[f32], token: usize) -> f64 {
-    let most = logits.iter().fold(f32::NEG_INFINITY, |most, &logit| if most < logit { logit } else { most });
-    let total: f64 = logits.iter().map(|&logit| libm::exp(f64::from(logit) - f64::from(most))).sum();
-    libm::log(total) + f64::from(most) - f64::from(logits[token])
 }

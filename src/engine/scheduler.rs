@@ -87,7 +87,7 @@ fn shares<I: Isa>(engine: &mut Engine<I>) -> Vec<(RequestId, usize)> {
     let (mut decoding, mut prompts) = (Vec::new(), Vec::new());
     let mut begun = Vec::new();
     let Engine { requests, sessions, cache, limits, .. } = engine;
-    for (&id, request) in requests.iter().filter(|(_, request)| request.admitted) {
+    for (&id, request) in requests.iter().filter(|(_, request)| request.admitted && !request.parked) {
         let Some(session) = sessions.get_mut(&request.session) else { continue };
         let len = session.tokens.len();
         // Behind what is computed an earlier pass may have left blocks.
@@ -136,7 +136,7 @@ fn shares<I: Isa>(engine: &mut Engine<I>) -> Vec<(RequestId, usize)> {
 /// Gives free places to requests that wait.
 fn admit<I: Isa>(engine: &mut Engine<I>) {
     loop {
-        let waiting = |request: &Active| !request.admitted && !request.paused;
+        let waiting = |request: &Active| !request.admitted && !request.paused && !request.parked;
         let running = engine.requests.values().filter(|request| request.admitted).count();
         let line = || engine.requests.iter().filter(|(_, request)| waiting(request));
         if running >= engine.limits.sequences {

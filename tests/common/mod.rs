@@ -14,7 +14,7 @@ use ternlight::formats::{Format, Parsed, Tensor, gguf, safetensors};
 use ternlight::kernels::isa::scalar::Scalar;
 use ternlight::model::{Config, Loader, Model, Options, Plan};
 use ternlight::rng::Rng;
-use ternlight::sampling::Params;
+use ternlight::sampling::{Lists, Params};
 use ternlight::team::Team;
 
 pub type TestEngine = Engine<Scalar>;
@@ -162,7 +162,14 @@ pub fn submit(
     count: usize,
     params: Params,
 ) -> Result<RequestId> {
-    let work = Work::Generate { params, max_tokens: Some(count), end: Vec::new(), full: WhenFull::Stop };
+    let work = Work::Generate {
+        params,
+        lists: Lists::default(),
+        max_tokens: Some(count),
+        end: Vec::new(),
+        full: WhenFull::Stop,
+        hook: false,
+    };
     engine.submit(session, Request { tokens: ids.to_vec(), work })
 }
 

@@ -6,13 +6,13 @@ import type { ErrorData, Reply, VerbName, Verbs } from "./protocol.ts";
 
 export interface CallOptions<V extends VerbName> {
   signal?: AbortSignal | undefined;
-  onEvent?: (event: Verbs[V]["event"]) => void;
+  onEvent?: (event: Verbs[V]["event"], id: number) => void;
 }
 
 interface Pending {
   resolve(result: unknown): void;
   reject(reason: unknown): void;
-  onEvent?: ((event: never) => void) | undefined;
+  onEvent?: ((event: never, id: number) => void) | undefined;
 }
 
 export interface RunningCall<T> {
@@ -58,6 +58,19 @@ export class Client {
     if (this.#pending.has(id)) this.#port.post({ id, control: "read", pieces });
   }
 
+  /** Answers a `ChooseEvent`; `given` are logits that nobody here needs any more. */
+  supply(id: number, logits: Float32Array, given: Transferable[]): void {
+    if (this.#pending.has(id)) this.#port.post({ id, control: "supply", logits }, given);
+  }
+
+  /** Rejects a call for a reason on this side. */
+  fail(id: number, reason: unknown): void {
+    const pending = this.#pending.get(id);
+    if (!pending) return;
+    this.#port.post({ id, control: "abort" });
+    pending.reject(reason);
+  }
+
   /** Ends the worker; what is pending is rejected. */
   close(reason: EngineError): void {
     this.#end(reason);
@@ -97,7 +110,7 @@ export class Client {
     }
     const pending = this.#pending.get(reply.id);
     if (!pending) return;
-    if ("event" in reply) pending.onEvent?.(reply.event as never);
+    if ("event" in reply) pending.onEvent?.(reply.event as never, reply.id);
     else if ("error" in reply) pending.reject(revive(reply.error));
     else pending.resolve(reply.result);
   }

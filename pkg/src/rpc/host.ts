@@ -4,6 +4,8 @@ import { EngineError } from "../errors.ts";
 import type { Inside, Port } from "../platform/port.ts";
 import type { Finished, FinishReason } from "../types.ts";
 import { Answer } from "./answer.ts";
+import { flat } from "./flat.ts";
+import { ask, remote } from "./hooks.ts";
 import { canRun, inspect, type LoadContext, type Loaded, load } from "./load.ts";
 import { EngineLoop, type EngineWork, type Listener } from "./loop.ts";
 import { measure, roofline } from "./measure.ts";
@@ -24,9 +26,11 @@ interface CallContext<V extends VerbName> {
   signal: AbortSignal;
   /** Set by a generation that can be ended early … */
   onStop: (() => void) | null;
-  /** … and waits for its reader. */
+  /** … waits for its reader … */
   onRead: ((pieces: number) => void) | null;
-  send(event: Verbs[V]["event"]): void;
+  /** … and for logits to choose from. */
+  onSupply: ((logits: Float32Array) => void) | null;
+  send(event: Verbs[V]["event"], transfer?: Transferable[]): void;
 }
 
 type Handlers = {
@@ -52,13 +56,19 @@ export function serve(platform: Inside, port: Port): void {
     const running = calls.get(said.id);
     if (said.control === "stop") running?.context.onStop?.();
     else if (said.control === "read") running?.context.onRead?.(said.pieces);
+    else if (said.control === "supply") running?.context.onSupply?.(said.logits);
     else running?.abort.abort();
   };
 
   async function answer({ id, verb, args }: Call): Promise<void> {
     const abort = new AbortController();
-    const send = (event: unknown) => post({ id, event });
-    const context: CallContext<VerbName> = { signal: abort.signal, onStop: null, onRead: null, send };
+    const context: CallContext<VerbName> = {
+      signal: abort.signal,
+      onStop: null,
+      onRead: null,
+      onSupply: null,
+      send: (event, transfer) => post({ id, event }, transfer),
+    };
     calls.set(id, { abort, context });
     try {
       const handler = host.handlers[verb] as (args: unknown, context: unknown) => unknown;
@@ -89,7 +99,17 @@ function toData(error: unknown): ErrorData {
 }
 
 /** Defaults where neither the caller nor the model says anything. */
-const SAMPLING = { temperature: 0.7, topK: 40, topP: 0.95, minP: 0, repetitionPenalty: 1 };
+const SAMPLING = { temperature: 0.7, topK: 40, topP: 0.95 };
+
+interface Settle<T> {
+  resolve(value: T): void;
+  /** Ends the engine's work on it, with a value … */
+  early(value: () => T): void;
+  /** … or with an error. */
+  fail(error: unknown): void;
+  /** Lets it wait for its reader, or go on. */
+  pause(paused: boolean): void;
+}
 
 class Host {
   readonly handlers: Handlers;
@@ -118,6 +138,7 @@ class Host {
       warmup: (_, context) => this.#warmup(context),
       status: () => ({ ...this.#loaded.engine.status(), memoryBytes: this.#loaded.memory.buffer.byteLength }),
       logits: ({ ids, all }, context) => this.#logits(ids, all, context),
+      embed: (args, context) => this.#embed(args, context),
       perplexity: ({ text, window }, context) => this.#perplexity(text, window, context),
       tokenize: ({ text, addSpecial }) => this.#loaded.text.tokenizer.encode(text, { addSpecial }),
       detokenize: ({ ids, special }) => this.#loaded.text.tokenizer.decode(ids, { special }),
@@ -211,7 +232,7 @@ class Host {
   async #warmup(context: CallContext<"warmup">): Promise<null> {
     const { vocab, contextLength } = this.#loaded.info;
     const ids = Array.from({ length: Math.min(32, Math.ceil(contextLength / 2)) }, (_, i) => i % vocab);
-    const work: EngineWork = { type: "generate", ...SAMPLING, seed: [0, 0], maxTokens: 8, end: [], full: "stop" };
+    const work: EngineWork = { type: "generate", maxTokens: 8, end: [], full: "stop" };
     return this.#once(ids, work, context, () => ({ event() {}, result: () => null }));
   }
 
@@ -252,15 +273,24 @@ class Host {
     text: Loaded["text"],
     context: CallContext<"generate">,
   ): Promise<{ finished: Finished; surplus: number }> {
-    const { stop, ignoreEos, onContextFull, maxTokens, seed = randomSeed(), ...sampling } = settings;
+    const {
+      stop,
+      ignoreEos,
+      onContextFull,
+      logitsProcessor,
+      maxTokens,
+      seed = randomSeed(),
+      preset,
+      ...own
+    } = settings;
+    const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(own), seed };
+    const hooks = logitsProcessor ? [remote(context)] : [];
     const work: EngineWork = {
       type: "generate",
-      ...SAMPLING,
-      ...text.sampling,
-      ...defined(sampling),
-      seed: [Math.floor(seed / 2 ** 32), seed >>> 0],
+      sampling: flat(chosen, () => text.tokenizer),
       end: ignoreEos ? [] : [...text.ends],
       full: onContextFull,
+      hook: hooks.length > 0,
       ...(maxTokens === undefined ? {} : { maxTokens }),
     };
     const answer = new Answer({
@@ -278,6 +308,10 @@ class Host {
         paused = !paused;
         settle.pause(paused);
       };
+      const choose = async ({ request, logits }: { request: number; logits: Float32Array }) => {
+        const changed = await ask(hooks, logits, [...loop.engine.tokens(session)]);
+        loop.supply(request, changed);
+      };
       context.onStop = () => settle.early(() => ended("abort"));
       context.onRead = (pieces) => {
         read = pieces;
@@ -286,7 +320,9 @@ class Host {
       return {
         onEvent(event) {
           if (event.type === "prompt") answer.begun(event.tokens, event.cached);
+          else if (event.type === "logprobs") answer.note(event);
           else if (event.type === "token" && answer.token(event.token)) settle.early(() => ended("stop"));
+          else if (event.type === "choose") choose(event).catch(settle.fail);
           else if (event.type === "finished") settle.resolve(ended(event.reason as FinishReason));
         },
         onPause() {
@@ -302,6 +338,25 @@ class Host {
       const rows: Float32Array[] = [];
       return { event: (event) => event.type === "logits" && rows.push(event.logits), result: () => rows };
     });
+  }
+
+  /** All at once: the engine puts them into its batches as they fit. */
+  #embed({ texts, mean, normalize }: Verbs["embed"]["args"], context: CallContext<"embed">): Promise<Float32Array[]> {
+    const { text } = this.#loaded;
+    const each = texts.map((one) => (typeof one === "string" ? text.tokenizer.encode(one) : one));
+    return Promise.all(
+      each.map((ids) =>
+        this.#once(ids, { type: "embed", mean }, context, () => {
+          let row: Float32Array = new Float32Array();
+          return {
+            event: (event) => {
+              if (event.type === "embedded") row = event.embedding;
+            },
+            result: () => (normalize ? unit(row) : row),
+          };
+        }),
+      ),
+    );
   }
 
   async #perplexity(text: string, window: number, context: CallContext<"perplexity">) {
@@ -363,11 +418,13 @@ class Host {
         loop.cancel(request);
         resolve(value());
       };
-      const { onEvent, onPause } = listen({ resolve, early, pause: (paused) => loop.pause(request, paused) });
-      onAbort = () => {
+      const fail = (error: unknown) => {
         loop.cancel(request);
-        reject(signal.reason);
+        reject(error);
       };
+      const pause = (paused: boolean) => loop.pause(request, paused);
+      const { onEvent, onPause } = listen({ resolve, early, fail, pause });
+      onAbort = () => fail(signal.reason);
       signal.addEventListener("abort", onAbort);
       request = loop.submit(session, ids, work, {
         onEvent: (event) => (event.type === "failed" ? reject(event.error) : onEvent(event)),
@@ -377,12 +434,10 @@ class Host {
   }
 }
 
-/** What becomes of a request. */
-interface Settle<T> {
-  resolve(value: T): void;
-  /** Ends it, and resolves. */
-  early(value: () => T): void;
-  pause(paused: boolean): void;
+/** Of length 1. */
+function unit(row: Float32Array): Float32Array {
+  const length = Math.sqrt(row.reduce((sum, value) => sum + value * value, 0));
+  return length > 0 ? row.map((value) => value / length) : row;
 }
 
 function defined<T extends object>(options: T): T {

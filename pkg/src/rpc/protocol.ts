@@ -54,6 +54,14 @@ export interface GenerateSettings extends SamplingOptions {
   stop: string[];
   ignoreEos: boolean;
   onContextFull: ContextFull;
+  /** Every choice is preceded by a `ChooseEvent` and waits for the `supply` that answers it. */
+  logitsProcessor: boolean;
+}
+
+/** What a generation would choose from, and all ids that its conversation holds. */
+export interface ChooseEvent {
+  logits: Float32Array;
+  tokens: number[];
 }
 
 /** A generation's end, and what its session holds by then. */
@@ -87,7 +95,11 @@ export interface Verbs {
   inspect: Verb<{ source: SourceSpec; settings: EngineSettings; weights: boolean }, Description, Progress>;
   canRun: Verb<{ source: SourceSpec; settings: LoadSettings }, CanRun, Progress>;
   /** `session` is the caller's number for a session; null for one that ends with the generation. */
-  generate: Verb<{ session: number | null; prompt: PromptSpec; settings: GenerateSettings }, Ended, Piece[]>;
+  generate: Verb<
+    { session: number | null; prompt: PromptSpec; settings: GenerateSettings },
+    Ended,
+    Piece[] | ChooseEvent
+  >;
   closeSession: Verb<{ session: number }, null>;
   /** Makes `as` a session that begins with what `session` holds. */
   forkSession: Verb<{ session: number; as: number }, number[]>;
@@ -98,6 +110,7 @@ export interface Verbs {
   warmup: Verb<Record<string, never>, null>;
   status: Verb<Record<string, never>, ModelStatus>;
   logits: Verb<{ ids: number[]; all: boolean }, Float32Array[]>;
+  embed: Verb<{ texts: (string | number[])[]; mean: boolean; normalize: boolean }, Float32Array[]>;
   perplexity: Verb<{ text: string; window: number }, Perplexity>;
   tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
   detokenize: Verb<{ ids: number[]; special: boolean }, string>;
@@ -119,9 +132,12 @@ export type Call = { [V in VerbName]: { id: number; verb: V; args: Verbs[V]["arg
 
 /**
  * `stop` ends a generation with what there is; `abort` ends a call whose answer nobody awaits any more; `read` says how many of a
- * generation's pieces were read so far.
+ * generation's pieces were read so far; `supply` answers a `ChooseEvent`.
  */
-export type Control = { id: number; control: "stop" | "abort" } | { id: number; control: "read"; pieces: number };
+export type Control =
+  | { id: number; control: "stop" | "abort" }
+  | { id: number; control: "read"; pieces: number }
+  | { id: number; control: "supply"; logits: Float32Array };
 
 /** Pieces of a generation that may wait for their reader. When so many do, it pauses until half of them are read. */
 export const UNREAD = 256;
