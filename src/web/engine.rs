@@ -8,7 +8,7 @@ use wasm_bindgen::prelude::*;
 
 use super::sampling::sampling;
 use super::{Js, from_js, thrown, to_js};
-use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, SessionId, WhenFull, Work};
+use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work};
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
@@ -31,7 +31,8 @@ enum JsWork {
     Generate {
         max_tokens: Option<usize>,
         end: Vec<u32>,
-        full: JsWhenFull,
+        /// 0 ends it, 1 fails, 2 shifts.
+        full: usize,
         #[serde(default)]
         hook: bool,
     },
@@ -45,23 +46,11 @@ enum JsWork {
     },
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum JsWhenFull {
-    Stop,
-    Error,
-    Shift,
-}
-
 impl JsWork {
     fn with(self, (params, lists): (Params, Lists)) -> Work {
         match self {
             Self::Generate { max_tokens, end, full, hook } => {
-                let full = match full {
-                    JsWhenFull::Stop => WhenFull::Stop,
-                    JsWhenFull::Error => WhenFull::Fail,
-                    JsWhenFull::Shift => WhenFull::Shift,
-                };
+                let full = [WhenFull::Stop, WhenFull::Fail, WhenFull::Shift][full.min(2)];
                 Work::Generate { params, lists, max_tokens, end, full, hook }
             }
             Self::Logits { all } => Work::Logits { all },
@@ -141,9 +130,10 @@ impl Engine {
         self.engine.restore(&bytes, engine::fingerprint(&logits)).map(|id| id.0).map_err(thrown)
     }
 
-    /// Requests and tokens: see [`engine::Status`].
-    pub fn status(&self) -> Js<JsValue> {
-        to_js(&self.engine.status())
+    /// The numbers of [`engine::Status`], in its order.
+    pub fn status(&self) -> Vec<u32> {
+        let Status { running, waiting, paused, cache_tokens, held_tokens, spare_tokens } = self.engine.status();
+        [running, waiting, paused, cache_tokens, held_tokens, spare_tokens].map(|number| number as u32).to_vec()
     }
 
     /// Ends a session and what runs on it.
