@@ -116,10 +116,13 @@ const generate = {
   stop: isStop,
   ignoreEos: isBoolean,
   addSpecial: isBoolean,
+  onContextFull: oneOf("stop", "error", "shift"),
   format: checkFormat,
   logitsProcessor: isFunction,
   signal: isSignal,
 };
+
+const completions = { n: integer(1, 256) };
 
 const engine = {
   activations: oneOf("auto", "int8", "int14", "float"),
@@ -146,6 +149,12 @@ const source = {
 const load = {
   ...engine,
   ...source,
+  maxSequences: integer(1, 4096),
+  maxBatchTokens: integer(1, 4096),
+  maxQueue: integer(0, MOST_TOKENS),
+  cacheTokens: integer(1, MOST_TOKENS),
+  prefixReuse: isBoolean,
+  firstCome: isBoolean,
   signal: isSignal,
   onProgress: isFunction,
   threads: integer(1, 64),
@@ -159,7 +168,10 @@ const rules = {
   canRun: load,
   inspect: { ...engine, signal: isSignal, onProgress: isFunction, weights: isBoolean },
   generate,
+  complete: { ...generate, ...completions },
   chat: { ...generate, tools: isList, templateOptions: isObject },
+  completeChat: { ...generate, ...completions, tools: isList, templateOptions: isObject },
+  session: { restore: (value: unknown) => (value instanceof Uint8Array ? null : "what session.save() gave") },
   tokenize: { addSpecial: isBoolean },
   detokenize: { special: isBoolean },
   logits: { all: isBoolean, signal: isSignal },
