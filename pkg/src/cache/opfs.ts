@@ -16,12 +16,12 @@ export async function openOpfs(directory = "ternlight"): Promise<Store> {
       const handle = await orNull(folder.getFileHandle(name), "NotFoundError");
       return handle && reader(await handle.getFile());
     },
-    async write(name) {
+    async write(name, head) {
       const handle = (await folder.getFileHandle(name, { create: true })) as FileSystemFileHandle & Writable;
       for (let tries = 0; ; tries++) {
         const file = await orNull(handle.createSyncAccessHandle(), "NoModificationAllowedError", "InvalidStateError");
         // A tab or worker that has just been closed lets go a moment later.
-        if (file || tries === 5) return file && writer(file);
+        if (file || tries === 5) return file && writer(file, head);
         await new Promise((resolve) => setTimeout(resolve, 50));
       }
     },
@@ -63,7 +63,6 @@ function reader(file: File): StoredFile {
       return bytes.byteLength;
     },
     write: readOnly,
-    empty: readOnly,
     flush() {},
     close() {},
   };
@@ -77,13 +76,13 @@ interface Writable {
 interface SyncAccessHandle {
   read(into: Uint8Array, options: { at: number }): number;
   write(bytes: Uint8Array, options: { at: number }): number;
-  truncate(size: number): void;
   getSize(): number;
   flush(): void;
   close(): void;
 }
 
-function writer(file: SyncAccessHandle): StoredFile {
+function writer(file: SyncAccessHandle, head: Uint8Array): StoredFile {
+  if (file.getSize() === 0) file.write(head, { at: 0 });
   return {
     get size() {
       return file.getSize();
@@ -94,7 +93,6 @@ function writer(file: SyncAccessHandle): StoredFile {
       // Chromium throws where the quota is reached; the standard allows to write less.
       if (file.write(bytes, { at }) !== bytes.length) throw new DOMException("storage is full", "QuotaExceededError");
     },
-    empty: () => file.truncate(0),
     flush: () => file.flush(),
     close: () => file.close(),
   };

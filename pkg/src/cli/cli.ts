@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { EngineError } from "../errors.ts";
 import { Args } from "./args.ts";
 import { bench, benchDiff } from "./bench.ts";
+import { cacheDelete, cacheList } from "./cache.ts";
 import { convert } from "./convert.ts";
 import { inspect } from "./inspect.ts";
 import { logits } from "./logits.ts";
@@ -13,7 +14,7 @@ import { Terminal } from "./terminal.ts";
 import { tokenize } from "./tokenize.ts";
 import { type Command, help, nearest, overview, UsageError, usageLine } from "./usage.ts";
 
-const commands: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, bench, benchDiff];
+const commands: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, bench, benchDiff, cacheList, cacheDelete];
 
 const DONE = 0;
 const FAILED = 1;
