@@ -2,10 +2,10 @@
 
 import { EngineError } from "./errors.ts";
 import { GenerationStream } from "./generation.ts";
-import { checkIds, checkMessages, checkOptions, checkText } from "./options.ts";
+import { checkIds, checkMessages, checkOptions, checkText, forEngine } from "./options.ts";
 import type { WorkerPort } from "./platform/port.ts";
 import { Client } from "./rpc/client.ts";
-import type { GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
+import type { ChooseEvent, GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "./source/spec.ts";
 import type {
   CanRun,
@@ -13,16 +13,19 @@ import type {
   ChatOptions,
   Description,
   DetokenizeOptions,
+  EmbedOptions,
   GenerateOptions,
   Generation,
   InspectOptions,
   LoadOptions,
   LogitsOptions,
+  LogitsProcessor,
   Model,
   ModelInfo,
   ModelSource,
   Perplexity,
   PerplexityOptions,
+  Piece,
   Prompt,
   Session,
   TokenizeOptions,
@@ -113,6 +116,14 @@ export class LoadedModel implements Model {
     checkOptions("logits", options);
     const { all = false, signal } = options;
     return this.#client.call("logits", { ids: checkIds("logits", ids), all }, { signal });
+  }
+
+  async embed(texts: readonly Prompt[], options: EmbedOptions = {}): Promise<Float32Array[]> {
+    checkOptions("embed", options);
+    const { pooling = "mean", normalize = true, signal } = options;
+    if (!Array.isArray(texts)) throw new EngineError("InvalidArgument", "embed: texts must be a list of texts");
+    const each = texts.map((text) => (typeof text === "string" ? text : checkIds("embed", text)));
+    return this.#client.call("embed", { texts: each, mean: pooling === "mean", normalize }, { signal });
   }
 
   async perplexity(text: string, options: PerplexityOptions = {}): Promise<Perplexity> {
@@ -210,18 +221,36 @@ function start(
   prompt: PromptSpec,
   options: GenerateOptions,
 ): Generation {
-  const { maxTokens, stop = [], ignoreEos = false, signal } = options;
-  const { temperature, topK, topP, minP, repetitionPenalty, seed } = options;
-  const sampling = { temperature, topK, topP, minP, repetitionPenalty, seed, maxTokens };
-  const chosen = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
-  const settings: GenerateSettings = { ...chosen, stop: typeof stop === "string" ? [stop] : [...stop], ignoreEos };
+  const { stop = [], ignoreEos = false, logitsProcessor, signal } = options;
+  const settings: GenerateSettings = {
+    ...forEngine(options),
+    stop: typeof stop === "string" ? [stop] : [...stop],
+    ignoreEos,
+    logitsProcessor: logitsProcessor !== undefined,
+  };
   const session = conversation?.session ?? null;
   return new GenerationStream((push) => {
-    const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent: push });
+    const onEvent = (event: Piece[] | ChooseEvent, id: number) =>
+      Array.isArray(event) ? push(event) : void choose(client, id, event, logitsProcessor!);
+    const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent });
     const finished = result.then((ended) => {
       conversation?.onHeld(ended.held);
       return ended.finished;
     });
     return { finished, stop: () => client.stop(id), signal };
   });
+}
+
+/** Has the caller's function change the logits of a generation that waits for them. */
+async function choose(client: Client, id: number, { logits, tokens }: ChooseEvent, processor: LogitsProcessor) {
+  try {
+    const changed = (await processor(logits, tokens)) ?? logits;
+    if (!(changed instanceof Float32Array))
+      throw new EngineError("InvalidArgument", "logitsProcessor must answer nothing or a Float32Array", {
+        option: "logitsProcessor",
+      });
+    client.supply(id, changed, changed === logits ? [logits.buffer as ArrayBuffer] : []);
+  } catch (error) {
+    client.fail(id, error);
+  }
 }

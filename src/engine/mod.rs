@@ -1,14 +1,14 @@
 //! Conversations on one model, step by step.
 //!
 //! A *session* is a conversation's tokens and the keys and values of those already computed. A *request* is one call on a session:
-//! generate, logits, or score. [`Engine::step`] puts the next tokens of every request into one batch, runs it, and answers with
+//! generate, logits, score, or embed. [`Engine::step`] puts the next tokens of every request into one batch, runs it, and answers with
 //! events. It stops between two operations when its time is up and goes on at the next call. It reads no clock of its own and
 //! knows no text.
 
 mod request;
 mod scheduler;
 
-pub use request::{Event, FinishReason, Request, Work};
+pub use request::{Event, FinishReason, Pooling, Request, Work};
 
 use std::collections::BTreeMap;
 
@@ -163,6 +163,9 @@ impl<I: Isa> Engine<I> {
                 .option("prompt")
                 .expected(format_args!("ids below {vocab}"), token));
         }
+        if let Work::Generate { lists, .. } = &request.work {
+            lists.check(vocab)?;
+        }
         let active = Active::new(id, &session.tokens, request)?;
         session.tokens.extend_from_slice(&active.request.tokens);
         let id = RequestId(self.fresh());
@@ -175,9 +178,26 @@ impl<I: Isa> Engine<I> {
         self.requests.remove(&id);
     }
 
-    /// Whether there is anything to do.
+    /// Goes on with a request that waits behind [`Event::Choose`]: one logit for every token, -∞ for those that must not be
+    /// chosen. Answers what it leads to.
+    pub fn supply(&mut self, id: RequestId, logits: &[f32]) -> Result<Vec<Event>> {
+        let refuse = |what: &str, option| Error::new(ErrorKind::InvalidArgument, what).option(option);
+        let Some(request) = self.requests.get_mut(&id).filter(|request| request.parked) else {
+            return Err(refuse("the request does not wait for logits", "request"));
+        };
+        let vocab = self.model.config.vocab;
+        if logits.len() != vocab {
+            return Err(refuse("one logit for every token", "logits").expected(vocab, logits.len()));
+        }
+        let mut events = Vec::new();
+        request.supply(id, logits, &mut events);
+        self.settle(id, 0, &mut events);
+        Ok(events)
+    }
+
+    /// Whether there is anything to do; who waits for [`Self::supply`] gives nothing to do.
     pub fn busy(&self) -> bool {
-        !self.requests.is_empty()
+        self.requests.values().any(|request| !request.parked)
     }
 
     /// Works until a batch is done or `expired` says that time is up; it is asked between operations.
@@ -218,9 +238,22 @@ impl<I: Isa> Engine<I> {
                 return Ok(events);
             }
         }
+        self.hand_out_states();
         self.finish(&mut events);
         after(Operation::Settle, self.forward.tally);
         Ok(events)
+    }
+
+    /// Gives hidden states to the requests that pool them.
+    fn hand_out_states(&mut self) {
+        let owners = self.running.as_ref().map_or(&[][..], |running| &running.owners);
+        for (row, id) in owners.iter().enumerate() {
+            let Some(request) = self.requests.get_mut(id) else { continue };
+            let Some(session) = self.sessions.get(&request.session) else { continue };
+            if request.wants_state(self.forward.rows()[row].position, session.tokens.len()) {
+                request.take_state(&self.forward.state(&self.model, row));
+            }
+        }
     }
 
     /// Puts the next batch together; `false` where there is none.
@@ -240,22 +273,26 @@ impl<I: Isa> Engine<I> {
         let Some(running) = self.running.take() else { return };
         let mut last = None;
         for &id in running.owners.iter().filter(|&&id| last.replace(id) != Some(id)) {
-            let Some(request) = self.requests.get_mut(&id) else { continue };
-            let Some(session) = self.sessions.get_mut(&request.session) else { continue };
             let computed = running.owners.iter().filter(|&&owner| owner == id).count();
-            session.cached += computed;
-            session.used = self.steps;
-            match request.settle(id, session.cached == session.tokens.len(), self.context, session.tokens.len(), events)
-            {
-                Outcome::More(None) => {}
-                Outcome::More(Some(token)) => session.tokens.push(token),
-                Outcome::Ended(token) => {
-                    session.tokens.extend(token);
-                    self.requests.remove(&id);
-                }
-            }
+            self.settle(id, computed, events);
         }
         self.drop_closed();
+    }
+
+    /// Settles a request of which so many tokens more are computed.
+    fn settle(&mut self, id: RequestId, computed: usize, events: &mut Vec<Event>) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get_mut(&request.session) else { return };
+        session.cached += computed;
+        session.used = self.steps;
+        match request.settle(id, session.cached == session.tokens.len(), self.context, session.tokens.len(), events) {
+            Outcome::More(None) => {}
+            Outcome::More(Some(token)) => session.tokens.push(token),
+            Outcome::Ended(token) => {
+                session.tokens.extend(token);
+                self.requests.remove(&id);
+            }
+        }
     }
 
     /// Drops closed sessions, unless a pass still writes to their tables.

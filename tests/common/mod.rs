@@ -13,7 +13,7 @@ use ternlight::error::{Error, ErrorKind, Result};
 use ternlight::formats::{Format, Parsed, Tensor, gguf, safetensors};
 use ternlight::kernels::isa::scalar::Scalar;
 use ternlight::model::{Config, Loader, Model, Options, Plan};
-use ternlight::sampling::Params;
+use ternlight::sampling::{Lists, Params};
 use ternlight::team::Team;
 
 pub type TestEngine = Engine<Scalar>;
@@ -155,7 +155,8 @@ pub fn submit(
     count: usize,
     params: Params,
 ) -> Result<RequestId> {
-    let work = Work::Generate { params, max_tokens: Some(count), end: Vec::new() };
+    let work =
+        Work::Generate { params, lists: Lists::default(), max_tokens: Some(count), end: Vec::new(), hook: false };
     engine.submit(session, Request { tokens: ids.to_vec(), work })
 }
 

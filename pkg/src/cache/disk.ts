@@ -1,7 +1,18 @@
 /** A directory as a store. Processes that keep the same file write the same bytes to the same places: nobody waits. */
 
 import { randomUUID } from "node:crypto";
-import { closeSync, constants, fstatSync, fsync, mkdirSync, openSync, readSync, renameSync, write, writeSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  fsync,
+  mkdirSync,
+  openSync,
+  readSync,
+  renameSync,
+  write,
+  writeSync,
+} from "node:fs";
 import { readdir, rm, stat, statfs } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";

@@ -34,8 +34,8 @@ export const usageLine = ({ name, operands, needs }: Command): string =>
 
 const operandHelp: Record<string, string> = {
   MODEL: "a file, a folder or a URL; ternlight-demo is the model that ships",
+  URL: "a model's address",
   FILE: "a text in UTF-8",
-  URL: "what came from there; everything beneath it if it ends in /",
   "OUT.gguf": "the file to write",
   "A.json": "what bench --json printed before",
   "B.json": "and after",

@@ -6,13 +6,13 @@ import type { ErrorData, Reply, VerbName, Verbs } from "./protocol.ts";
 
 export interface CallOptions<V extends VerbName> {
   signal?: AbortSignal | undefined;
-  onEvent?: (event: Verbs[V]["event"]) => void;
+  onEvent?: (event: Verbs[V]["event"], id: number) => void;
 }
 
 interface Pending {
   resolve(result: unknown): void;
   reject(reason: unknown): void;
-  onEvent?: ((event: never) => void) | undefined;
+  onEvent?: ((event: never, id: number) => void) | undefined;
 }
 
 export interface RunningCall<T> {
@@ -51,6 +51,19 @@ export class Client {
   /** Ends a generation with the text so far. */
   stop(id: number): void {
     if (this.#pending.has(id)) this.#port.post({ id, control: "stop" });
+  }
+
+  /** Answers a `ChooseEvent`; `given` are logits that nobody here needs any more. */
+  supply(id: number, logits: Float32Array, given: Transferable[]): void {
+    if (this.#pending.has(id)) this.#port.post({ id, control: "supply", logits }, given);
+  }
+
+  /** Rejects a call for a reason on this side. */
+  fail(id: number, reason: unknown): void {
+    const pending = this.#pending.get(id);
+    if (!pending) return;
+    this.#port.post({ id, control: "abort" });
+    pending.reject(reason);
   }
 
   /** Ends the worker; what is pending is rejected. */
@@ -92,7 +105,7 @@ export class Client {
     }
     const pending = this.#pending.get(reply.id);
     if (!pending) return;
-    if ("event" in reply) pending.onEvent?.(reply.event as never);
+    if ("event" in reply) pending.onEvent?.(reply.event as never, reply.id);
     else if ("error" in reply) pending.reject(revive(reply.error));
     else pending.resolve(reply.result);
   }

@@ -4,6 +4,8 @@ import { EngineError } from "../errors.ts";
 import type { Inside, Port } from "../platform/port.ts";
 import type { Finished, FinishReason } from "../types.ts";
 import { Answer } from "./answer.ts";
+import { flat } from "./flat.ts";
+import { ask, remote } from "./hooks.ts";
 import { canRun, inspect, type LoadContext, type Loaded, load } from "./load.ts";
 import { EngineLoop, type EngineWork, type Listener } from "./loop.ts";
 import { measure, roofline } from "./measure.ts";
@@ -14,7 +16,8 @@ interface CallContext<V extends VerbName> {
   signal: AbortSignal;
   /** Set by a generation that can be ended early. */
   onStop: (() => void) | null;
-  send(event: Verbs[V]["event"]): void;
+  onSupply: ((logits: Float32Array) => void) | null;
+  send(event: Verbs[V]["event"], transfer?: Transferable[]): void;
 }
 
 type Handlers = {
@@ -35,19 +38,22 @@ export function serve(platform: Inside, port: Port): void {
   const host = new Host(platform, (error) => post({ fatal: toData(error) }));
 
   port.onmessage = (message) => {
-    const { id } = message as Call | Control;
-    if ("control" in (message as object)) {
-      const running = calls.get(id);
-      if ((message as Control).control === "stop") running?.context.onStop?.();
-      else running?.abort.abort();
-      return;
-    }
-    void answer(message as Call);
+    if (!("control" in (message as object))) return void answer(message as Call);
+    const control = message as Control;
+    const running = calls.get(control.id);
+    if (control.control === "stop") running?.context.onStop?.();
+    else if (control.control === "supply") running?.context.onSupply?.(control.logits);
+    else running?.abort.abort();
   };
 
   async function answer({ id, verb, args }: Call): Promise<void> {
     const abort = new AbortController();
-    const context: CallContext<VerbName> = { signal: abort.signal, onStop: null, send: (event) => post({ id, event }) };
+    const context: CallContext<VerbName> = {
+      signal: abort.signal,
+      onStop: null,
+      onSupply: null,
+      send: (event, transfer) => post({ id, event }, transfer),
+    };
     calls.set(id, { abort, context });
     try {
       const handler = host.handlers[verb] as (args: unknown, context: unknown) => unknown;
@@ -77,7 +83,15 @@ function toData(error: unknown): ErrorData {
 }
 
 /** Defaults where neither the caller nor the model says anything. */
-const SAMPLING = { temperature: 0.7, topK: 40, topP: 0.95, minP: 0, repetitionPenalty: 1 };
+const SAMPLING = { temperature: 0.7, topK: 40, topP: 0.95 };
+
+interface Settle<T> {
+  resolve(value: T): void;
+  /** Ends the engine's work on it, with a value … */
+  early(value: () => T): void;
+  /** … or with an error. */
+  fail(error: unknown): void;
+}
 
 class Host {
   readonly handlers: Handlers;
@@ -98,6 +112,7 @@ class Host {
       generate: ({ session, prompt, settings }, context) => this.#generate(session, prompt, settings, context),
       closeSession: ({ session }) => this.#closeSession(session),
       logits: ({ ids, all }, context) => this.#logits(ids, all, context),
+      embed: (args, context) => this.#embed(args, context),
       perplexity: ({ text, window }, context) => this.#perplexity(text, window, context),
       tokenize: ({ text, addSpecial }) => this.#loaded.text.tokenizer.encode(text, { addSpecial }),
       detokenize: ({ ids, special }) => this.#loaded.text.tokenizer.decode(ids, { special }),
@@ -193,14 +208,14 @@ class Host {
     text: Loaded["text"],
     context: CallContext<"generate">,
   ): Promise<Finished> {
-    const { stop, ignoreEos, maxTokens, seed = randomSeed(), ...sampling } = settings;
+    const { stop, ignoreEos, logitsProcessor, maxTokens, seed = randomSeed(), preset, ...sampling } = settings;
+    const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(sampling), seed };
+    const hooks = logitsProcessor ? [remote(context)] : [];
     const work: EngineWork = {
       type: "generate",
-      ...SAMPLING,
-      ...text.sampling,
-      ...defined(sampling),
-      seed: [Math.floor(seed / 2 ** 32), seed >>> 0],
+      sampling: flat(chosen, () => text.tokenizer),
       end: ignoreEos ? [] : [...text.ends],
+      hook: hooks.length > 0,
       ...(maxTokens === undefined ? {} : { maxTokens }),
     };
     const answer = new Answer({
@@ -211,10 +226,16 @@ class Host {
       send: context.send,
     });
     return this.#request(loop, session, ids, work, context, (settle) => {
+      const choose = async ({ request, logits }: { request: number; logits: Float32Array }) => {
+        const changed = await ask(hooks, logits, [...loop.engine.tokens(session)]);
+        loop.supply(request, changed);
+      };
       context.onStop = () => settle.early(() => answer.finish("abort"));
       return {
         onEvent(event) {
-          if (event.type === "token" && answer.token(event.token)) settle.early(() => answer.finish("stop"));
+          if (event.type === "logprobs") answer.note(event);
+          else if (event.type === "token" && answer.token(event.token)) settle.early(() => answer.finish("stop"));
+          else if (event.type === "choose") choose(event).catch(settle.fail);
           else if (event.type === "finished") settle.resolve(answer.finish(event.reason as FinishReason));
         },
         onPause: () => answer.flush(),
@@ -227,6 +248,25 @@ class Host {
       const rows: Float32Array[] = [];
       return { event: (event) => event.type === "logits" && rows.push(event.logits), result: () => rows };
     });
+  }
+
+  /** All at once: the engine puts them into its batches as they fit. */
+  #embed({ texts, mean, normalize }: Verbs["embed"]["args"], context: CallContext<"embed">): Promise<Float32Array[]> {
+    const { text } = this.#loaded;
+    const each = texts.map((one) => (typeof one === "string" ? text.tokenizer.encode(one) : one));
+    return Promise.all(
+      each.map((ids) =>
+        this.#once(ids, { type: "embed", mean }, context, () => {
+          let row: Float32Array = new Float32Array();
+          return {
+            event: (event) => {
+              if (event.type === "embedded") row = event.embedding;
+            },
+            result: () => (normalize ? unit(row) : row),
+          };
+        }),
+      ),
+    );
   }
 
   async #perplexity(text: string, window: number, context: CallContext<"perplexity">) {
@@ -278,7 +318,7 @@ class Host {
     ids: number[],
     work: EngineWork,
     { signal }: { signal: AbortSignal },
-    listen: (settle: { resolve(value: T): void; early(value: () => T): void }) => Listener,
+    listen: (settle: Settle<T>) => Listener,
   ): Promise<T> {
     let onAbort = () => {};
     return new Promise<T>((resolve, reject) => {
@@ -288,11 +328,12 @@ class Host {
         loop.cancel(request);
         resolve(value());
       };
-      const { onEvent, onPause } = listen({ resolve, early });
-      onAbort = () => {
+      const fail = (error: unknown) => {
         loop.cancel(request);
-        reject(signal.reason);
+        reject(error);
       };
+      const { onEvent, onPause } = listen({ resolve, early, fail });
+      onAbort = () => fail(signal.reason);
       signal.addEventListener("abort", onAbort);
       request = loop.submit(session, ids, work, {
         onEvent: (event) => (event.type === "failed" ? reject(event.error) : onEvent(event)),
@@ -300,6 +341,12 @@ class Host {
       });
     }).finally(() => signal.removeEventListener("abort", onAbort));
   }
+}
+
+/** Of length 1. */
+function unit(row: Float32Array): Float32Array {
+  const length = Math.sqrt(row.reduce((sum, value) => sum + value * value, 0));
+  return length > 0 ? row.map((value) => value / length) : row;
 }
 
 function defined<T extends object>(options: T): T {

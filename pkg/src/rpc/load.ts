@@ -131,11 +131,13 @@ export async function canRun(source: SourceSpec, settings: LoadSettings, context
   });
 }
 
+const featuresOf = ({ given }: Inside) => given?.features ?? probe();
+
 /** The build that these settings run on, and what is left of them for the engine. */
 export function choose(settings: LoadSettings, platform: Inside) {
   const { threads, flavour, chatTemplate, cache, verify, integrity, connections, ...engineSettings } = settings;
   const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
-  return { choice: pick(probe(), platform.cores(), wish), chatTemplate, engineSettings };
+  return { choice: pick(featuresOf(platform), platform.cores(), wish), chatTemplate, engineSettings };
 }
 
 function weigh(glue: Glue, headers: Headers, settings: EngineSettings, free: number | null): CanRun {
@@ -156,7 +158,7 @@ export async function inspect(
   weights: boolean,
   context: LoadContext,
 ): Promise<Description> {
-  const choice = pick(probe(), 1, { threads: 1 });
+  const choice = pick(featuresOf(context.platform), 1, { threads: 1 });
   const runtime = await Runtime.start(choice, context);
   const { platform, signal } = context;
   return withFiles(source, { paths: platform.paths, signal }, context, async (files) => {
@@ -203,7 +205,7 @@ export class Runtime {
 
   static async start(choice: Pick, { platform, onDeath }: Host): Promise<Runtime> {
     const build = builds[choice.flavour] as Build;
-    const module = await compile(build.url(), platform.fetchFile);
+    const module = platform.given?.module ?? (await compile(build.url(), platform.fetchFile));
     return new Runtime(build, module, new Pool(choice.flavour, platform.spawnSibling, onDeath));
   }
 

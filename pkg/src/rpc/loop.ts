@@ -7,26 +7,29 @@ type WasmEngine = Glue["Engine"]["prototype"];
 /** What a step says about one request. */
 export type EngineEvent =
   | { type: "token"; request: number; token: number }
+  /** Of the `token` that comes next; `top` are the logprobs of `ids`. */
+  | { type: "logprobs"; request: number; chosen: number; ids: Uint32Array; top: Float32Array }
+  /** The request waits for `supply`. */
+  | { type: "choose"; request: number; logits: Float32Array }
   | { type: "logits"; request: number; position: number; logits: Float32Array }
   | { type: "scored"; request: number; nll: number; tokens: number }
+  | { type: "embedded"; request: number; embedding: Float32Array }
   | { type: "finished"; request: number; reason: "stop" | "length" }
   | { type: "failed"; request: number; error: unknown };
 
 export type EngineWork =
   | {
       type: "generate";
-      temperature: number;
-      topK: number;
-      topP: number;
-      minP: number;
-      repetitionPenalty: number;
-      /** Upper and lower 32 bits. */
-      seed: [number, number];
+      /** `flat`'s; without it the likeliest token is taken. */
+      sampling?: Float64Array;
       maxTokens?: number;
       end: number[];
+      hook?: boolean;
     }
   | { type: "logits"; all: boolean }
-  | { type: "score" };
+  | { type: "score" }
+  /** Over all tokens, or of the last alone. */
+  | { type: "embed"; mean: boolean };
 
 export interface Listener {
   onEvent(event: EngineEvent): void;
@@ -36,6 +39,9 @@ export interface Listener {
 
 /** Milliseconds between two looks at the messages: far below what a person or an abort would notice. */
 export const SLICE = 8;
+
+/** Steps between two looks: clocks of edge workers stand still until a look. */
+const MOST_STEPS = 64;
 
 export class EngineLoop {
   readonly engine: WasmEngine;
@@ -52,7 +58,8 @@ export class EngineLoop {
   }
 
   submit(session: number, ids: readonly number[], work: EngineWork, listener: Listener): number {
-    const request = this.engine.submit(session, Uint32Array.from(ids), work);
+    const { sampling, ...rest } = work as EngineWork & { sampling?: Float64Array };
+    const request = this.engine.submit(session, Uint32Array.from(ids), rest, sampling);
     this.#listeners.set(request, listener);
     if (!this.#running) void this.#run();
     return request;
@@ -61,6 +68,13 @@ export class EngineLoop {
   cancel(request: number): void {
     this.#listeners.delete(request);
     this.engine.cancel(request);
+  }
+
+  /** Answers a `choose` event, unless the request has ended meanwhile. */
+  supply(request: number, logits: Float32Array): void {
+    if (!this.#listeners.has(request)) return;
+    for (const listener of this.#hand(this.engine.supply(request, logits))) listener.onPause?.();
+    if (!this.#running) void this.#run();
   }
 
   async #run(): Promise<void> {
@@ -82,15 +96,20 @@ export class EngineLoop {
   #slice(): void {
     const until = performance.now() + SLICE;
     const spoken = new Set<Listener>();
+    let steps = 0;
     do {
-      for (const event of this.engine.step(until - performance.now()) as EngineEvent[]) {
-        const listener = this.#listeners.get(event.request);
-        if (!listener) continue;
-        if (event.type === "finished" || event.type === "failed") this.#listeners.delete(event.request);
-        listener.onEvent(event);
-        spoken.add(listener);
-      }
-    } while (performance.now() < until && this.engine.busy());
+      for (const listener of this.#hand(this.engine.step(until - performance.now()))) spoken.add(listener);
+    } while (++steps < MOST_STEPS && performance.now() < until && this.engine.busy());
     for (const listener of spoken) listener.onPause?.();
+  }
+
+  /** Hands events to those they concern, and tells who they are. */
+  #hand(events: EngineEvent[]): Listener[] {
+    return events.flatMap((event) => {
+      const listener = this.#listeners.get(event.request);
+      if (event.type === "finished" || event.type === "failed") this.#listeners.delete(event.request);
+      listener?.onEvent(event);
+      return listener ?? [];
+    });
   }
 }

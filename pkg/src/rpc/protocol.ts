@@ -52,6 +52,14 @@ export interface GenerateSettings extends SamplingOptions {
   maxTokens?: number;
   stop: string[];
   ignoreEos: boolean;
+  /** Every choice is preceded by a `ChooseEvent` and waits for the `supply` that answers it. */
+  logitsProcessor: boolean;
+}
+
+/** What a generation would choose from, and all ids that its conversation holds. */
+export interface ChooseEvent {
+  logits: Float32Array;
+  tokens: number[];
 }
 
 /** A generation's end, and what its session holds by then. */
@@ -85,9 +93,14 @@ export interface Verbs {
   inspect: Verb<{ source: SourceSpec; settings: EngineSettings; weights: boolean }, Description, Progress>;
   canRun: Verb<{ source: SourceSpec; settings: LoadSettings }, CanRun, Progress>;
   /** `session` is the caller's number for a session; null for one that ends with the generation. */
-  generate: Verb<{ session: number | null; prompt: PromptSpec; settings: GenerateSettings }, Ended, Piece[]>;
+  generate: Verb<
+    { session: number | null; prompt: PromptSpec; settings: GenerateSettings },
+    Ended,
+    Piece[] | ChooseEvent
+  >;
   closeSession: Verb<{ session: number }, null>;
   logits: Verb<{ ids: number[]; all: boolean }, Float32Array[]>;
+  embed: Verb<{ texts: (string | number[])[]; mean: boolean; normalize: boolean }, Float32Array[]>;
   perplexity: Verb<{ text: string; window: number }, Perplexity>;
   tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
   detokenize: Verb<{ ids: number[]; special: boolean }, string>;
@@ -107,8 +120,13 @@ export type VerbName = keyof Verbs;
 
 export type Call = { [V in VerbName]: { id: number; verb: V; args: Verbs[V]["args"] } }[VerbName];
 
-/** `stop` ends a generation with what there is; `abort` ends a call whose answer nobody awaits any more. */
-export type Control = { id: number; control: "stop" | "abort" };
+/**
+ * `stop` ends a generation with what there is; `abort` ends a call whose answer nobody awaits any more; `supply` answers a
+ * `ChooseEvent`.
+ */
+export type Control =
+  | { id: number; control: "stop" | "abort" }
+  | { id: number; control: "supply"; logits: Float32Array };
 
 /** An error as data. `code` is absent for what no code was given to: a failure of our own. */
 export interface ErrorData {
