@@ -214,7 +214,7 @@ export class Entry {
     }
     const head = new Uint8Array(HEAD + this.#marks.length);
     head.set(new TextEncoder().encode(JSON.stringify({ format: 1, ...this.identity })));
-    for (;;) {
+    for (let tries = 0; tries < 2; tries++) {
       const file = await this.#store.write(this.name, head);
       if (!file) {
         this.#warn(`${url}: what arrives is not kept, because another tab is loading the same file`);
@@ -228,6 +228,7 @@ export class Entry {
       file.close();
       await this.#store.remove(this.name);
     }
+    throw new Error("its place cannot be written");
   }
 
   /** What a file says is kept; false where it is none of ours. What was found damaged stays missing. */

@@ -1,13 +1,18 @@
 /** Where a cache's files lie: OPFS in browsers, a directory elsewhere. */
 
-export interface Store {
+/** What there is can be read and deleted … */
+export interface Kept {
   names(): Promise<string[]>;
   /** Any number may read at once. Null where there is no such file. */
   read(name: string): Promise<StoredFile | null>;
-  /** Reads and writes; where there is no such file, it is made with this at its beginning. Null while another tab holds it. */
-  write(name: string, head: Uint8Array): Promise<StoredFile | null>;
   /** False where there was none. */
   remove(name: string): Promise<boolean>;
+}
+
+/** … and more of it written. */
+export interface Store extends Kept {
+  /** Reads and writes; where there is no such file, it is made with this at its beginning. Null while another tab holds it. */
+  write(name: string, head: Uint8Array): Promise<StoredFile | null>;
   /** Bytes that may still be written; null where nothing tells. */
   room(): Promise<number | null>;
 }

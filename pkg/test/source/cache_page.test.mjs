@@ -96,3 +96,23 @@ test("two tabs that load at once both have the model, and one keeps it", { timeo
     "both read what is kept",
   );
 });
+
+test("where storage is full the model loads all the same, and says so", { timeout: 120_000 }, async (context) => {
+  const { url } = await modelServer(context);
+  const open = await profile(context);
+  const tab = await open();
+  const devtools = await tab.context().newCDPSession(tab);
+  const { origin } = new URL(tab.url());
+  const all = Object.values(files).reduce((sum, { length }) => sum + length, 0);
+  // Too little for the largest file, and enough for each of them but not for all.
+  for (const quotaSize of [files[WEIGHTS].length - MIB, all - 50_000]) {
+    await devtools.send("Storage.overrideQuotaForOrigin", { origin, quotaSize });
+    const { logits, warnings } = await loadIn(tab, url);
+    assert.equal(logits.length, 50);
+    assert.match(warnings.join("\n"), /is not kept: /);
+    for (const { size, kept, url } of await listIn(tab)) assert.equal(kept, size, url);
+    await tab.evaluate(async () => (await import("/ternlight/index.js")).cache.delete());
+  }
+  await devtools.send("Storage.overrideQuotaForOrigin", { origin });
+  assert.deepEqual((await loadIn(tab, url)).warnings, []);
+});
