@@ -2,6 +2,7 @@
 
 import { showEngine, showModel, summary } from "./facts.js";
 import { duration, megabytes, tokens } from "./format.js";
+import { amount, KeptModels } from "./kept.js";
 import { explain } from "./problems.js";
 import { Sampling } from "./sampling.js";
 import { builtIn, dropped, fromAddress, fromFiles, topLevel } from "./sources.js";
@@ -23,6 +24,9 @@ const [prompt, generate, stop, status, output, problem] = [
 const sampling = new Sampling($("composer"));
 const speed = new SpeedPanel({ decode: $("decode"), prefill: $("prefill"), note: $("run-note"), chart: $("chart") });
 const picture = new WeightsPicture($("weights"));
+const kept = new KeptModels($("kept"), (address) =>
+  begin((signal) => open(address === builtIn.source ? builtIn : fromAddress(address), signal)),
+);
 const views = { text: new TextView(output, $("text")), chat: new ChatView(output, $("chat")) };
 
 const openings = ["Once upon a time there was a little rabbit who", "The king had three sons, and", "One dark night"];
@@ -70,14 +74,22 @@ async function open(next, signal) {
     loaded = await load(next.source, { signal, onProgress: showProgress });
   } catch (error) {
     showName();
-    if (!signal.aborted) return failedToLoad(error, next);
-    toggleChooser(!model);
-    return setState(model ? "ready" : "stopped", "Loading was cancelled");
+    const part = await keptOf(next);
+    if (!signal.aborted) return failedToLoad(error, next, part);
+    toggleChooser(!model || part !== null);
+    return setState(model ? "ready" : "stopped", ["Loading was cancelled", part].filter(Boolean).join(": "));
   }
   model?.close();
   [model, choice] = [loaded, next];
   showLoaded();
   setState("ready", "Ready");
+}
+
+/** What has arrived of a model whose load has ended early, in words; null where nothing has. */
+async function keptOf({ source }) {
+  await kept.refresh().catch(() => {});
+  const part = typeof source === "string" ? kept.find(source) : null;
+  return part && !part.complete ? `${amount(part)}, and Continue goes on from there` : null;
 }
 
 const phases = { header: "Reading the header", download: "Loading weights", pack: "Packing", ready: "Ready" };
@@ -93,10 +105,11 @@ function showProgress({ phase, loaded, total, bytesPerSecond }) {
   $("model-summary").textContent = words;
 }
 
-async function failedToLoad(error, next) {
+async function failedToLoad(error, next, part) {
   const lack = model ? null : await lackingFor(error);
-  if (lack) unsupported(lack, error);
-  else fail(error, `${next.name}: `);
+  if (lack) return unsupported(lack, error);
+  fail(error, `${next.name}: `, part && `${part}.`);
+  if (part) toggleChooser(true);
 }
 
 /** Of the model that is loaded, whatever else was tried. */
@@ -194,7 +207,7 @@ function ending({ finishReason, timings: { predictedN, predictedMs, ttftMs } }, 
 
 // What goes wrong
 
-function fail(error, where = "") {
+function fail(error, where = "", more = null) {
   // A model whose worker has died opens no sessions.
   try {
     model?.session();
@@ -204,7 +217,7 @@ function fail(error, where = "") {
   }
   const { title, advice, technical } = explain(error);
   const rest = model ? `${choice.name} is still loaded.` : "No model is loaded.";
-  showProblem(`${where}${title}`, `${advice} ${rest}`, technical);
+  showProblem(`${where}${title}`, [advice, more, rest].filter(Boolean).join(" "), technical);
   setState("failed", "");
   if (!model) toggleChooser(true);
 }
@@ -241,6 +254,7 @@ function setMode(next) {
 function toggleChooser(open = $("chooser").hidden) {
   $("chooser").hidden = !open;
   $("choose").setAttribute("aria-expanded", open);
+  if (open) kept.refresh().catch(() => {});
 }
 
 const openFiles = (chosen) =>

@@ -239,6 +239,15 @@ export const flags = {
     help: "auto packs what turns out to be ternary; stored keeps the file's types",
   },
   i2s: { value: "N", option: "i2s", help: "values that an I2_S file interleaves: auto (ask the weights), 128 or 64" },
+  cache: { value: "DIR", option: "cache", help: "where what comes from servers is kept (default: the system's place)" },
+  "no-cache": { help: "keep nothing of what comes from servers, and take nothing from there" },
+  verify: {
+    value: "V",
+    option: "verify",
+    help: "always hashes what comes from the cache, and fetches damage anew; auto",
+  },
+  integrity: { value: "SHA256", option: "integrity", help: "refuse the file unless this is its hash" },
+  connections: { value: "N", option: "connections", read: number, help: "ranges asked for at once (default 4)" },
   json: { help: "print one JSON object on stdout" },
   debug: { help: "show where an error comes from" },
   help: { short: "h", help: "show this help" },
@@ -251,7 +260,8 @@ export const flag = (name: FlagName): Flag => flags[name];
 
 /** What `load` takes, and what of it a model's plan depends on. */
 export const plan: readonly FlagName[] = ["kv", "activations", "context", "prefill-chunk", "layout", "i2s"];
-export const engine: readonly FlagName[] = ["threads", "flavour", ...plan];
+export const bytes: readonly FlagName[] = ["cache", "no-cache", "verify", "integrity", "connections"];
+export const engine: readonly FlagName[] = ["threads", "flavour", ...plan, ...bytes];
 /** What `load` takes where many ask at once. */
 export const serving: readonly FlagName[] = [
   "max-sequences",
