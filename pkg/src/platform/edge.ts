@@ -25,6 +25,8 @@ export function spawnEngine(given: Given, serve: (platform: Inside, port: Port) 
     terminate() {
       over = true;
     },
+    // In one thread nobody is there to see the other hang.
+    patience: Number.POSITIVE_INFINITY,
   };
   const noWorkers = () => {
     throw new Error("there are no workers here");

@@ -58,6 +58,7 @@ export function serve(platform: Inside, port: Port): void {
     const said = message as Call | Control;
     if (!("control" in said)) return void answer(said);
     const running = calls.get(said.id);
+    if (said.control === "ping") return post({ id: said.id, event: null });
     if (said.control === "stop") running?.context.onStop?.();
     else if (said.control === "read") running?.context.onRead?.(said.pieces);
     else if (said.control === "supply") running?.context.onSupply?.(said.logits);

@@ -144,7 +144,7 @@ export type Call = { [V in VerbName]: { id: number; verb: V; args: Verbs[V]["arg
  * generation's pieces were read so far; `supply` answers a `ChooseEvent`.
  */
 export type Control =
-  | { id: number; control: "stop" | "abort" }
+  | { id: number; control: "stop" | "abort" | "ping" }
   | { id: number; control: "read"; pieces: number }
   | { id: number; control: "supply"; logits: Float32Array };
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { emptyFolderWithPackage, expectAnswer, host, run, serveFolder, startServer } from "./support.mjs";
+import { emptyFolderWithPackage, expectAnswer, host, recipe, run, serveFolder, startServer } from "./support.mjs";
 
 const MB = 2 ** 20;
 /** V8 keeps to these; together they are what an edge worker gets. */
@@ -67,6 +67,16 @@ const main :Workerd.Worker = (
 );
 `;
 
+/** Bundles worker.js as Cloudflare's tools do, starts it, and answers with what asks it. */
+async function start(context, folder, flavour, model) {
+  await writeFile(path.join(folder, "config.capnp"), config(flavour, model));
+  const bundle = ["worker.js", "--bundle", "--format=esm", "--external:*.wasm", "--outfile=bundle.js"];
+  await run(host("esbuild/bin/esbuild"), bundle, { cwd: folder });
+  const ports = ["serve", "config.capnp", "--control-fd=1"];
+  const port = await startServer(context, host(".bin/workerd"), ports, { cwd: folder }, /"port":(\d+)/);
+  return async (route) => (await fetch(`http://127.0.0.1:${port}${route}`)).text();
+}
+
 test("an edge worker", async (context) => {
   const folder = await emptyFolderWithPackage(context);
   const program = path.join(folder, "program.js");
@@ -76,12 +86,7 @@ test("an edge worker", async (context) => {
   for (const flavour of ["single-relaxed", "single-simd128"]) {
     await context.test(flavour, { timeout: 60_000 }, async (context) => {
       await writeFile(path.join(folder, "worker.js"), worker(flavour));
-      await writeFile(path.join(folder, "config.capnp"), config(flavour, model));
-      const bundle = ["worker.js", "--bundle", "--format=esm", "--external:*.wasm", "--outfile=bundle.js"];
-      await run(host("esbuild/bin/esbuild"), bundle, { cwd: folder });
-      const ports = ["serve", "config.capnp", "--control-fd=1"];
-      const port = await startServer(context, host(".bin/workerd"), ports, { cwd: folder }, /"port":(\d+)/);
-      const get = async (route) => (await fetch(`http://127.0.0.1:${port}${route}`)).text();
+      const get = await start(context, folder, flavour, model);
 
       await expectAnswer(await get("/answer"), { flavour });
       const { architecture, needed } = JSON.parse(await get("/about"));
@@ -93,6 +98,14 @@ test("an edge worker", async (context) => {
       assert.deepEqual(JSON.parse(await get("/wrong")), ["wasm", "wasm", "threads", "flavour", "wsm"]);
     });
   }
+});
+
+test("the README's edge worker", { timeout: 60_000 }, async (context) => {
+  const folder = await emptyFolderWithPackage(context);
+  const model = `${await serveFolder(context, folder, {})}model/`;
+  await writeFile(path.join(folder, "worker.js"), await recipe("README.md", "ternlight/edge"));
+  const get = await start(context, folder, "single-relaxed", model);
+  assert.match(await get("/"), /[a-z ]{20}/);
 });
 
 test("a clock that stands still keeps nobody waiting", async (context) => {
