@@ -1,14 +1,14 @@
-//! Requests that wait for somebody's logits.
+//! Requests that wait for somebody's logits, and those that ask for more than tokens.
 
 mod common;
 
 use std::collections::BTreeMap;
 
 use common::{Files, TestEngine, golden, submit};
-use ternlight::engine::{Event, Request, RequestId, SessionId, Work};
+use ternlight::engine::{Event, Pooling, Request, RequestId, SessionId, Work};
 use ternlight::error::ErrorKind;
 use ternlight::model::Options;
-use ternlight::sampling::{Lists, Params};
+use ternlight::sampling::{Lists, Logprobs, Params};
 use ternlight::team::Team;
 
 const COUNT: usize = 12;
@@ -128,7 +128,8 @@ fn others_go_on_while_one_waits() {
 
 #[test]
 fn what_cannot_be_chosen_from_fails_the_request() {
-    let spoil: [(&str, fn(&mut [f32])); 3] = [
+    type Spoil = fn(&mut [f32]);
+    let spoil: [(&str, Spoil); 3] = [
         ("token 7", |logits| logits[7] = f32::NAN),
         ("token 8", |logits| logits[8] = f32::INFINITY),
         ("every token is forbidden", |logits| logits.fill(f32::NEG_INFINITY)),
@@ -146,5 +147,68 @@ fn what_cannot_be_chosen_from_fails_the_request() {
         assert!(error.to_string().contains(reason), "{error}");
         assert!(!engine.busy());
         submit(&mut engine, session, &[2], 1, Params::default()).unwrap();
+    }
+}
+
+fn embed(engine: &mut TestEngine, ids: &[u32], pooling: Pooling) -> Vec<f32> {
+    let session = engine.open();
+    engine.submit(session, Request { tokens: ids.to_vec(), work: Work::Embed { pooling } }).unwrap();
+    let mut found = Vec::new();
+    while engine.busy() {
+        for event in engine.step(&mut || false).unwrap() {
+            if let Event::Embedded { embedding, .. } = event {
+                found.push(embedding);
+            }
+        }
+    }
+    engine.close(session);
+    assert_eq!(found.len(), 1);
+    found.remove(0)
+}
+
+#[test]
+fn a_mean_state_is_the_mean_of_the_last_ones() {
+    let ids: Vec<u32> = (0..19).map(|i| i * 7 % 50).collect();
+    let mut whole = engine();
+    let mean = embed(&mut whole, &ids, Pooling::Mean);
+    assert_eq!(mean.len(), whole.model().config.hidden);
+    let mut sum = vec![0.0; mean.len()];
+    for len in 1..=ids.len() {
+        let last = embed(&mut whole, &ids[..len], Pooling::Last);
+        sum.iter_mut().zip(&last).for_each(|(sum, value)| *sum += f64::from(*value));
+    }
+    let expected: Vec<f32> = sum.iter().map(|sum| (sum / ids.len() as f64) as f32).collect();
+    assert_eq!(mean, expected);
+    // Behind the output norm: without its weights the mean square is 1.
+    let last = embed(&mut whole, &ids, Pooling::Last);
+    let squares = last.iter().zip(&whole.model().output_norm).map(|(x, w)| f64::from(x / w).powi(2));
+    assert!((squares.sum::<f64>() / last.len() as f64 - 1.0).abs() < 1e-3);
+    // In pieces it is the same.
+    let options = Options { batch: 5, ..Options::default() };
+    let mut pieces = Files::read(&golden("models/bitnet_packed")).engine(options, Team::solo()).unwrap();
+    assert_eq!(embed(&mut pieces, &ids, Pooling::Mean), mean);
+}
+
+#[test]
+fn logprobs_come_before_their_tokens_and_know_nothing_of_hooks() {
+    let params = Params { temperature: 1.5, logprobs: Some(3), seed: 2, ..Params::default() };
+    let mut engine = engine();
+    let ids = [4, 5, 6];
+    let first = common::logits(&mut engine, &ids, false).unwrap().remove(0);
+    for hook in [false, true] {
+        let session = engine.open();
+        let work = Work::Generate { params, lists: Lists::default(), max_tokens: Some(1), end: Vec::new(), hook };
+        let id = engine.submit(session, Request { tokens: ids.to_vec(), work }).unwrap();
+        let mut events = engine.step(&mut || false).unwrap();
+        if hook {
+            let mut only = vec![f32::NEG_INFINITY; first.len()];
+            only[9] = 0.0;
+            events = engine.supply(id, &only).unwrap();
+        }
+        let [Event::Logprobs { logprobs, .. }, Event::Token { token, .. }, _] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert!(!hook || *token == 9);
+        assert_eq!(*logprobs, Logprobs::of(&first, *token, 3));
     }
 }

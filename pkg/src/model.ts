@@ -3,7 +3,7 @@
 import { toFormatSpec } from "./constrain/format.ts";
 import { EngineError } from "./errors.ts";
 import { GenerationStream } from "./generation.ts";
-import { checkIds, checkMessages, checkOptions, checkText } from "./options.ts";
+import { checkIds, checkMessages, checkOptions, checkText, forEngine } from "./options.ts";
 import type { WorkerPort } from "./platform/port.ts";
 import { Client } from "./rpc/client.ts";
 import type { ChooseEvent, GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
@@ -14,6 +14,7 @@ import type {
   ChatOptions,
   Description,
   DetokenizeOptions,
+  EmbedOptions,
   GenerateOptions,
   Generation,
   InspectOptions,
@@ -117,6 +118,14 @@ export class LoadedModel implements Model {
     return this.#client.call("logits", { ids: checkIds("logits", ids), all }, { signal });
   }
 
+  async embed(texts: readonly Prompt[], options: EmbedOptions = {}): Promise<Float32Array[]> {
+    checkOptions("embed", options);
+    const { pooling = "mean", normalize = true, signal } = options;
+    if (!Array.isArray(texts)) throw new EngineError("InvalidArgument", "embed: texts must be a list of texts");
+    const each = texts.map((text) => (typeof text === "string" ? text : checkIds("embed", text)));
+    return this.#client.call("embed", { texts: each, mean: pooling === "mean", normalize }, { signal });
+  }
+
   async perplexity(text: string, options: PerplexityOptions = {}): Promise<Perplexity> {
     checkOptions("perplexity", options);
     const { window = 512, signal } = options;
@@ -212,12 +221,9 @@ function start(
   prompt: PromptSpec,
   options: GenerateOptions,
 ): Generation {
-  const { maxTokens, stop = [], ignoreEos = false, format, logitsProcessor, signal } = options;
-  const { temperature, topK, topP, minP, repetitionPenalty, seed } = options;
-  const sampling = { temperature, topK, topP, minP, repetitionPenalty, seed, maxTokens };
-  const chosen = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== undefined));
+  const { stop = [], ignoreEos = false, format, logitsProcessor, signal } = options;
   const settings: GenerateSettings = {
-    ...chosen,
+    ...forEngine(options),
     stop: typeof stop === "string" ? [stop] : [...stop],
     ignoreEos,
     ...(format ? { format: toFormatSpec(format) } : {}),

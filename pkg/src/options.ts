@@ -2,6 +2,7 @@
 
 import { checkFormat } from "./constrain/format.ts";
 import { EngineError } from "./errors.ts";
+import type { GenerateOptions, Sampler, SamplingOptions } from "./types.ts";
 
 export type Check = (value: unknown) => string | null;
 
@@ -34,14 +35,77 @@ const isStop: Check = (value) =>
 
 const MOST_TOKENS = 2 ** 31 - 1;
 
+const share = number(0, 1);
+const count = integer(0, MOST_TOKENS);
+
+const listOf = (one: (value: unknown) => boolean, expected: string): Check => {
+  return (value) => (Array.isArray(value) && value.every(one) ? null : expected);
+};
+const isText = (value: unknown) => typeof value === "string" && value !== "";
+const isIds = (value: unknown) =>
+  Array.isArray(value) && value.length > 0 && value.every((id) => Number.isInteger(id) && id >= 0 && id <= MOST_TOKENS);
+
+const isBias: Check = (value) => {
+  const fine = ([id, bias]: [string, unknown]) => /^\d{1,9}$/.test(id) && typeof bias === "number" && bias <= 1e30;
+  return isObject(value) === null && Object.entries(value as object).every(fine)
+    ? null
+    : "an object of token ids with numbers or -Infinity";
+};
+
+/** The links of the sampler chain, in their order. */
+export const samplers: readonly Sampler[] = [
+  "penalties",
+  "dry",
+  "topNSigma",
+  "topK",
+  "typicalP",
+  "topP",
+  "minP",
+  "xtc",
+  "temperature",
+];
+
 const sampling = {
   temperature: number(0, 100),
-  topK: integer(0, MOST_TOKENS),
-  topP: number(0, 1),
-  minP: number(0, 1),
+  dynamicTemperature: number(0, 100),
+  dynamicExponent: number(0.01, 100),
+  topK: count,
+  adaptiveTopK: isBoolean,
+  topP: share,
+  minP: share,
+  typicalP: share,
+  topNSigma: number(0, 1000),
+  xtcProbability: share,
+  xtcThreshold: share,
   repetitionPenalty: number(0.01, 100),
+  frequencyPenalty: number(-100, 100),
+  presencePenalty: number(-100, 100),
+  penaltyLastN: count,
+  dryMultiplier: number(0, 100),
+  dryBase: number(1, 100),
+  dryAllowedLength: count,
+  dryLastN: count,
+  dryBreakers: listOf(isText, "a list of texts"),
+  mirostatTau: number(0, 100),
+  mirostatEta: share,
+  logitBias: isBias,
+  bannedSequences: listOf((one) => isText(one) || isIds(one), "a list of texts and lists of token ids"),
+  samplers: listOf(
+    (one) => samplers.includes(one as Sampler),
+    `a list of ${samplers.map((one) => `"${one}"`).join(", ")}`,
+  ),
+  preset: oneOf("model", "none"),
   seed: integer(0, Number.MAX_SAFE_INTEGER),
+  logprobs: integer(0, 100),
 };
+
+/** What of a generation's options goes to the engine as it is. */
+export const forEngine = (options: GenerateOptions): SamplingOptions & { maxTokens?: number } =>
+  Object.fromEntries(
+    Object.entries(options).filter(
+      ([name, value]) => value !== undefined && (name === "maxTokens" || Object.hasOwn(sampling, name)),
+    ),
+  );
 
 const generate = {
   ...sampling,
@@ -82,6 +146,7 @@ const rules = {
   tokenize: { addSpecial: isBoolean },
   detokenize: { special: isBoolean },
   logits: { all: isBoolean, signal: isSignal },
+  embed: { pooling: oneOf("mean", "last"), normalize: isBoolean, signal: isSignal },
   perplexity: { window: integer(2, MOST_TOKENS), signal: isSignal },
 } satisfies Record<string, Record<string, Check>>;
 

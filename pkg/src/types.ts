@@ -84,19 +84,75 @@ export interface Progress {
   bytesPerSecond: number;
 }
 
+/**
+ * The links of the sampler chain, in their default order, which is llama.cpp's. Before them come `logitBias` and `bannedSequences`, after
+ * them `mirostatTau` and the draw. Each works on the tokens that those before it left, at the temperature set by then.
+ */
+export type Sampler =
+  /** Repetition, frequency and presence penalties. */
+  "penalties" | "dry" | "topNSigma" | "topK" | "typicalP" | "topP" | "minP" | "xtc" | "temperature";
+
+/** Where the default is the model's, it is what its generation_config says, if it says anything. */
 export interface SamplingOptions {
-  /** 0 always takes the most likely token. @default 0.7, or what the model's generation_config says */
+  /** 0 always takes the most likely token, whatever cuts there are. @default 0.7, or the model's */
   temperature?: number;
-  /** Keep the k most likely tokens; 0 keeps all. @default 40, or what the model's generation_config says */
+  /** Moves the temperature by how undecided the model is, at most this far down and up; 0 is off. @default 0 */
+  dynamicTemperature?: number;
+  /** Above 1 keeps the dynamic temperature low until the model is very undecided. @default 1 */
+  dynamicExponent?: number;
+  /** Keep the k most likely tokens; 0 keeps all. @default 40, or the model's */
   topK?: number;
+  /** Of these only the ones whose logit is above their mean by two standard deviations. @default false */
+  adaptiveTopK?: boolean;
   /** Keep the fewest most likely tokens whose probabilities reach p; 1 keeps all. @default 0.95, or the model's */
   topP?: number;
-  /** Drop tokens less likely than p times the likeliest; 0 keeps all. @default 0 */
+  /** Drop tokens less likely than p times the likeliest; 0 keeps all. @default 0, or the model's */
   minP?: number;
+  /** Keep the tokens whose surprise is nearest to the entropy, until they reach p; 1 keeps all. @default 1, or the model's */
+  typicalP?: number;
+  /** Keep tokens whose logit is within n standard deviations of the highest; 0 keeps all. @default 0 */
+  topNSigma?: number;
+  /** XTC: how often the likeliest tokens are dropped, so that a less likely one comes; 0 is off. @default 0 */
+  xtcProbability?: number;
+  /** Of tokens at least this probable XTC leaves the least probable. @default 0.1 */
+  xtcThreshold?: number;
   /** Divide (multiply, if negative) the logits of tokens seen before by this; 1 is off. @default 1, or the model's */
   repetitionPenalty?: number;
+  /** Subtracted from a token's logit for every time it has come; 0 is off. @default 0 */
+  frequencyPenalty?: number;
+  /** Subtracted once from the logit of every token that has come; 0 is off. @default 0 */
+  presencePenalty?: number;
+  /** The last tokens, prompt included, that these three look at; 0 looks at all. @default 0 */
+  penaltyLastN?: number;
+  /** DRY: subtracts multiplier · base^(length - allowedLength) from what would continue a repetition of that length. 0 is off. @default 0 */
+  dryMultiplier?: number;
+  /** @default 1.75 */
+  dryBase?: number;
+  /** Repetitions shorter than this many tokens are free. @default 2 */
+  dryAllowedLength?: number;
+  /** The last tokens, prompt included, in which DRY looks for repetitions; 0 looks at all. @default 0 */
+  dryLastN?: number;
+  /** No repetition reaches over a token whose text contains one of these. @default ["\n", ":", "\"", "*"] */
+  dryBreakers?: readonly string[];
+  /** Mirostat 2: the surprise to aim at, in bits; it replaces all that cut. 0 is off. @default 0 */
+  mirostatTau?: number;
+  /** How fast mirostat follows. @default 0.1 */
+  mirostatEta?: number;
+  /** Added to the logits of these token ids; -Infinity forbids one. @default {} */
+  logitBias?: Readonly<Record<number, number>>;
+  /**
+   * Texts or lists of ids that must not come. A text is banned in the ids that the tokenizer gives it at the beginning, after a space and
+   * within a line; other ids can spell the same letters. @default []
+   */
+  bannedSequences?: readonly (string | readonly number[])[];
+  /** The order of the chain; a link that is not named is off. @default all, in the order of `Sampler` */
+  samplers?: readonly Sampler[];
+  /** `none` forgets what the model's generation_config says. @default "model" */
+  preset?: "model" | "none";
   /** Same seed, same tokens, in every runtime. An integer from 0 to 2^53 - 1. @default random */
   seed?: number;
+  /** Tell with every token how likely the model held it and this many of the likeliest, at most 100. @default none */
+  logprobs?: number;
 }
 
 export interface GenerateOptions extends SamplingOptions {
@@ -160,6 +216,16 @@ export interface Piece {
   text: string;
   /** The ids whose text this is. */
   tokens: number[];
+  /** One of each id, where asked for. */
+  logprobs?: TokenLogprobs[];
+}
+
+/** ln p, by the model's own logits: before `logitsProcessor`, penalties and temperature. */
+export interface TokenLogprobs {
+  token: number;
+  logprob: number;
+  /** The likeliest, in order. */
+  top: { token: number; logprob: number }[];
 }
 
 export type FinishReason = "stop" | "length" | "abort";
@@ -182,6 +248,8 @@ export interface Finished {
   /** Ids as fed, BOS included. */
   promptTokens: number[];
   finishReason: FinishReason;
+  /** Of `tokens`, where asked for. */
+  logprobs?: TokenLogprobs[];
   timings: Timings;
 }
 
@@ -217,6 +285,14 @@ export interface DetokenizeOptions {
 export interface LogitsOptions {
   /** One row for every id instead of the last one alone. @default false */
   all?: boolean;
+  signal?: AbortSignal;
+}
+
+export interface EmbedOptions {
+  /** How the states of a text's tokens become one: their mean, or the last. @default "mean" */
+  pooling?: "mean" | "last";
+  /** To length 1. @default true */
+  normalize?: boolean;
   signal?: AbortSignal;
 }
 
@@ -259,6 +335,8 @@ export interface Model {
   session(): Session;
   /** One Float32Array of `info.vocab` logits per position asked for. */
   logits(ids: readonly number[], options?: LogitsOptions): Promise<Float32Array[]>;
+  /** For each text one row of `info.config.hidden` values: its tokens' hidden states behind the output norm, pooled. */
+  embed(texts: readonly Prompt[], options?: EmbedOptions): Promise<Float32Array[]>;
   /** Of a text, cut into consecutive windows; in each, every id is predicted from those before it. */
   perplexity(text: string, options?: PerplexityOptions): Promise<Perplexity>;
   tokenize(text: string, options?: TokenizeOptions): Promise<number[]>;

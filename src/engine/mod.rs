@@ -1,14 +1,14 @@
 //! Conversations on one model, step by step.
 //!
 //! A *session* is a conversation's tokens and the keys and values of those already computed. A *request* is one call on a session:
-//! generate, logits, or score. [`Engine::step`] puts the next tokens of every request into one batch, runs it, and answers with
+//! generate, logits, score, or embed. [`Engine::step`] puts the next tokens of every request into one batch, runs it, and answers with
 //! events. It stops between two operations when its time is up and goes on at the next call. It reads no clock of its own and
 //! knows no text.
 
 mod request;
 mod scheduler;
 
-pub use request::{Event, FinishReason, Request, Work};
+pub use request::{Event, FinishReason, Pooling, Request, Work};
 
 use std::collections::BTreeMap;
 
@@ -163,6 +163,9 @@ impl<I: Isa> Engine<I> {
                 .option("prompt")
                 .expected(format_args!("ids below {vocab}"), token));
         }
+        if let Work::Generate { lists, .. } = &request.work {
+            lists.check(vocab)?;
+        }
         let active = Active::new(id, &session.tokens, request)?;
         session.tokens.extend_from_slice(&active.request.tokens);
         let id = RequestId(self.fresh());
@@ -235,9 +238,22 @@ impl<I: Isa> Engine<I> {
                 return Ok(events);
             }
         }
+        self.hand_out_states();
         self.finish(&mut events);
         after(Operation::Settle, self.forward.tally);
         Ok(events)
+    }
+
+    /// Gives hidden states to the requests that pool them.
+    fn hand_out_states(&mut self) {
+        let owners = self.running.as_ref().map_or(&[][..], |running| &running.owners);
+        for (row, id) in owners.iter().enumerate() {
+            let Some(request) = self.requests.get_mut(id) else { continue };
+            let Some(session) = self.sessions.get(&request.session) else { continue };
+            if request.wants_state(self.forward.rows()[row].position, session.tokens.len()) {
+                request.take_state(&self.forward.state(&self.model, row));
+            }
+        }
     }
 
     /// Puts the next batch together; `false` where there is none.

@@ -2,7 +2,7 @@
 
 use super::{RequestId, SessionId};
 use crate::error::{Error, Result};
-use crate::sampling::{Lists, Params, Sampler, check_finite};
+use crate::sampling::{Lists, Logprobs, Params, Sampler, check_finite, log_total};
 
 /// What a caller asks for.
 #[derive(Clone, Debug)]
@@ -13,6 +13,7 @@ pub struct Request {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a request moves twice in its life")]
 pub enum Work {
     Generate {
         params: Params,
@@ -28,6 +29,15 @@ pub enum Work {
     Logits { all: bool },
     /// The negative log-likelihood of every token but the first.
     Score,
+    /// What the model makes of the tokens: hidden states behind the output norm.
+    Embed { pooling: Pooling },
+}
+
+/// How the states of many tokens become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    Mean,
+    Last,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +51,11 @@ pub enum Event {
     Token {
         request: RequestId,
         token: u32,
+    },
+    /// What the model said of the token that comes next, where `logprobs` are asked for.
+    Logprobs {
+        request: RequestId,
+        logprobs: Logprobs,
     },
     /// What would be chosen from. The request waits until [`super::Engine::supply`] gives them back, changed or not.
     Choose {
@@ -57,6 +72,10 @@ pub enum Event {
         request: RequestId,
         nll: f64,
         tokens: usize,
+    },
+    Embedded {
+        request: RequestId,
+        embedding: Vec<f32>,
     },
     Finished {
         request: RequestId,
@@ -79,7 +98,12 @@ pub(super) struct Active {
     chosen: Option<Chosen>,
     /// Whether it waits for [`super::Engine::supply`].
     pub parked: bool,
+    /// The logits that [`Event::Choose`] told of, where what they say of the choice is asked for.
+    asked: Vec<f32>,
+    logprobs: Option<Logprobs>,
     nll: f64,
+    /// The sum of the states to be pooled.
+    state: Vec<f64>,
     /// Where this request's own tokens begin in the session.
     first: usize,
 }
@@ -103,12 +127,24 @@ impl Active {
     pub fn new(session: SessionId, before: &[u32], request: Request) -> Result<Self> {
         let mut sampler = match &request.work {
             Work::Generate { params, lists, .. } => Some(Sampler::new(*params, lists.clone())?),
-            Work::Logits { .. } | Work::Score => None,
+            Work::Logits { .. } | Work::Score | Work::Embed { .. } => None,
         };
         if let Some(sampler) = &mut sampler {
             before.iter().chain(&request.tokens).for_each(|&token| sampler.accept(token));
         }
-        Ok(Self { session, sampler, generated: 0, chosen: None, parked: false, nll: 0.0, first: before.len(), request })
+        Ok(Self {
+            session,
+            sampler,
+            generated: 0,
+            chosen: None,
+            parked: false,
+            asked: Vec::new(),
+            logprobs: None,
+            nll: 0.0,
+            state: Vec::new(),
+            first: before.len(),
+            request,
+        })
     }
 
     /// Whether the logits behind a position are needed; `len` is how many tokens the session holds.
@@ -118,24 +154,46 @@ impl Active {
             Work::Generate { .. } => last,
             Work::Logits { all } => last || all && position >= self.first,
             Work::Score => !last && position >= self.first,
+            Work::Embed { .. } => false,
         }
+    }
+
+    /// Whether the hidden state behind a position is needed.
+    pub fn wants_state(&self, position: usize, len: usize) -> bool {
+        match self.request.work {
+            Work::Embed { pooling: Pooling::Mean } => position >= self.first,
+            Work::Embed { pooling: Pooling::Last } => position + 1 == len,
+            _ => false,
+        }
+    }
+
+    pub fn take_state(&mut self, state: &[f32]) {
+        self.state.resize(state.len(), 0.0);
+        self.state.iter_mut().zip(state).for_each(|(sum, &value)| *sum += f64::from(value));
     }
 
     pub fn take(&mut self, id: RequestId, position: usize, logits: &[f32], events: &mut Vec<Event>) {
         let result = match &self.request.work {
-            Work::Generate { hook: true, .. } => {
-                check_finite(logits).map(|()| self.chosen = Some(Chosen::Ask(logits.to_vec())))
-            }
-            Work::Generate { .. } => {
+            Work::Generate { hook: true, params, .. } => check_finite(logits).map(|()| {
+                if params.logprobs.is_some() {
+                    self.asked = logits.to_vec();
+                }
+                self.chosen = Some(Chosen::Ask(logits.to_vec()));
+            }),
+            Work::Generate { params, .. } => {
                 let sampler = self.sampler.as_mut().expect("made with the request");
-                sampler.sample(logits).map(|token| self.chosen = Some(Chosen::Token(token)))
+                sampler.sample(logits).map(|token| {
+                    self.logprobs = params.logprobs.map(|count| Logprobs::of(logits, token, count));
+                    self.chosen = Some(Chosen::Token(token));
+                })
             }
             Work::Logits { .. } => check_finite(logits)
                 .map(|()| events.push(Event::Logits { request: id, position, logits: logits.to_vec() })),
             Work::Score => check_finite(logits).map(|()| {
                 let token = self.request.tokens[position + 1 - self.first];
-                self.nll += surprise(logits, token as usize);
+                self.nll += log_total(logits) - f64::from(logits[token as usize]);
             }),
+            Work::Embed { .. } => Ok(()),
         };
         if let Err(error) = result
             && !matches!(self.chosen, Some(Chosen::Failed))
@@ -153,7 +211,12 @@ impl Active {
     pub fn supply(&mut self, id: RequestId, logits: &[f32], events: &mut Vec<Event>) {
         self.parked = false;
         match self.sampler.as_mut().expect("only generations ask").sample_masked(logits) {
-            Ok(token) => self.chosen = Some(Chosen::Token(token)),
+            Ok(token) => {
+                if let Work::Generate { params: Params { logprobs: Some(count), .. }, .. } = self.request.work {
+                    self.logprobs = Some(Logprobs::of(&self.asked, token, count));
+                }
+                self.chosen = Some(Chosen::Token(token));
+            }
             Err(error) => self.fail(id, error, events),
         }
     }
@@ -190,6 +253,9 @@ impl Active {
                     finish(events, FinishReason::Length);
                     return Outcome::Ended(None);
                 }
+                if let Some(logprobs) = self.logprobs.take() {
+                    events.push(Event::Logprobs { request: id, logprobs });
+                }
                 events.push(Event::Token { request: id, token });
                 self.generated += 1;
                 self.sampler.as_mut().expect("made with the request").accept(token);
@@ -205,17 +271,25 @@ impl Active {
                 finish(events, FinishReason::Stop);
                 Outcome::Ended(None)
             }
+            (Work::Embed { pooling }, _) => {
+                let count = match pooling {
+                    Pooling::Mean => self.request.tokens.len() as f64,
+                    Pooling::Last => 1.0,
+                };
+                let embedding: Vec<f32> = self.state.iter().map(|sum| (sum / count) as f32).collect();
+                match check_finite(&embedding) {
+                    Ok(()) => {
+                        events.push(Event::Embedded { request: id, embedding });
+                        finish(events, FinishReason::Stop);
+                    }
+                    Err(error) => self.fail(id, error, events),
+                }
+                Outcome::Ended(None)
+            }
             _ => {
                 finish(events, FinishReason::Stop);
                 Outcome::Ended(None)
             }
         }
     }
-}
-
-/// -ln p(token), in f64 from the f32 logits.
-fn surprise(logits: &[f32], token: usize) -> f64 {
-    let most = logits.iter().fold(f32::NEG_INFINITY, |most, &logit| if most < logit { logit } else { most });
-    let total: f64 = logits.iter().map(|&logit| libm::exp(f64::from(logit) - f64::from(most))).sum();
-    libm::log(total) + f64::from(most) - f64::from(logits[token])
 }

@@ -106,6 +106,13 @@ impl<I: Isa> Forward<I> {
         row(&self.logits, self.vocab, i)
     }
 
+    /// The hidden state of a row behind the output norm, when the pass is done.
+    pub fn state(&self, model: &Model, index: usize) -> Vec<f32> {
+        let mut state = row(&self.hidden, model.config.hidden, index).to_vec();
+        elementwise::rms_norm::<I>(&mut state, &model.output_norm, model.config.eps);
+        state
+    }
+
     /// What [`Self::advance`] will run: the embedding, every layer, then the head, chunk by chunk until all rows are done.
     pub fn next(&self, model: &Model) -> Operation {
         match self.operation.checked_sub(1) {

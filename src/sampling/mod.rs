@@ -1,128 +1,204 @@
-//! From logits to a token: penalties, then what is kept, then temperature, then the draw.
+//! From logits to a token.
 //!
-//! The order is llama.cpp's: repetition penalty, top-k, top-p, min-p, temperature. Top-k, top-p and min-p each keep the likeliest
-//! tokens down to some point, so that together they keep the shortest of the three; top-p's probabilities are those among what
-//! top-k left. Ties go to the lower id. All of it is deterministic: the same logits, parameters and seed draw the same token in
-//! every runtime.
+//! First logit bias and banned sequences; then the links of the chain in the caller's order, by default llama.cpp's: repetition,
+//! frequency and presence penalties · DRY · top-n-sigma · top-k (adaptive or not) · typical-p · top-p · min-p · XTC · temperature
+//! (dynamic or not); then the draw. Probabilities are always those among what is left by then, at the temperature set by then: top-p
+//! counts within what top-k left. Ties go to the lower id.
+//!
+//! At temperature 0 the links that cut do nothing: the likeliest is taken. With mirostat they do nothing either: it cuts by itself, at
+//! the end.
+//!
+//! All of it is deterministic: the same logits, parameters and seed draw the same token in every runtime.
 
-mod keep;
+mod history;
+mod params;
+mod pool;
 #[cfg(test)]
 mod tests;
 
+pub use params::{Lists, Params, Stage};
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::rng::Rng;
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Params {
-    /// 0 takes the likeliest token.
-    pub temperature: f32,
-    /// 0 keeps all.
-    pub top_k: usize,
-    /// 1 keeps all.
-    pub top_p: f32,
-    /// 0 keeps all.
-    pub min_p: f32,
-    /// 1 is off.
-    pub repetition_penalty: f32,
-    pub seed: u64,
-}
-
-/// What the chain knows of single tokens.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lists {}
-
-impl Default for Params {
-    /// Greedy.
-    fn default() -> Self {
-        Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 0 }
-    }
-}
-
-impl Params {
-    pub fn check(&self) -> Result<()> {
-        let ranges = [
-            ("temperature", self.temperature, 0.0, 100.0),
-            ("topP", self.top_p, 0.0, 1.0),
-            ("minP", self.min_p, 0.0, 1.0),
-            ("repetitionPenalty", self.repetition_penalty, 0.01, 100.0),
-        ];
-        for (name, value, least, most) in ranges {
-            if !(least..=most).contains(&value) {
-                return Err(Error::new(ErrorKind::InvalidArgument, "out of range")
-                    .option(name)
-                    .expected(format_args!("{least} to {most}"), value));
-            }
-        }
-        Ok(())
-    }
-}
+use history::History;
+use pool::{Candidate, Pool, exp};
 
 /// One request's way of choosing.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sampler {
     params: Params,
+    lists: Lists,
     rng: Rng,
-    /// Tokens that the repetition penalty knows, each once.
-    seen: Vec<u32>,
-    penalised: Vec<f32>,
-    kept: Vec<keep::Candidate>,
+    history: History,
+    /// Mirostat's limit of surprise, in bits.
+    limit: f64,
+    pool: Pool,
 }
 
 impl Sampler {
-    pub fn new(params: Params, _lists: Lists) -> Result<Self> {
+    pub fn new(params: Params, lists: Lists) -> Result<Self> {
         params.check()?;
-        let rng = Rng::new(params.seed);
-        Ok(Self { params, rng, seen: Vec::new(), penalised: Vec::new(), kept: Vec::new() })
+        Ok(Self {
+            rng: Rng::new(params.seed),
+            limit: 2.0 * f64::from(params.mirostat_tau),
+            params,
+            lists,
+            history: History::default(),
+            pool: Pool::default(),
+        })
     }
 
     /// Tells the sampler of a token in the conversation.
     pub fn accept(&mut self, token: u32) {
-        if self.params.repetition_penalty != 1.0
-            && let Err(at) = self.seen.binary_search(&token)
-        {
-            self.seen.insert(at, token);
-        }
+        self.history.push(token, &self.params);
     }
 
     /// Chooses a token. Logits that are not finite are an error: they would make every choice a lie.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32> {
         check_finite(logits)?;
-        Ok(self.choose(logits))
+        self.choose(logits)
     }
 
     /// The same among those that are not -∞, which says that a token is forbidden.
     pub fn sample_masked(&mut self, logits: &[f32]) -> Result<u32> {
-        let wrong = |what| Error::new(ErrorKind::NonFinite, what).option("logits");
         if let Some(token) = logits.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY) {
-            return Err(wrong(format!("the logit of token {token} is not finite")).expected("a number", logits[token]));
+            return Err(not_finite(token, logits[token]).option("logits"));
         }
-        if logits.iter().all(|&logit| logit == f32::NEG_INFINITY) {
-            return Err(wrong("every token is forbidden".to_owned()));
-        }
-        Ok(self.choose(logits))
+        self.choose(logits)
     }
 
-    fn choose(&mut self, logits: &[f32]) -> u32 {
-        let Self { params, rng, seen, penalised, kept } = self;
-        let logits = if params.repetition_penalty == 1.0 || seen.is_empty() {
-            logits
-        } else {
-            penalised.clear();
-            penalised.extend_from_slice(logits);
-            for &token in seen.iter() {
-                if let Some(logit) = penalised.get_mut(token as usize) {
-                    let penalty = params.repetition_penalty;
-                    *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
-                }
-            }
-            penalised
-        };
-        if params.temperature == 0.0 {
-            return argmax(logits) as u32;
+    fn choose(&mut self, logits: &[f32]) -> Result<u32> {
+        if self.narrow(logits)? {
+            return Ok(argmax(&self.pool.whole) as u32);
         }
-        keep::likeliest(logits, params, kept);
-        draw(kept, params.temperature, rng)
+        let (token, probability) = self.pool.draw(self.rng.unit());
+        if self.params.mirostat_tau > 0.0 {
+            let error = surprise(probability) - f64::from(self.params.mirostat_tau);
+            self.limit -= f64::from(self.params.mirostat_eta) * error;
+        }
+        Ok(token)
     }
+
+    /// Runs the chain; whether the likeliest is to be taken from what it leaves.
+    fn narrow(&mut self, logits: &[f32]) -> Result<bool> {
+        let Self { params, lists, rng, history, limit, pool } = self;
+        let greedy = params.temperature == 0.0 && lists.order.contains(&Stage::Temperature);
+        let mirostat = params.mirostat_tau > 0.0;
+        pool.start(logits);
+        for (token, bias) in &lists.bias {
+            pool.change(&[*token], &mut |_, logit| *logit += bias);
+        }
+        history.ban(&lists.banned, pool);
+        if pool.whole.iter().all(|&logit| logit == f32::NEG_INFINITY) {
+            return Err(Error::new(ErrorKind::NonFinite, "every token is forbidden").option("logits"));
+        }
+        for stage in &lists.order {
+            match stage {
+                Stage::Penalties if params.penalises() => history.penalise(params, pool),
+                Stage::Dry if params.dry_multiplier > 0.0 => history.dry(params, &lists.breakers, pool),
+                _ if greedy => {}
+                Stage::Temperature => pool.temperature = temperature(params, pool),
+                _ if !mirostat => cut(*stage, params, pool, rng),
+                _ => {}
+            }
+        }
+        if mirostat && !greedy {
+            // Version 2: what surprises more than the limit is dropped, and the limit follows what comes.
+            let (most, total) = pool.total();
+            pool.keep_while(most, &mut |weight| surprise(weight / total) <= *limit);
+        }
+        Ok(greedy)
+    }
+}
+
+/// In bits.
+fn surprise(probability: f64) -> f64 {
+    -libm::log(probability) * std::f64::consts::LOG2_E
+}
+
+/// The links that make the choice smaller.
+fn cut(stage: Stage, params: &Params, pool: &mut Pool, rng: &mut Rng) {
+    match stage {
+        Stage::TopNSigma if params.top_n_sigma > 0.0 => {
+            let (_, deviation) = pool.spread();
+            let most = pool.most();
+            pool.keep_above(f64::from(most) - f64::from(params.top_n_sigma) * deviation);
+        }
+        Stage::TopK => {
+            if params.top_k > 0 {
+                pool.keep_best(params.top_k);
+            }
+            if params.adaptive_top_k {
+                let (mean, deviation) = pool.spread();
+                pool.keep_above(mean + 2.0 * deviation);
+            }
+        }
+        Stage::TypicalP if params.typical_p < 1.0 => pool.keep_typical(f64::from(params.typical_p)),
+        Stage::TopP if params.top_p < 1.0 => {
+            let (most, total) = pool.total();
+            let mut sum = 0.0;
+            pool.keep_while(most, &mut |weight| {
+                let more = sum < f64::from(params.top_p) * total;
+                sum += weight;
+                more
+            });
+        }
+        Stage::MinP if params.min_p > 0.0 => {
+            let most = pool.most();
+            pool.keep_while(most, &mut |weight| weight >= f64::from(params.min_p));
+        }
+        // The number is drawn whatever comes of it: the next draw does not depend on this one.
+        Stage::Xtc if params.xtc_probability > 0.0 && rng.unit() < f64::from(params.xtc_probability) => {
+            pool.drop_top(f64::from(params.xtc_threshold));
+        }
+        _ => {}
+    }
+}
+
+/// The higher, the nearer the entropy is to the most it could be.
+fn temperature(params: &Params, pool: &mut Pool) -> f64 {
+    let (middle, range) = (f64::from(params.temperature), f64::from(params.dynamic_temperature));
+    let count = if range > 0.0 { pool.left().len() } else { 1 };
+    if count < 2 {
+        return middle;
+    }
+    let (least, most) = ((middle - range).max(0.0), middle + range);
+    let undecided = pool.entropy() / libm::log(count as f64);
+    let undecided = exp(libm::log(undecided) * f64::from(params.dynamic_exponent));
+    let temperature = least + (most - least) * undecided;
+    // At 0 there is nothing to divide by.
+    temperature.max(1e-6)
+}
+
+/// What a model said of a token: ln p from its own logits, before anything changed them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logprobs {
+    pub chosen: f32,
+    /// The likeliest, in order.
+    pub top: Vec<(u32, f32)>,
+}
+
+impl Logprobs {
+    pub fn of(logits: &[f32], token: u32, count: usize) -> Self {
+        let log = log_total(logits);
+        let probability = |logit: f32| (f64::from(logit) - log) as f32;
+        let all: Vec<Candidate> = (0..).zip(logits).map(|(token, &logit)| Candidate { logit, token }).collect();
+        let mut top = Vec::new();
+        if count > 0 {
+            pool::best(&all, count, &mut top);
+        }
+        Self {
+            chosen: probability(logits[token as usize]),
+            top: top.iter().map(|candidate| (candidate.token, probability(candidate.logit))).collect(),
+        }
+    }
+}
+
+/// ln Σ e^logit
+pub fn log_total(logits: &[f32]) -> f64 {
+    let most = f64::from(max(logits));
+    let total: f64 = logits.iter().map(|&logit| exp(f64::from(logit) - most)).sum();
+    libm::log(total) + most
 }
 
 pub fn check_finite(logits: &[f32]) -> Result<()> {
@@ -130,29 +206,21 @@ pub fn check_finite(logits: &[f32]) -> Result<()> {
     if logits.chunks(64).all(|chunk| chunk.iter().map(|logit| logit * 0.0).sum::<f32>() == 0.0) {
         return Ok(());
     }
-    let (token, logit) = logits.iter().enumerate().find(|(_, logit)| !logit.is_finite()).unwrap_or((0, &f32::NAN));
-    Err(Error::new(ErrorKind::NonFinite, format!("the logit of token {token} is not finite"))
-        .expected("a finite number", logit))
+    let token = logits.iter().position(|logit| !logit.is_finite()).unwrap_or(0);
+    Err(not_finite(token, logits[token]))
+}
+
+fn not_finite(token: usize, logit: f32) -> Error {
+    Error::new(ErrorKind::NonFinite, format!("the logit of token {token} is not finite"))
+        .expected("a finite number", logit)
 }
 
 /// The first of the largest.
 pub fn argmax(logits: &[f32]) -> usize {
-    let most = logits.iter().fold(f32::NEG_INFINITY, |most, &logit| if most < logit { logit } else { most });
+    let most = max(logits);
     logits.iter().position(|&logit| logit == most).unwrap_or(0)
 }
 
-/// Draws in proportion to e^(logit / temperature).
-fn draw(kept: &[keep::Candidate], temperature: f32, rng: &mut Rng) -> u32 {
-    let most = kept.iter().fold(f32::NEG_INFINITY, |most, kept| if most < kept.logit { kept.logit } else { most });
-    let weight = |logit: f32| libm::exp(f64::from(logit - most) / f64::from(temperature));
-    let total: f64 = kept.iter().map(|kept| weight(kept.logit)).sum();
-    let mut left = rng.unit() * total;
-    for candidate in kept {
-        left -= weight(candidate.logit);
-        if left < 0.0 {
-            return candidate.token;
-        }
-    }
-    // Rounding can leave a hair over; the draw then fell to the last that has any weight.
-    kept.iter().rev().find(|kept| weight(kept.logit) > 0.0).map_or(0, |kept| kept.token)
+fn max(logits: &[f32]) -> f32 {
+    logits.iter().fold(f32::NEG_INFINITY, |most, &logit| if most < logit { logit } else { most })
 }

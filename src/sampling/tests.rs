@@ -7,30 +7,205 @@ fn random_logits(rng: &mut Rng, len: usize) -> Vec<f32> {
     (0..len).map(|_| (rng.unit() * 200.0).round() as f32 / 10.0 - 10.0).collect()
 }
 
-/// The kept tokens and their probabilities, by full sorts.
-fn naive(logits: &[f32], params: &Params) -> Vec<(u32, f64)> {
-    let mut sorted: Vec<(u32, f64)> = logits.iter().enumerate().map(|(i, &l)| (i as u32, f64::from(l))).collect();
-    sorted.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap().then(a.0.cmp(&b.0)));
-    if params.top_k > 0 {
-        sorted.truncate(params.top_k);
+fn sampler(params: Params) -> Sampler {
+    Sampler::new(params, Lists::default()).unwrap()
+}
+
+/// The chain in the plainest way: everything sorted, everything counted anew.
+struct Naive<'a> {
+    params: Params,
+    lists: &'a Lists,
+    said: &'a [u32],
+    /// Logit and token.
+    left: Vec<(f64, u32)>,
+    temperature: f64,
+}
+
+impl Naive<'_> {
+    fn sort(&mut self) {
+        self.left.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     }
-    let weights: Vec<f64> = sorted.iter().map(|(_, l)| (l - sorted[0].1).exp()).collect();
-    let total: f64 = weights.iter().sum();
-    let mut sum = 0.0;
-    let mut cut = sorted.len();
-    for (i, weight) in weights.iter().enumerate() {
-        let full = params.top_p < 1.0 && i > 0 && sum >= f64::from(params.top_p) * total;
-        if full || (i > 0 && *weight < f64::from(params.min_p)) {
-            cut = i;
-            break;
+
+    fn probabilities(&self) -> Vec<f64> {
+        let most = self.left.iter().map(|(logit, _)| *logit).fold(f64::MIN, f64::max);
+        let weights: Vec<f64> = self.left.iter().map(|(logit, _)| ((logit - most) / self.temperature).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        weights.iter().map(|weight| weight / total).collect()
+    }
+
+    fn spread(&self) -> (f64, f64) {
+        let count = self.left.len() as f64;
+        let mean = self.left.iter().map(|(logit, _)| logit).sum::<f64>() / count;
+        (mean, (self.left.iter().map(|(logit, _)| (logit - mean).powi(2)).sum::<f64>() / count).sqrt())
+    }
+
+    /// Without those for which `wanted` is false, but never without the first.
+    fn filter(&mut self, wanted: impl Fn(f64) -> bool) {
+        self.sort();
+        let first = self.left[0];
+        self.left.retain(|candidate| *candidate == first || wanted(candidate.0));
+    }
+
+    fn run(&mut self, stage: Stage, rng: &mut Rng) {
+        let params = self.params;
+        match stage {
+            Stage::Penalties => {
+                let from = match params.penalty_last_n {
+                    0 => 0,
+                    window => self.said.len().saturating_sub(window),
+                };
+                for (logit, token) in &mut self.left {
+                    let count = self.said[from..].iter().filter(|said| *said == token).count();
+                    if count > 0 {
+                        let penalty = params.repetition_penalty;
+                        let before = *logit as f32;
+                        let after = if before > 0.0 { before / penalty } else { before * penalty };
+                        let rest = count as f32 * params.frequency_penalty + params.presence_penalty;
+                        *logit = f64::from(after - rest);
+                    }
+                }
+            }
+            Stage::Dry => {
+                let from = match params.dry_last_n {
+                    0 => 0,
+                    window => self.said.len().saturating_sub(window),
+                };
+                let said = &self.said[from..];
+                for (logit, token) in &mut self.left {
+                    let mut longest = 0;
+                    for at in (0..said.len()).filter(|&at| said[at] == *token) {
+                        let mut length = 0;
+                        while length < at
+                            && said[at - 1 - length] == said[said.len() - 1 - length]
+                            && !self.lists.breakers.contains(&said[at - 1 - length])
+                        {
+                            length += 1;
+                        }
+                        longest = longest.max(length);
+                    }
+                    let counts = longest > 0 && longest >= params.dry_allowed_length;
+                    if params.dry_multiplier > 0.0 && counts && !self.lists.breakers.contains(token) {
+                        let over = (longest - params.dry_allowed_length) as f64;
+                        let penalty = f64::from(params.dry_multiplier) * f64::from(params.dry_base).powf(over);
+                        *logit = f64::from(*logit as f32 - penalty as f32);
+                    }
+                }
+            }
+            Stage::TopNSigma => {
+                if params.top_n_sigma > 0.0 {
+                    self.sort();
+                    let least = self.left[0].0 - f64::from(params.top_n_sigma) * self.spread().1;
+                    self.filter(|logit| logit >= least);
+                }
+            }
+            Stage::TopK => {
+                self.sort();
+                if params.top_k > 0 {
+                    self.left.truncate(params.top_k);
+                }
+                if params.adaptive_top_k {
+                    let (mean, deviation) = self.spread();
+                    let least = (mean + 2.0 * deviation).min(self.left[0].0);
+                    self.filter(|logit| logit >= least);
+                }
+            }
+            Stage::TypicalP => {
+                if params.typical_p < 1.0 {
+                    let probabilities = self.probabilities();
+                    let entropy: f64 = probabilities.iter().map(|p| -p * p.ln()).sum();
+                    let mut scored: Vec<(f64, f64, (f64, u32))> = probabilities
+                        .iter()
+                        .zip(&self.left)
+                        .map(|(p, candidate)| ((-p.ln() - entropy).abs(), *p, *candidate))
+                        .collect();
+                    scored.sort_by(|a, b| a.0.total_cmp(&b.0));
+                    let mut sum = 0.0;
+                    let cut = scored.iter().position(|(_, p, _)| {
+                        sum += p;
+                        sum > f64::from(params.typical_p)
+                    });
+                    scored.truncate(cut.map_or(scored.len(), |cut| cut + 1));
+                    self.left = scored.into_iter().map(|(_, _, candidate)| candidate).collect();
+                }
+            }
+            Stage::TopP => {
+                self.sort();
+                let probabilities = self.probabilities();
+                let mut sum = 0.0;
+                let mut kept = 0;
+                while kept < self.left.len()
+                    && (kept == 0 || params.top_p >= 1.0 || sum < f64::from(params.top_p) - 1e-13)
+                {
+                    sum += probabilities[kept];
+                    kept += 1;
+                }
+                self.left.truncate(kept);
+            }
+            Stage::MinP => {
+                self.sort();
+                let (most, least, temperature) = (self.left[0].0, f64::from(params.min_p), self.temperature);
+                self.filter(|logit| ((logit - most) / temperature).exp() >= least);
+            }
+            Stage::Xtc => {
+                if params.xtc_probability > 0.0 && rng.unit() < f64::from(params.xtc_probability) {
+                    self.sort();
+                    let probabilities = self.probabilities();
+                    let above = probabilities.iter().filter(|p| **p >= f64::from(params.xtc_threshold)).count();
+                    self.left.drain(..above.saturating_sub(1));
+                }
+            }
+            Stage::Temperature => {
+                let (middle, range) = (f64::from(params.temperature), f64::from(params.dynamic_temperature));
+                self.temperature = middle;
+                if range > 0.0 && self.left.len() > 1 {
+                    self.temperature = 1.0;
+                    let entropy: f64 =
+                        self.probabilities().iter().map(|p| if *p > 0.0 { -p * p.ln() } else { 0.0 }).sum();
+                    let part = (entropy / (self.left.len() as f64).ln()).powf(f64::from(params.dynamic_exponent));
+                    let least = (middle - range).max(0.0);
+                    self.temperature = (least + (middle + range - least) * part).max(1e-6);
+                }
+            }
         }
-        sum += weight;
     }
-    sorted.truncate(cut);
-    let temperature = f64::from(params.temperature);
-    let weights: Vec<f64> = sorted.iter().map(|(_, l)| ((l - sorted[0].1) / temperature).exp()).collect();
-    let total: f64 = weights.iter().sum();
-    sorted.iter().zip(weights).map(|((token, _), weight)| (*token, weight / total)).collect()
+}
+
+/// What is left at the end and how probable it is, likeliest first.
+fn naive(logits: &[f32], params: Params, lists: &Lists, said: &[u32], rng: &mut Rng) -> Vec<(u32, f64)> {
+    let mut left: Vec<(f64, u32)> = logits.iter().enumerate().map(|(i, &l)| (f64::from(l), i as u32)).collect();
+    for &(token, bias) in &lists.bias {
+        left[token as usize].0 = f64::from(left[token as usize].0 as f32 + bias);
+    }
+    left.retain(|(logit, token)| {
+        let banned =
+            |sequence: &Vec<u32>| sequence.last() == Some(token) && said.ends_with(&sequence[..sequence.len() - 1]);
+        *logit > f64::NEG_INFINITY && !lists.banned.iter().any(banned)
+    });
+    let mut chain = Naive { params, lists, said, left, temperature: 1.0 };
+    for &stage in &lists.order {
+        chain.run(stage, rng);
+    }
+    chain.sort();
+    let probabilities = chain.probabilities();
+    chain.left.iter().map(|(_, token)| *token).zip(probabilities).collect()
+}
+
+/// The same from the chain itself.
+fn found(sampler: &mut Sampler, logits: &[f32]) -> Vec<(u32, f64)> {
+    sampler.narrow(logits).unwrap();
+    let (most, total) = sampler.pool.total();
+    let temperature = sampler.pool.temperature;
+    let mut left: Vec<Candidate> = sampler.pool.left().to_vec();
+    left.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token)));
+    left.iter().map(|c| (c.token, ((f64::from(c.logit) - f64::from(most)) / temperature).exp() / total)).collect()
+}
+
+fn same(found: &[(u32, f64)], expected: &[(u32, f64)], what: &str) {
+    let tokens = |list: &[(u32, f64)]| list.iter().map(|(token, _)| *token).collect::<Vec<_>>();
+    assert_eq!(tokens(found), tokens(expected), "{what}");
+    for ((_, p), (_, q)) in found.iter().zip(expected) {
+        assert!((p - q).abs() <= 1e-9, "{what}: {p} {q}");
+    }
 }
 
 #[test]
@@ -42,52 +217,195 @@ fn what_is_kept_is_what_sorting_keeps() {
                 for min_p in [0.0, 0.05, 1.0] {
                     let logits = random_logits(&mut rng, vocab);
                     let params = Params { temperature: 1.0, top_k, top_p, min_p, ..Params::default() };
-                    let mut kept = Vec::new();
-                    keep::likeliest(&logits, &params, &mut kept);
-                    let mut found: Vec<u32> = kept.iter().map(|kept| kept.token).collect();
-                    let mut expected: Vec<u32> = naive(&logits, &params).iter().map(|(token, _)| *token).collect();
-                    if (top_k == 0 || top_k >= vocab) && top_p == 1.0 && min_p == 0.0 {
-                        found.sort_unstable();
-                        expected.sort_unstable();
-                    }
-                    assert_eq!(found, expected, "vocab {vocab}, {params:?}");
+                    let expected = naive(&logits, params, &Lists::default(), &[], &mut Rng::new(0));
+                    same(&found(&mut sampler(params), &logits), &expected, &format!("vocab {vocab}, {params:?}"));
                 }
             }
         }
     }
 }
 
+/// Any order of any links, with any settings, after anything that was said.
+#[test]
+fn every_link_in_every_order_is_what_sorting_does() {
+    let mut rng = Rng::new(17);
+    for round in 0..1500 {
+        let vocab = [3, 12, 60, 700][rng.below(4)];
+        let logits = random_logits(&mut rng, vocab);
+        // Few different tokens, so that they repeat.
+        let said: Vec<u32> = (0..rng.below(60)).map(|_| rng.below(vocab.min(4)) as u32).collect();
+        let mut off = |value: f32| if rng.below(2) == 0 { Some(value * rng.unit() as f32) } else { None };
+        let or = |value: Option<f32>, otherwise: f32| value.unwrap_or(otherwise);
+        let params = Params {
+            temperature: 0.2 + or(off(2.0), 0.8),
+            dynamic_temperature: or(off(1.5), 0.0),
+            dynamic_exponent: 0.5 + or(off(2.0), 0.5),
+            top_p: or(off(1.0), 1.0),
+            min_p: or(off(0.3), 0.0),
+            typical_p: or(off(1.0), 1.0),
+            top_n_sigma: or(off(2.0), 0.0),
+            xtc_probability: or(off(1.0), 0.0),
+            xtc_threshold: or(off(0.3), 0.1),
+            repetition_penalty: 1.0 + or(off(1.0), 0.0),
+            frequency_penalty: or(off(0.5), 0.0),
+            presence_penalty: or(off(0.5), 0.0),
+            dry_multiplier: or(off(2.0), 0.0),
+            dry_base: 1.0 + or(off(1.0), 0.5),
+            top_k: rng.below(3) * rng.below(30),
+            adaptive_top_k: rng.below(4) == 0,
+            penalty_last_n: rng.below(2) * rng.below(30),
+            dry_allowed_length: rng.below(4),
+            dry_last_n: rng.below(2) * rng.below(40),
+            seed: round,
+            ..Params::default()
+        };
+        let mut lists = Lists { breakers: (0..rng.below(3) as u32).collect(), ..Lists::default() };
+        for i in (1..lists.order.len()).rev() {
+            lists.order.swap(i, rng.below(i + 1));
+        }
+        lists.order.truncate(1 + rng.below(9));
+        if vocab > 20 {
+            lists.bias = vec![(7, f32::NEG_INFINITY), (rng.below(vocab) as u32, 3.5)];
+            lists.banned = (0..3).map(|_| (0..1 + rng.below(3)).map(|_| rng.below(4) as u32).collect()).collect();
+        }
+        let mut sampler = Sampler::new(params, lists.clone()).unwrap();
+        said.iter().for_each(|&token| sampler.accept(token));
+        let expected = naive(&logits, params, &lists, &said, &mut Rng::new(round));
+        same(&found(&mut sampler, &logits), &expected, &format!("{round}: {params:?} {lists:?} {said:?}"));
+    }
+}
+
+/// Four or five tokens with these probabilities.
+fn logits_of(probabilities: &[f32]) -> Vec<f32> {
+    probabilities.iter().map(|p| p.ln()).collect()
+}
+
+/// Worked out by hand; most are cases of llama.cpp's own tests.
+#[test]
+fn the_links_do_what_llama_cpp_does() {
+    let check = |params: Params, lists: Lists, said: &[u32], before: &[f32], after: &[f64]| {
+        let params = Params { temperature: 1.0, ..params };
+        let mut sampler = Sampler::new(params, lists).unwrap();
+        said.iter().for_each(|&token| sampler.accept(token));
+        let mut found: Vec<f64> = found(&mut sampler, &logits_of(before)).iter().map(|(_, p)| *p).collect();
+        found.sort_by(|a, b| b.total_cmp(a));
+        assert_eq!(found.len(), after.len(), "{params:?}: {found:?}");
+        assert!(found.iter().zip(after).all(|(a, b)| (a - b).abs() < 1e-5), "{params:?}: {found:?}");
+    };
+    let falling = [0.4, 0.3, 0.2, 0.1];
+    let none = Lists::default;
+    let typical = Params { typical_p: 0.5, ..Params::default() };
+    check(typical, none(), &[], &[0.97, 0.01, 0.01, 0.01], &[1.0]);
+    check(typical, none(), &[], &[0.4, 0.2, 0.2, 0.2], &[1.0 / 3.0; 3]);
+    for (threshold, after) in
+        [(0.09, &[1.0][..]), (0.19, &[2.0 / 3.0, 1.0 / 3.0]), (0.29, &[0.5, 1.0 / 3.0, 1.0 / 6.0])]
+    {
+        let params = Params { xtc_probability: 1.0, xtc_threshold: threshold, ..Params::default() };
+        check(params, none(), &[], &falling, after);
+    }
+    let sigma = |top_n_sigma| Params { top_n_sigma, ..Params::default() };
+    check(sigma(1.0), none(), &[], &falling, &[4.0 / 7.0, 3.0 / 7.0]);
+    check(sigma(3.0), none(), &[], &falling, &[0.4, 0.3, 0.2, 0.1]);
+    let dry = |dry_multiplier| Params { dry_multiplier, dry_base: 1.1, dry_allowed_length: 2, ..Params::default() };
+    check(dry(1.0), none(), &[0, 1], &[0.25; 4], &[0.25; 4]);
+    check(dry(1.0), none(), &[0, 1, 2, 0, 1], &[0.25; 4], &[0.296923, 0.296923, 0.296923, 0.109232]);
+    let three = Lists { breakers: vec![3], ..none() };
+    check(dry(1.0), three, &[0, 1, 3, 4, 0, 1], &[0.2; 5], &[0.2; 5]);
+    check(dry(2.0), none(), &[0, 1, 2, 0, 1], &[0.2; 5], &[0.241818, 0.241818, 0.241818, 0.241818, 0.032727]);
+    let often = Params { frequency_penalty: 0.5, presence_penalty: 0.5, ..Params::default() };
+    check(often, none(), &[0, 1, 2, 0, 0], &[0.2; 5], &[0.348299, 0.348299, 0.128132, 0.128132, 0.047137]);
+}
+
 #[test]
 fn draws_follow_their_probabilities() {
     let logits = random_logits(&mut Rng::new(9), 12);
-    for params in [
-        Params { temperature: 0.7, seed: 1, ..Params::default() },
-        Params { temperature: 2.0, top_k: 5, seed: 2, ..Params::default() },
-        Params { temperature: 1.3, top_p: 0.8, min_p: 0.02, seed: 3, ..Params::default() },
+    let on = Params { temperature: 1.0, ..Params::default() };
+    let others = Lists { order: vec![Stage::Temperature, Stage::MinP, Stage::TopP], ..Lists::default() };
+    for (params, lists) in [
+        (Params { temperature: 0.7, seed: 1, ..on }, Lists::default()),
+        (Params { temperature: 2.0, top_k: 5, seed: 2, ..on }, Lists::default()),
+        (Params { temperature: 1.3, top_p: 0.8, min_p: 0.02, seed: 3, ..on }, Lists::default()),
+        (Params { temperature: 3.0, top_p: 0.8, min_p: 0.02, seed: 4, ..on }, others),
+        (Params { temperature: 3.0, typical_p: 0.6, seed: 5, ..on }, Lists::default()),
+        (Params { temperature: 2.0, top_n_sigma: 1.5, seed: 6, ..on }, Lists::default()),
+        (Params { temperature: 2.0, dynamic_temperature: 1.5, dynamic_exponent: 0.7, seed: 7, ..on }, Lists::default()),
+        (Params { temperature: 4.0, xtc_probability: 0.4, xtc_threshold: 0.02, seed: 8, ..on }, Lists::default()),
     ] {
-        let mut sampler = Sampler::new(params, Lists::default()).unwrap();
-        let mut counts = [0usize; 12];
-        const DRAWS: usize = 40_000;
-        for _ in 0..DRAWS {
-            counts[sampler.sample(&logits).unwrap() as usize] += 1;
-        }
-        // Pearson's statistic; with up to 11 degrees of freedom 40 is beyond one in ten thousand.
-        let expected = naive(&logits, &params);
-        let statistic: f64 = expected
-            .iter()
-            .map(|&(token, p)| (counts[token as usize] as f64 - p * DRAWS as f64).powi(2) / (p * DRAWS as f64))
-            .sum();
-        assert!(statistic < 40.0, "{params:?}: {statistic}");
-        assert_eq!(expected.iter().map(|&(token, _)| counts[token as usize]).sum::<usize>(), DRAWS);
+        // With a probability of its own XTC mixes two distributions.
+        let xtc = f64::from(params.xtc_probability);
+        let with = |xtc_probability| {
+            let params = Params { xtc_probability, ..params };
+            naive(&logits, params, &lists, &[], &mut Rng::new(0))
+        };
+        let mut expected = [0.0; 12];
+        with(0.0).iter().for_each(|(token, p)| expected[*token as usize] += p * (1.0 - xtc));
+        with(1.0).iter().for_each(|(token, p)| expected[*token as usize] += p * xtc);
+        follows(&mut Sampler::new(params, lists.clone()).unwrap(), &logits, &expected);
     }
+}
+
+/// Pearson's statistic of many draws; with up to 11 degrees of freedom 40 is beyond one in ten thousand.
+fn follows(sampler: &mut Sampler, logits: &[f32], expected: &[f64; 12]) {
+    const DRAWS: usize = 40_000;
+    let mut counts = [0usize; 12];
+    for _ in 0..DRAWS {
+        counts[sampler.sample(logits).unwrap() as usize] += 1;
+    }
+    let mut statistic = 0.0;
+    for (&count, &p) in counts.iter().zip(expected) {
+        assert!(p > 0.0 || count == 0, "{:?}: {counts:?} {expected:?}", sampler.params);
+        if p > 0.0 {
+            statistic += (count as f64 - p * DRAWS as f64).powi(2) / (p * DRAWS as f64);
+        }
+    }
+    assert!(statistic < 40.0, "{:?}: {statistic}", sampler.params);
+}
+
+#[test]
+fn mirostat_keeps_to_its_surprise() {
+    // With eta 0 the limit stays where it begins, at twice tau, and the distribution with it.
+    let logits = random_logits(&mut Rng::new(9), 12);
+    let still =
+        Params { temperature: 3.0, mirostat_tau: 1.6, mirostat_eta: 0.0, top_k: 1, seed: 3, ..Params::default() };
+    let all = naive(&logits, Params { top_k: 0, ..still }, &Lists::default(), &[], &mut Rng::new(0));
+    let kept: Vec<&(u32, f64)> = all.iter().filter(|(_, p)| -p.log2() <= f64::from(2.0f32 * 1.6)).collect();
+    assert!((2..12).contains(&kept.len()), "{}", kept.len());
+    let total: f64 = kept.iter().map(|(_, p)| p).sum();
+    let mut expected = [0.0; 12];
+    kept.iter().for_each(|(token, p)| expected[*token as usize] = p / total);
+    follows(&mut sampler(still), &logits, &expected);
+
+    // Step by step, with the limit written out; and the mean surprise comes near what was asked for.
+    let params = Params { temperature: 1.0, mirostat_tau: 3.0, mirostat_eta: 0.1, seed: 5, ..Params::default() };
+    let (mut sampler, mut rng, mut noise) = (sampler(params), Rng::new(5), Rng::new(6));
+    let (mut limit, mut surprise) = (6.0, 0.0);
+    const STEPS: usize = 2000;
+    for _ in 0..STEPS {
+        let logits: Vec<f32> = (0..300).map(|_| (noise.unit() * 8.0) as f32).collect();
+        let all = naive(&logits, params, &Lists::default(), &[], &mut Rng::new(0));
+        let kept = all.iter().take_while(|(_, p)| -p.log2() <= limit).count().max(1);
+        let total: f64 = all[..kept].iter().map(|(_, p)| p).sum();
+        let mut rest = rng.unit() * total;
+        let (token, p) = all[..kept]
+            .iter()
+            .find(|(_, p)| {
+                rest -= p;
+                rest < 0.0
+            })
+            .unwrap();
+        assert_eq!(sampler.sample(&logits).unwrap(), *token);
+        let seen = -(p / total).log2();
+        surprise += seen;
+        limit -= f64::from(0.1f32) * (seen - 3.0);
+    }
+    assert!((surprise / STEPS as f64 - 3.0).abs() < 0.05, "{}", surprise / STEPS as f64);
 }
 
 #[test]
 fn a_seed_fixes_the_tokens() {
     let logits = random_logits(&mut Rng::new(1), 500);
     let run = |seed| -> Vec<u32> {
-        let mut sampler =
-            Sampler::new(Params { temperature: 1.0, seed, ..Params::default() }, Lists::default()).unwrap();
+        let mut sampler = sampler(Params { temperature: 1.0, seed, ..Params::default() });
         (0..20).map(|_| sampler.sample(&logits).unwrap()).collect()
     };
     assert_eq!(run(7), run(7));
@@ -96,7 +414,7 @@ fn a_seed_fixes_the_tokens() {
 
 #[test]
 fn the_penalty_moves_what_was_seen() {
-    let mut sampler = Sampler::new(Params { repetition_penalty: 2.0, ..Params::default() }, Lists::default()).unwrap();
+    let mut sampler = sampler(Params { repetition_penalty: 2.0, ..Params::default() });
     let logits = [3.0, 2.0, -1.0];
     assert_eq!(sampler.sample(&logits).unwrap(), 0);
     sampler.accept(0);
@@ -108,16 +426,116 @@ fn the_penalty_moves_what_was_seen() {
 }
 
 #[test]
+fn at_temperature_0_only_what_changes_logits_counts() {
+    let logits = [1.0, 3.0, 2.0];
+    let greedy =
+        Params { top_n_sigma: 0.1, typical_p: 0.01, xtc_probability: 1.0, xtc_threshold: 0.0, ..Params::default() };
+    assert_eq!(sampler(greedy).sample(&logits).unwrap(), 1);
+    assert_eq!(sampler(Params { mirostat_tau: 5.0, ..greedy }).sample(&logits).unwrap(), 1);
+    let lists = Lists { bias: vec![(1, f32::NEG_INFINITY)], ..Lists::default() };
+    assert_eq!(Sampler::new(greedy, lists).unwrap().sample(&logits).unwrap(), 2);
+    let lists = Lists { banned: vec![vec![5, 1], vec![2]], ..Lists::default() };
+    let mut sampler = Sampler::new(greedy, lists).unwrap();
+    assert_eq!(sampler.sample(&logits).unwrap(), 1, "5 has not come");
+    sampler.accept(5);
+    assert_eq!(sampler.sample(&logits).unwrap(), 0, "2 is banned for itself");
+}
+
+#[test]
+fn logprobs_are_of_the_logits_as_they_were() {
+    let logits = random_logits(&mut Rng::new(3), 200);
+    let total: f64 = logits.iter().map(|&l| f64::from(l).exp()).sum();
+    let mut expected: Vec<(u32, f64)> =
+        logits.iter().enumerate().map(|(i, &l)| (i as u32, (f64::from(l).exp() / total).ln())).collect();
+    let logprobs = Logprobs::of(&logits, 17, 5);
+    assert!((f64::from(logprobs.chosen) - expected[17].1).abs() < 1e-5);
+    expected.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    assert_eq!(logprobs.top.len(), 5);
+    for ((token, found), (other, expected)) in logprobs.top.iter().zip(&expected) {
+        assert_eq!(token, other);
+        assert!((f64::from(*found) - expected).abs() < 1e-5);
+    }
+    assert!(Logprobs::of(&logits, 17, 0).top.is_empty());
+    assert_eq!(Logprobs::of(&logits, 17, 1000).top.len(), 200);
+}
+
+#[test]
 fn what_is_not_finite_is_refused() {
-    let mut sampler = Sampler::new(Params::default(), Lists::default()).unwrap();
+    let mut greedy = sampler(Params::default());
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut logits = vec![0.0; 100];
         logits[77] = bad;
-        let error = sampler.sample(&logits).unwrap_err();
+        let error = greedy.sample(&logits).unwrap_err();
         assert_eq!(error.kind, ErrorKind::NonFinite);
         assert!(error.to_string().contains("token 77"), "{error}");
     }
-    let error = Sampler::new(Params { top_p: 1.5, ..Params::default() }, Lists::default()).unwrap_err();
-    assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::InvalidArgument, Some("topP")));
+    let refused = |params: Params| {
+        let error = Sampler::new(params, Lists::default()).unwrap_err();
+        (error.kind, error.place.option.unwrap())
+    };
+    let wrong = Params { top_p: 1.5, ..Params::default() };
+    assert_eq!(refused(wrong), (ErrorKind::InvalidArgument, "topP".to_owned()));
+    let wrong = Params { dry_base: 0.5, ..Params::default() };
+    assert_eq!(refused(wrong), (ErrorKind::InvalidArgument, "dryBase".to_owned()));
     assert!(Sampler::new(Params { temperature: f32::NAN, ..Params::default() }, Lists::default()).is_err());
+    for (lists, option) in [
+        (Lists { bias: vec![(100, 1.0)], ..Lists::default() }, "logitBias"),
+        (Lists { bias: vec![(1, f32::NAN)], ..Lists::default() }, "logitBias"),
+        (Lists { bias: vec![(1, f32::INFINITY)], ..Lists::default() }, "logitBias"),
+        (Lists { banned: vec![vec![1, 100]], ..Lists::default() }, "bannedSequences"),
+    ] {
+        assert_eq!(lists.check(100).unwrap_err().place.option.as_deref(), Some(option));
+    }
+}
+
+/// `cargo test --release --lib sampling::tests::cost -- --ignored --nocapture`: milliseconds for each token.
+#[test]
+#[ignore = "prints a table"]
+fn cost() {
+    const VOCAB: usize = 128_256;
+    let mut rng = Rng::new(1);
+    // Bell-shaped, as a model's are, with a few that stand out.
+    let bell = |rng: &mut Rng| (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0;
+    let mut logits: Vec<f32> = (0..VOCAB).map(|_| (2.5 * bell(&mut rng)) as f32).collect();
+    (0..30).for_each(|i| logits[rng.below(VOCAB)] = 8.0 + i as f32 / 4.0);
+    let all = Params {
+        temperature: 0.8,
+        dynamic_temperature: 0.3,
+        top_k: 40,
+        adaptive_top_k: true,
+        top_p: 0.95,
+        min_p: 0.02,
+        typical_p: 0.95,
+        top_n_sigma: 3.0,
+        xtc_probability: 0.5,
+        repetition_penalty: 1.1,
+        frequency_penalty: 0.1,
+        presence_penalty: 0.1,
+        dry_multiplier: 0.8,
+        ..Params::default()
+    };
+    let plain = Params { temperature: 0.8, ..Params::default() };
+    for (name, params) in [
+        ("greedy", Params::default()),
+        ("temperature alone", plain),
+        ("top-k 40, top-p 0.95", Params { top_k: 40, top_p: 0.95, ..plain }),
+        ("top-p 0.95 of all", Params { top_p: 0.95, ..plain }),
+        ("typical-p 0.95 of all", Params { typical_p: 0.95, ..plain }),
+        ("mirostat", Params { mirostat_tau: 5.0, ..plain }),
+        ("the whole chain", all),
+        ("the whole chain, 10 logprobs", Params { logprobs: Some(10), ..all }),
+    ] {
+        let mut sampler = sampler(params);
+        (0..4096).for_each(|_| sampler.accept(rng.below(1000) as u32));
+        let mut times: Vec<f64> = (0..40)
+            .map(|_| {
+                let start = std::time::Instant::now();
+                let token = sampler.sample(&logits).unwrap();
+                params.logprobs.map(|count| Logprobs::of(&logits, token, count));
+                start.elapsed().as_secs_f64() * 1e3
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        println!("{name:30} {:.3}", times[times.len() / 2]);
+    }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use js_sys::{Array, Float32Array, Object, Reflect};
+use js_sys::{Array, Float32Array, Object, Reflect, Uint32Array};
 use serde::Deserialize;
 use wasm_bindgen::prelude::*;
 
+use super::sampling::sampling;
 use super::{Js, from_js, thrown, to_js};
-use crate::engine::{self, Event, FinishReason, Request, RequestId, SessionId, Work};
+use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, SessionId, Work};
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
@@ -28,13 +29,6 @@ extern "C" {
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 enum JsWork {
     Generate {
-        temperature: f32,
-        top_k: usize,
-        top_p: f32,
-        min_p: f32,
-        repetition_penalty: f32,
-        /// Two halves of 32 bits: a number holds 53.
-        seed: (u32, u32),
         max_tokens: Option<usize>,
         end: Vec<u32>,
         #[serde(default)]
@@ -44,28 +38,19 @@ enum JsWork {
         all: bool,
     },
     Score {},
+    /// Over all tokens, or of the last alone.
+    Embed {
+        mean: bool,
+    },
 }
 
-impl From<JsWork> for Work {
-    fn from(work: JsWork) -> Self {
-        match work {
-            JsWork::Generate {
-                temperature,
-                top_k,
-                top_p,
-                min_p,
-                repetition_penalty,
-                seed: (high, low),
-                max_tokens,
-                end,
-                hook,
-            } => {
-                let seed = u64::from(high) << 32 | u64::from(low);
-                let params = Params { temperature, top_k, top_p, min_p, repetition_penalty, seed };
-                Self::Generate { params, lists: Lists::default(), max_tokens, end, hook }
-            }
-            JsWork::Logits { all } => Self::Logits { all },
-            JsWork::Score {} => Self::Score,
+impl JsWork {
+    fn with(self, (params, lists): (Params, Lists)) -> Work {
+        match self {
+            Self::Generate { max_tokens, end, hook } => Work::Generate { params, lists, max_tokens, end, hook },
+            Self::Logits { all } => Work::Logits { all },
+            Self::Score {} => Work::Score,
+            Self::Embed { mean } => Work::Embed { pooling: if mean { Pooling::Mean } else { Pooling::Last } },
         }
     }
 }
@@ -140,10 +125,11 @@ impl Engine {
         self.engine.truncate(SessionId(session), count).map_err(thrown)
     }
 
-    /// Adds a request: `{ type: "generate" | "logits" | "score", … }`.
-    pub fn submit(&mut self, session: u32, tokens: Vec<u32>, work: JsValue) -> Js<u32> {
+    /// Adds a request: `{ type: "generate" | "logits" | "score" | "embed", … }`, where it generates sampled as these
+    /// numbers say (see `sampling`), else greedily.
+    pub fn submit(&mut self, session: u32, tokens: Vec<u32>, work: JsValue, numbers: Option<Vec<f64>>) -> Js<u32> {
         let work: JsWork = from_js(work)?;
-        let request = Request { tokens, work: work.into() };
+        let request = Request { tokens, work: work.with(sampling(&numbers.unwrap_or_default())) };
         self.engine.submit(SessionId(session), request).map(|id| id.0).map_err(thrown)
     }
 
@@ -164,8 +150,8 @@ impl Engine {
     }
 
     /// Works for about `budget` milliseconds or until a batch is done. Answers events:
-    /// `{ type: "token", request, token }`, `{ type: "choose", request, logits }` (see `supply`), `{ type: "logits", request, position, logits }`,
-    /// `{ type: "scored", request, nll, tokens }`, `{ type: "finished", request, reason }`, `{ type: "failed", request, error }`.
+    /// `{ type: "token", request, token }`, before it `{ type: "logprobs", request, chosen, ids, top }` where asked for, `{ type: "choose", request, logits }` (see `supply`), `{ type: "logits", request, position, logits }`,
+    /// `{ type: "scored", request, nll, tokens }`, `{ type: "embedded", request, embedding }`, `{ type: "finished", request, reason }`, `{ type: "failed", request, error }`.
     pub fn step(&mut self, budget: f64) -> Js<Array> {
         let mut last = now();
         let until = last + budget;
@@ -220,6 +206,17 @@ fn event(event: Event) -> Js<Object> {
             head("logits", request)?;
             set("position", position.into())?;
             set("logits", Float32Array::from(&logits[..]).into())?;
+        }
+        Event::Logprobs { request, logprobs } => {
+            head("logprobs", request)?;
+            set("chosen", logprobs.chosen.into())?;
+            let (ids, top): (Vec<u32>, Vec<f32>) = logprobs.top.into_iter().unzip();
+            set("ids", Uint32Array::from(&ids[..]).into())?;
+            set("top", Float32Array::from(&top[..]).into())?;
+        }
+        Event::Embedded { request, embedding } => {
+            head("embedded", request)?;
+            set("embedding", Float32Array::from(&embedding[..]).into())?;
         }
         Event::Scored { request, nll, tokens } => {
             head("scored", request)?;

@@ -12,6 +12,8 @@ mod engine;
 #[cfg(not(feature = "convert"))]
 mod loader;
 mod options;
+#[cfg(not(feature = "convert"))]
+mod sampling;
 
 #[cfg(not(feature = "convert"))]
 pub use bench::Roofline;

@@ -15,6 +15,15 @@ export interface Flag {
 /** What is no number stays text, which the API's own checks refuse, naming the range. */
 export const number = (text: string): number | string => (text.trim() === "" || Number.isNaN(+text) ? text : +text);
 
+/** `12=-inf,40=2.5` */
+const biases = (text: string) =>
+  Object.fromEntries(
+    text.split(",").map((pair) => {
+      const [id = "", bias = ""] = pair.split("=");
+      return [id.trim(), bias.trim() === "-inf" ? -Infinity : number(bias)];
+    }),
+  );
+
 export const flags = {
   prompt: { short: "p", value: "TEXT", help: "the text itself" },
   ids: { value: "1,2,3", help: "token ids, fed exactly as given" },
@@ -38,11 +47,132 @@ export const flags = {
     read: number,
     help: "of tokens at least M times as likely as the likeliest (default 0)",
   },
+  "dynamic-temp": {
+    value: "R",
+    option: "dynamicTemperature",
+    read: number,
+    help: "moves the temperature by R at most, by how undecided the model is (default 0)",
+  },
+  "dynamic-exponent": {
+    value: "E",
+    option: "dynamicExponent",
+    read: number,
+    help: "above 1 keeps it low until the model is very undecided (default 1)",
+  },
+  "adaptive-top-k": { option: "adaptiveTopK", help: "of these only the ones that stand out from the others" },
+  "typical-p": {
+    value: "P",
+    option: "typicalP",
+    read: number,
+    help: "of the most typical tokens that together reach P (default 1)",
+  },
+  "top-n-sigma": {
+    value: "N",
+    option: "topNSigma",
+    read: number,
+    help: "of tokens within N standard deviations of the likeliest; 0: of all (default 0)",
+  },
+  "xtc-probability": {
+    value: "P",
+    option: "xtcProbability",
+    read: number,
+    help: "how often the likeliest tokens are dropped (default 0)",
+  },
+  "xtc-threshold": {
+    value: "P",
+    option: "xtcThreshold",
+    read: number,
+    help: "of tokens at least this probable the last stays (default 0.1)",
+  },
   "repetition-penalty": {
     value: "R",
     option: "repetitionPenalty",
     read: number,
     help: "makes tokens seen before less likely; 1 is off (default 1)",
+  },
+  "frequency-penalty": {
+    value: "F",
+    option: "frequencyPenalty",
+    read: number,
+    help: "off a token's logit for every time it came (default 0)",
+  },
+  "presence-penalty": {
+    value: "P",
+    option: "presencePenalty",
+    read: number,
+    help: "off a token's logit if it came (default 0)",
+  },
+  "penalty-last-n": {
+    value: "N",
+    option: "penaltyLastN",
+    read: number,
+    help: "tokens that the penalties look back on; 0: all (default 0)",
+  },
+  "dry-multiplier": {
+    value: "M",
+    option: "dryMultiplier",
+    read: number,
+    help: "DRY: makes it unlikely that a repetition goes on; 0 is off (default 0)",
+  },
+  "dry-base": {
+    value: "B",
+    option: "dryBase",
+    read: number,
+    help: "grows with every token of a repetition by this factor (default 1.75)",
+  },
+  "dry-allowed-length": {
+    value: "N",
+    option: "dryAllowedLength",
+    read: number,
+    help: "shorter repetitions are free (default 2)",
+  },
+  "dry-last-n": {
+    value: "N",
+    option: "dryLastN",
+    read: number,
+    help: "tokens that DRY looks back on; 0: all (default 0)",
+  },
+  "dry-breaker": {
+    value: "TEXT",
+    option: "dryBreakers",
+    many: true,
+    help: "no repetition reaches over it; may be given several times",
+  },
+  "mirostat-tau": {
+    value: "T",
+    option: "mirostatTau",
+    read: number,
+    help: "mirostat 2: the surprise to aim at, in bits; 0 is off (default 0)",
+  },
+  "mirostat-eta": { value: "E", option: "mirostatEta", read: number, help: "how fast it follows (default 0.1)" },
+  "logit-bias": {
+    value: "ID=B,…",
+    option: "logitBias",
+    read: biases,
+    help: "added to the logits of these ids; -inf forbids one",
+  },
+  ban: {
+    value: "TEXT",
+    option: "bannedSequences",
+    many: true,
+    help: "a text that must not come; may be given several times",
+  },
+  samplers: {
+    value: "A,B,…",
+    option: "samplers",
+    read: (text: string) => text.split(","),
+    help: "the chain's links in their order (default penalties,dry,topNSigma,topK,typicalP,topP,minP,xtc,temperature)",
+  },
+  preset: {
+    value: "P",
+    option: "preset",
+    help: "model takes what the model's generation_config says, none does not (default model)",
+  },
+  logprobs: {
+    value: "N",
+    option: "logprobs",
+    read: number,
+    help: "with --json: how likely each token was, and the N likeliest",
   },
   seed: { value: "S", option: "seed", read: number, help: "same seed, same tokens (default: random)" },
   stop: { value: "TEXT", option: "stop", many: true, help: "a text that ends the answer; may be given several times" },
@@ -104,10 +234,32 @@ export const common: readonly FlagName[] = [...engine, "json", "debug", "help", 
 export const sampling: readonly FlagName[] = [
   "max-tokens",
   "temp",
+  "dynamic-temp",
+  "dynamic-exponent",
   "top-k",
+  "adaptive-top-k",
   "top-p",
   "min-p",
+  "typical-p",
+  "top-n-sigma",
+  "xtc-probability",
+  "xtc-threshold",
   "repetition-penalty",
+  "frequency-penalty",
+  "presence-penalty",
+  "penalty-last-n",
+  "dry-multiplier",
+  "dry-base",
+  "dry-allowed-length",
+  "dry-last-n",
+  "dry-breaker",
+  "mirostat-tau",
+  "mirostat-eta",
+  "logit-bias",
+  "ban",
+  "samplers",
+  "preset",
+  "logprobs",
   "seed",
   "stop",
   "ignore-eos",

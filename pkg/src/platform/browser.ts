@@ -51,6 +51,13 @@ export function freeMemory(): number | null {
   return deviceMemory ? deviceMemory * 2 ** 30 : null;
 }
 
+/** `Chrome 156`, `Firefox 140`, `Safari 26.1` */
+export function runtimeName(): string {
+  const agent = navigator.userAgent;
+  const found = /(Firefox|Edg|Chrome)\/(\d+)/.exec(agent) ?? /(?:Version)\/([\d.]+).*(Safari)/.exec(agent);
+  return found ? [found[1], found[2]].sort().reverse().join(" ") : agent;
+}
+
 /** Workers that have a shared memory may be collected in Firefox while they run, unless something holds them (1702191). */
 const running = new Set<Worker>();
 

@@ -45,6 +45,13 @@ export function freeMemory(): number {
   return Math.max(0, Math.min(freemem(), most - process.memoryUsage.rss()));
 }
 
+export function runtimeName(): string {
+  const { Deno } = globalThis as { Deno?: { version: { deno: string } } };
+  if (Deno) return `Deno ${Deno.version.deno}`;
+  const { bun, node } = process.versions;
+  return bun ? `Bun ${bun}` : `Node ${node}`;
+}
+
 /** A worker as a port. */
 export function owned(worker: Worker): WorkerPort {
   let ending = false;

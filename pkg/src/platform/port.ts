@@ -1,4 +1,5 @@
 import type { Paths } from "../source/source.ts";
+import type { Given } from "./edge.ts";
 
 /** Two ends that talk by messages: a worker and its owner, or both in one thread. */
 export interface Port {
@@ -31,4 +32,6 @@ export interface Inside {
   turn(): Promise<void>;
   /** The file system, where there is one. */
   paths?: Paths;
+  /** The one build there is, where none can be chosen and compiled. */
+  given?: Given;
 }

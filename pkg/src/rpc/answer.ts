@@ -3,7 +3,7 @@
 import { StopMatcher } from "../text/stops.ts";
 import { TextStream } from "../text/stream.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import type { Finished, FinishReason, Piece } from "../types.ts";
+import type { Finished, FinishReason, Piece, TokenLogprobs } from "../types.ts";
 
 export interface AnswerOptions {
   /** Null where a model has none: pieces then have ids alone. */
@@ -24,6 +24,10 @@ export class Answer {
   /** Ids whose text is still held back. */
   #waiting: number[] = [];
   #pieces: Piece[] = [];
+  /** Of `#tokens`, where asked for; the pieces have shown so many of them. */
+  #logprobs: TokenLogprobs[] = [];
+  #shown = 0;
+  #noted: Omit<TokenLogprobs, "token"> | null = null;
   readonly #started = performance.now();
   #first = 0;
   #last = 0;
@@ -33,6 +37,11 @@ export class Answer {
     this.#stream =
       options.tokenizer && new TextStream(options.tokenizer, { continues: options.promptTokens.length > 0 });
     this.#stops = new StopMatcher(options.stop);
+  }
+
+  /** What the model said of the token that comes next. */
+  note({ chosen, ids, top }: { chosen: number; ids: Uint32Array; top: Float32Array }): void {
+    this.#noted = { logprob: chosen, top: Array.from(ids, (token, i) => ({ token, logprob: top[i]! })) };
   }
 
   /** Takes a token; true when it completed a stop text. */
@@ -45,6 +54,7 @@ export class Answer {
       return true;
     }
     this.#tokens.push(id);
+    if (this.#noted) this.#logprobs.push({ token: id, ...this.#noted });
     this.#show(text, [...this.#waiting, id]);
     return false;
   }
@@ -69,6 +79,7 @@ export class Answer {
       tokens: this.#tokens,
       promptTokens,
       finishReason: this.#stops.match ? "stop" : reason,
+      ...(this.#noted ? { logprobs: this.#logprobs } : {}),
       timings: {
         promptN: computed,
         promptMs,
@@ -90,7 +101,9 @@ export class Answer {
     }
     this.#waiting = [];
     this.#text += text;
-    this.#pieces.push({ text, tokens });
+    const logprobs = this.#logprobs.slice(this.#shown, this.#shown + tokens.length);
+    this.#shown += tokens.length;
+    this.#pieces.push({ text, tokens, ...(this.#noted ? { logprobs } : {}) });
   }
 }
 

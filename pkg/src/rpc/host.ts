@@ -6,6 +6,7 @@ import { EngineError } from "../errors.ts";
 import type { Inside, Port } from "../platform/port.ts";
 import type { Finished, FinishReason } from "../types.ts";
 import { Answer } from "./answer.ts";
+import { flat } from "./flat.ts";
 import { ask, remote } from "./hooks.ts";
 import { canRun, inspect, type LoadContext, type Loaded, load } from "./load.ts";
 import { EngineLoop, type EngineWork, type Listener } from "./loop.ts";
@@ -86,7 +87,7 @@ function toData(error: unknown): ErrorData {
 }
 
 /** Defaults where neither the caller nor the model says anything. */
-const SAMPLING = { temperature: 0.7, topK: 40, topP: 0.95, minP: 0, repetitionPenalty: 1 };
+const SAMPLING = { temperature: 0.7, topK: 40, topP: 0.95 };
 
 interface Settle<T> {
   resolve(value: T): void;
@@ -116,6 +117,7 @@ class Host {
       generate: ({ session, prompt, settings }, context) => this.#generate(session, prompt, settings, context),
       closeSession: ({ session }) => this.#closeSession(session),
       logits: ({ ids, all }, context) => this.#logits(ids, all, context),
+      embed: (args, context) => this.#embed(args, context),
       perplexity: ({ text, window }, context) => this.#perplexity(text, window, context),
       tokenize: ({ text, addSpecial }) => this.#loaded.text.tokenizer.encode(text, { addSpecial }),
       detokenize: ({ ids, special }) => this.#loaded.text.tokenizer.decode(ids, { special }),
@@ -222,14 +224,12 @@ class Host {
     constraint: Constraint | null,
     context: CallContext<"generate">,
   ): Promise<Finished> {
-    const { stop, ignoreEos, format, logitsProcessor, maxTokens, seed = randomSeed(), ...sampling } = settings;
+    const { stop, ignoreEos, format, logitsProcessor, maxTokens, seed = randomSeed(), preset, ...sampling } = settings;
+    const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(sampling), seed };
     const hooks = logitsProcessor ? [remote(context)] : [];
     const work: EngineWork = {
       type: "generate",
-      ...SAMPLING,
-      ...text.sampling,
-      ...defined(sampling),
-      seed: [Math.floor(seed / 2 ** 32), seed >>> 0],
+      sampling: flat(chosen, () => text.tokenizer),
       end: ignoreEos ? [] : [...text.ends],
       hook: constraint !== null || hooks.length > 0,
       ...(maxTokens === undefined ? {} : { maxTokens }),
@@ -251,7 +251,8 @@ class Host {
       context.onStop = () => settle.early(() => answer.finish("abort"));
       return {
         onEvent(event) {
-          if (event.type === "token" && (answer.token(event.token) || constraint?.accept(event.token)))
+          if (event.type === "logprobs") answer.note(event);
+          else if (event.type === "token" && (answer.token(event.token) || constraint?.accept(event.token)))
             settle.early(() => answer.finish("stop"));
           else if (event.type === "choose") choose(event).catch(settle.fail);
           else if (event.type === "finished") settle.resolve(answer.finish(event.reason as FinishReason));
@@ -266,6 +267,25 @@ class Host {
       const rows: Float32Array[] = [];
       return { event: (event) => event.type === "logits" && rows.push(event.logits), result: () => rows };
     });
+  }
+
+  /** All at once: the engine puts them into its batches as they fit. */
+  #embed({ texts, mean, normalize }: Verbs["embed"]["args"], context: CallContext<"embed">): Promise<Float32Array[]> {
+    const { text } = this.#loaded;
+    const each = texts.map((one) => (typeof one === "string" ? text.tokenizer.encode(one) : one));
+    return Promise.all(
+      each.map((ids) =>
+        this.#once(ids, { type: "embed", mean }, context, () => {
+          let row: Float32Array = new Float32Array();
+          return {
+            event: (event) => {
+              if (event.type === "embedded") row = event.embedding;
+            },
+            result: () => (normalize ? unit(row) : row),
+          };
+        }),
+      ),
+    );
   }
 
   async #perplexity(text: string, window: number, context: CallContext<"perplexity">) {
@@ -340,6 +360,12 @@ class Host {
       });
     }).finally(() => signal.removeEventListener("abort", onAbort));
   }
+}
+
+/** Of length 1. */
+function unit(row: Float32Array): Float32Array {
+  const length = Math.sqrt(row.reduce((sum, value) => sum + value * value, 0));
+  return length > 0 ? row.map((value) => value / length) : row;
 }
 
 function defined<T extends object>(options: T): T {

@@ -94,10 +94,12 @@ export async function canRun(source: SourceSpec, settings: LoadSettings, context
   });
 }
 
+const featuresOf = ({ given }: Inside) => given?.features ?? probe();
+
 /** The build that these settings run on, and what is left of them for the engine. */
 export function choose({ threads, flavour, chatTemplate, ...engineSettings }: LoadSettings, platform: Inside) {
   const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
-  return { choice: pick(probe(), platform.cores(), wish), chatTemplate, engineSettings };
+  return { choice: pick(featuresOf(platform), platform.cores(), wish), chatTemplate, engineSettings };
 }
 
 function weigh(glue: Glue, headers: Headers, settings: EngineSettings, free: number | null): CanRun {
@@ -118,7 +120,7 @@ export async function inspect(
   weights: boolean,
   context: LoadContext,
 ): Promise<Description> {
-  const choice = pick(probe(), 1, { threads: 1 });
+  const choice = pick(featuresOf(context.platform), 1, { threads: 1 });
   const runtime = await Runtime.start(choice, context);
   return withFiles(source, context, async (files) => {
     const { glue, memory } = await runtime.planner();
@@ -163,7 +165,7 @@ export class Runtime {
 
   static async start(choice: Pick, { platform, onDeath }: Host): Promise<Runtime> {
     const build = builds[choice.flavour] as Build;
-    const module = await compile(build.url(), platform.fetchFile);
+    const module = platform.given?.module ?? (await compile(build.url(), platform.fetchFile));
     return new Runtime(build, module, new Pool(choice.flavour, platform.spawnSibling, onDeath));
   }
 

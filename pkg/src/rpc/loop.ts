@@ -7,29 +7,29 @@ type WasmEngine = Glue["Engine"]["prototype"];
 /** What a step says about one request. */
 export type EngineEvent =
   | { type: "token"; request: number; token: number }
+  /** Of the `token` that comes next; `top` are the logprobs of `ids`. */
+  | { type: "logprobs"; request: number; chosen: number; ids: Uint32Array; top: Float32Array }
   /** The request waits for `supply`. */
   | { type: "choose"; request: number; logits: Float32Array }
   | { type: "logits"; request: number; position: number; logits: Float32Array }
   | { type: "scored"; request: number; nll: number; tokens: number }
+  | { type: "embedded"; request: number; embedding: Float32Array }
   | { type: "finished"; request: number; reason: "stop" | "length" }
   | { type: "failed"; request: number; error: unknown };
 
 export type EngineWork =
   | {
       type: "generate";
-      temperature: number;
-      topK: number;
-      topP: number;
-      minP: number;
-      repetitionPenalty: number;
-      /** Upper and lower 32 bits. */
-      seed: [number, number];
+      /** `flat`'s; without it the likeliest token is taken. */
+      sampling?: Float64Array;
       maxTokens?: number;
       end: number[];
       hook?: boolean;
     }
   | { type: "logits"; all: boolean }
-  | { type: "score" };
+  | { type: "score" }
+  /** Over all tokens, or of the last alone. */
+  | { type: "embed"; mean: boolean };
 
 export interface Listener {
   onEvent(event: EngineEvent): void;
@@ -39,6 +39,9 @@ export interface Listener {
 
 /** Milliseconds between two looks at the messages: far below what a person or an abort would notice. */
 export const SLICE = 8;
+
+/** Steps between two looks: clocks of edge workers stand still until a look. */
+const MOST_STEPS = 64;
 
 export class EngineLoop {
   readonly engine: WasmEngine;
@@ -55,7 +58,8 @@ export class EngineLoop {
   }
 
   submit(session: number, ids: readonly number[], work: EngineWork, listener: Listener): number {
-    const request = this.engine.submit(session, Uint32Array.from(ids), work);
+    const { sampling, ...rest } = work as EngineWork & { sampling?: Float64Array };
+    const request = this.engine.submit(session, Uint32Array.from(ids), rest, sampling);
     this.#listeners.set(request, listener);
     if (!this.#running) void this.#run();
     return request;
@@ -92,9 +96,10 @@ export class EngineLoop {
   #slice(): void {
     const until = performance.now() + SLICE;
     const spoken = new Set<Listener>();
+    let steps = 0;
     do {
       for (const listener of this.#hand(this.engine.step(until - performance.now()))) spoken.add(listener);
-    } while (performance.now() < until && this.engine.busy());
+    } while (++steps < MOST_STEPS && performance.now() < until && this.engine.busy());
     for (const listener of spoken) listener.onPause?.();
   }
 

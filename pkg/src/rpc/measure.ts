@@ -50,12 +50,6 @@ export async function measure(
 
 const greedy = (maxTokens: number): EngineWork => ({
   type: "generate",
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  seed: [0, 0],
   maxTokens,
   end: [],
 });

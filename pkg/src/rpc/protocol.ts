@@ -94,6 +94,7 @@ export interface Verbs {
   >;
   closeSession: Verb<{ session: number }, null>;
   logits: Verb<{ ids: number[]; all: boolean }, Float32Array[]>;
+  embed: Verb<{ texts: (string | number[])[]; mean: boolean; normalize: boolean }, Float32Array[]>;
   perplexity: Verb<{ text: string; window: number }, Perplexity>;
   tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
   detokenize: Verb<{ ids: number[]; special: boolean }, string>;

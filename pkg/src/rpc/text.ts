@@ -118,10 +118,12 @@ function generationConfig(files: SideFiles): GenerationConfig {
   const sampling: SamplingOptions = {};
   const temperature = own.do_sample === false ? 0 : number("temperature", 0, 100);
   const [topK, topP, minP] = [number("top_k", 0, 2 ** 31 - 1), number("top_p", 0, 1), number("min_p", 0, 1)];
+  const typicalP = number("typical_p", 0, 1);
   const penalty = number("repetition_penalty", 0.01, 100);
   if (temperature !== undefined) sampling.temperature = temperature;
   if (topK !== undefined) sampling.topK = Math.floor(topK);
   if (topP !== undefined) sampling.topP = topP;
+  if (typicalP !== undefined) sampling.typicalP = typicalP;
   if (minP !== undefined) sampling.minP = minP;
   if (penalty !== undefined) sampling.repetitionPenalty = penalty;
   const ends = [own.eos_token_id, model.eos_token_id]

@@ -1,0 +1,84 @@
+/** Sampling options as the engine takes them: one list of numbers, with ids for texts. */
+
+import { samplers as links } from "../options.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
+import type { SamplingOptions } from "../types.ts";
+
+/** llama.cpp's. */
+const BREAKERS = ["\n", ":", '"', "*"];
+
+/** In the order of `src/web/sampling.rs`. */
+const NUMBERS = [
+  "temperature",
+  "dynamicTemperature",
+  "dynamicExponent",
+  "topP",
+  "minP",
+  "typicalP",
+  "topNSigma",
+  "xtcProbability",
+  "xtcThreshold",
+  "repetitionPenalty",
+  "frequencyPenalty",
+  "presencePenalty",
+  "dryMultiplier",
+  "dryBase",
+  "mirostatTau",
+  "mirostatEta",
+  "topK",
+  "penaltyLastN",
+  "dryAllowedLength",
+  "dryLastN",
+  "adaptiveTopK",
+  "logprobs",
+] as const;
+
+export function flat(options: SamplingOptions & { seed: number }, tokenizer: () => Tokenizer): Float64Array {
+  const { seed, logitBias = {}, bannedSequences = [], dryBreakers = BREAKERS, dryMultiplier = 0, samplers } = options;
+  const bias = Object.entries(logitBias);
+  const banned = bannedSequences.flatMap((one) => (typeof one === "string" ? spellings(one, tokenizer()) : [one]));
+  const breakers = dryMultiplier > 0 && dryBreakers.length > 0 ? containing(dryBreakers, tokenizer()) : [];
+  return Float64Array.from([
+    ...NUMBERS.map((name) => Number(options[name] ?? Number.NaN)),
+    Math.floor(seed / 2 ** 32),
+    seed >>> 0,
+    bias.length,
+    ...bias.flatMap(([id, bias]) => [Number(id), bias]),
+    banned.length,
+    ...banned.flatMap((ids) => [ids.length, ...ids]),
+    breakers.length,
+    ...breakers,
+    ...(samplers ? [samplers.length, ...samplers.map((link) => links.indexOf(link))] : []),
+  ]);
+}
+
+/** The ids of a text at the beginning, after a space and within a line. */
+function spellings(text: string, tokenizer: Tokenizer): number[][] {
+  const encode = (text: string) => tokenizer.encode(text, { addSpecial: false });
+  const line = encode("\n");
+  const within = encode(`\n${text}`);
+  const all = [encode(text), encode(` ${text}`)];
+  if (line.every((id, i) => within[i] === id)) all.push(within.slice(line.length));
+  const different = new Map(all.filter((ids) => ids.length > 0).map((ids) => [ids.join(), ids]));
+  return [...different.values()];
+}
+
+const known = new WeakMap<Tokenizer, Map<string, number[]>>();
+
+/** Ids whose text contains one of these, rising. Looked up once for each list of texts. */
+function containing(texts: readonly string[], tokenizer: Tokenizer): number[] {
+  const lists = known.get(tokenizer) ?? new Map<string, number[]>();
+  known.set(tokenizer, lists);
+  const key = JSON.stringify(texts);
+  let found = lists.get(key);
+  if (!found) {
+    const decoder = new TextDecoder();
+    const has = (id: number) => {
+      const text = decoder.decode(tokenizer.bytes(id, true));
+      return texts.some((one) => text.includes(one));
+    };
+    found = Array.from({ length: tokenizer.vocab }, (_, id) => id).filter(has);
+    lists.set(key, found);
+  }
+  return found;
+}
