@@ -18,6 +18,12 @@ const oneOf = (...values: string[]): Check => {
   return (value) => (values.includes(value as string) ? null : expected);
 };
 
+const isToolChoice: Check = (value) =>
+  ["auto", "none", "required"].includes(value as string) ||
+  typeof (value as { name?: unknown } | null)?.name === "string"
+    ? null
+    : '"auto", "none", "required" or { name }';
+
 export const integer = (least: number, most: number): Check => {
   const inRange = (value: number) => Number.isInteger(value) && value >= least && value <= most;
   return (value) => (typeof value === "number" && inRange(value) ? null : `an integer from ${least} to ${most}`);
@@ -142,7 +148,7 @@ const rules = {
   canRun: load,
   inspect: { ...engine, signal: isSignal, onProgress: isFunction, weights: isBoolean },
   generate,
-  chat: { ...generate, tools: isList, templateOptions: isObject },
+  chat: { ...generate, tools: isList, toolChoice: isToolChoice, templateOptions: isObject },
   tokenize: { addSpecial: isBoolean },
   detokenize: { special: isBoolean },
   logits: { all: isBoolean, signal: isSignal },

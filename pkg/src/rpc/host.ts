@@ -4,6 +4,7 @@ import { Constrainer, type Constraint } from "../constrain/constraint.ts";
 import type { FormatSpec } from "../constrain/format.ts";
 import { EngineError } from "../errors.ts";
 import type { Inside, Port } from "../platform/port.ts";
+import { callFormat, findCalls } from "../text/tools.ts";
 import type { Finished, FinishReason } from "../types.ts";
 import { Answer } from "./answer.ts";
 import { flat } from "./flat.ts";
@@ -158,11 +159,15 @@ class Host {
     const id = own ? engine.open() : this.#session(session);
     let constraint: Constraint | null = null;
     try {
-      if (settings.format) constraint = await this.#constrain(settings.format, !settings.ignoreEos, context);
+      const format = settings.format ?? this.#calls(prompt);
+      if (format) constraint = await this.#constrain(format, !settings.ignoreEos, context);
       const ids = this.#promptIds(prompt, id);
       const held = engine.tokens(id).length;
       const finished = await this.#run(loop, id, ids, settings, text, constraint, context);
       if (!own) engine.truncate(id, held + ids.length + finished.tokens.length);
+      if ("tools" in prompt && prompt.tools) {
+        Object.assign(finished, findCalls(text.tokenizer.decode(finished.tokens), prompt.tools));
+      }
       return { finished, held: own ? [] : [...engine.tokens(id)] };
     } finally {
       constraint?.free();
@@ -175,6 +180,12 @@ class Host {
     this.#constrainer ??= new Constrainer(text.tokenizer, info.vocab, text.ends, this.#platform.fetchFile);
     context.onStop = () => (context.stopped = true);
     return this.#constrainer.start(format, mayEnd);
+  }
+
+  #calls(prompt: PromptSpec): FormatSpec | null {
+    if (!("toolChoice" in prompt) || !prompt.toolChoice) return null;
+    const { template, tokenizer } = this.#loaded.text;
+    return callFormat(template.forTools, prompt.tools ?? [], prompt.toolChoice, tokenizer);
   }
 
   #session(number: number): number {

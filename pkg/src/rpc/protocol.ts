@@ -39,7 +39,13 @@ export interface LoadSettings extends EngineSettings {
 export type PromptSpec =
   | { text: string; addSpecial: boolean }
   | { ids: number[] }
-  | { messages: ChatMessage[]; tools?: unknown[]; templateOptions?: Record<string, unknown> };
+  | {
+      messages: ChatMessage[];
+      tools?: unknown[];
+      /** That nothing but calls may come. */
+      toolChoice?: "required" | { name: string };
+      templateOptions?: Record<string, unknown>;
+    };
 
 export interface GenerateSettings extends SamplingOptions {
   maxTokens?: number;
