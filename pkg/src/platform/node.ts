@@ -1,7 +1,9 @@
+import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { availableParallelism, freemem } from "node:os";
 import { fileURLToPath } from "node:url";
 import { type Transferable as NodeTransferable, parentPort, Worker } from "node:worker_threads";
+import { openDirectory } from "../cache/disk.ts";
 import { FileSource } from "../source/file.ts";
 import type { Paths } from "../source/source.ts";
 import type { Port, WorkerPort } from "./port.ts";
@@ -34,6 +36,10 @@ export const paths: Paths = {
     return entries?.filter((entry) => !entry.isDirectory()).map((entry) => entry.name) ?? null;
   },
 };
+
+export const openStore = openDirectory;
+
+export const hasher = () => createHash("sha256");
 
 export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 

@@ -1,3 +1,5 @@
+import type { OpenStore } from "../cache/store.ts";
+import type { Hasher } from "../source/sha256.ts";
 import type { Paths } from "../source/source.ts";
 import type { Given } from "./edge.ts";
 
@@ -34,4 +36,8 @@ export interface Inside {
   paths?: Paths;
   /** The one build there is, where none can be chosen and compiled. */
   given?: Given;
+  /** Where what comes from servers can be kept. */
+  openStore?: OpenStore | undefined;
+  /** SHA-256, where the runtime has one that takes pieces. */
+  hasher?(): Hasher;
 }
