@@ -335,6 +335,10 @@ export interface Finished {
   /** Of `tokens`, where asked for. */
   logprobs?: TokenLogprobs[];
   timings: Timings;
+  /** Where a chat was given tools: those that the answer calls, in order. They stay in the text, too. */
+  toolCalls?: ToolCall[];
+  /** And what was meant as a call, but is malformed or of no such tool. */
+  toolErrors?: ToolError[];
 }
 
 /** One answer under way. Consumed once: by `for await`, `text()` or `toReadableStream()`. */

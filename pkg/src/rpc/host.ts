@@ -177,7 +177,7 @@ class Host {
 
   #constrain(format: FormatSpec, mayEnd: boolean, context: CallContext<"generate">): Promise<Constraint> {
     const { text, info } = this.#loaded;
-    this.#constrainer ??= new Constrainer(text.tokenizer, info.vocab, text.ends, this.#platform.fetchFile);
+    this.#constrainer ??= new Constrainer(text.tokenizer, info.vocab, text.ends, this.#platform);
     context.onStop = () => (context.stopped = true);
     return this.#constrainer.start(format, mayEnd);
   }
