@@ -249,9 +249,15 @@ function chat(
 ): Generation {
   checkOptions(conversation ? "chat" : "completeChat", options);
   checkMessages(messages);
-  const { tools, templateOptions } = options;
+  const { tools, toolChoice = "auto", templateOptions } = options;
   const spec: PromptSpec = { messages: [...messages] };
-  if (tools) spec.tools = [...tools];
+  if (tools && toolChoice !== "none") spec.tools = [...tools];
+  if (toolChoice !== "auto" && toolChoice !== "none") {
+    const option = "toolChoice";
+    const reason = options.format ? "and format are two formats" : "needs tools";
+    if (options.format || !tools) throw new EngineError("InvalidArgument", `chat: ${option} ${reason}`, { option });
+    spec.toolChoice = toolChoice;
+  }
   if (templateOptions) spec.templateOptions = { ...templateOptions };
   return start(client, conversation, spec, options);
 }

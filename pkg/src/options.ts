@@ -21,6 +21,12 @@ const oneOf = (...values: string[]): Check => {
   return (value) => (values.includes(value as string) ? null : expected);
 };
 
+const isToolChoice: Check = (value) =>
+  ["auto", "none", "required"].includes(value as string) ||
+  typeof (value as { name?: unknown } | null)?.name === "string"
+    ? null
+    : '"auto", "none", "required" or { name }';
+
 export const integer = (least: number, most: number): Check => {
   const inRange = (value: number) => Number.isInteger(value) && value >= least && value <= most;
   return (value) => (typeof value === "number" && inRange(value) ? null : `an integer from ${least} to ${most}`);
@@ -163,14 +169,16 @@ const load = {
 };
 
 /** The options of each public function. */
+const chat = { ...generate, tools: isList, toolChoice: isToolChoice, templateOptions: isObject };
+
 const rules = {
   load,
   canRun: load,
   inspect: { ...engine, signal: isSignal, onProgress: isFunction, weights: isBoolean },
   generate,
   complete: { ...generate, ...completions },
-  chat: { ...generate, tools: isList, templateOptions: isObject },
-  completeChat: { ...generate, ...completions, tools: isList, templateOptions: isObject },
+  chat,
+  completeChat: { ...chat, ...completions },
   session: { restore: (value: unknown) => (value instanceof Uint8Array ? null : "what session.save() gave") },
   tokenize: { addSpecial: isBoolean },
   detokenize: { special: isBoolean },

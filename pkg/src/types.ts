@@ -297,10 +297,34 @@ export interface CompletionOptions {
 }
 
 export interface ChatOptions extends GenerateOptions {
-  /** Tools in the shape the model's template expects. */
+  /**
+   * Tools in the shape the model's template expects: `{ type: "function", function: { name, description, parameters } }` for most. The
+   * calls of the answer are `finished.toolCalls`.
+   */
   tools?: readonly unknown[];
+  /**
+   * `"auto"` leaves it to the model; with `"none"` the template hears of no tools. `"required"` allows nothing but calls, a name one call of
+   * that tool; their arguments keep to the tool's `parameters`, for templates that spell calls as Hermes, Qwen, Mistral or Llama 3 do. @default "auto"
+   */
+  toolChoice?: ToolChoice;
   /** Further variables for the template. */
   templateOptions?: Readonly<Record<string, unknown>>;
+}
+
+export type ToolChoice = "auto" | "none" | "required" | { name: string };
+
+export interface ToolCall {
+  /** Where the model gave one. */
+  id?: string;
+  name: string;
+  arguments: object;
+}
+
+/** What was meant as a call and is none. */
+export interface ToolError {
+  /** As the model wrote it. */
+  text: string;
+  reason: string;
 }
 
 export interface ChatMessage {
@@ -359,6 +383,10 @@ export interface Finished {
   timings: Timings;
   /** All completions, where `n` asked for several; the other fields are the first one's. */
   choices?: Finished[];
+  /** Where a chat was given tools: those that the answer calls, in order. They stay in the text, too. */
+  toolCalls?: ToolCall[];
+  /** And what was meant as a call, but is malformed or of no such tool. */
+  toolErrors?: ToolError[];
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import { createGlue } from "../../dist/glue/constrain.js";
 import { EngineError } from "../errors.ts";
+import type { Inside } from "../platform/port.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { compile } from "../wasm/load.ts";
 import type { FormatSpec } from "./format.ts";
@@ -14,7 +15,7 @@ export class Constrainer {
   readonly #tokenizer: Tokenizer;
   readonly #vocab: number;
   readonly #ends: readonly number[];
-  readonly #fetchFile: (url: URL) => Promise<Response>;
+  readonly #platform: Pick<Inside, "fetchFile" | "given">;
   #module: Promise<WebAssembly.Module> | null = null;
   #vocabulary: Promise<Vocabulary> | null = null;
 
@@ -23,12 +24,12 @@ export class Constrainer {
     tokenizer: Tokenizer,
     vocab: number,
     ends: readonly number[],
-    fetchFile: (url: URL) => Promise<Response>,
+    platform: Pick<Inside, "fetchFile" | "given">,
   ) {
     this.#tokenizer = tokenizer;
     this.#vocab = vocab;
     this.#ends = ends;
-    this.#fetchFile = fetchFile;
+    this.#platform = platform;
   }
 
   /** @param mayEnd whether the model may end a text that is whole but could go on */
@@ -45,14 +46,22 @@ export class Constrainer {
   }
 
   async #build(): Promise<Vocabulary> {
-    // The address holds in the bundles, which lie beside the wasm file.
-    this.#module ??= compile(new URL("./constrain.wasm", import.meta.url), this.#fetchFile).catch((error) => {
+    this.#module ??= this.#compiled().catch((error) => {
       this.#module = null;
       throw error;
     });
     const glue = createGlue();
     glue.initSync({ module: await this.#module });
     return makeVocabulary(glue, this.#tokenizer, this.#vocab, this.#ends);
+  }
+
+  async #compiled(): Promise<WebAssembly.Module> {
+    const { given, fetchFile } = this.#platform;
+    // The address holds in the bundles, which lie beside the wasm file.
+    if (!given) return compile(new URL("./constrain.wasm", import.meta.url), fetchFile);
+    if (given.constrain) return given.constrain;
+    const message = "a format needs the load option constrain here: the compiled module of constrain.wasm";
+    throw new EngineError("UnsupportedOption", message, { option: "constrain" });
   }
 }
 

@@ -5,6 +5,8 @@ import type { Inside, Port, WorkerPort } from "./port.ts";
 export interface Given {
   module: WebAssembly.Module;
   features: Features;
+  /** What formats need. */
+  constrain?: WebAssembly.Module;
 }
 
 /**

@@ -4,6 +4,7 @@ import { Constrainer, type Constraint } from "../constrain/constraint.ts";
 import type { FormatSpec } from "../constrain/format.ts";
 import { EngineError } from "../errors.ts";
 import type { Inside, Port } from "../platform/port.ts";
+import { callFormat, findCalls } from "../text/tools.ts";
 import type { Finished, FinishReason, ModelStatus } from "../types.ts";
 import { Answer } from "./answer.ts";
 import { flat } from "./flat.ts";
@@ -187,9 +188,13 @@ class Host {
     const id = own ? engine.open() : this.#session(session);
     let constraint: Constraint | null = null;
     try {
-      if (settings.format) constraint = await this.#constrain(settings.format, !settings.ignoreEos, context);
+      const format = settings.format ?? this.#calls(prompt);
+      if (format) constraint = await this.#constrain(format, !settings.ignoreEos, context);
       const ids = this.#promptIds(prompt, id);
       const { finished, surplus } = await this.#run(loop, id, ids, settings, text, constraint, context);
+      if ("tools" in prompt && prompt.tools) {
+        Object.assign(finished, findCalls(text.tokenizer.decode(finished.tokens), prompt.tools));
+      }
       if (own) return { finished, held: [] };
       engine.truncate(id, engine.tokens(id).length - surplus);
       return { finished, held: [...engine.tokens(id)] };
@@ -201,9 +206,15 @@ class Host {
 
   #constrain(format: FormatSpec, mayEnd: boolean, context: CallContext<"generate">): Promise<Constraint> {
     const { text, info } = this.#loaded;
-    this.#constrainer ??= new Constrainer(text.tokenizer, info.vocab, text.ends, this.#platform.fetchFile);
+    this.#constrainer ??= new Constrainer(text.tokenizer, info.vocab, text.ends, this.#platform);
     context.onStop = () => (context.stopped = true);
     return this.#constrainer.start(format, mayEnd);
+  }
+
+  #calls(prompt: PromptSpec): FormatSpec | null {
+    if (!("toolChoice" in prompt) || !prompt.toolChoice) return null;
+    const { template, tokenizer } = this.#loaded.text;
+    return callFormat(template.forTools, prompt.tools ?? [], prompt.toolChoice, tokenizer);
   }
 
   #session(number: number): number {

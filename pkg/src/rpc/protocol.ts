@@ -55,7 +55,13 @@ export interface LoadSettings extends EngineSettings, SourceSettings {
 export type PromptSpec =
   | { text: string; addSpecial: boolean }
   | { ids: number[] }
-  | { messages: ChatMessage[]; tools?: unknown[]; templateOptions?: Record<string, unknown> };
+  | {
+      messages: ChatMessage[];
+      tools?: unknown[];
+      /** That nothing but calls may come. */
+      toolChoice?: "required" | { name: string };
+      templateOptions?: Record<string, unknown>;
+    };
 
 export interface GenerateSettings extends SamplingOptions {
   maxTokens?: number;

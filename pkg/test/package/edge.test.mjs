@@ -11,6 +11,7 @@ const WASM_MB = 96;
 const HEAP_MB = 32;
 
 const worker = (flavour) => `
+import constrain from "ternlight/constrain.wasm";
 import wasm from "ternlight/${flavour}.wasm";
 import { canRun, EngineError, inspect, load } from "ternlight/edge";
 import { program } from "./program.js";
@@ -29,8 +30,16 @@ const routes = {
     model ??= await load(source, { wasm });
     return JSON.stringify({ ids: await model.tokenize("Once"), memory: model.info.memoryBytes });
   },
+  async "/format"(source) {
+    const ask = async (given) => {
+      const model = await load(source, { wasm, ...given });
+      return model.generate("Once", { format: { type: "regex", pattern: " (yes|no)" } }).finished;
+    };
+    const { code, detail } = await ask({}).catch((error) => error);
+    return JSON.stringify([(await ask({ constrain })).text, code, detail.option]);
+  },
   async "/wrong"(source) {
-    const tries = [{ wasm: null }, { wasm: {} }, { wasm, threads: 2 }, { wasm, flavour: "simd128" }, { wasm, wsm: 1 }];
+    const tries = [{ wasm: null }, { wasm: {} }, { wasm, constrain: wasm }, { wasm, threads: 2 }, { wasm, flavour: "simd128" }, { wasm, wsm: 1 }];
     const codes = [];
     for (const options of tries) {
       await load(source, options).catch((error) => codes.push(error instanceof EngineError && error.detail.option));
@@ -61,6 +70,7 @@ const main :Workerd.Worker = (
   compatibilityDate = "2026-11-01",
   modules = [
     (name = "worker", esModule = embed "bundle.js"),
+    (name = "ternlight/constrain.wasm", wasm = embed "node_modules/ternlight/dist/constrain.wasm"),
     (name = "ternlight/${flavour}.wasm", wasm = embed "node_modules/ternlight/dist/${flavour}.wasm"),
   ],
   bindings = [(name = "MODEL", text = "${model}")],
@@ -95,7 +105,10 @@ test("an edge worker", async (context) => {
       const first = JSON.parse(await get("/again"));
       assert.ok(first.memory < WASM_MB * MB, `${first.memory} bytes`);
       assert.deepEqual(JSON.parse(await get("/again")), first);
-      assert.deepEqual(JSON.parse(await get("/wrong")), ["wasm", "wasm", "threads", "flavour", "wsm"]);
+      assert.deepEqual(JSON.parse(await get("/wrong")), ["wasm", "wasm", "constrain", "threads", "flavour", "wsm"]);
+      const [text, ...refused] = JSON.parse(await get("/format"));
+      assert.match(text, /^ (yes|no)$/);
+      assert.deepEqual(refused, ["UnsupportedOption", "constrain"]);
     });
   }
 });
