@@ -2,6 +2,7 @@
 
 import { showEngine, showModel, summary } from "./facts.js";
 import { duration, megabytes, tokens } from "./format.js";
+import { amount, KeptModels } from "./kept.js";
 import { explain } from "./problems.js";
 import { Sampling } from "./sampling.js";
 import { builtIn, dropped, fromAddress, fromFiles, topLevel } from "./sources.js";
@@ -23,6 +24,9 @@ const [prompt, generate, stop, status, output, problem] = [
 const sampling = new Sampling($("composer"));
 const speed = new SpeedPanel({ decode: $("decode"), prefill: $("prefill"), note: $("run-note"), chart: $("chart") });
 const picture = new WeightsPicture($("weights"));
+const kept = new KeptModels($("kept"), (address) =>
+  begin((signal) => open(address === builtIn.source ? builtIn : fromAddress(address), signal)),
+);
 const views = { text: new TextView(output, $("text")), chat: new ChatView(output, $("chat")) };
 
 const openings = ["Once upon a time there was a little rabbit who", "The king had three sons, and", "One dark night"];
@@ -38,7 +42,7 @@ function setState(state, words) {
   status.textContent = words;
   const busy = state === "loading" || state === "generating";
   // Not `disabled`, which would take the focus away from whoever has just pressed it.
-  generate.setAttribute("aria-disabled", busy || !model);
+  for (const button of [generate, $("write-all")]) button.setAttribute("aria-disabled", busy || !model);
   stop.setAttribute("aria-disabled", state !== "generating");
   output.setAttribute("aria-busy", state === "generating");
   $("cancel").hidden = $("progress").hidden = state !== "loading";
@@ -70,14 +74,22 @@ async function open(next, signal) {
     loaded = await load(next.source, { signal, onProgress: showProgress });
   } catch (error) {
     showName();
-    if (!signal.aborted) return failedToLoad(error, next);
-    toggleChooser(!model);
-    return setState(model ? "ready" : "stopped", "Loading was cancelled");
+    const part = await keptOf(next);
+    if (!signal.aborted) return failedToLoad(error, next, part);
+    toggleChooser(!model || part !== null);
+    return setState(model ? "ready" : "stopped", ["Loading was cancelled", part].filter(Boolean).join(": "));
   }
   model?.close();
   [model, choice] = [loaded, next];
   showLoaded();
   setState("ready", "Ready");
+}
+
+/** What has arrived of a model whose load has ended early, in words; null where nothing has. */
+async function keptOf({ source }) {
+  await kept.refresh().catch(() => {});
+  const part = typeof source === "string" ? kept.find(source) : null;
+  return part && !part.complete ? `${amount(part)}, and Continue goes on from there` : null;
 }
 
 const phases = { header: "Reading the header", download: "Loading weights", pack: "Packing", ready: "Ready" };
@@ -93,10 +105,11 @@ function showProgress({ phase, loaded, total, bytesPerSecond }) {
   $("model-summary").textContent = words;
 }
 
-async function failedToLoad(error, next) {
+async function failedToLoad(error, next, part) {
   const lack = model ? null : await lackingFor(error);
-  if (lack) unsupported(lack, error);
-  else fail(error, `${next.name}: `);
+  if (lack) return unsupported(lack, error);
+  fail(error, `${next.name}: `, part && `${part}.`);
+  if (part) toggleChooser(true);
 }
 
 /** Of the model that is loaded, whatever else was tried. */
@@ -172,6 +185,19 @@ async function follow({ generation, writer }, run, signal) {
   }
 }
 
+/** Loaded when someone wants it. */
+async function writeSeveral(signal) {
+  setState("generating", "Writing");
+  try {
+    const { Several } = await import("./several.js");
+    const several = new Several({ lines: $("beginnings"), list: $("streams"), total: $("together") });
+    const words = await several.run(model, { options: sampling.read(), opening: sampling.opening }, signal);
+    setState(signal.aborted ? "stopped" : "ready", words);
+  } catch (error) {
+    fail(error);
+  }
+}
+
 function ending({ finishReason, timings: { predictedN, predictedMs, ttftMs } }, maxTokens) {
   const amount = `${tokens(predictedN)} in ${duration(ttftMs + predictedMs)}`;
   if (finishReason === "abort") return `Stopped after ${amount}`;
@@ -181,7 +207,7 @@ function ending({ finishReason, timings: { predictedN, predictedMs, ttftMs } }, 
 
 // What goes wrong
 
-function fail(error, where = "") {
+function fail(error, where = "", more = null) {
   // A model whose worker has died opens no sessions.
   try {
     model?.session();
@@ -191,7 +217,7 @@ function fail(error, where = "") {
   }
   const { title, advice, technical } = explain(error);
   const rest = model ? `${choice.name} is still loaded.` : "No model is loaded.";
-  showProblem(`${where}${title}`, `${advice} ${rest}`, technical);
+  showProblem(`${where}${title}`, [advice, more, rest].filter(Boolean).join(" "), technical);
   setState("failed", "");
   if (!model) toggleChooser(true);
 }
@@ -228,6 +254,7 @@ function setMode(next) {
 function toggleChooser(open = $("chooser").hidden) {
   $("chooser").hidden = !open;
   $("choose").setAttribute("aria-expanded", open);
+  if (open) kept.refresh().catch(() => {});
 }
 
 const openFiles = (chosen) =>
@@ -259,6 +286,9 @@ $("address").onsubmit = (event) => {
 $("composer").onsubmit = (event) => {
   event.preventDefault();
   if (generate.getAttribute("aria-disabled") === "false") begin(write);
+};
+$("write-all").onclick = ({ target }) => {
+  if (target.getAttribute("aria-disabled") === "false" && $("composer").reportValidity()) begin(writeSeveral);
 };
 stop.onclick = () => root.dataset.state === "generating" && task.stop();
 $("new-chat").onclick = () => {
@@ -319,6 +349,7 @@ for (const text of openings) {
 // The controls are right for the built-in model before it is there.
 sampling.reset({ contextLength: 512 }, true);
 prompt.value = openings[0];
+$("beginnings").value = [...openings, "In a great forest"].join("\n");
 $("openings").hidden = false;
 
 const lack = lacking();

@@ -31,6 +31,8 @@ const words = {
     "The model could not be fetched.",
     "The server was not reached, failed, or does not let other sites read its files (CORS).",
   ],
+  SourceChanged: ["The model changed on its server while it was read.", "Load it again to get the new one."],
+  IntegrityMismatch: ["The file is not the one that was asked for.", "It was changed on its way, or on its server."],
   ContextFull: ["This is more text than the model can hold.", "Shorten the prompt, or begin a new chat."],
   InvalidArgument: ["This cannot be run as it is.", "The prompt may be empty, or a setting out of its range."],
   BadTokenizer: ["The model’s tokenizer cannot be used.", damaged],

@@ -14,6 +14,7 @@ use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory};
+use serde_json::Value;
 
 /// Bytes of a schema, a pattern or a grammar: ten times the longest in the schema store.
 const MAX_SOURCE: usize = 4 << 20;
@@ -40,6 +41,8 @@ pub enum Format<'a> {
     Regex(&'a str),
     /// A grammar in Lark's syntax, from the rule `start`.
     Grammar(&'a str),
+    /// `{ "grammar", "schemas" }`: a grammar that calls the schemas `@schema0`, `@schema1` and so on.
+    Both(&'a str),
 }
 
 /// One model's tokens, shared by every constraint on it.
@@ -76,37 +79,59 @@ impl Vocabulary {
     }
 
     pub fn constraint(&self, format: Format) -> Result<Constraint, Refusal> {
-        let (Format::JsonSchema(source) | Format::Regex(source) | Format::Grammar(source)) = format;
+        let (Format::JsonSchema(source) | Format::Regex(source) | Format::Grammar(source) | Format::Both(source)) =
+            format;
+        let nowhere = |reason| Refusal { place: String::new(), reason };
         if source.len() > MAX_SOURCE {
-            let reason = format!("it has {} bytes; at most {MAX_SOURCE} are allowed", source.len());
-            return Err(Refusal { place: String::new(), reason });
+            return Err(nowhere(format!("it has {} bytes; at most {MAX_SOURCE} are allowed", source.len())));
         }
-        let grammar = match format {
-            Format::JsonSchema(text) => GrammarWithLexer::from_json_schema(schema::read(text)?),
+        let matcher = match format {
+            Format::JsonSchema(text) => {
+                let schema = schema::read(text)?;
+                self.matcher(vec![json(&schema)]).map_err(|reason| self.within(schema, reason))?
+            }
             Format::Regex(pattern) => {
                 place::check_regex(pattern)?;
-                GrammarWithLexer::from_regex(pattern)
+                self.matcher(vec![GrammarWithLexer::from_regex(pattern)]).map_err(nowhere)?
             }
-            Format::Grammar(text) => GrammarWithLexer::from_lark(text.to_owned()),
+            Format::Grammar(text) => {
+                self.matcher(vec![GrammarWithLexer::from_lark(text.to_owned())]).map_err(place::in_grammar)?
+            }
+            Format::Both(text) => self.both(text)?,
         };
-        let matcher = self.matcher(grammar).map_err(|reason| match format {
-            Format::JsonSchema(text) => {
-                let root = schema::read(text).expect("it was read before");
-                place::in_schema(root, reason, |part| self.matcher(GrammarWithLexer::from_json_schema(part)).err())
-            }
-            Format::Regex(_) => Refusal { place: String::new(), reason },
-            Format::Grammar(_) => place::in_grammar(reason),
-        })?;
         let mut constraint = Constraint { matcher, ends: self.ends, over: false };
         // A grammar whose rules lead in a circle is fine by itself, but no text keeps to it.
-        constraint.mask().map_err(|reason| Refusal { place: String::new(), reason })?;
+        constraint.mask().map_err(nowhere)?;
         Ok(constraint)
     }
 
-    fn matcher(&self, grammar: GrammarWithLexer) -> Result<Matcher, String> {
-        let parser = self.factory.create_parser(TopLevelGrammar::from_grammar(grammar));
+    fn both(&self, text: &str) -> Result<Matcher, Refusal> {
+        let nowhere = |reason| Refusal { place: String::new(), reason };
+        let both: Value = serde_json::from_str(text).map_err(|error| nowhere(error.to_string()))?;
+        let grammar = both["grammar"].as_str().unwrap_or_default().to_owned();
+        let mut grammars = vec![GrammarWithLexer::from_lark(grammar)];
+        for (number, schema) in both["schemas"].as_array().into_iter().flatten().enumerate() {
+            let within = |refusal: Refusal| Refusal { place: format!("schema {number}, {}", refusal.place), ..refusal };
+            let schema = schema::prepared(schema.clone()).map_err(within)?;
+            self.matcher(vec![json(&schema)]).map_err(|reason| within(self.within(schema.clone(), reason)))?;
+            grammars.push(GrammarWithLexer { name: Some(format!("schema{number}")), ..json(&schema) });
+        }
+        self.matcher(grammars).map_err(place::in_grammar)
+    }
+
+    /// Where in a schema it is that it is refused.
+    fn within(&self, schema: Value, reason: String) -> Refusal {
+        place::in_schema(schema, reason, |part| self.matcher(vec![json(&part)]).err())
+    }
+
+    fn matcher(&self, grammars: Vec<GrammarWithLexer>) -> Result<Matcher, String> {
+        let parser = self.factory.create_parser(TopLevelGrammar { grammars, max_tokens: None });
         parser.map(|parser| Matcher::new(Ok(parser))).map_err(|error| place::plain(&format!("{error:#}")))
     }
+}
+
+fn json(schema: &Value) -> GrammarWithLexer {
+    GrammarWithLexer::from_json_schema(schema.clone())
 }
 
 /// The library's own bounds suit servers of several cores; here one step must not keep others waiting.

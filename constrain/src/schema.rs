@@ -22,17 +22,22 @@ const NARROWER: [(&str, &[&str]); 5] = [
 ];
 
 pub fn read(text: &str) -> Result<Value, Refusal> {
-    let mut schema = match serde_json::from_str(text) {
-        Ok(Value::Object(schema)) => Value::Object(schema),
-        Ok(Value::Bool(true)) => Value::Object(Map::new()),
-        Ok(_) => return Err(Refusal { place: "#".to_owned(), reason: "a schema is an object, or true".to_owned() }),
+    match serde_json::from_str(text) {
+        Ok(schema) => prepared(schema),
         Err(error) => {
             let place = format!("line {}, column {}", error.line(), error.column());
-            return Err(Refusal { place, reason: error.to_string() });
+            Err(Refusal { place, reason: error.to_string() })
         }
+    }
+}
+
+pub fn prepared(schema: Value) -> Result<Value, Refusal> {
+    let mut schema = match schema {
+        Value::Object(schema) => Value::Object(schema),
+        Value::Bool(true) => Value::Object(Map::new()),
+        _ => return Err(Refusal { place: "#".to_owned(), reason: "a schema is an object, or true".to_owned() }),
     };
-    let mut divisor = 1;
-    prepare(&mut schema, "#", &mut divisor)?;
+    prepare(&mut schema, "#", &mut 1)?;
     let options = schema.as_object_mut().expect("made above").entry("x-guidance").or_insert_with(|| json!({}));
     if let Value::Object(options) = options
         && options.get("whitespace_flexible") != Some(&Value::Bool(false))

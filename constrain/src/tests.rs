@@ -78,6 +78,19 @@ fn the_whole_text_keeps_to_it() {
 }
 
 #[test]
+fn a_grammar_calls_schemas() {
+    let both = |schema: &str| {
+        let grammar = r#"start: \"<\" @schema0 \">\" | @schema1"#;
+        format!(r#"{{"grammar":"{grammar}","schemas":[{schema},{{"type":"boolean"}}]}}"#)
+    };
+    let text = both(r#"{"properties":{"d":{"format":"date"}},"required":["d"],"type":"object"}"#);
+    assert!(keeps(Format::Both(&text), r#"<{ "d": "2024-02-29"}>"#) && keeps(Format::Both(&text), "true"));
+    assert!(!keeps(Format::Both(&text), r#"<{"d": "2023-02-29"}>"#) && !keeps(Format::Both(&text), "<{\n\n"));
+    let (place, reason) = refusal(Format::Both(&both(r#"{"items":{"not":{}}}"#)));
+    assert_eq!(place, "schema 0, #/items", "{reason}");
+}
+
+#[test]
 fn json_is_bounded_and_as_narrow_as_validators() {
     let any = Format::JsonSchema("{}");
     assert!(keeps(any, "[ 1,  2]") && !keeps(any, "[1,   2]"));

@@ -30,12 +30,13 @@ impl Vocabulary {
         Vocabulary(crate::Vocabulary::new(tokens, ends))
     }
 
-    /// `kind` is `json_schema`, `regex` or `grammar`.
+    /// `kind` is `json_schema`, `regex`, `grammar` or `both`.
     pub fn constraint(&self, kind: &str, source: &str) -> Result<Constraint, JsValue> {
         let format = match kind {
             "json_schema" => Format::JsonSchema(source),
             "regex" => Format::Regex(source),
-            _ => Format::Grammar(source),
+            "grammar" => Format::Grammar(source),
+            _ => Format::Both(source),
         };
         self.0
             .constraint(format)

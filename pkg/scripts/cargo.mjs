@@ -57,7 +57,8 @@ export function cargo(flavour, command, ...args) {
       `--package=${flavour.package ?? "ternlight"}`,
       `--features=${flavour.cargoFeatures.join(",")}`,
       "--locked",
-      ...(flavour.buildStd ? ["-Zbuild-std=std,panic_abort"] : []),
+      // Its sorts alone, one for every type that is sorted, would take 30 kB.
+      ...(flavour.buildStd ? ["-Zbuild-std=std,panic_abort", "-Zbuild-std-features=optimize_for_size"] : []),
       ...args,
     ],
     env: {

@@ -1,6 +1,7 @@
 import { manage } from "./cache/manage.ts";
+import { openOpfs } from "./cache/opfs.ts";
 import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
-import { openStore, pageAddress, persist, spawnEngine } from "./platform/browser.ts";
+import { pageAddress, persist, spawnEngine } from "./platform/browser.ts";
 import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelCache, ModelSource } from "./types.ts";
 
 export { EngineError, type ErrorDetail } from "./errors.ts";
@@ -9,7 +10,10 @@ export type * from "./types.ts";
 const outside: Outside = { spawnEngine, persist, base: pageAddress() };
 
 /** What loads have kept in this origin's storage. */
-export const cache: ModelCache = manage(openStore, pageAddress());
+export const cache: ModelCache = manage(
+  "getDirectory" in (globalThis.navigator?.storage ?? {}) ? openOpfs : null,
+  pageAddress(),
+);
 
 /**
  * Loads a model.

@@ -21,6 +21,12 @@ const oneOf = (...values: string[]): Check => {
   return (value) => (values.includes(value as string) ? null : expected);
 };
 
+const isToolChoice: Check = (value) =>
+  ["auto", "none", "required"].includes(value as string) ||
+  typeof (value as { name?: unknown } | null)?.name === "string"
+    ? null
+    : '"auto", "none", "required" or { name }';
+
 export const integer = (least: number, most: number): Check => {
   const inRange = (value: number) => Number.isInteger(value) && value >= least && value <= most;
   return (value) => (typeof value === "number" && inRange(value) ? null : `an integer from ${least} to ${most}`);
@@ -116,10 +122,13 @@ const generate = {
   stop: isStop,
   ignoreEos: isBoolean,
   addSpecial: isBoolean,
+  onContextFull: oneOf("stop", "error", "shift"),
   format: checkFormat,
   logitsProcessor: isFunction,
   signal: isSignal,
 };
+
+const completions = { n: integer(1, 256) };
 
 const engine = {
   activations: oneOf("auto", "int8", "int14", "float"),
@@ -146,6 +155,12 @@ const source = {
 const load = {
   ...engine,
   ...source,
+  maxSequences: integer(1, 4096),
+  maxBatchTokens: integer(1, 4096),
+  maxQueue: integer(0, MOST_TOKENS),
+  cacheTokens: integer(1, MOST_TOKENS),
+  prefixReuse: isBoolean,
+  firstCome: isBoolean,
   signal: isSignal,
   onProgress: isFunction,
   threads: integer(1, 64),
@@ -154,12 +169,17 @@ const load = {
 };
 
 /** The options of each public function. */
+const chat = { ...generate, tools: isList, toolChoice: isToolChoice, templateOptions: isObject };
+
 const rules = {
   load,
   canRun: load,
   inspect: { ...engine, signal: isSignal, onProgress: isFunction, weights: isBoolean },
   generate,
-  chat: { ...generate, tools: isList, templateOptions: isObject },
+  complete: { ...generate, ...completions },
+  chat,
+  completeChat: { ...chat, ...completions },
+  session: { restore: (value: unknown) => (value instanceof Uint8Array ? null : "what session.save() gave") },
   tokenize: { addSpecial: isBoolean },
   detokenize: { special: isBoolean },
   logits: { all: isBoolean, signal: isSignal },

@@ -8,7 +8,7 @@ use wasm_bindgen::prelude::*;
 
 use super::sampling::sampling;
 use super::{Js, from_js, thrown, to_js};
-use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, SessionId, Work};
+use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work};
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
@@ -31,6 +31,8 @@ enum JsWork {
     Generate {
         max_tokens: Option<usize>,
         end: Vec<u32>,
+        /// 0 ends it, 1 fails, 2 shifts.
+        full: usize,
         #[serde(default)]
         hook: bool,
     },
@@ -47,7 +49,10 @@ enum JsWork {
 impl JsWork {
     fn with(self, (params, lists): (Params, Lists)) -> Work {
         match self {
-            Self::Generate { max_tokens, end, hook } => Work::Generate { params, lists, max_tokens, end, hook },
+            Self::Generate { max_tokens, end, full, hook } => {
+                let full = [WhenFull::Stop, WhenFull::Fail, WhenFull::Shift][full.min(2)];
+                Work::Generate { params, lists, max_tokens, end, full, hook }
+            }
             Self::Logits { all } => Work::Logits { all },
             Self::Score {} => Work::Score,
             Self::Embed { mean } => Work::Embed { pooling: if mean { Pooling::Mean } else { Pooling::Last } },
@@ -110,6 +115,27 @@ impl Engine {
         self.engine.open().0
     }
 
+    /// A session that begins with all that an idle one holds.
+    pub fn fork(&mut self, session: u32) -> Js<u32> {
+        self.engine.fork(SessionId(session)).map(|id| id.0).map_err(thrown)
+    }
+
+    /// An idle session as bytes. `logits` are those of some fixed ids, which say what model this is.
+    pub fn save(&mut self, session: u32, logits: Vec<f32>) -> Js<Vec<u8>> {
+        self.engine.save(SessionId(session), engine::fingerprint(&logits)).map_err(thrown)
+    }
+
+    /// The session that was saved as these bytes.
+    pub fn restore(&mut self, bytes: Vec<u8>, logits: Vec<f32>) -> Js<u32> {
+        self.engine.restore(&bytes, engine::fingerprint(&logits)).map(|id| id.0).map_err(thrown)
+    }
+
+    /// The numbers of [`engine::Status`], in its order.
+    pub fn status(&self) -> Vec<u32> {
+        let Status { running, waiting, paused, cache_tokens, held_tokens, spare_tokens } = self.engine.status();
+        [running, waiting, paused, cache_tokens, held_tokens, spare_tokens].map(|number| number as u32).to_vec()
+    }
+
     /// Ends a session and what runs on it.
     pub fn close(&mut self, session: u32) {
         self.engine.close(SessionId(session));
@@ -138,6 +164,11 @@ impl Engine {
         self.engine.cancel(RequestId(request));
     }
 
+    /// Lets a request wait for its reader, or go on.
+    pub fn pause(&mut self, request: u32, paused: bool) {
+        self.engine.pause(RequestId(request), paused);
+    }
+
     /// Goes on with a request whose `choose` event came: its logits, -∞ for what must not be chosen. Answers events as `step` does.
     pub fn supply(&mut self, request: u32, logits: &[f32]) -> Js<Array> {
         let events = self.engine.supply(RequestId(request), logits).map_err(thrown)?;
@@ -150,8 +181,10 @@ impl Engine {
     }
 
     /// Works for about `budget` milliseconds or until a batch is done. Answers events:
-    /// `{ type: "token", request, token }`, before it `{ type: "logprobs", request, chosen, ids, top }` where asked for, `{ type: "choose", request, logits }` (see `supply`), `{ type: "logits", request, position, logits }`,
-    /// `{ type: "scored", request, nll, tokens }`, `{ type: "embedded", request, embedding }`, `{ type: "finished", request, reason }`, `{ type: "failed", request, error }`.
+    /// `{ type: "prompt", request, tokens, cached }`, `{ type: "token", request, token }`, before it
+    /// `{ type: "logprobs", request, chosen, ids, top }` where asked for, `{ type: "choose", request, logits }` (see `supply`),
+    /// `{ type: "logits", request, position, logits }`, `{ type: "scored", request, nll, tokens }`,
+    /// `{ type: "embedded", request, embedding }`, `{ type: "finished", request, reason }`, `{ type: "failed", request, error }`.
     pub fn step(&mut self, budget: f64) -> Js<Array> {
         let mut last = now();
         let until = last + budget;
@@ -194,6 +227,11 @@ fn event(event: Event) -> Js<Object> {
         Ok(())
     };
     match event {
+        Event::Prompt { request, tokens, cached } => {
+            head("prompt", request)?;
+            set("tokens", tokens.into())?;
+            set("cached", cached.into())?;
+        }
         Event::Token { request, token } => {
             head("token", request)?;
             set("token", token.into())?;

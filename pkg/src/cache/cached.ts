@@ -2,7 +2,9 @@ import type { ReadOptions, Source } from "../source/source.ts";
 import { CHUNK, type Entry } from "./entry.ts";
 
 /** Chunks read, and hashed, while the one before is packed. */
-const AHEAD = 3;
+const AHEAD = 4;
+/** Chunks hashed and written while the next ones come. */
+const BEHIND = 4;
 
 /** A file on a server through a cache: what is kept is read there, what is missing comes from the server and is kept. */
 export class CachedSource implements Source {
@@ -94,16 +96,21 @@ export class CachedSource implements Source {
   /** Whole chunks are asked for, and passed on in pieces as they come. */
   async *#fetched(from: number, to: number, options: ReadOptions): AsyncIterable<[number, Uint8Array]> {
     const start = from * CHUNK;
-    const buffer = new Uint8Array(CHUNK);
+    const slots = Array.from({ length: Math.min(BEHIND, to - from) }, () => ({
+      buffer: new Uint8Array(CHUNK),
+      done: Promise.resolve(),
+    }));
     let [chunk, filled, at] = [from, 0, start];
     for await (const piece of this.#server.stream(start, Math.min(to * CHUNK, this.size) - start, options)) {
       for (let done = 0; done < piece.length; ) {
+        const slot = slots[chunk % slots.length]!;
+        if (filled === 0) await slot.done;
         const part = piece.subarray(done, done + this.#entry.lengthOf(chunk) - filled);
-        buffer.set(part, filled);
+        slot.buffer.set(part, filled);
         filled += part.length;
         done += part.length;
         if (filled < this.#entry.lengthOf(chunk)) continue;
-        await this.#entry.keep(chunk, buffer.subarray(0, filled));
+        slot.done = this.#entry.keep(chunk, slot.buffer.subarray(0, filled));
         [chunk, filled] = [chunk + 1, 0];
       }
       yield [at, piece];

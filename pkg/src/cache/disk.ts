@@ -1,14 +1,16 @@
 /** A directory as a store. Processes that keep the same file write the same bytes to the same places: nobody waits. */
 
+import { randomUUID } from "node:crypto";
 import {
   closeSync,
   constants,
   fstatSync,
   fsync,
-  ftruncateSync,
   mkdirSync,
   openSync,
   readSync,
+  renameSync,
+  write,
   writeSync,
 } from "node:fs";
 import { readdir, rm, stat, statfs } from "node:fs/promises";
@@ -16,7 +18,7 @@ import { homedir } from "node:os";
 import path from "node:path";
 import type { Store, StoredFile } from "./store.ts";
 
-const { O_RDONLY, O_RDWR, O_CREAT } = constants;
+const { O_RDONLY, O_RDWR, O_CREAT, O_EXCL } = constants;
 
 export async function openDirectory(directory = ownDirectory()): Promise<Store> {
   const at = (name: string) => path.join(directory, name);
@@ -24,16 +26,18 @@ export async function openDirectory(directory = ownDirectory()): Promise<Store> 
   return {
     names: () => readdir(directory).catch(() => []),
     async read(name) {
-      try {
-        return open(name, O_RDONLY);
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
-        throw error;
-      }
+      return orNull(() => open(name, O_RDONLY));
     },
-    async write(name) {
+    async write(name, head) {
+      const there = orNull(() => open(name, O_RDWR));
+      if (there) return there;
       mkdirSync(directory, { recursive: true, mode: 0o700 });
-      return open(name, O_RDWR | O_CREAT);
+      // It has its name when it has its head. Of two that are made at once one stays; the other is its process's alone.
+      const own = `.${randomUUID()}`;
+      const made = open(own, O_RDWR | O_CREAT | O_EXCL);
+      writeSync(made.file, head);
+      renameSync(at(own), at(name));
+      return made;
     },
     async remove(name) {
       const there = await stat(at(name)).catch(() => null);
@@ -47,6 +51,15 @@ export async function openDirectory(directory = ownDirectory()): Promise<Store> 
   };
 }
 
+function orNull<T>(open: () => T): T | null {
+  try {
+    return open();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
+}
+
 /** As each system has it. */
 function ownDirectory(): string {
   const { XDG_CACHE_HOME, LOCALAPPDATA } = process.env;
@@ -58,47 +71,48 @@ function ownDirectory(): string {
 }
 
 class DiskFile implements StoredFile {
-  readonly #file: number;
+  readonly file: number;
   #open = true;
 
   constructor(file: number) {
-    this.#file = file;
+    this.file = file;
   }
 
   get size(): number {
-    return fstatSync(this.#file).size;
+    return fstatSync(this.file).size;
   }
 
   get written(): number {
-    return fstatSync(this.#file).mtimeMs;
+    return fstatSync(this.file).mtimeMs;
   }
 
   read(into: Uint8Array, at: number): number {
     let read = 0;
     while (read < into.length) {
-      const more = readSync(this.#file, into, read, into.length - read, at + read);
+      const more = readSync(this.file, into, read, into.length - read, at + read);
       if (more === 0) break;
       read += more;
     }
     return read;
   }
 
-  write(bytes: Uint8Array, at: number): void {
-    for (let done = 0; done < bytes.length; ) {
-      done += writeSync(this.#file, bytes, done, bytes.length - done, at + done);
-    }
+  /** Not at once, as reading does: where much is written the system makes the writer wait for the disk. */
+  async write(bytes: Uint8Array, at: number): Promise<void> {
+    for (let done = 0; done < bytes.length; ) done += await this.#writeSome(bytes.subarray(done), at + done);
   }
 
-  empty(): void {
-    ftruncateSync(this.#file, 0);
+  #writeSome(bytes: Uint8Array, at: number): Promise<number> {
+    return new Promise((resolve, reject) => {
+      write(this.file, bytes, 0, bytes.length, at, (error, written) => (error ? reject(error) : resolve(written)));
+    });
   }
 
   flush(): Promise<void> {
-    return new Promise((resolve) => fsync(this.#file, () => resolve()));
+    return new Promise((resolve) => fsync(this.file, () => resolve()));
   }
 
   close(): void {
-    if (this.#open) closeSync(this.#file);
+    if (this.#open) closeSync(this.file);
     this.#open = false;
   }
 }

@@ -17,8 +17,6 @@ const HEAD = 4096;
 const WHOLE = HEAD - 32;
 const UNCLOSED = WHOLE - 1;
 const HASH = 32;
-/** Hashes under way while the next chunks come. */
-const MOST_PENDING = 4;
 
 /** Says which file this is. The name of the cache's own file follows from it, and from the whole URL. */
 export interface Identity {
@@ -69,9 +67,12 @@ export class Entry {
   readonly #damaged = new Set<number>();
   #unclosed = false;
   #inherited = false;
+  #left = false;
   #reader: StoredFile | null = null;
   #writer: StoredFile | null = null;
   #opening: Promise<StoredFile | null> | null = null;
+  #begun: Promise<void> | null = null;
+  #closing: Promise<void> | null = null;
   /** Written, with the mark still to come. */
   readonly #pending = new Map<number, Promise<void>>();
 
@@ -90,7 +91,7 @@ export class Entry {
       entry.#reader = await store.read(name);
       if (entry.#reader) await entry.#take(entry.#reader);
     } catch (error) {
-      await entry.#giveUp(error);
+      entry.#giveUp(error);
     }
     entry.#inherited = entry.#chunks().some((chunk) => entry.has(chunk));
     return entry;
@@ -128,25 +129,26 @@ export class Entry {
     return false;
   }
 
-  /** Takes a copy; failing to keep it is not the load's failure. */
-  async keep(chunk: number, bytes: Uint8Array): Promise<void> {
-    const file = await this.#write();
-    if (!file) return;
+  /** Done when it is, until when the bytes must stay as they are. Failing to keep them is not the load's failure. */
+  keep(chunk: number, bytes: Uint8Array): Promise<void> {
     const work = (async () => {
+      const file = await this.#write();
+      if (!file) return;
       // What comes instead of a damaged chunk may differ: only the hash of the whole can tell, and must be made anew.
-      if (!this.#unclosed) file.write(Uint8Array.of(1, ...new Uint8Array(HASH)), UNCLOSED);
       this.#unclosed = true;
-      file.write(bytes, this.#at(chunk));
-      // The call itself has copied the bytes.
-      const hash = await digest(bytes);
-      file.write(hash, HEAD + HASH * chunk);
+      this.#begun ??= Promise.resolve(file.write(Uint8Array.of(1, ...new Uint8Array(HASH)), UNCLOSED));
+      await this.#begun;
+      const [hash] = await Promise.all([digest(bytes), file.write(bytes, this.#at(chunk))]);
+      await file.write(hash, HEAD + HASH * chunk);
+      if (this.#left) return;
       this.#mark(chunk).set(hash);
       this.#damaged.delete(chunk);
       this.#sure.add(chunk);
-    })().catch((error) => this.#giveUp(error));
+    })()
+      .catch((error) => this.#giveUp(error))
+      .then(() => void this.#pending.delete(chunk));
     this.#pending.set(chunk, work);
-    void work.then(() => this.#pending.delete(chunk));
-    if (this.#pending.size >= MOST_PENDING) await Promise.race(this.#pending.values());
+    return work;
   }
 
   /** The SHA-256 that the whole file was once found to have; null where it was not asked, or chunks are new since. */
@@ -157,36 +159,46 @@ export class Entry {
   async remember(whole: Uint8Array): Promise<void> {
     await Promise.all(this.#pending.values());
     const file = this.complete ? await this.#write() : null;
-    file?.write(whole, WHOLE);
+    await file?.write(whole, WHOLE);
   }
 
   /** What is kept turned out to be wrong. True where some of it is from earlier loads, and may be right when it comes anew. */
   async forget(): Promise<boolean> {
-    await Promise.all(this.#pending.values());
-    this.#marks.fill(0);
-    this.#let();
-    this.#opening = Promise.resolve(null);
-    await this.#store.remove(this.name).catch(() => {});
+    this.#leave();
+    await this.close();
     return this.#inherited;
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     await Promise.all(this.#pending.values());
     const sure = () => this.#chunks().every((chunk) => !this.has(chunk) || this.#sure.has(chunk));
-    const file = this.#unclosed && sure() ? await this.#write() : null;
+    const file = this.#unclosed && !this.#left && sure() ? await this.#write() : null;
     // A load does not wait for the medium, where it need not.
-    void (async () => {
+    const flushed = (async () => {
       await file?.flush();
-      file?.write(Uint8Array.of(0), UNCLOSED);
-    })()
+      await file?.write(Uint8Array.of(0), UNCLOSED);
+    })();
+    const end = flushed
       .catch(() => {})
-      .then(() => this.#let());
+      .then(() => {
+        this.#reader?.close();
+        this.#writer?.close();
+        this.#reader = this.#writer = null;
+      });
+    if (!this.#left) return;
+    await end;
+    await this.#store.remove(this.name).catch(() => {});
   }
 
   /** Opens for writing, once; null where that cannot be. */
   #write(): Promise<StoredFile | null> {
-    this.#opening ??= this.#openWriter().catch(async (error) => {
-      await this.#giveUp(error);
+    this.#opening ??= this.#openWriter().catch((error) => {
+      this.#giveUp(error);
       return null;
     });
     return this.#opening;
@@ -200,20 +212,23 @@ export class Entry {
       this.#warn(`${url} is not kept: it takes ${missing} bytes more, and storage has room for ${room}`);
       return null;
     }
-    const file = await this.#store.write(this.name);
-    if (!file) {
-      this.#warn(`${url}: what arrives is not kept, because another tab is loading the same file`);
-      return null;
+    const head = new Uint8Array(HEAD + this.#marks.length);
+    head.set(new TextEncoder().encode(JSON.stringify({ format: 1, ...this.identity })));
+    for (let tries = 0; tries < 2; tries++) {
+      const file = await this.#store.write(this.name, head);
+      if (!file) {
+        this.#warn(`${url}: what arrives is not kept, because another tab is loading the same file`);
+        return null;
+      }
+      // Another may have written, or deleted, since this was opened.
+      if (await this.#take(file)) {
+        this.#writer = file;
+        return file;
+      }
+      file.close();
+      await this.#store.remove(this.name);
     }
-    // Another may have written, or deleted, since this was opened.
-    if (!(await this.#take(file))) {
-      file.empty();
-      const head = new Uint8Array(HEAD + this.#marks.length);
-      head.set(new TextEncoder().encode(JSON.stringify({ format: 1, ...this.identity })));
-      file.write(head, 0);
-    }
-    this.#writer = file;
-    return file;
+    throw new Error("its place cannot be written");
   }
 
   /** What a file says is kept; false where it is none of ours. What was found damaged stays missing. */
@@ -231,20 +246,19 @@ export class Entry {
   }
 
   /** Storage that is full, or forbidden, or gone: the load goes on without it. */
-  async #giveUp(error: unknown): Promise<void> {
+  #giveUp(error: unknown): void {
+    if (this.#left) return;
     const full = /quota|ENOSPC|EDQUOT/i.test(`${(error as Error).name} ${(error as Error).message}`);
     const reason = full ? "storage is full" : (error as Error).message;
     this.#warn(`${this.identity.url} is not kept: ${reason}`);
-    this.#let();
-    this.#marks.fill(0);
-    this.#opening = Promise.resolve(null);
-    await this.#store.remove(this.name).catch(() => {});
+    this.#leave();
   }
 
-  #let(): void {
-    this.#reader?.close();
-    this.#writer?.close();
-    this.#reader = this.#writer = null;
+  /** Nothing of it counts any more; the file goes when nobody writes to it. */
+  #leave(): void {
+    this.#left = true;
+    this.#marks.fill(0);
+    this.#opening = Promise.resolve(null);
   }
 
   #chunks(): number[] {

@@ -3,10 +3,10 @@
 import type { CachedFile, CacheOptions, ModelCache } from "../types.ts";
 import { CHUNK, chunksOf, readHead } from "./entry.ts";
 import { prefixOf } from "./open.ts";
-import type { OpenStore, Store } from "./store.ts";
+import type { Kept } from "./store.ts";
 
 /** @param base what relative addresses begin from, where there is such a thing */
-export function manage(open: OpenStore | undefined, base: string | null): ModelCache {
+export function manage(open: ((directory?: string) => Promise<Kept>) | null, base: string | null): ModelCache {
   const store = async (options?: CacheOptions) => (open ? open(options?.directory) : null);
   return {
     async list(options) {
@@ -24,7 +24,7 @@ export function manage(open: OpenStore | undefined, base: string | null): ModelC
     },
   };
 
-  async function chosen(files: Store, names: string[], what: string | URL | CachedFile | undefined) {
+  async function chosen(files: Kept, names: string[], what: string | URL | CachedFile | undefined) {
     if (what === undefined) return names.filter(isOurs);
     if (typeof what === "object" && "id" in what) return names.filter((name) => name === what.id);
     const url = new URL(what, base ?? undefined);
@@ -37,7 +37,7 @@ export function manage(open: OpenStore | undefined, base: string | null): ModelC
 
 const isOurs = (name: string) => /^[0-9a-f]{24}-[0-9a-f]{16}$/.test(name);
 
-async function describe(files: Store, id: string): Promise<CachedFile | null> {
+async function describe(files: Kept, id: string): Promise<CachedFile | null> {
   const file = isOurs(id) ? await files.read(id).catch(() => null) : null;
   if (!file) return null;
   try {

@@ -23,7 +23,8 @@ export async function openCached(spec: UrlSpec, context: CacheContext): Promise<
   const prefix = await prefixOf(spec.url);
   const old = (await store.names()).filter((name) => name.startsWith(prefix));
   const through = async (server: Source, { size, validator }: Version, name: string) => {
-    const identity = { url: shown(spec.url), size: size!, validator: validator! };
+    // A head has room for so much.
+    const identity = { url: shown(spec.url).slice(0, 2000), size: size!, validator: validator!.slice(0, 500) };
     return new CachedSource(server, await Entry.open(store, name, identity, warn), verify);
   };
 

@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { EngineError } from "../errors.ts";
 import { Args } from "./args.ts";
 import { bench, benchDiff } from "./bench.ts";
+import { cacheDelete, cacheList } from "./cache.ts";
 import { convert } from "./convert.ts";
 import { doctor } from "./doctor.ts";
 import { inspect } from "./inspect.ts";
@@ -14,7 +15,8 @@ import { Terminal } from "./terminal.ts";
 import { tokenize } from "./tokenize.ts";
 import { type Command, help, nearest, overview, UsageError, usageLine } from "./usage.ts";
 
-const commands: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, bench, benchDiff, doctor];
+const loading: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, bench, benchDiff];
+const commands: readonly Command[] = [...loading, cacheList, cacheDelete, doctor];
 
 const DONE = 0;
 const FAILED = 1;

@@ -201,6 +201,29 @@ export const flags = {
     read: number,
     help: "prompt tokens computed in one piece (default 256)",
   },
+  "max-sequences": {
+    value: "N",
+    option: "maxSequences",
+    read: number,
+    help: "requests computed together; more wait (default 8)",
+  },
+  "max-batch-tokens": {
+    value: "N",
+    option: "maxBatchTokens",
+    read: number,
+    help: "tokens of one step, prompts and answers together (default 2048)",
+  },
+  "max-queue": { value: "N", option: "maxQueue", read: number, help: "requests that may wait (default 32)" },
+  "cache-tokens": {
+    value: "N",
+    option: "cacheTokens",
+    read: number,
+    help: "tokens whose keys and values are kept (default: up to four contexts within 256 MB)",
+  },
+  "first-come": { option: "firstCome", help: "take requests as they come, and let no short ones pass" },
+  load: { help: "many clients at once: what they wait for, and whether each gets what it gets alone" },
+  clients: { value: "N", option: "clients", read: number, help: "with --load: clients (default 32)" },
+  seconds: { value: "N", option: "seconds", read: number, help: "with --load: how long (default 30)" },
   decode: { value: "N", option: "decode", read: number, help: "tokens after the first (default 32)" },
   batch: { value: "N", option: "batch", read: number, help: "conversations side by side (default 1)" },
   ctx: { value: "N", option: "ctx", read: number, help: "tokens that each holds before its prompt (default 0)" },
@@ -216,6 +239,15 @@ export const flags = {
     help: "auto packs what turns out to be ternary; stored keeps the file's types",
   },
   i2s: { value: "N", option: "i2s", help: "values that an I2_S file interleaves: auto (ask the weights), 128 or 64" },
+  cache: { value: "DIR", option: "cache", help: "where what comes from servers is kept (default: the system's place)" },
+  "no-cache": { help: "keep nothing of what comes from servers, and take nothing from there" },
+  verify: {
+    value: "V",
+    option: "verify",
+    help: "always hashes what comes from the cache, and fetches damage anew; auto",
+  },
+  integrity: { value: "SHA256", option: "integrity", help: "refuse the file unless this is its hash" },
+  connections: { value: "N", option: "connections", read: number, help: "ranges asked for at once (default 4)" },
   json: { help: "print one JSON object on stdout" },
   debug: { help: "show where an error comes from" },
   help: { short: "h", help: "show this help" },
@@ -228,7 +260,16 @@ export const flag = (name: FlagName): Flag => flags[name];
 
 /** What `load` takes, and what of it a model's plan depends on. */
 export const plan: readonly FlagName[] = ["kv", "activations", "context", "prefill-chunk", "layout", "i2s"];
-export const engine: readonly FlagName[] = ["threads", "flavour", ...plan];
+export const bytes: readonly FlagName[] = ["cache", "no-cache", "verify", "integrity", "connections"];
+export const engine: readonly FlagName[] = ["threads", "flavour", ...plan, ...bytes];
+/** What `load` takes where many ask at once. */
+export const serving: readonly FlagName[] = [
+  "max-sequences",
+  "max-batch-tokens",
+  "max-queue",
+  "cache-tokens",
+  "first-come",
+];
 export const common: readonly FlagName[] = [...engine, "json", "debug", "help", "version"];
 
 export const sampling: readonly FlagName[] = [

@@ -5,6 +5,7 @@ import type { LoadOptions, Model, ModelInfo } from "../types.ts";
 import type { Args } from "./args.ts";
 import { engine } from "./flags.ts";
 import type { Terminal } from "./terminal.ts";
+import { UsageError } from "./usage.ts";
 
 /** The name of the model in the package, which lies beside `dist`. */
 const DEMO = "ternlight-demo";
@@ -15,7 +16,12 @@ export function source(args: Args): string | URL {
 }
 
 /** What `load` is to be told; asked for before anything else, because it refuses wrong values. */
-export const loadOptions = (args: Args): LoadOptions => args.options("load", engine);
+export function loadOptions(args: Args): LoadOptions {
+  const options = args.options("load", engine);
+  if (!args.has("no-cache")) return options;
+  if (args.has("cache")) throw new UsageError("give either --cache or --no-cache");
+  return { ...options, cache: false };
+}
 
 /** Loads the model, works with it and ends it. */
 export async function withModel(

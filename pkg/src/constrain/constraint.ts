@@ -46,7 +46,7 @@ export class Constrainer {
   }
 
   async #build(): Promise<Vocabulary> {
-    this.#module ??= this.#compile().catch((error) => {
+    this.#module ??= this.#compiled().catch((error) => {
       this.#module = null;
       throw error;
     });
@@ -55,18 +55,13 @@ export class Constrainer {
     return makeVocabulary(glue, this.#tokenizer, this.#vocab, this.#ends);
   }
 
-  async #compile(): Promise<WebAssembly.Module> {
-    const { fetchFile, given } = this.#platform;
+  async #compiled(): Promise<WebAssembly.Module> {
+    const { given, fetchFile } = this.#platform;
     // The address holds in the bundles, which lie beside the wasm file.
     if (!given) return compile(new URL("./constrain.wasm", import.meta.url), fetchFile);
     if (given.constrain) return given.constrain;
-    throw new EngineError(
-      "UnsupportedOption",
-      "format: here it takes the module of constrain.wasm, as load's constrain",
-      {
-        option: "format",
-      },
-    );
+    const message = "a format needs the load option constrain here: the compiled module of constrain.wasm";
+    throw new EngineError("UnsupportedOption", message, { option: "constrain" });
   }
 }
 

@@ -5,7 +5,7 @@ import type { Format } from "../types.ts";
 
 /** A format as the library in the worker takes it. */
 export interface FormatSpec {
-  kind: "json_schema" | "regex" | "grammar";
+  kind: "json_schema" | "regex" | "grammar" | "both";
   source: string;
   /** What the caller calls the source. */
   option: string;

@@ -1,5 +1,3 @@
-import { openOpfs } from "../cache/opfs.ts";
-import type { OpenStore } from "../cache/store.ts";
 import type { Port, WorkerPort } from "./port.ts";
 
 export function spawnEngine(): WorkerPort {
@@ -32,10 +30,6 @@ export const fetchFile = (url: URL): Promise<Response> => fetch(url);
 
 /** What a relative URL in a page begins from. */
 export const pageAddress = (): string => (typeof document === "undefined" ? self.location.href : document.baseURI);
-
-/** Secure pages have it, and not every private window. */
-export const openStore: OpenStore | undefined =
-  "getDirectory" in (globalThis.navigator?.storage ?? {}) ? openOpfs : undefined;
 
 /** Asks that what is kept is not cleared away when space is short. */
 export function persist(): void {

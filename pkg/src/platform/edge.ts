@@ -5,8 +5,8 @@ import type { Inside, Port, WorkerPort } from "./port.ts";
 export interface Given {
   module: WebAssembly.Module;
   features: Features;
-  /** What keeps answers to a format. */
-  constrain?: WebAssembly.Module | undefined;
+  /** What formats need. */
+  constrain?: WebAssembly.Module;
 }
 
 /**

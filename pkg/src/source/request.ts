@@ -53,14 +53,13 @@ export async function request(
 
   /** Failures of the network as errors of ours; an abort stays what it is. */
   async function within<T>(work: Promise<T>): Promise<T> {
-    const stalled = failed(spec, `nothing came for ${patience / 1000} seconds`);
-    const timer = setTimeout(() => control.abort(stalled), patience);
+    const timer = setTimeout(() => control.abort(), patience);
     try {
       return await work;
     } catch (error) {
       release();
       signal?.throwIfAborted();
-      if (control.signal.aborted) throw stalled;
+      if (control.signal.aborted) throw failed(spec, `nothing came for ${patience / 1000} seconds`);
       // Node says "terminated", and why beneath.
       const { message, cause } = error as Error;
       throw failed(spec, cause instanceof Error && cause.message ? `${message} (${cause.message})` : message);

@@ -270,6 +270,23 @@ test("what a server does not name is not kept, and without a server what is kept
   await assert.rejects(ask(`${url}tiny.gguf`, { cache: false }), { code: "Network" });
 });
 
+test("the README's example", async (context) => {
+  const readme = await readFile(new URL("../../../README.md", import.meta.url), "utf8");
+  const [, example = ""] = /^```js\n(import \{ cache.*?)^```/ms.exec(readme) ?? [];
+  const { url, directory } = await place(context, { "model.gguf": tiny });
+  process.env.XDG_CACHE_HOME = directory;
+  const program = example
+    .replace(/^import (.*) from "ternlight";/, "const $1 = ternlight;")
+    .replaceAll("https://example.com/", url)
+    .replace("8c1f…", sha256(tiny));
+  const lines: string[] = [];
+  const AsyncFunction = Object.getPrototypeOf(async () => {}).constructor;
+  const console = { log: (line: string) => lines.push(line) };
+  await new AsyncFunction("ternlight", "console", `${program}; await model.close();`)({ cache, load }, console);
+  assert.deepEqual(lines, [`${url}model.gguf: ${tiny.length} of ${tiny.length} bytes`]);
+  assert.deepEqual(await readdir(path.join(directory, "ternlight")), []);
+});
+
 test("a directory that cannot be written to costs a warning, not the load", async (context) => {
   const { url } = await place(context, { "tiny.gguf": tiny });
   const file = path.join(await folderOf(context, { file: new Uint8Array(1) }), "file");

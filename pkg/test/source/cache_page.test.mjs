@@ -1,56 +1,19 @@
 /** What a page keeps in the browser's own files: across closed tabs, and with two tabs at once. */
 
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
-import { readdir, readFile } from "node:fs/promises";
-import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { isolation, launch, page, serve } from "../package/support.mjs";
 import { folderOf } from "./support/models.ts";
-import { serveFiles } from "./support/server.ts";
+import { files, MIB, modelServer, WEIGHTS } from "./support/stuck.mjs";
 
-const MIB = 1 << 20;
-const WEIGHTS = "model.safetensors";
 const dist = fileURLToPath(new URL("../../dist/", import.meta.url));
-const demo = fileURLToPath(new URL("../../models/ternlight-demo/", import.meta.url));
 
 let browser;
-let files;
 before(async () => {
   browser = await launch();
-  const names = (await readdir(demo)).filter((name) => /\.(json|safetensors)$/.test(name));
-  files = Object.fromEntries(
-    await Promise.all(names.map(async (name) => [name, new Uint8Array(await readFile(path.join(demo, name)))])),
-  );
 });
 after(() => browser?.close());
-
-const tag = (name) => `"${createHash("sha256").update(files[name]).digest("hex").slice(0, 8)}"`;
-
-/** Another origin's server, as models have; `stuck` sends no more than two megabytes of the weights. */
-async function modelServer(context) {
-  const state = { stuck: false };
-  const announce = (headers, name) => ({
-    ...headers,
-    ...(files[name] && { etag: tag(name) }),
-    "access-control-allow-origin": "*",
-    "access-control-expose-headers": "etag, content-range",
-    "cross-origin-resource-policy": "cross-origin",
-  });
-  const { url, asked } = await serveFiles(context, files, {
-    announce,
-    answer(request, response) {
-      const from = Number(/=(\d+)-/.exec(request.headers.range ?? "")?.[1] ?? 0);
-      if (!state.stuck || from < MIB || request.method !== "GET") return false;
-      const { length } = files[WEIGHTS];
-      response.writeHead(206, announce({ "content-range": `bytes ${from}-${length - 1}/${length}` }, WEIGHTS));
-      response.write(files[WEIGHTS].subarray(from, 2 * MIB + 1000));
-      return true;
-    },
-  });
-  return { url, asked, state };
-}
 
 /** A profile of its own with a page that has nothing on it. */
 async function profile(context) {
@@ -132,4 +95,24 @@ test("two tabs that load at once both have the model, and one keeps it", { timeo
     asked.every(({ method, status }) => method === "HEAD" || status === 404),
     "both read what is kept",
   );
+});
+
+test("where storage is full the model loads all the same, and says so", { timeout: 120_000 }, async (context) => {
+  const { url } = await modelServer(context);
+  const open = await profile(context);
+  const tab = await open();
+  const devtools = await tab.context().newCDPSession(tab);
+  const { origin } = new URL(tab.url());
+  const all = Object.values(files).reduce((sum, { length }) => sum + length, 0);
+  // Too little for the largest file, and enough for each of them but not for all.
+  for (const quotaSize of [files[WEIGHTS].length - MIB, all - 50_000]) {
+    await devtools.send("Storage.overrideQuotaForOrigin", { origin, quotaSize });
+    const { logits, warnings } = await loadIn(tab, url);
+    assert.equal(logits.length, 50);
+    assert.match(warnings.join("\n"), /is not kept: /);
+    for (const { size, kept, url } of await listIn(tab)) assert.equal(kept, size, url);
+    await tab.evaluate(async () => (await import("/ternlight/index.js")).cache.delete());
+  }
+  await devtools.send("Storage.overrideQuotaForOrigin", { origin });
+  assert.deepEqual((await loadIn(tab, url)).warnings, []);
 });

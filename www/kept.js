@@ -1,0 +1,102 @@
+/** The list of models that this browser keeps: what of each is here, with buttons that load and delete it. */
+
+import { megabytes, size } from "./format.js";
+
+/** Files of one model: parts of a split one, or all of a folder's. */
+export function group(files) {
+  const models = new Map();
+  for (const file of files) {
+    const single = /\.gguf$/i.test(file.url);
+    const address = single
+      ? file.url.replace(/-\d{5}-of-(\d{5}\.gguf)$/i, "-00001-of-$1")
+      : file.url.replace(/[^/]*$/, "");
+    const model = models.get(address) ?? { address, size: 0, kept: 0, complete: true, files: [] };
+    model.size += file.size;
+    model.kept += file.kept;
+    model.complete &&= file.complete;
+    model.files.push(file);
+    models.set(address, model);
+  }
+  return [...models.values()];
+}
+
+export const amount = ({ kept, size: all, complete }) =>
+  complete ? size(all) : `${megabytes(kept)} of ${megabytes(all)} MB are here`;
+
+export class KeptModels {
+  #section;
+  #load;
+  #models = [];
+
+  /** @param load called with a model's address */
+  constructor(section, load) {
+    this.#section = section;
+    this.#load = load;
+  }
+
+  /** What is kept of the model that has this address. */
+  find(address) {
+    return this.#models.find((model) => model.address === address) ?? null;
+  }
+
+  async refresh() {
+    const { cache } = await import("./ternlight/dist/index.js");
+    this.#models = group(await cache.list());
+    this.#section.hidden = this.#models.length === 0;
+    const all = this.#models.reduce((sum, { kept }) => sum + kept, 0);
+    this.#section.querySelector("h3 span").textContent = size(all);
+    this.#section.querySelector("ul").replaceChildren(...this.#models.map((model) => this.#row(model)));
+  }
+
+  #row(model) {
+    const name = nameOf(model.address);
+    const row = document.createElement("li");
+    const words = document.createElement("div");
+    words.append(
+      element("b", name.model),
+      element("span", [amount(model), name.host !== name.model && name.host].filter(Boolean).join(" · "), "quiet"),
+    );
+    row.append(
+      words,
+      this.#button(model.complete ? "Load" : "Continue", name.model, () => this.#load(model.address)),
+      this.#button("Delete", name.model, () => this.#delete(model, row)),
+    );
+    if (!model.complete) {
+      const bar = document.createElement("progress");
+      bar.setAttribute("aria-label", `${name.model}: what is here`);
+      bar.value = model.kept / model.size;
+      row.append(bar);
+    }
+    return row;
+  }
+
+  async #delete(model, row) {
+    const { cache } = await import("./ternlight/dist/index.js");
+    try {
+      for (const file of model.files) await cache.delete(file);
+      await this.refresh();
+    } catch {
+      row.querySelector(".quiet").textContent = "It is in use, in another tab perhaps, and cannot be deleted now.";
+    }
+  }
+
+  #button(text, name, act) {
+    const button = element("button", text, "small");
+    button.type = "button";
+    button.setAttribute("aria-label", `${text} ${name}`);
+    button.onclick = act;
+    return button;
+  }
+}
+
+function nameOf(address) {
+  const { pathname, host } = new URL(address);
+  return { model: decodeURIComponent(pathname.split("/").filter(Boolean).at(-1) ?? host), host };
+}
+
+function element(tag, text, kind = "") {
+  const made = document.createElement(tag);
+  made.textContent = text;
+  made.className = kind;
+  return made;
+}
