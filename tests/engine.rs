@@ -359,16 +359,13 @@ fn a_full_cache_is_shared() {
     })
     .unwrap();
     assert_eq!(tokens, expected);
-    // More at once than fit: whoever finds no room waits or ends early, nobody is lost.
+    // More at once than fit: whoever finds no room waits.
     let params = vec![Params::default(); 12];
     for session in sessions {
         engine.close(session);
     }
     let found = together(&mut engine, &prompts, &params, 10);
-    for (found, expected) in found.iter().zip(&alone) {
-        assert_eq!(found, &expected[..found.len()]);
-    }
-    assert!(found.iter().filter(|found| found.len() == 10).count() >= 8);
+    assert_eq!(found, alone);
 }
 
 #[test]

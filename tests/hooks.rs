@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Files, TestEngine, golden, submit};
-use ternlight::engine::{Event, Pooling, Request, RequestId, SessionId, Work};
+use ternlight::engine::{Event, Pooling, Request, RequestId, SessionId, WhenFull, Work};
 use ternlight::error::ErrorKind;
 use ternlight::model::Options;
 use ternlight::sampling::{Lists, Logprobs, Params};
@@ -18,7 +18,14 @@ fn engine() -> TestEngine {
 }
 
 fn hooked(engine: &mut TestEngine, session: SessionId, ids: &[u32], params: Params) -> RequestId {
-    let work = Work::Generate { params, lists: Lists::default(), max_tokens: Some(COUNT), end: Vec::new(), hook: true };
+    let work = Work::Generate {
+        params,
+        lists: Lists::default(),
+        max_tokens: Some(COUNT),
+        end: Vec::new(),
+        hook: true,
+        full: WhenFull::Stop,
+    };
     engine.submit(session, Request { tokens: ids.to_vec(), work }).unwrap()
 }
 
@@ -197,7 +204,14 @@ fn logprobs_come_before_their_tokens_and_know_nothing_of_hooks() {
     let first = common::logits(&mut engine, &ids, false).unwrap().remove(0);
     for hook in [false, true] {
         let session = engine.open();
-        let work = Work::Generate { params, lists: Lists::default(), max_tokens: Some(1), end: Vec::new(), hook };
+        let work = Work::Generate {
+            params,
+            lists: Lists::default(),
+            max_tokens: Some(1),
+            end: Vec::new(),
+            hook,
+            full: WhenFull::Stop,
+        };
         let id = engine.submit(session, Request { tokens: ids.to_vec(), work }).unwrap();
         let mut events = engine.step(&mut || false).unwrap();
         if hook {
@@ -205,7 +219,7 @@ fn logprobs_come_before_their_tokens_and_know_nothing_of_hooks() {
             only[9] = 0.0;
             events = engine.supply(id, &only).unwrap();
         }
-        let [Event::Logprobs { logprobs, .. }, Event::Token { token, .. }, _] = &events[..] else {
+        let [.., Event::Logprobs { logprobs, .. }, Event::Token { token, .. }, _] = &events[..] else {
             panic!("{events:?}")
         };
         assert!(!hook || *token == 9);

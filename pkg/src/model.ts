@@ -1,8 +1,9 @@
 /** The public objects, over calls to the engine's worker. */
 
+import { together } from "./choices.ts";
 import { EngineError } from "./errors.ts";
-import { GenerationStream } from "./generation.ts";
-import { checkIds, checkMessages, checkOptions, checkText, forEngine } from "./options.ts";
+import { type Feed, GenerationStream } from "./generation.ts";
+import { checkAll, checkIds, checkMessages, checkOptions, checkText, forEngine, integer } from "./options.ts";
 import type { WorkerPort } from "./platform/port.ts";
 import { Client } from "./rpc/client.ts";
 import type { ChooseEvent, GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
@@ -11,6 +12,7 @@ import type {
   CanRun,
   ChatMessage,
   ChatOptions,
+  CompletionOptions,
   Description,
   DetokenizeOptions,
   EmbedOptions,
@@ -23,11 +25,13 @@ import type {
   Model,
   ModelInfo,
   ModelSource,
+  ModelStatus,
   Perplexity,
   PerplexityOptions,
   Piece,
   Prompt,
   Session,
+  SessionOptions,
   TokenizeOptions,
 } from "./types.ts";
 
@@ -92,23 +96,36 @@ export class LoadedModel implements Model {
   readonly info: ModelInfo;
   readonly #client: Client;
   #sessions = 0;
+  readonly #number = () => ++this.#sessions;
 
   constructor(client: Client, info: ModelInfo) {
     this.#client = client;
     this.info = info;
   }
 
-  generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
+  generate(prompt: Prompt, options: GenerateOptions & CompletionOptions = {}): Generation {
     return generate(this.#client, null, prompt, options);
   }
 
-  chat(messages: readonly ChatMessage[], options: ChatOptions = {}): Generation {
+  chat(messages: readonly ChatMessage[], options: ChatOptions & CompletionOptions = {}): Generation {
     return chat(this.#client, null, messages, options);
   }
 
-  session(): Session {
+  session(): Session;
+  session(options: SessionOptions): Promise<Session>;
+  session(options?: SessionOptions): Session | Promise<Session> {
     if (this.#client.over) throw this.#client.over;
-    return new OpenSession(this.#client, ++this.#sessions);
+    checkOptions("session", options);
+    const session = new OpenSession(this.#client, this.#number);
+    return options?.restore ? session.restored(options.restore) : session;
+  }
+
+  async warmup(): Promise<void> {
+    await this.#client.call("warmup", {});
+  }
+
+  async status(): Promise<ModelStatus> {
+    return this.#client.call("status", {});
   }
 
   async logits(ids: readonly number[], options: LogitsOptions = {}): Promise<Float32Array[]> {
@@ -149,12 +166,20 @@ export class LoadedModel implements Model {
 class OpenSession implements Session {
   readonly #client: Client;
   readonly #number: number;
+  readonly #fresh: () => number;
   #tokens: readonly number[] = [];
   #closed = false;
 
-  constructor(client: Client, number: number) {
+  /** `fresh` gives numbers that no other session of the model has. */
+  constructor(client: Client, fresh: () => number) {
     this.#client = client;
-    this.#number = number;
+    this.#number = fresh();
+    this.#fresh = fresh;
+  }
+
+  async restored(bytes: Uint8Array): Promise<Session> {
+    this.#tokens = await this.#client.call("restoreSession", { session: this.#number, bytes });
+    return this;
   }
 
   get tokens(): readonly number[] {
@@ -167,6 +192,21 @@ class OpenSession implements Session {
 
   chat(messages: readonly ChatMessage[], options: ChatOptions = {}): Generation {
     return chat(this.#client, this.#open(), messages, options);
+  }
+
+  async fork(): Promise<Session> {
+    const fork = new OpenSession(this.#client, this.#fresh);
+    fork.#tokens = await this.#client.call("forkSession", { session: this.#open().session, as: fork.#number });
+    return fork;
+  }
+
+  async rewind(count: number): Promise<void> {
+    checkAll("rewind", { count: integer(0, this.#tokens.length) }, { count });
+    this.#tokens = await this.#client.call("rewindSession", { session: this.#open().session, count });
+  }
+
+  async save(): Promise<Uint8Array> {
+    return this.#client.call("saveSession", { session: this.#open().session });
   }
 
   async close(): Promise<void> {
@@ -191,9 +231,9 @@ function generate(
   client: Client,
   conversation: Conversation | null,
   prompt: Prompt,
-  options: GenerateOptions,
+  options: GenerateOptions & CompletionOptions,
 ): Generation {
-  checkOptions("generate", options);
+  checkOptions(conversation ? "generate" : "complete", options);
   const { addSpecial = true } = options;
   const spec = typeof prompt === "string" ? { text: prompt, addSpecial } : { ids: checkIds("generate", prompt) };
   return start(client, conversation, spec, options);
@@ -203,9 +243,9 @@ function chat(
   client: Client,
   conversation: Conversation | null,
   messages: readonly ChatMessage[],
-  options: ChatOptions,
+  options: ChatOptions & CompletionOptions,
 ): Generation {
-  checkOptions("chat", options);
+  checkOptions(conversation ? "chat" : "completeChat", options);
   checkMessages(messages);
   const { tools, templateOptions } = options;
   const spec: PromptSpec = { messages: [...messages] };
@@ -218,17 +258,18 @@ function start(
   client: Client,
   conversation: Conversation | null,
   prompt: PromptSpec,
-  options: GenerateOptions,
+  options: GenerateOptions & CompletionOptions,
 ): Generation {
-  const { stop = [], ignoreEos = false, logitsProcessor, signal } = options;
+  const { stop = [], ignoreEos = false, onContextFull = "stop", logitsProcessor, signal, n = 1 } = options;
   const settings: GenerateSettings = {
     ...forEngine(options),
     stop: typeof stop === "string" ? [stop] : [...stop],
     ignoreEos,
+    onContextFull,
     logitsProcessor: logitsProcessor !== undefined,
   };
   const session = conversation?.session ?? null;
-  return new GenerationStream((push) => {
+  const begin = (settings: GenerateSettings, push: (pieces: Piece[]) => void): Feed => {
     const onEvent = (event: Piece[] | ChooseEvent, id: number) =>
       Array.isArray(event) ? push(event) : void choose(client, id, event, logitsProcessor!);
     const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent });
@@ -236,8 +277,9 @@ function start(
       conversation?.onHeld(ended.held);
       return ended.finished;
     });
-    return { finished, stop: () => client.stop(id), signal };
-  });
+    return { finished, stop: () => client.stop(id), read: (pieces) => client.read(id, pieces), signal };
+  };
+  return new GenerationStream((push) => (n === 1 ? begin(settings, push) : together(n, settings, begin, push)));
 }
 
 /** Has the caller's function change the logits of a generation that waits for them. */

@@ -113,8 +113,11 @@ const generate = {
   ignoreEos: isBoolean,
   addSpecial: isBoolean,
   logitsProcessor: isFunction,
+  onContextFull: oneOf("stop", "error", "shift"),
   signal: isSignal,
 };
+
+const completions = { n: integer(1, 256) };
 
 const engine = {
   activations: oneOf("auto", "int8", "int14", "float"),
@@ -127,6 +130,12 @@ const engine = {
 
 const load = {
   ...engine,
+  maxSequences: integer(1, 4096),
+  maxBatchTokens: integer(1, 4096),
+  maxQueue: integer(0, MOST_TOKENS),
+  cacheTokens: integer(1, MOST_TOKENS),
+  prefixReuse: isBoolean,
+  scheduling: oneOf("tiers", "first-come"),
   signal: isSignal,
   onProgress: isFunction,
   threads: integer(1, 64),
@@ -140,7 +149,10 @@ const rules = {
   canRun: load,
   inspect: { ...engine, signal: isSignal, onProgress: isFunction, weights: isBoolean },
   generate,
+  complete: { ...generate, ...completions },
   chat: { ...generate, tools: isList, templateOptions: isObject },
+  completeChat: { ...generate, ...completions, tools: isList, templateOptions: isObject },
+  session: { restore: (value: unknown) => (value instanceof Uint8Array ? null : "what session.save() gave") },
   tokenize: { addSpecial: isBoolean },
   detokenize: { special: isBoolean },
   logits: { all: isBoolean, signal: isSignal },

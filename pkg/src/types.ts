@@ -39,6 +39,16 @@ export type WeightLayout = "auto" | "stored";
  */
 export type I2sInterleave = "auto" | "128" | "64";
 
+/** Who of those that wait is next: `tiers` lets short requests past long ones, in turns; `first-come` does not. */
+export type Scheduling = "tiers" | "first-come";
+
+/**
+ * What happens when a conversation has filled its context. `stop` ends the answer with `finishReason: "length"`, `error` with a
+ * `ContextFull`. `shift` goes on: the first 32 tokens (at most an eighth of the context) and the latest half of the context stay, what
+ * lies between is forgotten, and what stays is computed anew at its new positions, exactly as if it had been the prompt.
+ */
+export type ContextFull = "stop" | "error" | "shift";
+
 export interface LoadOptions {
   /** Aborts the load; the promise rejects with the signal's reason. */
   signal?: AbortSignal;
@@ -61,10 +71,32 @@ export interface LoadOptions {
   /** @default "auto" */
   activations?: Activations;
   /**
-   * Most prompt tokens computed in one piece. It changes speed and scratch memory, never a result.
+   * Most prompt tokens computed in one piece; a quarter of it while other answers are being written, so that none of them waits
+   * long. It changes speed and scratch memory, never a result. One reading of the weights serves a whole piece: above 256 tokens
+   * nothing is gained.
    * @default 256
    */
   prefillChunk?: number;
+  /** Requests computed together; more wait for a place. One reading of the weights serves all. @default 8 */
+  maxSequences?: number;
+  /**
+   * Most tokens of one step, prompts and running answers together. Scratch is reserved for the smaller one of this and
+   * `prefillChunk + maxSequences - 1`.
+   * @default 2048
+   */
+  maxBatchTokens?: number;
+  /** Requests that may wait; the next one is refused with `QueueFull`. @default 32 */
+  maxQueue?: number;
+  /**
+   * Tokens whose keys and values are kept, of all conversations together and of ended ones for whoever begins alike. At least
+   * `contextLength`; what was unused longest goes first, and is computed again when it is wanted.
+   * @default up to four full contexts, within 256 MB
+   */
+  cacheTokens?: number;
+  /** Conversations that begin alike share what was computed, in whole blocks of 32 tokens. No result changes. @default true */
+  prefixReuse?: boolean;
+  /** @default "tiers" */
+  scheduling?: Scheduling;
   /** @default "auto" */
   layout?: WeightLayout;
   /** Only for files with I2_S tensors. @default "auto" */
@@ -164,6 +196,8 @@ export interface GenerateOptions extends SamplingOptions {
   ignoreEos?: boolean;
   /** Add what the tokenizer adds to a text (BOS). Has no effect on ids and chats. @default true */
   addSpecial?: boolean;
+  /** @default "stop" */
+  onContextFull?: ContextFull;
   /** Changes the logits before every choice. @default none */
   logitsProcessor?: LogitsProcessor;
   signal?: AbortSignal;
@@ -178,6 +212,16 @@ export type LogitsProcessor = (logits: Float32Array, tokens: number[]) => Change
 
 // biome-ignore lint/suspicious/noConfusingVoidType: a function that changes them in place answers nothing
 type ChangedLogits = Float32Array | undefined | void;
+
+/** Of `generate` and `chat` on a model; a session goes one way, and forks. */
+export interface CompletionOptions {
+  /**
+   * Completions of the one prompt, side by side. The prompt's whole blocks of 32 tokens are computed once. Pieces then say which one
+   * they belong to (`index`), `finished` has all of them (`choices`), and the one at `index` has the seed `seed + index`.
+   * @default 1
+   */
+  n?: number;
+}
 
 export interface ChatOptions extends GenerateOptions {
   /** Tools in the shape the model's template expects. */
@@ -200,6 +244,8 @@ export interface Piece {
   text: string;
   /** The ids whose text this is. */
   tokens: number[];
+  /** Which completion it belongs to, where `n` asked for several. */
+  index?: number;
   /** One of each id, where asked for. */
   logprobs?: TokenLogprobs[];
 }
@@ -215,7 +261,10 @@ export interface TokenLogprobs {
 export type FinishReason = "stop" | "length" | "abort";
 
 export interface Timings {
+  /** Prompt tokens that were computed. */
   promptN: number;
+  /** Tokens before the answer that were not: this session's, or whole blocks of 32 that another conversation began with. */
+  cachedN: number;
   promptMs: number;
   promptPerSecond: number;
   predictedN: number;
@@ -235,11 +284,16 @@ export interface Finished {
   /** Of `tokens`, where asked for. */
   logprobs?: TokenLogprobs[];
   timings: Timings;
+  /** All completions, where `n` asked for several; the other fields are the first one's. */
+  choices?: Finished[];
 }
 
-/** One answer under way. Consumed once: by `for await`, `text()` or `toReadableStream()`. */
+/**
+ * One answer under way. Consumed once: by `for await`, `text()` or `toReadableStream()`. Whoever reads slower than the model writes
+ * slows this answer alone: with 256 pieces unread it pauses, and others take its place, until half of them are read.
+ */
 export interface Generation extends AsyncIterable<Piece> {
-  /** Settles when the generation has ended, whoever reads the pieces. */
+  /** Settles when the generation has ended, whoever reads the pieces: asking for it ends their limit. */
   readonly finished: Promise<Finished>;
   /** Ends it normally, with the text so far and `finishReason: "abort"`. */
   stop(): void;
@@ -253,7 +307,41 @@ export interface Session {
   chat(messages: readonly ChatMessage[], options?: ChatOptions): Generation;
   /** Every id this conversation holds. */
   readonly tokens: readonly number[];
+  /** Another session that begins with all that this one holds; nothing is computed or copied for it. */
+  fork(): Promise<Session>;
+  /** Forgets the last `count` tokens. */
+  rewind(count: number): Promise<void>;
+  /**
+   * All that the session holds, keys and values included, for `model.session({ restore })` of the same model with the same `kv` and
+   * `activations`, in any runtime. About as many bytes as its share of the cache.
+   */
+  save(): Promise<Uint8Array>;
   close(): Promise<void>;
+}
+
+export interface SessionOptions {
+  /**
+   * What `session.save()` gave. Refused with `BadMagic` (no saved session), `Damaged`, `UnsupportedVersion` or `WrongModel`.
+   */
+  restore: Uint8Array;
+}
+
+/** How busy a model is. */
+export interface ModelStatus {
+  /** Requests that are computed. */
+  running: number;
+  /** Requests that wait for a place, at most `maxQueue`. */
+  waiting: number;
+  /** Requests that wait for their reader. */
+  paused: number;
+  /** Tokens whose keys and values there is room for. */
+  cacheTokens: number;
+  /** Of these, those of open sessions and running requests … */
+  heldTokens: number;
+  /** … and those of ended ones, kept for whoever begins alike until their room is needed. */
+  spareTokens: number;
+  /** Bytes of wasm memory now held. */
+  memoryBytes: number;
 }
 
 export interface TokenizeOptions {
@@ -313,10 +401,14 @@ export interface Perplexity {
 
 export interface Model {
   readonly info: ModelInfo;
-  generate(prompt: Prompt, options?: GenerateOptions): Generation;
+  generate(prompt: Prompt, options?: GenerateOptions & CompletionOptions): Generation;
   /** Renders the model's own template; nothing is added to it. */
-  chat(messages: readonly ChatMessage[], options?: ChatOptions): Generation;
+  chat(messages: readonly ChatMessage[], options?: ChatOptions & CompletionOptions): Generation;
   session(): Session;
+  session(options: SessionOptions): Promise<Session>;
+  /** Computes a few tokens for nobody: the first answer then comes as fast as any other. */
+  warmup(): Promise<void>;
+  status(): Promise<ModelStatus>;
   /** One Float32Array of `info.vocab` logits per position asked for. */
   logits(ids: readonly number[], options?: LogitsOptions): Promise<Float32Array[]>;
   /** For each text one row of `info.config.hidden` values: its tokens' hidden states behind the output norm, pooled. */

@@ -1,7 +1,7 @@
 //! One call on a session, from its tokens to its events.
 
 use super::{RequestId, SessionId};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::sampling::{Lists, Logprobs, Params, Sampler, check_finite, log_total};
 
 /// What a caller asks for.
@@ -24,6 +24,7 @@ pub enum Work {
         end: Vec<u32>,
         /// Asks with [`Event::Choose`] before every choice, and waits for the logits to choose from.
         hook: bool,
+        full: WhenFull,
     },
     /// The logits behind the last token, or behind each.
     Logits { all: bool },
@@ -40,6 +41,18 @@ pub enum Pooling {
     Last,
 }
 
+/// What happens when the context is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The answer ends there.
+    #[default]
+    Stop,
+    /// So it does, with an error.
+    Fail,
+    /// The middle is forgotten, see [`window`], and what is kept is computed as a conversation of its own.
+    Shift,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
     Stop,
@@ -48,6 +61,12 @@ pub enum FinishReason {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
+    /// The prompt is read: all tokens of the conversation, and how many of them did not have to be computed.
+    Prompt {
+        request: RequestId,
+        tokens: usize,
+        cached: usize,
+    },
     Token {
         request: RequestId,
         token: u32,
@@ -106,6 +125,14 @@ pub(super) struct Active {
     state: Vec<f64>,
     /// Where this request's own tokens begin in the session.
     first: usize,
+    /// The first position of them that has not told yet. What loses its room is computed again, and would tell twice.
+    next: usize,
+    /// It has a place among those that run.
+    pub admitted: bool,
+    /// Nobody reads its events for now: it waits, at nobody's cost.
+    pub paused: bool,
+    /// Tokens computed before its first event.
+    computed: usize,
 }
 
 #[derive(Debug)]
@@ -121,6 +148,8 @@ pub(super) enum Outcome {
     /// It goes on, with a token more or in the middle of its prompt.
     More(Option<u32>),
     Ended(Option<u32>),
+    /// It goes on with a token more, for which the context has no room.
+    Shift(u32),
 }
 
 impl Active {
@@ -143,8 +172,40 @@ impl Active {
             nll: 0.0,
             state: Vec::new(),
             first: before.len(),
+            next: before.len(),
+            admitted: false,
+            paused: false,
+            computed: 0,
             request,
         })
+    }
+
+    /// How the request goes on when the context is full.
+    pub fn when_full(&self) -> WhenFull {
+        match self.request.work {
+            Work::Generate { full, .. } => full,
+            Work::Logits { .. } | Work::Score | Work::Embed { .. } => WhenFull::Stop,
+        }
+    }
+
+    /// Positions below this one are of no interest but for their keys and values; `len` is how many tokens the session holds.
+    pub fn limit(&self, len: usize) -> usize {
+        match self.request.work {
+            Work::Generate { .. } | Work::Logits { all: false } | Work::Embed { pooling: Pooling::Last } => len - 1,
+            Work::Logits { all: true } | Work::Score | Work::Embed { pooling: Pooling::Mean } => {
+                self.first.min(len - 1)
+            }
+        }
+    }
+
+    /// Tokens that it may still take to the end, where `left` are to be computed and `room` are free in its context.
+    pub fn length(&self, left: usize, room: usize) -> usize {
+        match self.request.work {
+            Work::Generate { max_tokens, .. } => {
+                left + max_tokens.map_or(room, |most| most.saturating_sub(self.generated).min(room))
+            }
+            Work::Logits { .. } | Work::Score | Work::Embed { .. } => left,
+        }
     }
 
     /// Whether the logits behind a position are needed; `len` is how many tokens the session holds.
@@ -152,8 +213,8 @@ impl Active {
         let last = position + 1 == len;
         match self.request.work {
             Work::Generate { .. } => last,
-            Work::Logits { all } => last || all && position >= self.first,
-            Work::Score => !last && position >= self.first,
+            Work::Logits { all } => last || all && position >= self.next,
+            Work::Score => !last && position >= self.next,
             Work::Embed { .. } => false,
         }
     }
@@ -161,18 +222,20 @@ impl Active {
     /// Whether the hidden state behind a position is needed.
     pub fn wants_state(&self, position: usize, len: usize) -> bool {
         match self.request.work {
-            Work::Embed { pooling: Pooling::Mean } => position >= self.first,
+            Work::Embed { pooling: Pooling::Mean } => position >= self.next,
             Work::Embed { pooling: Pooling::Last } => position + 1 == len,
             _ => false,
         }
     }
 
-    pub fn take_state(&mut self, state: &[f32]) {
+    pub fn take_state(&mut self, position: usize, state: &[f32]) {
+        self.next = position + 1;
         self.state.resize(state.len(), 0.0);
         self.state.iter_mut().zip(state).for_each(|(sum, &value)| *sum += f64::from(value));
     }
 
     pub fn take(&mut self, id: RequestId, position: usize, logits: &[f32], events: &mut Vec<Event>) {
+        self.next = position + 1;
         let result = match &self.request.work {
             Work::Generate { hook: true, params, .. } => check_finite(logits).map(|()| {
                 if params.logprobs.is_some() {
@@ -221,6 +284,14 @@ impl Active {
         }
     }
 
+    /// Notes tokens that were computed. Of a prompt that is complete by then, of `len` tokens in all, it tells.
+    pub fn count(&mut self, id: RequestId, computed: usize, complete: bool, len: usize, events: &mut Vec<Event>) {
+        self.computed += computed;
+        if complete && self.generated == 0 && matches!(self.request.work, Work::Generate { .. }) {
+            events.push(Event::Prompt { request: id, tokens: len, cached: len.saturating_sub(self.computed) });
+        }
+    }
+
     /// Settles the request after a pass. `complete` says that every token of the session is computed.
     pub fn settle(
         &mut self,
@@ -244,7 +315,7 @@ impl Active {
                 events.push(Event::Choose { request: id, logits });
                 Outcome::More(None)
             }
-            (Work::Generate { max_tokens, end, .. }, Some(Chosen::Token(token))) => {
+            (Work::Generate { max_tokens, end, full, .. }, Some(Chosen::Token(token))) => {
                 if end.contains(&token) {
                     finish(events, FinishReason::Stop);
                     return Outcome::Ended(None);
@@ -259,11 +330,22 @@ impl Active {
                 events.push(Event::Token { request: id, token });
                 self.generated += 1;
                 self.sampler.as_mut().expect("made with the request").accept(token);
-                if *max_tokens == Some(self.generated) || len + 1 > context {
-                    finish(events, FinishReason::Length);
-                    return Outcome::Ended((len < context).then_some(token));
+                let room = len < context;
+                match full {
+                    _ if *max_tokens == Some(self.generated) => {}
+                    _ if room => return Outcome::More(Some(token)),
+                    WhenFull::Stop => {}
+                    WhenFull::Shift => return Outcome::Shift(token),
+                    WhenFull::Fail => {
+                        let error = Error::new(ErrorKind::ContextFull, "the context is full")
+                            .option("contextLength")
+                            .expected(format_args!("at most {context} tokens"), len + 1);
+                        events.push(Event::Failed { request: id, error });
+                        return Outcome::Ended(None);
+                    }
                 }
-                Outcome::More(Some(token))
+                finish(events, FinishReason::Length);
+                Outcome::Ended(room.then_some(token))
             }
             (Work::Score, _) => {
                 let tokens = self.request.tokens.len().saturating_sub(1);
@@ -292,4 +374,14 @@ impl Active {
             }
         }
     }
+}
+
+/// The first positions, on which attention leans whatever they hold.
+const SINKS: usize = 32;
+
+/// What is kept of a conversation that has filled its context: how many of its first tokens, and from where on the last, half a
+/// context of them.
+pub fn window(len: usize, context: usize) -> (usize, usize) {
+    let sinks = SINKS.min(context / 8).min(len);
+    (sinks, len.saturating_sub(context / 2).max(sinks))
 }

@@ -200,21 +200,24 @@ fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut
     let scale = if spec.whole { factor } else { most / limit };
     let lowest = if spec.precision == Precision::Int8 { -128.0 } else { -8192.0 };
     let (factor, lowest, highest) = (isa.splat_f32(factor), isa.splat_f32(lowest), isa.splat_f32(limit));
-    let offset = if spec.unsigned { 8192 } else { 0 };
-    let mut sum = 0;
-    for (i, four) in fours.iter().enumerate() {
-        let code = isa.nearest(isa.mul(isa.load_f32(four), factor));
-        let code = isa.max(isa.min(code, highest), lowest);
-        let mut q = [0; 4];
-        isa.store_i32(&mut q, isa.to_i32(code));
-        sum += q[0] + q[1] + q[2] + q[3];
-        let q = q.map(|q| q + offset);
+    let offset = isa.splat_i32(if spec.unsigned { 8192 } else { 0 });
+    let mut sums = isa.splat_i32(0);
+    let (sixteens, _) = fours.as_chunks::<4>();
+    for (i, fours) in sixteens.iter().enumerate() {
+        let q = fours.each_ref().map(|four| {
+            let code = isa.nearest(isa.mul(isa.load_f32(four), factor));
+            let q = isa.to_i32(isa.max(isa.min(code, highest), lowest));
+            sums = isa.add_i32(sums, q);
+            isa.add_i32(q, offset)
+        });
         if spec.planes() == 1 {
-            first[i] = isa.quad(q.map(|q| q as i8));
+            first[4 * i..4 * i + 4].copy_from_slice(&isa.quads(q));
         } else {
-            first[i] = isa.quad(q.map(|q| (q >> 7) as i8));
-            second[i] = isa.quad(q.map(|q| (q & 127) as i8));
+            first[4 * i..4 * i + 4].copy_from_slice(&isa.quads(q.map(|q| isa.shr_i32(q, 7))));
+            second[4 * i..4 * i + 4].copy_from_slice(&isa.quads(q.map(|q| isa.and(q, isa.splat_i32(127)))));
         }
     }
-    (sum, scale)
+    let mut sum = [0; 4];
+    isa.store_i32(&mut sum, sums);
+    (sum.iter().sum(), scale)
 }

@@ -216,7 +216,8 @@ fn matrices_multiply<I: Isa>() {
             }
             let mut sample = sample(packing, rows, cols, parts, &mut rng);
             sample.matrix.divide = number % 2 == 1 && packing == TERNARY;
-            let tokens = 6;
+            // Enough for the panel at some shapes, and a rest of every kind.
+            let tokens = [6, 24, 7, 29, 5, 25, 6, 134][number];
             let mut x: Vec<f32> = (0..tokens * cols).map(|_| (rng.unit() as f32 - 0.5) * 20.0).collect();
             x[..cols].iter_mut().step_by(3).for_each(|x| *x = 0.0);
             x[cols..2 * cols].fill(0.0);

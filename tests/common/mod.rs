@@ -8,7 +8,7 @@ pub mod trial;
 
 use std::path::{Path, PathBuf};
 
-use ternlight::engine::{Engine, Event, Request, RequestId, SessionId, Work};
+use ternlight::engine::{Engine, Event, Request, RequestId, SessionId, WhenFull, Work};
 use ternlight::error::{Error, ErrorKind, Result};
 use ternlight::formats::{Format, Parsed, Tensor, gguf, safetensors};
 use ternlight::kernels::isa::scalar::Scalar;
@@ -155,8 +155,14 @@ pub fn submit(
     count: usize,
     params: Params,
 ) -> Result<RequestId> {
-    let work =
-        Work::Generate { params, lists: Lists::default(), max_tokens: Some(count), end: Vec::new(), hook: false };
+    let work = Work::Generate {
+        params,
+        lists: Lists::default(),
+        max_tokens: Some(count),
+        end: Vec::new(),
+        hook: false,
+        full: WhenFull::Stop,
+    };
     engine.submit(session, Request { tokens: ids.to_vec(), work })
 }
 

@@ -66,6 +66,11 @@ export class Client {
     pending.reject(reason);
   }
 
+  /** Says how many pieces of a generation were read so far. */
+  read(id: number, pieces: number): void {
+    if (this.#pending.has(id)) this.#port.post({ id, control: "read", pieces });
+  }
+
   /** Ends the worker; what is pending is rejected. */
   close(reason: EngineError): void {
     this.#end(reason);

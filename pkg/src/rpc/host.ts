@@ -9,13 +9,26 @@ import { ask, remote } from "./hooks.ts";
 import { canRun, inspect, type LoadContext, type Loaded, load } from "./load.ts";
 import { EngineLoop, type EngineWork, type Listener } from "./loop.ts";
 import { measure, roofline } from "./measure.ts";
-import type { Call, Control, ErrorData, GenerateSettings, PromptSpec, Reply, VerbName, Verbs } from "./protocol.ts";
+import {
+  type Call,
+  type Control,
+  type ErrorData,
+  type GenerateSettings,
+  type PromptSpec,
+  type Reply,
+  UNREAD,
+  type VerbName,
+  type Verbs,
+} from "./protocol.ts";
 
 /** What one call may do while it runs. */
 interface CallContext<V extends VerbName> {
   signal: AbortSignal;
-  /** Set by a generation that can be ended early. */
+  /** Set by a generation that can be ended early … */
   onStop: (() => void) | null;
+  /** … waits for its reader … */
+  onRead: ((pieces: number) => void) | null;
+  /** … or for logits. */
   onSupply: ((logits: Float32Array) => void) | null;
   send(event: Verbs[V]["event"], transfer?: Transferable[]): void;
 }
@@ -38,22 +51,19 @@ export function serve(platform: Inside, port: Port): void {
   const host = new Host(platform, (error) => post({ fatal: toData(error) }));
 
   port.onmessage = (message) => {
-    if (!("control" in (message as object))) return void answer(message as Call);
-    const control = message as Control;
-    const running = calls.get(control.id);
-    if (control.control === "stop") running?.context.onStop?.();
-    else if (control.control === "supply") running?.context.onSupply?.(control.logits);
+    const said = message as Call | Control;
+    if (!("control" in said)) return void answer(said);
+    const running = calls.get(said.id);
+    if (said.control === "stop") running?.context.onStop?.();
+    else if (said.control === "read") running?.context.onRead?.(said.pieces);
+    else if (said.control === "supply") running?.context.onSupply?.(said.logits);
     else running?.abort.abort();
   };
 
   async function answer({ id, verb, args }: Call): Promise<void> {
     const abort = new AbortController();
-    const context: CallContext<VerbName> = {
-      signal: abort.signal,
-      onStop: null,
-      onSupply: null,
-      send: (event, transfer) => post({ id, event }, transfer),
-    };
+    const send = (event: unknown, transfer?: Transferable[]) => post({ id, event }, transfer);
+    const context: CallContext<VerbName> = { signal: abort.signal, onStop: null, onRead: null, onSupply: null, send };
     calls.set(id, { abort, context });
     try {
       const handler = host.handlers[verb] as (args: unknown, context: unknown) => unknown;
@@ -67,8 +77,9 @@ export function serve(platform: Inside, port: Port): void {
   }
 }
 
-/** Rows of logits are large and nobody here needs them any more. */
+/** Rows of logits and saved sessions are large, and nobody here needs them any more. */
 function transfers(result: unknown): Transferable[] {
+  if (result instanceof Uint8Array) return [result.buffer as ArrayBuffer];
   return Array.isArray(result) && result[0] instanceof Float32Array
     ? result.map((row: Float32Array) => row.buffer as ArrayBuffer)
     : [];
@@ -85,14 +96,6 @@ function toData(error: unknown): ErrorData {
 /** Defaults where neither the caller nor the model says anything. */
 const SAMPLING = { temperature: 0.7, topK: 40, topP: 0.95 };
 
-interface Settle<T> {
-  resolve(value: T): void;
-  /** Ends the engine's work on it, with a value … */
-  early(value: () => T): void;
-  /** … or with an error. */
-  fail(error: unknown): void;
-}
-
 class Host {
   readonly handlers: Handlers;
   readonly #platform: Inside;
@@ -100,6 +103,8 @@ class Host {
   #model: (Loaded & { loop: EngineLoop }) | null = null;
   /** Engine sessions by the caller's numbers. */
   readonly #sessions = new Map<number, number>();
+  /** Logits that say which model this is, once someone has asked. */
+  #markRow: Float32Array | null = null;
 
   constructor(platform: Inside, onDeath: (error: unknown) => void) {
     this.#platform = platform;
@@ -111,6 +116,12 @@ class Host {
       canRun: ({ source, settings }, context) => canRun(source, settings, this.#loadContext(context)),
       generate: ({ session, prompt, settings }, context) => this.#generate(session, prompt, settings, context),
       closeSession: ({ session }) => this.#closeSession(session),
+      forkSession: ({ session, as }) => this.#keep(as, this.#loaded.engine.fork(this.#session(session))),
+      rewindSession: ({ session, count }) => this.#rewind(session, count),
+      saveSession: ({ session }, context) => this.#save(session, context),
+      restoreSession: ({ session, bytes }, context) => this.#restore(session, bytes, context),
+      warmup: (_, context) => this.#warmup(context),
+      status: () => ({ ...this.#loaded.engine.status(), memoryBytes: this.#loaded.memory.buffer.byteLength }),
       logits: ({ ids, all }, context) => this.#logits(ids, all, context),
       embed: (args, context) => this.#embed(args, context),
       perplexity: ({ text, window }, context) => this.#perplexity(text, window, context),
@@ -153,10 +164,10 @@ class Host {
     const id = own ? engine.open() : this.#session(session);
     try {
       const ids = this.#promptIds(prompt, id);
-      const held = engine.tokens(id).length;
-      const finished = await this.#run(loop, id, ids, settings, text, context);
-      if (!own) engine.truncate(id, held + ids.length + finished.tokens.length);
-      return { finished, held: own ? [] : [...engine.tokens(id)] };
+      const { finished, surplus } = await this.#run(loop, id, ids, settings, text, context);
+      if (own) return { finished, held: [] };
+      engine.truncate(id, engine.tokens(id).length - surplus);
+      return { finished, held: [...engine.tokens(id)] };
     } finally {
       if (own) engine.close(id);
     }
@@ -169,6 +180,51 @@ class Host {
     const id = engine.open();
     this.#sessions.set(number, id);
     return id;
+  }
+
+  /** Gives an engine's session the caller's number; answers its ids. */
+  #keep(number: number, id: number): number[] {
+    this.#sessions.set(number, id);
+    return [...this.#loaded.engine.tokens(id)];
+  }
+
+  #rewind(number: number, count: number): number[] {
+    const { engine } = this.#loaded;
+    const id = this.#session(number);
+    engine.truncate(id, engine.tokens(id).length - count);
+    return [...engine.tokens(id)];
+  }
+
+  async #save(session: number, context: CallContext<"saveSession">): Promise<Uint8Array> {
+    return this.#loaded.engine.save(this.#session(session), await this.#mark(context));
+  }
+
+  async #restore(number: number, bytes: Uint8Array, context: CallContext<"restoreSession">): Promise<number[]> {
+    return this.#keep(number, this.#loaded.engine.restore(bytes, await this.#mark(context)));
+  }
+
+  /** What this model computes of some fixed ids, the same in every build and runtime, says which one it is. */
+  async #mark(context: CallContext<VerbName>): Promise<Float32Array> {
+    const { vocab, contextLength } = this.#loaded.info;
+    const count = Math.min(16, vocab, contextLength);
+    const ids = Array.from({ length: count }, (_, i) => Math.floor((i * vocab) / count));
+    const [row] = this.#markRow ? [this.#markRow] : await this.#logits(ids, false, context);
+    this.#markRow = row!;
+    return row!;
+  }
+
+  /** A prompt and some steps, long enough for kernels of both kinds. */
+  async #warmup(context: CallContext<"warmup">): Promise<null> {
+    const { vocab, contextLength } = this.#loaded.info;
+    const ids = Array.from({ length: Math.min(32, Math.ceil(contextLength / 2)) }, (_, i) => i % vocab);
+    const work: EngineWork = {
+      type: "generate",
+      sampling: flat({ ...SAMPLING, seed: 0 }, () => this.#loaded.text.tokenizer),
+      maxTokens: 8,
+      end: [],
+      full: "stop",
+    };
+    return this.#once(ids, work, context, () => ({ event() {}, result: () => null }));
   }
 
   #closeSession(number: number): null {
@@ -207,8 +263,17 @@ class Host {
     settings: GenerateSettings,
     text: Loaded["text"],
     context: CallContext<"generate">,
-  ): Promise<Finished> {
-    const { stop, ignoreEos, logitsProcessor, maxTokens, seed = randomSeed(), preset, ...sampling } = settings;
+  ): Promise<{ finished: Finished; surplus: number }> {
+    const {
+      stop,
+      ignoreEos,
+      onContextFull,
+      logitsProcessor,
+      maxTokens,
+      seed = randomSeed(),
+      preset,
+      ...sampling
+    } = settings;
     const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(sampling), seed };
     const hooks = logitsProcessor ? [remote(context)] : [];
     const work: EngineWork = {
@@ -216,29 +281,45 @@ class Host {
       sampling: flat(chosen, () => text.tokenizer),
       end: ignoreEos ? [] : [...text.ends],
       hook: hooks.length > 0,
+      full: onContextFull,
       ...(maxTokens === undefined ? {} : { maxTokens }),
     };
     const answer = new Answer({
       tokenizer: text.tokenizerOrNull,
       promptTokens: ids,
-      computed: ids.length,
       stop,
       send: context.send,
     });
+    const ended = (reason: FinishReason) => ({ finished: answer.finish(reason), surplus: answer.surplus });
     return this.#request(loop, session, ids, work, context, (settle) => {
+      let read = 0;
+      let paused = false;
+      const pause = (unread: number) => {
+        if (paused ? unread > UNREAD / 2 : unread < UNREAD) return;
+        paused = !paused;
+        settle.pause(paused);
+      };
       const choose = async ({ request, logits }: { request: number; logits: Float32Array }) => {
         const changed = await ask(hooks, logits, [...loop.engine.tokens(session)]);
         loop.supply(request, changed);
       };
-      context.onStop = () => settle.early(() => answer.finish("abort"));
+      context.onStop = () => settle.early(() => ended("abort"));
+      context.onRead = (pieces) => {
+        read = pieces;
+        pause(answer.sent - read);
+      };
       return {
         onEvent(event) {
-          if (event.type === "logprobs") answer.note(event);
-          else if (event.type === "token" && answer.token(event.token)) settle.early(() => answer.finish("stop"));
+          if (event.type === "prompt") answer.begun(event.tokens, event.cached);
+          else if (event.type === "logprobs") answer.note(event);
+          else if (event.type === "token" && answer.token(event.token)) settle.early(() => ended("stop"));
           else if (event.type === "choose") choose(event).catch(settle.fail);
-          else if (event.type === "finished") settle.resolve(answer.finish(event.reason as FinishReason));
+          else if (event.type === "finished") settle.resolve(ended(event.reason as FinishReason));
         },
-        onPause: () => answer.flush(),
+        onPause() {
+          answer.flush();
+          pause(answer.sent - read);
+        },
       };
     });
   }
@@ -332,7 +413,12 @@ class Host {
         loop.cancel(request);
         reject(error);
       };
-      const { onEvent, onPause } = listen({ resolve, early, fail });
+      const { onEvent, onPause } = listen({
+        resolve,
+        early,
+        fail,
+        pause: (paused) => loop.pause(request, paused),
+      });
       onAbort = () => fail(signal.reason);
       signal.addEventListener("abort", onAbort);
       request = loop.submit(session, ids, work, {
@@ -347,6 +433,16 @@ class Host {
 function unit(row: Float32Array): Float32Array {
   const length = Math.sqrt(row.reduce((sum, value) => sum + value * value, 0));
   return length > 0 ? row.map((value) => value / length) : row;
+}
+
+/** What becomes of a request. */
+interface Settle<T> {
+  resolve(value: T): void;
+  /** Ends it, and resolves. */
+  early(value: () => T): void;
+  /** Ends it, and rejects. */
+  fail(error: unknown): void;
+  pause(paused: boolean): void;
 }
 
 function defined<T extends object>(options: T): T {

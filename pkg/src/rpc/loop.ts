@@ -1,11 +1,14 @@
 /** Steps an engine while it has work, and lets the worker read its messages in between. */
 
+import type { ContextFull } from "../types.ts";
 import type { Glue } from "../wasm/load.ts";
 
 type WasmEngine = Glue["Engine"]["prototype"];
 
 /** What a step says about one request. */
 export type EngineEvent =
+  /** The prompt is read; `cached` of the conversation's tokens did not have to be computed. */
+  | { type: "prompt"; request: number; tokens: number; cached: number }
   | { type: "token"; request: number; token: number }
   /** Of the `token` that comes next; `top` are the logprobs of `ids`. */
   | { type: "logprobs"; request: number; chosen: number; ids: Uint32Array; top: Float32Array }
@@ -25,6 +28,7 @@ export type EngineWork =
       maxTokens?: number;
       end: number[];
       hook?: boolean;
+      full: ContextFull;
     }
   | { type: "logits"; all: boolean }
   | { type: "score" }
@@ -58,8 +62,18 @@ export class EngineLoop {
     const { sampling, ...rest } = work as EngineWork & { sampling?: Float64Array };
     const request = this.engine.submit(session, Uint32Array.from(ids), rest, sampling);
     this.#listeners.set(request, listener);
-    if (!this.#running) void this.#run();
+    this.#go();
     return request;
+  }
+
+  /** Lets a request wait for its reader, or go on. */
+  pause(request: number, paused: boolean): void {
+    this.engine.pause(request, paused);
+    if (!paused) this.#go();
+  }
+
+  #go(): void {
+    if (!this.#running) void this.#run();
   }
 
   cancel(request: number): void {

@@ -52,6 +52,7 @@ const greedy = (maxTokens: number): EngineWork => ({
   type: "generate",
   maxTokens,
   end: [],
+  full: "stop",
 });
 
 /** Long enough for clocks that some pages get. */

@@ -29,12 +29,16 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     /// Four activation codes, in every 32-bit lane, ready to multiply.
     type X: Copy;
 
+    /// A vector of 7-bit weights that came apart already.
+    type Weights: Pod;
+
     const NAME: &'static str;
 
     fn load(self, from: &[u8; 16]) -> Self::V;
     fn load_f32(self, from: &[f32; 4]) -> Self::V;
     fn store_f32(self, to: &mut [f32; 4], v: Self::V);
     fn store_i32(self, to: &mut [i32; 4], v: Self::V);
+    fn load_i32(self, from: &[i32; 4]) -> Self::V;
     /// Four 16-bit values, each in the lower half of a lane.
     fn load_u16(self, from: &[u8; 8]) -> Self::V;
 
@@ -60,10 +64,16 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
 
     /// Four codes in the form that [`Self::splat_quad`] reads.
     fn quad(self, codes: [i8; 4]) -> Self::Quad;
+    /// 16 codes, four a register.
+    fn quads(self, codes: [Self::V; 4]) -> [Self::Quad; 4];
     fn splat_quad(self, quad: &Self::Quad) -> Self::X;
     /// In every lane: sum + Σ of four products, weights `0..=127` in the bytes of `w`, signed activations in `x`.
     fn dot_u7(self, sum: Self::V, w: Self::V, x: Self::X) -> Self::V;
-    /// The same with signed weights and activations `0..=127`.
+    /// Weights in the form that [`Self::dot_weights`] reads.
+    fn weights(self, w: Self::V) -> Self::Weights;
+    /// [`Self::dot_u7`] with weights from memory.
+    fn dot_weights(self, sum: Self::V, w: &Self::Weights, x: Self::X) -> Self::V;
+    /// [`Self::dot_u7`] with signed weights and activations `0..=127`.
     fn dot_i8(self, sum: Self::V, w: Self::V, x: Self::X) -> Self::V;
 
     fn add(self, a: Self::V, b: Self::V) -> Self::V;

@@ -30,6 +30,7 @@ impl Isa for Scalar {
     type V = V;
     type Quad = [i8; 4];
     type X = [i8; 4];
+    type Weights = V;
 
     const NAME: &'static str = "scalar";
 
@@ -49,6 +50,10 @@ impl Isa for Scalar {
     #[inline(always)]
     fn store_i32(self, to: &mut [i32; 4], v: V) {
         *to = v.map(|word| word as i32);
+    }
+    #[inline(always)]
+    fn load_i32(self, from: &[i32; 4]) -> V {
+        from.map(|int| int as u32)
     }
     #[inline(always)]
     fn load_u16(self, from: &[u8; 8]) -> V {
@@ -112,12 +117,24 @@ impl Isa for Scalar {
         codes
     }
     #[inline(always)]
+    fn quads(self, codes: [V; 4]) -> [[i8; 4]; 4] {
+        codes.map(|four| four.map(|code| code as i8))
+    }
+    #[inline(always)]
     fn splat_quad(self, quad: &[i8; 4]) -> [i8; 4] {
         *quad
     }
     #[inline(always)]
     fn dot_u7(self, sum: V, w: V, x: [i8; 4]) -> V {
         dot(sum, w, x, i32::from)
+    }
+    #[inline(always)]
+    fn weights(self, w: V) -> V {
+        w
+    }
+    #[inline(always)]
+    fn dot_weights(self, sum: V, w: &V, x: [i8; 4]) -> V {
+        self.dot_u7(sum, *w, x)
     }
     #[inline(always)]
     fn dot_i8(self, sum: V, w: V, x: [i8; 4]) -> V {

@@ -20,10 +20,14 @@ use bytemuck::Pod;
 pub trait Dot: Copy + Default + Send + Sync + 'static {
     type Quad: Pod;
     type X: Copy;
+    type Weights: Pod;
     const NAME: &'static str;
     fn quad(codes: [i8; 4]) -> Self::Quad;
+    fn quads(codes: [v128; 4]) -> [Self::Quad; 4];
     fn splat_quad(quad: &Self::Quad) -> Self::X;
     fn dot_u7(sum: v128, w: v128, x: Self::X) -> v128;
+    fn weights(w: v128) -> Self::Weights;
+    fn dot_weights(sum: v128, w: &Self::Weights, x: Self::X) -> v128;
     fn dot_i8(sum: v128, w: v128, x: Self::X) -> v128;
 }
 
@@ -38,11 +42,19 @@ pub struct Strict;
 impl Dot for Strict {
     type Quad = [i16; 4];
     type X = (v128, v128);
+    /// Even and odd bytes, widened.
+    type Weights = [[u8; 16]; 2];
     const NAME: &'static str = "simd128";
 
     #[inline(always)]
     fn quad([a, b, c, d]: [i8; 4]) -> [i16; 4] {
         [a, c, b, d].map(i16::from)
+    }
+    #[inline(always)]
+    fn quads(codes: [v128; 4]) -> [[i16; 4]; 4] {
+        let paired = codes.map(|four| i32x4_shuffle::<0, 2, 1, 3>(four, four));
+        let [a, b, c, d] = paired;
+        bytemuck::cast([i16x8_narrow_i32x4(a, b), i16x8_narrow_i32x4(c, d)].map(store))
     }
     #[inline(always)]
     fn splat_quad(quad: &[i16; 4]) -> (v128, v128) {
@@ -53,6 +65,15 @@ impl Dot for Strict {
     fn dot_u7(sum: v128, w: v128, (even, odd): (v128, v128)) -> v128 {
         let sum = i32x4_add(sum, i32x4_dot_i16x8(v128_and(w, u16x8_splat(0x00ff)), even));
         i32x4_add(sum, i32x4_dot_i16x8(u16x8_shr(w, 8), odd))
+    }
+    #[inline(always)]
+    fn weights(w: v128) -> [[u8; 16]; 2] {
+        [store(v128_and(w, u16x8_splat(0x00ff))), store(u16x8_shr(w, 8))]
+    }
+    #[inline(always)]
+    fn dot_weights(sum: v128, [w_even, w_odd]: &[[u8; 16]; 2], (even, odd): (v128, v128)) -> v128 {
+        let sum = i32x4_add(sum, i32x4_dot_i16x8(load(w_even), even));
+        i32x4_add(sum, i32x4_dot_i16x8(load(w_odd), odd))
     }
     #[inline(always)]
     fn dot_i8(sum: v128, w: v128, (even, odd): (v128, v128)) -> v128 {
@@ -72,11 +93,16 @@ pub struct RelaxedDot;
 impl Dot for RelaxedDot {
     type Quad = [i8; 4];
     type X = v128;
+    type Weights = [u8; 16];
     const NAME: &'static str = "relaxed";
 
     #[inline(always)]
     fn quad(codes: [i8; 4]) -> [i8; 4] {
         codes
+    }
+    #[inline(always)]
+    fn quads([a, b, c, d]: [v128; 4]) -> [[i8; 4]; 4] {
+        bytemuck::cast(store(i8x16_narrow_i16x8(i16x8_narrow_i32x4(a, b), i16x8_narrow_i32x4(c, d))))
     }
     #[inline(always)]
     fn splat_quad(quad: &[i8; 4]) -> v128 {
@@ -87,22 +113,44 @@ impl Dot for RelaxedDot {
         i32x4_relaxed_dot_i8x16_i7x16_add(x, w, sum)
     }
     #[inline(always)]
+    fn weights(w: v128) -> [u8; 16] {
+        store(w)
+    }
+    #[inline(always)]
+    fn dot_weights(sum: v128, w: &[u8; 16], x: v128) -> v128 {
+        Self::dot_u7(sum, load(w), x)
+    }
+    #[inline(always)]
     fn dot_i8(sum: v128, w: v128, x: v128) -> v128 {
         i32x4_relaxed_dot_i8x16_i7x16_add(w, x, sum)
     }
+}
+
+#[inline(always)]
+fn load(from: &[u8; 16]) -> v128 {
+    // SAFETY: the reference covers the 16 bytes read; wasm loads need no alignment.
+    unsafe { v128_load(from.as_ptr().cast()) }
+}
+
+#[inline(always)]
+fn store(v: v128) -> [u8; 16] {
+    let mut to = [0; 16];
+    // SAFETY: the reference covers the 16 bytes written; wasm stores need no alignment.
+    unsafe { v128_store(to.as_mut_ptr().cast(), v) };
+    to
 }
 
 impl<D: Dot> Isa for Wasm<D> {
     type V = v128;
     type Quad = D::Quad;
     type X = D::X;
+    type Weights = D::Weights;
 
     const NAME: &'static str = D::NAME;
 
     #[inline(always)]
     fn load(self, from: &[u8; 16]) -> v128 {
-        // SAFETY: the reference covers the 16 bytes read; wasm loads need no alignment.
-        unsafe { v128_load(from.as_ptr().cast()) }
+        load(from)
     }
     #[inline(always)]
     fn load_f32(self, from: &[f32; 4]) -> v128 {
@@ -118,6 +166,10 @@ impl<D: Dot> Isa for Wasm<D> {
     fn store_i32(self, to: &mut [i32; 4], v: v128) {
         // SAFETY: as above.
         unsafe { v128_store(to.as_mut_ptr().cast(), v) }
+    }
+    #[inline(always)]
+    fn load_i32(self, from: &[i32; 4]) -> v128 {
+        load(bytemuck::cast_ref(from))
     }
     #[inline(always)]
     fn load_u16(self, from: &[u8; 8]) -> v128 {
@@ -181,12 +233,24 @@ impl<D: Dot> Isa for Wasm<D> {
         D::quad(codes)
     }
     #[inline(always)]
+    fn quads(self, codes: [v128; 4]) -> [D::Quad; 4] {
+        D::quads(codes)
+    }
+    #[inline(always)]
     fn splat_quad(self, quad: &D::Quad) -> D::X {
         D::splat_quad(quad)
     }
     #[inline(always)]
     fn dot_u7(self, sum: v128, w: v128, x: D::X) -> v128 {
         D::dot_u7(sum, w, x)
+    }
+    #[inline(always)]
+    fn weights(self, w: v128) -> D::Weights {
+        D::weights(w)
+    }
+    #[inline(always)]
+    fn dot_weights(self, sum: v128, w: &D::Weights, x: D::X) -> v128 {
+        D::dot_weights(sum, w, x)
     }
     #[inline(always)]
     fn dot_i8(self, sum: v128, w: v128, x: D::X) -> v128 {

@@ -1,0 +1,102 @@
+//! From exact sums to results.
+
+use super::{Out, quarter};
+use crate::kernels::act::Row;
+use crate::kernels::isa::Isa;
+use crate::kernels::packed::{Matrix, TILE, halves};
+use crate::quant::{Codes, Layout, Scales};
+
+/// Fours of rows in a tile.
+pub(super) const FOURS: usize = TILE / 4;
+
+/// What a group's sums need of one token's activations.
+pub(super) struct X {
+    /// Σ q, and with the weights' offset.
+    sum: f32,
+    offset: i32,
+    scale: f32,
+}
+
+impl X {
+    pub fn new<I: Isa>(layout: Layout, row: &Row<I>, group: usize) -> Self {
+        let sum = row.sums[group];
+        // The sums of signed weights are whole: nothing was added to them.
+        let offset = if layout.codes == Codes::I8 { 0 } else { layout.offset.wrapping_mul(sum) };
+        Self { sum: sum as f32, offset, scale: row.scales[group] }
+    }
+}
+
+pub(super) type Finish<I, const T: usize> =
+    fn(&Matrix, usize, &[u8], &[[<I as Isa>::V; T]; FOURS], &[X; T], &mut Out<T>);
+
+/// From the exact sums of a group to results, of codes that count one or two: apart from the dots, and the same for all of them.
+pub(super) fn finish<I: Isa, const T: usize>(layout: Layout) -> Finish<I, T> {
+    match (layout.scales, layout.step) {
+        (Scales::Row, _) => finish_rows::<I, T>,
+        (Scales::Group { wide: false, min: false, .. }, 1) => finish_group::<I, T, false, false, 0>,
+        (Scales::Group { wide: false, min: false, .. }, _) => finish_group::<I, T, false, false, 1>,
+        (Scales::Group { wide: false, min: true, .. }, _) => finish_group::<I, T, false, true, 0>,
+        (Scales::Group { wide: true, min: false, .. }, _) => finish_group::<I, T, true, false, 0>,
+        (Scales::Group { wide: true, min: true, .. }, _) => finish_group::<I, T, true, true, 0>,
+    }
+}
+
+fn finish_rows<I: Isa, const T: usize>(
+    matrix: &Matrix,
+    tile: usize,
+    _: &[u8],
+    sums: &[[I::V; T]; FOURS],
+    xs: &[X; T],
+    out: &mut Out<T>,
+) {
+    let isa = I::default();
+    let mut scales = [0.0; TILE];
+    let range = matrix.shape.tile_rows(tile);
+    scales[..range.len()].copy_from_slice(&matrix.row_scales[range]);
+    let (scales, _) = scales.as_chunks::<4>();
+    for (four, (sums, scale)) in sums.iter().zip(scales).enumerate() {
+        let scale = isa.load_f32(scale);
+        for t in 0..T {
+            let sum = isa.to_f32(isa.sub_i32(sums[t], isa.splat_i32(xs[t].offset)));
+            let factor = isa.splat_f32(xs[t].scale);
+            let y =
+                if matrix.divide { isa.div(sum, isa.mul(factor, scale)) } else { isa.mul(isa.div(sum, factor), scale) };
+            isa.store_f32(quarter(&mut out[t], four), y);
+        }
+    }
+}
+
+fn finish_group<I: Isa, const T: usize, const WIDE: bool, const MIN: bool, const DOUBLED: u32>(
+    _: &Matrix,
+    _: usize,
+    header: &[u8],
+    sums: &[[I::V; T]; FOURS],
+    xs: &[X; T],
+    out: &mut Out<T>,
+) {
+    let isa = I::default();
+    let (scales, mins) = header.split_at(TILE * if WIDE { 4 } else { 2 });
+    for (four, sums) in sums.iter().enumerate() {
+        let scale = load_scales::<I, WIDE>(isa, scales, four);
+        let min = if MIN { load_scales::<I, WIDE>(isa, mins, four) } else { scale };
+        for t in 0..T {
+            let sum = isa.sub_i32(isa.shl_i32(sums[t], DOUBLED), isa.splat_i32(xs[t].offset));
+            let mut part = isa.mul(isa.to_f32(sum), scale);
+            if MIN {
+                part = isa.add(part, isa.mul(isa.splat_f32(xs[t].sum), min));
+            }
+            let y = quarter(&mut out[t], four);
+            let sum = isa.add(isa.load_f32(y), isa.mul(part, isa.splat_f32(xs[t].scale)));
+            isa.store_f32(y, sum);
+        }
+    }
+}
+
+#[inline(always)]
+fn load_scales<I: Isa, const WIDE: bool>(isa: I, scales: &[u8], four: usize) -> I::V {
+    if WIDE {
+        isa.load(&scales.as_chunks::<16>().0[four])
+    } else {
+        halves(isa, isa.shl_i32(isa.load_u16(&scales.as_chunks::<8>().0[four]), 16))
+    }
+}

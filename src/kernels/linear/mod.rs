@@ -1,0 +1,133 @@
+//! `y[t][row] = Σₖ w[row][k] · x[t][k]`: one token (decode) and many (prefill), one kernel for both.
+//!
+//! A kernel takes a tile of 32 rows and up to four tokens. Integer layouts run
+//!
+//! ```text
+//! for each group along k                           rising
+//!   for each pass over some of a step's parts      as many rows as accumulators fit into registers
+//!     sum  = Σ codes · q                           exact, i32: one dot instruction per plane, token and half of q
+//!   part = f32(step · sum − offset · Σq) · scale [+ f32(Σq) · min]
+//!   y   += part · x.scale
+//! ```
+//!
+//! with one group, `y = f32(sum) / s · scale`, where the layout has one scale a row. The same operations in the same order for
+//! every token count make batches equal to single tokens bit for bit.
+//!
+//! Dense layouts, and integer ones with float activations, add products in blocks of 64 values of k:
+//! `block += w · x` from zero, then `y += block`.
+
+mod ahead;
+mod dense;
+mod finish;
+mod ints;
+mod panel;
+
+use std::ops::Range;
+
+use super::act::{Act, Precision};
+use super::elementwise::scale;
+use super::isa::Isa;
+use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, Matrix, Packing, TILE};
+use crate::quant::{Codes, Float, Scales};
+use crate::team::Columns;
+use dense::{decoded, dense};
+use ints::{by_two, ints};
+
+/// Tokens that share one pass over the weights.
+const TOKENS: usize = 4;
+
+/// The results of one tile: rows in order, for each token.
+type Out<const T: usize> = [[f32; TILE]; T];
+
+#[inline(always)]
+fn quarter(out: &mut [f32; TILE], four: usize) -> &mut [f32; 4] {
+    &mut out.as_chunks_mut::<4>().0[four]
+}
+
+/// Multiplies some tiles of one part of the rows, for every prepared token; `columns` are their results.
+///
+/// # Panics
+/// If the activations were prepared for another kind of matrix, or the columns are not the tiles' rows.
+pub fn multiply<I: Isa>(matrix: &Matrix, part: usize, tiles: Range<usize>, act: &Act<I>, mut columns: Columns) {
+    let shape = &matrix.shape;
+    assert_eq!(act.spec(), super::spec(shape, act.spec().precision), "activations fit the matrix");
+    let kernels = kernels::<I>(shape.packing, act.spec().precision);
+    let tokens = act.tokens();
+    let first = part * shape.part_tiles();
+    if tokens >= panel::LEAST && panel::takes(shape.packing, act.spec().precision) && !tiles.is_empty() {
+        return panel::multiply(matrix, first + tiles.start..first + tiles.end, act, &mut columns);
+    }
+    let start = shape.tile_rows(first + tiles.start).start;
+    for tile in first + tiles.start..first + tiles.end {
+        let rows = shape.tile_rows(tile);
+        let span = rows.start - start..rows.end - start;
+        let mut token = 0;
+        while token < tokens {
+            if tokens - token >= TOKENS {
+                let mut out = [[0.0; TILE]; TOKENS];
+                (kernels.many)(matrix, tile, act, token, &mut out);
+                for (i, out) in out.iter_mut().enumerate() {
+                    write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
+                }
+                token += TOKENS;
+            } else {
+                let mut out = [[0.0; TILE]];
+                (kernels.one)(matrix, tile, act, token, &mut out);
+                write::<I>(matrix, &mut columns.row(token)[span.clone()], &mut out[0]);
+                token += 1;
+            }
+        }
+    }
+}
+
+/// A tile's results, where they belong.
+fn write<I: Isa>(matrix: &Matrix, to: &mut [f32], results: &mut [f32; TILE]) {
+    if matrix.factor != 1.0 {
+        scale::<I>(results, matrix.factor);
+    }
+    to.copy_from_slice(&results[..to.len()]);
+}
+
+type Kernel<I, const T: usize> = fn(&Matrix, usize, &Act<I>, usize, &mut Out<T>);
+
+struct Kernels<I> {
+    one: Kernel<I, 1>,
+    many: Kernel<I, TOKENS>,
+}
+
+/// The kernels of a layout: how many parts of a step a pass takes is what fits 15 registers.
+fn kernels<I: Isa>(packing: Packing, precision: Precision) -> Kernels<I> {
+    macro_rules! ints {
+        ($codes:ty, $planes:literal, $one:literal, $many:literal, $halves:literal, $rows:literal) => {
+            Kernels {
+                one: ints::<I, $codes, $planes, $one, 1, $halves, $rows>,
+                many: ints::<I, $codes, $planes, $many, TOKENS, $halves, $rows>,
+            }
+        };
+    }
+    match (packing, precision) {
+        (Packing::Dense(Float::F32), _) => {
+            Kernels { one: dense::<I, F32, 1, 8, 1>, many: dense::<I, F32, 1, 2, TOKENS> }
+        }
+        (Packing::Dense(Float::F16), _) => {
+            Kernels { one: dense::<I, F16, 2, 8, 1>, many: dense::<I, F16, 2, 2, TOKENS> }
+        }
+        (Packing::Dense(Float::BF16), _) => {
+            Kernels { one: dense::<I, Bf16, 2, 8, 1>, many: dense::<I, Bf16, 2, 2, TOKENS> }
+        }
+        (Packing::Ints(_), Precision::Float) => Kernels { one: decoded::<I, 8, 1>, many: decoded::<I, 2, TOKENS> },
+        (Packing::Ints(layout), precision) => match (layout.codes, precision) {
+            (Codes::B1, Precision::Int8) => ints!(B1, 8, 1, 1, 1, false),
+            (Codes::B1, _) => ints!(B1, 8, 1, 1, 2, false),
+            (Codes::B2, Precision::Int8) if layout.scales == Scales::Row => ints!(B2, 4, 2, 1, 1, true),
+            (Codes::B2, _) if layout.scales == Scales::Row => ints!(B2, 4, 1, 1, 2, true),
+            (Codes::B2, Precision::Int8) => ints!(B2, 4, 2, 1, 1, false),
+            (Codes::B2, _) => ints!(B2, 4, 1, 1, 2, false),
+            (Codes::B4, Precision::Int8) => ints!(B4, 2, 4, 1, 1, false),
+            (Codes::B4, _) => ints!(B4, 2, 2, 1, 2, false),
+            (Codes::B6, Precision::Int8) => ints!(B6, 4, 2, 1, 1, false),
+            (Codes::B6, _) => Kernels { one: ints::<I, B6, 4, 1, 1, 2, false>, many: by_two::<I, B6, 4, 1, 2> },
+            (Codes::I8, _) => ints!(I8, 1, 2, 1, 2, false),
+        },
+    }
+}

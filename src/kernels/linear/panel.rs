@@ -1,0 +1,222 @@
+//! Integer codes and many tokens: the weights of some tiles come apart once, and meet all tokens from the cache.
+//!
+//! ```text
+//! panel    block 0 │ block 1 │ …       each `V` vectors of 4 rows; of 3 tiles, for up to 512 values of k
+//! block    step 0 │ step 1 │ …         4 values of k
+//! step     vector 0 │ … │ vector V−1   one byte a weight
+//! ```
+//!
+//! `V × T × A` sums stay in registers along a block: of `V` vectors, `T` tokens and `A` planes of activations. Three by three is the
+//! most that an engine keeps there, and takes six loads for nine products. All sums are exact, and what makes results of
+//! them is the same function as for few tokens.
+
+use std::ops::Range;
+
+use super::TOKENS;
+use super::finish::{FOURS, X, finish};
+use crate::kernels::act::{Act, Precision};
+use crate::kernels::isa::Isa;
+use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, Packing, TILE};
+use crate::quant::{Codes, Layout};
+use crate::team::Columns;
+
+/// Tiles of a panel: so many that blocks of 3 and of 4 vectors both divide it.
+const TILES: usize = 3;
+const ROWS: usize = TILES * TILE;
+/// Values of k of a panel, where a scale covers the row.
+const LEN: usize = 512;
+/// Tokens that share a panel before the next one is unpacked; what bounds the room for sums.
+const BATCH: usize = 128;
+/// From so many tokens on the unpacking pays.
+pub(super) const LEAST: usize = 24;
+
+/// Whether these weights have a kernel here.
+pub(super) fn takes(packing: Packing, precision: Precision) -> bool {
+    matches!(packing, Packing::Ints(layout) if layout.codes != Codes::I8) && precision != Precision::Float
+}
+
+/// Multiplies `tiles` of the matrix, whose results are `columns`, for all tokens.
+pub(super) fn multiply<I: Isa>(matrix: &Matrix, tiles: Range<usize>, act: &Act<I>, columns: &mut Columns) {
+    let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("only integers come here") };
+    let start = matrix.shape.tile_rows(tiles.start).start;
+    let mut panel = Panel { matrix, layout, act, weights: vec![], sums: vec![], out: Default::default() };
+    for first in tiles.clone().step_by(TILES) {
+        let tiles = first..tiles.end.min(first + TILES);
+        for first in (0..act.tokens()).step_by(BATCH) {
+            let tokens = first..act.tokens().min(first + BATCH);
+            panel.multiply(tiles.clone(), tokens.clone());
+            for (tile, out) in tiles.clone().zip(&mut panel.out) {
+                let rows = matrix.shape.tile_rows(tile);
+                for (token, out) in tokens.clone().zip(out) {
+                    super::write::<I>(matrix, &mut columns.row(token)[rows.start - start..][..rows.len()], out);
+                }
+            }
+        }
+    }
+}
+
+struct Panel<'a, I: Isa> {
+    matrix: &'a Matrix,
+    layout: Layout,
+    act: &'a Act<I>,
+    weights: Vec<I::Weights>,
+    /// Of each token, for the rows of all tiles.
+    sums: Vec<[i32; ROWS]>,
+    /// Of each tile, for all tokens.
+    out: [Vec<[f32; TILE]>; TILES],
+}
+
+impl<I: Isa> Panel<'_, I> {
+    fn multiply(&mut self, tiles: Range<usize>, tokens: Range<usize>) {
+        let (len, groups) = self.matrix.shape.groups();
+        let group_bytes = self.matrix.shape.tile_bytes() / groups;
+        let step_bytes = 16 * self.layout.codes.bits();
+        let header = group_bytes - len / 4 * step_bytes;
+        for out in &mut self.out {
+            out.clear();
+            out.resize(tokens.len(), [0.0; TILE]);
+        }
+        for group in 0..groups {
+            self.sums.clear();
+            self.sums.resize(tokens.len(), [0; ROWS]);
+            for from in (0..len).step_by(LEN) {
+                let steps = from / 4..len.min(from + LEN) / 4;
+                self.weights.resize(steps.len() * ROWS / 4, bytemuck::Zeroable::zeroed());
+                for (i, tile) in tiles.clone().enumerate() {
+                    let codes = &self.matrix.tile(tile)[group * group_bytes + header..];
+                    self.unpack(i, &codes[steps.start * step_bytes..steps.end * step_bytes], steps.len());
+                }
+                let steps = group * len / 4 + steps.start..group * len / 4 + steps.end;
+                if self.act.spec().planes() == 1 {
+                    self.products::<3, 3, 1>(tiles.len(), &tokens, steps);
+                } else {
+                    self.products::<4, 1, 2>(tiles.len(), &tokens, steps);
+                }
+            }
+            for (i, tile) in tiles.clone().enumerate() {
+                let header = &self.matrix.tile(tile)[group * group_bytes..][..header];
+                let four = tokens.len() / TOKENS * TOKENS;
+                self.finish::<TOKENS>(i, tile, header, group, tokens.start, 0..four);
+                self.finish::<1>(i, tile, header, group, tokens.start, four..tokens.len());
+            }
+        }
+    }
+
+    /// Writes the codes of some steps of one tile into the panel.
+    fn unpack(&mut self, tile: usize, codes: &[u8], steps: usize) {
+        let side = if self.act.spec().planes() == 1 { 3 } else { 4 };
+        let at = |vector: usize, step: usize| {
+            let vector = tile * FOURS + vector;
+            (vector / side * steps + step) * side + vector % side
+        };
+        match self.layout.codes {
+            Codes::B1 => unpack::<I, B1, 8>(codes, at, &mut self.weights),
+            Codes::B2 => unpack::<I, B2, 4>(codes, at, &mut self.weights),
+            Codes::B4 => unpack::<I, B4, 2>(codes, at, &mut self.weights),
+            Codes::B6 => unpack::<I, B6, 4>(codes, at, &mut self.weights),
+            Codes::I8 => unreachable!("signed weights stay packed"),
+        }
+    }
+
+    /// Adds the products of all blocks and tokens to the sums.
+    fn products<const V: usize, const T: usize, const A: usize>(
+        &mut self,
+        tiles: usize,
+        tokens: &Range<usize>,
+        steps: Range<usize>,
+    ) {
+        let Self { act, weights, sums, .. } = self;
+        let planes = |token: usize| -> [&[I::Quad]; A] {
+            let row = act.row(token);
+            std::array::from_fn(|a| &row.planes[a][steps.clone()])
+        };
+        let (blocks, _) = weights.as_chunks::<V>();
+        for (block, weights) in blocks.chunks_exact(steps.len()).take((tiles * FOURS).div_ceil(V)).enumerate() {
+            let (many, rest) = sums.as_chunks_mut::<T>();
+            let single = tokens.start + many.len() * T;
+            for (token, sums) in tokens.clone().step_by(T).zip(many) {
+                let xs = std::array::from_fn(|t| planes(token + t));
+                dot::<I, V, T, A>(weights, xs, sums.each_mut().map(|sums| lanes(sums, block)));
+            }
+            for (token, sums) in (single..).zip(rest) {
+                dot::<I, V, 1, A>(weights, [planes(token)], [lanes(sums, block)]);
+            }
+        }
+    }
+
+    /// From one tile's sums of a group to its results, `T` tokens at a time.
+    fn finish<const T: usize>(
+        &mut self,
+        place: usize,
+        tile: usize,
+        header: &[u8],
+        group: usize,
+        start: usize,
+        tokens: Range<usize>,
+    ) {
+        let isa = I::default();
+        let finish = finish::<I, T>(self.layout);
+        let (sums, _) = self.sums[tokens.clone()].as_chunks::<T>();
+        let (outs, _) = self.out[place][tokens.clone()].as_chunks_mut::<T>();
+        for (i, (sums, out)) in sums.iter().zip(outs).enumerate() {
+            let xs =
+                std::array::from_fn(|t| X::new(self.layout, &self.act.row(start + tokens.start + i * T + t), group));
+            let sums = std::array::from_fn(|four| {
+                std::array::from_fn(|t| isa.load_i32(&sums[t].as_chunks::<4>().0[place * FOURS + four]))
+            });
+            finish(self.matrix, tile, header, &sums, &xs, out);
+        }
+    }
+}
+
+#[inline(never)]
+fn unpack<I: Isa, C: Ints<P>, const P: usize>(
+    codes: &[u8],
+    at: impl Fn(usize, usize) -> usize,
+    panel: &mut [I::Weights],
+) {
+    let isa = I::default();
+    let masks = C::masks(isa);
+    let (vectors, _) = codes.as_chunks::<16>();
+    for part in 0..8 / P {
+        for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
+            for (p, plane) in C::planes(isa, &masks, vectors, part).into_iter().enumerate() {
+                panel[at(part * P + p, step)] = isa.weights(isa.shr_u16(plane, C::SHIFT[p]));
+            }
+        }
+    }
+}
+
+/// A block's part of a token's sums.
+fn lanes<const V: usize>(sums: &mut [i32; ROWS], block: usize) -> &mut [[i32; 4]; V] {
+    let (fours, _) = sums.as_chunks_mut::<4>();
+    &mut fours.as_chunks_mut::<V>().0[block]
+}
+
+#[inline(never)]
+fn dot<I: Isa, const V: usize, const T: usize, const A: usize>(
+    weights: &[[I::Weights; V]],
+    xs: [[&[I::Quad]; A]; T],
+    sums: [&mut [[i32; 4]; V]; T],
+) {
+    let isa = I::default();
+    let xs = xs.map(|planes| planes.map(|plane| &plane[..weights.len()]));
+    let mut dots = [[[isa.splat_i32(0); V]; A]; T];
+    for (step, weights) in weights.iter().enumerate() {
+        for t in 0..T {
+            for a in 0..A {
+                let x = isa.splat_quad(&xs[t][a][step]);
+                for v in 0..V {
+                    dots[t][a][v] = isa.dot_weights(dots[t][a][v], &weights[v], x);
+                }
+            }
+        }
+    }
+    for (dots, sums) in dots.into_iter().zip(sums) {
+        for v in 0..V {
+            let dot = if A == 2 { isa.add_i32(isa.shl_i32(dots[0][v], 7), dots[A - 1][v]) } else { dots[0][v] };
+            let sum = isa.load_i32(&sums[v]);
+            isa.store_i32(&mut sums[v], isa.add_i32(sum, dot));
+        }
+    }
+}
