@@ -38,7 +38,7 @@ test-wasm: tools
 	done
 
 test-package: build
-	@scripts/setup.sh hosts chromium
+	@scripts/setup.sh hosts chromium firefox webkit
 	$(NODE24) --test "pkg/test/**/*.test.{ts,mjs}"
 
 ok: lint test

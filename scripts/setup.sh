@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and what is not there yet. Each part is quick when there is nothing to do.
 #
-#     scripts/setup.sh [rust|npm|hosts|chromium]…
+#     scripts/setup.sh [rust|npm|hosts|chromium|firefox|webkit]…
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,20 +40,28 @@ packages() {
   fi
 }
 
-chromium() {
-  local browser="${CHROMIUM:-/usr/bin/chromium}" command="apt-get update && apt-get install --yes chromium"
-  [ -x "$browser" ] && return
-  if [ -n "${CHROMIUM:-}" ] || ! command -v apt-get >/dev/null; then
-    say "no browser at $browser: set CHROMIUM to the path of a Chromium"
+# A browser from Debian, unless its program is there: name, program, packages.
+browser() {
+  local name="$1" program="$2" packages="${*:3}"
+  if compgen -G "$program" >/dev/null; then return; fi
+  if ! command -v apt-get >/dev/null; then
+    say "no $name at $program: set ${name^^} to the path of one"
     return 1
   fi
   if [ "$(id -u)" != 0 ]; then
-    say "tests need Chromium, please run:  sudo sh -c '$command'"
+    say "tests need $name, please run:  sudo sh -c 'apt-get update && apt-get install --yes $packages'"
     return 1
   fi
-  say "Chromium from Debian"
+  say "$name from Debian"
   apt-get update --quiet
-  apt-get install --yes --quiet --no-install-recommends chromium
+  # shellcheck disable=SC2086
+  apt-get install --yes --quiet --no-install-recommends $packages
+}
+
+chromium() { browser chromium "${CHROMIUM:-/usr/bin/chromium}" chromium; }
+firefox() { browser firefox "${FIREFOX:-/usr/bin/firefox-esr}" firefox-esr; }
+webkit() {
+  browser webkit "${WEBKIT:-/usr/lib/*/webkit2gtk-4*/MiniBrowser}" webkit2gtk-driver xvfb
 }
 
 [ $# -gt 0 ] || set -- rust npm
@@ -62,7 +70,7 @@ for part; do
     rust) rust ;;
     npm) packages pkg ;;
     hosts) packages pkg/test/hosts ;;
-    chromium) chromium ;;
+    chromium | firefox | webkit) $part ;;
     *) say "no part is named $part" && exit 2 ;;
   esac
 done

@@ -23,8 +23,8 @@ fn hooked(engine: &mut TestEngine, session: SessionId, ids: &[u32], params: Para
         lists: Lists::default(),
         max_tokens: Some(COUNT),
         end: Vec::new(),
-        hook: true,
         full: WhenFull::Stop,
+        hook: true,
     };
     engine.submit(session, Request { tokens: ids.to_vec(), work }).unwrap()
 }
@@ -209,8 +209,8 @@ fn logprobs_come_before_their_tokens_and_know_nothing_of_hooks() {
             lists: Lists::default(),
             max_tokens: Some(1),
             end: Vec::new(),
-            hook,
             full: WhenFull::Stop,
+            hook,
         };
         let id = engine.submit(session, Request { tokens: ids.to_vec(), work }).unwrap();
         let mut events = engine.step(&mut || false).unwrap();
@@ -219,7 +219,7 @@ fn logprobs_come_before_their_tokens_and_know_nothing_of_hooks() {
             only[9] = 0.0;
             events = engine.supply(id, &only).unwrap();
         }
-        let [.., Event::Logprobs { logprobs, .. }, Event::Token { token, .. }, _] = &events[..] else {
+        let [Event::Logprobs { logprobs, .. }, Event::Token { token, .. }, _] = &events[..] else {
             panic!("{events:?}")
         };
         assert!(!hook || *token == 9);

@@ -11,7 +11,7 @@ use ternlight::engine::{Event, Pooling, Request, RequestId, SessionId, WhenFull,
 use ternlight::kv::KvType;
 use ternlight::model::Options;
 use ternlight::rng::Rng;
-use ternlight::sampling::{Lists, Logprobs, Params};
+use ternlight::sampling::{Lists, Params};
 use ternlight::team::Team;
 
 const MODELS: [&str; 2] = ["models/bitnet_packed", "models/llama_bf16"];
@@ -20,10 +20,9 @@ const MODELS: [&str; 2] = ["models/bitnet_packed", "models/llama_bf16"];
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Said {
     tokens: Vec<u32>,
-    logprobs: Vec<Logprobs>,
-    embedding: Vec<f32>,
     logits: Vec<(usize, Vec<f32>)>,
     score: Option<(f64, usize)>,
+    embedding: Vec<f32>,
     done: bool,
 }
 
@@ -31,12 +30,11 @@ impl Said {
     fn hear(&mut self, event: Event) {
         match event {
             Event::Token { token, .. } => self.tokens.push(token),
-            Event::Logprobs { logprobs, .. } => self.logprobs.push(logprobs),
-            Event::Choose { .. } => {}
-            Event::Embedded { embedding, .. } => self.embedding = embedding,
             Event::Logits { position, logits, .. } => self.logits.push((position, logits)),
             Event::Scored { nll, tokens, .. } => self.score = Some((nll, tokens)),
+            Event::Embedded { embedding, .. } => self.embedding = embedding,
             Event::Finished { .. } => self.done = true,
+            Event::Choose { .. } | Event::Logprobs { .. } => {}
             Event::Prompt { tokens, cached, .. } => assert!(cached < tokens),
             Event::Failed { error, .. } => panic!("{error}"),
         }
@@ -49,9 +47,9 @@ fn request_of(event: &Event) -> RequestId {
         | Event::Token { request, .. }
         | Event::Logprobs { request, .. }
         | Event::Choose { request, .. }
-        | Event::Embedded { request, .. }
         | Event::Logits { request, .. }
         | Event::Scored { request, .. }
+        | Event::Embedded { request, .. }
         | Event::Finished { request, .. }
         | Event::Failed { request, .. } => *request,
     }
@@ -72,9 +70,9 @@ struct Schedule {
     roots: Vec<Vec<u32>>,
     idle: Vec<SessionId>,
     calls: BTreeMap<RequestId, Call>,
-    ended: Vec<Call>,
-    /// Questions that wait for their answers.
+    /// Who waits for logits to choose from.
     asked: Vec<(RequestId, Vec<f32>)>,
+    ended: Vec<Call>,
 }
 
 fn options(rng: &mut Rng, kv: KvType) -> (Options, usize) {
@@ -103,16 +101,8 @@ impl Schedule {
         let team = Team::solo();
         let roots = (0..2).map(|_| (0..100).map(|_| rng.below(500) as u32).collect()).collect();
         let engine = files.engine(options, team).unwrap();
-        Self {
-            rng,
-            engine,
-            context,
-            roots,
-            idle: Vec::new(),
-            calls: BTreeMap::new(),
-            ended: Vec::new(),
-            asked: Vec::new(),
-        }
+        let (calls, idle, asked, ended) = Default::default();
+        Self { rng, engine, context, roots, idle, calls, asked, ended }
     }
 
     /// Tokens that begin as others do, and end as they like.
@@ -163,25 +153,23 @@ impl Schedule {
             before.clear();
         }
         let tokens = self.tokens((self.context - before.len()).min(self.context * 3 / 4).max(1));
-        let work = match self.rng.below(10) {
+        let work = match self.rng.below(9) {
             0 => Work::Logits { all: true },
             1 => Work::Logits { all: false },
             2 if before.is_empty() => Work::Score,
-            3 if before.is_empty() => Work::Embed { pooling: Pooling::Mean },
-            4 => Work::Embed { pooling: Pooling::Last },
+            3 => Work::Embed { pooling: [Pooling::Mean, Pooling::Last][self.rng.below(2)] },
             _ => Work::Generate {
                 params: Params {
                     temperature: [0.0, 0.9][self.rng.below(2)],
                     repetition_penalty: [1.0, 1.2][self.rng.below(2)],
-                    logprobs: [None, Some(2)][self.rng.below(2)],
                     seed: self.rng.next_u64(),
                     ..Params::default()
                 },
                 lists: Lists::default(),
-                hook: self.rng.below(3) == 0,
                 max_tokens: Some(1 + self.rng.below(20)),
                 end: vec![self.rng.below(500) as u32],
                 full: [WhenFull::Stop, WhenFull::Shift][self.rng.below(2)],
+                hook: self.rng.below(4) == 0,
             },
         };
         let request = Request { tokens, work };
@@ -216,6 +204,16 @@ impl Schedule {
         }
     }
 
+    /// Those who asked get their logits as they were.
+    fn supply(&mut self) {
+        for (id, logits) in std::mem::take(&mut self.asked) {
+            if self.calls.contains_key(&id) {
+                let events = self.engine.supply(id, &logits).unwrap();
+                self.hear(events);
+            }
+        }
+    }
+
     /// Some request under way.
     fn any(&mut self) -> Option<RequestId> {
         let count = self.calls.len().max(1);
@@ -234,7 +232,6 @@ impl Schedule {
                 2 if self.rng.below(4) == 0 => {
                     if let Some(id) = self.any() {
                         self.engine.cancel(id);
-                        self.asked.retain(|(asked, _)| *asked != id);
                         self.end(id);
                     }
                 }
@@ -244,12 +241,8 @@ impl Schedule {
                         paused.push(id);
                     }
                 }
+                5 => self.supply(),
                 4 => paused.drain(..).for_each(|id| self.engine.pause(id, false)),
-                5 | 6 if !self.asked.is_empty() => {
-                    let (id, logits) = self.asked.swap_remove(self.rng.below(self.asked.len()));
-                    let events = self.engine.supply(id, &logits).unwrap();
-                    self.hear(events);
-                }
                 _ => self.step(),
             }
             let status = self.engine.status();
@@ -273,7 +266,17 @@ fn alone(files: &Files, context: usize, kv: KvType, call: &Call) -> Said {
     let mut request = call.request.clone();
     // Logits are wanted of what was asked, not of what the session held before.
     let skip = call.before.len();
-    request.tokens.splice(0..0, call.before.iter().copied());
+    if let Work::Embed { pooling: Pooling::Mean } = request.work {
+        // Its mean begins where it does.
+        let held = Request { tokens: call.before.clone(), work: Work::Logits { all: false } };
+        if skip > 0 {
+            engine.submit(session, held).unwrap();
+            run(&mut engine, |_| {}).unwrap();
+        }
+    } else {
+        request.tokens.splice(0..0, call.before.iter().copied());
+    }
+    // Logits that come back unchanged change nothing.
     if let Work::Generate { hook, .. } = &mut request.work {
         *hook = false;
     }

@@ -3,7 +3,16 @@
  * bundles and the types. What has not changed is not built again.
  */
 import { spawn } from "node:child_process";
-import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  chmodSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { availableParallelism } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -22,7 +31,20 @@ const rust = ["src", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map((nam
 const recipe = ["build.mjs", "cargo.mjs", "glue.mjs", "mend.mjs"].map((name) => path.join(pkg, "scripts", name));
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 const tools = path.join(pkg, "package-lock.json");
-const bundles = ["index.js", "demo.js", "bench.js", "node.js", "worker.js", "node-worker.js", "cli.js"];
+const bundles = [
+  "index.js",
+  "demo.js",
+  "bench.js",
+  "edge.js",
+  "doctor.js",
+  "isolate.js",
+  "node.js",
+  "node-worker.js",
+  "node-doctor.js",
+  "worker.js",
+  "cli.js",
+];
+const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts"];
 const papers = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
 const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), tools];
 
@@ -48,10 +70,17 @@ async function buildFlavour(flavour) {
       await command(name, tool("wasm-dis"), [...features(flavour), `--output=${wat}`, optimised]);
       writeFileSync(wat, mend(readFileSync(wat, "utf8")));
       await command(name, tool("wasm-as"), [...features(flavour), `--output=${out(flavour.file)}`, wat]);
+      appendFileSync(out(flavour.file), customSection("flavour", name));
 
       await buildGlue(flavour, bindgen, out("glue"));
     },
   });
+}
+
+/** Tells an edge worker, which is given a module without its address, what that is. */
+function customSection(name, text) {
+  const content = [name.length, ...Buffer.from(name), ...Buffer.from(text)];
+  return Uint8Array.from([0, content.length, ...content]);
 }
 
 /** Named, because binaryen would otherwise trust a section that earlier tools may have dropped. */
@@ -66,7 +95,7 @@ function features(flavour) {
 async function buildBundles() {
   await ifChanged("bundles", {
     inputs: [...sources, ...recipe, path.join(dist, "glue")],
-    outputs: [...bundles, "bundler.jsx", "demo.jsx"].map((name) => path.join(dist, name)),
+    outputs: [...bundles, "bundler.jsx", "demo.jsx", "doctor.jsx"].map((name) => path.join(dist, name)),
     async run() {
       const common = {
         absWorkingDir: pkg,
@@ -81,7 +110,13 @@ async function buildBundles() {
       await Promise.all([
         esbuild({ ...common, platform: "browser", entryPoints: ["src/index.ts", "src/worker.ts", "src/demo.ts"] }),
         esbuild({ ...common, platform: "browser", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] }),
-        esbuild({ ...common, platform: "node", entryPoints: ["src/node.ts", "src/node-worker.ts"] }),
+        esbuild({ ...common, platform: "browser", entryPoints: ["src/edge.ts", "src/doctor.ts"] }),
+        esbuild({ ...common, platform: "browser", format: "iife", entryPoints: ["src/isolate.ts"] }),
+        esbuild({
+          ...common,
+          platform: "node",
+          entryPoints: ["src/node.ts", "src/node-worker.ts", "src/node-doctor.ts"],
+        }),
         esbuild({
           ...common,
           platform: "node",
@@ -92,7 +127,7 @@ async function buildBundles() {
       chmodSync(path.join(dist, "cli.js"), 0o755);
       cpSync(path.join(pkg, "src", "bundler.jsx"), path.join(dist, "bundler.jsx"));
       // For the reason that bundler.jsx tells.
-      cpSync(path.join(dist, "demo.js"), path.join(dist, "demo.jsx"));
+      for (const name of ["demo", "doctor"]) cpSync(path.join(dist, `${name}.js`), path.join(dist, `${name}.jsx`));
     },
   });
 }
@@ -100,11 +135,11 @@ async function buildBundles() {
 async function buildTypes() {
   await ifChanged("types", {
     inputs: [...sources, ...projects, path.join(dist, "glue")],
-    outputs: [path.join(dist, "types", "index.d.ts"), path.join(dist, "types", "demo.d.ts")],
+    outputs: typed.map((name) => path.join(dist, "types", name)),
     async run() {
       rmSync(path.join(dist, "types"), { recursive: true, force: true });
       await command("types", tool("tsc"), ["--project", path.join(pkg, "tsconfig.build.json")]);
-      keepPublic(path.join(dist, "types"), ["index.d.ts", "demo.d.ts"]);
+      keepPublic(path.join(dist, "types"), typed);
     },
   });
 }

@@ -34,7 +34,7 @@ export function together(
     read(pieces) {
       const open = pieces === Number.MAX_SAFE_INTEGER;
       for (const index of order.splice(0, pieces - read.reduce((sum, one) => sum + one))) read[index]!++;
-      feeds.forEach((feed, index) => feed.read(open ? pieces : read[index]!));
+      for (const [index, feed] of feeds.entries()) feed.read(open ? pieces : read[index]!);
     },
     signal: feeds[0]!.signal,
   };

@@ -1,11 +1,15 @@
+import { manage } from "./cache/manage.ts";
 import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
-import { pageAddress, spawnEngine } from "./platform/browser.ts";
-import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types.ts";
+import { openStore, pageAddress, persist, spawnEngine } from "./platform/browser.ts";
+import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelCache, ModelSource } from "./types.ts";
 
 export { EngineError, type ErrorDetail } from "./errors.ts";
 export type * from "./types.ts";
 
-const outside: Outside = { spawnEngine, base: pageAddress() };
+const outside: Outside = { spawnEngine, persist, base: pageAddress() };
+
+/** What loads have kept in this origin's storage. */
+export const cache: ModelCache = manage(openStore, pageAddress());
 
 /**
  * Loads a model.

@@ -6,8 +6,19 @@ import { type Feed, GenerationStream } from "./generation.ts";
 import { checkAll, checkIds, checkMessages, checkOptions, checkText, forEngine, integer } from "./options.ts";
 import type { WorkerPort } from "./platform/port.ts";
 import { Client } from "./rpc/client.ts";
+
+<<<<<<< HEAD
+
 import type { ChooseEvent, GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
 import { type SpecRules, toSpec } from "./source/spec.ts";
+
+=======
+
+import type { GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
+import { hasAddress, type SpecRules, toSpec } from "./source/spec.ts";
+
+>>>>>>> cache
+
 import type {
   CanRun,
   ChatMessage,
@@ -38,17 +49,18 @@ import type {
 /** What the entries bring from their runtime. */
 export interface Outside extends SpecRules {
   spawnEngine(): WorkerPort;
+  /** Asks for storage that lasts. */
+  persist?(): void;
 }
 
 export async function load(outside: Outside, source: ModelSource, options: LoadOptions = {}): Promise<Model> {
   checkOptions("load", options);
   const { signal, onProgress, ...settings } = options;
-  const info = (client: Client) =>
-    client.call(
-      "load",
-      { source: toSpec(source, outside), settings },
-      { signal, ...(onProgress ? { onEvent: onProgress } : {}) },
-    );
+  const info = (client: Client) => {
+    const spec = toSpec(source, outside);
+    if (settings.cache !== false && hasAddress(spec)) outside.persist?.();
+    return client.call("load", { source: spec, settings }, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
+  };
   const client = new Client(outside.spawnEngine());
   try {
     return new LoadedModel(client, await info(client));

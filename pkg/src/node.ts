@@ -1,11 +1,14 @@
+import { manage } from "./cache/manage.ts";
 import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
-import { spawnEngine, toPath } from "./platform/node.ts";
-import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types.ts";
+import { openStore, spawnEngine, toPath } from "./platform/node.ts";
+import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelCache, ModelSource } from "./types.ts";
 
 export { EngineError, type ErrorDetail } from "./errors.ts";
 export type * from "./types.ts";
 
 const outside: Outside = { spawnEngine, base: null, toPath };
+
+export const cache: ModelCache = manage(openStore, null);
 
 export const load = (source: ModelSource, options?: LoadOptions): Promise<Model> => loadWith(outside, source, options);
 

@@ -12,6 +12,9 @@ const isObject: Check = (value) =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? null : "an object";
 const isList: Check = (value) => (Array.isArray(value) ? null : "a list");
 
+const isHash = (value: unknown) =>
+  typeof value === "string" && /^([0-9a-f]{64}|sha256-[A-Za-z0-9+/]{43}=)$/i.test(value);
+
 const oneOf = (...values: string[]): Check => {
   const expected = values.map((value) => `"${value}"`).join(", ");
   return (value) => (values.includes(value as string) ? null : expected);
@@ -112,8 +115,8 @@ const generate = {
   stop: isStop,
   ignoreEos: isBoolean,
   addSpecial: isBoolean,
-  logitsProcessor: isFunction,
   onContextFull: oneOf("stop", "error", "shift"),
+  logitsProcessor: isFunction,
   signal: isSignal,
 };
 
@@ -128,8 +131,22 @@ const engine = {
   i2s: oneOf("auto", "128", "64"),
 };
 
+const isIntegrity: Check = (value) =>
+  isHash(value) || (isObject(value) === null && Object.values(value as object).every(isHash))
+    ? null
+    : "a SHA-256 (64 hex digits, or sha256- and base64) or an object of them by file name";
+
+const source = {
+  cache: (value: unknown) =>
+    typeof value === "boolean" || (typeof value === "string" && value !== "") ? null : "true, false or a directory",
+  verify: oneOf("auto", "always"),
+  integrity: isIntegrity,
+  connections: integer(1, 16),
+};
+
 const load = {
   ...engine,
+  ...source,
   maxSequences: integer(1, 4096),
   maxBatchTokens: integer(1, 4096),
   maxQueue: integer(0, MOST_TOKENS),

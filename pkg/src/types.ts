@@ -49,7 +49,7 @@ export type Scheduling = "tiers" | "first-come";
  */
 export type ContextFull = "stop" | "error" | "shift";
 
-export interface LoadOptions {
+export interface LoadOptions extends SourceOptions {
   /** Aborts the load; the promise rejects with the signal's reason. */
   signal?: AbortSignal;
   /** Called as bytes arrive, at most every 50 ms, and once at each change of phase. */
@@ -105,6 +105,66 @@ export interface LoadOptions {
    * A chat template to use instead of the model's own; `"embedded"` follows the file's even where it is known to be wrong.
    */
   chatTemplate?: string;
+}
+
+/**
+ * How a load brings its bytes. What comes from http and https is kept: in a page in its origin's private file system, else in
+ * `$XDG_CACHE_HOME/ternlight` (`~/.cache`, `~/Library/Caches`, `%LOCALAPPDATA%`).
+ */
+export interface SourceOptions {
+  /**
+   * Keeps what arrives, so that a load that was cut off goes on where it was and the next one asks only whether the file is still the
+   * same. `false` keeps and reads nothing; a string is another directory (in a page, its name). Files that the server gives neither an
+   * ETag nor a Last-Modified are not kept.
+   * @default true
+   */
+  cache?: boolean | string;
+  /**
+   * `always` hashes each chunk of 1 MiB that is read from the cache; a damaged one is fetched again. `auto` does so only for what a load
+   * left that was cut off.
+   * @default "auto"
+   */
+  verify?: "auto" | "always";
+  /**
+   * SHA-256 of the file, 64 hex digits or `sha256-` and base64; of a model of several files the hash of each that is read, by its name.
+   * A file that has another, or none here, is refused. Of what comes from a cache that has hashed it before, that hash is taken.
+   */
+  integrity?: string | Readonly<Record<string, string>>;
+  /**
+   * Ranges that a server is asked for at once, from 1 to 16.
+   * @default 4
+   */
+  connections?: number;
+}
+
+/** A file from a server, in the cache. */
+export interface CachedFile {
+  id: string;
+  /** Where it came from, without user, password and query; empty where the head of the file is damaged. */
+  url: string;
+  /** Of the file, in bytes. */
+  size: number;
+  /** Bytes of it that are here. */
+  kept: number;
+  complete: boolean;
+  /** When something was last kept. */
+  written: Date;
+}
+
+export interface CacheOptions {
+  /** As the load option `cache`. @default where loads keep what they are given no other place for */
+  directory?: string;
+}
+
+/** What loads have kept. */
+export interface ModelCache {
+  /** The newest first. */
+  list(options?: CacheOptions): Promise<CachedFile[]>;
+  /**
+   * Deletes a file of the list, what came from an address, everything beneath an address that ends in `/`, or everything.
+   * @returns how many files are gone
+   */
+  delete(what?: CachedFile | string | URL, options?: CacheOptions): Promise<number>;
 }
 
 export interface Progress {

@@ -6,7 +6,7 @@ use super::plan::Kind;
 use crate::error::Error;
 use crate::formats::{Parsed, gguf};
 use crate::model::Config;
-use crate::quant::{Codes, Content, F32, Float, Layout, Q1_0, Q2_0, Q8_0, Scales, Storage, TQ2_0};
+use crate::quant::{Codes, Content, F32, Float, Kept, Layout, Q1_0, Q2_0, Q8_0, Scales, Storage, TQ2_0};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -60,7 +60,11 @@ fn what_a_type_cannot_say_is_refused() {
     for (layout, codes, mins) in [
         (layout(&TQ2_0), vec![3; 256], [0.0]),
         (layout(&Q8_0), vec![1; 32], [0.0]),
-        (Layout { scales: Scales::Group { len: 64, wide: true, min: true }, ..layout(&Q2_0) }, vec![1; 64], [-0.5]),
+        (
+            Layout { scales: Scales::Group { len: 64, kept: Kept::Single, min: true }, ..layout(&Q2_0) },
+            vec![1; 64],
+            [-0.5],
+        ),
     ] {
         let error = signs.take(layout, codes.len(), &codes, &[1.0], &mins, 1.0).unwrap_err();
         assert!(error.to_string().contains("not ternary"), "{error}");
@@ -89,7 +93,12 @@ fn signs_are_ternary_too() {
         assert_eq!(encode(kind, &mut signs.clone()).unwrap(), expected, "{kind:?}");
     }
     // MLX's one bit: the lower value and the step to the upper one.
-    let mlx = Layout { codes: Codes::B1, step: 1, offset: 0, scales: Scales::Group { len: 64, wide: true, min: true } };
+    let mlx = Layout {
+        codes: Codes::B1,
+        step: 1,
+        offset: 0,
+        scales: Scales::Group { len: 64, kept: Kept::Single, min: true },
+    };
     signs.take(mlx, 256, &codes, &[1.0; 4], &[-0.5; 4], 1.0).unwrap();
     assert_eq!(encode(Kind::Q1, &mut signs).unwrap(), expected);
 }

@@ -89,8 +89,8 @@ pub struct Engine<I: Isa> {
     running: Option<Running>,
     next: u32,
     steps: u64,
-    /// Requests that were admitted so far.
-    admitted: u64,
+    /// Whose turn a place is that both would have: 0 or 1.
+    turn: usize,
 }
 
 impl<I: Isa> Engine<I> {
@@ -107,7 +107,7 @@ impl<I: Isa> Engine<I> {
             running: None,
             next: 0,
             steps: 0,
-            admitted: 0,
+            turn: 1,
         })
     }
 
@@ -252,6 +252,14 @@ impl<I: Isa> Engine<I> {
         self.requests.remove(&id);
     }
 
+    /// Lets a request wait until its reader has caught up, or go on. Meanwhile it takes nobody's place.
+    pub fn pause(&mut self, id: RequestId, paused: bool) {
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.paused = paused;
+            request.admitted &= !paused;
+        }
+    }
+
     /// Goes on with a request that waits behind [`Event::Choose`]: one logit for every token, -∞ for those that must not be
     /// chosen. Answers what it leads to.
     pub fn supply(&mut self, id: RequestId, logits: &[f32]) -> Result<Vec<Event>> {
@@ -265,19 +273,11 @@ impl<I: Isa> Engine<I> {
         }
         let mut events = Vec::new();
         request.supply(id, logits, &mut events);
-        self.settle(id, None, &mut events);
+        self.settle(id, 0, true, &mut events);
         Ok(events)
     }
 
-    /// Lets a request wait until its reader has caught up, or go on. Meanwhile it takes nobody's place.
-    pub fn pause(&mut self, id: RequestId, paused: bool) {
-        if let Some(request) = self.requests.get_mut(&id) {
-            request.paused = paused;
-            request.admitted &= !paused;
-        }
-    }
-
-    /// Whether there is anything to do; who waits for [`Self::supply`] gives nothing to do.
+    /// Whether there is anything to do; who waits for [`Self::supply`] or for its reader gives nothing to do.
     pub fn busy(&self) -> bool {
         self.requests.values().any(|request| !request.paused && !request.parked)
     }
@@ -285,12 +285,12 @@ impl<I: Isa> Engine<I> {
     pub fn status(&self) -> Status {
         let count = |which: fn(&Active) -> bool| self.requests.values().filter(|request| which(request)).count();
         let ledger = self.cache.ledger();
-        let held = ledger.len() - ledger.available();
+        let held = ledger.blocks() - ledger.available();
         Status {
             running: count(|request| request.admitted),
             waiting: count(|request| !request.admitted && !request.paused),
             paused: count(|request| request.paused),
-            cache_tokens: ledger.len() * BLOCK,
+            cache_tokens: ledger.blocks() * BLOCK,
             held_tokens: held * BLOCK,
             spare_tokens: ledger.spare() * BLOCK,
         }
@@ -346,9 +346,8 @@ impl<I: Isa> Engine<I> {
         for (row, id) in owners.iter().enumerate() {
             let Some(request) = self.requests.get_mut(id) else { continue };
             let Some(session) = self.sessions.get(&request.session) else { continue };
-            let position = self.forward.rows()[row].position;
-            if request.wants_state(position, session.tokens.len()) {
-                request.take_state(position, &self.forward.state(&self.model, row));
+            if request.wants_state(self.forward.rows()[row].position, session.tokens.len()) {
+                request.take_state(&self.forward.state(&self.model, row));
             }
         }
     }
@@ -371,25 +370,23 @@ impl<I: Isa> Engine<I> {
         let mut last = None;
         for &id in running.owners.iter().filter(|&&id| last.replace(id) != Some(id)) {
             let computed = running.owners.iter().filter(|&&owner| owner == id).count();
-            self.settle(id, Some(computed), events);
+            self.settle(id, computed, false, events);
         }
         self.drop_closed();
     }
 
-    /// Settles a request, of which so many tokens more are computed, or of which a choice has come.
-    fn settle(&mut self, id: RequestId, computed: Option<usize>, events: &mut Vec<Event>) {
+    /// Settles a request of which so many tokens more are computed, or that was `supplied` with logits.
+    fn settle(&mut self, id: RequestId, computed: usize, supplied: bool, events: &mut Vec<Event>) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let Some(session) = self.sessions.get_mut(&request.session) else { return };
+        session.cached += computed;
         session.used = self.steps;
+        self.cache.publish(session.table, &session.tokens, session.cached);
         let len = session.tokens.len();
-        let mut complete = true;
-        if let Some(computed) = computed {
-            session.cached += computed;
-            self.cache.publish(session.table, &session.tokens, session.cached);
-            complete = session.cached == len;
-            request.count(id, computed, complete, len, events);
+        if computed > 0 {
+            request.count(id, computed, session.cached, len, events);
         }
-        match request.settle(id, complete, self.context, len, events) {
+        match request.settle(id, supplied || session.cached == len, self.context, len, events) {
             Outcome::More(None) => {}
             Outcome::More(Some(token)) => session.tokens.push(token),
             Outcome::Ended(token) => {

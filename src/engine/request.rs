@@ -22,9 +22,9 @@ pub enum Work {
         max_tokens: Option<usize>,
         /// Tokens that end it; they are not part of the answer.
         end: Vec<u32>,
+        full: WhenFull,
         /// Asks with [`Event::Choose`] before every choice, and waits for the logits to choose from.
         hook: bool,
-        full: WhenFull,
     },
     /// The logits behind the last token, or behind each.
     Logits { all: bool },
@@ -125,10 +125,12 @@ pub(super) struct Active {
     state: Vec<f64>,
     /// Where this request's own tokens begin in the session.
     first: usize,
-    /// The first position of them that has not told yet. What loses its room is computed again, and would tell twice.
-    next: usize,
+    /// Positions before this one were told of, or added up.
+    told: usize,
     /// It has a place among those that run.
     pub admitted: bool,
+    /// It got it for being short.
+    pub passed: bool,
     /// Nobody reads its events for now: it waits, at nobody's cost.
     pub paused: bool,
     /// Tokens computed before its first event.
@@ -172,8 +174,9 @@ impl Active {
             nll: 0.0,
             state: Vec::new(),
             first: before.len(),
-            next: before.len(),
+            told: 0,
             admitted: false,
+            passed: false,
             paused: false,
             computed: 0,
             request,
@@ -184,18 +187,22 @@ impl Active {
     pub fn when_full(&self) -> WhenFull {
         match self.request.work {
             Work::Generate { full, .. } => full,
-            Work::Logits { .. } | Work::Score | Work::Embed { .. } => WhenFull::Stop,
+            _ => WhenFull::Stop,
         }
     }
 
     /// Positions below this one are of no interest but for their keys and values; `len` is how many tokens the session holds.
     pub fn limit(&self, len: usize) -> usize {
-        match self.request.work {
-            Work::Generate { .. } | Work::Logits { all: false } | Work::Embed { pooling: Pooling::Last } => len - 1,
-            Work::Logits { all: true } | Work::Score | Work::Embed { pooling: Pooling::Mean } => {
-                self.first.min(len - 1)
-            }
-        }
+        let all = matches!(
+            self.request.work,
+            Work::Logits { all: true } | Work::Score | Work::Embed { pooling: Pooling::Mean }
+        );
+        if all { self.untold().min(len - 1) } else { len - 1 }
+    }
+
+    /// The first position of which it has not told yet. What gave its room to others is computed again, but told once.
+    fn untold(&self) -> usize {
+        self.first.max(self.told)
     }
 
     /// Tokens that it may still take to the end, where `left` are to be computed and `room` are free in its context.
@@ -204,7 +211,7 @@ impl Active {
             Work::Generate { max_tokens, .. } => {
                 left + max_tokens.map_or(room, |most| most.saturating_sub(self.generated).min(room))
             }
-            Work::Logits { .. } | Work::Score | Work::Embed { .. } => left,
+            _ => left,
         }
     }
 
@@ -213,8 +220,8 @@ impl Active {
         let last = position + 1 == len;
         match self.request.work {
             Work::Generate { .. } => last,
-            Work::Logits { all } => last || all && position >= self.next,
-            Work::Score => !last && position >= self.next,
+            Work::Logits { all } => last || all && position >= self.untold(),
+            Work::Score => !last && position >= self.untold(),
             Work::Embed { .. } => false,
         }
     }
@@ -222,20 +229,18 @@ impl Active {
     /// Whether the hidden state behind a position is needed.
     pub fn wants_state(&self, position: usize, len: usize) -> bool {
         match self.request.work {
-            Work::Embed { pooling: Pooling::Mean } => position >= self.next,
+            Work::Embed { pooling: Pooling::Mean } => position >= self.untold(),
             Work::Embed { pooling: Pooling::Last } => position + 1 == len,
             _ => false,
         }
     }
 
-    pub fn take_state(&mut self, position: usize, state: &[f32]) {
-        self.next = position + 1;
+    pub fn take_state(&mut self, state: &[f32]) {
         self.state.resize(state.len(), 0.0);
         self.state.iter_mut().zip(state).for_each(|(sum, &value)| *sum += f64::from(value));
     }
 
     pub fn take(&mut self, id: RequestId, position: usize, logits: &[f32], events: &mut Vec<Event>) {
-        self.next = position + 1;
         let result = match &self.request.work {
             Work::Generate { hook: true, params, .. } => check_finite(logits).map(|()| {
                 if params.logprobs.is_some() {
@@ -284,10 +289,11 @@ impl Active {
         }
     }
 
-    /// Notes tokens that were computed. Of a prompt that is complete by then, of `len` tokens in all, it tells.
-    pub fn count(&mut self, id: RequestId, computed: usize, complete: bool, len: usize, events: &mut Vec<Event>) {
+    /// Notes tokens that were computed, up to `cached`. Of a prompt that is complete by then, of `len` tokens in all, it tells.
+    pub fn count(&mut self, id: RequestId, computed: usize, cached: usize, len: usize, events: &mut Vec<Event>) {
         self.computed += computed;
-        if complete && self.generated == 0 && matches!(self.request.work, Work::Generate { .. }) {
+        self.told = self.told.max(cached);
+        if cached == len && self.generated == 0 && matches!(self.request.work, Work::Generate { .. }) {
             events.push(Event::Prompt { request: id, tokens: len, cached: len.saturating_sub(self.computed) });
         }
     }

@@ -1,7 +1,7 @@
 //! Which requests run, and which tokens the next batch computes.
 //!
-//! *Admission*: a request waits until one of the places is free and the pool has blocks for its prompt. Places go in turns to
-//! whoever came first and to whoever came first among the shortest (lengths are told apart by powers of two), so that short
+//! *Admission*: a request waits until one of the places is free and the pool has blocks for its prompt. Half of the places are for
+//! whoever came first, half for whoever came first among the shortest (lengths are told apart by powers of two), so that short
 //! requests pass long ones and long ones never wait for ever.
 //!
 //! *A batch*: conversations that decode go first, one row each, so that running streams stay smooth; beside them prompts get a
@@ -61,6 +61,10 @@ pub(super) fn batch<I: Isa>(engine: &mut Engine<I>) -> (Vec<BatchRow>, Vec<Reque
     let (mut rows, mut owners) = (Vec::new(), Vec::new());
     for (id, count) in shares(engine) {
         let request = &engine.requests[&id];
+        if !request.admitted {
+            // It has just made room for another one.
+            continue;
+        }
         let (session_id, session) = (request.session, &engine.sessions[&request.session]);
         let (table, from, len) = (session.table, session.cached, session.tokens.len());
         if !make_room(engine, id, session_id, from + count, &owners) {
@@ -132,21 +136,24 @@ fn shares<I: Isa>(engine: &mut Engine<I>) -> Vec<(RequestId, usize)> {
 /// Gives free places to requests that wait.
 fn admit<I: Isa>(engine: &mut Engine<I>) {
     loop {
-        let waiting = |request: &Active| !request.admitted && !request.paused;
+        let waiting = |request: &Active| !request.admitted && !request.paused && !request.parked;
         // Who waits for logits takes nobody's place.
         let running = engine.requests.values().filter(|request| request.admitted && !request.parked).count();
         let line = || engine.requests.iter().filter(|(_, request)| waiting(request));
         if running >= engine.limits.sequences {
             return;
         }
-        let first_come = engine.limits.first_come || engine.admitted.is_multiple_of(2);
-        let next = if first_come { line().next() } else { line().min_by_key(|(_, one)| tier(length(engine, one))) };
+        let first = engine.requests.values().filter(|request| request.admitted && !request.passed).count();
+        // A place that is left over is for both in turns.
+        let passes = !engine.limits.first_come && first >= (engine.limits.sequences + engine.turn) / 2;
+        let next = if passes { line().min_by_key(|(_, one)| tier(length(engine, one))) } else { line().next() };
         let Some((&id, request)) = next else { return };
         if running > 0 && !fits(engine, request) {
             return;
         }
-        engine.requests.get_mut(&id).expect("it waits").admitted = true;
-        engine.admitted += 1;
+        let request = engine.requests.get_mut(&id).expect("it waits");
+        (request.admitted, request.passed) = (true, passes);
+        engine.turn = 1 - engine.turn;
     }
 }
 
@@ -189,13 +196,13 @@ fn make_room<I: Isa>(
         });
         let idle = idle.min_by_key(|(_, session)| session.used).map(|(&other, _)| other);
         let given = idle.or_else(|| {
-            let younger = engine.requests.iter().filter(|(other, request)| {
+            let mut younger = engine.requests.iter().filter(|(other, request)| {
                 request.admitted
                     && **other > asks
                     && !served.contains(other)
                     && engine.cache.blocks(engine.sessions[&request.session].table) > 0
             });
-            younger.last().map(|(_, request)| request.session)
+            younger.next_back().map(|(_, request)| request.session)
         });
         let Some(given) = given else { return false };
         for request in engine.requests.values_mut().filter(|request| request.session == given) {

@@ -43,6 +43,8 @@ pub struct Spec {
     pub padded: usize,
     /// Values that share a scale; `padded` where a row has one.
     pub group: usize,
+    /// Values whose codes are summed together: `group`, or less where the weights' groups have factors.
+    pub part: usize,
     /// One scale a row, kept as the factor s itself, because the result is divided by it.
     pub whole: bool,
     /// Both planes unsigned, for signed weights.
@@ -58,15 +60,25 @@ impl Spec {
         self.padded / self.group
     }
 
-    pub fn planes(&self) -> usize {
-        if self.precision == Precision::Int8 && !self.unsigned { 1 } else { 2 }
+    /// Each plane is summed for itself.
+    pub fn factored(&self) -> bool {
+        self.part != self.group
     }
 
-    /// 32-bit words of one prepared row: the planes, then per group a sum and a scale.
+    /// int8 in two planes is what kernels that have no other read: the higher one holds its sign.
+    pub fn planes(&self) -> usize {
+        if self.precision == Precision::Int8 && !self.unsigned && !self.factored() { 1 } else { 2 }
+    }
+
+    fn sums(&self) -> usize {
+        self.padded / self.part * if self.factored() { 2 } else { 1 }
+    }
+
+    /// 32-bit words of one prepared row: the planes, then the sums, then the scales.
     fn stride<I: Isa>(&self) -> usize {
         match self.precision {
             Precision::Float => self.padded,
-            _ => self.planes() * self.plane_words::<I>() + 2 * self.groups(),
+            _ => self.planes() * self.plane_words::<I>() + self.sums() + self.groups(),
         }
     }
 
@@ -76,7 +88,7 @@ impl Spec {
 
     /// Bytes that `tokens` prepared rows take, whichever instruction set runs.
     pub fn bytes(&self, tokens: usize) -> u64 {
-        tokens as u64 * 4 * (2 * self.padded as u64 + 2 * self.groups() as u64)
+        tokens as u64 * 4 * (2 * self.padded as u64 + (self.sums() + self.groups()) as u64)
     }
 }
 
@@ -91,7 +103,7 @@ pub struct Act<I> {
 /// One prepared row.
 pub struct Row<'a, I: Isa> {
     pub planes: [&'a [I::Quad]; 2],
-    /// Σ q of each group.
+    /// Σ q of each group; or, where weights have factors, of each part's higher plane and of its lower one.
     pub sums: &'a [i32],
     /// What one step of q is worth, per group; with [`Spec::whole`] the factor s.
     pub scales: &'a [f32],
@@ -100,7 +112,8 @@ pub struct Row<'a, I: Isa> {
 impl<I: Isa> Act<I> {
     /// Room for rows of `bytes` bytes in all, see [`Spec::bytes`].
     pub fn reserve(bytes: u64) -> Result<Self> {
-        let spec = Spec { precision: Precision::Float, cols: 0, padded: 0, group: 1, whole: false, unsigned: false };
+        let spec =
+            Spec { precision: Precision::Float, cols: 0, padded: 0, group: 1, part: 1, whole: false, unsigned: false };
         Ok(Self { spec, words: reserve("activations", bytes / 4)?, isa: PhantomData })
     }
 
@@ -140,7 +153,7 @@ impl<I: Isa> Act<I> {
     #[inline]
     pub fn row(&self, token: usize) -> Row<'_, I> {
         let (codes, rest) = self.words(token).split_at(self.spec.planes() * self.spec.plane_words::<I>());
-        let (sums, scales) = rest.split_at(self.spec.groups());
+        let (sums, scales) = rest.split_at(self.spec.sums());
         let (first, second) = codes.split_at(self.spec.plane_words::<I>());
         Row {
             planes: [first, second].map(bytemuck::cast_slice),
@@ -166,21 +179,22 @@ fn prepare_row<I: Isa>(spec: Spec, row: &mut [u32], input: impl FnOnce(&mut [f32
         values.resize(spec.padded, 0.0);
         input(&mut values[..spec.cols]);
         let (planes, rest) = row.split_at_mut(spec.planes() * spec.plane_words::<I>());
-        let (sums, scales) = rest.split_at_mut(spec.groups());
+        let (sums, scales) = rest.split_at_mut(spec.sums());
+        let sums_of = spec.sums() / spec.groups();
         let (first, second) = planes.split_at_mut(spec.plane_words::<I>());
         let quads = spec.group / 4 * (size_of::<I::Quad>() / 4);
         for (group, values) in values.chunks_exact(spec.group).enumerate() {
             let first = bytemuck::cast_slice_mut(&mut first[group * quads..][..quads]);
             let second = if second.is_empty() { &mut [][..] } else { &mut second[group * quads..][..quads] };
-            let (sum, scale) = codes::<I>(spec, values, first, bytemuck::cast_slice_mut(second));
-            sums[group] = sum as u32;
+            let sums = bytemuck::cast_slice_mut(&mut sums[group * sums_of..][..sums_of]);
+            let scale = codes::<I>(spec, values, first, bytemuck::cast_slice_mut(second), sums);
             scales[group] = scale.to_bits();
         }
     });
 }
 
-/// Rounds one group; answers Σ q and the scale.
-fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut [I::Quad]) -> (i32, f32) {
+/// Rounds one group; answers its scale.
+fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut [I::Quad], sums: &mut [i32]) -> f32 {
     let isa = I::default();
     let (fours, _) = values.as_chunks::<4>();
     let most = fours.iter().fold(isa.splat_f32(0.0), |most, four| isa.max(most, isa.abs(isa.load_f32(four))));
@@ -201,23 +215,34 @@ fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut
     let lowest = if spec.precision == Precision::Int8 { -128.0 } else { -8192.0 };
     let (factor, lowest, highest) = (isa.splat_f32(factor), isa.splat_f32(lowest), isa.splat_f32(limit));
     let offset = isa.splat_i32(if spec.unsigned { 8192 } else { 0 });
-    let mut sums = isa.splat_i32(0);
+    let add = |to: &mut i32, codes: [I::V; 4]| {
+        let [a, b, c, d] = codes;
+        let mut lanes = [0; 4];
+        isa.store_i32(&mut lanes, isa.add_i32(isa.add_i32(a, b), isa.add_i32(c, d)));
+        *to += lanes.iter().sum::<i32>();
+    };
     let (sixteens, _) = fours.as_chunks::<4>();
     for (i, fours) in sixteens.iter().enumerate() {
         let q = fours.each_ref().map(|four| {
             let code = isa.nearest(isa.mul(isa.load_f32(four), factor));
-            let q = isa.to_i32(isa.max(isa.min(code, highest), lowest));
-            sums = isa.add_i32(sums, q);
-            isa.add_i32(q, offset)
+            isa.to_i32(isa.max(isa.min(code, highest), lowest))
         });
+        let shifted = q.map(|q| isa.add_i32(q, offset));
+        let high = shifted.map(|q| isa.shr_i32(q, 7));
+        let low = shifted.map(|q| isa.and(q, isa.splat_i32(127)));
+        if spec.factored() {
+            let part = &mut sums[i * 16 / spec.part * 2..][..2];
+            add(&mut part[0], high);
+            add(&mut part[1], low);
+        } else {
+            add(&mut sums[0], q);
+        }
         if spec.planes() == 1 {
             first[4 * i..4 * i + 4].copy_from_slice(&isa.quads(q));
         } else {
-            first[4 * i..4 * i + 4].copy_from_slice(&isa.quads(q.map(|q| isa.shr_i32(q, 7))));
-            second[4 * i..4 * i + 4].copy_from_slice(&isa.quads(q.map(|q| isa.and(q, isa.splat_i32(127)))));
+            first[4 * i..4 * i + 4].copy_from_slice(&isa.quads(high));
+            second[4 * i..4 * i + 4].copy_from_slice(&isa.quads(low));
         }
     }
-    let mut sum = [0; 4];
-    isa.store_i32(&mut sum, sums);
-    (sum.iter().sum(), scale)
+    scale
 }

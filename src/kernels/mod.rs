@@ -28,8 +28,9 @@ use crate::team::Section;
 
 /// What a matrix wants of its input at a precision; dense weights always meet floats.
 pub fn spec(shape: &Shape, precision: Precision) -> Spec {
-    let (group, groups) = shape.groups();
-    let base = Spec { precision, cols: shape.cols, padded: group * groups, group, whole: false, unsigned: false };
+    let (group, groups) = shape.blocks();
+    let part = shape.groups().0;
+    let base = Spec { precision, cols: shape.cols, padded: group * groups, group, part, whole: false, unsigned: false };
     match shape.packing {
         Packing::Ints(layout) if precision != Precision::Float => {
             Spec { whole: layout.scales == Scales::Row, unsigned: layout.codes == Codes::I8, ..base }
@@ -37,7 +38,7 @@ pub fn spec(shape: &Shape, precision: Precision) -> Spec {
         // One form of float input serves every matrix of a width.
         _ => {
             let padded = shape.cols.next_multiple_of(64);
-            Spec { precision: Precision::Float, padded, group: padded, ..base }
+            Spec { precision: Precision::Float, padded, group: padded, part: padded, ..base }
         }
     }
 }

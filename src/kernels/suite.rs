@@ -8,7 +8,7 @@ use super::isa::{Isa, scalar::Scalar};
 use super::packed::{Matrix, Packing, Rows, Shape, TILE};
 use super::rows::{BLOCK, Codec, F16Rows, F32Rows};
 use super::{linear, sections, spec};
-use crate::quant::{self, Codes, Float, Layout, Scales, Storage};
+use crate::quant::{self, Codes, FACTORED, Float, Kept, Layout, Scales, Storage};
 use crate::rng::Rng;
 use crate::team::Team;
 #[cfg(target_arch = "wasm32")]
@@ -37,8 +37,8 @@ per_isa!(
 
 const TERNARY: Packing = Packing::Ints(Layout::TERNARY);
 
-fn grouped(codes: Codes, offset: i32, len: usize, wide: bool, min: bool) -> Packing {
-    Packing::Ints(Layout { codes, step: 1, offset, scales: Scales::Group { len, wide, min } })
+fn grouped(codes: Codes, offset: i32, len: usize, kept: Kept, min: bool) -> Packing {
+    Packing::Ints(Layout { codes, step: 1, offset, scales: Scales::Group { len, kept, min } })
 }
 
 fn ints(packing: Packing) -> Layout {
@@ -48,17 +48,24 @@ fn ints(packing: Packing) -> Layout {
 
 /// Every packing that a storage type leads to.
 fn packings() -> Vec<Packing> {
+    use Kept::*;
     vec![
         TERNARY,
-        Packing::Ints(Layout { step: 2, offset: 1, ..ints(grouped(Codes::B1, 1, 128, false, false)) }),
-        grouped(Codes::B2, 1, 256, false, false),
-        grouped(Codes::B2, 1, 64, false, false),
-        grouped(Codes::B2, 0, 16, true, true),
-        grouped(Codes::B4, 8, 32, false, false),
-        grouped(Codes::B4, 0, 32, false, true),
-        grouped(Codes::B4, 0, 32, true, true),
-        grouped(Codes::B6, 32, 16, true, false),
-        grouped(Codes::I8, 0, 32, false, false),
+        Packing::Ints(Layout { step: 2, offset: 1, ..ints(grouped(Codes::B1, 1, 128, Half, false)) }),
+        grouped(Codes::B2, 1, 256, Half, false),
+        grouped(Codes::B2, 1, 64, Half, false),
+        grouped(Codes::B2, 0, 64, Single, true),
+        grouped(Codes::B2, 0, 16, Factors, true),
+        grouped(Codes::B4, 8, 32, Half, false),
+        grouped(Codes::B4, 0, 32, Half, true),
+        grouped(Codes::B4, 0, 128, Single, true),
+        grouped(Codes::B4, 4, 16, Factors, false),
+        grouped(Codes::B4, 0, 32, Factors, true),
+        grouped(Codes::B6, 16, 32, Half, false),
+        grouped(Codes::B6, 0, 32, Half, true),
+        grouped(Codes::B6, 32, 16, Factors, false),
+        grouped(Codes::B6, 0, 32, Factors, true),
+        grouped(Codes::I8, 0, 32, Half, false),
         Packing::Dense(Float::F32),
         Packing::Dense(Float::F16),
         Packing::Dense(Float::BF16),
@@ -71,6 +78,7 @@ struct Sample {
     codes: Vec<u8>,
     scales: Vec<f32>,
     mins: Vec<f32>,
+    units: Vec<[f32; 2]>,
     values: Vec<f32>,
 }
 
@@ -81,9 +89,9 @@ fn half(value: f32) -> f32 {
 fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rng) -> Sample {
     let shape = Shape { rows, cols, packing, parts };
     let mut matrix = Matrix::reserve(shape).unwrap();
-    let (_, groups) = shape.groups();
+    let ((_, groups), (_, blocks)) = (shape.groups(), shape.blocks());
     let mut random = |spread: f32| (rng.unit() as f32 - 0.5) * spread;
-    let (mut codes, mut scales, mut mins, mut values) = (vec![], vec![], vec![], vec![]);
+    let (mut codes, mut scales, mut mins, mut units, mut values) = (vec![], vec![], vec![], vec![], vec![]);
     match packing {
         Packing::Dense(float) => {
             for _ in 0..rows * cols {
@@ -99,6 +107,15 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
         Packing::Ints(layout) => {
             scales = (0..rows * groups).map(|_| half(random(0.1))).collect();
             mins = (0..rows * groups).map(|_| half(random(0.1))).collect();
+            if shape.factored() {
+                units = (0..rows * shape.blocks().1).map(|_| [half(random(0.1)), half(random(0.1))]).collect();
+                let each = FACTORED / shape.groups().0;
+                let largest = if layout.offset == 32 { 255.0 } else { 126.0 };
+                for (i, (scale, min)) in scales.iter_mut().zip(&mut mins).enumerate() {
+                    let [unit, least] = units[i / each];
+                    (*scale, *min) = (unit * random(largest).round(), least * random(126.0).round());
+                }
+            }
             let most = match layout.codes {
                 _ if layout == Layout::TERNARY => 3,
                 Codes::B1 => 2,
@@ -118,6 +135,7 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
             codes: &codes[from * cols * width..to * cols * width],
             scales: scales.get(from * groups..to * groups).unwrap_or(&[]),
             mins: mins.get(from * groups..to * groups).unwrap_or(&[]),
+            units: units.get(from * blocks..to * blocks).unwrap_or(&[]),
         };
         matrix.pack(tile, part);
         matrix.pack(tile, part);
@@ -125,7 +143,7 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
     if shape.has_row_scales() {
         matrix.row_scales.clone_from(&scales);
     }
-    Sample { matrix, codes, scales, mins, values }
+    Sample { matrix, codes, scales, mins, units, values }
 }
 
 /// The documented sum of one output, from unpacked weights and unprepared activations.
@@ -153,6 +171,9 @@ fn naive(sample: &Sample, row: usize, x: &[f32], precision: Precision) -> f32 {
             .fold(0.0, |y, from| y + (from..cols.min(from + 64)).fold(0.0, |sum, col| sum + value(col) * x[col]));
     }
     let layout = layout.unwrap();
+    if shape.factored() {
+        return naive_factored(sample, layout, row, x, precision);
+    }
     let (limit, least) = if precision == Precision::Int8 { (127.0f32, 1e-5) } else { (8191.0, 1e-30) };
     let mut y = 0.0;
     for group in 0..groups {
@@ -177,6 +198,35 @@ fn naive(sample: &Sample, row: usize, x: &[f32], precision: Precision) -> f32 {
         y += part * (most / limit);
     }
     y
+}
+
+/// The same where groups have factors: 256 values in integers, then one float for each plane.
+fn naive_factored(sample: &Sample, layout: Layout, row: usize, x: &[f32], precision: Precision) -> f32 {
+    let shape = &sample.matrix.shape;
+    let ((len, groups), (_, blocks)) = (shape.groups(), shape.blocks());
+    let has_min = matches!(layout.scales, Scales::Group { min: true, .. });
+    let (limit, least) = if precision == Precision::Int8 { (127.0f32, 1e-5) } else { (8191.0, 1e-30) };
+    let factor = |value: f32, unit: f32| if unit == 0.0 { 0 } else { (value / unit) as i64 };
+    (0..blocks).fold(0.0, |y, block| {
+        let range = block * FACTORED..(block + 1) * FACTORED;
+        let most = x[range.clone()].iter().fold(0.0f32, |most, x| most.max(x.abs()));
+        let [unit, unit_min] = sample.units[row * blocks + block];
+        let (mut high, mut low, mut mins) = (0, 0, 0);
+        for col in range {
+            let q = (x[col] * (1.0 / most.max(least) * limit)).round_ties_even() as i64;
+            let group = row * groups + col / len;
+            let weight = (i64::from(sample.codes[row * shape.cols + col]) - i64::from(layout.offset))
+                * factor(sample.scales[group], unit);
+            high += weight * (q >> 7);
+            low += weight * (q & 127);
+            mins += factor(sample.mins[group], unit_min) * q;
+        }
+        let mut part = (high as i32 as f32 * 128.0 + low as i32 as f32) * unit;
+        if has_min {
+            part += mins as i32 as f32 * unit_min;
+        }
+        y + part * (most / limit)
+    })
 }
 
 fn product<I: Isa>(matrix: &Matrix, x: &[f32], precision: Precision, team: &Team) -> Vec<f32> {
@@ -266,7 +316,7 @@ fn wide_rows_do_not_overflow<I: Isa>() {
     let cols = 32768;
     let shape = Shape { rows: TILE, cols, packing: TERNARY, parts: 1 };
     let mut matrix = Matrix::reserve(shape).unwrap();
-    matrix.pack(0, Rows { codes: &vec![2; TILE * cols], scales: &[], mins: &[] });
+    matrix.pack(0, Rows { codes: &vec![2; TILE * cols], scales: &[], mins: &[], units: &[] });
     matrix.row_scales.fill(1.0);
     for precision in [Precision::Int8, Precision::Int14] {
         let y = product::<I>(&matrix, &vec![-3.0; cols], precision, &Team::solo());
@@ -484,8 +534,10 @@ fn storage_types_reach_the_kernels_unchanged() {
             }
         }
         let expected = storage.values(&bytes);
+        let (_, blocks) = shape.blocks();
         let (mut codes, mut scales, mut mins) =
             (vec![0; rows * cols], vec![0.0; rows * groups], vec![0.0; rows * groups]);
+        let mut units = vec![[1.0; 2]; rows * cols / storage.block];
         for (i, block) in bytes.chunks_exact(storage.bytes).enumerate() {
             let group = i * storage.block / len..(i + 1) * storage.block / len;
             decode(
@@ -494,6 +546,7 @@ fn storage_types_reach_the_kernels_unchanged() {
                     codes: &mut codes[i * storage.block..][..storage.block],
                     scales: &mut scales[group.clone()],
                     mins: &mut mins[group],
+                    units: &mut units[i],
                 },
             );
         }
@@ -506,6 +559,7 @@ fn storage_types_reach_the_kernels_unchanged() {
                     codes: &codes[range.start * cols..range.end * cols],
                     scales: &scales[range.start * groups..range.end * groups],
                     mins: &mins[range.start * groups..range.end * groups],
+                    units: units.get(range.start * blocks..range.end * blocks).unwrap_or(&[]),
                 },
             );
         }

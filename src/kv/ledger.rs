@@ -44,7 +44,8 @@ impl Ledger {
         }
     }
 
-    pub fn len(&self) -> usize {
+    /// All blocks there are.
+    pub fn blocks(&self) -> usize {
         self.nodes.len()
     }
 

@@ -7,7 +7,7 @@ use super::names::{Field, Part, Slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
 use crate::kernels::packed::{Packing, Shape};
-use crate::quant::{Codes, Content, Float, Interleave, Layout, Scales};
+use crate::quant::{Codes, Content, Float, Interleave, Kept, Layout, Scales};
 
 /// Products over a row must fit their integers: 2^16 · 127 · 127 does.
 const MOST_COLS: usize = 1 << 16;
@@ -85,11 +85,11 @@ pub fn items(config: &Config, tensors: &[Tensor]) -> Result<(Vec<Item>, Vec<Stri
         let float = |field| found.get(&slot.field(field)).and_then(|item| item.tensor.storage).map(|s| s.content);
         [float(Field::Scales), float(Field::Mins)].iter().all(|c| matches!(c, Some(Content::Dense(Float::F16))))
     };
-    let words: Vec<(Slot, bool)> = found.keys().map(|&slot| (slot, !narrow(slot))).collect();
-    for (slot, wide) in words {
+    let words: Vec<(Slot, bool)> = found.keys().map(|&slot| (slot, narrow(slot))).collect();
+    for (slot, narrow) in words {
         let item = found.get_mut(&slot).expect("its own key");
-        if let Some(Layout { scales: Scales::Group { wide: as_f32, .. }, .. }) = &mut item.words {
-            *as_f32 = wide;
+        if let Some(Layout { scales: Scales::Group { kept, .. }, .. }) = &mut item.words {
+            *kept = if narrow { Kept::Half } else { Kept::Single };
         }
     }
     Ok((found.into_values().collect(), warnings))
@@ -187,7 +187,7 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
     let words = match (storage.content, mlx) {
         (Content::Words, Some(mlx)) if matrix && slot.field == Field::Weight => {
             let codes = [Codes::B1, Codes::B2, Codes::B4][mlx.bits.ilog2() as usize];
-            let scales = Scales::Group { len: mlx.group, wide: true, min: true };
+            let scales = Scales::Group { len: mlx.group, kept: Kept::Single, min: true };
             if cols % mlx.group != 0 {
                 return Err(Error::new(ErrorKind::UnsupportedSetting, "the rows are not whole groups")
                     .tensor(&tensor.name)

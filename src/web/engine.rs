@@ -149,15 +149,15 @@ impl Engine {
         self.engine.cancel(RequestId(request));
     }
 
+    /// Lets a request wait for its reader, or go on.
+    pub fn pause(&mut self, request: u32, paused: bool) {
+        self.engine.pause(RequestId(request), paused);
+    }
+
     /// Goes on with a request whose `choose` event came: its logits, -∞ for what must not be chosen. Answers events as `step` does.
     pub fn supply(&mut self, request: u32, logits: &[f32]) -> Js<Array> {
         let events = self.engine.supply(RequestId(request), logits).map_err(thrown)?;
         events.into_iter().map(event).collect()
-    }
-
-    /// Lets a request wait for its reader, or go on.
-    pub fn pause(&mut self, request: u32, paused: bool) {
-        self.engine.pause(RequestId(request), paused);
     }
 
     /// Whether another step has anything to do.

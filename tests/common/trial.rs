@@ -105,7 +105,15 @@ pub fn blocks(bytes: &[u8]) {
                 let quant::Scales::Group { len, .. } = layout.scales else { panic!("blocks have groups") };
                 let groups = storage.block / len;
                 let codes = &mut codes[..storage.block];
-                decode(block, quant::Block { codes, scales: &mut scales[..groups], mins: &mut mins[..groups] });
+                decode(
+                    block,
+                    quant::Block {
+                        codes,
+                        scales: &mut scales[..groups],
+                        mins: &mut mins[..groups],
+                        units: &mut [0.0; 2],
+                    },
+                );
                 let most = match layout.codes {
                     quant::Codes::B6 => 63,
                     codes => 0xff >> (8 - codes.bits()),

@@ -5,6 +5,7 @@ import { EngineError } from "../errors.ts";
 import { Args } from "./args.ts";
 import { bench, benchDiff } from "./bench.ts";
 import { convert } from "./convert.ts";
+import { doctor } from "./doctor.ts";
 import { inspect } from "./inspect.ts";
 import { logits } from "./logits.ts";
 import { perplexity } from "./perplexity.ts";
@@ -13,7 +14,7 @@ import { Terminal } from "./terminal.ts";
 import { tokenize } from "./tokenize.ts";
 import { type Command, help, nearest, overview, UsageError, usageLine } from "./usage.ts";
 
-const commands: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, bench, benchDiff];
+const commands: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, bench, benchDiff, doctor];
 
 const DONE = 0;
 const FAILED = 1;

@@ -198,6 +198,29 @@ export const flags = {
     read: number,
     help: "prompt tokens computed in one piece (default 256)",
   },
+  "max-sequences": {
+    value: "N",
+    option: "maxSequences",
+    read: number,
+    help: "requests computed together; more wait (default 8)",
+  },
+  "max-batch-tokens": {
+    value: "N",
+    option: "maxBatchTokens",
+    read: number,
+    help: "tokens of one step, prompts and answers together (default 2048)",
+  },
+  "max-queue": { value: "N", option: "maxQueue", read: number, help: "requests that may wait (default 32)" },
+  "cache-tokens": {
+    value: "N",
+    option: "cacheTokens",
+    read: number,
+    help: "tokens whose keys and values are kept (default: up to four contexts within 256 MB)",
+  },
+  scheduling: { value: "S", option: "scheduling", help: "tiers lets short requests past long ones; or first-come" },
+  load: { help: "many clients at once: what they wait for, and whether each gets what it gets alone" },
+  clients: { value: "N", option: "clients", read: number, help: "with --load: clients (default 32)" },
+  seconds: { value: "N", option: "seconds", read: number, help: "with --load: how long (default 30)" },
   decode: { value: "N", option: "decode", read: number, help: "tokens after the first (default 32)" },
   batch: { value: "N", option: "batch", read: number, help: "conversations side by side (default 1)" },
   ctx: { value: "N", option: "ctx", read: number, help: "tokens that each holds before its prompt (default 0)" },
@@ -226,6 +249,14 @@ export const flag = (name: FlagName): Flag => flags[name];
 /** What `load` takes, and what of it a model's plan depends on. */
 export const plan: readonly FlagName[] = ["kv", "activations", "context", "prefill-chunk", "layout", "i2s"];
 export const engine: readonly FlagName[] = ["threads", "flavour", ...plan];
+/** What `load` takes where many ask at once. */
+export const serving: readonly FlagName[] = [
+  "max-sequences",
+  "max-batch-tokens",
+  "max-queue",
+  "cache-tokens",
+  "scheduling",
+];
 export const common: readonly FlagName[] = [...engine, "json", "debug", "help", "version"];
 
 export const sampling: readonly FlagName[] = [

@@ -23,7 +23,7 @@ export const perplexity: Command = {
 };
 
 async function read(path: string): Promise<string> {
-  const file = await open({ kind: "path", path }, paths);
+  const file = await open({ kind: "path", path }, { paths });
   try {
     const bytes = await file.read(0, file.size);
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);

@@ -34,6 +34,7 @@ export const usageLine = ({ name, operands, needs }: Command): string =>
 
 const operandHelp: Record<string, string> = {
   MODEL: "a file, a folder or a URL; ternlight-demo is the model that ships",
+  URL: "a model's address, to be looked at too",
   FILE: "a text in UTF-8",
   "OUT.gguf": "the file to write",
   "A.json": "what bench --json printed before",

@@ -61,7 +61,7 @@ export async function convert(source: SourceSpec, out: string, options: ConvertO
   const glue = createGlue();
   const module = await compile(new URL("./convert.wasm", import.meta.url), fetchFile);
   const { memory } = glue.initSync({ module });
-  const files = await openFiles(source, paths, signal);
+  const files = await openFiles(source, { paths, signal });
   try {
     const headers = await readHeaders(glue, files, signal);
     const converter = new glue.Converter(headers.checkpoint, defined({ i2s, type, embedding, head }));

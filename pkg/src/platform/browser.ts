@@ -1,3 +1,5 @@
+import { openOpfs } from "../cache/opfs.ts";
+import type { OpenStore } from "../cache/store.ts";
 import type { Port, WorkerPort } from "./port.ts";
 
 export function spawnEngine(): WorkerPort {
@@ -31,6 +33,19 @@ export const fetchFile = (url: URL): Promise<Response> => fetch(url);
 /** What a relative URL in a page begins from. */
 export const pageAddress = (): string => (typeof document === "undefined" ? self.location.href : document.baseURI);
 
+/** Secure pages have it, and not every private window. */
+export const openStore: OpenStore | undefined =
+  "getDirectory" in (globalThis.navigator?.storage ?? {}) ? openOpfs : undefined;
+
+/** Asks that what is kept is not cleared away when space is short. */
+export function persist(): void {
+  const { storage } = navigator;
+  void storage
+    ?.persisted?.()
+    .then((granted) => granted || storage.persist())
+    .catch(() => {});
+}
+
 let channel: MessageChannel | undefined;
 
 /** By a message of our own, which comes after those that wait: timers are slowed down to milliseconds. */
@@ -49,6 +64,13 @@ export const cores = (): number => navigator.hardwareConcurrency || 1;
 export function freeMemory(): number | null {
   const { deviceMemory } = navigator as { deviceMemory?: number };
   return deviceMemory ? deviceMemory * 2 ** 30 : null;
+}
+
+/** `Chrome 156`, `Firefox 140`, `Safari 26.1` */
+export function runtimeName(): string {
+  const agent = navigator.userAgent;
+  const found = /(Firefox|Edg|Chrome)\/(\d+)/.exec(agent) ?? /(?:Version)\/([\d.]+).*(Safari)/.exec(agent);
+  return found ? [found[1], found[2]].sort().reverse().join(" ") : agent;
 }
 
 /** Workers that have a shared memory may be collected in Firefox while they run, unless something holds them (1702191). */

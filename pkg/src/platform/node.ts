@@ -1,7 +1,9 @@
+import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { availableParallelism, freemem } from "node:os";
 import { fileURLToPath } from "node:url";
 import { type Transferable as NodeTransferable, parentPort, Worker } from "node:worker_threads";
+import { openDirectory } from "../cache/disk.ts";
 import { FileSource } from "../source/file.ts";
 import type { Paths } from "../source/source.ts";
 import type { Port, WorkerPort } from "./port.ts";
@@ -35,6 +37,10 @@ export const paths: Paths = {
   },
 };
 
+export const openStore = openDirectory;
+
+export const hasher = () => createHash("sha256");
+
 export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 export const cores = (): number => availableParallelism();
@@ -43,6 +49,13 @@ export const cores = (): number => availableParallelism();
 export function freeMemory(): number {
   const most = process.constrainedMemory?.() || Infinity;
   return Math.max(0, Math.min(freemem(), most - process.memoryUsage.rss()));
+}
+
+export function runtimeName(): string {
+  const { Deno } = globalThis as { Deno?: { version: { deno: string } } };
+  if (Deno) return `Deno ${Deno.version.deno}`;
+  const { bun, node } = process.versions;
+  return bun ? `Bun ${bun}` : `Node ${node}`;
 }
 
 /** A worker as a port. */

@@ -1,4 +1,7 @@
+import type { OpenStore } from "../cache/store.ts";
+import type { Hasher } from "../source/sha256.ts";
 import type { Paths } from "../source/source.ts";
+import type { Given } from "./edge.ts";
 
 /** Two ends that talk by messages: a worker and its owner, or both in one thread. */
 export interface Port {
@@ -31,4 +34,10 @@ export interface Inside {
   turn(): Promise<void>;
   /** The file system, where there is one. */
   paths?: Paths;
+  /** The one build there is, where none can be chosen and compiled. */
+  given?: Given;
+  /** Where what comes from servers can be kept. */
+  openStore?: OpenStore | undefined;
+  /** SHA-256, where the runtime has one that takes pieces. */
+  hasher?(): Hasher;
 }

@@ -44,11 +44,6 @@ export class Answer {
     this.#stops = new StopMatcher(options.stop);
   }
 
-  /** What the model said of the token that comes next. */
-  note({ chosen, ids, top }: { chosen: number; ids: Uint32Array; top: Float32Array }): void {
-    this.#noted = { logprob: chosen, top: Array.from(ids, (token, i) => ({ token, logprob: top[i]! })) };
-  }
-
   /** Hears how many tokens the conversation has by now, and how many of them were there before. */
   begun(tokens: number, cached: number): void {
     this.#cached = cached;
@@ -62,6 +57,11 @@ export class Answer {
   /** Ids that were taken but are not part of the answer: those of a stop text. */
   get surplus(): number {
     return this.#taken - this.#tokens.length;
+  }
+
+  /** What the model said of the token that comes next. */
+  note({ chosen, ids, top }: { chosen: number; ids: Uint32Array; top: Float32Array }): void {
+    this.#noted = { logprob: chosen, top: Array.from(ids, (token, i) => ({ token, logprob: top[i]! })) };
   }
 
   /** Takes a token; true when it completed a stop text. */

@@ -53,6 +53,11 @@ export class Client {
     if (this.#pending.has(id)) this.#port.post({ id, control: "stop" });
   }
 
+  /** Says how many pieces of a generation were read so far. */
+  read(id: number, pieces: number): void {
+    if (this.#pending.has(id)) this.#port.post({ id, control: "read", pieces });
+  }
+
   /** Answers a `ChooseEvent`; `given` are logits that nobody here needs any more. */
   supply(id: number, logits: Float32Array, given: Transferable[]): void {
     if (this.#pending.has(id)) this.#port.post({ id, control: "supply", logits }, given);
@@ -64,11 +69,6 @@ export class Client {
     if (!pending) return;
     this.#port.post({ id, control: "abort" });
     pending.reject(reason);
-  }
-
-  /** Says how many pieces of a generation were read so far. */
-  read(id: number, pieces: number): void {
-    if (this.#pending.has(id)) this.#port.post({ id, control: "read", pieces });
   }
 
   /** Ends the worker; what is pending is rejected. */

@@ -28,7 +28,7 @@ interface CallContext<V extends VerbName> {
   onStop: (() => void) | null;
   /** … waits for its reader … */
   onRead: ((pieces: number) => void) | null;
-  /** … or for logits. */
+  /** … and for logits to choose from. */
   onSupply: ((logits: Float32Array) => void) | null;
   send(event: Verbs[V]["event"], transfer?: Transferable[]): void;
 }
@@ -62,8 +62,13 @@ export function serve(platform: Inside, port: Port): void {
 
   async function answer({ id, verb, args }: Call): Promise<void> {
     const abort = new AbortController();
-    const send = (event: unknown, transfer?: Transferable[]) => post({ id, event }, transfer);
-    const context: CallContext<VerbName> = { signal: abort.signal, onStop: null, onRead: null, onSupply: null, send };
+    const context: CallContext<VerbName> = {
+      signal: abort.signal,
+      onStop: null,
+      onRead: null,
+      onSupply: null,
+      send: (event, transfer) => post({ id, event }, transfer),
+    };
     calls.set(id, { abort, context });
     try {
       const handler = host.handlers[verb] as (args: unknown, context: unknown) => unknown;
@@ -95,6 +100,16 @@ function toData(error: unknown): ErrorData {
 
 /** Defaults where neither the caller nor the model says anything. */
 const SAMPLING = { temperature: 0.7, topK: 40, topP: 0.95 };
+
+interface Settle<T> {
+  resolve(value: T): void;
+  /** Ends the engine's work on it, with a value … */
+  early(value: () => T): void;
+  /** … or with an error. */
+  fail(error: unknown): void;
+  /** Lets it wait for its reader, or go on. */
+  pause(paused: boolean): void;
+}
 
 class Host {
   readonly handlers: Handlers;
@@ -217,13 +232,7 @@ class Host {
   async #warmup(context: CallContext<"warmup">): Promise<null> {
     const { vocab, contextLength } = this.#loaded.info;
     const ids = Array.from({ length: Math.min(32, Math.ceil(contextLength / 2)) }, (_, i) => i % vocab);
-    const work: EngineWork = {
-      type: "generate",
-      sampling: flat({ ...SAMPLING, seed: 0 }, () => this.#loaded.text.tokenizer),
-      maxTokens: 8,
-      end: [],
-      full: "stop",
-    };
+    const work: EngineWork = { type: "generate", maxTokens: 8, end: [], full: "stop" };
     return this.#once(ids, work, context, () => ({ event() {}, result: () => null }));
   }
 
@@ -272,16 +281,16 @@ class Host {
       maxTokens,
       seed = randomSeed(),
       preset,
-      ...sampling
+      ...own
     } = settings;
-    const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(sampling), seed };
+    const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(own), seed };
     const hooks = logitsProcessor ? [remote(context)] : [];
     const work: EngineWork = {
       type: "generate",
       sampling: flat(chosen, () => text.tokenizer),
       end: ignoreEos ? [] : [...text.ends],
-      hook: hooks.length > 0,
       full: onContextFull,
+      hook: hooks.length > 0,
       ...(maxTokens === undefined ? {} : { maxTokens }),
     };
     const answer = new Answer({
@@ -413,12 +422,8 @@ class Host {
         loop.cancel(request);
         reject(error);
       };
-      const { onEvent, onPause } = listen({
-        resolve,
-        early,
-        fail,
-        pause: (paused) => loop.pause(request, paused),
-      });
+      const pause = (paused: boolean) => loop.pause(request, paused);
+      const { onEvent, onPause } = listen({ resolve, early, fail, pause });
       onAbort = () => fail(signal.reason);
       signal.addEventListener("abort", onAbort);
       request = loop.submit(session, ids, work, {
@@ -433,16 +438,6 @@ class Host {
 function unit(row: Float32Array): Float32Array {
   const length = Math.sqrt(row.reduce((sum, value) => sum + value * value, 0));
   return length > 0 ? row.map((value) => value / length) : row;
-}
-
-/** What becomes of a request. */
-interface Settle<T> {
-  resolve(value: T): void;
-  /** Ends it, and resolves. */
-  early(value: () => T): void;
-  /** Ends it, and rejects. */
-  fail(error: unknown): void;
-  pause(paused: boolean): void;
 }
 
 function defined<T extends object>(options: T): T {

@@ -1,8 +1,11 @@
 /** A load inside the worker: headers, a plan, an instance with memory for it, chunks, an engine. */
 
+import { openCached } from "../cache/open.ts";
 import { EngineError } from "../errors.ts";
 import type { Inside } from "../platform/port.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
+import { Vouchers } from "../source/integrity.ts";
+import type { Opening } from "../source/source.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type { CanRun, Description, MemoryNeeds, ModelInfo, Progress } from "../types.ts";
 import { builds } from "../wasm/builds.ts";
@@ -12,7 +15,7 @@ import { type Pick, pick } from "../wasm/pick.ts";
 import { Pool } from "../wasm/threads.ts";
 import { fit, instanceBytes, room } from "./fit.ts";
 import { type Headers, named, readHeaders } from "./headers.ts";
-import type { EngineSettings, LoadSettings } from "./protocol.ts";
+import type { EngineSettings, LoadSettings, SourceSettings } from "./protocol.ts";
 import { join, readAll, type Span } from "./spans.ts";
 import { loadText, type Text } from "./text.ts";
 
@@ -46,7 +49,9 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
   const { platform } = context;
   const { choice, chatTemplate, engineSettings } = choose(settings, platform);
   const runtime = await Runtime.start(choice, context);
-  return withFiles(source, context, async (files) => {
+  const warnings: string[] = [];
+  const opening = await openingOf(settings, context, (message) => warnings.push(message));
+  const work = async (files: ModelFiles): Promise<Loaded> => {
     const planner = await runtime.planner();
     const headers = await readHeaders(planner.glue, files, context.signal);
     const { needed: memory, ...verdict } = weigh(planner.glue, headers, engineSettings, null);
@@ -60,6 +65,7 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
 
     const { glue, memory: bytes } = await runtime.instance(memory.total, headers);
     const loader = await feed(glue, bytes, headers, files, engineSettings, false, context);
+    for (const file of files.weights) await file.check?.({ signal: context.signal });
     if (choice.threads > 1) await glue.initThreadPool?.(choice.threads - 1);
     context.signal.throwIfAborted();
     const engine = loader.finish(choice.threads);
@@ -68,7 +74,7 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
     const info: ModelInfo = {
       ...description,
       ...loaded.describe(),
-      warnings: [...description.warnings, ...loaded.warnings],
+      warnings: [...description.warnings, ...loaded.warnings, ...warnings],
       vocab: description.config.vocab,
       contextLength: engine.contextLength,
       kv: engine.kv as ModelInfo["kv"],
@@ -79,7 +85,38 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
     };
     context.onProgress({ phase: "ready", loaded: memory.weights, total: memory.weights, bytesPerSecond: 0 });
     return { engine, text: loaded, info, memory: bytes, operations: glue.operations };
-  });
+  };
+  try {
+    return await withFiles(source, opening, context, work);
+  } catch (error) {
+    // Begins anew with what the server has now, and without what was kept and is wrong; once.
+    const { code, detail } = error as Partial<EngineError>;
+    if (code !== "SourceChanged" && !(code === "IntegrityMismatch" && detail?.kept)) throw error;
+    warnings.length = 0;
+    return withFiles(source, opening, context, work);
+  }
+}
+
+/** How this load's files are opened. Where nothing can be kept, nothing is; where it was asked for, that is said. */
+async function openingOf(
+  settings: LoadSettings,
+  context: LoadContext,
+  warn: (message: string) => void,
+): Promise<Opening> {
+  const { cache = true, verify, integrity, connections }: SourceSettings = settings;
+  const { platform, signal } = context;
+  const http = connections ? { connections } : {};
+  const opening: Opening = { paths: platform.paths, signal, http };
+  if (integrity !== undefined) opening.vouchers = new Vouchers(integrity, platform.hasher);
+  if (cache === false) return opening;
+  try {
+    if (!platform.openStore) throw new Error("this runtime has no storage, or not in a page that is not secure");
+    const store = await platform.openStore(typeof cache === "string" ? cache : undefined);
+    opening.url = (spec) => openCached(spec, { store, verify: verify === "always", http, signal, warn });
+  } catch (error) {
+    if (settings.cache) warn(`nothing is kept in a cache: ${(error as Error).message}`);
+  }
+  return opening;
 }
 
 /** What `canRun` tells, from the header alone. */
@@ -87,17 +124,20 @@ export async function canRun(source: SourceSpec, settings: LoadSettings, context
   const { platform, signal } = context;
   const { choice, engineSettings } = choose(settings, platform);
   const runtime = await Runtime.start(choice, context);
-  return withFiles(source, context, async (files) => {
+  return withFiles(source, { paths: platform.paths, signal }, context, async (files) => {
     const { glue } = await runtime.planner();
     const headers = await readHeaders(glue, files, signal);
     return weigh(glue, headers, engineSettings, platform.freeMemory());
   });
 }
 
+const featuresOf = ({ given }: Inside) => given?.features ?? probe();
+
 /** The build that these settings run on, and what is left of them for the engine. */
-export function choose({ threads, flavour, chatTemplate, ...engineSettings }: LoadSettings, platform: Inside) {
+export function choose(settings: LoadSettings, platform: Inside) {
+  const { threads, flavour, chatTemplate, cache, verify, integrity, connections, ...engineSettings } = settings;
   const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
-  return { choice: pick(probe(), platform.cores(), wish), chatTemplate, engineSettings };
+  return { choice: pick(featuresOf(platform), platform.cores(), wish), chatTemplate, engineSettings };
 }
 
 function weigh(glue: Glue, headers: Headers, settings: EngineSettings, free: number | null): CanRun {
@@ -118,11 +158,12 @@ export async function inspect(
   weights: boolean,
   context: LoadContext,
 ): Promise<Description> {
-  const choice = pick(probe(), 1, { threads: 1 });
+  const choice = pick(featuresOf(context.platform), 1, { threads: 1 });
   const runtime = await Runtime.start(choice, context);
-  return withFiles(source, context, async (files) => {
+  const { platform, signal } = context;
+  return withFiles(source, { paths: platform.paths, signal }, context, async (files) => {
     const { glue, memory } = await runtime.planner();
-    const headers = await readHeaders(glue, files, context.signal);
+    const headers = await readHeaders(glue, files, signal);
     const loader = weights
       ? await feed(glue, memory, headers, files, settings, true, context)
       : new glue.Loader(headers.checkpoint, settings);
@@ -134,11 +175,12 @@ export async function inspect(
 
 async function withFiles<T>(
   spec: SourceSpec,
+  opening: Opening,
   context: LoadContext,
   work: (files: ModelFiles) => Promise<T>,
 ): Promise<T> {
   context.onProgress({ phase: "header", loaded: 0, total: 0, bytesPerSecond: 0 });
-  const files = await openFiles(spec, context.platform.paths, context.signal);
+  const files = await openFiles(spec, opening);
   try {
     return await work(files);
   } finally {
@@ -163,7 +205,7 @@ export class Runtime {
 
   static async start(choice: Pick, { platform, onDeath }: Host): Promise<Runtime> {
     const build = builds[choice.flavour] as Build;
-    const module = await compile(build.url(), platform.fetchFile);
+    const module = platform.given?.module ?? (await compile(build.url(), platform.fetchFile));
     return new Runtime(build, module, new Pool(choice.flavour, platform.spawnSibling, onDeath));
   }
 

@@ -27,8 +27,8 @@ export type EngineWork =
       sampling?: Float64Array;
       maxTokens?: number;
       end: number[];
-      hook?: boolean;
       full: ContextFull;
+      hook?: boolean;
     }
   | { type: "logits"; all: boolean }
   | { type: "score" }
@@ -43,6 +43,9 @@ export interface Listener {
 
 /** Milliseconds between two looks at the messages: far below what a person or an abort would notice. */
 export const SLICE = 8;
+
+/** Steps between two looks: clocks of edge workers stand still until a look. */
+const MOST_STEPS = 64;
 
 export class EngineLoop {
   readonly engine: WasmEngine;
@@ -85,7 +88,7 @@ export class EngineLoop {
   supply(request: number, logits: Float32Array): void {
     if (!this.#listeners.has(request)) return;
     for (const listener of this.#hand(this.engine.supply(request, logits))) listener.onPause?.();
-    if (!this.#running) void this.#run();
+    this.#go();
   }
 
   async #run(): Promise<void> {
@@ -107,9 +110,10 @@ export class EngineLoop {
   #slice(): void {
     const until = performance.now() + SLICE;
     const spoken = new Set<Listener>();
+    let steps = 0;
     do {
       for (const listener of this.#hand(this.engine.step(until - performance.now()))) spoken.add(listener);
-    } while (performance.now() < until && this.engine.busy());
+    } while (++steps < MOST_STEPS && performance.now() < until && this.engine.busy());
     for (const listener of spoken) listener.onPause?.();
   }
 

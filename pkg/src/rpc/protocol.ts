@@ -38,7 +38,15 @@ export interface EngineSettings {
   i2s?: I2sInterleave;
 }
 
-export interface LoadSettings extends EngineSettings {
+/** Options that say how bytes come. */
+export interface SourceSettings {
+  cache?: boolean | string;
+  verify?: "auto" | "always";
+  integrity?: string | Readonly<Record<string, string>>;
+  connections?: number;
+}
+
+export interface LoadSettings extends EngineSettings, SourceSettings {
   threads?: number;
   flavour?: Flavour;
   chatTemplate?: string;

@@ -3,7 +3,7 @@
 import { EngineError } from "../errors.ts";
 import { type Folder, locate } from "./folder.ts";
 import { INDEX, onlyModel, partsOf, readIndex, type Shards, SINGLE } from "./shards.ts";
-import { open, type Paths, type Source } from "./source.ts";
+import { type Opening, open, type Source } from "./source.ts";
 import type { FileSpec, SourceSpec } from "./spec.ts";
 
 export interface ModelFiles extends SideFiles {
@@ -29,9 +29,9 @@ const NO_SIDE = { config: null, generationConfig: null, tokenizer: null, tokeniz
 /** Files beside weights are small: whatever is larger is none of them. */
 const MOST_SIDE_BYTES = 256 << 20;
 
-export async function openFiles(spec: SourceSpec, paths: Paths | undefined, signal?: AbortSignal): Promise<ModelFiles> {
-  const { folder, file } = await locate(spec, paths);
-  const opener = new Opener(paths, signal);
+export async function openFiles(spec: SourceSpec, opening: Opening): Promise<ModelFiles> {
+  const { folder, file } = await locate(spec, opening.paths);
+  const opener = new Opener(opening);
   try {
     return file === null ? await opener.folder(folder) : await opener.file(folder, file, spec as FileSpec);
   } catch (error) {
@@ -41,22 +41,22 @@ export async function openFiles(spec: SourceSpec, paths: Paths | undefined, sign
 }
 
 class Opener {
-  readonly #paths: Paths | undefined;
-  readonly #signal: AbortSignal | undefined;
+  readonly #opening: Opening;
   readonly #opened: Source[] = [];
   /** Why files are not there. */
   readonly #absent = new Map<string, EngineError>();
 
-  constructor(paths: Paths | undefined, signal: AbortSignal | undefined) {
-    this.#paths = paths;
-    this.#signal = signal;
+  constructor(opening: Opening) {
+    this.#opening = opening;
   }
 
   async file(folder: Folder | null, name: string, spec: FileSpec): Promise<ModelFiles> {
     if (folder && name.endsWith(".safetensors.index.json")) return this.#indexed(folder, name);
     const parts = partsOf(name);
     const [weights, side] = await settled(
-      parts.length > 1 ? this.#all(folder ?? alone(name, spec), parts) : this.#open(spec).then((source) => [source]),
+      parts.length > 1
+        ? this.#all(folder ?? alone(name, spec), parts)
+        : this.#open(spec, name).then((source) => [source]),
       folder && /\.safetensors$/i.test(name) ? this.#side(folder) : null,
     );
     return { ...(side ?? (await this.#sideOf(weights, folder))), weights, promised: null };
@@ -98,17 +98,19 @@ class Opener {
     return { weights: await this.#all(folder, [...shards.keys()]), promised: [...shards.values()] };
   }
 
-  async #open(spec: FileSpec): Promise<Source> {
-    const source = await open(spec, this.#paths, this.#signal);
-    this.#opened.push(source);
-    return source;
+  async #open(spec: FileSpec, name: string): Promise<Source> {
+    const source = await open(spec, this.#opening);
+    const { vouchers } = this.#opening;
+    const index = this.#opened.push(source) - 1;
+    if (vouchers) this.#opened[index] = vouchers.guard(source, name);
+    return this.#opened[index]!;
   }
 
   /** A file that need not be there. */
   async #optional(folder: Folder, name: string): Promise<Source | null> {
     try {
       const spec = await folder.find(name);
-      return spec && (await this.#open(spec));
+      return spec && (await this.#open(spec, name));
     } catch (error) {
       if (!(error instanceof EngineError) || error.code !== "NotFound") throw error;
       this.#absent.set(name, error);
@@ -136,7 +138,10 @@ class Opener {
       const detail = { file: name, expected, found: String(source.size) };
       throw new EngineError("BadHeader", `${name} is too long`, detail);
     }
-    const bytes = await source.read(0, source.size, this.#signal ? { signal: this.#signal } : {});
+    const { signal } = this.#opening;
+    const options = signal ? { signal } : {};
+    const bytes = await source.read(0, source.size, options);
+    await source.check?.(options);
     this.#opened.splice(this.#opened.indexOf(source), 1);
     await source.close();
     return bytes;

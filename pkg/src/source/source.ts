@@ -3,6 +3,8 @@
 import { EngineError } from "../errors.ts";
 import { BlobSource } from "./blob.ts";
 import { HttpSource } from "./http.ts";
+import type { Vouchers } from "./integrity.ts";
+import type { HttpOptions, UrlSpec } from "./request.ts";
 import type { FileSpec } from "./spec.ts";
 
 export interface ReadOptions {
@@ -18,6 +20,22 @@ export interface Source {
   /** These bytes in order, in pieces of any length. A piece is valid until the next is asked for. */
   stream(offset: number, length: number, options?: ReadOptions): AsyncIterable<Uint8Array>;
   close(): Promise<void>;
+  /** Compares what the file hashes to with what the caller said, where one did. */
+  check?(options?: ReadOptions): Promise<void>;
+  /** Of caches: the hash that the whole file was once found to have; keeps one; lets go of what is wrong, and says if some was old. */
+  readonly sha256?: Uint8Array | null;
+  remember?(sha256: Uint8Array): Promise<void>;
+  forget?(): Promise<boolean>;
+}
+
+/** How files are opened. */
+export interface Opening {
+  paths?: Paths | undefined;
+  signal?: AbortSignal | undefined;
+  http?: HttpOptions;
+  /** Files on servers, by a way of its own. */
+  url?(spec: UrlSpec): Promise<Source>;
+  vouchers?: Vouchers | undefined;
 }
 
 /** A runtime's file system; absent where it has none. */
@@ -27,7 +45,7 @@ export interface Paths {
   list(path: string): Promise<string[] | null>;
 }
 
-export async function open(spec: FileSpec, paths: Paths | undefined, signal?: AbortSignal): Promise<Source> {
+export async function open(spec: FileSpec, { paths, signal, http, url }: Opening): Promise<Source> {
   switch (spec.kind) {
     case "bytes":
       return new BlobSource(new Blob([spec.bytes as Uint8Array<ArrayBuffer>]), spec.name ?? "bytes");
@@ -39,7 +57,8 @@ export async function open(spec: FileSpec, paths: Paths | undefined, signal?: Ab
       if (!paths) throw new EngineError("InvalidArgument", "this runtime has no file paths", { file: spec.path });
       return paths.open(spec.path);
     case "url":
-      return HttpSource.open(spec, signal);
+      if (url && /^https?:/i.test(spec.url)) return url(spec);
+      return (await HttpSource.open(spec, http, signal)).source;
   }
 }
 

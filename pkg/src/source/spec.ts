@@ -45,6 +45,12 @@ export function toSpec(source: ModelSource, rules: SpecRules): SourceSpec {
   throw wrong("source");
 }
 
+/** Whether bytes come from a server. */
+export function hasAddress(spec: SourceSpec): boolean {
+  if (spec.kind === "files") return Object.values(spec.files).some(hasAddress);
+  return spec.kind === "url" || (spec.kind === "folder" && spec.base.kind === "url");
+}
+
 function named(entries: readonly (readonly [string, FileSource])[], rules: SpecRules): Record<string, FileSpec> {
   const files: Record<string, FileSpec> = {};
   for (const [name, one] of entries) {

@@ -33,7 +33,7 @@ for (const vite of ["vite5", "vite6", "vite7", "vite8"]) {
           await writeFile(path.join(folder, "vite.config.js"), config);
           const url = await startServer(context, node, [bin, command, "--host", "127.0.0.1"], { cwd: folder });
           const { printed } = await open(context, url);
-          expectAnswer(printed, { flavour });
+          await expectAnswer(printed, { flavour });
         });
       }
     }
@@ -73,7 +73,7 @@ async function openBoth(context, folder) {
   for (const [name, headers, flavour] of flavours) {
     await context.test(name, async (context) => {
       const { printed } = await open(context, await serveFolder(context, folder, headers));
-      expectAnswer(printed, { flavour });
+      await expectAnswer(printed, { flavour });
     });
   }
 }

@@ -1,20 +1,26 @@
 import assert from "node:assert/strict";
-import { readdir, readFile, writeFile } from "node:fs/promises";
+import { readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import flavours from "../../flavours.json" with { type: "json" };
-import { emptyFolderWithPackage, run } from "./support.mjs";
+import { emptyFolderWithPackage, host, run } from "./support.mjs";
 
 /** What a page loads: the entry, the worker and one build of the engine. */
 const BUDGET = 400_000;
+/** The packed file: four builds, the converter and the demo model, which is half of it. */
+const TARBALL = 6_000_000;
 
 test("the tarball", async (context) => {
   const folder = await emptyFolderWithPackage(context);
   const installed = path.join(folder, "node_modules", "ternlight");
   const dist = path.join(installed, "dist");
+  const tarball = path.join(
+    folder,
+    (await readdir(folder)).find((name) => name.endsWith(".tgz")),
+  );
   const text = (name) => readFile(path.join(dist, name), "utf8");
 
   await context.test("holds what is needed and nothing of the kitchen", async () => {
@@ -25,7 +31,12 @@ test("the tarball", async (context) => {
       "convert.wasm",
       "demo.js",
       "demo.jsx",
+      "doctor.js",
+      "doctor.jsx",
+      "edge.js",
       "index.js",
+      "isolate.js",
+      "node-doctor.js",
       "node-worker.js",
       "node.js",
       "worker.js",
@@ -58,6 +69,10 @@ test("the tarball", async (context) => {
   await context.test("has types that a strict project accepts", async () => {
     const program = `
       import { EngineError, type LoadOptions, type Model } from "ternlight";
+      import { type Advice, doctor } from "ternlight/doctor";
+      import * as edge from "ternlight/edge";
+      export const advice = async (): Promise<Advice[]> => (await doctor("https://example.com/model.gguf")).advice;
+      export const onEdge = (wasm: WebAssembly.Module): Promise<Model> => edge.load("https://example.com/", { wasm });
       export const options: LoadOptions = { threads: 2, flavour: "relaxed" };
       export const code = (error: unknown): string | null => (error instanceof EngineError ? error.code : null);
       export const close = (model: Model): Promise<void> => model.close();
@@ -79,6 +94,25 @@ test("the tarball", async (context) => {
       const options = [...strict, "--target", "es2022", "--module", module, "--moduleResolution", resolution];
       await run(tsc, [...options, "program.ts"], { cwd: folder }).catch((error) => assert.fail(error.stdout));
     }
+  });
+
+  await context.test("has types and entries that publint and Are The Types Wrong find right", async (context) => {
+    const checks = [
+      [host(".bin/publint"), ["--strict", installed]],
+      // The package is ESM only, and its types are for resolution as it is since Node 16.
+      [host(".bin/attw"), [tarball, "--profile", "esm-only"]],
+    ];
+    for (const [program, args] of checks) {
+      await context.test(path.basename(program), () =>
+        run(program, args).catch((error) => assert.fail(`${error.stdout}${error.stderr}`)),
+      );
+    }
+  });
+
+  await context.test("is no larger than it has to be", async (context) => {
+    const { size } = await stat(tarball);
+    context.diagnostic(`${(size / 1e6).toFixed(2)} MB packed`);
+    assert.ok(size < TARBALL, `${size} bytes are over the limit of ${TARBALL}`);
   });
 
   await context.test("costs a page little", async (context) => {

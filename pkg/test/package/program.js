@@ -2,10 +2,16 @@
 import { load } from "ternlight";
 
 // No `await` at the top: Vite 5 and 6 build for browsers that lack it.
-export async function program(source) {
-  const model = await load(source);
+export async function program(source, options) {
+  const model = await load(source, options);
   const { flavour, threads } = model.info;
-  const text = await model.generate("Once upon a time", { maxTokens: 24, temperature: 0 }).text();
+  const { text, tokens } = await model.generate("Once upon a time", { maxTokens: 32, temperature: 0 }).finished;
+  const rows = await model.logits(tokens, { all: true });
   await model.close();
-  return JSON.stringify({ flavour, threads, text });
+  return JSON.stringify({ flavour, threads, text, tokens, logits: await sha256(rows) });
+}
+
+async function sha256(rows) {
+  const digest = await crypto.subtle.digest("SHA-256", await new Blob(rows).arrayBuffer());
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

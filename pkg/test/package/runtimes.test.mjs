@@ -1,10 +1,20 @@
+/** The packed package in each runtime there is: the same words, ids and bits everywhere. README's table says what is found here. */
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { emptyFolderWithPackage, expectAnswer, host, run } from "./support.mjs";
+import { open, openInFirefox, openInWebKit } from "./browsers.mjs";
+import {
+  emptyFolderWithPackage,
+  emptyFolderWithPage,
+  expectAnswer,
+  host,
+  isolation,
+  run,
+  serveFolder,
+} from "./support.mjs";
 
-test("the tarball works in an empty folder", async (context) => {
+test("programs", async (context) => {
   const folder = await emptyFolderWithPackage(context);
   await writeFile(
     path.join(folder, "print.js"),
@@ -19,8 +29,42 @@ test("the tarball works in an empty folder", async (context) => {
     await context.test(name, { timeout: 60_000 }, async () => {
       const [program, ...args] = command;
       const { stdout, stderr } = await run(host(program), [...args, "print.js"], { cwd: folder });
-      expectAnswer(stdout, { flavour });
+      await expectAnswer(stdout, { flavour });
       assert.equal(stderr, "");
     });
   }
 });
+
+test("pages without a bundler", async (context) => {
+  const folder = await emptyFolderWithPage(context);
+  const program = path.join(folder, "program.js");
+  const address = "./node_modules/ternlight/dist/index.js";
+  await writeFile(program, (await readFile(program, "utf8")).replace('"ternlight"', `"${address}"`));
+
+  // WebKit tells pages of four cores at least.
+  const webkitCores = Math.max(4, navigator.hardwareConcurrency);
+  // Wasm, and no eval; workers from here; nothing from a blob.
+  const csp = { "content-security-policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'" };
+  for (const [name, open, simd, cores] of [
+    ["Chromium", openInChromium, "relaxed"],
+    ["Firefox", openInFirefox, "relaxed"],
+    ["WebKit", openInWebKit, "simd128", webkitCores],
+  ]) {
+    for (const [kind, headers, threads] of [
+      ["isolated, under a strict policy", { ...isolation, ...csp }, "threads"],
+      ["not isolated, under a strict policy", csp, "single"],
+      ["not isolated", {}, "single"],
+    ]) {
+      await context.test(`${name}, ${kind}`, async (context) => {
+        const asked = [];
+        const { printed } = await open(context, await serveFolder(context, folder, headers, asked));
+        const flavour = `${threads}-${simd}`;
+        await expectAnswer(printed, { flavour, cores });
+        const builds = asked.map((file) => path.basename(file)).filter((file) => file.endsWith(".wasm"));
+        assert.deepEqual(builds, [`${flavour}.wasm`], "another build was fetched");
+      });
+    }
+  }
+});
+
+const openInChromium = open;

@@ -39,6 +39,8 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     fn store_f32(self, to: &mut [f32; 4], v: Self::V);
     fn store_i32(self, to: &mut [i32; 4], v: Self::V);
     fn load_i32(self, from: &[i32; 4]) -> Self::V;
+    /// 16 signed bytes, widened, four a register.
+    fn load_i8(self, from: &[u8; 16]) -> [Self::V; 4];
     /// Four 16-bit values, each in the lower half of a lane.
     fn load_u16(self, from: &[u8; 8]) -> Self::V;
 

@@ -56,6 +56,10 @@ impl Isa for Scalar {
         from.map(|int| int as u32)
     }
     #[inline(always)]
+    fn load_i8(self, from: &[u8; 16]) -> [V; 4] {
+        std::array::from_fn(|four| std::array::from_fn(|i| i32::from(from[4 * four + i] as i8) as u32))
+    }
+    #[inline(always)]
     fn load_u16(self, from: &[u8; 8]) -> V {
         let (halves, _) = from.as_chunks::<2>();
         std::array::from_fn(|i| u16::from_le_bytes(halves[i]).into())

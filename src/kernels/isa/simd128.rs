@@ -172,6 +172,17 @@ impl<D: Dot> Isa for Wasm<D> {
         load(bytemuck::cast_ref(from))
     }
     #[inline(always)]
+    fn load_i8(self, from: &[u8; 16]) -> [v128; 4] {
+        let bytes = load(from);
+        let (low, high) = (i16x8_extend_low_i8x16(bytes), i16x8_extend_high_i8x16(bytes));
+        [
+            i32x4_extend_low_i16x8(low),
+            i32x4_extend_high_i16x8(low),
+            i32x4_extend_low_i16x8(high),
+            i32x4_extend_high_i16x8(high),
+        ]
+    }
+    #[inline(always)]
     fn load_u16(self, from: &[u8; 8]) -> v128 {
         // SAFETY: the reference covers the 8 bytes read; wasm loads need no alignment.
         unsafe { u32x4_load_extend_u16x4(from.as_ptr().cast()) }

@@ -95,7 +95,7 @@ type Sums<V, const P: usize, const VS: usize, const T: usize, const A: usize> = 
 
 /// Adds some steps to the exact sums of `V` parts of each step, for every plane, token and half; and to those of signed weights.
 #[inline(always)]
-fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
+pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,
     masks: &[I::V; 4],
     body: &[u8],

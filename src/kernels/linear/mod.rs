@@ -18,6 +18,7 @@
 
 mod ahead;
 mod dense;
+mod factors;
 mod finish;
 mod ints;
 mod panel;
@@ -28,9 +29,10 @@ use super::act::{Act, Precision};
 use super::elementwise::scale;
 use super::isa::Isa;
 use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, Matrix, Packing, TILE};
-use crate::quant::{Codes, Float, Scales};
+use crate::quant::{Codes, Float, Kept, Layout, Scales};
 use crate::team::Columns;
 use dense::{decoded, dense};
+use factors::{each, factors};
 use ints::{by_two, ints};
 
 /// Tokens that share one pass over the weights.
@@ -54,7 +56,7 @@ pub fn multiply<I: Isa>(matrix: &Matrix, part: usize, tiles: Range<usize>, act: 
     let kernels = kernels::<I>(shape.packing, act.spec().precision);
     let tokens = act.tokens();
     let first = part * shape.part_tiles();
-    if tokens >= panel::LEAST && panel::takes(shape.packing, act.spec().precision) && !tiles.is_empty() {
+    if tokens >= panel::LEAST && panel::takes(shape, act.spec().precision) && !tiles.is_empty() {
         return panel::multiply(matrix, first + tiles.start..first + tiles.end, act, &mut columns);
     }
     let start = shape.tile_rows(first + tiles.start).start;
@@ -105,6 +107,14 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision) -> Kernels<I> {
             }
         };
     }
+    macro_rules! factors {
+        ($codes:ty, $planes:literal, $vectors:literal, $steps:literal) => {
+            Kernels {
+                one: factors::<I, $codes, $planes, $vectors, $steps>,
+                many: each::<I, $codes, $planes, $vectors, $steps, TOKENS>,
+            }
+        };
+    }
     match (packing, precision) {
         (Packing::Dense(Float::F32), _) => {
             Kernels { one: dense::<I, F32, 1, 8, 1>, many: dense::<I, F32, 1, 2, TOKENS> }
@@ -116,6 +126,16 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision) -> Kernels<I> {
             Kernels { one: dense::<I, Bf16, 2, 8, 1>, many: dense::<I, Bf16, 2, 2, TOKENS> }
         }
         (Packing::Ints(_), Precision::Float) => Kernels { one: decoded::<I, 8, 1>, many: decoded::<I, 2, TOKENS> },
+        (Packing::Ints(Layout { codes, scales: Scales::Group { len, kept: Kept::Factors, .. }, .. }), _) => {
+            match (codes, len) {
+                (Codes::B2, 16) => factors!(B2, 4, 1, 4),
+                (Codes::B4, 16) => factors!(B4, 2, 2, 4),
+                (Codes::B4, 32) => factors!(B4, 2, 2, 8),
+                (Codes::B6, 16) => factors!(B6, 4, 1, 4),
+                (Codes::B6, 32) => factors!(B6, 4, 1, 8),
+                _ => unreachable!("no type has factors for {len} {codes:?}"),
+            }
+        }
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
             (Codes::B1, Precision::Int8) => ints!(B1, 8, 1, 1, 1, false),
             (Codes::B1, _) => ints!(B1, 8, 1, 1, 2, false),

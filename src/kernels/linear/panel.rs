@@ -16,7 +16,7 @@ use super::TOKENS;
 use super::finish::{FOURS, X, finish};
 use crate::kernels::act::{Act, Precision};
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, Packing, TILE};
+use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, Packing, Shape, TILE};
 use crate::quant::{Codes, Layout};
 use crate::team::Columns;
 
@@ -31,8 +31,9 @@ const BATCH: usize = 128;
 pub(super) const LEAST: usize = 24;
 
 /// Whether these weights have a kernel here.
-pub(super) fn takes(packing: Packing, precision: Precision) -> bool {
-    matches!(packing, Packing::Ints(layout) if layout.codes != Codes::I8) && precision != Precision::Float
+pub(super) fn takes(shape: &Shape, precision: Precision) -> bool {
+    let signed = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::I8, .. }) | Packing::Dense(_));
+    !signed && !shape.factored() && precision != Precision::Float
 }
 
 /// Multiplies `tiles` of the matrix, whose results are `columns`, for all tokens.

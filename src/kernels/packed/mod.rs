@@ -4,6 +4,8 @@
 //! matrix   tile 0 │ tile 1 │ …                    32 output rows each; threads share out whole tiles
 //! tile     group 0 │ group 1 │ …                  along k, rising; a layout with one scale a row has one group
 //! group    32 scales [│ 32 minima] │ codes        f16 or f32, inline, so that a tile is one linear stream
+//!          32 units [│ 32 units] │ 32 factors of each part [│ and of minima] │ codes
+//!                                                 where groups have factors: blocks of 256 values in parts, f32 and bytes
 //! codes    step 0 │ step 1 │ …                    4 values of k for all 32 rows
 //! step     vector 0 │ … │ vector n−1              16 bytes; n = the bits of a code
 //! vector   lane 0 │ lane 1 │ lane 2 │ lane 3      32 bits; byte j of a lane is k = 4 · step + j
@@ -29,7 +31,7 @@ use bytemuck::{Pod, Zeroable};
 use half::f16;
 
 use crate::error::{Result, filled};
-use crate::quant::{Float, Layout, Scales};
+use crate::quant::{FACTORED, Float, Kept, Layout, Scales};
 
 /// Rows of a tile.
 pub const TILE: usize = 32;
@@ -82,7 +84,18 @@ impl Shape {
         (part * self.part_tiles() + row / TILE, row % TILE)
     }
 
-    /// Values of k that one group covers, padding included, and the groups of a tile.
+    /// Whether groups have factors, in blocks under one number.
+    pub fn factored(&self) -> bool {
+        matches!(self.packing, Packing::Ints(Layout { scales: Scales::Group { kept: Kept::Factors, .. }, .. }))
+    }
+
+    /// Values of k that stand together behind one header, padding included, and how often: groups, or blocks of them.
+    pub fn blocks(&self) -> (usize, usize) {
+        let (len, groups) = self.groups();
+        if self.factored() { (FACTORED, groups / (FACTORED / len)) } else { (len, groups) }
+    }
+
+    /// Values of k that one scale covers, padding included, and the groups of a tile.
     pub fn groups(&self) -> (usize, usize) {
         match self.packing {
             Packing::Ints(Layout { scales: Scales::Group { len, .. }, .. }) => (len, self.cols.div_ceil(len)),
@@ -97,26 +110,27 @@ impl Shape {
         len * count
     }
 
-    /// Bytes of a group's scales and minima.
-    fn header(&self) -> usize {
-        match self.packing {
-            Packing::Ints(Layout { scales: Scales::Group { wide, min, .. }, .. }) => {
-                TILE * if wide { 4 } else { 2 } * if min { 2 } else { 1 }
-            }
-            _ => 0,
-        }
+    /// Bytes of a block's scales and minima.
+    pub fn header(&self) -> usize {
+        let Packing::Ints(Layout { scales: Scales::Group { len, kept, min }, .. }) = self.packing else { return 0 };
+        let each = match kept {
+            Kept::Half => 2,
+            Kept::Single => 4,
+            Kept::Factors => 4 + FACTORED / len,
+        };
+        TILE * each * if min { 2 } else { 1 }
     }
 
-    fn group_bytes(&self) -> usize {
+    pub fn block_bytes(&self) -> usize {
         let bits = match self.packing {
             Packing::Ints(layout) => layout.codes.bits(),
             Packing::Dense(float) => 8 * float.bytes(),
         };
-        self.header() + self.groups().0 * TILE * bits / 8
+        self.header() + self.blocks().0 * TILE * bits / 8
     }
 
     pub fn tile_bytes(&self) -> usize {
-        self.groups().1 * self.group_bytes()
+        self.blocks().1 * self.block_bytes()
     }
 
     /// Bytes that the packed matrix takes, row scales included.
@@ -138,6 +152,8 @@ pub struct Rows<'a> {
     /// `[rows, groups]`; empty without groups, or where [`Matrix::set_scales`] brings them.
     pub scales: &'a [f32],
     pub mins: &'a [f32],
+    /// `[rows, blocks]`, where groups have factors: what those of scales and of minima multiply.
+    pub units: &'a [[f32; 2]],
 }
 
 #[derive(Debug)]
@@ -190,22 +206,17 @@ impl Matrix {
         let lines = shape.tile_bytes() / size_of::<Line>();
         let out: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines[tile * lines..][..lines]);
         let count = shape.tile_rows(tile).len();
-        let (len, groups) = shape.groups();
-        for (group, out) in out.chunks_exact_mut(shape.group_bytes()).enumerate() {
+        let (len, blocks) = shape.blocks();
+        for (block, out) in out.chunks_exact_mut(shape.block_bytes()).enumerate() {
             let (header, body) = out.split_at_mut(shape.header());
             match shape.packing {
                 Packing::Ints(layout) => {
-                    if let Scales::Group { wide, min, .. } = layout.scales
+                    if let Scales::Group { kept, min, .. } = layout.scales
                         && !rows.scales.is_empty()
                     {
-                        let (scales, mins) = header.split_at_mut(header.len() / if min { 2 } else { 1 });
-                        let column = |values: &[f32], row| if row < count { values[row * groups + group] } else { 0.0 };
-                        write_scales(scales, wide, |row| column(rows.scales, row));
-                        if min {
-                            write_scales(mins, wide, |row| column(rows.mins, row));
-                        }
+                        pack_header(header, kept, min, (block, blocks), count, &rows);
                     }
-                    let from = group * len;
+                    let from = block * len;
                     let cols = shape.cols.saturating_sub(from).min(len);
                     let quad = |row: usize, step: usize| {
                         let at = row * shape.cols + from + 4 * step;
@@ -223,24 +234,21 @@ impl Matrix {
     }
 
     /// Scales and minima that came apart from their codes, `[rows, groups]`.
+    ///
+    /// # Panics
+    /// If groups have factors.
     pub fn set_scales(&mut self, scales: &[f32], mins: &[f32]) {
         let shape = self.shape;
-        let Packing::Ints(Layout { scales: Scales::Group { wide, min, .. }, .. }) = shape.packing else { return };
+        let Packing::Ints(Layout { scales: Scales::Group { kept, min, .. }, .. }) = shape.packing else { return };
         let (_, groups) = shape.groups();
         let lines = shape.tile_bytes() / size_of::<Line>();
         for tile in 0..shape.tiles() {
             let rows = shape.tile_rows(tile);
             let out: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines[tile * lines..][..lines]);
-            for (group, out) in out.chunks_exact_mut(shape.group_bytes()).enumerate() {
-                let header = &mut out[..shape.header()];
-                let (first, second) = header.split_at_mut(shape.header() / if min { 2 } else { 1 });
-                let column = |values: &[f32], i: usize| {
-                    if i < rows.len() { values[(rows.start + i) * groups + group] } else { 0.0 }
-                };
-                write_scales(first, wide, |row| column(scales, row));
-                if min {
-                    write_scales(second, wide, |row| column(mins, row));
-                }
+            let span = rows.start * groups..rows.end * groups;
+            let rows_of = Rows { codes: &[], scales: &scales[span.clone()], mins: &mins[span], units: &[] };
+            for (group, out) in out.chunks_exact_mut(shape.block_bytes()).enumerate() {
+                pack_header(&mut out[..shape.header()], kept, min, (group, groups), rows.len(), &rows_of);
             }
         }
     }
@@ -249,17 +257,22 @@ impl Matrix {
     pub fn code(&self, row: usize, col: usize) -> (u8, f32, Option<f32>) {
         let Packing::Ints(layout) = self.shape.packing else { panic!("dense matrices have no codes") };
         let (tile, place) = self.shape.place(row);
-        let (len, _) = self.shape.groups();
-        let group = &self.tile(tile)[col / len * self.shape.group_bytes()..][..self.shape.group_bytes()];
-        let (header, body) = group.split_at(self.shape.header());
+        let (len, _) = self.shape.blocks();
+        let block = &self.tile(tile)[col / len * self.shape.block_bytes()..][..self.shape.block_bytes()];
+        let (header, body) = block.split_at(self.shape.header());
         let code = ints::code(layout.codes, body, place, col % len);
-        match layout.scales {
-            Scales::Row => (code, self.row_scales[row], None),
-            Scales::Group { wide, min, .. } => {
-                let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
-                (code, read_scale(scales, wide, place), min.then(|| read_scale(mins, wide, place)))
+        let Scales::Group { len: group, kept, min } = layout.scales else { return (code, self.row_scales[row], None) };
+        let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
+        let read = |numbers: &[u8]| match kept {
+            Kept::Half => Float::F16.value(&numbers[2 * place..][..2]),
+            Kept::Single => Float::F32.value(&numbers[4 * place..][..4]),
+            Kept::Factors => {
+                let (units, factors) = numbers.split_at(4 * TILE);
+                let factor = factors[col % len / group * TILE + place] as i8;
+                Float::F32.value(&units[4 * place..][..4]) * f32::from(factor)
             }
-        }
+        };
+        (code, read(scales), min.then(|| read(mins)))
     }
 
     /// The values of one row: an embedding look-up.
@@ -289,19 +302,39 @@ impl Matrix {
     }
 }
 
-fn write_scales(out: &mut [u8], wide: bool, value: impl Fn(usize) -> f32) {
-    if wide {
-        out.chunks_exact_mut(4).enumerate().for_each(|(i, out)| out.copy_from_slice(&value(i).to_le_bytes()));
-    } else {
-        // The file had halves: nothing is lost.
-        out.chunks_exact_mut(2)
-            .enumerate()
-            .for_each(|(i, out)| out.copy_from_slice(&f16::from_f32(value(i)).to_le_bytes()));
+/// Writes the scales of a tile's block, and its minima in the second half; `count` rows have any.
+fn pack_header(out: &mut [u8], kept: Kept, min: bool, (block, blocks): (usize, usize), count: usize, rows: &Rows) {
+    let half = out.len() / if min { 2 } else { 1 };
+    for (i, (out, values)) in out.chunks_exact_mut(half).zip([rows.scales, rows.mins]).enumerate() {
+        let value = |row| if row < count { values[row * blocks + block] } else { 0.0 };
+        match kept {
+            // The file had halves: nothing is lost.
+            Kept::Half => {
+                out.chunks_exact_mut(2)
+                    .enumerate()
+                    .for_each(|(row, out)| out.copy_from_slice(&f16::from_f32(value(row)).to_le_bytes()));
+            }
+            Kept::Single => {
+                out.chunks_exact_mut(4)
+                    .enumerate()
+                    .for_each(|(row, out)| out.copy_from_slice(&value(row).to_le_bytes()));
+            }
+            Kept::Factors => {
+                out.fill(0);
+                let groups = half / TILE - 4;
+                let (units, factors) = out.split_at_mut(4 * TILE);
+                for row in 0..count {
+                    let unit = rows.units[row * blocks + block][i];
+                    units[4 * row..][..4].copy_from_slice(&unit.to_le_bytes());
+                    let values = &values[(row * blocks + block) * groups..][..groups];
+                    for (factors, value) in factors.chunks_exact_mut(TILE).zip(values) {
+                        // Their product had room for every bit of both.
+                        factors[row] = if unit == 0.0 { 0 } else { (value / unit) as i8 as u8 };
+                    }
+                }
+            }
+        }
     }
-}
-
-fn read_scale(scales: &[u8], wide: bool, place: usize) -> f32 {
-    if wide { Float::F32.value(&scales[4 * place..][..4]) } else { Float::F16.value(&scales[2 * place..][..2]) }
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ pub(crate) struct Work {
     pub codes: Vec<u8>,
     scales: Vec<f32>,
     mins: Vec<f32>,
+    /// Two a block: what its factors multiply.
+    units: Vec<[f32; 2]>,
 }
 
 /// What a unit of a matrix says besides its codes.
@@ -25,6 +27,7 @@ impl Work {
     fn clear(&mut self, codes: usize, groups: usize) {
         self.codes.clear();
         self.codes.resize(codes, 0);
+        self.units.clear();
         for values in [&mut self.scales, &mut self.mins] {
             values.clear();
             values.resize(groups, 0.0);
@@ -32,7 +35,7 @@ impl Work {
     }
 
     pub fn rows(&self) -> Rows<'_> {
-        Rows { codes: &self.codes, scales: &self.scales, mins: &self.mins }
+        Rows { codes: &self.codes, scales: &self.scales, mins: &self.mins, units: &self.units }
     }
 
     /// Decodes whole rows of `cols` values. Dense weights that stay dense are not decoded.
@@ -113,13 +116,15 @@ impl Work {
         let count = bytes.len() / storage.bytes;
         let groups = storage.block / len;
         self.clear(count * storage.block, count * groups);
+        self.units.resize(count, [1.0; 2]);
         let targets = self
             .codes
             .chunks_exact_mut(storage.block)
             .zip(self.scales.chunks_exact_mut(groups))
-            .zip(self.mins.chunks_exact_mut(groups));
-        for (bytes, ((codes, scales), mins)) in bytes.chunks_exact(storage.bytes).zip(targets) {
-            decode(bytes, Block { codes, scales, mins });
+            .zip(self.mins.chunks_exact_mut(groups))
+            .zip(&mut self.units);
+        for (bytes, (((codes, scales), mins), units)) in bytes.chunks_exact(storage.bytes).zip(targets) {
+            decode(bytes, Block { codes, scales, mins, units });
         }
         self.scales.iter().chain(&self.mins).try_for_each(|&scale| finite_scale(scale))
     }

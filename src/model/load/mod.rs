@@ -273,7 +273,9 @@ impl Sink {
             (_, Packing::Dense(float)) => {
                 finite(float, bytes)?;
                 match &mut self.kind {
-                    Kind::Matrix(matrix) => matrix.pack(unit, Rows { codes: bytes, scales: &[], mins: &[] }),
+                    Kind::Matrix(matrix) => {
+                        matrix.pack(unit, Rows { codes: bytes, scales: &[], mins: &[], units: &[] })
+                    }
                     Kind::Survey { zeros } if fresh => {
                         *zeros += float.values(bytes).filter(|&value| value == 0.0).count() as u64;
                     }

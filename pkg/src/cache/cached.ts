@@ -1,0 +1,113 @@
+import type { ReadOptions, Source } from "../source/source.ts";
+import { CHUNK, type Entry } from "./entry.ts";
+
+/** Chunks read, and hashed, while the one before is packed. */
+const AHEAD = 3;
+
+/** A file on a server through a cache: what is kept is read there, what is missing comes from the server and is kept. */
+export class CachedSource implements Source {
+  readonly name: string;
+  readonly size: number;
+  readonly #server: Source;
+  readonly #entry: Entry;
+  readonly #verify: boolean;
+  /** Reads of a chunk that is missing would ask for it twice if they did not wait for each other. */
+  #turn: Promise<unknown> = Promise.resolve();
+
+  constructor(server: Source, entry: Entry, verify: boolean) {
+    this.name = server.name;
+    this.size = server.size;
+    this.#server = server;
+    this.#entry = entry;
+    this.#verify = verify;
+  }
+
+  read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
+    const work = this.#turn.then(async () => {
+      const bytes = new Uint8Array(length);
+      let at = 0;
+      for await (const piece of this.stream(offset, length, options)) {
+        bytes.set(piece, at);
+        at += piece.length;
+      }
+      return bytes;
+    });
+    this.#turn = work.catch(() => {});
+    return work;
+  }
+
+  async *stream(offset: number, length: number, options: ReadOptions = {}): AsyncIterable<Uint8Array> {
+    const end = offset + length;
+    for (let at = offset; at < end; ) {
+      const from = Math.floor(at / CHUNK);
+      let to = from + 1;
+      const kept = this.#entry.has(from);
+      while (to * CHUNK < end && this.#entry.has(to) === kept) to++;
+      for await (const [start, piece] of kept ? this.#kept(from, to, options) : this.#fetched(from, to, options)) {
+        const part = piece.subarray(Math.max(0, at - start), Math.max(0, end - start));
+        at += part.length;
+        if (part.length > 0) yield part;
+      }
+    }
+  }
+
+  /** Known to be the hash of the whole file. */
+  get sha256(): Uint8Array | null {
+    return this.#entry.complete ? this.#entry.whole : null;
+  }
+
+  remember(sha256: Uint8Array): Promise<void> {
+    return this.#entry.remember(sha256);
+  }
+
+  forget(): Promise<boolean> {
+    return this.#entry.forget();
+  }
+
+  async close(): Promise<void> {
+    await this.#turn;
+    await this.#entry.close();
+    await this.#server.close();
+  }
+
+  /** Ends early at a chunk that is damaged, which is missing from then on. */
+  async *#kept(from: number, to: number, { signal }: ReadOptions): AsyncIterable<[number, Uint8Array]> {
+    const buffers = Array.from({ length: Math.min(AHEAD, to - from) + 1 }, () => new Uint8Array(CHUNK));
+    const ahead: Promise<Uint8Array | null>[] = [];
+    const begin = async (chunk: number) => {
+      const into = buffers[chunk % buffers.length]!.subarray(0, this.#entry.lengthOf(chunk));
+      return (await this.#entry.read(chunk, into, this.#verify)) ? into : null;
+    };
+    try {
+      for (let chunk = from, next = from; chunk < to; chunk++) {
+        while (next < to && next < chunk + buffers.length) ahead.push(begin(next++));
+        signal?.throwIfAborted();
+        const bytes = await ahead.shift()!;
+        if (!bytes) return;
+        yield [chunk * CHUNK, bytes];
+      }
+    } finally {
+      await Promise.all(ahead);
+    }
+  }
+
+  /** Whole chunks are asked for, and passed on in pieces as they come. */
+  async *#fetched(from: number, to: number, options: ReadOptions): AsyncIterable<[number, Uint8Array]> {
+    const start = from * CHUNK;
+    const buffer = new Uint8Array(CHUNK);
+    let [chunk, filled, at] = [from, 0, start];
+    for await (const piece of this.#server.stream(start, Math.min(to * CHUNK, this.size) - start, options)) {
+      for (let done = 0; done < piece.length; ) {
+        const part = piece.subarray(done, done + this.#entry.lengthOf(chunk) - filled);
+        buffer.set(part, filled);
+        filled += part.length;
+        done += part.length;
+        if (filled < this.#entry.lengthOf(chunk)) continue;
+        await this.#entry.keep(chunk, buffer.subarray(0, filled));
+        [chunk, filled] = [chunk + 1, 0];
+      }
+      yield [at, piece];
+      at += piece.length;
+    }
+  }
+}

@@ -1,0 +1,54 @@
+/** What users see of a cache. Where nothing can be kept, it is empty. */
+
+import type { CachedFile, CacheOptions, ModelCache } from "../types.ts";
+import { CHUNK, chunksOf, readHead } from "./entry.ts";
+import { prefixOf } from "./open.ts";
+import type { OpenStore, Store } from "./store.ts";
+
+/** @param base what relative addresses begin from, where there is such a thing */
+export function manage(open: OpenStore | undefined, base: string | null): ModelCache {
+  const store = async (options?: CacheOptions) => (open ? open(options?.directory) : null);
+  return {
+    async list(options) {
+      const files = await store(options);
+      if (!files) return [];
+      const all = await Promise.all((await files.names()).map((name) => describe(files, name)));
+      return all.filter((one) => one !== null).sort((a, b) => b.written.getTime() - a.written.getTime());
+    },
+    async delete(what, options) {
+      const files = await store(options);
+      if (!files) return 0;
+      const names = await files.names();
+      const gone = await Promise.all((await chosen(files, names, what)).map((name) => files.remove(name)));
+      return gone.filter(Boolean).length;
+    },
+  };
+
+  async function chosen(files: Store, names: string[], what: string | URL | CachedFile | undefined) {
+    if (what === undefined) return names.filter(isOurs);
+    if (typeof what === "object" && "id" in what) return names.filter((name) => name === what.id);
+    const url = new URL(what, base ?? undefined);
+    const prefix = await prefixOf(url.href);
+    if (!url.pathname.endsWith("/")) return names.filter((name) => name.startsWith(prefix));
+    const all = await Promise.all(names.map((name) => describe(files, name)));
+    return all.filter((one) => one?.url.startsWith(url.origin + url.pathname)).map((one) => one!.id);
+  }
+}
+
+const isOurs = (name: string) => /^[0-9a-f]{24}-[0-9a-f]{16}$/.test(name);
+
+async function describe(files: Store, id: string): Promise<CachedFile | null> {
+  const file = isOurs(id) ? await files.read(id).catch(() => null) : null;
+  if (!file) return null;
+  try {
+    const head = await readHead(file);
+    const { url, size } = head?.identity ?? { url: "", size: 0 };
+    let kept = 0;
+    for (let chunk = 0; chunk < chunksOf(size); chunk++) {
+      if (head?.isKept(chunk)) kept += Math.min(CHUNK, size - chunk * CHUNK);
+    }
+    return { id, url, size, kept, complete: head !== null && kept === size, written: new Date(file.written) };
+  } finally {
+    file.close();
+  }
+}

@@ -1,0 +1,104 @@
+/** From what was found to what can be done about it. Pure, so that every case can be tested. */
+import type { Advice, DoctorReport, SourceReport } from "./report.ts";
+
+const GB = 2 ** 30;
+
+export function advise(report: Omit<DoctorReport, "advice">): Advice[] {
+  const { source } = report;
+  const all = [...ofRuntime(report), ...(source ? ofSource(source) : [])];
+  const order = ["error", "warning", "note"];
+  return all.sort((a, b) => order.indexOf(a.level) - order.indexOf(b.level));
+}
+
+function ofRuntime({
+  engineError,
+  isolated,
+  simd,
+  threads,
+  threadsReason,
+  memory,
+  storage,
+}: Omit<DoctorReport, "advice">) {
+  const advice: Advice[] = [];
+  const say = (level: Advice["level"], text: string) => advice.push({ level, text });
+  if (simd === null) {
+    say(
+      "error",
+      "WebAssembly does not run here with SIMD: take Chromium 91, Firefox 89, Safari 16.4, Node 20 or newer, and where there is a content security policy add script-src 'wasm-unsafe-eval'",
+    );
+  } else if (engineError !== null) {
+    say(
+      "error",
+      `the engine does not start: ${engineError}. worker.js and the wasm file it takes must lie where the package has them, be served with their types, and be allowed by worker-src and script-src`,
+    );
+  }
+  if (isolated === false) {
+    say(
+      "warning",
+      "the page is not cross-origin isolated, so it computes on one thread: send Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: require-corp with the page and its scripts, or where no headers can be set, include ternlight/isolate",
+    );
+  } else if (threads === 1 && threadsReason !== null) {
+    say("warning", `it computes on one thread: ${threadsReason}`);
+  }
+  if (simd === "simd128") {
+    say(
+      "note",
+      "there is no relaxed SIMD here, or not a right one: the simd128 build is taken, which is somewhat slower",
+    );
+  }
+  if (memory.reservable < 4 * GB) {
+    const most = Math.floor(memory.reservable / 2 ** 20);
+    say("warning", `one memory may have ${most} MiB at most here: larger models do not load`);
+  }
+  if (storage && storage.quota - storage.usage < GB) {
+    const rest = Math.max(0, Math.floor((storage.quota - storage.usage) / 2 ** 20));
+    say("warning", `${rest} MiB of storage are left for this page: what is larger is downloaded anew each time`);
+  } else if (storage && !storage.persisted) {
+    say(
+      "note",
+      "what this page keeps may be thrown away when the device runs short: navigator.storage.persist() asks for more",
+    );
+  }
+  return advice;
+}
+
+function ofSource({ error, status, range, size, validator, cors, format }: SourceReport) {
+  const advice: Advice[] = [];
+  const say = (level: Advice["level"], text: string) => advice.push({ level, text });
+  if (error !== null && cors === false) {
+    say(
+      "error",
+      "the server answers, but lets no page of another origin read it: it must send Access-Control-Allow-Origin",
+    );
+    return advice;
+  }
+  if (error !== null) {
+    const why =
+      status === null ? `the address does not answer (${error}), or forbids it to pages of other origins` : error;
+    say("error", status === null ? why : `the server answered ${status}`);
+    return advice;
+  }
+  if (format === "web page")
+    say("error", "the server sent a web page instead of a file: the address is not the file's own");
+  else if (format === "unknown") say("warning", "the file begins like neither GGUF nor safetensors");
+  if (!range) {
+    say(
+      "warning",
+      "the server knows no ranges (it answered 200, not 206): the file comes whole, by one connection, and an interrupted download begins anew",
+    );
+  }
+  if (size === null) {
+    say(
+      "warning",
+      "the file's size is not shown: send Content-Length, and to other origins Access-Control-Expose-Headers: Content-Range, ETag",
+    );
+  }
+  if (validator === null) {
+    say(
+      "warning",
+      "neither ETag nor Last-Modified is shown: nothing tells whether what was kept of the file is still good",
+    );
+  }
+  if (cors === false) say("note", "pages of other origins may not read it: that takes Access-Control-Allow-Origin");
+  return advice;
+}

@@ -1,0 +1,92 @@
+/** A look at a runtime with `load`'s own eyes: the same probes, the same choice, the same worker. */
+import { EngineError } from "../errors.ts";
+import type { WorkerPort } from "../platform/port.ts";
+import { Client } from "../rpc/client.ts";
+import { probe } from "../wasm/features.ts";
+import { type Pick, pick } from "../wasm/pick.ts";
+import { advise } from "./advice.ts";
+import type { DoctorOptions, DoctorReport } from "./report.ts";
+import { lookAt } from "./source.ts";
+
+/** What an entry brings from its runtime. */
+export interface Patient {
+  runtime: string;
+  /** Of the page; null where there are none. */
+  origin: string | null;
+  cores: number;
+  freeMemory: number | null;
+  spawnEngine(): WorkerPort;
+  storage(): Promise<DoctorReport["storage"]>;
+}
+
+export async function examine(patient: Patient, url: URL | null, options: DoctorOptions = {}): Promise<DoctorReport> {
+  const { signal } = options;
+  signal?.throwIfAborted();
+  const features = probe();
+  const choice = tryPick(features, patient.cores);
+  const simd = choice && mayCompile() ? (choice.flavour.endsWith("relaxed") ? "relaxed" : "simd128") : null;
+  const [engineError, storage, source] = await Promise.all([
+    simd && tryEngine(patient, signal),
+    patient.storage(),
+    url && lookAt(url.href, patient.origin, signal),
+  ]);
+  signal?.throwIfAborted();
+  const report = {
+    runtime: patient.runtime,
+    isolated: (globalThis as { crossOriginIsolated?: boolean }).crossOriginIsolated ?? null,
+    simd,
+    flavour: simd && choice ? choice.flavour : null,
+    threads: choice?.threads ?? 0,
+    cores: patient.cores,
+    threadsReason: choice?.threadsReason ?? null,
+    engineError,
+    memory: { reservable: reservable(features.unshared === null), free: patient.freeMemory },
+    storage,
+    source,
+  } as const;
+  return { ...report, advice: advise(report) };
+}
+
+function tryPick(features: ReturnType<typeof probe>, cores: number): Pick | null {
+  try {
+    return pick(features, cores);
+  } catch {
+    return null;
+  }
+}
+
+/** The shortest module there is: a content security policy forbids it as it forbids all others. */
+function mayCompile(): boolean {
+  try {
+    return Boolean(new WebAssembly.Module(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0)));
+  } catch {
+    return false;
+  }
+}
+
+/** Why a model's worker, its wasm or its threads do not start; null where a small sum comes out right. */
+async function tryEngine(patient: Patient, signal?: AbortSignal): Promise<string | null> {
+  const client = new Client(patient.spawnEngine());
+  try {
+    await client.call("roofline", { settings: {}, bytes: 1 << 16, streams: [1], repeat: 1 }, { signal });
+    return null;
+  } catch (error) {
+    signal?.throwIfAborted();
+    return (error as Error).message;
+  } finally {
+    client.close(new EngineError("Closed", "the look is over"));
+  }
+}
+
+/** Address space only: it is let go at once, and no page of it is ever real. */
+function reservable(shared: boolean): number {
+  for (let pages = 65536; pages > 0; pages >>= 1) {
+    try {
+      new WebAssembly.Memory({ initial: 0, maximum: pages, shared });
+      return pages * 65536;
+    } catch {
+      // half as much
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,58 @@
+export interface DoctorOptions {
+  /** Ends the look: it rejects with the signal's reason. */
+  signal?: AbortSignal;
+}
+
+/** What a look at a runtime and at a model's address finds. */
+export interface DoctorReport {
+  /** `Chrome 156`, `Node 24.21.0` */
+  runtime: string;
+  /** Whether the page is cross-origin isolated; null where there are no pages. */
+  isolated: boolean | null;
+  /** What WebAssembly computes with; null where it has no SIMD, or may not run at all. */
+  simd: "relaxed" | "simd128" | null;
+  /** The build that `load` takes; null where none runs. */
+  flavour: string | null;
+  /** Threads that `load` takes, of the cores that the runtime tells of, and why not all of them. */
+  threads: number;
+  cores: number;
+  threadsReason: string | null;
+  /** Why the engine's worker or its wasm does not start; null where they do. */
+  engineError: string | null;
+  memory: {
+    /** The largest memory, in bytes, that this runtime reserves for one model. It is not taken yet. */
+    reservable: number;
+    /** Free bytes, or roughly what the device has; null where the runtime does not tell. */
+    free: number | null;
+  };
+  /** What may be kept for this page, in bytes; null where there is no such storage or it does not tell. */
+  storage: { quota: number; usage: number; persisted: boolean } | null;
+  /** The address that was given. */
+  source: SourceReport | null;
+  /** What to do, the most important first; empty where nothing could be better. */
+  advice: Advice[];
+}
+
+export interface SourceReport {
+  url: string;
+  /** Of the answer; null where none came, or none that a page may see. */
+  status: number | null;
+  error: string | null;
+  /** Bytes of the whole file; null where the answer does not show it. */
+  size: number | null;
+  /** Whether a part of the file can be asked for. */
+  range: boolean;
+  /** What an interrupted download is taken up by; null where the answer shows neither. */
+  validator: "ETag" | "Last-Modified" | null;
+  contentType: string | null;
+  /** What it begins with. */
+  format: "GGUF" | "safetensors" | "web page" | "unknown" | null;
+  /** Whether pages of another origin may read it; null where that was not to be seen from a page of the same one. */
+  cors: boolean | null;
+}
+
+export interface Advice {
+  /** `error`: it does not run; `warning`: it runs slower or breaks sooner than it could; `note`: worth knowing. */
+  level: "error" | "warning" | "note";
+  text: string;
+}

@@ -1,0 +1,75 @@
+/** A look at an address, through no more than its first bytes. */
+import type { SourceReport } from "./report.ts";
+
+const FIRST = 16;
+
+/** `origin` is of the page that asks; null for a program, which reads what it likes and is told what pages may. */
+export async function lookAt(url: string, origin: string | null, signal?: AbortSignal): Promise<SourceReport> {
+  const report: SourceReport = {
+    url,
+    status: null,
+    error: null,
+    size: null,
+    range: false,
+    validator: null,
+    contentType: null,
+    format: null,
+    cors: null,
+  };
+  const foreign = origin !== null && new URL(url).origin !== origin;
+  let response: Response;
+  try {
+    const headers: Record<string, string> = { range: `bytes=0-${FIRST - 1}` };
+    // In a page the browser sets it, to the page's own.
+    if (origin === null) headers.origin = "https://a-page.example";
+    response = await fetch(url, { headers, cache: "no-store", ...(signal && { signal }) });
+  } catch (error) {
+    signal?.throwIfAborted();
+    if (foreign) report.cors = (await answersUnread(url, signal)) ? false : null;
+    const { message, cause } = error as Error;
+    return { ...report, error: cause instanceof Error && cause.message ? `${message}: ${cause.message}` : message };
+  }
+  const shown = (name: string) => response.headers.get(name);
+  const allowed = shown("access-control-allow-origin");
+  if (foreign) report.cors = true;
+  else if (origin === null) report.cors = allowed !== null;
+  report.status = response.status;
+  report.contentType = shown("content-type");
+  report.validator = shown("etag") ? "ETag" : shown("last-modified") ? "Last-Modified" : null;
+  if (!response.ok) {
+    await response.body?.cancel().catch(() => {});
+    return { ...report, error: `HTTP ${response.status}` };
+  }
+  report.range = response.status === 206;
+  const size = report.range ? /\/(\d+)$/.exec(shown("content-range") ?? "")?.[1] : shown("content-length");
+  if (size !== undefined && size !== null) report.size = Number(size);
+  report.format = kind(await start(response), report.contentType);
+  return report;
+}
+
+/** Whether a server answers at all: what it says stays hidden, so only its being there is learned. */
+function answersUnread(url: string, signal?: AbortSignal): Promise<boolean> {
+  return fetch(url, { method: "HEAD", mode: "no-cors", ...(signal && { signal }) }).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function start(response: Response): Promise<Uint8Array> {
+  const bytes: number[] = [];
+  const reader = response.body?.getReader();
+  while (reader && bytes.length < FIRST) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    bytes.push(...value.subarray(0, FIRST - bytes.length));
+  }
+  await reader?.cancel().catch(() => {});
+  return Uint8Array.from(bytes);
+}
+
+function kind(bytes: Uint8Array, type: string | null): SourceReport["format"] {
+  const text = new TextDecoder("latin1").decode(bytes);
+  if (text.startsWith("GGUF")) return "GGUF";
+  if (text[8] === "{") return "safetensors";
+  return /^text\/html/i.test(type ?? "") || text.trimStart().startsWith("<") ? "web page" : "unknown";
+}

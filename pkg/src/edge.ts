@@ -1,0 +1,64 @@
+import { EngineError } from "./errors.ts";
+import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
+import { type Given, spawnEngine } from "./platform/edge.ts";
+import { serve } from "./rpc/host.ts";
+import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types.ts";
+
+export { EngineError, type ErrorDetail } from "./errors.ts";
+export type * from "./types.ts";
+
+/** What an edge worker brings along, because it may compile nothing itself. */
+export interface EdgeOptions {
+  /**
+   * The engine: `single-relaxed.wasm` or `single-simd128.wasm` of this package, imported as a module.
+   *
+   * @example import wasm from "ternlight/single-relaxed.wasm";
+   */
+  wasm: WebAssembly.Module;
+}
+
+/** One thread and the build that `wasm` is: neither is left to choose. */
+export type EdgeLoadOptions = Omit<LoadOptions, "threads" | "flavour"> & EdgeOptions;
+
+/** Loads a model into this thread, where there are no workers. */
+export async function load(source: ModelSource, { wasm, ...options }: EdgeLoadOptions): Promise<Model> {
+  return loadWith(outside(wasm, options), source, options);
+}
+
+/** Tells what a model is from its header, without loading it. */
+export async function inspect(
+  source: ModelSource,
+  { wasm, ...options }: InspectOptions & EdgeOptions,
+): Promise<Description> {
+  return inspectWith(outside(wasm, options), source, options);
+}
+
+/** Tells from its header whether a model fits in memory with these options, and if not, the nearest ones that do. */
+export async function canRun(source: ModelSource, { wasm, ...options }: EdgeLoadOptions): Promise<CanRun> {
+  return canRunWith(outside(wasm, options), source, options);
+}
+
+function outside(wasm: WebAssembly.Module, options: LoadOptions): Outside {
+  const given = { module: wasm, features: features(wasm) };
+  for (const option of ["threads", "flavour"] as const) {
+    if (options[option] === undefined) continue;
+    throw new EngineError("InvalidArgument", `${option}: here it is what wasm is built for`, { option });
+  }
+  return { spawnEngine: () => spawnEngine(given, serve), base: null };
+}
+
+/** A module that could be compiled shows what this runtime can do; each says which it is in a section of its own. */
+function features(wasm: WebAssembly.Module): Given["features"] {
+  const [name] = wasm instanceof WebAssembly.Module ? WebAssembly.Module.customSections(wasm, "flavour") : [];
+  const found = name ? new TextDecoder().decode(name) : String(wasm);
+  if (found !== "single-relaxed" && found !== "single-simd128") {
+    const expected = "the compiled module of single-relaxed.wasm or single-simd128.wasm";
+    throw new EngineError("InvalidArgument", `wasm must be ${expected}, not ${found}`, {
+      option: "wasm",
+      expected,
+      found,
+    });
+  }
+  const relaxed = found === "single-relaxed" ? "exact" : "absent";
+  return { simd128: true, relaxed, unshared: "an edge worker has one thread" };
+}

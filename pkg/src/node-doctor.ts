@@ -1,0 +1,17 @@
+import { examine } from "./doctor/doctor.ts";
+import type { DoctorOptions, DoctorReport } from "./doctor/report.ts";
+import { cores, freeMemory, runtimeName, spawnEngine } from "./platform/node.ts";
+
+export type * from "./doctor/report.ts";
+
+export async function doctor(url?: string | URL | null, options?: DoctorOptions): Promise<DoctorReport> {
+  const patient = {
+    runtime: runtimeName(),
+    origin: null,
+    cores: cores(),
+    freeMemory: freeMemory(),
+    spawnEngine,
+    storage: async () => null,
+  };
+  return examine(patient, url ? new URL(url) : null, options);
+}

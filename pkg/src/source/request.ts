@@ -1,0 +1,179 @@
+/** Requests that end: in an answer, in an error of ours, or after a while without either. */
+
+import { EngineError } from "../errors.ts";
+import type { FileSpec } from "./spec.ts";
+
+export type UrlSpec = Extract<FileSpec, { kind: "url" }>;
+
+export interface HttpOptions {
+  /** Ranges asked for at once. */
+  connections?: number;
+  /** Passes by the browser's own cache, which would keep everything a second time and let only one request in at a time. */
+  noStore?: boolean;
+  /** Milliseconds without a byte after which a connection counts as dropped. */
+  patience?: number;
+  /** Milliseconds before the first new try; four times as many before each next one. */
+  backoff?: number;
+}
+
+export interface Ask {
+  method?: "HEAD";
+  /** Offset and length. */
+  range?: [number, number];
+}
+
+/** Times that one place of a file may fail in a row … */
+const TRIES = 4;
+/** … and a server that cannot be reached at all. */
+const TRIES_TO_REACH = 2;
+const PATIENCE = 30_000;
+const BACKOFF = 200;
+/** Longest wait that a server may ask for, in milliseconds. */
+const LONGEST_WAIT = 60_000;
+
+/** An answer under way. Whoever has it reads to its end, or cancels. */
+export interface Answer {
+  response: Response;
+  /** The next piece of the body; null at its end. */
+  next(): Promise<Uint8Array | null>;
+  cancel(): Promise<void>;
+}
+
+export async function request(
+  spec: UrlSpec,
+  { method, range }: Ask,
+  { noStore, patience = PATIENCE }: HttpOptions,
+  signal?: AbortSignal,
+): Promise<Answer> {
+  signal?.throwIfAborted();
+  const control = new AbortController();
+  const abort = () => control.abort(signal!.reason);
+  signal?.addEventListener("abort", abort);
+  const release = () => signal?.removeEventListener("abort", abort);
+
+  /** Failures of the network as errors of ours; an abort stays what it is. */
+  async function within<T>(work: Promise<T>): Promise<T> {
+    const stalled = failed(spec, `nothing came for ${patience / 1000} seconds`);
+    const timer = setTimeout(() => control.abort(stalled), patience);
+    try {
+      return await work;
+    } catch (error) {
+      release();
+      signal?.throwIfAborted();
+      if (control.signal.aborted) throw stalled;
+      // Node says "terminated", and why beneath.
+      const { message, cause } = error as Error;
+      throw failed(spec, cause instanceof Error && cause.message ? `${message} (${cause.message})` : message);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  const headers = new Headers(spec.headers);
+  if (range) headers.set("range", `bytes=${range[0]}-${range[0] + range[1] - 1}`);
+  const { credentials } = spec;
+  const init: RequestInit = { headers, signal: control.signal };
+  if (method) init.method = method;
+  if (credentials) init.credentials = credentials;
+  if (noStore) init.cache = "no-store";
+  const response = await within(fetch(spec.url, init));
+  const reader = response.body?.getReader();
+  const cancel = async () => {
+    release();
+    await reader?.cancel().catch(() => {});
+  };
+  if (response.ok || (response.status === 416 && range?.[0] === 0)) {
+    const next = async () => {
+      const { value } = reader ? await within(reader.read()) : {};
+      if (!value) release();
+      return value ?? null;
+    };
+    return { response, next, cancel };
+  }
+  await cancel();
+  const { status, statusText } = response;
+  const code = status === 404 || status === 410 ? "NotFound" : "Network";
+  throw failed(spec, `the server answered ${status} ${statusText}`.trim(), response, code);
+}
+
+/** New tries for what may pass: dropped connections, servers that are too busy now. */
+export class Patience {
+  readonly #backoff: number;
+  #failures = 0;
+
+  constructor({ backoff = BACKOFF }: HttpOptions) {
+    this.#backoff = backoff;
+  }
+
+  /** What came in between makes the next failure a first one. */
+  progressed(): void {
+    this.#failures = 0;
+  }
+
+  /** Returns when it is time for another try; throws where there is none. */
+  async after(error: unknown, tries: number, signal?: AbortSignal): Promise<void> {
+    if (signal?.aborted || !mayPass(error) || ++this.#failures >= tries) throw error;
+    const asked = error.detail.retryAfter as number | undefined;
+    if (asked !== undefined && asked > LONGEST_WAIT) throw error;
+    await pause(asked ?? this.#backoff * 4 ** (this.#failures - 1), signal);
+  }
+
+  /** Whatever it takes to be answered once. */
+  async answer<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        const reached = error instanceof EngineError && error.detail.status !== undefined;
+        await this.after(error, reached ? TRIES : TRIES_TO_REACH, signal);
+      }
+    }
+  }
+
+  /** As `after`, in the middle of a file. */
+  again(error: unknown, signal?: AbortSignal): Promise<void> {
+    return this.after(error, TRIES, signal);
+  }
+}
+
+export function mayPass(error: unknown): error is EngineError {
+  if (!(error instanceof EngineError) || !["Network", "Truncated"].includes(error.code)) return false;
+  const { status } = error.detail;
+  return status === undefined || status === 429 || (typeof status === "number" && status >= 500);
+}
+
+export function failed(spec: UrlSpec, reason: string, response?: Response, code = "Network"): EngineError {
+  const file = shown(spec.url);
+  const wait = response && retryAfter(response);
+  const detail = { file, ...(response && { status: response.status }), ...(wait != null && { retryAfter: wait }) };
+  return new EngineError(code, `${file}: ${reason}`, detail);
+}
+
+/** In milliseconds; null where it is not said. */
+function retryAfter({ headers }: Response): number | null {
+  const said = headers.get("retry-after");
+  if (said === null) return null;
+  const ms = /^\d+$/.test(said) ? Number(said) * 1000 : Date.parse(said) - Date.now();
+  return Number.isNaN(ms) ? null : Math.max(0, ms);
+}
+
+function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const abort = () => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", abort);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", abort, { once: true });
+  });
+}
+
+/** Without what may be secret: user, password and query. */
+export function shown(address: string): string {
+  const url = new URL(address);
+  if (url.protocol === "data:" || url.protocol === "blob:") return url.protocol;
+  return `${url.origin === "null" ? `${url.protocol}//` : url.origin}${url.pathname}`;
+}

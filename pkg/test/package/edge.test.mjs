@@ -1,0 +1,127 @@
+/** An edge worker as Cloudflare runs it: no threads, no workers, nothing compiled from bytes, 128 MB. */
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { test } from "node:test";
+import { emptyFolderWithPackage, expectAnswer, host, run, serveFolder, startServer } from "./support.mjs";
+
+const MB = 2 ** 20;
+/** V8 keeps to these; together they are what an edge worker gets. */
+const WASM_MB = 96;
+const HEAP_MB = 32;
+
+const worker = (flavour) => `
+import wasm from "ternlight/${flavour}.wasm";
+import { canRun, EngineError, inspect, load } from "ternlight/edge";
+import { program } from "./program.js";
+
+let model;
+
+const routes = {
+  "/answer": (source) => program(source, { wasm }),
+  async "/about"(source) {
+    const { needed } = await canRun(source, { wasm });
+    const { architecture } = await inspect(source, { wasm });
+    return JSON.stringify({ architecture, needed: needed.total });
+  },
+  // Loaded by the first request, used by all.
+  async "/again"(source) {
+    model ??= await load(source, { wasm });
+    return JSON.stringify({ ids: await model.tokenize("Once"), memory: model.info.memoryBytes });
+  },
+  async "/wrong"(source) {
+    const tries = [{ wasm: null }, { wasm: {} }, { wasm, threads: 2 }, { wasm, flavour: "simd128" }, { wasm, wsm: 1 }];
+    const codes = [];
+    for (const options of tries) {
+      await load(source, options).catch((error) => codes.push(error instanceof EngineError && error.detail.option));
+    }
+    return JSON.stringify(codes);
+  },
+};
+
+export default {
+  async fetch(request, { MODEL }) {
+    try {
+      return new Response(await routes[new URL(request.url).pathname](MODEL));
+    } catch (error) {
+      return new Response(error.stack, { status: 500 });
+    }
+  },
+};
+`;
+
+const config = (flavour, model) => `
+using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [(name = "main", worker = .main), (name = "internet", network = (allow = ["private"]))],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
+  v8Flags = ["--wasm-max-mem-pages=${WASM_MB * 16}", "--max-heap-size=${HEAP_MB}"],
+);
+const main :Workerd.Worker = (
+  compatibilityDate = "2026-11-01",
+  modules = [
+    (name = "worker", esModule = embed "bundle.js"),
+    (name = "ternlight/${flavour}.wasm", wasm = embed "node_modules/ternlight/dist/${flavour}.wasm"),
+  ],
+  bindings = [(name = "MODEL", text = "${model}")],
+);
+`;
+
+test("an edge worker", async (context) => {
+  const folder = await emptyFolderWithPackage(context);
+  const program = path.join(folder, "program.js");
+  await writeFile(program, (await readFile(program, "utf8")).replace('"ternlight"', '"ternlight/edge"'));
+  const model = `${await serveFolder(context, folder, {})}model/`;
+
+  for (const flavour of ["single-relaxed", "single-simd128"]) {
+    await context.test(flavour, { timeout: 60_000 }, async (context) => {
+      await writeFile(path.join(folder, "worker.js"), worker(flavour));
+      await writeFile(path.join(folder, "config.capnp"), config(flavour, model));
+      const bundle = ["worker.js", "--bundle", "--format=esm", "--external:*.wasm", "--outfile=bundle.js"];
+      await run(host("esbuild/bin/esbuild"), bundle, { cwd: folder });
+      const ports = ["serve", "config.capnp", "--control-fd=1"];
+      const port = await startServer(context, host(".bin/workerd"), ports, { cwd: folder }, /"port":(\d+)/);
+      const get = async (route) => (await fetch(`http://127.0.0.1:${port}${route}`)).text();
+
+      await expectAnswer(await get("/answer"), { flavour });
+      const { architecture, needed } = JSON.parse(await get("/about"));
+      assert.equal(architecture, "BitNetForCausalLM");
+      assert.ok(needed < WASM_MB * MB);
+      const first = JSON.parse(await get("/again"));
+      assert.ok(first.memory < WASM_MB * MB, `${first.memory} bytes`);
+      assert.deepEqual(JSON.parse(await get("/again")), first);
+      assert.deepEqual(JSON.parse(await get("/wrong")), ["wasm", "wasm", "threads", "flavour", "wsm"]);
+    });
+  }
+});
+
+test("a clock that stands still keeps nobody waiting", async (context) => {
+  const folder = await emptyFolderWithPackage(context);
+  // As it does on an edge worker while it computes; the same entry runs in Node.
+  const script = `
+    import { readFile } from "node:fs/promises";
+    import { canRun, load } from "ternlight/edge";
+    import demo from "ternlight/demo";
+    const files = {};
+    for (const [name, url] of Object.entries(demo)) files[name] = new Blob([await readFile(url)]);
+    const wasm = await WebAssembly.compile(await readFile("node_modules/ternlight/dist/single-simd128.wasm"));
+    performance.now = () => 0;
+    const model = await load(files, { wasm });
+    const abort = new AbortController();
+    let turns = 0;
+    const beat = setInterval(() => turns++ > 2 && abort.abort("enough"), 0);
+    const endless = { temperature: 0, ignoreEos: true, signal: abort.signal };
+    const { finished } = model.generate("Once", endless);
+    console.log(await finished.catch((reason) => reason), turns > 2);
+    clearInterval(beat);
+    const running = model.generate("Once", { ignoreEos: true }).finished.catch((error) => error.code);
+    await model.close();
+    console.log(await running, await model.tokenize("a").catch((error) => error.code));
+    // And the process ends: nothing goes on by itself.
+  `;
+  const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", script], {
+    cwd: folder,
+    timeout: 60_000,
+  });
+  assert.equal(stdout, "enough true\nClosed Closed\n");
+});

@@ -1,0 +1,124 @@
+//! Integer codes whose groups have factors (ggml's K-quants): what a block of 256 values holds is summed in integers.
+//!
+//! ```text
+//! for each block along k                            rising
+//!   for each group of 16 or 32 values
+//!     high += factor · Σ (codes − offset) · q.high  exact, i32; the low plane likewise
+//!     mins += minimum's factor · Σ q
+//!   part = (128 · f32(high) + f32(low)) · unit [+ f32(mins) · minimum's unit]
+//!   y   += part · x.scale
+//! ```
+//!
+//! Floats for each group would cost as much as the dot products of 16 values do. The offset comes out of where sums begin, for
+//! nothing.
+
+use super::ahead::Ahead;
+use super::finish::FOURS;
+use super::ints::dot;
+use super::{Out, quarter};
+use crate::kernels::act::Act;
+use crate::kernels::isa::Isa;
+use crate::kernels::packed::{Ints, Matrix, Packing, TILE};
+use crate::quant::{FACTORED, Scales};
+
+/// Rows of a pass, and their fours: as many as scale factors fill a vector.
+const PASS: usize = 16;
+const PASS_FOURS: usize = PASS / 4;
+
+/// `P` planes of `V` vectors of each step make a pass; a group has `STEPS` steps.
+pub(super) fn factors<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usize>(
+    matrix: &Matrix,
+    tile: usize,
+    act: &Act<I>,
+    token: usize,
+    out: &mut Out<1>,
+) {
+    let isa = I::default();
+    let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
+    let min = matches!(layout.scales, Scales::Group { min: true, .. });
+    let masks = C::masks(isa);
+    let mut ahead = Ahead::new(matrix, tile, token == 0);
+    let row = act.row(token);
+    let (block_bytes, header) = (matrix.shape.block_bytes(), matrix.shape.header());
+    let (group_bytes, groups) = (STEPS * 16 * layout.codes.bits(), FACTORED / 4 / STEPS);
+
+    for (block, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
+        let at = tile * matrix.shape.tile_bytes() + block * block_bytes + header;
+        let (header, codes) = bytes.split_at(header);
+        let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
+        let (units, factors) = scales.split_at(4 * TILE);
+        let mut sums = [[isa.splat_i32(0); 2]; FOURS];
+        for group in 0..groups {
+            ahead.touch(at + (group + 1) * group_bytes);
+            let codes = &codes[group * group_bytes..][..group_bytes];
+            let steps = (block * groups + group) * STEPS;
+            let xs = [row.planes.map(|plane| &plane[steps..steps + STEPS])];
+            let (begins, _) = row.sums.as_chunks::<2>();
+            let begins = begins[block * groups + group].map(|sum| isa.splat_i32(layout.offset.wrapping_mul(-sum)));
+            for pass in 0..TILE / PASS {
+                let mut dots = [[[begins; 1]; P]; V];
+                for dots in &mut dots {
+                    for (p, dots) in dots.iter_mut().enumerate() {
+                        dots[0] = dots[0].map(|begin| isa.shl_i32(begin, C::SHIFT[p]));
+                    }
+                }
+                dot::<I, C, P, V, 1, 2>(isa, &masks, codes, pass * V, xs, &mut dots, &mut [isa.splat_i32(0); V]);
+                let factors = isa.load_i8(&factors.as_chunks::<PASS>().0[group * (TILE / PASS) + pass]);
+                for (i, factor) in factors.into_iter().enumerate() {
+                    let sums = &mut sums[pass * PASS_FOURS + i];
+                    for a in 0..2 {
+                        let dot = isa.shr_i32(dots[i / P][i % P][0][a], C::SHIFT[i % P]);
+                        sums[a] = isa.add_i32(sums[a], isa.mul_i32(dot, factor));
+                    }
+                }
+            }
+        }
+        let least = if min {
+            least(isa, mins, &row.sums[2 * block * groups..][..2 * groups])
+        } else {
+            [isa.splat_f32(0.0); FOURS]
+        };
+        let scale = isa.splat_f32(row.scales[block]);
+        for (four, [high, low]) in sums.into_iter().enumerate() {
+            let unit = isa.load(&units.as_chunks::<16>().0[four]);
+            let sum = isa.add(isa.mul(isa.to_f32(high), isa.splat_f32(128.0)), isa.to_f32(low));
+            let mut part = isa.mul(sum, unit);
+            if min {
+                part = isa.add(part, least[four]);
+            }
+            let y = quarter(&mut out[0], four);
+            isa.store_f32(y, isa.add(isa.load_f32(y), isa.mul(part, scale)));
+        }
+    }
+}
+
+/// What a block's minima add, from the sums of each group's planes.
+#[inline(never)]
+fn least<I: Isa>(isa: I, mins: &[u8], sums: &[i32]) -> [I::V; FOURS] {
+    let (units, factors) = mins.split_at(4 * TILE);
+    let (passes, _) = factors.as_chunks::<PASS>();
+    let mut totals = [isa.splat_i32(0); FOURS];
+    for (passes, sums) in passes.chunks_exact(TILE / PASS).zip(sums.as_chunks::<2>().0) {
+        let sum = isa.splat_i32(128 * sums[0] + sums[1]);
+        for (factors, totals) in passes.iter().zip(totals.chunks_exact_mut(PASS_FOURS)) {
+            for (factor, total) in isa.load_i8(factors).into_iter().zip(totals) {
+                *total = isa.add_i32(*total, isa.mul_i32(sum, factor));
+            }
+        }
+    }
+    let (units, _) = units.as_chunks::<16>();
+    std::array::from_fn(|four| isa.mul(isa.to_f32(totals[four]), isa.load(&units[four])))
+}
+
+/// The same for some tokens, one by one.
+pub(super) fn each<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usize, const T: usize>(
+    matrix: &Matrix,
+    tile: usize,
+    act: &Act<I>,
+    token: usize,
+    out: &mut Out<T>,
+) {
+    for (i, out) in out.as_chunks_mut::<1>().0.iter_mut().enumerate() {
+        factors::<I, C, P, V, STEPS>(matrix, tile, act, token + i, out);
+    }
+}
