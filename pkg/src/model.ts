@@ -6,19 +6,8 @@ import { type Feed, GenerationStream } from "./generation.ts";
 import { checkAll, checkIds, checkMessages, checkOptions, checkText, forEngine, integer } from "./options.ts";
 import type { WorkerPort } from "./platform/port.ts";
 import { Client } from "./rpc/client.ts";
-
-<<<<<<< HEAD
-
 import type { ChooseEvent, GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
-import { type SpecRules, toSpec } from "./source/spec.ts";
-
-=======
-
-import type { GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "./source/spec.ts";
-
->>>>>>> cache
-
 import type {
   CanRun,
   ChatMessage,

@@ -39,7 +39,7 @@ export type WeightLayout = "auto" | "stored";
  */
 export type I2sInterleave = "auto" | "128" | "64";
 
-/** Who of those that wait is next: `tiers` lets short requests past long ones, in turns; `first-come` does not. */
+/** Who of those that wait is next: with `tiers` half of the places are for the shortest; with `first-come` none are. */
 export type Scheduling = "tiers" | "first-come";
 
 /**

@@ -5,7 +5,7 @@
 
 import { EngineError } from "../errors.ts";
 import { type Check, checkAll, integer } from "../options.ts";
-import type { Model, ModelStatus } from "../types.ts";
+import type { Finished, GenerateOptions, Model, ModelStatus } from "../types.ts";
 import { randomBits } from "./blocks.ts";
 import { percentile } from "./stats.ts";
 
@@ -50,6 +50,8 @@ export interface CrowdReport {
   shortFirstPieceMs: Percentiles;
   /** Between two pieces, of readers that do not dawdle. */
   gapMs: Percentiles;
+  /** Before the crowd comes: between two pieces of one answer, alone and while a long prompt is read beside it. */
+  beside: { promptTokens: number; aloneGapMs: Percentiles; gapMs: Percentiles; firstPieceMs: number };
   /** After a tenth of the time, and at the end. */
   memory: { wasmBytes: [number, number]; processBytes: [number, number] | null };
   /** At the end: nothing may be left. */
@@ -61,6 +63,10 @@ const ITEMS = 24;
 const ANSWER = 96;
 const LONGEST_PROMPT = 256;
 const SHORT = 32;
+/** Pieces of an answer that nothing else disturbs. */
+const ALONE = 32;
+/** A prompt that takes many steps to read. */
+const LONG = 2000;
 /** Of ten answers one is broken off, and one read slowly. */
 const TEN = 10;
 
@@ -96,6 +102,12 @@ export async function crowd(
     items.push({ prompt, seed: own.seed, answer: (await model.generate(prompt, own).finished).tokens });
   }
 
+  const length = Math.min(LONG, model.info.contextLength - 1);
+  const besides = await beside(
+    model,
+    Array.from({ length }, () => below(model.info.vocab)),
+    sampling,
+  );
   const [first, shortFirst, gaps]: number[][] = [[], [], []];
   const answers = { whole: 0, brokenOff: 0, refused: 0 };
   let [wrong, tokens, cached, read] = [0, 0, 0, 0];
@@ -166,11 +178,41 @@ export async function crowd(
     firstPieceMs: percentiles(first!),
     shortFirstPieceMs: percentiles(shortFirst!),
     gapMs: percentiles(gaps!),
+    beside: besides,
     memory: {
       wasmBytes: [before[0], after[0]],
       processBytes: before[1] === null || after[1] === null ? null : [before[1], after[1]],
     },
     status: await model.status(),
+  };
+}
+
+/** One answer is written while nothing else happens, and then while a long prompt is read. */
+async function beside(model: Model, prompt: number[], sampling: GenerateOptions): Promise<CrowdReport["beside"]> {
+  const [alone, together]: [number[], number[]] = [[], []];
+  const short = { ...sampling, onContextFull: "shift" } as const;
+  let long: Promise<Finished> | null = null;
+  let ended = false;
+  let last = 0;
+  for await (const _ of model.generate(prompt.slice(0, 1), short)) {
+    const now = performance.now();
+    if (last > 0) (long ? together : alone).push(now - last);
+    last = now;
+    if (ended) break;
+    if (!long && alone.length >= ALONE) {
+      long = model.generate(prompt, { ...sampling, maxTokens: 1 }).finished;
+      const end = () => {
+        ended = true;
+      };
+      long.then(end, end);
+    }
+  }
+  const { timings } = await long!;
+  return {
+    promptTokens: prompt.length,
+    aloneGapMs: percentiles(alone),
+    gapMs: percentiles(together),
+    firstPieceMs: timings.ttftMs,
   };
 }
 

@@ -85,7 +85,7 @@ export function difference({ rows, notes }: Diff): string {
 }
 
 export function crowdReport(found: CrowdReport): string {
-  const { clients, seconds, answers, wrong, memory, status } = found;
+  const { clients, seconds, answers, wrong, memory, status, beside } = found;
   const { whole, brokenOff, refused } = answers;
   const spread = ({ p50, p95, p99, most }: CrowdReport["gapMs"]) =>
     `p50 ${ms(p50)}, p95 ${ms(p95)}, p99 ${ms(p99)}, longest ${ms(most)}`;
@@ -97,6 +97,8 @@ export function crowdReport(found: CrowdReport): string {
     ["first piece", spread(found.firstPieceMs)],
     ["of short prompts", spread(found.shortFirstPieceMs)],
     ["between pieces", spread(found.gapMs)],
+    [`${beside.promptTokens} tokens`, `beside one answer: first piece after ${ms(beside.firstPieceMs)}`],
+    ["the answer's pieces", `${spread(beside.gapMs)}; before that ${spread(beside.aloneGapMs)}`],
     ["prompts", `${percent(found.cachedShare)} of their tokens were computed before`],
     ["wasm memory", grown(memory.wasmBytes)],
     ...(memory.processBytes ? [["process", grown(memory.processBytes)]] : []),

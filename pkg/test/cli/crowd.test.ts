@@ -11,7 +11,8 @@ test("bench --load: every answer is what it is alone, and nothing is left behind
   const { whole, brokenOff, refused } = found.answers;
   assert.ok(whole > 0 && whole + brokenOff >= 12 && refused === 0, JSON.stringify(found.answers));
   assert.ok(found.tokensPerSecond > 0);
-  for (const { p50, p95, p99, most } of [found.firstPieceMs, found.gapMs]) {
+  assert.ok(found.beside.promptTokens > 500 && found.beside.firstPieceMs > 0);
+  for (const { p50, p95, p99, most } of [found.firstPieceMs, found.gapMs, found.beside.gapMs]) {
     assert.ok(p50 <= p95 && p95 <= p99 && p99 <= most && most > 0);
   }
   const { running, waiting, paused, heldTokens, cacheTokens } = found.status;
