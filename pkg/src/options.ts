@@ -117,6 +117,7 @@ const generate = {
   addSpecial: isBoolean,
   onContextFull: oneOf("stop", "error", "shift"),
   logitsProcessor: isFunction,
+  preprocess: oneOf("none", "safe"),
   signal: isSignal,
 };
 

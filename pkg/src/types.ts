@@ -258,6 +258,11 @@ export interface GenerateOptions extends SamplingOptions {
   addSpecial?: boolean;
   /** @default "stop" */
   onContextFull?: ContextFull;
+  /**
+   * `safe` takes soft hyphens, zero-width spaces and joiners and variation selectors out of a text or of messages, and leaves of emoji
+   * in a row the first, of spaces one, of empty lines one. It changes what is said: an indent is gone. Ids stay as they are. @default "none"
+   */
+  preprocess?: "none" | "safe";
   /** Changes the logits before every choice. @default none */
   logitsProcessor?: LogitsProcessor;
   signal?: AbortSignal;
