@@ -99,6 +99,7 @@ const sampling = {
   preset: oneOf("model", "none"),
   seed: integer(0, Number.MAX_SAFE_INTEGER),
   logprobs: integer(0, 100),
+  speculate: isBoolean,
 };
 
 /** What of a generation's options goes to the engine as it is. */

@@ -174,6 +174,10 @@ export const flags = {
     read: number,
     help: "with --json: how likely each token was, and the N likeliest",
   },
+  speculate: {
+    option: "speculate",
+    help: "check guesses from the text so far; the same answer, in fewer steps where it repeats",
+  },
   preprocess: {
     value: "P",
     option: "preprocess",
@@ -294,6 +298,7 @@ export const sampling: readonly FlagName[] = [
   "preset",
   "logprobs",
   "preprocess",
+  "speculate",
   "seed",
   "stop",
   "ignore-eos",
