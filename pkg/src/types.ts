@@ -99,7 +99,7 @@ export interface SourceOptions {
    */
   integrity?: string | Readonly<Record<string, string>>;
   /**
-   * Ranges that a server is asked for at once, from 1 to 16.
+   * Ranges that a server is asked for at once, from 1 to 16; one where it alone brings more than 64 MB/s.
    * @default 4
    */
   connections?: number;

@@ -96,7 +96,7 @@ async function run(seed: number, happened: Map<Fault, number>, ends: Map<string,
       server.rate = 0.2 + 0.4 * random();
       const stop = random() < 0.2 ? AbortSignal.timeout(Math.floor(random() * 50)) : undefined;
       const integrity = flips ? sha256(server.body) : undefined;
-      const http = { patience: 250, backoff: 2, connections: 1 + Math.floor(random() * 4) };
+      const http = { patience: 250, backoff: 2, connections: 1 + Math.floor(random() * 4), enough: Infinity };
       const options = {
         directory,
         http,
