@@ -52,6 +52,12 @@ kinds! {
     OutOfMemory,
     /// The conversation is longer than its context.
     ContextFull,
+    /// As many requests wait as may.
+    QueueFull,
+    /// A saved session is not what was written.
+    Damaged,
+    /// A saved session is another model's.
+    WrongModel,
     /// A caller's value is of a wrong type or out of range.
     InvalidArgument,
     /// The step that was to run cannot: a thread of the team has died.

@@ -42,7 +42,7 @@ function setState(state, words) {
   status.textContent = words;
   const busy = state === "loading" || state === "generating";
   // Not `disabled`, which would take the focus away from whoever has just pressed it.
-  generate.setAttribute("aria-disabled", busy || !model);
+  for (const button of [generate, $("write-all")]) button.setAttribute("aria-disabled", busy || !model);
   stop.setAttribute("aria-disabled", state !== "generating");
   output.setAttribute("aria-busy", state === "generating");
   $("cancel").hidden = $("progress").hidden = state !== "loading";
@@ -185,6 +185,19 @@ async function follow({ generation, writer }, run, signal) {
   }
 }
 
+/** Loaded when someone wants it. */
+async function writeSeveral(signal) {
+  setState("generating", "Writing");
+  try {
+    const { Several } = await import("./several.js");
+    const several = new Several({ lines: $("beginnings"), list: $("streams"), total: $("together") });
+    const words = await several.run(model, { options: sampling.read(), opening: sampling.opening }, signal);
+    setState(signal.aborted ? "stopped" : "ready", words);
+  } catch (error) {
+    fail(error);
+  }
+}
+
 function ending({ finishReason, timings: { predictedN, predictedMs, ttftMs } }, maxTokens) {
   const amount = `${tokens(predictedN)} in ${duration(ttftMs + predictedMs)}`;
   if (finishReason === "abort") return `Stopped after ${amount}`;
@@ -274,6 +287,9 @@ $("composer").onsubmit = (event) => {
   event.preventDefault();
   if (generate.getAttribute("aria-disabled") === "false") begin(write);
 };
+$("write-all").onclick = ({ target }) => {
+  if (target.getAttribute("aria-disabled") === "false" && $("composer").reportValidity()) begin(writeSeveral);
+};
 stop.onclick = () => root.dataset.state === "generating" && task.stop();
 $("new-chat").onclick = () => {
   views.chat.clear();
@@ -333,6 +349,7 @@ for (const text of openings) {
 // The controls are right for the built-in model before it is there.
 sampling.reset({ contextLength: 512 }, true);
 prompt.value = openings[0];
+$("beginnings").value = [...openings, "In a great forest"].join("\n");
 $("openings").hidden = false;
 
 const lack = lacking();

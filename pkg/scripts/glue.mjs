@@ -5,25 +5,27 @@ import { build } from "esbuild";
 /**
  * wasm-bindgen's module keeps its instance in module-level variables, so one import is one instance. A worker needs
  * two of the same build: a small one that reads a model's header and plans, then the real one in a memory of the
- * planned size. Bundled as CommonJS the module is a plain function body, and that body in a function is a factory:
- * every call has its own variables. Nothing here depends on how the glue is written, except for the two things that
- * are checked below.
+ * planned size. Without its exports the module is a plain function body, and that body in a function is a factory:
+ * every call has its own variables. Nothing here depends on how the glue is written, except for the things that are
+ * checked below.
  */
 export async function buildGlue(flavour, bindgen, outDir) {
-  const entry = path.join(bindgen, "ternlight.js");
-  await build({
-    entryPoints: [entry],
-    outfile: path.join(outDir, `${flavour.name}.js`),
+  const built = await build({
+    // All but the default export, which fetches: what nobody calls is left out then.
+    stdin: { contents: 'export * from "./ternlight.js";', resolveDir: bindgen },
     bundle: true,
-    format: "cjs",
+    format: "esm",
     target: "es2022",
     define: { "import.meta.url": "undefined" },
-    banner: { js: "export const createGlue = (host) => {\nconst module = {};" },
-    footer: { js: `return module.exports;\n};\nexport const initialPages = ${initialPages(flavour, entry)};` },
     plugins: [poolFromHost],
+    write: false,
     logLevel: "warning",
   });
-  if (flavour.cargoFeatures.includes("convert")) {
+  const [body, names] = splitExports(flavour, built.outputFiles[0].text);
+  const pages = initialPages(flavour, path.join(bindgen, "ternlight.js"));
+  const factory = `export const createGlue = (host) => {\n${body}return { ${names} };\n};\n`;
+  writeFileSync(path.join(outDir, `${flavour.name}.js`), `${factory}export const initialPages = ${pages};\n`);
+  if (flavour.tool) {
     // Other classes than the engine's, for whoever imports this glue and no other.
     cpSync(path.join(bindgen, "ternlight.d.ts"), path.join(outDir, `${flavour.name}-bindings.d.ts`));
     const own = `typeof import("./${flavour.name}-bindings.d.ts")`;
@@ -34,6 +36,17 @@ export async function buildGlue(flavour, bindgen, outDir) {
   const members = ["createGlue", "initialPages"].map((name) => `export declare const ${name}: Build["${name}"];\n`);
   writeFileSync(path.join(outDir, `${flavour.name}.d.ts`), types + members.join(""));
   if (flavour.threads) cpSync(path.join(bindgen, "ternlight.d.ts"), path.join(outDir, "bindings.d.ts"));
+}
+
+/** A module's text before its one list of exports, and that list as the members of an object. */
+function splitExports(flavour, text) {
+  const found = /^export \{([^}]*)\};\s*$/m.exec(text);
+  if (!found) throw new Error(`${flavour.name}: the glue's exports are no list at its end; did esbuild change?`);
+  const members = found[1]
+    .replace(/(\w+) as (\w+)/g, "$2: $1")
+    .replace(/\s+/g, " ")
+    .trim();
+  return [text.slice(0, found.index), members];
 }
 
 /**

@@ -15,31 +15,42 @@ export interface EdgeOptions {
    * @example import wasm from "ternlight/single-relaxed.wasm";
    */
   wasm: WebAssembly.Module;
+  /**
+   * What the `format` and `toolChoice` options need: `constrain.wasm` of this package, imported as a module.
+   *
+   * @example import constrain from "ternlight/constrain.wasm";
+   */
+  constrain?: WebAssembly.Module;
 }
 
 /** One thread and the build that `wasm` is: neither is left to choose. */
 export type EdgeLoadOptions = Omit<LoadOptions, "threads" | "flavour"> & EdgeOptions;
 
 /** Loads a model into this thread, where there are no workers. */
-export async function load(source: ModelSource, { wasm, ...options }: EdgeLoadOptions): Promise<Model> {
-  return loadWith(outside(wasm, options), source, options);
+export async function load(source: ModelSource, { wasm, constrain, ...options }: EdgeLoadOptions): Promise<Model> {
+  return loadWith(outside(wasm, options, constrain), source, options);
 }
 
 /** Tells what a model is from its header, without loading it. */
 export async function inspect(
   source: ModelSource,
-  { wasm, ...options }: InspectOptions & EdgeOptions,
+  { wasm, constrain, ...options }: InspectOptions & EdgeOptions,
 ): Promise<Description> {
   return inspectWith(outside(wasm, options), source, options);
 }
 
 /** Tells from its header whether a model fits in memory with these options, and if not, the nearest ones that do. */
-export async function canRun(source: ModelSource, { wasm, ...options }: EdgeLoadOptions): Promise<CanRun> {
+export async function canRun(source: ModelSource, { wasm, constrain, ...options }: EdgeLoadOptions): Promise<CanRun> {
   return canRunWith(outside(wasm, options), source, options);
 }
 
-function outside(wasm: WebAssembly.Module, options: LoadOptions): Outside {
-  const given = { module: wasm, features: features(wasm) };
+function outside(wasm: WebAssembly.Module, options: LoadOptions, constrain?: WebAssembly.Module): Outside {
+  const given: Given = { module: wasm, features: features(wasm) };
+  if (constrain !== undefined) {
+    if (flavour(constrain) !== "constrain")
+      throw wrong("constrain", "the compiled module of constrain.wasm", constrain);
+    given.constrain = constrain;
+  }
   for (const option of ["threads", "flavour"] as const) {
     if (options[option] === undefined) continue;
     throw new EngineError("InvalidArgument", `${option}: here it is what wasm is built for`, { option });
@@ -49,16 +60,20 @@ function outside(wasm: WebAssembly.Module, options: LoadOptions): Outside {
 
 /** A module that could be compiled shows what this runtime can do; each says which it is in a section of its own. */
 function features(wasm: WebAssembly.Module): Given["features"] {
-  const [name] = wasm instanceof WebAssembly.Module ? WebAssembly.Module.customSections(wasm, "flavour") : [];
-  const found = name ? new TextDecoder().decode(name) : String(wasm);
+  const found = flavour(wasm);
   if (found !== "single-relaxed" && found !== "single-simd128") {
-    const expected = "the compiled module of single-relaxed.wasm or single-simd128.wasm";
-    throw new EngineError("InvalidArgument", `wasm must be ${expected}, not ${found}`, {
-      option: "wasm",
-      expected,
-      found,
-    });
+    throw wrong("wasm", "the compiled module of single-relaxed.wasm or single-simd128.wasm", wasm);
   }
   const relaxed = found === "single-relaxed" ? "exact" : "absent";
   return { simd128: true, relaxed, unshared: "an edge worker has one thread" };
+}
+
+function flavour(wasm: unknown): string {
+  const [name] = wasm instanceof WebAssembly.Module ? WebAssembly.Module.customSections(wasm, "flavour") : [];
+  return name ? new TextDecoder().decode(name) : String(wasm);
+}
+
+function wrong(option: string, expected: string, wasm: unknown): EngineError {
+  const found = flavour(wasm);
+  return new EngineError("InvalidArgument", `${option} must be ${expected}, not ${found}`, { option, expected, found });
 }

@@ -1,25 +1,31 @@
 /** One answer under way, as its caller sees it. */
 
 import { EngineError } from "./errors.ts";
+import { UNREAD } from "./rpc/protocol.ts";
 import type { Finished, Generation, Piece } from "./types.ts";
 
 /** What feeds a generation: starts it and can end it. */
 export interface Feed {
   finished: Promise<Finished>;
   stop(): void;
+  /** Hears from time to time how many pieces were read. */
+  read(pieces: number): void;
   /** Whose abort rejects it. */
   signal?: AbortSignal | undefined;
 }
 
 export class GenerationStream implements Generation {
-  readonly finished: Promise<Finished>;
+  readonly #finished: Promise<Finished>;
   readonly #stop: () => void;
+  readonly #onRead: (pieces: number) => void;
   readonly #signal: AbortSignal | undefined;
   readonly #pieces: Piece[] = [];
   #ended = false;
   #failure: { reason: unknown } | null = null;
   #wake: (() => void) | null = null;
   #taken = false;
+  #read = 0;
+  #told = 0;
 
   /** `start` is given where pieces go, and begins at once. */
   constructor(start: (push: (pieces: Piece[]) => void) => Feed) {
@@ -27,14 +33,21 @@ export class GenerationStream implements Generation {
       this.#pieces.push(...pieces);
       this.#wake?.();
     });
-    this.finished = feed.finished;
+    this.#finished = feed.finished;
     this.#stop = feed.stop;
+    this.#onRead = feed.read;
     this.#signal = feed.signal;
     // Also handles the rejection for whoever only iterates.
     feed.finished.then(
       () => this.#end(),
       (reason) => this.#end({ reason }),
     );
+  }
+
+  /** Who asks for it waits for the end, however many pieces are read. */
+  get finished(): Promise<Finished> {
+    this.#tell(Number.MAX_SAFE_INTEGER);
+    return this.#finished;
   }
 
   stop(): void {
@@ -48,8 +61,10 @@ export class GenerationStream implements Generation {
         // Without waiting for the promise to tell: who aborts in the loop's body sees no further piece.
         if (!this.#ended) this.#signal?.throwIfAborted();
         const piece = this.#pieces.shift();
-        if (piece) yield piece;
-        else if (this.#failure) throw this.#failure.reason;
+        if (piece) {
+          if (++this.#read >= this.#told + UNREAD / 4) this.#tell(this.#read);
+          yield piece;
+        } else if (this.#failure) throw this.#failure.reason;
         else if (this.#ended) return;
         else await new Promise<void>((resolve) => (this.#wake = resolve));
       }
@@ -75,6 +90,12 @@ export class GenerationStream implements Generation {
         await pieces.return?.();
       },
     });
+  }
+
+  #tell(pieces: number): void {
+    if (pieces <= this.#told || this.#ended) return;
+    this.#told = pieces;
+    this.#onRead(pieces);
   }
 
   #take(): void {

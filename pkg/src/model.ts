@@ -1,16 +1,20 @@
 /** The public objects, over calls to the engine's worker. */
 
+import { together } from "./choices.ts";
+import { toFormatSpec } from "./constrain/format.ts";
 import { EngineError } from "./errors.ts";
-import { GenerationStream } from "./generation.ts";
-import { checkIds, checkMessages, checkOptions, checkText, forEngine } from "./options.ts";
+import { type Feed, GenerationStream } from "./generation.ts";
+import { checkAll, checkIds, checkMessages, checkOptions, checkText, forEngine, integer } from "./options.ts";
 import type { WorkerPort } from "./platform/port.ts";
 import { Client } from "./rpc/client.ts";
 import type { ChooseEvent, GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "./source/spec.ts";
+import { safe } from "./text/safe.ts";
 import type {
   CanRun,
   ChatMessage,
   ChatOptions,
+  CompletionOptions,
   Description,
   DetokenizeOptions,
   EmbedOptions,
@@ -23,11 +27,13 @@ import type {
   Model,
   ModelInfo,
   ModelSource,
+  ModelStatus,
   Perplexity,
   PerplexityOptions,
   Piece,
   Prompt,
   Session,
+  SessionOptions,
   TokenizeOptions,
 } from "./types.ts";
 
@@ -93,23 +99,36 @@ export class LoadedModel implements Model {
   readonly info: ModelInfo;
   readonly #client: Client;
   #sessions = 0;
+  readonly #number = () => ++this.#sessions;
 
   constructor(client: Client, info: ModelInfo) {
     this.#client = client;
     this.info = info;
   }
 
-  generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
+  generate(prompt: Prompt, options: GenerateOptions & CompletionOptions = {}): Generation {
     return generate(this.#client, null, prompt, options);
   }
 
-  chat(messages: readonly ChatMessage[], options: ChatOptions = {}): Generation {
+  chat(messages: readonly ChatMessage[], options: ChatOptions & CompletionOptions = {}): Generation {
     return chat(this.#client, null, messages, options);
   }
 
-  session(): Session {
+  session(): Session;
+  session(options: SessionOptions): Promise<Session>;
+  session(options?: SessionOptions): Session | Promise<Session> {
     if (this.#client.over) throw this.#client.over;
-    return new OpenSession(this.#client, ++this.#sessions);
+    checkOptions("session", options);
+    const session = new OpenSession(this.#client, this.#number);
+    return options?.restore ? session.restored(options.restore) : session;
+  }
+
+  async warmup(): Promise<void> {
+    await this.#client.call("warmup", {});
+  }
+
+  async status(): Promise<ModelStatus> {
+    return this.#client.call("status", {});
   }
 
   async logits(ids: readonly number[], options: LogitsOptions = {}): Promise<Float32Array[]> {
@@ -150,12 +169,20 @@ export class LoadedModel implements Model {
 class OpenSession implements Session {
   readonly #client: Client;
   readonly #number: number;
+  readonly #fresh: () => number;
   #tokens: readonly number[] = [];
   #closed = false;
 
-  constructor(client: Client, number: number) {
+  /** `fresh` gives numbers that no other session of the model has. */
+  constructor(client: Client, fresh: () => number) {
     this.#client = client;
-    this.#number = number;
+    this.#number = fresh();
+    this.#fresh = fresh;
+  }
+
+  async restored(bytes: Uint8Array): Promise<Session> {
+    this.#tokens = await this.#client.call("restoreSession", { session: this.#number, bytes });
+    return this;
   }
 
   get tokens(): readonly number[] {
@@ -168,6 +195,21 @@ class OpenSession implements Session {
 
   chat(messages: readonly ChatMessage[], options: ChatOptions = {}): Generation {
     return chat(this.#client, this.#open(), messages, options);
+  }
+
+  async fork(): Promise<Session> {
+    const fork = new OpenSession(this.#client, this.#fresh);
+    fork.#tokens = await this.#client.call("forkSession", { session: this.#open().session, as: fork.#number });
+    return fork;
+  }
+
+  async rewind(count: number): Promise<void> {
+    checkAll("rewind", { count: integer(0, this.#tokens.length) }, { count });
+    this.#tokens = await this.#client.call("rewindSession", { session: this.#open().session, count });
+  }
+
+  async save(): Promise<Uint8Array> {
+    return this.#client.call("saveSession", { session: this.#open().session });
   }
 
   async close(): Promise<void> {
@@ -192,11 +234,12 @@ function generate(
   client: Client,
   conversation: Conversation | null,
   prompt: Prompt,
-  options: GenerateOptions,
+  options: GenerateOptions & CompletionOptions,
 ): Generation {
-  checkOptions("generate", options);
+  checkOptions(conversation ? "generate" : "complete", options);
   const { addSpecial = true } = options;
-  const spec = typeof prompt === "string" ? { text: prompt, addSpecial } : { ids: checkIds("generate", prompt) };
+  const clean = cleaner(options);
+  const spec = typeof prompt === "string" ? { text: clean(prompt), addSpecial } : { ids: checkIds("generate", prompt) };
   return start(client, conversation, spec, options);
 }
 
@@ -204,13 +247,22 @@ function chat(
   client: Client,
   conversation: Conversation | null,
   messages: readonly ChatMessage[],
-  options: ChatOptions,
+  options: ChatOptions & CompletionOptions,
 ): Generation {
-  checkOptions("chat", options);
+  checkOptions(conversation ? "chat" : "completeChat", options);
   checkMessages(messages);
-  const { tools, templateOptions } = options;
-  const spec: PromptSpec = { messages: [...messages] };
-  if (tools) spec.tools = [...tools];
+  const { tools, toolChoice = "auto", templateOptions } = options;
+  const clean = cleaner(options);
+  const spec: PromptSpec = {
+    messages: messages.map((one) => ({ ...one, ...(one.content ? { content: clean(one.content) } : {}) })),
+  };
+  if (tools && toolChoice !== "none") spec.tools = [...tools];
+  if (toolChoice !== "auto" && toolChoice !== "none") {
+    const option = "toolChoice";
+    const reason = options.format ? "and format are two formats" : "needs tools";
+    if (options.format || !tools) throw new EngineError("InvalidArgument", `chat: ${option} ${reason}`, { option });
+    spec.toolChoice = toolChoice;
+  }
   if (templateOptions) spec.templateOptions = { ...templateOptions };
   return start(client, conversation, spec, options);
 }
@@ -219,17 +271,19 @@ function start(
   client: Client,
   conversation: Conversation | null,
   prompt: PromptSpec,
-  options: GenerateOptions,
+  options: GenerateOptions & CompletionOptions,
 ): Generation {
-  const { stop = [], ignoreEos = false, logitsProcessor, signal } = options;
+  const { stop = [], ignoreEos = false, onContextFull = "stop", format, logitsProcessor, signal, n = 1 } = options;
   const settings: GenerateSettings = {
     ...forEngine(options),
     stop: typeof stop === "string" ? [stop] : [...stop],
     ignoreEos,
+    onContextFull,
+    ...(format ? { format: toFormatSpec(format) } : {}),
     logitsProcessor: logitsProcessor !== undefined,
   };
   const session = conversation?.session ?? null;
-  return new GenerationStream((push) => {
+  const begin = (settings: GenerateSettings, push: (pieces: Piece[]) => void): Feed => {
     const onEvent = (event: Piece[] | ChooseEvent, id: number) =>
       Array.isArray(event) ? push(event) : void choose(client, id, event, logitsProcessor!);
     const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent });
@@ -237,9 +291,15 @@ function start(
       conversation?.onHeld(ended.held);
       return ended.finished;
     });
-    return { finished, stop: () => client.stop(id), signal };
-  });
+    return { finished, stop: () => client.stop(id), read: (pieces) => client.read(id, pieces), signal };
+  };
+  return new GenerationStream((push) => (n === 1 ? begin(settings, push) : together(n, settings, begin, push)));
 }
+
+const cleaner =
+  ({ preprocess }: GenerateOptions) =>
+  (text: string) =>
+    preprocess === "safe" && typeof text === "string" ? safe(text) : text;
 
 /** Has the caller's function change the logits of a generation that waits for them. */
 async function choose(client: Client, id: number, { logits, tokens }: ChooseEvent, processor: LogitsProcessor) {

@@ -1,5 +1,6 @@
 /** Options are checked where they enter: an unknown name or a wrong type is an error that says which. */
 
+import { checkFormat } from "./constrain/format.ts";
 import { EngineError } from "./errors.ts";
 import type { GenerateOptions, Sampler, SamplingOptions } from "./types.ts";
 
@@ -19,6 +20,12 @@ const oneOf = (...values: string[]): Check => {
   const expected = values.map((value) => `"${value}"`).join(", ");
   return (value) => (values.includes(value as string) ? null : expected);
 };
+
+const isToolChoice: Check = (value) =>
+  ["auto", "none", "required"].includes(value as string) ||
+  typeof (value as { name?: unknown } | null)?.name === "string"
+    ? null
+    : '"auto", "none", "required" or { name }';
 
 export const integer = (least: number, most: number): Check => {
   const inRange = (value: number) => Number.isInteger(value) && value >= least && value <= most;
@@ -99,6 +106,7 @@ const sampling = {
   preset: oneOf("model", "none"),
   seed: integer(0, Number.MAX_SAFE_INTEGER),
   logprobs: integer(0, 100),
+  speculate: isBoolean,
 };
 
 /** What of a generation's options goes to the engine as it is. */
@@ -115,9 +123,14 @@ const generate = {
   stop: isStop,
   ignoreEos: isBoolean,
   addSpecial: isBoolean,
+  onContextFull: oneOf("stop", "error", "shift"),
+  format: checkFormat,
   logitsProcessor: isFunction,
+  preprocess: oneOf("none", "safe"),
   signal: isSignal,
 };
+
+const completions = { n: integer(1, 256) };
 
 const engine = {
   activations: oneOf("auto", "int8", "int14", "float"),
@@ -144,6 +157,12 @@ const source = {
 const load = {
   ...engine,
   ...source,
+  maxSequences: integer(1, 4096),
+  maxBatchTokens: integer(1, 4096),
+  maxQueue: integer(0, MOST_TOKENS),
+  cacheTokens: integer(1, MOST_TOKENS),
+  prefixReuse: isBoolean,
+  firstCome: isBoolean,
   signal: isSignal,
   onProgress: isFunction,
   threads: integer(1, 64),
@@ -152,12 +171,17 @@ const load = {
 };
 
 /** The options of each public function. */
+const chat = { ...generate, tools: isList, toolChoice: isToolChoice, templateOptions: isObject };
+
 const rules = {
   load,
   canRun: load,
   inspect: { ...engine, signal: isSignal, onProgress: isFunction, weights: isBoolean },
   generate,
-  chat: { ...generate, tools: isList, templateOptions: isObject },
+  complete: { ...generate, ...completions },
+  chat,
+  completeChat: { ...chat, ...completions },
+  session: { restore: (value: unknown) => (value instanceof Uint8Array ? null : "what session.save() gave") },
   tokenize: { addSpecial: isBoolean },
   detokenize: { special: isBoolean },
   logits: { all: isBoolean, signal: isSignal },

@@ -39,6 +39,13 @@ export type WeightLayout = "auto" | "stored";
  */
 export type I2sInterleave = "auto" | "128" | "64";
 
+/**
+ * What happens when a conversation has filled its context. `stop` ends the answer with `finishReason: "length"`, `error` with a
+ * `ContextFull`. `shift` goes on: the first 32 tokens (at most an eighth of the context) and the latest half of the context stay, what
+ * lies between is forgotten, and what stays is computed anew at its new positions, exactly as if it had been the prompt.
+ */
+export type ContextFull = "stop" | "error" | "shift";
+
 export interface LoadOptions extends SourceOptions {
   /** Aborts the load; the promise rejects with the signal's reason. */
   signal?: AbortSignal;
@@ -61,10 +68,32 @@ export interface LoadOptions extends SourceOptions {
   /** @default "auto" */
   activations?: Activations;
   /**
-   * Most prompt tokens computed in one piece. It changes speed and scratch memory, never a result.
+   * Most prompt tokens computed in one piece; a quarter of it while other answers are being written, so that none of them waits
+   * long. It changes speed and scratch memory, never a result. One reading of the weights serves a whole piece: above 256 tokens
+   * nothing is gained.
    * @default 256
    */
   prefillChunk?: number;
+  /** Requests computed together; more wait for a place. One reading of the weights serves all. @default 8 */
+  maxSequences?: number;
+  /**
+   * Most tokens of one step, prompts and running answers together. Scratch is reserved for the smaller one of this and
+   * `prefillChunk + maxSequences - 1`.
+   * @default 2048
+   */
+  maxBatchTokens?: number;
+  /** Requests that may wait; the next one is refused with `QueueFull`. @default 32 */
+  maxQueue?: number;
+  /**
+   * Tokens whose keys and values are kept, of all conversations together and of ended ones for whoever begins alike. At least
+   * `contextLength`; what was unused longest goes first, and is computed again when it is wanted.
+   * @default up to four full contexts, within 256 MB
+   */
+  cacheTokens?: number;
+  /** Conversations that begin alike share what was computed, in whole blocks of 32 tokens. No result changes. @default true */
+  prefixReuse?: boolean;
+  /** Requests are taken as they come. Otherwise half of the places are for the shortest of those that wait. @default false */
+  firstCome?: boolean;
   /** @default "auto" */
   layout?: WeightLayout;
   /** Only for files with I2_S tensors. @default "auto" */
@@ -213,6 +242,12 @@ export interface SamplingOptions {
   seed?: number;
   /** Tell with every token how likely the model held it and this many of the likeliest, at most 100. @default none */
   logprobs?: number;
+  /**
+   * Guess that what followed the last two to four tokens before follows again, check up to 6 guesses in one step, and keep what the model
+   * would have chosen anyway: the same answer in fewer steps where a text repeats itself or its prompt. Rests for 64 tokens where fewer than
+   * three guesses in ten are right. Has no effect beside `logitsProcessor`. @default false
+   */
+  speculate?: boolean;
 }
 
 export interface GenerateOptions extends SamplingOptions {
@@ -224,10 +259,33 @@ export interface GenerateOptions extends SamplingOptions {
   ignoreEos?: boolean;
   /** Add what the tokenizer adds to a text (BOS). Has no effect on ids and chats. @default true */
   addSpecial?: boolean;
+  /** @default "stop" */
+  onContextFull?: ContextFull;
+  /**
+   * What the text keeps to: of every token only those are chosen from that may still lead to a whole text. It ends by itself, with
+   * `finishReason: "stop"`, where nothing more may follow; `maxTokens` may cut it before it is whole. @default any text
+   */
+  format?: Format;
+  /**
+   * `safe` takes soft hyphens, zero-width spaces and joiners and variation selectors out of a text or of messages, and leaves of emoji
+   * in a row the first, of spaces one, of empty lines one. It changes what is said: an indent is gone. Ids stay as they are. @default "none"
+   */
+  preprocess?: "none" | "safe";
   /** Changes the logits before every choice. @default none */
   logitsProcessor?: LogitsProcessor;
   signal?: AbortSignal;
 }
+
+/**
+ * `"json"` is any JSON object. A JSON schema that could only be kept approximately is refused (`not`, `uniqueItems`, a `oneOf` whose
+ * options overlap). A regular expression is in Rust's syntax, which is JavaScript's without look-around and back-references, and
+ * matches the whole text. A grammar is in Lark's syntax as llguidance reads it, from the rule `start`.
+ */
+export type Format =
+  | "json"
+  | { type: "json_schema"; schema: object | true }
+  | { type: "regex"; pattern: string }
+  | { type: "grammar"; grammar: string };
 
 /**
  * Called before every choice with one logit for every token and all ids that the conversation holds, prompt included. Changes the
@@ -239,11 +297,45 @@ export type LogitsProcessor = (logits: Float32Array, tokens: number[]) => Change
 // biome-ignore lint/suspicious/noConfusingVoidType: a function that changes them in place answers nothing
 type ChangedLogits = Float32Array | undefined | void;
 
+/** Of `generate` and `chat` on a model; a session goes one way, and forks. */
+export interface CompletionOptions {
+  /**
+   * Completions of the one prompt, side by side. The prompt's whole blocks of 32 tokens are computed once. Pieces then say which one
+   * they belong to (`index`), `finished` has all of them (`choices`), and the one at `index` has the seed `seed + index`.
+   * @default 1
+   */
+  n?: number;
+}
+
 export interface ChatOptions extends GenerateOptions {
-  /** Tools in the shape the model's template expects. */
+  /**
+   * Tools in the shape the model's template expects: `{ type: "function", function: { name, description, parameters } }` for most. The
+   * calls of the answer are `finished.toolCalls`.
+   */
   tools?: readonly unknown[];
+  /**
+   * `"auto"` leaves it to the model; with `"none"` the template hears of no tools. `"required"` allows nothing but calls, a name one call of
+   * that tool; their arguments keep to the tool's `parameters`, for templates that spell calls as Hermes, Qwen, Mistral or Llama 3 do. @default "auto"
+   */
+  toolChoice?: ToolChoice;
   /** Further variables for the template. */
   templateOptions?: Readonly<Record<string, unknown>>;
+}
+
+export type ToolChoice = "auto" | "none" | "required" | { name: string };
+
+export interface ToolCall {
+  /** Where the model gave one. */
+  id?: string;
+  name: string;
+  arguments: object;
+}
+
+/** What was meant as a call and is none. */
+export interface ToolError {
+  /** As the model wrote it. */
+  text: string;
+  reason: string;
 }
 
 export interface ChatMessage {
@@ -260,6 +352,8 @@ export interface Piece {
   text: string;
   /** The ids whose text this is. */
   tokens: number[];
+  /** Which completion it belongs to, where `n` asked for several. */
+  index?: number;
   /** One of each id, where asked for. */
   logprobs?: TokenLogprobs[];
 }
@@ -275,7 +369,10 @@ export interface TokenLogprobs {
 export type FinishReason = "stop" | "length" | "abort";
 
 export interface Timings {
+  /** Prompt tokens that were computed. */
   promptN: number;
+  /** Tokens before the answer that were not: this session's, or whole blocks of 32 that another conversation began with. */
+  cachedN: number;
   promptMs: number;
   promptPerSecond: number;
   predictedN: number;
@@ -295,11 +392,20 @@ export interface Finished {
   /** Of `tokens`, where asked for. */
   logprobs?: TokenLogprobs[];
   timings: Timings;
+  /** All completions, where `n` asked for several; the other fields are the first one's. */
+  choices?: Finished[];
+  /** Where a chat was given tools: those that the answer calls, in order. They stay in the text, too. */
+  toolCalls?: ToolCall[];
+  /** And what was meant as a call, but is malformed or of no such tool. */
+  toolErrors?: ToolError[];
 }
 
-/** One answer under way. Consumed once: by `for await`, `text()` or `toReadableStream()`. */
+/**
+ * One answer under way. Consumed once: by `for await`, `text()` or `toReadableStream()`. Whoever reads slower than the model writes
+ * slows this answer alone: with 256 pieces unread it pauses, and others take its place, until half of them are read.
+ */
 export interface Generation extends AsyncIterable<Piece> {
-  /** Settles when the generation has ended, whoever reads the pieces. */
+  /** Settles when the generation has ended, whoever reads the pieces: asking for it ends their limit. */
   readonly finished: Promise<Finished>;
   /** Ends it normally, with the text so far and `finishReason: "abort"`. */
   stop(): void;
@@ -313,7 +419,41 @@ export interface Session {
   chat(messages: readonly ChatMessage[], options?: ChatOptions): Generation;
   /** Every id this conversation holds. */
   readonly tokens: readonly number[];
+  /** Another session that begins with all that this one holds; nothing is computed or copied for it. */
+  fork(): Promise<Session>;
+  /** Forgets the last `count` tokens. */
+  rewind(count: number): Promise<void>;
+  /**
+   * All that the session holds, keys and values included, for `model.session({ restore })` of the same model with the same `kv` and
+   * `activations`, in any runtime. About as many bytes as its share of the cache.
+   */
+  save(): Promise<Uint8Array>;
   close(): Promise<void>;
+}
+
+export interface SessionOptions {
+  /**
+   * What `session.save()` gave. Refused with `BadMagic` (no saved session), `Damaged`, `UnsupportedVersion` or `WrongModel`.
+   */
+  restore: Uint8Array;
+}
+
+/** How busy a model is. */
+export interface ModelStatus {
+  /** Requests that are computed. */
+  running: number;
+  /** Requests that wait for a place, at most `maxQueue`. */
+  waiting: number;
+  /** Requests that wait for their reader. */
+  paused: number;
+  /** Tokens whose keys and values there is room for. */
+  cacheTokens: number;
+  /** Of these, those of open sessions and running requests … */
+  heldTokens: number;
+  /** … and those of ended ones, kept for whoever begins alike until their room is needed. */
+  spareTokens: number;
+  /** Bytes of wasm memory now held. */
+  memoryBytes: number;
 }
 
 export interface TokenizeOptions {
@@ -373,10 +513,14 @@ export interface Perplexity {
 
 export interface Model {
   readonly info: ModelInfo;
-  generate(prompt: Prompt, options?: GenerateOptions): Generation;
+  generate(prompt: Prompt, options?: GenerateOptions & CompletionOptions): Generation;
   /** Renders the model's own template; nothing is added to it. */
-  chat(messages: readonly ChatMessage[], options?: ChatOptions): Generation;
+  chat(messages: readonly ChatMessage[], options?: ChatOptions & CompletionOptions): Generation;
   session(): Session;
+  session(options: SessionOptions): Promise<Session>;
+  /** Computes a few tokens for nobody: the first answer then comes as fast as any other. */
+  warmup(): Promise<void>;
+  status(): Promise<ModelStatus>;
   /** One Float32Array of `info.vocab` logits per position asked for. */
   logits(ids: readonly number[], options?: LogitsOptions): Promise<Float32Array[]>;
   /** For each text one row of `info.config.hidden` values: its tokens' hidden states behind the output norm, pooled. */

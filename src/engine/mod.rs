@@ -1,25 +1,30 @@
 //! Conversations on one model, step by step.
 //!
 //! A *session* is a conversation's tokens and the keys and values of those already computed. A *request* is one call on a session:
-//! generate, logits, score, or embed. [`Engine::step`] puts the next tokens of every request into one batch, runs it, and answers with
-//! events. It stops between two operations when its time is up and goes on at the next call. It reads no clock of its own and
+//! generate, logits, score, or embed. [`Engine::step`] puts the next tokens of the requests that run into one batch, runs it, and
+//! answers with events. It stops between two operations when its time is up and goes on at the next call. It reads no clock of its own and
 //! knows no text.
 
+mod draft;
 mod request;
 mod scheduler;
+mod snapshot;
 
-pub use request::{Event, FinishReason, Pooling, Request, Work};
+pub use request::{Event, FinishReason, Pooling, Request, WhenFull, Work, window};
+pub use snapshot::fingerprint;
 
 use std::collections::BTreeMap;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::isa::Isa;
+use crate::kernels::rows::BLOCK;
 use crate::kv::{Cache, TableId};
 use crate::model::forward::{Forward, Progress};
 use crate::model::{Model, Plan};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
 use request::{Active, Outcome};
+use scheduler::Limits;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u32);
@@ -39,6 +44,32 @@ struct Session {
     closed: bool,
 }
 
+/// How busy an engine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Requests that are computed.
+    pub running: usize,
+    /// Requests that wait for their turn.
+    pub waiting: usize,
+    /// Requests that wait for their reader.
+    pub paused: usize,
+    /// Tokens whose keys and values there is room for.
+    pub cache_tokens: usize,
+    /// Of these, tokens of open sessions …
+    pub held_tokens: usize,
+    /// … and of closed ones, kept for whoever begins alike.
+    pub spare_tokens: usize,
+}
+
+impl Session {
+    /// Forgets the middle. What is kept behind it is at other positions now, and computed again as any other conversation.
+    fn shift(&mut self, context: usize) {
+        let (sinks, from) = window(self.tokens.len(), context);
+        self.tokens.drain(sinks..from);
+        self.cached = self.cached.min(sinks);
+    }
+}
+
 /// A batch under way: which request each of its rows serves.
 #[derive(Debug)]
 struct Running {
@@ -52,21 +83,23 @@ pub struct Engine<I: Isa> {
     forward: Forward<I>,
     team: Team,
     context: usize,
-    batch: usize,
+    limits: Limits,
     sessions: BTreeMap<SessionId, Session>,
     requests: BTreeMap<RequestId, Active>,
     running: Option<Running>,
     next: u32,
     steps: u64,
+    /// Whose turn a place is that both would have: 0 or 1.
+    turn: usize,
 }
 
 impl<I: Isa> Engine<I> {
     pub fn new(model: Model, plan: &Plan, team: Team) -> Result<Self> {
         Ok(Self {
-            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions)?,
+            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.reuse)?,
             forward: Forward::reserve(plan)?,
             context: plan.context,
-            batch: plan.options.batch,
+            limits: Limits::new(plan),
             model,
             team,
             sessions: BTreeMap::new(),
@@ -74,6 +107,7 @@ impl<I: Isa> Engine<I> {
             running: None,
             next: 0,
             steps: 0,
+            turn: 1,
         })
     }
 
@@ -92,10 +126,38 @@ impl<I: Isa> Engine<I> {
     }
 
     pub fn open(&mut self) -> SessionId {
-        let id = SessionId(self.fresh());
         let table = self.cache.open();
-        self.sessions.insert(id, Session { tokens: Vec::new(), cached: 0, table, used: self.steps, closed: false });
+        self.insert(Vec::new(), 0, table)
+    }
+
+    fn insert(&mut self, tokens: Vec<u32>, cached: usize, table: TableId) -> SessionId {
+        let id = SessionId(self.fresh());
+        self.sessions.insert(id, Session { tokens, cached, table, used: self.steps, closed: false });
         id
+    }
+
+    /// A session that begins with all that an idle one holds.
+    pub fn fork(&mut self, id: SessionId) -> Result<SessionId> {
+        self.refuse_busy(id)?;
+        let Session { tokens, cached, table, .. } = self.session(id)?;
+        let (tokens, cached, table) = (tokens.clone(), *cached, *table);
+        let table = self.cache.fork(table, cached);
+        Ok(self.insert(tokens, cached, table))
+    }
+
+    /// An idle session as bytes, for the same model in any process; `fingerprint` says which one that is.
+    pub fn save(&mut self, id: SessionId, fingerprint: u64) -> Result<Vec<u8>> {
+        self.refuse_busy(id)?;
+        let Session { tokens, cached, table, .. } = self.session(id)?;
+        let (tokens, cached, table) = (tokens.clone(), *cached, *table);
+        snapshot::save(&self.cache, table, &tokens, cached, fingerprint)
+    }
+
+    /// The session of which [`Self::save`] made these bytes.
+    pub fn restore(&mut self, bytes: &[u8], fingerprint: u64) -> Result<SessionId> {
+        let (vocab, context) = (self.model.config.vocab, self.context);
+        let (tokens, cached, table) = snapshot::restore(&mut self.cache, bytes, fingerprint, vocab, context)?;
+        Ok(self.insert(tokens, cached, table))
     }
 
     /// Ends a session and whatever runs on it.
@@ -146,17 +208,14 @@ impl<I: Isa> Engine<I> {
     pub fn submit(&mut self, id: SessionId, request: Request) -> Result<RequestId> {
         self.refuse_busy(id)?;
         let (context, vocab) = (self.context, self.model.config.vocab);
+        let Limits { sequences, queue, .. } = self.limits;
+        let ahead = self.requests.values().filter(|request| !request.paused).count();
         let session = self.session(id)?;
         let len = session.tokens.len() + request.tokens.len();
         if len == 0 || request.tokens.is_empty() && session.cached == len {
             return Err(
                 Error::new(ErrorKind::InvalidArgument, "nothing to compute: the prompt is empty").option("prompt")
             );
-        }
-        if len > context {
-            return Err(Error::new(ErrorKind::ContextFull, "the prompt is longer than the context")
-                .option("contextLength")
-                .expected(format_args!("at most {context} tokens"), len));
         }
         if let Some(&token) = request.tokens.iter().find(|&&token| token as usize >= vocab) {
             return Err(Error::new(ErrorKind::InvalidArgument, "no such token")
@@ -167,7 +226,22 @@ impl<I: Isa> Engine<I> {
             lists.check(vocab)?;
         }
         let active = Active::new(id, &session.tokens, request)?;
-        session.tokens.extend_from_slice(&active.request.tokens);
+        let new = &active.request.tokens;
+        let shifts = len > context && active.when_full() == WhenFull::Shift && new.len() <= context / 2;
+        if len > context && !shifts {
+            return Err(Error::new(ErrorKind::ContextFull, "the prompt is longer than the context")
+                .option("contextLength")
+                .expected(format_args!("at most {context} tokens"), len));
+        }
+        if ahead >= sequences + queue {
+            return Err(Error::new(ErrorKind::QueueFull, "too many requests wait already")
+                .option("maxQueue")
+                .expected(format_args!("at most {sequences} that run and {queue} that wait"), ahead));
+        }
+        session.tokens.extend_from_slice(new);
+        if shifts {
+            session.shift(context);
+        }
         let id = RequestId(self.fresh());
         self.requests.insert(id, active);
         Ok(id)
@@ -176,6 +250,15 @@ impl<I: Isa> Engine<I> {
     /// Ends a request without an event. What it computed stays with its session.
     pub fn cancel(&mut self, id: RequestId) {
         self.requests.remove(&id);
+        self.drop_closed();
+    }
+
+    /// Lets a request wait until its reader has caught up, or go on. Meanwhile it takes nobody's place.
+    pub fn pause(&mut self, id: RequestId, paused: bool) {
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.paused = paused;
+            request.admitted &= !paused;
+        }
     }
 
     /// Goes on with a request that waits behind [`Event::Choose`]: one logit for every token, -∞ for those that must not be
@@ -191,13 +274,27 @@ impl<I: Isa> Engine<I> {
         }
         let mut events = Vec::new();
         request.supply(id, logits, &mut events);
-        self.settle(id, 0, &mut events);
+        self.settle(id, 0, true, &mut events);
         Ok(events)
     }
 
-    /// Whether there is anything to do; who waits for [`Self::supply`] gives nothing to do.
+    /// Whether there is anything to do; who waits for [`Self::supply`] or for its reader gives nothing to do.
     pub fn busy(&self) -> bool {
-        self.requests.values().any(|request| !request.parked)
+        self.requests.values().any(|request| !request.paused && !request.parked)
+    }
+
+    pub fn status(&self) -> Status {
+        let count = |which: fn(&Active) -> bool| self.requests.values().filter(|request| which(request)).count();
+        let ledger = self.cache.ledger();
+        let held = ledger.blocks() - ledger.available();
+        Status {
+            running: count(|request| request.admitted),
+            waiting: count(|request| !request.admitted && !request.paused),
+            paused: count(|request| request.paused),
+            cache_tokens: ledger.blocks() * BLOCK,
+            held_tokens: held * BLOCK,
+            spare_tokens: ledger.spare() * BLOCK,
+        }
     }
 
     /// Works until a batch is done or `expired` says that time is up; it is asked between operations.
@@ -209,14 +306,8 @@ impl<I: Isa> Engine<I> {
     pub fn observed_step(&mut self, after: &mut dyn FnMut(Operation, Tally) -> bool) -> Result<Vec<Event>> {
         self.team.check()?;
         let mut events = Vec::new();
-        if self.running.as_ref().is_some_and(|running| !running.owners.iter().any(|id| self.requests.contains_key(id)))
-        {
-            // Nobody waits for this pass any more. What it has written lies behind every session's cached positions.
-            self.running = None;
-            self.drop_closed();
-        }
         if self.running.is_none() {
-            if !self.start(&mut events) {
+            if !self.start() {
                 return Ok(events);
             }
             after(Operation::Schedule, self.forward.tally);
@@ -257,9 +348,9 @@ impl<I: Isa> Engine<I> {
     }
 
     /// Puts the next batch together; `false` where there is none.
-    fn start(&mut self, events: &mut Vec<Event>) -> bool {
+    fn start(&mut self) -> bool {
         self.steps += 1;
-        let (rows, owners) = scheduler::batch(self, events);
+        let (rows, owners) = scheduler::batch(self);
         if rows.is_empty() {
             return false;
         }
@@ -274,31 +365,49 @@ impl<I: Isa> Engine<I> {
         let mut last = None;
         for &id in running.owners.iter().filter(|&&id| last.replace(id) != Some(id)) {
             let computed = running.owners.iter().filter(|&&owner| owner == id).count();
-            self.settle(id, computed, events);
+            let guessed = self.requests.get_mut(&id).map_or(0, Active::guessed);
+            self.settle(id, computed - guessed, false, events);
+            // Each guess that was right has been computed as well.
+            while self.requests.get(&id).is_some_and(Active::unsettled) {
+                self.settle(id, 1, false, events);
+            }
         }
         self.drop_closed();
     }
 
-    /// Settles a request of which so many tokens more are computed.
-    fn settle(&mut self, id: RequestId, computed: usize, events: &mut Vec<Event>) {
+    /// Settles a request of which so many tokens more are computed, or that was `supplied` with logits.
+    fn settle(&mut self, id: RequestId, computed: usize, supplied: bool, events: &mut Vec<Event>) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let Some(session) = self.sessions.get_mut(&request.session) else { return };
         session.cached += computed;
         session.used = self.steps;
-        match request.settle(id, session.cached == session.tokens.len(), self.context, session.tokens.len(), events) {
+        self.cache.publish(session.table, &session.tokens, session.cached);
+        let len = session.tokens.len();
+        if computed > 0 {
+            request.count(id, computed, session.cached, len, events);
+        }
+        match request.settle(id, supplied || session.cached == len, self.context, len, events) {
             Outcome::More(None) => {}
             Outcome::More(Some(token)) => session.tokens.push(token),
             Outcome::Ended(token) => {
                 session.tokens.extend(token);
                 self.requests.remove(&id);
             }
+            Outcome::Shift(token) => {
+                session.shift(self.context);
+                session.tokens.push(token);
+            }
         }
     }
 
     /// Drops closed sessions, unless a pass still writes to their tables.
     fn drop_closed(&mut self) {
-        if self.running.is_some() {
-            return;
+        if let Some(running) = &self.running {
+            if running.owners.iter().any(|id| self.requests.contains_key(id)) {
+                return;
+            }
+            // Nobody waits for this pass any more. What it has written lies behind every session's cached positions.
+            self.running = None;
         }
         self.sessions.retain(|_, session| {
             if session.closed {

@@ -1,7 +1,10 @@
 //! One call on a session, from its tokens to its events.
 
+use std::collections::VecDeque;
+
+use super::draft::Draft;
 use super::{RequestId, SessionId};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::sampling::{Lists, Logprobs, Params, Sampler, check_finite, log_total};
 
 /// What a caller asks for.
@@ -22,6 +25,7 @@ pub enum Work {
         max_tokens: Option<usize>,
         /// Tokens that end it; they are not part of the answer.
         end: Vec<u32>,
+        full: WhenFull,
         /// Asks with [`Event::Choose`] before every choice, and waits for the logits to choose from.
         hook: bool,
     },
@@ -40,6 +44,18 @@ pub enum Pooling {
     Last,
 }
 
+/// What happens when the context is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The answer ends there.
+    #[default]
+    Stop,
+    /// So it does, with an error.
+    Fail,
+    /// The middle is forgotten, see [`window`], and what is kept is computed as a conversation of its own.
+    Shift,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
     Stop,
@@ -48,6 +64,12 @@ pub enum FinishReason {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
+    /// The prompt is read: all tokens of the conversation, and how many of them did not have to be computed.
+    Prompt {
+        request: RequestId,
+        tokens: usize,
+        cached: usize,
+    },
     Token {
         request: RequestId,
         token: u32,
@@ -94,23 +116,35 @@ pub(super) struct Active {
     pub request: Request,
     sampler: Option<Sampler>,
     generated: usize,
-    /// What the last logits led to, until the pass is over.
-    chosen: Option<Chosen>,
+    /// What the last logits led to, until the pass is over: more than one token where guesses were right.
+    chosen: VecDeque<Chosen>,
+    pub draft: Draft,
+    /// Logits that follow are those behind a wrong guess.
+    wrong: bool,
     /// Whether it waits for [`super::Engine::supply`].
     pub parked: bool,
     /// The logits that [`Event::Choose`] told of, where what they say of the choice is asked for.
     asked: Vec<f32>,
-    logprobs: Option<Logprobs>,
     nll: f64,
     /// The sum of the states to be pooled.
     state: Vec<f64>,
     /// Where this request's own tokens begin in the session.
     first: usize,
+    /// Positions before this one were told of, or added up.
+    told: usize,
+    /// It has a place among those that run.
+    pub admitted: bool,
+    /// It got it for being short.
+    pub passed: bool,
+    /// Nobody reads its events for now: it waits, at nobody's cost.
+    pub paused: bool,
+    /// Tokens computed before its first event.
+    computed: usize,
 }
 
 #[derive(Debug)]
 enum Chosen {
-    Token(u32),
+    Token(u32, Option<Logprobs>),
     /// Nothing yet: whoever asked for a hook is asked.
     Ask(Vec<f32>),
     Failed,
@@ -121,6 +155,8 @@ pub(super) enum Outcome {
     /// It goes on, with a token more or in the middle of its prompt.
     More(Option<u32>),
     Ended(Option<u32>),
+    /// It goes on with a token more, for which the context has no room.
+    Shift(u32),
 }
 
 impl Active {
@@ -136,24 +172,62 @@ impl Active {
             session,
             sampler,
             generated: 0,
-            chosen: None,
+            chosen: VecDeque::new(),
+            draft: Draft::default(),
+            wrong: false,
             parked: false,
             asked: Vec::new(),
-            logprobs: None,
             nll: 0.0,
             state: Vec::new(),
             first: before.len(),
+            told: 0,
+            admitted: false,
+            passed: false,
+            paused: false,
+            computed: 0,
             request,
         })
+    }
+
+    /// How the request goes on when the context is full.
+    pub fn when_full(&self) -> WhenFull {
+        match self.request.work {
+            Work::Generate { full, .. } => full,
+            _ => WhenFull::Stop,
+        }
+    }
+
+    /// Positions below this one are of no interest but for their keys and values; `len` is how many tokens the session holds.
+    pub fn limit(&self, len: usize) -> usize {
+        let all = matches!(
+            self.request.work,
+            Work::Logits { all: true } | Work::Score | Work::Embed { pooling: Pooling::Mean }
+        );
+        if all { self.untold().min(len - 1) } else { len - 1 }
+    }
+
+    /// The first position of which it has not told yet. What gave its room to others is computed again, but told once.
+    fn untold(&self) -> usize {
+        self.first.max(self.told)
+    }
+
+    /// Tokens that it may still take to the end, where `left` are to be computed and `room` are free in its context.
+    pub fn length(&self, left: usize, room: usize) -> usize {
+        match self.request.work {
+            Work::Generate { max_tokens, .. } => {
+                left + max_tokens.map_or(room, |most| most.saturating_sub(self.generated).min(room))
+            }
+            _ => left,
+        }
     }
 
     /// Whether the logits behind a position are needed; `len` is how many tokens the session holds.
     pub fn wants(&self, position: usize, len: usize) -> bool {
         let last = position + 1 == len;
         match self.request.work {
-            Work::Generate { .. } => last,
-            Work::Logits { all } => last || all && position >= self.first,
-            Work::Score => !last && position >= self.first,
+            Work::Generate { .. } => position + 1 >= len,
+            Work::Logits { all } => last || all && position >= self.untold(),
+            Work::Score => !last && position >= self.untold(),
             Work::Embed { .. } => false,
         }
     }
@@ -161,7 +235,7 @@ impl Active {
     /// Whether the hidden state behind a position is needed.
     pub fn wants_state(&self, position: usize, len: usize) -> bool {
         match self.request.work {
-            Work::Embed { pooling: Pooling::Mean } => position >= self.first,
+            Work::Embed { pooling: Pooling::Mean } => position >= self.untold(),
             Work::Embed { pooling: Pooling::Last } => position + 1 == len,
             _ => false,
         }
@@ -178,13 +252,16 @@ impl Active {
                 if params.logprobs.is_some() {
                     self.asked = logits.to_vec();
                 }
-                self.chosen = Some(Chosen::Ask(logits.to_vec()));
+                self.chosen.push_back(Chosen::Ask(logits.to_vec()));
             }),
-            Work::Generate { params, .. } => {
+            Work::Generate { .. } if self.wrong => return,
+            Work::Generate { params, end, .. } => {
                 let sampler = self.sampler.as_mut().expect("made with the request");
                 sampler.sample(logits).map(|token| {
-                    self.logprobs = params.logprobs.map(|count| Logprobs::of(logits, token, count));
-                    self.chosen = Some(Chosen::Token(token));
+                    sampler.accept(token);
+                    self.wrong = self.draft.tokens.get(self.chosen.len()) != Some(&token) || end.contains(&token);
+                    let logprobs = params.logprobs.map(|count| Logprobs::of(logits, token, count));
+                    self.chosen.push_back(Chosen::Token(token, logprobs));
                 })
             }
             Work::Logits { .. } => check_finite(logits)
@@ -196,7 +273,7 @@ impl Active {
             Work::Embed { .. } => Ok(()),
         };
         if let Err(error) = result
-            && !matches!(self.chosen, Some(Chosen::Failed))
+            && !matches!(self.chosen.back(), Some(Chosen::Failed))
         {
             self.fail(id, error, events);
         }
@@ -204,7 +281,31 @@ impl Active {
 
     fn fail(&mut self, id: RequestId, error: Error, events: &mut Vec<Event>) {
         events.push(Event::Failed { request: id, error });
-        self.chosen = Some(Chosen::Failed);
+        self.chosen.push_back(Chosen::Failed);
+        self.wrong = true;
+    }
+
+    /// Guesses at most `most` tokens that follow those `said`; [`Self::take`] then gets the logits behind each.
+    pub fn guess(&mut self, said: &[u32], most: usize) {
+        self.wrong = false;
+        self.draft.tokens.clear();
+        if let Work::Generate { params: Params { speculate: true, .. }, max_tokens, hook: false, .. } =
+            self.request.work
+        {
+            let most = max_tokens.map_or(most, |all| most.min(all.saturating_sub(self.generated + 1)));
+            self.draft.guess(said, most);
+        }
+    }
+
+    /// How many guesses the pass that has ended computed. Their number is asked for once.
+    pub fn guessed(&mut self) -> usize {
+        self.draft.judge(self.chosen.len().saturating_sub(1));
+        std::mem::take(&mut self.draft.tokens).len()
+    }
+
+    /// Whether [`Self::settle`] has more to tell.
+    pub fn unsettled(&self) -> bool {
+        !self.chosen.is_empty()
     }
 
     /// What was asked for has come: [`Self::settle`] goes on from it.
@@ -212,12 +313,25 @@ impl Active {
         self.parked = false;
         match self.sampler.as_mut().expect("only generations ask").sample_masked(logits) {
             Ok(token) => {
-                if let Work::Generate { params: Params { logprobs: Some(count), .. }, .. } = self.request.work {
-                    self.logprobs = Some(Logprobs::of(&self.asked, token, count));
-                }
-                self.chosen = Some(Chosen::Token(token));
+                let logprobs = match self.request.work {
+                    Work::Generate { params: Params { logprobs: Some(count), .. }, .. } => {
+                        Some(Logprobs::of(&self.asked, token, count))
+                    }
+                    _ => None,
+                };
+                self.sampler.as_mut().expect("it has chosen").accept(token);
+                self.chosen.push_back(Chosen::Token(token, logprobs));
             }
             Err(error) => self.fail(id, error, events),
+        }
+    }
+
+    /// Notes tokens that were computed, up to `cached`. Of a prompt that is complete by then, of `len` tokens in all, it tells.
+    pub fn count(&mut self, id: RequestId, computed: usize, cached: usize, len: usize, events: &mut Vec<Event>) {
+        self.computed += computed;
+        self.told = self.told.max(cached);
+        if cached == len && self.generated == 0 && matches!(self.request.work, Work::Generate { .. }) {
+            events.push(Event::Prompt { request: id, tokens: len, cached: len.saturating_sub(self.computed) });
         }
     }
 
@@ -230,7 +344,7 @@ impl Active {
         len: usize,
         events: &mut Vec<Event>,
     ) -> Outcome {
-        let chosen = self.chosen.take();
+        let chosen = self.chosen.pop_front();
         if matches!(chosen, Some(Chosen::Failed)) {
             return Outcome::Ended(None);
         }
@@ -244,7 +358,7 @@ impl Active {
                 events.push(Event::Choose { request: id, logits });
                 Outcome::More(None)
             }
-            (Work::Generate { max_tokens, end, .. }, Some(Chosen::Token(token))) => {
+            (Work::Generate { max_tokens, end, full, .. }, Some(Chosen::Token(token, logprobs))) => {
                 if end.contains(&token) {
                     finish(events, FinishReason::Stop);
                     return Outcome::Ended(None);
@@ -253,17 +367,27 @@ impl Active {
                     finish(events, FinishReason::Length);
                     return Outcome::Ended(None);
                 }
-                if let Some(logprobs) = self.logprobs.take() {
+                if let Some(logprobs) = logprobs {
                     events.push(Event::Logprobs { request: id, logprobs });
                 }
                 events.push(Event::Token { request: id, token });
                 self.generated += 1;
-                self.sampler.as_mut().expect("made with the request").accept(token);
-                if *max_tokens == Some(self.generated) || len + 1 > context {
-                    finish(events, FinishReason::Length);
-                    return Outcome::Ended((len < context).then_some(token));
+                let room = len < context;
+                match full {
+                    _ if *max_tokens == Some(self.generated) => {}
+                    _ if room => return Outcome::More(Some(token)),
+                    WhenFull::Stop => {}
+                    WhenFull::Shift => return Outcome::Shift(token),
+                    WhenFull::Fail => {
+                        let error = Error::new(ErrorKind::ContextFull, "the context is full")
+                            .option("contextLength")
+                            .expected(format_args!("at most {context} tokens"), len + 1);
+                        events.push(Event::Failed { request: id, error });
+                        return Outcome::Ended(None);
+                    }
                 }
-                Outcome::More(Some(token))
+                finish(events, FinishReason::Length);
+                Outcome::Ended(room.then_some(token))
             }
             (Work::Score, _) => {
                 let tokens = self.request.tokens.len().saturating_sub(1);
@@ -292,4 +416,14 @@ impl Active {
             }
         }
     }
+}
+
+/// The first positions, on which attention leans whatever they hold.
+const SINKS: usize = 32;
+
+/// What is kept of a conversation that has filled its context: how many of its first tokens, and from where on the last, half a
+/// context of them.
+pub fn window(len: usize, context: usize) -> (usize, usize) {
+    let sinks = SINKS.min(context / 8).min(len);
+    (sinks, len.saturating_sub(context / 2).max(sinks))
 }

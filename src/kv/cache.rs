@@ -1,6 +1,7 @@
 //! The pool and the tables of all conversations, whichever codec the model was loaded with.
 
-use super::{Pool, Shape, Table};
+use super::ledger::Ledger;
+use super::{Pool, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::attention::{self, Seen};
 use crate::kernels::isa::Isa;
@@ -48,20 +49,42 @@ macro_rules! each_pool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableId(usize);
 
+/// The blocks of one conversation, in order of their positions.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    blocks: Vec<u32>,
+    /// How many of them, from the first on, others can find.
+    known: usize,
+    /// What came from outside is nobody else's.
+    private: bool,
+}
+
+impl Table {
+    fn last_known(&self) -> Option<u32> {
+        self.known.checked_sub(1).map(|last| self.blocks[last])
+    }
+}
+
 #[derive(Debug)]
 pub struct Cache {
     kind: KvType,
     pools: Pools,
+    block_bytes: usize,
+    /// Whether conversations that begin alike share blocks.
+    shares: bool,
+    ledger: Ledger,
     tables: Vec<Option<Table>>,
 }
 
 impl Cache {
-    pub fn reserve(kind: KvType, shape: Shape, positions: usize) -> Result<Self> {
+    pub fn reserve(kind: KvType, shape: Shape, positions: usize, shares: bool) -> Result<Self> {
         let pools = match kind {
             KvType::F32 => Pools::F32(Pool::reserve(shape, positions)?),
             KvType::F16 => Pools::F16(Pool::reserve(shape, positions)?),
         };
-        Ok(Self { kind, pools, tables: Vec::new() })
+        let block_bytes = shape.bytes(BLOCK, kind.element()) as usize;
+        let ledger = Ledger::new(positions.div_ceil(BLOCK));
+        Ok(Self { kind, pools, block_bytes, shares, ledger, tables: Vec::new() })
     }
 
     /// Bytes of one kept value.
@@ -69,14 +92,36 @@ impl Cache {
         self.kind.element()
     }
 
+    pub fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    /// Who has which blocks.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     pub fn open(&mut self) -> TableId {
+        self.insert(Table::default())
+    }
+
+    fn insert(&mut self, table: Table) -> TableId {
         let free = self.tables.iter().position(Option::is_none);
         let id = free.unwrap_or(self.tables.len());
         if free.is_none() {
             self.tables.push(None);
         }
-        self.tables[id] = Some(Table::default());
+        self.tables[id] = Some(table);
         TableId(id)
+    }
+
+    /// Another conversation that begins with the first `positions` of this one.
+    pub fn fork(&mut self, id: TableId, positions: usize) -> TableId {
+        let mut table = self.table(id).clone();
+        table.blocks.truncate(positions.div_ceil(BLOCK));
+        table.known = table.known.min(positions / BLOCK);
+        table.blocks.iter().for_each(|&block| self.ledger.share(block));
+        self.insert(table)
     }
 
     /// Gives everything of a conversation back.
@@ -89,41 +134,241 @@ impl Cache {
         self.tables[id.0].as_ref().expect("an open table")
     }
 
-    /// Whether the pool has room for `positions` in all of this conversation.
-    pub fn fits(&self, id: TableId, positions: usize) -> bool {
-        let have = self.table(id).room();
-        positions <= have || (positions - have).div_ceil(BLOCK) <= each_pool!(&self.pools, pool => pool.free_blocks())
+    /// Blocks that must be taken so that positions from `from` up to `to` can be written.
+    pub fn needs(&self, id: TableId, from: usize, to: usize) -> usize {
+        let blocks = &self.table(id).blocks;
+        let shared =
+            !from.is_multiple_of(BLOCK) && blocks.get(from / BLOCK).is_some_and(|&block| !self.ledger.may_write(block));
+        to.div_ceil(BLOCK).saturating_sub(blocks.len()) + usize::from(shared)
     }
 
-    /// Makes room for `positions` in all.
-    pub fn extend(&mut self, id: TableId, positions: usize) -> Result<()> {
-        let table =
-            self.tables[id.0].as_mut().ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "a closed table"))?;
-        each_pool!(&mut self.pools, pool => pool.extend(table, positions))
+    pub fn fits(&self, id: TableId, from: usize, to: usize) -> bool {
+        self.needs(id, from, to) <= self.ledger.available()
+    }
+
+    pub fn blocks(&self, id: TableId) -> usize {
+        self.table(id).blocks.len()
+    }
+
+    /// Blocks that closing this conversation would give back.
+    pub fn holds(&self, id: TableId) -> usize {
+        self.table(id).blocks.iter().filter(|&&block| self.ledger.alone(block)).count()
+    }
+
+    /// Makes room for positions from `from` up to `to`, and what lies there this conversation's own.
+    pub fn extend(&mut self, id: TableId, from: usize, to: usize) -> Result<()> {
+        let Self { pools, ledger, tables, .. } = self;
+        let table = tables[id.0].as_mut().expect("an open table");
+        if !from.is_multiple_of(BLOCK)
+            && let Some(block) = table.blocks.get_mut(from / BLOCK)
+        {
+            if ledger.may_write(*block) {
+                ledger.withdraw(*block);
+            } else {
+                let own = ledger.take().ok_or_else(no_room)?;
+                each_pool!(pools, pool => pool.copy(*block, own));
+                ledger.release(*block);
+                *block = own;
+            }
+        }
+        while table.blocks.len() * BLOCK < to {
+            let block = ledger.take().ok_or_else(no_room)?;
+            each_pool!(pools, pool => pool.prepare(block));
+            table.blocks.push(block);
+        }
+        Ok(())
     }
 
     /// Keeps the first `positions`.
     pub fn truncate(&mut self, id: TableId, positions: usize) {
         let table = self.tables[id.0].as_mut().expect("an open table");
-        each_pool!(&mut self.pools, pool => pool.truncate(table, positions));
+        let keep = positions.div_ceil(BLOCK).min(table.blocks.len());
+        table.blocks.drain(keep..).rev().for_each(|block| self.ledger.release(block));
+        table.known = table.known.min(positions / BLOCK);
+        table.private &= positions > 0;
+    }
+
+    /// Takes up what others have computed of these tokens behind the first `cached`, up to the position `limit`. Answers how many
+    /// positions are then computed.
+    pub fn adopt(&mut self, id: TableId, tokens: &[u32], cached: usize, limit: usize) -> usize {
+        let table = self.table(id);
+        if table.private || !self.shares {
+            return cached;
+        }
+        let (known, mut before, mut found) = (table.known, table.last_known(), Vec::new());
+        for block in tokens[..limit.min(tokens.len())].chunks_exact(BLOCK).skip(known) {
+            let Some(block) = self.ledger.find(before, block) else { break };
+            found.push(block);
+            before = Some(block);
+        }
+        let reached = (known + found.len()) * BLOCK;
+        if reached <= cached {
+            return cached;
+        }
+        self.truncate(id, known * BLOCK);
+        found.iter().for_each(|&block| self.ledger.share(block));
+        let table = self.tables[id.0].as_mut().expect("an open table");
+        table.blocks.extend(found);
+        table.known = table.blocks.len();
+        reached
+    }
+
+    /// What this conversation computes next: the block behind which, and its tokens. The same of two is worth computing once.
+    pub fn next<'a>(&self, id: TableId, tokens: &'a [u32], limit: usize) -> Option<(Option<u32>, &'a [u32])> {
+        let table = self.table(id);
+        let block = tokens[..limit.min(tokens.len())].chunks_exact(BLOCK).nth(table.known)?;
+        (self.shares && !table.private).then_some((table.last_known(), block))
+    }
+
+    /// Lets others find the blocks of the first `computed` positions.
+    pub fn publish(&mut self, id: TableId, tokens: &[u32], computed: usize) {
+        let Self { ledger, tables, shares, .. } = self;
+        let table = tables[id.0].as_mut().expect("an open table");
+        let (blocks, _) = tokens[..computed].as_chunks::<BLOCK>();
+        if table.private || !*shares {
+            return;
+        }
+        for tokens in &blocks[table.known.min(blocks.len())..] {
+            let own = table.blocks[table.known];
+            let known = ledger.publish(table.last_known(), tokens, own);
+            if known != own {
+                ledger.share(known);
+                ledger.release(own);
+                table.blocks[table.known] = known;
+            }
+            table.known += 1;
+        }
+    }
+
+    /// The bytes of a conversation's first blocks.
+    pub fn bytes(&self, id: TableId, blocks: usize) -> impl Iterator<Item = &[u8]> {
+        self.table(id).blocks[..blocks].iter().map(|&block| each_pool!(&self.pools, pool => pool.bytes(block)))
+    }
+
+    /// A conversation of its own from the bytes of blocks, as many as there is room for. Answers how many those were.
+    pub fn restore<'a>(&mut self, blocks: impl Iterator<Item = &'a [u8]>) -> (TableId, usize) {
+        let mut table = Table { private: true, ..Table::default() };
+        for bytes in blocks {
+            let Some(block) = self.ledger.take() else { break };
+            each_pool!(&mut self.pools, pool => pool.fill(block, bytes));
+            table.blocks.push(block);
+        }
+        let count = table.blocks.len();
+        table.private &= count > 0;
+        (self.insert(table), count)
     }
 
     /// Keeps the keys and values of one position.
     pub fn write(&mut self, id: TableId, layer: usize, position: usize, keys: &[f32], values: &[f32]) {
         let table = self.tables[id.0].as_ref().expect("an open table");
-        each_pool!(&mut self.pools, pool => pool.write(table, layer, position, keys, values));
+        let block = table.blocks[position / BLOCK];
+        each_pool!(&mut self.pools, pool => pool.write(block, layer, position % BLOCK, keys, values));
     }
 
     /// Attends with up to [`attention::QUERIES`] queries of one key/value head.
     pub fn attend<I: Isa>(&self, id: TableId, layer: usize, head: usize, queries: &mut [Seen]) {
-        let table = self.table(id);
-        each_pool!(&self.pools, pool => attend_pool::<I, _>(pool, table, layer, head, queries));
+        let blocks = &self.table(id).blocks;
+        each_pool!(&self.pools, pool => attend_pool::<I, _>(pool, blocks, layer, head, queries));
     }
 }
 
-fn attend_pool<I: Isa, C: Codec>(pool: &Pool<C>, table: &Table, layer: usize, head: usize, queries: &mut [Seen]) {
+fn no_room() -> Error {
+    Error::new(ErrorKind::ContextFull, "no room for more positions")
+}
+
+fn attend_pool<I: Isa, C: Codec>(pool: &Pool<C>, blocks: &[u32], layer: usize, head: usize, queries: &mut [Seen]) {
     let limit = queries.iter().map(|query| query.limit).max().unwrap_or(0);
-    for index in 0..limit.div_ceil(BLOCK) {
-        attention::fold::<I, C>(pool.block(table, layer, head, index), index * BLOCK, queries);
+    for (index, &block) in blocks.iter().enumerate().take(limit.div_ceil(BLOCK)) {
+        attention::fold::<I, C>(pool.block(block, layer, head), index * BLOCK, queries);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    const SHAPE: Shape = Shape { layers: 1, heads: 1, dim: 4 };
+
+    fn cache(blocks: usize) -> Cache {
+        Cache::reserve(KvType::F32, SHAPE, blocks * BLOCK, true).unwrap()
+    }
+
+    /// The first key of a position.
+    fn key(cache: &Cache, id: TableId, position: usize) -> f32 {
+        let Pools::F32(pool) = &cache.pools else { panic!("f32") };
+        pool.block(cache.table(id).blocks[position / BLOCK], 0, 0).keys[position % BLOCK]
+    }
+
+    fn write(cache: &mut Cache, id: TableId, from: usize, to: usize, value: f32) {
+        cache.extend(id, from, to).unwrap();
+        for position in from..to {
+            cache.write(id, 0, position, &[value; 4], &[value; 4]);
+        }
+    }
+
+    #[test]
+    fn blocks_are_taken_and_given_back() {
+        let mut cache = cache(4);
+        let (a, b) = (cache.open(), cache.open());
+        cache.extend(a, 0, 33).unwrap();
+        cache.extend(b, 0, 64).unwrap();
+        assert_eq!((cache.holds(a), cache.holds(b), cache.ledger.available()), (2, 2, 0));
+        assert!(cache.fits(a, 33, 64) && !cache.fits(a, 33, 65));
+        assert_eq!(cache.extend(a, 33, 65).unwrap_err().kind, ErrorKind::ContextFull);
+        cache.truncate(b, 1);
+        assert_eq!(cache.ledger.available(), 1);
+        cache.extend(a, 33, 65).unwrap();
+        cache.truncate(a, 0);
+        cache.close(b);
+        assert_eq!(cache.ledger.available(), 4);
+    }
+
+    #[test]
+    fn a_fork_writes_to_a_copy() {
+        let mut cache = cache(4);
+        let a = cache.open();
+        write(&mut cache, a, 0, 40, 1.0);
+        let b = cache.fork(a, 40);
+        assert_eq!((cache.needs(b, 40, 41), cache.ledger.available()), (1, 2));
+        write(&mut cache, b, 40, 41, 2.0);
+        write(&mut cache, a, 40, 41, 3.0);
+        assert_eq!((key(&cache, b, 39), key(&cache, b, 40), key(&cache, a, 40)), (1.0, 2.0, 3.0));
+        assert_eq!(cache.ledger.available(), 1, "the first block is shared");
+        cache.close(a);
+        assert_eq!((key(&cache, b, 0), cache.ledger.available()), (1.0, 2));
+    }
+
+    #[test]
+    fn what_was_computed_is_found_by_its_tokens() {
+        let mut cache = cache(6);
+        let tokens: Vec<u32> = (0..80).collect();
+        let a = cache.open();
+        write(&mut cache, a, 0, 80, 1.0);
+        cache.publish(a, &tokens, 80);
+        let b = cache.open();
+        assert_eq!(cache.adopt(b, &tokens, 0, 79), 64);
+        let mut other = tokens.clone();
+        other[40] = 99;
+        let c = cache.open();
+        assert_eq!(cache.adopt(c, &other, 0, 79), 32);
+        // Written anew from within a block that others know: theirs stays.
+        cache.truncate(b, 40);
+        write(&mut cache, b, 40, 64, 2.0);
+        cache.publish(b, &other, 64);
+        assert_eq!((key(&cache, a, 50), key(&cache, b, 50)), (1.0, 2.0));
+        assert_eq!(cache.adopt(c, &other, 32, 79), 64);
+        assert_eq!(key(&cache, c, 50), 2.0);
+        for id in [a, b, c] {
+            cache.close(id);
+        }
+        assert_eq!((cache.ledger.available(), cache.ledger.spare()), (6, 3));
+        // Its room is wanted: everything goes.
+        let d = cache.open();
+        write(&mut cache, d, 0, 6 * BLOCK, 0.0);
+        assert_eq!(cache.ledger.spare(), 0);
+        let e = cache.open();
+        assert_eq!(cache.adopt(e, &tokens, 0, 79), 0);
     }
 }

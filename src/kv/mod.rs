@@ -2,13 +2,15 @@
 //!
 //! A block holds its positions for every layer and key/value head, keys and values each as [`crate::kernels::rows`] lays them
 //! out. All blocks are reserved when a model is loaded; a block's memory is touched when it is first taken, so that a short
-//! conversation costs little and a long one never allocates.
+//! conversation costs little and a long one never allocates. Conversations that begin alike share blocks; whoever would write to
+//! a shared one writes to a copy.
 
 pub mod cache;
+pub mod ledger;
 
 pub use cache::{Cache, KvType, TableId};
 
-use crate::error::{Error, ErrorKind, Result, reserve};
+use crate::error::{Result, reserve};
 use crate::kernels::attention;
 use crate::kernels::rows::{BLOCK, Codec};
 
@@ -41,22 +43,11 @@ impl Shape {
     }
 }
 
-/// The blocks of one conversation, in order of their positions.
-#[derive(Debug, Default)]
-pub struct Table(Vec<u32>);
-
-impl Table {
-    /// Positions that fit.
-    pub fn room(&self) -> usize {
-        self.0.len() * BLOCK
-    }
-}
-
+/// The memory of all blocks. Which are in use is the [`ledger`]'s matter.
 #[derive(Debug)]
 pub struct Pool<C: Codec> {
     shape: Shape,
     blocks: Vec<Vec<C::Element>>,
-    free: Vec<u32>,
 }
 
 impl<C: Codec> Pool<C> {
@@ -67,38 +58,33 @@ impl<C: Codec> Pool<C> {
         for _ in 0..count {
             blocks.push(reserve("keys and values", shape.block())?);
         }
-        // Taken from the end: the lowest block first.
-        Ok(Self { shape, blocks, free: (0..count as u32).rev().collect() })
+        Ok(Self { shape, blocks })
     }
 
-    pub fn free_blocks(&self) -> usize {
-        self.free.len()
+    /// Touches a block's memory, once.
+    pub fn prepare(&mut self, block: u32) {
+        self.blocks[block as usize].resize(self.shape.block() as usize, C::encode(0.0));
     }
 
-    /// Makes room in a table for `positions` in all.
-    pub fn extend(&mut self, table: &mut Table, positions: usize) -> Result<()> {
-        while table.room() < positions {
-            let block = self.free.pop().ok_or_else(|| {
-                Error::new(ErrorKind::ContextFull, "no room for more positions")
-                    .expected(format_args!("{positions} positions"), table.room())
-            })?;
-            self.blocks[block as usize].resize(self.shape.block() as usize, C::encode(0.0));
-            table.0.push(block);
-        }
-        Ok(())
+    pub fn copy(&mut self, from: u32, to: u32) {
+        let source = std::mem::take(&mut self.blocks[from as usize]);
+        self.blocks[to as usize].clone_from(&source);
+        self.blocks[from as usize] = source;
     }
 
-    /// Gives the blocks behind the first `positions` back.
-    pub fn truncate(&mut self, table: &mut Table, positions: usize) {
-        let keep = positions.div_ceil(BLOCK).min(table.0.len());
-        self.free.extend(table.0.drain(keep..).rev());
+    pub fn bytes(&self, block: u32) -> &[u8] {
+        bytemuck::cast_slice(&self.blocks[block as usize])
+    }
+
+    pub fn fill(&mut self, block: u32, bytes: &[u8]) {
+        self.prepare(block);
+        bytemuck::cast_slice_mut(&mut self.blocks[block as usize]).copy_from_slice(bytes);
     }
 
     /// Keeps the keys and values of one position: `heads · dim` values each.
-    pub fn write(&mut self, table: &Table, layer: usize, position: usize, keys: &[f32], values: &[f32]) {
+    pub fn write(&mut self, block: u32, layer: usize, at: usize, keys: &[f32], values: &[f32]) {
         let Shape { dim, .. } = self.shape;
-        let (block, at) = (table.0[position / BLOCK] as usize, position % BLOCK);
-        let layer = &mut self.blocks[block][layer * self.shape.layer()..][..self.shape.layer()];
+        let layer = &mut self.blocks[block as usize][layer * self.shape.layer()..][..self.shape.layer()];
         let heads = layer.chunks_exact_mut(2 * BLOCK * dim);
         for ((head, key), value) in heads.zip(keys.chunks_exact(dim)).zip(values.chunks_exact(dim)) {
             let (columns, rows) = head.split_at_mut(BLOCK * dim);
@@ -112,10 +98,10 @@ impl<C: Codec> Pool<C> {
     }
 
     /// One block of one layer and head, as attention reads it.
-    pub fn block(&self, table: &Table, layer: usize, head: usize, index: usize) -> attention::Block<'_, C::Element> {
+    pub fn block(&self, block: u32, layer: usize, head: usize) -> attention::Block<'_, C::Element> {
         let size = self.shape.head();
         let from = layer * self.shape.layer() + head * 2 * size;
-        let (keys, values) = self.blocks[table.0[index] as usize][from..][..2 * size].split_at(size);
+        let (keys, values) = self.blocks[block as usize][from..][..2 * size].split_at(size);
         attention::Block { keys, values }
     }
 }
@@ -123,29 +109,12 @@ impl<C: Codec> Pool<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
     use crate::kernels::rows::F32Rows;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
     const SHAPE: Shape = Shape { layers: 2, heads: 2, dim: 4 };
-
-    #[test]
-    fn blocks_are_taken_and_given_back() {
-        let mut pool = Pool::<F32Rows>::reserve(SHAPE, 100).unwrap();
-        assert_eq!(pool.free_blocks(), 4);
-        let (mut a, mut b) = (Table::default(), Table::default());
-        pool.extend(&mut a, 33).unwrap();
-        pool.extend(&mut b, 64).unwrap();
-        assert_eq!((a.room(), b.room(), pool.free_blocks()), (64, 64, 0));
-        let error = pool.extend(&mut a, 65).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::ContextFull);
-        pool.truncate(&mut b, 1);
-        assert_eq!(pool.free_blocks(), 1);
-        pool.extend(&mut a, 65).unwrap();
-        pool.truncate(&mut a, 0);
-        pool.truncate(&mut b, 0);
-        assert_eq!(pool.free_blocks(), 4);
-    }
 
     #[test]
     fn sizes_beyond_any_memory_are_refused_with_their_number() {
@@ -158,14 +127,15 @@ mod tests {
     #[test]
     fn rows_lie_where_attention_reads() {
         let mut pool = Pool::<F32Rows>::reserve(SHAPE, 64).unwrap();
-        let mut table = Table::default();
-        pool.extend(&mut table, 64).unwrap();
+        pool.prepare(1);
         let keys: Vec<f32> = (0..8).map(|i| i as f32).collect();
         let values: Vec<f32> = (10..18).map(|i| i as f32).collect();
-        pool.write(&table, 1, 37, &keys, &values);
-        let block = pool.block(&table, 1, 1, 1);
-        assert_eq!((0..4).map(|d| block.keys[d * BLOCK + 5]).collect::<Vec<_>>(), keys[4..]);
-        assert_eq!(block.values[5 * 4..6 * 4], values[4..]);
-        assert!(pool.block(&table, 0, 1, 1).keys.iter().all(|&key| key == 0.0));
+        pool.write(1, 1, 5, &keys, &values);
+        pool.copy(1, 0);
+        for block in [0, 1].map(|index| pool.block(index, 1, 1)) {
+            assert_eq!((0..4).map(|d| block.keys[d * BLOCK + 5]).collect::<Vec<_>>(), keys[4..]);
+            assert_eq!(block.values[5 * 4..6 * 4], values[4..]);
+        }
+        assert!(pool.block(1, 0, 1).keys.iter().all(|&key| key == 0.0));
     }
 }

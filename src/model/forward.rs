@@ -68,7 +68,7 @@ const LAYER: [Operation; 6] =
 impl<I: Isa> Forward<I> {
     /// Scratch for the batches of a plan.
     pub fn reserve(plan: &Plan) -> Result<Self> {
-        let (config, batch) = (&plan.config, plan.options.batch as u64);
+        let (config, batch) = (&plan.config, plan.rows() as u64);
         let floats = |width: usize| reserve("scratch", batch * width as u64);
         Ok(Self {
             rows: reserve("a batch", batch)?,

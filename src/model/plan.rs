@@ -25,8 +25,20 @@ pub struct Options {
     pub activations: Option<Precision>,
     pub kv: Option<KvType>,
     pub context: Option<usize>,
-    /// Rows of a batch: the prompt tokens computed in one piece, and the conversations that decode together.
+    /// Prompt tokens computed in one piece.
     pub batch: usize,
+    /// Rows of a batch at most, prompts and running answers together.
+    pub batch_tokens: usize,
+    /// Requests that run together; more wait.
+    pub sequences: usize,
+    /// Requests that may wait.
+    pub queue: usize,
+    /// Requests are taken strictly as they come, instead of short ones being let past long ones.
+    pub first_come: bool,
+    /// Positions that all conversations together may hold.
+    pub positions: Option<usize>,
+    /// Conversations that begin alike share what was computed.
+    pub reuse: bool,
     /// Keep the file's own scales and floats, even where fewer would do.
     pub stored: bool,
     /// How I2_S tensors interleave their codes; left out, their size and their weights are asked.
@@ -35,7 +47,20 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { activations: None, kv: None, context: None, batch: 256, stored: false, i2s: None }
+        Self {
+            activations: None,
+            kv: None,
+            context: None,
+            batch: 256,
+            batch_tokens: 2048,
+            sequences: 8,
+            queue: 32,
+            first_come: false,
+            positions: None,
+            reuse: true,
+            stored: false,
+            i2s: None,
+        }
     }
 }
 
@@ -113,8 +138,14 @@ impl Plan {
         let kv = options.kv.unwrap_or(if one <= F32_KV { KvType::F32 } else { KvType::F16 });
         let each = kv_bytes(&config, context, kv).max(1);
         let full = (F32_KV / each).clamp(1, FULL as u64) as usize;
+        let positions = options.positions.unwrap_or(full * context.next_multiple_of(32));
+        if positions < context {
+            return Err(Error::new(ErrorKind::InvalidArgument, "fewer than one conversation may hold")
+                .option("cacheTokens")
+                .expected(format_args!("at least {context}"), positions));
+        }
         let mut plan = Self {
-            positions: full * context.next_multiple_of(32),
+            positions: positions.next_multiple_of(32),
             config,
             options,
             items,
@@ -189,7 +220,13 @@ impl Plan {
             }
             Target::Values => None,
         });
-        widest.max().unwrap_or(0) * self.options.batch as u64
+        widest.max().unwrap_or(0) * self.rows() as u64
+    }
+
+    /// Rows of the largest batch: a piece of a prompt beside every other request's next token.
+    pub fn rows(&self) -> usize {
+        let Options { batch, batch_tokens, sequences, .. } = self.options;
+        batch_tokens.min(batch + sequences - 1)
     }
 
     pub fn memory(&self) -> Memory {
@@ -208,7 +245,7 @@ impl Plan {
         // Masters wait whole for their mean, one at a time.
         let masters = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Masters)));
         let staged = masters.map(|item| item.tensor.len).max().unwrap_or(0);
-        let scratch = staged + self.act_bytes() + 4 * (self.options.batch as u64 * row as u64 + logits as u64);
+        let scratch = staged + self.act_bytes() + 4 * (self.rows() as u64 * row as u64 + logits as u64);
         Memory { weights, kv, scratch, total: weights + kv + scratch }
     }
 
@@ -389,10 +426,13 @@ fn check_options(config: &Config, options: &Options) -> Result<()> {
             .option("contextLength")
             .expected(format_args!("1 to {}", config.context), context));
     }
-    if options.batch == 0 || options.batch > 4096 {
-        return Err(Error::new(ErrorKind::InvalidArgument, "out of range")
-            .option("prefillChunk")
-            .expected("1 to 4096", options.batch));
+    let Options { batch, batch_tokens, sequences, .. } = *options;
+    for (name, value) in [("prefillChunk", batch), ("maxBatchTokens", batch_tokens), ("maxSequences", sequences)] {
+        if value == 0 || value > 4096 {
+            return Err(Error::new(ErrorKind::InvalidArgument, "out of range")
+                .option(name)
+                .expected("1 to 4096", value));
+        }
     }
     Ok(())
 }

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use js_sys::{Array, Float32Array, Object, Reflect, Uint32Array};
-use serde::Deserialize;
 use wasm_bindgen::prelude::*;
 
 use super::sampling::sampling;
-use super::{Js, from_js, thrown, to_js};
-use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, SessionId, Work};
+use super::{Js, thrown, to_js};
+use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work};
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
@@ -24,34 +23,27 @@ extern "C" {
     fn now() -> f64;
 }
 
-/// What a request is to do.
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
-enum JsWork {
-    Generate {
-        max_tokens: Option<usize>,
-        end: Vec<u32>,
-        #[serde(default)]
-        hook: bool,
-    },
-    Logits {
-        all: bool,
-    },
-    Score {},
-    /// Over all tokens, or of the last alone.
-    Embed {
-        mean: bool,
-    },
-}
-
-impl JsWork {
-    fn with(self, (params, lists): (Params, Lists)) -> Work {
-        match self {
-            Self::Generate { max_tokens, end, hook } => Work::Generate { params, lists, max_tokens, end, hook },
-            Self::Logits { all } => Work::Logits { all },
-            Self::Score {} => Work::Score,
-            Self::Embed { mean } => Work::Embed { pooling: if mean { Pooling::Mean } else { Pooling::Last } },
-        }
+/// What a request is to do, read by hand: derived readers of such a type are ten times as large.
+fn work(from: &JsValue, (params, lists): (Params, Lists)) -> Work {
+    let get = |name: &str| Reflect::get(from, &name.into()).unwrap_or_default();
+    let text = |name: &str| get(name).as_string().unwrap_or_default();
+    match text("type").as_str() {
+        "generate" => Work::Generate {
+            params,
+            lists,
+            max_tokens: get("maxTokens").as_f64().map(|count| count as usize),
+            end: Uint32Array::new(&get("end")).to_vec(),
+            hook: get("hook").is_truthy(),
+            full: match get("full").as_f64() {
+                Some(1.0) => WhenFull::Fail,
+                Some(2.0) => WhenFull::Shift,
+                _ => WhenFull::Stop,
+            },
+        },
+        "logits" => Work::Logits { all: get("all").is_truthy() },
+        "embed" if get("mean").is_truthy() => Work::Embed { pooling: Pooling::Mean },
+        "embed" => Work::Embed { pooling: Pooling::Last },
+        _ => Work::Score,
     }
 }
 
@@ -110,6 +102,27 @@ impl Engine {
         self.engine.open().0
     }
 
+    /// A session that begins with all that an idle one holds.
+    pub fn fork(&mut self, session: u32) -> Js<u32> {
+        self.engine.fork(SessionId(session)).map(|id| id.0).map_err(thrown)
+    }
+
+    /// An idle session as bytes. `logits` are those of some fixed ids, which say what model this is.
+    pub fn save(&mut self, session: u32, logits: Vec<f32>) -> Js<Vec<u8>> {
+        self.engine.save(SessionId(session), engine::fingerprint(&logits)).map_err(thrown)
+    }
+
+    /// The session that was saved as these bytes.
+    pub fn restore(&mut self, bytes: Vec<u8>, logits: Vec<f32>) -> Js<u32> {
+        self.engine.restore(&bytes, engine::fingerprint(&logits)).map(|id| id.0).map_err(thrown)
+    }
+
+    /// The numbers of [`engine::Status`], in its order.
+    pub fn status(&self) -> Vec<u32> {
+        let Status { running, waiting, paused, cache_tokens, held_tokens, spare_tokens } = self.engine.status();
+        [running, waiting, paused, cache_tokens, held_tokens, spare_tokens].map(|number| number as u32).to_vec()
+    }
+
     /// Ends a session and what runs on it.
     pub fn close(&mut self, session: u32) {
         self.engine.close(SessionId(session));
@@ -127,15 +140,19 @@ impl Engine {
 
     /// Adds a request: `{ type: "generate" | "logits" | "score" | "embed", … }`, where it generates sampled as these
     /// numbers say (see `sampling`), else greedily.
-    pub fn submit(&mut self, session: u32, tokens: Vec<u32>, work: JsValue, numbers: Option<Vec<f64>>) -> Js<u32> {
-        let work: JsWork = from_js(work)?;
-        let request = Request { tokens, work: work.with(sampling(&numbers.unwrap_or_default())) };
+    pub fn submit(&mut self, session: u32, tokens: Vec<u32>, task: &JsValue, numbers: Option<Vec<f64>>) -> Js<u32> {
+        let request = Request { tokens, work: work(task, sampling(&numbers.unwrap_or_default())) };
         self.engine.submit(SessionId(session), request).map(|id| id.0).map_err(thrown)
     }
 
     /// Ends a request; no event of it comes any more.
     pub fn cancel(&mut self, request: u32) {
         self.engine.cancel(RequestId(request));
+    }
+
+    /// Lets a request wait for its reader, or go on.
+    pub fn pause(&mut self, request: u32, paused: bool) {
+        self.engine.pause(RequestId(request), paused);
     }
 
     /// Goes on with a request whose `choose` event came: its logits, -∞ for what must not be chosen. Answers events as `step` does.
@@ -150,8 +167,10 @@ impl Engine {
     }
 
     /// Works for about `budget` milliseconds or until a batch is done. Answers events:
-    /// `{ type: "token", request, token }`, before it `{ type: "logprobs", request, chosen, ids, top }` where asked for, `{ type: "choose", request, logits }` (see `supply`), `{ type: "logits", request, position, logits }`,
-    /// `{ type: "scored", request, nll, tokens }`, `{ type: "embedded", request, embedding }`, `{ type: "finished", request, reason }`, `{ type: "failed", request, error }`.
+    /// `{ type: "prompt", request, tokens, cached }`, `{ type: "token", request, token }`, before it
+    /// `{ type: "logprobs", request, chosen, ids, top }` where asked for, `{ type: "choose", request, logits }` (see `supply`),
+    /// `{ type: "logits", request, position, logits }`, `{ type: "scored", request, nll, tokens }`,
+    /// `{ type: "embedded", request, embedding }`, `{ type: "finished", request, reason }`, `{ type: "failed", request, error }`.
     pub fn step(&mut self, budget: f64) -> Js<Array> {
         let mut last = now();
         let until = last + budget;
@@ -194,6 +213,11 @@ fn event(event: Event) -> Js<Object> {
         Ok(())
     };
     match event {
+        Event::Prompt { request, tokens, cached } => {
+            head("prompt", request)?;
+            set("tokens", tokens.into())?;
+            set("cached", cached.into())?;
+        }
         Event::Token { request, token } => {
             head("token", request)?;
             set("token", token.into())?;

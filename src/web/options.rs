@@ -21,6 +21,18 @@ struct JsOptions {
     #[serde(default)]
     prefill_chunk: Option<usize>,
     #[serde(default)]
+    max_sequences: Option<usize>,
+    #[serde(default)]
+    max_batch_tokens: Option<usize>,
+    #[serde(default)]
+    max_queue: Option<usize>,
+    #[serde(default)]
+    cache_tokens: Option<usize>,
+    #[serde(default)]
+    prefix_reuse: Option<bool>,
+    #[serde(default)]
+    first_come: bool,
+    #[serde(default)]
     layout: Option<Layout>,
     #[serde(default)]
     i2s: Option<I2s>,
@@ -62,6 +74,7 @@ pub(super) enum I2s {
 
 pub(super) fn options(options: JsValue) -> Js<Options> {
     let options: JsOptions = from_js(options)?;
+    let usual = Options::default();
     Ok(Options {
         activations: options.activations.and_then(|activations| match activations {
             Activations::Auto => None,
@@ -75,7 +88,13 @@ pub(super) fn options(options: JsValue) -> Js<Options> {
             Kv::F16 => Some(KvType::F16),
         }),
         context: options.context_length,
-        batch: options.prefill_chunk.unwrap_or(Options::default().batch),
+        batch: options.prefill_chunk.unwrap_or(usual.batch),
+        batch_tokens: options.max_batch_tokens.unwrap_or(usual.batch_tokens),
+        sequences: options.max_sequences.unwrap_or(usual.sequences),
+        queue: options.max_queue.unwrap_or(usual.queue),
+        positions: options.cache_tokens,
+        reuse: options.prefix_reuse.unwrap_or(usual.reuse),
+        first_come: options.first_come,
         stored: matches!(options.layout, Some(Layout::Stored)),
         i2s: options.i2s.and_then(I2s::asked),
     })

@@ -8,11 +8,12 @@ pub mod trial;
 
 use std::path::{Path, PathBuf};
 
-use ternlight::engine::{Engine, Event, Request, RequestId, SessionId, Work};
+use ternlight::engine::{Engine, Event, Request, RequestId, SessionId, WhenFull, Work};
 use ternlight::error::{Error, ErrorKind, Result};
 use ternlight::formats::{Format, Parsed, Tensor, gguf, safetensors};
 use ternlight::kernels::isa::scalar::Scalar;
 use ternlight::model::{Config, Loader, Model, Options, Plan};
+use ternlight::rng::Rng;
 use ternlight::sampling::{Lists, Params};
 use ternlight::team::Team;
 
@@ -121,6 +122,12 @@ pub fn need<T>(bytes: &[u8], parse: impl Fn(&[u8]) -> Result<Parsed<T>>) -> Resu
     panic!("the parser never has enough");
 }
 
+/// Tokens at random, of the golden models' 512.
+pub fn prompt(len: usize, seed: u64) -> Vec<u32> {
+    let mut rng = Rng::new(seed);
+    (0..len).map(|_| rng.below(500) as u32).collect()
+}
+
 pub fn logits(engine: &mut TestEngine, ids: &[u32], all: bool) -> Result<Vec<Vec<f32>>> {
     let session = engine.open();
     let request = Request { tokens: ids.to_vec(), work: Work::Logits { all } };
@@ -155,8 +162,14 @@ pub fn submit(
     count: usize,
     params: Params,
 ) -> Result<RequestId> {
-    let work =
-        Work::Generate { params, lists: Lists::default(), max_tokens: Some(count), end: Vec::new(), hook: false };
+    let work = Work::Generate {
+        params,
+        lists: Lists::default(),
+        max_tokens: Some(count),
+        end: Vec::new(),
+        full: WhenFull::Stop,
+        hook: false,
+    };
     engine.submit(session, Request { tokens: ids.to_vec(), work })
 }
 

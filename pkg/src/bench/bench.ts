@@ -83,7 +83,10 @@ export async function bench(outside: Outside, environment: Environment, task: Be
     const start = performance.now();
     const info = await client.call(
       "load",
-      { source: toSpec(source, outside), settings: { contextLength, ...engineSettings } },
+      {
+        source: toSpec(source, outside),
+        settings: { contextLength, maxSequences: batch, prefixReuse: false, ...engineSettings },
+      },
       { signal, ...(onProgress ? { onEvent: onProgress } : {}) },
     );
     const loadMs = performance.now() - start;

@@ -6,6 +6,7 @@ import { type BenchTask, type Environment, bench as measure } from "./bench.ts";
 import type { BenchReport } from "./report.ts";
 
 export { DEFAULTS } from "./bench.ts";
+export { CROWD, type CrowdOptions, type CrowdReport, crowd } from "./crowd.ts";
 export { diff, parseReport } from "./diff.ts";
 export type * from "./report.ts";
 export { shapes } from "./shapes.ts";

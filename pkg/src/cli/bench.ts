@@ -1,19 +1,23 @@
-import { readFile } from "node:fs/promises";
 import { type BenchOptions, checkBench, bench as measure } from "../bench/bench.ts";
+import { checkCrowd, crowd } from "../bench/crowd.ts";
 import { diff, parseReport } from "../bench/diff.ts";
 import { environment } from "../bench/environment.ts";
 import { shapes } from "../bench/shapes.ts";
 import { synthetic } from "../bench/synthetic.ts";
 import { EngineError } from "../errors.ts";
+import { load } from "../node.ts";
 import { spawnEngine, toPath } from "../platform/node.ts";
 import type { ModelSource } from "../types.ts";
 import type { Args } from "./args.ts";
-import { difference, report } from "./bench_report.ts";
-import { type FlagName, number } from "./flags.ts";
+import { crowdReport, difference, report } from "./bench_report.ts";
+import { readText } from "./file.ts";
+import { engine, type FlagName, number, serving } from "./flags.ts";
 import { loadOptions, source } from "./model.ts";
+import type { Terminal } from "./terminal.ts";
 import { type Command, UsageError } from "./usage.ts";
 
 const numbers: readonly FlagName[] = ["prompt", "decode", "batch", "ctx", "warmup", "repeat"];
+const crowding: readonly FlagName[] = ["clients", "seconds", "seed"];
 const synthesis: readonly FlagName[] = ["shape", "type", "embedding-type"];
 
 export const bench: Command = {
@@ -22,12 +26,16 @@ export const bench: Command = {
   operands: [],
   optional: ["MODEL"],
   needs: `(MODEL | --shape ${Object.keys(shapes).join("|")})`,
-  flags: [...numbers, "profile", "no-roofline", ...synthesis],
+  flags: [...numbers, "profile", "no-roofline", ...synthesis, "load", ...crowding, ...serving],
   meanings: {
     prompt: { value: "N", option: "prompt", read: number, help: "tokens of the prompt (default 128)" },
+    seed: { value: "S", option: "seed", read: number, help: "with --load: of prompts, lengths and whims (default 1)" },
     type: { value: "T", help: "its storage type, with others for single matrices: tq2_0,ffn_down=q6_k" },
   },
   async run(args, terminal) {
+    if (args.has("load")) return underLoad(args, terminal);
+    const alone = [...crowding, ...serving].find((name) => args.has(name));
+    if (alone) throw new UsageError(`--${alone} belongs to --load`, { option: `--${alone}` });
     const options: BenchOptions = args.checked([...numbers, "profile"], checkBench);
     const load = { ...loadOptions(args), signal: terminal.signal, onProgress: terminal.progress };
     const task = {
@@ -41,6 +49,28 @@ export const bench: Command = {
     else await terminal.print(`${report(result)}\n`);
   },
 };
+
+/** Exits 1 when anybody got something else than it gets alone. */
+async function underLoad(args: Args, terminal: Terminal): Promise<void> {
+  const other = [...numbers, "profile" as const, "no-roofline" as const].find((name) => args.has(name));
+  if (other) throw new UsageError(`--${other} does not go with --load`, { option: `--${other}` });
+  const options = args.checked(crowding, checkCrowd);
+  const { signal, progress: onProgress } = terminal;
+  const model = await load(modelOf(args).source, {
+    ...args.options("load", [...engine, ...serving]),
+    signal,
+    onProgress,
+  });
+  try {
+    terminal.passing("asking");
+    const found = await crowd(model, options, { processBytes: () => process.memoryUsage().rss, signal });
+    if (terminal.json) await terminal.printJson(found);
+    else await terminal.print(`${crowdReport(found)}\n`);
+    if (found.wrong > 0) terminal.status = 1;
+  } finally {
+    await model.close();
+  }
+}
 
 function modelOf(args: Args): { source: ModelSource; name: string } {
   const shape = args.text("shape");
@@ -67,16 +97,10 @@ export const benchDiff: Command = {
   operands: ["A.json", "B.json"],
   flags: [],
   async run(args, terminal) {
-    const [a, b] = await Promise.all(args.operands.map(async (file) => parseReport(file, await read(file))));
+    const [a, b] = await Promise.all(args.operands.map(async (file) => parseReport(file, await readText(file))));
     const found = diff(a!, b!);
     if (terminal.json) await terminal.printJson(found);
     else await terminal.print(`${difference(found)}\n`);
     if (found.slower) terminal.status = SLOWER;
   },
 };
-
-async function read(file: string): Promise<string> {
-  return readFile(file, "utf8").catch((cause) => {
-    throw new EngineError("NotFound", `${file}: ${cause.message}`, { file }, { cause });
-  });
-}

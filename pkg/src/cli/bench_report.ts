@@ -1,9 +1,10 @@
 /** A benchmark for people. */
 
+import type { CrowdReport } from "../bench/crowd.ts";
 import type { Diff } from "../bench/diff.ts";
 import type { BenchReport, ProfileRow } from "../bench/report.ts";
 import type { Spread } from "../bench/stats.ts";
-import { bytes, count, percent, plural, table } from "./format.ts";
+import { bytes, count, ms, percent, plural, table } from "./format.ts";
 
 export function report(found: BenchReport): string {
   const { machine, engine, model, settings } = found;
@@ -43,19 +44,19 @@ function speeds({ settings, prefill, decode, endToEnd }: BenchReport): string[][
 
 function facts({ prefill, decode, endToEnd, memory, roofline, ratios, loadMs }: BenchReport): string[][] {
   const { p50, p95, p99, jitter } = decode.stepMs;
-  const ms = (value: number) => `${value.toFixed(value < 10 ? 3 : 1)} ms`;
+  const fine = (value: number) => `${value.toFixed(value < 10 ? 3 : 1)} ms`;
   const rows = [
-    ["a step", `p50 ${ms(p50)}, p95 ${ms(p95)}, p99 ${ms(p99)}, jitter ${ms(jitter)}`],
+    ["a step", `p50 ${fine(p50)}, p95 ${fine(p95)}, p99 ${fine(p99)}, jitter ${fine(jitter)}`],
     ["decode reads", `${bytes(decode.bytesPerToken)} a token, ${decode.gbPerSecond.toFixed(1)} GB/s`],
     ["prefill multiplies", `${prefill.gmacPerSecond.toFixed(1)} GMAC/s`],
   ];
   if (endToEnd) {
-    const overhead = `${ms(endToEnd.overheadMsPerToken)} a token outside the engine`;
-    rows.push(["end to end", `first token after ${ms(endToEnd.firstTokenMs.median)}, ${overhead}`]);
+    const overhead = `${fine(endToEnd.overheadMsPerToken)} a token outside the engine`;
+    rows.push(["end to end", `first token after ${fine(endToEnd.firstTokenMs.median)}, ${overhead}`]);
   }
   const rss = memory.peakRssBytes === null ? "" : `, process ${bytes(memory.peakRssBytes)} at most`;
   rows.push(["memory", `${bytes(memory.wasmBytes)}, grown by ${bytes(memory.grownBytes)} while running${rss}`]);
-  rows.push(["load", ms(loadMs)]);
+  rows.push(["load", fine(loadMs)]);
   if (roofline && ratios) {
     const streams = roofline.read.map(({ streams, gbPerSecond }) => `${gbPerSecond.median.toFixed(1)} (${streams})`);
     rows.push(["this machine reads", `${streams.join(", ")} GB/s (streams a thread), of ${bytes(roofline.bytes)}`]);
@@ -81,4 +82,27 @@ export function difference({ rows, notes }: Diff): string {
   });
   const head = ["", "a", "b", "b ÷ a", "noise", ""];
   return [table("lrrrrl", [head, ...cells]), ...notes.map((note) => `  differs: ${note}`)].join("\n");
+}
+
+export function crowdReport(found: CrowdReport): string {
+  const { clients, seconds, answers, wrong, memory, status, beside } = found;
+  const { whole, brokenOff, refused } = answers;
+  const spread = ({ p50, p95, p99, most }: CrowdReport["gapMs"]) =>
+    `p50 ${ms(p50)}, p95 ${ms(p95)}, p99 ${ms(p99)}, longest ${ms(most)}`;
+  const grown = ([before, after]: [number, number]) => `${bytes(before)} then ${bytes(after)}`;
+  const rows = [
+    [`${plural(clients, "client")}`, `${seconds.toFixed(1)} s, ${fixed(found.tokensPerSecond)} tokens/s in all`],
+    ["answers", `${whole} whole, ${brokenOff} broken off, ${refused} refused`],
+    ["wrong", wrong === 0 ? "none: each is what it is alone" : String(wrong)],
+    ["first piece", spread(found.firstPieceMs)],
+    ["of short prompts", spread(found.shortFirstPieceMs)],
+    ["between pieces", spread(found.gapMs)],
+    [`${beside.promptTokens} tokens`, `beside one answer: first piece after ${ms(beside.firstPieceMs)}`],
+    ["the answer's pieces", `${spread(beside.gapMs)}; before that ${spread(beside.aloneGapMs)}`],
+    ["prompts", `${percent(found.cachedShare)} of their tokens were computed before`],
+    ["wasm memory", grown(memory.wasmBytes)],
+    ...(memory.processBytes ? [["process", grown(memory.processBytes)]] : []),
+    ["left over", `${status.running + status.waiting + status.paused} requests, ${status.heldTokens} tokens`],
+  ];
+  return table("ll", rows);
 }

@@ -174,8 +174,20 @@ export const flags = {
     read: number,
     help: "with --json: how likely each token was, and the N likeliest",
   },
+  speculate: {
+    option: "speculate",
+    help: "check guesses from the text so far; the same answer, in fewer steps where it repeats",
+  },
+  preprocess: {
+    value: "P",
+    option: "preprocess",
+    help: "safe: without invisible characters and runs of spaces or emoji (default none)",
+  },
   seed: { value: "S", option: "seed", read: number, help: "same seed, same tokens (default: random)" },
   stop: { value: "TEXT", option: "stop", many: true, help: "a text that ends the answer; may be given several times" },
+  "json-schema": { value: "FILE|JSON", help: "keep to a JSON schema, given as it is or in a file" },
+  regex: { value: "R", help: "keep to a regular expression" },
+  grammar: { value: "FILE", help: "keep to a grammar in Lark's syntax, from its rule start" },
   "ignore-eos": { option: "ignoreEos", help: "go on at the model's end tokens" },
   "no-special": { help: "do not add what the tokenizer adds to a text (BOS)" },
   all: { help: "one row for every id, not for the last one alone" },
@@ -198,6 +210,29 @@ export const flags = {
     read: number,
     help: "prompt tokens computed in one piece (default 256)",
   },
+  "max-sequences": {
+    value: "N",
+    option: "maxSequences",
+    read: number,
+    help: "requests computed together; more wait (default 8)",
+  },
+  "max-batch-tokens": {
+    value: "N",
+    option: "maxBatchTokens",
+    read: number,
+    help: "tokens of one step, prompts and answers together (default 2048)",
+  },
+  "max-queue": { value: "N", option: "maxQueue", read: number, help: "requests that may wait (default 32)" },
+  "cache-tokens": {
+    value: "N",
+    option: "cacheTokens",
+    read: number,
+    help: "tokens whose keys and values are kept (default: up to four contexts within 256 MB)",
+  },
+  "first-come": { option: "firstCome", help: "take requests as they come, and let no short ones pass" },
+  load: { help: "many clients at once: what they wait for, and whether each gets what it gets alone" },
+  clients: { value: "N", option: "clients", read: number, help: "with --load: clients (default 32)" },
+  seconds: { value: "N", option: "seconds", read: number, help: "with --load: how long (default 30)" },
   decode: { value: "N", option: "decode", read: number, help: "tokens after the first (default 32)" },
   batch: { value: "N", option: "batch", read: number, help: "conversations side by side (default 1)" },
   ctx: { value: "N", option: "ctx", read: number, help: "tokens that each holds before its prompt (default 0)" },
@@ -236,6 +271,14 @@ export const flag = (name: FlagName): Flag => flags[name];
 export const plan: readonly FlagName[] = ["kv", "activations", "context", "prefill-chunk", "layout", "i2s"];
 export const bytes: readonly FlagName[] = ["cache", "no-cache", "verify", "integrity", "connections"];
 export const engine: readonly FlagName[] = ["threads", "flavour", ...plan, ...bytes];
+/** What `load` takes where many ask at once. */
+export const serving: readonly FlagName[] = [
+  "max-sequences",
+  "max-batch-tokens",
+  "max-queue",
+  "cache-tokens",
+  "first-come",
+];
 export const common: readonly FlagName[] = [...engine, "json", "debug", "help", "version"];
 
 export const sampling: readonly FlagName[] = [
@@ -267,6 +310,8 @@ export const sampling: readonly FlagName[] = [
   "samplers",
   "preset",
   "logprobs",
+  "preprocess",
+  "speculate",
   "seed",
   "stop",
   "ignore-eos",

@@ -65,17 +65,19 @@ function ofRuntime({
 function ofSource({ error, status, range, size, validator, cors, format }: SourceReport) {
   const advice: Advice[] = [];
   const say = (level: Advice["level"], text: string) => advice.push({ level, text });
-  if (error !== null && cors === false) {
+  if (status === null && cors === false) {
     say(
       "error",
       "the server answers, but lets no page of another origin read it: it must send Access-Control-Allow-Origin",
     );
     return advice;
   }
+  if (status === null) {
+    say("error", `the address does not answer (${error}), or not to pages of other origins`);
+    return advice;
+  }
   if (error !== null) {
-    const why =
-      status === null ? `the address does not answer (${error}), or forbids it to pages of other origins` : error;
-    say("error", status === null ? why : `the server answered ${status}`);
+    say("error", `the server answered ${status}`);
     return advice;
   }
   if (format === "web page")

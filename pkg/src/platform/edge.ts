@@ -5,6 +5,8 @@ import type { Inside, Port, WorkerPort } from "./port.ts";
 export interface Given {
   module: WebAssembly.Module;
   features: Features;
+  /** What formats need. */
+  constrain?: WebAssembly.Module;
 }
 
 /**
@@ -25,6 +27,8 @@ export function spawnEngine(given: Given, serve: (platform: Inside, port: Port) 
     terminate() {
       over = true;
     },
+    // In one thread nobody is there to see the other hang.
+    patience: Number.POSITIVE_INFINITY,
   };
   const noWorkers = () => {
     throw new Error("there are no workers here");

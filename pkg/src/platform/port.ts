@@ -16,6 +16,8 @@ export interface WorkerPort extends Port {
   terminate(): void;
   /** Whether the process must live on for this worker's answers; absent where there is no such question. */
   hold?(awaited: boolean): void;
+  /** Seconds of silence after which it counts as hanging, where that is not what is usual. */
+  patience?: number;
 }
 
 /** What a worker needs of its runtime. `browser.ts` and `node.ts` both offer it, and the owner's `spawnEngine()`. */

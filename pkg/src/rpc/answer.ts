@@ -9,8 +9,6 @@ export interface AnswerOptions {
   /** Null where a model has none: pieces then have ids alone. */
   tokenizer: Tokenizer | null;
   promptTokens: number[];
-  /** Prompt tokens that had to be computed. */
-  computed: number;
   stop: readonly string[];
   send(pieces: Piece[]): void;
 }
@@ -21,6 +19,13 @@ export class Answer {
   readonly #stops: StopMatcher;
   readonly #tokens: number[] = [];
   #text = "";
+  #cached = 0;
+  /** Prompt tokens that had to be computed. */
+  #computed = 0;
+  /** Ids from the engine. */
+  #taken = 0;
+  /** Pieces that were sent. */
+  #sent = 0;
   /** Ids whose text is still held back. */
   #waiting: number[] = [];
   #pieces: Piece[] = [];
@@ -39,6 +44,21 @@ export class Answer {
     this.#stops = new StopMatcher(options.stop);
   }
 
+  /** Hears how many tokens the conversation has by now, and how many of them were there before. */
+  begun(tokens: number, cached: number): void {
+    this.#cached = cached;
+    this.#computed = Math.min(tokens - cached, this.#options.promptTokens.length);
+  }
+
+  get sent(): number {
+    return this.#sent;
+  }
+
+  /** Ids that were taken but are not part of the answer: those of a stop text. */
+  get surplus(): number {
+    return this.#taken - this.#tokens.length;
+  }
+
   /** What the model said of the token that comes next. */
   note({ chosen, ids, top }: { chosen: number; ids: Uint32Array; top: Float32Array }): void {
     this.#noted = { logprob: chosen, top: Array.from(ids, (token, i) => ({ token, logprob: top[i]! })) };
@@ -46,6 +66,7 @@ export class Answer {
 
   /** Takes a token; true when it completed a stop text. */
   token(id: number): boolean {
+    this.#taken++;
     this.#last = performance.now();
     if (this.#tokens.length === 0) this.#first = this.#last;
     const text = this.#stops.push(this.#stream?.push(id) ?? "");
@@ -61,7 +82,9 @@ export class Answer {
 
   /** Sends what has gathered. */
   flush(): void {
-    if (this.#pieces.length > 0) this.#options.send(this.#pieces.splice(0));
+    if (this.#pieces.length === 0) return;
+    this.#sent += this.#pieces.length;
+    this.#options.send(this.#pieces.splice(0));
   }
 
   finish(reason: FinishReason): Finished {
@@ -70,7 +93,8 @@ export class Answer {
       if (rest !== "" || this.#waiting.length > 0) this.#show(rest, this.#waiting, true);
     }
     this.flush();
-    const { promptTokens, computed } = this.#options;
+    const { promptTokens } = this.#options;
+    const computed = this.#computed;
     const predicted = this.#tokens.length;
     const promptMs = (this.#first || performance.now()) - this.#started;
     const predictedMs = this.#last - this.#first;
@@ -82,6 +106,7 @@ export class Answer {
       ...(this.#noted ? { logprobs: this.#logprobs } : {}),
       timings: {
         promptN: computed,
+        cachedN: this.#cached,
         promptMs,
         promptPerSecond: perSecond(computed, promptMs),
         predictedN: predicted,

@@ -3,6 +3,7 @@
 import { EngineError } from "../errors.ts";
 import type { WorkerPort } from "../platform/port.ts";
 import type { ErrorData, Reply, VerbName, Verbs } from "./protocol.ts";
+import { Watch } from "./watch.ts";
 
 export interface CallOptions<V extends VerbName> {
   signal?: AbortSignal | undefined;
@@ -22,6 +23,7 @@ export interface RunningCall<T> {
 
 export class Client {
   readonly #port: WorkerPort;
+  readonly #watch: Watch;
   readonly #pending = new Map<number, Pending>();
   #next = 0;
   /** Why nothing can be asked any more. */
@@ -29,6 +31,9 @@ export class Client {
 
   constructor(port: WorkerPort) {
     this.#port = port;
+    const hangs = (seconds: number) =>
+      this.#end(new EngineError("WorkerFailed", `the engine's worker has not said a word for ${seconds} s`));
+    this.#watch = new Watch(() => port.post({ id: 0, control: "ping" }), hangs, port.patience);
     port.onmessage = (message) => this.#receive(message as Reply);
     port.onerror = (cause) =>
       this.#end(new EngineError("WorkerFailed", `the engine's worker failed: ${cause.message}`, {}, { cause }));
@@ -51,6 +56,11 @@ export class Client {
   /** Ends a generation with the text so far. */
   stop(id: number): void {
     if (this.#pending.has(id)) this.#port.post({ id, control: "stop" });
+  }
+
+  /** Says how many pieces of a generation were read so far. */
+  read(id: number, pieces: number): void {
+    if (this.#pending.has(id)) this.#port.post({ id, control: "read", pieces });
   }
 
   /** Answers a `ChooseEvent`; `given` are logits that nobody here needs any more. */
@@ -89,16 +99,22 @@ export class Client {
         signal?.addEventListener("abort", abort);
         this.#pending.set(id, { resolve: resolve as (result: unknown) => void, reject, onEvent });
         this.#port.hold?.(true);
+        // What is measured is not interrupted, for seconds on a slow machine.
+        this.#watch.on = verb !== "measure" && verb !== "roofline";
         this.#port.post({ id, verb, args });
       });
     } finally {
       if (abort) signal?.removeEventListener("abort", abort);
       this.#pending.delete(id);
-      if (this.#pending.size === 0) this.#port.hold?.(false);
+      if (this.#pending.size === 0) {
+        this.#port.hold?.(false);
+        this.#watch.on = false;
+      }
     }
   }
 
   #receive(reply: Reply): void {
+    this.#watch.heard();
     if ("fatal" in reply) {
       this.#end(revive(reply.fatal, "WorkerFailed"));
       return;

@@ -1,21 +1,39 @@
 /** The engine's end: answers calls on its port. One host holds one model. */
 
+import { Constrainer, type Constraint } from "../constrain/constraint.ts";
+import type { FormatSpec } from "../constrain/format.ts";
 import { EngineError } from "../errors.ts";
 import type { Inside, Port } from "../platform/port.ts";
-import type { Finished, FinishReason } from "../types.ts";
+import { callFormat, findCalls } from "../text/tools.ts";
+import type { Finished, FinishReason, ModelStatus } from "../types.ts";
 import { Answer } from "./answer.ts";
 import { flat } from "./flat.ts";
 import { ask, remote } from "./hooks.ts";
 import { canRun, inspect, type LoadContext, type Loaded, load } from "./load.ts";
 import { EngineLoop, type EngineWork, type Listener } from "./loop.ts";
 import { measure, roofline } from "./measure.ts";
-import type { Call, Control, ErrorData, GenerateSettings, PromptSpec, Reply, VerbName, Verbs } from "./protocol.ts";
+import {
+  type Call,
+  type Control,
+  type ErrorData,
+  type GenerateSettings,
+  type PromptSpec,
+  type Reply,
+  UNREAD,
+  type VerbName,
+  type Verbs,
+} from "./protocol.ts";
 
 /** What one call may do while it runs. */
 interface CallContext<V extends VerbName> {
   signal: AbortSignal;
-  /** Set by a generation that can be ended early. */
+  /** Set by a generation that can be ended early … */
   onStop: (() => void) | null;
+  /** That it was ended before it began. */
+  stopped?: boolean;
+  /** … waits for its reader … */
+  onRead: ((pieces: number) => void) | null;
+  /** … and for logits to choose from. */
   onSupply: ((logits: Float32Array) => void) | null;
   send(event: Verbs[V]["event"], transfer?: Transferable[]): void;
 }
@@ -38,11 +56,13 @@ export function serve(platform: Inside, port: Port): void {
   const host = new Host(platform, (error) => post({ fatal: toData(error) }));
 
   port.onmessage = (message) => {
-    if (!("control" in (message as object))) return void answer(message as Call);
-    const control = message as Control;
-    const running = calls.get(control.id);
-    if (control.control === "stop") running?.context.onStop?.();
-    else if (control.control === "supply") running?.context.onSupply?.(control.logits);
+    const said = message as Call | Control;
+    if (!("control" in said)) return void answer(said);
+    const running = calls.get(said.id);
+    if (said.control === "ping") return post({ id: said.id, event: null });
+    if (said.control === "stop") running?.context.onStop?.();
+    else if (said.control === "read") running?.context.onRead?.(said.pieces);
+    else if (said.control === "supply") running?.context.onSupply?.(said.logits);
     else running?.abort.abort();
   };
 
@@ -51,6 +71,7 @@ export function serve(platform: Inside, port: Port): void {
     const context: CallContext<VerbName> = {
       signal: abort.signal,
       onStop: null,
+      onRead: null,
       onSupply: null,
       send: (event, transfer) => post({ id, event }, transfer),
     };
@@ -67,8 +88,9 @@ export function serve(platform: Inside, port: Port): void {
   }
 }
 
-/** Rows of logits are large and nobody here needs them any more. */
+/** Rows of logits and saved sessions are large, and nobody here needs them any more. */
 function transfers(result: unknown): Transferable[] {
+  if (result instanceof Uint8Array) return [result.buffer as ArrayBuffer];
   return Array.isArray(result) && result[0] instanceof Float32Array
     ? result.map((row: Float32Array) => row.buffer as ArrayBuffer)
     : [];
@@ -91,15 +113,22 @@ interface Settle<T> {
   early(value: () => T): void;
   /** … or with an error. */
   fail(error: unknown): void;
+  /** Lets it wait for its reader, or go on. */
+  pause(paused: boolean): void;
 }
+
+type SixNumbers = [number, number, number, number, number, number];
 
 class Host {
   readonly handlers: Handlers;
   readonly #platform: Inside;
   readonly #onDeath: (error: unknown) => void;
   #model: (Loaded & { loop: EngineLoop }) | null = null;
+  #constrainer: Constrainer | null = null;
   /** Engine sessions by the caller's numbers. */
   readonly #sessions = new Map<number, number>();
+  /** Logits that say which model this is, once someone has asked. */
+  #markRow: Float32Array | null = null;
 
   constructor(platform: Inside, onDeath: (error: unknown) => void) {
     this.#platform = platform;
@@ -111,6 +140,12 @@ class Host {
       canRun: ({ source, settings }, context) => canRun(source, settings, this.#loadContext(context)),
       generate: ({ session, prompt, settings }, context) => this.#generate(session, prompt, settings, context),
       closeSession: ({ session }) => this.#closeSession(session),
+      forkSession: ({ session, as }) => this.#keep(as, this.#loaded.engine.fork(this.#session(session))),
+      rewindSession: ({ session, count }) => this.#rewind(session, count),
+      saveSession: ({ session }, context) => this.#save(session, context),
+      restoreSession: ({ session, bytes }, context) => this.#restore(session, bytes, context),
+      warmup: (_, context) => this.#warmup(context),
+      status: () => this.#status(),
       logits: ({ ids, all }, context) => this.#logits(ids, all, context),
       embed: (args, context) => this.#embed(args, context),
       perplexity: ({ text, window }, context) => this.#perplexity(text, window, context),
@@ -151,15 +186,35 @@ class Host {
     const { engine, text, loop } = this.#loaded;
     const own = session === null;
     const id = own ? engine.open() : this.#session(session);
+    let constraint: Constraint | null = null;
     try {
+      const format = settings.format ?? this.#calls(prompt);
+      if (format) constraint = await this.#constrain(format, !settings.ignoreEos, context);
       const ids = this.#promptIds(prompt, id);
-      const held = engine.tokens(id).length;
-      const finished = await this.#run(loop, id, ids, settings, text, context);
-      if (!own) engine.truncate(id, held + ids.length + finished.tokens.length);
-      return { finished, held: own ? [] : [...engine.tokens(id)] };
+      const { finished, surplus } = await this.#run(loop, id, ids, settings, text, constraint, context);
+      if ("tools" in prompt && prompt.tools) {
+        Object.assign(finished, findCalls(text.tokenizer.decode(finished.tokens), prompt.tools));
+      }
+      if (own) return { finished, held: [] };
+      engine.truncate(id, engine.tokens(id).length - surplus);
+      return { finished, held: [...engine.tokens(id)] };
     } finally {
+      constraint?.free();
       if (own) engine.close(id);
     }
+  }
+
+  #constrain(format: FormatSpec, mayEnd: boolean, context: CallContext<"generate">): Promise<Constraint> {
+    const { text, info } = this.#loaded;
+    this.#constrainer ??= new Constrainer(text.tokenizer, info.vocab, text.ends, this.#platform);
+    context.onStop = () => (context.stopped = true);
+    return this.#constrainer.start(format, mayEnd);
+  }
+
+  #calls(prompt: PromptSpec): FormatSpec | null {
+    if (!("toolChoice" in prompt) || !prompt.toolChoice) return null;
+    const { template, tokenizer } = this.#loaded.text;
+    return callFormat(template.forTools, prompt.tools ?? [], prompt.toolChoice, tokenizer);
   }
 
   #session(number: number): number {
@@ -169,6 +224,51 @@ class Host {
     const id = engine.open();
     this.#sessions.set(number, id);
     return id;
+  }
+
+  /** Gives an engine's session the caller's number; answers its ids. */
+  #keep(number: number, id: number): number[] {
+    this.#sessions.set(number, id);
+    return [...this.#loaded.engine.tokens(id)];
+  }
+
+  #rewind(number: number, count: number): number[] {
+    const { engine } = this.#loaded;
+    const id = this.#session(number);
+    engine.truncate(id, engine.tokens(id).length - count);
+    return [...engine.tokens(id)];
+  }
+
+  async #save(session: number, context: CallContext<"saveSession">): Promise<Uint8Array> {
+    return this.#loaded.engine.save(this.#session(session), await this.#mark(context));
+  }
+
+  async #restore(number: number, bytes: Uint8Array, context: CallContext<"restoreSession">): Promise<number[]> {
+    return this.#keep(number, this.#loaded.engine.restore(bytes, await this.#mark(context)));
+  }
+
+  /** What this model computes of some fixed ids, the same in every build and runtime, says which one it is. */
+  async #mark(context: CallContext<VerbName>): Promise<Float32Array> {
+    const { vocab, contextLength } = this.#loaded.info;
+    const count = Math.min(16, vocab, contextLength);
+    const ids = Array.from({ length: count }, (_, i) => Math.floor((i * vocab) / count));
+    const [row] = this.#markRow ? [this.#markRow] : await this.#logits(ids, false, context);
+    this.#markRow = row!;
+    return row!;
+  }
+
+  #status(): ModelStatus {
+    const { engine, memory } = this.#loaded;
+    const [running, waiting, paused, cacheTokens, heldTokens, spareTokens] = [...engine.status()] as SixNumbers;
+    return { running, waiting, paused, cacheTokens, heldTokens, spareTokens, memoryBytes: memory.buffer.byteLength };
+  }
+
+  /** A prompt and some steps, long enough for kernels of both kinds. */
+  async #warmup(context: CallContext<"warmup">): Promise<null> {
+    const { vocab, contextLength } = this.#loaded.info;
+    const ids = Array.from({ length: Math.min(32, Math.ceil(contextLength / 2)) }, (_, i) => i % vocab);
+    const work: EngineWork = { type: "generate", maxTokens: 8, end: [], full: 0 };
+    return this.#once(ids, work, context, () => ({ event() {}, result: () => null }));
   }
 
   #closeSession(number: number): null {
@@ -206,39 +306,60 @@ class Host {
     ids: number[],
     settings: GenerateSettings,
     text: Loaded["text"],
+    constraint: Constraint | null,
     context: CallContext<"generate">,
-  ): Promise<Finished> {
-    const { stop, ignoreEos, logitsProcessor, maxTokens, seed = randomSeed(), preset, ...sampling } = settings;
+  ): Promise<{ finished: Finished; surplus: number }> {
+    const { stop, ignoreEos, onContextFull, maxTokens, seed = randomSeed(), ...rest } = settings;
+    const { format, logitsProcessor, preset, ...sampling } = rest;
     const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(sampling), seed };
     const hooks = logitsProcessor ? [remote(context)] : [];
     const work: EngineWork = {
       type: "generate",
       sampling: flat(chosen, () => text.tokenizer),
       end: ignoreEos ? [] : [...text.ends],
-      hook: hooks.length > 0,
+      full: ["stop", "error", "shift"].indexOf(onContextFull),
+      hook: constraint !== null || hooks.length > 0,
       ...(maxTokens === undefined ? {} : { maxTokens }),
     };
     const answer = new Answer({
       tokenizer: text.tokenizerOrNull,
       promptTokens: ids,
-      computed: ids.length,
       stop,
       send: context.send,
     });
+    const ended = (reason: FinishReason) => ({ finished: answer.finish(reason), surplus: answer.surplus });
+    if (context.stopped) return Promise.resolve(ended("abort"));
     return this.#request(loop, session, ids, work, context, (settle) => {
+      let read = 0;
+      let paused = false;
+      const pause = (unread: number) => {
+        if (paused ? unread > UNREAD / 2 : unread < UNREAD) return;
+        paused = !paused;
+        settle.pause(paused);
+      };
       const choose = async ({ request, logits }: { request: number; logits: Float32Array }) => {
+        if (constraint && !constraint.mask(logits)) return settle.early(() => ended("stop"));
         const changed = await ask(hooks, logits, [...loop.engine.tokens(session)]);
         loop.supply(request, changed);
       };
-      context.onStop = () => settle.early(() => answer.finish("abort"));
+      context.onStop = () => settle.early(() => ended("abort"));
+      context.onRead = (pieces) => {
+        read = pieces;
+        pause(answer.sent - read);
+      };
       return {
         onEvent(event) {
-          if (event.type === "logprobs") answer.note(event);
-          else if (event.type === "token" && answer.token(event.token)) settle.early(() => answer.finish("stop"));
+          if (event.type === "prompt") answer.begun(event.tokens, event.cached);
+          else if (event.type === "logprobs") answer.note(event);
+          else if (event.type === "token" && (answer.token(event.token) || constraint?.accept(event.token)))
+            settle.early(() => ended("stop"));
           else if (event.type === "choose") choose(event).catch(settle.fail);
-          else if (event.type === "finished") settle.resolve(answer.finish(event.reason as FinishReason));
+          else if (event.type === "finished") settle.resolve(ended(event.reason as FinishReason));
         },
-        onPause: () => answer.flush(),
+        onPause() {
+          answer.flush();
+          pause(answer.sent - read);
+        },
       };
     });
   }
@@ -332,7 +453,8 @@ class Host {
         loop.cancel(request);
         reject(error);
       };
-      const { onEvent, onPause } = listen({ resolve, early, fail });
+      const pause = (paused: boolean) => loop.pause(request, paused);
+      const { onEvent, onPause } = listen({ resolve, early, fail, pause });
       onAbort = () => fail(signal.reason);
       signal.addEventListener("abort", onAbort);
       request = loop.submit(session, ids, work, {

@@ -6,6 +6,8 @@ type WasmEngine = Glue["Engine"]["prototype"];
 
 /** What a step says about one request. */
 export type EngineEvent =
+  /** The prompt is read; `cached` of the conversation's tokens did not have to be computed. */
+  | { type: "prompt"; request: number; tokens: number; cached: number }
   | { type: "token"; request: number; token: number }
   /** Of the `token` that comes next; `top` are the logprobs of `ids`. */
   | { type: "logprobs"; request: number; chosen: number; ids: Uint32Array; top: Float32Array }
@@ -24,6 +26,8 @@ export type EngineWork =
       sampling?: Float64Array;
       maxTokens?: number;
       end: number[];
+      /** When the context is full: 0 ends it, 1 fails, 2 shifts. */
+      full: number;
       hook?: boolean;
     }
   | { type: "logits"; all: boolean }
@@ -61,8 +65,18 @@ export class EngineLoop {
     const { sampling, ...rest } = work as EngineWork & { sampling?: Float64Array };
     const request = this.engine.submit(session, Uint32Array.from(ids), rest, sampling);
     this.#listeners.set(request, listener);
-    if (!this.#running) void this.#run();
+    this.#go();
     return request;
+  }
+
+  /** Lets a request wait for its reader, or go on. */
+  pause(request: number, paused: boolean): void {
+    this.engine.pause(request, paused);
+    if (!paused) this.#go();
+  }
+
+  #go(): void {
+    if (!this.#running) void this.#run();
   }
 
   cancel(request: number): void {
@@ -74,7 +88,7 @@ export class EngineLoop {
   supply(request: number, logits: Float32Array): void {
     if (!this.#listeners.has(request)) return;
     for (const listener of this.#hand(this.engine.supply(request, logits))) listener.onPause?.();
-    if (!this.#running) void this.#run();
+    this.#go();
   }
 
   async #run(): Promise<void> {

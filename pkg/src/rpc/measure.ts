@@ -52,6 +52,7 @@ const greedy = (maxTokens: number): EngineWork => ({
   type: "generate",
   maxTokens,
   end: [],
+  full: 0,
 });
 
 /** Long enough for clocks that some pages get. */

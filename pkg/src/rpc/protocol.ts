@@ -1,17 +1,20 @@
 /** What crosses between a model's owner and its engine: one map of verbs, keyed by request. */
 
+import type { FormatSpec } from "../constrain/format.ts";
 import type { ErrorDetail } from "../errors.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type {
   Activations,
   CanRun,
   ChatMessage,
+  ContextFull,
   Description,
   Finished,
   Flavour,
   I2sInterleave,
   KvType,
   ModelInfo,
+  ModelStatus,
   Perplexity,
   Piece,
   Progress,
@@ -25,6 +28,12 @@ export interface EngineSettings {
   kv?: KvType;
   contextLength?: number;
   prefillChunk?: number;
+  maxSequences?: number;
+  maxBatchTokens?: number;
+  maxQueue?: number;
+  cacheTokens?: number;
+  prefixReuse?: boolean;
+  firstCome?: boolean;
   layout?: WeightLayout;
   i2s?: I2sInterleave;
 }
@@ -46,12 +55,20 @@ export interface LoadSettings extends EngineSettings, SourceSettings {
 export type PromptSpec =
   | { text: string; addSpecial: boolean }
   | { ids: number[] }
-  | { messages: ChatMessage[]; tools?: unknown[]; templateOptions?: Record<string, unknown> };
+  | {
+      messages: ChatMessage[];
+      tools?: unknown[];
+      /** That nothing but calls may come. */
+      toolChoice?: "required" | { name: string };
+      templateOptions?: Record<string, unknown>;
+    };
 
 export interface GenerateSettings extends SamplingOptions {
   maxTokens?: number;
   stop: string[];
   ignoreEos: boolean;
+  onContextFull: ContextFull;
+  format?: FormatSpec;
   /** Every choice is preceded by a `ChooseEvent` and waits for the `supply` that answers it. */
   logitsProcessor: boolean;
 }
@@ -99,6 +116,14 @@ export interface Verbs {
     Piece[] | ChooseEvent
   >;
   closeSession: Verb<{ session: number }, null>;
+  /** Makes `as` a session that begins with what `session` holds. */
+  forkSession: Verb<{ session: number; as: number }, number[]>;
+  /** Takes the last `count` ids back; answers those that stay. */
+  rewindSession: Verb<{ session: number; count: number }, number[]>;
+  saveSession: Verb<{ session: number }, Uint8Array>;
+  restoreSession: Verb<{ session: number; bytes: Uint8Array }, number[]>;
+  warmup: Verb<Record<string, never>, null>;
+  status: Verb<Record<string, never>, ModelStatus>;
   logits: Verb<{ ids: number[]; all: boolean }, Float32Array[]>;
   embed: Verb<{ texts: (string | number[])[]; mean: boolean; normalize: boolean }, Float32Array[]>;
   perplexity: Verb<{ text: string; window: number }, Perplexity>;
@@ -121,12 +146,16 @@ export type VerbName = keyof Verbs;
 export type Call = { [V in VerbName]: { id: number; verb: V; args: Verbs[V]["args"] } }[VerbName];
 
 /**
- * `stop` ends a generation with what there is; `abort` ends a call whose answer nobody awaits any more; `supply` answers a
- * `ChooseEvent`.
+ * `stop` ends a generation with what there is; `abort` ends a call whose answer nobody awaits any more; `read` says how many of a
+ * generation's pieces were read so far; `supply` answers a `ChooseEvent`.
  */
 export type Control =
-  | { id: number; control: "stop" | "abort" }
+  | { id: number; control: "stop" | "abort" | "ping" }
+  | { id: number; control: "read"; pieces: number }
   | { id: number; control: "supply"; logits: Float32Array };
+
+/** Pieces of a generation that may wait for their reader. When so many do, it pauses until half of them are read. */
+export const UNREAD = 256;
 
 /** An error as data. `code` is absent for what no code was given to: a failure of our own. */
 export interface ErrorData {

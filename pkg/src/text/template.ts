@@ -117,6 +117,11 @@ export class ChatTemplate {
     return this.#templates.default?.length ?? 0;
   }
 
+  /** The text that tools are rendered by. */
+  get forTools(): string {
+    return this.#templates.tool_use ?? this.#templates.default ?? "";
+  }
+
   render(messages: readonly ChatMessage[], options: RenderOptions = {}): string {
     const { addGenerationPrompt = true, tools = null, templateOptions = {}, now = new Date() } = options;
     const variables = {

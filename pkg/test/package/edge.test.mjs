@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { emptyFolderWithPackage, expectAnswer, host, run, serveFolder, startServer } from "./support.mjs";
+import { emptyFolderWithPackage, expectAnswer, host, recipe, run, serveFolder, startServer } from "./support.mjs";
 
 const MB = 2 ** 20;
 /** V8 keeps to these; together they are what an edge worker gets. */
@@ -11,6 +11,7 @@ const WASM_MB = 96;
 const HEAP_MB = 32;
 
 const worker = (flavour) => `
+import constrain from "ternlight/constrain.wasm";
 import wasm from "ternlight/${flavour}.wasm";
 import { canRun, EngineError, inspect, load } from "ternlight/edge";
 import { program } from "./program.js";
@@ -29,8 +30,16 @@ const routes = {
     model ??= await load(source, { wasm });
     return JSON.stringify({ ids: await model.tokenize("Once"), memory: model.info.memoryBytes });
   },
+  async "/format"(source) {
+    const ask = async (given) => {
+      const model = await load(source, { wasm, ...given });
+      return model.generate("Once", { format: { type: "regex", pattern: " (yes|no)" } }).finished;
+    };
+    const { code, detail } = await ask({}).catch((error) => error);
+    return JSON.stringify([(await ask({ constrain })).text, code, detail.option]);
+  },
   async "/wrong"(source) {
-    const tries = [{ wasm: null }, { wasm: {} }, { wasm, threads: 2 }, { wasm, flavour: "simd128" }, { wasm, wsm: 1 }];
+    const tries = [{ wasm: null }, { wasm: {} }, { wasm, constrain: wasm }, { wasm, threads: 2 }, { wasm, flavour: "simd128" }, { wasm, wsm: 1 }];
     const codes = [];
     for (const options of tries) {
       await load(source, options).catch((error) => codes.push(error instanceof EngineError && error.detail.option));
@@ -61,11 +70,22 @@ const main :Workerd.Worker = (
   compatibilityDate = "2026-11-01",
   modules = [
     (name = "worker", esModule = embed "bundle.js"),
+    (name = "ternlight/constrain.wasm", wasm = embed "node_modules/ternlight/dist/constrain.wasm"),
     (name = "ternlight/${flavour}.wasm", wasm = embed "node_modules/ternlight/dist/${flavour}.wasm"),
   ],
   bindings = [(name = "MODEL", text = "${model}")],
 );
 `;
+
+/** Bundles worker.js as Cloudflare's tools do, starts it, and answers with what asks it. */
+async function start(context, folder, flavour, model) {
+  await writeFile(path.join(folder, "config.capnp"), config(flavour, model));
+  const bundle = ["worker.js", "--bundle", "--format=esm", "--external:*.wasm", "--outfile=bundle.js"];
+  await run(host("esbuild/bin/esbuild"), bundle, { cwd: folder });
+  const ports = ["serve", "config.capnp", "--control-fd=1"];
+  const port = await startServer(context, host(".bin/workerd"), ports, { cwd: folder }, /"port":(\d+)/);
+  return async (route) => (await fetch(`http://127.0.0.1:${port}${route}`)).text();
+}
 
 test("an edge worker", async (context) => {
   const folder = await emptyFolderWithPackage(context);
@@ -76,12 +96,7 @@ test("an edge worker", async (context) => {
   for (const flavour of ["single-relaxed", "single-simd128"]) {
     await context.test(flavour, { timeout: 60_000 }, async (context) => {
       await writeFile(path.join(folder, "worker.js"), worker(flavour));
-      await writeFile(path.join(folder, "config.capnp"), config(flavour, model));
-      const bundle = ["worker.js", "--bundle", "--format=esm", "--external:*.wasm", "--outfile=bundle.js"];
-      await run(host("esbuild/bin/esbuild"), bundle, { cwd: folder });
-      const ports = ["serve", "config.capnp", "--control-fd=1"];
-      const port = await startServer(context, host(".bin/workerd"), ports, { cwd: folder }, /"port":(\d+)/);
-      const get = async (route) => (await fetch(`http://127.0.0.1:${port}${route}`)).text();
+      const get = await start(context, folder, flavour, model);
 
       await expectAnswer(await get("/answer"), { flavour });
       const { architecture, needed } = JSON.parse(await get("/about"));
@@ -90,9 +105,20 @@ test("an edge worker", async (context) => {
       const first = JSON.parse(await get("/again"));
       assert.ok(first.memory < WASM_MB * MB, `${first.memory} bytes`);
       assert.deepEqual(JSON.parse(await get("/again")), first);
-      assert.deepEqual(JSON.parse(await get("/wrong")), ["wasm", "wasm", "threads", "flavour", "wsm"]);
+      assert.deepEqual(JSON.parse(await get("/wrong")), ["wasm", "wasm", "constrain", "threads", "flavour", "wsm"]);
+      const [text, ...refused] = JSON.parse(await get("/format"));
+      assert.match(text, /^ (yes|no)$/);
+      assert.deepEqual(refused, ["UnsupportedOption", "constrain"]);
     });
   }
+});
+
+test("the README's edge worker", { timeout: 60_000 }, async (context) => {
+  const folder = await emptyFolderWithPackage(context);
+  const model = `${await serveFolder(context, folder, {})}model/`;
+  await writeFile(path.join(folder, "worker.js"), await recipe("README.md", "ternlight/edge"));
+  const get = await start(context, folder, "single-relaxed", model);
+  assert.match(await get("/"), /[a-z ]{20}/);
 });
 
 test("a clock that stands still keeps nobody waiting", async (context) => {

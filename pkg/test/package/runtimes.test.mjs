@@ -10,6 +10,7 @@ import {
   expectAnswer,
   host,
   isolation,
+  recipe,
   run,
   serveFolder,
 } from "./support.mjs";
@@ -44,7 +45,9 @@ test("pages without a bundler", async (context) => {
   // WebKit tells pages of four cores at least.
   const webkitCores = Math.max(4, navigator.hardwareConcurrency);
   // Wasm, and no eval; workers from here; nothing from a blob.
-  const csp = { "content-security-policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'" };
+  const policy = (await recipe("docs/headers.md", "Content-Security-Policy:")).replace(/^.*?: |\n/g, "");
+  assert.match(policy, /^default-src 'self'; script-src 'self' 'wasm-unsafe-eval'$/);
+  const csp = { "content-security-policy": policy };
   for (const [name, open, simd, cores] of [
     ["Chromium", openInChromium, "relaxed"],
     ["Firefox", openInFirefox, "relaxed"],

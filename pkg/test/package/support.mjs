@@ -1,7 +1,7 @@
 /** The packed package, installed where nothing else is, and what a program of it prints. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,7 +15,7 @@ export const run = promisify(execFile);
 const here = path.dirname(fileURLToPath(import.meta.url));
 const pkg = path.resolve(here, "../..");
 
-const demoModel = path.join(pkg, "models", "ternlight-demo");
+export const demoModel = path.join(pkg, "models", "ternlight-demo");
 
 /** A tool of test/hosts: `host("vite5/bin/vite.js")`. */
 export const host = (file) => path.join(pkg, "test", "hosts", "node_modules", file);
@@ -37,6 +37,20 @@ export async function expectAnswer(printed, { flavour, cores = availableParallel
   assert.deepEqual(printed.startsWith("{") ? JSON.parse(printed) : printed, expected);
 }
 
+/** The fenced block of a document that holds this text. */
+export async function recipe(document, text) {
+  const blocks = await recipes(document);
+  const found = blocks.find((block) => block.includes(text));
+  assert.ok(found, `${document} has a block with ${text}`);
+  return found;
+}
+
+/** All fenced blocks of a document of this repository. */
+export async function recipes(document) {
+  const file = new URL(`../../../${document}`, import.meta.url);
+  return Array.from((await readFile(file, "utf8")).matchAll(/^```\w*\n(.*?)^```/gms), ([, block]) => block);
+}
+
 let once;
 
 /** What one thread without relaxed SIMD computes, in this very process. */
@@ -49,8 +63,8 @@ function scalar() {
 }
 
 /** `npm pack`, then `npm install` of the tarball in an empty folder that also gets `program.js`. */
-export async function emptyFolderWithPackage(context) {
-  const folder = await mkdtemp(path.join(tmpdir(), "ternlight-"));
+export async function emptyFolderWithPackage(context, prefix = path.join(tmpdir(), "ternlight-")) {
+  const folder = await mkdtemp(prefix);
   context.after(() => rm(folder, { recursive: true, force: true }));
   const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], { cwd: pkg });
   const [{ filename }] = Object.values(JSON.parse(stdout));

@@ -48,3 +48,27 @@ test("the demo model is measured where memory is not shared, and what is wrong i
   assert.match(await page.locator("#results").innerText(), /single-relaxed/);
   assert.ok(await page.getByRole("alert").isHidden());
 });
+
+/** `LOAD_SECONDS=120 node --test pkg/test/page/bench.test.mjs` stays longer. */
+test("many clients in one page: each gets what it gets alone", async (context) => {
+  const seconds = Number(process.env.LOAD_SECONDS ?? 2);
+  const { page, complaints } = await open(context, "?shape=fairy");
+  const found = await page.evaluate(async (seconds) => {
+    const { load } = await import(new URL("ternlight/dist/index.js", location.href).href);
+    const { crowd } = await import(new URL("ternlight/dist/bench.js", location.href).href);
+    const model = await load(new URL("ternlight/models/ternlight-demo/", location.href));
+    try {
+      return await crowd(model, { clients: 32, seconds }, { processBytes: () => null });
+    } finally {
+      await model.close();
+    }
+  }, seconds);
+  context.diagnostic(JSON.stringify(found));
+  assert.deepEqual([found.wrong, found.answers.refused], [0, 0]);
+  assert.ok(found.answers.whole > 0);
+  const { running, waiting, paused, heldTokens } = found.status;
+  assert.deepEqual([running, waiting, paused, heldTokens], [0, 0, 0, 0]);
+  const [before, after] = found.memory.wasmBytes;
+  assert.ok(after <= 1.05 * before, `${before} bytes became ${after}`);
+  assert.deepEqual(complaints, []);
+});

@@ -138,6 +138,35 @@ test("a model that has a template chats", async (context) => {
   assert.ok((await page.write()).startsWith("Hello"));
 });
 
+test("several texts are written at once, each as it is alone", async (context) => {
+  const page = await open(context);
+  await page.reach("ready");
+  await page.set({ "Max tokens": 60, Seed: 7 });
+  await page.page.getByText("Several at once").click();
+  await page.page.getByLabel("One beginning a line").fill("The fox said\nOne dark night\n\nThe king had");
+  await page.states();
+  await page.page.getByRole("button", { name: "Write all" }).click();
+  await page.page.waitForFunction(() => globalThis.states.at(-1) === "ready", null, { timeout: 30_000 });
+  assert.match(await page.status.innerText(), /^3 texts, 180 tokens in .* tokens\/s together$/);
+  const streams = page.page.locator("#streams li");
+  assert.equal(await streams.count(), 3);
+  for (const figure of await streams.locator(".quiet").allInnerTexts()) {
+    assert.match(figure, /^60 tokens · [\d,.]+ tokens\/s$/);
+  }
+  assert.ok(Number((await page.page.locator("#together").innerText()).replace(",", "")) > 0);
+  const second = await streams.nth(1).locator("p").first().textContent();
+  await page.prompt.fill("One dark night");
+  await page.set({ Seed: 8 });
+  assert.equal((await page.write()).trim(), second.trim());
+
+  // All of them stop together.
+  await page.set({ "Max tokens": 480 });
+  await page.page.getByRole("button", { name: "Write all" }).click();
+  await page.page.waitForFunction(() => document.querySelector("#streams li p")?.textContent.length > 40);
+  await page.stop.click();
+  await page.reach("stopped");
+});
+
 test("what is no model, or a bad one, leaves the one that was there", async (context) => {
   const page = await open(context);
   await page.reach("ready");

@@ -1,0 +1,41 @@
+/** Several completions of one prompt, as one stream of pieces. */
+
+import type { Feed } from "./generation.ts";
+import type { GenerateSettings } from "./rpc/protocol.ts";
+import type { Piece } from "./types.ts";
+
+/** Each with a seed of its own; they begin together, so that the engine computes their prompt once. */
+export function together(
+  n: number,
+  settings: GenerateSettings,
+  begin: (settings: GenerateSettings, push: (pieces: Piece[]) => void) => Feed,
+  push: (pieces: Piece[]) => void,
+): Feed {
+  /** Whose pieces came, in their order. */
+  const order: number[] = [];
+  const read = new Array<number>(n).fill(0);
+  const feeds = read.map((_, index) => {
+    const { seed } = settings;
+    const own = seed === undefined ? settings : { ...settings, seed: (seed + index) % Number.MAX_SAFE_INTEGER };
+    return begin(own, (pieces) => {
+      for (const _ of pieces) order.push(index);
+      push(pieces.map((piece) => ({ ...piece, index })));
+    });
+  });
+  const stop = () => {
+    for (const feed of feeds) feed.stop();
+  };
+  const all = Promise.all(feeds.map((feed) => feed.finished));
+  // Where one fails nobody waits for the others.
+  all.catch(stop);
+  return {
+    finished: all.then((choices) => ({ ...choices[0]!, choices })),
+    stop,
+    read(pieces) {
+      const open = pieces === Number.MAX_SAFE_INTEGER;
+      for (const index of order.splice(0, pieces - read.reduce((sum, one) => sum + one))) read[index]!++;
+      for (const [index, feed] of feeds.entries()) feed.read(open ? pieces : read[index]!);
+    },
+    signal: feeds[0]!.signal,
+  };
+}

@@ -1,0 +1,89 @@
+/** Sessions that fork, go back, and go on in another process. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { load } from "ternlight";
+import { demo, failure, GREEDY } from "./support/model.ts";
+
+const ids = (count: number, of = 7) => Array.from({ length: count }, (_, i) => 300 + ((i * of) % 997));
+const MORE = { temperature: 0.8, seed: 9, maxTokens: 12 };
+
+test("a fork goes its own way from what is there", async (context) => {
+  const model = await demo(context);
+  const session = model.session();
+  await session.generate(ids(100), GREEDY).finished;
+  const fork = await session.fork();
+  assert.deepEqual(fork.tokens, session.tokens);
+  const before = [...session.tokens];
+  const [one, two] = await Promise.all([
+    session.generate([301], GREEDY).finished,
+    fork.generate([302], GREEDY).finished,
+  ]);
+  for (const [end, { tokens, timings }] of [
+    [301, one],
+    [302, two],
+  ] as const) {
+    assert.deepEqual(tokens, (await model.generate([...before, end], GREEDY).finished).tokens);
+    assert.deepEqual([timings.promptN, timings.cachedN], [1, before.length - 1]);
+  }
+  await session.close();
+  await fork.generate([5], GREEDY).finished;
+});
+
+test("a session goes back", async (context) => {
+  const model = await demo(context);
+  const session = model.session();
+  await session.generate(ids(70), GREEDY).finished;
+  await session.rewind(12 + 20);
+  assert.deepEqual(session.tokens, ids(50));
+  const { tokens, timings } = await session.generate([8, 9], MORE).finished;
+  assert.deepEqual(tokens, (await model.generate([...ids(50), 8, 9], MORE).finished).tokens);
+  assert.deepEqual([timings.promptN, timings.cachedN], [2, 50]);
+  assert.equal((await failure(() => session.rewind(1000))).code, "InvalidArgument");
+  await session.rewind(session.tokens.length);
+  assert.deepEqual(session.tokens, []);
+});
+
+test("a saved session goes on elsewhere, bit for bit", async (context) => {
+  const model = await demo(context);
+  const session = model.session();
+  await session.generate(ids(100), GREEDY).finished;
+  const bytes = await session.save();
+  const expected = await session.generate([7], MORE).finished;
+
+  // Another worker and instance, with threads.
+  const other = await demo(context, { threads: 2 });
+  const restored = await other.session({ restore: bytes });
+  assert.deepEqual(restored.tokens, session.tokens.slice(0, 112));
+  const found = await restored.generate([7], MORE).finished;
+  assert.deepEqual(found.tokens, expected.tokens);
+  assert.deepEqual([found.timings.cachedN, found.timings.promptN], [96, 1]);
+  // What came from outside is nobody else's.
+  assert.equal((await other.generate([...ids(100), 1], GREEDY).finished).timings.cachedN, 0);
+  assert.deepEqual(await other.logits(restored.tokens), await model.logits(session.tokens));
+  assert.deepEqual((await other.session({ restore: await restored.save() })).tokens, restored.tokens);
+});
+
+test("what is no session of this model is refused", async (context) => {
+  const model = await demo(context);
+  const session = model.session();
+  await session.generate(ids(40), GREEDY).finished;
+  const bytes = await session.save();
+  const changed = (at: number) => bytes.with(at, bytes[at]! ^ 2);
+  const cases: [string, Uint8Array][] = [
+    ["BadMagic", new Uint8Array(100)],
+    ["BadMagic", new Uint8Array(0)],
+    ["UnsupportedVersion", changed(8)],
+    ["Damaged", changed(12)],
+    ["Damaged", changed(bytes.length - 1000)],
+    ["Damaged", bytes.subarray(0, bytes.length - 8)],
+  ];
+  for (const [code, restore] of cases) assert.equal((await failure(() => model.session({ restore }))).code, code);
+  const half = await demo(context, { kv: "f16" });
+  assert.equal((await failure(() => half.session({ restore: bytes }))).code, "WrongModel");
+  const golden = new URL("../../../tests/golden/gguf/llama_bitlinear.TQ2_0.gguf", import.meta.url);
+  const stranger = await load(golden, { threads: 1 });
+  context.after(() => stranger.close());
+  assert.equal((await failure(() => stranger.session({ restore: bytes }))).code, "WrongModel");
+  assert.equal((await failure(() => model.session({ restore: "x" as never }))).code, "InvalidArgument");
+});

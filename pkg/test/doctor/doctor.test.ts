@@ -1,0 +1,167 @@
+import assert from "node:assert/strict";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type TestContext, test } from "node:test";
+import { type DoctorReport, doctor } from "ternlight/doctor";
+import { advise } from "../../src/doctor/advice.ts";
+import { failure, json, ternlight } from "../cli/support/ternlight.ts";
+
+const GGUF = Buffer.concat([Buffer.from("GGUF"), Buffer.alloc(96)]);
+const SAFETENSORS = Buffer.concat([Buffer.from([9, 0, 0, 0, 0, 0, 0, 0]), Buffer.from(`{"a":null}${" ".repeat(40)}`)]);
+
+async function server(context: TestContext, answer: RequestListener): Promise<string> {
+  const server = createServer(answer).listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  context.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/model`;
+}
+
+const partial =
+  (bytes: Buffer, headers: Record<string, string>): RequestListener =>
+  (request, response) => {
+    const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "") ?? [];
+    const part = bytes.subarray(Number(from), Number(to) + 1);
+    response.writeHead(206, { "content-range": `bytes ${from}-${to}/${bytes.length}`, ...headers }).end(part);
+  };
+
+test("this runtime", async () => {
+  const { source, storage, isolated, advice, memory, ...found } = await doctor();
+  assert.equal(source, null);
+  assert.equal(storage, null);
+  assert.equal(isolated, null);
+  assert.equal(found.runtime, `Node ${process.versions.node}`);
+  assert.equal(found.engineError, null);
+  assert.equal(found.flavour, `${found.threads > 1 ? "threads" : "single"}-${found.simd}`);
+  assert.equal(memory.reservable, 2 ** 32);
+  assert.ok(memory.free! > 0);
+  assert.ok(
+    advice.every(({ level }) => level === "note"),
+    JSON.stringify(advice),
+  );
+});
+
+test("an address that serves well", async (context) => {
+  const headers = { etag: '"1"', "access-control-allow-origin": "*", "content-type": "application/octet-stream" };
+  const url = await server(context, partial(GGUF, headers));
+  const { source, advice } = await doctor(url);
+  assert.deepEqual(source, {
+    url,
+    status: 206,
+    error: null,
+    size: 100,
+    range: true,
+    validator: "ETag",
+    contentType: "application/octet-stream",
+    format: "GGUF",
+    cors: true,
+  });
+  assert.ok(advice.every(({ level }) => level === "note"));
+});
+
+test("addresses that do not, each with advice that names the cure", async (context) => {
+  const whole = (bytes: Buffer | string, headers = {}) =>
+    ((_, response) => response.writeHead(200, headers).end(bytes)) as RequestListener;
+  const cases: [string, RequestListener, Partial<DoctorReport["source"] & object>, RegExp, string][] = [
+    [
+      "no ranges",
+      whole(SAFETENSORS, { "content-length": "58" }),
+      { range: false, format: "safetensors", size: 58 },
+      /knows no ranges/,
+      "warning",
+    ],
+    ["no validator", partial(GGUF, {}), { validator: null }, /neither ETag nor Last-Modified/, "warning"],
+    [
+      "a page",
+      whole("<!doctype html>", { "content-type": "text/html" }),
+      { format: "web page" },
+      /a web page/,
+      "error",
+    ],
+    [
+      "something else",
+      partial(Buffer.alloc(64, 1), {}),
+      { format: "unknown" },
+      /neither GGUF nor safetensors/,
+      "warning",
+    ],
+    [
+      "not there",
+      (_, response) => response.writeHead(404).end(),
+      { status: 404, error: "HTTP 404" },
+      /answered 404/,
+      "error",
+    ],
+    ["no CORS", partial(GGUF, { etag: "1" }), { cors: false }, /Access-Control-Allow-Origin/, "note"],
+    [
+      "an unknown size",
+      partial(GGUF, { "content-range": "bytes 0-15/*" }),
+      { size: null },
+      /size is not shown/,
+      "warning",
+    ],
+    ["cut off", (request) => request.socket.destroy(), { status: null }, /does not answer/, "error"],
+  ];
+  for (const [name, answer, expected, words, level] of cases) {
+    await context.test(name, async (context) => {
+      const { source, advice } = await doctor(await server(context, answer));
+      assert.deepEqual(source, { ...source, ...expected });
+      assert.equal(advice.find(({ text }) => words.test(text))?.level, level, JSON.stringify(advice));
+    });
+  }
+});
+
+test("an aborted look", async (context) => {
+  const url = await server(context, () => {});
+  const why = new Error("enough");
+  await assert.rejects(doctor(url, { signal: AbortSignal.abort(why) }), why);
+  const controller = new AbortController();
+  const looking = doctor(url, { signal: controller.signal });
+  setTimeout(() => controller.abort(why), 50);
+  await assert.rejects(looking, why);
+});
+
+test("advice for pages, the most important first", () => {
+  const well = {
+    runtime: "Chrome 156",
+    isolated: true,
+    simd: "relaxed",
+    flavour: "threads-relaxed",
+    threads: 8,
+    cores: 8,
+    threadsReason: null,
+    engineError: null,
+    memory: { reservable: 2 ** 32, free: null },
+    storage: { quota: 2 ** 40, usage: 0, persisted: true },
+    source: null,
+  } as const;
+  const seen = (changes: Partial<DoctorReport>) =>
+    advise({ ...well, ...changes }).map(({ level, text }) => `${level} ${text}`);
+  assert.deepEqual(seen({}), []);
+  assert.match(seen({ simd: null, flavour: null })[0]!, /^error .*wasm-unsafe-eval/);
+  assert.match(seen({ engineError: "blocked" })[0]!, /^error .*blocked.*worker-src/);
+  assert.match(seen({ isolated: false, threads: 1, threadsReason: "no" })[0]!, /^warning .*Cross-Origin-Opener-Policy/);
+  assert.match(seen({ threads: 1, threadsReason: "this and that" })[0]!, /^warning .*one thread: this and that/);
+  assert.match(seen({ memory: { reservable: 2 ** 30, free: null } })[0]!, /^warning .*1024 MiB at most/);
+  assert.match(
+    seen({ storage: { quota: 2 ** 30, usage: 2 ** 29, persisted: true } })[0]!,
+    /^warning 512 MiB of storage/,
+  );
+  assert.match(seen({ storage: { quota: 2 ** 40, usage: 0, persisted: false } })[0]!, /^note .*persist/);
+  const levels = seen({ simd: "simd128", isolated: false, engineError: "x" }).map((line) => line.split(" ")[0]);
+  assert.deepEqual(levels, ["error", "warning", "note"]);
+});
+
+test("on the command line: words or JSON, and status 1 where something does not run", async (context) => {
+  const good = await server(context, partial(GGUF, { etag: "1", "access-control-allow-origin": "*" }));
+  const { source, threads } = await json("doctor", good);
+  assert.equal(source.format, "GGUF");
+  assert.ok(threads >= 1);
+  const bad = await server(context, (_, response) => response.writeHead(403).end());
+  const { status, stdout, stderr } = await ternlight("doctor", bad);
+  assert.equal(status, 1, stderr);
+  assert.match(stdout, /^runtime +Node .*\n(.*\n)*\nerror: the server answered 403/);
+  assert.match((await failure(2, "doctor", "model.gguf")).message, /https:/);
+});

@@ -1,0 +1,181 @@
+//! Who uses which block, and which blocks can be found by what they hold.
+//!
+//! A full block is *published* under its 32 tokens and the block before it: a tree by content, in which whoever begins with the
+//! same tokens finds the same blocks. A block that nobody uses stays in the tree until its room is needed; then the leaf that was
+//! unused longest goes first.
+
+use crate::kernels::rows::BLOCK;
+
+/// A block's tokens behind the block that holds those before them.
+type Key = (Option<u32>, [u32; BLOCK]);
+
+#[derive(Clone, Debug, Default)]
+struct Node {
+    /// Tables that hold it.
+    users: u32,
+    /// Published blocks behind it.
+    children: u32,
+    key: Option<Key>,
+    /// When it was last taken up or given back.
+    used: u64,
+}
+
+#[derive(Debug)]
+pub struct Ledger {
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+    /// Published blocks that nobody uses.
+    spare: usize,
+    clock: u64,
+}
+
+impl Ledger {
+    pub fn new(count: usize) -> Self {
+        Self {
+            nodes: vec![Node::default(); count],
+            // Taken from the end: the lowest block first.
+            free: (0..count as u32).rev().collect(),
+            spare: 0,
+            clock: 0,
+        }
+    }
+
+    /// All blocks there are.
+    pub fn blocks(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Blocks that can be had, spare ones included.
+    pub fn available(&self) -> usize {
+        self.free.len() + self.spare
+    }
+
+    pub fn spare(&self) -> usize {
+        self.spare
+    }
+
+    fn node(&mut self, block: u32) -> &mut Node {
+        self.clock += 1;
+        let node = &mut self.nodes[block as usize];
+        node.used = self.clock;
+        node
+    }
+
+    /// A block for one user, at the cost of a spare one where none is free.
+    pub fn take(&mut self) -> Option<u32> {
+        let block = self.free.pop().or_else(|| self.evict())?;
+        self.node(block).users = 1;
+        Some(block)
+    }
+
+    fn evict(&mut self) -> Option<u32> {
+        let leaves = self.nodes.iter().enumerate().filter(|(_, n)| n.users == 0 && n.children == 0 && n.key.is_some());
+        let (block, _) = leaves.min_by_key(|(_, node)| node.used)?;
+        self.withdraw(block as u32);
+        self.spare -= 1;
+        Some(block as u32)
+    }
+
+    /// One user more.
+    pub fn share(&mut self, block: u32) {
+        let node = self.node(block);
+        node.users += 1;
+        if node.users == 1 {
+            self.spare -= 1;
+        }
+    }
+
+    /// One user less.
+    pub fn release(&mut self, block: u32) {
+        let node = self.node(block);
+        node.users -= 1;
+        if node.users > 0 {
+            return;
+        }
+        if node.key.is_some() {
+            self.spare += 1;
+        } else {
+            self.free.push(block);
+        }
+    }
+
+    /// Whether this is the only table that holds a block.
+    pub fn alone(&self, block: u32) -> bool {
+        self.nodes[block as usize].users == 1
+    }
+
+    /// Whether its one user may write to a block; a published leaf is taken out of the tree for that.
+    pub fn may_write(&self, block: u32) -> bool {
+        let node = &self.nodes[block as usize];
+        node.users == 1 && node.children == 0
+    }
+
+    /// Nobody will find it any more.
+    pub fn withdraw(&mut self, block: u32) {
+        if let Some((Some(parent), _)) = self.nodes[block as usize].key.take() {
+            self.nodes[parent as usize].children -= 1;
+        }
+    }
+
+    /// Looks at every block: there are thousands at most, and who decodes does not ask.
+    pub fn find(&self, before: Option<u32>, tokens: &[u32]) -> Option<u32> {
+        let is = |node: &Node| node.key.as_ref().is_some_and(|key| key.0 == before && key.1 == tokens);
+        self.nodes.iter().position(is).map(|block| block as u32)
+    }
+
+    /// Makes a full block known. Answers the block that is known under these tokens, which may be another one.
+    pub fn publish(&mut self, before: Option<u32>, tokens: &[u32; BLOCK], block: u32) -> u32 {
+        if let Some(known) = self.find(before, tokens) {
+            return known;
+        }
+        self.nodes[block as usize].key = Some((before, *tokens));
+        if let Some(parent) = before {
+            self.nodes[parent as usize].children += 1;
+        }
+        block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    #[test]
+    fn the_leaf_unused_longest_goes_first() {
+        let mut ledger = Ledger::new(4);
+        let [a, b, c] = [1, 2, 3].map(|token| (token, [token; BLOCK]));
+        let blocks: Vec<u32> = (0..3).map(|_| ledger.take().unwrap()).collect();
+        // A root with two leaves.
+        assert_eq!(ledger.publish(None, &a.1, blocks[0]), blocks[0]);
+        ledger.publish(Some(blocks[0]), &b.1, blocks[1]);
+        ledger.publish(Some(blocks[0]), &c.1, blocks[2]);
+        for &block in blocks.iter().rev() {
+            ledger.release(block);
+        }
+        assert_eq!((ledger.available(), ledger.spare()), (4, 3));
+        // The third was given back first, but is used once more.
+        ledger.share(blocks[2]);
+        ledger.release(blocks[2]);
+        let taken: Vec<u32> = (0..4).map(|_| ledger.take().unwrap()).collect();
+        assert_eq!(taken[1..], [blocks[1], blocks[2], blocks[0]], "the root when it is a leaf");
+        assert_eq!((ledger.available(), ledger.take()), (0, None));
+        assert_eq!(ledger.find(None, &a.1), None);
+    }
+
+    #[test]
+    fn the_same_tokens_are_known_once() {
+        let mut ledger = Ledger::new(3);
+        let (first, second) = (ledger.take().unwrap(), ledger.take().unwrap());
+        let tokens = [7; BLOCK];
+        assert_eq!(ledger.publish(None, &tokens, first), first);
+        assert_eq!(ledger.publish(None, &tokens, second), first);
+        assert_eq!(ledger.find(None, &tokens), Some(first));
+        assert_eq!(ledger.find(Some(first), &tokens), None, "the same tokens elsewhere");
+        ledger.release(second);
+        assert_eq!(ledger.available(), 2);
+        ledger.withdraw(first);
+        assert_eq!(ledger.find(None, &tokens), None);
+    }
+}

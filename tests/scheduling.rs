@@ -1,0 +1,168 @@
+//! What the order of requests gains, counted in steps and in products, never by a clock.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Files, TestEngine, golden, prompt, submit};
+use ternlight::engine::{Event, Request, RequestId, Work};
+use ternlight::error::ErrorKind;
+use ternlight::model::Options;
+use ternlight::sampling::Params;
+use ternlight::team::Team;
+
+fn engine(options: Options) -> TestEngine {
+    Files::read(&golden("models/bitnet_packed")).engine(options, Team::solo()).unwrap()
+}
+
+/// Steps until each request's first token and until its last, and steps in all.
+fn steps(engine: &mut TestEngine) -> (BTreeMap<RequestId, (usize, usize)>, usize) {
+    let mut found: BTreeMap<RequestId, (usize, usize)> = BTreeMap::new();
+    let mut step = 0;
+    while engine.busy() {
+        step += 1;
+        assert!(step < 10_000, "it never ends");
+        for event in engine.step(&mut || false).unwrap() {
+            if let Event::Token { request, .. } = event {
+                found.entry(request).or_insert((step, step)).1 = step;
+            }
+        }
+    }
+    (found, step)
+}
+
+/// The value that so many percent lie below.
+fn percentile(mut values: Vec<usize>, percent: usize) -> usize {
+    values.sort_unstable();
+    values[(values.len() - 1) * percent / 100]
+}
+
+#[test]
+fn short_requests_pass_long_ones_and_these_do_not_starve() {
+    let run = |first_come: bool| {
+        let mut engine = engine(Options { batch: 32, sequences: 4, first_come, ..Options::default() });
+        let mut ask = |len: usize, answer: usize, seed: u64| {
+            let session = engine.open();
+            submit(&mut engine, session, &prompt(len, seed), answer, Params::default()).unwrap()
+        };
+        let long: Vec<RequestId> = (0..12).map(|i| ask(64, 48, i)).collect();
+        let short: Vec<RequestId> = (0..24).map(|i| ask(8, 6, 100 + i)).collect();
+        let (found, all) = steps(&mut engine);
+        let firsts = |of: &[RequestId]| of.iter().map(|id| found[id].0).collect::<Vec<_>>();
+        let (short, long) = (firsts(&short), firsts(&long));
+        let both = [short.clone(), long.clone()].concat();
+        let found = [(&short, 50), (&short, 95), (&long, 95), (&both, 95)].map(|(of, p)| percentile(of.clone(), p));
+        println!(
+            "first-come {first_come}: {all} steps, {:.2} tokens a step; steps to the first token: short p50 {} p95 {}, \
+             long p95 {}, all p95 {}",
+            (12 * 48 + 24 * 6) as f64 / all as f64,
+            found[0],
+            found[1],
+            found[2],
+            found[3],
+        );
+        (all, found)
+    };
+    let ((plain_steps, plain), (steps, tiers)) = (run(true), run(false));
+    assert!(2 * tiers[1] < plain[1], "short ones wait less than half as long");
+    assert!(tiers[3] < plain[3], "nor is it worse for all together");
+    assert!(2 * tiers[2] < 3 * plain[2], "long ones wait at most half as long again");
+    assert!(20 * steps < 23 * plain_steps, "about as many tokens a step");
+}
+
+#[test]
+fn running_answers_go_on_beside_a_long_prompt() {
+    let mut engine = engine(Options { batch: 128, ..Options::default() });
+    let session = engine.open();
+    let runs = submit(&mut engine, session, &[1, 2, 3], 100, Params::default()).unwrap();
+    engine.step(&mut || false).unwrap();
+    let session = engine.open();
+    let long = submit(&mut engine, session, &prompt(160, 1), 1, Params::default()).unwrap();
+    let mut alone = 0;
+    loop {
+        let events = engine.step(&mut || false).unwrap();
+        let told = |id| events.iter().any(|event| matches!(event, Event::Token { request, .. } if *request == id));
+        assert!(told(runs), "every step brings it a token");
+        if told(long) {
+            break;
+        }
+        alone += 1;
+    }
+    assert_eq!(alone + 1, 160 / 32, "a quarter of a piece at a time");
+}
+
+#[test]
+fn a_beginning_that_many_share_is_computed_once() {
+    let mut engine = engine(Options { batch: 40, ..Options::default() });
+    let system = prompt(130, 2);
+    for end in 0..6 {
+        let session = engine.open();
+        submit(&mut engine, session, &[&system[..], &[end]].concat(), 1, Params::default()).unwrap();
+    }
+    let mut heard = Vec::new();
+    common::run(&mut engine, |event| {
+        if let Event::Prompt { tokens, cached, .. } = event {
+            heard.push((tokens, cached));
+        }
+    })
+    .unwrap();
+    heard.sort_unstable();
+    assert_eq!(heard, [(131, 0), (131, 128), (131, 128), (131, 128), (131, 128), (131, 128)]);
+}
+
+#[test]
+fn a_queue_is_full_when_it_is() {
+    let mut engine = engine(Options { sequences: 2, queue: 1, ..Options::default() });
+    let mut ask = || {
+        let session = engine.open();
+        submit(&mut engine, session, &[1], 5, Params::default())
+    };
+    let ids: Vec<RequestId> = (0..3).map(|_| ask().unwrap()).collect();
+    let error = ask().unwrap_err();
+    assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::QueueFull, Some("maxQueue")));
+    engine.step(&mut || false).unwrap();
+    assert_eq!((engine.status().running, engine.status().waiting), (2, 1));
+    // Who waits for a reader is not in the line.
+    engine.pause(ids[0], true);
+    let session = engine.open();
+    submit(&mut engine, session, &[1], 5, Params::default()).unwrap();
+    engine.pause(ids[0], false);
+    assert_eq!(steps(&mut engine).0.len(), 4);
+}
+
+#[test]
+fn nobody_ends_for_lack_of_room() {
+    // Four contexts' worth of answers in the room of one and a half.
+    let options = Options { context: Some(96), positions: Some(144), batch: 16, ..Options::default() };
+    let prompts: Vec<Vec<u32>> = (0..4).map(|i| prompt(30, 30 + i)).collect();
+    let mut roomy = engine(Options { context: Some(96), ..Options::default() });
+    let alone: Vec<Vec<u32>> = prompts.iter().map(|ids| common::greedy(&mut roomy, ids, 60).unwrap()).collect();
+    let mut engine = engine(options);
+    let ids: Vec<RequestId> = prompts
+        .iter()
+        .map(|ids| {
+            let session = engine.open();
+            submit(&mut engine, session, ids, 60, Params::default()).unwrap()
+        })
+        .collect();
+    let mut found: BTreeMap<RequestId, Vec<u32>> = BTreeMap::new();
+    common::run(&mut engine, |event| {
+        if let Event::Token { request, token } = event {
+            found.entry(request).or_default().push(token);
+        }
+    })
+    .unwrap();
+    assert_eq!(ids.iter().map(|id| found[id].clone()).collect::<Vec<_>>(), alone);
+}
+
+#[test]
+fn what_fits_nowhere_is_refused() {
+    let files = Files::read(&golden("models/bitnet_packed"));
+    let few = files.plan(Options { context: Some(64), positions: Some(63), ..Options::default() });
+    let error = common::error(few);
+    assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::InvalidArgument, Some("cacheTokens")));
+    let mut engine = engine(Options { context: Some(64), positions: Some(64), ..Options::default() });
+    let session = engine.open();
+    let request = Request { tokens: prompt(65, 1), work: Work::Score };
+    assert_eq!(engine.submit(session, request).unwrap_err().kind, ErrorKind::ContextFull);
+}
