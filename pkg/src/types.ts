@@ -158,7 +158,8 @@ export interface ModelCache {
   /** The newest first. */
   list(options?: CacheOptions): Promise<CachedFile[]>;
   /**
-   * Deletes a file of the list, what came from an address, everything beneath an address that ends in `/`, or everything.
+   * Deletes a file of the list, what came from an address, everything beneath an address that ends in `/`, or everything. What a load
+   * has open in another tab, or in this one, is an error in a page (`InUse`).
    * @returns how many files are gone
    */
   delete(what?: CachedFile | string | URL, options?: CacheOptions): Promise<number>;
