@@ -112,10 +112,11 @@ export class Entry {
   /** Fills `into`; false where the chunk is not there or not what it was, and from then on is missing. */
   async read(chunk: number, into: Uint8Array, verify: boolean): Promise<boolean> {
     await this.#pending.get(chunk);
+    await this.#opening;
+    if (!this.has(chunk)) return false;
     const file = this.#writer ?? this.#reader;
-    if (!file || !this.has(chunk)) return false;
     // A file that another tab has changed since cannot be read any more.
-    const length = await (async () => file.read(into, this.#at(chunk)))().catch(() => 0);
+    const length = await (async () => file?.read(into, this.#at(chunk)))().catch(() => 0);
     if (length === into.length) {
       if (!verify && this.#sure.has(chunk)) return true;
       const hash = await digest(into);
@@ -214,9 +215,13 @@ export class Entry {
     }
     const head = new Uint8Array(HEAD + this.#marks.length);
     head.set(new TextEncoder().encode(JSON.stringify({ format: 1, ...this.identity })));
+    // Whoever reads stands in a writer's way.
+    this.#reader?.close();
+    this.#reader = null;
     for (let tries = 0; tries < 2; tries++) {
       const file = await this.#store.write(this.name, head);
       if (!file) {
+        this.#reader = await this.#store.read(this.name);
         this.#warn(`${url}: what arrives is not kept, because another tab is loading the same file`);
         return null;
       }

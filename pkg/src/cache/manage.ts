@@ -1,5 +1,6 @@
 /** What users see of a cache. Where nothing can be kept, it is empty. */
 
+import { EngineError } from "../errors.ts";
 import type { CachedFile, CacheOptions, ModelCache } from "../types.ts";
 import { CHUNK, chunksOf, readHead } from "./entry.ts";
 import { prefixOf } from "./open.ts";
@@ -19,7 +20,7 @@ export function manage(open: ((directory?: string) => Promise<Kept>) | null, bas
       const files = await store(options);
       if (!files) return 0;
       const names = await files.names();
-      const gone = await Promise.all((await chosen(files, names, what)).map((name) => files.remove(name)));
+      const gone = await Promise.all((await chosen(files, names, what)).map((name) => remove(files, name)));
       return gone.filter(Boolean).length;
     },
   };
@@ -32,6 +33,15 @@ export function manage(open: ((directory?: string) => Promise<Kept>) | null, bas
     if (!url.pathname.endsWith("/")) return names.filter((name) => name.startsWith(prefix));
     const all = await Promise.all(names.map((name) => describe(files, name)));
     return all.filter((one) => one?.url.startsWith(url.origin + url.pathname)).map((one) => one!.id);
+  }
+}
+
+async function remove(files: Kept, name: string): Promise<boolean> {
+  try {
+    return await files.remove(name);
+  } catch (cause) {
+    const { message } = cause as Error;
+    throw new EngineError("InUse", `a file of the cache cannot be deleted: ${message}`, { file: name }, { cause });
   }
 }
 

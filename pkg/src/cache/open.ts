@@ -21,7 +21,9 @@ export async function openCached(spec: UrlSpec, context: CacheContext): Promise<
   const { store, verify, signal, warn } = context;
   const http = { ...context.http, noStore: true };
   const prefix = await prefixOf(spec.url);
-  const old = (await store.names()).filter((name) => name.startsWith(prefix));
+  const names = await store.names().catch((error: Error) => warn(`${shown(spec.url)} is not kept: ${error.message}`));
+  if (!names) return (await HttpSource.open(spec, context.http, signal)).source;
+  const old = names.filter((name) => name.startsWith(prefix));
   const through = async (server: Source, { size, validator }: Version, name: string) => {
     // A head has room for so much.
     const identity = { url: shown(spec.url).slice(0, 2000), size: size!, validator: validator!.slice(0, 500) };

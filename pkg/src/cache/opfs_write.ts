@@ -9,14 +9,23 @@ export const openStore: OpenStore | undefined =
 
 async function open(directory?: string): ReturnType<OpenStore> {
   const folder = await folderOf(directory);
+  const kept = inFolder(folder);
   return {
-    ...inFolder(folder),
+    ...kept,
+    /** Ten times as fast as slices of a file, where several may have it; elsewhere it would keep other tabs out. */
+    async read(name) {
+      const shared =
+        "mode" in ((globalThis as { FileSystemSyncAccessHandle?: Handle }).FileSystemSyncAccessHandle?.prototype ?? {});
+      const handle = shared ? await orNull(folder.getFileHandle(name), "NotFoundError") : null;
+      const file = handle && (await access(handle, { mode: "read-only" }));
+      return file ? accessed(file) : kept.read(name);
+    },
     async write(name, head) {
-      const handle = (await folder.getFileHandle(name, { create: true })) as FileSystemFileHandle & Writable;
+      const handle = await folder.getFileHandle(name, { create: true });
       for (let tries = 0; ; tries++) {
-        const file = await orNull(handle.createSyncAccessHandle(), "NoModificationAllowedError", "InvalidStateError");
+        const file = await access(handle);
         // A tab or worker that has just been closed lets go a moment later.
-        if (file || tries === 5) return file && writer(file, head);
+        if (file || tries === 5) return file && begun(file, head);
         await new Promise((resolve) => setTimeout(resolve, 50));
       }
     },
@@ -28,9 +37,19 @@ async function open(directory?: string): ReturnType<OpenStore> {
 }
 
 /** Of workers, which the types of pages do not know. */
-interface Writable {
-  createSyncAccessHandle(): Promise<SyncAccessHandle>;
+interface Accessible {
+  createSyncAccessHandle(options?: object): Promise<SyncAccessHandle>;
 }
+
+type Handle = { prototype: object };
+
+/** Null while another has it. */
+const access = (handle: FileSystemFileHandle, options?: object): Promise<SyncAccessHandle | null> =>
+  orNull(
+    (handle as unknown as Accessible).createSyncAccessHandle(options),
+    "NoModificationAllowedError",
+    "InvalidStateError",
+  );
 
 interface SyncAccessHandle {
   read(into: Uint8Array, options: { at: number }): number;
@@ -40,13 +59,17 @@ interface SyncAccessHandle {
   close(): void;
 }
 
-function writer(file: SyncAccessHandle, head: Uint8Array): StoredFile {
+function begun(file: SyncAccessHandle, head: Uint8Array): StoredFile {
   try {
     if (file.getSize() === 0) file.write(head, { at: 0 });
   } catch (error) {
     file.close();
     throw error;
   }
+  return accessed(file);
+}
+
+function accessed(file: SyncAccessHandle): StoredFile {
   return {
     get size() {
       return file.getSize();

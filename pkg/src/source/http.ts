@@ -11,6 +11,8 @@ const PROGRESS = 64 << 10;
 /** Of one of several ranges asked for at once; so much of each may wait for its turn. */
 const PART = 4 << 20;
 const CONNECTIONS = 4;
+/** Bytes a millisecond that one connection brings where others would only get in its way. */
+const ENOUGH = 64_000;
 
 /** What a server says of a file. */
 export interface Version {
@@ -109,13 +111,21 @@ export class HttpSource implements Source {
     const known = this.#first.subarray(offset, offset + length);
     if (known.length > 0) yield known;
     const [from, end] = [offset + known.length, offset + length];
-    const { connections = CONNECTIONS } = this.#options;
+    const { connections = CONNECTIONS, enough = ENOUGH } = this.#options;
     const parts: Part[] = [];
     for (let at = from; at < end; at += PART) parts.push({ offset: at, length: Math.min(PART, end - at) });
     // One request is as good as several for what is short.
     if (connections > 1 && parts.length > 2) {
-      if (this.#ranges === null) yield* this.#whole(parts.shift()!, signal);
-      if (this.#ranges) return yield* inOrder(parts, connections, (part, signal) => this.#whole(part, signal), signal);
+      // The first tells what the server can do, and how fast one alone is.
+      let [waited, since] = [0, performance.now()];
+      for await (const piece of this.#whole(parts.shift()!, signal)) {
+        waited += performance.now() - since;
+        yield piece;
+        since = performance.now();
+      }
+      if (this.#ranges && PART / waited < enough) {
+        return yield* inOrder(parts, connections, (part, signal) => this.#whole(part, signal), signal);
+      }
     }
     const start = parts[0]?.offset ?? end;
     yield* this.#whole({ offset: start, length: end - start }, signal);

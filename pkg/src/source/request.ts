@@ -8,6 +8,8 @@ export type UrlSpec = Extract<FileSpec, { kind: "url" }>;
 export interface HttpOptions {
   /** Ranges asked for at once. */
   connections?: number;
+  /** Bytes a millisecond from which on one is enough. */
+  enough?: number;
   /** Passes by the browser's own cache, which would keep everything a second time and let only one request in at a time. */
   noStore?: boolean;
   /** Milliseconds without a byte after which a connection counts as dropped. */

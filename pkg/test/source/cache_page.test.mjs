@@ -54,6 +54,11 @@ test("a page that is closed half-way goes on where it was", { timeout: 120_000 }
   const first = await open();
   loadIn(first, url).catch(() => {});
   while (weightsOf(await listIn(first))?.kept !== 2 * MIB) await first.waitForTimeout(50);
+  const inUse = first.evaluate(async (address) => {
+    const { cache } = await import("/ternlight/index.js");
+    return cache.delete(address).catch(({ name, code }) => `${name} ${code}`);
+  }, url + WEIGHTS);
+  assert.equal(await inUse, "EngineError InUse");
   await first.close();
 
   state.stuck = false;

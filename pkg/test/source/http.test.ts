@@ -105,6 +105,21 @@ test("a dropped connection is taken up where it was", async (context) => {
   );
 });
 
+test("a slow server is asked for several parts at once, a fast one for one", async (context) => {
+  const long = new Uint8Array(21 << 20).map((_, i) => (i * 2654435761) >>> 23);
+  for (const [connections, enough, requests] of [
+    [3, Infinity, 1 + 6],
+    [3, 0, 1 + 2],
+    [1, Infinity, 1 + 1],
+  ] as const) {
+    const { url, asked } = await serveFiles(context, { file: long });
+    const { source } = await HttpSource.open({ kind: "url", url: `${url}file`, headers: [] }, { connections, enough });
+    assert.deepEqual(await collect(source, 1000, long.length - 2000), Buffer.from(long.subarray(1000, -1000)));
+    assert.equal(asked.length, requests);
+    assert.ok(asked.reduce((sum, { sent }) => sum + sent, 0) <= long.length, "no byte twice");
+  }
+});
+
 test("a first request that drops costs nothing but another", async (context) => {
   const { url, asked } = await serveFiles(context, { file: bytes }, { cut: { after: 10 * KB, times: 1 } });
   assert.deepEqual(await collect(await openAt(`${url}file`), 0, SIZE), Buffer.from(bytes));
