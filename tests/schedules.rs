@@ -162,6 +162,7 @@ impl Schedule {
                 params: Params {
                     temperature: [0.0, 0.9][self.rng.below(2)],
                     repetition_penalty: [1.0, 1.2][self.rng.below(2)],
+                    speculate: self.rng.below(2) == 0,
                     seed: self.rng.next_u64(),
                     ..Params::default()
                 },
@@ -276,9 +277,9 @@ fn alone(files: &Files, context: usize, kv: KvType, call: &Call) -> Said {
     } else {
         request.tokens.splice(0..0, call.before.iter().copied());
     }
-    // Logits that come back unchanged change nothing.
-    if let Work::Generate { hook, .. } = &mut request.work {
-        *hook = false;
+    // Logits that come back unchanged change nothing, nor do guesses.
+    if let Work::Generate { hook, params, .. } = &mut request.work {
+        (*hook, params.speculate) = (false, false);
     }
     engine.submit(session, request).unwrap();
     let mut said = Said::default();

@@ -9,6 +9,7 @@ import type { WorkerPort } from "./platform/port.ts";
 import { Client } from "./rpc/client.ts";
 import type { ChooseEvent, GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "./source/spec.ts";
+import { safe } from "./text/safe.ts";
 import type {
   CanRun,
   ChatMessage,
@@ -237,7 +238,8 @@ function generate(
 ): Generation {
   checkOptions(conversation ? "generate" : "complete", options);
   const { addSpecial = true } = options;
-  const spec = typeof prompt === "string" ? { text: prompt, addSpecial } : { ids: checkIds("generate", prompt) };
+  const clean = cleaner(options);
+  const spec = typeof prompt === "string" ? { text: clean(prompt), addSpecial } : { ids: checkIds("generate", prompt) };
   return start(client, conversation, spec, options);
 }
 
@@ -250,7 +252,10 @@ function chat(
   checkOptions(conversation ? "chat" : "completeChat", options);
   checkMessages(messages);
   const { tools, toolChoice = "auto", templateOptions } = options;
-  const spec: PromptSpec = { messages: [...messages] };
+  const clean = cleaner(options);
+  const spec: PromptSpec = {
+    messages: messages.map((one) => ({ ...one, ...(one.content ? { content: clean(one.content) } : {}) })),
+  };
   if (tools && toolChoice !== "none") spec.tools = [...tools];
   if (toolChoice !== "auto" && toolChoice !== "none") {
     const option = "toolChoice";
@@ -290,6 +295,11 @@ function start(
   };
   return new GenerationStream((push) => (n === 1 ? begin(settings, push) : together(n, settings, begin, push)));
 }
+
+const cleaner =
+  ({ preprocess }: GenerateOptions) =>
+  (text: string) =>
+    preprocess === "safe" && typeof text === "string" ? safe(text) : text;
 
 /** Has the caller's function change the logits of a generation that waits for them. */
 async function choose(client: Client, id: number, { logits, tokens }: ChooseEvent, processor: LogitsProcessor) {

@@ -106,6 +106,7 @@ const sampling = {
   preset: oneOf("model", "none"),
   seed: integer(0, Number.MAX_SAFE_INTEGER),
   logprobs: integer(0, 100),
+  speculate: isBoolean,
 };
 
 /** What of a generation's options goes to the engine as it is. */
@@ -125,6 +126,7 @@ const generate = {
   onContextFull: oneOf("stop", "error", "shift"),
   format: checkFormat,
   logitsProcessor: isFunction,
+  preprocess: oneOf("none", "safe"),
   signal: isSignal,
 };
 

@@ -5,6 +5,7 @@
 //! answers with events. It stops between two operations when its time is up and goes on at the next call. It reads no clock of its own and
 //! knows no text.
 
+mod draft;
 mod request;
 mod scheduler;
 mod snapshot;
@@ -364,7 +365,12 @@ impl<I: Isa> Engine<I> {
         let mut last = None;
         for &id in running.owners.iter().filter(|&&id| last.replace(id) != Some(id)) {
             let computed = running.owners.iter().filter(|&&owner| owner == id).count();
-            self.settle(id, computed, false, events);
+            let guessed = self.requests.get_mut(&id).map_or(0, Active::guessed);
+            self.settle(id, computed - guessed, false, events);
+            // Each guess that was right has been computed as well.
+            while self.requests.get(&id).is_some_and(Active::unsettled) {
+                self.settle(id, 1, false, events);
+            }
         }
         self.drop_closed();
     }

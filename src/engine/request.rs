@@ -1,5 +1,8 @@
 //! One call on a session, from its tokens to its events.
 
+use std::collections::VecDeque;
+
+use super::draft::Draft;
 use super::{RequestId, SessionId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sampling::{Lists, Logprobs, Params, Sampler, check_finite, log_total};
@@ -113,13 +116,15 @@ pub(super) struct Active {
     pub request: Request,
     sampler: Option<Sampler>,
     generated: usize,
-    /// What the last logits led to, until the pass is over.
-    chosen: Option<Chosen>,
+    /// What the last logits led to, until the pass is over: more than one token where guesses were right.
+    chosen: VecDeque<Chosen>,
+    pub draft: Draft,
+    /// Logits that follow are those behind a wrong guess.
+    wrong: bool,
     /// Whether it waits for [`super::Engine::supply`].
     pub parked: bool,
     /// The logits that [`Event::Choose`] told of, where what they say of the choice is asked for.
     asked: Vec<f32>,
-    logprobs: Option<Logprobs>,
     nll: f64,
     /// The sum of the states to be pooled.
     state: Vec<f64>,
@@ -139,7 +144,7 @@ pub(super) struct Active {
 
 #[derive(Debug)]
 enum Chosen {
-    Token(u32),
+    Token(u32, Option<Logprobs>),
     /// Nothing yet: whoever asked for a hook is asked.
     Ask(Vec<f32>),
     Failed,
@@ -167,10 +172,11 @@ impl Active {
             session,
             sampler,
             generated: 0,
-            chosen: None,
+            chosen: VecDeque::new(),
+            draft: Draft::default(),
+            wrong: false,
             parked: false,
             asked: Vec::new(),
-            logprobs: None,
             nll: 0.0,
             state: Vec::new(),
             first: before.len(),
@@ -219,7 +225,7 @@ impl Active {
     pub fn wants(&self, position: usize, len: usize) -> bool {
         let last = position + 1 == len;
         match self.request.work {
-            Work::Generate { .. } => last,
+            Work::Generate { .. } => position + 1 >= len,
             Work::Logits { all } => last || all && position >= self.untold(),
             Work::Score => !last && position >= self.untold(),
             Work::Embed { .. } => false,
@@ -246,13 +252,16 @@ impl Active {
                 if params.logprobs.is_some() {
                     self.asked = logits.to_vec();
                 }
-                self.chosen = Some(Chosen::Ask(logits.to_vec()));
+                self.chosen.push_back(Chosen::Ask(logits.to_vec()));
             }),
-            Work::Generate { params, .. } => {
+            Work::Generate { .. } if self.wrong => return,
+            Work::Generate { params, end, .. } => {
                 let sampler = self.sampler.as_mut().expect("made with the request");
                 sampler.sample(logits).map(|token| {
-                    self.logprobs = params.logprobs.map(|count| Logprobs::of(logits, token, count));
-                    self.chosen = Some(Chosen::Token(token));
+                    sampler.accept(token);
+                    self.wrong = self.draft.tokens.get(self.chosen.len()) != Some(&token) || end.contains(&token);
+                    let logprobs = params.logprobs.map(|count| Logprobs::of(logits, token, count));
+                    self.chosen.push_back(Chosen::Token(token, logprobs));
                 })
             }
             Work::Logits { .. } => check_finite(logits)
@@ -264,7 +273,7 @@ impl Active {
             Work::Embed { .. } => Ok(()),
         };
         if let Err(error) = result
-            && !matches!(self.chosen, Some(Chosen::Failed))
+            && !matches!(self.chosen.back(), Some(Chosen::Failed))
         {
             self.fail(id, error, events);
         }
@@ -272,7 +281,31 @@ impl Active {
 
     fn fail(&mut self, id: RequestId, error: Error, events: &mut Vec<Event>) {
         events.push(Event::Failed { request: id, error });
-        self.chosen = Some(Chosen::Failed);
+        self.chosen.push_back(Chosen::Failed);
+        self.wrong = true;
+    }
+
+    /// Guesses at most `most` tokens that follow those `said`; [`Self::take`] then gets the logits behind each.
+    pub fn guess(&mut self, said: &[u32], most: usize) {
+        self.wrong = false;
+        self.draft.tokens.clear();
+        if let Work::Generate { params: Params { speculate: true, .. }, max_tokens, hook: false, .. } =
+            self.request.work
+        {
+            let most = max_tokens.map_or(most, |all| most.min(all.saturating_sub(self.generated + 1)));
+            self.draft.guess(said, most);
+        }
+    }
+
+    /// How many guesses the pass that has ended computed. Their number is asked for once.
+    pub fn guessed(&mut self) -> usize {
+        self.draft.judge(self.chosen.len().saturating_sub(1));
+        std::mem::take(&mut self.draft.tokens).len()
+    }
+
+    /// Whether [`Self::settle`] has more to tell.
+    pub fn unsettled(&self) -> bool {
+        !self.chosen.is_empty()
     }
 
     /// What was asked for has come: [`Self::settle`] goes on from it.
@@ -280,10 +313,14 @@ impl Active {
         self.parked = false;
         match self.sampler.as_mut().expect("only generations ask").sample_masked(logits) {
             Ok(token) => {
-                if let Work::Generate { params: Params { logprobs: Some(count), .. }, .. } = self.request.work {
-                    self.logprobs = Some(Logprobs::of(&self.asked, token, count));
-                }
-                self.chosen = Some(Chosen::Token(token));
+                let logprobs = match self.request.work {
+                    Work::Generate { params: Params { logprobs: Some(count), .. }, .. } => {
+                        Some(Logprobs::of(&self.asked, token, count))
+                    }
+                    _ => None,
+                };
+                self.sampler.as_mut().expect("it has chosen").accept(token);
+                self.chosen.push_back(Chosen::Token(token, logprobs));
             }
             Err(error) => self.fail(id, error, events),
         }
@@ -307,7 +344,7 @@ impl Active {
         len: usize,
         events: &mut Vec<Event>,
     ) -> Outcome {
-        let chosen = self.chosen.take();
+        let chosen = self.chosen.pop_front();
         if matches!(chosen, Some(Chosen::Failed)) {
             return Outcome::Ended(None);
         }
@@ -321,7 +358,7 @@ impl Active {
                 events.push(Event::Choose { request: id, logits });
                 Outcome::More(None)
             }
-            (Work::Generate { max_tokens, end, full, .. }, Some(Chosen::Token(token))) => {
+            (Work::Generate { max_tokens, end, full, .. }, Some(Chosen::Token(token, logprobs))) => {
                 if end.contains(&token) {
                     finish(events, FinishReason::Stop);
                     return Outcome::Ended(None);
@@ -330,12 +367,11 @@ impl Active {
                     finish(events, FinishReason::Length);
                     return Outcome::Ended(None);
                 }
-                if let Some(logprobs) = self.logprobs.take() {
+                if let Some(logprobs) = logprobs {
                     events.push(Event::Logprobs { request: id, logprobs });
                 }
                 events.push(Event::Token { request: id, token });
                 self.generated += 1;
-                self.sampler.as_mut().expect("made with the request").accept(token);
                 let room = len < context;
                 match full {
                     _ if *max_tokens == Some(self.generated) => {}

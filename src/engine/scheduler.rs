@@ -67,14 +67,23 @@ pub(super) fn batch<I: Isa>(engine: &mut Engine<I>) -> (Vec<BatchRow>, Vec<Reque
         }
         let (session_id, session) = (request.session, &engine.sessions[&request.session]);
         let (table, from, len) = (session.table, session.cached, session.tokens.len());
+        let mut count = count;
+        if count > len - from && !engine.cache.fits(table, from, from + count) {
+            // Nobody gives room for a guess.
+            engine.requests.get_mut(&id).expect("it runs").draft.tokens.clear();
+            count = len - from;
+        }
         if !make_room(engine, id, session_id, from + count, &owners) {
             continue;
         }
         let (request, session) = (&engine.requests[&id], &engine.sessions[&session_id]);
+        let token = |position: usize| {
+            session.tokens.get(position).copied().unwrap_or_else(|| request.draft.tokens[position - len])
+        };
         rows.extend((from..from + count).map(|position| BatchRow {
             table,
             position,
-            token: session.tokens[position],
+            token: token(position),
             logits: request.wants(position, len),
         }));
         owners.extend((0..count).map(|_| id));
@@ -84,19 +93,20 @@ pub(super) fn batch<I: Isa>(engine: &mut Engine<I>) -> (Vec<BatchRow>, Vec<Reque
 
 /// How many tokens each request may compute, those first that find room first.
 fn shares<I: Isa>(engine: &mut Engine<I>) -> Vec<(RequestId, usize)> {
-    let (mut decoding, mut prompts): (Vec<(u64, RequestId, usize)>, Vec<_>) = (Vec::new(), Vec::new());
+    let (mut decoding, mut prompts) = (Vec::new(), Vec::new());
     let mut begun = Vec::new();
-    let Engine { requests, sessions, cache, limits, .. } = engine;
-    for (&id, request) in requests.iter().filter(|(_, request)| request.admitted && !request.parked) {
+    let Engine { requests, sessions, cache, limits, context, .. } = engine;
+    for (&id, request) in requests.iter_mut().filter(|(_, request)| request.admitted && !request.parked) {
         let Some(session) = sessions.get_mut(&request.session) else { continue };
         let len = session.tokens.len();
         // Behind what is computed an earlier pass may have left blocks.
         cache.truncate(session.table, session.cached);
+        request.guess(&[], 0);
         let limit = request.limit(len);
         session.cached = cache.adopt(session.table, &session.tokens, session.cached, limit);
         match len - session.cached {
             0 => {}
-            1 => decoding.push((session.used, id, 1)),
+            1 => decoding.push((session.used, id)),
             left => prompts.push((id, left, session.table, limit)),
         }
     }
@@ -112,7 +122,15 @@ fn shares<I: Isa>(engine: &mut Engine<I>) -> Vec<(RequestId, usize)> {
     });
 
     let mut budget = limits.prompts(decoding.len());
-    let mut shares: Vec<(RequestId, usize)> = decoding.into_iter().map(|(_, id, _)| (id, 1)).collect();
+    let mut shares = Vec::new();
+    for (_, id) in decoding {
+        let Some(request) = requests.get_mut(&id) else { continue };
+        let said = &sessions[&request.session].tokens;
+        request.guess(said, budget.min(*context - said.len()));
+        let guesses = request.draft.tokens.len();
+        budget -= guesses;
+        shares.push((id, 1 + guesses));
+    }
     // Half for the oldest, so that it goes on, and the rest for the shortest, the oldest of them first.
     let oldest = prompts.first().map_or(0, |&(_, left, ..)| {
         let all = limits.first_come || prompts.len() == 1;
@@ -138,7 +156,8 @@ fn shares<I: Isa>(engine: &mut Engine<I>) -> Vec<(RequestId, usize)> {
 fn admit<I: Isa>(engine: &mut Engine<I>) {
     loop {
         let waiting = |request: &Active| !request.admitted && !request.paused && !request.parked;
-        let running = engine.requests.values().filter(|request| request.admitted).count();
+        // Who waits for logits takes nobody's place.
+        let running = engine.requests.values().filter(|request| request.admitted && !request.parked).count();
         let line = || engine.requests.iter().filter(|(_, request)| waiting(request));
         if running >= engine.limits.sequences {
             return;

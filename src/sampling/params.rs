@@ -44,6 +44,8 @@ pub struct Params {
     pub mirostat_eta: f32,
     /// How many of the likeliest are told with every token.
     pub logprobs: Option<usize>,
+    /// Guess what comes and check it, which changes no result.
+    pub speculate: bool,
     pub seed: u64,
 }
 
@@ -72,6 +74,7 @@ impl Default for Params {
             mirostat_tau: 0.0,
             mirostat_eta: 0.1,
             logprobs: None,
+            speculate: false,
             seed: 0,
         }
     }

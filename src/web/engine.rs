@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use js_sys::{Array, Float32Array, Object, Reflect, Uint32Array};
-use serde::Deserialize;
 use wasm_bindgen::prelude::*;
 
 use super::sampling::sampling;
-use super::{Js, from_js, thrown, to_js};
+use super::{Js, thrown, to_js};
 use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work};
 use crate::error::Result;
 use crate::formats::Format;
@@ -24,39 +23,27 @@ extern "C" {
     fn now() -> f64;
 }
 
-/// What a request is to do.
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
-enum JsWork {
-    Generate {
-        max_tokens: Option<usize>,
-        end: Vec<u32>,
-        /// 0 ends it, 1 fails, 2 shifts.
-        full: usize,
-        #[serde(default)]
-        hook: bool,
-    },
-    Logits {
-        all: bool,
-    },
-    Score {},
-    /// Over all tokens, or of the last alone.
-    Embed {
-        mean: bool,
-    },
-}
-
-impl JsWork {
-    fn with(self, (params, lists): (Params, Lists)) -> Work {
-        match self {
-            Self::Generate { max_tokens, end, full, hook } => {
-                let full = [WhenFull::Stop, WhenFull::Fail, WhenFull::Shift][full.min(2)];
-                Work::Generate { params, lists, max_tokens, end, full, hook }
-            }
-            Self::Logits { all } => Work::Logits { all },
-            Self::Score {} => Work::Score,
-            Self::Embed { mean } => Work::Embed { pooling: if mean { Pooling::Mean } else { Pooling::Last } },
-        }
+/// What a request is to do, read by hand: derived readers of such a type are ten times as large.
+fn work(from: &JsValue, (params, lists): (Params, Lists)) -> Work {
+    let get = |name: &str| Reflect::get(from, &name.into()).unwrap_or_default();
+    let text = |name: &str| get(name).as_string().unwrap_or_default();
+    match text("type").as_str() {
+        "generate" => Work::Generate {
+            params,
+            lists,
+            max_tokens: get("maxTokens").as_f64().map(|count| count as usize),
+            end: Uint32Array::new(&get("end")).to_vec(),
+            hook: get("hook").is_truthy(),
+            full: match get("full").as_f64() {
+                Some(1.0) => WhenFull::Fail,
+                Some(2.0) => WhenFull::Shift,
+                _ => WhenFull::Stop,
+            },
+        },
+        "logits" => Work::Logits { all: get("all").is_truthy() },
+        "embed" if get("mean").is_truthy() => Work::Embed { pooling: Pooling::Mean },
+        "embed" => Work::Embed { pooling: Pooling::Last },
+        _ => Work::Score,
     }
 }
 
@@ -153,9 +140,8 @@ impl Engine {
 
     /// Adds a request: `{ type: "generate" | "logits" | "score" | "embed", … }`, where it generates sampled as these
     /// numbers say (see `sampling`), else greedily.
-    pub fn submit(&mut self, session: u32, tokens: Vec<u32>, work: JsValue, numbers: Option<Vec<f64>>) -> Js<u32> {
-        let work: JsWork = from_js(work)?;
-        let request = Request { tokens, work: work.with(sampling(&numbers.unwrap_or_default())) };
+    pub fn submit(&mut self, session: u32, tokens: Vec<u32>, task: &JsValue, numbers: Option<Vec<f64>>) -> Js<u32> {
+        let request = Request { tokens, work: work(task, sampling(&numbers.unwrap_or_default())) };
         self.engine.submit(SessionId(session), request).map(|id| id.0).map_err(thrown)
     }
 

@@ -8,7 +8,7 @@ use crate::sampling::{Lists, Params, Stage};
 type Flat<'a> = Copied<Iter<'a, f64>>;
 
 /// NaN, and what is left out at the end, is a default. First those of `Params::floats`, counts, whether top-k is adaptive, how many
-/// logprobs, the seed's upper and lower half; then lists, each behind its length: ids with their bias, banned ids (each sequence behind
+/// logprobs, whether to speculate, the seed's upper and lower half; then lists, each behind its length: ids with their bias, banned ids (each sequence behind
 /// its own length), breakers, links of the chain by their place in the default order.
 pub(super) fn sampling(flat: &[f64]) -> (Params, Lists) {
     let (mut params, mut lists) = (Params::default(), Lists::default());
@@ -22,6 +22,7 @@ pub(super) fn sampling(flat: &[f64]) -> (Params, Lists) {
     }
     params.adaptive_top_k = id(&mut flat) != 0;
     params.logprobs = next(&mut flat).map(|value| value as usize);
+    params.speculate = id(&mut flat) != 0;
     params.seed = u64::from(id(&mut flat)) << 32 | u64::from(id(&mut flat));
     lists.bias = (0..id(&mut flat)).map(|_| (id(&mut flat), next(&mut flat).unwrap_or(0.0) as f32)).collect();
     lists.banned = (0..id(&mut flat)).map(|_| ids(&mut flat)).collect();

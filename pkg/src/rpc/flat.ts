@@ -31,6 +31,7 @@ const NUMBERS = [
   "dryLastN",
   "adaptiveTopK",
   "logprobs",
+  "speculate",
 ] as const;
 
 export function flat(options: SamplingOptions & { seed: number }, tokenizer: () => Tokenizer): Float64Array {

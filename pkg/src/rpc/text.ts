@@ -88,7 +88,7 @@ export async function loadText(
     tokenizer = new Tokenizer(made.json, made.config, made.warnings);
   }
   const template = tokenizer && pickTemplate({ override, file: side.chatTemplate, config, gguf }, tokenizer);
-  return new Text(tokenizer, template, generationConfig(side));
+  return new Text(tokenizer, template, generationConfig(side, gguf));
 }
 
 function ggufText(metadata: Record<string, unknown>, header: Uint8Array): GgufText {
@@ -105,27 +105,36 @@ function ggufText(metadata: Record<string, unknown>, header: Uint8Array): GgufTe
   };
 }
 
-/** generation_config.json, and the end tokens of config.json. What is of a wrong type there is left out. */
-function generationConfig(files: SideFiles): GenerationConfig {
+type Preset = Pick<
+  SamplingOptions,
+  "temperature" | "topK" | "topP" | "minP" | "typicalP" | "repetitionPenalty" | "xtcProbability" | "xtcThreshold"
+>;
+
+/** Where files say what: in generation_config.json, and behind `general.sampling.` in a GGUF. */
+const PRESET: readonly [name: keyof Preset, file: string, gguf: string, least: number, most: number][] = [
+  ["temperature", "temperature", "temp", 0, 100],
+  ["topK", "top_k", "top_k", 0, 2 ** 31 - 1],
+  ["topP", "top_p", "top_p", 0, 1],
+  ["minP", "min_p", "min_p", 0, 1],
+  ["typicalP", "typical_p", "", 0, 1],
+  ["repetitionPenalty", "repetition_penalty", "penalty_repeat", 0.01, 100],
+  ["xtcProbability", "", "xtc_probability", 0, 1],
+  ["xtcThreshold", "", "xtc_threshold", 0, 1],
+];
+
+/** generation_config.json or the header's like, and the end tokens of config.json. What is of a wrong type there is left out. */
+function generationConfig(files: SideFiles, gguf: GgufText | null): GenerationConfig {
   const object = (value: unknown) =>
     typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
   const own = object(files.generationConfig);
   const model = object(files.config && JSON.parse(new TextDecoder().decode(files.config)));
-  const number = (key: string, least: number, most: number) => {
-    const value = own[key];
-    return typeof value === "number" && value >= least && value <= most ? value : undefined;
-  };
-  const sampling: SamplingOptions = {};
-  const temperature = own.do_sample === false ? 0 : number("temperature", 0, 100);
-  const [topK, topP, minP] = [number("top_k", 0, 2 ** 31 - 1), number("top_p", 0, 1), number("min_p", 0, 1)];
-  const typicalP = number("typical_p", 0, 1);
-  const penalty = number("repetition_penalty", 0.01, 100);
-  if (temperature !== undefined) sampling.temperature = temperature;
-  if (topK !== undefined) sampling.topK = Math.floor(topK);
-  if (topP !== undefined) sampling.topP = topP;
-  if (typicalP !== undefined) sampling.typicalP = typicalP;
-  if (minP !== undefined) sampling.minP = minP;
-  if (penalty !== undefined) sampling.repetitionPenalty = penalty;
+  const sampling: Preset = {};
+  for (const [name, file, key, least, most] of PRESET) {
+    const value = own[file] ?? gguf?.get(`general.sampling.${key}`);
+    if (typeof value === "number" && value >= least && value <= most)
+      sampling[name] = name === "topK" ? Math.floor(value) : value;
+  }
+  if (own.do_sample === false) sampling.temperature = 0;
   const ends = [own.eos_token_id, model.eos_token_id]
     .flat()
     .filter((id): id is number => Number.isInteger(id) && (id as number) >= 0);

@@ -37,6 +37,24 @@ test("run: the fields of `finished`, and the model", async () => {
   assert.equal("tensors" in model, false);
 });
 
+test("run: every sampling flag sets its option", async () => {
+  const flags =
+    "--dynamic-temp 0.2 --dynamic-exponent 2 --typical-p 0.9 --top-n-sigma 3 --xtc-probability 0.1 --xtc-threshold 0.2 \
+    --frequency-penalty 0.1 --presence-penalty 0.1 --penalty-last-n 64 --dry-multiplier 0.5 --dry-base 1.5 --dry-allowed-length 3 \
+    --dry-last-n 64 --dry-breaker . --dry-breaker ! --adaptive-top-k --mirostat-tau 4 --mirostat-eta 0.2 --preset none \
+    --samplers penalties,dry,temperature --preprocess safe --seed 7";
+  const ask = (...more: string[]) => json("run", DEMO, "-p", "Once  upon a time", "-n", "3", "--threads", "1", ...more);
+  const { tokens, promptTokens } = await ask(...flags.split(/\s+/));
+  assert.equal(tokens.length, 3);
+  assert.deepEqual(promptTokens, [2343, 821, 259, 522], "one space is left");
+  const banned = await ask("--temp", "0", "--logit-bias", "441=-inf,17=-2.5", "--ban", "lived", "--logprobs", "2");
+  assert.doesNotMatch(banned.text, /there|lived/);
+  assert.deepEqual(
+    banned.logprobs.map(({ token, top }: { token: number; top: unknown[] }) => [token, top.length]),
+    banned.tokens.map((token: number) => [token, 2]),
+  );
+});
+
 test("run: stop texts, --ids, --no-special and --ignore-eos", async () => {
   const stopped = await json("run", DEMO, "-p", "Once upon a time", "--stop", "XYZ", "--stop", "man w", ...GREEDY);
   assert.equal(stopped.text, " there lived a ");
