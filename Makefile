@@ -10,7 +10,7 @@ PORT ?= 8080
 NODE24 := pkg/test/hosts/node_modules/node24/bin/node
 BIN := pkg/node_modules/.bin
 WASM_TESTS := single-relaxed single-simd128
-WASM_LINTS := single-relaxed threads-relaxed convert
+WASM_LINTS := single-relaxed threads-relaxed convert constrain
 
 .PHONY: demo build test ok soak format lint tools test-rust test-wasm test-package clean
 
@@ -28,6 +28,7 @@ test: test-rust test-wasm test-package
 test-rust: tools
 	cargo test --locked
 	cargo test --locked --features threads
+	cargo test --locked --package ternlight-constrain
 
 # The pool's crate has no Node support (pkg/src/wasm/threads.ts), so builds with threads are tested as a package.
 test-wasm: tools
@@ -47,8 +48,8 @@ soak:
 	scripts/soak.sh
 
 lint: build
-	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --all-targets --features threads -- -D warnings
 	@for flavour in $(WASM_LINTS); do \
 	  echo "cargo clippy for $$flavour"; \
@@ -58,7 +59,7 @@ lint: build
 	$(BIN)/tsc --project pkg
 
 format: tools
-	cargo fmt
+	cargo fmt --all
 	$(BIN)/biome check --write
 
 clean:

@@ -27,7 +27,7 @@ const dist = path.join(pkg, "dist");
 const tool = (name) => path.join(pkg, "node_modules", ".bin", name);
 const wasmBindgen = path.join(root, ".cache", "tools", "bin", "wasm-bindgen");
 
-const rust = ["src", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map((name) => path.join(root, name));
+const rust = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map((name) => path.join(root, name));
 const recipe = ["build.mjs", "cargo.mjs", "glue.mjs", "mend.mjs"].map((name) => path.join(pkg, "scripts", name));
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 const tools = path.join(pkg, "package-lock.json");
@@ -50,22 +50,25 @@ const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), tools];
 
 async function buildFlavour(flavour) {
   const out = (...names) => path.join(dist, ...names);
-  const name = flavour.name;
+  const { name, package: crate = "ternlight" } = flavour;
+  const own = path.join(root, crate === "ternlight" ? "src" : name);
   await ifChanged(name, {
-    inputs: [...rust, ...recipe, tools, JSON.stringify(flavour)],
+    inputs: [own, ...rust, ...recipe, tools, JSON.stringify(flavour)],
     outputs: [out(flavour.file), out("glue", `${name}.js`)],
     async run() {
       const { args, env } = cargo(flavour, "build", "--release", "--lib");
       await command(name, "cargo", args, env);
 
       const bindgen = path.join(targetDir(flavour), "bindgen");
-      const built = path.join(targetDir(flavour), target, "release", "ternlight.wasm");
+      const built = path.join(targetDir(flavour), target, "release", `${crate.replace("-", "_")}.wasm`);
       const asModule = ["--target=web", "--omit-default-module-path", "--remove-producers-section"];
+      asModule.push("--out-name=ternlight");
       await command(name, wasmBindgen, [...asModule, `--out-dir=${bindgen}`, built]);
 
       const optimised = path.join(targetDir(flavour), "optimised.wasm");
       const input = path.join(bindgen, "ternlight_bg.wasm");
-      await command(name, tool("wasm-opt"), ["-O3", ...features(flavour), `--output=${optimised}`, input]);
+      const dropped = (flavour.drop ?? []).map((names) => `--remove-exports=${names}`);
+      await command(name, tool("wasm-opt"), [...dropped, "-O3", ...features(flavour), `--output=${optimised}`, input]);
       const wat = path.join(targetDir(flavour), "optimised.wat");
       await command(name, tool("wasm-dis"), [...features(flavour), `--output=${wat}`, optimised]);
       writeFileSync(wat, mend(readFileSync(wat, "utf8")));

@@ -11,16 +11,19 @@ import { fileURLToPath } from "node:url";
 
 export const root = fileURLToPath(new URL("../../", import.meta.url));
 export const flavours = JSON.parse(readFileSync(new URL("../flavours.json", import.meta.url), "utf8"));
-/** Built as the flavours are, but no engine and in no page: what a command of the program needs besides. */
+const single = { threads: false, simd: "simd128", targetFeatures: ["simd128"], cargoFeatures: [], buildStd: false };
+const tool = { ...single, tool: true };
+/** Built as the flavours are, but no engine: what a command of the program, or an option, needs besides. */
 export const tools = [
+  { ...tool, name: "convert", file: "convert.wasm", package: "ternlight", cargoFeatures: ["convert"] },
+  // Its library exports an interface for C that nobody calls, and the clock that it is given.
   {
-    name: "convert",
-    file: "convert.wasm",
-    threads: false,
-    simd: "simd128",
-    targetFeatures: ["simd128"],
-    cargoFeatures: ["convert"],
-    buildStd: false,
+    ...tool,
+    name: "constrain",
+    file: "constrain.wasm",
+    package: "ternlight-constrain",
+    small: true,
+    drop: ["llg_*", "now"],
   },
 ];
 export const target = "wasm32-unknown-unknown";
@@ -51,6 +54,7 @@ export function cargo(flavour, command, ...args) {
       command,
       `--target=${target}`,
       `--target-dir=${targetDir(flavour)}`,
+      `--package=${flavour.package ?? "ternlight"}`,
       `--features=${flavour.cargoFeatures.join(",")}`,
       "--locked",
       ...(flavour.buildStd ? ["-Zbuild-std=std,panic_abort"] : []),
@@ -64,6 +68,7 @@ export function cargo(flavour, command, ...args) {
       PATH: `${path.join(root, "pkg/test/hosts/node_modules/node24/bin")}:${process.env.PATH}`,
       // `-Z build-std` and the `atomics` target feature ask for it on a stable toolchain.
       ...(flavour.buildStd ? { RUSTC_BOOTSTRAP: "1" } : {}),
+      ...(flavour.small ? { CARGO_PROFILE_RELEASE_OPT_LEVEL: "z" } : {}),
     },
   };
 }

@@ -23,7 +23,7 @@ export async function buildGlue(flavour, bindgen, outDir) {
     plugins: [poolFromHost],
     logLevel: "warning",
   });
-  if (flavour.cargoFeatures.includes("convert")) {
+  if (flavour.tool) {
     // Other classes than the engine's, for whoever imports this glue and no other.
     cpSync(path.join(bindgen, "ternlight.d.ts"), path.join(outDir, `${flavour.name}-bindings.d.ts`));
     const own = `typeof import("./${flavour.name}-bindings.d.ts")`;

@@ -1,6 +1,7 @@
 /** The public objects, over calls to the engine's worker. */
 
 import { together } from "./choices.ts";
+import { toFormatSpec } from "./constrain/format.ts";
 import { EngineError } from "./errors.ts";
 import { type Feed, GenerationStream } from "./generation.ts";
 import { checkAll, checkIds, checkMessages, checkOptions, checkText, forEngine, integer } from "./options.ts";
@@ -266,12 +267,13 @@ function start(
   prompt: PromptSpec,
   options: GenerateOptions & CompletionOptions,
 ): Generation {
-  const { stop = [], ignoreEos = false, onContextFull = "stop", logitsProcessor, signal, n = 1 } = options;
+  const { stop = [], ignoreEos = false, onContextFull = "stop", format, logitsProcessor, signal, n = 1 } = options;
   const settings: GenerateSettings = {
     ...forEngine(options),
     stop: typeof stop === "string" ? [stop] : [...stop],
     ignoreEos,
     onContextFull,
+    ...(format ? { format: toFormatSpec(format) } : {}),
     logitsProcessor: logitsProcessor !== undefined,
   };
   const session = conversation?.session ?? null;

@@ -1,5 +1,6 @@
 /** Options are checked where they enter: an unknown name or a wrong type is an error that says which. */
 
+import { checkFormat } from "./constrain/format.ts";
 import { EngineError } from "./errors.ts";
 import type { GenerateOptions, Sampler, SamplingOptions } from "./types.ts";
 
@@ -117,6 +118,7 @@ const generate = {
   ignoreEos: isBoolean,
   addSpecial: isBoolean,
   onContextFull: oneOf("stop", "error", "shift"),
+  format: checkFormat,
   logitsProcessor: isFunction,
   preprocess: oneOf("none", "safe"),
   signal: isSignal,
@@ -154,7 +156,7 @@ const load = {
   maxQueue: integer(0, MOST_TOKENS),
   cacheTokens: integer(1, MOST_TOKENS),
   prefixReuse: isBoolean,
-  scheduling: oneOf("tiers", "first-come"),
+  firstCome: isBoolean,
   signal: isSignal,
   onProgress: isFunction,
   threads: integer(1, 64),

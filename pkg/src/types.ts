@@ -39,9 +39,6 @@ export type WeightLayout = "auto" | "stored";
  */
 export type I2sInterleave = "auto" | "128" | "64";
 
-/** Who of those that wait is next: with `tiers` half of the places are for the shortest; with `first-come` none are. */
-export type Scheduling = "tiers" | "first-come";
-
 /**
  * What happens when a conversation has filled its context. `stop` ends the answer with `finishReason: "length"`, `error` with a
  * `ContextFull`. `shift` goes on: the first 32 tokens (at most an eighth of the context) and the latest half of the context stay, what
@@ -95,8 +92,8 @@ export interface LoadOptions extends SourceOptions {
   cacheTokens?: number;
   /** Conversations that begin alike share what was computed, in whole blocks of 32 tokens. No result changes. @default true */
   prefixReuse?: boolean;
-  /** @default "tiers" */
-  scheduling?: Scheduling;
+  /** Requests are taken as they come. Otherwise half of the places are for the shortest of those that wait. @default false */
+  firstCome?: boolean;
   /** @default "auto" */
   layout?: WeightLayout;
   /** Only for files with I2_S tensors. @default "auto" */
@@ -269,10 +266,26 @@ export interface GenerateOptions extends SamplingOptions {
    * in a row the first, of spaces one, of empty lines one. It changes what is said: an indent is gone. Ids stay as they are. @default "none"
    */
   preprocess?: "none" | "safe";
+  /**
+   * What the text keeps to: of every token only those are chosen from that may still lead to a whole text. It ends by itself, with
+   * `finishReason: "stop"`, where nothing more may follow; `maxTokens` may cut it before it is whole. @default any text
+   */
+  format?: Format;
   /** Changes the logits before every choice. @default none */
   logitsProcessor?: LogitsProcessor;
   signal?: AbortSignal;
 }
+
+/**
+ * `"json"` is any JSON object. A JSON schema that could only be kept approximately is refused (`not`, `uniqueItems`, a `oneOf` whose
+ * options overlap). A regular expression is in Rust's syntax, which is JavaScript's without look-around and back-references, and
+ * matches the whole text. A grammar is in Lark's syntax as llguidance reads it, from the rule `start`.
+ */
+export type Format =
+  | "json"
+  | { type: "json_schema"; schema: object | true }
+  | { type: "regex"; pattern: string }
+  | { type: "grammar"; grammar: string };
 
 /**
  * Called before every choice with one logit for every token and all ids that the conversation holds, prompt included. Changes the

@@ -45,8 +45,7 @@ struct Session {
 }
 
 /// How busy an engine is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Requests that are computed.
     pub running: usize,
@@ -251,6 +250,7 @@ impl<I: Isa> Engine<I> {
     /// Ends a request without an event. What it computed stays with its session.
     pub fn cancel(&mut self, id: RequestId) {
         self.requests.remove(&id);
+        self.drop_closed();
     }
 
     /// Lets a request wait until its reader has caught up, or go on. Meanwhile it takes nobody's place.
@@ -306,12 +306,6 @@ impl<I: Isa> Engine<I> {
     pub fn observed_step(&mut self, after: &mut dyn FnMut(Operation, Tally) -> bool) -> Result<Vec<Event>> {
         self.team.check()?;
         let mut events = Vec::new();
-        if self.running.as_ref().is_some_and(|running| !running.owners.iter().any(|id| self.requests.contains_key(id)))
-        {
-            // Nobody waits for this pass any more. What it has written lies behind every session's cached positions.
-            self.running = None;
-            self.drop_closed();
-        }
         if self.running.is_none() {
             if !self.start() {
                 return Ok(events);
@@ -408,8 +402,12 @@ impl<I: Isa> Engine<I> {
 
     /// Drops closed sessions, unless a pass still writes to their tables.
     fn drop_closed(&mut self) {
-        if self.running.is_some() {
-            return;
+        if let Some(running) = &self.running {
+            if running.owners.iter().any(|id| self.requests.contains_key(id)) {
+                return;
+            }
+            // Nobody waits for this pass any more. What it has written lies behind every session's cached positions.
+            self.running = None;
         }
         self.sessions.retain(|_, session| {
             if session.closed {

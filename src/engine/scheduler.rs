@@ -51,8 +51,8 @@ impl Limits {
 }
 
 /// Requests whose lengths differ by less than a factor of two are as long as each other.
-fn tier(length: usize) -> u32 {
-    length.max(1).ilog2()
+fn tier(length: usize) -> u64 {
+    length.max(1).ilog2().into()
 }
 
 /// The rows of the next batch and the requests they serve.
@@ -93,7 +93,7 @@ pub(super) fn batch<I: Isa>(engine: &mut Engine<I>) -> (Vec<BatchRow>, Vec<Reque
 
 /// How many tokens each request may compute, those first that find room first.
 fn shares<I: Isa>(engine: &mut Engine<I>) -> Vec<(RequestId, usize)> {
-    let (mut decoding, mut prompts) = (Vec::new(), Vec::new());
+    let (mut decoding, mut prompts): (Vec<(u64, RequestId, usize)>, Vec<_>) = (Vec::new(), Vec::new());
     let mut begun = Vec::new();
     let Engine { requests, sessions, cache, limits, context, .. } = engine;
     for (&id, request) in requests.iter_mut().filter(|(_, request)| request.admitted && !request.parked) {
@@ -106,7 +106,7 @@ fn shares<I: Isa>(engine: &mut Engine<I>) -> Vec<(RequestId, usize)> {
         session.cached = cache.adopt(session.table, &session.tokens, session.cached, limit);
         match len - session.cached {
             0 => {}
-            1 => decoding.push((session.used, id)),
+            1 => decoding.push((session.used, id, 1)),
             left => prompts.push((id, left, session.table, limit)),
         }
     }
@@ -123,7 +123,7 @@ fn shares<I: Isa>(engine: &mut Engine<I>) -> Vec<(RequestId, usize)> {
 
     let mut budget = limits.prompts(decoding.len());
     let mut shares = Vec::new();
-    for (_, id) in decoding {
+    for (_, id, _) in decoding {
         let Some(request) = requests.get_mut(&id) else { continue };
         let said = &sessions[&request.session].tokens;
         request.guess(said, budget.min(*context - said.len()));
@@ -131,16 +131,17 @@ fn shares<I: Isa>(engine: &mut Engine<I>) -> Vec<(RequestId, usize)> {
         budget -= guesses;
         shares.push((id, 1 + guesses));
     }
+    // Half for the oldest, so that it goes on, and the rest for the shortest, the oldest of them first.
     let oldest = prompts.first().map_or(0, |&(_, left, ..)| {
         let all = limits.first_come || prompts.len() == 1;
         left.min(if all { budget } else { budget.div_ceil(2) })
     });
     budget -= oldest;
     let first = prompts.first().map(|&(id, ..)| id);
-    if !limits.first_come {
-        prompts.sort_by_key(|&(id, left, ..)| (tier(left), id));
-    }
-    for (id, left, ..) in prompts {
+    let tiers = prompts.into_iter().map(|(id, left, ..)| (if limits.first_come { 0 } else { tier(left) }, id, left));
+    let mut line: Vec<(u64, RequestId, usize)> = tiers.collect();
+    line.sort_unstable();
+    for (_, id, left) in line {
         let before = if Some(id) == first { oldest } else { 0 };
         let more = budget.min(left - before);
         budget -= more;

@@ -4,8 +4,6 @@
 //! same tokens finds the same blocks. A block that nobody uses stays in the tree until its room is needed; then the leaf that was
 //! unused longest goes first.
 
-use std::collections::BTreeMap;
-
 use crate::kernels::rows::BLOCK;
 
 /// A block's tokens behind the block that holds those before them.
@@ -26,7 +24,6 @@ struct Node {
 pub struct Ledger {
     nodes: Vec<Node>,
     free: Vec<u32>,
-    index: BTreeMap<Key, u32>,
     /// Published blocks that nobody uses.
     spare: usize,
     clock: u64,
@@ -38,7 +35,6 @@ impl Ledger {
             nodes: vec![Node::default(); count],
             // Taken from the end: the lowest block first.
             free: (0..count as u32).rev().collect(),
-            index: BTreeMap::new(),
             spare: 0,
             clock: 0,
         }
@@ -116,26 +112,23 @@ impl Ledger {
 
     /// Nobody will find it any more.
     pub fn withdraw(&mut self, block: u32) {
-        if let Some(key) = self.nodes[block as usize].key.take() {
-            self.index.remove(&key);
-            if let (Some(parent), _) = key {
-                self.nodes[parent as usize].children -= 1;
-            }
+        if let Some((Some(parent), _)) = self.nodes[block as usize].key.take() {
+            self.nodes[parent as usize].children -= 1;
         }
     }
 
+    /// Looks at every block: there are thousands at most, and who decodes does not ask.
     pub fn find(&self, before: Option<u32>, tokens: &[u32]) -> Option<u32> {
-        self.index.get(&(before, tokens.try_into().ok()?)).copied()
+        let is = |node: &Node| node.key.as_ref().is_some_and(|key| key.0 == before && key.1 == tokens);
+        self.nodes.iter().position(is).map(|block| block as u32)
     }
 
     /// Makes a full block known. Answers the block that is known under these tokens, which may be another one.
     pub fn publish(&mut self, before: Option<u32>, tokens: &[u32; BLOCK], block: u32) -> u32 {
-        let key = (before, *tokens);
-        if let Some(&known) = self.index.get(&key) {
+        if let Some(known) = self.find(before, tokens) {
             return known;
         }
-        self.index.insert(key, block);
-        self.nodes[block as usize].key = Some(key);
+        self.nodes[block as usize].key = Some((before, *tokens));
         if let Some(parent) = before {
             self.nodes[parent as usize].children += 1;
         }

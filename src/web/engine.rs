@@ -7,7 +7,7 @@ use wasm_bindgen::prelude::*;
 
 use super::sampling::sampling;
 use super::{Js, thrown, to_js};
-use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, SessionId, WhenFull, Work};
+use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work};
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
@@ -26,19 +26,16 @@ extern "C" {
 /// What a request is to do, read by hand: derived readers of such a type are ten times as large.
 fn work(from: &JsValue, (params, lists): (Params, Lists)) -> Work {
     let get = |name: &str| Reflect::get(from, &name.into()).unwrap_or_default();
-    let text = |name: &str| get(name).as_string().unwrap_or_default();
-    match text("type").as_str() {
+    match get("type").as_string().unwrap_or_default().as_str() {
         "generate" => Work::Generate {
             params,
             lists,
             max_tokens: get("maxTokens").as_f64().map(|count| count as usize),
             end: Uint32Array::new(&get("end")).to_vec(),
             hook: get("hook").is_truthy(),
-            full: match text("full").as_str() {
-                "shift" => WhenFull::Shift,
-                "error" => WhenFull::Fail,
-                _ => WhenFull::Stop,
-            },
+            // 0 ends it, 1 fails, 2 shifts.
+            full: [WhenFull::Stop, WhenFull::Fail, WhenFull::Shift]
+                [get("full").as_f64().map_or(0, |full| full as usize).min(2)],
         },
         "logits" => Work::Logits { all: get("all").is_truthy() },
         "embed" if get("mean").is_truthy() => Work::Embed { pooling: Pooling::Mean },
@@ -117,9 +114,10 @@ impl Engine {
         self.engine.restore(&bytes, engine::fingerprint(&logits)).map(|id| id.0).map_err(thrown)
     }
 
-    /// Requests and tokens: see [`engine::Status`].
-    pub fn status(&self) -> Js<JsValue> {
-        to_js(&self.engine.status())
+    /// The numbers of [`engine::Status`], in its order.
+    pub fn status(&self) -> Vec<u32> {
+        let Status { running, waiting, paused, cache_tokens, held_tokens, spare_tokens } = self.engine.status();
+        [running, waiting, paused, cache_tokens, held_tokens, spare_tokens].map(|number| number as u32).to_vec()
     }
 
     /// Ends a session and what runs on it.

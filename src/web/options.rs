@@ -31,7 +31,7 @@ struct JsOptions {
     #[serde(default)]
     prefix_reuse: Option<bool>,
     #[serde(default)]
-    scheduling: Option<Scheduling>,
+    first_come: bool,
     #[serde(default)]
     layout: Option<Layout>,
     #[serde(default)]
@@ -53,13 +53,6 @@ enum Kv {
     Auto,
     F32,
     F16,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Scheduling {
-    Tiers,
-    FirstCome,
 }
 
 #[derive(Deserialize)]
@@ -101,7 +94,7 @@ pub(super) fn options(options: JsValue) -> Js<Options> {
         queue: options.max_queue.unwrap_or(usual.queue),
         positions: options.cache_tokens,
         reuse: options.prefix_reuse.unwrap_or(usual.reuse),
-        first_come: matches!(options.scheduling, Some(Scheduling::FirstCome)),
+        first_come: options.first_come,
         stored: matches!(options.layout, Some(Layout::Stored)),
         i2s: options.i2s.and_then(I2s::asked),
     })

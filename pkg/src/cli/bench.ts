@@ -1,4 +1,3 @@
-import { readFile } from "node:fs/promises";
 import { type BenchOptions, checkBench, bench as measure } from "../bench/bench.ts";
 import { checkCrowd, crowd } from "../bench/crowd.ts";
 import { diff, parseReport } from "../bench/diff.ts";
@@ -11,6 +10,7 @@ import { spawnEngine, toPath } from "../platform/node.ts";
 import type { ModelSource } from "../types.ts";
 import type { Args } from "./args.ts";
 import { crowdReport, difference, report } from "./bench_report.ts";
+import { readText } from "./file.ts";
 import { engine, type FlagName, number, serving } from "./flags.ts";
 import { loadOptions, source } from "./model.ts";
 import type { Terminal } from "./terminal.ts";
@@ -97,16 +97,10 @@ export const benchDiff: Command = {
   operands: ["A.json", "B.json"],
   flags: [],
   async run(args, terminal) {
-    const [a, b] = await Promise.all(args.operands.map(async (file) => parseReport(file, await read(file))));
+    const [a, b] = await Promise.all(args.operands.map(async (file) => parseReport(file, await readText(file))));
     const found = diff(a!, b!);
     if (terminal.json) await terminal.printJson(found);
     else await terminal.print(`${difference(found)}\n`);
     if (found.slower) terminal.status = SLOWER;
   },
 };
-
-async function read(file: string): Promise<string> {
-  return readFile(file, "utf8").catch((cause) => {
-    throw new EngineError("NotFound", `${file}: ${cause.message}`, { file }, { cause });
-  });
-}

@@ -185,6 +185,9 @@ export const flags = {
   },
   seed: { value: "S", option: "seed", read: number, help: "same seed, same tokens (default: random)" },
   stop: { value: "TEXT", option: "stop", many: true, help: "a text that ends the answer; may be given several times" },
+  "json-schema": { value: "FILE|JSON", help: "keep to a JSON schema, given as it is or in a file" },
+  regex: { value: "R", help: "keep to a regular expression" },
+  grammar: { value: "FILE", help: "keep to a grammar in Lark's syntax, from its rule start" },
   "ignore-eos": { option: "ignoreEos", help: "go on at the model's end tokens" },
   "no-special": { help: "do not add what the tokenizer adds to a text (BOS)" },
   all: { help: "one row for every id, not for the last one alone" },
@@ -226,7 +229,7 @@ export const flags = {
     read: number,
     help: "tokens whose keys and values are kept (default: up to four contexts within 256 MB)",
   },
-  scheduling: { value: "S", option: "scheduling", help: "tiers lets short requests past long ones; or first-come" },
+  "first-come": { option: "firstCome", help: "take requests as they come, and let no short ones pass" },
   load: { help: "many clients at once: what they wait for, and whether each gets what it gets alone" },
   clients: { value: "N", option: "clients", read: number, help: "with --load: clients (default 32)" },
   seconds: { value: "N", option: "seconds", read: number, help: "with --load: how long (default 30)" },
@@ -264,7 +267,7 @@ export const serving: readonly FlagName[] = [
   "max-batch-tokens",
   "max-queue",
   "cache-tokens",
-  "scheduling",
+  "first-come",
 ];
 export const common: readonly FlagName[] = [...engine, "json", "debug", "help", "version"];
 

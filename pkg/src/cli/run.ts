@@ -1,5 +1,6 @@
 import type { Generation, Model } from "../types.ts";
 import type { Args } from "./args.ts";
+import { formatFlags, formatOf } from "./constrain.ts";
 import { sampling } from "./flags.ts";
 import { ms, plural } from "./format.ts";
 import { loadOptions, withModel, withoutTensors } from "./model.ts";
@@ -11,11 +12,17 @@ export const run: Command = {
   summary: "Continues a text and prints what comes as it comes.",
   operands: ["MODEL"],
   needs: "(-p TEXT | --ids 1,2,3)",
-  flags: ["prompt", "ids", ...sampling, "no-special"],
+  flags: ["prompt", "ids", ...sampling, ...formatFlags, "no-special"],
   async run(args, terminal) {
     const prompt = promptOf(args);
     const chosen = args.options("generate", sampling);
-    const options = { ...chosen, addSpecial: !args.has("no-special"), signal: terminal.signal };
+    const format = await formatOf(args);
+    const options = {
+      ...chosen,
+      ...(format ? { format } : {}),
+      addSpecial: !args.has("no-special"),
+      signal: terminal.signal,
+    };
     await withModel(args, terminal, loadOptions(args), async (model) => {
       await answer(model, model.generate(prompt, options), terminal);
     });

@@ -1,8 +1,10 @@
 /** The engine's end: answers calls on its port. One host holds one model. */
 
+import { Constrainer, type Constraint } from "../constrain/constraint.ts";
+import type { FormatSpec } from "../constrain/format.ts";
 import { EngineError } from "../errors.ts";
 import type { Inside, Port } from "../platform/port.ts";
-import type { Finished, FinishReason } from "../types.ts";
+import type { Finished, FinishReason, ModelStatus } from "../types.ts";
 import { Answer } from "./answer.ts";
 import { flat } from "./flat.ts";
 import { ask, remote } from "./hooks.ts";
@@ -26,6 +28,8 @@ interface CallContext<V extends VerbName> {
   signal: AbortSignal;
   /** Set by a generation that can be ended early … */
   onStop: (() => void) | null;
+  /** That it was ended before it began. */
+  stopped?: boolean;
   /** … waits for its reader … */
   onRead: ((pieces: number) => void) | null;
   /** … and for logits to choose from. */
@@ -111,11 +115,14 @@ interface Settle<T> {
   pause(paused: boolean): void;
 }
 
+type SixNumbers = [number, number, number, number, number, number];
+
 class Host {
   readonly handlers: Handlers;
   readonly #platform: Inside;
   readonly #onDeath: (error: unknown) => void;
   #model: (Loaded & { loop: EngineLoop }) | null = null;
+  #constrainer: Constrainer | null = null;
   /** Engine sessions by the caller's numbers. */
   readonly #sessions = new Map<number, number>();
   /** Logits that say which model this is, once someone has asked. */
@@ -136,7 +143,7 @@ class Host {
       saveSession: ({ session }, context) => this.#save(session, context),
       restoreSession: ({ session, bytes }, context) => this.#restore(session, bytes, context),
       warmup: (_, context) => this.#warmup(context),
-      status: () => ({ ...this.#loaded.engine.status(), memoryBytes: this.#loaded.memory.buffer.byteLength }),
+      status: () => this.#status(),
       logits: ({ ids, all }, context) => this.#logits(ids, all, context),
       embed: (args, context) => this.#embed(args, context),
       perplexity: ({ text, window }, context) => this.#perplexity(text, window, context),
@@ -177,15 +184,25 @@ class Host {
     const { engine, text, loop } = this.#loaded;
     const own = session === null;
     const id = own ? engine.open() : this.#session(session);
+    let constraint: Constraint | null = null;
     try {
+      if (settings.format) constraint = await this.#constrain(settings.format, !settings.ignoreEos, context);
       const ids = this.#promptIds(prompt, id);
-      const { finished, surplus } = await this.#run(loop, id, ids, settings, text, context);
+      const { finished, surplus } = await this.#run(loop, id, ids, settings, text, constraint, context);
       if (own) return { finished, held: [] };
       engine.truncate(id, engine.tokens(id).length - surplus);
       return { finished, held: [...engine.tokens(id)] };
     } finally {
+      constraint?.free();
       if (own) engine.close(id);
     }
+  }
+
+  #constrain(format: FormatSpec, mayEnd: boolean, context: CallContext<"generate">): Promise<Constraint> {
+    const { text, info } = this.#loaded;
+    this.#constrainer ??= new Constrainer(text.tokenizer, info.vocab, text.ends, this.#platform.fetchFile);
+    context.onStop = () => (context.stopped = true);
+    return this.#constrainer.start(format, mayEnd);
   }
 
   #session(number: number): number {
@@ -228,11 +245,17 @@ class Host {
     return row!;
   }
 
+  #status(): ModelStatus {
+    const { engine, memory } = this.#loaded;
+    const [running, waiting, paused, cacheTokens, heldTokens, spareTokens] = [...engine.status()] as SixNumbers;
+    return { running, waiting, paused, cacheTokens, heldTokens, spareTokens, memoryBytes: memory.buffer.byteLength };
+  }
+
   /** A prompt and some steps, long enough for kernels of both kinds. */
   async #warmup(context: CallContext<"warmup">): Promise<null> {
     const { vocab, contextLength } = this.#loaded.info;
     const ids = Array.from({ length: Math.min(32, Math.ceil(contextLength / 2)) }, (_, i) => i % vocab);
-    const work: EngineWork = { type: "generate", maxTokens: 8, end: [], full: "stop" };
+    const work: EngineWork = { type: "generate", maxTokens: 8, end: [], full: 0 };
     return this.#once(ids, work, context, () => ({ event() {}, result: () => null }));
   }
 
@@ -271,26 +294,19 @@ class Host {
     ids: number[],
     settings: GenerateSettings,
     text: Loaded["text"],
+    constraint: Constraint | null,
     context: CallContext<"generate">,
   ): Promise<{ finished: Finished; surplus: number }> {
-    const {
-      stop,
-      ignoreEos,
-      onContextFull,
-      logitsProcessor,
-      maxTokens,
-      seed = randomSeed(),
-      preset,
-      ...own
-    } = settings;
-    const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(own), seed };
+    const { stop, ignoreEos, onContextFull, maxTokens, seed = randomSeed(), ...rest } = settings;
+    const { format, logitsProcessor, preset, ...sampling } = rest;
+    const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(sampling), seed };
     const hooks = logitsProcessor ? [remote(context)] : [];
     const work: EngineWork = {
       type: "generate",
       sampling: flat(chosen, () => text.tokenizer),
       end: ignoreEos ? [] : [...text.ends],
-      full: onContextFull,
-      hook: hooks.length > 0,
+      full: ["stop", "error", "shift"].indexOf(onContextFull),
+      hook: constraint !== null || hooks.length > 0,
       ...(maxTokens === undefined ? {} : { maxTokens }),
     };
     const answer = new Answer({
@@ -300,6 +316,7 @@ class Host {
       send: context.send,
     });
     const ended = (reason: FinishReason) => ({ finished: answer.finish(reason), surplus: answer.surplus });
+    if (context.stopped) return Promise.resolve(ended("abort"));
     return this.#request(loop, session, ids, work, context, (settle) => {
       let read = 0;
       let paused = false;
@@ -309,6 +326,7 @@ class Host {
         settle.pause(paused);
       };
       const choose = async ({ request, logits }: { request: number; logits: Float32Array }) => {
+        if (constraint && !constraint.mask(logits)) return settle.early(() => ended("stop"));
         const changed = await ask(hooks, logits, [...loop.engine.tokens(session)]);
         loop.supply(request, changed);
       };
@@ -321,7 +339,8 @@ class Host {
         onEvent(event) {
           if (event.type === "prompt") answer.begun(event.tokens, event.cached);
           else if (event.type === "logprobs") answer.note(event);
-          else if (event.type === "token" && answer.token(event.token)) settle.early(() => ended("stop"));
+          else if (event.type === "token" && (answer.token(event.token) || constraint?.accept(event.token)))
+            settle.early(() => ended("stop"));
           else if (event.type === "choose") choose(event).catch(settle.fail);
           else if (event.type === "finished") settle.resolve(ended(event.reason as FinishReason));
         },

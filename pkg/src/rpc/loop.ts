@@ -1,6 +1,5 @@
 /** Steps an engine while it has work, and lets the worker read its messages in between. */
 
-import type { ContextFull } from "../types.ts";
 import type { Glue } from "../wasm/load.ts";
 
 type WasmEngine = Glue["Engine"]["prototype"];
@@ -27,7 +26,8 @@ export type EngineWork =
       sampling?: Float64Array;
       maxTokens?: number;
       end: number[];
-      full: ContextFull;
+      /** When the context is full: 0 ends it, 1 fails, 2 shifts. */
+      full: number;
       hook?: boolean;
     }
   | { type: "logits"; all: boolean }

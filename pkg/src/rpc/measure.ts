@@ -52,7 +52,7 @@ const greedy = (maxTokens: number): EngineWork => ({
   type: "generate",
   maxTokens,
   end: [],
-  full: "stop",
+  full: 0,
 });
 
 /** Long enough for clocks that some pages get. */

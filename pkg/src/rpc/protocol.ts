@@ -1,5 +1,6 @@
 /** What crosses between a model's owner and its engine: one map of verbs, keyed by request. */
 
+import type { FormatSpec } from "../constrain/format.ts";
 import type { ErrorDetail } from "../errors.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type {
@@ -18,7 +19,6 @@ import type {
   Piece,
   Progress,
   SamplingOptions,
-  Scheduling,
   WeightLayout,
 } from "../types.ts";
 
@@ -33,7 +33,7 @@ export interface EngineSettings {
   maxQueue?: number;
   cacheTokens?: number;
   prefixReuse?: boolean;
-  scheduling?: Scheduling;
+  firstCome?: boolean;
   layout?: WeightLayout;
   i2s?: I2sInterleave;
 }
@@ -62,6 +62,7 @@ export interface GenerateSettings extends SamplingOptions {
   stop: string[];
   ignoreEos: boolean;
   onContextFull: ContextFull;
+  format?: FormatSpec;
   /** Every choice is preceded by a `ChooseEvent` and waits for the `supply` that answers it. */
   logitsProcessor: boolean;
 }

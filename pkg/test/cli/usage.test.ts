@@ -33,6 +33,8 @@ const wrong: [string[], RegExp][] = [
   [["run", DEMO, "-p", "a", "--prefill-chunk", "0"], /--prefill-chunk must be/],
   [["run", DEMO, "-p", "a", "--layout", "packed"], /--layout must be "auto", "stored"/],
   [["run", DEMO, "-p", "a", "--i2s", "32"], /--i2s must be "auto", "128", "64"/],
+  [["run", DEMO, "-p", "a", "--regex", "b", "--grammar", "c"], /either --regex or --grammar/],
+  [["run", DEMO, "-p", "a", "--json-schema", "{]"], /--json-schema: /],
   [["logits", DEMO], /--ids 1,2,3 is missing/],
   [["logits", DEMO, "--ids", "1,,2"], /--ids must be token ids/],
   [["logits", DEMO, "--ids", "1,-2"], /--ids must be token ids/],

@@ -28,6 +28,7 @@ test("the tarball", async (context) => {
       "bench.js",
       "bundler.jsx",
       "cli.js",
+      "constrain.wasm",
       "convert.wasm",
       "demo.js",
       "demo.jsx",

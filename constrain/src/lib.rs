@@ -1,0 +1,164 @@
+//! Which tokens may come next, so that a text keeps to a JSON schema, a regular expression or a grammar.
+//!
+//! `llguidance` does the work; this crate gives it a vocabulary, bounds what a stranger's schema may cost, and says where a
+//! refused one is wrong. It is a wasm of its own, which nobody loads who does not ask for a format.
+
+mod place;
+mod schema;
+#[cfg(target_arch = "wasm32")]
+mod web;
+
+use std::sync::Arc;
+
+use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
+use llguidance::earley::SlicedBiasComputer;
+use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokRxInfo, TokTrie};
+use llguidance::{Matcher, ParserFactory};
+
+/// Bytes of a schema, a pattern or a grammar: ten times the longest in the schema store.
+const MAX_SOURCE: usize = 4 << 20;
+/// Bytes of a token: the trie has room for no longer path.
+const MAX_TOKEN: usize = 1000;
+
+/// What the library calls it when no token may follow.
+const NO_TOKEN: &str = "NoExtensionBias";
+
+/// Why a schema, a pattern or a grammar is refused.
+#[derive(Debug, PartialEq)]
+pub struct Refusal {
+    /// A JSON pointer into a schema, or `line 2, column 5`; empty where it is not known.
+    pub place: String,
+    pub reason: String,
+}
+
+/// What an answer must keep to.
+#[derive(Clone, Copy, Debug)]
+pub enum Format<'a> {
+    /// The text of a JSON schema.
+    JsonSchema(&'a str),
+    /// A regular expression that the whole answer matches.
+    Regex(&'a str),
+    /// A grammar in Lark's syntax, from the rule `start`.
+    Grammar(&'a str),
+}
+
+/// One model's tokens, shared by every constraint on it.
+#[allow(missing_debug_implementations, reason = "the library's types have none")]
+pub struct Vocabulary {
+    factory: ParserFactory,
+    ends: bool,
+}
+
+impl Vocabulary {
+    /// `tokens` by id: their bytes, and whether they are special, which no text of a grammar matches.
+    pub fn new<'a>(tokens: impl Iterator<Item = (&'a [u8], bool)>, ends: &[u32]) -> Self {
+        let words: Vec<Vec<u8>> = tokens
+            .map(|(bytes, special)| match bytes {
+                [] => Vec::new(),
+                _ if bytes.len() > MAX_TOKEN => Vec::new(),
+                _ if special => [&[TokTrie::SPECIAL_TOKEN_MARKER], bytes].concat(),
+                _ => bytes.to_vec(),
+            })
+            .collect();
+        let count = words.len() as u32;
+        let ends: Vec<u32> = ends.iter().copied().filter(|&id| id < count).collect();
+        let mut trie = TokTrie::from(&TokRxInfo::new(count, toktrie::INVALID_TOKEN), &words);
+        if !ends.is_empty() {
+            trie = trie.with_eos_tokens(&ends);
+        }
+        let environment: llguidance::toktrie::TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+        let slices = SlicedBiasComputer::general_slices();
+        let mut factory = ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
+            .expect("the library's own slices are regular expressions");
+        factory.quiet();
+        *factory.limits_mut() = limits();
+        Self { factory, ends: !ends.is_empty() }
+    }
+
+    pub fn constraint(&self, format: Format) -> Result<Constraint, Refusal> {
+        let (Format::JsonSchema(source) | Format::Regex(source) | Format::Grammar(source)) = format;
+        if source.len() > MAX_SOURCE {
+            let reason = format!("it has {} bytes; at most {MAX_SOURCE} are allowed", source.len());
+            return Err(Refusal { place: String::new(), reason });
+        }
+        let grammar = match format {
+            Format::JsonSchema(text) => GrammarWithLexer::from_json_schema(schema::read(text)?),
+            Format::Regex(pattern) => {
+                place::check_regex(pattern)?;
+                GrammarWithLexer::from_regex(pattern)
+            }
+            Format::Grammar(text) => GrammarWithLexer::from_lark(text.to_owned()),
+        };
+        let matcher = self.matcher(grammar).map_err(|reason| match format {
+            Format::JsonSchema(text) => {
+                let root = schema::read(text).expect("it was read before");
+                place::in_schema(root, reason, |part| self.matcher(GrammarWithLexer::from_json_schema(part)).err())
+            }
+            Format::Regex(_) => Refusal { place: String::new(), reason },
+            Format::Grammar(_) => place::in_grammar(reason),
+        })?;
+        let mut constraint = Constraint { matcher, ends: self.ends, over: false };
+        // A grammar whose rules lead in a circle is fine by itself, but no text keeps to it.
+        constraint.mask().map_err(|reason| Refusal { place: String::new(), reason })?;
+        Ok(constraint)
+    }
+
+    fn matcher(&self, grammar: GrammarWithLexer) -> Result<Matcher, String> {
+        let parser = self.factory.create_parser(TopLevelGrammar::from_grammar(grammar));
+        parser.map(|parser| Matcher::new(Ok(parser))).map_err(|error| place::plain(&format!("{error:#}")))
+    }
+}
+
+/// The library's own bounds suit servers of several cores; here one step must not keep others waiting.
+fn limits() -> ParserLimits {
+    ParserLimits { verbose_errors: false, precompute_large_lexemes: false, ..ParserLimits::default() }
+}
+
+/// One answer under way.
+#[allow(missing_debug_implementations, reason = "the library's types have none")]
+pub struct Constraint {
+    matcher: Matcher,
+    /// Whether a model has a token to say that it ends.
+    ends: bool,
+    over: bool,
+}
+
+impl Constraint {
+    /// One bit for each token that may come next, end tokens among them where the text may end; empty where only an end may.
+    pub fn mask(&mut self) -> Result<Vec<u32>, String> {
+        // Without end tokens the library takes a text that is whole for one that cannot go on.
+        let whole = !self.ends && self.complete();
+        if self.over {
+            return Ok(Vec::new());
+        }
+        let error = match self.matcher.compute_mask() {
+            Ok(mask) => return Ok(mask.as_slice().to_vec()),
+            Err(error) => place::plain(&error.to_string()),
+        };
+        if error != NO_TOKEN {
+            return Err(error);
+        }
+        self.over = whole;
+        if whole { Ok(Vec::new()) } else { Err("no token leads on to a text that keeps to it".to_owned()) }
+    }
+
+    /// Goes on by a token that the mask allowed; an end token ends it.
+    pub fn accept(&mut self, token: u32) -> Result<(), String> {
+        self.matcher.consume_token(token).map_err(|error| place::plain(&error.to_string()))?;
+        self.over = self.matcher.is_stopped();
+        Ok(())
+    }
+
+    /// Whether the text is whole as it is.
+    pub fn complete(&mut self) -> bool {
+        self.over || self.matcher.is_accepting().unwrap_or(false)
+    }
+
+    /// Whether nothing but an end may follow.
+    pub fn done(&self) -> bool {
+        self.over
+    }
+}
+
+#[cfg(test)]
+mod tests;

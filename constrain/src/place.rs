@@ -1,0 +1,76 @@
+//! Where a refused schema, pattern or grammar is wrong, in its author's terms.
+
+use regex_syntax::ParserBuilder;
+use serde_json::{Map, Value};
+
+use crate::{Refusal, schema};
+
+/// Parts of a schema that are tried at most, to find the one that is refused.
+const MAX_TRIES: usize = 200;
+
+/// What the library says, without the source that it quotes and what it adds about itself.
+pub fn plain(message: &str) -> String {
+    let told = message.split("\n<").next().unwrap_or_default();
+    let quoted = |line: &str| line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(" |");
+    let lines = told.lines().take_while(|line| !quoted(line)).collect::<Vec<_>>().join("\n");
+    // A pattern within: its own error quotes it too, and ends with the reason.
+    let mut parts = lines.splitn(2, "regex parse error:");
+    let (before, after) = (parts.next().unwrap_or_default(), parts.next());
+    match after.and_then(|after| after.split_once("error: ")) {
+        Some((_, reason)) => format!("{before}{}", reason.trim()),
+        None => lines.trim().to_owned(),
+    }
+}
+
+/// Most patterns are refused because they are none.
+pub fn check_regex(pattern: &str) -> Result<(), Refusal> {
+    let Err(error) = ParserBuilder::new().utf8(true).nest_limit(200).build().parse(pattern) else { return Ok(()) };
+    let (span, reason) = match &error {
+        regex_syntax::Error::Parse(error) => (error.span(), error.kind().to_string()),
+        regex_syntax::Error::Translate(error) => (error.span(), error.kind().to_string()),
+        _ => return Err(Refusal { place: String::new(), reason: error.to_string() }),
+    };
+    Err(Refusal { place: position(span.start.line, span.start.column), reason })
+}
+
+fn position(line: usize, column: usize) -> String {
+    format!("line {line}, column {column}")
+}
+
+/// A grammar's errors begin with where they are: `2(5): …` or `at 2(5): …`.
+pub fn in_grammar(message: String) -> Refusal {
+    let message = message.trim_start_matches("at ").to_owned();
+    let located = message.split_once("): ").and_then(|(at, reason)| {
+        let (line, column) = at.split_once('(')?;
+        Some((position(line.trim().parse().ok()?, column.parse().ok()?), reason.to_owned()))
+    });
+    let (place, reason) = located.unwrap_or((String::new(), message));
+    Refusal { place, reason }
+}
+
+/// The innermost part that is refused alone for the same reason as the whole.
+pub fn in_schema(root: Value, reason: String, refusal: impl Fn(Value) -> Option<String>) -> Refusal {
+    let frame: Map<String, Value> = ["$schema", "$defs", "definitions", "x-guidance"]
+        .iter()
+        .filter_map(|&key| Some((key.to_owned(), root.get(key)?.clone())))
+        .collect();
+    let mut part = root;
+    let mut place = "#".to_owned();
+    let mut tries = 0;
+    let mut refused = |child: &Value| {
+        let Value::Object(mut alone) = child.clone() else { return false };
+        for (key, value) in &frame {
+            alone.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        tries += 1;
+        tries <= MAX_TRIES && refusal(Value::Object(alone)).as_ref() == Some(&reason)
+    };
+    let mut inner = |part: &mut Value| {
+        schema::children(part).into_iter().find(|(_, child)| refused(child)).map(|(key, child)| (key, child.take()))
+    };
+    while let Some((key, child)) = inner(&mut part) {
+        place = format!("{place}/{key}");
+        part = child;
+    }
+    Refusal { place, reason }
+}

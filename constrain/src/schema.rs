@@ -1,0 +1,99 @@
+//! A JSON schema as the library is to take it: bounded where it has no bounds, narrower where validators are.
+
+use serde_json::{Map, Value, json};
+
+use crate::Refusal;
+
+/// White space between two parts of a JSON text, a new line with its indentation at most: small models would else fill their
+/// context with it.
+const WHITESPACE: &str = r"\x20{1,2}|\r?\n(\x20{0,32}|\t{0,16})";
+/// An automaton that divides has about as many states as its divisor.
+const MAX_DIVISOR: u64 = 10_000;
+
+const LEAP_DAYS: &str = "^(....-(0[13-9]|1[0-2])|....-02-([01].|2[0-8])|(..(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)";
+/// What validators ask of a format that the library does not: leap days in leap years, no leap seconds, a dot in a mail's
+/// domain, something behind an address's scheme.
+const NARROWER: [(&str, &[&str]); 5] = [
+    ("date", &[LEAP_DAYS]),
+    ("date-time", &[LEAP_DAYS, "^.{10}[tT]..:..:[0-5]"]),
+    ("time", &["^..:..:[0-5]"]),
+    ("email", &[r"@[a-zA-Z0-9-]+\."]),
+    ("uri", &["^[^:]+:/{0,2}[a-zA-Z0-9]"]),
+];
+
+pub fn read(text: &str) -> Result<Value, Refusal> {
+    let mut schema = match serde_json::from_str(text) {
+        Ok(Value::Object(schema)) => Value::Object(schema),
+        Ok(Value::Bool(true)) => Value::Object(Map::new()),
+        Ok(_) => return Err(Refusal { place: "#".to_owned(), reason: "a schema is an object, or true".to_owned() }),
+        Err(error) => {
+            let place = format!("line {}, column {}", error.line(), error.column());
+            return Err(Refusal { place, reason: error.to_string() });
+        }
+    };
+    let mut divisor = 1;
+    prepare(&mut schema, "#", &mut divisor)?;
+    let options = schema.as_object_mut().expect("made above").entry("x-guidance").or_insert_with(|| json!({}));
+    if let Value::Object(options) = options
+        && options.get("whitespace_flexible") != Some(&Value::Bool(false))
+    {
+        options.entry("whitespace_pattern").or_insert_with(|| WHITESPACE.into());
+    }
+    Ok(schema)
+}
+
+/// `divisor` is what all divisors so far divide: schemas that are to hold together multiply theirs.
+fn prepare(schema: &mut Value, place: &str, divisor: &mut u64) -> Result<(), Refusal> {
+    for (key, child) in children(schema) {
+        prepare(child, &format!("{place}/{key}"), divisor)?;
+    }
+    let Value::Object(schema) = schema else { return Ok(()) };
+    if let Some(step) = schema.get("multipleOf").and_then(Value::as_f64) {
+        *divisor = common_multiple(*divisor, digits(step));
+        if *divisor > MAX_DIVISOR {
+            let reason = format!("multipleOf {step}: divisors whose common multiple has digits above {MAX_DIVISOR}");
+            return Err(Refusal { place: place.to_owned(), reason });
+        }
+    }
+    let format = schema.get("format").and_then(Value::as_str);
+    if let Some((_, patterns)) = NARROWER.iter().find(|(name, _)| Some(*name) == format)
+        && let Value::Array(all) = schema.entry("allOf").or_insert_with(|| json!([]))
+    {
+        all.extend(patterns.iter().map(|pattern| json!({ "pattern": pattern })));
+    }
+    Ok(())
+}
+
+/// The digits of a number as a whole number: 25 for 2.5.
+fn digits(number: f64) -> u64 {
+    number.abs().to_string().replace('.', "").parse().unwrap_or(u64::MAX).max(1)
+}
+
+fn common_multiple(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x).saturating_mul(b)
+}
+
+/// Schemas directly within a schema, by their pointers.
+pub fn children(schema: &mut Value) -> Vec<(String, &mut Value)> {
+    let mut found = Vec::new();
+    for (key, value) in schema.as_object_mut().into_iter().flatten() {
+        match (key.as_str(), value) {
+            ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(named)) => {
+                let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
+                found.extend(named.iter_mut().map(|(name, child)| (format!("{key}/{}", escaped(name)), child)));
+            }
+            ("allOf" | "anyOf" | "oneOf" | "prefixItems" | "items", Value::Array(list)) => {
+                found.extend(list.iter_mut().enumerate().map(|(index, child)| (format!("{key}/{index}"), child)));
+            }
+            ("items" | "additionalProperties" | "additionalItems", value @ Value::Object(_)) => {
+                found.push((key.clone(), value));
+            }
+            _ => {}
+        }
+    }
+    found
+}

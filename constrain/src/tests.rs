@@ -1,0 +1,174 @@
+use super::*;
+
+const END: u32 = 261;
+
+/// Single bytes, some longer tokens, and two that end.
+fn vocabulary(ends: &[u32]) -> Vocabulary {
+    let mut tokens: Vec<(Vec<u8>, bool)> = (0..=255).map(|byte| (vec![byte], false)).collect();
+    for word in ["{\"", "\":", "true", "abc", "  "] {
+        tokens.push((word.into(), false));
+    }
+    tokens.push((b"<|end|>".to_vec(), true));
+    tokens.push((vec![b'x'; 2000], false));
+    Vocabulary::new(tokens.iter().map(|(bytes, special)| (&bytes[..], *special)), ends)
+}
+
+fn refusal(format: Format) -> (String, String) {
+    let Err(Refusal { place, reason }) = vocabulary(&[END]).constraint(format) else { panic!("{format:?} is taken") };
+    (place, reason)
+}
+
+fn allowed(constraint: &mut Constraint) -> Vec<u32> {
+    let mask = constraint.mask().expect("a mask");
+    (0..mask.len() as u32 * 32).filter(|id| mask[*id as usize / 32] >> (id % 32) & 1 == 1).collect()
+}
+
+/// Whether a text keeps to a format as a whole.
+fn keeps(format: Format, text: &str) -> bool {
+    let mut constraint = vocabulary(&[END]).constraint(format).expect("a format");
+    text.bytes().all(|byte| {
+        let may = allowed(&mut constraint).contains(&byte.into());
+        may && constraint.accept(byte.into()).is_ok()
+    }) && (constraint.done() || allowed(&mut constraint).contains(&END))
+}
+
+#[test]
+fn a_mask_has_the_tokens_that_lead_on() {
+    let vocabulary = vocabulary(&[END]);
+    let mut constraint = vocabulary.constraint(Format::Regex("abc|[ab]x?")).expect("a pattern");
+    assert_eq!(allowed(&mut constraint), [b'a'.into(), b'b'.into(), 259]);
+    constraint.accept(u32::from(b'a')).expect("allowed");
+    assert_eq!(allowed(&mut constraint), [b'b'.into(), b'x'.into(), END]);
+    assert!(constraint.complete() && !constraint.done());
+    assert!(constraint.clone_after(b'x').done());
+    constraint.accept(u32::from(b'b')).expect("allowed");
+    assert!(!constraint.complete());
+    assert!(constraint.accept(u32::from(b'z')).is_err());
+    assert!(constraint.mask().is_err() && !constraint.complete() && !constraint.done());
+}
+
+impl Constraint {
+    fn clone_after(&self, byte: u8) -> Self {
+        let mut other = Self { matcher: self.matcher.deep_clone(), ..*self };
+        other.accept(byte.into()).expect("allowed");
+        other
+    }
+}
+
+#[test]
+fn without_end_tokens_a_text_ends_where_nothing_may_follow() {
+    let vocabulary = vocabulary(&[]);
+    let mut constraint = vocabulary.constraint(Format::Regex("ab?")).expect("a pattern");
+    constraint.accept(u32::from(b'a')).expect("allowed");
+    assert_eq!(allowed(&mut constraint), [u32::from(b'b')]);
+    constraint.accept(u32::from(b'b')).expect("allowed");
+    assert!(constraint.done() && constraint.mask().expect("no error").is_empty());
+    assert!(vocabulary.constraint(Format::Regex("")).expect("a pattern").mask().expect("no error").is_empty());
+}
+
+#[test]
+fn the_whole_text_keeps_to_it() {
+    assert!(keeps(Format::Regex("^a+$"), "aaa") && !keeps(Format::Regex("a+"), "aab"));
+    assert!(keeps(Format::Regex(r"\d{2}/é"), "12/é") && !keeps(Format::Regex("(?i)ab"), "a"));
+    let grammar = "start: sum\nsum: NUMBER (\"+\" sum)?\nNUMBER: /[0-9]+/";
+    assert!(keeps(Format::Grammar(grammar), "1+22+333") && !keeps(Format::Grammar(grammar), "1+"));
+    assert!(keeps(Format::JsonSchema("true"), r#" {"a": [1, null]} "#.trim()));
+    let schema = r#"{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}"#;
+    assert!(keeps(Format::JsonSchema(schema), r#"{ "a": 1 }"#) && !keeps(Format::JsonSchema(schema), r#"{"a":"1"}"#));
+}
+
+#[test]
+fn json_is_bounded_and_as_narrow_as_validators() {
+    let any = Format::JsonSchema("{}");
+    assert!(keeps(any, "[ 1,  2]") && !keeps(any, "[1,   2]"));
+    assert!(keeps(any, "[\n    1\n]") && keeps(any, "[\r\n\t\t1]") && !keeps(any, "[\n\n1]"));
+    let own = Format::JsonSchema(r#"{"x-guidance":{"whitespace_flexible":false}}"#);
+    assert!(keeps(own, "[1]") && !keeps(own, "[ 1]"));
+    for (format, right, wrong) in [
+        ("date", "2024-02-29", "2023-02-29"),
+        ("date", "2000-02-29", "1900-02-29"),
+        ("date-time", "2026-11-30T23:59:59Z", "2026-11-30T23:59:60Z"),
+        ("time", "00:00:00Z", "00:00:60Z"),
+        ("email", "a.b@example.org", "a.b@localhost"),
+        ("uri", "https://example.org/x?y#z", "https:"),
+    ] {
+        for nullable in [r#""string""#, r#"["string","null"]"#] {
+            let schema = format!(r#"{{"type":{nullable},"format":"{format}"}}"#);
+            let format = Format::JsonSchema(&schema);
+            assert!(keeps(format, &format!("{right:?}")), "{schema} {right}");
+            assert!(!keeps(format, &format!("{wrong:?}")), "{schema} {wrong}");
+        }
+    }
+}
+
+#[test]
+fn refusals_name_their_place() {
+    for (schema, place, reason) in [
+        ("{", "line 1, column 1", "EOF"),
+        ("[]", "#", "an object, or true"),
+        ("false", "#", "an object, or true"),
+        (r#"{"type":"nope"}"#, "#", "Invalid type: nope"),
+        (r#"{"properties":{"a/b":{"items":{"not":{}}}}}"#, "#/properties/a~1b/items", "not"),
+        (r#"{"anyOf":[{},{"minLength":-1,"type":"string"}]}"#, "#/anyOf/1", "minLength"),
+        (r##"{"$ref":"#/$defs/a","$defs":{"a":{"uniqueItems":true}}}"##, "#/$defs/a", "uniqueItems"),
+        (r#"{"properties":{"a":{"pattern":"a(b"}}}"#, "#/properties/a", "unclosed group"),
+        (r#"{"items":{"oneOf":[{"type":"integer"},{"type":"number"}]}}"#, "#/items", "oneOf"),
+        (r##"{"$ref":"#/$defs/x"}"##, "#", "not found"),
+        (r##"{"$ref":"#"}"##, "", "no token leads on"),
+        (r#"{"type":"integer","minimum":3,"maximum":2}"#, "#", "Unsatisfiable"),
+        (r#"{"items":{"multipleOf":99999}}"#, "#/items", "multipleOf"),
+        (r#"{"allOf":[{"multipleOf":997},{"multipleOf":991}]}"#, "#/allOf/1", "multipleOf"),
+    ] {
+        let found = refusal(Format::JsonSchema(schema));
+        assert_eq!(found.0, place, "{schema}: {}", found.1);
+        assert!(found.1.contains(reason) && !found.1.contains('\n'), "{schema}: {}", found.1);
+    }
+    for (pattern, place, reason) in [
+        ("ab\n(c", "line 2, column 1", "unclosed group"),
+        ("a(?=b)", "line 1, column 2", "look-around"),
+        (r"(a)\1", "line 1, column 4", "backreferences"),
+        (r"\bx", "", "lookarounds not supported"),
+    ] {
+        let found = refusal(Format::Regex(pattern));
+        assert_eq!(found.0, place, "{pattern}: {}", found.1);
+        assert!(found.1.contains(reason), "{pattern}: {}", found.1);
+    }
+    for (grammar, place, reason) in [
+        ("start: \"a\" b", "line 1, column 8", "unknown name: \"b\""),
+        ("start: a\na: /x(/", "line 2, column 4", "unclosed group"),
+        ("root ::= \"a\"", "line 1, column 7", "Expected token"),
+        ("a: \"a\"", "", "no start rule"),
+        ("start: x\nx: y\ny: x", "", "no token leads on"),
+    ] {
+        let found = refusal(Format::Grammar(grammar));
+        assert_eq!(found.0, place, "{grammar}: {}", found.1);
+        assert!(found.1.contains(reason), "{grammar}: {}", found.1);
+    }
+}
+
+/// What a stranger may send is taken or refused in bounded work; unbounded, any of these would run for minutes.
+#[test]
+fn hostile_formats_end() {
+    let nested =
+        |key: &str, depth: usize| format!("{}{{}}{}", format!("{{\"{key}\":").repeat(depth), "}".repeat(depth));
+    let choice = r#"{"anyOf":[{"properties":{"a":{"type":"integer"}}},{"properties":{"b":{"type":"string"}}},{"maxProperties":9}]}"#;
+    let product = format!("{{\"allOf\":[{}]}}", [choice; 30].join(","));
+    assert!(refusal(Format::JsonSchema(&product)).1.contains("too large"));
+    assert!(refusal(Format::JsonSchema(&nested("items", 1000))).1.contains("recursion"));
+    assert!(refusal(Format::Grammar(&format!("start: \"{}\"", "a".repeat(MAX_SOURCE)))).1.contains("bytes"));
+    let vocabulary = vocabulary(&[END]);
+    for source in [
+        nested("items", 100).as_str(),
+        r#"{"type":"array","minItems":100000000}"#,
+        r#"{"type":"string","minLength":100000000}"#,
+        r#"{"type":"string","pattern":"^((((a{99}){99}){99}){99}){99}$"}"#,
+    ] {
+        // Either is fine; that it ends is what counts.
+        let _ = vocabulary.constraint(Format::JsonSchema(source));
+    }
+    let mut constraint = vocabulary.constraint(Format::Regex("(a?){64}a{64}|(a|aa)+b")).expect("a pattern");
+    for _ in 0..64 {
+        constraint.accept(u32::from(b'a')).expect("allowed");
+    }
+    assert!(!allowed(&mut constraint).is_empty());
+}
