@@ -57,6 +57,7 @@ export function cargo(flavour, command, ...args) {
       `--package=${flavour.package ?? "ternlight"}`,
       `--features=${flavour.cargoFeatures.join(",")}`,
       "--locked",
+      ...(flavour.small ? ["", '.package."*"'].map((part) => `--config=profile.release${part}.opt-level="z"`) : []),
       // Its sorts alone, one for every type that is sorted, would take 30 kB.
       ...(flavour.buildStd ? ["-Zbuild-std=std,panic_abort", "-Zbuild-std-features=optimize_for_size"] : []),
       ...args,
@@ -69,7 +70,6 @@ export function cargo(flavour, command, ...args) {
       PATH: `${path.join(root, "pkg/test/hosts/node_modules/node24/bin")}:${process.env.PATH}`,
       // `-Z build-std` and the `atomics` target feature ask for it on a stable toolchain.
       ...(flavour.buildStd ? { RUSTC_BOOTSTRAP: "1" } : {}),
-      ...(flavour.small ? { CARGO_PROFILE_RELEASE_OPT_LEVEL: "z" } : {}),
     },
   };
 }

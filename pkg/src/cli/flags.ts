@@ -189,6 +189,11 @@ export const flags = {
   regex: { value: "R", help: "keep to a regular expression" },
   grammar: { value: "FILE", help: "keep to a grammar in Lark's syntax, from its rule start" },
   "ignore-eos": { option: "ignoreEos", help: "go on at the model's end tokens" },
+  "on-context-full": {
+    value: "W",
+    option: "onContextFull",
+    help: "stop, error, or shift: forget the middle and go on (default stop)",
+  },
   "no-special": { help: "do not add what the tokenizer adds to a text (BOS)" },
   all: { help: "one row for every id, not for the last one alone" },
   window: { value: "N", option: "window", read: number, help: "tokens of a window (default 512)" },
@@ -315,6 +320,7 @@ export const sampling: readonly FlagName[] = [
   "seed",
   "stop",
   "ignore-eos",
+  "on-context-full",
 ];
 
 /** As help shows it: `-n, --max-tokens N`. */

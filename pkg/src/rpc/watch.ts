@@ -34,8 +34,10 @@ export class Watch {
 
   #look(): void {
     if (this.#silent < 0) return;
-    if (this.#silent >= this.#patience) return this.#onSilence(this.#silent);
-    this.#silent++;
-    this.#ask();
+    if (this.#silent >= this.#patience) this.#onSilence(this.#silent);
+    else {
+      this.#silent++;
+      this.#ask();
+    }
   }
 }

@@ -19,7 +19,7 @@ import { program } from "./program.js";
 let model;
 
 const routes = {
-  "/answer": (source) => program(source, { wasm }),
+  "/answer": (source) => program(source, { wasm, constrain }),
   async "/about"(source) {
     const { needed } = await canRun(source, { wasm });
     const { architecture } = await inspect(source, { wasm });

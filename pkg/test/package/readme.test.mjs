@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { emptyFolderWithPackage, host, open, run, startServer } from "./support.mjs";
+import { emptyFolderWithPackage, host, open, recipe, run, serve, startServer } from "./support.mjs";
 
 const readme = await readFile(new URL("../../../README.md", import.meta.url), "utf8");
 
@@ -29,6 +29,21 @@ test("the README's program", async (context) => {
       assert.equal(stderr, "");
     });
   }
+});
+
+test("the README's doctor", async (context) => {
+  const folder = await emptyFolderWithPackage(context);
+  const files = path.join(folder, "node_modules", "ternlight", "models", "ternlight-demo");
+  const server = await serve({ mounts: { "/": files }, headers: {} });
+  context.after(() => server.close());
+  const program = await recipe("README.md", "ternlight/doctor");
+  assert.match(program, /"https:\S+"/);
+  await writeFile(
+    path.join(folder, "doctor.mjs"),
+    program.replace(/"https:\S+"/, JSON.stringify(`${server.url}model.safetensors`)),
+  );
+  const { stdout } = await run(process.execPath, ["doctor.mjs"], { cwd: folder });
+  assert.match(stdout, /^note pages of other origins may not read it/m);
 });
 
 test("the README's page", async (context) => {

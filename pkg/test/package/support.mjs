@@ -32,8 +32,9 @@ export async function expectAnswer(printed, { flavour, cores = availableParallel
   const threads = flavour.startsWith("threads") ? Math.min(cores, 8) : 1;
   // A machine with one core has nothing to share.
   if (threads === 1) flavour = flavour.replace("threads", "single");
-  const { tokens, logits } = await scalar();
-  const expected = { flavour, threads, text: greedy, tokens, logits };
+  const { kept, tokens, logits } = await scalar();
+  assert.match(kept, /^ there (was|lived) an? [a-z]+\.$/);
+  const expected = { flavour, threads, text: greedy, kept, tokens, logits };
   assert.deepEqual(printed.startsWith("{") ? JSON.parse(printed) : printed, expected);
 }
 
