@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { openInFirefox, openInWebKit } from "../package/browsers.mjs";
 import { isolation, launch, page, serve } from "../package/support.mjs";
 import { folderOf } from "./support/models.ts";
 import { files, MIB, modelServer, WEIGHTS } from "./support/stuck.mjs";
@@ -120,4 +121,39 @@ test("where storage is full the model loads all the same, and says so", { timeou
   }
   await devtools.send("Storage.overrideQuotaForOrigin", { origin });
   assert.deepEqual((await loadIn(tab, url)).warnings, []);
+});
+
+test("Firefox keeps models too, and WebKit without storage loads all the same", {
+  timeout: 150_000,
+}, async (context) => {
+  for (const [open, keeps] of [
+    [openInFirefox, true],
+    [openInWebKit, false],
+  ]) {
+    const { url, asked } = await modelServer(context);
+    const program = `
+      import { cache, load } from "/ternlight/index.js";
+      const warnings = [];
+      for (let i = 0; i < 2; i++) {
+        const model = await load(${JSON.stringify(url)}, { threads: 1 });
+        warnings.push(...model.info.warnings);
+        await model.close();
+      }
+      const kept = (await cache.list()).reduce((sum, { kept }) => sum + kept, 0);
+      document.querySelector("output").textContent = JSON.stringify({ warnings, kept });
+    `;
+    const texts = { "index.html": page("./main.js"), "main.js": program };
+    const encoded = Object.entries(texts).map(([name, text]) => [name, new TextEncoder().encode(text)]);
+    const folder = await folderOf(context, Object.fromEntries(encoded));
+    const server = await serve({ mounts: { "/": folder, "/ternlight/": dist }, headers: isolation });
+    context.after(() => server.close());
+    const { printed } = await open(context, server.url);
+    const all = Object.values(files).reduce((sum, { length }) => sum + length, 0);
+    const { warnings, kept } = JSON.parse(printed);
+    assert.deepEqual(warnings, []);
+    // Its GTK port gives pages no files of their own.
+    if (!keeps && kept === 0) continue;
+    assert.equal(kept, all);
+    assert.equal(asked.filter(({ method }) => method === "HEAD").length, Object.keys(files).length);
+  }
 });
