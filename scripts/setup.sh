@@ -35,7 +35,8 @@ packages() {
   local list="$1/package-lock.json" stamp="$1/node_modules/.installed"
   if ! cmp -s "$list" "$stamp"; then
     say "npm packages of $1"
-    npm ci --prefix "$1" --no-audit --no-fund
+    # `npm ci` refuses a list without other platforms' optional packages, which not every registry has.
+    npm install --prefix "$1" --no-save --no-audit --no-fund
     cp "$list" "$stamp"
   fi
 }
