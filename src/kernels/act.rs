@@ -49,6 +49,9 @@ pub struct Spec {
     pub whole: bool,
     /// Both planes unsigned, for signed weights.
     pub unsigned: bool,
+    /// int8 in two planes as well, the higher one with the sign, for kernels that have no other form: those whose weights meet int8
+    /// only where it is asked for.
+    pub wide: bool,
 }
 
 /// What keeps the scale of an all but zero row finite: BitNet's training clamps at 1e-5, finer activations much lower.
@@ -65,9 +68,8 @@ impl Spec {
         self.part != self.group
     }
 
-    /// int8 in two planes is what kernels that have no other read: the higher one holds its sign.
     pub fn planes(&self) -> usize {
-        if self.precision == Precision::Int8 && !self.unsigned && !self.factored() { 1 } else { 2 }
+        if self.precision == Precision::Int8 && !self.wide { 1 } else { 2 }
     }
 
     fn sums(&self) -> usize {
@@ -112,8 +114,16 @@ pub struct Row<'a, I: Isa> {
 impl<I: Isa> Act<I> {
     /// Room for rows of `bytes` bytes in all, see [`Spec::bytes`].
     pub fn reserve(bytes: u64) -> Result<Self> {
-        let spec =
-            Spec { precision: Precision::Float, cols: 0, padded: 0, group: 1, part: 1, whole: false, unsigned: false };
+        let spec = Spec {
+            precision: Precision::Float,
+            cols: 0,
+            padded: 0,
+            group: 1,
+            part: 1,
+            whole: false,
+            unsigned: false,
+            wide: false,
+        };
         Ok(Self { spec, words: reserve("activations", bytes / 4)?, isa: PhantomData })
     }
 

@@ -30,10 +30,20 @@ use crate::team::Section;
 pub fn spec(shape: &Shape, precision: Precision) -> Spec {
     let (group, groups) = shape.blocks();
     let part = shape.groups().0;
-    let base = Spec { precision, cols: shape.cols, padded: group * groups, group, part, whole: false, unsigned: false };
+    let base = Spec {
+        precision,
+        cols: shape.cols,
+        padded: group * groups,
+        group,
+        part,
+        whole: false,
+        unsigned: false,
+        wide: false,
+    };
     match shape.packing {
         Packing::Ints(layout) if precision != Precision::Float => {
-            Spec { whole: layout.scales == Scales::Row, unsigned: layout.codes == Codes::I8, ..base }
+            let wide = shape.factored() || matches!(layout.codes, Codes::B4 | Codes::B6 | Codes::I8);
+            Spec { whole: layout.scales == Scales::Row, unsigned: layout.codes == Codes::I8, wide, ..base }
         }
         // One form of float input serves every matrix of a width.
         _ => {

@@ -25,7 +25,7 @@ async function bench(...args: string[]): Promise<BenchReport> {
   return JSON.parse(stdout);
 }
 
-const small = ["--prompt", "16", "--decode", "8", "--repeat", "2", "--warmup", "0", "--no-roofline"];
+const small = ["--prompt", "16", "--decode", "8", "--repeat", "2", "--warmup", "1", "--no-roofline"];
 
 /** Facts that no load on the machine changes. */
 test("a step reads the packed weights once, however many conversations it serves, and memory does not grow", async () => {

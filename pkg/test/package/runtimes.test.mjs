@@ -64,7 +64,7 @@ test("pages without a bundler", async (context) => {
         const flavour = `${threads}-${simd}`;
         await expectAnswer(printed, { flavour, cores });
         const builds = asked.map((file) => path.basename(file)).filter((file) => file.endsWith(".wasm"));
-        assert.deepEqual(builds, [`${flavour}.wasm`], "another build was fetched");
+        assert.deepEqual(builds, [`${flavour}.wasm`, "constrain.wasm"], "another build was fetched");
       });
     }
   }

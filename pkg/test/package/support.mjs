@@ -96,8 +96,11 @@ export async function serveFolder(context, folder, headers, asked) {
 
 /** Starts a server that prints its address, and answers with that: what `wanted` finds, or the first group in it. */
 export function startServer(context, program, args, options, wanted = /http:\/\/\S+:\d+\//) {
-  const child = spawn(program, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
-  context.after(() => child.kill());
+  // Some programs are a script that starts the real one: both are ended, as a group.
+  const child = spawn(program, args, { ...options, stdio: ["ignore", "pipe", "pipe"], detached: true });
+  context.after(() => {
+    if (child.exitCode === null) process.kill(-child.pid);
+  });
   return new Promise((resolve, reject) => {
     let printed = "";
     const look = (chunk) => {

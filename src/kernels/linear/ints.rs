@@ -78,16 +78,16 @@ pub(super) fn ints<
     }
 }
 
-/// The same for tokens two by two, where the sums of all would not fit.
-pub(super) fn by_two<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize>(
+/// The same for some tokens, where the sums of more than one would not fit.
+pub(super) fn one_by_one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize>(
     matrix: &Matrix,
     tile: usize,
     act: &Act<I>,
     token: usize,
     out: &mut Out<TOKENS>,
 ) {
-    for (i, out) in out.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-        ints::<I, C, P, V, 2, A, false>(matrix, tile, act, token + 2 * i, out);
+    for (i, out) in out.as_chunks_mut::<1>().0.iter_mut().enumerate() {
+        ints::<I, C, P, V, 1, A, false>(matrix, tile, act, token + i, out);
     }
 }
 

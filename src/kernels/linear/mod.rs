@@ -33,7 +33,7 @@ use crate::quant::{Codes, Float, Kept, Layout, Scales};
 use crate::team::Columns;
 use dense::{decoded, dense};
 use factors::{each, factors};
-use ints::{by_two, ints};
+use ints::{ints, one_by_one};
 
 /// Tokens that share one pass over the weights.
 const TOKENS: usize = 4;
@@ -143,10 +143,8 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision) -> Kernels<I> {
             (Codes::B2, _) if layout.scales == Scales::Row => ints!(B2, 4, 1, 1, 2, true),
             (Codes::B2, Precision::Int8) => ints!(B2, 4, 2, 1, 1, false),
             (Codes::B2, _) => ints!(B2, 4, 1, 1, 2, false),
-            (Codes::B4, Precision::Int8) => ints!(B4, 2, 4, 1, 1, false),
             (Codes::B4, _) => ints!(B4, 2, 2, 1, 2, false),
-            (Codes::B6, Precision::Int8) => ints!(B6, 4, 2, 1, 1, false),
-            (Codes::B6, _) => Kernels { one: ints::<I, B6, 4, 1, 1, 2, false>, many: by_two::<I, B6, 4, 1, 2> },
+            (Codes::B6, _) => Kernels { one: ints::<I, B6, 4, 1, 1, 2, false>, many: one_by_one::<I, B6, 4, 1, 2> },
             (Codes::I8, _) => ints!(I8, 1, 2, 1, 2, false),
         },
     }
