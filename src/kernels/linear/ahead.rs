@@ -4,17 +4,19 @@ use crate::kernels::packed::Matrix;
 
 /// Brings weights into the cache before they are due.
 ///
-/// WebAssembly has no prefetch, and a core's own stops at every page. Every [`CHUNK`] bytes, one line of each of the eight pages
-/// after the next 32 kB boundary is read: eight misses under way at once, one linear stream as far as the kernel can see.
+/// WebAssembly has no prefetch, and a core's own stops at every page. Every [`CHUNK`] bytes, two lines of each of the eight pages
+/// after the next 32 kB boundary are read: many misses under way at once, one linear stream as far as the kernel can see.
 pub(super) struct Ahead<'a> {
     bytes: &'a [u8],
     next: usize,
     seen: u8,
 }
 
-pub(super) const CHUNK: usize = 512;
+pub(super) const CHUNK: usize = 1024;
 const PAGE: usize = 4096;
 const PAGES: usize = 8;
+const WINDOW: usize = PAGE * PAGES;
+const LINE: usize = 64;
 
 impl<'a> Ahead<'a> {
     pub fn new(matrix: &'a Matrix, tile: usize, wanted: bool) -> Self {
@@ -33,11 +35,13 @@ impl<'a> Ahead<'a> {
     /// Apart, so that the registers of the loops around it stay theirs.
     #[inline(never)]
     fn burst(&mut self) {
-        let window = self.next * CHUNK / (PAGE * PAGES) + 1;
-        let line = window * PAGE * PAGES + self.next % PAGES.pow(2) * 64;
-        let end = self.bytes.len().min(line + (PAGES - 1) * PAGE + 1);
+        let at = self.next * CHUNK;
+        let line = (at / WINDOW + 1) * WINDOW + at % WINDOW / PAGES;
+        let end = self.bytes.len().min(line + (PAGES - 1) * PAGE + CHUNK / PAGES);
         let Some(pages) = self.bytes.get(line..end) else { return self.next = usize::MAX };
-        self.seen = pages.iter().step_by(PAGE).fold(self.seen, |seen, byte| seen ^ byte);
+        for page in pages.chunks(PAGE) {
+            self.seen = page.iter().take(CHUNK / PAGES).step_by(LINE).fold(self.seen, |seen, byte| seen ^ byte);
+        }
         self.next += 1;
     }
 }
