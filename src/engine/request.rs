@@ -16,7 +16,7 @@ pub struct Request {
 }
 
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a request moves twice in its life")]
+#[allow(clippy::large_enum_variant, reason = "a request moves twice in its life")]
 pub enum Work {
     Generate {
         params: Params,
