@@ -43,9 +43,54 @@ pub struct Tally {
     pub kv_macs: u64,
 }
 
+/// Numbers in few: of those that are one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Values {
+    pub least: f32,
+    pub most: f32,
+    /// Of their squares.
+    pub sum: f64,
+    pub count: u64,
+    pub nans: u64,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self { least: f32::INFINITY, most: f32::NEG_INFINITY, sum: 0.0, count: 0, nans: 0 }
+    }
+}
+
+impl Values {
+    pub fn add(&mut self, values: &[f32]) {
+        for &value in values {
+            if value.is_nan() {
+                self.nans += 1;
+                continue;
+            }
+            self.least = self.least.min(value);
+            self.most = self.most.max(value);
+            self.sum += f64::from(value) * f64::from(value);
+            self.count += 1;
+        }
+    }
+
+    pub fn rms(&self) -> f64 {
+        (self.sum / self.count as f64).sqrt()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Operation;
+    use super::{Operation, Values};
+
+    #[test]
+    fn what_is_no_number_is_counted_apart() {
+        let mut values = Values::default();
+        values.add(&[3.0, f32::NAN, -4.0]);
+        values.add(&[0.0, f32::NAN]);
+        assert_eq!((values.least, values.most, values.nans), (-4.0, 3.0, 2));
+        assert_eq!(values.rms(), (25.0_f64 / 3.0).sqrt());
+    }
 
     #[test]
     fn names_are_in_order() {

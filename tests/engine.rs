@@ -8,8 +8,9 @@ use common::{Files, TestEngine, golden, greedy, logits, prompt, run, submit};
 use ternlight::engine::{Event, FinishReason, Request, RequestId, Work};
 use ternlight::error::ErrorKind;
 use ternlight::kv::KvType;
+use ternlight::model::forward::Traced;
 use ternlight::model::{Loader, Options};
-use ternlight::observe::Operation;
+use ternlight::observe::{Operation, Values};
 use ternlight::rng::Rng;
 use ternlight::sampling::Params;
 use ternlight::team::Team;
@@ -204,6 +205,90 @@ fn an_observer_hears_of_every_operation_and_its_work() {
     assert_eq!(tally.weight_macs, rows * all * layer + matrix(config.vocab, hidden), "one row has logits");
     assert_eq!(tally.kv_macs, all * past * 2 * q as u64);
     assert_eq!(tally.kv_bytes, all * past * 2 * kv as u64 * 4);
+}
+
+#[test]
+fn a_trace_tells_what_each_matrix_reads_and_writes() {
+    use Operation::*;
+    for model in MODELS {
+        let ids = prompt(9, 7);
+        let mut plain = engine(model, Options::default());
+        let expected = logits(&mut plain, &ids, false).unwrap().remove(0);
+        let mut engine = engine(model, Options::default());
+        let session = engine.open();
+        submit(&mut engine, session, &ids, 2, Params::default()).unwrap();
+        let mut told = Vec::new();
+        let mut step = |engine: &mut TestEngine| {
+            told.clear();
+            let mut all = Vec::new();
+            let bytes = engine.tally().weight_bytes;
+            let note = &mut |one: Traced| {
+                all.push((one.layer, one.operation, one.index, one.matrix.shape.rows, one.input, one.output));
+                told.push(one.matrix.bytes());
+            };
+            let events = engine.traced_step(note).unwrap();
+            assert_eq!(told.iter().sum::<u64>(), engine.tally().weight_bytes - bytes, "{model}: each once");
+            (all, events)
+        };
+        let (prefill, events) = step(&mut engine);
+        assert!(matches!(events[..], [Event::Prompt { .. }, Event::Token { .. }]), "{model}: {events:?}");
+        let places = |all: &[(Option<usize>, Operation, usize, usize, Values, Values)]| {
+            all.iter().map(|&(layer, operation, index, ..)| (layer, operation, index)).collect::<Vec<_>>()
+        };
+        let layers = engine.model().layers.len();
+        let layer = |l| {
+            [(Qkv, 0), (Qkv, 1), (Qkv, 2), (Output, 0), (GateUp, 0), (GateUp, 1), (Down, 0)].map(|(o, i)| (l, o, i))
+        };
+        let mut every: Vec<_> = (0..layers).flat_map(|l| layer(Some(l))).collect();
+        every.push((None, Head, 0));
+        assert_eq!(places(&prefill), every, "{model}");
+
+        let config = &engine.model().config;
+        for (layer, operation, index, rows, input, output) in &prefill {
+            let count = if *operation == Head { 1 } else { ids.len() as u64 };
+            let cols = match operation {
+                Output => config.q_width(),
+                Down => config.ffn,
+                _ => config.hidden,
+            };
+            let sizes = (input.count, output.count, input.nans + output.nans);
+            assert_eq!(
+                sizes,
+                (count * cols as u64, count * *rows as u64, 0),
+                "{model} {layer:?} {operation:?} {index}"
+            );
+        }
+        let mut values = Values::default();
+        values.add(&expected);
+        assert_eq!(prefill.last().unwrap().5, values, "{model}: the head writes the logits");
+
+        let (decode, events) = step(&mut engine);
+        assert_eq!(places(&decode), every, "{model}");
+        assert_eq!(decode[0].4.count, engine.model().config.hidden as u64, "{model}: one row");
+        assert!(events.iter().any(|event| matches!(event, Event::Finished { .. })), "{model}");
+    }
+}
+
+#[test]
+fn who_was_served_is_told_when_a_batch_is_whole() {
+    let mut engine = engine("models/bitnet_packed", Options::default());
+    let ids = prompt(9, 7);
+    let [a, b] = [&ids[..], &ids[..4]].map(|ids| {
+        let session = engine.open();
+        submit(&mut engine, session, ids, 2, Params::default()).unwrap()
+    });
+    engine.step(&mut || true).unwrap();
+    assert_eq!(engine.served(), [], "it is under way");
+    engine.step(&mut || false).unwrap();
+    let mut served = engine.served();
+    served.sort();
+    assert_eq!(served, [(a, 0, 9), (b, 0, 4)]);
+    engine.step(&mut || false).unwrap();
+    let mut served = engine.served();
+    served.sort();
+    assert_eq!(served, [(a, 9, 1), (b, 4, 1)]);
+    engine.step(&mut || false).unwrap();
+    assert_eq!(engine.served(), [], "nothing was left to do");
 }
 
 #[test]

@@ -167,6 +167,7 @@ const load = {
   onProgress: isFunction,
   threads: integer(1, 64),
   flavour: oneOf("auto", "relaxed", "simd128"),
+  spans: isBoolean,
   chatTemplate: (value: unknown) => (typeof value === "string" && value !== "" ? null : "a template's text"),
 };
 

@@ -102,6 +102,13 @@ export interface LoadOptions extends SourceOptions {
    * A chat template to use instead of the model's own; `"embedded"` follows the file's even where it is known to be wrong.
    */
   chatTemplate?: string;
+  /**
+   * Notes what is done when with `performance.measure`, in the timeline of whoever loads: the phases of the load, and for each request
+   * every piece of its prompt and every step of its answer. DevTools shows them in tracks of their own, under `ternlight`. They pile up
+   * until `performance.clearMeasures()`.
+   * @default false
+   */
+  spans?: boolean;
 }
 
 /**

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::BLOCK;
 use crate::kv::{Cache, TableId};
-use crate::model::forward::{Forward, Progress};
+use crate::model::forward::{Forward, Progress, Traced};
 use crate::model::{Model, Plan};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
@@ -87,6 +87,8 @@ pub struct Engine<I: Isa> {
     sessions: BTreeMap<SessionId, Session>,
     requests: BTreeMap<RequestId, Active>,
     running: Option<Running>,
+    /// Whose rows the last whole batch had.
+    served: Vec<RequestId>,
     next: u32,
     steps: u64,
     /// Whose turn a place is that both would have: 0 or 1.
@@ -105,6 +107,7 @@ impl<I: Isa> Engine<I> {
             sessions: BTreeMap::new(),
             requests: BTreeMap::new(),
             running: None,
+            served: Vec::new(),
             next: 0,
             steps: 0,
             turn: 1,
@@ -335,6 +338,35 @@ impl<I: Isa> Engine<I> {
         Ok(events)
     }
 
+    /// A whole step, after each operation of which every matrix is told with what it has read and written.
+    pub fn traced_step(&mut self, note: &mut dyn FnMut(Traced)) -> Result<Vec<Event>> {
+        let mut events = Vec::new();
+        loop {
+            let mut last = Operation::Settle;
+            events.extend(self.observed_step(&mut |operation, _| {
+                last = operation;
+                true
+            })?);
+            if last == Operation::Settle {
+                return Ok(events);
+            }
+            self.forward.trace(&self.model, note);
+        }
+    }
+
+    /// The last batch, if it is whole: for each request its first position and its rows.
+    pub fn served(&self) -> Vec<(RequestId, usize, usize)> {
+        let mut groups: Vec<(RequestId, usize, usize)> = Vec::new();
+        let rows = if self.running.is_none() { &self.served[..] } else { &[] };
+        for (&id, row) in rows.iter().zip(self.forward.rows()) {
+            match groups.last_mut() {
+                Some((last, _, count)) if *last == id => *count += 1,
+                _ => groups.push((id, row.position, 1)),
+            }
+        }
+        groups
+    }
+
     /// Gives hidden states to the requests that pool them.
     fn hand_out_states(&mut self) {
         let owners = self.running.as_ref().map_or(&[][..], |running| &running.owners);
@@ -352,6 +384,7 @@ impl<I: Isa> Engine<I> {
         self.steps += 1;
         let (rows, owners) = scheduler::batch(self);
         if rows.is_empty() {
+            self.served.clear();
             return false;
         }
         self.forward.start(&rows);
@@ -372,6 +405,7 @@ impl<I: Isa> Engine<I> {
                 self.settle(id, 1, false, events);
             }
         }
+        self.served = running.owners;
         self.drop_closed();
     }
 

@@ -6,6 +6,10 @@
 //!
 //! A pass is a list of operations, and [`Forward::advance`] runs one: whoever drives it may stop between two of them and come back.
 
+mod trace;
+
+pub use trace::Traced;
+
 use std::ops::Range;
 
 use super::config::Config;
@@ -115,7 +119,11 @@ impl<I: Isa> Forward<I> {
 
     /// What [`Self::advance`] will run: the embedding, every layer, then the head, chunk by chunk until all rows are done.
     pub fn next(&self, model: &Model) -> Operation {
-        match self.operation.checked_sub(1) {
+        self.at(self.operation, model)
+    }
+
+    fn at(&self, index: usize, model: &Model) -> Operation {
+        match index.checked_sub(1) {
             None => Operation::Embed,
             Some(past) if past < model.layers.len() * LAYER.len() => LAYER[past % LAYER.len()],
             Some(_) => Operation::Head,
@@ -225,6 +233,27 @@ fn multiply<I: Isa>(
     }
 }
 
+/// What the matrices of an operation multiply: row `i` of what the operation before has left, normed.
+#[inline(always)]
+fn multiplied<I: Isa>(config: &Config, layer: &Layer, operation: Operation, from: &[f32], i: usize, out: &mut [f32]) {
+    let norm = match operation {
+        Operation::Qkv => Some(&layer.attn_norm),
+        Operation::Output => layer.attn_sub_norm.as_ref(),
+        Operation::GateUp => Some(&layer.ffn_norm),
+        _ => layer.ffn_sub_norm.as_ref(),
+    };
+    if operation == Operation::Down {
+        let (gate, up) = row(from, 2 * config.ffn, i).split_at(config.ffn);
+        out.copy_from_slice(gate);
+        elementwise::gate::<I>(config.gate, out, up);
+    } else {
+        out.copy_from_slice(row(from, out.len(), i));
+    }
+    if let Some(norm) = norm {
+        elementwise::rms_norm::<I>(out, norm, config.eps);
+    }
+}
+
 /// A pass with all that its operations touch.
 struct Pass<'a, I: Isa> {
     forward: &'a mut Forward<I>,
@@ -261,8 +290,7 @@ impl<I: Isa> Pass<'_, I> {
         let (forward, config) = (&mut *self.forward, self.config);
         let hidden = &forward.hidden;
         multiply(self.team, &layer.qkv, &mut forward.act, rows, &mut forward.qkv, |i, out| {
-            out.copy_from_slice(row(hidden, config.hidden, i));
-            elementwise::rms_norm::<I>(out, &layer.attn_norm, config.eps);
+            multiplied::<I>(config, layer, Operation::Qkv, hidden, i, out);
         });
     }
 
@@ -344,10 +372,7 @@ impl<I: Isa> Pass<'_, I> {
         let attended = &forward.attended;
         let (act, update) = (&mut forward.act, &mut forward.update);
         multiply(self.team, &layer.output, act, rows, update, |i, out| {
-            out.copy_from_slice(row(attended, config.q_width(), i));
-            if let Some(norm) = &layer.attn_sub_norm {
-                elementwise::rms_norm::<I>(out, norm, config.eps);
-            }
+            multiplied::<I>(config, layer, Operation::Output, attended, i, out);
         });
         self.add_update();
     }
@@ -359,8 +384,7 @@ impl<I: Isa> Pass<'_, I> {
         let hidden = &forward.hidden;
         let (act, gate_up) = (&mut forward.act, &mut forward.gate_up);
         multiply(self.team, &layer.gate_up, act, rows, gate_up, |i, out| {
-            out.copy_from_slice(row(hidden, config.hidden, i));
-            elementwise::rms_norm::<I>(out, &layer.ffn_norm, config.eps);
+            multiplied::<I>(config, layer, Operation::GateUp, hidden, i, out);
         });
     }
 
@@ -371,12 +395,7 @@ impl<I: Isa> Pass<'_, I> {
         let gate_up = &forward.gate_up;
         let (act, update) = (&mut forward.act, &mut forward.update);
         multiply(self.team, &layer.down, act, rows, update, |i, out| {
-            let (gate, up) = row(gate_up, 2 * config.ffn, i).split_at(config.ffn);
-            out.copy_from_slice(gate);
-            elementwise::gate::<I>(config.gate, out, up);
-            if let Some(norm) = &layer.ffn_sub_norm {
-                elementwise::rms_norm::<I>(out, norm, config.eps);
-            }
+            multiplied::<I>(config, layer, Operation::Down, gate_up, i, out);
         });
         self.add_update();
     }

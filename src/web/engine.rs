@@ -11,9 +11,12 @@ use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, Sess
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
+use crate::kernels::packed::{Packing, Shape};
 use crate::model::describe::Description;
+use crate::model::forward::Traced;
 use crate::model::{Model, Plan};
 use crate::observe::{Operation, Tally};
+use crate::quant::{Layout, Scales};
 use crate::sampling::{Lists, Params};
 use crate::team::Team;
 
@@ -22,6 +25,9 @@ extern "C" {
     #[wasm_bindgen(js_namespace = performance)]
     fn now() -> f64;
 }
+
+/// More than any request has; tokens have fewer than the 21 bits that are left.
+const REQUESTS: f64 = 4_294_967_296.0;
 
 /// What a request is to do, read by hand: derived readers of such a type are ten times as large.
 fn work(from: &JsValue, (params, lists): (Params, Lists)) -> Work {
@@ -97,6 +103,42 @@ impl Engine {
         before.map_or_else(Vec::new, |rows| rows.as_flattened().to_vec())
     }
 
+    /// A whole step, told as 18 numbers for each matrix: layer (-1: none), operation, which of the operation's; rows, columns, bits of a
+    /// code; values that share a scale (0: a row, -1: dense), bits of a scale (0: a factor of 8 bits), whether there are minima; how its
+    /// input is rounded (in the order of [`Precision`]); of the input and of the output least, most, root mean square and NaNs.
+    pub fn trace(&mut self) -> Js<Vec<f64>> {
+        let mut told = Vec::new();
+        let events =
+            self.engine.traced_step(&mut |Traced { layer, operation, index, matrix, precision, input, output }| {
+                let Shape { rows, cols, packing, .. } = matrix.shape;
+                let (bits, group, scale, min) = match packing {
+                    Packing::Dense(float) => (8 * float.bytes(), -1.0, 0, false),
+                    Packing::Ints(Layout { codes, scales: Scales::Row, .. }) => (codes.bits(), 0.0, 32, false),
+                    Packing::Ints(Layout { codes, scales: Scales::Group { len, kept, min }, .. }) => {
+                        let scale = [16, 32, 0][kept as usize];
+                        (codes.bits(), len as f64, scale, min)
+                    }
+                };
+                told.extend([layer.map_or(-1.0, |layer| layer as f64), f64::from(operation as u8), index as f64]);
+                told.extend([rows as f64, cols as f64, bits as f64, group, f64::from(scale), f64::from(u8::from(min))]);
+                told.push(f64::from(precision as u8));
+                for values in [input, output] {
+                    let rms = values.rms();
+                    told.extend([f64::from(values.least), f64::from(values.most), rms, values.nans as f64]);
+                }
+            });
+        let failed = events.map_err(thrown)?.into_iter().find_map(|event| match event {
+            Event::Failed { error, .. } => Some(thrown(error)),
+            _ => None,
+        });
+        failed.map_or(Ok(told), Err)
+    }
+
+    /// The last batch, once it is whole: request, first position and count of tokens, of each who had any.
+    pub fn served(&self) -> Vec<u32> {
+        self.engine.served().iter().flat_map(|&(id, from, count)| [id.0, from as u32, count as u32]).collect()
+    }
+
     /// Opens a session.
     pub fn open(&mut self) -> u32 {
         self.engine.open().0
@@ -158,7 +200,7 @@ impl Engine {
     /// Goes on with a request whose `choose` event came: its logits, -∞ for what must not be chosen. Answers events as `step` does.
     pub fn supply(&mut self, request: u32, logits: &[f32]) -> Js<Array> {
         let events = self.engine.supply(RequestId(request), logits).map_err(thrown)?;
-        events.into_iter().map(event).collect()
+        told(events)
     }
 
     /// Whether another step has anything to do.
@@ -167,7 +209,7 @@ impl Engine {
     }
 
     /// Works for about `budget` milliseconds or until a batch is done. Answers events:
-    /// `{ type: "prompt", request, tokens, cached }`, `{ type: "token", request, token }`, before it
+    /// `{ type: "prompt", request, tokens, cached }`, a token as the number `token · 2³² + request`, before it
     /// `{ type: "logprobs", request, chosen, ids, top }` where asked for, `{ type: "choose", request, logits }` (see `supply`),
     /// `{ type: "logits", request, position, logits }`, `{ type: "scored", request, nll, tokens }`,
     /// `{ type: "embedded", request, embedding }`, `{ type: "finished", request, reason }`, `{ type: "failed", request, error }`.
@@ -186,8 +228,7 @@ impl Engine {
                 })
             }
         };
-        let events = events.map_err(thrown)?;
-        events.into_iter().map(event).collect()
+        told(events.map_err(thrown)?)
     }
 }
 
@@ -204,7 +245,15 @@ pub fn operations() -> String {
     Operation::NAMES.join(" ")
 }
 
-fn event(event: Event) -> Js<Object> {
+fn told(events: Vec<Event>) -> Js<Array> {
+    events.into_iter().map(event).collect()
+}
+
+fn event(event: Event) -> Js<JsValue> {
+    // What comes at every step is a number: an object of three names costs more than some small models' layers.
+    if let Event::Token { request, token } = event {
+        return Ok((f64::from(token) * REQUESTS + f64::from(request.0)).into());
+    }
     let object = Object::new();
     let set = |name: &str, value: JsValue| Reflect::set(&object, &name.into(), &value);
     let head = |kind: &str, request: RequestId| -> Js<()> {
@@ -218,10 +267,7 @@ fn event(event: Event) -> Js<Object> {
             set("tokens", tokens.into())?;
             set("cached", cached.into())?;
         }
-        Event::Token { request, token } => {
-            head("token", request)?;
-            set("token", token.into())?;
-        }
+        Event::Token { .. } => {}
         Event::Choose { request, logits } => {
             head("choose", request)?;
             set("logits", Float32Array::from(&logits[..]).into())?;
@@ -260,5 +306,5 @@ fn event(event: Event) -> Js<Object> {
             set("error", to_js(&error)?)?;
         }
     }
-    Ok(object)
+    Ok(object.into())
 }

@@ -18,10 +18,13 @@ import {
   type Roofline,
 } from "./report.ts";
 import { jitter, percentile, spread, sum } from "./stats.ts";
+import { traceRows } from "./trace.ts";
 
 export interface BenchOptions extends Partial<BenchSettings> {
   /** Time of each kind of operation, in runs of their own. @default false */
   profile?: boolean;
+  /** What each matrix is and which numbers it meets, in a run of its own. @default false */
+  trace?: boolean;
   /** What this machine reads and multiplies at best. @default true */
   roofline?: boolean;
   /** Bytes to read for it: more than its caches hold. @default 640 MB, at most a quarter of what is free */
@@ -48,6 +51,8 @@ export interface BenchTask {
 export const DEFAULTS: BenchSettings = { prompt: 128, decode: 32, batch: 1, ctx: 0, warmup: 1, repeat: 5 };
 const READ_BYTES = 640e6;
 const STREAMS = [1, 2, 8];
+/** Tokens of a prompt that is traced: fewer than the least piece that a prompt is cut into. */
+const TRACED = 16;
 /** Of the roofline: short, so many. */
 const SAMPLES = 9;
 
@@ -60,6 +65,7 @@ const rules: Record<keyof BenchOptions, Check> = {
   warmup: integer(0, 1000),
   repeat: integer(1, 1000),
   profile: isBoolean,
+  trace: isBoolean,
   roofline: isBoolean,
   readBytes: integer(1 << 20, 1e9),
 };
@@ -69,7 +75,7 @@ export const checkBench = (options: object): void => checkAll("bench", rules, op
 export async function bench(outside: Outside, environment: Environment, task: BenchTask): Promise<BenchReport> {
   const { source, name, options, load, onNote = () => {} } = task;
   checkBench(options);
-  const { profile = false, roofline = true, readBytes = READ_BYTES } = options;
+  const { profile = false, trace = false, roofline = true, readBytes = READ_BYTES } = options;
   const settings = withDefaults(options);
   const { prompt, decode, batch, ctx, warmup, repeat } = settings;
   const { signal, onProgress, ...engineSettings } = load;
@@ -103,6 +109,8 @@ export async function bench(outside: Outside, environment: Environment, task: Be
 
     await measured(warmup, false, "warming up");
     const runs = await measured(repeat, false, "run");
+    const traced = trace ? run.prompts[0]!.slice(0, TRACED) : [];
+    const told = trace ? await client.call("trace", { ids: traced }, { signal }) : null;
     const profiled = profile ? await measured(repeat, true, "profile") : null;
     const alone = batch === 1 && ctx === 0;
     onNote("end to end");
@@ -141,6 +149,7 @@ export async function bench(outside: Outside, environment: Environment, task: Be
       prefill: profileRows(profiled, (run) => run.prefill),
       decode: profileRows(profiled, (run) => run.decode),
     };
+    const [{ operations }] = runs as [Verbs["measure"]["result"]];
     const { flavour, threads, threadsReason, kv, activations } = info;
     const { architecture, parameters, bitsPerWeight, kinds, config } = info;
     return {
@@ -176,6 +185,11 @@ export async function bench(outside: Outside, environment: Environment, task: Be
       roofline: roof,
       ratios: roof && ratios(roof, decoding.gbPerSecond, prefill.gmacPerSecond, rows),
       profile: rows,
+      trace: told && {
+        tokens: traced.length,
+        prefill: traceRows(told.prefill, operations),
+        decode: traceRows(told.decode, operations),
+      },
     };
   } finally {
     client.close(new EngineError("Closed", "the model is closed"));

@@ -52,6 +52,8 @@ export interface BenchReport {
   roofline: Roofline | null;
   ratios: Ratios | null;
   profile: { prefill: ProfileRow[]; decode: ProfileRow[] } | null;
+  /** One prompt of so many tokens, and the token after it. */
+  trace: { tokens: number; prefill: TraceRow[]; decode: TraceRow[] } | null;
 }
 
 export interface Machine {
@@ -89,6 +91,32 @@ export interface ProfileRow {
   bytes: number;
   gbPerSecond: number;
   gmacPerSecond: number;
+}
+
+/** A matrix as it is packed, and the numbers that it met. */
+export interface TraceRow {
+  /** GGUF's, without `.weight`; the head is `output`, tied or not. */
+  name: string;
+  rows: number;
+  cols: number;
+  /** Of a code, or of a dense value. */
+  bits: number;
+  /** What one scale covers, and how it is kept. */
+  scales: string;
+  /** How the input is rounded. */
+  activations: string;
+  /** Normed, and not yet rounded. */
+  input: TraceValues;
+  /** With what a bias adds. */
+  output: TraceValues;
+}
+
+/** Of all that are numbers; `nan` counts those that are none. */
+export interface TraceValues {
+  min: number;
+  max: number;
+  rms: number;
+  nan: number;
 }
 
 /** Operations that read the weights. */

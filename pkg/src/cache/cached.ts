@@ -1,4 +1,4 @@
-import type { ReadOptions, Source } from "../source/source.ts";
+import { gather, type ReadOptions, type Source } from "../source/source.ts";
 import { CHUNK, type Entry } from "./entry.ts";
 
 /** Chunks read, and hashed, while the one before is packed. */
@@ -25,15 +25,7 @@ export class CachedSource implements Source {
   }
 
   read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
-    const work = this.#turn.then(async () => {
-      const bytes = new Uint8Array(length);
-      let at = 0;
-      for await (const piece of this.stream(offset, length, options)) {
-        bytes.set(piece, at);
-        at += piece.length;
-      }
-      return bytes;
-    });
+    const work = this.#turn.then(() => gather(this.stream(offset, length, options), length));
     this.#turn = work.catch(() => {});
     return work;
   }

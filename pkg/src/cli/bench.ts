@@ -26,7 +26,7 @@ export const bench: Command = {
   operands: [],
   optional: ["MODEL"],
   needs: `(MODEL | --shape ${Object.keys(shapes).join("|")})`,
-  flags: [...numbers, "profile", "no-roofline", ...synthesis, "load", ...crowding, ...serving],
+  flags: [...numbers, "profile", "trace", "no-roofline", ...synthesis, "load", ...crowding, ...serving],
   meanings: {
     prompt: { value: "N", option: "prompt", read: number, help: "tokens of the prompt (default 128)" },
     seed: { value: "S", option: "seed", read: number, help: "with --load: of prompts, lengths and whims (default 1)" },
@@ -36,7 +36,7 @@ export const bench: Command = {
     if (args.has("load")) return underLoad(args, terminal);
     const alone = [...crowding, ...serving].find((name) => args.has(name));
     if (alone) throw new UsageError(`--${alone} belongs to --load`, { option: `--${alone}` });
-    const options: BenchOptions = args.checked([...numbers, "profile"], checkBench);
+    const options: BenchOptions = args.checked([...numbers, "profile", "trace"], checkBench);
     const load = { ...loadOptions(args), signal: terminal.signal, onProgress: terminal.progress };
     const task = {
       ...modelOf(args),
@@ -52,7 +52,9 @@ export const bench: Command = {
 
 /** Exits 1 when anybody got something else than it gets alone. */
 async function underLoad(args: Args, terminal: Terminal): Promise<void> {
-  const other = [...numbers, "profile" as const, "no-roofline" as const].find((name) => args.has(name));
+  const other = [...numbers, "profile" as const, "trace" as const, "no-roofline" as const].find((name) =>
+    args.has(name),
+  );
   if (other) throw new UsageError(`--${other} does not go with --load`, { option: `--${other}` });
   const options = args.checked(crowding, checkCrowd);
   const { signal, progress: onProgress } = terminal;

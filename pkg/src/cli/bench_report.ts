@@ -2,7 +2,7 @@
 
 import type { CrowdReport } from "../bench/crowd.ts";
 import type { Diff } from "../bench/diff.ts";
-import type { BenchReport, ProfileRow } from "../bench/report.ts";
+import type { BenchReport, ProfileRow, TraceRow, TraceValues } from "../bench/report.ts";
 import type { Spread } from "../bench/stats.ts";
 import { bytes, count, ms, percent, plural, table } from "./format.ts";
 
@@ -26,7 +26,25 @@ export function report(found: BenchReport): string {
     ];
     for (const [name, rows] of phases) parts.push("", name, table("lrrrrr", [head, ...rows.map(profiled)]));
   }
+  if (found.trace) {
+    const { tokens, prefill, decode } = found.trace;
+    const head = ["", "rows", "cols", "bits", "scales", "rounded", ...["in", "out"].flatMap(ranged), ""];
+    const phases: [string, TraceRow[]][] = [
+      [`a prompt of ${plural(tokens, "token")}`, prefill],
+      ["the token after it", decode],
+    ];
+    for (const [name, rows] of phases) parts.push("", name, table("lrrrllrrrrrrl", [head, ...rows.map(traced)]));
+  }
   return parts.join("\n");
+}
+
+const ranged = (what: string) => [`${what}: min`, "max", "rms"];
+
+function traced({ name, rows, cols, bits, scales, activations, input, output }: TraceRow): string[] {
+  const shown = ({ min, max, rms }: TraceValues) => [min, max, rms].map((value) => value?.toPrecision(4) ?? "");
+  const nan = input.nan + output.nan > 0 ? `${input.nan} NaN in, ${output.nan} out` : "";
+  const layout = [String(rows), String(cols), String(bits), scales, activations];
+  return [name, ...layout, ...shown(input), ...shown(output), nan];
 }
 
 const fixed = (value: number) => (value < 100 ? value.toFixed(1) : value.toFixed(0));

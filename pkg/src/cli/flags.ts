@@ -244,6 +244,10 @@ export const flags = {
   warmup: { value: "N", option: "warmup", read: number, help: "runs that do not count (default 1)" },
   repeat: { value: "N", option: "repeat", read: number, help: "runs that do (default 5)" },
   profile: { option: "profile", help: "show where the time goes, operation by operation, in runs of their own" },
+  trace: {
+    option: "trace",
+    help: "show each matrix, and the range of what it reads and writes, for 16 tokens and one",
+  },
   "no-roofline": { help: "do not measure what this machine reads and multiplies at best" },
   shape: { value: "S", help: "a model made here of random weights, by name or with other sizes: 2b4t,layers=4" },
   "embedding-type": { value: "T", help: "the storage type of its embedding and head" },

@@ -3,6 +3,7 @@
 import { EngineError } from "../errors.ts";
 import type { WorkerPort } from "../platform/port.ts";
 import type { ErrorData, Reply, VerbName, Verbs } from "./protocol.ts";
+import { show } from "./timeline.ts";
 import { Watch } from "./watch.ts";
 
 export interface CallOptions<V extends VerbName> {
@@ -117,6 +118,10 @@ export class Client {
     this.#watch.heard();
     if ("fatal" in reply) {
       this.#end(revive(reply.fatal, "WorkerFailed"));
+      return;
+    }
+    if ("spans" in reply) {
+      show(reply.spans);
       return;
     }
     const pending = this.#pending.get(reply.id);

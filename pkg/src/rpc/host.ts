@@ -11,7 +11,7 @@ import { flat } from "./flat.ts";
 import { ask, remote } from "./hooks.ts";
 import { canRun, inspect, type LoadContext, type Loaded, load } from "./load.ts";
 import { EngineLoop, type EngineWork, type Listener } from "./loop.ts";
-import { measure, roofline } from "./measure.ts";
+import { measure, roofline, trace } from "./measure.ts";
 import {
   type Call,
   type Control,
@@ -23,6 +23,7 @@ import {
   type VerbName,
   type Verbs,
 } from "./protocol.ts";
+import { Timeline } from "./timeline.ts";
 
 /** What one call may do while it runs. */
 interface CallContext<V extends VerbName> {
@@ -53,7 +54,8 @@ interface Running {
 export function serve(platform: Inside, port: Port): void {
   const calls = new Map<number, Running>();
   const post = (reply: Reply, transfer?: Transferable[]) => port.post(reply, transfer);
-  const host = new Host(platform, (error) => post({ fatal: toData(error) }));
+  const timeline = new Timeline((spans) => post({ spans }));
+  const host = new Host(platform, timeline, (error) => post({ fatal: toData(error) }));
 
   port.onmessage = (message) => {
     const said = message as Call | Control;
@@ -104,6 +106,9 @@ function toData(error: unknown): ErrorData {
   return { message: error instanceof Error ? error.message : String(error), ...(stack ? { stack } : {}) };
 }
 
+/** Milliseconds. Compilers in the background take about as long for all that a token needs. */
+const WARMUP = 300;
+
 /** Defaults where neither the caller nor the model says anything. */
 const SAMPLING = { temperature: 0.7, topK: 40, topP: 0.95 };
 
@@ -122,6 +127,7 @@ type SixNumbers = [number, number, number, number, number, number];
 class Host {
   readonly handlers: Handlers;
   readonly #platform: Inside;
+  readonly #timeline: Timeline;
   readonly #onDeath: (error: unknown) => void;
   #model: (Loaded & { loop: EngineLoop }) | null = null;
   #constrainer: Constrainer | null = null;
@@ -130,8 +136,9 @@ class Host {
   /** Logits that say which model this is, once someone has asked. */
   #markRow: Float32Array | null = null;
 
-  constructor(platform: Inside, onDeath: (error: unknown) => void) {
+  constructor(platform: Inside, timeline: Timeline, onDeath: (error: unknown) => void) {
     this.#platform = platform;
+    this.#timeline = timeline;
     this.#onDeath = onDeath;
     this.handlers = {
       load: ({ source, settings }, context) => this.#load(source, settings, context),
@@ -152,6 +159,7 @@ class Host {
       tokenize: ({ text, addSpecial }) => this.#loaded.text.tokenizer.encode(text, { addSpecial }),
       detokenize: ({ ids, special }) => this.#loaded.text.tokenizer.decode(ids, { special }),
       measure: (args, { signal }) => measure(this.#loaded, args, this.#platform, signal),
+      trace: (args) => trace(this.#loaded, args),
       roofline: (args, { signal }) => roofline(args, { platform, signal, onDeath }),
     };
   }
@@ -171,10 +179,17 @@ class Host {
     settings: Verbs["load"]["args"]["settings"],
     context: CallContext<"load">,
   ) {
-    const loaded = await load(source, settings, this.#loadContext(context));
-    const loop = new EngineLoop(loaded.engine, this.#platform.turn, this.#onDeath);
-    this.#model = { ...loaded, loop };
-    return loaded.info;
+    const timeline = settings.spans ? this.#timeline : undefined;
+    const begun = performance.now();
+    try {
+      const loaded = await load(source, settings, { ...this.#loadContext(context), timeline });
+      const loop = new EngineLoop(loaded.engine, this.#platform.turn, this.#onDeath, timeline);
+      this.#model = { ...loaded, loop };
+      return loaded.info;
+    } finally {
+      timeline?.add("load", "load", begun);
+      timeline?.flush();
+    }
   }
 
   async #generate(
@@ -263,12 +278,18 @@ class Host {
     return { running, waiting, paused, cacheTokens, heldTokens, spareTokens, memoryBytes: memory.buffer.byteLength };
   }
 
-  /** A prompt and some steps, long enough for kernels of both kinds. */
+  /**
+   * A prompt and some steps, long enough for kernels of both kinds, and again until the runtime's compilers have had time for the
+   * functions of a small model too.
+   */
   async #warmup(context: CallContext<"warmup">): Promise<null> {
     const { vocab, contextLength } = this.#loaded.info;
     const ids = Array.from({ length: Math.min(32, Math.ceil(contextLength / 2)) }, (_, i) => i % vocab);
     const work: EngineWork = { type: "generate", maxTokens: 8, end: [], full: 0 };
-    return this.#once(ids, work, context, () => ({ event() {}, result: () => null }));
+    const until = performance.now() + WARMUP;
+    for (let round = 0; round === 0 || (round < 64 && performance.now() < until); round++)
+      await this.#once(ids, work, context, () => ({ event() {}, result: () => null }));
+    return null;
   }
 
   #closeSession(number: number): null {

@@ -15,9 +15,10 @@ import { type Pick, pick } from "../wasm/pick.ts";
 import { Pool } from "../wasm/threads.ts";
 import { fit, instanceBytes, room } from "./fit.ts";
 import { type Headers, named, readHeaders } from "./headers.ts";
-import type { EngineSettings, LoadSettings, SourceSettings } from "./protocol.ts";
+import type { EngineSettings, LoadSettings } from "./protocol.ts";
 import { join, readAll, type Span } from "./spans.ts";
 import { loadText, type Text } from "./text.ts";
+import type { Timeline } from "./timeline.ts";
 
 /** What instances need of whoever holds them. */
 export interface Host {
@@ -29,6 +30,7 @@ export interface Host {
 
 export interface LoadContext extends Host {
   onProgress(progress: Progress): void;
+  timeline?: Timeline | undefined;
 }
 
 export interface Loaded {
@@ -46,14 +48,21 @@ const PLANNER_BYTES = 1 << 30;
 const CHUNK = 4 << 20;
 
 export async function load(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
-  const { platform } = context;
+  const { platform, timeline } = context;
   const { choice, chatTemplate, engineSettings } = choose(settings, platform);
+  let begun = performance.now();
+  const phase = (name: string, facts?: object) => {
+    timeline?.add("load", name, begun, facts);
+    begun = performance.now();
+  };
   const runtime = await Runtime.start(choice, context);
+  phase("compile", { flavour: choice.flavour });
   const warnings: string[] = [];
   const opening = await openingOf(settings, context, (message) => warnings.push(message));
   const work = async (files: ModelFiles): Promise<Loaded> => {
     const planner = await runtime.planner();
     const headers = await readHeaders(planner.glue, files, context.signal);
+    phase("header", { bytes: headers.length });
     const { needed: memory, ...verdict } = weigh(planner.glue, headers, engineSettings, null);
     if (!verdict.ok) {
       const { available, suggestion, reason } = verdict;
@@ -61,15 +70,22 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
     }
     // The text's own work goes on while the weights come.
     const text = loadText(headers.metadata, headers.prefix, files, chatTemplate);
-    text.catch(() => {});
+    const reading = performance.now();
+    text.then(
+      () => timeline?.add("tokenizer", "tokenizer", reading),
+      () => {},
+    );
 
     const { glue, memory: bytes } = await runtime.instance(memory.total, headers);
     const loader = await feed(glue, bytes, headers, files, engineSettings, false, context);
+    begun = performance.now();
     for (const file of files.weights) await file.check?.({ signal: context.signal });
     if (choice.threads > 1) await glue.initThreadPool?.(choice.threads - 1);
+    phase("threads", { threads: choice.threads });
     context.signal.throwIfAborted();
     const engine = loader.finish(choice.threads);
     const description = engine.describe() as Description;
+    phase("engine", { bytes: memory.total });
     const loaded = await text;
     const info: ModelInfo = {
       ...description,
@@ -103,7 +119,7 @@ async function openingOf(
   context: LoadContext,
   warn: (message: string) => void,
 ): Promise<Opening> {
-  const { cache = true, verify, integrity, connections }: SourceSettings = settings;
+  const { cache = true, verify, integrity, connections } = settings;
   const { platform, signal } = context;
   const http = connections ? { connections } : {};
   const opening: Opening = { paths: platform.paths, signal, http };
@@ -135,7 +151,7 @@ const featuresOf = ({ given }: Inside) => given?.features ?? probe();
 
 /** The build that these settings run on, and what is left of them for the engine. */
 export function choose(settings: LoadSettings, platform: Inside) {
-  const { threads, flavour, chatTemplate, cache, verify, integrity, connections, ...engineSettings } = settings;
+  const { threads, flavour, chatTemplate, spans, cache, verify, integrity, connections, ...engineSettings } = settings;
   const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
   return { choice: pick(featuresOf(platform), platform.cores(), wish), chatTemplate, engineSettings };
 }
@@ -241,14 +257,18 @@ async function feed(
   survey: boolean,
   context: LoadContext,
 ): Promise<Glue["Loader"]["prototype"]> {
-  const { signal, onProgress } = context;
+  const { signal, onProgress, timeline } = context;
+  const begun = performance.now();
   const loader = new glue.Loader(headers.checkpoint, settings);
   loader.decide(await readAll(loader.probes() as Span[], files, signal));
   loader.reserve(survey);
+  timeline?.add("load", "plan", begun);
 
   const spans = join(loader.ranges() as Span[]);
   const total = spans.reduce((sum, span) => sum + span.length, 0);
   const meter = new Meter(total, onProgress);
+  const reading = performance.now();
+  let packing = 0;
   try {
     for (const { file, offset, length } of spans) {
       const source = files.weights[file]!;
@@ -258,9 +278,11 @@ async function feed(
           for (let from = 0; from < piece.length; from += CHUNK) {
             const part = piece.subarray(from, from + CHUNK);
             // The memory may have grown, and its old views be gone, since the last chunk.
+            const came = performance.now();
             const address = loader.buffer(part.length);
             new Uint8Array(memory.buffer, address, part.length).set(part);
             loader.feed(file, at, part.length);
+            packing += performance.now() - came;
             at += part.length;
           }
           signal.throwIfAborted();
@@ -276,6 +298,7 @@ async function feed(
     }
     throw error;
   }
+  timeline?.add("load", "read and pack", reading, { bytes: total, "packing, ms": packing.toFixed(1) });
   onProgress({ phase: "pack", loaded: total, total, bytesPerSecond: meter.rate });
   return loader;
 }

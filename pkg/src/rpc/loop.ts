@@ -1,6 +1,7 @@
 /** Steps an engine while it has work, and lets the worker read its messages in between. */
 
 import type { Glue } from "../wasm/load.ts";
+import type { Timeline } from "./timeline.ts";
 
 type WasmEngine = Glue["Engine"]["prototype"];
 
@@ -41,8 +42,11 @@ export interface Listener {
   onPause?(): void;
 }
 
-/** Milliseconds between two looks at the messages: far below what a person or an abort would notice. */
+/** Milliseconds for which pieces gather before they are sent. */
 export const SLICE = 8;
+
+/** Milliseconds between two looks at the messages where no piece waits: below what a person or an abort would notice. */
+const LOOK = 30;
 
 /** Steps between two looks: clocks of edge workers stand still until a look. */
 const MOST_STEPS = 64;
@@ -51,12 +55,16 @@ export class EngineLoop {
   readonly engine: WasmEngine;
   readonly #turn: () => Promise<void>;
   readonly #onTrap: (error: unknown) => void;
+  readonly #timeline: Timeline | undefined;
   readonly #listeners = new Map<number, Listener>();
   #running = false;
 
-  /** `turn` resolves once waiting messages were read; `onTrap` hears of an engine that cannot go on. */
-  constructor(engine: WasmEngine, turn: () => Promise<void>, onTrap: (error: unknown) => void) {
+  /**
+   * `turn` resolves once waiting messages were read; `onTrap` hears of an engine that cannot go on; `timeline` of every batch.
+   */
+  constructor(engine: WasmEngine, turn: () => Promise<void>, onTrap: (error: unknown) => void, timeline?: Timeline) {
     this.engine = engine;
+    this.#timeline = timeline;
     this.#turn = turn;
     this.#onTrap = onTrap;
   }
@@ -108,18 +116,30 @@ export class EngineLoop {
   }
 
   #slice(): void {
-    const until = performance.now() + SLICE;
+    const begun = performance.now();
     const spoken = new Set<Listener>();
     let steps = 0;
+    let passed = 0;
     do {
-      for (const listener of this.#hand(this.engine.step(until - performance.now()))) spoken.add(listener);
-    } while (++steps < MOST_STEPS && performance.now() < until && this.engine.busy());
+      const budget = spoken.size > 0 ? SLICE : LOOK;
+      for (const listener of this.#hand(this.#step(budget - passed))) spoken.add(listener);
+      passed = performance.now() - begun;
+    } while (++steps < MOST_STEPS && passed < SLICE && this.engine.busy());
     for (const listener of spoken) listener.onPause?.();
+    this.#timeline?.flush();
+  }
+
+  #step(budget: number): (EngineEvent | number)[] {
+    this.#timeline?.begin();
+    const events = this.engine.step(budget) as (EngineEvent | number)[];
+    this.#timeline?.end(this.engine.served(), events);
+    return events;
   }
 
   /** Hands events to those they concern, and tells who they are. */
-  #hand(events: EngineEvent[]): Listener[] {
-    return events.flatMap((event) => {
+  #hand(events: (EngineEvent | number)[]): Listener[] {
+    return events.flatMap((told) => {
+      const event: EngineEvent = typeof told === "number" ? token(told) : told;
       const listener = this.#listeners.get(event.request);
       if (event.type === "finished" || event.type === "failed") this.#listeners.delete(event.request);
       listener?.onEvent(event);
@@ -127,3 +147,10 @@ export class EngineLoop {
     });
   }
 }
+
+/** A token, as the engine tells it. */
+const token = (told: number): EngineEvent => ({
+  type: "token",
+  request: told >>> 0,
+  token: Math.floor(told / 2 ** 32),
+});

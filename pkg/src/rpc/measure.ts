@@ -48,6 +48,17 @@ export async function measure(
   }
 }
 
+/** What each matrix reads and writes, in a prompt's step and in that of the token after it. */
+export function trace({ engine }: Loaded, { ids }: Verbs["trace"]["args"]): Verbs["trace"]["result"] {
+  const session = engine.open();
+  try {
+    engine.submit(session, Uint32Array.from(ids), greedy(2));
+    return { prefill: [...engine.trace()], decode: [...engine.trace()] };
+  } finally {
+    engine.close(session);
+  }
+}
+
 const greedy = (maxTokens: number): EngineWork => ({
   type: "generate",
   maxTokens,

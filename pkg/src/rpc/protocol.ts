@@ -4,53 +4,27 @@ import type { FormatSpec } from "../constrain/format.ts";
 import type { ErrorDetail } from "../errors.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type {
-  Activations,
   CanRun,
   ChatMessage,
   ContextFull,
   Description,
   Finished,
-  Flavour,
-  I2sInterleave,
-  KvType,
+  LoadOptions,
   ModelInfo,
   ModelStatus,
   Perplexity,
   Piece,
   Progress,
   SamplingOptions,
-  WeightLayout,
+  SourceOptions,
 } from "../types.ts";
+import type { TimeSpan } from "./timeline.ts";
 
-/** Options that the engine itself takes. */
-export interface EngineSettings {
-  activations?: Activations;
-  kv?: KvType;
-  contextLength?: number;
-  prefillChunk?: number;
-  maxSequences?: number;
-  maxBatchTokens?: number;
-  maxQueue?: number;
-  cacheTokens?: number;
-  prefixReuse?: boolean;
-  firstCome?: boolean;
-  layout?: WeightLayout;
-  i2s?: I2sInterleave;
-}
+/** All options of a load but those that work on the owner's side. */
+export type LoadSettings = Omit<LoadOptions, "signal" | "onProgress">;
 
-/** Options that say how bytes come. */
-export interface SourceSettings {
-  cache?: boolean | string;
-  verify?: "auto" | "always";
-  integrity?: string | Readonly<Record<string, string>>;
-  connections?: number;
-}
-
-export interface LoadSettings extends EngineSettings, SourceSettings {
-  threads?: number;
-  flavour?: Flavour;
-  chatTemplate?: string;
-}
+/** Of these, what the engine itself takes. */
+export type EngineSettings = Omit<LoadSettings, keyof SourceOptions | "threads" | "flavour" | "chatTemplate" | "spans">;
 
 export type PromptSpec =
   | { text: string; addSpecial: boolean }
@@ -134,6 +108,8 @@ export interface Verbs {
     { past: number[][]; prompts: number[][]; decode: number; profile: boolean },
     { prefill: Phase; decode: Phase; memoryBytes: number; operations: string[] }
   >;
+  /** Numbers of each matrix, as the engine's `trace` tells them, for a prompt that is one step. */
+  trace: Verb<{ ids: number[] }, { prefill: number[]; decode: number[] }>;
   /** GB/s for each number of streams a thread, and G products a second, `repeat` times. Needs no model. */
   roofline: Verb<
     { settings: Pick<LoadSettings, "threads" | "flavour">; bytes: number; streams: number[]; repeat: number },
@@ -169,5 +145,7 @@ export type Reply =
   | { id: number; event: unknown }
   | { id: number; result: unknown }
   | { id: number; error: ErrorData }
+  /** What was done when, for a load with `spans`. */
+  | { spans: TimeSpan[] }
   /** Nothing will be answered any more. */
   | { fatal: ErrorData };

@@ -2,7 +2,7 @@ import { EngineError } from "../errors.ts";
 import { inOrder, type Part } from "./ahead.ts";
 import { BlobSource } from "./blob.ts";
 import { type Answer, failed, type HttpOptions, Patience, request, shown, type UrlSpec } from "./request.ts";
-import { cutShort, type ReadOptions, type Source } from "./source.ts";
+import { cutShort, gather, type ReadOptions, type Source } from "./source.ts";
 
 /** Of the first request: most headers of models are smaller. */
 const FIRST = 256 << 10;
@@ -97,14 +97,8 @@ export class HttpSource implements Source {
     return { source: new HttpSource(spec, size, validator, options, first.subarray(0, size)), validator };
   }
 
-  async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
-    const bytes = new Uint8Array(length);
-    let at = 0;
-    for await (const piece of this.stream(offset, length, options)) {
-      bytes.set(piece, at);
-      at += piece.length;
-    }
-    return bytes;
+  read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
+    return gather(this.stream(offset, length, options), length);
   }
 
   async *stream(offset: number, length: number, { signal }: ReadOptions = {}): AsyncIterable<Uint8Array> {

@@ -62,6 +62,17 @@ export async function open(spec: FileSpec, { paths, signal, http, url }: Opening
   }
 }
 
+/** What a stream of so many bytes brings, in one. */
+export async function gather(pieces: AsyncIterable<Uint8Array>, length: number): Promise<Uint8Array> {
+  const bytes = new Uint8Array(length);
+  let at = 0;
+  for await (const piece of pieces) {
+    bytes.set(piece, at);
+    at += piece.length;
+  }
+  return bytes;
+}
+
 /** What a source that ended early throws. */
 export function cutShort(name: string, offset: number, expected: number, found: number): EngineError {
   return new EngineError("Truncated", `${name}: expected ${expected} bytes from byte ${offset}, found ${found}`, {

@@ -100,14 +100,72 @@ test("the demo model is measured, and the machine with it", async () => {
   assert.ok(report.memory.peakRssBytes! > report.memory.wasmBytes);
 });
 
+test("a trace names each matrix, what it is packed as, and the numbers that it meets", async () => {
+  const report = await bench("--shape", "fairy,layers=2", "--type", "tq2_0,ffn_down=q4_0", ...small, "--trace");
+  const { tokens, prefill, decode } = report.trace!;
+  assert.equal(tokens, 16);
+  const { hidden, ffn, vocab } = report.model.config;
+  const layer = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
+  const names = [0, 1].flatMap((number) => layer.map((name) => `blk.${number}.${name}`));
+  for (const rows of [prefill, decode]) {
+    assert.deepEqual(
+      rows.map(({ name }) => name),
+      [...names, "output"],
+    );
+    for (const { name, input, output } of rows) {
+      for (const { min, max, rms, nan } of [input, output]) {
+        assert.ok(min < max && 0 < rms && rms <= Math.max(-min, max) && nan === 0, name);
+      }
+      // A norm stands before each of these, whose weights are about 1.
+      if (/attn_[qkv]|gate|up/.test(name)) assert.ok(Math.abs(input.rms - 1) < 0.1, `${name}: ${input.rms}`);
+    }
+  }
+  const packed = (name: string) => {
+    const { rows, cols, bits, scales, activations } = decode.find((row) => row.name === name)!;
+    return { rows, cols, bits, scales, activations };
+  };
+  assert.deepEqual(packed("blk.1.ffn_up"), {
+    rows: ffn,
+    cols: hidden,
+    bits: 2,
+    scales: "one a row",
+    activations: "int8",
+  });
+  assert.deepEqual(packed("blk.0.ffn_down"), {
+    rows: hidden,
+    cols: ffn,
+    bits: 4,
+    scales: "f16 for 32",
+    activations: "int14",
+  });
+  assert.deepEqual(packed("output"), {
+    rows: vocab,
+    cols: hidden,
+    bits: 6,
+    scales: "8 bits for 16",
+    activations: "int14",
+  });
+});
+
 test("people get tables", async () => {
-  const { stdout, status } = await run("bench", "--shape", "fairy,layers=2", ...small, "--profile", "--threads", "1");
+  const { stdout, status } = await run(
+    "bench",
+    "--shape",
+    "fairy,layers=2",
+    ...small,
+    "--profile",
+    "--trace",
+    "--threads",
+    "1",
+  );
   assert.equal(status, 0);
   for (const line of [
     /^ +pp16 .* tokens\/s .* in 2 runs$/m,
     /^ +tg8 /m,
     /^ +end to end /m,
     /^prefill of 16$/m,
+    /^a prompt of 16 tokens$/m,
+    /^ +blk\.1\.ffn_gate +768 +256 +2 +one a row +int8 +-[\d.]+ /m,
     /^ +gate_up /m,
   ]) {
     assert.match(stdout, line);

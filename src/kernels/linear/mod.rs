@@ -188,7 +188,7 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: Dots) -> Kernel
     macro_rules! dense {
         ($values:ty, $width:literal) => {
             Kernels {
-                one: Kernel::Other(dense::<I, $values, $width, 8, 1>),
+                one: Kernel::Other(dense::<I, $values, $width, 4, 1>),
                 many: Some(Kernel::Other(dense::<I, $values, $width, 2, TOKENS>)),
             }
         };
@@ -198,7 +198,7 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: Dots) -> Kernel
         (Packing::Dense(Float::F16), _) => dense!(F16, 2),
         (Packing::Dense(Float::BF16), _) => dense!(Bf16, 2),
         (Packing::Ints(_), Precision::Float) => {
-            Kernels { one: Kernel::Other(decoded::<I, 8, 1>), many: Some(Kernel::Other(decoded::<I, 2, TOKENS>)) }
+            Kernels { one: Kernel::Other(decoded::<I, 4, 1>), many: Some(Kernel::Other(decoded::<I, 2, TOKENS>)) }
         }
         (Packing::Ints(Layout { codes, scales: Scales::Group { len, kept: Kept::Factors, .. }, .. }), _) => {
             match (codes, len) {

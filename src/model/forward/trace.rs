@@ -1,0 +1,75 @@
+//! What the last operation's matrices read and wrote, looked up between two operations: all of it still lies in the scratch.
+
+use super::{Forward, HEAD_ROWS, LAYER, multiplied, row};
+use crate::kernels::act::Precision;
+use crate::kernels::elementwise;
+use crate::kernels::isa::Isa;
+use crate::kernels::packed::Matrix;
+use crate::model::weights::Model;
+use crate::observe::{Operation, Values};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Traced<'a> {
+    /// `None` for the head.
+    pub layer: Option<usize>,
+    pub operation: Operation,
+    /// Which of the operation's matrices.
+    pub index: usize,
+    pub matrix: &'a Matrix,
+    pub precision: Precision,
+    /// Before it is rounded.
+    pub input: Values,
+    pub output: Values,
+}
+
+impl<I: Isa> Forward<I> {
+    /// Every matrix of the operation that ran last, if it has any.
+    pub fn trace<'a>(&self, model: &'a Model, note: &mut dyn FnMut(Traced<'a>)) {
+        let Some(past) = self.operation.checked_sub(2) else { return };
+        let operation = self.at(self.operation - 1, model);
+        if operation == Operation::Head {
+            return self.trace_head(model, past - model.layers.len() * LAYER.len(), note);
+        }
+        let (number, config) = (past / LAYER.len(), &model.config);
+        let layer = &model.layers[number];
+        let (linear, from, result) = match operation {
+            Operation::Qkv => (&layer.qkv, &self.hidden, &self.qkv),
+            Operation::Output => (&layer.output, &self.attended, &self.update),
+            Operation::GateUp => (&layer.gate_up, &self.hidden, &self.gate_up),
+            Operation::Down => (&layer.down, &self.gate_up, &self.update),
+            _ => return,
+        };
+        let (mut first, mut index) = (0, 0);
+        for part in &linear.inputs {
+            let mut input = Values::default();
+            let mut values = vec![0.0; part.spec.cols];
+            for i in 0..self.rows.len() {
+                multiplied::<I>(config, layer, operation, from, i, &mut values);
+                if let Some((weight, eps)) = &part.norm {
+                    elementwise::rms_norm::<I>(&mut values, weight, *eps);
+                }
+                input.add(&values);
+            }
+            for matrix in &part.matrices {
+                let mut output = Values::default();
+                for i in 0..self.rows.len() {
+                    output.add(&row(result, linear.width, i)[first..][..matrix.shape.rows]);
+                }
+                let precision = part.spec.precision;
+                note(Traced { layer: Some(number), operation, index, matrix, precision, input, output });
+                first += matrix.shape.rows;
+                index += 1;
+            }
+        }
+    }
+
+    fn trace_head<'a>(&self, model: &'a Model, chunk: usize, note: &mut dyn FnMut(Traced<'a>)) {
+        let (mut input, mut output) = (Values::default(), Values::default());
+        for (i, &index) in self.wanted.iter().skip(chunk * HEAD_ROWS).take(HEAD_ROWS).enumerate() {
+            input.add(&self.state(model, index));
+            output.add(self.logits(i));
+        }
+        let (operation, matrix, precision) = (Operation::Head, model.head(), model.head_precision);
+        note(Traced { layer: None, operation, index: 0, matrix, precision, input, output });
+    }
+}
