@@ -14,18 +14,36 @@ function example(language) {
   return block[1];
 }
 
+const runtimes = [
+  ["Node 20", "node20/bin/node"],
+  ["Node 24", "node24/bin/node"],
+  ["Deno", ".bin/deno", "run", "--allow-all", "--node-modules-dir=manual"],
+  ["Bun", ".bin/bun"],
+];
+
 test("the README's program", async (context) => {
   const folder = await emptyFolderWithPackage(context);
   await writeFile(path.join(folder, "story.mjs"), example("js"));
-  for (const [name, program, ...args] of [
-    ["Node 20", "node20/bin/node"],
-    ["Node 24", "node24/bin/node"],
-    ["Deno", ".bin/deno", "run", "--allow-all", "--node-modules-dir=manual"],
-    ["Bun", ".bin/bun"],
-  ]) {
+  for (const [name, program, ...args] of runtimes) {
     await context.test(name, { timeout: 60_000 }, async () => {
       const { stdout, stderr } = await run(host(program), [...args, "story.mjs"], { cwd: folder });
       assert.match(stdout, /[a-z ]{20}.*\n\d+ tokens\/s, \d threads?\n$/s);
+      assert.equal(stderr, "");
+    });
+  }
+});
+
+test("the README's spans", async (context) => {
+  const folder = await emptyFolderWithPackage(context);
+  const imports = 'import { load } from "ternlight";\nimport demo from "ternlight/demo";\n';
+  const program = await recipe("README.md", "spans: true");
+  await writeFile(path.join(folder, "spans.mjs"), `${imports}${program}await model.close();\n`);
+  for (const [name, bin, ...args] of runtimes) {
+    await context.test(name, { timeout: 60_000 }, async () => {
+      const { stdout, stderr } = await run(host(bin), [...args, "spans.mjs"], { cwd: folder });
+      for (const line of [/^load engine \d/m, /^request \d+ prefill 4 \d/m, /^request \d+ decode 1 \d/m]) {
+        assert.match(stdout, line);
+      }
       assert.equal(stderr, "");
     });
   }
