@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use js_sys::{Array, Float32Array, Object, Reflect, Uint32Array};
 use wasm_bindgen::prelude::*;
 
+use super::bench::now;
 use super::sampling::sampling;
 use super::{Js, thrown, to_js};
 use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work};
@@ -19,12 +20,6 @@ use crate::observe::{Operation, Tally};
 use crate::quant::{Layout, Scales};
 use crate::sampling::{Lists, Params};
 use crate::team::Team;
-
-#[wasm_bindgen]
-extern "C" {
-    #[wasm_bindgen(js_namespace = performance)]
-    fn now() -> f64;
-}
 
 /// More than any request has; tokens have fewer than the 21 bits that are left.
 const REQUESTS: f64 = 4_294_967_296.0;

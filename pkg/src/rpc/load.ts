@@ -49,7 +49,7 @@ const CHUNK = 4 << 20;
 
 export async function load(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
   const { platform, timeline } = context;
-  const { choice, chatTemplate, engineSettings } = choose(settings, platform);
+  const { choice, kernel, chatTemplate, engineSettings } = choose(settings, platform);
   let begun = performance.now();
   const phase = (name: string, facts?: object) => {
     timeline?.add("load", name, begun, facts);
@@ -95,6 +95,7 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
       contextLength: engine.contextLength,
       kv: engine.kv as ModelInfo["kv"],
       flavour: choice.flavour,
+      kernel: glue.dots(kernel) as ModelInfo["kernel"],
       threads: choice.threads,
       threadsReason: choice.threadsReason,
       memoryBytes: bytes.buffer.byteLength,
@@ -151,9 +152,11 @@ const featuresOf = ({ given }: Inside) => given?.features ?? probe();
 
 /** The build that these settings run on, and what is left of them for the engine. */
 export function choose(settings: LoadSettings, platform: Inside) {
-  const { threads, flavour, chatTemplate, spans, cache, verify, integrity, connections, ...engineSettings } = settings;
+  const { threads, flavour, kernel, chatTemplate, spans, ...others } = settings;
+  const { cache, verify, integrity, connections, ...engineSettings } = others;
   const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
-  return { choice: pick(featuresOf(platform), platform.cores(), wish), chatTemplate, engineSettings };
+  const choice = pick(featuresOf(platform), platform.cores(), wish);
+  return { choice, kernel: kernel ?? "auto", chatTemplate, engineSettings };
 }
 
 function weigh(glue: Glue, headers: Headers, settings: EngineSettings, free: number | null): CanRun {

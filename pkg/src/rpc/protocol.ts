@@ -24,7 +24,10 @@ import type { TimeSpan } from "./timeline.ts";
 export type LoadSettings = Omit<LoadOptions, "signal" | "onProgress">;
 
 /** Of these, what the engine itself takes. */
-export type EngineSettings = Omit<LoadSettings, keyof SourceOptions | "threads" | "flavour" | "chatTemplate" | "spans">;
+export type EngineSettings = Omit<
+  LoadSettings,
+  keyof SourceOptions | "threads" | "flavour" | "kernel" | "chatTemplate" | "spans"
+>;
 
 export type PromptSpec =
   | { text: string; addSpecial: boolean }
@@ -112,7 +115,12 @@ export interface Verbs {
   trace: Verb<{ ids: number[] }, { prefill: number[]; decode: number[] }>;
   /** GB/s for each number of streams a thread, and G products a second, `repeat` times. Needs no model. */
   roofline: Verb<
-    { settings: Pick<LoadSettings, "threads" | "flavour">; bytes: number; streams: number[]; repeat: number },
+    {
+      settings: Pick<LoadSettings, "threads" | "flavour" | "kernel">;
+      bytes: number;
+      streams: number[];
+      repeat: number;
+    },
     { bytes: number; threads: number; flavour: string; read: number[][]; multiply: number[] }
   >;
 }
