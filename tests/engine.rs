@@ -207,6 +207,9 @@ fn an_observer_hears_of_every_operation_and_its_work() {
     assert_eq!(tally.kv_bytes, all * past * 2 * kv as u64 * 4);
 }
 
+/// A matrix by its layer, operation and place there; its rows, and what it has read and written.
+type Told = (Option<usize>, Operation, usize, usize, Values, Values);
+
 #[test]
 fn a_trace_tells_what_each_matrix_reads_and_writes() {
     use Operation::*;
@@ -232,7 +235,7 @@ fn a_trace_tells_what_each_matrix_reads_and_writes() {
         };
         let (prefill, events) = step(&mut engine);
         assert!(matches!(events[..], [Event::Prompt { .. }, Event::Token { .. }]), "{model}: {events:?}");
-        let places = |all: &[(Option<usize>, Operation, usize, usize, Values, Values)]| {
+        let places = |all: &[Told]| {
             all.iter().map(|&(layer, operation, index, ..)| (layer, operation, index)).collect::<Vec<_>>()
         };
         let layers = engine.model().layers.len();
