@@ -234,7 +234,7 @@ fn multiply<I: Isa>(
 }
 
 /// What the matrices of an operation multiply: row `i` of what the operation before has left, normed.
-#[inline(always)]
+#[inline(never)]
 fn multiplied<I: Isa>(config: &Config, layer: &Layer, operation: Operation, from: &[f32], i: usize, out: &mut [f32]) {
     let norm = match operation {
         Operation::Qkv => Some(&layer.attn_norm),

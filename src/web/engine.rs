@@ -16,7 +16,7 @@ use crate::kernels::packed::{Packing, Shape};
 use crate::model::describe::Description;
 use crate::model::forward::Traced;
 use crate::model::{Model, Plan};
-use crate::observe::{Operation, Tally};
+use crate::observe::{Operation, Tally, Values};
 use crate::quant::{Layout, Scales};
 use crate::sampling::{Lists, Params};
 use crate::team::Team;
@@ -114,13 +114,12 @@ impl Engine {
                         (codes.bits(), len as f64, scale, min)
                     }
                 };
-                told.extend([layer.map_or(-1.0, |layer| layer as f64), f64::from(operation as u8), index as f64]);
-                told.extend([rows as f64, cols as f64, bits as f64, group, f64::from(scale), f64::from(u8::from(min))]);
-                told.push(f64::from(precision as u8));
-                for values in [input, output] {
-                    let rms = values.rms();
-                    told.extend([f64::from(values.least), f64::from(values.most), rms, values.nans as f64]);
-                }
+                let head = [operation as usize, index, rows, cols, bits];
+                let told_of = |Values { least, most, nans, .. }, rms| [least.into(), most.into(), rms, nans as f64];
+                told.push(layer.map_or(-1.0, |layer| layer as f64));
+                told.extend(head.map(|number| number as f64));
+                told.extend([group, f64::from(scale), f64::from(u8::from(min)), f64::from(precision as u8)]);
+                told.extend([input, output].map(|values| told_of(values, values.rms())).as_flattened());
             });
         let failed = events.map_err(thrown)?.into_iter().find_map(|event| match event {
             Event::Failed { error, .. } => Some(thrown(error)),
