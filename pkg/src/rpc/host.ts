@@ -122,6 +122,12 @@ interface Settle<T> {
   pause(paused: boolean): void;
 }
 
+interface Model extends Loaded {
+  loop: EngineLoop;
+  /** Requests computed together. */
+  places: number;
+}
+
 type SixNumbers = [number, number, number, number, number, number];
 
 class Host {
@@ -129,7 +135,7 @@ class Host {
   readonly #platform: Inside;
   readonly #timeline: Timeline;
   readonly #onDeath: (error: unknown) => void;
-  #model: (Loaded & { loop: EngineLoop }) | null = null;
+  #model: Model | null = null;
   #constrainer: Constrainer | null = null;
   /** Engine sessions by the caller's numbers. */
   readonly #sessions = new Map<number, number>();
@@ -164,7 +170,7 @@ class Host {
     };
   }
 
-  get #loaded(): Loaded & { loop: EngineLoop } {
+  get #loaded(): Model {
     if (!this.#model) throw new EngineError("Closed", "no model is loaded");
     return this.#model;
   }
@@ -184,7 +190,7 @@ class Host {
     try {
       const loaded = await load(source, settings, { ...this.#loadContext(context), timeline });
       const loop = new EngineLoop(loaded.engine, this.#platform.turn, this.#onDeath, timeline);
-      this.#model = { ...loaded, loop };
+      this.#model = { ...loaded, loop, places: settings.maxSequences ?? 8 };
       return loaded.info;
     } finally {
       timeline?.add("load", "load", begun);
@@ -392,23 +398,29 @@ class Host {
     });
   }
 
-  /** All at once: the engine puts them into its batches as they fit. */
-  #embed({ texts, mean, normalize }: Verbs["embed"]["args"], context: CallContext<"embed">): Promise<Float32Array[]> {
-    const { text } = this.#loaded;
-    const each = texts.map((one) => (typeof one === "string" ? text.tokenizer.encode(one) : one));
-    return Promise.all(
-      each.map((ids) =>
-        this.#once(ids, { type: "embed", mean }, context, () => {
-          let row: Float32Array = new Float32Array();
-          return {
-            event: (event) => {
-              if (event.type === "embedded") row = event.embedding;
-            },
-            result: () => (normalize ? unit(row) : row),
-          };
-        }),
-      ),
-    );
+  /** As many at once as the engine computes together. */
+  async #embed({ texts, mean, normalize }: Verbs["embed"]["args"], context: CallContext<"embed">) {
+    const { text, places } = this.#loaded;
+    const rows: Float32Array[] = [];
+    const one = (ids: number[]) =>
+      this.#once(ids, { type: "embed", mean }, context, () => {
+        let row: Float32Array = new Float32Array();
+        return {
+          event: (event) => {
+            if (event.type === "embedded") row = event.embedding;
+          },
+          result: () => (normalize ? unit(row) : row),
+        };
+      });
+    // A lane that fails ends the iterator for all.
+    const each = (function* () {
+      yield* texts.entries();
+    })();
+    const lane = async () => {
+      for (const [i, from] of each) rows[i] = await one(typeof from === "string" ? text.tokenizer.encode(from) : from);
+    };
+    await Promise.all(Array.from({ length: Math.min(places, texts.length) }, lane));
+    return rows;
   }
 
   async #perplexity(text: string, window: number, context: CallContext<"perplexity">) {
