@@ -25,7 +25,7 @@ const FEATURES = ["simd", "relaxed-simd", "bulk-memory", "nontrapping-float-to-i
 
 const DOTS = { "single-relaxed": "i32x4.relaxed_dot_i8x16_i7x16_add_s", "single-simd128": "i32x4.dot_i16x8_s" };
 
-/** With exported numbers `dots`, `loads` and `stores`: of products, and of vectors from memory and to it. */
+/** With exported numbers, `counted dots`, `counted loads` and `counted stores`: of products, and of vectors from memory and to it. */
 async function counting(flavour: keyof typeof DOTS): Promise<WebAssembly.Module> {
   const dot = DOTS[flavour];
   const folder = await mkdtemp(join(tmpdir(), "ternlight-counts-"));
@@ -49,7 +49,7 @@ async function counting(flavour: keyof typeof DOTS): Promise<WebAssembly.Module>
         counted("stores", found, "i32 v128", ""),
       );
     const globals = ["dots", "loads", "stores"].map(
-      (name) => `(global $${name} (export "${name}") (mut i32) (i32.const 0))`,
+      (name) => `(global $${name} (export "counted ${name}") (mut i32) (i32.const 0))`,
     );
     const [wat, wasm] = [join(folder, "counting.wat"), join(folder, "counting.wasm")];
     await writeFile(wat, `${text.trimEnd().slice(0, -1)}\n${[...globals, ...added.values()].join("\n")}\n)`);
@@ -84,7 +84,9 @@ async function perToken(flavour: keyof typeof DOTS) {
     const model = await load(Object.fromEntries(await Promise.all(files)), { wasm: await counting(flavour) });
     const totals = () =>
       (["dots", "loads", "stores"] as const).map((name) => {
-        const numbers = instances.map(({ exports }) => (exports[name] as WebAssembly.Global).value as number);
+        const numbers = instances.map(
+          ({ exports }) => (exports[`counted ${name}`] as WebAssembly.Global).value as number,
+        );
         return numbers.reduce((sum, number) => sum + number, 0);
       });
     const answer = async (maxTokens: number) => {
