@@ -67,6 +67,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Changes with any one word.
+#[inline(never)]
 pub fn checksum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let hash = words.iter().fold(bytes.len() as u64, |hash, word| mixed(hash, u64::from_le_bytes(*word)));

@@ -105,7 +105,7 @@ export class LoadedModel implements Model {
   readonly #number = () => ++this.#sessions;
   #adapters: readonly AdapterInfo[] = [];
 
-  constructor(client: Client, info: ModelInfo, rules: SpecRules) {
+  constructor(client: Client, info: ModelInfo, rules: SpecRules = { base: null }) {
     this.#client = client;
     this.#rules = rules;
     this.info = info;
@@ -296,7 +296,16 @@ function start(
   prompt: PromptSpec,
   options: GenerateOptions & CompletionOptions,
 ): Generation {
-  const { stop = [], ignoreEos = false, onContextFull = "stop", format, logitsProcessor, signal, n = 1, adapters } = options;
+  const {
+    stop = [],
+    ignoreEos = false,
+    onContextFull = "stop",
+    format,
+    logitsProcessor,
+    signal,
+    n = 1,
+    adapters,
+  } = options;
   const settings: GenerateSettings = {
     ...forEngine(options),
     stop: typeof stop === "string" ? [stop] : [...stop],

@@ -23,7 +23,8 @@ fn key(adapter: &Adapter) -> (u64, u32) {
 
 /// What keys and values depend on besides their tokens.
 pub(super) fn root(blend: &Blend) -> Root {
-    blend.iter().map(|(adapter, scale)| u64::from(adapter.id) << 32 | u64::from(scale.to_bits())).collect()
+    let one = |(adapter, scale): &(Arc<Adapter>, f32)| u64::from(adapter.id) << 32 | u64::from(scale.to_bits());
+    Root::new(blend.iter().map(one).collect())
 }
 
 /// Says which model it was, and with which adapters.
@@ -35,7 +36,7 @@ pub(super) fn marked(fingerprint: u64, blend: &Blend) -> u64 {
 impl<I: Isa> Engine<I> {
     /// Makes an adapter known to whoever asks for it by its number.
     pub fn add_adapter(&mut self, mut adapter: Adapter) -> Result<AdapterId> {
-        self.forward.reserve_adapter(adapter.width())?;
+        self.forward.reserve_adapter(adapter.width)?;
         adapter.id = self.fresh();
         let id = AdapterId(adapter.id);
         self.adapters.push(Arc::new(adapter));

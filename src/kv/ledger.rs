@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::kernels::rows::BLOCK;
 
 /// What keys and values depend on besides their tokens; numbers that mean something to others.
-pub type Root = Arc<[u64]>;
+pub type Root = Arc<Vec<u64>>;
 
 /// Where a block stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(ledger.publish(root(), &tokens, second), first);
         assert_eq!(ledger.find(&root(), &tokens), Some(first));
         assert_eq!(ledger.find(&Before::Block(first), &tokens), None, "the same tokens elsewhere");
-        assert_eq!(ledger.find(&Before::Root([1].into()), &tokens), None, "the same tokens of another kind");
+        assert_eq!(ledger.find(&Before::Root(Root::new(vec![1])), &tokens), None, "the same tokens of another kind");
         ledger.release(second);
         assert_eq!(ledger.available(), 2);
         ledger.withdraw(first);

@@ -13,7 +13,7 @@ use super::config::Config;
 use super::plan::{HEAD_ROWS, Plan};
 use super::weights::{Input, Layer, Linear, Model, macs};
 use crate::error::{Result, reserve};
-use crate::kernels::act::Act;
+use crate::kernels::act::{self, Act};
 use crate::kernels::attention::{QUERIES, Seen};
 use crate::kernels::isa::Isa;
 use crate::kernels::{elementwise, linear, sections, spec};
@@ -218,7 +218,7 @@ fn multiply<I: Isa>(
     act: &mut Act<I>,
     rows: usize,
     y: &mut Vec<f32>,
-    input: impl Fn(usize, &mut [f32]) + Sync,
+    input: act::Input,
 ) {
     let team = site.team;
     tally.weight_bytes += linear.bytes();
@@ -242,7 +242,7 @@ fn multiply<I: Isa>(
             elementwise::add::<I>(&mut row[*first..][..bias.len()], bias);
         }
     }
-    adapters.add(site, None, tally, act, y, &input);
+    adapters.add(site, None, tally, act, y, input);
 }
 
 /// A pass with all that its operations touch.
@@ -273,7 +273,7 @@ impl<I: Isa> Pass<'_, I> {
         let (forward, config) = (&mut *self.forward, self.config);
         let hidden = &forward.hidden;
         let added = (&mut forward.adapters, &mut forward.tally);
-        multiply(self.site, &layer.qkv, added, &mut forward.act, rows, &mut forward.qkv, |i, out| {
+        multiply(self.site, &layer.qkv, added, &mut forward.act, rows, &mut forward.qkv, &|i, out| {
             out.copy_from_slice(row(hidden, config.hidden, i));
             elementwise::rms_norm::<I>(out, &layer.attn_norm, config.eps);
         });
@@ -356,7 +356,7 @@ impl<I: Isa> Pass<'_, I> {
         let attended = &forward.attended;
         let (act, update) = (&mut forward.act, &mut forward.update);
         let added = (&mut forward.adapters, &mut forward.tally);
-        multiply(self.site, &layer.output, added, act, rows, update, |i, out| {
+        multiply(self.site, &layer.output, added, act, rows, update, &|i, out| {
             out.copy_from_slice(row(attended, config.q_width(), i));
             if let Some(norm) = &layer.attn_sub_norm {
                 elementwise::rms_norm::<I>(out, norm, config.eps);
@@ -371,7 +371,7 @@ impl<I: Isa> Pass<'_, I> {
         let hidden = &forward.hidden;
         let (act, gate_up) = (&mut forward.act, &mut forward.gate_up);
         let added = (&mut forward.adapters, &mut forward.tally);
-        multiply(self.site, &layer.gate_up, added, act, rows, gate_up, |i, out| {
+        multiply(self.site, &layer.gate_up, added, act, rows, gate_up, &|i, out| {
             out.copy_from_slice(row(hidden, config.hidden, i));
             elementwise::rms_norm::<I>(out, &layer.ffn_norm, config.eps);
         });
@@ -383,7 +383,7 @@ impl<I: Isa> Pass<'_, I> {
         let gate_up = &forward.gate_up;
         let (act, update) = (&mut forward.act, &mut forward.update);
         let added = (&mut forward.adapters, &mut forward.tally);
-        multiply(self.site, &layer.down, added, act, rows, update, |i, out| {
+        multiply(self.site, &layer.down, added, act, rows, update, &|i, out| {
             let (gate, up) = row(gate_up, 2 * config.ffn, i).split_at(config.ffn);
             out.copy_from_slice(gate);
             elementwise::gate::<I>(config.gate, out, up);

@@ -147,6 +147,16 @@ fn required(config: &Config) -> impl Iterator<Item = Slot> {
     [Slot::new(Part::TokenEmbd), Slot::new(Part::OutputNorm)].into_iter().chain(head).chain(layers)
 }
 
+#[inline(never)]
+pub(super) fn check_shape(tensor: &Tensor, expected: &[usize]) -> Result<()> {
+    if tensor.shape.iter().copied().eq(expected.iter().map(|&dim| dim as u64)) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::ShapeMismatch, "wrong shape")
+        .tensor(&tensor.name)
+        .expected(format_args!("{expected:?}"), format_args!("{:?}", tensor.shape)))
+}
+
 /// Rows and columns of a matrix; a vector has values and no columns.
 pub(super) fn sizes(config: &Config, part: Part) -> (usize, usize) {
     match part {
@@ -214,12 +224,9 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
         },
         Field::Weight => vec![rows],
     };
-    let same = tensor.shape.iter().copied().eq(expected.iter().map(|&dim| dim as u64));
     let scalar = slot.field == Field::Scale && tensor.shape.is_empty();
-    if !same && !scalar {
-        return Err(Error::new(ErrorKind::ShapeMismatch, "wrong shape")
-            .tensor(&tensor.name)
-            .expected(format_args!("{expected:?}"), format_args!("{:?}", tensor.shape)));
+    if !scalar {
+        check_shape(tensor, &expected)?;
     }
     let is_matrix = slot.is_matrix();
     let fits = match storage.content {

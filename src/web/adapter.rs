@@ -17,15 +17,14 @@ impl AdapterLoader {
         checkpoint.adapter(engine.config()).map(Self).map_err(thrown)
     }
 
-    /// Of every tensor, in the order in which they lie.
+    /// Of every tensor.
     pub fn ranges(&self) -> Js<JsValue> {
         ranges(self.0.ranges())
     }
 
     /// Bytes that it will hold, its largest rank, and how many matrices it adds to.
     pub fn summary(&self) -> Vec<f64> {
-        let (rank, matrices) = self.0.summary();
-        vec![self.0.bytes() as f64, rank as f64, matrices as f64]
+        vec![self.0.bytes as f64, self.0.rank as f64, self.0.matrices as f64]
     }
 
     /// Takes the bytes of one range.

@@ -124,12 +124,12 @@ impl Files {
         };
         let mut loader = adapter::Loader::new(config, &terms, &tensors)?;
         let ranges: Vec<Range> = loader.ranges().collect();
-        let promised = loader.bytes();
+        let promised = loader.bytes;
         for (index, Range { offset, len, .. }) in ranges.into_iter().enumerate() {
             loader.feed(index, bytes[offset as usize..][..len as usize].to_vec())?;
         }
         let adapter = loader.finish()?;
-        assert_eq!(adapter.bytes(), promised);
+        assert_eq!(adapter.bytes, promised);
         Ok(adapter)
     }
 

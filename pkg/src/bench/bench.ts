@@ -106,7 +106,7 @@ export async function bench(outside: Outside, environment: Environment, task: Be
     const profiled = profile ? await measured(repeat, true, "profile") : null;
     const alone = batch === 1 && ctx === 0;
     onNote("end to end");
-    const model = new LoadedModel(client, info, outside);
+    const model = new LoadedModel(client, info);
     const ends = alone ? await times(warmup + repeat, () => endToEnd(model, run.prompts[0]!, decode, signal)) : [];
     const peakRssBytes = environment.peakRssBytes();
     client.close(new EngineError("Closed", "the model is closed"));

@@ -142,7 +142,11 @@ const featuresOf = ({ given }: Inside) => given?.features ?? probe();
 export function choose(settings: LoadSettings, platform: Inside) {
   const { threads, flavour, chatTemplate } = settings;
   const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
-  return { choice: pick(featuresOf(platform), platform.cores(), wish), chatTemplate, engineSettings: forPlan(settings) };
+  return {
+    choice: pick(featuresOf(platform), platform.cores(), wish),
+    chatTemplate,
+    engineSettings: forPlan(settings),
+  };
 }
 
 /** What of them a plan depends on. */

@@ -42,7 +42,12 @@ export async function measure(
     // The first token comes with the prompt, and `decode` more after it.
     const prefill = await phase(prompts, greedy(1));
     const answers = await phase([], greedy(decode));
-    return { prefill, decode: answers, memoryBytes: memory.buffer.byteLength, operations: glue.operations().split(" ") };
+    return {
+      prefill,
+      decode: answers,
+      memoryBytes: memory.buffer.byteLength,
+      operations: glue.operations().split(" "),
+    };
   } finally {
     for (const session of sessions) engine.close(session);
   }

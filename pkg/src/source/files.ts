@@ -50,7 +50,10 @@ export async function openAdapter(spec: SourceSpec, opening: Opening): Promise<M
   const opener = new Opener(opening);
   try {
     const files = await opener.adapter(folder, file, spec as FileSpec);
-    const [last] = (file || folder?.name || "").split(/[\\/]+/).filter(Boolean).slice(-1);
+    const [last] = (file || folder?.name || "")
+      .split(/[\\/]+/)
+      .filter(Boolean)
+      .slice(-1);
     return { ...files, name: last?.replace(/\.(gguf|safetensors)$/i, "") || "adapter" };
   } catch (error) {
     await opener.close();

@@ -8,184 +8,214 @@ use crate::kernels::elementwise::Pairs;
 use crate::kernels::packed::{Matrix, Packing, Rows, Shape};
 use crate::kernels::sections;
 use crate::model::config::{Config, MOST_RANK, Terms};
-use crate::model::items::{MATRICES, sizes};
+use crate::model::items::{MATRICES, check_shape, sizes};
 use crate::model::load::decode::finite;
 use crate::model::names::{Naming, Part};
 use crate::model::plan::Range;
+use crate::model::weights::macs;
 use crate::quant::{Content, Float};
 
 #[derive(Debug)]
 pub struct Loader {
-    /// In the order of their bytes.
     tensors: Vec<Tensor>,
-    /// The place of each, see [`Loader::pairs`], and whether it is a B.
-    places: Vec<(usize, bool)>,
-    /// For each layer's matrices in order of execution, then for the head.
-    pairs: Vec<Option<Pair>>,
     arrived: Vec<Option<Vec<u8>>>,
     marks: Vec<u64>,
+    /// In the order of an adapter's branches.
+    planned: Vec<Option<Planned>>,
     branches: Vec<Option<Branch>>,
+    /// Which branch each tensor belongs to.
+    places: Vec<usize>,
+    /// Bytes that the adapter will hold.
+    pub bytes: u64,
+    /// The largest of its ranks.
+    pub rank: usize,
+    /// How many matrices it adds to.
+    pub matrices: usize,
 }
 
-/// The two halves of what is added to one matrix.
+#[derive(Debug)]
+struct Planned {
+    width: usize,
+    /// Of all A together.
+    a: Shape,
+    pairs: Vec<Pair>,
+}
+
+/// What is added to one matrix: its two tensors, and what becomes of B.
 #[derive(Debug)]
 struct Pair {
     a: usize,
     b: usize,
-    rank: usize,
-    rows: usize,
-    cols: usize,
+    shape: Shape,
     factor: f32,
-    /// The first of its columns of the result, and how many there are of all that share the input.
+    /// The first of its columns.
     first: usize,
-    width: usize,
     /// Rows of heads, so many each, in the order of the other way of turning them: how they turn here.
     turned: Option<(usize, Pairs)>,
 }
 
-/// Of a layer's matrices, which read the same input.
+/// Of a layer's matrices, those that read the same input.
 const SHARED: [std::ops::Range<usize>; INPUTS] = [0..3, 3..4, 4..6, 6..7];
+
+fn dense(rows: usize, cols: usize, float: Float) -> Shape {
+    Shape { rows, cols, packing: Packing::Dense(float), parts: 1 }
+}
 
 impl Loader {
     /// Puts every tensor in its place beside a model's; refuses what has none, and halves without the other.
     pub fn new(config: &Config, terms: &Terms, tensors: &[Tensor]) -> Result<Self> {
-        let mut tensors = tensors.to_vec();
-        tensors.sort_by_key(|tensor| tensor.offset);
-        let matrices = config.layers * MATRICES.len() + 1;
-        let mut halves: Vec<[Option<usize>; 2]> = vec![[None; 2]; matrices];
-        let mut places = Vec::with_capacity(tensors.len());
+        let count = tensors.len();
+        let mut loader = Self {
+            tensors: tensors.to_vec(),
+            arrived: vec![None; count],
+            marks: vec![0; count],
+            planned: Vec::new(),
+            branches: Vec::new(),
+            places: vec![0; count],
+            bytes: 0,
+            rank: 0,
+            matrices: 0,
+        };
+        let mut halves: Vec<[Option<usize>; 2]> = vec![[None; 2]; config.layers * MATRICES.len() + 1];
         for (index, tensor) in tensors.iter().enumerate() {
             let (place, b) = place(config, terms.naming, tensor)?;
             if halves[place][usize::from(b)].replace(index).is_some() {
                 return Err(Error::new(ErrorKind::BadHeader, "two tensors have this place").tensor(&tensor.name));
             }
-            places.push((place, b));
         }
-        let pair = |(place, halves): (usize, &[Option<usize>; 2])| match *halves {
-            [None, None] => Ok(None),
-            [Some(a), Some(b)] => joined(config, terms, &tensors, place, (a, b)).map(Some),
-            [Some(one), None] | [None, Some(one)] => {
-                let reason = "an adapter's A and B come together";
-                Err(Error::new(ErrorKind::MissingTensor, reason).tensor(other_half(&tensors[one].name)))
+        for branch in 0..=config.layers * INPUTS {
+            let (layer, shared) = (branch / INPUTS, &SHARED[branch % INPUTS]);
+            let parts = if layer == config.layers { &[Part::Output][..] } else { &MATRICES[shared.clone()] };
+            let halves = &halves[layer * MATRICES.len() + shared.start..][..parts.len()];
+            let planned = loader.plan(config, terms, parts, halves)?;
+            for Pair { a, b, .. } in planned.iter().flat_map(|planned| &planned.pairs) {
+                (loader.places[*a], loader.places[*b]) = (branch, branch);
             }
-        };
-        let pairs: Vec<_> = halves.iter().enumerate().map(pair).collect::<Result<_>>()?;
-        if tensors.is_empty() {
+            loader.planned.push(planned);
+            loader.branches.push(None);
+        }
+        if loader.matrices == 0 {
             return Err(Error::new(ErrorKind::MissingTensor, "the adapter has no tensors"));
         }
-        let branches = (0..=config.layers * INPUTS).map(|_| None).collect();
-        let (arrived, marks) = (vec![None; tensors.len()], vec![0; tensors.len()]);
-        Ok(Self { tensors, places, pairs, arrived, marks, branches })
+        Ok(loader)
     }
 
-    /// The bytes of each tensor, in the order in which they lie.
+    fn plan(
+        &mut self,
+        config: &Config,
+        terms: &Terms,
+        parts: &[Part],
+        halves: &[[Option<usize>; 2]],
+    ) -> Result<Option<Planned>> {
+        let mut planned = Planned { width: 0, a: dense(0, 0, Float::F32), pairs: Vec::with_capacity(parts.len()) };
+        for (&part, half) in parts.iter().zip(halves) {
+            let ((rows, cols), first) = (sizes(config, part), planned.width);
+            planned.width += rows;
+            let Some(any) = half[0].or(half[1]) else { continue };
+            let module = module(terms.naming, &self.tensors[any].name).map_or("", |(module, _)| module);
+            let [Some(a), Some(b)] = *half else {
+                let (prefix, halves) = words(terms.naming);
+                let missing = format!("{prefix}{module}{}", halves[usize::from(half[0].is_some())]);
+                let reason = "an adapter's A and B come together";
+                return Err(Error::new(ErrorKind::MissingTensor, reason).tensor(missing));
+            };
+            let (a_tensor, b_tensor) = (&self.tensors[a], &self.tensors[b]);
+            let rank = terms.rank(module).unwrap_or(a_tensor.shape.first().map_or(0, |&rank| rank as usize));
+            if rank == 0 || rank > MOST_RANK as usize {
+                return Err(Error::new(ErrorKind::UnsupportedSetting, "a rank out of range")
+                    .tensor(&a_tensor.name)
+                    .expected(format_args!("1 to {MOST_RANK}"), rank));
+            }
+            check_shape(a_tensor, &[rank, cols])?;
+            check_shape(b_tensor, &[rows, rank])?;
+            let (float_a, shape) = (float(a_tensor)?, dense(rows, rank, float(b_tensor)?));
+            // Of different types together: as the widest.
+            let same = planned.pairs.is_empty() || planned.a.packing == Packing::Dense(float_a);
+            planned.a = dense(planned.a.rows + rank, cols, if same { float_a } else { Float::F32 });
+            let turns = matches!(part, Part::AttnQ | Part::AttnK) && terms.pairs != config.rope.pairs;
+            let turned = turns.then_some((config.head, config.rope.pairs));
+            planned.pairs.push(Pair { a, b, shape, factor: terms.factor(module, rank), first, turned });
+            self.bytes += shape.bytes();
+            self.rank = self.rank.max(rank);
+            self.matrices += 1;
+        }
+        self.bytes += planned.a.bytes();
+        Ok((!planned.pairs.is_empty()).then_some(planned))
+    }
+
+    /// The bytes of each tensor.
     pub fn ranges(&self) -> impl Iterator<Item = Range> {
         self.tensors.iter().map(|&Tensor { file, offset, len, .. }| Range { file, offset, len })
-    }
-
-    /// Bytes that the adapter will hold.
-    pub fn bytes(&self) -> u64 {
-        (0..self.branches.len())
-            .filter_map(|branch| self.shapes(branch))
-            .map(|(a, bs)| a.bytes() + bs.iter().map(Shape::bytes).sum::<u64>())
-            .sum()
-    }
-
-    /// The largest of its ranks, and how many matrices it adds to.
-    pub fn summary(&self) -> (usize, usize) {
-        let pairs = || self.pairs.iter().flatten();
-        (pairs().map(|pair| pair.rank).max().unwrap_or(0), pairs().count())
     }
 
     /// Takes the bytes of the tensor that is the `index`th of [`Self::ranges`].
     pub fn feed(&mut self, index: usize, bytes: Vec<u8>) -> Result<()> {
         let tensor = &self.tensors[index];
-        let wrong = |error: Error| error.tensor(&tensor.name).offset(tensor.offset);
         if bytes.len() as u64 != tensor.len {
-            let error = Error::new(ErrorKind::Truncated, "not all of the tensor has come");
-            return Err(wrong(error.expected(tensor.len, bytes.len())));
+            return Err(lacking(tensor));
         }
-        finite(float(tensor)?, &bytes).map_err(wrong)?;
+        finite(float(tensor)?, &bytes).map_err(|error| error.tensor(&tensor.name).offset(tensor.offset))?;
         self.marks[index] = checksum(&bytes);
         self.arrived[index] = Some(bytes);
-        let branch = self.branch_of(self.places[index].0);
+        let branch = self.places[index];
         let here = |index: usize| self.arrived[index].is_some();
-        if self.pairs_of(branch).iter().flatten().all(|pair| here(pair.a) && here(pair.b)) {
-            self.branches[branch] = Some(self.packed(branch)?);
+        if let Some(planned) = &self.planned[branch]
+            && planned.pairs.iter().all(|pair| here(pair.a) && here(pair.b))
+        {
+            self.branches[branch] = Some(packed(planned, &self.tensors, &mut self.arrived)?);
         }
         Ok(())
     }
 
     /// The adapter, once every tensor has come.
     pub fn finish(self) -> Result<Adapter> {
-        for (&(place, _), tensor) in self.places.iter().zip(&self.tensors) {
-            if self.branches[self.branch_of(place)].is_none() {
-                return Err(Error::new(ErrorKind::Truncated, "not all of the tensor has come").tensor(&tensor.name));
-            }
+        let Self { tensors, marks, planned, branches, places, bytes, .. } = self;
+        if let Some(index) = places.iter().position(|&place| branches[place].is_none()) {
+            return Err(lacking(&tensors[index]));
         }
         let mut mark = 0;
-        for (place, pair) in self.pairs.iter().enumerate() {
-            let Some(Pair { a, b, factor, .. }) = pair else { continue };
-            for word in [place as u64, self.marks[*a], self.marks[*b], u64::from(factor.to_bits())] {
-                mark = mixed(mark, word);
+        for (branch, planned) in planned.iter().enumerate() {
+            for Pair { a, b, factor, first, .. } in planned.iter().flat_map(|planned| &planned.pairs) {
+                for word in [branch as u64, *first as u64, marks[*a], marks[*b], u64::from(factor.to_bits())] {
+                    mark = mixed(mark, word);
+                }
             }
         }
-        Ok(Adapter { id: 0, mark, branches: self.branches })
-    }
-
-    fn branch_of(&self, place: usize) -> usize {
-        let (layer, matrix) = (place / MATRICES.len(), place % MATRICES.len());
-        let input = SHARED.iter().position(|shared| shared.contains(&matrix)).unwrap_or(0);
-        layer * INPUTS + input
-    }
-
-    /// Those that share an input.
-    fn pairs_of(&self, branch: usize) -> &[Option<Pair>] {
-        let span = &SHARED[branch % INPUTS];
-        let first = branch / INPUTS * MATRICES.len();
-        &self.pairs[first + span.start..self.pairs.len().min(first + span.end)]
-    }
-
-    fn shapes(&self, branch: usize) -> Option<(Shape, Vec<Shape>)> {
-        let pairs = || self.pairs_of(branch).iter().flatten();
-        let cols = pairs().next()?.cols;
-        let shape = |rows, cols, float| Shape { rows, cols, packing: Packing::Dense(float), parts: 1 };
-        let float = |index: usize| float(&self.tensors[index]).unwrap_or(Float::F32);
-        let mut floats = pairs().map(|pair| float(pair.a));
-        let first = floats.next()?;
-        let common = if floats.all(|float| float == first) { first } else { Float::F32 };
-        let a = shape(pairs().map(|pair| pair.rank).sum(), cols, common);
-        Some((a, pairs().map(|pair| shape(pair.rows, pair.rank, float(pair.b))).collect()))
-    }
-
-    /// Packs a branch, whose bytes are then gone.
-    fn packed(&mut self, branch: usize) -> Result<Branch> {
-        let (a, shapes) = self.shapes(branch).expect("some of it has come");
-        let Packing::Dense(common) = a.packing else { unreachable!("adapters are dense") };
-        let first = branch / INPUTS * MATRICES.len() + SHARED[branch % INPUTS].start;
-        let pairs = self.pairs[first..].iter().take(self.pairs_of(branch).len()).flatten();
-        let (mut rows, mut bs) = (reserve("an adapter", a.bytes())?, Vec::with_capacity(shapes.len()));
-        let (mut from, mut width) = (0, 0);
-        for (pair, shape) in pairs.zip(shapes) {
-            let mut take = |index: usize| self.arrived[index].take().expect("it has come");
-            match float(&self.tensors[pair.a])? {
-                own if own == common => rows.extend(take(pair.a)),
-                own => own.values(&take(pair.a)).for_each(|value| rows.extend(value.to_le_bytes())),
-            }
-            let mut bytes = take(pair.b);
-            if let Some((head, pairs)) = pair.turned {
-                bytes = turned(&bytes, bytes.len() / pair.rows, head, pairs);
-            }
-            let sections = sections(&shape, pair.first).collect();
-            bs.push(Product { b: packed(shape, &bytes)?, from, factor: pair.factor, sections });
-            from += pair.rank;
-            width = pair.width;
-        }
-        Ok(Branch { width, a: packed(a, &rows)?, bs })
+        let width = planned.iter().flatten().map(|planned| planned.a.rows).max().unwrap_or(0);
+        Ok(Adapter { id: 0, mark, bytes, width, branches })
     }
 }
 
-fn packed(shape: Shape, bytes: &[u8]) -> Result<Matrix> {
+fn lacking(tensor: &Tensor) -> Error {
+    Error::new(ErrorKind::Truncated, "not all of the tensor has come").tensor(&tensor.name).offset(tensor.offset)
+}
+
+/// Packs a branch; the bytes that it was made of are gone then.
+fn packed(planned: &Planned, tensors: &[Tensor], arrived: &mut [Option<Vec<u8>>]) -> Result<Branch> {
+    let mut take = |index: usize| arrived[index].take().unwrap_or_default();
+    let mut rows = reserve("an adapter", planned.a.bytes())?;
+    let (mut bs, mut from) = (Vec::with_capacity(planned.pairs.len()), 0);
+    let (mut bytes, mut products) = (0, 0);
+    for &Pair { a, b, shape, factor, first, turned: order } in &planned.pairs {
+        match float(&tensors[a])? {
+            own if planned.a.packing == Packing::Dense(own) => rows.extend(take(a)),
+            own => own.values(&take(a)).for_each(|value| rows.extend(value.to_le_bytes())),
+        }
+        let mut own = take(b);
+        if let Some((head, pairs)) = order {
+            own = turned(&own, own.len() / shape.rows, head, pairs);
+        }
+        let b = matrix(shape, &own)?;
+        bytes += b.bytes();
+        products += macs(&b);
+        bs.push(Product { b, from, factor, sections: sections(&shape, first).collect() });
+        from += shape.cols;
+    }
+    let a = matrix(planned.a, &rows)?;
+    Ok(Branch { width: planned.width, bytes: bytes + a.bytes(), macs: products + macs(&a), a, bs })
+}
+
+fn matrix(shape: Shape, bytes: &[u8]) -> Result<Matrix> {
     let mut matrix = Matrix::reserve(shape)?;
     let row = bytes.len() / shape.rows;
     for tile in 0..shape.tiles() {
@@ -211,29 +241,22 @@ fn turned(bytes: &[u8], row: usize, head: usize, pairs: Pairs) -> Vec<u8> {
     out
 }
 
-/// What lies between a tensor's name here and its matrix': PEFT's and llama.cpp's words.
-const HALVES: [(Naming, &str, &str, &str); 2] = [
-    (Naming::HuggingFace, "base_model.model.", ".lora_A.weight", ".lora_B.weight"),
-    (Naming::Gguf, "", ".weight.lora_a", ".weight.lora_b"),
-];
+/// What stands around a module's name in those of its A and B: PEFT's words and llama.cpp's.
+fn words(naming: Naming) -> (&'static str, [&'static str; 2]) {
+    match naming {
+        Naming::HuggingFace => ("base_model.model.", [".lora_A.weight", ".lora_B.weight"]),
+        Naming::Gguf => ("", [".weight.lora_a", ".weight.lora_b"]),
+    }
+}
 
 /// The name of a module, and whether this is its B.
 fn module(naming: Naming, name: &str) -> Option<(&str, bool)> {
-    let (_, prefix, a, b) = HALVES.into_iter().find(|(own, ..)| *own == naming)?;
+    let (prefix, [a, b]) = words(naming);
     let name = name.strip_prefix(prefix)?;
     name.strip_suffix(a).map(|module| (module, false)).or_else(|| name.strip_suffix(b).map(|module| (module, true)))
 }
 
-fn other_half(name: &str) -> String {
-    let swap = |(_, _, a, b): (Naming, &str, &str, &str)| match (name.strip_suffix(a), name.strip_suffix(b)) {
-        (Some(stem), _) => Some(format!("{stem}{b}")),
-        (_, Some(stem)) => Some(format!("{stem}{a}")),
-        _ => None,
-    };
-    HALVES.into_iter().find_map(swap).unwrap_or_default()
-}
-
-/// Which matrix a tensor belongs to, in the order of [`Loader::pairs`], and whether it is its B.
+/// Which matrix a tensor belongs to, in order of execution, and whether it is its B.
 fn place(config: &Config, naming: Naming, tensor: &Tensor) -> Result<(usize, bool)> {
     let refuse = |expected: &str| {
         Error::new(ErrorKind::UnsupportedSetting, "the adapter changes what cannot be adapted")
@@ -252,37 +275,6 @@ fn place(config: &Config, naming: Naming, tensor: &Tensor) -> Result<(usize, boo
         _ => return Err(refuse(known)),
     };
     Ok((place, b))
-}
-
-fn joined(config: &Config, terms: &Terms, tensors: &[Tensor], place: usize, (a, b): (usize, usize)) -> Result<Pair> {
-    let head = place == config.layers * MATRICES.len();
-    let matrix = place % MATRICES.len();
-    let part = if head { Part::Output } else { MATRICES[matrix] };
-    let (rows, cols) = sizes(config, part);
-    let name = &tensors[a].name;
-    let (module, _) = module(terms.naming, name).expect("it has its place");
-    let rank = terms.rank(module).unwrap_or(tensors[a].shape.first().map_or(0, |&rank| rank as usize));
-    if rank == 0 || rank > MOST_RANK as usize {
-        return Err(Error::new(ErrorKind::UnsupportedSetting, "a rank out of range")
-            .tensor(name)
-            .expected(format_args!("1 to {MOST_RANK}"), rank));
-    }
-    for (tensor, expected) in [(&tensors[a], [rank, cols]), (&tensors[b], [rows, rank])] {
-        if !tensor.shape.iter().copied().eq(expected.map(|dim| dim as u64)) {
-            return Err(Error::new(ErrorKind::ShapeMismatch, "wrong shape")
-                .tensor(&tensor.name)
-                .expected(format_args!("{expected:?}"), format_args!("{:?}", tensor.shape)));
-        }
-        float(tensor)?;
-    }
-    let columns = |parts: &[Part]| parts.iter().map(|&part| sizes(config, part).0).sum();
-    let (first, width) = match SHARED.iter().find(|shared| shared.contains(&matrix)) {
-        Some(shared) if !head => (columns(&MATRICES[shared.start..matrix]), columns(&MATRICES[shared.clone()])),
-        _ => (0, rows),
-    };
-    let turns = matches!(part, Part::AttnQ | Part::AttnK) && terms.pairs != config.rope.pairs;
-    let turned = turns.then_some((config.head, config.rope.pairs));
-    Ok(Pair { a, b, rank, rows, cols, factor: terms.factor(module, rank), first, width, turned })
 }
 
 fn float(tensor: &Tensor) -> Result<Float> {

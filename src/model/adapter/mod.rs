@@ -13,12 +13,11 @@ pub use load::Loader;
 
 use std::sync::Arc;
 
-use super::weights::macs;
 use crate::error::{Result, reserve};
-use crate::kernels::act::{Act, Precision};
+use crate::kernels::act::{Act, Input, Precision};
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::Matrix;
-use crate::kernels::{elementwise, linear, sections, spec};
+use crate::kernels::{elementwise, linear, spec};
 use crate::observe::{Operation, Tally};
 use crate::team::{Columns, Section, Team};
 
@@ -28,6 +27,10 @@ pub struct Adapter {
     pub id: u32,
     /// Changes with its content.
     pub mark: u64,
+    /// Bytes that it holds.
+    pub bytes: u64,
+    /// What its inputs are narrowed to at most.
+    pub width: usize,
     /// Of every layer those of the four inputs that its matrices read, then the head's.
     branches: Vec<Option<Branch>>,
 }
@@ -40,6 +43,9 @@ struct Branch {
     /// Every A beneath the one before.
     a: Matrix,
     bs: Vec<Product>,
+    bytes: u64,
+    /// Products that one row takes.
+    macs: u64,
 }
 
 #[derive(Debug)]
@@ -65,26 +71,6 @@ impl Adapter {
             _ => self.branches.len() - 1,
         };
         self.branches.get(index)?.as_ref()
-    }
-
-    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
-        self.branches.iter().flatten().flat_map(Branch::matrices)
-    }
-
-    /// Bytes that it holds.
-    pub fn bytes(&self) -> u64 {
-        self.matrices().map(Matrix::bytes).sum()
-    }
-
-    /// What its inputs are narrowed to at most.
-    pub fn width(&self) -> usize {
-        self.branches.iter().flatten().map(|branch| branch.a.shape.rows).max().unwrap_or(0)
-    }
-}
-
-impl Branch {
-    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
-        self.bs.iter().map(|product| &product.b).chain([&self.a])
     }
 }
 
@@ -145,7 +131,7 @@ impl Adapters {
         tally: &mut Tally,
         act: &mut Act<I>,
         y: &mut [f32],
-        input: &(dyn Fn(usize, &mut [f32]) + Sync),
+        input: Input,
     ) {
         let Self { uses, narrow } = self;
         for Use { adapter, rows } in uses {
@@ -161,8 +147,8 @@ impl Adapters {
                     &some
                 }
             };
-            tally.weight_bytes += branch.matrices().map(Matrix::bytes).sum::<u64>();
-            tally.weight_macs += branch.matrices().map(macs).sum::<u64>() * rows.len() as u64;
+            tally.weight_bytes += branch.bytes;
+            tally.weight_macs += branch.macs * rows.len() as u64;
             branch.add(site.team, rows, narrow, act, y, input);
         }
     }
@@ -176,7 +162,7 @@ impl Branch {
         narrow: &mut Vec<f32>,
         act: &mut Act<I>,
         y: &mut [f32],
-        input: &(dyn Fn(usize, &mut [f32]) + Sync),
+        input: Input,
     ) {
         let (shape, count) = (&self.a.shape, rows.len());
         if count == 0 {
@@ -186,25 +172,11 @@ impl Branch {
         narrow.clear();
         narrow.resize(count * shape.rows, 0.0);
         let prepared = &*act;
-        // A has a tile or two: of many rows each member takes some.
-        if count < team.members() {
-            let sections: Vec<Section> = sections(shape, 0).collect();
-            team.columns(narrow, shape.rows, &sections, |_, tiles, columns| {
-                linear::add(&self.a, tiles, prepared, 0..count, &|i| i, columns);
-            });
-        } else {
-            team.rows(narrow, shape.rows, &team.even(count), |first, part| {
-                let tokens = first..first + part.len() / shape.rows;
-                linear::add(
-                    &self.a,
-                    0..shape.tiles(),
-                    prepared,
-                    tokens,
-                    &|i| i - first,
-                    Columns::all(part, shape.rows),
-                );
-            });
-        }
+        // A has a tile or two: members share the rows.
+        team.rows(narrow, shape.rows, &team.even(count), |first, part| {
+            let tokens = first..first + part.len() / shape.rows;
+            linear::add(&self.a, 0..shape.tiles(), prepared, tokens, &|i| i - first, Columns::all(part, shape.rows));
+        });
         for Product { b, from, factor, sections } in &self.bs {
             act.prepare(team, spec(&b.shape, Precision::Float), count, |i, out| {
                 out.copy_from_slice(&narrow[i * shape.rows + from..][..out.len()]);

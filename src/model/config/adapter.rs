@@ -108,21 +108,16 @@ impl Terms {
         let key = "general.architecture";
         let architecture = metadata.str(key)?.ok_or_else(|| missing(key))?;
         // The tensors of bitnet, bitnet-b1.58 and BitNetForCausalLM are the same.
-        let family = architecture.split('-').next().unwrap_or_default();
-        let base = config.architecture.to_lowercase();
-        if family.is_empty() || base.split('-').next().is_none_or(|base| base.trim_end_matches("forcausallm") != family)
-        {
-            return Err(Error::new(
-                ErrorKind::UnsupportedArchitecture,
-                "the adapter was made for another architecture",
-            )
-            .key(key)
-            .expected(&config.architecture, architecture));
+        let family = |name: &str| name.find(['-', 'F']).unwrap_or(name.len());
+        let (own, base) = (&architecture[..family(architecture)], &config.architecture);
+        if own.is_empty() || !base[..family(base)].eq_ignore_ascii_case(own) {
+            let reason = "the adapter was made for another architecture";
+            return Err(Error::new(ErrorKind::UnsupportedArchitecture, reason).key(key).expected(base, architecture));
         }
         let key = "adapter.lora.alpha";
         Ok(Self {
             naming: Naming::Gguf,
-            pairs: if family == "llama" { Pairs::Adjacent } else { Pairs::Halves },
+            pairs: if own == "llama" { Pairs::Adjacent } else { Pairs::Halves },
             rank: None,
             alpha: metadata.float(key)?.ok_or_else(|| missing(key))?,
             rooted: false,
@@ -147,40 +142,31 @@ impl Terms {
     }
 }
 
-/// The number of the first pattern that a module's name ends in.
+/// The number of the pattern that a module's name ends in.
 fn of(patterns: &[(String, f64)], module: &str) -> Option<f64> {
-    let ends = |end: &str| module.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-    patterns.iter().find(|(end, _)| ends(end)).map(|&(_, number)| number)
+    patterns.iter().find(|(end, _)| ends(module, end)).map(|&(_, number)| number)
+}
+
+/// In whole words.
+fn ends(module: &str, end: &str) -> bool {
+    module.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// PEFT takes regular expressions here; in use are names.
 fn patterns(json: &Json, key: &str) -> Result<Vec<(String, f64)>> {
-    let Some(object) = field(json, key) else { return Ok(Vec::new()) };
-    let Json::Object(object) = object else {
-        return Err(Error::new(ErrorKind::BadValue, "wrong value").key(key).expected("an object of numbers", object));
-    };
-    if object.len() > PATTERNS {
-        return Err(unsupported(key, "at most 4096 names", object.len()));
-    }
-    let one = |(name, value): (&String, &Json)| {
-        let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._".contains(letter));
-        let number = value.as_f64().filter(|number| key != "rank_pattern" || (1.0..=MOST_RANK as f64).contains(number));
-        match number {
-            Some(number) if plain => Ok((name.clone(), number)),
-            Some(_) => Err(unsupported(key, "names, not expressions", name)),
-            None => {
-                Err(Error::new(ErrorKind::BadValue, "wrong value").key(key).expected("an object of numbers", value))
-            }
+    let mut patterns: Vec<(String, f64)> = Vec::new();
+    let Some(object) = field(json, key) else { return Ok(patterns) };
+    let wrong = || Error::new(ErrorKind::BadValue, "wrong value").key(key).expected("numbers by module", object);
+    for (name, value) in object.as_object().ok_or_else(wrong)? {
+        let least = if key == "rank_pattern" { 1.0..=MOST_RANK as f64 } else { f64::MIN..=f64::MAX };
+        let number = value.as_f64().filter(|number| least.contains(number)).ok_or_else(wrong)?;
+        let plain = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, b'.' | b'_'));
+        // Of two that fit, PEFT takes the first in the file's order, which is gone here.
+        let other = patterns.iter().find(|(other, _)| ends(name, other) || ends(other, name));
+        if !plain || other.is_some() || patterns.len() == PATTERNS {
+            return Err(unsupported(key, "names, one for a module, not expressions", name));
         }
-    };
-    let patterns: Vec<_> = object.iter().map(one).collect::<Result<_>>()?;
-    // PEFT takes the first in the file's order, which is gone here.
-    for (name, _) in &patterns {
-        if let Some((other, _)) =
-            patterns.iter().find(|(other, _)| other != name && of(&[(name.clone(), 0.0)], other).is_some())
-        {
-            return Err(unsupported(key, "one name for a module", format_args!("{name} and {other}")));
-        }
+        patterns.push((name.clone(), number));
     }
     Ok(patterns)
 }
