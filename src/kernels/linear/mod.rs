@@ -150,7 +150,7 @@ pub fn add<I: Isa>(
     let shape = &matrix.shape;
     assert_eq!(act.spec(), super::spec(shape, Precision::Float), "activations fit the matrix");
     assert!(matrix.factor == 1.0 && shape.parts == 1, "plain weights");
-    let kernels = kernels::<I>(shape.packing, Precision::Float);
+    let kernels = kernels::<I>(shape.packing, Precision::Float, Dots::Fours);
     let start = shape.tile_rows(tiles.start).start;
     let mut out = [[0.0; TILE]; TOKENS];
     for tile in tiles {
@@ -161,10 +161,10 @@ pub fn add<I: Isa>(
             for (i, out) in out[..count].iter_mut().enumerate() {
                 out[..span.len()].copy_from_slice(&columns.row(row(first + i))[span.clone()]);
             }
-            match out.as_chunks_mut::<1>() {
-                _ if count == TOKENS => (kernels.many)(matrix, tile, act, first, &mut out),
-                (each, _) => each[..count].iter_mut().enumerate().for_each(|(i, out)| {
-                    (kernels.one)(matrix, tile, act, first + i, out);
+            match kernels.many {
+                Some(many) if count == TOKENS => many.run(matrix, tile, act, first, &mut out),
+                _ => out.as_chunks_mut::<1>().0[..count].iter_mut().enumerate().for_each(|(i, out)| {
+                    kernels.one.run(matrix, tile, act, first + i, out);
                 }),
             }
             for (i, out) in out[..count].iter().enumerate() {
