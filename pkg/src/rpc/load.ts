@@ -48,7 +48,7 @@ const CHUNK = 4 << 20;
 
 export async function load(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
   const { platform } = context;
-  const { choice, chatTemplate, engineSettings } = choose(settings, platform);
+  const { choice, kernel, chatTemplate, engineSettings } = choose(settings, platform);
   const { adapterBytes = ADAPTER_BYTES } = settings;
   const runtime = await Runtime.start(choice, context);
   const warnings: string[] = [];
@@ -81,6 +81,7 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
       contextLength: engine.contextLength,
       kv: engine.kv as ModelInfo["kv"],
       flavour: choice.flavour,
+      kernel: glue.dots(kernel) as ModelInfo["kernel"],
       threads: choice.threads,
       threadsReason: choice.threadsReason,
       memoryBytes: bytes.buffer.byteLength,
@@ -140,18 +141,16 @@ const featuresOf = ({ given }: Inside) => given?.features ?? probe();
 
 /** The build that these settings run on, and what is left of them for the engine. */
 export function choose(settings: LoadSettings, platform: Inside) {
-  const { threads, flavour, chatTemplate } = settings;
+  const { threads, flavour, kernel = "auto", chatTemplate } = settings;
   const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
-  return {
-    choice: pick(featuresOf(platform), platform.cores(), wish),
-    chatTemplate,
-    engineSettings: forPlan(settings),
-  };
+  const choice = pick(featuresOf(platform), platform.cores(), wish);
+  return { choice, kernel, chatTemplate, engineSettings: forPlan(settings) };
 }
 
 /** What of them a plan depends on. */
 function forPlan(settings: LoadSettings): EngineSettings {
-  const { threads, flavour, chatTemplate, cache, verify, integrity, connections, adapterBytes, ...rest } = settings;
+  const { threads, flavour, kernel, chatTemplate, cache, verify, integrity, connections, adapterBytes, ...rest } =
+    settings;
   return rest;
 }
 

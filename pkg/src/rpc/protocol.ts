@@ -14,6 +14,7 @@ import type {
   Finished,
   Flavour,
   I2sInterleave,
+  Kernel,
   KvType,
   ModelInfo,
   ModelStatus,
@@ -56,6 +57,7 @@ export interface LoadSettings extends EngineSettings, SourceSettings {
   adapterBytes?: number;
   threads?: number;
   flavour?: Flavour;
+  kernel?: Kernel;
   chatTemplate?: string;
 }
 
@@ -151,7 +153,12 @@ export interface Verbs {
   >;
   /** GB/s for each number of streams a thread, and G products a second, `repeat` times. Needs no model. */
   roofline: Verb<
-    { settings: Pick<LoadSettings, "threads" | "flavour">; bytes: number; streams: number[]; repeat: number },
+    {
+      settings: Pick<LoadSettings, "threads" | "flavour" | "kernel">;
+      bytes: number;
+      streams: number[];
+      repeat: number;
+    },
     { bytes: number; threads: number; flavour: string; read: number[][]; multiply: number[] }
   >;
 }

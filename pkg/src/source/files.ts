@@ -106,8 +106,8 @@ class Opener {
   }
 
   async adapter(folder: Folder | null, name: string | null, spec: FileSpec): Promise<ModelFiles> {
-    const listed = folder?.names && !folder.names.includes(ADAPTER);
-    const file = name ?? (listed ? onlyModel(folder.name, folder.names!)[0]! : ADAPTER);
+    const ggufs = folder?.names?.filter((one) => one.endsWith(".gguf")) ?? [];
+    const file = name ?? (ggufs.length === 1 && !folder?.names?.includes(ADAPTER) ? ggufs[0]! : ADAPTER);
     const source = name === null ? (await this.#all(folder!, [file]))[0]! : await this.#open(spec, file);
     const config = folder && (await isSafetensors(source)) ? await this.#bytes(folder, ADAPTER_CONFIG) : null;
     if (!config && (await isSafetensors(source))) {

@@ -46,7 +46,7 @@ test("golden adapters give their logits, from every kind of source", async (cont
     ["the files given", named, "safetensors"],
     ["llama_f32.lora", GGUF, "gguf"],
     ["x", new File([await readFile(GGUF)], "x.gguf"), "gguf"],
-    ["bytes", new Uint8Array(await readFile(GGUF)), "gguf"],
+    ["adapter", new Uint8Array(await readFile(GGUF)), "gguf"],
   ] as const;
   for (const base of ["models/llama_f32/", "gguf/llama_f32.F32.gguf"]) {
     const loaded = await model(context, base);
