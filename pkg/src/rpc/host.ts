@@ -118,8 +118,12 @@ interface Settle<T> {
   pause(paused: boolean): void;
 }
 
-/** A model that answers. */
-type Ready = Loaded & { loop: EngineLoop; adapters: Adapters };
+interface Model extends Loaded {
+  loop: EngineLoop;
+  adapters: Adapters;
+  /** Requests computed together. */
+  places: number;
+}
 
 type SixNumbers = [number, number, number, number, number, number];
 
@@ -127,7 +131,7 @@ class Host {
   readonly handlers: Handlers;
   readonly #platform: Inside;
   readonly #onDeath: (error: unknown) => void;
-  #model: Ready | null = null;
+  #model: Model | null = null;
   #constrainer: Constrainer | null = null;
   /** Engine sessions by the caller's numbers. */
   readonly #sessions = new Map<number, number>();
@@ -163,7 +167,7 @@ class Host {
     };
   }
 
-  get #loaded(): Ready {
+  get #loaded(): Model {
     if (!this.#model) throw new EngineError("Closed", "no model is loaded");
     return this.#model;
   }
@@ -180,7 +184,7 @@ class Host {
   ) {
     const loaded = await load(source, settings, this.#loadContext(context));
     const loop = new EngineLoop(loaded.engine, this.#platform.turn, this.#onDeath);
-    this.#model = { ...loaded, loop, adapters: new Adapters(loaded) };
+    this.#model = { ...loaded, loop, adapters: new Adapters(loaded), places: settings.maxSequences ?? 8 };
     return loaded.info;
   }
 
@@ -397,11 +401,11 @@ class Host {
     return this.#once(ids, { type: "logits", all }, context, make, adapters);
   }
 
-  /** All at once: the engine puts them into its batches as they fit. */
-  #embed(args: Verbs["embed"]["args"], context: CallContext<"embed">): Promise<Float32Array[]> {
+  /** As many at once as the engine computes together. */
+  async #embed(args: Verbs["embed"]["args"], context: CallContext<"embed">) {
     const { texts, mean, normalize, adapters } = args;
-    const { text } = this.#loaded;
-    const each = texts.map((one) => (typeof one === "string" ? text.tokenizer.encode(one) : one));
+    const { text, places } = this.#loaded;
+    const rows: Float32Array[] = [];
     const make = () => {
       let row: Float32Array = new Float32Array();
       return {
@@ -411,7 +415,16 @@ class Host {
         result: () => (normalize ? unit(row) : row),
       };
     };
-    return Promise.all(each.map((ids) => this.#once(ids, { type: "embed", mean }, context, make, adapters)));
+    const one = (ids: number[]) => this.#once(ids, { type: "embed", mean }, context, make, adapters);
+    // A lane that fails ends the iterator for all.
+    const each = (function* () {
+      yield* texts.entries();
+    })();
+    const lane = async () => {
+      for (const [i, from] of each) rows[i] = await one(typeof from === "string" ? text.tokenizer.encode(from) : from);
+    };
+    await Promise.all(Array.from({ length: Math.min(places, texts.length) }, lane));
+    return rows;
   }
 
   async #perplexity(args: Verbs["perplexity"]["args"], context: CallContext<"perplexity">) {
