@@ -9,6 +9,7 @@ pub mod cache;
 pub mod ledger;
 
 pub use cache::{Cache, KvType, TableId};
+pub use ledger::Root;
 
 use crate::error::{Result, reserve};
 use crate::kernels::attention;

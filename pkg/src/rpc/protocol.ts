@@ -4,6 +4,8 @@ import type { FormatSpec } from "../constrain/format.ts";
 import type { ErrorDetail } from "../errors.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type {
+  AdapterInfo,
+  AdapterUse,
   CanRun,
   ChatMessage,
   ContextFull,
@@ -26,8 +28,12 @@ export type LoadSettings = Omit<LoadOptions, "signal" | "onProgress">;
 /** Of these, what the engine itself takes. */
 export type EngineSettings = Omit<
   LoadSettings,
-  keyof SourceOptions | "threads" | "flavour" | "kernel" | "chatTemplate" | "spans"
+  keyof SourceOptions | "threads" | "flavour" | "kernel" | "chatTemplate" | "spans" | "adapterBytes"
 >;
+
+export interface AdapterSettings extends SourceOptions {
+  name?: string;
+}
 
 export type PromptSpec =
   | { text: string; addSpecial: boolean }
@@ -46,6 +52,7 @@ export interface GenerateSettings extends SamplingOptions {
   ignoreEos: boolean;
   onContextFull: ContextFull;
   format?: FormatSpec;
+  adapters?: readonly AdapterUse[];
   /** Every choice is preceded by a `ChooseEvent` and waits for the `supply` that answers it. */
   logitsProcessor: boolean;
 }
@@ -76,6 +83,10 @@ export interface Phase {
   profile: number[];
 }
 
+interface Adapted {
+  adapters?: readonly AdapterUse[] | undefined;
+}
+
 interface Verb<Args, Result, Event = never> {
   args: Args;
   result: Result;
@@ -98,12 +109,15 @@ export interface Verbs {
   /** Takes the last `count` ids back; answers those that stay. */
   rewindSession: Verb<{ session: number; count: number }, number[]>;
   saveSession: Verb<{ session: number }, Uint8Array>;
-  restoreSession: Verb<{ session: number; bytes: Uint8Array }, number[]>;
+  /** Makes a session: of saved bytes, with adapters, or both. */
+  makeSession: Verb<{ session: number; bytes?: Uint8Array; adapters?: readonly AdapterUse[] }, number[]>;
+  loadAdapter: Verb<{ source: SourceSpec; settings: AdapterSettings }, AdapterInfo>;
+  unloadAdapter: Verb<{ name: string }, null>;
   warmup: Verb<Record<string, never>, null>;
   status: Verb<Record<string, never>, ModelStatus>;
-  logits: Verb<{ ids: number[]; all: boolean }, Float32Array[]>;
-  embed: Verb<{ texts: (string | number[])[]; mean: boolean; normalize: boolean }, Float32Array[]>;
-  perplexity: Verb<{ text: string; window: number }, Perplexity>;
+  logits: Verb<{ ids: number[]; all: boolean } & Adapted, Float32Array[]>;
+  embed: Verb<{ texts: (string | number[])[]; mean: boolean; normalize: boolean } & Adapted, Float32Array[]>;
+  perplexity: Verb<{ text: string; window: number } & Adapted, Perplexity>;
   tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
   detokenize: Verb<{ ids: number[]; special: boolean }, string>;
   /** One list of ids a conversation: `past` is what it holds before anything is timed. Alone on the engine. */
