@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use common::{Files, TestEngine, golden, greedy, logits, prompt, run, submit};
 use ternlight::engine::{Event, FinishReason, Request, RequestId, Work};
 use ternlight::error::ErrorKind;
-use ternlight::kv::KvType;
+use ternlight::kv::Codec;
 use ternlight::model::{Loader, Options};
 use ternlight::observe::Operation;
 use ternlight::rng::Rng;
@@ -89,7 +89,7 @@ fn chunks_threads_and_caches_change_no_bit() {
         }
         // Half precision for keys and values is another result, but a near one, and just as reproducible.
         let half = |batch| {
-            let options = Options { kv: Some(KvType::F16), batch, ..Options::default() };
+            let options = Options { kv: Some(Codec::F16), batch, ..Options::default() };
             logits(&mut engine(model, options), &ids, true).unwrap()
         };
         let found = half(64);

@@ -15,6 +15,7 @@ use crate::error::{Result, reserve};
 use crate::kernels::act::Act;
 use crate::kernels::attention::{QUERIES, Seen};
 use crate::kernels::isa::Isa;
+use crate::kernels::rows::BLOCK;
 use crate::kernels::{elementwise, linear, sections, spec};
 use crate::kv::{Cache, TableId};
 use crate::observe::{Operation, Tally};
@@ -286,7 +287,7 @@ impl<I: Isa> Pass<'_, I> {
             }
         });
         for (row, qkv) in rows.iter().zip(qkv.chunks_exact(width)) {
-            self.cache.write(row.table, index, row.position, &qkv[q..q + kv], &qkv[q + kv..]);
+            self.cache.write::<I>(row.table, index, row.position, &qkv[q..q + kv], &qkv[q + kv..]);
         }
     }
 
@@ -297,7 +298,7 @@ impl<I: Isa> Pass<'_, I> {
         let width = q + 2 * config.kv_width();
         let share = config.heads / config.kv_heads;
         let seen: u64 = rows.iter().map(|row| row.position as u64 + 1).sum();
-        tally.kv_bytes += seen * (2 * config.kv_width() * cache.element()) as u64;
+        tally.kv_bytes += seen * cache.block_bytes() as u64 / (BLOCK * config.layers) as u64;
         tally.kv_macs += seen * (2 * q) as u64;
         attended.clear();
         attended.resize(rows.len() * q, 0.0);
@@ -386,7 +387,6 @@ impl<I: Isa> Pass<'_, I> {
 fn attend_some<I: Isa>(cache: &Cache, table: TableId, layer: usize, head: usize, seen: [Option<Seen>; QUERIES]) {
     fn run<I: Isa, const Q: usize>(cache: &Cache, table: TableId, layer: usize, head: usize, mut seen: [Seen; Q]) {
         cache.attend::<I>(table, layer, head, &mut seen);
-        seen.into_iter().for_each(Seen::finish);
     }
     match seen {
         [Some(a), Some(b), Some(c), Some(d)] => run::<I, 4>(cache, table, layer, head, [a, b, c, d]),
