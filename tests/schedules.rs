@@ -290,12 +290,12 @@ fn alone(files: &Files, context: usize, kv: Codec, call: &Call) -> Said {
 
 #[test]
 fn each_gets_what_it_gets_alone() {
-    let rounds: u64 = std::env::var("SCHEDULES").map_or(10, |rounds| rounds.parse().unwrap());
+    let rounds: u64 = std::env::var("SCHEDULES").map_or(12, |rounds| rounds.parse().unwrap());
     let files = MODELS.map(|model| Files::read(&golden(model)));
     let (mut whole, mut cut) = (0, 0);
     for seed in 0..rounds {
         let files = &files[seed as usize % 2];
-        let kv = [Codec::F32, Codec::F16][seed as usize / 2 % 2];
+        let kv = Codec::ALL[seed as usize / 2 % 6];
         let schedule = Schedule::new(files, seed, kv);
         let context = schedule.context;
         for call in schedule.run(14) {

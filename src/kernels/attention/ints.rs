@@ -141,10 +141,10 @@ fn score<I: Isa, const Q: usize>(
 fn round<I: Isa>(isa: I, weights: &[f32; BLOCK], q: usize, codes: &mut [[I::Quad; QUERIES]; FOURS]) -> f32 {
     let most = most(isa, weights);
     let factor = isa.splat_f32(127.0 / if most < 1e-30 { 1e-30 } else { most });
-    for (codes, four) in codes.iter_mut().zip(weights.as_chunks::<4>().0) {
-        let mut lanes = [0; 4];
-        isa.store_i32(&mut lanes, isa.to_i32(isa.nearest(isa.mul(isa.load_f32(four), factor))));
-        codes[q] = isa.quad(lanes.map(|code| code as i8));
+    let (sixteens, _) = weights.as_chunks::<4>().0.as_chunks::<4>();
+    for (codes, fours) in codes.as_chunks_mut::<4>().0.iter_mut().zip(sixteens) {
+        let rounded = fours.each_ref().map(|four| isa.to_i32(isa.nearest(isa.mul(isa.load_f32(four), factor))));
+        codes.iter_mut().zip(isa.quads(rounded)).for_each(|(codes, quad)| codes[q] = quad);
     }
     most / 127.0
 }
