@@ -56,7 +56,7 @@ fn total<I: Isa>(isa: I, v: I::V) -> u32 {
     lanes.into_iter().fold(0, |sum, lane| sum.wrapping_add(lane as u32))
 }
 
-/// Products of one call of [`Isa::dot_u7`].
+/// Products of one call of [`Isa::dot`].
 const DOT: usize = 16;
 /// Vectors of weights and of activations that meet in one tile; their sums fill nine registers, as in the GEMM kernels.
 const SIDE: usize = 3;
@@ -90,7 +90,7 @@ fn tiles<I: Isa>(rounds: usize) -> u32 {
             for (vector, sums) in vectors.iter().zip(&mut sums) {
                 let w = isa.load(vector);
                 for (sum, x) in sums.iter_mut().zip(x) {
-                    *sum = isa.dot_u7(*sum, w, x);
+                    *sum = isa.dot(*sum, w, isa.splat_u8(0xff), x);
                 }
             }
         }

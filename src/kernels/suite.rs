@@ -5,8 +5,9 @@ use super::act::{Act, Precision};
 use super::attention::suite::{attention_is_softmax, what_is_not_finite_shows};
 use super::elementwise::{self, Gate, Pairs};
 use super::isa::{Isa, scalar::Scalar};
+use super::linear::{self, Dots};
 use super::packed::{Matrix, Packing, Rows, Shape, TILE};
-use super::{linear, sections, spec};
+use super::{sections, spec};
 use crate::quant::{self, Codes, FACTORED, Float, Kept, Layout, Scales, Storage};
 use crate::rng::Rng;
 use crate::team::Team;
@@ -27,6 +28,7 @@ macro_rules! per_isa {
 per_isa!(
     matrices_multiply,
     wide_rows_do_not_overflow,
+    narrow_sums_do_not_overflow,
     floats_round_to_codes,
     norms_and_gates,
     rotations,
@@ -88,8 +90,7 @@ fn half(value: f32) -> f32 {
 
 fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rng) -> Sample {
     let shape = Shape { rows, cols, packing, parts };
-    let mut matrix = Matrix::reserve(shape).unwrap();
-    let ((_, groups), (_, blocks)) = (shape.groups(), shape.blocks());
+    let groups = shape.groups().1;
     let mut random = |spread: f32| (rng.unit() as f32 - 0.5) * spread;
     let (mut codes, mut scales, mut mins, mut units, mut values) = (vec![], vec![], vec![], vec![], vec![]);
     match packing {
@@ -127,23 +128,34 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
             codes = (0..rows * cols).map(|_| (random(1.0) * most as f32 + most as f32 / 2.0) as u8).collect();
         }
     }
-    let width = if let Packing::Dense(float) = packing { float.bytes() } else { 1 };
-    for tile in 0..shape.tiles() {
-        let range = shape.tile_rows(tile);
-        let (from, to) = (range.start, range.end);
-        let part = Rows {
-            codes: &codes[from * cols * width..to * cols * width],
-            scales: scales.get(from * groups..to * groups).unwrap_or(&[]),
-            mins: mins.get(from * groups..to * groups).unwrap_or(&[]),
-            units: units.get(from * blocks..to * blocks).unwrap_or(&[]),
-        };
-        matrix.pack(tile, part);
-        matrix.pack(tile, part);
+    let mut sample = Sample { matrix: Matrix::reserve(shape).unwrap(), codes, scales, mins, units, values };
+    sample.pack();
+    sample
+}
+
+impl Sample {
+    /// Packs the matrix, over whatever it held.
+    fn pack(&mut self) {
+        let Self { matrix, codes, scales, mins, units, .. } = self;
+        let shape = matrix.shape;
+        let ((_, groups), (_, blocks)) = (shape.groups(), shape.blocks());
+        let width = if let Packing::Dense(float) = shape.packing { float.bytes() } else { 1 };
+        let row = shape.cols * width;
+        for tile in 0..shape.tiles() {
+            let (from, to) = (shape.tile_rows(tile).start, shape.tile_rows(tile).end);
+            let part = Rows {
+                codes: &codes[from * row..to * row],
+                scales: scales.get(from * groups..to * groups).unwrap_or(&[]),
+                mins: mins.get(from * groups..to * groups).unwrap_or(&[]),
+                units: units.get(from * blocks..to * blocks).unwrap_or(&[]),
+            };
+            matrix.pack(tile, part);
+            matrix.pack(tile, part);
+        }
+        if shape.has_row_scales() {
+            matrix.row_scales.clone_from(scales);
+        }
     }
-    if shape.has_row_scales() {
-        matrix.row_scales.clone_from(&scales);
-    }
-    Sample { matrix, codes, scales, mins, units, values }
 }
 
 /// The documented sum of one output, from unpacked weights and unprepared activations.
@@ -230,6 +242,12 @@ fn naive_factored(sample: &Sample, layout: Layout, row: usize, x: &[f32], precis
 }
 
 fn product<I: Isa>(matrix: &Matrix, x: &[f32], precision: Precision, team: &Team) -> Vec<f32> {
+    let [y, other] = Dots::ALL.map(|dots| product_by::<I>(dots, matrix, x, precision, team));
+    assert!(y == other, "{:?} {precision:?}: both ways to sum", matrix.shape);
+    y
+}
+
+fn product_by<I: Isa>(dots: Dots, matrix: &Matrix, x: &[f32], precision: Precision, team: &Team) -> Vec<f32> {
     let shape = &matrix.shape;
     let tokens = x.len() / shape.cols;
     let spec = spec(shape, precision);
@@ -239,7 +257,7 @@ fn product<I: Isa>(matrix: &Matrix, x: &[f32], precision: Precision, team: &Team
     let act = &act;
     let sections: Vec<_> = sections(shape, 0).collect();
     team.columns(&mut y, shape.rows, &sections, |part, tiles, columns| {
-        linear::multiply::<I>(matrix, part, tiles, act, columns);
+        linear::multiply_by::<I>(dots, matrix, part, tiles, act, columns);
     });
     y
 }
@@ -321,6 +339,27 @@ fn wide_rows_do_not_overflow<I: Isa>() {
     for precision in [Precision::Int8, Precision::Int14] {
         let y = product::<I>(&matrix, &vec![-3.0; cols], precision, &Team::solo());
         assert!(y.iter().all(|y| (y / (-3.0 * cols as f32) - 1.0).abs() < 1e-6), "{y:?}");
+    }
+}
+
+/// The largest products that there are, which 16 bits must hold wherever they are summed there.
+fn narrow_sums_do_not_overflow<I: Isa>() {
+    let cols = 1024;
+    for packing in packings().into_iter().filter(|packing| matches!(packing, Packing::Ints(_))) {
+        let mut sample = sample(packing, 3 * TILE, cols, 1, &mut Rng::new(7));
+        let bits = ints(packing).codes.bits();
+        let most = if bits == 8 { 127 } else { (1 << bits) - 1 };
+        sample.codes.fill(most);
+        sample.pack();
+        for sign in [1.0, -1.0] {
+            let x = vec![sign; 25 * cols];
+            for precision in [Precision::Int8, Precision::Int14] {
+                for (tokens, x) in [(1, &x[..cols]), (25, &x[..])] {
+                    let y = product::<I>(&sample.matrix, x, precision, &Team::solo());
+                    assert_eq!(y[0], naive(&sample, 0, &x[..cols], precision), "{packing:?} {precision:?} {tokens}");
+                }
+            }
+        }
     }
 }
 

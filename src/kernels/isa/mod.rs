@@ -1,8 +1,8 @@
 //! A small vector language: what kernels are written in, once, and each instruction set speaks.
 //!
 //! A register is 128 untyped bits; an operation says how it sees them. Float operations are the plain IEEE ones, lane by
-//! lane, never fused and never relaxed, so that every implementation gives the same bits. [`Isa::dot_u7`] and
-//! [`Isa::dot_i8`] are exact integer sums wherever their operands keep to the documented ranges.
+//! lane, never fused and never relaxed, so that every implementation gives the same bits. The dots are exact integer sums
+//! wherever their operands keep to the documented ranges.
 //!
 //! An implementation is a token without a size that exists only where its instructions do: holding one is the proof. Inside
 //! one wasm module the choice is made at compile time ([`Active`]), because a module with an unknown instruction does not load.
@@ -71,13 +71,19 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     /// 16 codes, four a register.
     fn quads(self, codes: [Self::V; 4]) -> [Self::Quad; 4];
     fn splat_quad(self, quad: &Self::Quad) -> Self::X;
-    /// In every lane: sum + Σ of four products, weights `0..=127` in the bytes of `w`, signed activations in `x`.
-    fn dot_u7(self, sum: Self::V, w: Self::V, x: Self::X) -> Self::V;
+    /// In every lane: sum + Σ of four products, weights `0..=127` in the masked bytes of `w`, signed activations in `x`.
+    fn dot(self, sum: Self::V, w: Self::V, mask: Self::V, x: Self::X) -> Self::V;
+    /// [`Self::dot`] into 16-bit lanes, two products each, which the caller keeps within 16 bits.
+    fn dot_pairs(self, pairs: Self::V, w: Self::V, mask: Self::V, x: Self::X) -> Self::V;
+    /// Adds neighbouring 16-bit lanes to every 32-bit one.
+    fn add_pairs(self, sum: Self::V, pairs: Self::V) -> Self::V;
     /// Weights in the form that [`Self::dot_weights`] reads.
     fn weights(self, w: Self::V) -> Self::Weights;
-    /// [`Self::dot_u7`] with weights from memory.
+    /// [`Self::dot`] with weights from memory.
     fn dot_weights(self, sum: Self::V, w: &Self::Weights, x: Self::X) -> Self::V;
-    /// [`Self::dot_u7`] with signed weights and activations `0..=127`.
+    /// [`Self::dot_pairs`] with weights from memory.
+    fn dot_weight_pairs(self, pairs: Self::V, w: &Self::Weights, x: Self::X) -> Self::V;
+    /// [`Self::dot`] with signed weights and activations `0..=127`.
     fn dot_i8(self, sum: Self::V, w: Self::V, x: Self::X) -> Self::V;
 
     fn add(self, a: Self::V, b: Self::V) -> Self::V;

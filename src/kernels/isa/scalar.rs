@@ -135,8 +135,16 @@ impl Isa for Scalar {
         *quad
     }
     #[inline(always)]
-    fn dot_u7(self, sum: V, w: V, x: [i8; 4]) -> V {
-        dot(sum, w, x, i32::from)
+    fn dot(self, sum: V, w: V, mask: V, x: [i8; 4]) -> V {
+        dot(sum, self.and(w, mask), x, i32::from)
+    }
+    #[inline(always)]
+    fn dot_pairs(self, pairs: V, w: V, mask: V, x: [i8; 4]) -> V {
+        self.dot_weight_pairs(pairs, &self.and(w, mask), x)
+    }
+    #[inline(always)]
+    fn add_pairs(self, sum: V, pairs: V) -> V {
+        ints(sum, pairs, |sum, pairs| sum.wrapping_add(pairs >> 16).wrapping_add(pairs << 16 >> 16))
     }
     #[inline(always)]
     fn weights(self, w: V) -> V {
@@ -144,7 +152,16 @@ impl Isa for Scalar {
     }
     #[inline(always)]
     fn dot_weights(self, sum: V, w: &V, x: [i8; 4]) -> V {
-        self.dot_u7(sum, *w, x)
+        dot(sum, *w, x, i32::from)
+    }
+    #[inline(always)]
+    fn dot_weight_pairs(self, pairs: V, w: &V, x: [i8; 4]) -> V {
+        std::array::from_fn(|lane| {
+            let w = w[lane].to_le_bytes().map(i16::from);
+            let pair = |i: usize| w[i] * i16::from(x[i]) + w[i + 1] * i16::from(x[i + 1]);
+            let [low, high] = [pairs[lane] as i16 + pair(0), (pairs[lane] >> 16) as i16 + pair(2)];
+            (high as u16 as u32) << 16 | low as u16 as u32
+        })
     }
     #[inline(always)]
     fn dot_i8(self, sum: V, w: V, x: [i8; 4]) -> V {

@@ -25,9 +25,11 @@ pub trait Dot: Copy + Default + Send + Sync + 'static {
     fn quad(codes: [i8; 4]) -> Self::Quad;
     fn quads(codes: [v128; 4]) -> [Self::Quad; 4];
     fn splat_quad(quad: &Self::Quad) -> Self::X;
-    fn dot_u7(sum: v128, w: v128, x: Self::X) -> v128;
+    fn dot(sum: v128, w: v128, mask: v128, x: Self::X) -> v128;
+    fn dot_pairs(pairs: v128, w: v128, mask: v128, x: Self::X) -> v128;
     fn weights(w: v128) -> Self::Weights;
     fn dot_weights(sum: v128, w: &Self::Weights, x: Self::X) -> v128;
+    fn dot_weight_pairs(pairs: v128, w: &Self::Weights, x: Self::X) -> v128;
     fn dot_i8(sum: v128, w: v128, x: Self::X) -> v128;
 }
 
@@ -61,10 +63,18 @@ impl Dot for Strict {
         let [even, odd]: [i32; 2] = bytemuck::cast(*quad);
         (i32x4_splat(even), i32x4_splat(odd))
     }
+    /// The mask's even bytes serve both halves: one shift of `w` is shared by all its masks.
     #[inline(always)]
-    fn dot_u7(sum: v128, w: v128, (even, odd): (v128, v128)) -> v128 {
-        let sum = i32x4_add(sum, i32x4_dot_i16x8(v128_and(w, u16x8_splat(0x00ff)), even));
-        i32x4_add(sum, i32x4_dot_i16x8(u16x8_shr(w, 8), odd))
+    fn dot(sum: v128, w: v128, mask: v128, (even, odd): (v128, v128)) -> v128 {
+        let mask = v128_and(mask, u16x8_splat(0x00ff));
+        let sum = i32x4_add(sum, i32x4_dot_i16x8(v128_and(w, mask), even));
+        i32x4_add(sum, i32x4_dot_i16x8(v128_and(u16x8_shr(w, 8), mask), odd))
+    }
+    #[inline(always)]
+    fn dot_pairs(pairs: v128, w: v128, mask: v128, (even, odd): (v128, v128)) -> v128 {
+        let mask = v128_and(mask, u16x8_splat(0x00ff));
+        let pairs = i16x8_add(pairs, i16x8_mul(v128_and(w, mask), even));
+        i16x8_add(pairs, i16x8_mul(v128_and(u16x8_shr(w, 8), mask), odd))
     }
     #[inline(always)]
     fn weights(w: v128) -> [[u8; 16]; 2] {
@@ -74,6 +84,11 @@ impl Dot for Strict {
     fn dot_weights(sum: v128, [w_even, w_odd]: &[[u8; 16]; 2], (even, odd): (v128, v128)) -> v128 {
         let sum = i32x4_add(sum, i32x4_dot_i16x8(load(w_even), even));
         i32x4_add(sum, i32x4_dot_i16x8(load(w_odd), odd))
+    }
+    #[inline(always)]
+    fn dot_weight_pairs(pairs: v128, [w_even, w_odd]: &[[u8; 16]; 2], (even, odd): (v128, v128)) -> v128 {
+        let pairs = i16x8_add(pairs, i16x8_mul(load(w_even), even));
+        i16x8_add(pairs, i16x8_mul(load(w_odd), odd))
     }
     #[inline(always)]
     fn dot_i8(sum: v128, w: v128, (even, odd): (v128, v128)) -> v128 {
@@ -109,8 +124,12 @@ impl Dot for RelaxedDot {
         i32x4_splat(bytemuck::cast(*quad))
     }
     #[inline(always)]
-    fn dot_u7(sum: v128, w: v128, x: v128) -> v128 {
-        i32x4_relaxed_dot_i8x16_i7x16_add(x, w, sum)
+    fn dot(sum: v128, w: v128, mask: v128, x: v128) -> v128 {
+        i32x4_relaxed_dot_i8x16_i7x16_add(x, v128_and(w, mask), sum)
+    }
+    #[inline(always)]
+    fn dot_pairs(pairs: v128, w: v128, mask: v128, x: v128) -> v128 {
+        i16x8_add(pairs, i16x8_relaxed_dot_i8x16_i7x16(x, v128_and(w, mask)))
     }
     #[inline(always)]
     fn weights(w: v128) -> [u8; 16] {
@@ -118,7 +137,11 @@ impl Dot for RelaxedDot {
     }
     #[inline(always)]
     fn dot_weights(sum: v128, w: &[u8; 16], x: v128) -> v128 {
-        Self::dot_u7(sum, load(w), x)
+        i32x4_relaxed_dot_i8x16_i7x16_add(x, load(w), sum)
+    }
+    #[inline(always)]
+    fn dot_weight_pairs(pairs: v128, w: &[u8; 16], x: v128) -> v128 {
+        i16x8_add(pairs, i16x8_relaxed_dot_i8x16_i7x16(x, load(w)))
     }
     #[inline(always)]
     fn dot_i8(sum: v128, w: v128, x: v128) -> v128 {
@@ -256,8 +279,16 @@ impl<D: Dot> Isa for Wasm<D> {
         D::splat_quad(quad)
     }
     #[inline(always)]
-    fn dot_u7(self, sum: v128, w: v128, x: D::X) -> v128 {
-        D::dot_u7(sum, w, x)
+    fn dot(self, sum: v128, w: v128, mask: v128, x: D::X) -> v128 {
+        D::dot(sum, w, mask, x)
+    }
+    #[inline(always)]
+    fn dot_pairs(self, pairs: v128, w: v128, mask: v128, x: D::X) -> v128 {
+        D::dot_pairs(pairs, w, mask, x)
+    }
+    #[inline(always)]
+    fn add_pairs(self, sum: v128, pairs: v128) -> v128 {
+        i32x4_add(sum, i32x4_extadd_pairwise_i16x8(pairs))
     }
     #[inline(always)]
     fn weights(self, w: v128) -> D::Weights {
@@ -266,6 +297,10 @@ impl<D: Dot> Isa for Wasm<D> {
     #[inline(always)]
     fn dot_weights(self, sum: v128, w: &D::Weights, x: D::X) -> v128 {
         D::dot_weights(sum, w, x)
+    }
+    #[inline(always)]
+    fn dot_weight_pairs(self, pairs: v128, w: &D::Weights, x: D::X) -> v128 {
+        D::dot_weight_pairs(pairs, w, x)
     }
     #[inline(always)]
     fn dot_i8(self, sum: v128, w: v128, x: D::X) -> v128 {

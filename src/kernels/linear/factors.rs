@@ -109,16 +109,3 @@ fn least<I: Isa>(isa: I, mins: &[u8], sums: &[i32]) -> [I::V; FOURS] {
     let (units, _) = units.as_chunks::<16>();
     std::array::from_fn(|four| isa.mul(isa.to_f32(totals[four]), isa.load(&units[four])))
 }
-
-/// The same for some tokens, one by one.
-pub(super) fn each<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usize, const T: usize>(
-    matrix: &Matrix,
-    tile: usize,
-    act: &Act<I>,
-    token: usize,
-    out: &mut Out<T>,
-) {
-    for (i, out) in out.as_chunks_mut::<1>().0.iter_mut().enumerate() {
-        factors::<I, C, P, V, STEPS>(matrix, tile, act, token + i, out);
-    }
-}

@@ -2,31 +2,35 @@
 
 use super::ahead::{Ahead, CHUNK};
 use super::finish::{FOURS, X, finish};
-use super::{Out, TOKENS};
+use super::{Out, Sums};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Ints, Matrix, Packing, TILE};
 
-/// `V` parts of each step, `T` tokens, `A` planes of activations; `ROWS` where a scale covers a row.
-pub(super) fn ints<
-    I: Isa,
-    C: Ints<P>,
-    const P: usize,
-    const V: usize,
-    const T: usize,
-    const A: usize,
-    const ROWS: bool,
->(
+/// The codes of a group and what they meet.
+pub(super) struct Group<'a, 'm, I: Isa, const T: usize> {
+    codes: &'a [u8],
+    /// Where they begin among the matrix's bytes.
+    at: usize,
+    ahead: &'a mut Ahead<'m>,
+    /// The planes of each token; the second may be empty.
+    xs: [[&'a [I::Quad]; 2]; T],
+}
+
+/// Exact sums of a group.
+pub(super) type Sum<I, const T: usize> = fn(Group<I, T>, &mut Sums<I, T>);
+
+/// Some tokens and one tile, group by group.
+pub(super) fn tile<I: Isa, const T: usize>(
+    sum: Sum<I, T>,
     matrix: &Matrix,
     tile: usize,
     act: &Act<I>,
     token: usize,
     out: &mut Out<T>,
 ) {
-    let isa = I::default();
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
     let finish = finish::<I, T>(layout);
-    let masks = C::masks(isa);
     let bytes = matrix.tile(tile);
     // Only the first walk over a tile brings its bytes from memory.
     let mut ahead = Ahead::new(matrix, tile, token == 0);
@@ -35,77 +39,84 @@ pub(super) fn ints<
     let group_bytes = bytes.len() / groups;
     let header = group_bytes - len * TILE * layout.codes.bits() / 8;
     let quads = len / 4;
+    let mut sums = [[I::default().splat_i32(0); T]; FOURS];
 
     for (group, bytes) in bytes.chunks_exact(group_bytes).enumerate() {
-        let (header, body) = bytes.split_at(header);
+        let (header, codes) = bytes.split_at(header);
         let at = tile * matrix.shape.tile_bytes() + group * group_bytes + header.len();
-        if !ROWS {
-            ahead.touch(at + body.len());
-        }
-        let xs: [[&[I::Quad]; A]; T] =
-            std::array::from_fn(|t| std::array::from_fn(|a| &rows[t].planes[a][group * quads..][..quads]));
-        let mut sums = [[isa.splat_i32(0); T]; FOURS];
-        for first in (0..8 / P).step_by(V) {
-            let mut dots = [[[[isa.splat_i32(0); A]; T]; P]; V];
-            let mut weights = [isa.splat_i32(0); V];
-            // A long row is brought piece by piece.
-            let piece = if ROWS { CHUNK / (16 * C::VECTORS) } else { quads };
-            let mut from = 0;
-            while from < quads {
-                let steps = piece.min(quads - from);
-                let bytes = 16 * C::VECTORS;
-                if ROWS {
-                    ahead.touch(at + from * bytes);
-                }
-                let xs = xs.map(|planes| planes.map(|plane| &plane[from..from + steps]));
-                let body = &body[from * bytes..][..steps * bytes];
-                dot::<I, C, P, V, T, A>(isa, &masks, body, first, xs, &mut dots, &mut weights);
-                from += steps;
-            }
-            for v in 0..V {
-                for p in 0..P {
-                    for t in 0..T {
-                        let half = |a: usize| isa.shr_i32(dots[v][p][t][a], C::SHIFT[p]);
-                        let sum = if A == 2 { isa.add_i32(isa.shl_i32(half(0), 7), half(1)) } else { half(0) };
-                        sums[(first + v) * P + p][t] =
-                            if C::SIGNED { isa.sub_i32(sum, isa.shl_i32(weights[v], 13)) } else { sum };
-                    }
-                }
-            }
-        }
+        let xs = std::array::from_fn(|t| {
+            rows[t].planes.map(|plane| plane.get(group * quads..(group + 1) * quads).unwrap_or(&[]))
+        });
+        sum(Group { codes, at, ahead: &mut ahead, xs }, &mut sums);
         let xs: [_; T] = std::array::from_fn(|t| X::new(layout, &rows[t], group));
         finish(matrix, tile, header, &sums, &xs, out);
     }
 }
 
-/// The same for some tokens, where the sums of more than one would not fit.
-pub(super) fn one_by_one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize>(
-    matrix: &Matrix,
-    tile: usize,
-    act: &Act<I>,
-    token: usize,
-    out: &mut Out<TOKENS>,
+/// `V` parts of each step make a pass, of `T` tokens and `A` planes of activations; `PAIRS` sums products in 16 bits first.
+pub(super) fn sum<
+    I: Isa,
+    C: Ints<P>,
+    const P: usize,
+    const V: usize,
+    const T: usize,
+    const A: usize,
+    const PAIRS: bool,
+>(
+    group: Group<I, T>,
+    sums: &mut Sums<I, T>,
 ) {
-    for (i, out) in out.as_chunks_mut::<1>().0.iter_mut().enumerate() {
-        ints::<I, C, P, V, 1, A, false>(matrix, tile, act, token + i, out);
+    let isa = I::default();
+    let masks = C::masks(isa);
+    let Group { codes, at, ahead, xs } = group;
+    let bytes = 16 * C::VECTORS;
+    let steps = codes.len() / bytes;
+    // A long group is brought piece by piece.
+    let piece = if codes.len() < 2 * CHUNK { steps } else { CHUNK / bytes };
+    for first in (0..8 / P).step_by(V) {
+        let mut dots = [[[[isa.splat_i32(0); A]; T]; P]; V];
+        let mut weights = [isa.splat_i32(0); V];
+        let mut from = 0;
+        while from < steps {
+            let to = steps.min(from + piece);
+            ahead.touch(at + from * bytes);
+            let xs = xs.map(|planes| std::array::from_fn(|a| &planes[a][from..to]));
+            let codes = &codes[from * bytes..to * bytes];
+            if PAIRS {
+                dot_pairs::<I, C, P, V, T, A>(isa, &masks, codes, first, xs, &mut dots);
+            } else {
+                dot::<I, C, P, V, T, A>(isa, &masks, codes, first, xs, &mut dots, &mut weights);
+            }
+            from = to;
+        }
+        for v in 0..V {
+            for p in 0..P {
+                for t in 0..T {
+                    let half = |a: usize| isa.shr_i32(dots[v][p][t][a], C::SHIFT[p]);
+                    let sum = if A == 2 { isa.add_i32(isa.shl_i32(half(0), 7), half(1)) } else { half(0) };
+                    sums[(first + v) * P + p][t] =
+                        if C::SIGNED { isa.sub_i32(sum, isa.shl_i32(weights[v], 13)) } else { sum };
+                }
+            }
+        }
     }
 }
 
-type Sums<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
+type Dots<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
 
 /// Adds some steps to the exact sums of `V` parts of each step, for every plane, token and half; and to those of signed weights.
 #[inline(always)]
 pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,
     masks: &[I::V; 4],
-    body: &[u8],
+    codes: &[u8],
     first: usize,
     xs: [[&[I::Quad]; A]; T],
-    sums: &mut Sums<I::V, P, V, T, A>,
+    sums: &mut Dots<I::V, P, V, T, A>,
     weights: &mut [I::V; V],
 ) {
     let ones = isa.splat_quad(&isa.quad([1; 4]));
-    let (vectors, _) = body.as_chunks::<16>();
+    let (vectors, _) = codes.as_chunks::<16>();
     let steps = vectors.len() / C::VECTORS;
     let xs = xs.map(|planes| planes.map(|plane| &plane[..steps]));
     for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
@@ -113,19 +124,58 @@ pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: u
         for v in 0..V {
             let planes = C::planes(isa, masks, vectors, first + v);
             for p in 0..P {
+                let (vector, mask) = planes[p];
                 for t in 0..T {
                     for a in 0..A {
                         let sum = &mut sums[v][p][t][a];
                         *sum = if C::SIGNED {
-                            isa.dot_i8(*sum, planes[p], x[t][a])
+                            isa.dot_i8(*sum, vector, x[t][a])
                         } else {
-                            isa.dot_u7(*sum, planes[p], x[t][a])
+                            isa.dot(*sum, vector, mask, x[t][a])
                         };
                     }
                 }
             }
             if C::SIGNED {
-                weights[v] = isa.dot_i8(weights[v], planes[0], ones);
+                weights[v] = isa.dot_i8(weights[v], planes[0].0, ones);
+            }
+        }
+    }
+}
+
+/// The same for unsigned codes: as many steps as fit are summed in lanes of 16 bits.
+#[inline(always)]
+fn dot_pairs<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
+    isa: I,
+    masks: &[I::V; 4],
+    codes: &[u8],
+    first: usize,
+    xs: [[&[I::Quad]; A]; T],
+    sums: &mut Dots<I::V, P, V, T, A>,
+) {
+    let (vectors, _) = codes.as_chunks::<16>();
+    for (some, vectors) in vectors.chunks(C::PAIRS * C::VECTORS).enumerate() {
+        let xs = xs.map(|planes| planes.map(|plane| &plane[some * C::PAIRS..][..vectors.len() / C::VECTORS]));
+        let mut pairs = [[[[isa.splat_i32(0); A]; T]; P]; V];
+        for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
+            let x = xs.map(|planes| planes.map(|plane| isa.splat_quad(&plane[step])));
+            for v in 0..V {
+                for (p, (vector, mask)) in C::planes(isa, masks, vectors, first + v).into_iter().enumerate() {
+                    for t in 0..T {
+                        for a in 0..A {
+                            pairs[v][p][t][a] = isa.dot_pairs(pairs[v][p][t][a], vector, mask, x[t][a]);
+                        }
+                    }
+                }
+            }
+        }
+        for v in 0..V {
+            for p in 0..P {
+                for t in 0..T {
+                    for a in 0..A {
+                        sums[v][p][t][a] = isa.add_pairs(sums[v][p][t][a], pairs[v][p][t][a]);
+                    }
+                }
             }
         }
     }

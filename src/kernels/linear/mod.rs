@@ -1,6 +1,7 @@
-//! `y[t][row] = Σₖ w[row][k] · x[t][k]`: one token (decode) and many (prefill), one kernel for both.
+//! `y[t][row] = Σₖ w[row][k] · x[t][k]`: one token (decode), several (batches) and many (prefill), with the same bits.
 //!
-//! A kernel takes a tile of 32 rows and up to four tokens. Integer layouts run
+//! A kernel takes a tile of 32 rows and one token or four; from [`panel::LEAST`] tokens on, [`panel`] unpacks some tiles once for
+//! all of them. Integer layouts run
 //!
 //! ```text
 //! for each group along k                           rising
@@ -10,11 +11,12 @@
 //!   y   += part · x.scale
 //! ```
 //!
-//! with one group, `y = f32(sum) / s · scale`, where the layout has one scale a row. The same operations in the same order for
-//! every token count make batches equal to single tokens bit for bit.
+//! with one group, `y = f32(sum) / s · scale`, where the layout has one scale a row ([`ints`], [`finish`]). K-quants sum blocks of
+//! groups in integers ([`factors`]). The same operations in the same order for every token count make batches equal to single
+//! tokens bit for bit, and exact sums may be taken in whichever way the machine does fastest ([`Dots`]).
 //!
 //! Dense layouts, and integer ones with float activations, add products in blocks of 64 values of k:
-//! `block += w · x` from zero, then `y += block`.
+//! `block += w · x` from zero, then `y += block` ([`dense`]).
 
 mod ahead;
 mod dense;
@@ -24,6 +26,7 @@ mod ints;
 mod panel;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::act::{Act, Precision};
 use super::elementwise::scale;
@@ -32,8 +35,9 @@ use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, Matrix, Packing, TILE};
 use crate::quant::{Codes, Float, Kept, Layout, Scales};
 use crate::team::Columns;
 use dense::{decoded, dense};
-use factors::{each, factors};
-use ints::{ints, one_by_one};
+use factors::factors;
+use finish::FOURS;
+use ints::sum;
 
 /// Tokens that share one pass over the weights.
 const TOKENS: usize = 4;
@@ -41,23 +45,70 @@ const TOKENS: usize = 4;
 /// The results of one tile: rows in order, for each token.
 type Out<const T: usize> = [[f32; TILE]; T];
 
+/// The exact sums of one tile, four rows each.
+type Sums<I, const T: usize> = [[<I as Isa>::V; T]; FOURS];
+
 #[inline(always)]
 fn quarter(out: &mut [f32; TILE], four: usize) -> &mut [f32; 4] {
     &mut out.as_chunks_mut::<4>().0[four]
+}
+
+/// How integer products are summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dots {
+    /// Four to a lane of 32 bits: one instruction on processors with VNNI or SDOT.
+    Fours,
+    /// Two to a lane of 16 bits, and those now and then into 32: where the former takes five instructions.
+    Pairs,
+}
+
+impl Dots {
+    pub const ALL: [Self; 2] = [Self::Fours, Self::Pairs];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fours => "dot4",
+            Self::Pairs => "dot2",
+        }
+    }
+}
+
+/// What suits a machine suits all models on it.
+static PAIRS: AtomicBool = AtomicBool::new(false);
+
+/// Takes this way from now on. The bits stay the same.
+pub fn choose(dots: Dots) {
+    PAIRS.store(dots == Dots::Pairs, Ordering::Relaxed);
+}
+
+pub fn chosen() -> Dots {
+    if PAIRS.load(Ordering::Relaxed) { Dots::Pairs } else { Dots::Fours }
 }
 
 /// Multiplies some tiles of one part of the rows, for every prepared token; `columns` are their results.
 ///
 /// # Panics
 /// If the activations were prepared for another kind of matrix, or the columns are not the tiles' rows.
-pub fn multiply<I: Isa>(matrix: &Matrix, part: usize, tiles: Range<usize>, act: &Act<I>, mut columns: Columns) {
+pub fn multiply<I: Isa>(matrix: &Matrix, part: usize, tiles: Range<usize>, act: &Act<I>, columns: Columns) {
+    multiply_by(chosen(), matrix, part, tiles, act, columns);
+}
+
+/// [`multiply`] with products summed in this way.
+pub fn multiply_by<I: Isa>(
+    dots: Dots,
+    matrix: &Matrix,
+    part: usize,
+    tiles: Range<usize>,
+    act: &Act<I>,
+    mut columns: Columns,
+) {
     let shape = &matrix.shape;
     assert_eq!(act.spec(), super::spec(shape, act.spec().precision), "activations fit the matrix");
-    let kernels = kernels::<I>(shape.packing, act.spec().precision);
+    let kernels = kernels::<I>(shape.packing, act.spec().precision, dots);
     let tokens = act.tokens();
     let first = part * shape.part_tiles();
     if tokens >= panel::LEAST && panel::takes(shape, act.spec().precision) && !tiles.is_empty() {
-        return panel::multiply(matrix, first + tiles.start..first + tiles.end, act, &mut columns);
+        return panel::multiply(dots, matrix, first + tiles.start..first + tiles.end, act, &mut columns);
     }
     let start = shape.tile_rows(first + tiles.start).start;
     for tile in first + tiles.start..first + tiles.end {
@@ -65,16 +116,18 @@ pub fn multiply<I: Isa>(matrix: &Matrix, part: usize, tiles: Range<usize>, act: 
         let span = rows.start - start..rows.end - start;
         let mut token = 0;
         while token < tokens {
-            if tokens - token >= TOKENS {
+            if let Some(many) = kernels.many
+                && tokens - token >= TOKENS
+            {
                 let mut out = [[0.0; TILE]; TOKENS];
-                (kernels.many)(matrix, tile, act, token, &mut out);
+                many.run(matrix, tile, act, token, &mut out);
                 for (i, out) in out.iter_mut().enumerate() {
                     write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
                 }
                 token += TOKENS;
             } else {
                 let mut out = [[0.0; TILE]];
-                (kernels.one)(matrix, tile, act, token, &mut out);
+                kernels.one.run(matrix, tile, act, token, &mut out);
                 write::<I>(matrix, &mut columns.row(token)[span.clone()], &mut out[0]);
                 token += 1;
             }
@@ -90,42 +143,63 @@ fn write<I: Isa>(matrix: &Matrix, to: &mut [f32], results: &mut [f32; TILE]) {
     to.copy_from_slice(&results[..to.len()]);
 }
 
-type Kernel<I, const T: usize> = fn(&Matrix, usize, &Act<I>, usize, &mut Out<T>);
+/// What multiplies one tile for `T` tokens.
+#[derive(Clone, Copy)]
+enum Kernel<I: Isa, const T: usize> {
+    Ints(ints::Sum<I, T>),
+    Other(fn(&Matrix, usize, &Act<I>, usize, &mut Out<T>)),
+}
 
-struct Kernels<I> {
+impl<I: Isa, const T: usize> Kernel<I, T> {
+    fn run(self, matrix: &Matrix, tile: usize, act: &Act<I>, token: usize, out: &mut Out<T>) {
+        match self {
+            Self::Ints(sum) => ints::tile(sum, matrix, tile, act, token, out),
+            Self::Other(kernel) => kernel(matrix, tile, act, token, out),
+        }
+    }
+}
+
+struct Kernels<I: Isa> {
     one: Kernel<I, 1>,
-    many: Kernel<I, TOKENS>,
+    /// Absent where the sums of more than one token would not fit.
+    many: Option<Kernel<I, TOKENS>>,
 }
 
 /// The kernels of a layout: how many parts of a step a pass takes is what fits 15 registers.
-fn kernels<I: Isa>(packing: Packing, precision: Precision) -> Kernels<I> {
+fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: Dots) -> Kernels<I> {
+    let pairs = dots == Dots::Pairs;
     macro_rules! ints {
-        ($codes:ty, $planes:literal, $one:literal, $many:literal, $halves:literal, $rows:literal) => {
+        ($codes:ty, $planes:literal, $one:literal, $halves:literal) => {
             Kernels {
-                one: ints::<I, $codes, $planes, $one, 1, $halves, $rows>,
-                many: ints::<I, $codes, $planes, $many, TOKENS, $halves, $rows>,
+                one: Kernel::Ints(if pairs {
+                    sum::<I, $codes, $planes, $one, 1, $halves, true>
+                } else {
+                    sum::<I, $codes, $planes, $one, 1, $halves, false>
+                }),
+                many: Some(Kernel::Ints(sum::<I, $codes, $planes, 1, TOKENS, $halves, false>)),
             }
         };
     }
     macro_rules! factors {
         ($codes:ty, $planes:literal, $vectors:literal, $steps:literal) => {
+            Kernels { one: Kernel::Other(factors::<I, $codes, $planes, $vectors, $steps>), many: None }
+        };
+    }
+    macro_rules! dense {
+        ($values:ty, $width:literal) => {
             Kernels {
-                one: factors::<I, $codes, $planes, $vectors, $steps>,
-                many: each::<I, $codes, $planes, $vectors, $steps, TOKENS>,
+                one: Kernel::Other(dense::<I, $values, $width, 8, 1>),
+                many: Some(Kernel::Other(dense::<I, $values, $width, 2, TOKENS>)),
             }
         };
     }
     match (packing, precision) {
-        (Packing::Dense(Float::F32), _) => {
-            Kernels { one: dense::<I, F32, 1, 8, 1>, many: dense::<I, F32, 1, 2, TOKENS> }
+        (Packing::Dense(Float::F32), _) => dense!(F32, 1),
+        (Packing::Dense(Float::F16), _) => dense!(F16, 2),
+        (Packing::Dense(Float::BF16), _) => dense!(Bf16, 2),
+        (Packing::Ints(_), Precision::Float) => {
+            Kernels { one: Kernel::Other(decoded::<I, 8, 1>), many: Some(Kernel::Other(decoded::<I, 2, TOKENS>)) }
         }
-        (Packing::Dense(Float::F16), _) => {
-            Kernels { one: dense::<I, F16, 2, 8, 1>, many: dense::<I, F16, 2, 2, TOKENS> }
-        }
-        (Packing::Dense(Float::BF16), _) => {
-            Kernels { one: dense::<I, Bf16, 2, 8, 1>, many: dense::<I, Bf16, 2, 2, TOKENS> }
-        }
-        (Packing::Ints(_), Precision::Float) => Kernels { one: decoded::<I, 8, 1>, many: decoded::<I, 2, TOKENS> },
         (Packing::Ints(Layout { codes, scales: Scales::Group { len, kept: Kept::Factors, .. }, .. }), _) => {
             match (codes, len) {
                 (Codes::B2, 16) => factors!(B2, 4, 1, 4),
@@ -137,15 +211,16 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision) -> Kernels<I> {
             }
         }
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
-            (Codes::B1, Precision::Int8) => ints!(B1, 8, 1, 1, 1, false),
-            (Codes::B1, _) => ints!(B1, 8, 1, 1, 2, false),
-            (Codes::B2, Precision::Int8) if layout.scales == Scales::Row => ints!(B2, 4, 2, 1, 1, true),
-            (Codes::B2, _) if layout.scales == Scales::Row => ints!(B2, 4, 1, 1, 2, true),
-            (Codes::B2, Precision::Int8) => ints!(B2, 4, 2, 1, 1, false),
-            (Codes::B2, _) => ints!(B2, 4, 1, 1, 2, false),
-            (Codes::B4, _) => ints!(B4, 2, 2, 1, 2, false),
-            (Codes::B6, _) => Kernels { one: ints::<I, B6, 4, 1, 1, 2, false>, many: one_by_one::<I, B6, 4, 1, 2> },
-            (Codes::I8, _) => ints!(I8, 1, 2, 1, 2, false),
+            (Codes::B1, Precision::Int8) => ints!(B1, 8, 1, 1),
+            (Codes::B1, _) => ints!(B1, 8, 1, 2),
+            (Codes::B2, Precision::Int8) => ints!(B2, 4, 2, 1),
+            (Codes::B2, _) => ints!(B2, 4, 1, 2),
+            (Codes::B4, _) => ints!(B4, 2, 2, 2),
+            (Codes::B6, _) => Kernels { one: Kernel::Ints(sum::<I, B6, 4, 1, 1, 2, false>), many: None },
+            (Codes::I8, _) => Kernels {
+                one: Kernel::Ints(sum::<I, I8, 1, 2, 1, 2, false>),
+                many: Some(Kernel::Ints(sum::<I, I8, 1, 1, TOKENS, 2, false>)),
+            },
         },
     }
 }

@@ -12,8 +12,8 @@
 
 use std::ops::Range;
 
-use super::TOKENS;
 use super::finish::{FOURS, X, finish};
+use super::{Dots, TOKENS};
 use crate::kernels::act::{Act, Precision};
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, Packing, Shape, TILE};
@@ -37,10 +37,16 @@ pub(super) fn takes(shape: &Shape, precision: Precision) -> bool {
 }
 
 /// Multiplies `tiles` of the matrix, whose results are `columns`, for all tokens.
-pub(super) fn multiply<I: Isa>(matrix: &Matrix, tiles: Range<usize>, act: &Act<I>, columns: &mut Columns) {
+pub(super) fn multiply<I: Isa>(dots: Dots, matrix: &Matrix, tiles: Range<usize>, act: &Act<I>, columns: &mut Columns) {
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("only integers come here") };
     let start = matrix.shape.tile_rows(tiles.start).start;
-    let mut panel = Panel { matrix, layout, act, weights: vec![], sums: vec![], out: Default::default() };
+    let pairs = match (dots, layout.codes) {
+        (Dots::Fours, _) | (_, Codes::B6 | Codes::I8) => 0,
+        (_, Codes::B1) => 128,
+        (_, Codes::B2) => 32,
+        (_, Codes::B4) => 8,
+    };
+    let mut panel = Panel { matrix, layout, act, pairs, weights: vec![], sums: vec![], out: Default::default() };
     for first in tiles.clone().step_by(TILES) {
         let tiles = first..tiles.end.min(first + TILES);
         for first in (0..act.tokens()).step_by(BATCH) {
@@ -60,6 +66,8 @@ struct Panel<'a, I: Isa> {
     matrix: &'a Matrix,
     layout: Layout,
     act: &'a Act<I>,
+    /// Steps whose products fit 16 bits in pairs; none where fours are summed.
+    pairs: usize,
     weights: Vec<I::Weights>,
     /// Of each token, for the rows of all tiles.
     sums: Vec<[i32; ROWS]>,
@@ -89,9 +97,9 @@ impl<I: Isa> Panel<'_, I> {
                 }
                 let steps = group * len / 4 + steps.start..group * len / 4 + steps.end;
                 if self.act.spec().planes() == 1 {
-                    self.products::<3, 3, 1>(tiles.len(), &tokens, steps);
+                    self.products_of::<3, 3, 1>(tiles.len(), &tokens, steps);
                 } else {
-                    self.products::<4, 1, 2>(tiles.len(), &tokens, steps);
+                    self.products_of::<4, 1, 2>(tiles.len(), &tokens, steps);
                 }
             }
             for (i, tile) in tiles.clone().enumerate() {
@@ -119,14 +127,27 @@ impl<I: Isa> Panel<'_, I> {
         }
     }
 
-    /// Adds the products of all blocks and tokens to the sums.
-    fn products<const V: usize, const T: usize, const A: usize>(
+    fn products_of<const V: usize, const T: usize, const A: usize>(
         &mut self,
         tiles: usize,
         tokens: &Range<usize>,
         steps: Range<usize>,
     ) {
-        let Self { act, weights, sums, .. } = self;
+        if self.pairs > 0 {
+            self.products::<V, T, A, true>(tiles, tokens, steps);
+        } else {
+            self.products::<V, T, A, false>(tiles, tokens, steps);
+        }
+    }
+
+    /// Adds the products of all blocks and tokens to the sums.
+    fn products<const V: usize, const T: usize, const A: usize, const PAIRS: bool>(
+        &mut self,
+        tiles: usize,
+        tokens: &Range<usize>,
+        steps: Range<usize>,
+    ) {
+        let Self { act, weights, sums, pairs, .. } = self;
         let planes = |token: usize| -> [&[I::Quad]; A] {
             let row = act.row(token);
             std::array::from_fn(|a| &row.planes[a][steps.clone()])
@@ -137,10 +158,11 @@ impl<I: Isa> Panel<'_, I> {
             let single = tokens.start + many.len() * T;
             for (token, sums) in tokens.clone().step_by(T).zip(many) {
                 let xs = std::array::from_fn(|t| planes(token + t));
-                dot::<I, V, T, A>(weights, xs, sums.each_mut().map(|sums| lanes(sums, block)));
+                let sums = sums.each_mut().map(|sums| lanes(sums, block));
+                dot::<I, V, T, A, PAIRS>(*pairs, weights, xs, sums);
             }
             for (token, sums) in (single..).zip(rest) {
-                dot::<I, V, 1, A>(weights, [planes(token)], [lanes(sums, block)]);
+                dot::<I, V, 1, A, PAIRS>(*pairs, weights, [planes(token)], [lanes(sums, block)]);
             }
         }
     }
@@ -181,8 +203,8 @@ fn unpack<I: Isa, C: Ints<P>, const P: usize>(
     let (vectors, _) = codes.as_chunks::<16>();
     for part in 0..8 / P {
         for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
-            for (p, plane) in C::planes(isa, &masks, vectors, part).into_iter().enumerate() {
-                panel[at(part * P + p, step)] = isa.weights(isa.shr_u16(plane, C::SHIFT[p]));
+            for (p, (vector, mask)) in C::planes(isa, &masks, vectors, part).into_iter().enumerate() {
+                panel[at(part * P + p, step)] = isa.weights(isa.shr_u16(isa.and(vector, mask), C::SHIFT[p]));
             }
         }
     }
@@ -194,8 +216,8 @@ fn lanes<const V: usize>(sums: &mut [i32; ROWS], block: usize) -> &mut [[i32; 4]
     &mut fours.as_chunks_mut::<V>().0[block]
 }
 
-#[inline(never)]
-fn dot<I: Isa, const V: usize, const T: usize, const A: usize>(
+fn dot<I: Isa, const V: usize, const T: usize, const A: usize, const PAIRS: bool>(
+    pairs: usize,
     weights: &[[I::Weights; V]],
     xs: [[&[I::Quad]; A]; T],
     sums: [&mut [[i32; 4]; V]; T],
@@ -203,6 +225,31 @@ fn dot<I: Isa, const V: usize, const T: usize, const A: usize>(
     let isa = I::default();
     let xs = xs.map(|planes| planes.map(|plane| &plane[..weights.len()]));
     let mut dots = [[[isa.splat_i32(0); V]; A]; T];
+    if !PAIRS {
+        fours(isa, weights, xs, &mut dots);
+    } else {
+        for (some, weights) in weights.chunks(pairs).enumerate() {
+            let xs = xs.map(|planes| planes.map(|plane| &plane[some * pairs..][..weights.len()]));
+            twos(isa, weights, xs, &mut dots);
+        }
+    }
+    for (dots, sums) in dots.into_iter().zip(sums) {
+        for v in 0..V {
+            let dot = if A == 2 { isa.add_i32(isa.shl_i32(dots[0][v], 7), dots[A - 1][v]) } else { dots[0][v] };
+            let sum = isa.load_i32(&sums[v]);
+            isa.store_i32(&mut sums[v], isa.add_i32(sum, dot));
+        }
+    }
+}
+
+#[inline(always)]
+fn fours<I: Isa, const V: usize, const T: usize, const A: usize>(
+    isa: I,
+    weights: &[[I::Weights; V]],
+    xs: [[&[I::Quad]; A]; T],
+    dots: &mut [[[I::V; V]; A]; T],
+) {
+    let xs = xs.map(|planes| planes.map(|plane| &plane[..weights.len()]));
     for (step, weights) in weights.iter().enumerate() {
         for t in 0..T {
             for a in 0..A {
@@ -213,11 +260,32 @@ fn dot<I: Isa, const V: usize, const T: usize, const A: usize>(
             }
         }
     }
-    for (dots, sums) in dots.into_iter().zip(sums) {
-        for v in 0..V {
-            let dot = if A == 2 { isa.add_i32(isa.shl_i32(dots[0][v], 7), dots[A - 1][v]) } else { dots[0][v] };
-            let sum = isa.load_i32(&sums[v]);
-            isa.store_i32(&mut sums[v], isa.add_i32(sum, dot));
+}
+
+#[inline(always)]
+fn twos<I: Isa, const V: usize, const T: usize, const A: usize>(
+    isa: I,
+    weights: &[[I::Weights; V]],
+    xs: [[&[I::Quad]; A]; T],
+    dots: &mut [[[I::V; V]; A]; T],
+) {
+    let xs = xs.map(|planes| planes.map(|plane| &plane[..weights.len()]));
+    let mut pairs = [[[isa.splat_i32(0); V]; A]; T];
+    for (step, weights) in weights.iter().enumerate() {
+        for t in 0..T {
+            for a in 0..A {
+                let x = isa.splat_quad(&xs[t][a][step]);
+                for v in 0..V {
+                    pairs[t][a][v] = isa.dot_weight_pairs(pairs[t][a][v], &weights[v], x);
+                }
+            }
+        }
+    }
+    for t in 0..T {
+        for a in 0..A {
+            for v in 0..V {
+                dots[t][a][v] = isa.add_pairs(dots[t][a][v], pairs[t][a][v]);
+            }
         }
     }
 }

@@ -65,6 +65,9 @@ fn pieces(codes: Codes, vector: usize) -> impl Iterator<Item = Piece> {
     whole.chain(rest)
 }
 
+/// A vector, and the mask that takes the codes of one plane out of it.
+pub type Plane<V> = (V, V);
+
 /// A code width as kernels use it. A step falls into `8 / P` parts, and `P` planes of 4 rows come out of each.
 pub trait Ints<const P: usize>: Copy + Default {
     /// Vectors of a step, as many as a code has bits.
@@ -73,10 +76,12 @@ pub trait Ints<const P: usize>: Copy + Default {
     const SIGNED: bool = false;
     /// How far left the products of each plane stand: cheaper to shift back once than to move bits at every step.
     const SHIFT: [u32; P];
+    /// Steps whose products, as they stand, fit 16 bits in pairs.
+    const PAIRS: usize = 1;
 
     /// The masks, taken out of the loop.
     fn masks<I: Isa>(isa: I) -> [I::V; 4];
-    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [I::V; P];
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [Plane<I::V>; P];
 }
 
 /// Four planes stay where they are, four come down by four bits: one shift and four masks, where eight would not fit registers.
@@ -85,35 +90,38 @@ pub struct B1;
 
 impl Ints<8> for B1 {
     const SHIFT: [u32; 8] = [0, 1, 2, 3, 0, 1, 2, 3];
+    const PAIRS: usize = 16;
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {
         [isa.mask(1), isa.mask(2), isa.mask(4), isa.mask(8)]
     }
     #[inline(always)]
-    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [I::V; 8] {
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [Plane<I::V>; 8] {
         let vector = isa.load(&step[part]);
         let high = isa.shr_u16(vector, 4);
-        std::array::from_fn(|plane| isa.and(if plane < 4 { vector } else { high }, masks[plane % 4]))
+        std::array::from_fn(|plane| (if plane < 4 { vector } else { high }, masks[plane % 4]))
     }
 }
 
-/// Planes 1 and 2 stay where they are: their products are 4 and 16 times too large, and still within 7 bits.
+/// The same with two masks.
 #[derive(Clone, Copy, Default)]
 pub struct B2;
 
 impl Ints<4> for B2 {
-    const SHIFT: [u32; 4] = [0, 2, 4, 4];
+    const SHIFT: [u32; 4] = [0, 2, 0, 2];
+    const PAIRS: usize = 8;
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {
-        [isa.mask(0x03), isa.mask(0x0c), isa.mask(0x30), isa.splat_u8(0)]
+        let [low, high] = [isa.mask(0x03), isa.mask(0x0c)];
+        [low, high, low, high]
     }
     #[inline(always)]
-    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [I::V; 4] {
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [Plane<I::V>; 4] {
         let vector = isa.load(&step[part]);
-        let [low, mid, high, _] = *masks;
-        [isa.and(vector, low), isa.and(vector, mid), isa.and(vector, high), isa.and(isa.shr_u16(vector, 2), high)]
+        let high = isa.shr_u16(vector, 4);
+        std::array::from_fn(|plane| (if plane < 2 { vector } else { high }, masks[plane]))
     }
 }
 
@@ -122,15 +130,16 @@ pub struct B4;
 
 impl Ints<2> for B4 {
     const SHIFT: [u32; 2] = [0, 0];
+    const PAIRS: usize = 8;
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {
         [isa.mask(0x0f); 4]
     }
     #[inline(always)]
-    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [I::V; 2] {
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [Plane<I::V>; 2] {
         let vector = isa.load(&step[part]);
-        [isa.and(vector, masks[0]), isa.and(isa.shr_u16(vector, 4), masks[0])]
+        [(vector, masks[0]), (isa.shr_u16(vector, 4), masks[0])]
     }
 }
 
@@ -141,18 +150,20 @@ pub struct B6;
 impl Ints<4> for B6 {
     const VECTORS: usize = 6;
     const SHIFT: [u32; 4] = [0; 4];
+    const PAIRS: usize = 2;
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {
         [isa.mask(0x3f); 4]
     }
     #[inline(always)]
-    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [I::V; 4] {
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [Plane<I::V>; 4] {
         let three: [I::V; 3] = std::array::from_fn(|i| isa.load(&step[3 * part + i]));
         let [a, b, c] = three.map(|vector| isa.and(vector, masks[0]));
         // What is left of a byte is its two highest bits alone: no neighbour's bits come along.
         let left = |i: usize, plane, by| isa.shr_u16(isa.xor(three[i], plane), by);
-        [a, b, c, isa.or(isa.or(left(0, a, 6), left(1, b, 4)), left(2, c, 2))]
+        let last = isa.or(isa.or(left(0, a, 6), left(1, b, 4)), left(2, c, 2));
+        [(three[0], masks[0]), (three[1], masks[0]), (three[2], masks[0]), (last, isa.splat_u8(0xff))]
     }
 }
 
@@ -168,7 +179,7 @@ impl Ints<1> for I8 {
         [isa.splat_u8(0); 4]
     }
     #[inline(always)]
-    fn planes<I: Isa>(isa: I, _: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [I::V; 1] {
-        [isa.load(&step[part])]
+    fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [Plane<I::V>; 1] {
+        [(isa.load(&step[part]), masks[0])]
     }
 }
