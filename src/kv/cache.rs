@@ -216,10 +216,10 @@ impl Cache {
         self.pool.write(I::default(), block, layer, position % BLOCK, keys, values);
     }
 
-    /// Attends with up to [`attention::QUERIES`] queries of one key/value head.
-    pub fn attend<I: Isa>(&self, id: TableId, layer: usize, head: usize, queries: &mut [Seen]) {
+    /// Attends with up to [`attention::QUERIES`] queries of one key/value head to the first `limit` positions.
+    pub fn attend<I: Isa>(&self, id: TableId, layer: usize, head: usize, limit: usize, queries: &mut [Seen]) {
         let blocks = self.table(id).blocks.iter().map(|&block| self.pool.block(block, layer, head));
-        attention::attend::<I>(self.pool.codec(), blocks, queries);
+        attention::attend::<I>(self.pool.codec(), blocks, limit, queries);
     }
 }
 

@@ -313,9 +313,9 @@ impl<I: Isa> Pass<'_, I> {
                 let end = heads.end.min((at / share + 1) * share).min(at + QUERIES);
                 let mut seen = [const { None }; QUERIES];
                 for seen in &mut seen[..end - at] {
-                    *seen = pairs.next().map(|(query, out)| Seen::new(query, position + 1, out));
+                    *seen = pairs.next().map(|(query, out)| Seen::new(query, out));
                 }
-                attend_some::<I>(cache, table, index, at / share, seen);
+                attend_some(seen, |seen| cache.attend::<I>(table, index, at / share, position + 1, seen));
                 at = end;
             }
         };
@@ -384,15 +384,12 @@ impl<I: Isa> Pass<'_, I> {
 }
 
 /// The queries that are there, together.
-fn attend_some<I: Isa>(cache: &Cache, table: TableId, layer: usize, head: usize, seen: [Option<Seen>; QUERIES]) {
-    fn run<I: Isa, const Q: usize>(cache: &Cache, table: TableId, layer: usize, head: usize, mut seen: [Seen; Q]) {
-        cache.attend::<I>(table, layer, head, &mut seen);
-    }
+fn attend_some(seen: [Option<Seen>; QUERIES], attend: impl Fn(&mut [Seen])) {
     match seen {
-        [Some(a), Some(b), Some(c), Some(d)] => run::<I, 4>(cache, table, layer, head, [a, b, c, d]),
-        [Some(a), Some(b), Some(c), None] => run::<I, 3>(cache, table, layer, head, [a, b, c]),
-        [Some(a), Some(b), None, ..] => run::<I, 2>(cache, table, layer, head, [a, b]),
-        [Some(a), None, ..] => run::<I, 1>(cache, table, layer, head, [a]),
+        [Some(a), Some(b), Some(c), Some(d)] => attend(&mut [a, b, c, d]),
+        [Some(a), Some(b), Some(c), None] => attend(&mut [a, b, c]),
+        [Some(a), Some(b), None, ..] => attend(&mut [a, b]),
+        [Some(a), None, ..] => attend(&mut [a]),
         [None, ..] => {}
     }
 }

@@ -26,32 +26,26 @@ pub(super) fn fold<I: Isa>(
     block: Head,
     stage: &mut [f32],
     xs: &[f32],
-    live: [usize; QUERIES],
+    live: usize,
     queries: &mut [Seen],
 ) {
-    let most_live = live.into_iter().fold(0, usize::max);
     let mut scores = [[0.0f32; BLOCK]; QUERIES];
     let keys = as_f32(isa, codec, block.keys, stage);
     match queries.len() {
-        1 => score::<I, 1>(isa, keys, most_live, xs, &mut scores),
-        2 => score::<I, 2>(isa, keys, most_live, xs, &mut scores),
-        3 => score::<I, 3>(isa, keys, most_live, xs, &mut scores),
-        _ => score::<I, 4>(isa, keys, most_live, xs, &mut scores),
+        1 => score::<I, 1>(isa, keys, live, xs, &mut scores),
+        2 => score::<I, 2>(isa, keys, live, xs, &mut scores),
+        3 => score::<I, 3>(isa, keys, live, xs, &mut scores),
+        _ => score::<I, 4>(isa, keys, live, xs, &mut scores),
     }
-    for ((query, scores), live) in queries.iter_mut().zip(&mut scores).zip(live) {
-        match block.own {
-            [keys, values, ..] => {
-                scale(isa, scores, keys);
-                weigh(isa, scores, live, query);
-                scale(isa, scores, values);
-            }
-            _ if codec == Codec::F16 => {
-                scores.iter_mut().for_each(|score| *score *= HALF / QUERY_F16);
-                weigh(isa, scores, live, query);
-                scores.iter_mut().for_each(|weight| *weight *= HALF);
-            }
-            _ => weigh(isa, scores, live, query),
-        }
+    for (query, scores) in queries.iter_mut().zip(&mut scores) {
+        let rows = |scores: &mut [f32; BLOCK], own: usize, factor: f32| match codec {
+            Codec::Fp8 => scale(isa, scores, &block.own[own]),
+            Codec::F16 => scores.iter_mut().for_each(|score| *score *= factor),
+            _ => {}
+        };
+        rows(scores, 0, HALF / QUERY_F16);
+        weigh(isa, scores, live, query);
+        rows(scores, 1, HALF);
     }
     let values = as_f32(isa, codec, block.values, stage);
     match queries {
@@ -92,58 +86,41 @@ fn score<I: Isa, const Q: usize>(isa: I, keys: &[f32], live: usize, xs: &[f32], 
     }
 }
 
-fn mix_all<I: Isa, const Q: usize>(
-    isa: I,
-    values: &[f32],
-    live: [usize; QUERIES],
-    mut queries: [&mut Seen; Q],
-    weights: &Scores,
-) {
+fn mix_all<I: Isa, const Q: usize>(isa: I, values: &[f32], live: usize, mut queries: [&mut Seen; Q], weights: &Scores) {
     let dim = values.len() / BLOCK;
-    let mut outs: [&mut [f32]; Q] = queries.each_mut().map(|query| &mut query.out[..dim]);
+    let values = &values[..live * dim];
     for from in (0..dim / 8 * 8).step_by(8) {
-        mix::<I, Q, 2>(isa, values, from, weights, live, &mut outs);
+        let outs = queries.each_mut().map(|query| &mut query.out[from..]);
+        mix::<I, Q, 2>(isa, values, dim, from, std::array::from_fn(|q| &weights[q]), outs);
     }
     if !dim.is_multiple_of(8) {
-        mix::<I, Q, 1>(isa, values, dim - 4, weights, live, &mut outs);
+        let from = dim - 4;
+        for (query, weights) in queries.into_iter().zip(weights) {
+            mix::<I, 1, 1>(isa, values, dim, from, [weights], [&mut query.out[from..]]);
+        }
     }
 }
 
 /// Adds the weighted values of `4 · W` dimensions from `from` on.
-#[inline(always)]
 fn mix<I: Isa, const Q: usize, const W: usize>(
     isa: I,
     values: &[f32],
+    dim: usize,
     from: usize,
-    weights: &Scores,
-    live: [usize; QUERIES],
-    outs: &mut [&mut [f32]; Q],
+    weights: [&[f32; BLOCK]; Q],
+    outs: [&mut [f32]; Q],
 ) {
-    let mut sums = [[isa.splat_f32(0.0); W]; Q];
-    for q in 0..Q {
-        let (fours, _) = outs[q][from..from + 4 * W].as_chunks::<4>();
-        sums[q] = std::array::from_fn(|w| isa.load_f32(&fours[w]));
-    }
-    let common = live[..Q].iter().fold(BLOCK, |common, &live| common.min(live));
-    let most = live.into_iter().fold(0, usize::max);
-    let mut rows = values.chunks_exact(values.len() / BLOCK).enumerate();
-    let mut step = |position: usize, row: &[f32], all: bool| {
+    let outs = outs.map(|out| &mut out.as_chunks_mut::<4>().0[..W]);
+    let mut sums: [[I::V; W]; Q] = std::array::from_fn(|q| std::array::from_fn(|w| isa.load_f32(&outs[q][w])));
+    for (position, row) in values.chunks_exact(dim).enumerate().take(BLOCK) {
         let (fours, _) = row[from..from + 4 * W].as_chunks::<4>();
         let v: [I::V; W] = std::array::from_fn(|w| isa.load_f32(&fours[w]));
         for q in 0..Q {
-            // A masked position must not touch the sum, not even by adding a zero.
-            if all || position < live[q] {
-                let p = isa.splat_f32(weights[q][position]);
-                sums[q] = std::array::from_fn(|w| isa.add(sums[q][w], isa.mul(v[w], p)));
-            }
+            let p = isa.splat_f32(weights[q][position]);
+            sums[q] = std::array::from_fn(|w| isa.add(sums[q][w], isa.mul(v[w], p)));
         }
-    };
-    rows.by_ref().take(common).for_each(|(position, row)| step(position, row, true));
-    rows.take(most - common).for_each(|(position, row)| step(position, row, false));
-    for q in 0..Q {
-        let (fours, _) = outs[q][from..from + 4 * W].as_chunks_mut::<4>();
-        for w in 0..W {
-            isa.store_f32(&mut fours[w], sums[q][w]);
-        }
+    }
+    for (sums, out) in sums.into_iter().zip(outs) {
+        sums.into_iter().zip(out).for_each(|(sum, out)| isa.store_f32(out, sum));
     }
 }

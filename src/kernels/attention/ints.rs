@@ -57,32 +57,31 @@ pub(super) fn fold<I: Isa>(
     block: Head,
     stage: &mut [u32],
     (codes, scales): (&[I::Quad], [f32; QUERIES]),
-    live: [usize; QUERIES],
+    live: usize,
     queries: &mut [Seen],
 ) {
-    let most_live = live.into_iter().fold(0, usize::max);
     let mut scores = [[0.0f32; BLOCK]; QUERIES];
     let keys = as_bytes(isa, codec, block.keys, stage);
     match queries.len() {
-        1 => score::<I, 1>(isa, keys, &block.own[2], codes, most_live, &mut scores),
-        2 => score::<I, 2>(isa, keys, &block.own[2], codes, most_live, &mut scores),
-        3 => score::<I, 3>(isa, keys, &block.own[2], codes, most_live, &mut scores),
-        _ => score::<I, 4>(isa, keys, &block.own[2], codes, most_live, &mut scores),
+        1 => score::<I, 1>(isa, keys, &block.own[2], codes, live, &mut scores),
+        2 => score::<I, 2>(isa, keys, &block.own[2], codes, live, &mut scores),
+        3 => score::<I, 3>(isa, keys, &block.own[2], codes, live, &mut scores),
+        _ => score::<I, 4>(isa, keys, &block.own[2], codes, live, &mut scores),
     }
     let mut weights = [[isa.quad([0; 4]); QUERIES]; FOURS];
     let mut worth = [0.0; QUERIES];
-    for (q, query) in queries.iter_mut().enumerate().filter(|(q, _)| live[*q] > 0) {
+    for (q, query) in queries.iter_mut().enumerate() {
         let scores = &mut scores[q];
         scores.iter_mut().for_each(|score| *score *= scales[q]);
         scale(isa, scores, &block.own[0]);
-        weigh(isa, scores, live[q], query);
+        weigh(isa, scores, live, query);
         scale(isa, scores, &block.own[1]);
         // Zero times whatever lies behind may be NaN.
-        scores[live[q]..].fill(0.0);
+        scores[live..].fill(0.0);
         worth[q] = round(isa, scores, q, &mut weights);
     }
     let values = as_bytes(isa, codec, block.values, stage);
-    let weights = &weights[..most_live.div_ceil(4)];
+    let weights = &weights[..live.div_ceil(4)];
     match queries {
         [a] => mix_all(isa, values, weights, worth, [a]),
         [a, b] => mix_all(isa, values, weights, worth, [a, b]),
@@ -124,13 +123,12 @@ fn score<I: Isa, const Q: usize>(
                 }
             }
         }
-        for half in 0..2 {
-            let four = 2 * pair + half;
+        for four in [2 * pair, 2 * pair + 1] {
             let sum: &[u16; 4] = &sums.as_chunks().0[four];
             // Widened with its sign, times 8192.
             let surplus = isa.shl_i32(isa.load_i16(bytemuck::cast_ref(sum)), 13);
             for q in 0..Q {
-                let exact = isa.to_f32(isa.sub_i32(dots[q][half], surplus));
+                let exact = isa.to_f32(isa.sub_i32(dots[q][four % 2], surplus));
                 isa.store_f32(&mut scores[q].as_chunks_mut().0[four], exact);
             }
         }
@@ -159,20 +157,21 @@ fn mix_all<I: Isa, const Q: usize>(
     let (pairs, rest) = values.as_chunks::<2>();
     let mut outs = queries.map(|query| query.out.as_chunks_mut::<4>().0);
     for (i, pair) in pairs.iter().enumerate() {
-        mix(isa, pair, weights, worth, outs.each_mut().map(|out| &mut out[2 * i..]));
+        mix(isa, pair, weights, 0, worth, outs.each_mut().map(|out| &mut out[2 * i..]));
     }
     if let [last] = rest {
-        let at = 2 * pairs.len();
-        mix(isa, &[*last], weights, worth, outs.each_mut().map(|out| &mut out[at..]));
+        for (q, out) in outs.into_iter().enumerate() {
+            mix(isa, &[*last], weights, q, worth, [&mut out[2 * pairs.len()..]]);
+        }
     }
 }
 
-/// Adds the weighted values of `W` quads of dimensions.
-#[inline(always)]
+/// Adds the values of `W` quads of dimensions with the weights of the queries from `first` on.
 fn mix<I: Isa, const Q: usize, const W: usize>(
     isa: I,
     values: &[Quad; W],
     weights: &[[I::Quad; QUERIES]],
+    first: usize,
     worth: [f32; QUERIES],
     outs: [&mut [[f32; 4]]; Q],
 ) {
@@ -180,7 +179,7 @@ fn mix<I: Isa, const Q: usize, const W: usize>(
     for (group, xs) in weights.iter().enumerate().take(FOURS) {
         let v = values.each_ref().map(|quad| isa.load(bytemuck::cast_ref(&quad[group])));
         for q in 0..Q {
-            let x = isa.splat_quad(&xs[q]);
+            let x = isa.splat_quad(&xs[first + q]);
             for w in 0..W {
                 sums[q][w] = isa.dot_i8(sums[q][w], v[w], x);
             }
@@ -188,7 +187,7 @@ fn mix<I: Isa, const Q: usize, const W: usize>(
     }
     for (q, out) in outs.into_iter().enumerate() {
         for (sum, four) in sums[q].iter().zip(out) {
-            let part = isa.mul(isa.to_f32(*sum), isa.splat_f32(worth[q]));
+            let part = isa.mul(isa.to_f32(*sum), isa.splat_f32(worth[first + q]));
             let all = isa.add(isa.load_f32(four), part);
             isa.store_f32(four, all);
         }

@@ -35,8 +35,6 @@ type Scores = [[f32; BLOCK]; QUERIES];
 pub struct Seen<'a> {
     /// The query, scaled by 1/√dim.
     pub query: &'a [f32],
-    /// Positions it may look at, at least one.
-    pub limit: usize,
     /// Its result, `dim` values; must be zero at the start.
     pub out: &'a mut [f32],
     most: f32,
@@ -44,8 +42,8 @@ pub struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    pub fn new(query: &'a [f32], limit: usize, out: &'a mut [f32]) -> Self {
-        Self { query, limit, out, most: f32::NEG_INFINITY, total: 0.0 }
+    pub fn new(query: &'a [f32], out: &'a mut [f32]) -> Self {
+        Self { query, out, most: f32::NEG_INFINITY, total: 0.0 }
     }
 }
 
@@ -54,13 +52,12 @@ thread_local! {
     static SCRATCH: std::cell::RefCell<Vec<u32>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-/// Attends with up to [`QUERIES`] queries of one head to its blocks, from the first position on.
-pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>, queries: &mut [Seen]) {
+/// Attends with up to [`QUERIES`] queries of one head to the first `limit` positions of its blocks.
+pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>, limit: usize, queries: &mut [Seen]) {
     assert!(queries.len() <= QUERIES, "at most {QUERIES} queries");
     let isa = I::default();
     let dim = queries.first().map_or(0, |query| query.query.len());
     assert!(dim.is_multiple_of(4) && queries.iter().all(|query| query.query.len() == dim && query.out.len() == dim));
-    let most = queries.iter().map(|query| query.limit).max().unwrap_or(0);
     let (each, stage) = if codec.ints() { (ints::words::<I>(dim), BLOCK * dim / 4) } else { (dim, BLOCK * dim) };
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.resize(queries.len() * each + stage, 0);
@@ -71,10 +68,8 @@ pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>,
             floats::prepare(codec, queries, bytemuck::cast_slice_mut(codes));
             [1.0; QUERIES]
         };
-        for (index, block) in blocks.enumerate().take(most.div_ceil(BLOCK)) {
-            let live = std::array::from_fn(|q| {
-                queries.get(q).map_or(0, |query| query.limit.saturating_sub(index * BLOCK).min(BLOCK))
-            });
+        for (block, start) in blocks.zip((0..limit).step_by(BLOCK)) {
+            let live = BLOCK.min(limit - start);
             let block = codec.split(dim, block);
             if codec.ints() {
                 ints::fold(isa, codec, block, stage, (bytemuck::cast_slice(codes), scales), live, queries);
@@ -95,9 +90,6 @@ pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>,
 
 /// Turns scores into weights and brings what was seen before onto the same footing.
 fn weigh<I: Isa>(isa: I, scores: &mut [f32; BLOCK], live: usize, seen: &mut Seen) {
-    if live == 0 {
-        return;
-    }
     scores[live..].fill(f32::NEG_INFINITY);
     let (fours, _) = scores.as_chunks_mut::<4>();
     let mut lanes = [0.0; 4];

@@ -161,14 +161,13 @@ fn attended<I: Isa>(
     codec: Codec,
     blocks: &[Vec<u32>],
     queries: &[Vec<f32>],
-    limits: &[usize],
+    limit: usize,
     together: usize,
 ) -> Vec<Vec<f32>> {
     let mut outs = vec![vec![0.0; queries[0].len()]; queries.len()];
-    let mut seen: Vec<Seen> =
-        queries.iter().zip(&mut outs).zip(limits).map(|((query, out), limit)| Seen::new(query, *limit, out)).collect();
+    let mut seen: Vec<Seen> = queries.iter().zip(&mut outs).map(|(query, out)| Seen::new(query, out)).collect();
     for seen in seen.chunks_mut(together) {
-        attend::<I>(codec, blocks.iter().map(|block| &block[..]), seen);
+        attend::<I>(codec, blocks.iter().map(|block| &block[..]), limit, seen);
     }
     outs
 }
@@ -177,7 +176,7 @@ pub(in crate::kernels) fn attention_is_softmax<I: Isa>() {
     let mut rng = Rng::new(3);
     let mut random = |spread: f32| (rng.unit() as f32 - 0.5) * spread;
     // How far off a result may be, as a share of what it is. Seven bits hold weights to a part in 254.
-    for (codec, tolerance) in Codec::ALL.into_iter().zip([2e-6, 1e-3, 0.06, 0.03, 0.3, 0.8]) {
+    for (codec, tolerance) in Codec::ALL.into_iter().zip([2e-6, 1e-3, 0.06, 0.05, 0.3, 0.8]) {
         for (dim, context) in
             [(64, 1), (64, 31), (96, 65), (80, 33), (100, 32), (12, 33), (4, 40), (128, 150), (512, 9)]
         {
@@ -191,22 +190,23 @@ pub(in crate::kernels) fn attention_is_softmax<I: Isa>() {
             values[context / 3][1] = 60.0;
             let queries: Vec<Vec<f32>> =
                 (0..4).map(|_| (0..dim).map(|_| random(3.0) / (dim as f32).sqrt()).collect()).collect();
-            let limits = [context, context.saturating_sub(1).max(1), context.saturating_sub(40).max(1), 1];
             let blocks = blocks(codec, dim, &keys, &values);
-            let outs = attended::<I>(codec, &blocks, &queries, &limits, 4);
-            for together in 1..4 {
-                assert_eq!(outs, attended::<I>(codec, &blocks, &queries, &limits, together), "{together} queries");
-            }
             let (kept_keys, kept_values): (Vec<Kept>, Vec<Kept>) =
                 keys.iter().zip(&values).map(|(key, value)| (keep(codec, key), keep(codec, value))).unzip();
-            for ((query, limit), out) in queries.iter().zip(limits).zip(&outs) {
-                let expected = naive(codec, &kept_keys[..limit], &kept_values[..limit], query);
-                assert_eq!(*out, expected, "{codec:?} {dim} {limit}");
-                let exact = exact(&keys[..limit], &values[..limit], query);
-                let (wrong, of) = out.iter().zip(&exact).fold((0.0, 0.0), |(wrong, of), (out, exact)| {
-                    (wrong + (f64::from(*out) - exact).powi(2), of + exact.powi(2))
-                });
-                assert!(wrong.sqrt() <= tolerance * of.sqrt(), "{codec:?} {dim} {limit}: {wrong} of {of}");
+            for limit in [context, context.saturating_sub(1).max(1), context.saturating_sub(40).max(1), 1] {
+                let outs = attended::<I>(codec, &blocks, &queries, limit, 4);
+                for together in 1..4 {
+                    assert_eq!(outs, attended::<I>(codec, &blocks, &queries, limit, together), "{together} queries");
+                }
+                for (query, out) in queries.iter().zip(&outs) {
+                    let expected = naive(codec, &kept_keys[..limit], &kept_values[..limit], query);
+                    assert_eq!(*out, expected, "{codec:?} {dim} {limit}");
+                    let exact = exact(&keys[..limit], &values[..limit], query);
+                    let (wrong, of) = out.iter().zip(&exact).fold((0.0, 0.0), |(wrong, of), (out, exact)| {
+                        (wrong + (f64::from(*out) - exact).powi(2), of + exact.powi(2))
+                    });
+                    assert!(wrong.sqrt() <= tolerance * of.sqrt(), "{codec:?} {dim} {limit}: {wrong} of {of}");
+                }
             }
         }
     }
@@ -220,9 +220,11 @@ pub(in crate::kernels) fn what_is_not_finite_shows<I: Isa>() {
                 let mut rows = [vec![vec![0.5; 16]; 40], vec![vec![0.25; 16]; 40]];
                 rows[usize::from(!of_keys)][34][3] = bad;
                 let blocks = blocks(codec, 16, &rows[0], &rows[1]);
-                let outs = attended::<I>(codec, &blocks, &vec![vec![1.0; 16]; 2], &[34, 35], 2);
-                let finite = |out: &[f32]| out.iter().all(|value| value.is_finite());
-                assert!(finite(&outs[0]) && !finite(&outs[1]), "{codec:?} {bad} {of_keys}: {outs:?}");
+                for limit in [34, 35] {
+                    let outs = attended::<I>(codec, &blocks, &[vec![1.0; 16]], limit, 1);
+                    let finite = outs[0].iter().all(|value| value.is_finite());
+                    assert_eq!(finite, limit == 34, "{codec:?} {bad} {of_keys}: {outs:?}");
+                }
             }
         }
     }

@@ -30,29 +30,24 @@ fn fp8(value: f32) -> u8 {
     (code | value.to_bits() >> 24 & 0x80) as u8
 }
 
-/// Keeps a row, each value where `place` says; answers its scale.
-pub(super) fn write<I: Isa>(
-    isa: I,
-    codec: Codec,
-    codes: &mut [u32],
-    values: &[f32],
-    place: impl Fn(usize) -> usize,
-) -> u16 {
-    let pairs = values.iter().enumerate().map(|(d, value)| (place(d), *value));
+/// Keeps a row, from `first` on one value every `step`; answers its scale.
+pub(super) fn write<I: Isa>(isa: I, codec: Codec, codes: &mut [u32], values: &[f32], first: usize, step: usize) -> u16 {
     match codec {
-        Codec::F32 => pairs.for_each(|(at, value)| codes[at] = value.to_bits()),
-        Codec::F16 => {
-            let codes: &mut [u16] = bytemuck::cast_slice_mut(codes);
-            pairs.for_each(|(at, value)| codes[at] = half(value));
-        }
+        Codec::F32 => place(codes, values, first, step, f32::to_bits),
+        Codec::F16 => place(bytemuck::cast_slice_mut(codes), values, first, step, half),
         _ => {
             let (scale, factor) = scale(most(isa, values) / MOST_FP8);
-            let codes: &mut [u8] = bytemuck::cast_slice_mut(codes);
-            pairs.for_each(|(at, value)| codes[at] = fp8(value * factor));
+            place(bytemuck::cast_slice_mut(codes), values, first, step, |value| fp8(value * factor));
             return scale;
         }
     }
     0
+}
+
+fn place<T>(codes: &mut [T], values: &[f32], first: usize, step: usize, code: impl Fn(f32) -> T) {
+    for (place, value) in codes[first..].iter_mut().step_by(step).zip(values) {
+        *place = code(*value);
+    }
 }
 
 /// The values of fp8 codes, scales apart; or those of f16 codes times 2⁻¹¹², which is what their bits are in an f32's place.

@@ -23,13 +23,14 @@ thread_local! {
     static ROW: std::cell::RefCell<Vec<f32>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-/// Keeps a row. `place` says in which quad of dimensions a value belongs, and where there. Answers the scale and Σ integers.
+/// Keeps the row of position `at`; answers its scale and Σ integers.
 pub(super) fn write<I: Isa>(
     isa: I,
     codec: Codec,
     codes: &mut [u32],
     values: &[f32],
-    place: impl Fn(usize) -> [usize; 2],
+    at: usize,
+    is_key: bool,
 ) -> (u16, u16) {
     ROW.with_borrow_mut(|row| {
         row.clear();
@@ -48,9 +49,9 @@ pub(super) fn write<I: Isa>(
         let (bits, per) = (codec.bits(), 8 / codec.bits());
         let (mask, mut sum) = ((0xff >> (8 - bits)) as u8, 0);
         for (d, value) in row.iter().enumerate() {
-            let [quad, at] = place(d);
-            let (group, lane) = (at / 16, at % 16);
-            let byte = &mut codes[quad * BLOCK * 4 / per + group / per * 16 + lane];
+            let lane = if is_key { 4 * (at % 4) + d % 4 } else { 4 * (d % 4) + at % 4 };
+            let group = at / 4;
+            let byte = &mut codes[d / 4 * (BLOCK * 4 / per) + group / per * 16 + lane];
             let value = value * factor;
             if codec == Codec::Q8 {
                 let code = value.round_ties_even().clamp(-level as f32, level as f32) as i32;

@@ -103,17 +103,21 @@ impl Codec {
         let (codes, own) = head.split_at_mut(2 * self.codes(dim));
         let (k, v) = codes.split_at_mut(self.codes(dim));
         let own: &mut [u16] = bytemuck::cast_slice_mut(own);
-        if self.ints() {
-            let (scale, sum) = ints::write(isa, self, k, keys, |d| [d / 4, 16 * (at / 4) + 4 * (at % 4) + d % 4]);
-            own[at] = scale;
-            own[2 * BLOCK + at] = sum;
-            own[BLOCK + at] = ints::write(isa, self, v, values, |d| [d / 4, 16 * (at / 4) + 4 * (d % 4) + at % 4]).0;
-        } else {
-            let scales = [
-                floats::write(isa, self, k, keys, |d| d * BLOCK + at),
-                floats::write(isa, self, v, values, |d| at * dim + d),
-            ];
-            own.iter_mut().skip(at).step_by(BLOCK).zip(scales).for_each(|(own, scale)| *own = scale);
+        let rows = [(k, keys, true), (v, values, false)];
+        for ((codes, row, is_key), own_scales) in rows.into_iter().zip([0, BLOCK]) {
+            if self.ints() {
+                let (scale, sum) = ints::write(isa, self, codes, row, at, is_key);
+                own[own_scales + at] = scale;
+                if is_key {
+                    own[2 * BLOCK + at] = sum;
+                }
+            } else {
+                let (first, step) = if is_key { (at, BLOCK) } else { (at * dim, 1) };
+                let scale = floats::write(isa, self, codes, row, first, step);
+                if self == Self::Fp8 {
+                    own[own_scales + at] = scale;
+                }
+            }
         }
     }
 }
