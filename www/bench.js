@@ -71,7 +71,11 @@ function show({ engine, model, machine, settings, prefill, decode, endToEnd, mem
   const { p50, p95, p99, jitter } = decode.stepMs;
   fill($("results"), [
     ["Model", model.name ?? model.source, `${size(model.weightBytes)} a step`],
-    ["Engine", engine.flavour, `${engine.threads} threads, activations ${engine.activations}, cache ${engine.kv}`],
+    [
+      "Engine",
+      `${engine.flavour}, ${engine.kernel}`,
+      `${engine.threads} threads, activations ${engine.activations}, cache ${engine.kv}`,
+    ],
     ["Browser", machine.runtime, `${machine.cores} cores`],
     [`Prefill of ${settings.prompt}`, ...speed(prefill.tokensPerSecond)],
     [`Decode of ${settings.decode}`, ...speed(decode.tokensPerSecond)],

@@ -9,7 +9,7 @@ export function summary(info, note) {
 export function showEngine(list, info) {
   const { weights, kv, scratch } = info.memory;
   fill(list, [
-    ["Build", info.flavour],
+    ["Build", `${info.flavour}, ${info.kernel}`],
     [
       "Threads",
       integer(info.threads),

@@ -28,7 +28,8 @@ export type EdgeLoadOptions = Omit<LoadOptions, "threads" | "flavour"> & EdgeOpt
 
 /** Loads a model into this thread, where there are no workers. */
 export async function load(source: ModelSource, { wasm, constrain, ...options }: EdgeLoadOptions): Promise<Model> {
-  return loadWith(outside(wasm, options, constrain), source, options);
+  // Between two events time stands still there: nothing can be measured.
+  return loadWith(outside(wasm, options, constrain), source, { kernel: "dot4", ...options });
 }
 
 /** Tells what a model is from its header, without loading it. */

@@ -167,6 +167,7 @@ const load = {
   onProgress: isFunction,
   threads: integer(1, 64),
   flavour: oneOf("auto", "relaxed", "simd128"),
+  kernel: oneOf("auto", "dot4", "dot2"),
   chatTemplate: (value: unknown) => (typeof value === "string" && value !== "" ? null : "a template's text"),
 };
 

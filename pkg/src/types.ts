@@ -29,6 +29,12 @@ export type KvType = "auto" | "f32" | "f16" | "fp8" | "q8" | "q4" | "q2";
 export type Flavour = "auto" | "relaxed" | "simd128";
 
 /**
+ * How kernels sum products: `dot4` four to a lane, which processors with VNNI or SDOT do at once, `dot2` two by two, which others do
+ * faster. `auto` times both while a model loads, for a few milliseconds. Answers are the same, bit for bit.
+ */
+export type Kernel = "auto" | "dot4" | "dot2";
+
+/**
  * How weights are packed. `auto` packs what turns out to be ternary as ternary (dense TriLM weights, TQ2_0 blocks whose scales
  * agree), `stored` keeps every type as the file has it.
  */
@@ -61,6 +67,8 @@ export interface LoadOptions extends SourceOptions {
   threads?: number;
   /** @default "auto" */
   flavour?: Flavour;
+  /** @default "auto"; "dot4" on an edge worker, whose clock stands still */
+  kernel?: Kernel;
   /**
    * Positions a conversation may hold.
    * @default what the model was trained for, at most 4096
@@ -614,6 +622,7 @@ export interface ModelInfo extends Description {
   kv: Exclude<KvType, "auto">;
   /** The build that runs: `threads-relaxed`, `single-simd128` … */
   flavour: string;
+  kernel: Exclude<Kernel, "auto">;
   threads: number;
   /** Why there are fewer threads than cores, in words; null where there are not. */
   threadsReason: string | null;

@@ -6,6 +6,7 @@ use super::{Js, team, thrown};
 use crate::bench;
 use crate::error::filled;
 use crate::kernels::isa::Active;
+use crate::kernels::linear::{self, Dots};
 use crate::team::Team;
 
 /// A team, and memory for it to read.
@@ -35,4 +36,19 @@ impl Roofline {
         // A sum of 32 bits proves them but for its overflow.
         if sum == products as u32 { Ok(products as f64) } else { Err("the dot product is wrong".into()) }
     }
+}
+
+#[wasm_bindgen]
+extern "C" {
+    #[wasm_bindgen(js_namespace = performance)]
+    pub(super) fn now() -> f64;
+}
+
+/// Sums products in the way of this name from now on, or in whichever is faster here; answers with its name.
+#[wasm_bindgen]
+pub fn dots(name: &str) -> String {
+    let named = Dots::ALL.into_iter().find(|dots| dots.name() == name);
+    let dots = named.unwrap_or_else(|| bench::fastest::<Active>(now));
+    linear::choose(dots);
+    dots.name().to_owned()
 }

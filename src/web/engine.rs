@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use js_sys::{Array, Float32Array, Object, Reflect, Uint32Array};
 use wasm_bindgen::prelude::*;
 
+use super::bench::now;
 use super::sampling::sampling;
 use super::{Js, thrown, to_js};
 use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work};
@@ -16,12 +17,6 @@ use crate::model::{Model, Plan};
 use crate::observe::{Operation, Tally};
 use crate::sampling::{Lists, Params};
 use crate::team::Team;
-
-#[wasm_bindgen]
-extern "C" {
-    #[wasm_bindgen(js_namespace = performance)]
-    fn now() -> f64;
-}
 
 /// What a request is to do, read by hand: derived readers of such a type are ten times as large.
 fn work(from: &JsValue, (params, lists): (Params, Lists)) -> Work {

@@ -141,12 +141,12 @@ export async function bench(outside: Outside, environment: Environment, task: Be
       prefill: profileRows(profiled, (run) => run.prefill),
       decode: profileRows(profiled, (run) => run.decode),
     };
-    const { flavour, threads, threadsReason, kv, activations } = info;
+    const { flavour, kernel, threads, threadsReason, kv, activations } = info;
     const { architecture, parameters, bitsPerWeight, kinds, config } = info;
     return {
       date,
       machine: environment.machine,
-      engine: { flavour, threads, threadsReason, kv, contextLength: info.contextLength, activations },
+      engine: { flavour, kernel, threads, threadsReason, kv, contextLength: info.contextLength, activations },
       model: {
         source: name,
         name: info.name,
@@ -221,10 +221,10 @@ function throughTheApi(runs: readonly EndToEnd[], decode: number, stepMs: number
 
 async function measureRoof(
   outside: Outside,
-  { readBytes, threads, flavour, signal }: LoadOptions & { readBytes: number },
+  { readBytes, threads, flavour, kernel, signal }: LoadOptions & { readBytes: number },
 ): Promise<Roofline> {
   const client = new Client(outside.spawnEngine());
-  const settings = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
+  const settings = { ...(threads && { threads }), ...(flavour && { flavour }), ...(kernel && { kernel }) };
   try {
     const args = { settings, bytes: readBytes, streams: STREAMS, repeat: SAMPLES };
     const found: Verbs["roofline"]["result"] = await client.call("roofline", args, { signal });

@@ -10,7 +10,7 @@ export function report(found: BenchReport): string {
   const { machine, engine, model, settings } = found;
   const parts = [
     `${model.name ?? model.source}: ${model.architecture}, ${count(model.parameters)} parameters, ${bytes(model.weightBytes)} a step`,
-    `${engine.flavour}, ${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kv}`,
+    `${engine.flavour}, ${engine.kernel}, ${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kv}`,
     `${machine.runtime} on ${machine.cpu ?? "an unknown processor"}, ${found.date}`,
     "",
     table("lrll", speeds(found)),

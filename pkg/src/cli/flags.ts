@@ -206,6 +206,7 @@ export const flags = {
   force: { help: "replace the file if there is one" },
   threads: { value: "N", option: "threads", read: number, help: "threads to compute with; 1 takes the single build" },
   flavour: { value: "F", option: "flavour", help: "auto, relaxed or simd128" },
+  kernel: { value: "K", option: "kernel", help: "how products are summed: auto, dot4 or dot2" },
   kv: { value: "C", option: "kv", help: "how keys and values are kept: auto, f32, f16, fp8, q8, q4 or q2" },
   activations: { value: "A", option: "activations", help: "auto, int8, int14 or float" },
   context: { value: "N", option: "contextLength", read: number, help: "positions that a conversation may hold" },
@@ -275,7 +276,7 @@ export const flag = (name: FlagName): Flag => flags[name];
 /** What `load` takes, and what of it a model's plan depends on. */
 export const plan: readonly FlagName[] = ["kv", "activations", "context", "prefill-chunk", "layout", "i2s"];
 export const bytes: readonly FlagName[] = ["cache", "no-cache", "verify", "integrity", "connections"];
-export const engine: readonly FlagName[] = ["threads", "flavour", ...plan, ...bytes];
+export const engine: readonly FlagName[] = ["threads", "flavour", "kernel", ...plan, ...bytes];
 /** What `load` takes where many ask at once. */
 export const serving: readonly FlagName[] = [
   "max-sequences",

@@ -47,7 +47,7 @@ const CHUNK = 4 << 20;
 
 export async function load(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
   const { platform } = context;
-  const { choice, chatTemplate, engineSettings } = choose(settings, platform);
+  const { choice, kernel, chatTemplate, engineSettings } = choose(settings, platform);
   const runtime = await Runtime.start(choice, context);
   const warnings: string[] = [];
   const opening = await openingOf(settings, context, (message) => warnings.push(message));
@@ -79,6 +79,7 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
       contextLength: engine.contextLength,
       kv: engine.kv as ModelInfo["kv"],
       flavour: choice.flavour,
+      kernel: glue.dots(kernel) as ModelInfo["kernel"],
       threads: choice.threads,
       threadsReason: choice.threadsReason,
       memoryBytes: bytes.buffer.byteLength,
@@ -135,9 +136,10 @@ const featuresOf = ({ given }: Inside) => given?.features ?? probe();
 
 /** The build that these settings run on, and what is left of them for the engine. */
 export function choose(settings: LoadSettings, platform: Inside) {
-  const { threads, flavour, chatTemplate, cache, verify, integrity, connections, ...engineSettings } = settings;
+  const { threads, flavour, kernel, chatTemplate, cache, verify, integrity, connections, ...engineSettings } = settings;
   const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
-  return { choice: pick(featuresOf(platform), platform.cores(), wish), chatTemplate, engineSettings };
+  const choice = pick(featuresOf(platform), platform.cores(), wish);
+  return { choice, kernel: kernel ?? "auto", chatTemplate, engineSettings };
 }
 
 function weigh(glue: Glue, headers: Headers, settings: EngineSettings, free: number | null): CanRun {

@@ -64,10 +64,11 @@ export async function roofline(
   host: Host,
 ): Promise<Verbs["roofline"]["result"]> {
   const { platform, signal } = host;
-  const { choice } = choose(settings, platform);
+  const { choice, kernel } = choose(settings, platform);
   const { glue } = await (await Runtime.start(choice, host)).planner();
   if (choice.threads > 1) await glue.initThreadPool?.(choice.threads - 1);
   const size = Math.floor(Math.min(bytes, (platform.freeMemory() ?? Infinity) / 4) / 64) * 64;
+  glue.dots(kernel);
   const roof = new glue.Roofline(choice.threads, size);
   const timed = (work: () => number) => {
     const start = performance.now();

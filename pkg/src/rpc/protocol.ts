@@ -12,6 +12,7 @@ import type {
   Finished,
   Flavour,
   I2sInterleave,
+  Kernel,
   KvType,
   ModelInfo,
   ModelStatus,
@@ -49,6 +50,7 @@ export interface SourceSettings {
 export interface LoadSettings extends EngineSettings, SourceSettings {
   threads?: number;
   flavour?: Flavour;
+  kernel?: Kernel;
   chatTemplate?: string;
 }
 
@@ -136,7 +138,12 @@ export interface Verbs {
   >;
   /** GB/s for each number of streams a thread, and G products a second, `repeat` times. Needs no model. */
   roofline: Verb<
-    { settings: Pick<LoadSettings, "threads" | "flavour">; bytes: number; streams: number[]; repeat: number },
+    {
+      settings: Pick<LoadSettings, "threads" | "flavour" | "kernel">;
+      bytes: number;
+      streams: number[];
+      repeat: number;
+    },
     { bytes: number; threads: number; flavour: string; read: number[][]; multiply: number[] }
   >;
 }

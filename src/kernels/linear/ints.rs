@@ -169,14 +169,9 @@ fn dot_pairs<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize,
                 }
             }
         }
-        for v in 0..V {
-            for p in 0..P {
-                for t in 0..T {
-                    for a in 0..A {
-                        sums[v][p][t][a] = isa.add_pairs(sums[v][p][t][a], pairs[v][p][t][a]);
-                    }
-                }
-            }
+        let sums = sums.as_flattened_mut().as_flattened_mut().as_flattened_mut();
+        for (sum, &pairs) in sums.iter_mut().zip(pairs.as_flattened().as_flattened().as_flattened()) {
+            *sum = isa.add_pairs(*sum, pairs);
         }
     }
 }
