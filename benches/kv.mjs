@@ -7,8 +7,10 @@
  * shape behind 512 and 4,096 tokens. Needs a built package.
  */
 import { execFileSync } from "node:child_process";
+import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { canRun } from "../pkg/dist/node.js";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -22,29 +24,30 @@ function ternlight(...args) {
   return JSON.parse(told);
 }
 
-/** Bytes of 1,000 tokens: of a cache so long that one conversation is all that it holds. */
-function bytes(model, kv) {
-  const context = 1 << 20;
-  return (ternlight("inspect", model, "--kv", kv, "--context", String(context)).memory.kv / context) * 1000;
+/** Megabytes that 1,000 tokens take. */
+async function megabytes(model, kv) {
+  const cacheTokens = 32000;
+  return (await canRun(model, { kv, cacheTokens })).needed.kv / cacheTokens / 1000;
 }
 
 function decode(kv, depth) {
   const settings = ["--kv", kv, "--threads", values.threads, "--ctx", String(depth), "--context", String(depth + 256)];
   const sizes = ["--prompt", "16", "--decode", "32", "--warmup", "0", "--repeat", "3", "--no-roofline"];
-  return ternlight("bench", "--shape", values.shape, "--type", "tq2_0", ...settings, ...sizes).speed.decode.perSecond;
+  return ternlight("bench", "--shape", values.shape, "--type", "tq2_0", ...settings, ...sizes).decode.tokensPerSecond.median;
 }
 
-const names = models.map((model) => model.slice(0, model.lastIndexOf("@")).split(/[\\/]/).filter(Boolean).at(-1));
-console.log(`| kv | ${names.map((name) => `${name}: MB per 1,000 tokens | perplexity`).join(" | ")} | ${values.shape}: tokens/s at 512 | at 4,096 |`);
+const columns = models.map((model) => `${path.basename(model)}: MB per 1,000 tokens | perplexity`).join(" | ");
+console.log(`| kv | ${columns} | ${values.shape}: tokens/s behind 512 | behind 4,096 |`);
 console.log(`|---|${"---|".repeat(2 * models.length + 2)}`);
 for (const kv of ["f32", "f16", "fp8", "q8", "q4", "q2"]) {
-  const cells = models.flatMap((name) => {
+  const cells = [];
+  for (const name of models) {
     const at = name.lastIndexOf("@");
     const [model, window] = [name.slice(0, at), name.slice(at + 1)];
     const settings = ["--kv", kv, "--threads", values.threads, "--window", window, "--context", window];
     const { perplexity } = ternlight("perplexity", model, text, ...settings);
-    return [(bytes(model, kv) / 1e6).toFixed(2), perplexity.toFixed(3)];
-  });
+    cells.push((await megabytes(model, kv)).toFixed(2), perplexity.toFixed(3));
+  }
   const speeds = [512, 4096].map((depth) => decode(kv, depth).toFixed(1));
   console.log(`| ${kv} | ${[...cells, ...speeds].join(" | ")} |`);
 }
