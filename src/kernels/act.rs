@@ -98,6 +98,10 @@ impl Spec {
 #[derive(Debug)]
 pub struct Act<I> {
     spec: Spec,
+    /// Words of a row, of one of its planes, and its sums: found once, not for every row that a kernel reads.
+    stride: usize,
+    plane: usize,
+    sums: usize,
     words: Vec<u32>,
     isa: PhantomData<I>,
 }
@@ -124,7 +128,7 @@ impl<I: Isa> Act<I> {
             unsigned: false,
             wide: false,
         };
-        Ok(Self { spec, words: reserve("activations", bytes / 4)?, isa: PhantomData })
+        Ok(Self { spec, stride: 1, plane: 0, sums: 0, words: reserve("activations", bytes / 4)?, isa: PhantomData })
     }
 
     pub fn spec(&self) -> Spec {
@@ -133,8 +137,8 @@ impl<I: Isa> Act<I> {
 
     /// Prepares rows of `spec.cols` values; `input(row, buffer)` writes a row's values.
     pub fn prepare(&mut self, team: &Team, spec: Spec, tokens: usize, input: impl Fn(usize, &mut [f32]) + Sync) {
-        self.spec = spec;
         let stride = spec.stride::<I>();
+        (self.spec, self.stride, self.plane, self.sums) = (spec, stride, spec.plane_words::<I>(), spec.sums());
         self.words.clear();
         self.words.resize(tokens * stride, 0);
         team.rows(&mut self.words, stride, &team.even(tokens), |first, rows| {
@@ -145,12 +149,11 @@ impl<I: Isa> Act<I> {
     }
 
     pub fn tokens(&self) -> usize {
-        self.words.len() / self.spec.stride::<I>().max(1)
+        self.words.len() / self.stride
     }
 
     fn words(&self, token: usize) -> &[u32] {
-        let stride = self.spec.stride::<I>();
-        &self.words[token * stride..][..stride]
+        &self.words[token * self.stride..][..self.stride]
     }
 
     /// The values of a [`Precision::Float`] row, padding included.
@@ -162,9 +165,9 @@ impl<I: Isa> Act<I> {
     /// An integer row.
     #[inline]
     pub fn row(&self, token: usize) -> Row<'_, I> {
-        let (codes, rest) = self.words(token).split_at(self.spec.planes() * self.spec.plane_words::<I>());
-        let (sums, scales) = rest.split_at(self.spec.sums());
-        let (first, second) = codes.split_at(self.spec.plane_words::<I>());
+        let (codes, rest) = self.words(token).split_at(self.spec.planes() * self.plane);
+        let (sums, scales) = rest.split_at(self.sums);
+        let (first, second) = codes.split_at(self.plane);
         Row {
             planes: [first, second].map(bytemuck::cast_slice),
             sums: bytemuck::cast_slice(sums),

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::finish::{FOURS, X, finish};
 use super::{Dots, TOKENS};
-use crate::kernels::act::{Act, Precision};
+use crate::kernels::act::{Act, Precision, Row};
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, Packing, Shape, TILE};
 use crate::quant::{Codes, Layout};
@@ -46,7 +46,10 @@ pub(super) fn multiply<I: Isa>(dots: Dots, matrix: &Matrix, tiles: Range<usize>,
         (_, Codes::B2) => 32,
         (_, Codes::B4) => 8,
     };
-    let mut panel = Panel { matrix, layout, act, pairs, weights: vec![], sums: vec![], out: Default::default() };
+    let rows = (0..act.tokens()).map(|token| act.row(token)).collect();
+    let planes = act.spec().planes();
+    let mut panel =
+        Panel { matrix, layout, planes, rows, pairs, weights: vec![], sums: vec![], out: Default::default() };
     for first in tiles.clone().step_by(TILES) {
         let tiles = first..tiles.end.min(first + TILES);
         for first in (0..act.tokens()).step_by(BATCH) {
@@ -65,7 +68,9 @@ pub(super) fn multiply<I: Isa>(dots: Dots, matrix: &Matrix, tiles: Range<usize>,
 struct Panel<'a, I: Isa> {
     matrix: &'a Matrix,
     layout: Layout,
-    act: &'a Act<I>,
+    /// Of activations.
+    planes: usize,
+    rows: Vec<Row<'a, I>>,
     /// Steps whose products fit 16 bits in pairs; none where fours are summed.
     pairs: usize,
     weights: Vec<I::Weights>,
@@ -96,7 +101,7 @@ impl<I: Isa> Panel<'_, I> {
                     self.unpack(i, &codes[steps.start * step_bytes..steps.end * step_bytes], steps.len());
                 }
                 let steps = group * len / 4 + steps.start..group * len / 4 + steps.end;
-                if self.act.spec().planes() == 1 {
+                if self.planes == 1 {
                     self.products_of::<3, 3, 1>(tiles.len(), &tokens, steps);
                 } else {
                     self.products_of::<4, 1, 2>(tiles.len(), &tokens, steps);
@@ -113,7 +118,7 @@ impl<I: Isa> Panel<'_, I> {
 
     /// Writes the codes of some steps of one tile into the panel.
     fn unpack(&mut self, tile: usize, codes: &[u8], steps: usize) {
-        let side = if self.act.spec().planes() == 1 { 3 } else { 4 };
+        let side = if self.planes == 1 { 3 } else { 4 };
         let at = |vector: usize, step: usize| {
             let vector = tile * FOURS + vector;
             (vector / side * steps + step) * side + vector % side
@@ -147,11 +152,9 @@ impl<I: Isa> Panel<'_, I> {
         tokens: &Range<usize>,
         steps: Range<usize>,
     ) {
-        let Self { act, weights, sums, pairs, .. } = self;
-        let planes = |token: usize| -> [&[I::Quad]; A] {
-            let row = act.row(token);
-            std::array::from_fn(|a| &row.planes[a][steps.clone()])
-        };
+        let Self { rows, weights, sums, pairs, .. } = self;
+        let planes =
+            |token: usize| -> [&[I::Quad]; A] { std::array::from_fn(|a| &rows[token].planes[a][steps.clone()]) };
         let (blocks, _) = weights.as_chunks::<V>();
         for (block, weights) in blocks.chunks_exact(steps.len()).take((tiles * FOURS).div_ceil(V)).enumerate() {
             let (many, rest) = sums.as_chunks_mut::<T>();
@@ -182,8 +185,7 @@ impl<I: Isa> Panel<'_, I> {
         let (sums, _) = self.sums[tokens.clone()].as_chunks::<T>();
         let (outs, _) = self.out[place][tokens.clone()].as_chunks_mut::<T>();
         for (i, (sums, out)) in sums.iter().zip(outs).enumerate() {
-            let xs =
-                std::array::from_fn(|t| X::new(self.layout, &self.act.row(start + tokens.start + i * T + t), group));
+            let xs = std::array::from_fn(|t| X::new(self.layout, &self.rows[start + tokens.start + i * T + t], group));
             let sums = std::array::from_fn(|four| {
                 std::array::from_fn(|t| isa.load_i32(&sums[t].as_chunks::<4>().0[place * FOURS + four]))
             });
