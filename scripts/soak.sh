@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${SOAK_SECONDS:-300}
-targets=${*:-gguf_header safetensors_header checkpoint blocks}
+targets=${*:-gguf_header safetensors_header checkpoint blocks adapter}
 golden=tests/golden corpus=fuzz/corpus
 
 if ! rustup toolchain list | grep -q '^nightly'; then
@@ -38,6 +38,11 @@ for file in "$golden"/models/*/model.safetensors; do
   folder "$directory" 16384 | seed safetensors_header "$(basename "$directory")"
   if small "$file"; then folder "$directory" 600000 | seed checkpoint "$(basename "$directory")"; fi
 done
+for directory in "$golden"/lora/*/; do
+  { cat "$directory/adapter_config.json"; printf '\0'; cat "$directory/adapter_model.safetensors"; } |
+    seed adapter "$(basename "$directory")"
+done
+seed adapter gguf < "$golden/lora/llama_f32.lora.gguf"
 for id in 2 3 6 7 8 10 11 12 13 14 34 35 36 41 42 142 143; do
   { printf "\\x$(printf %x "$id")"; head -c 1024 "$golden/gguf/blocks.safetensors"; } | seed blocks "type-$id"
 done

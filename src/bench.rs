@@ -202,7 +202,7 @@ mod tests {
             let (calls, time) = (Cell::new(0), Cell::new(0.0));
             let clock = || {
                 if calls.replace(calls.get() + 1) % 2 == 1 {
-                    time.set(time.get() + times[calls.get() / 2 % 2 ^ 1]);
+                    time.set(time.get() + times[(calls.get() / 2 + 1) % 2]);
                 }
                 time.get()
             };

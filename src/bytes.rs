@@ -66,6 +66,19 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Changes with any one word.
+#[inline(never)]
+pub fn checksum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let hash = words.iter().fold(bytes.len() as u64, |hash, word| mixed(hash, u64::from_le_bytes(*word)));
+    rest.iter().fold(hash, |hash, &byte| mixed(hash, u64::from(byte)))
+}
+
+/// One to one in each argument.
+pub fn mixed(hash: u64, word: u64) -> u64 {
+    (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -98,26 +98,34 @@ pub struct Error {
 
 impl Error {
     pub fn new(kind: ErrorKind, reason: impl Into<String>) -> Self {
-        Self { kind, place: Box::default(), reason: clipped(reason.into()) }
+        Self::made(kind, reason.into())
     }
 
-    pub fn file(mut self, name: impl Into<String>) -> Self {
-        self.place.file.get_or_insert(name.into());
-        self
+    /// What all of them share is one copy of code.
+    #[inline(never)]
+    fn made(kind: ErrorKind, reason: String) -> Self {
+        Self { kind, place: Box::default(), reason: clipped(reason) }
     }
 
-    pub fn tensor(mut self, name: impl Into<String>) -> Self {
-        self.place.tensor.get_or_insert(name.into());
-        self
+    pub fn file(self, name: impl Into<String>) -> Self {
+        self.placed(name.into(), |place| &mut place.file)
     }
 
-    pub fn key(mut self, name: impl Into<String>) -> Self {
-        self.place.key.get_or_insert(name.into());
-        self
+    pub fn tensor(self, name: impl Into<String>) -> Self {
+        self.placed(name.into(), |place| &mut place.tensor)
     }
 
-    pub fn option(mut self, name: impl Into<String>) -> Self {
-        self.place.option.get_or_insert(name.into());
+    pub fn key(self, name: impl Into<String>) -> Self {
+        self.placed(name.into(), |place| &mut place.key)
+    }
+
+    pub fn option(self, name: impl Into<String>) -> Self {
+        self.placed(name.into(), |place| &mut place.option)
+    }
+
+    #[inline(never)]
+    fn placed(mut self, name: String, field: fn(&mut Place) -> &mut Option<String>) -> Self {
+        field(&mut self.place).get_or_insert(name);
         self
     }
 
@@ -126,7 +134,12 @@ impl Error {
         self
     }
 
-    pub fn expected(mut self, what: impl fmt::Display, found: impl fmt::Display) -> Self {
+    pub fn expected(self, what: impl fmt::Display, found: impl fmt::Display) -> Self {
+        self.compared(&what, &found)
+    }
+
+    #[inline(never)]
+    fn compared(mut self, what: &dyn fmt::Display, found: &dyn fmt::Display) -> Self {
         self.place.expected = Some(clipped(what.to_string()));
         self.place.found = Some(clipped(found.to_string()));
         self

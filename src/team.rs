@@ -351,7 +351,13 @@ pub struct Columns<'a> {
     buffer: PhantomData<&'a mut [f32]>,
 }
 
-impl Columns<'_> {
+impl<'a> Columns<'a> {
+    /// All columns of some rows, each `stride` long.
+    pub fn all(rows: &'a mut [f32], stride: usize) -> Self {
+        let count = rows.len().checked_div(stride).unwrap_or(0);
+        Self { base: rows.as_mut_ptr(), count, stride, range: 0..stride, buffer: PhantomData }
+    }
+
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use common::{Files, golden, need, trial};
 use ternlight::error::{ErrorKind, Result};
 use ternlight::formats::{Format, Parsed, gguf, safetensors};
+use ternlight::model::Options;
 use ternlight::rng::Rng;
+use ternlight::team::Team;
 
 /// Counts what each thread holds, and the most it ever held: tests run side by side.
 struct Counting;
@@ -210,6 +212,52 @@ fn damaged_headers() {
         ErrorKind::BadMagic,
         ErrorKind::BadValue,
         ErrorKind::ShapeMismatch,
+    ]);
+}
+
+#[test]
+fn damaged_adapters() {
+    let mut tally = Tally::default();
+    let pairs = [
+        ("models/llama_f32", "lora/llama_f32.lora"),
+        ("gguf/llama_f32.F32.gguf", "lora/llama_f32.lora.gguf"),
+        ("models/bitnet_packed", "lora/bitnet_packed.lora"),
+    ];
+    let mut engines = pairs.map(|(model, adapter)| {
+        let options = Options { context: Some(8), batch: 2, ..Options::default() };
+        (Files::read(&golden(model)).engine(options, Team::solo()).unwrap(), Files::read(&golden(adapter)))
+    });
+    for seed in 0..2_000 {
+        let mut rng = Rng::new(2 << 32 | seed);
+        let which = rng.below(engines.len());
+        let (engine, file) = &mut engines[which];
+        let mut file = file.clone();
+        match rng.below(4) {
+            0 if file.config.is_some() => {
+                let config = file.config.as_mut().unwrap();
+                damage(config, config.len(), &mut rng);
+            }
+            1 | 2 => {
+                let bytes = &mut file.weights[0];
+                damage(bytes, header_len(bytes), &mut rng);
+            }
+            _ => {
+                let bytes = &mut file.weights[0];
+                damage(bytes, bytes.len(), &mut rng);
+            }
+        }
+        let (result, held) = peak(|| trial::adapter(engine, &file));
+        check_memory(Path::new(pairs[which].1), held, size(&file), 8);
+        tally.add(result.map(|()| true));
+    }
+    tally.check(&[
+        ErrorKind::BadHeader,
+        ErrorKind::Truncated,
+        ErrorKind::MissingKey,
+        ErrorKind::ShapeMismatch,
+        ErrorKind::UnsupportedType,
+        ErrorKind::UnsupportedSetting,
+        ErrorKind::NonFinite,
     ]);
 }
 

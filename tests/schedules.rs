@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Files, TestEngine, golden, run};
-use ternlight::engine::{Event, Pooling, Request, RequestId, SessionId, WhenFull, Work};
+use ternlight::engine::{AdapterId, Event, Pooling, Request, RequestId, SessionId, WhenFull, Work};
 use ternlight::kv::Codec;
 use ternlight::model::Options;
 use ternlight::rng::Rng;
@@ -15,6 +15,37 @@ use ternlight::sampling::{Lists, Params};
 use ternlight::team::Team;
 
 const MODELS: [&str; 2] = ["models/bitnet_packed", "models/llama_bf16"];
+
+/// An adapter that fits both models, and one with some of its numbers in another order.
+fn load_adapters(engine: &mut TestEngine, order: [usize; 2]) -> [AdapterId; 2] {
+    let mut ids = [AdapterId(0); 2];
+    for which in order {
+        let mut files = Files::read(&golden("lora/bitnet_packed.lora"));
+        if which == 1 {
+            let end = files.weights[0].len();
+            files.weights[0][end - (16 << 10)..].as_chunks_mut::<4>().0.reverse();
+        }
+        let adapter = files.adapter(&engine.model().config).unwrap();
+        ids[which] = engine.add_adapter(adapter).unwrap();
+    }
+    ids
+}
+
+/// Scales of these two, and which is named first.
+type Set = [(usize, f32); 2];
+
+const SETS: [Set; 6] = [
+    [(0, 0.0), (1, 0.0)],
+    [(0, 0.0), (1, 0.0)],
+    [(0, 1.0), (1, 0.0)],
+    [(0, 0.0), (1, 1.0)],
+    [(0, 1.0), (1, -0.5)],
+    [(1, -0.5), (0, 1.0)],
+];
+
+fn chosen(ids: [AdapterId; 2], set: Set) -> [(AdapterId, f32); 2] {
+    set.map(|(which, scale)| (ids[which], scale))
+}
 
 /// What a request has said so far.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,6 +90,7 @@ fn request_of(event: &Event) -> RequestId {
 struct Call {
     session: SessionId,
     before: Vec<u32>,
+    set: Set,
     request: Request,
     said: Said,
 }
@@ -66,6 +98,9 @@ struct Call {
 struct Schedule {
     rng: Rng,
     engine: TestEngine,
+    adapters: [AdapterId; 2],
+    /// Of sessions that have any.
+    sets: BTreeMap<SessionId, Set>,
     context: usize,
     roots: Vec<Vec<u32>>,
     idle: Vec<SessionId>,
@@ -100,9 +135,10 @@ impl Schedule {
         #[cfg(not(feature = "threads"))]
         let team = Team::solo();
         let roots = (0..2).map(|_| (0..100).map(|_| rng.below(500) as u32).collect()).collect();
-        let engine = files.engine(options, team).unwrap();
-        let (calls, idle, asked, ended) = Default::default();
-        Self { rng, engine, context, roots, idle, calls, asked, ended }
+        let mut engine = files.engine(options, team).unwrap();
+        let adapters = load_adapters(&mut engine, [0, 1]);
+        let (calls, idle, asked, ended, sets) = Default::default();
+        Self { rng, engine, adapters, sets, context, roots, idle, calls, asked, ended }
     }
 
     /// Tokens that begin as others do, and end as they like.
@@ -121,7 +157,8 @@ impl Schedule {
         let at = self.rng.below(self.idle.len());
         let id = self.idle.swap_remove(at);
         let held = self.engine.tokens(id).unwrap().len();
-        match self.rng.below(5) {
+        let set = self.sets.get(&id).copied().unwrap_or(SETS[0]);
+        let other = match self.rng.below(5) {
             0 => {
                 let fork = self.engine.fork(id).unwrap();
                 self.idle.push(id);
@@ -130,7 +167,7 @@ impl Schedule {
             1 => {
                 let bytes = self.engine.save(id, 7).unwrap();
                 self.engine.close(id);
-                self.engine.restore(&bytes, 7).unwrap()
+                self.engine.restore(&bytes, 7, &chosen(self.adapters, set)).unwrap()
             }
             2 => {
                 self.engine.truncate(id, self.rng.below(held + 1)).unwrap();
@@ -138,14 +175,25 @@ impl Schedule {
             }
             3 => {
                 self.engine.close(id);
-                self.engine.open()
+                return self.engine.open();
             }
             _ => id,
-        }
+        };
+        self.sets.insert(other, set);
+        other
     }
 
     fn call(&mut self) {
         let session = self.session();
+        // A session goes on with what it has, or with others.
+        let set = match self.rng.below(2) {
+            0 => self.sets.get(&session).copied().unwrap_or(SETS[0]),
+            _ => SETS[self.rng.below(SETS.len())],
+        };
+        if self.sets.get(&session) != Some(&set) {
+            self.engine.adapt(session, &chosen(self.adapters, set)).unwrap();
+            self.sets.insert(session, set);
+        }
         let mut before = self.engine.tokens(session).unwrap().to_vec();
         let most = self.context - before.len().min(self.context);
         if most < 2 {
@@ -175,7 +223,7 @@ impl Schedule {
         };
         let request = Request { tokens, work };
         let id = self.engine.submit(session, request.clone()).unwrap();
-        self.calls.insert(id, Call { session, before, request, said: Said::default() });
+        self.calls.insert(id, Call { session, before, set, request, said: Said::default() });
     }
 
     fn end(&mut self, id: RequestId) {
@@ -263,7 +311,10 @@ impl Schedule {
 fn alone(files: &Files, context: usize, kv: Codec, call: &Call) -> Said {
     let options = Options { context: Some(context), kv: Some(kv), ..Options::default() };
     let mut engine = files.engine(options, Team::solo()).unwrap();
+    // In another order: it is their content that decides how they are added.
+    let adapters = load_adapters(&mut engine, [1, 0]);
     let session = engine.open();
+    engine.adapt(session, &chosen(adapters, call.set)).unwrap();
     let mut request = call.request.clone();
     // Logits are wanted of what was asked, not of what the session held before.
     let skip = call.before.len();

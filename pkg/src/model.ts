@@ -11,6 +11,8 @@ import type { ChooseEvent, GenerateSettings, PromptSpec } from "./rpc/protocol.t
 import { hasAddress, type SpecRules, toSpec } from "./source/spec.ts";
 import { safe } from "./text/safe.ts";
 import type {
+  AdapterInfo,
+  AdapterOptions,
   CanRun,
   ChatMessage,
   ChatOptions,
@@ -54,7 +56,7 @@ export async function load(outside: Outside, source: ModelSource, options: LoadO
   };
   const client = new Client(outside.spawnEngine());
   try {
-    return new LoadedModel(client, await info(client));
+    return new LoadedModel(client, await info(client), outside);
   } catch (error) {
     client.close(closed());
     throw error;
@@ -98,11 +100,14 @@ const closed = () => new EngineError("Closed", "the model is closed");
 export class LoadedModel implements Model {
   readonly info: ModelInfo;
   readonly #client: Client;
+  readonly #rules: SpecRules;
   #sessions = 0;
   readonly #number = () => ++this.#sessions;
+  #adapters: readonly AdapterInfo[] = [];
 
-  constructor(client: Client, info: ModelInfo) {
+  constructor(client: Client, info: ModelInfo, rules: SpecRules = { base: null }) {
     this.#client = client;
+    this.#rules = rules;
     this.info = info;
   }
 
@@ -114,13 +119,30 @@ export class LoadedModel implements Model {
     return chat(this.#client, null, messages, options);
   }
 
+  get adapters(): readonly AdapterInfo[] {
+    return this.#adapters;
+  }
+
+  async loadAdapter(source: ModelSource, options: AdapterOptions = {}): Promise<AdapterInfo> {
+    checkOptions("loadAdapter", options);
+    const { signal, ...settings } = options;
+    const info = await this.#client.call("loadAdapter", { source: toSpec(source, this.#rules), settings }, { signal });
+    this.#adapters = [...this.#adapters, info];
+    return info;
+  }
+
+  async unloadAdapter(name: string): Promise<void> {
+    await this.#client.call("unloadAdapter", { name: checkText("unloadAdapter", name) });
+    this.#adapters = this.#adapters.filter((adapter) => adapter.name !== name);
+  }
+
   session(): Session;
   session(options: SessionOptions): Promise<Session>;
   session(options?: SessionOptions): Session | Promise<Session> {
     if (this.#client.over) throw this.#client.over;
     checkOptions("session", options);
     const session = new OpenSession(this.#client, this.#number);
-    return options?.restore ? session.restored(options.restore) : session;
+    return options ? session.made(options) : session;
   }
 
   async warmup(): Promise<void> {
@@ -133,22 +155,22 @@ export class LoadedModel implements Model {
 
   async logits(ids: readonly number[], options: LogitsOptions = {}): Promise<Float32Array[]> {
     checkOptions("logits", options);
-    const { all = false, signal } = options;
-    return this.#client.call("logits", { ids: checkIds("logits", ids), all }, { signal });
+    const { all = false, adapters, signal } = options;
+    return this.#client.call("logits", { ids: checkIds("logits", ids), all, adapters }, { signal });
   }
 
   async embed(texts: readonly Prompt[], options: EmbedOptions = {}): Promise<Float32Array[]> {
     checkOptions("embed", options);
-    const { pooling = "mean", normalize = true, signal } = options;
+    const { pooling = "mean", normalize = true, adapters, signal } = options;
     if (!Array.isArray(texts)) throw new EngineError("InvalidArgument", "embed: texts must be a list of texts");
     const each = texts.map((text) => (typeof text === "string" ? text : checkIds("embed", text)));
-    return this.#client.call("embed", { texts: each, mean: pooling === "mean", normalize }, { signal });
+    return this.#client.call("embed", { texts: each, mean: pooling === "mean", normalize, adapters }, { signal });
   }
 
   async perplexity(text: string, options: PerplexityOptions = {}): Promise<Perplexity> {
     checkOptions("perplexity", options);
-    const { window = 512, signal } = options;
-    return this.#client.call("perplexity", { text: checkText("perplexity", text), window }, { signal });
+    const { window = 512, adapters, signal } = options;
+    return this.#client.call("perplexity", { text: checkText("perplexity", text), window, adapters }, { signal });
   }
 
   async tokenize(text: string, options: TokenizeOptions = {}): Promise<number[]> {
@@ -180,8 +202,9 @@ class OpenSession implements Session {
     this.#fresh = fresh;
   }
 
-  async restored(bytes: Uint8Array): Promise<Session> {
-    this.#tokens = await this.#client.call("restoreSession", { session: this.#number, bytes });
+  async made({ restore, adapters }: SessionOptions): Promise<Session> {
+    const args = { session: this.#number, ...(restore && { bytes: restore }), ...(adapters && { adapters }) };
+    this.#tokens = await this.#client.call("makeSession", args);
     return this;
   }
 
@@ -273,13 +296,23 @@ function start(
   prompt: PromptSpec,
   options: GenerateOptions & CompletionOptions,
 ): Generation {
-  const { stop = [], ignoreEos = false, onContextFull = "stop", format, logitsProcessor, signal, n = 1 } = options;
+  const {
+    stop = [],
+    ignoreEos = false,
+    onContextFull = "stop",
+    format,
+    logitsProcessor,
+    signal,
+    n = 1,
+    adapters,
+  } = options;
   const settings: GenerateSettings = {
     ...forEngine(options),
     stop: typeof stop === "string" ? [stop] : [...stop],
     ignoreEos,
     onContextFull,
     ...(format ? { format: toFormatSpec(format) } : {}),
+    ...(adapters ? { adapters } : {}),
     logitsProcessor: logitsProcessor !== undefined,
   };
   const session = conversation?.session ?? null;

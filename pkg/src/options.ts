@@ -109,6 +109,13 @@ const sampling = {
   speculate: isBoolean,
 };
 
+const isScale = number(-1000, 1000);
+const isUse = (one: unknown) => {
+  const { name, scale = 1, ...rest } = (isObject(one) === null ? one : {}) as { name?: unknown; scale?: unknown };
+  return typeof name === "string" && isScale(scale) === null && Object.keys(rest).length === 0;
+};
+const adapters = listOf(isUse, "a list of { name, scale }, scales from -1000 to 1000");
+
 /** What of a generation's options goes to the engine as it is. */
 export const forEngine = (options: GenerateOptions): SamplingOptions & { maxTokens?: number } =>
   Object.fromEntries(
@@ -127,6 +134,7 @@ const generate = {
   format: checkFormat,
   logitsProcessor: isFunction,
   preprocess: oneOf("none", "safe"),
+  adapters,
   signal: isSignal,
 };
 
@@ -163,6 +171,7 @@ const load = {
   cacheTokens: integer(1, MOST_TOKENS),
   prefixReuse: isBoolean,
   firstCome: isBoolean,
+  adapterBytes: integer(0, 2 ** 32),
   signal: isSignal,
   onProgress: isFunction,
   threads: integer(1, 64),
@@ -182,12 +191,17 @@ const rules = {
   complete: { ...generate, ...completions },
   chat,
   completeChat: { ...chat, ...completions },
-  session: { restore: (value: unknown) => (value instanceof Uint8Array ? null : "what session.save() gave") },
+  session: { restore: (value: unknown) => (value instanceof Uint8Array ? null : "what session.save() gave"), adapters },
+  loadAdapter: {
+    ...source,
+    name: (value: unknown) => (isText(value) ? null : "a text that is not empty"),
+    signal: isSignal,
+  },
   tokenize: { addSpecial: isBoolean },
   detokenize: { special: isBoolean },
-  logits: { all: isBoolean, signal: isSignal },
-  embed: { pooling: oneOf("mean", "last"), normalize: isBoolean, signal: isSignal },
-  perplexity: { window: integer(2, MOST_TOKENS), signal: isSignal },
+  logits: { all: isBoolean, adapters, signal: isSignal },
+  embed: { pooling: oneOf("mean", "last"), normalize: isBoolean, adapters, signal: isSignal },
+  perplexity: { window: integer(2, MOST_TOKENS), adapters, signal: isSignal },
 } satisfies Record<string, Record<string, Check>>;
 
 /** Refuses what a function does not know; what is undefined counts as left out. */

@@ -105,6 +105,11 @@ export interface LoadOptions extends SourceOptions {
   prefixReuse?: boolean;
   /** Requests are taken as they come. Otherwise half of the places are for the shortest of those that wait. @default false */
   firstCome?: boolean;
+  /**
+   * Memory that adapters may take together, in bytes: `loadAdapter` refuses what would be more. Until they come it is address space alone.
+   * @default 134217728 (128 MiB)
+   */
+  adapterBytes?: number;
   /** @default "auto" */
   layout?: WeightLayout;
   /** Only for files with I2_S tensors. @default "auto" */
@@ -143,6 +148,30 @@ export interface SourceOptions {
    * @default 4
    */
   connections?: number;
+}
+
+/** An adapter that `loadAdapter` has loaded. */
+export interface AdapterUse {
+  name: string;
+  /** What it adds is multiplied by this, from -1000 to 1000; 0 adds nothing. @default 1 */
+  scale?: number;
+}
+
+export interface AdapterOptions extends SourceOptions {
+  /** What requests call it. @default the name of its file without the ending, or of its folder */
+  name?: string;
+  signal?: AbortSignal;
+}
+
+export interface AdapterInfo {
+  name: string;
+  format: "gguf" | "safetensors";
+  /** The largest of its ranks. */
+  rank: number;
+  /** How many of the model's matrices it adds to. */
+  matrices: number;
+  /** Of memory that it takes, in bytes. */
+  bytes: number;
 }
 
 /** A file from a server, in the cache. */
@@ -285,6 +314,11 @@ export interface GenerateOptions extends SamplingOptions {
   preprocess?: "none" | "safe";
   /** Changes the logits before every choice. @default none */
   logitsProcessor?: LogitsProcessor;
+  /**
+   * What is added to the model for this answer. A session keeps those of its last call; with others all that it holds is computed anew.
+   * @default none, or the session's
+   */
+  adapters?: readonly AdapterUse[];
   signal?: AbortSignal;
 }
 
@@ -445,9 +479,12 @@ export interface Session {
 
 export interface SessionOptions {
   /**
-   * What `session.save()` gave. Refused with `BadMagic` (no saved session), `Damaged`, `UnsupportedVersion` or `WrongModel`.
+   * What `session.save()` gave. Refused with `BadMagic` (no saved session), `Damaged`, `UnsupportedVersion` or `WrongModel`, also
+   * where it was saved with other adapters.
    */
-  restore: Uint8Array;
+  restore?: Uint8Array;
+  /** The adapters that it begins with. @default none */
+  adapters?: readonly AdapterUse[];
 }
 
 /** How busy a model is. */
@@ -481,6 +518,8 @@ export interface DetokenizeOptions {
 export interface LogitsOptions {
   /** One row for every id instead of the last one alone. @default false */
   all?: boolean;
+  /** @default none */
+  adapters?: readonly AdapterUse[];
   signal?: AbortSignal;
 }
 
@@ -489,12 +528,16 @@ export interface EmbedOptions {
   pooling?: "mean" | "last";
   /** To length 1. @default true */
   normalize?: boolean;
+  /** @default none */
+  adapters?: readonly AdapterUse[];
   signal?: AbortSignal;
 }
 
 export interface PerplexityOptions {
   /** Tokens of a window. @default 512 */
   window?: number;
+  /** @default none */
+  adapters?: readonly AdapterUse[];
   signal?: AbortSignal;
 }
 
@@ -528,6 +571,15 @@ export interface Model {
   generate(prompt: Prompt, options?: GenerateOptions & CompletionOptions): Generation;
   /** Renders the model's own template; nothing is added to it. */
   chat(messages: readonly ChatMessage[], options?: ChatOptions & CompletionOptions): Generation;
+  /**
+   * Loads a LoRA adapter, also while answers are being written: a PEFT folder (`adapter_config.json`, `adapter_model.safetensors`) or
+   * a GGUF. Requests name it in `adapters`.
+   */
+  loadAdapter(source: ModelSource, options?: AdapterOptions): Promise<AdapterInfo>;
+  /** What was loaded, and not unloaded since. */
+  readonly adapters: readonly AdapterInfo[];
+  /** Its name is free. Answers under way and sessions that have it keep it; with the last of them its memory is free as well. */
+  unloadAdapter(name: string): Promise<void>;
   session(): Session;
   session(options: SessionOptions): Promise<Session>;
   /** Computes a few tokens for nobody: the first answer then comes as fast as any other. */

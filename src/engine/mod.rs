@@ -5,24 +5,28 @@
 //! answers with events. It stops between two operations when its time is up and goes on at the next call. It reads no clock of its own and
 //! knows no text.
 
+mod adapters;
 mod draft;
 mod request;
 mod scheduler;
 mod snapshot;
 
+pub use adapters::AdapterId;
 pub use request::{Event, FinishReason, Pooling, Request, WhenFull, Work, window};
 pub use snapshot::fingerprint;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::BLOCK;
 use crate::kv::{Cache, TableId};
 use crate::model::forward::{Forward, Progress};
-use crate::model::{Model, Plan};
+use crate::model::{Adapter, Model, Plan};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
+use adapters::{Blend, marked, root};
 use request::{Active, Outcome};
 use scheduler::Limits;
 
@@ -38,6 +42,8 @@ struct Session {
     /// How many of them have their keys and values in the cache.
     cached: usize,
     table: TableId,
+    /// The adapters with which it is computed.
+    blend: Blend,
     /// The step at which it was last used; the longest unused gives its room first.
     used: u64,
     /// To be dropped once no pass reads its table.
@@ -81,6 +87,7 @@ pub struct Engine<I: Isa> {
     model: Model,
     cache: Cache,
     forward: Forward<I>,
+    adapters: Vec<Arc<Adapter>>,
     team: Team,
     context: usize,
     limits: Limits,
@@ -98,6 +105,7 @@ impl<I: Isa> Engine<I> {
         Ok(Self {
             cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.reuse)?,
             forward: Forward::reserve(plan)?,
+            adapters: Vec::new(),
             context: plan.context,
             limits: Limits::new(plan),
             model,
@@ -127,37 +135,41 @@ impl<I: Isa> Engine<I> {
 
     pub fn open(&mut self) -> SessionId {
         let table = self.cache.open();
-        self.insert(Vec::new(), 0, table)
+        self.insert(Vec::new(), 0, table, Blend::new())
     }
 
-    fn insert(&mut self, tokens: Vec<u32>, cached: usize, table: TableId) -> SessionId {
+    fn insert(&mut self, tokens: Vec<u32>, cached: usize, table: TableId, blend: Blend) -> SessionId {
         let id = SessionId(self.fresh());
-        self.sessions.insert(id, Session { tokens, cached, table, used: self.steps, closed: false });
+        self.sessions.insert(id, Session { tokens, cached, table, blend, used: self.steps, closed: false });
         id
     }
 
     /// A session that begins with all that an idle one holds.
     pub fn fork(&mut self, id: SessionId) -> Result<SessionId> {
         self.refuse_busy(id)?;
-        let Session { tokens, cached, table, .. } = self.session(id)?;
-        let (tokens, cached, table) = (tokens.clone(), *cached, *table);
+        let Session { tokens, cached, table, blend, .. } = self.session(id)?;
+        let (tokens, cached, table, blend) = (tokens.clone(), *cached, *table, blend.clone());
         let table = self.cache.fork(table, cached);
-        Ok(self.insert(tokens, cached, table))
+        Ok(self.insert(tokens, cached, table, blend))
     }
 
     /// An idle session as bytes, for the same model in any process; `fingerprint` says which one that is.
     pub fn save(&mut self, id: SessionId, fingerprint: u64) -> Result<Vec<u8>> {
         self.refuse_busy(id)?;
-        let Session { tokens, cached, table, .. } = self.session(id)?;
+        let Session { tokens, cached, table, blend, .. } = self.session(id)?;
         let (tokens, cached, table) = (tokens.clone(), *cached, *table);
+        let fingerprint = marked(fingerprint, blend);
         snapshot::save(&self.cache, table, &tokens, cached, fingerprint)
     }
 
-    /// The session of which [`Self::save`] made these bytes.
-    pub fn restore(&mut self, bytes: &[u8], fingerprint: u64) -> Result<SessionId> {
+    /// The session of which [`Self::save`] made these bytes, with the adapters that it had.
+    pub fn restore(&mut self, bytes: &[u8], fingerprint: u64, adapters: &[(AdapterId, f32)]) -> Result<SessionId> {
         let (vocab, context) = (self.model.config.vocab, self.context);
+        let blend = self.blend(adapters)?;
+        let fingerprint = marked(fingerprint, &blend);
         let (tokens, cached, table) = snapshot::restore(&mut self.cache, bytes, fingerprint, vocab, context)?;
-        Ok(self.insert(tokens, cached, table))
+        self.cache.plant(table, root(&blend));
+        Ok(self.insert(tokens, cached, table, blend))
     }
 
     /// Ends a session and whatever runs on it.
@@ -354,7 +366,8 @@ impl<I: Isa> Engine<I> {
         if rows.is_empty() {
             return false;
         }
-        self.forward.start(&rows);
+        let uses = self.uses(&owners);
+        self.forward.start(&rows, uses);
         self.running = Some(Running { owners });
         true
     }
@@ -408,6 +421,7 @@ impl<I: Isa> Engine<I> {
             }
             // Nobody waits for this pass any more. What it has written lies behind every session's cached positions.
             self.running = None;
+            self.forward.start(&[], Vec::new());
         }
         self.sessions.retain(|_, session| {
             if session.closed {

@@ -8,6 +8,7 @@
 //! All little-endian. A fingerprint is taken of logits: the same bits everywhere mean that what a model computes says which
 //! one it is, with its settings, in every build and runtime.
 
+use crate::bytes::{checksum, mixed};
 use crate::error::{Error, ErrorKind, Result, reserve};
 use crate::kernels::rows::BLOCK;
 use crate::kv::{Cache, TableId};
@@ -60,7 +61,7 @@ pub(super) fn restore(
     }
     let (head, rest) = content.split_at(HEAD);
     if head[24..] != fingerprint.to_le_bytes() || block != cache.block_bytes() {
-        let reason = "the session was saved by another model, or with other settings of kv or activations";
+        let reason = "the session was saved by another model, or with other adapters or settings of kv or activations";
         return Err(Error::new(ErrorKind::WrongModel, reason).option("restore"));
     }
     let (tokens, blocks_bytes) = rest.split_at(4 * count);
@@ -80,16 +81,4 @@ pub(super) fn restore(
 /// Says which model it was that computed these logits.
 pub fn fingerprint(logits: &[f32]) -> u64 {
     logits.iter().fold(logits.len() as u64, |hash, logit| mixed(hash, u64::from(logit.to_bits())))
-}
-
-/// Changes with any one word.
-fn checksum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let hash = words.iter().fold(bytes.len() as u64, |hash, word| mixed(hash, u64::from_le_bytes(*word)));
-    rest.iter().fold(hash, |hash, &byte| mixed(hash, u64::from(byte)))
-}
-
-/// One to one in each argument.
-fn mixed(hash: u64, word: u64) -> u64 {
-    (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }

@@ -106,6 +106,9 @@ pub struct Act<I> {
     isa: PhantomData<I>,
 }
 
+/// Writes the values of a row.
+pub type Input<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
+
 /// One prepared row.
 pub struct Row<'a, I: Isa> {
     pub planes: [&'a [I::Quad]; 2],
@@ -137,13 +140,18 @@ impl<I: Isa> Act<I> {
 
     /// Prepares rows of `spec.cols` values; `input(row, buffer)` writes a row's values.
     pub fn prepare(&mut self, team: &Team, spec: Spec, tokens: usize, input: impl Fn(usize, &mut [f32]) + Sync) {
+        self.prepare_from(team, spec, tokens, &input);
+    }
+
+    /// The same, once for all inputs there are: a copy of it is kilobytes of code.
+    fn prepare_from(&mut self, team: &Team, spec: Spec, tokens: usize, input: Input) {
         let stride = spec.stride::<I>();
         (self.spec, self.stride, self.plane, self.sums) = (spec, stride, spec.plane_words::<I>(), spec.sums());
         self.words.clear();
         self.words.resize(tokens * stride, 0);
         team.rows(&mut self.words, stride, &team.even(tokens), |first, rows| {
             for (i, row) in rows.chunks_exact_mut(stride).enumerate() {
-                prepare_row::<I>(spec, row, |values| input(first + i, values));
+                prepare_row::<I>(spec, row, first + i, input);
             }
         });
     }
@@ -181,16 +189,16 @@ thread_local! {
     static VALUES: std::cell::RefCell<Vec<f32>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-fn prepare_row<I: Isa>(spec: Spec, row: &mut [u32], input: impl FnOnce(&mut [f32])) {
+fn prepare_row<I: Isa>(spec: Spec, row: &mut [u32], token: usize, input: Input) {
     if spec.precision == Precision::Float {
         let (values, padding) = row.split_at_mut(spec.cols);
         padding.fill(0);
-        return input(bytemuck::cast_slice_mut(values));
+        return input(token, bytemuck::cast_slice_mut(values));
     }
     VALUES.with_borrow_mut(|values| {
         values.clear();
         values.resize(spec.padded, 0.0);
-        input(&mut values[..spec.cols]);
+        input(token, &mut values[..spec.cols]);
         let (planes, rest) = row.split_at_mut(spec.planes() * spec.plane_words::<I>());
         let (sums, scales) = rest.split_at_mut(spec.sums());
         let sums_of = spec.sums() / spec.groups();

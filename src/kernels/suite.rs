@@ -27,6 +27,7 @@ macro_rules! per_isa {
 
 per_isa!(
     matrices_multiply,
+    dense_products_are_added,
     wide_rows_do_not_overflow,
     narrow_sums_do_not_overflow,
     floats_round_to_codes,
@@ -325,6 +326,52 @@ fn matrices_multiply<I: Isa>() {
                         .collect();
                     assert_eq!(values, unpacked);
                 }
+            }
+        }
+    }
+}
+
+/// In whatever order rows of the result lie, and however tokens are shared out.
+fn dense_products_are_added<I: Isa>() {
+    let mut rng = Rng::new(31);
+    for float in [Float::F32, Float::F16, Float::BF16] {
+        for (rows, cols) in [(1, 5), (40, 16), (70, 100), (33, 64)] {
+            let Sample { matrix, .. } = sample(Packing::Dense(float), rows, cols, 1, &mut rng);
+            let tokens = 7;
+            let x: Vec<f32> = (0..tokens * cols).map(|_| rng.unit() as f32 - 0.5).collect();
+            let before: Vec<f32> = (0..tokens * rows).map(|_| rng.unit() as f32).collect();
+            let spec = spec(&matrix.shape, Precision::Float);
+            let mut act = Act::<I>::reserve(spec.bytes(tokens)).unwrap();
+            act.prepare(&Team::solo(), spec, tokens, |t, out| out.copy_from_slice(&x[t * cols..][..cols]));
+            let place = |t: usize| (3 * t + 1) % tokens;
+            let sections: Vec<_> = sections(&matrix.shape, 0).collect();
+            let add = |tokens: std::ops::Range<usize>, y: &mut Vec<f32>, team: &Team| {
+                team.columns(y, rows, &sections, |_, tiles, columns| {
+                    linear::add::<I>(&matrix, tiles, &act, tokens.clone(), &place, columns);
+                });
+            };
+            let mut y = before.clone();
+            add(0..tokens, &mut y, &Team::solo());
+            let plain = product::<I>(&matrix, &x, Precision::Float, &Team::solo());
+            for t in 0..tokens {
+                let expected: Vec<f32> =
+                    (0..rows).map(|row| before[place(t) * rows + row] + plain[t * rows + row]).collect();
+                if cols <= 64 {
+                    assert!(y[place(t) * rows..][..rows] == expected, "{float:?} {rows}x{cols}: one block of k");
+                } else {
+                    close(&y[place(t) * rows..][..rows], &expected, 1e-5);
+                }
+            }
+            let mut apart = before.clone();
+            for t in 0..tokens {
+                add(t..t + 1, &mut apart, &Team::solo());
+            }
+            assert!(apart == y, "{float:?} {rows}x{cols}: one by one");
+            #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
+            {
+                let mut shared = before.clone();
+                add(0..tokens, &mut shared, &Team::new(3).unwrap());
+                assert!(shared == y, "{float:?} {rows}x{cols}: by three");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The pool and the tables of all conversations, whichever codec the model was loaded with.
 
-use super::ledger::Ledger;
+use super::ledger::{Before, Ledger, Root};
 use super::{Pool, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::attention::{self, Seen};
@@ -19,11 +19,15 @@ struct Table {
     known: usize,
     /// What came from outside is nobody else's.
     private: bool,
+    root: Root,
 }
 
 impl Table {
-    fn last_known(&self) -> Option<u32> {
-        self.known.checked_sub(1).map(|last| self.blocks[last])
+    fn last_known(&self) -> Before {
+        match self.known.checked_sub(1) {
+            Some(last) => Before::Block(self.blocks[last]),
+            None => Before::Root(self.root.clone()),
+        }
     }
 }
 
@@ -83,6 +87,17 @@ impl Cache {
 
     fn table(&self, id: TableId) -> &Table {
         self.tables[id.0].as_ref().expect("an open table")
+    }
+
+    /// What a conversation depends on besides its tokens; nothing, unless it was said.
+    pub fn root(&self, id: TableId) -> &Root {
+        &self.table(id).root
+    }
+
+    /// Begins a conversation anew with another root; what it has of blocks stays until it is truncated.
+    pub fn plant(&mut self, id: TableId, root: Root) {
+        let table = self.tables[id.0].as_mut().expect("an open table");
+        (table.known, table.root) = (0, root);
     }
 
     /// Blocks that must be taken so that positions from `from` up to `to` can be written.
@@ -148,9 +163,9 @@ impl Cache {
         }
         let (known, mut before, mut found) = (table.known, table.last_known(), Vec::new());
         for block in tokens[..limit.min(tokens.len())].chunks_exact(BLOCK).skip(known) {
-            let Some(block) = self.ledger.find(before, block) else { break };
+            let Some(block) = self.ledger.find(&before, block) else { break };
             found.push(block);
-            before = Some(block);
+            before = Before::Block(block);
         }
         let reached = (known + found.len()) * BLOCK;
         if reached <= cached {
@@ -165,7 +180,7 @@ impl Cache {
     }
 
     /// What this conversation computes next: the block behind which, and its tokens. The same of two is worth computing once.
-    pub fn next<'a>(&self, id: TableId, tokens: &'a [u32], limit: usize) -> Option<(Option<u32>, &'a [u32])> {
+    pub fn next<'a>(&self, id: TableId, tokens: &'a [u32], limit: usize) -> Option<(Before, &'a [u32])> {
         let table = self.table(id);
         let block = tokens[..limit.min(tokens.len())].chunks_exact(BLOCK).nth(table.known)?;
         (self.shares && !table.private).then_some((table.last_known(), block))

@@ -4,10 +4,24 @@
 //! same tokens finds the same blocks. A block that nobody uses stays in the tree until its room is needed; then the leaf that was
 //! unused longest goes first.
 
+use std::sync::Arc;
+
 use crate::kernels::rows::BLOCK;
 
-/// A block's tokens behind the block that holds those before them.
-type Key = (Option<u32>, [u32; BLOCK]);
+/// What keys and values depend on besides their tokens; numbers that mean something to others.
+pub type Root = Arc<Vec<u64>>;
+
+/// Where a block stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Before {
+    /// At the beginning of conversations of this kind.
+    Root(Root),
+    /// Behind the block that holds the tokens before its own.
+    Block(u32),
+}
+
+/// A block's place and tokens.
+type Key = (Before, [u32; BLOCK]);
 
 #[derive(Clone, Debug, Default)]
 struct Node {
@@ -112,26 +126,26 @@ impl Ledger {
 
     /// Nobody will find it any more.
     pub fn withdraw(&mut self, block: u32) {
-        if let Some((Some(parent), _)) = self.nodes[block as usize].key.take() {
+        if let Some((Before::Block(parent), _)) = self.nodes[block as usize].key.take() {
             self.nodes[parent as usize].children -= 1;
         }
     }
 
     /// Looks at every block: there are thousands at most, and who decodes does not ask.
-    pub fn find(&self, before: Option<u32>, tokens: &[u32]) -> Option<u32> {
-        let is = |node: &Node| node.key.as_ref().is_some_and(|key| key.0 == before && key.1 == tokens);
+    pub fn find(&self, before: &Before, tokens: &[u32]) -> Option<u32> {
+        let is = |node: &Node| node.key.as_ref().is_some_and(|key| key.0 == *before && key.1 == tokens);
         self.nodes.iter().position(is).map(|block| block as u32)
     }
 
     /// Makes a full block known. Answers the block that is known under these tokens, which may be another one.
-    pub fn publish(&mut self, before: Option<u32>, tokens: &[u32; BLOCK], block: u32) -> u32 {
-        if let Some(known) = self.find(before, tokens) {
+    pub fn publish(&mut self, before: Before, tokens: &[u32; BLOCK], block: u32) -> u32 {
+        if let Some(known) = self.find(&before, tokens) {
             return known;
         }
-        self.nodes[block as usize].key = Some((before, *tokens));
-        if let Some(parent) = before {
+        if let Before::Block(parent) = before {
             self.nodes[parent as usize].children += 1;
         }
+        self.nodes[block as usize].key = Some((before, *tokens));
         block
     }
 }
@@ -142,15 +156,19 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
+    fn root() -> Before {
+        Before::Root(Root::default())
+    }
+
     #[test]
     fn the_leaf_unused_longest_goes_first() {
         let mut ledger = Ledger::new(4);
         let [a, b, c] = [1, 2, 3].map(|token| (token, [token; BLOCK]));
         let blocks: Vec<u32> = (0..3).map(|_| ledger.take().unwrap()).collect();
         // A root with two leaves.
-        assert_eq!(ledger.publish(None, &a.1, blocks[0]), blocks[0]);
-        ledger.publish(Some(blocks[0]), &b.1, blocks[1]);
-        ledger.publish(Some(blocks[0]), &c.1, blocks[2]);
+        assert_eq!(ledger.publish(root(), &a.1, blocks[0]), blocks[0]);
+        ledger.publish(Before::Block(blocks[0]), &b.1, blocks[1]);
+        ledger.publish(Before::Block(blocks[0]), &c.1, blocks[2]);
         for &block in blocks.iter().rev() {
             ledger.release(block);
         }
@@ -161,7 +179,7 @@ mod tests {
         let taken: Vec<u32> = (0..4).map(|_| ledger.take().unwrap()).collect();
         assert_eq!(taken[1..], [blocks[1], blocks[2], blocks[0]], "the root when it is a leaf");
         assert_eq!((ledger.available(), ledger.take()), (0, None));
-        assert_eq!(ledger.find(None, &a.1), None);
+        assert_eq!(ledger.find(&root(), &a.1), None);
     }
 
     #[test]
@@ -169,13 +187,14 @@ mod tests {
         let mut ledger = Ledger::new(3);
         let (first, second) = (ledger.take().unwrap(), ledger.take().unwrap());
         let tokens = [7; BLOCK];
-        assert_eq!(ledger.publish(None, &tokens, first), first);
-        assert_eq!(ledger.publish(None, &tokens, second), first);
-        assert_eq!(ledger.find(None, &tokens), Some(first));
-        assert_eq!(ledger.find(Some(first), &tokens), None, "the same tokens elsewhere");
+        assert_eq!(ledger.publish(root(), &tokens, first), first);
+        assert_eq!(ledger.publish(root(), &tokens, second), first);
+        assert_eq!(ledger.find(&root(), &tokens), Some(first));
+        assert_eq!(ledger.find(&Before::Block(first), &tokens), None, "the same tokens elsewhere");
+        assert_eq!(ledger.find(&Before::Root(Root::new(vec![1])), &tokens), None, "the same tokens of another kind");
         ledger.release(second);
         assert_eq!(ledger.available(), 2);
         ledger.withdraw(first);
-        assert_eq!(ledger.find(None, &tokens), None);
+        assert_eq!(ledger.find(&root(), &tokens), None);
     }
 }

@@ -10,6 +10,7 @@ pub mod ledger;
 
 pub use crate::kernels::rows::Codec;
 pub use cache::{Cache, TableId};
+pub use ledger::Root;
 
 use crate::error::{Result, reserve};
 use crate::kernels::isa::Isa;

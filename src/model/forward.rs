@@ -8,11 +8,12 @@
 
 use std::ops::Range;
 
+use super::adapter::{Adapters, Site, Use};
 use super::config::Config;
 use super::plan::{HEAD_ROWS, Plan};
 use super::weights::{Input, Layer, Linear, Model, macs};
 use crate::error::{Result, reserve};
-use crate::kernels::act::Act;
+use crate::kernels::act::{self, Act};
 use crate::kernels::attention::{QUERIES, Seen};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::BLOCK;
@@ -48,6 +49,7 @@ pub struct Forward<I: Isa> {
     operation: usize,
     vocab: usize,
     pub tally: Tally,
+    adapters: Adapters,
 
     // All `[rows, …]`.
     hidden: Vec<f32>,
@@ -77,6 +79,7 @@ impl<I: Isa> Forward<I> {
             operation: 0,
             vocab: config.vocab,
             tally: Tally::default(),
+            adapters: Adapters::default(),
             hidden: floats(config.hidden)?,
             qkv: floats(config.q_width() + 2 * config.kv_width())?,
             attended: floats(config.q_width())?,
@@ -89,8 +92,14 @@ impl<I: Isa> Forward<I> {
         })
     }
 
-    /// Starts a pass. The cache must have room for every row's position.
-    pub fn start(&mut self, rows: &[BatchRow]) {
+    /// Room for passes with adapters that narrow their inputs to so many values.
+    pub fn reserve_adapter(&mut self, width: usize) -> Result<()> {
+        self.adapters.reserve((self.rows.capacity() * width) as u64)
+    }
+
+    /// Starts a pass. The cache must have room for every row's position; `uses` are in the order in which they are added.
+    pub fn start(&mut self, rows: &[BatchRow], uses: Vec<Use>) {
+        self.adapters.uses = uses;
         self.rows.clear();
         self.rows.extend_from_slice(rows);
         self.wanted.clear();
@@ -137,7 +146,8 @@ impl<I: Isa> Forward<I> {
         }
         let index = past / LAYER.len();
         let layer = &model.layers[index];
-        let mut pass = Pass { forward: self, team, config: &model.config, cache };
+        let mut pass =
+            Pass { forward: self, site: Site { team, layer: index, operation }, config: &model.config, cache };
         match operation {
             Operation::Qkv => pass.qkv(layer),
             Operation::Rope => pass.rotate_and_keep(layer, index),
@@ -170,14 +180,17 @@ impl<I: Isa> Forward<I> {
     fn head(&mut self, team: &Team, model: &Model, chunk: usize) -> Progress {
         let rows: Vec<usize> = self.wanted.iter().copied().skip(chunk * HEAD_ROWS).take(HEAD_ROWS).collect();
         if rows.is_empty() {
+            // An adapter may be unloaded by now.
+            self.adapters.uses.clear();
             return Progress::Done;
         }
         let (config, head) = (&model.config, model.head());
         let hidden = &self.hidden;
-        self.act.prepare(team, spec(&head.shape, model.head_precision), rows.len(), |i, out| {
-            out.copy_from_slice(row(hidden, config.hidden, rows[i]));
+        let normed = |index: usize, out: &mut [f32]| {
+            out.copy_from_slice(row(hidden, config.hidden, index));
             elementwise::rms_norm::<I>(out, &model.output_norm, config.eps);
-        });
+        };
+        self.act.prepare(team, spec(&head.shape, model.head_precision), rows.len(), |i, out| normed(rows[i], out));
         self.logits.clear();
         self.logits.resize(rows.len() * config.vocab, 0.0);
         let sections: Vec<Section> = sections(&head.shape, 0).collect();
@@ -185,6 +198,8 @@ impl<I: Isa> Forward<I> {
         team.columns(&mut self.logits, config.vocab, &sections, |part, tiles, columns| {
             linear::multiply(head, part, tiles, act, columns);
         });
+        let site = Site { team, layer: model.layers.len(), operation: Operation::Head };
+        self.adapters.add(site, Some(&rows), &mut self.tally, &mut self.act, &mut self.logits, &normed);
         self.tally.weight_bytes += head.bytes();
         self.tally.weight_macs += macs(head) * rows.len() as u64;
         Progress::Logits(rows)
@@ -196,15 +211,19 @@ fn row(buffer: &[f32], width: usize, index: usize) -> &[f32] {
     &buffer[index * width..][..width]
 }
 
-/// `y = W · input`, for all rows; `input(row, out)` writes a row of the input.
+/// `y = W · input`, for all rows, and what adapters add; `input(row, out)` writes a row of the input.
 fn multiply<I: Isa>(
-    team: &Team,
+    site: Site,
     linear: &Linear,
+    (adapters, tally): (&mut Adapters, &mut Tally),
     act: &mut Act<I>,
     rows: usize,
     y: &mut Vec<f32>,
-    input: impl Fn(usize, &mut [f32]) + Sync,
+    input: act::Input,
 ) {
+    let team = site.team;
+    tally.weight_bytes += linear.bytes();
+    tally.weight_macs += linear.macs() * rows as u64;
     y.resize(rows * linear.width, 0.0);
     for Input { spec, norm, matrices, sections, parts } in &linear.inputs {
         act.prepare(team, *spec, rows, |row, out| {
@@ -224,12 +243,13 @@ fn multiply<I: Isa>(
             elementwise::add::<I>(&mut row[*first..][..bias.len()], bias);
         }
     }
+    adapters.add(site, None, tally, act, y, input);
 }
 
 /// A pass with all that its operations touch.
 struct Pass<'a, I: Isa> {
     forward: &'a mut Forward<I>,
-    team: &'a Team,
+    site: Site<'a>,
     config: &'a Config,
     cache: &'a mut Cache,
 }
@@ -239,29 +259,22 @@ impl<I: Isa> Pass<'_, I> {
         self.forward.rows.len()
     }
 
-    fn tally(&mut self, linear: &Linear) {
-        let rows = self.count() as u64;
-        let tally = &mut self.forward.tally;
-        tally.weight_bytes += linear.bytes();
-        tally.weight_macs += linear.macs() * rows;
-    }
-
     /// `hidden += update`
     fn add_update(&mut self) {
         let width = self.config.hidden;
-        let bounds = self.team.even(self.count());
+        let bounds = self.site.team.even(self.count());
         let update = &self.forward.update;
-        self.team.rows(&mut self.forward.hidden, width, &bounds, |first, rows| {
+        self.site.team.rows(&mut self.forward.hidden, width, &bounds, |first, rows| {
             elementwise::add::<I>(rows, &update[first * width..][..rows.len()]);
         });
     }
 
     fn qkv(&mut self, layer: &Layer) {
-        self.tally(&layer.qkv);
         let rows = self.count();
         let (forward, config) = (&mut *self.forward, self.config);
         let hidden = &forward.hidden;
-        multiply(self.team, &layer.qkv, &mut forward.act, rows, &mut forward.qkv, |i, out| {
+        let added = (&mut forward.adapters, &mut forward.tally);
+        multiply(self.site, &layer.qkv, added, &mut forward.act, rows, &mut forward.qkv, &|i, out| {
             out.copy_from_slice(row(hidden, config.hidden, i));
             elementwise::rms_norm::<I>(out, &layer.attn_norm, config.eps);
         });
@@ -272,9 +285,9 @@ impl<I: Isa> Pass<'_, I> {
         let config = self.config;
         let (q, kv, head, pairs) = (config.q_width(), config.kv_width(), config.head, config.rope.dim / 2);
         let width = q + 2 * kv;
-        let bounds = self.team.even(rows.len());
+        let bounds = self.site.team.even(rows.len());
         let (cos, sin) = (&*cos, &*sin);
-        self.team.rows(qkv, width, &bounds, |first, part| {
+        self.site.team.rows(qkv, width, &bounds, |first, part| {
             for (i, row_qkv) in part.chunks_exact_mut(width).enumerate() {
                 let (cos, sin) = (row(cos, pairs, first + i), row(sin, pairs, first + i));
                 for (norm, heads) in [(&layer.q_norm, 0..q), (&layer.k_norm, q..q + kv)] {
@@ -319,18 +332,18 @@ impl<I: Isa> Pass<'_, I> {
                 at = end;
             }
         };
-        let members = self.team.members();
+        let members = self.site.team.members();
         if rows.len() < 2 * members {
             // Few rows: their heads are shared out.
             let sections = [Section { first: 0, width: q, unit: head }];
-            self.team.columns(attended, q, &sections, |_, heads, mut columns| {
+            self.site.team.columns(attended, q, &sections, |_, heads, mut columns| {
                 for i in 0..rows.len() {
                     attend(i, heads.clone(), columns.row(i));
                 }
             });
         } else {
             let bounds = by_cost(members, rows.iter().map(|row| row.position as u64 + 64));
-            self.team.rows(attended, q, &bounds, |first, part| {
+            self.site.team.rows(attended, q, &bounds, |first, part| {
                 for (i, out) in part.chunks_exact_mut(q).enumerate() {
                     attend(first + i, 0..config.heads, out);
                 }
@@ -339,12 +352,12 @@ impl<I: Isa> Pass<'_, I> {
     }
 
     fn output(&mut self, layer: &Layer) {
-        self.tally(&layer.output);
         let rows = self.count();
         let (forward, config) = (&mut *self.forward, self.config);
         let attended = &forward.attended;
         let (act, update) = (&mut forward.act, &mut forward.update);
-        multiply(self.team, &layer.output, act, rows, update, |i, out| {
+        let added = (&mut forward.adapters, &mut forward.tally);
+        multiply(self.site, &layer.output, added, act, rows, update, &|i, out| {
             out.copy_from_slice(row(attended, config.q_width(), i));
             if let Some(norm) = &layer.attn_sub_norm {
                 elementwise::rms_norm::<I>(out, norm, config.eps);
@@ -354,24 +367,24 @@ impl<I: Isa> Pass<'_, I> {
     }
 
     fn gate_up(&mut self, layer: &Layer) {
-        self.tally(&layer.gate_up);
         let rows = self.count();
         let (forward, config) = (&mut *self.forward, self.config);
         let hidden = &forward.hidden;
         let (act, gate_up) = (&mut forward.act, &mut forward.gate_up);
-        multiply(self.team, &layer.gate_up, act, rows, gate_up, |i, out| {
+        let added = (&mut forward.adapters, &mut forward.tally);
+        multiply(self.site, &layer.gate_up, added, act, rows, gate_up, &|i, out| {
             out.copy_from_slice(row(hidden, config.hidden, i));
             elementwise::rms_norm::<I>(out, &layer.ffn_norm, config.eps);
         });
     }
 
     fn down(&mut self, layer: &Layer) {
-        self.tally(&layer.down);
         let rows = self.count();
         let (forward, config) = (&mut *self.forward, self.config);
         let gate_up = &forward.gate_up;
         let (act, update) = (&mut forward.act, &mut forward.update);
-        multiply(self.team, &layer.down, act, rows, update, |i, out| {
+        let added = (&mut forward.adapters, &mut forward.tally);
+        multiply(self.site, &layer.down, added, act, rows, update, &|i, out| {
             let (gate, up) = row(gate_up, 2 * config.ffn, i).split_at(config.ffn);
             out.copy_from_slice(gate);
             elementwise::gate::<I>(config.gate, out, up);

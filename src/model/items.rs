@@ -57,7 +57,7 @@ impl Item {
     }
 }
 
-const MATRICES: [Part; 7] =
+pub(super) const MATRICES: [Part; 7] =
     [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
 
 /// Puts every tensor in its place; refuses what has none, and what is missing. In order of execution, with warnings.
@@ -147,14 +147,19 @@ fn required(config: &Config) -> impl Iterator<Item = Slot> {
     [Slot::new(Part::TokenEmbd), Slot::new(Part::OutputNorm)].into_iter().chain(head).chain(layers)
 }
 
-/// What a tensor becomes; its shape must be what the config says.
-fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
-    if slot.in_layer().is_some_and(|layer| layer >= config.layers) {
-        return Err(Error::new(ErrorKind::UnsupportedSetting, "the model has fewer layers")
-            .tensor(&tensor.name)
-            .expected(format_args!("layers 0 to {}", config.layers - 1), &tensor.name));
+#[inline(never)]
+pub(super) fn check_shape(tensor: &Tensor, expected: &[usize]) -> Result<()> {
+    if tensor.shape.iter().copied().eq(expected.iter().map(|&dim| dim as u64)) {
+        return Ok(());
     }
-    let (rows, cols) = match slot.part {
+    Err(Error::new(ErrorKind::ShapeMismatch, "wrong shape")
+        .tensor(&tensor.name)
+        .expected(format_args!("{expected:?}"), format_args!("{:?}", tensor.shape)))
+}
+
+/// Rows and columns of a matrix; a vector has values and no columns.
+pub(super) fn sizes(config: &Config, part: Part) -> (usize, usize) {
+    match part {
         Part::TokenEmbd | Part::Output => (config.vocab, config.hidden),
         Part::AttnQ => (config.q_width(), config.hidden),
         Part::AttnK | Part::AttnV => (config.kv_width(), config.hidden),
@@ -166,7 +171,17 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
         Part::AttnSubNorm => (config.q_width(), 0),
         Part::FfnSubNorm => (config.ffn, 0),
         Part::RopeFreqs => (config.rope.dim / 2, 0),
-    };
+    }
+}
+
+/// What a tensor becomes; its shape must be what the config says.
+fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
+    if slot.in_layer().is_some_and(|layer| layer >= config.layers) {
+        return Err(Error::new(ErrorKind::UnsupportedSetting, "the model has fewer layers")
+            .tensor(&tensor.name)
+            .expected(format_args!("layers 0 to {}", config.layers - 1), &tensor.name));
+    }
+    let (rows, cols) = sizes(config, slot.part);
     let matrix = slot.field(Field::Weight).is_matrix();
     let known = match slot.part {
         Part::AttnSubNorm | Part::FfnSubNorm => config.sub_norms,
@@ -209,12 +224,9 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
         },
         Field::Weight => vec![rows],
     };
-    let same = tensor.shape.iter().copied().eq(expected.iter().map(|&dim| dim as u64));
     let scalar = slot.field == Field::Scale && tensor.shape.is_empty();
-    if !same && !scalar {
-        return Err(Error::new(ErrorKind::ShapeMismatch, "wrong shape")
-            .tensor(&tensor.name)
-            .expected(format_args!("{expected:?}"), format_args!("{:?}", tensor.shape)));
+    if !scalar {
+        check_shape(tensor, &expected)?;
     }
     let is_matrix = slot.is_matrix();
     let fits = match storage.content {

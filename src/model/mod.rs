@@ -2,8 +2,9 @@
 //!
 //! [`config`] reads what it is, [`items`] puts its tensors in their
 //! places, [`plan`] says which bytes they need and what they will take (asking [`interleave`] about I2_S), [`load`] packs them, [`weights`] are the
-//! result, [`forward`] runs a batch through it, [`describe`] tells people.
+//! result, [`adapter`]s may be added to them, [`forward`] runs a batch through it, [`describe`] tells people.
 
+pub mod adapter;
 pub mod config;
 pub mod describe;
 pub mod forward;
@@ -14,6 +15,7 @@ pub mod names;
 pub mod plan;
 pub mod weights;
 
+pub use adapter::Adapter;
 pub use config::Config;
 pub use load::Loader;
 pub use plan::{Options, Plan};

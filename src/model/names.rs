@@ -159,7 +159,8 @@ impl Naming {
         }
     }
 
-    /// The place of a name; `None` for names that no architecture here has.
+    /// The place of a name; `None` for names that no architecture here has. Not inlined: it is kilobytes of code.
+    #[inline(never)]
     pub fn slot(self, name: &str) -> Option<Slot> {
         let (layers, globals, layer_prefix) = match self {
             Self::Gguf => (GGUF, GGUF_GLOBAL, "blk."),

@@ -10,6 +10,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::formats::gguf::{Array, Metadata, Value};
 use crate::formats::{Format, Parsed, Tensor, gguf, safetensors, shards};
 use crate::model::Config;
+#[cfg(not(feature = "convert"))]
+use crate::model::adapter;
+#[cfg(not(feature = "convert"))]
+use crate::model::config::Terms;
 use crate::model::describe::Description;
 use crate::model::plan::{Options, Plan};
 
@@ -136,6 +140,17 @@ impl Checkpoint {
 
     fn first_metadata(&self) -> Result<Option<&Metadata>> {
         Ok(self.files.get(&self.first_file()?).and_then(|file| file.metadata.as_ref()))
+    }
+
+    /// What its header says of an adapter for such a model; of safetensors with the text of `adapter_config.json`.
+    #[cfg(not(feature = "convert"))]
+    pub(super) fn adapter(&self, config: &Config) -> Result<adapter::Loader> {
+        let tensors: Vec<Tensor> = self.files.values().flat_map(|file| file.tensors.iter().cloned()).collect();
+        let terms = match (self.first_metadata()?, &self.config) {
+            (Some(metadata), _) => Terms::from_gguf(metadata, config)?,
+            (None, text) => Terms::from_peft(text.as_deref().unwrap_or_default())?,
+        };
+        adapter::Loader::new(config, &terms, &tensors)
     }
 
     pub(super) fn plan(&self, options: Options) -> Result<Plan> {

@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use js_sys::{Array, Float32Array, Object, Reflect, Uint32Array};
 use wasm_bindgen::prelude::*;
 
+use super::adapter::pairs;
 use super::bench::now;
 use super::sampling::sampling;
 use super::{Js, thrown, to_js};
-use crate::engine::{self, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work};
+use crate::engine::{
+    self, AdapterId, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work,
+};
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
 use crate::model::describe::Description;
-use crate::model::{Model, Plan};
+use crate::model::{Adapter, Config, Model, Plan};
 use crate::observe::{Operation, Tally};
 use crate::sampling::{Lists, Params};
 use crate::team::Team;
@@ -56,6 +59,14 @@ type Profile = [[f64; 4]; Operation::NAMES.len()];
 impl Engine {
     pub(super) fn new(format: Format, model: Model, plan: Plan, team: Team) -> Result<Self> {
         Ok(Self { engine: engine::Engine::new(model, &plan, team)?, format, plan, profile: None })
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.engine.model().config
+    }
+
+    pub(super) fn add_adapter(&mut self, adapter: Adapter) -> Result<u32> {
+        self.engine.add_adapter(adapter).map(|id| id.0)
     }
 }
 
@@ -107,9 +118,21 @@ impl Engine {
         self.engine.save(SessionId(session), engine::fingerprint(&logits)).map_err(thrown)
     }
 
-    /// The session that was saved as these bytes.
-    pub fn restore(&mut self, bytes: Vec<u8>, logits: Vec<f32>) -> Js<u32> {
-        self.engine.restore(&bytes, engine::fingerprint(&logits)).map(|id| id.0).map_err(thrown)
+    /// The session that was saved as these bytes, with the adapters it had (see `adapt`).
+    pub fn restore(&mut self, bytes: Vec<u8>, logits: Vec<f32>, adapters: &[f64]) -> Js<u32> {
+        let restored = self.engine.restore(&bytes, engine::fingerprint(&logits), &pairs(adapters));
+        restored.map(|id| id.0).map_err(thrown)
+    }
+
+    /// Goes on with an idle session with these adapters alone: numbers and scales in turns.
+    pub fn adapt(&mut self, session: u32, adapters: &[f64]) -> Js<()> {
+        self.engine.adapt(SessionId(session), &pairs(adapters)).map_err(thrown)
+    }
+
+    /// Lets nobody ask for an adapter any more; who has it keeps it.
+    #[wasm_bindgen(js_name = removeAdapter)]
+    pub fn remove_adapter(&mut self, adapter: u32) {
+        self.engine.remove_adapter(AdapterId(adapter));
     }
 
     /// The numbers of [`engine::Status`], in its order.

@@ -3,6 +3,8 @@
 //! Every failure is thrown as `{ code, message, detail }`. File offsets are exact numbers below 2⁵³.
 
 #[cfg(not(feature = "convert"))]
+mod adapter;
+#[cfg(not(feature = "convert"))]
 mod bench;
 mod checkpoint;
 #[cfg(feature = "convert")]
@@ -15,6 +17,8 @@ mod options;
 #[cfg(not(feature = "convert"))]
 mod sampling;
 
+#[cfg(not(feature = "convert"))]
+pub use adapter::AdapterLoader;
 #[cfg(not(feature = "convert"))]
 pub use bench::Roofline;
 pub use checkpoint::Checkpoint;

@@ -3,16 +3,19 @@
 #![allow(dead_code, reason = "each test uses its own part")]
 
 pub mod craft;
+pub mod lora;
 pub mod models;
 pub mod trial;
 
 use std::path::{Path, PathBuf};
 
-use ternlight::engine::{Engine, Event, Request, RequestId, SessionId, WhenFull, Work};
+use ternlight::engine::{AdapterId, Engine, Event, Request, RequestId, SessionId, WhenFull, Work};
 use ternlight::error::{Error, ErrorKind, Result};
 use ternlight::formats::{Format, Parsed, Tensor, gguf, safetensors};
 use ternlight::kernels::isa::scalar::Scalar;
-use ternlight::model::{Config, Loader, Model, Options, Plan};
+use ternlight::model::config::Terms;
+use ternlight::model::plan::Range;
+use ternlight::model::{Adapter, Config, Loader, Model, Options, Plan, adapter};
 use ternlight::rng::Rng;
 use ternlight::sampling::{Lists, Params};
 use ternlight::team::Team;
@@ -34,6 +37,11 @@ impl Files {
     pub fn read(path: &Path) -> Self {
         let read = |path: &Path| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         if path.is_dir() {
+            let peft = path.join("adapter_config.json");
+            if peft.exists() {
+                let weights = vec![read(&path.join("adapter_model.safetensors"))];
+                return Self { config: Some(read(&peft)), weights };
+            }
             let config = Some(read(&path.join("config.json")));
             let index = path.join("model.safetensors.index.json");
             let weights = if index.exists() {
@@ -100,6 +108,31 @@ impl Files {
         loader.finish()
     }
 
+    /// An adapter, made for a model of this kind: PEFT's with its `adapter_config.json`, or a GGUF.
+    pub fn adapter(&self, config: &Config) -> Result<Adapter> {
+        let [bytes] = &self.weights[..] else { panic!("adapters are one file") };
+        let total = bytes.len() as u64;
+        let (terms, tensors) = match need(bytes, |prefix| Format::sniff(prefix, total))? {
+            Format::Gguf => {
+                let parsed = need(bytes, |prefix| gguf::parse(prefix, total))?;
+                (Terms::from_gguf(&parsed.metadata, config)?, parsed.tensors)
+            }
+            Format::Safetensors => {
+                let parsed = need(bytes, |prefix| safetensors::parse(prefix, total))?;
+                (Terms::from_peft(self.config.as_deref().unwrap_or_default())?, parsed.tensors)
+            }
+        };
+        let mut loader = adapter::Loader::new(config, &terms, &tensors)?;
+        let ranges: Vec<Range> = loader.ranges().collect();
+        let promised = loader.bytes;
+        for (index, Range { offset, len, .. }) in ranges.into_iter().enumerate() {
+            loader.feed(index, bytes[offset as usize..][..len as usize].to_vec())?;
+        }
+        let adapter = loader.finish()?;
+        assert_eq!(adapter.bytes, promised);
+        Ok(adapter)
+    }
+
     pub fn engine(&self, options: Options, team: Team) -> Result<TestEngine> {
         let (model, plan) = self.load(options, 1 << 16)?;
         Engine::new(model, &plan, team)
@@ -130,6 +163,10 @@ pub fn prompt(len: usize, seed: u64) -> Vec<u32> {
 
 pub fn logits(engine: &mut TestEngine, ids: &[u32], all: bool) -> Result<Vec<Vec<f32>>> {
     let session = engine.open();
+    rows(engine, session, ids, all)
+}
+
+fn rows(engine: &mut TestEngine, session: SessionId, ids: &[u32], all: bool) -> Result<Vec<Vec<f32>>> {
     let request = Request { tokens: ids.to_vec(), work: Work::Logits { all } };
     engine.submit(session, request)?;
     let mut rows = Vec::new();
@@ -140,6 +177,13 @@ pub fn logits(engine: &mut TestEngine, ids: &[u32], all: bool) -> Result<Vec<Vec
     })?;
     engine.close(session);
     Ok(rows)
+}
+
+/// The logits of every position with these adapters.
+pub fn adapted(engine: &mut TestEngine, ids: &[u32], adapters: &[(AdapterId, f32)]) -> Result<Vec<Vec<f32>>> {
+    let session = engine.open();
+    engine.adapt(session, adapters)?;
+    rows(engine, session, ids, true)
 }
 
 pub fn greedy(engine: &mut TestEngine, ids: &[u32], count: usize) -> Result<Vec<u32>> {

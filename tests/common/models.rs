@@ -175,6 +175,16 @@ impl Made {
         Self { architecture, matrices, vectors, bias_factor: 1.0 }
     }
 
+    /// With something added to every weight of its matrices, for [`Self::values`].
+    pub fn plus(mut self, delta: impl Fn(&str, usize, usize) -> f32) -> Self {
+        for (name, _, cols, coded) in &mut self.matrices {
+            for (i, value) in coded.values.iter_mut().enumerate() {
+                *value += delta(name, i / *cols, i % *cols);
+            }
+        }
+        self
+    }
+
     fn gguf_header(&self) -> Gguf {
         let arch = self.architecture.gguf;
         let mut pairs = vec![("general.architecture".to_owned(), text(arch))];

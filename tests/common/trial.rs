@@ -12,7 +12,7 @@ use ternlight::quant::{self, Content, Interleave, Storage, ternary};
 use ternlight::rng::Rng;
 use ternlight::team::Team;
 
-use super::{Files, TestEngine, logits};
+use super::{Files, TestEngine, adapted, logits};
 
 /// The beginning of a GGUF of `total` bytes, as far as its plan; `false` where more of it is asked for.
 pub fn gguf_header(bytes: &[u8], total: u64) -> Result<bool> {
@@ -63,6 +63,16 @@ pub fn checkpoint(files: &Files, rng: &mut Rng) -> Result<()> {
     let rows = logits(&mut engine, &[0, 0], true)?;
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().flatten().all(|logit| logit.is_finite()), "logits that are not finite");
+    Ok(())
+}
+
+/// An adapter on a model that has others' requests to answer: its logits are finite or not given, and without it all is as before.
+pub fn adapter(engine: &mut TestEngine, files: &Files) -> Result<()> {
+    let adapter = files.adapter(&engine.model().config)?;
+    let id = engine.add_adapter(adapter)?;
+    let rows = adapted(engine, &[0, 1], &[(id, 1.0)]);
+    engine.remove_adapter(id);
+    assert!(rows?.iter().flatten().all(|logit| logit.is_finite()), "logits that are not finite");
     Ok(())
 }
 

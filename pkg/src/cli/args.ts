@@ -63,6 +63,11 @@ export class Args {
     return this.#given.get(name)?.at(-1);
   }
 
+  /** All texts of a flag that may be given several times. */
+  texts(name: FlagName): readonly string[] {
+    return this.#given.get(name) ?? [];
+  }
+
   ids(): number[] | undefined {
     return this.text("ids")
       ?.split(",")

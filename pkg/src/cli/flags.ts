@@ -188,6 +188,17 @@ export const flags = {
   "json-schema": { value: "FILE|JSON", help: "keep to a JSON schema, given as it is or in a file" },
   regex: { value: "R", help: "keep to a regular expression" },
   grammar: { value: "FILE", help: "keep to a grammar in Lark's syntax, from its rule start" },
+  adapter: {
+    value: "FILE[=SCALE]",
+    many: true,
+    help: "a LoRA adapter (PEFT's folder or a GGUF), its effect times SCALE (default 1); may be given several times",
+  },
+  "adapter-bytes": {
+    value: "N",
+    option: "adapterBytes",
+    read: number,
+    help: "memory that adapters may take together (default 134217728)",
+  },
   "ignore-eos": { option: "ignoreEos", help: "go on at the model's end tokens" },
   "on-context-full": {
     value: "W",

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Model } from "../types.ts";
+import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
 import { percent, table } from "./format.ts";
 import { loadOptions, withModel } from "./model.ts";
 import type { Terminal } from "./terminal.ts";
@@ -13,13 +14,16 @@ export const logits: Command = {
   summary: "Token ids in, logits out: to check an engine or a conversion.",
   operands: ["MODEL"],
   needs: "--ids 1,2,3",
-  flags: ["ids", "all"],
+  flags: ["ids", "all", ...adapterFlags],
   async run(args, terminal) {
     const ids = args.ids();
     if (!ids) throw new UsageError("--ids 1,2,3 is missing", { option: "--ids" });
     const all = args.has("all");
-    await withModel(args, terminal, loadOptions(args), async (model) => {
-      const rows = await model.logits(ids, { all, signal: terminal.signal });
+    scaled(args);
+    const load = loadOptions(args, adapterFlags);
+    await withModel(args, terminal, load, async (model) => {
+      const adapters = await loadAdapters(args, load, model, terminal);
+      const rows = await model.logits(ids, { all, ...adapters, signal: terminal.signal });
       const sum = sha256(rows);
       if (terminal.json) await printJson(model.info.vocab, rows, sum, terminal);
       else {

@@ -3,7 +3,7 @@
 import { load } from "../node.ts";
 import type { LoadOptions, Model, ModelInfo } from "../types.ts";
 import type { Args } from "./args.ts";
-import { engine } from "./flags.ts";
+import { engine, type FlagName } from "./flags.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage.ts";
 
@@ -16,8 +16,8 @@ export function source(args: Args): string | URL {
 }
 
 /** What `load` is to be told; asked for before anything else, because it refuses wrong values. */
-export function loadOptions(args: Args): LoadOptions {
-  const options = args.options("load", engine);
+export function loadOptions(args: Args, more: readonly FlagName[] = []): LoadOptions {
+  const options = args.options("load", [...engine, ...more]);
   if (!args.has("no-cache")) return options;
   if (args.has("cache")) throw new UsageError("give either --cache or --no-cache");
   return { ...options, cache: false };

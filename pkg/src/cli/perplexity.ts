@@ -1,6 +1,7 @@
 import { EngineError } from "../errors.ts";
 import { paths } from "../platform/node.ts";
 import { open } from "../source/source.ts";
+import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
 import { loadOptions, withModel } from "./model.ts";
 import type { Command } from "./usage.ts";
 
@@ -8,13 +9,15 @@ export const perplexity: Command = {
   name: "perplexity",
   summary: "Measures how well a model predicts a text, window by window.",
   operands: ["MODEL", "FILE"],
-  flags: ["window"],
+  flags: ["window", ...adapterFlags],
   async run(args, terminal) {
     const options = args.options("perplexity", ["window"]);
-    const load = loadOptions(args);
+    scaled(args);
+    const load = loadOptions(args, adapterFlags);
     const text = await read(args.operands[1]!);
     await withModel(args, terminal, load, async (model) => {
-      const result = await model.perplexity(text, { ...options, signal: terminal.signal });
+      const adapters = await loadAdapters(args, load, model, terminal);
+      const result = await model.perplexity(text, { ...options, ...adapters, signal: terminal.signal });
       if (terminal.json) return terminal.printJson(result);
       const { perplexity, nll, tokens } = result;
       await terminal.print(`perplexity ${perplexity.toFixed(4)} (${nll.toFixed(6)} nats a token, ${tokens} tokens)\n`);

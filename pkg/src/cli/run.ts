@@ -1,4 +1,5 @@
 import type { Generation, Model } from "../types.ts";
+import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
 import type { Args } from "./args.ts";
 import { formatFlags, formatOf } from "./constrain.ts";
 import { sampling } from "./flags.ts";
@@ -12,7 +13,7 @@ export const run: Command = {
   summary: "Continues a text and prints what comes as it comes.",
   operands: ["MODEL"],
   needs: "(-p TEXT | --ids 1,2,3)",
-  flags: ["prompt", "ids", ...sampling, ...formatFlags, "no-special"],
+  flags: ["prompt", "ids", ...sampling, ...formatFlags, ...adapterFlags, "no-special"],
   async run(args, terminal) {
     const prompt = promptOf(args);
     const chosen = args.options("generate", sampling);
@@ -23,8 +24,11 @@ export const run: Command = {
       addSpecial: !args.has("no-special"),
       signal: terminal.signal,
     };
-    await withModel(args, terminal, loadOptions(args), async (model) => {
-      await answer(model, model.generate(prompt, options), terminal);
+    scaled(args);
+    const load = loadOptions(args, adapterFlags);
+    await withModel(args, terminal, load, async (model) => {
+      const adapters = await loadAdapters(args, load, model, terminal);
+      await answer(model, model.generate(prompt, { ...options, ...adapters }), terminal);
     });
   },
 };

@@ -13,8 +13,12 @@ export const instanceBytes = (modelBytes: number, headerBytes: number): number =
   modelBytes + SLACK_BYTES + 2 * headerBytes;
 
 /** What an instance may leave to a model. `free` is what the runtime says it has; null where that does not count. */
-export function room(headerBytes: number, free: number | null): { available: number; reason: string } {
-  const others = instanceBytes(0, headerBytes);
+export function room(
+  headerBytes: number,
+  free: number | null,
+  adapterBytes = 0,
+): { available: number; reason: string } {
+  const others = instanceBytes(adapterBytes, headerBytes);
   const scarce = free !== null && free < MOST_BYTES;
   const available = Math.max(0, (scarce ? free : MOST_BYTES) - others);
   const owner = scarce ? "this machine has" : "WebAssembly has at most";

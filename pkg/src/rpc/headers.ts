@@ -26,6 +26,7 @@ export async function readHeaders(
   glue: Pick<Glue, "Checkpoint">,
   files: ModelFiles,
   signal: AbortSignal,
+  most = Infinity,
 ): Promise<Headers> {
   const { weights, promised, config } = files;
   const complete = async (checkpoint: Checkpoint) => {
@@ -36,7 +37,7 @@ export async function readHeaders(
     return checkpoint;
   };
   const checkpoint = new glue.Checkpoint();
-  const reads = weights.map((source, file) => named(source, () => readHeader(checkpoint, file, source, signal)));
+  const reads = weights.map((source, file) => named(source, () => readHeader(checkpoint, file, source, signal, most)));
   const prefixes = await Promise.all(reads);
   await complete(checkpoint);
   return {
@@ -58,6 +59,7 @@ async function readHeader(
   file: number,
   source: Source,
   signal: AbortSignal,
+  most: number,
 ): Promise<Uint8Array> {
   let prefix = new Uint8Array(0);
   let length = FIRST;
@@ -70,7 +72,11 @@ async function readHeader(
     prefix = longer;
     const needed = checkpoint.parse(file, source.size, prefix);
     if (needed === 0) return prefix;
-    length = Math.max(needed, 2 * length);
+    if (needed > most) {
+      const detail = { file: source.name, expected: `at most ${most} bytes`, found: String(needed) };
+      throw new EngineError("BadHeader", `${source.name}: the header is too long`, detail);
+    }
+    length = Math.max(needed, Math.min(2 * length, most));
   }
 }
 

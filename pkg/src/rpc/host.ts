@@ -5,12 +5,13 @@ import type { FormatSpec } from "../constrain/format.ts";
 import { EngineError } from "../errors.ts";
 import type { Inside, Port } from "../platform/port.ts";
 import { callFormat, findCalls } from "../text/tools.ts";
-import type { Finished, FinishReason, ModelStatus } from "../types.ts";
+import type { AdapterUse, Finished, FinishReason, ModelStatus } from "../types.ts";
+import { Adapters } from "./adapters.ts";
 import { Answer } from "./answer.ts";
 import { flat } from "./flat.ts";
 import { ask, remote } from "./hooks.ts";
 import { canRun, inspect, type LoadContext, type Loaded, load } from "./load.ts";
-import { EngineLoop, type EngineWork, type Listener } from "./loop.ts";
+import { type EngineEvent, EngineLoop, type EngineWork, type Listener } from "./loop.ts";
 import { measure, roofline } from "./measure.ts";
 import {
   type Call,
@@ -117,13 +118,20 @@ interface Settle<T> {
   pause(paused: boolean): void;
 }
 
+interface Model extends Loaded {
+  loop: EngineLoop;
+  adapters: Adapters;
+  /** Requests computed together. */
+  places: number;
+}
+
 type SixNumbers = [number, number, number, number, number, number];
 
 class Host {
   readonly handlers: Handlers;
   readonly #platform: Inside;
   readonly #onDeath: (error: unknown) => void;
-  #model: (Loaded & { loop: EngineLoop }) | null = null;
+  #model: Model | null = null;
   #constrainer: Constrainer | null = null;
   /** Engine sessions by the caller's numbers. */
   readonly #sessions = new Map<number, number>();
@@ -143,12 +151,15 @@ class Host {
       forkSession: ({ session, as }) => this.#keep(as, this.#loaded.engine.fork(this.#session(session))),
       rewindSession: ({ session, count }) => this.#rewind(session, count),
       saveSession: ({ session }, context) => this.#save(session, context),
-      restoreSession: ({ session, bytes }, context) => this.#restore(session, bytes, context),
+      makeSession: (args, context) => this.#make(args, context),
+      loadAdapter: ({ source, settings }, context) =>
+        this.#loaded.adapters.load(source, settings, this.#loadContext(context)),
+      unloadAdapter: ({ name }) => this.#loaded.adapters.unload(name),
       warmup: (_, context) => this.#warmup(context),
       status: () => this.#status(),
-      logits: ({ ids, all }, context) => this.#logits(ids, all, context),
+      logits: ({ ids, all, adapters }, context) => this.#logits(ids, all, context, adapters),
       embed: (args, context) => this.#embed(args, context),
-      perplexity: ({ text, window }, context) => this.#perplexity(text, window, context),
+      perplexity: (args, context) => this.#perplexity(args, context),
       tokenize: ({ text, addSpecial }) => this.#loaded.text.tokenizer.encode(text, { addSpecial }),
       detokenize: ({ ids, special }) => this.#loaded.text.tokenizer.decode(ids, { special }),
       measure: (args, { signal }) => measure(this.#loaded, args, this.#platform, signal),
@@ -156,14 +167,14 @@ class Host {
     };
   }
 
-  get #loaded(): Loaded & { loop: EngineLoop } {
+  get #loaded(): Model {
     if (!this.#model) throw new EngineError("Closed", "no model is loaded");
     return this.#model;
   }
 
-  #loadContext(context: CallContext<"load" | "inspect" | "canRun">): LoadContext {
+  #loadContext(context: CallContext<"load" | "inspect" | "canRun" | "loadAdapter">): LoadContext {
     const { signal, send } = context;
-    return { platform: this.#platform, signal, onProgress: send, onDeath: this.#onDeath };
+    return { platform: this.#platform, signal, onProgress: send as LoadContext["onProgress"], onDeath: this.#onDeath };
   }
 
   async #load(
@@ -173,7 +184,7 @@ class Host {
   ) {
     const loaded = await load(source, settings, this.#loadContext(context));
     const loop = new EngineLoop(loaded.engine, this.#platform.turn, this.#onDeath);
-    this.#model = { ...loaded, loop };
+    this.#model = { ...loaded, loop, adapters: new Adapters(loaded), places: settings.maxSequences ?? 8 };
     return loaded.info;
   }
 
@@ -190,6 +201,7 @@ class Host {
     try {
       const format = settings.format ?? this.#calls(prompt);
       if (format) constraint = await this.#constrain(format, !settings.ignoreEos, context);
+      this.#adapt(id, settings.adapters);
       const ids = this.#promptIds(prompt, id);
       const { finished, surplus } = await this.#run(loop, id, ids, settings, text, constraint, context);
       if ("tools" in prompt && prompt.tools) {
@@ -215,6 +227,12 @@ class Host {
     if (!("toolChoice" in prompt) || !prompt.toolChoice) return null;
     const { template, tokenizer } = this.#loaded.text;
     return callFormat(template.forTools, prompt.tools ?? [], prompt.toolChoice, tokenizer);
+  }
+
+  /** A session that is told nothing keeps what it has. */
+  #adapt(session: number, uses: readonly AdapterUse[] | undefined): void {
+    const { engine, adapters } = this.#loaded;
+    if (uses) engine.adapt(session, adapters.flat(uses));
   }
 
   #session(number: number): number {
@@ -243,8 +261,14 @@ class Host {
     return this.#loaded.engine.save(this.#session(session), await this.#mark(context));
   }
 
-  async #restore(number: number, bytes: Uint8Array, context: CallContext<"restoreSession">): Promise<number[]> {
-    return this.#keep(number, this.#loaded.engine.restore(bytes, await this.#mark(context)));
+  async #make(args: Verbs["makeSession"]["args"], context: CallContext<"makeSession">): Promise<number[]> {
+    const { session, bytes, adapters: uses = [] } = args;
+    const mark = bytes && (await this.#mark(context));
+    const { engine, adapters } = this.#loaded;
+    if (bytes) return this.#keep(session, engine.restore(bytes, mark!, adapters.flat(uses)));
+    const flat = adapters.flat(uses);
+    engine.adapt(this.#session(session), flat);
+    return [];
   }
 
   /** What this model computes of some fixed ids, the same in every build and runtime, says which one it is. */
@@ -310,7 +334,7 @@ class Host {
     context: CallContext<"generate">,
   ): Promise<{ finished: Finished; surplus: number }> {
     const { stop, ignoreEos, onContextFull, maxTokens, seed = randomSeed(), ...rest } = settings;
-    const { format, logitsProcessor, preset, ...sampling } = rest;
+    const { format, logitsProcessor, preset, adapters, ...sampling } = rest;
     const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(sampling), seed };
     const hooks = logitsProcessor ? [remote(context)] : [];
     const work: EngineWork = {
@@ -364,33 +388,47 @@ class Host {
     });
   }
 
-  async #logits(ids: number[], all: boolean, context: CallContext<"logits">): Promise<Float32Array[]> {
-    return this.#once(ids, { type: "logits", all }, context, () => {
+  async #logits(
+    ids: number[],
+    all: boolean,
+    context: CallContext<VerbName>,
+    adapters?: readonly AdapterUse[],
+  ): Promise<Float32Array[]> {
+    const make = () => {
       const rows: Float32Array[] = [];
-      return { event: (event) => event.type === "logits" && rows.push(event.logits), result: () => rows };
-    });
+      return { event: (event: EngineEvent) => event.type === "logits" && rows.push(event.logits), result: () => rows };
+    };
+    return this.#once(ids, { type: "logits", all }, context, make, adapters);
   }
 
-  /** All at once: the engine puts them into its batches as they fit. */
-  #embed({ texts, mean, normalize }: Verbs["embed"]["args"], context: CallContext<"embed">): Promise<Float32Array[]> {
-    const { text } = this.#loaded;
-    const each = texts.map((one) => (typeof one === "string" ? text.tokenizer.encode(one) : one));
-    return Promise.all(
-      each.map((ids) =>
-        this.#once(ids, { type: "embed", mean }, context, () => {
-          let row: Float32Array = new Float32Array();
-          return {
-            event: (event) => {
-              if (event.type === "embedded") row = event.embedding;
-            },
-            result: () => (normalize ? unit(row) : row),
-          };
-        }),
-      ),
-    );
+  /** As many at once as the engine computes together. */
+  async #embed(args: Verbs["embed"]["args"], context: CallContext<"embed">) {
+    const { texts, mean, normalize, adapters } = args;
+    const { text, places } = this.#loaded;
+    const rows: Float32Array[] = [];
+    const make = () => {
+      let row: Float32Array = new Float32Array();
+      return {
+        event: (event: EngineEvent) => {
+          if (event.type === "embedded") row = event.embedding;
+        },
+        result: () => (normalize ? unit(row) : row),
+      };
+    };
+    const one = (ids: number[]) => this.#once(ids, { type: "embed", mean }, context, make, adapters);
+    // A lane that fails ends the iterator for all.
+    const each = (function* () {
+      yield* texts.entries();
+    })();
+    const lane = async () => {
+      for (const [i, from] of each) rows[i] = await one(typeof from === "string" ? text.tokenizer.encode(from) : from);
+    };
+    await Promise.all(Array.from({ length: Math.min(places, texts.length) }, lane));
+    return rows;
   }
 
-  async #perplexity(text: string, window: number, context: CallContext<"perplexity">) {
+  async #perplexity(args: Verbs["perplexity"]["args"], context: CallContext<"perplexity">) {
+    const { text, window, adapters } = args;
     const { text: side, info } = this.#loaded;
     const ids = side.tokenizer.encode(text, { addSpecial: false });
     const size = Math.min(window, info.contextLength);
@@ -398,14 +436,15 @@ class Host {
     for (let at = 0; at < ids.length; at += size) {
       const part = ids.slice(at, at + size);
       if (part.length < 2) continue;
-      await this.#once(part, { type: "score" }, context, () => ({
-        event(event) {
+      const make = () => ({
+        event(event: EngineEvent) {
           if (event.type !== "scored") return;
           nll += event.nll;
           tokens += event.tokens;
         },
         result: () => null,
-      }));
+      });
+      await this.#once(part, { type: "score" }, context, make, adapters);
     }
     if (tokens === 0)
       throw new EngineError("InvalidArgument", "perplexity: the text has fewer than two tokens", { option: "text" });
@@ -417,12 +456,14 @@ class Host {
     ids: number[],
     work: EngineWork,
     context: CallContext<VerbName>,
-    make: () => { event(event: Parameters<Listener["onEvent"]>[0]): void; result(): T },
+    make: () => { event(event: EngineEvent): void; result(): T },
+    adapters?: readonly AdapterUse[],
   ): Promise<T> {
     const { engine, loop } = this.#loaded;
     const session = engine.open();
     const { event: take, result } = make();
     try {
+      this.#adapt(session, adapters);
       await this.#request<null>(loop, session, ids, work, context, (settle) => ({
         onEvent: (event) => (event.type === "finished" ? settle.resolve(null) : take(event)),
       }));

@@ -36,8 +36,9 @@ export interface Loaded {
   text: Text;
   info: ModelInfo;
   memory: WebAssembly.Memory;
-  /** What a profile tells of. */
-  operations: Glue["operations"];
+  glue: Glue;
+  /** What adapters may take of the memory. */
+  adapterBytes: number;
 }
 
 /** What a header's parser may hold: the longest header some times over. */
@@ -48,13 +49,14 @@ const CHUNK = 4 << 20;
 export async function load(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
   const { platform } = context;
   const { choice, kernel, chatTemplate, engineSettings } = choose(settings, platform);
+  const { adapterBytes = ADAPTER_BYTES } = settings;
   const runtime = await Runtime.start(choice, context);
   const warnings: string[] = [];
   const opening = await openingOf(settings, context, (message) => warnings.push(message));
   const work = async (files: ModelFiles): Promise<Loaded> => {
     const planner = await runtime.planner();
     const headers = await readHeaders(planner.glue, files, context.signal);
-    const { needed: memory, ...verdict } = weigh(planner.glue, headers, engineSettings, null);
+    const { needed: memory, ...verdict } = weigh(planner.glue, headers, settings, null);
     if (!verdict.ok) {
       const { available, suggestion, reason } = verdict;
       throw new EngineError("OutOfMemory", reason!, { needed: memory.total, available, suggestion });
@@ -63,7 +65,7 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
     const text = loadText(headers.metadata, headers.prefix, files, chatTemplate);
     text.catch(() => {});
 
-    const { glue, memory: bytes } = await runtime.instance(memory.total, headers);
+    const { glue, memory: bytes } = await runtime.instance(memory.total + adapterBytes, headers);
     const loader = await feed(glue, bytes, headers, files, engineSettings, false, context);
     for (const file of files.weights) await file.check?.({ signal: context.signal });
     if (choice.threads > 1) await glue.initThreadPool?.(choice.threads - 1);
@@ -85,7 +87,7 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
       memoryBytes: bytes.buffer.byteLength,
     };
     context.onProgress({ phase: "ready", loaded: memory.weights, total: memory.weights, bytesPerSecond: 0 });
-    return { engine, text: loaded, info, memory: bytes, operations: glue.operations };
+    return { engine, text: loaded, info, memory: bytes, glue, adapterBytes };
   };
   try {
     return await withFiles(source, opening, context, work);
@@ -98,13 +100,16 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
   }
 }
 
+/** Unless it is said. Where memory has a limit from the beginning this is address space alone. */
+const ADAPTER_BYTES = 128 << 20;
+
 /** How this load's files are opened. Where nothing can be kept, nothing is; where it was asked for, that is said. */
-async function openingOf(
-  settings: LoadSettings,
+export async function openingOf(
+  settings: SourceSettings,
   context: LoadContext,
   warn: (message: string) => void,
 ): Promise<Opening> {
-  const { cache = true, verify, integrity, connections }: SourceSettings = settings;
+  const { cache = true, verify, integrity, connections } = settings;
   const { platform, signal } = context;
   const http = connections ? { connections } : {};
   const opening: Opening = { paths: platform.paths, signal, http };
@@ -123,12 +128,12 @@ async function openingOf(
 /** What `canRun` tells, from the header alone. */
 export async function canRun(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<CanRun> {
   const { platform, signal } = context;
-  const { choice, engineSettings } = choose(settings, platform);
+  const { choice } = choose(settings, platform);
   const runtime = await Runtime.start(choice, context);
   return withFiles(source, { paths: platform.paths, signal }, context, async (files) => {
     const { glue } = await runtime.planner();
     const headers = await readHeaders(glue, files, signal);
-    return weigh(glue, headers, engineSettings, platform.freeMemory());
+    return weigh(glue, headers, settings, platform.freeMemory());
   });
 }
 
@@ -136,13 +141,21 @@ const featuresOf = ({ given }: Inside) => given?.features ?? probe();
 
 /** The build that these settings run on, and what is left of them for the engine. */
 export function choose(settings: LoadSettings, platform: Inside) {
-  const { threads, flavour, kernel, chatTemplate, cache, verify, integrity, connections, ...engineSettings } = settings;
+  const { threads, flavour, kernel = "auto", chatTemplate } = settings;
   const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
   const choice = pick(featuresOf(platform), platform.cores(), wish);
-  return { choice, kernel: kernel ?? "auto", chatTemplate, engineSettings };
+  return { choice, kernel, chatTemplate, engineSettings: forPlan(settings) };
 }
 
-function weigh(glue: Glue, headers: Headers, settings: EngineSettings, free: number | null): CanRun {
+/** What of them a plan depends on. */
+function forPlan(settings: LoadSettings): EngineSettings {
+  const { threads, flavour, kernel, chatTemplate, cache, verify, integrity, connections, adapterBytes, ...rest } =
+    settings;
+  return rest;
+}
+
+function weigh(glue: Glue, headers: Headers, asked: LoadSettings, free: number | null): CanRun {
+  const settings = forPlan(asked);
   const plan = (settings: EngineSettings) => {
     const loader = new glue.Loader(headers.checkpoint, settings);
     const memory = loader.memory() as MemoryNeeds;
@@ -150,7 +163,7 @@ function weigh(glue: Glue, headers: Headers, settings: EngineSettings, free: num
     return memory;
   };
   const { config } = headers.checkpoint.describe(settings) as Description;
-  return fit(plan, settings, config.contextLength, room(headers.length, free));
+  return fit(plan, settings, config.contextLength, room(headers.length, free, asked.adapterBytes));
 }
 
 /** What `inspect` tells: the header alone, or the weights too. Nothing is kept. */

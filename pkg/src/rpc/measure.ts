@@ -7,7 +7,7 @@ import type { Phase, Verbs } from "./protocol.ts";
 
 /** Conversations side by side: first what lies behind them, then their prompts, then their answers. */
 export async function measure(
-  { engine, memory, operations }: Loaded,
+  { engine, memory, glue }: Loaded,
   { past, prompts, decode, profile }: Verbs["measure"]["args"],
   { turn }: Inside,
   signal: AbortSignal,
@@ -42,7 +42,12 @@ export async function measure(
     // The first token comes with the prompt, and `decode` more after it.
     const prefill = await phase(prompts, greedy(1));
     const answers = await phase([], greedy(decode));
-    return { prefill, decode: answers, memoryBytes: memory.buffer.byteLength, operations: operations().split(" ") };
+    return {
+      prefill,
+      decode: answers,
+      memoryBytes: memory.buffer.byteLength,
+      operations: glue.operations().split(" "),
+    };
   } finally {
     for (const session of sessions) engine.close(session);
   }

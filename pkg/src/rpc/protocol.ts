@@ -5,6 +5,8 @@ import type { ErrorDetail } from "../errors.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type {
   Activations,
+  AdapterInfo,
+  AdapterUse,
   CanRun,
   ChatMessage,
   ContextFull,
@@ -47,7 +49,12 @@ export interface SourceSettings {
   connections?: number;
 }
 
+export interface AdapterSettings extends SourceSettings {
+  name?: string;
+}
+
 export interface LoadSettings extends EngineSettings, SourceSettings {
+  adapterBytes?: number;
   threads?: number;
   flavour?: Flavour;
   kernel?: Kernel;
@@ -71,6 +78,7 @@ export interface GenerateSettings extends SamplingOptions {
   ignoreEos: boolean;
   onContextFull: ContextFull;
   format?: FormatSpec;
+  adapters?: readonly AdapterUse[];
   /** Every choice is preceded by a `ChooseEvent` and waits for the `supply` that answers it. */
   logitsProcessor: boolean;
 }
@@ -101,6 +109,10 @@ export interface Phase {
   profile: number[];
 }
 
+interface Adapted {
+  adapters?: readonly AdapterUse[] | undefined;
+}
+
 interface Verb<Args, Result, Event = never> {
   args: Args;
   result: Result;
@@ -123,12 +135,15 @@ export interface Verbs {
   /** Takes the last `count` ids back; answers those that stay. */
   rewindSession: Verb<{ session: number; count: number }, number[]>;
   saveSession: Verb<{ session: number }, Uint8Array>;
-  restoreSession: Verb<{ session: number; bytes: Uint8Array }, number[]>;
+  /** Makes a session: of saved bytes, with adapters, or both. */
+  makeSession: Verb<{ session: number; bytes?: Uint8Array; adapters?: readonly AdapterUse[] }, number[]>;
+  loadAdapter: Verb<{ source: SourceSpec; settings: AdapterSettings }, AdapterInfo>;
+  unloadAdapter: Verb<{ name: string }, null>;
   warmup: Verb<Record<string, never>, null>;
   status: Verb<Record<string, never>, ModelStatus>;
-  logits: Verb<{ ids: number[]; all: boolean }, Float32Array[]>;
-  embed: Verb<{ texts: (string | number[])[]; mean: boolean; normalize: boolean }, Float32Array[]>;
-  perplexity: Verb<{ text: string; window: number }, Perplexity>;
+  logits: Verb<{ ids: number[]; all: boolean } & Adapted, Float32Array[]>;
+  embed: Verb<{ texts: (string | number[])[]; mean: boolean; normalize: boolean } & Adapted, Float32Array[]>;
+  perplexity: Verb<{ text: string; window: number } & Adapted, Perplexity>;
   tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
   detokenize: Verb<{ ids: number[]; special: boolean }, string>;
   /** One list of ids a conversation: `past` is what it holds before anything is timed. Alone on the engine. */

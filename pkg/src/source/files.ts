@@ -26,6 +26,10 @@ export interface SideFiles {
 
 const NO_SIDE = { config: null, generationConfig: null, tokenizer: null, tokenizerConfig: null, chatTemplate: null };
 
+/** PEFT's names. */
+const ADAPTER = "adapter_model.safetensors";
+const ADAPTER_CONFIG = "adapter_config.json";
+
 /** Files beside weights are small: whatever is larger is none of them. */
 const MOST_SIDE_BYTES = 256 << 20;
 
@@ -34,6 +38,23 @@ export async function openFiles(spec: SourceSpec, opening: Opening): Promise<Mod
   const opener = new Opener(opening);
   try {
     return file === null ? await opener.folder(folder) : await opener.file(folder, file, spec as FileSpec);
+  } catch (error) {
+    await opener.close();
+    throw error;
+  }
+}
+
+/** An adapter: PEFT's folder or the weights in it, or a GGUF; with a name for it. */
+export async function openAdapter(spec: SourceSpec, opening: Opening): Promise<ModelFiles & { name: string }> {
+  const { folder, file } = await locate(spec, opening.paths);
+  const opener = new Opener(opening);
+  try {
+    const files = await opener.adapter(folder, file, spec as FileSpec);
+    const [last] = (file || folder?.name || "")
+      .split(/[\\/]+/)
+      .filter(Boolean)
+      .slice(-1);
+    return { ...files, name: last?.replace(/\.(gguf|safetensors)$/i, "") || "adapter" };
   } catch (error) {
     await opener.close();
     throw error;
@@ -82,6 +103,18 @@ class Opener {
       throw new EngineError("NotFound", reason, { file: SINGLE }, { cause });
     }
     return { ...side, ...(await this.#shards(folder, readIndex(INDEX, index))) };
+  }
+
+  async adapter(folder: Folder | null, name: string | null, spec: FileSpec): Promise<ModelFiles> {
+    const ggufs = folder?.names?.filter((one) => one.endsWith(".gguf")) ?? [];
+    const file = name ?? (ggufs.length === 1 && !folder?.names?.includes(ADAPTER) ? ggufs[0]! : ADAPTER);
+    const source = name === null ? (await this.#all(folder!, [file]))[0]! : await this.#open(spec, file);
+    const config = folder && (await isSafetensors(source)) ? await this.#bytes(folder, ADAPTER_CONFIG) : null;
+    if (!config && (await isSafetensors(source))) {
+      const reason = `${source.name} is no adapter without ${ADAPTER_CONFIG} beside it`;
+      throw new EngineError("NotFound", reason, { file: ADAPTER_CONFIG });
+    }
+    return { ...NO_SIDE, config, weights: [source], promised: null };
   }
 
   async close(): Promise<void> {

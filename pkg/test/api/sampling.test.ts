@@ -145,6 +145,12 @@ test("embeddings: one row a text, in any company, pooled and of length 1 unless 
   const [last] = await model.embed([texts[0]!], { pooling: "last", normalize: false });
   assert.ok(dot(raw!, raw!) > 2);
   assert.notDeepEqual(raw, last);
+  // More than may wait at once.
+  const many = await model.embed(Array.from({ length: 50 }, (_, i) => texts[i % 3]!));
+  assert.deepEqual(
+    many,
+    Array.from({ length: 50 }, (_, i) => rows[i % 3]),
+  );
   assert.deepEqual(await model.embed([]), []);
   const { detail } = await failure(() => model.embed(texts, { pooling: "max" as "mean" }));
   assert.equal(detail.option, "pooling");

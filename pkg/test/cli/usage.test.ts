@@ -40,6 +40,8 @@ const wrong: [string[], RegExp][] = [
   [["cache", "delete"], /give either a URL or --all/],
   [["run", DEMO, "-p", "a", "--regex", "b", "--grammar", "c"], /either --regex or --grammar/],
   [["run", DEMO, "-p", "a", "--json-schema", "{]"], /--json-schema: /],
+  [["run", DEMO, "-p", "a", "--adapter", "x=often"], /--adapter must have a number from -1000 to 1000/],
+  [["run", DEMO, "-p", "a", "--adapter-bytes", "x"], /--adapter-bytes must be an integer/],
   [["logits", DEMO], /--ids 1,2,3 is missing/],
   [["logits", DEMO, "--ids", "1,,2"], /--ids must be token ids/],
   [["logits", DEMO, "--ids", "1,-2"], /--ids must be token ids/],

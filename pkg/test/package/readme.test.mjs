@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { emptyFolderWithPackage, host, open, recipe, run, serve, startServer } from "./support.mjs";
 
 const readme = await readFile(new URL("../../../README.md", import.meta.url), "utf8");
@@ -44,6 +45,37 @@ test("the README's doctor", async (context) => {
   );
   const { stdout } = await run(process.execPath, ["doctor.mjs"], { cwd: folder });
   assert.match(stdout, /^note pages of other origins may not read it/m);
+});
+
+test("the README's adapters", async (context) => {
+  const folder = await emptyFolderWithPackage(context);
+  const server = await serve({
+    mounts: { "/": fileURLToPath(new URL("../../../tests/golden/", import.meta.url)) },
+    headers: {},
+  });
+  context.after(() => server.close());
+  const files = {
+    "base.gguf": "gguf/llama_f32.F32.gguf",
+    "pirate-lora/": "lora/llama_f32.lora/",
+    "terse.gguf": "lora/llama_f32.lora.gguf",
+  };
+  let program = await recipe("README.md", "loadAdapter");
+  for (const [name, file] of Object.entries(files)) {
+    assert.ok(program.includes(name));
+    program = program.replace(`https://example.org/${name}`, server.url + file);
+  }
+  program = program.replace('// called "terse"', "").replace('"terse"', '"llama_f32.lora"');
+  program = program.replaceAll("maxTokens: 20", "maxTokens: 20, temperature: 0");
+  await writeFile(
+    path.join(folder, "adapters.mjs"),
+    `${program}console.log(plain !== adapted, model.adapters.length);\nawait model.close();\n`,
+  );
+  const { stdout, stderr } = await run(host("node24/bin/node"), ["adapters.mjs"], {
+    cwd: folder,
+    env: { ...process.env, XDG_CACHE_HOME: folder },
+  });
+  assert.equal(stderr, "");
+  assert.equal(stdout, "true 1\n");
 });
 
 test("the README's page", async (context) => {

@@ -159,11 +159,11 @@ fn dot_pairs<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize,
         let mut pairs = [[[[isa.splat_i32(0); A]; T]; P]; V];
         for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
             let x = xs.map(|planes| planes.map(|plane| isa.splat_quad(&plane[step])));
-            for v in 0..V {
+            for (v, pairs) in pairs.iter_mut().enumerate() {
                 for (p, (vector, mask)) in C::planes(isa, masks, vectors, first + v).into_iter().enumerate() {
                     for t in 0..T {
                         for a in 0..A {
-                            pairs[v][p][t][a] = isa.dot_pairs(pairs[v][p][t][a], vector, mask, x[t][a]);
+                            pairs[p][t][a] = isa.dot_pairs(pairs[p][t][a], vector, mask, x[t][a]);
                         }
                     }
                 }

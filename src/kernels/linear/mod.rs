@@ -135,6 +135,45 @@ pub fn multiply_by<I: Isa>(
     }
 }
 
+/// Adds what some tiles of dense weights make of prepared tokens: `y[row(t)] += W · x[t]`, block by block of k.
+///
+/// # Panics
+/// As [`multiply`] does, and if the weights have a factor or parts.
+pub fn add<I: Isa>(
+    matrix: &Matrix,
+    tiles: Range<usize>,
+    act: &Act<I>,
+    tokens: Range<usize>,
+    row: &dyn Fn(usize) -> usize,
+    mut columns: Columns,
+) {
+    let shape = &matrix.shape;
+    assert_eq!(act.spec(), super::spec(shape, Precision::Float), "activations fit the matrix");
+    assert!(matrix.factor == 1.0 && shape.parts == 1, "plain weights");
+    let kernels = kernels::<I>(shape.packing, Precision::Float, Dots::Fours);
+    let start = shape.tile_rows(tiles.start).start;
+    let mut out = [[0.0; TILE]; TOKENS];
+    for tile in tiles {
+        let rows = shape.tile_rows(tile);
+        let span = rows.start - start..rows.end - start;
+        for first in tokens.clone().step_by(TOKENS) {
+            let count = TOKENS.min(tokens.end - first);
+            for (i, out) in out[..count].iter_mut().enumerate() {
+                out[..span.len()].copy_from_slice(&columns.row(row(first + i))[span.clone()]);
+            }
+            match kernels.many {
+                Some(many) if count == TOKENS => many.run(matrix, tile, act, first, &mut out),
+                _ => out.as_chunks_mut::<1>().0[..count].iter_mut().enumerate().for_each(|(i, out)| {
+                    kernels.one.run(matrix, tile, act, first + i, out);
+                }),
+            }
+            for (i, out) in out[..count].iter().enumerate() {
+                columns.row(row(first + i))[span.clone()].copy_from_slice(&out[..span.len()]);
+            }
+        }
+    }
+}
+
 /// A tile's results, where they belong.
 fn write<I: Isa>(matrix: &Matrix, to: &mut [f32], results: &mut [f32; TILE]) {
     if matrix.factor != 1.0 {

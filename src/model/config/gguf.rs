@@ -57,6 +57,9 @@ fn kind(architecture: &str) -> Result<Kind> {
 impl Config {
     /// `vocab` is what the embedding table has, for files that do not say.
     pub fn from_gguf(metadata: &Metadata, vocab: Option<u64>) -> Result<Self> {
+        if metadata.str("general.type")? == Some("adapter") {
+            return Err(unsupported("general.type", "a model", "an adapter, to be loaded onto one"));
+        }
         let architecture =
             metadata.str("general.architecture")?.ok_or_else(|| missing("general.architecture"))?.to_owned();
         let kind = kind(&architecture)?;

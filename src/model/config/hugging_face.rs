@@ -14,7 +14,7 @@ use crate::kernels::elementwise::{Gate, Pairs};
 use crate::model::names::{Naming, Part};
 
 /// A field, where it is there and not null.
-fn field<'a>(json: &'a Json, key: &str) -> Option<&'a Json> {
+pub(super) fn field<'a>(json: &'a Json, key: &str) -> Option<&'a Json> {
     json.get(key).filter(|value| !value.is_null())
 }
 
@@ -30,19 +30,19 @@ fn typed<'a, T>(json: &'a Json, key: &str, what: &str, read: impl Fn(&'a Json) -
         .transpose()
 }
 
-fn json_uint(json: &Json, key: &str, most: u64) -> Result<Option<usize>> {
+pub(super) fn json_uint(json: &Json, key: &str, most: u64) -> Result<Option<usize>> {
     in_range(key, typed(json, key, "a non-negative integer", Json::as_u64)?, most)
 }
 
-fn json_float(json: &Json, key: &str) -> Result<Option<f64>> {
+pub(super) fn json_float(json: &Json, key: &str) -> Result<Option<f64>> {
     typed(json, key, "a number", Json::as_f64)
 }
 
-fn json_bool(json: &Json, key: &str) -> Result<Option<bool>> {
+pub(super) fn json_bool(json: &Json, key: &str) -> Result<Option<bool>> {
     typed(json, key, "true or false", Json::as_bool)
 }
 
-fn json_str<'a>(json: &'a Json, key: &str) -> Result<Option<&'a str>> {
+pub(super) fn json_str<'a>(json: &'a Json, key: &str) -> Result<Option<&'a str>> {
     typed(json, key, "a string", Json::as_str)
 }
 

@@ -1,7 +1,11 @@
 //! What a model is, from a GGUF's metadata or a `config.json`.
 
+mod adapter;
 mod gguf;
 mod hugging_face;
+
+pub(super) use adapter::MOST_RANK;
+pub use adapter::Terms;
 
 use std::collections::BTreeMap;
 

@@ -228,6 +228,7 @@ pub(crate) fn finite_scale(scale: f32) -> Result<()> {
     Err(Error::new(ErrorKind::NonFinite, "a scale is not finite").expected("a finite number", scale))
 }
 
+#[inline(never)]
 pub(crate) fn finite(float: Float, bytes: &[u8]) -> Result<()> {
     // The exponent alone tells.
     let bad = match float {

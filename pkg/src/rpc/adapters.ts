@@ -1,0 +1,109 @@
+/** The adapters of a loaded model, by name. */
+
+import { EngineError } from "../errors.ts";
+import { openAdapter } from "../source/files.ts";
+import type { SourceSpec } from "../source/spec.ts";
+import type { AdapterInfo, AdapterUse } from "../types.ts";
+import { named, readHeaders } from "./headers.ts";
+import { type LoadContext, type Loaded, openingOf } from "./load.ts";
+import type { AdapterSettings } from "./protocol.ts";
+import { readAll, type Span } from "./spans.ts";
+
+/** Of headers: those of adapters to a thousand layers. They are parsed beside the model, in the slack that it has. */
+const MOST_HEADER = 4 << 20;
+/** Bytes packed between two looks at the messages. */
+const SLICE = 4 << 20;
+
+export class Adapters {
+  readonly #loaded: Loaded;
+  /** Numbers and sizes; null while it is on its way. */
+  readonly #known = new Map<string, { id: number; bytes: number } | null>();
+  #bytes = 0;
+
+  constructor(loaded: Loaded) {
+    this.#loaded = loaded;
+  }
+
+  async load(source: SourceSpec, settings: AdapterSettings, context: LoadContext): Promise<AdapterInfo> {
+    const { signal, platform } = context;
+    const { glue, engine } = this.#loaded;
+    const opening = await openingOf(settings, context, () => {});
+    const files = await openAdapter(source, opening);
+    const [file] = files.weights;
+    const name = settings.name ?? files.name;
+    let reserved = 0;
+    let id: number | null = null;
+    if (this.#known.has(name)) {
+      await file!.close();
+      throw wrong("name", `there is an adapter of this name: ${JSON.stringify(name)}`);
+    }
+    this.#known.set(name, null);
+    try {
+      const { checkpoint, metadata } = await readHeaders(glue, files, signal, MOST_HEADER);
+      const loader = await named(file!, async () => new glue.AdapterLoader(checkpoint, engine));
+      checkpoint.free();
+      try {
+        const [bytes, rank, matrices] = loader.summary() as unknown as [number, number, number];
+        this.#reserve(bytes);
+        reserved = bytes;
+        const parts = await readAll(loader.ranges() as Span[], files, signal);
+        await file!.check?.({ signal });
+        let since = 0;
+        await named(file!, async () => {
+          for (const [index, part] of parts.entries()) {
+            loader.feed(index, part);
+            since += part.length;
+            if (since < SLICE) continue;
+            since = 0;
+            await platform.turn();
+            signal.throwIfAborted();
+          }
+        });
+        id = loader.finish(engine);
+        this.#known.set(name, { id, bytes });
+        return { name, format: metadata ? "gguf" : "safetensors", rank, matrices, bytes };
+      } catch (error) {
+        loader.free();
+        throw error;
+      }
+    } catch (error) {
+      this.#known.delete(name);
+      this.#bytes -= reserved;
+      throw error;
+    } finally {
+      await file!.close();
+    }
+  }
+
+  unload(name: string): null {
+    const { id, bytes } = this.#find(name);
+    this.#loaded.engine.removeAdapter(id);
+    this.#known.delete(name);
+    this.#bytes -= bytes;
+    return null;
+  }
+
+  /** As the engine takes them: numbers and scales in turns. */
+  flat(uses: readonly AdapterUse[]): Float64Array {
+    return Float64Array.from(uses.flatMap(({ name, scale = 1 }) => [this.#find(name).id, scale]));
+  }
+
+  #find(name: string): { id: number; bytes: number } {
+    const known = this.#known.get(name);
+    if (known) return known;
+    const there = [...this.#known.keys()].map((name) => JSON.stringify(name)).join(", ");
+    throw wrong("adapters", `there is no adapter ${JSON.stringify(name)}, but ${there || "none at all"}`);
+  }
+
+  #reserve(bytes: number): void {
+    const available = this.#loaded.adapterBytes - this.#bytes;
+    if (bytes > available) {
+      const detail = { needed: bytes, available, option: "adapterBytes" };
+      const reason = `the adapter needs ${bytes} bytes; ${available} are left of what adapterBytes reserved`;
+      throw new EngineError("OutOfMemory", reason, detail);
+    }
+    this.#bytes += bytes;
+  }
+}
+
+const wrong = (option: string, reason: string) => new EngineError("InvalidArgument", reason, { option });

@@ -1,0 +1,287 @@
+//! An adapter's tensors in, packed branches out. Their bytes wait only until all that share an input are there.
+
+use super::{Adapter, Branch, INPUTS, Product};
+use crate::bytes::{checksum, mixed};
+use crate::error::{Error, ErrorKind, Result, reserve};
+use crate::formats::Tensor;
+use crate::kernels::elementwise::Pairs;
+use crate::kernels::packed::{Matrix, Packing, Rows, Shape};
+use crate::kernels::sections;
+use crate::model::config::{Config, MOST_RANK, Terms};
+use crate::model::items::{MATRICES, check_shape, sizes};
+use crate::model::load::decode::finite;
+use crate::model::names::{Naming, Part};
+use crate::model::plan::Range;
+use crate::model::weights::macs;
+use crate::quant::{Content, Float};
+
+#[derive(Debug)]
+pub struct Loader {
+    tensors: Vec<Tensor>,
+    arrived: Vec<Option<Vec<u8>>>,
+    marks: Vec<u64>,
+    /// In the order of an adapter's branches.
+    planned: Vec<Option<Planned>>,
+    branches: Vec<Option<Branch>>,
+    /// Which branch each tensor belongs to.
+    places: Vec<usize>,
+    /// Bytes that the adapter will hold.
+    pub bytes: u64,
+    /// The largest of its ranks.
+    pub rank: usize,
+    /// How many matrices it adds to.
+    pub matrices: usize,
+}
+
+#[derive(Debug)]
+struct Planned {
+    width: usize,
+    /// Of all A together.
+    a: Shape,
+    pairs: Vec<Pair>,
+}
+
+/// What is added to one matrix: its two tensors, and what becomes of B.
+#[derive(Debug)]
+struct Pair {
+    a: usize,
+    b: usize,
+    shape: Shape,
+    factor: f32,
+    /// The first of its columns.
+    first: usize,
+    /// Rows of heads, so many each, in the order of the other way of turning them: how they turn here.
+    turned: Option<(usize, Pairs)>,
+}
+
+/// Of a layer's matrices, those that read the same input.
+const SHARED: [std::ops::Range<usize>; INPUTS] = [0..3, 3..4, 4..6, 6..7];
+
+fn dense(rows: usize, cols: usize, float: Float) -> Shape {
+    Shape { rows, cols, packing: Packing::Dense(float), parts: 1 }
+}
+
+impl Loader {
+    /// Puts every tensor in its place beside a model's; refuses what has none, and halves without the other.
+    pub fn new(config: &Config, terms: &Terms, tensors: &[Tensor]) -> Result<Self> {
+        let count = tensors.len();
+        let mut loader = Self {
+            tensors: tensors.to_vec(),
+            arrived: vec![None; count],
+            marks: vec![0; count],
+            planned: Vec::new(),
+            branches: Vec::new(),
+            places: vec![0; count],
+            bytes: 0,
+            rank: 0,
+            matrices: 0,
+        };
+        let mut halves: Vec<[Option<usize>; 2]> = vec![[None; 2]; config.layers * MATRICES.len() + 1];
+        for (index, tensor) in tensors.iter().enumerate() {
+            let (place, b) = place(config, terms.naming, tensor)?;
+            if halves[place][usize::from(b)].replace(index).is_some() {
+                return Err(Error::new(ErrorKind::BadHeader, "two tensors have this place").tensor(&tensor.name));
+            }
+        }
+        for branch in 0..=config.layers * INPUTS {
+            let (layer, shared) = (branch / INPUTS, &SHARED[branch % INPUTS]);
+            let parts = if layer == config.layers { &[Part::Output][..] } else { &MATRICES[shared.clone()] };
+            let halves = &halves[layer * MATRICES.len() + shared.start..][..parts.len()];
+            let planned = loader.plan(config, terms, parts, halves)?;
+            for Pair { a, b, .. } in planned.iter().flat_map(|planned| &planned.pairs) {
+                (loader.places[*a], loader.places[*b]) = (branch, branch);
+            }
+            loader.planned.push(planned);
+            loader.branches.push(None);
+        }
+        if loader.matrices == 0 {
+            return Err(Error::new(ErrorKind::MissingTensor, "the adapter has no tensors"));
+        }
+        Ok(loader)
+    }
+
+    fn plan(
+        &mut self,
+        config: &Config,
+        terms: &Terms,
+        parts: &[Part],
+        halves: &[[Option<usize>; 2]],
+    ) -> Result<Option<Planned>> {
+        let mut planned = Planned { width: 0, a: dense(0, 0, Float::F32), pairs: Vec::with_capacity(parts.len()) };
+        for (&part, half) in parts.iter().zip(halves) {
+            let ((rows, cols), first) = (sizes(config, part), planned.width);
+            planned.width += rows;
+            let Some(any) = half[0].or(half[1]) else { continue };
+            let module = module(terms.naming, &self.tensors[any].name).map_or("", |(module, _)| module);
+            let [Some(a), Some(b)] = *half else {
+                let (prefix, halves) = words(terms.naming);
+                let missing = format!("{prefix}{module}{}", halves[usize::from(half[0].is_some())]);
+                let reason = "an adapter's A and B come together";
+                return Err(Error::new(ErrorKind::MissingTensor, reason).tensor(missing));
+            };
+            let (a_tensor, b_tensor) = (&self.tensors[a], &self.tensors[b]);
+            let rank = terms.rank(module).unwrap_or(a_tensor.shape.first().map_or(0, |&rank| rank as usize));
+            if rank == 0 || rank > MOST_RANK as usize {
+                return Err(Error::new(ErrorKind::UnsupportedSetting, "a rank out of range")
+                    .tensor(&a_tensor.name)
+                    .expected(format_args!("1 to {MOST_RANK}"), rank));
+            }
+            check_shape(a_tensor, &[rank, cols])?;
+            check_shape(b_tensor, &[rows, rank])?;
+            let (float_a, shape) = (float(a_tensor)?, dense(rows, rank, float(b_tensor)?));
+            // Of different types together: as the widest.
+            let same = planned.pairs.is_empty() || planned.a.packing == Packing::Dense(float_a);
+            planned.a = dense(planned.a.rows + rank, cols, if same { float_a } else { Float::F32 });
+            let turns = matches!(part, Part::AttnQ | Part::AttnK) && terms.pairs != config.rope.pairs;
+            let turned = turns.then_some((config.head, config.rope.pairs));
+            planned.pairs.push(Pair { a, b, shape, factor: terms.factor(module, rank), first, turned });
+            self.bytes += shape.bytes();
+            self.rank = self.rank.max(rank);
+            self.matrices += 1;
+        }
+        self.bytes += planned.a.bytes();
+        Ok((!planned.pairs.is_empty()).then_some(planned))
+    }
+
+    /// The bytes of each tensor.
+    pub fn ranges(&self) -> impl Iterator<Item = Range> {
+        self.tensors.iter().map(|&Tensor { file, offset, len, .. }| Range { file, offset, len })
+    }
+
+    /// Takes the bytes of the tensor that is the `index`th of [`Self::ranges`].
+    pub fn feed(&mut self, index: usize, bytes: Vec<u8>) -> Result<()> {
+        let tensor = &self.tensors[index];
+        if bytes.len() as u64 != tensor.len {
+            return Err(lacking(tensor));
+        }
+        finite(float(tensor)?, &bytes).map_err(|error| error.tensor(&tensor.name).offset(tensor.offset))?;
+        self.marks[index] = checksum(&bytes);
+        self.arrived[index] = Some(bytes);
+        let branch = self.places[index];
+        let here = |index: usize| self.arrived[index].is_some();
+        if let Some(planned) = &self.planned[branch]
+            && planned.pairs.iter().all(|pair| here(pair.a) && here(pair.b))
+        {
+            self.branches[branch] = Some(packed(planned, &self.tensors, &mut self.arrived)?);
+        }
+        Ok(())
+    }
+
+    /// The adapter, once every tensor has come.
+    pub fn finish(self) -> Result<Adapter> {
+        let Self { tensors, marks, planned, branches, places, bytes, .. } = self;
+        if let Some(index) = places.iter().position(|&place| branches[place].is_none()) {
+            return Err(lacking(&tensors[index]));
+        }
+        let mut mark = 0;
+        for (branch, planned) in planned.iter().enumerate() {
+            for Pair { a, b, factor, first, .. } in planned.iter().flat_map(|planned| &planned.pairs) {
+                for word in [branch as u64, *first as u64, marks[*a], marks[*b], u64::from(factor.to_bits())] {
+                    mark = mixed(mark, word);
+                }
+            }
+        }
+        let width = planned.iter().flatten().map(|planned| planned.a.rows).max().unwrap_or(0);
+        Ok(Adapter { id: 0, mark, bytes, width, branches })
+    }
+}
+
+fn lacking(tensor: &Tensor) -> Error {
+    Error::new(ErrorKind::Truncated, "not all of the tensor has come").tensor(&tensor.name).offset(tensor.offset)
+}
+
+/// Packs a branch; the bytes that it was made of are gone then.
+fn packed(planned: &Planned, tensors: &[Tensor], arrived: &mut [Option<Vec<u8>>]) -> Result<Branch> {
+    let mut take = |index: usize| arrived[index].take().unwrap_or_default();
+    let mut rows = reserve("an adapter", planned.a.bytes())?;
+    let (mut bs, mut from) = (Vec::with_capacity(planned.pairs.len()), 0);
+    let (mut bytes, mut products) = (0, 0);
+    for &Pair { a, b, shape, factor, first, turned: order } in &planned.pairs {
+        match float(&tensors[a])? {
+            own if planned.a.packing == Packing::Dense(own) => rows.extend(take(a)),
+            own => own.values(&take(a)).for_each(|value| rows.extend(value.to_le_bytes())),
+        }
+        let mut own = take(b);
+        if let Some((head, pairs)) = order {
+            own = turned(&own, own.len() / shape.rows, head, pairs);
+        }
+        let b = matrix(shape, &own)?;
+        bytes += b.bytes();
+        products += macs(&b);
+        bs.push(Product { b, from, factor, sections: sections(&shape, first).collect() });
+        from += shape.cols;
+    }
+    let a = matrix(planned.a, &rows)?;
+    Ok(Branch { width: planned.width, bytes: bytes + a.bytes(), macs: products + macs(&a), a, bs })
+}
+
+fn matrix(shape: Shape, bytes: &[u8]) -> Result<Matrix> {
+    let mut matrix = Matrix::reserve(shape)?;
+    let row = bytes.len() / shape.rows;
+    for tile in 0..shape.tiles() {
+        let rows = shape.tile_rows(tile);
+        let codes = &bytes[rows.start * row..rows.end * row];
+        matrix.pack(tile, Rows { codes, scales: &[], mins: &[], units: &[] });
+    }
+    Ok(matrix)
+}
+
+/// Puts the rows of every head into the order in which they turn here: halves one behind the other, or each beside its partner.
+fn turned(bytes: &[u8], row: usize, head: usize, pairs: Pairs) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    for bytes in bytes.chunks_exact(head * row) {
+        for i in 0..head {
+            let from = match pairs {
+                Pairs::Adjacent => i % 2 * (head / 2) + i / 2,
+                Pairs::Halves => i % (head / 2) * 2 + i / (head / 2),
+            };
+            out.extend_from_slice(&bytes[from * row..][..row]);
+        }
+    }
+    out
+}
+
+/// What stands around a module's name in those of its A and B: PEFT's words and llama.cpp's.
+fn words(naming: Naming) -> (&'static str, [&'static str; 2]) {
+    match naming {
+        Naming::HuggingFace => ("base_model.model.", [".lora_A.weight", ".lora_B.weight"]),
+        Naming::Gguf => ("", [".weight.lora_a", ".weight.lora_b"]),
+    }
+}
+
+/// The name of a module, and whether this is its B.
+fn module(naming: Naming, name: &str) -> Option<(&str, bool)> {
+    let (prefix, [a, b]) = words(naming);
+    let name = name.strip_prefix(prefix)?;
+    name.strip_suffix(a).map(|module| (module, false)).or_else(|| name.strip_suffix(b).map(|module| (module, true)))
+}
+
+/// Which matrix a tensor belongs to, in order of execution, and whether it is its B.
+fn place(config: &Config, naming: Naming, tensor: &Tensor) -> Result<(usize, bool)> {
+    let refuse = |expected: &str| {
+        Error::new(ErrorKind::UnsupportedSetting, "the adapter changes what cannot be adapted")
+            .tensor(&tensor.name)
+            .expected(expected, &tensor.name)
+    };
+    let known = "A and B of the layers' matrices or of the head";
+    let (module, b) = module(naming, &tensor.name).ok_or_else(|| refuse(known))?;
+    let slot = naming.slot(&format!("{module}.weight")).ok_or_else(|| refuse(known))?;
+    let place = match (slot.in_layer(), MATRICES.iter().position(|part| *part == slot.part)) {
+        (Some(layer), _) if layer >= config.layers => {
+            return Err(refuse(&format!("layers 0 to {}", config.layers - 1)));
+        }
+        (Some(layer), Some(matrix)) => layer * MATRICES.len() + matrix,
+        (None, None) if slot.part == Part::Output => config.layers * MATRICES.len(),
+        _ => return Err(refuse(known)),
+    };
+    Ok((place, b))
+}
+
+fn float(tensor: &Tensor) -> Result<Float> {
+    match tensor.runnable()?.content {
+        Content::Dense(float) => Ok(float),
+        _ => Err(Error::new(ErrorKind::UnsupportedType, "adapters are floats")
+            .tensor(&tensor.name)
+            .expected("F32, F16 or BF16", &tensor.type_name)),
+    }
+}

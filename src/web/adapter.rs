@@ -1,0 +1,44 @@
+//! Adapters: a header in, ranges out, tensors in, a number at the end.
+
+use wasm_bindgen::prelude::*;
+
+use super::{Checkpoint, Engine, Js, ranges, thrown};
+use crate::engine::AdapterId;
+use crate::model::adapter;
+
+/// An adapter on its way to an engine's model.
+#[wasm_bindgen]
+pub struct AdapterLoader(adapter::Loader);
+
+#[wasm_bindgen]
+impl AdapterLoader {
+    #[wasm_bindgen(constructor)]
+    pub fn new(checkpoint: &Checkpoint, engine: &Engine) -> Js<AdapterLoader> {
+        checkpoint.adapter(engine.config()).map(Self).map_err(thrown)
+    }
+
+    /// Of every tensor.
+    pub fn ranges(&self) -> Js<JsValue> {
+        ranges(self.0.ranges())
+    }
+
+    /// Bytes that it will hold, its largest rank, and how many matrices it adds to.
+    pub fn summary(&self) -> Vec<f64> {
+        vec![self.0.bytes as f64, self.0.rank as f64, self.0.matrices as f64]
+    }
+
+    /// Takes the bytes of one range.
+    pub fn feed(&mut self, index: usize, bytes: Vec<u8>) -> Js<()> {
+        self.0.feed(index, bytes).map_err(thrown)
+    }
+
+    /// Once all have come: its number.
+    pub fn finish(self, engine: &mut Engine) -> Js<u32> {
+        engine.add_adapter(self.0.finish().map_err(thrown)?).map_err(thrown)
+    }
+}
+
+/// Numbers and scales in turns.
+pub(super) fn pairs(flat: &[f64]) -> Vec<(AdapterId, f32)> {
+    flat.as_chunks::<2>().0.iter().map(|&[id, scale]| (AdapterId(id as u32), scale as f32)).collect()
+}
