@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use common::{Files, TestEngine, golden, run};
 use ternlight::engine::{AdapterId, Event, Pooling, Request, RequestId, SessionId, WhenFull, Work};
-use ternlight::kv::KvType;
+use ternlight::kv::Codec;
 use ternlight::model::Options;
 use ternlight::rng::Rng;
 use ternlight::sampling::{Lists, Params};
@@ -110,7 +110,7 @@ struct Schedule {
     ended: Vec<Call>,
 }
 
-fn options(rng: &mut Rng, kv: KvType) -> (Options, usize) {
+fn options(rng: &mut Rng, kv: Codec) -> (Options, usize) {
     let context = 40 + rng.below(120);
     let options = Options {
         kv: Some(kv),
@@ -127,7 +127,7 @@ fn options(rng: &mut Rng, kv: KvType) -> (Options, usize) {
 }
 
 impl Schedule {
-    fn new(files: &Files, seed: u64, kv: KvType) -> Self {
+    fn new(files: &Files, seed: u64, kv: Codec) -> Self {
         let mut rng = Rng::new(seed);
         let (options, context) = options(&mut rng, kv);
         #[cfg(feature = "threads")]
@@ -308,7 +308,7 @@ impl Schedule {
 }
 
 /// What a call says on an engine where nobody else ever was.
-fn alone(files: &Files, context: usize, kv: KvType, call: &Call) -> Said {
+fn alone(files: &Files, context: usize, kv: Codec, call: &Call) -> Said {
     let options = Options { context: Some(context), kv: Some(kv), ..Options::default() };
     let mut engine = files.engine(options, Team::solo()).unwrap();
     // In another order: it is their content that decides how they are added.
@@ -341,12 +341,12 @@ fn alone(files: &Files, context: usize, kv: KvType, call: &Call) -> Said {
 
 #[test]
 fn each_gets_what_it_gets_alone() {
-    let rounds: u64 = std::env::var("SCHEDULES").map_or(10, |rounds| rounds.parse().unwrap());
+    let rounds: u64 = std::env::var("SCHEDULES").map_or(12, |rounds| rounds.parse().unwrap());
     let files = MODELS.map(|model| Files::read(&golden(model)));
     let (mut whole, mut cut) = (0, 0);
     for seed in 0..rounds {
         let files = &files[seed as usize % 2];
-        let kv = [KvType::F32, KvType::F16][seed as usize / 2 % 2];
+        let kv = Codec::ALL[seed as usize / 2 % 6];
         let schedule = Schedule::new(files, seed, kv);
         let context = schedule.context;
         for call in schedule.run(14) {

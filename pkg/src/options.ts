@@ -142,7 +142,7 @@ const completions = { n: integer(1, 256) };
 
 const engine = {
   activations: oneOf("auto", "int8", "int14", "float"),
-  kv: oneOf("auto", "f32", "f16"),
+  kv: oneOf("auto", "f32", "f16", "fp8", "q8", "q4", "q2"),
   contextLength: integer(1, MOST_TOKENS),
   prefillChunk: integer(1, 4096),
   layout: oneOf("auto", "stored"),

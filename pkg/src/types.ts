@@ -19,8 +19,11 @@ export type ModelSource =
 /** How activations are rounded before integer products. `auto` follows the way the model was trained. */
 export type Activations = "auto" | "int8" | "int14" | "float";
 
-/** How keys and values are kept between steps. `auto` is `f32` while the cache stays small, else `f16`. */
-export type KvType = "auto" | "f32" | "f16";
+/**
+ * How keys and values are kept between steps. `auto` is `f32` while the cache stays small, else `f16`. `fp8` (e4m3) and `q8`, `q4`,
+ * `q2` (integers, of rotated rows) have a scale for each head and position.
+ */
+export type KvType = "auto" | "f32" | "f16" | "fp8" | "q8" | "q4" | "q2";
 
 /** Which build runs. `auto` takes the fastest one that this runtime runs correctly. */
 export type Flavour = "auto" | "relaxed" | "simd128";

@@ -104,6 +104,7 @@ pub fn exp<I: Isa>(isa: I, x: I::V) -> I::V {
     let f = |value: f32| isa.splat_f32(value);
     // All but what is below, so that a NaN stays one.
     let alive = isa.sub_i32(isa.splat_i32(-1), isa.gt(f(-87.33), x));
+    let whole = x;
     let x = isa.min(isa.max(x, f(-87.33)), f(88.0));
     let n = isa.nearest(isa.mul(x, f(std::f32::consts::LOG2_E)));
     let r = isa.add(isa.sub(x, isa.mul(n, f(0.693_359_4))), isa.mul(n, f(2.121_944_4e-4)));
@@ -113,7 +114,9 @@ pub fn exp<I: Isa>(isa: I, x: I::V) -> I::V {
     }
     let y = isa.add(isa.add(isa.mul(p, isa.mul(r, r)), r), f(1.0));
     let power = isa.shl_i32(isa.add_i32(isa.to_i32(n), isa.splat_i32(127)), 23);
-    isa.and(isa.mul(y, power), alive)
+    // Compilers and engines differ in what min and max make of a NaN: it goes around them.
+    let nan = isa.mul(isa.and(whole, alive), f(0.0));
+    isa.add(isa.and(isa.mul(y, power), alive), nan)
 }
 
 /// Which dimensions of a head turn together.

@@ -2,12 +2,11 @@
 //! documentation promises is carried out one row and one value at a time.
 
 use super::act::{Act, Precision};
-use super::attention::{self, Seen};
+use super::attention::suite::{attention_is_softmax, what_is_not_finite_shows};
 use super::elementwise::{self, Gate, Pairs};
 use super::isa::{Isa, scalar::Scalar};
 use super::linear::{self, Dots};
 use super::packed::{Matrix, Packing, Rows, Shape, TILE};
-use super::rows::{BLOCK, Codec, F16Rows, F32Rows};
 use super::{sections, spec};
 use crate::quant::{self, Codes, FACTORED, Float, Kept, Layout, Scales, Storage};
 use crate::rng::Rng;
@@ -36,6 +35,7 @@ per_isa!(
     rotations,
     exponentials,
     attention_is_softmax,
+    what_is_not_finite_shows,
 );
 
 const TERNARY: Packing = Packing::Ints(Layout::TERNARY);
@@ -515,72 +515,6 @@ fn exponentials<I: Isa>() {
     let mut out = [0.0; 4];
     isa.store_f32(&mut out, elementwise::exp(isa, isa.splat_f32(0.0)));
     assert_eq!(out, [1.0; 4]);
-}
-
-fn attention_is_softmax<I: Isa>() {
-    attend::<I, F32Rows>(3e-6);
-    attend::<I, F16Rows>(3e-6);
-}
-
-fn attend<I: Isa, C: Codec>(tolerance: f32) {
-    let mut rng = Rng::new(3);
-    let mut random = |len: usize| -> Vec<f32> { (0..len).map(|_| (rng.unit() as f32 - 0.5) * 4.0).collect() };
-    for (dim, context) in [(64usize, 1usize), (64, 31), (100, 32), (12, 33), (128, 150)] {
-        let blocks = context.div_ceil(BLOCK);
-        let (keys, values) = (random(blocks * BLOCK * dim), random(blocks * BLOCK * dim));
-        let queries = random(4 * dim);
-        let mut k = vec![C::encode(0.0); keys.len()];
-        let mut v = vec![C::encode(0.0); values.len()];
-        for position in 0..blocks * BLOCK {
-            for d in 0..dim {
-                k[(position / BLOCK * dim + d) * BLOCK + position % BLOCK] = C::encode(keys[position * dim + d]);
-                v[position * dim + d] = C::encode(values[position * dim + d]);
-            }
-        }
-        let widen = |value: f32| {
-            let isa = I::default();
-            let mut out = [0.0; 4];
-            isa.store_f32(&mut out, C::load(isa, &[C::encode(value); 4]));
-            out[0]
-        };
-        let limits = [context, context.saturating_sub(1).max(1), context.saturating_sub(40).max(1), 1];
-        let run = |together: bool| {
-            let mut outs = vec![0.0; 4 * dim];
-            let mut seen: Vec<Seen> = queries
-                .chunks_exact(dim)
-                .zip(outs.chunks_exact_mut(dim))
-                .zip(limits)
-                .map(|((query, out), limit)| Seen::new(query, limit, out))
-                .collect();
-            let block = |i: usize| attention::Block {
-                keys: &k[i * BLOCK * dim..][..BLOCK * dim],
-                values: &v[i * BLOCK * dim..][..BLOCK * dim],
-            };
-            for i in 0..blocks {
-                for seen in seen.chunks_mut(if together { 4 } else { 1 }) {
-                    attention::fold::<I, C>(block(i), i * BLOCK, seen);
-                }
-            }
-            seen.into_iter().for_each(Seen::finish);
-            outs
-        };
-        let outs = run(true);
-        assert_eq!(outs, run(false), "together and alone");
-        for (q, limit) in limits.into_iter().enumerate() {
-            let scores: Vec<f64> = (0..limit)
-                .map(|p| (0..dim).map(|d| f64::from(queries[q * dim + d]) * f64::from(widen(keys[p * dim + d]))).sum())
-                .collect();
-            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let weights: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
-            let total: f64 = weights.iter().sum();
-            let expected: Vec<f32> = (0..dim)
-                .map(|d| {
-                    (0..limit).map(|p| weights[p] / total * f64::from(widen(values[p * dim + d]))).sum::<f64>() as f32
-                })
-                .collect();
-            close(&outs[q * dim..][..dim], &expected, tolerance * context as f32);
-        }
-    }
 }
 
 /// What the naive sum of a storage type's blocks gives, end to end from file bytes.

@@ -5,45 +5,7 @@ use super::{Pool, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::attention::{self, Seen};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::{BLOCK, Codec, F16Rows, F32Rows};
-
-/// How keys and values are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KvType {
-    F32,
-    F16,
-}
-
-impl KvType {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-        }
-    }
-
-    pub fn element(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 => 2,
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Pools {
-    F32(Pool<F32Rows>),
-    F16(Pool<F16Rows>),
-}
-
-macro_rules! each_pool {
-    ($pools:expr, $pool:ident => $work:expr) => {
-        match $pools {
-            Pools::F32($pool) => $work,
-            Pools::F16($pool) => $work,
-        }
-    };
-}
+use crate::kernels::rows::{BLOCK, Codec};
 
 /// Names a conversation's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,9 +33,7 @@ impl Table {
 
 #[derive(Debug)]
 pub struct Cache {
-    kind: KvType,
-    pools: Pools,
-    block_bytes: usize,
+    pool: Pool,
     /// Whether conversations that begin alike share blocks.
     shares: bool,
     ledger: Ledger,
@@ -81,23 +41,14 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub fn reserve(kind: KvType, shape: Shape, positions: usize, shares: bool) -> Result<Self> {
-        let pools = match kind {
-            KvType::F32 => Pools::F32(Pool::reserve(shape, positions)?),
-            KvType::F16 => Pools::F16(Pool::reserve(shape, positions)?),
-        };
-        let block_bytes = shape.bytes(BLOCK, kind.element()) as usize;
+    pub fn reserve(codec: Codec, shape: Shape, positions: usize, shares: bool) -> Result<Self> {
+        let pool = Pool::reserve(codec, shape, positions)?;
         let ledger = Ledger::new(positions.div_ceil(BLOCK));
-        Ok(Self { kind, pools, block_bytes, shares, ledger, tables: Vec::new() })
-    }
-
-    /// Bytes of one kept value.
-    pub fn element(&self) -> usize {
-        self.kind.element()
+        Ok(Self { pool, shares, ledger, tables: Vec::new() })
     }
 
     pub fn block_bytes(&self) -> usize {
-        self.block_bytes
+        self.pool.block_bytes()
     }
 
     /// Who has which blocks.
@@ -172,7 +123,7 @@ impl Cache {
 
     /// Makes room for positions from `from` up to `to`, and what lies there this conversation's own.
     pub fn extend(&mut self, id: TableId, from: usize, to: usize) -> Result<()> {
-        let Self { pools, ledger, tables, .. } = self;
+        let Self { pool, ledger, tables, .. } = self;
         let table = tables[id.0].as_mut().expect("an open table");
         if !from.is_multiple_of(BLOCK)
             && let Some(block) = table.blocks.get_mut(from / BLOCK)
@@ -181,14 +132,14 @@ impl Cache {
                 ledger.withdraw(*block);
             } else {
                 let own = ledger.take().ok_or_else(no_room)?;
-                each_pool!(pools, pool => pool.copy(*block, own));
+                pool.copy(*block, own);
                 ledger.release(*block);
                 *block = own;
             }
         }
         while table.blocks.len() * BLOCK < to {
             let block = ledger.take().ok_or_else(no_room)?;
-            each_pool!(pools, pool => pool.prepare(block));
+            pool.prepare(block);
             table.blocks.push(block);
         }
         Ok(())
@@ -257,7 +208,7 @@ impl Cache {
 
     /// The bytes of a conversation's first blocks.
     pub fn bytes(&self, id: TableId, blocks: usize) -> impl Iterator<Item = &[u8]> {
-        self.table(id).blocks[..blocks].iter().map(|&block| each_pool!(&self.pools, pool => pool.bytes(block)))
+        self.table(id).blocks[..blocks].iter().map(|&block| self.pool.bytes(block))
     }
 
     /// A conversation of its own from the bytes of blocks, as many as there is room for. Answers how many those were.
@@ -265,7 +216,7 @@ impl Cache {
         let mut table = Table { private: true, ..Table::default() };
         for bytes in blocks {
             let Some(block) = self.ledger.take() else { break };
-            each_pool!(&mut self.pools, pool => pool.fill(block, bytes));
+            self.pool.fill(block, bytes);
             table.blocks.push(block);
         }
         let count = table.blocks.len();
@@ -274,16 +225,16 @@ impl Cache {
     }
 
     /// Keeps the keys and values of one position.
-    pub fn write(&mut self, id: TableId, layer: usize, position: usize, keys: &[f32], values: &[f32]) {
+    pub fn write<I: Isa>(&mut self, id: TableId, layer: usize, position: usize, keys: &[f32], values: &[f32]) {
         let table = self.tables[id.0].as_ref().expect("an open table");
         let block = table.blocks[position / BLOCK];
-        each_pool!(&mut self.pools, pool => pool.write(block, layer, position % BLOCK, keys, values));
+        self.pool.write(I::default(), block, layer, position % BLOCK, keys, values);
     }
 
-    /// Attends with up to [`attention::QUERIES`] queries of one key/value head.
-    pub fn attend<I: Isa>(&self, id: TableId, layer: usize, head: usize, queries: &mut [Seen]) {
-        let blocks = &self.table(id).blocks;
-        each_pool!(&self.pools, pool => attend_pool::<I, _>(pool, blocks, layer, head, queries));
+    /// Attends with up to [`attention::QUERIES`] queries of one key/value head to the first `limit` positions.
+    pub fn attend<I: Isa>(&self, id: TableId, layer: usize, head: usize, limit: usize, queries: &mut [Seen]) {
+        let blocks = self.table(id).blocks.iter().map(|&block| self.pool.block(block, layer, head));
+        attention::attend::<I>(self.pool.codec(), blocks, limit, queries);
     }
 }
 
@@ -291,35 +242,28 @@ fn no_room() -> Error {
     Error::new(ErrorKind::ContextFull, "no room for more positions")
 }
 
-fn attend_pool<I: Isa, C: Codec>(pool: &Pool<C>, blocks: &[u32], layer: usize, head: usize, queries: &mut [Seen]) {
-    let limit = queries.iter().map(|query| query.limit).max().unwrap_or(0);
-    for (index, &block) in blocks.iter().enumerate().take(limit.div_ceil(BLOCK)) {
-        attention::fold::<I, C>(pool.block(block, layer, head), index * BLOCK, queries);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::isa::Active;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
     const SHAPE: Shape = Shape { layers: 1, heads: 1, dim: 4 };
 
     fn cache(blocks: usize) -> Cache {
-        Cache::reserve(KvType::F32, SHAPE, blocks * BLOCK, true).unwrap()
+        Cache::reserve(Codec::F32, SHAPE, blocks * BLOCK, true).unwrap()
     }
 
     /// The first key of a position.
     fn key(cache: &Cache, id: TableId, position: usize) -> f32 {
-        let Pools::F32(pool) = &cache.pools else { panic!("f32") };
-        pool.block(cache.table(id).blocks[position / BLOCK], 0, 0).keys[position % BLOCK]
+        f32::from_bits(cache.pool.block(cache.table(id).blocks[position / BLOCK], 0, 0)[position % BLOCK])
     }
 
     fn write(cache: &mut Cache, id: TableId, from: usize, to: usize, value: f32) {
         cache.extend(id, from, to).unwrap();
         for position in from..to {
-            cache.write(id, 0, position, &[value; 4], &[value; 4]);
+            cache.write::<Active>(id, 0, position, &[value; 4], &[value; 4]);
         }
     }
 

@@ -20,6 +20,7 @@ use crate::error::{Result, reserve};
 use crate::kernels::act::{self, Act};
 use crate::kernels::attention::{QUERIES, Seen};
 use crate::kernels::isa::Isa;
+use crate::kernels::rows::BLOCK;
 use crate::kernels::{elementwise, linear, sections, spec};
 use crate::kv::{Cache, TableId};
 use crate::observe::{Operation, Tally};
@@ -327,7 +328,7 @@ impl<I: Isa> Pass<'_, I> {
             }
         });
         for (row, qkv) in rows.iter().zip(qkv.chunks_exact(width)) {
-            self.cache.write(row.table, index, row.position, &qkv[q..q + kv], &qkv[q + kv..]);
+            self.cache.write::<I>(row.table, index, row.position, &qkv[q..q + kv], &qkv[q + kv..]);
         }
     }
 
@@ -338,7 +339,7 @@ impl<I: Isa> Pass<'_, I> {
         let width = q + 2 * config.kv_width();
         let share = config.heads / config.kv_heads;
         let seen: u64 = rows.iter().map(|row| row.position as u64 + 1).sum();
-        tally.kv_bytes += seen * (2 * config.kv_width() * cache.element()) as u64;
+        tally.kv_bytes += seen * cache.block_bytes() as u64 / (BLOCK * config.layers) as u64;
         tally.kv_macs += seen * (2 * q) as u64;
         attended.clear();
         attended.resize(rows.len() * q, 0.0);
@@ -353,9 +354,9 @@ impl<I: Isa> Pass<'_, I> {
                 let end = heads.end.min((at / share + 1) * share).min(at + QUERIES);
                 let mut seen = [const { None }; QUERIES];
                 for seen in &mut seen[..end - at] {
-                    *seen = pairs.next().map(|(query, out)| Seen::new(query, position + 1, out));
+                    *seen = pairs.next().map(|(query, out)| Seen::new(query, out));
                 }
-                attend_some::<I>(cache, table, index, at / share, seen);
+                attend_some(seen, |seen| cache.attend::<I>(table, index, at / share, position + 1, seen));
                 at = end;
             }
         };
@@ -415,16 +416,12 @@ impl<I: Isa> Pass<'_, I> {
 }
 
 /// The queries that are there, together.
-fn attend_some<I: Isa>(cache: &Cache, table: TableId, layer: usize, head: usize, seen: [Option<Seen>; QUERIES]) {
-    fn run<I: Isa, const Q: usize>(cache: &Cache, table: TableId, layer: usize, head: usize, mut seen: [Seen; Q]) {
-        cache.attend::<I>(table, layer, head, &mut seen);
-        seen.into_iter().for_each(Seen::finish);
-    }
+fn attend_some(seen: [Option<Seen>; QUERIES], attend: impl Fn(&mut [Seen])) {
     match seen {
-        [Some(a), Some(b), Some(c), Some(d)] => run::<I, 4>(cache, table, layer, head, [a, b, c, d]),
-        [Some(a), Some(b), Some(c), None] => run::<I, 3>(cache, table, layer, head, [a, b, c]),
-        [Some(a), Some(b), None, ..] => run::<I, 2>(cache, table, layer, head, [a, b]),
-        [Some(a), None, ..] => run::<I, 1>(cache, table, layer, head, [a]),
+        [Some(a), Some(b), Some(c), Some(d)] => attend(&mut [a, b, c, d]),
+        [Some(a), Some(b), Some(c), None] => attend(&mut [a, b, c]),
+        [Some(a), Some(b), None, ..] => attend(&mut [a, b]),
+        [Some(a), None, ..] => attend(&mut [a]),
         [None, ..] => {}
     }
 }

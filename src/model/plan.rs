@@ -16,14 +16,14 @@ use crate::formats::Tensor;
 use crate::kernels::act::Precision;
 use crate::kernels::packed::{Packing, Shape};
 use crate::kernels::spec;
-use crate::kv::{self, KvType};
+use crate::kv::{self, Codec};
 use crate::quant::{Content, Interleave, Layout, Scales};
 
 /// A caller's choices; `None` is for us to decide.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub activations: Option<Precision>,
-    pub kv: Option<KvType>,
+    pub kv: Option<Codec>,
     pub context: Option<usize>,
     /// Prompt tokens computed in one piece.
     pub batch: usize,
@@ -118,7 +118,7 @@ pub struct Plan {
     /// In order of execution.
     pub items: Vec<Item>,
     pub context: usize,
-    pub kv: KvType,
+    pub kv: Codec,
     /// Positions that all conversations together may hold.
     pub positions: usize,
     pub warnings: Vec<String>,
@@ -134,8 +134,8 @@ impl Plan {
         check_options(&config, &options)?;
         let (items, warnings) = items(&config, tensors)?;
         let context = options.context.unwrap_or(config.context.min(CONTEXT));
-        let one = kv_bytes(&config, context, KvType::F32);
-        let kv = options.kv.unwrap_or(if one <= F32_KV { KvType::F32 } else { KvType::F16 });
+        let one = kv_bytes(&config, context, Codec::F32);
+        let kv = options.kv.unwrap_or(if one <= F32_KV { Codec::F32 } else { Codec::F16 });
         let each = kv_bytes(&config, context, kv).max(1);
         let full = (F32_KV / each).clamp(1, FULL as u64) as usize;
         let positions = options.positions.unwrap_or(full * context.next_multiple_of(32));
@@ -238,7 +238,7 @@ impl Plan {
                 Target::Values => item.tensor.values() * 4,
             })
             .sum();
-        let kv = self.kv_shape().bytes(self.positions, self.kv.element());
+        let kv = self.kv_shape().bytes(self.positions, self.kv);
         let config = &self.config;
         let row = 2 * config.hidden + 2 * config.q_width() + 2 * config.kv_width() + 2 * config.ffn + config.rope.dim;
         let logits = HEAD_ROWS * (config.vocab + config.hidden);
@@ -416,8 +416,8 @@ fn kv_shape(config: &Config) -> kv::Shape {
     kv::Shape { layers: config.layers, heads: config.kv_heads, dim: config.head }
 }
 
-fn kv_bytes(config: &Config, positions: usize, kind: KvType) -> u64 {
-    kv_shape(config).bytes(positions, kind.element())
+fn kv_bytes(config: &Config, positions: usize, codec: Codec) -> u64 {
+    kv_shape(config).bytes(positions, codec)
 }
 
 fn check_options(config: &Config, options: &Options) -> Result<()> {

@@ -5,7 +5,7 @@ use wasm_bindgen::prelude::*;
 
 use super::{Js, from_js};
 use crate::kernels::act::Precision;
-use crate::kv::KvType;
+use crate::kv::Codec;
 use crate::model::plan::Options;
 use crate::quant::Interleave;
 
@@ -15,7 +15,7 @@ struct JsOptions {
     #[serde(default)]
     activations: Option<Activations>,
     #[serde(default)]
-    kv: Option<Kv>,
+    kv: Option<String>,
     #[serde(default)]
     context_length: Option<usize>,
     #[serde(default)]
@@ -49,14 +49,6 @@ enum Activations {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kv {
-    Auto,
-    F32,
-    F16,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
 enum Layout {
     Auto,
     Stored,
@@ -82,11 +74,8 @@ pub(super) fn options(options: JsValue) -> Js<Options> {
             Activations::Int14 => Some(Precision::Int14),
             Activations::Float => Some(Precision::Float),
         }),
-        kv: options.kv.and_then(|kv| match kv {
-            Kv::Auto => None,
-            Kv::F32 => Some(KvType::F32),
-            Kv::F16 => Some(KvType::F16),
-        }),
+        // JavaScript has checked it: only `auto` is no codec.
+        kv: options.kv.as_deref().and_then(Codec::from_name),
         context: options.context_length,
         batch: options.prefill_chunk.unwrap_or(usual.batch),
         batch_tokens: options.max_batch_tokens.unwrap_or(usual.batch_tokens),

@@ -218,7 +218,7 @@ export const flags = {
   threads: { value: "N", option: "threads", read: number, help: "threads to compute with; 1 takes the single build" },
   flavour: { value: "F", option: "flavour", help: "auto, relaxed or simd128" },
   kernel: { value: "K", option: "kernel", help: "how products are summed: auto, dot4 or dot2" },
-  kv: { value: "C", option: "kv", help: "how keys and values are kept: auto, f32 or f16" },
+  kv: { value: "C", option: "kv", help: "how keys and values are kept: auto, f32, f16, fp8, q8, q4 or q2" },
   activations: { value: "A", option: "activations", help: "auto, int8, int14 or float" },
   context: { value: "N", option: "contextLength", read: number, help: "positions that a conversation may hold" },
   "prefill-chunk": {

@@ -76,7 +76,7 @@ test("wrong options are refused by name before anything is read", async (context
     [{ threads: 1.5 }, /threads must be an integer/, "threads"],
     [{ flavour: "fast" }, /flavour must be "auto"/, "flavour"],
     [{ contextLength: "many" }, /contextLength must be an integer.*"many"/, "contextLength"],
-    [{ kv: "q4" }, /kv must be/, "kv"],
+    [{ kv: "q6" }, /kv must be "auto", "f32", "f16", "fp8", "q8", "q4", "q2"/, "kv"],
     [{ activations: 8 }, /activations must be/, "activations"],
     [{ prefillChunk: 0 }, /prefillChunk must be/, "prefillChunk"],
     [{ signal: {} }, /signal must be an AbortSignal/, "signal"],

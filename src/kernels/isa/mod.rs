@@ -41,8 +41,8 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     fn load_i32(self, from: &[i32; 4]) -> Self::V;
     /// 16 signed bytes, widened, four a register.
     fn load_i8(self, from: &[u8; 16]) -> [Self::V; 4];
-    /// Four 16-bit values, each in the lower half of a lane.
-    fn load_u16(self, from: &[u8; 8]) -> Self::V;
+    /// Four signed 16-bit values, widened.
+    fn load_i16(self, from: &[u8; 8]) -> Self::V;
 
     fn splat_u8(self, byte: u8) -> Self::V;
     fn splat_i32(self, int: i32) -> Self::V;
@@ -56,6 +56,8 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     fn or(self, a: Self::V, b: Self::V) -> Self::V;
     fn xor(self, a: Self::V, b: Self::V) -> Self::V;
     fn shr_u16(self, a: Self::V, by: u32) -> Self::V;
+    /// The bytes of `table` that the bytes of `at` name, all below 16.
+    fn lookup(self, table: Self::V, at: Self::V) -> Self::V;
 
     fn add_i32(self, a: Self::V, b: Self::V) -> Self::V;
     fn sub_i32(self, a: Self::V, b: Self::V) -> Self::V;

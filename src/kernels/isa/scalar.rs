@@ -60,9 +60,9 @@ impl Isa for Scalar {
         std::array::from_fn(|four| std::array::from_fn(|i| i32::from(from[4 * four + i] as i8) as u32))
     }
     #[inline(always)]
-    fn load_u16(self, from: &[u8; 8]) -> V {
+    fn load_i16(self, from: &[u8; 8]) -> V {
         let (halves, _) = from.as_chunks::<2>();
-        std::array::from_fn(|i| u16::from_le_bytes(halves[i]).into())
+        std::array::from_fn(|i| i32::from(i16::from_le_bytes(halves[i])) as u32)
     }
     #[inline(always)]
     fn splat_u8(self, byte: u8) -> V {
@@ -91,6 +91,12 @@ impl Isa for Scalar {
     #[inline(always)]
     fn shr_u16(self, a: V, by: u32) -> V {
         a.map(|word| (word >> 16 >> by) << 16 | (word & 0xffff) >> by)
+    }
+    #[inline(always)]
+    fn lookup(self, table: V, at: V) -> V {
+        at.map(|word| {
+            u32::from_le_bytes(word.to_le_bytes().map(|i| table[usize::from(i / 4)].to_le_bytes()[usize::from(i % 4)]))
+        })
     }
     #[inline(always)]
     fn add_i32(self, a: V, b: V) -> V {

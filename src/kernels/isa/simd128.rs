@@ -206,9 +206,9 @@ impl<D: Dot> Isa for Wasm<D> {
         ]
     }
     #[inline(always)]
-    fn load_u16(self, from: &[u8; 8]) -> v128 {
+    fn load_i16(self, from: &[u8; 8]) -> v128 {
         // SAFETY: the reference covers the 8 bytes read; wasm loads need no alignment.
-        unsafe { u32x4_load_extend_u16x4(from.as_ptr().cast()) }
+        unsafe { i32x4_load_extend_i16x4(from.as_ptr().cast()) }
     }
     #[inline(always)]
     fn splat_u8(self, byte: u8) -> v128 {
@@ -237,6 +237,10 @@ impl<D: Dot> Isa for Wasm<D> {
     #[inline(always)]
     fn shr_u16(self, a: v128, by: u32) -> v128 {
         u16x8_shr(a, by)
+    }
+    #[inline(always)]
+    fn lookup(self, table: v128, at: v128) -> v128 {
+        i8x16_swizzle(table, at)
     }
     #[inline(always)]
     fn add_i32(self, a: v128, b: v128) -> v128 {

@@ -97,6 +97,6 @@ fn load_scales<I: Isa, const WIDE: bool>(isa: I, scales: &[u8], four: usize) -> 
     if WIDE {
         isa.load(&scales.as_chunks::<16>().0[four])
     } else {
-        halves(isa, isa.shl_i32(isa.load_u16(&scales.as_chunks::<8>().0[four]), 16))
+        halves(isa, isa.shl_i32(isa.load_i16(&scales.as_chunks::<8>().0[four]), 16))
     }
 }

@@ -1,0 +1,126 @@
+//! f32 times f32: a vector of four positions or four dimensions at a time.
+
+use super::{QUERIES, Scores, Seen, scale, weigh};
+use crate::kernels::isa::Isa;
+use crate::kernels::rows::{BLOCK, Codec, Head, widen};
+
+/// What [`widen`] leaves f16's exponents behind; and as much of it as a query can take without its products getting too small.
+/// Powers of two: no bit of a result depends on where they are multiplied.
+const HALF: f32 = f32::from_bits((127 + 112) << 23);
+const QUERY_F16: f32 = f32::from_bits((127 + 100) << 23);
+
+/// Lays the queries out as `[dim][queries]`.
+pub(super) fn prepare(codec: Codec, queries: &[Seen], xs: &mut [f32]) {
+    let factor = if codec == Codec::F16 { QUERY_F16 } else { 1.0 };
+    for (q, query) in queries.iter().enumerate() {
+        for (x, value) in xs.iter_mut().skip(q).step_by(queries.len()).zip(query.query) {
+            *x = value * factor;
+        }
+    }
+}
+
+/// Folds one block into up to [`QUERIES`] queries.
+pub(super) fn fold<I: Isa>(
+    isa: I,
+    codec: Codec,
+    block: Head,
+    stage: &mut [f32],
+    xs: &[f32],
+    live: usize,
+    queries: &mut [Seen],
+) {
+    let mut scores = [[0.0f32; BLOCK]; QUERIES];
+    let keys = as_f32(isa, codec, block.keys, stage);
+    match queries.len() {
+        1 => score::<I, 1>(isa, keys, live, xs, &mut scores),
+        2 => score::<I, 2>(isa, keys, live, xs, &mut scores),
+        3 => score::<I, 3>(isa, keys, live, xs, &mut scores),
+        _ => score::<I, 4>(isa, keys, live, xs, &mut scores),
+    }
+    for (query, scores) in queries.iter_mut().zip(&mut scores) {
+        let rows = |scores: &mut [f32; BLOCK], own: usize, factor: f32| match codec {
+            Codec::Fp8 => scale(isa, scores, &block.own[own]),
+            Codec::F16 => scores.iter_mut().for_each(|score| *score *= factor),
+            _ => {}
+        };
+        rows(scores, 0, HALF / QUERY_F16);
+        weigh(isa, scores, live, query);
+        rows(scores, 1, HALF);
+    }
+    let values = as_f32(isa, codec, block.values, stage);
+    match queries {
+        [a] => mix_all(isa, values, live, [a], &scores),
+        [a, b] => mix_all(isa, values, live, [a, b], &scores),
+        [a, b, c] => mix_all(isa, values, live, [a, b, c], &scores),
+        [a, b, c, d] => mix_all(isa, values, live, [a, b, c, d], &scores),
+        _ => {}
+    }
+}
+
+fn as_f32<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [f32]) -> &'a [f32] {
+    if codec == Codec::F32 {
+        return bytemuck::cast_slice(codes);
+    }
+    widen(isa, codec, codes, stage);
+    stage
+}
+
+/// Scores of the first `live` positions.
+fn score<I: Isa, const Q: usize>(isa: I, keys: &[f32], live: usize, xs: &[f32], scores: &mut Scores) {
+    let (rows, _) = keys.as_chunks::<4>().0.as_chunks::<{ BLOCK / 4 }>();
+    // Two vectors of positions by four queries are eight sums: what registers hold.
+    for pair in 0..live.div_ceil(8).min(BLOCK / 8) {
+        let mut sums = [[isa.splat_f32(0.0); 2]; Q];
+        for (row, xs) in rows.iter().zip(xs.as_chunks::<Q>().0) {
+            let k = [isa.load_f32(&row[2 * pair]), isa.load_f32(&row[2 * pair + 1])];
+            for q in 0..Q {
+                let x = isa.splat_f32(xs[q]);
+                sums[q] = [isa.add(sums[q][0], isa.mul(k[0], x)), isa.add(sums[q][1], isa.mul(k[1], x))];
+            }
+        }
+        for q in 0..Q {
+            let (fours, _) = scores[q].as_chunks_mut::<4>();
+            isa.store_f32(&mut fours[2 * pair], sums[q][0]);
+            isa.store_f32(&mut fours[2 * pair + 1], sums[q][1]);
+        }
+    }
+}
+
+fn mix_all<I: Isa, const Q: usize>(isa: I, values: &[f32], live: usize, mut queries: [&mut Seen; Q], weights: &Scores) {
+    let dim = values.len() / BLOCK;
+    let values = &values[..live * dim];
+    for from in (0..dim / 8 * 8).step_by(8) {
+        let outs = queries.each_mut().map(|query| &mut query.out[from..]);
+        mix::<I, Q, 2>(isa, values, dim, from, std::array::from_fn(|q| &weights[q]), outs);
+    }
+    if !dim.is_multiple_of(8) {
+        let from = dim - 4;
+        for (query, weights) in queries.into_iter().zip(weights) {
+            mix::<I, 1, 1>(isa, values, dim, from, [weights], [&mut query.out[from..]]);
+        }
+    }
+}
+
+/// Adds the weighted values of `4 · W` dimensions from `from` on.
+fn mix<I: Isa, const Q: usize, const W: usize>(
+    isa: I,
+    values: &[f32],
+    dim: usize,
+    from: usize,
+    weights: [&[f32; BLOCK]; Q],
+    outs: [&mut [f32]; Q],
+) {
+    let outs = outs.map(|out| &mut out.as_chunks_mut::<4>().0[..W]);
+    let mut sums: [[I::V; W]; Q] = std::array::from_fn(|q| std::array::from_fn(|w| isa.load_f32(&outs[q][w])));
+    for (position, row) in values.chunks_exact(dim).enumerate().take(BLOCK) {
+        let (fours, _) = row[from..from + 4 * W].as_chunks::<4>();
+        let v: [I::V; W] = std::array::from_fn(|w| isa.load_f32(&fours[w]));
+        for q in 0..Q {
+            let p = isa.splat_f32(weights[q][position]);
+            sums[q] = std::array::from_fn(|w| isa.add(sums[q][w], isa.mul(v[w], p)));
+        }
+    }
+    for (sums, out) in sums.into_iter().zip(outs) {
+        sums.into_iter().zip(out).for_each(|(sum, out)| isa.store_f32(out, sum));
+    }
+}

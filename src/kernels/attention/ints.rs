@@ -1,0 +1,195 @@
+//! Integers times integers, exact, then one float multiplication per block.
+//!
+//! A query is rotated as keys are and rounded to 14 bits once; `q + 8192` travels in two planes of seven bits, for the keys take
+//! the signed operand of the dot product, and 8192 · Σ k is taken away again:
+//!
+//! ```text
+//! s  = (128 · Σ high · k + Σ low · k − 8192 · Σ k) · query's scale · key's scale
+//! ```
+//!
+//! Softmax weights times the values' scales are rounded to seven bits, of the block's largest. That is finer than the values
+//! themselves: their codes have seven bits and a sign.
+
+use super::{QUERIES, Scores, Seen, scale, weigh};
+use crate::kernels::isa::Isa;
+use crate::kernels::rows::{BLOCK, Codec, Head, most, rotate, unpack};
+
+/// Positions or dimensions in groups of four.
+const FOURS: usize = BLOCK / 4;
+/// The integers of one quad of dimensions.
+type Quad = [[u32; 4]; FOURS];
+
+/// Words that a query's codes take.
+pub(super) fn words<I: Isa>(dim: usize) -> usize {
+    2 * (dim / 4) * (size_of::<I::Quad>() / 4)
+}
+
+/// Rounds the queries to two planes of `[dim / 4][queries]` codes; answers their scales.
+pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [Seen], codes: &mut [I::Quad]) -> [f32; QUERIES] {
+    let (count, half) = (queries.len(), codes.len() / 2);
+    let mut scales = [0.0; QUERIES];
+    for (q, (query, scale)) in queries.iter_mut().zip(&mut scales).enumerate() {
+        // The result is not there yet: its place is free.
+        let row = &mut *query.out;
+        row.copy_from_slice(query.query);
+        let norm = rotate(row);
+        let most = most(isa, row);
+        let factor = 8191.0 / if most < 1e-30 { 1e-30 } else { most };
+        let (high, low) = codes.split_at_mut(half);
+        let places = high.iter_mut().zip(low).skip(q).step_by(count);
+        for (four, (high, low)) in row.as_chunks::<4>().0.iter().zip(places) {
+            let code = isa.to_i32(isa.nearest(isa.mul(isa.load_f32(four), isa.splat_f32(factor))));
+            let mut lanes = [0; 4];
+            isa.store_i32(&mut lanes, isa.add_i32(code, isa.splat_i32(8192)));
+            *high = isa.quad(lanes.map(|q| (q >> 7 & 127) as i8));
+            *low = isa.quad(lanes.map(|q| (q & 127) as i8));
+        }
+        row.fill(0.0);
+        *scale = most / 8191.0 / norm;
+    }
+    scales
+}
+
+/// Folds one block into up to [`QUERIES`] queries.
+pub(super) fn fold<I: Isa>(
+    isa: I,
+    codec: Codec,
+    block: Head,
+    stage: &mut [u32],
+    (codes, scales): (&[I::Quad], [f32; QUERIES]),
+    live: usize,
+    queries: &mut [Seen],
+) {
+    let mut scores = [[0.0f32; BLOCK]; QUERIES];
+    let keys = as_bytes(isa, codec, block.keys, stage);
+    match queries.len() {
+        1 => score::<I, 1>(isa, keys, &block.own[2], codes, live, &mut scores),
+        2 => score::<I, 2>(isa, keys, &block.own[2], codes, live, &mut scores),
+        3 => score::<I, 3>(isa, keys, &block.own[2], codes, live, &mut scores),
+        _ => score::<I, 4>(isa, keys, &block.own[2], codes, live, &mut scores),
+    }
+    let mut weights = [[isa.quad([0; 4]); QUERIES]; FOURS];
+    let mut worth = [0.0; QUERIES];
+    for (q, query) in queries.iter_mut().enumerate() {
+        let scores = &mut scores[q];
+        scores.iter_mut().for_each(|score| *score *= scales[q]);
+        scale(isa, scores, &block.own[0]);
+        weigh(isa, scores, live, query);
+        scale(isa, scores, &block.own[1]);
+        // Zero times whatever lies behind may be NaN.
+        scores[live..].fill(0.0);
+        worth[q] = round(isa, scores, q, &mut weights);
+    }
+    let values = as_bytes(isa, codec, block.values, stage);
+    let weights = &weights[..live.div_ceil(4)];
+    match queries {
+        [a] => mix_all(isa, values, weights, worth, [a]),
+        [a, b] => mix_all(isa, values, weights, worth, [a, b]),
+        [a, b, c] => mix_all(isa, values, weights, worth, [a, b, c]),
+        [a, b, c, d] => mix_all(isa, values, weights, worth, [a, b, c, d]),
+        _ => {}
+    }
+}
+
+fn as_bytes<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [u32]) -> &'a [Quad] {
+    let words = if codec == Codec::Q8 {
+        codes
+    } else {
+        unpack(isa, codec, codes, stage);
+        stage
+    };
+    words.as_chunks().0.as_chunks().0
+}
+
+/// Products with the first `live` positions, exact.
+fn score<I: Isa, const Q: usize>(
+    isa: I,
+    keys: &[Quad],
+    sums: &[u16; BLOCK],
+    codes: &[I::Quad],
+    live: usize,
+    scores: &mut Scores,
+) {
+    let (planes, _) = codes.as_chunks::<Q>();
+    for pair in 0..live.div_ceil(8).min(FOURS / 2) {
+        let mut dots = [[isa.splat_i32(0); 2]; Q];
+        for plane in planes.chunks_exact(keys.len()) {
+            dots = dots.map(|dots| dots.map(|dot| isa.shl_i32(dot, 7)));
+            for (quad, xs) in keys.iter().zip(plane) {
+                let k = [0, 1].map(|half| isa.load(bytemuck::cast_ref(&quad[2 * pair + half])));
+                for q in 0..Q {
+                    let x = isa.splat_quad(&xs[q]);
+                    dots[q] = [isa.dot_i8(dots[q][0], k[0], x), isa.dot_i8(dots[q][1], k[1], x)];
+                }
+            }
+        }
+        for four in [2 * pair, 2 * pair + 1] {
+            let sum: &[u16; 4] = &sums.as_chunks().0[four];
+            // Widened with its sign, times 8192.
+            let surplus = isa.shl_i32(isa.load_i16(bytemuck::cast_ref(sum)), 13);
+            for q in 0..Q {
+                let exact = isa.to_f32(isa.sub_i32(dots[q][four % 2], surplus));
+                isa.store_f32(&mut scores[q].as_chunks_mut().0[four], exact);
+            }
+        }
+    }
+}
+
+/// Rounds the weights of query `q` to codes up to 127; answers what one of them is worth.
+fn round<I: Isa>(isa: I, weights: &[f32; BLOCK], q: usize, codes: &mut [[I::Quad; QUERIES]; FOURS]) -> f32 {
+    let most = most(isa, weights);
+    let factor = isa.splat_f32(127.0 / if most < 1e-30 { 1e-30 } else { most });
+    let (sixteens, _) = weights.as_chunks::<4>().0.as_chunks::<4>();
+    for (codes, fours) in codes.as_chunks_mut::<4>().0.iter_mut().zip(sixteens) {
+        let rounded = fours.each_ref().map(|four| isa.to_i32(isa.nearest(isa.mul(isa.load_f32(four), factor))));
+        codes.iter_mut().zip(isa.quads(rounded)).for_each(|(codes, quad)| codes[q] = quad);
+    }
+    most / 127.0
+}
+
+fn mix_all<I: Isa, const Q: usize>(
+    isa: I,
+    values: &[Quad],
+    weights: &[[I::Quad; QUERIES]],
+    worth: [f32; QUERIES],
+    queries: [&mut Seen; Q],
+) {
+    let (pairs, rest) = values.as_chunks::<2>();
+    let mut outs = queries.map(|query| query.out.as_chunks_mut::<4>().0);
+    for (i, pair) in pairs.iter().enumerate() {
+        mix(isa, pair, weights, 0, worth, outs.each_mut().map(|out| &mut out[2 * i..]));
+    }
+    if let [last] = rest {
+        for (q, out) in outs.into_iter().enumerate() {
+            mix(isa, &[*last], weights, q, worth, [&mut out[2 * pairs.len()..]]);
+        }
+    }
+}
+
+/// Adds the values of `W` quads of dimensions with the weights of the queries from `first` on.
+fn mix<I: Isa, const Q: usize, const W: usize>(
+    isa: I,
+    values: &[Quad; W],
+    weights: &[[I::Quad; QUERIES]],
+    first: usize,
+    worth: [f32; QUERIES],
+    outs: [&mut [[f32; 4]]; Q],
+) {
+    let mut sums = [[isa.splat_i32(0); W]; Q];
+    for (group, xs) in weights.iter().enumerate().take(FOURS) {
+        let v = values.each_ref().map(|quad| isa.load(bytemuck::cast_ref(&quad[group])));
+        for q in 0..Q {
+            let x = isa.splat_quad(&xs[first + q]);
+            for w in 0..W {
+                sums[q][w] = isa.dot_i8(sums[q][w], v[w], x);
+            }
+        }
+    }
+    for (q, out) in outs.into_iter().enumerate() {
+        for (sum, four) in sums[q].iter().zip(out) {
+            let part = isa.mul(isa.to_f32(*sum), isa.splat_f32(worth[first + q]));
+            let all = isa.add(isa.load_f32(four), part);
+            isa.store_f32(four, all);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Queries against the rows of a cache: softmax(q · Kᵀ) · V, without ever holding more than 32 scores a query.
+//!
+//! ```text
+//! for each block of 32 positions, rising:
+//!   s    = K · q                        masked beyond the query's own position
+//!   m'   = max(m, max s)
+//!   p    = e^(s − m')
+//!   l    = l · e^(m − m') + Σ p
+//!   acc  = acc · e^(m − m') + Vᵀ p
+//! out = acc / l
+//! ```
+//!
+//! Blocks begin at fixed cache positions, so that a query's arithmetic is the same whether it came alone or in a chunk. Up to
+//! four queries of one key/value head share every load of its rows; each keeps its own sums.
+//!
+//! The two products are [`floats`]' or [`ints`]', as the codec has it. Codes that they do not read as they lie are brought into
+//! that form a block at a time, which the nearest cache holds.
+
+mod floats;
+mod ints;
+#[cfg(test)]
+pub(in crate::kernels) mod suite;
+
+use super::elementwise::exp;
+use super::isa::Isa;
+use super::rows::{BLOCK, Codec, rotate};
+
+/// Queries that share loads.
+pub const QUERIES: usize = 4;
+
+/// Scores of a block, then their weights.
+type Scores = [[f32; BLOCK]; QUERIES];
+
+/// A query, and what it has seen so far.
+pub struct Seen<'a> {
+    /// The query, scaled by 1/√dim.
+    pub query: &'a [f32],
+    /// Its result, `dim` values; must be zero at the start.
+    pub out: &'a mut [f32],
+    most: f32,
+    total: f32,
+}
+
+impl<'a> Seen<'a> {
+    pub fn new(query: &'a [f32], out: &'a mut [f32]) -> Self {
+        Self { query, out, most: f32::NEG_INFINITY, total: 0.0 }
+    }
+}
+
+thread_local! {
+    /// The queries in the form that multiplies, then a block's rows in the form that is multiplied.
+    static SCRATCH: std::cell::RefCell<Vec<u32>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+/// Attends with up to [`QUERIES`] queries of one head to the first `limit` positions of its blocks.
+pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>, limit: usize, queries: &mut [Seen]) {
+    assert!(queries.len() <= QUERIES, "at most {QUERIES} queries");
+    let isa = I::default();
+    let dim = queries.first().map_or(0, |query| query.query.len());
+    assert!(dim.is_multiple_of(4) && queries.iter().all(|query| query.query.len() == dim && query.out.len() == dim));
+    let (each, stage) = if codec.ints() { (ints::words::<I>(dim), BLOCK * dim / 4) } else { (dim, BLOCK * dim) };
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.resize(queries.len() * each + stage, 0);
+        let (codes, stage) = scratch.split_at_mut(queries.len() * each);
+        let scales = if codec.ints() {
+            ints::prepare(isa, queries, bytemuck::cast_slice_mut(codes))
+        } else {
+            floats::prepare(codec, queries, bytemuck::cast_slice_mut(codes));
+            [1.0; QUERIES]
+        };
+        for (block, start) in blocks.zip((0..limit).step_by(BLOCK)) {
+            let live = BLOCK.min(limit - start);
+            let block = codec.split(dim, block);
+            if codec.ints() {
+                ints::fold(isa, codec, block, stage, (bytemuck::cast_slice(codes), scales), live, queries);
+            } else {
+                let stage = bytemuck::cast_slice_mut(stage);
+                floats::fold(isa, codec, block, stage, bytemuck::cast_slice(codes), live, queries);
+            }
+        }
+    });
+    for query in queries {
+        let mut total = query.total;
+        if codec.ints() {
+            total *= rotate(query.out);
+        }
+        query.out.iter_mut().for_each(|value| *value /= total);
+    }
+}
+
+/// Turns scores into weights and brings what was seen before onto the same footing.
+fn weigh<I: Isa>(isa: I, scores: &mut [f32; BLOCK], live: usize, seen: &mut Seen) {
+    scores[live..].fill(f32::NEG_INFINITY);
+    let (fours, _) = scores.as_chunks_mut::<4>();
+    let mut lanes = [0.0; 4];
+    // A NaN is passed over, here and below.
+    let most = fours.iter().fold(isa.splat_f32(seen.most), |most, four| isa.max(most, isa.load_f32(four)));
+    isa.store_f32(&mut lanes, most);
+    let most = lanes.into_iter().fold(seen.most, |most, score| if most < score { score } else { most });
+    for four in fours.iter_mut().take(live.div_ceil(4)) {
+        let p = exp(isa, isa.sub(isa.load_f32(four), isa.splat_f32(most)));
+        isa.store_f32(four, p);
+    }
+    scores[live..].fill(0.0);
+    let (fours, _) = scores.as_chunks::<4>();
+    let sum = fours.iter().fold(isa.splat_f32(0.0), |sum, four| isa.add(sum, isa.load_f32(four)));
+    isa.store_f32(&mut lanes, sum);
+    let sum = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+    if most > seen.most {
+        isa.store_f32(&mut lanes, exp(isa, isa.splat_f32(seen.most - most)));
+        let factor = lanes[0];
+        seen.total *= factor;
+        seen.out.iter_mut().for_each(|value| *value *= factor);
+        seen.most = most;
+    }
+    seen.total += sum;
+}
+
+/// Multiplies scores or weights by their rows' scales, as bf16 keeps them.
+fn scale<I: Isa>(isa: I, scores: &mut [f32; BLOCK], scales: &[u16; BLOCK]) {
+    for (four, scales) in scores.as_chunks_mut::<4>().0.iter_mut().zip(scales.as_chunks::<4>().0) {
+        let scales = isa.shl_i32(isa.load_i16(bytemuck::cast_ref(scales)), 16);
+        let scaled = isa.mul(isa.load_f32(four), scales);
+        isa.store_f32(four, scaled);
+    }
+}

@@ -1,0 +1,162 @@
+//! Codecs of the KV cache: how key and value rows are kept.
+//!
+//! A block holds 32 positions of one key/value head: the keys' codes, the values' codes, then what a row has of its own.
+//!
+//! ```text
+//! floats   keys    [dim][32 positions]             a vector is four positions of one dimension
+//!          values  [32 positions][dim]             a vector is four dimensions of one position
+//! ints     keys    [dim / 4][8][4 positions][4]    a vector is four positions of four dimensions
+//!          values  [dim / 4][8][4][4 positions]    a vector is four dimensions of four positions
+//! then     scales  [32] of keys, [32] of values    bf16; fp8 and ints
+//!          sums    [32] of keys' codes             i16; ints
+//! ```
+//!
+//! so that neither scores nor their mix need a horizontal sum. See [`floats`] and [`ints`] for the codes.
+
+mod floats;
+mod ints;
+mod rotate;
+
+pub use floats::widen;
+pub use ints::unpack;
+pub use rotate::rotate;
+
+use super::isa::Isa;
+
+/// Positions of a block.
+pub const BLOCK: usize = 32;
+
+/// How keys and values are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    F32,
+    F16,
+    /// Sign, four bits of exponent, three of fraction, and a scale per row.
+    Fp8,
+    /// Integers and a scale per row, of rotated rows.
+    Q8,
+    Q4,
+    Q2,
+}
+
+impl Codec {
+    pub const ALL: [Self; 6] = [Self::F32, Self::F16, Self::Fp8, Self::Q8, Self::Q4, Self::Q2];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Fp8 => "fp8",
+            Self::Q8 => "q8",
+            Self::Q4 => "q4",
+            Self::Q2 => "q2",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|codec| codec.name() == name)
+    }
+
+    /// Of one value.
+    pub fn bits(self) -> usize {
+        match self {
+            Self::F32 => 32,
+            Self::F16 => 16,
+            Self::Fp8 | Self::Q8 => 8,
+            Self::Q4 => 4,
+            Self::Q2 => 2,
+        }
+    }
+
+    /// Whether codes are integers.
+    pub fn ints(self) -> bool {
+        matches!(self, Self::Q8 | Self::Q4 | Self::Q2)
+    }
+
+    /// Words of 32 bits that the codes of 32 rows take.
+    fn codes(self, dim: usize) -> usize {
+        dim * self.bits()
+    }
+
+    /// Words of a block of one head.
+    pub fn head(self, dim: usize) -> usize {
+        let own = match self {
+            Self::F32 | Self::F16 => 0,
+            Self::Fp8 => 2,
+            Self::Q8 | Self::Q4 | Self::Q2 => 3,
+        };
+        2 * self.codes(dim) + own * BLOCK / 2
+    }
+
+    /// A block's parts.
+    pub fn split(self, dim: usize, head: &[u32]) -> Head<'_> {
+        assert_eq!(head.len(), self.head(dim), "a block of this head size");
+        let (keys, rest) = head.split_at(self.codes(dim));
+        let (values, own) = rest.split_at(self.codes(dim));
+        let own: &[u16] = bytemuck::cast_slice(own);
+        Head { keys, values, own: own.as_chunks().0 }
+    }
+
+    /// Keeps one position: `dim` values each.
+    pub fn write<I: Isa>(self, isa: I, head: &mut [u32], at: usize, keys: &[f32], values: &[f32]) {
+        let dim = keys.len();
+        let (codes, own) = head.split_at_mut(2 * self.codes(dim));
+        let (k, v) = codes.split_at_mut(self.codes(dim));
+        let own: &mut [u16] = bytemuck::cast_slice_mut(own);
+        let rows = [(k, keys, true), (v, values, false)];
+        for ((codes, row, is_key), own_scales) in rows.into_iter().zip([0, BLOCK]) {
+            if self.ints() {
+                let (scale, sum) = ints::write(isa, self, codes, row, at, is_key);
+                own[own_scales + at] = scale;
+                if is_key {
+                    own[2 * BLOCK + at] = sum;
+                }
+            } else {
+                let (first, step) = if is_key { (at, BLOCK) } else { (at * dim, 1) };
+                let scale = floats::write(isa, self, codes, row, first, step);
+                if self == Self::Fp8 {
+                    own[own_scales + at] = scale;
+                }
+            }
+        }
+    }
+}
+
+/// A block of one head, as attention reads it.
+#[derive(Clone, Copy)]
+pub struct Head<'a> {
+    pub keys: &'a [u32],
+    pub values: &'a [u32],
+    /// Scales of keys, scales of values, sums of keys, as far as the codec has them.
+    pub own: &'a [[u16; BLOCK]],
+}
+
+/// The largest magnitude of a multiple of four values; NaN where any is not finite, for codes cannot say so: the scale says it
+/// for them.
+pub fn most<I: Isa>(isa: I, values: &[f32]) -> f32 {
+    let (mut most, mut zeros) = (isa.splat_f32(0.0), isa.splat_f32(0.0));
+    for four in values.as_chunks::<4>().0 {
+        let v = isa.load_f32(four);
+        most = isa.max(most, isa.abs(v));
+        zeros = isa.add(zeros, isa.mul(v, isa.splat_f32(0.0)));
+    }
+    let mut lanes = [0.0; 4];
+    isa.store_f32(&mut lanes, zeros);
+    if lanes != [0.0; 4] {
+        return f32::NAN;
+    }
+    isa.store_f32(&mut lanes, most);
+    lanes.into_iter().fold(0.0, f32::max)
+}
+
+/// Scales below this are 0, and so are their rows.
+const LEAST: f32 = 1e-30;
+
+/// A scale as it is kept: bf16, rounded up so that no code exceeds its range. With it what a value is multiplied by.
+fn scale(exact: f32) -> (u16, f32) {
+    if exact < LEAST {
+        return (0, 0.0);
+    }
+    let bits = (exact.to_bits() + 0xffff) >> 16;
+    (bits as u16, 1.0 / f32::from_bits(bits << 16))
+}
