@@ -25,8 +25,9 @@ tools:
 
 test: test-rust test-wasm test-package
 
+# Without threads there is less, and nothing else: the library's own tests suffice.
 test-rust: tools
-	cargo test --locked
+	cargo test --locked --lib
 	cargo test --locked --features threads
 	cargo test --locked --package ternlight-constrain
 
