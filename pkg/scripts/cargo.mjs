@@ -43,9 +43,14 @@ const sharedMemory = [
   "--export=__tls_base",
 ];
 
+// LLVM's own 225 copies what loads and plans a model into every caller, for 18 kB gzipped. What loops need inside them
+// is marked `inline`, which raises its own limit.
+const frugal = "-Cllvm-args=-inline-threshold=45";
+
 export function cargo(flavour, command, ...args) {
   const rustflags = [
     `-Ctarget-feature=${flavour.targetFeatures.map((name) => `+${name}`).join(",")}`,
+    ...(flavour.tool ? [] : [frugal]),
     ...(flavour.threads ? sharedMemory.map((arg) => `-Clink-arg=${arg}`) : []),
     ...remapped(),
   ];

@@ -15,8 +15,9 @@ pub use adapters::AdapterId;
 pub use request::{Event, FinishReason, Pooling, Request, WhenFull, Work, window};
 pub use snapshot::fingerprint;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use litemap::LiteMap;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::isa::Isa;
@@ -91,8 +92,8 @@ pub struct Engine<I: Isa> {
     team: Team,
     context: usize,
     limits: Limits,
-    sessions: BTreeMap<SessionId, Session>,
-    requests: BTreeMap<RequestId, Active>,
+    sessions: LiteMap<SessionId, Session>,
+    requests: LiteMap<RequestId, Active>,
     running: Option<Running>,
     /// Whose rows the last whole batch had.
     served: Vec<RequestId>,
@@ -112,8 +113,8 @@ impl<I: Isa> Engine<I> {
             limits: Limits::new(plan),
             model,
             team,
-            sessions: BTreeMap::new(),
-            requests: BTreeMap::new(),
+            sessions: LiteMap::new(),
+            requests: LiteMap::new(),
             running: None,
             served: Vec::new(),
             next: 0,
@@ -471,7 +472,7 @@ fn hand_out<I: Isa>(
     forward: &Forward<I>,
     rows: &[usize],
     owners: &[RequestId],
-    requests: &mut BTreeMap<RequestId, Active>,
+    requests: &mut LiteMap<RequestId, Active>,
     events: &mut Vec<Event>,
 ) {
     for (i, &row) in rows.iter().enumerate() {

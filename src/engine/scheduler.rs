@@ -224,7 +224,7 @@ fn make_room<I: Isa>(
             younger.next_back().map(|(_, request)| request.session)
         });
         let Some(given) = given else { return false };
-        for request in engine.requests.values_mut().filter(|request| request.session == given) {
+        for (_, request) in engine.requests.iter_mut().filter(|(_, request)| request.session == given) {
             request.admitted = false;
         }
         let session = engine.sessions.get_mut(&given).expect("it was found");

@@ -160,6 +160,7 @@ impl<I: Isa> Act<I> {
         self.words.len() / self.stride
     }
 
+    #[inline]
     fn words(&self, token: usize) -> &[u32] {
         &self.words[token * self.stride..][..self.stride]
     }

@@ -4,7 +4,7 @@
 //! dense weights are ternary, how I2_S interleaves), the plan names a few rows to probe first; what they say holds for every tensor
 //! of that kind, and a later row that contradicts is an error that names the option which settles it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use litemap::LiteMap;
 
 use super::config::{Config, Training};
 use super::interleave;
@@ -124,7 +124,7 @@ pub struct Plan {
     pub warnings: Vec<String>,
     probes: Vec<Probe>,
     /// What probing found of each kind: whether one scale a row is enough.
-    row_scaled: BTreeMap<Part, bool>,
+    row_scaled: LiteMap<Part, bool>,
     /// Of files that have I2_S tensors.
     pub i2s: Option<(Interleave, Known)>,
 }
@@ -153,7 +153,7 @@ impl Plan {
             kv,
             warnings,
             probes: Vec::new(),
-            row_scaled: BTreeMap::new(),
+            row_scaled: LiteMap::new(),
             i2s: None,
         };
         plan.i2s = plan.i2s_by_header();
@@ -287,11 +287,11 @@ impl Plan {
             return;
         }
         // The first and the last row of the first and the last tensor of each kind.
-        let mut kinds: BTreeMap<Part, Vec<usize>> = BTreeMap::new();
+        let mut kinds: LiteMap<Part, Vec<usize>> = LiteMap::new();
         for (index, item) in self.items.iter().enumerate().filter(|(_, item)| self.open(item)) {
             kinds.entry(item.slot.part).or_default().push(index);
         }
-        for items in kinds.into_values() {
+        for (_, items) in kinds {
             let mut chosen = vec![items[0], items[items.len() - 1]];
             chosen.dedup();
             for item in chosen {
@@ -371,7 +371,8 @@ impl Plan {
         let find = |layer, part| {
             self.items.iter().position(|item| item.slot == Slot::layer(layer, part) && is_i2s(&item.tensor))
         };
-        let chosen: BTreeSet<usize> = [0, layers - 1].into();
+        let mut chosen = vec![0, layers - 1];
+        chosen.dedup();
         let pairs =
             chosen.into_iter().filter_map(|layer| Some((find(layer, Part::FfnUp)?, find(layer, Part::FfnDown)?)));
         for (up, down) in pairs.collect::<Vec<_>>() {

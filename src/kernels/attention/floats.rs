@@ -57,6 +57,7 @@ pub(super) fn fold<I: Isa>(
     }
 }
 
+#[inline]
 fn as_f32<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [f32]) -> &'a [f32] {
     if codec == Codec::F32 {
         return bytemuck::cast_slice(codes);
@@ -102,6 +103,7 @@ fn mix_all<I: Isa, const Q: usize>(isa: I, values: &[f32], live: usize, mut quer
 }
 
 /// Adds the weighted values of `4 · W` dimensions from `from` on.
+#[inline]
 fn mix<I: Isa, const Q: usize, const W: usize>(
     isa: I,
     values: &[f32],

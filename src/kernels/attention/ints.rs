@@ -167,6 +167,7 @@ fn mix_all<I: Isa, const Q: usize>(
 }
 
 /// Adds the values of `W` quads of dimensions with the weights of the queries from `first` on.
+#[inline]
 fn mix<I: Isa, const Q: usize, const W: usize>(
     isa: I,
     values: &[Quad; W],

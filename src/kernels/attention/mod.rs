@@ -117,6 +117,7 @@ fn weigh<I: Isa>(isa: I, scores: &mut [f32; BLOCK], live: usize, seen: &mut Seen
 }
 
 /// Multiplies scores or weights by their rows' scales, as bf16 keeps them.
+#[inline]
 fn scale<I: Isa>(isa: I, scores: &mut [f32; BLOCK], scales: &[u16; BLOCK]) {
     for (four, scales) in scores.as_chunks_mut::<4>().0.iter_mut().zip(scales.as_chunks::<4>().0) {
         let scales = isa.shl_i32(isa.load_i16(bytemuck::cast_ref(scales)), 16);

@@ -22,6 +22,7 @@ const WINDOW: usize = PAGE * PAGES;
 const _: () = assert!(CHUNK / PAGES == 64, "a cache line");
 
 impl<'a> Ahead<'a> {
+    #[inline]
     pub fn new(matrix: &'a Matrix, tile: usize, wanted: bool) -> Self {
         let bytes = matrix.codes();
         let phase = bytes.as_ptr().addr() % WINDOW;

@@ -18,6 +18,7 @@ pub(super) struct X {
 }
 
 impl X {
+    #[inline]
     pub fn new<I: Isa>(layout: Layout, row: &Row<I>, group: usize) -> Self {
         let sum = row.sums[group];
         // The sums of signed weights are whole: nothing was added to them.

@@ -72,6 +72,7 @@ impl Shape {
     }
 
     /// The output rows of a tile.
+    #[inline]
     pub fn tile_rows(&self, tile: usize) -> Range<usize> {
         let (part, tile) = (tile / self.part_tiles(), tile % self.part_tiles());
         let (start, end) = (part * self.part_rows(), (part + 1) * self.part_rows());
@@ -90,12 +91,14 @@ impl Shape {
     }
 
     /// Values of k that stand together behind one header, padding included, and how often: groups, or blocks of them.
+    #[inline]
     pub fn blocks(&self) -> (usize, usize) {
         let (len, groups) = self.groups();
         if self.factored() { (FACTORED, groups / (FACTORED / len)) } else { (len, groups) }
     }
 
     /// Values of k that one scale covers, padding included, and the groups of a tile.
+    #[inline]
     pub fn groups(&self) -> (usize, usize) {
         match self.packing {
             Packing::Ints(Layout { scales: Scales::Group { len, .. }, .. }) => (len, self.cols.div_ceil(len)),
@@ -111,6 +114,7 @@ impl Shape {
     }
 
     /// Bytes of a block's scales and minima.
+    #[inline]
     pub fn header(&self) -> usize {
         let Packing::Ints(Layout { scales: Scales::Group { len, kept, min }, .. }) = self.packing else { return 0 };
         let each = match kept {
@@ -121,6 +125,7 @@ impl Shape {
         TILE * each * if min { 2 } else { 1 }
     }
 
+    #[inline]
     pub fn block_bytes(&self) -> usize {
         let bits = match self.packing {
             Packing::Ints(layout) => layout.codes.bits(),
@@ -129,6 +134,7 @@ impl Shape {
         self.header() + self.blocks().0 * TILE * bits / 8
     }
 
+    #[inline]
     pub fn tile_bytes(&self) -> usize {
         self.blocks().1 * self.block_bytes()
     }

@@ -133,6 +133,7 @@ pub struct Head<'a> {
 
 /// The largest magnitude of a multiple of four values; NaN where any is not finite, for codes cannot say so: the scale says it
 /// for them.
+#[inline]
 pub fn most<I: Isa>(isa: I, values: &[f32]) -> f32 {
     let (mut most, mut zeros) = (isa.splat_f32(0.0), isa.splat_f32(0.0));
     for four in values.as_chunks::<4>().0 {

@@ -1,6 +1,6 @@
 //! From filled sinks to a model.
 
-use std::collections::BTreeMap;
+use litemap::LiteMap;
 
 use super::{Kind, Sink};
 use crate::error::{Error, ErrorKind, Result};
@@ -14,7 +14,7 @@ use crate::quant::Layout;
 
 pub(super) struct Assembly<'a> {
     pub plan: &'a Plan,
-    pub items: BTreeMap<Slot, Sink>,
+    pub items: LiteMap<Slot, Sink>,
 }
 
 impl Assembly<'_> {

@@ -10,6 +10,8 @@ pub(crate) mod decode;
 use std::collections::BTreeMap;
 use std::ops::Range as Span;
 
+use litemap::LiteMap;
+
 use super::items::{Item, Reading, Target};
 use super::names::Slot;
 use super::plan::{Memory, Plan, Range};
@@ -43,7 +45,7 @@ struct Sink {
     /// Bytes behind the last unit: the scale of an I2_S tensor.
     tail: Span<u64>,
     done: Vec<bool>,
-    staged: BTreeMap<usize, Staged>,
+    staged: LiteMap<usize, Staged>,
 }
 
 #[derive(Debug)]
@@ -151,7 +153,7 @@ impl Loader {
 
     /// The model, once everything has come.
     pub fn finish(mut self) -> Result<(Model, Plan)> {
-        let mut items: BTreeMap<Slot, Sink> = BTreeMap::new();
+        let mut items: LiteMap<Slot, Sink> = LiteMap::new();
         for sink in self.sinks.drain(..) {
             sink.check_done()?;
             items.insert(self.plan.items[sink.item].slot, sink);
@@ -191,7 +193,7 @@ impl Sink {
         let units = body.div_ceil(unit as u64);
         let tail = if i2s { body..body + 4 } else { body..body };
         let done = filled("a list of tiles", units + u64::from(!tail.is_empty()), false)?;
-        Ok(Self { item: index, kind, reading, shape, unit, tail, done, staged: BTreeMap::new(), tensor })
+        Ok(Self { item: index, kind, reading, shape, unit, tail, done, staged: LiteMap::new(), tensor })
     }
 
     /// Where unit i lies in the tensor; the tail is the unit behind the last.
