@@ -18,9 +18,10 @@ pub type Line = [u8; 64];
 /// the sum of all 32-bit words.
 pub fn read<I: Isa>(team: &Team, lines: &[Line], streams: usize) -> u32 {
     let sum = AtomicU32::new(0);
-    let bounds = team.even(lines.len());
-    team.each(|member| {
-        let share = &lines[bounds[member]..bounds[member + 1]];
+    let share = lines.len().div_ceil(team.members());
+    team.pieces(team.members(), 1, |member| {
+        let start = (member.start * share).min(lines.len());
+        let share = &lines[start..(start + share).min(lines.len())];
         let part = match streams {
             1 => streamed::<I, 1>(share),
             2 => streamed::<I, 2>(share),
@@ -69,7 +70,7 @@ const TILES: usize = 64;
 /// proves them: each member's share is `rounds` times [`ROUND_SUM`].
 pub fn multiply<I: Isa>(team: &Team, rounds: usize) -> (u64, u32) {
     let sum = AtomicU32::new(0);
-    team.each(|_| {
+    team.pieces(team.members(), 1, |_| {
         sum.fetch_add(tiles::<I>(linear::chosen(), rounds), Ordering::Relaxed);
     });
     let products = DOT * SIDE * SIDE * TILES;

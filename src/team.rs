@@ -1,12 +1,14 @@
 //! The team, and the only file that knows threads.
 //!
 //! A team enters the pool once, when it is made: every member but the first becomes a server that waits for jobs, and the first,
-//! the one that calls, leads. [`Team::each`] hands a job to all and returns when all are done, which costs a fraction of a
+//! the one that calls, leads. [`Team::pieces`] posts a job and returns when it is done, which costs a fraction of a
 //! microsecond where waking a pool costs ten to a hundred. A wait spins for as long as a step's serial parts may take, and
 //! across the pause between two steps of a running stream; then it sleeps until notified.
 //!
-//! Work is split statically, so that who computes what never depends on timing, and results never on the split: members
-//! share out rows and heads, never a sum.
+//! A job is cut into units. Every member has a share of them, which it takes from the front, piece by piece and ever smaller
+//! ones; who has done its own helps others, from the back. So a core that something else disturbs holds up nobody for long, and
+//! nobody waits for a member that has not even begun. Results depend neither on the cuts nor on who computes what: members share
+//! out rows and heads, never a sum.
 //!
 //! If a member dies, nobody would ever finish: a poison word ends every wait. In wasm a panic traps its worker only, so the panic
 //! hook and the host's error handler set the word ([`poison`]).
@@ -15,7 +17,7 @@ use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -46,14 +48,16 @@ struct Word(AtomicU32);
 struct Board {
     /// How often a job was posted; [`Board::CLOSED`] in the upper bit ends the servers.
     posted: Word,
-    /// Members that have finished the current job.
-    finished: Word,
+    /// Servers at work on the current job; [`Board::OPEN`] in the upper bit lets more of them in.
+    gate: Word,
     sleepers: AtomicUsize,
+    /// What is left of each member's share.
+    left: Box<[Left]>,
     job: UnsafeCell<Option<Job>>,
 }
 
-// SAFETY: `job` is written by the leader alone, before it raises `posted` with Release, and read by servers after they saw that
-// with Acquire; the leader writes it again only when `finished` says that all of them are done with it.
+// SAFETY: `job` is written by the leader alone, while the gate is shut and nobody within. Servers read it only within, after the
+// count that let them in; the leader opens the gate with Release, and they enter with Acquire.
 unsafe impl Sync for Board {}
 // SAFETY: as above; the pointer in `job` is never followed but between these two moments.
 unsafe impl Send for Board {}
@@ -70,7 +74,7 @@ impl Team {
     pub fn solo() -> Self {
         Self {
             members: 1,
-            board: Arc::new(Board::new()),
+            board: Arc::new(Board::new(1)),
             #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
             _pool: None,
         }
@@ -87,7 +91,7 @@ impl Team {
         if members == 1 {
             return Ok(Self::solo());
         }
-        let board = Arc::new(Board::new());
+        let board = Arc::new(Board::new(members));
         let servers = Arc::clone(&board);
         let serve = move |context: rayon::BroadcastContext| servers.serve(context.index() + 1);
         #[cfg(target_arch = "wasm32")]
@@ -131,11 +135,14 @@ impl Drop for Team {
 impl Board {
     const CLOSED: u32 = 1 << 31;
 
-    fn new() -> Self {
+    const OPEN: u32 = 1 << 31;
+
+    fn new(members: usize) -> Self {
         Self {
             posted: Word(AtomicU32::new(0)),
-            finished: Word(AtomicU32::new(0)),
+            gate: Word(AtomicU32::new(0)),
             sleepers: AtomicUsize::new(0),
+            left: (0..members).map(|_| Left(AtomicU64::new(0))).collect(),
             job: UnsafeCell::new(None),
         }
     }
@@ -149,12 +156,21 @@ impl Board {
             if seen & Self::CLOSED != 0 {
                 return;
             }
-            // SAFETY: the leader posted this job before it raised `posted`, and keeps it alive until `finished` counts us.
-            let job = unsafe { &*(*self.job.get()).expect("a posted job") };
-            let done = Done(self);
-            job(member);
-            drop(done);
+            if let Some(inside) = self.enter() {
+                // SAFETY: the gate was open when it counted us, so a job is posted, and the leader keeps it alive until we leave.
+                let job = unsafe { &*(*self.job.get()).expect("a posted job") };
+                job(member);
+                drop(inside);
+            }
         }
+    }
+
+    /// Through the gate, if it is open still.
+    #[cfg(feature = "threads")]
+    fn enter(&self) -> Option<Inside<'_>> {
+        let gate = &self.gate.0;
+        let count = |now: u32| (now & Self::OPEN != 0).then_some(now + 1);
+        gate.fetch_update(Ordering::Acquire, Ordering::Relaxed, count).ok().map(|_| Inside(self))
     }
 
     /// Spins, then sleeps, until the word is no longer `seen`.
@@ -187,18 +203,42 @@ impl Board {
     }
 }
 
-/// Counts a member as finished, a panicking one too, which poisons the team first.
+/// Counts a server that works; one that panics poisons the team before it leaves.
 #[cfg(feature = "threads")]
-struct Done<'a>(&'a Board);
+struct Inside<'a>(&'a Board);
 
 #[cfg(feature = "threads")]
-impl Drop for Done<'_> {
+impl Drop for Inside<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             poison();
         }
-        self.0.finished.0.fetch_add(1, Ordering::SeqCst);
-        self.0.wake(&self.0.finished.0);
+        self.0.gate.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.wake(&self.0.gate.0);
+    }
+}
+
+/// The units of a share that nobody has taken yet: where they begin, and in the upper half where they end.
+#[repr(align(128))]
+struct Left(AtomicU64);
+
+impl Left {
+    fn set(&self, units: Range<usize>) {
+        self.0.store(units.start as u64 | (units.end as u64) << 32, Ordering::Relaxed);
+    }
+
+    /// A quarter of what is left for its owner, from the front; half of it for another, from the back; in whole `grain`s.
+    fn take(&self, own: bool, grain: usize) -> Option<Range<usize>> {
+        let mut taken = 0..0;
+        let shrunk = |left: u64| {
+            let (start, end) = ((left as u32) as usize, (left >> 32) as usize);
+            let count = (end - start).div_ceil(if own { 4 } else { 2 }).next_multiple_of(grain).min(end - start);
+            taken = if own { start..start + count } else { end - count..end };
+            let (start, end) = if own { (start + count, end) } else { (start, end - count) };
+            (count > 0).then_some(start as u64 | (end as u64) << 32)
+        };
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, shrunk).ok()?;
+        Some(taken)
     }
 }
 
@@ -207,62 +247,60 @@ impl Team {
         self.members
     }
 
-    /// Runs `work(member)` once on every member, the caller being member 0.
-    pub fn each(&self, work: impl Fn(usize) + Sync) {
-        if self.members == 1 {
-            return work(0);
-        }
-        let job: &(dyn Fn(usize) + Sync) = &work;
-        self.board.finished.0.store(0, Ordering::Relaxed);
-        // SAFETY: the previous job is finished, so that no server reads the cell. The pointer outlives its use: this function
-        // does not return, nor unwind (`Finish`), before every server has counted itself finished.
-        unsafe {
-            *self.board.job.get() =
-                Some(std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(job))
-        };
-        // The count leaves the upper bit alone, however long a team lives.
-        let next = (self.board.posted.0.load(Ordering::Relaxed) + 1) & !Board::CLOSED;
-        self.board.posted.0.store(next, Ordering::SeqCst);
-        self.board.wake(&self.board.posted.0);
-        let finish = Finish(self);
-        work(0);
-        drop(finish);
-    }
-
-    /// `work(first, part)` over the rows of `buffer`, each `stride` long: member m gets the rows from `bounds[m]` to
-    /// `bounds[m + 1]`.
-    ///
-    /// # Panics
-    /// If the bounds fall, or leave the buffer.
-    pub fn rows<T: Send>(
-        &self,
-        buffer: &mut [T],
-        stride: usize,
-        bounds: &Bounds,
-        work: impl Fn(usize, &mut [T]) + Sync,
-    ) {
-        let count = buffer.len().checked_div(stride).unwrap_or(0);
-        let bounds = &bounds[..=self.members];
-        assert!(bounds.is_sorted() && bounds[self.members] <= count, "shares rise and stay within the buffer");
-        let base = Shared(buffer.as_mut_ptr());
-        let part = |member: usize| {
-            let (start, len) = (bounds[member], bounds[member + 1] - bounds[member]);
-            if len > 0 {
-                // SAFETY: the bounds rise and stay within the buffer, which is borrowed mutably until all members are done.
-                let part = unsafe { std::slice::from_raw_parts_mut(base.at(start * stride), len * stride) };
-                work(start, part);
+    /// `work(units)` over pieces of `0..count`, every unit once. Pieces are whole `grain`s but for a share's last.
+    pub fn pieces(&self, count: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
+        assert!(u32::try_from(count).is_ok() && grain > 0, "units that can be counted");
+        // What is one piece is not worth a signal.
+        if self.members == 1 || count <= grain {
+            if count > 0 {
+                work(0..count);
             }
+            return;
+        }
+        let left = &*self.board.left;
+        for (member, left) in left.iter().enumerate() {
+            left.set(share(count, member, self.members));
+        }
+        self.post(&|member| {
+            let (before, from) = left.split_at(member);
+            for (turn, left) in from.iter().chain(before).enumerate() {
+                while let Some(units) = left.take(turn == 0, grain) {
+                    work(units);
+                }
+            }
+        });
+    }
+
+    /// Runs `work(member)` on the leader, member 0, and on every other member that comes before the leader is done.
+    fn post(&self, work: &(dyn Fn(usize) + Sync)) {
+        let board = &*self.board;
+        // SAFETY: the gate is shut and nobody within, so that no server reads the cell. The pointer outlives its use: this function
+        // does not return, nor unwind (`Shut`), before every server that entered has left.
+        unsafe {
+            *board.job.get() =
+                Some(std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work))
         };
-        // What the leader has for itself is not worth a signal.
-        if bounds[1] == bounds[self.members] { part(0) } else { self.each(part) }
+        board.gate.0.store(Board::OPEN, Ordering::Release);
+        // The count leaves the upper bit alone, however long a team lives.
+        let next = (board.posted.0.load(Ordering::Relaxed) + 1) & !Board::CLOSED;
+        board.posted.0.store(next, Ordering::SeqCst);
+        board.wake(&board.posted.0);
+        let shut = Shut(board);
+        work(0);
+        drop(shut);
     }
 
-    /// Equal shares of `count` rows; one row is the leader's.
-    pub fn even(&self, count: usize) -> Bounds {
-        std::array::from_fn(|member| (count * member.min(self.members)).div_ceil(self.members))
+    /// `work(first, part)` over the rows of `buffer`, each `stride` long.
+    pub fn rows<T: Send>(&self, buffer: &mut [T], stride: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+        let base = Shared(buffer.as_mut_ptr());
+        self.pieces(buffer.len().checked_div(stride).unwrap_or(0), 1, |rows| {
+            // SAFETY: pieces lie within the buffer, which is borrowed mutably until all are done, and no two share a row.
+            let part = unsafe { std::slice::from_raw_parts_mut(base.at(rows.start * stride), rows.len() * stride) };
+            work(rows.start, part);
+        });
     }
 
-    /// `work(section, units, columns)` over columns of a row-major buffer: each member gets its share of every section's units.
+    /// `work(section, units, columns)` over columns of a row-major buffer, in pieces of whole `grain`s of units.
     ///
     /// # Panics
     /// If the sections overlap, do not rise, or leave the rows.
@@ -271,6 +309,7 @@ impl Team {
         buffer: &mut [f32],
         stride: usize,
         sections: &[Section],
+        grain: usize,
         work: impl Fn(usize, Range<usize>, Columns) + Sync,
     ) {
         let count = buffer.len().checked_div(stride).unwrap_or(0);
@@ -282,21 +321,21 @@ impl Team {
             );
             end = section.first + section.width;
         }
-        let (base, members) = (Shared(buffer.as_mut_ptr()), self.members);
-        self.each(|member| {
+        let base = Shared(buffer.as_mut_ptr());
+        self.pieces(sections.iter().map(Section::units).sum(), grain, |piece| {
+            let mut first = 0;
             for (index, section) in sections.iter().enumerate() {
-                let units = share(section.units(), member, members);
+                let end = first + section.units();
+                let units = piece.start.clamp(first, end) - first..piece.end.clamp(first, end) - first;
                 if !units.is_empty() {
                     let range = section.columns(units.clone());
                     work(index, units, Columns { base: base.at(0), count, stride, range, buffer: PhantomData });
                 }
+                first = end;
             }
         });
     }
 }
-
-/// Where each member's rows begin; the last one's end follows.
-pub type Bounds = [usize; MOST + 1];
 
 /// Neighbouring columns that are shared out in whole units; the last unit may be narrower.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -316,16 +355,15 @@ impl Section {
     }
 }
 
-/// Waits for the servers, whatever happens to the leader's own part.
-struct Finish<'a>(&'a Team);
+/// Shuts the gate and waits for who is within, whatever happens to the leader's own part.
+struct Shut<'a>(&'a Board);
 
-impl Drop for Finish<'_> {
+impl Drop for Shut<'_> {
     fn drop(&mut self) {
-        let others = self.0.members as u32 - 1;
-        let board = &*self.0.board;
-        let mut finished = board.finished.0.load(Ordering::Acquire);
-        while finished != others {
-            finished = board.await_change(&board.finished.0, finished);
+        let gate = &self.0.gate.0;
+        let mut within = gate.fetch_and(!Board::OPEN, Ordering::AcqRel) & !Board::OPEN;
+        while within != 0 {
+            within = self.0.await_change(gate, within);
         }
         assert!(!poisoned() || std::thread::panicking(), "a thread of this model has died");
     }
@@ -369,7 +407,7 @@ impl<'a> Columns<'a> {
     /// These columns of one row.
     pub fn row(&mut self, row: usize) -> &mut [f32] {
         assert!(row < self.count);
-        // SAFETY: the row lies within the buffer, sections lie within the row and do not overlap, nor do members' shares of
+        // SAFETY: the row lies within the buffer, sections lie within the row and do not overlap, nor do pieces of
         // them, and the borrow of `self` keeps this member from having it twice.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(row * self.stride + self.range.start), self.range.len()) }
     }
@@ -409,4 +447,56 @@ mod wait {
     }
 
     pub fn wake_all(_: &AtomicU32) {}
+}
+
+#[cfg(all(test, feature = "threads", not(target_arch = "wasm32")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_unit_is_worked_on_once() {
+        for members in [1, 2, 3, 8] {
+            let team = Team::new(members).unwrap();
+            for (count, grain) in [(0, 1), (1, 1), (2, 3), (7, 1), (64, 3), (1000, 6), (10_007, 1)] {
+                let times: Vec<_> = (0..count).map(|_| AtomicU32::new(0)).collect();
+                team.pieces(count, grain, |units| {
+                    assert!(!units.is_empty());
+                    for time in &times[units] {
+                        time.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+                assert!(times.into_iter().all(|time| time.into_inner() == 1), "{members} members, {count} by {grain}");
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_are_whole_grains_and_shrink() {
+        let left = Left(AtomicU64::new(0));
+        left.set(5..105);
+        assert_eq!(left.take(true, 3), Some(5..32));
+        assert_eq!(left.take(false, 3), Some(66..105));
+        assert_eq!(left.take(true, 3), Some(32..41));
+        assert_eq!(left.take(true, 40), Some(41..66));
+        assert_eq!(left.take(true, 1), None);
+        assert_eq!(left.take(false, 1), None);
+    }
+
+    /// The first piece that a server takes waits for all others: with shares that nobody else may touch, forever.
+    #[test]
+    fn others_finish_what_a_slow_member_has_left() {
+        let team = Team::new(3).unwrap();
+        for _ in 0..100 {
+            let (done, held) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            team.pieces(3000, 1, |units| {
+                if std::thread::current().name().is_none() && held.fetch_add(units.len(), Ordering::SeqCst) == 0 {
+                    while done.load(Ordering::SeqCst) + units.len() < 3000 {
+                        std::thread::yield_now();
+                    }
+                }
+                done.fetch_add(units.len(), Ordering::SeqCst);
+            });
+            assert_eq!(done.into_inner(), 3000);
+        }
+    }
 }

@@ -149,7 +149,7 @@ impl<I: Isa> Act<I> {
         (self.spec, self.stride, self.plane, self.sums) = (spec, stride, spec.plane_words::<I>(), spec.sums());
         self.words.clear();
         self.words.resize(tokens * stride, 0);
-        team.rows(&mut self.words, stride, &team.even(tokens), |first, rows| {
+        team.rows(&mut self.words, stride, |first, rows| {
             for (i, row) in rows.chunks_exact_mut(stride).enumerate() {
                 prepare_row::<I>(spec, row, first + i, input);
             }

@@ -257,7 +257,7 @@ fn product_by<I: Isa>(dots: Dots, matrix: &Matrix, x: &[f32], precision: Precisi
     act.prepare(team, spec, tokens, |row, values| values.copy_from_slice(&x[row * shape.cols..][..shape.cols]));
     let act = &act;
     let sections: Vec<_> = sections(shape, 0).collect();
-    team.columns(&mut y, shape.rows, &sections, |part, tiles, columns| {
+    team.columns(&mut y, shape.rows, &sections, linear::grain(tokens), |part, tiles, columns| {
         linear::multiply_by::<I>(dots, matrix, part, tiles, act, columns);
     });
     y
@@ -346,7 +346,7 @@ fn dense_products_are_added<I: Isa>() {
             let place = |t: usize| (3 * t + 1) % tokens;
             let sections: Vec<_> = sections(&matrix.shape, 0).collect();
             let add = |tokens: std::ops::Range<usize>, y: &mut Vec<f32>, team: &Team| {
-                team.columns(y, rows, &sections, |_, tiles, columns| {
+                team.columns(y, rows, &sections, 1, |_, tiles, columns| {
                     linear::add::<I>(&matrix, tiles, &act, tokens.clone(), &place, columns);
                 });
             };

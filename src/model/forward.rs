@@ -24,7 +24,7 @@ use crate::kernels::rows::BLOCK;
 use crate::kernels::{elementwise, linear, sections, spec};
 use crate::kv::{Cache, TableId};
 use crate::observe::{Operation, Tally};
-use crate::team::{Bounds, Section, Team};
+use crate::team::{Section, Team};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchRow {
@@ -203,7 +203,8 @@ impl<I: Isa> Forward<I> {
         self.logits.resize(rows.len() * config.vocab, 0.0);
         let sections: Vec<Section> = sections(&head.shape, 0).collect();
         let act = &self.act;
-        team.columns(&mut self.logits, config.vocab, &sections, |part, tiles, columns| {
+        let grain = linear::grain(rows.len());
+        team.columns(&mut self.logits, config.vocab, &sections, grain, |part, tiles, columns| {
             linear::multiply(head, part, tiles, act, columns);
         });
         let site = Site { team, layer: model.layers.len(), operation: Operation::Head };
@@ -241,7 +242,7 @@ fn multiply<I: Isa>(
             }
         });
         let act = &*act;
-        team.columns(y, linear.width, sections, |section, tiles, columns| {
+        team.columns(y, linear.width, sections, linear::grain(rows), |section, tiles, columns| {
             let (matrix, part) = parts[section];
             linear::multiply(&matrices[matrix], part, tiles, act, columns);
         });
@@ -291,9 +292,8 @@ impl<I: Isa> Pass<'_, I> {
     /// `hidden += update`
     fn add_update(&mut self) {
         let width = self.config.hidden;
-        let bounds = self.site.team.even(self.count());
         let update = &self.forward.update;
-        self.site.team.rows(&mut self.forward.hidden, width, &bounds, |first, rows| {
+        self.site.team.rows(&mut self.forward.hidden, width, |first, rows| {
             elementwise::add::<I>(rows, &update[first * width..][..rows.len()]);
         });
     }
@@ -313,9 +313,8 @@ impl<I: Isa> Pass<'_, I> {
         let config = self.config;
         let (q, kv, head, pairs) = (config.q_width(), config.kv_width(), config.head, config.rope.dim / 2);
         let width = q + 2 * kv;
-        let bounds = self.site.team.even(rows.len());
         let (cos, sin) = (&*cos, &*sin);
-        self.site.team.rows(qkv, width, &bounds, |first, part| {
+        self.site.team.rows(qkv, width, |first, part| {
             for (i, row_qkv) in part.chunks_exact_mut(width).enumerate() {
                 let (cos, sin) = (row(cos, pairs, first + i), row(sin, pairs, first + i));
                 for (norm, heads) in [(&layer.q_norm, 0..q), (&layer.k_norm, q..q + kv)] {
@@ -362,16 +361,16 @@ impl<I: Isa> Pass<'_, I> {
         };
         let members = self.site.team.members();
         if rows.len() < 2 * members {
-            // Few rows: their heads are shared out.
+            // Few rows: their heads are shared out, in one piece each, as those that read the same keys go together.
             let sections = [Section { first: 0, width: q, unit: head }];
-            self.site.team.columns(attended, q, &sections, |_, heads, mut columns| {
+            let grain = config.heads.div_ceil(members);
+            self.site.team.columns(attended, q, &sections, grain, |_, heads, mut columns| {
                 for i in 0..rows.len() {
                     attend(i, heads.clone(), columns.row(i));
                 }
             });
         } else {
-            let bounds = by_cost(members, rows.iter().map(|row| row.position as u64 + 64));
-            self.site.team.rows(attended, q, &bounds, |first, part| {
+            self.site.team.rows(attended, q, |first, part| {
                 for (i, out) in part.chunks_exact_mut(q).enumerate() {
                     attend(first + i, 0..config.heads, out);
                 }
@@ -423,36 +422,5 @@ fn attend_some(seen: [Option<Seen>; QUERIES], attend: impl Fn(&mut [Seen])) {
         [Some(a), Some(b), None, ..] => attend(&mut [a, b]),
         [Some(a), None, ..] => attend(&mut [a]),
         [None, ..] => {}
-    }
-}
-
-/// Consecutive rows of about equal cost for each member.
-fn by_cost(members: usize, costs: impl Iterator<Item = u64> + Clone) -> Bounds {
-    let total: u64 = costs.clone().sum();
-    let count = costs.clone().count();
-    let mut bounds = [count; crate::team::MOST + 1];
-    let (mut done, mut member) = (0, 0);
-    for (row, cost) in costs.enumerate() {
-        while member < members && done * members as u64 >= total * member as u64 {
-            bounds[member] = row;
-            member += 1;
-        }
-        done += cost;
-    }
-    bounds
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn costs_are_shared_out() {
-        let bounds = by_cost(2, [1, 1, 1, 1, 4, 4].into_iter());
-        assert_eq!(bounds[..3], [0, 5, 6]);
-        let bounds = by_cost(3, [5; 9].into_iter());
-        assert_eq!(bounds[..4], [0, 3, 6, 9]);
-        let bounds = by_cost(4, [7].into_iter());
-        assert_eq!(bounds[..5], [0, 1, 1, 1, 1]);
     }
 }

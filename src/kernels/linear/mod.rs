@@ -93,6 +93,11 @@ pub fn multiply<I: Isa>(matrix: &Matrix, part: usize, tiles: Range<usize>, act: 
     multiply_by(chosen(), matrix, part, tiles, act, columns);
 }
 
+/// Tiles that go together where so many tokens meet them.
+pub fn grain(tokens: usize) -> usize {
+    if tokens >= panel::LEAST { panel::TILES } else { 1 }
+}
+
 /// [`multiply`] with products summed in this way.
 pub fn multiply_by<I: Isa>(
     dots: Dots,

@@ -21,7 +21,7 @@ use crate::quant::{Codes, Layout};
 use crate::team::Columns;
 
 /// Tiles of a panel: so many that blocks of 3 and of 4 vectors both divide it.
-const TILES: usize = 3;
+pub(super) const TILES: usize = 3;
 const ROWS: usize = TILES * TILE;
 /// Values of k of a panel, where a scale covers the row.
 const LEN: usize = 512;

@@ -173,7 +173,7 @@ impl Branch {
         narrow.resize(count * shape.rows, 0.0);
         let prepared = &*act;
         // A has a tile or two: members share the rows.
-        team.rows(narrow, shape.rows, &team.even(count), |first, part| {
+        team.rows(narrow, shape.rows, |first, part| {
             let tokens = first..first + part.len() / shape.rows;
             linear::add(&self.a, 0..shape.tiles(), prepared, tokens, &|i| i - first, Columns::all(part, shape.rows));
         });
@@ -183,7 +183,7 @@ impl Branch {
                 elementwise::scale::<I>(out, factor * rows[i].scale);
             });
             let act = &*act;
-            team.columns(y, self.width, sections, |_, tiles, columns| {
+            team.columns(y, self.width, sections, 1, |_, tiles, columns| {
                 linear::add(b, tiles, act, 0..count, &|i| rows[i].to, columns);
             });
         }
