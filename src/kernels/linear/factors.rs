@@ -12,10 +12,13 @@
 //! Floats for each group would cost as much as the dot products of 16 values do. The offset comes out of where sums begin, for
 //! nothing.
 
+use bytemuck::Zeroable;
+
 use super::ahead::Ahead;
 use super::finish::FOURS;
 use super::ints::dot;
-use super::{Out, quarter};
+use super::panel::{apart, fours};
+use super::{Out, TOKENS, quarter};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Ints, Matrix, Packing, TILE};
@@ -73,22 +76,88 @@ pub(super) fn factors<I: Isa, C: Ints<P>, const P: usize, const V: usize, const 
                 }
             }
         }
-        let least = if min {
-            least(isa, mins, &row.sums[2 * block * groups..][..2 * groups])
-        } else {
-            [isa.splat_f32(0.0); FOURS]
-        };
-        let scale = isa.splat_f32(row.scales[block]);
-        for (four, [high, low]) in sums.into_iter().enumerate() {
-            let unit = isa.load(&units.as_chunks::<16>().0[four]);
-            let sum = isa.add(isa.mul(isa.to_f32(high), isa.splat_f32(128.0)), isa.to_f32(low));
-            let mut part = isa.mul(sum, unit);
-            if min {
-                part = isa.add(part, least[four]);
+        let of_x = &row.sums[2 * block * groups..][..2 * groups];
+        add_block(isa, units, (min, mins), of_x, row.scales[block], sums, &mut out[0]);
+    }
+}
+
+/// Steps of a block, each of four values of k.
+const BLOCK: usize = FACTORED / 4;
+
+/// The same results for some tokens: a block comes apart once, and meets them from the nearest cache.
+pub(super) fn factors_many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, token: usize, out: &mut Out<TOKENS>) {
+    let isa = I::default();
+    let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
+    let Scales::Group { len, min, .. } = layout.scales else { unreachable!("chosen by the scales") };
+    let mut ahead = Ahead::new(matrix, tile, token == 0);
+    let rows: [_; TOKENS] = std::array::from_fn(|t| act.row(token + t));
+    let (block_bytes, header) = (matrix.shape.block_bytes(), matrix.shape.header());
+    let (groups, steps) = (FACTORED / len, len / 4);
+    let mut weights = [I::Weights::zeroed(); FOURS * BLOCK];
+
+    for (block, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
+        ahead.touch(tile * matrix.shape.tile_bytes() + (block + 1) * block_bytes);
+        let (header, codes) = bytes.split_at(header);
+        let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
+        let (units, factors) = scales.split_at(4 * TILE);
+        apart::<I>(layout.codes, codes, PASS_FOURS, 0, BLOCK, &mut weights);
+        let (vectors, _) = weights.as_chunks::<PASS_FOURS>();
+        let mut sums = [[[isa.splat_i32(0); 2]; FOURS]; TOKENS];
+        for (pass, vectors) in vectors.chunks_exact(BLOCK).enumerate() {
+            for (group, vectors) in vectors.chunks_exact(steps).enumerate() {
+                let factors = isa.load_i8(&factors.as_chunks::<PASS>().0[group * (TILE / PASS) + pass]);
+                for (row, sums) in rows.iter().zip(&mut sums) {
+                    let (begins, _) = row.sums.as_chunks::<2>();
+                    let begins = begins[block * groups + group];
+                    let begins = begins.map(|sum| isa.splat_i32(layout.offset.wrapping_mul(-sum)));
+                    let mut dots = [begins.map(|begin| [begin; PASS_FOURS])];
+                    let xs = row.planes.map(|plane| &plane[block * BLOCK + group * steps..][..steps]);
+                    fours(isa, vectors, [xs], &mut dots);
+                    for i in 0..PASS_FOURS {
+                        for a in 0..2 {
+                            let sum = &mut sums[pass * PASS_FOURS + i][a];
+                            *sum = isa.add_i32(*sum, isa.mul_i32(dots[0][a][i], factors[i]));
+                        }
+                    }
+                }
             }
-            let y = quarter(&mut out[0], four);
-            isa.store_f32(y, isa.add(isa.load_f32(y), isa.mul(part, scale)));
         }
+        for ((row, sums), out) in rows.iter().zip(sums).zip(&mut *out) {
+            add_block(
+                isa,
+                units,
+                (min, mins),
+                &row.sums[2 * block * groups..][..2 * groups],
+                row.scales[block],
+                sums,
+                out,
+            );
+        }
+    }
+}
+
+/// What the exact sums of a block add to a token's results.
+#[inline(always)]
+fn add_block<I: Isa>(
+    isa: I,
+    units: &[u8],
+    (min, mins): (bool, &[u8]),
+    of_x: &[i32],
+    scale: f32,
+    sums: [[I::V; 2]; FOURS],
+    out: &mut [f32; TILE],
+) {
+    let least = if min { least(isa, mins, of_x) } else { [isa.splat_f32(0.0); FOURS] };
+    let scale = isa.splat_f32(scale);
+    for (four, [high, low]) in sums.into_iter().enumerate() {
+        let unit = isa.load(&units.as_chunks::<16>().0[four]);
+        let sum = isa.add(isa.mul(isa.to_f32(high), isa.splat_f32(128.0)), isa.to_f32(low));
+        let mut part = isa.mul(sum, unit);
+        if min {
+            part = isa.add(part, least[four]);
+        }
+        let y = quarter(out, four);
+        isa.store_f32(y, isa.add(isa.load_f32(y), isa.mul(part, scale)));
     }
 }
 

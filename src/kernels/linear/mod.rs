@@ -35,7 +35,7 @@ use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, Matrix, Packing, TILE};
 use crate::quant::{Codes, Float, Kept, Layout, Scales};
 use crate::team::Columns;
 use dense::{decoded, dense};
-use factors::factors;
+use factors::{factors, factors_many};
 use finish::FOURS;
 use ints::sum;
 
@@ -225,8 +225,8 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: Dots) -> Kernel
         };
     }
     macro_rules! factors {
-        ($codes:ty, $planes:literal, $vectors:literal, $steps:literal) => {
-            Kernels { one: Kernel::Other(factors::<I, $codes, $planes, $vectors, $steps>), many: None }
+        ($codes:ty, $planes:literal, $vectors:literal, $steps:literal, $many:expr) => {
+            Kernels { one: Kernel::Other(factors::<I, $codes, $planes, $vectors, $steps>), many: $many }
         };
     }
     macro_rules! dense {
@@ -245,12 +245,13 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: Dots) -> Kernel
             Kernels { one: Kernel::Other(decoded::<I, 4, 1>), many: Some(Kernel::Other(decoded::<I, 2, TOKENS>)) }
         }
         (Packing::Ints(Layout { codes, scales: Scales::Group { len, kept: Kept::Factors, .. }, .. }), _) => {
+            // Only six bits take so long to come apart that doing it once for some tokens pays.
             match (codes, len) {
-                (Codes::B2, 16) => factors!(B2, 4, 1, 4),
-                (Codes::B4, 16) => factors!(B4, 2, 2, 4),
-                (Codes::B4, 32) => factors!(B4, 2, 2, 8),
-                (Codes::B6, 16) => factors!(B6, 4, 1, 4),
-                (Codes::B6, 32) => factors!(B6, 4, 1, 8),
+                (Codes::B2, 16) => factors!(B2, 4, 1, 4, None),
+                (Codes::B4, 16) => factors!(B4, 2, 2, 4, None),
+                (Codes::B4, 32) => factors!(B4, 2, 2, 8, None),
+                (Codes::B6, 16) => factors!(B6, 4, 1, 4, Some(Kernel::Other(factors_many::<I>))),
+                (Codes::B6, 32) => factors!(B6, 4, 1, 8, Some(Kernel::Other(factors_many::<I>))),
                 _ => unreachable!("no type has factors for {len} {codes:?}"),
             }
         }

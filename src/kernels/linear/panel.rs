@@ -98,7 +98,9 @@ impl<I: Isa> Panel<'_, I> {
                 self.weights.resize(steps.len() * ROWS / 4, bytemuck::Zeroable::zeroed());
                 for (i, tile) in tiles.clone().enumerate() {
                     let codes = &self.matrix.tile(tile)[group * group_bytes + header..];
-                    self.unpack(i, &codes[steps.start * step_bytes..steps.end * step_bytes], steps.len());
+                    let codes = &codes[steps.start * step_bytes..steps.end * step_bytes];
+                    let side = if self.planes == 1 { 3 } else { 4 };
+                    apart::<I>(self.layout.codes, codes, side, i, steps.len(), &mut self.weights);
                 }
                 let steps = group * len / 4 + steps.start..group * len / 4 + steps.end;
                 if self.planes == 1 {
@@ -113,22 +115,6 @@ impl<I: Isa> Panel<'_, I> {
                 self.finish::<TOKENS>(i, tile, header, group, tokens.start, 0..four);
                 self.finish::<1>(i, tile, header, group, tokens.start, four..tokens.len());
             }
-        }
-    }
-
-    /// Writes the codes of some steps of one tile into the panel.
-    fn unpack(&mut self, tile: usize, codes: &[u8], steps: usize) {
-        let side = if self.planes == 1 { 3 } else { 4 };
-        let at = |vector: usize, step: usize| {
-            let vector = tile * FOURS + vector;
-            (vector / side * steps + step) * side + vector % side
-        };
-        match self.layout.codes {
-            Codes::B1 => unpack::<I, B1, 8>(codes, at, &mut self.weights),
-            Codes::B2 => unpack::<I, B2, 4>(codes, at, &mut self.weights),
-            Codes::B4 => unpack::<I, B4, 2>(codes, at, &mut self.weights),
-            Codes::B6 => unpack::<I, B6, 4>(codes, at, &mut self.weights),
-            Codes::I8 => unreachable!("signed weights stay packed"),
         }
     }
 
@@ -194,10 +180,33 @@ impl<I: Isa> Panel<'_, I> {
     }
 }
 
+/// Writes the codes of some steps of one tile into a panel whose blocks are of `side` vectors.
+pub(super) fn apart<I: Isa>(
+    codes: Codes,
+    bytes: &[u8],
+    side: usize,
+    tile: usize,
+    steps: usize,
+    panel: &mut [I::Weights],
+) {
+    // Where each vector's first step belongs; the others follow `side` apart.
+    let at = std::array::from_fn(|vector| {
+        let vector = tile * FOURS + vector;
+        vector / side * steps * side + vector % side
+    });
+    match codes {
+        Codes::B1 => unpack::<I, B1, 8>(bytes, (at, side), panel),
+        Codes::B2 => unpack::<I, B2, 4>(bytes, (at, side), panel),
+        Codes::B4 => unpack::<I, B4, 2>(bytes, (at, side), panel),
+        Codes::B6 => unpack::<I, B6, 4>(bytes, (at, side), panel),
+        Codes::I8 => unreachable!("signed weights stay packed"),
+    }
+}
+
 #[inline(never)]
 fn unpack<I: Isa, C: Ints<P>, const P: usize>(
     codes: &[u8],
-    at: impl Fn(usize, usize) -> usize,
+    (at, side): ([usize; FOURS], usize),
     panel: &mut [I::Weights],
 ) {
     let isa = I::default();
@@ -206,7 +215,7 @@ fn unpack<I: Isa, C: Ints<P>, const P: usize>(
     for part in 0..8 / P {
         for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
             for (p, (vector, mask)) in C::planes(isa, &masks, vectors, part).into_iter().enumerate() {
-                panel[at(part * P + p, step)] = isa.weights(isa.shr_u16(isa.and(vector, mask), C::SHIFT[p]));
+                panel[at[part * P + p] + step * side] = isa.weights(isa.shr_u16(isa.and(vector, mask), C::SHIFT[p]));
             }
         }
     }
@@ -245,7 +254,7 @@ fn dot<I: Isa, const V: usize, const T: usize, const A: usize, const PAIRS: bool
 }
 
 #[inline(always)]
-fn fours<I: Isa, const V: usize, const T: usize, const A: usize>(
+pub(super) fn fours<I: Isa, const V: usize, const T: usize, const A: usize>(
     isa: I,
     weights: &[[I::Weights; V]],
     xs: [[&[I::Quad]; A]; T],

@@ -1,0 +1,75 @@
+/**
+ * Every row of results/README.md, one after another on a machine that does nothing else: `node benches/rows.mjs [PATTERN]` with Node
+ * 22.18 or newer, a built package and Chromium. Writes results/DATE-ROW.json and prints the table.
+ */
+import { spawn } from "node:child_process";
+import { readFile, writeFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { start } from "../pkg/test/page/support.mjs";
+
+const rows = {
+  "b2b-chromium": { page: "shape=b2b&profile" },
+  b2b: "--shape b2b",
+  "b2b-512": "--shape b2b --prompt 512",
+  "b2b-1thread": "--shape b2b --threads 1",
+  "b2b-simd128": "--shape b2b --flavour simd128 --prompt 32",
+  "b2b-batch4": "--shape b2b --batch 4 --prompt 16",
+  "b2b-batch16": "--shape b2b --batch 16 --prompt 16",
+  "b2b-ctx512-f16": "--shape b2b --ctx 512 --kv f16 --prompt 16",
+  "b2b-ctx512-q8": "--shape b2b --ctx 512 --kv q8 --prompt 16",
+  "b2b-ctx4096-f16": "--shape b2b --ctx 4096 --kv f16 --prompt 16 --warmup 0 --repeat 1",
+  "b2b-ctx4096-q8": "--shape b2b --ctx 4096 --kv q8 --prompt 16 --warmup 0 --repeat 1",
+  "b2b-q1_0": "--shape b2b --type q1_0",
+  "2b4t": "--shape 2b4t",
+  "138m-q1_0-chromium": { page: "shape=138m&type=q1_0&profile" },
+  "138m-q1_0": "--shape 138m --type q1_0",
+  "135m-chromium": { page: "shape=135m&profile" },
+  "135m": "--shape 135m",
+  "fairy-chromium": { page: "shape=fairy&prompt=64&decode=128&profile" },
+  fairy: "--shape fairy --prompt 64 --decode 128",
+};
+
+async function inNode(args) {
+  const cli = fileURLToPath(new URL("../pkg/dist/cli.js", import.meta.url));
+  const usual = { "--threads": "2", "--repeat": "3" };
+  const rest = Object.entries(usual).filter(([flag]) => !args.includes(flag));
+  const child = spawn(process.execPath, [cli, "bench", ...args.split(" "), ...rest.flat(), "--profile", "--json"], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const chunks = await child.stdout.toArray();
+  return JSON.parse(Buffer.concat(chunks).toString());
+}
+
+async function inChromium(query) {
+  const demo = await start();
+  try {
+    const page = await demo.browser.newPage();
+    await page.goto(`${demo.isolated}bench.html?${query}&threads=2&repeat=3&run`);
+    await page.waitForSelector(':root:is([data-state="done"], [data-state="failed"])', { timeout: 300_000 });
+    const download = page.waitForEvent("download");
+    await page.getByRole("button", { name: "Save as JSON" }).click();
+    return JSON.parse(await readFile(await (await download).path(), "utf8"));
+  } finally {
+    await demo.stop();
+  }
+}
+
+const percent = (share) => (share == null ? "–" : `${(100 * share).toFixed(0)} %`);
+
+console.log("| row | prefill tok/s | decode tok/s | p50, p99 ms | decode ÷ read, matrices | prefill ÷ multiply, matrices |");
+console.log("|---|--:|--:|--:|--:|--:|");
+for (const [name, how] of Object.entries(rows).filter(([name]) => new RegExp(process.argv[2] ?? "").test(name))) {
+  const report = await (typeof how === "string" ? inNode(how) : inChromium(how.page));
+  const file = new URL(`results/${report.date.slice(0, 10)}-${name}.json`, import.meta.url);
+  await writeFile(file, `${JSON.stringify(report)}\n`);
+  const speed = ({ median, least, most }) => `${median.toFixed(1)} (${least.toFixed(1)}–${most.toFixed(1)})`;
+  const { ratios = {} } = report;
+  const cells = [
+    speed(report.prefill.tokensPerSecond),
+    speed(report.decode.tokensPerSecond),
+    `${report.decode.stepMs.p50.toFixed(2)}, ${report.decode.stepMs.p99.toFixed(2)}`,
+    `${percent(ratios.decodeToRead)}, ${percent(ratios.decodeMatricesToRead)}`,
+    `${percent(ratios.prefillToMultiply)}, ${percent(ratios.prefillMatricesToMultiply)}`,
+  ];
+  console.log(`| ${name} | ${cells.join(" | ")} |`);
+}
