@@ -37,7 +37,9 @@ async function inNode(args) {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const chunks = await child.stdout.toArray();
-  return JSON.parse(Buffer.concat(chunks).toString());
+  const report = JSON.parse(Buffer.concat(chunks).toString());
+  if (report.error) throw new Error(report.error.message);
+  return report;
 }
 
 async function inChromium(query) {
@@ -46,6 +48,8 @@ async function inChromium(query) {
     const page = await demo.browser.newPage();
     await page.goto(`${demo.isolated}bench.html?${query}&threads=2&repeat=3&run`);
     await page.waitForSelector(':root:is([data-state="done"], [data-state="failed"])', { timeout: 300_000 });
+    const problem = await page.getByRole("alert").innerText();
+    if (problem) throw new Error(problem);
     const download = page.waitForEvent("download");
     await page.getByRole("button", { name: "Save as JSON" }).click();
     return JSON.parse(await readFile(await (await download).path(), "utf8"));

@@ -19,8 +19,8 @@ pub type Line = [u8; 64];
 pub fn read<I: Isa>(team: &Team, lines: &[Line], streams: usize) -> u32 {
     let sum = AtomicU32::new(0);
     let share = lines.len().div_ceil(team.members());
-    team.pieces(team.members(), 1, |member| {
-        let start = (member.start * share).min(lines.len());
+    team.pieces(team.members(), 1, |piece| {
+        let start = (piece.start * share).min(lines.len());
         let share = &lines[start..(start + share).min(lines.len())];
         let part = match streams {
             1 => streamed::<I, 1>(share),

@@ -134,7 +134,6 @@ impl Drop for Team {
 
 impl Board {
     const CLOSED: u32 = 1 << 31;
-
     const OPEN: u32 = 1 << 31;
 
     fn new(members: usize) -> Self {
@@ -213,7 +212,7 @@ impl Drop for Inside<'_> {
         if std::thread::panicking() {
             poison();
         }
-        self.0.gate.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.gate.0.fetch_sub(1, Ordering::SeqCst);
         self.0.wake(&self.0.gate.0);
     }
 }
@@ -451,6 +450,8 @@ mod wait {
 
 #[cfg(all(test, feature = "threads", not(target_arch = "wasm32")))]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -482,21 +483,39 @@ mod tests {
         assert_eq!(left.take(false, 1), None);
     }
 
-    /// The first piece that a server takes waits for all others: with shares that nobody else may touch, forever.
+    /// The first piece that a server takes waits for all others, which shares that nobody else may touch would never be.
     #[test]
     fn others_finish_what_a_slow_member_has_left() {
         let team = Team::new(3).unwrap();
+        let leader = std::thread::current().id();
+        let end = Instant::now() + Duration::from_secs(10);
+        let until = |ready: &dyn Fn() -> bool| {
+            while !ready() {
+                assert!(Instant::now() < end, "somebody waits for nobody");
+                std::thread::yield_now();
+            }
+        };
         for _ in 0..100 {
             let (done, held) = (AtomicUsize::new(0), AtomicUsize::new(0));
             team.pieces(3000, 1, |units| {
-                if std::thread::current().name().is_none() && held.fetch_add(units.len(), Ordering::SeqCst) == 0 {
-                    while done.load(Ordering::SeqCst) + units.len() < 3000 {
-                        std::thread::yield_now();
-                    }
+                if std::thread::current().id() == leader {
+                    until(&|| held.load(Ordering::SeqCst) > 0);
+                } else if held.fetch_add(1, Ordering::SeqCst) == 0 {
+                    until(&|| done.load(Ordering::SeqCst) + units.len() == 3000);
                 }
                 done.fetch_add(units.len(), Ordering::SeqCst);
             });
             assert_eq!(done.into_inner(), 3000);
         }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_member_that_does_not_come() {
+        let team = Team { members: 3, board: Arc::new(Board::new(3)), _pool: None };
+        let done = AtomicUsize::new(0);
+        team.pieces(100, 1, |units| {
+            done.fetch_add(units.len(), Ordering::SeqCst);
+        });
+        assert_eq!(done.into_inner(), 100);
     }
 }

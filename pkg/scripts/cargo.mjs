@@ -44,7 +44,8 @@ const sharedMemory = [
 ];
 
 // LLVM's own 225 copies what loads and plans a model into every caller, for 18 kB gzipped. What loops need inside them
-// is marked `inline`, which raises its own limit.
+// is marked `inline`, which raises its own limit. Much lower, and loops suffer that cannot be marked: at 30 a Q6_K head takes
+// twice as long.
 const frugal = "-Cllvm-args=-inline-threshold=45";
 
 export function cargo(flavour, command, ...args) {
