@@ -199,7 +199,7 @@ impl<I: Isa> Forward<I> {
             elementwise::rms_norm::<I>(out, &model.output_norm, config.eps);
         };
         self.act.prepare(team, spec(&head.shape, model.head_precision), rows.len(), |i, out| normed(rows[i], out));
-        self.logits.clear();
+        // Every one of them is written.
         self.logits.resize(rows.len() * config.vocab, 0.0);
         let sections: Vec<Section> = sections(&head.shape, 0).collect();
         let act = &self.act;

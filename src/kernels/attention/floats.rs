@@ -1,6 +1,6 @@
 //! f32 times f32: a vector of four positions or four dimensions at a time.
 
-use super::{QUERIES, Scores, Seen, scale, weigh};
+use super::{Ahead, QUERIES, Scores, Seen, scale, weigh};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::{BLOCK, Codec, Head, widen};
 
@@ -21,21 +21,22 @@ pub(super) fn prepare(codec: Codec, queries: &[Seen], xs: &mut [f32]) {
 
 /// Folds one block into up to [`QUERIES`] queries.
 pub(super) fn fold<I: Isa>(
-    isa: I,
     codec: Codec,
     block: Head,
     stage: &mut [f32],
     xs: &[f32],
     live: usize,
     queries: &mut [Seen],
+    ahead: &mut Ahead,
 ) {
+    let isa = I::default();
     let mut scores = [[0.0f32; BLOCK]; QUERIES];
     let keys = as_f32(isa, codec, block.keys, stage);
     match queries.len() {
-        1 => score::<I, 1>(isa, keys, live, xs, &mut scores),
-        2 => score::<I, 2>(isa, keys, live, xs, &mut scores),
-        3 => score::<I, 3>(isa, keys, live, xs, &mut scores),
-        _ => score::<I, 4>(isa, keys, live, xs, &mut scores),
+        1 => score::<I, 1>(isa, keys, live, xs, &mut scores, ahead),
+        2 => score::<I, 2>(isa, keys, live, xs, &mut scores, ahead),
+        3 => score::<I, 3>(isa, keys, live, xs, &mut scores, ahead),
+        _ => score::<I, 4>(isa, keys, live, xs, &mut scores, ahead),
     }
     for (query, scores) in queries.iter_mut().zip(&mut scores) {
         let rows = |scores: &mut [f32; BLOCK], own: usize, factor: f32| match codec {
@@ -49,10 +50,10 @@ pub(super) fn fold<I: Isa>(
     }
     let values = as_f32(isa, codec, block.values, stage);
     match queries {
-        [a] => mix_all(isa, values, live, [a], &scores),
-        [a, b] => mix_all(isa, values, live, [a, b], &scores),
-        [a, b, c] => mix_all(isa, values, live, [a, b, c], &scores),
-        [a, b, c, d] => mix_all(isa, values, live, [a, b, c, d], &scores),
+        [a] => mix_all(isa, values, live, [a], &scores, ahead),
+        [a, b] => mix_all(isa, values, live, [a, b], &scores, ahead),
+        [a, b, c] => mix_all(isa, values, live, [a, b, c], &scores, ahead),
+        [a, b, c, d] => mix_all(isa, values, live, [a, b, c, d], &scores, ahead),
         _ => {}
     }
 }
@@ -67,10 +68,18 @@ fn as_f32<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [f3
 }
 
 /// Scores of the first `live` positions.
-fn score<I: Isa, const Q: usize>(isa: I, keys: &[f32], live: usize, xs: &[f32], scores: &mut Scores) {
+fn score<I: Isa, const Q: usize>(
+    isa: I,
+    keys: &[f32],
+    live: usize,
+    xs: &[f32],
+    scores: &mut Scores,
+    ahead: &mut Ahead,
+) {
     let (rows, _) = keys.as_chunks::<4>().0.as_chunks::<{ BLOCK / 4 }>();
     // Two vectors of positions by four queries are eight sums: what registers hold.
     for pair in 0..live.div_ceil(8).min(BLOCK / 8) {
+        ahead.touch(BLOCK / 4);
         let mut sums = [[isa.splat_f32(0.0); 2]; Q];
         for (row, xs) in rows.iter().zip(xs.as_chunks::<Q>().0) {
             let k = [isa.load_f32(&row[2 * pair]), isa.load_f32(&row[2 * pair + 1])];
@@ -87,10 +96,18 @@ fn score<I: Isa, const Q: usize>(isa: I, keys: &[f32], live: usize, xs: &[f32], 
     }
 }
 
-fn mix_all<I: Isa, const Q: usize>(isa: I, values: &[f32], live: usize, mut queries: [&mut Seen; Q], weights: &Scores) {
+fn mix_all<I: Isa, const Q: usize>(
+    isa: I,
+    values: &[f32],
+    live: usize,
+    mut queries: [&mut Seen; Q],
+    weights: &Scores,
+    ahead: &mut Ahead,
+) {
     let dim = values.len() / BLOCK;
     let values = &values[..live * dim];
     for from in (0..dim / 8 * 8).step_by(8) {
+        ahead.touch(dim / 4);
         let outs = queries.each_mut().map(|query| &mut query.out[from..]);
         mix::<I, Q, 2>(isa, values, dim, from, std::array::from_fn(|q| &weights[q]), outs);
     }

@@ -10,7 +10,7 @@
 //! Softmax weights times the values' scales are rounded to seven bits, of the block's largest. That is finer than the values
 //! themselves: their codes have seven bits and a sign.
 
-use super::{QUERIES, Scores, Seen, scale, weigh};
+use super::{Ahead, QUERIES, Scores, Seen, scale, weigh};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::{BLOCK, Codec, Head, most, rotate, unpack};
 
@@ -52,21 +52,22 @@ pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [Seen], codes: &mut [I::Quad
 
 /// Folds one block into up to [`QUERIES`] queries.
 pub(super) fn fold<I: Isa>(
-    isa: I,
     codec: Codec,
     block: Head,
     stage: &mut [u32],
     (codes, scales): (&[I::Quad], [f32; QUERIES]),
     live: usize,
     queries: &mut [Seen],
+    ahead: &mut Ahead,
 ) {
+    let isa = I::default();
     let mut scores = [[0.0f32; BLOCK]; QUERIES];
     let keys = as_bytes(isa, codec, block.keys, stage);
     match queries.len() {
-        1 => score::<I, 1>(isa, keys, &block.own[2], codes, live, &mut scores),
-        2 => score::<I, 2>(isa, keys, &block.own[2], codes, live, &mut scores),
-        3 => score::<I, 3>(isa, keys, &block.own[2], codes, live, &mut scores),
-        _ => score::<I, 4>(isa, keys, &block.own[2], codes, live, &mut scores),
+        1 => score::<I, 1>(isa, keys, &block.own[2], codes, live, &mut scores, ahead),
+        2 => score::<I, 2>(isa, keys, &block.own[2], codes, live, &mut scores, ahead),
+        3 => score::<I, 3>(isa, keys, &block.own[2], codes, live, &mut scores, ahead),
+        _ => score::<I, 4>(isa, keys, &block.own[2], codes, live, &mut scores, ahead),
     }
     let mut weights = [[isa.quad([0; 4]); QUERIES]; FOURS];
     let mut worth = [0.0; QUERIES];
@@ -83,10 +84,10 @@ pub(super) fn fold<I: Isa>(
     let values = as_bytes(isa, codec, block.values, stage);
     let weights = &weights[..live.div_ceil(4)];
     match queries {
-        [a] => mix_all(isa, values, weights, worth, [a]),
-        [a, b] => mix_all(isa, values, weights, worth, [a, b]),
-        [a, b, c] => mix_all(isa, values, weights, worth, [a, b, c]),
-        [a, b, c, d] => mix_all(isa, values, weights, worth, [a, b, c, d]),
+        [a] => mix_all(isa, values, weights, worth, [a], ahead),
+        [a, b] => mix_all(isa, values, weights, worth, [a, b], ahead),
+        [a, b, c] => mix_all(isa, values, weights, worth, [a, b, c], ahead),
+        [a, b, c, d] => mix_all(isa, values, weights, worth, [a, b, c, d], ahead),
         _ => {}
     }
 }
@@ -109,9 +110,11 @@ fn score<I: Isa, const Q: usize>(
     codes: &[I::Quad],
     live: usize,
     scores: &mut Scores,
+    ahead: &mut Ahead,
 ) {
     let (planes, _) = codes.as_chunks::<Q>();
     for pair in 0..live.div_ceil(8).min(FOURS / 2) {
+        ahead.touch(BLOCK / 4);
         let mut dots = [[isa.splat_i32(0); 2]; Q];
         for plane in planes.chunks_exact(keys.len()) {
             dots = dots.map(|dots| dots.map(|dot| isa.shl_i32(dot, 7)));
@@ -153,10 +156,12 @@ fn mix_all<I: Isa, const Q: usize>(
     weights: &[[I::Quad; QUERIES]],
     worth: [f32; QUERIES],
     queries: [&mut Seen; Q],
+    ahead: &mut Ahead,
 ) {
     let (pairs, rest) = values.as_chunks::<2>();
     let mut outs = queries.map(|query| query.out.as_chunks_mut::<4>().0);
     for (i, pair) in pairs.iter().enumerate() {
+        ahead.touch(2 * pairs.len());
         mix(isa, pair, weights, 0, worth, outs.each_mut().map(|out| &mut out[2 * i..]));
     }
     if let [last] = rest {

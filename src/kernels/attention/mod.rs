@@ -68,14 +68,17 @@ pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>,
             floats::prepare(codec, queries, bytemuck::cast_slice_mut(codes));
             [1.0; QUERIES]
         };
-        for (block, start) in blocks.zip((0..limit).step_by(BLOCK)) {
+        let mut blocks = blocks.zip((0..limit).step_by(BLOCK)).peekable();
+        Ahead::new(blocks.peek()).touch(1);
+        while let Some((block, start)) = blocks.next() {
             let live = BLOCK.min(limit - start);
+            let mut ahead = Ahead::new(blocks.peek());
             let block = codec.split(dim, block);
             if codec.ints() {
-                ints::fold(isa, codec, block, stage, (bytemuck::cast_slice(codes), scales), live, queries);
+                ints::fold::<I>(codec, block, stage, (bytemuck::cast_slice(codes), scales), live, queries, &mut ahead);
             } else {
                 let stage = bytemuck::cast_slice_mut(stage);
-                floats::fold(isa, codec, block, stage, bytemuck::cast_slice(codes), live, queries);
+                floats::fold::<I>(codec, block, stage, bytemuck::cast_slice(codes), live, queries, &mut ahead);
             }
         }
     });
@@ -85,6 +88,46 @@ pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>,
             total *= rotate(query.out);
         }
         query.out.iter_mut().for_each(|value| *value /= total);
+    }
+}
+
+/// The next block on its way into the cache while this one is multiplied: line by line of all its pages at once, since a core's own
+/// prefetching keeps to each page and has to find out about it first.
+struct Ahead<'a> {
+    block: &'a [u32],
+    /// Of a page's lines.
+    next: usize,
+    seen: u32,
+}
+
+/// In words.
+const LINE: usize = 16;
+const PAGE: usize = 1024;
+
+impl<'a> Ahead<'a> {
+    fn new(block: Option<&(&'a [u32], usize)>) -> Self {
+        Self { block: block.map_or(&[], |(block, _)| block), next: 0, seen: 0 }
+    }
+
+    /// Brings one of `parts` parts of the block.
+    #[inline(never)]
+    fn touch(&mut self, parts: usize) {
+        let end = self.next + (PAGE / LINE).div_ceil(parts);
+        for line in self.next..end {
+            let mut at = line * LINE;
+            while let Some(word) = self.block.get(at) {
+                self.seen ^= word;
+                at += PAGE;
+            }
+        }
+        self.next = end;
+    }
+}
+
+impl Drop for Ahead<'_> {
+    /// A read that nobody uses would not be done.
+    fn drop(&mut self) {
+        std::hint::black_box(self.seen);
     }
 }
 

@@ -15,11 +15,12 @@ pub(super) struct Ahead<'a> {
     seen: u8,
 }
 
-pub(super) const CHUNK: usize = 512;
+pub(super) const CHUNK: usize = PAGES * 64;
 const PAGE: usize = 4096;
 const PAGES: usize = 8;
 const WINDOW: usize = PAGE * PAGES;
-const _: () = assert!(CHUNK / PAGES == 64, "a cache line");
+/// Bytes that a burst reaches over: looked up once, its reads have no checks of their own.
+const SPAN: usize = (PAGES - 1) * PAGE + 1;
 
 impl<'a> Ahead<'a> {
     #[inline]
@@ -43,10 +44,13 @@ impl<'a> Ahead<'a> {
     fn burst(&mut self) {
         let at = self.next * CHUNK;
         let line = (at / WINDOW + 1) * WINDOW + at % WINDOW / PAGES - self.phase;
-        let end = self.bytes.len().min(line + (PAGES - 1) * PAGE + CHUNK / PAGES);
-        let Some(pages) = self.bytes.get(line..end) else { return self.next = usize::MAX };
-        for page in pages.chunks(PAGE) {
-            self.seen ^= page[0];
+        let rest = self.bytes.get(line..).unwrap_or_default();
+        if let Some(pages) = rest.first_chunk::<SPAN>() {
+            for page in 0..PAGES {
+                self.seen ^= pages[page * PAGE];
+            }
+        } else {
+            rest.chunks(PAGE).for_each(|page| self.seen ^= page[0]);
         }
         self.next += 1;
     }

@@ -38,12 +38,12 @@ pub(super) fn tile<I: Isa, const T: usize>(
     let (len, groups) = matrix.shape.groups();
     let group_bytes = bytes.len() / groups;
     let header = group_bytes - len * TILE * layout.codes.bits() / 8;
-    let quads = len / 4;
+    let (quads, start) = (len / 4, tile * bytes.len());
     let mut sums = [[I::default().splat_i32(0); T]; FOURS];
 
     for (group, bytes) in bytes.chunks_exact(group_bytes).enumerate() {
         let (header, codes) = bytes.split_at(header);
-        let at = tile * matrix.shape.tile_bytes() + group * group_bytes + header.len();
+        let at = start + group * group_bytes + header.len();
         let xs = std::array::from_fn(|t| {
             rows[t].planes.map(|plane| plane.get(group * quads..(group + 1) * quads).unwrap_or(&[]))
         });
