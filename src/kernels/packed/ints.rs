@@ -1,19 +1,35 @@
 //! Integer codes: how a step is packed and how its vectors come apart.
 
+use super::TILE;
 use crate::kernels::isa::Isa;
 use crate::quant::Codes;
 
-/// Packs a group's codes; `quad(row, step)` gives four neighbours along k as bytes.
-pub(super) fn pack(codes: Codes, out: &mut [u8], quad: impl Fn(usize, usize) -> u32) {
-    for (step, out) in out.chunks_exact_mut(16 * codes.bits()).enumerate() {
-        for (vector, out) in out.chunks_exact_mut(16).enumerate() {
-            for (lane, out) in out.chunks_exact_mut(4).enumerate() {
-                let word = pieces(codes, vector).fold(0, |word, piece| {
-                    let quad = quad(piece.row + lane, step) >> piece.from;
-                    word | (quad & (0x0101_0101 * piece.mask())) << piece.to
-                });
-                out.copy_from_slice(&word.to_le_bytes());
+/// Four neighbours along k of every row of a tile, as bytes; four rows to a vector.
+pub(super) type Quads = [[u32; 4]; TILE / 4];
+
+/// Packs a group's codes, step by step.
+pub(super) fn pack(codes: Codes, out: &mut [u8], quads: impl Fn(usize) -> Quads) {
+    match codes {
+        Codes::B1 => pack_bits::<1>(out, quads),
+        Codes::B2 => pack_bits::<2>(out, quads),
+        Codes::B4 => pack_bits::<4>(out, quads),
+        Codes::B6 => pack_bits::<6>(out, quads),
+        Codes::I8 => pack_bits::<8>(out, quads),
+    }
+}
+
+fn pack_bits<const BITS: usize>(out: &mut [u8], quads: impl Fn(usize) -> Quads) {
+    let (vectors, _) = out.as_chunks_mut::<16>();
+    for (step, vectors) in vectors.as_chunks_mut::<BITS>().0.iter_mut().enumerate() {
+        let quads = quads(step);
+        for (vector, out) in vectors.iter_mut().enumerate() {
+            let mut words = [0; 4];
+            for piece in pieces::<BITS>(vector) {
+                for (word, quad) in words.iter_mut().zip(quads[piece.rows]) {
+                    *word |= (quad >> piece.from & (0x0101_0101 * piece.mask())) << piece.to;
+                }
             }
+            *out = bytemuck::cast(words.map(u32::to_le));
         }
     }
 }
@@ -37,10 +53,11 @@ pub(super) fn code(codes: Codes, group: &[u8], row: usize, k: usize) -> u8 {
 
 /// Some bits of the codes of four rows: where they begin in a code, and in a byte of the vector.
 struct Piece {
-    row: usize,
-    bits: u32,
-    from: u32,
-    to: u32,
+    /// Fours of rows before them.
+    rows: usize,
+    bits: usize,
+    from: usize,
+    to: usize,
 }
 
 impl Piece {
@@ -50,18 +67,12 @@ impl Piece {
 }
 
 /// What a vector of a step holds.
-fn pieces(codes: Codes, vector: usize) -> impl Iterator<Item = Piece> {
-    let bits = codes.bits() as u32;
-    let planes = 8 / bits;
-    let whole = (0..planes).map(move |plane| Piece {
-        row: (if bits == 6 { vector / 3 * 16 + vector % 3 * 4 } else { vector * 4 * planes as usize })
-            + 4 * plane as usize,
-        bits,
-        from: 0,
-        to: bits * plane,
-    });
-    let part = vector as u32 % 3;
-    let rest = (bits == 6).then_some(Piece { row: vector / 3 * 16 + 12, bits: 2, from: 2 * part, to: 6 });
+#[inline(always)]
+fn pieces<const BITS: usize>(vector: usize) -> impl Iterator<Item = Piece> {
+    let planes = 8 / BITS;
+    let first = if BITS == 6 { vector / 3 * 4 + vector % 3 } else { vector * planes };
+    let whole = (0..planes).map(move |plane| Piece { rows: first + plane, bits: BITS, from: 0, to: BITS * plane });
+    let rest = (BITS == 6).then_some(Piece { rows: vector / 3 * 4 + 3, bits: 2, from: 2 * (vector % 3), to: 6 });
     whole.chain(rest)
 }
 

@@ -232,7 +232,20 @@ impl Matrix {
                             left => (0..left).fold(0, |quad, i| quad | u32::from(rows.codes[at + i]) << (8 * i)),
                         }
                     };
-                    ints::pack(layout.codes, body, quad);
+                    // Nearly all steps are whole.
+                    let whole: Option<[&[[u8; 4]]; TILE]> = (count == TILE).then(|| {
+                        std::array::from_fn(|row| rows.codes[row * shape.cols + from..][..cols].as_chunks().0)
+                    });
+                    ints::pack(layout.codes, body, |step| match &whole {
+                        Some(rows) if 4 * step + 4 <= cols => {
+                            let mut quads = ints::Quads::default();
+                            for (quad, row) in quads.as_flattened_mut().iter_mut().zip(rows) {
+                                *quad = u32::from_le_bytes(row[step]);
+                            }
+                            quads
+                        }
+                        _ => std::array::from_fn(|four| std::array::from_fn(|row| quad(4 * four + row, step))),
+                    });
                 }
                 Packing::Dense(float) => dense::pack(float, body, shape.cols, count, rows.codes),
             }

@@ -221,6 +221,7 @@ fn contradiction(reason: &str) -> Error {
         .expected("layout: \"stored\"", "layout: \"auto\"")
 }
 
+#[inline]
 pub(crate) fn finite_scale(scale: f32) -> Result<()> {
     if scale.is_finite() {
         return Ok(());
