@@ -1,0 +1,154 @@
+/**
+ * How fast models load, beside a bare read of the same bytes in the same run:
+ *
+ *   node benches/loads.mjs [--shape b2b] [--repeat 3] [--only node|chromium]
+ *
+ * makes a model file of the shape, serves it on loopback from a process of its own, and loads it in Node and in Chromium: without
+ * a cache, into one, and out of it, as it lies and with every chunk hashed again. Then a model of 10 MB out of the cache, by
+ * phase, up to its first token; and how soon an abort within a prompt of 2,000 tokens settles. Node 22.18 or newer, a built
+ * package and Chromium.
+ */
+import { fork } from "node:child_process";
+import { createWriteStream } from "node:fs";
+import { mkdtemp, open, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { pipeline } from "node:stream/promises";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { launch } from "../pkg/test/package/support.mjs";
+import { serve } from "../scripts/serve.mjs";
+
+/** Runs in a page and in Node alike: what one source takes, in milliseconds, and more that is known of it. */
+async function measure({ library, url, small, repeat, hashes }) {
+  const { load, cache } = await import(library);
+  const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
+  async function times(count, work) {
+    const runs = [];
+    for (let i = 0; i < count; i++) runs.push(await work());
+    return { median: median(runs), runs };
+  }
+  async function clocked(work) {
+    const begun = performance.now();
+    await work();
+    return performance.now() - begun;
+  }
+  async function bare() {
+    const reader = (await fetch(url, { cache: "no-store" })).body.getReader();
+    while (!(await reader.read()).done);
+  }
+  const loading = (options) => () =>
+    clocked(async () => {
+      const model = await load(url, { threads: 2, contextLength: 512, ...options });
+      options.after?.(model);
+      await model.close();
+    });
+  const result = {};
+  result["bare fetch"] = await times(repeat, () => clocked(bare));
+  result["load, not kept"] = await times(repeat, loading({ cache: false }));
+  result["load, kept"] = await times(repeat, async () => {
+    for (const { url } of await cache.list()) await cache.delete(url);
+    return loading({})();
+  });
+  result["load, out of the cache"] = await times(repeat, loading({}));
+  result['load, out of the cache, verify: "always"'] = await times(repeat, loading({ verify: "always" }));
+  if (hashes) {
+    const bytes = new Uint8Array(1 << 20);
+    const hash = async () => {
+      for (let i = 0; i < hashes; i++) await crypto.subtle.digest("SHA-256", bytes);
+    };
+    result["hash"] = await times(repeat, () => clocked(hash));
+  }
+
+  // A page that is opened again: what it waits for until the first word.
+  await (await load(small, { threads: 2 })).close();
+  const firsts = [];
+  for (let i = 0; i < 5; i++) {
+    performance.clearMeasures();
+    const begun = performance.now();
+    const model = await load(small, { threads: 2, spans: true });
+    const loaded = performance.now() - begun;
+    for await (const _ of model.generate("Once upon a time", { maxTokens: 1 })) break;
+    const first = performance.now() - begun;
+    const phases = performance.getEntriesByType("measure").filter((one) => one.startTime < begun + loaded);
+    firsts.push({ first, loaded, phases: phases.map((one) => `${one.name} ${one.duration.toFixed(0)}`).join(", ") });
+    await model.close();
+  }
+  const first = firsts.toSorted((a, b) => a.first - b.first)[2];
+
+  // An abort within a long prompt, and whether the model goes on.
+  const model = await load(url, { threads: 2, contextLength: 2304 });
+  const aborts = [];
+  for (const after of [20, 300, 1500, 4000]) {
+    const controller = new AbortController();
+    const prompt = Array.from({ length: 2000 }, (_, i) => 10 + ((i * 7919 + after) % 4000));
+    const { finished } = model.generate(prompt, { maxTokens: 1, signal: controller.signal });
+    await new Promise((resolve) => setTimeout(resolve, after));
+    const settled = finished.catch(() => {});
+    aborts.push(
+      await clocked(() => {
+        controller.abort();
+        return settled;
+      }),
+    );
+  }
+  const { tokens } = await model.generate([1, 2, 3], { maxTokens: 2, temperature: 0, ignoreEos: true }).finished;
+  await model.close();
+  return { result, first, aborts, alive: tokens.length === 2 };
+}
+
+/** Writes a synthetic model. */
+async function write(folder, name, options) {
+  const { synthetic } = await import("../pkg/src/bench/synthetic.ts");
+  const file = synthetic(options);
+  await pipeline(file.stream(), createWriteStream(path.join(folder, name)));
+  return file.size;
+}
+
+function print(where, size, { result, first, aborts, alive }) {
+  const bare = result["bare fetch"].median;
+  console.log(`\n${where}: ${(size / 1e6).toFixed(0)} MB\n\n| | MB/s | ÷ bare fetch | runs, ms |\n|---|--:|--:|---|`);
+  for (const [name, { median, runs }] of Object.entries(result)) {
+    const shown = runs.map((ms) => ms.toFixed(0)).join(", ");
+    console.log(`| ${name} | ${(size / median / 1000).toFixed(0)} | ${((100 * bare) / median).toFixed(0)} % | ${shown} |`);
+  }
+  console.log(`\nfirst token of a cached small model: ${first.first.toFixed(0)} ms, loaded after ${first.loaded.toFixed(0)}: ${first.phases}`);
+  console.log(`aborts of a prompt of 2,000 tokens settle after ${aborts.map((ms) => ms.toFixed(1)).join(", ")} ms; the model ${alive ? "goes on" : "is dead"}`);
+}
+
+async function main() {
+  const { values } = parseArgs({
+    options: { shape: { type: "string", default: "b2b" }, repeat: { type: "string", default: "3" }, only: { type: "string" } },
+  });
+  const folder = await mkdtemp(path.join(tmpdir(), "ternlight-loads-"));
+  const server = fork(fileURLToPath(import.meta.url), ["--serve", folder]);
+  try {
+    const size = await write(folder, "model.gguf", { shape: values.shape });
+    const base = await new Promise((resolve) => server.once("message", resolve));
+    const job = { url: `${base}model.gguf`, small: `${base}demo/`, repeat: +values.repeat, hashes: Math.ceil(size / (1 << 20)) };
+    if (values.only !== "chromium") {
+      process.env.XDG_CACHE_HOME = path.join(folder, "cache");
+      const library = new URL("../pkg/dist/node.js", import.meta.url).href;
+      print("Node", size, await measure({ library, ...job }));
+    }
+    if (values.only !== "node") {
+      const browser = await launch();
+      const page = await browser.newPage();
+      await page.goto(`${base}empty.html`);
+      print("Chromium", size, await page.evaluate(measure, { library: `${base}dist/index.js`, ...job }));
+      await browser.close();
+    }
+  } finally {
+    server.kill();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+if (process.argv[2] === "--serve") {
+  const dist = fileURLToPath(new URL("../pkg/dist/", import.meta.url));
+  const demo = fileURLToPath(new URL("../pkg/models/ternlight-demo/", import.meta.url));
+  const { url } = await serve({ mounts: { "/": process.argv[3], "/dist/": dist, "/demo/": demo } });
+  process.send(url);
+} else {
+  await main();
+}
