@@ -132,7 +132,7 @@ async function main() {
       print("Node", size, await measure({ library, ...job }));
     }
     if (values.only !== "node") {
-      const browser = await launch();
+      const browser = await launch(path.join(folder, "profile"));
       const page = await browser.newPage();
       await page.goto(`${base}empty.html`);
       print("Chromium", size, await page.evaluate(measure, { library: `${base}dist/index.js`, ...job }));

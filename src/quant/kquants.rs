@@ -5,12 +5,10 @@ use super::dense::half_at;
 use super::simple::furthest;
 use half::f16;
 
-/// 32 bytes hold 128 bit pairs: 32 values a plane, low bits first.
-fn pairs(bytes: &[u8], codes: &mut [u8]) {
-    for (plane, codes) in codes.chunks_exact_mut(32).enumerate() {
-        for (&byte, code) in bytes.iter().zip(codes) {
-            *code = byte >> (2 * plane) & 3;
-        }
+/// 32 bytes hold 128 bit pairs: 32 values a plane, low bits first. Arrays, so that compilers see vectors.
+pub(super) fn pairs(bytes: &[u8; 32], codes: &mut [u8; 128]) {
+    for (plane, codes) in codes.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+        *codes = bytes.map(|byte| byte >> (2 * plane) & 3);
     }
 }
 
@@ -23,7 +21,7 @@ pub(super) fn q2_k(bytes: &[u8], block: Block) {
         block.scales[i] = d * f32::from(byte & 15);
         block.mins[i] = -(least * f32::from(byte >> 4));
     }
-    for (bytes, codes) in rest[..64].chunks_exact(32).zip(block.codes.chunks_exact_mut(128)) {
+    for (bytes, codes) in rest[..64].as_chunks().0.iter().zip(block.codes.as_chunks_mut().0) {
         pairs(bytes, codes);
     }
 }
@@ -39,7 +37,7 @@ pub(super) fn q3_k(bytes: &[u8], block: Block) {
         let high = rest[8 + i % 4] >> (2 * (i / 4)) & 3;
         *scale = d * f32::from((low | high << 4) as i8 - 32);
     }
-    for (half, (bytes, codes)) in low.chunks_exact(32).zip(block.codes.chunks_exact_mut(128)).enumerate() {
+    for (half, (bytes, codes)) in low.as_chunks().0.iter().zip(block.codes.as_chunks_mut().0).enumerate() {
         pairs(bytes, codes);
         for (plane, codes) in codes.chunks_exact_mut(32).enumerate() {
             for (&byte, code) in high.iter().zip(codes) {

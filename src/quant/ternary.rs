@@ -2,6 +2,7 @@
 
 use super::Block;
 use super::dense::half_at;
+use super::kquants::pairs;
 use half::f16;
 
 /// Half d, then four codes a byte in order, low bits first: Q2_0 in both its block lengths.
@@ -27,12 +28,8 @@ pub(super) fn ptq1_0(bytes: &[u8], block: Block) {
 /// 64 bytes, half d. Byte m of a group of 32 holds the values m, m + 32, m + 64, m + 96 of 128, low bits first.
 pub(super) fn tq2_0(bytes: &[u8], block: Block) {
     block.scales[0] = half_at(bytes, 64);
-    for (group, codes) in bytes[..64].chunks_exact(32).zip(block.codes.chunks_exact_mut(128)) {
-        for (plane, codes) in codes.chunks_exact_mut(32).enumerate() {
-            for (&byte, code) in group.iter().zip(codes) {
-                *code = byte >> (2 * plane) & 3;
-            }
-        }
+    for (group, codes) in bytes.as_chunks().0.iter().zip(block.codes.as_chunks_mut().0) {
+        pairs(group, codes);
     }
 }
 
@@ -105,11 +102,9 @@ fn trits(bytes: &[u8], codes: &mut [u8]) {
 /// I2_S as x86 builds and the Python converter write it: the matrix is one flat list; 128 values take 32 bytes, byte m has the
 /// values m, m + 32, m + 64, m + 96, high bits first.
 pub fn i2_s(bytes: &[u8], codes: &mut [u8]) {
-    for (bytes, codes) in bytes.chunks_exact(32).zip(codes.chunks_exact_mut(128)) {
-        for (plane, codes) in codes.chunks_exact_mut(32).enumerate() {
-            for (&byte, code) in bytes.iter().zip(codes) {
-                *code = byte >> (6 - 2 * plane) & 3;
-            }
+    for (bytes, codes) in bytes.as_chunks::<32>().0.iter().zip(codes.as_chunks_mut::<128>().0) {
+        for (plane, codes) in codes.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+            *codes = bytes.map(|byte| byte >> (6 - 2 * plane) & 3);
         }
     }
 }

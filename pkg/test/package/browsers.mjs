@@ -12,12 +12,10 @@ const PATIENCE = 60_000;
 /** What a page has printed; null before. */
 const PRINTED = "document.querySelector('output')?.textContent || null";
 
-/** A Chromium with an empty profile. */
-export function launch() {
-  return chromium.launch({
-    executablePath: found("chromium", process.env.CHROMIUM ?? "/usr/bin/chromium"),
-    args: flags,
-  });
+/** A Chromium with an empty profile; in a folder, what pages keep is on disk as users have it, else in memory. */
+export function launch(folder) {
+  const options = { executablePath: found("chromium", process.env.CHROMIUM ?? "/usr/bin/chromium"), args: flags };
+  return folder ? chromium.launchPersistentContext(folder, options) : chromium.launch(options);
 }
 
 /** The browser runs as root in containers and must not call out. */

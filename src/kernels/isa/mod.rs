@@ -52,6 +52,8 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
         self.splat_u8(std::hint::black_box(byte))
     }
 
+    /// Lane i of row j becomes lane j of row i.
+    fn transpose(self, rows: [Self::V; 4]) -> [Self::V; 4];
     fn and(self, a: Self::V, b: Self::V) -> Self::V;
     fn or(self, a: Self::V, b: Self::V) -> Self::V;
     fn xor(self, a: Self::V, b: Self::V) -> Self::V;

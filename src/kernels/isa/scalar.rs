@@ -77,6 +77,10 @@ impl Isa for Scalar {
         [float.to_bits(); 4]
     }
     #[inline(always)]
+    fn transpose(self, rows: [V; 4]) -> [V; 4] {
+        std::array::from_fn(|lane| rows.map(|row| row[lane]))
+    }
+    #[inline(always)]
     fn and(self, a: V, b: V) -> V {
         std::array::from_fn(|i| a[i] & b[i])
     }

@@ -223,6 +223,17 @@ impl<D: Dot> Isa for Wasm<D> {
         f32x4_splat(float)
     }
     #[inline(always)]
+    fn transpose(self, [a, b, c, d]: [v128; 4]) -> [v128; 4] {
+        let (ab, cd) = (i32x4_shuffle::<0, 4, 1, 5>(a, b), i32x4_shuffle::<0, 4, 1, 5>(c, d));
+        let (ab_high, cd_high) = (i32x4_shuffle::<2, 6, 3, 7>(a, b), i32x4_shuffle::<2, 6, 3, 7>(c, d));
+        [
+            i64x2_shuffle::<0, 2>(ab, cd),
+            i64x2_shuffle::<1, 3>(ab, cd),
+            i64x2_shuffle::<0, 2>(ab_high, cd_high),
+            i64x2_shuffle::<1, 3>(ab_high, cd_high),
+        ]
+    }
+    #[inline(always)]
     fn and(self, a: v128, b: v128) -> v128 {
         v128_and(a, b)
     }

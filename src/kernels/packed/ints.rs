@@ -1,13 +1,18 @@
 //! Integer codes: how a step is packed and how its vectors come apart.
 
 use super::TILE;
-use crate::kernels::isa::Isa;
+use crate::kernels::isa::{Active, Isa};
 use crate::quant::Codes;
 
-/// Four neighbours along k of every row of a tile, as bytes; four rows to a vector.
-pub(super) type Quads = [[u32; 4]; TILE / 4];
+type V = <Active as Isa>::V;
 
-/// Packs a group's codes, step by step.
+/// Steps that are packed together: what 16 codes of each row hold, whatever the group.
+pub(super) const STEPS: usize = 4;
+
+/// Four neighbours along k of every row of a tile, four rows a vector, for some steps.
+pub(super) type Quads = [[V; TILE / 4]; STEPS];
+
+/// Packs a group's codes; `quads(i)` are those of the `STEPS` steps from `STEPS · i` on.
 pub(super) fn pack(codes: Codes, out: &mut [u8], quads: impl Fn(usize) -> Quads) {
     match codes {
         Codes::B1 => pack_bits::<1>(out, quads),
@@ -19,17 +24,18 @@ pub(super) fn pack(codes: Codes, out: &mut [u8], quads: impl Fn(usize) -> Quads)
 }
 
 fn pack_bits<const BITS: usize>(out: &mut [u8], quads: impl Fn(usize) -> Quads) {
-    let (vectors, _) = out.as_chunks_mut::<16>();
-    for (step, vectors) in vectors.as_chunks_mut::<BITS>().0.iter_mut().enumerate() {
-        let quads = quads(step);
-        for (vector, out) in vectors.iter_mut().enumerate() {
-            let mut words = [0; 4];
-            for piece in pieces::<BITS>(vector) {
-                for (word, quad) in words.iter_mut().zip(quads[piece.rows]) {
-                    *word |= (quad >> piece.from & (0x0101_0101 * piece.mask())) << piece.to;
-                }
+    let isa = Active::default();
+    let (steps, _) = bytemuck::cast_slice_mut::<u8, [i32; 4]>(out).as_chunks_mut::<BITS>();
+    for (i, steps) in steps.chunks_exact_mut(STEPS).enumerate() {
+        for (quads, vectors) in quads(i).iter().zip(steps) {
+            for (vector, out) in vectors.iter_mut().enumerate() {
+                let packed = pieces::<BITS>(vector).fold(isa.splat_i32(0), |packed, piece| {
+                    let mask = isa.splat_u8(0xff >> (8 - piece.bits));
+                    let bits = isa.and(isa.shr_u32(quads[piece.rows], piece.from), mask);
+                    isa.or(packed, isa.shl_i32(bits, piece.to))
+                });
+                isa.store_i32(out, packed);
             }
-            *out = bytemuck::cast(words.map(u32::to_le));
         }
     }
 }
@@ -55,15 +61,9 @@ pub(super) fn code(codes: Codes, group: &[u8], row: usize, k: usize) -> u8 {
 struct Piece {
     /// Fours of rows before them.
     rows: usize,
-    bits: usize,
-    from: usize,
-    to: usize,
-}
-
-impl Piece {
-    fn mask(&self) -> u32 {
-        0xff >> (8 - self.bits)
-    }
+    bits: u32,
+    from: u32,
+    to: u32,
 }
 
 /// What a vector of a step holds.
@@ -71,8 +71,13 @@ impl Piece {
 fn pieces<const BITS: usize>(vector: usize) -> impl Iterator<Item = Piece> {
     let planes = 8 / BITS;
     let first = if BITS == 6 { vector / 3 * 4 + vector % 3 } else { vector * planes };
-    let whole = (0..planes).map(move |plane| Piece { rows: first + plane, bits: BITS, from: 0, to: BITS * plane });
-    let rest = (BITS == 6).then_some(Piece { rows: vector / 3 * 4 + 3, bits: 2, from: 2 * (vector % 3), to: 6 });
+    let whole = (0..planes).map(move |plane| Piece {
+        rows: first + plane,
+        bits: BITS as u32,
+        from: 0,
+        to: (BITS * plane) as u32,
+    });
+    let rest = (BITS == 6).then_some(Piece { rows: vector / 3 * 4 + 3, bits: 2, from: 2 * (vector % 3) as u32, to: 6 });
     whole.chain(rest)
 }
 

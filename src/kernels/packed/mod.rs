@@ -30,6 +30,7 @@ use std::ops::Range;
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
+use super::isa::{Active, Isa};
 use crate::error::{Result, filled};
 use crate::quant::{FACTORED, Float, Kept, Layout, Scales};
 
@@ -213,6 +214,7 @@ impl Matrix {
         let out: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines[tile * lines..][..lines]);
         let count = shape.tile_rows(tile).len();
         let (len, blocks) = shape.blocks();
+        let isa = Active::default();
         for (block, out) in out.chunks_exact_mut(shape.block_bytes()).enumerate() {
             let (header, body) = out.split_at_mut(shape.header());
             match shape.packing {
@@ -232,19 +234,27 @@ impl Matrix {
                             left => (0..left).fold(0, |quad, i| quad | u32::from(rows.codes[at + i]) << (8 * i)),
                         }
                     };
-                    // Nearly all steps are whole.
-                    let whole: Option<[&[[u8; 4]]; TILE]> = (count == TILE).then(|| {
+                    // Nearly all of them are whole.
+                    let whole: Option<[&[[u8; 16]]; TILE]> = (count == TILE).then(|| {
                         std::array::from_fn(|row| rows.codes[row * shape.cols + from..][..cols].as_chunks().0)
                     });
-                    ints::pack(layout.codes, body, |step| match &whole {
-                        Some(rows) if 4 * step + 4 <= cols => {
-                            let mut quads = ints::Quads::default();
-                            for (quad, row) in quads.as_flattened_mut().iter_mut().zip(rows) {
-                                *quad = u32::from_le_bytes(row[step]);
+                    ints::pack(layout.codes, body, |i| {
+                        let mut quads = [[isa.splat_i32(0); TILE / 4]; ints::STEPS];
+                        for four in 0..TILE / 4 {
+                            let steps: [_; ints::STEPS] = match &whole {
+                                Some(rows) if 16 * i + 16 <= cols => {
+                                    isa.transpose(std::array::from_fn(|row| isa.load(&rows[4 * four + row][i])))
+                                }
+                                _ => std::array::from_fn(|step| {
+                                    let quad = |row| quad(4 * four + row, ints::STEPS * i + step).to_le_bytes();
+                                    isa.load(bytemuck::cast_ref(&[quad(0), quad(1), quad(2), quad(3)]))
+                                }),
+                            };
+                            for (quads, step) in quads.iter_mut().zip(steps) {
+                                quads[four] = step;
                             }
-                            quads
                         }
-                        _ => std::array::from_fn(|four| std::array::from_fn(|row| quad(4 * four + row, step))),
+                        quads
                     });
                 }
                 Packing::Dense(float) => dense::pack(float, body, shape.cols, count, rows.codes),
