@@ -67,6 +67,8 @@ const SHORT = 32;
 const ALONE = 32;
 /** A prompt that takes many steps to read. */
 const LONG = 2000;
+/** Times that are kept of each kind. */
+const NOTED = 1 << 14;
 /** Of ten answers one is broken off, and one read slowly. */
 const TEN = 10;
 
@@ -108,7 +110,7 @@ export async function crowd(
     Array.from({ length }, () => below(model.info.vocab)),
     sampling,
   );
-  const [first, shortFirst, gaps]: number[][] = [[], [], []];
+  const [first, shortFirst, gaps] = [new Sample(seed), new Sample(seed), new Sample(seed)];
   const answers = { whole: 0, brokenOff: 0, refused: 0 };
   let [wrong, tokens, cached, read] = [0, 0, 0, 0];
   const begun = performance.now();
@@ -127,9 +129,9 @@ export async function crowd(
     for await (const piece of generation) {
       const now = performance.now();
       if (last === asked) {
-        first!.push(now - asked);
-        if (prompt.length <= SHORT) shortFirst!.push(now - asked);
-      } else if (!slow) gaps!.push(now - last);
+        first.push(now - asked);
+        if (prompt.length <= SHORT) shortFirst.push(now - asked);
+      } else if (!slow) gaps.push(now - last);
       text += piece.text;
       said.push(...piece.tokens);
       if (said.length > breakAfter) break;
@@ -175,9 +177,9 @@ export async function crowd(
     wrong,
     tokensPerSecond: tokens / elapsed,
     cachedShare: read > 0 ? cached / read : 0,
-    firstPieceMs: percentiles(first!),
-    shortFirstPieceMs: percentiles(shortFirst!),
-    gapMs: percentiles(gaps!),
+    firstPieceMs: percentiles(first),
+    shortFirstPieceMs: percentiles(shortFirst),
+    gapMs: percentiles(gaps),
     beside: besides,
     memory: {
       wasmBytes: [before[0], after[0]],
@@ -189,7 +191,7 @@ export async function crowd(
 
 /** One answer is written while nothing else happens, and then while a long prompt is read. */
 async function beside(model: Model, prompt: number[], sampling: GenerateOptions): Promise<CrowdReport["beside"]> {
-  const [alone, together]: [number[], number[]] = [[], []];
+  const [alone, together] = [new Sample(0), new Sample(0)];
   const short = { ...sampling, onContextFull: "shift" } as const;
   let long: Promise<Finished> | null = null;
   let ended = false;
@@ -199,7 +201,7 @@ async function beside(model: Model, prompt: number[], sampling: GenerateOptions)
     if (last > 0) (long ? together : alone).push(now - last);
     last = now;
     if (ended) break;
-    if (!long && alone.length >= ALONE) {
+    if (!long && alone.values.length >= ALONE) {
       long = model.generate(prompt, { ...sampling, maxTokens: 1 }).finished;
       const end = () => {
         ended = true;
@@ -216,7 +218,26 @@ async function beside(model: Model, prompt: number[], sampling: GenerateOptions)
   };
 }
 
-const percentiles = (values: readonly number[]): Percentiles => {
-  const [p50, p95, p99, most] = [50, 95, 99, 100].map((p) => percentile(values, p)) as [number, number, number, number];
+const percentiles = ({ values, most }: Sample): Percentiles => {
+  const [p50, p95, p99] = [50, 95, 99].map((p) => percentile(values, p)) as [number, number, number];
   return { p50, p95, p99, most };
 };
+
+/** Of many numbers the largest, and so many that each is as likely among them as any other: notes must not be what grows. */
+class Sample {
+  readonly values: number[] = [];
+  most = 0;
+  #count = 0;
+  readonly #random: () => number;
+
+  constructor(seed: number) {
+    this.#random = randomBits(seed);
+  }
+
+  push(value: number): void {
+    this.most = Math.max(this.most, value);
+    this.#count++;
+    const at = this.values.length < NOTED ? this.values.length : this.#random() % this.#count;
+    if (at < NOTED) this.values[at] = value;
+  }
+}

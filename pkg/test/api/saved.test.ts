@@ -64,6 +64,21 @@ test("a saved session goes on elsewhere, bit for bit", async (context) => {
   assert.deepEqual((await other.session({ restore: await restored.save() })).tokens, restored.tokens);
 });
 
+for (const kv of ["f16", "fp8", "q8", "q4", "q2"] as const) {
+  test(`a session saved with ${kv} goes on, bit for bit`, async (context) => {
+    const model = await demo(context, { kv });
+    const session = model.session();
+    await session.generate(ids(70), GREEDY).finished;
+    const bytes = await session.save();
+    const expected = await session.generate([7], MORE).finished;
+    const other = await demo(context, { kv });
+    const restored = await other.session({ restore: bytes });
+    const { tokens, timings } = await restored.generate([7], MORE).finished;
+    assert.deepEqual([tokens, timings.promptN], [expected.tokens, 1]);
+    assert.deepEqual(await other.logits(restored.tokens), await model.logits(session.tokens));
+  });
+}
+
 test("what is no session of this model is refused", async (context) => {
   const model = await demo(context);
   const session = model.session();

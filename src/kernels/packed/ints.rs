@@ -6,28 +6,29 @@ use crate::quant::Codes;
 
 type V = <Active as Isa>::V;
 
-/// Steps that are packed together: what 16 codes of each row hold, whatever the group.
-pub(super) const STEPS: usize = 4;
-
-/// Four neighbours along k of every row of a tile, four rows a vector, for some steps.
-pub(super) type Quads = [[V; TILE / 4]; STEPS];
-
-/// Packs a group's codes; `quads(i)` are those of the `STEPS` steps from `STEPS · i` on.
-pub(super) fn pack(codes: Codes, out: &mut [u8], quads: impl Fn(usize) -> Quads) {
+/// Packs a group's codes; `sixteen(row, i)` gives a row's from `16 · i` on.
+pub(super) fn pack(codes: Codes, out: &mut [u8], sixteen: impl Fn(usize, usize) -> V) {
     match codes {
-        Codes::B1 => pack_bits::<1>(out, quads),
-        Codes::B2 => pack_bits::<2>(out, quads),
-        Codes::B4 => pack_bits::<4>(out, quads),
-        Codes::B6 => pack_bits::<6>(out, quads),
-        Codes::I8 => pack_bits::<8>(out, quads),
+        Codes::B1 => pack_bits::<1>(out, sixteen),
+        Codes::B2 => pack_bits::<2>(out, sixteen),
+        Codes::B4 => pack_bits::<4>(out, sixteen),
+        Codes::B6 => pack_bits::<6>(out, sixteen),
+        Codes::I8 => pack_bits::<8>(out, sixteen),
     }
 }
 
-fn pack_bits<const BITS: usize>(out: &mut [u8], quads: impl Fn(usize) -> Quads) {
+/// Four steps at a time, which is what sixteen codes of each row hold.
+fn pack_bits<const BITS: usize>(out: &mut [u8], sixteen: impl Fn(usize, usize) -> V) {
     let isa = Active::default();
     let (steps, _) = bytemuck::cast_slice_mut::<u8, [i32; 4]>(out).as_chunks_mut::<BITS>();
-    for (i, steps) in steps.chunks_exact_mut(STEPS).enumerate() {
-        for (quads, vectors) in quads(i).iter().zip(steps) {
+    for (i, steps) in steps.chunks_exact_mut(4).enumerate() {
+        // Four rows a vector, four neighbours along k a lane.
+        let mut quads = [[isa.splat_i32(0); TILE / 4]; 4];
+        for four in 0..TILE / 4 {
+            let rows = isa.transpose(std::array::from_fn(|row| sixteen(4 * four + row, i)));
+            quads.iter_mut().zip(rows).for_each(|(quads, step)| quads[four] = step);
+        }
+        for (quads, vectors) in quads.iter().zip(steps) {
             for (vector, out) in vectors.iter_mut().enumerate() {
                 let packed = pieces::<BITS>(vector).fold(isa.splat_i32(0), |packed, piece| {
                     let mask = isa.splat_u8(0xff >> (8 - piece.bits));

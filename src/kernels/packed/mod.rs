@@ -226,36 +226,16 @@ impl Matrix {
                     }
                     let from = block * len;
                     let cols = shape.cols.saturating_sub(from).min(len);
-                    let quad = |row: usize, step: usize| {
-                        let at = row * shape.cols + from + 4 * step;
-                        match cols.saturating_sub(4 * step) {
-                            _ if row >= count => 0,
-                            4.. => u32::from_le_bytes(rows.codes[at..at + 4].try_into().expect("4 codes")),
-                            left => (0..left).fold(0, |quad, i| quad | u32::from(rows.codes[at + i]) << (8 * i)),
+                    // Sixteen codes of a row; zeros behind its end, and where there is none.
+                    let sixteen = |row: usize, i: usize| {
+                        let left = if row < count { cols.saturating_sub(16 * i) } else { 0 };
+                        let codes = rows.codes.get(row * shape.cols + from + 16 * i..).unwrap_or_default();
+                        match codes.first_chunk() {
+                            Some(codes) if left >= 16 => isa.load(codes),
+                            _ => isa.load(&std::array::from_fn(|k| if k < left { codes[k] } else { 0 })),
                         }
                     };
-                    // Nearly all of them are whole.
-                    let whole: Option<[&[[u8; 16]]; TILE]> = (count == TILE).then(|| {
-                        std::array::from_fn(|row| rows.codes[row * shape.cols + from..][..cols].as_chunks().0)
-                    });
-                    ints::pack(layout.codes, body, |i| {
-                        let mut quads = [[isa.splat_i32(0); TILE / 4]; ints::STEPS];
-                        for four in 0..TILE / 4 {
-                            let steps: [_; ints::STEPS] = match &whole {
-                                Some(rows) if 16 * i + 16 <= cols => {
-                                    isa.transpose(std::array::from_fn(|row| isa.load(&rows[4 * four + row][i])))
-                                }
-                                _ => std::array::from_fn(|step| {
-                                    let quad = |row| quad(4 * four + row, ints::STEPS * i + step).to_le_bytes();
-                                    isa.load(bytemuck::cast_ref(&[quad(0), quad(1), quad(2), quad(3)]))
-                                }),
-                            };
-                            for (quads, step) in quads.iter_mut().zip(steps) {
-                                quads[four] = step;
-                            }
-                        }
-                        quads
-                    });
+                    ints::pack(layout.codes, body, sixteen);
                 }
                 Packing::Dense(float) => dense::pack(float, body, shape.cols, count, rows.codes),
             }
