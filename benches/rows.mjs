@@ -48,8 +48,8 @@ async function inChromium(query) {
     const page = await demo.browser.newPage();
     await page.goto(`${demo.isolated}bench.html?${query}&threads=2&repeat=3&run`);
     await page.waitForSelector(':root:is([data-state="done"], [data-state="failed"])', { timeout: 300_000 });
-    const problem = await page.getByRole("alert").innerText();
-    if (problem) throw new Error(problem);
+    const state = await page.evaluate(() => document.documentElement.dataset.state);
+    if (state === "failed") throw new Error(await page.getByRole("alert").innerText());
     const download = page.waitForEvent("download");
     await page.getByRole("button", { name: "Save as JSON" }).click();
     return JSON.parse(await readFile(await (await download).path(), "utf8"));
