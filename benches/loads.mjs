@@ -4,13 +4,13 @@
  *   node benches/loads.mjs [--shape b2b] [--repeat 3] [--only node|chromium]
  *
  * makes a model file of the shape, serves it on loopback from a process of its own, and loads it in Node and in Chromium: without
- * a cache, into one, and out of it, as it lies and with every chunk hashed again. Then a model of 10 MB out of the cache, by
- * phase, up to its first token; and how soon an abort within a prompt of 2,000 tokens settles. Node 22.18 or newer, a built
- * package and Chromium.
+ * a cache, into one, and out of it, as it lies and with every chunk hashed again. Then the demo model out of the cache, by phase,
+ * up to its first token; and how soon an abort within a prompt of 2,000 tokens settles. Writes results/DATE-loads-WHERE.json.
+ * Node 22.18 or newer, a built package and Chromium.
  */
 import { fork } from "node:child_process";
 import { createWriteStream } from "node:fs";
-import { mkdtemp, open, rm } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
@@ -40,7 +40,6 @@ async function measure({ library, url, small, repeat, hashes }) {
   const loading = (options) => () =>
     clocked(async () => {
       const model = await load(url, { threads: 2, contextLength: 512, ...options });
-      options.after?.(model);
       await model.close();
     });
   const result = {};
@@ -52,13 +51,12 @@ async function measure({ library, url, small, repeat, hashes }) {
   });
   result["load, out of the cache"] = await times(repeat, loading({}));
   result['load, out of the cache, verify: "always"'] = await times(repeat, loading({ verify: "always" }));
-  if (hashes) {
-    const bytes = new Uint8Array(1 << 20);
-    const hash = async () => {
-      for (let i = 0; i < hashes; i++) await crypto.subtle.digest("SHA-256", bytes);
-    };
-    result["hash"] = await times(repeat, () => clocked(hash));
-  }
+  const chunk = new Uint8Array(1 << 20);
+  result["hash"] = await times(repeat, () =>
+    clocked(async () => {
+      for (let i = 0; i < hashes; i++) await crypto.subtle.digest("SHA-256", chunk);
+    }),
+  );
 
   // A page that is opened again: what it waits for until the first word.
   await (await load(small, { threads: 2 })).close();
@@ -82,15 +80,20 @@ async function measure({ library, url, small, repeat, hashes }) {
   for (const after of [20, 300, 1500, 4000]) {
     const controller = new AbortController();
     const prompt = Array.from({ length: 2000 }, (_, i) => 10 + ((i * 7919 + after) % 4000));
+    let end = null;
     const { finished } = model.generate(prompt, { maxTokens: 1, signal: controller.signal });
-    await new Promise((resolve) => setTimeout(resolve, after));
-    const settled = finished.catch(() => {});
-    aborts.push(
-      await clocked(() => {
-        controller.abort();
-        return settled;
-      }),
+    const settled = finished.then(
+      () => (end = "an answer"),
+      (error) => (end = error.name),
     );
+    await new Promise((resolve) => setTimeout(resolve, after));
+    if (end) throw new Error(`nothing to abort: it ended with ${end}`);
+    const ms = await clocked(() => {
+      controller.abort();
+      return settled;
+    });
+    if (end !== "AbortError") throw new Error(`the abort ended with ${end}`);
+    aborts.push(ms);
   }
   const { tokens } = await model.generate([1, 2, 3], { maxTokens: 2, temperature: 0, ignoreEos: true }).finished;
   await model.close();
@@ -105,15 +108,20 @@ async function write(folder, name, options) {
   return file.size;
 }
 
-function print(where, size, { result, first, aborts, alive }) {
+async function tell(where, size, found) {
+  const file = new URL(`results/${new Date().toISOString().slice(0, 10)}-loads-${where.toLowerCase()}.json`, import.meta.url);
+  await writeFile(file, `${JSON.stringify({ size, ...found })}\n`);
+  const { result, first, aborts, alive } = found;
   const bare = result["bare fetch"].median;
   console.log(`\n${where}: ${(size / 1e6).toFixed(0)} MB\n\n| | MB/s | ÷ bare fetch | runs, ms |\n|---|--:|--:|---|`);
   for (const [name, { median, runs }] of Object.entries(result)) {
     const shown = runs.map((ms) => ms.toFixed(0)).join(", ");
     console.log(`| ${name} | ${(size / median / 1000).toFixed(0)} | ${((100 * bare) / median).toFixed(0)} % | ${shown} |`);
   }
-  console.log(`\nfirst token of a cached small model: ${first.first.toFixed(0)} ms, loaded after ${first.loaded.toFixed(0)}: ${first.phases}`);
-  console.log(`aborts of a prompt of 2,000 tokens settle after ${aborts.map((ms) => ms.toFixed(1)).join(", ")} ms; the model ${alive ? "goes on" : "is dead"}`);
+  const [whole, loaded] = [first.first, first.loaded].map((ms) => ms.toFixed(0));
+  console.log(`\nfirst token of the cached demo model: ${whole} ms, loaded after ${loaded}: ${first.phases}`);
+  const shown = aborts.map((ms) => ms.toFixed(1)).join(", ");
+  console.log(`aborts within 2,000 tokens settle after ${shown} ms; the model ${alive ? "goes on" : "is dead"}`);
 }
 
 async function main() {
@@ -129,13 +137,13 @@ async function main() {
     if (values.only !== "chromium") {
       process.env.XDG_CACHE_HOME = path.join(folder, "cache");
       const library = new URL("../pkg/dist/node.js", import.meta.url).href;
-      print("Node", size, await measure({ library, ...job }));
+      await tell("Node", size, await measure({ library, ...job }));
     }
     if (values.only !== "node") {
       const browser = await launch(path.join(folder, "profile"));
       const page = await browser.newPage();
       await page.goto(`${base}empty.html`);
-      print("Chromium", size, await page.evaluate(measure, { library: `${base}dist/index.js`, ...job }));
+      await tell("Chromium", size, await page.evaluate(measure, { library: `${base}dist/index.js`, ...job }));
       await browser.close();
     }
   } finally {
