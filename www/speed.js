@@ -79,6 +79,7 @@ const between = (a, b) => (a && b && b.at > a.at ? ((b.count - a.count) * 1000) 
 export class SpeedPanel {
   #elements;
   #run = null;
+  #timings = null;
   #shown = 0;
 
   /** @param elements { decode, prefill, note, chart } */
@@ -89,6 +90,7 @@ export class SpeedPanel {
 
   clear() {
     this.#run = null;
+    this.#timings = null;
     const { decode, prefill, note, chart } = this.#elements;
     for (const figure of [decode, prefill]) show(figure, null);
     note.textContent = "Measured as the text is written.";
@@ -100,6 +102,7 @@ export class SpeedPanel {
   show(run) {
     if (run === this.#run && performance.now() - this.#shown < REFRESH) return;
     this.#run = run;
+    this.#timings = null;
     this.#shown = performance.now();
     const { decode, prefill, note } = this.#elements;
     show(decode, run.decode);
@@ -113,6 +116,7 @@ export class SpeedPanel {
   /** The engine's own times, which know nothing of messages and frames. */
   finish(run, timings, seed) {
     this.#run = run;
+    this.#timings = timings;
     this.#draw();
     const { decode, prefill, note, chart } = this.#elements;
     show(decode, timings.predictedPerSecond);
@@ -126,11 +130,20 @@ export class SpeedPanel {
     );
   }
 
+  /** A finished run whose messages were too few or too close for a course is drawn as its average. */
+  #points() {
+    const points = this.#run?.points() ?? [];
+    if (points.length > 1 || !this.#timings?.predictedPerSecond) return points;
+    const { predictedMs, predictedPerSecond: rate } = this.#timings;
+    const end = this.#run.length;
+    return [Math.max(0, end - predictedMs), end].map((at) => ({ at, rate }));
+  }
+
   #draw() {
     const { chart } = this.#elements;
     const { clientWidth: width, clientHeight: height } = chart;
     if (width === 0) return;
-    const points = this.#run?.points() ?? [];
+    const points = this.#points();
     const most = ceiling(Math.max(1, ...points.map((point) => point.rate)));
     const end = this.#run?.length || 1;
     // Labels have their own lines above and below.
