@@ -10,14 +10,18 @@
 //! nobody waits for a member that has not even begun. Results depend neither on the cuts nor on who computes what: members share
 //! out rows and heads, never a sum.
 //!
+//! While the caller has other things to do, a server may lead ([`Team::errand`]).
+//!
 //! If a member dies, nobody would ever finish: a poison word ends every wait. In wasm a panic traps its worker only, so the panic
 //! hook and the host's error handler set the word ([`poison`]).
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use bytemuck::Zeroable;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -54,7 +58,11 @@ struct Board {
     /// What is left of each member's share.
     left: Box<[Left]>,
     job: UnsafeCell<Option<Job>>,
+    /// What the first server that is free does on its own.
+    errand: Mutex<Option<Task>>,
 }
+
+type Task = Box<dyn FnOnce() + Send>;
 
 // SAFETY: `job` is written by the leader alone, while the gate is shut and nobody within. Servers read it only within, after the
 // count that let them in; the leader opens the gate with Release, and they enter with Acquire.
@@ -143,6 +151,7 @@ impl Board {
             sleepers: AtomicUsize::new(0),
             left: (0..members).map(|_| Left(AtomicU64::new(0))).collect(),
             job: UnsafeCell::new(None),
+            errand: Mutex::new(None),
         }
     }
 
@@ -155,17 +164,27 @@ impl Board {
             if seen & Self::CLOSED != 0 {
                 return;
             }
-            if let Some(inside) = self.enter() {
-                // SAFETY: the gate was open when it counted us, so a job is posted, and the leader keeps it alive until we leave.
-                let job = unsafe { &*(*self.job.get()).expect("a posted job") };
-                job(member);
-                drop(inside);
+            self.help(member);
+            let errand = locked(&self.errand).take();
+            if let Some(errand) = errand {
+                let alive = Alive;
+                errand();
+                drop(alive);
             }
         }
     }
 
+    /// Takes part in the current job, if it can be entered still.
+    fn help(&self, member: usize) {
+        if let Some(inside) = self.enter() {
+            // SAFETY: the gate was open when it counted us, so a job is posted, and the leader keeps it alive until we leave.
+            let job = unsafe { &*(*self.job.get()).expect("a posted job") };
+            job(member);
+            drop(inside);
+        }
+    }
+
     /// Through the gate, if it is open still.
-    #[cfg(feature = "threads")]
     fn enter(&self) -> Option<Inside<'_>> {
         let gate = &self.gate.0;
         let count = |now: u32| (now & Self::OPEN != 0).then_some(now + 1);
@@ -195,6 +214,14 @@ impl Board {
         }
     }
 
+    /// Has everyone look at what there is to do.
+    fn call(&self) {
+        // The count leaves the upper bit alone, however long a team lives.
+        let next = (self.posted.0.load(Ordering::Relaxed) + 1) & !Self::CLOSED;
+        self.posted.0.store(next, Ordering::SeqCst);
+        self.wake(&self.posted.0);
+    }
+
     fn wake(&self, word: &AtomicU32) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             wait::wake_all(word);
@@ -202,16 +229,23 @@ impl Board {
     }
 }
 
-/// Counts a server that works; one that panics poisons the team before it leaves.
-#[cfg(feature = "threads")]
-struct Inside<'a>(&'a Board);
+/// Poisons the team if what it guards panics.
+struct Alive;
 
-#[cfg(feature = "threads")]
-impl Drop for Inside<'_> {
+impl Drop for Alive {
     fn drop(&mut self) {
         if std::thread::panicking() {
             poison();
         }
+    }
+}
+
+/// Counts a server that works; one that panics poisons the team before it leaves.
+struct Inside<'a>(&'a Board);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        drop(Alive);
         self.0.gate.0.fetch_sub(1, Ordering::SeqCst);
         self.0.wake(&self.0.gate.0);
     }
@@ -280,10 +314,7 @@ impl Team {
                 Some(std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work))
         };
         board.gate.0.store(Board::OPEN, Ordering::Release);
-        // The count leaves the upper bit alone, however long a team lives.
-        let next = (board.posted.0.load(Ordering::Relaxed) + 1) & !Board::CLOSED;
-        board.posted.0.store(next, Ordering::SeqCst);
-        board.wake(&board.posted.0);
+        board.call();
         let shut = Shut(board);
         work(0);
         drop(shut);
@@ -297,6 +328,36 @@ impl Team {
             let part = unsafe { std::slice::from_raw_parts_mut(base.at(rows.start * stride), rows.len() * stride) };
             work(rows.start, part);
         });
+    }
+
+    /// [`Self::rows`] over some rows of a buffer that grows, within its capacity, to hold them. New rows are zeros, and
+    /// whoever works on them is the first who touches them.
+    pub fn grow<T: Zeroable + Copy + Send>(
+        &self,
+        buffer: &mut Vec<T>,
+        stride: usize,
+        rows: Range<usize>,
+        work: impl Fn(usize, &mut [T]) + Sync,
+    ) {
+        let (from, end) = (rows.start * stride, rows.end * stride);
+        assert!(end <= buffer.capacity(), "room for all rows");
+        if buffer.len() < from {
+            buffer.resize(from, T::zeroed());
+        }
+        let known = buffer.len();
+        let base = Shared(buffer.as_mut_ptr());
+        self.pieces(rows.len(), 1, |piece| {
+            let (from, end) = (from + piece.start * stride, from + piece.end * stride);
+            // SAFETY: within the capacity, disjoint from all other pieces, and zero bytes are a T.
+            let part = unsafe {
+                let new = from.max(known.min(end));
+                base.at(new).write_bytes(0, end - new);
+                std::slice::from_raw_parts_mut(base.at(from), end - from)
+            };
+            work(rows.start + piece.start, part);
+        });
+        // SAFETY: everything before `from` was there, everything behind it has been written.
+        unsafe { buffer.set_len(known.max(end)) };
     }
 
     /// `work(section, units, columns)` over columns of a row-major buffer, in pieces of whole `grain`s of units.
@@ -334,6 +395,55 @@ impl Team {
             }
         });
     }
+}
+
+/// Work that another member leads while the caller does something else: the team is away with it. Alone, it is done at once.
+pub struct Errand<R> {
+    board: Arc<Board>,
+    done: Arc<Mutex<Option<(Team, R)>>>,
+}
+
+impl Team {
+    pub fn errand<R: Send + 'static>(self, work: impl FnOnce(&Self) -> R + Send + 'static) -> Errand<R> {
+        let (board, members) = (Arc::clone(&self.board), self.members);
+        let done = Arc::new(Mutex::new(None));
+        let end = Arc::clone(&done);
+        let task = move || {
+            let result = work(&self);
+            let board = Arc::clone(&self.board);
+            // Within the lock: once it is free the team has another leader, who calls too.
+            let mut end = locked(&end);
+            *end = Some((self, result));
+            board.call();
+        };
+        if members == 1 {
+            task();
+        } else {
+            *locked(&board.errand) = Some(Box::new(task));
+            board.call();
+        }
+        Errand { board, done }
+    }
+}
+
+impl<R> Errand<R> {
+    /// The team, and what came of it. Who waits takes part.
+    pub fn wait(self) -> (Team, R) {
+        let posted = &self.board.posted.0;
+        loop {
+            let seen = posted.load(Ordering::Acquire);
+            if let Some(done) = locked(&self.done).take() {
+                return done;
+            }
+            // The place of the one that leads.
+            self.board.help(self.board.left.len() - 1);
+            self.board.await_change(posted, seen);
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Neighbouring columns that are shared out in whole units; the last unit may be narrower.
@@ -506,6 +616,76 @@ mod tests {
                 done.fetch_add(units.len(), Ordering::SeqCst);
             });
             assert_eq!(done.into_inner(), 3000);
+        }
+    }
+
+    #[test]
+    fn an_errand_is_led_by_another_and_helped_by_who_waits() {
+        for members in 1..=4 {
+            let mut team = Team::new(members).unwrap();
+            let caller = std::thread::current().id();
+            for round in 0..300 {
+                let errand = team.errand(move |team| {
+                    let (units, helped) = (AtomicUsize::new(0), AtomicUsize::new(0));
+                    let leader = std::thread::current().id();
+                    assert!((leader == caller) == (members == 1));
+                    team.pieces(50, 1, |piece| {
+                        units.fetch_add(piece.len(), Ordering::SeqCst);
+                        helped.fetch_add((std::thread::current().id() == caller) as usize, Ordering::SeqCst);
+                        // So that there is something left for who comes later.
+                        if members == 2 && leader == std::thread::current().id() {
+                            std::thread::sleep(Duration::from_micros(100));
+                        }
+                    });
+                    (units.into_inner(), helped.into_inner())
+                });
+                if round % 3 == 0 {
+                    std::thread::yield_now();
+                }
+                let (back, (units, helped)) = errand.wait();
+                assert_eq!(units, 50);
+                assert!(members != 2 || round % 3 == 0 || helped > 0, "{members} members, round {round}");
+                team = back;
+                let sum = AtomicUsize::new(0);
+                team.pieces(20, 1, |piece| drop(sum.fetch_add(piece.len(), Ordering::SeqCst)));
+                assert_eq!(sum.into_inner(), 20);
+            }
+        }
+    }
+
+    #[test]
+    fn an_errand_that_nobody_waits_for_ends_the_team() {
+        for members in 1..=3 {
+            let (send, receive) = std::sync::mpsc::channel();
+            drop(Team::new(members).unwrap().errand(move |team| send.send(team.members()).unwrap()));
+            assert_eq!(receive.recv_timeout(Duration::from_secs(10)), Ok(members));
+        }
+    }
+
+    #[test]
+    fn rows_that_grow_are_zeros_first() {
+        for members in [1, 3] {
+            let team = Team::new(members).unwrap();
+            let mut buffer: Vec<u32> = Vec::with_capacity(400);
+            let mut add = |rows: Range<usize>, more: u32| {
+                team.grow(&mut buffer, 4, rows, |first, part| {
+                    for (i, row) in part.chunks_exact_mut(4).enumerate() {
+                        row[1] += more + (first + i) as u32;
+                    }
+                });
+                buffer.clone()
+            };
+            assert_eq!(add(2..5, 10).len(), 20);
+            assert_eq!(add(0..1, 100).len(), 20);
+            let all = add(4..100, 1000);
+            let expected = |row: u32| match row {
+                0 => 100,
+                1 => 0,
+                2 | 3 => 10 + row,
+                4 => 10 + 4 + 1000 + 4,
+                _ => 1000 + row,
+            };
+            assert_eq!(all, (0..100).flat_map(|row| [0, expected(row), 0, 0]).collect::<Vec<u32>>());
         }
     }
 

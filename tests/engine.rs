@@ -9,7 +9,7 @@ use ternlight::engine::{Event, FinishReason, Request, RequestId, Work};
 use ternlight::error::ErrorKind;
 use ternlight::kv::Codec;
 use ternlight::model::forward::Traced;
-use ternlight::model::{Loader, Options};
+use ternlight::model::{Intake, Loader, Options};
 use ternlight::observe::{Operation, Values};
 use ternlight::rng::Rng;
 use ternlight::sampling::Params;
@@ -42,13 +42,62 @@ fn bytes_may_come_in_any_order_and_cut_anywhere() {
                 parts.swap(i, rng.below(i + 1));
             }
             let mut loader = Loader::new(files.plan(Options::default()).unwrap()).unwrap();
+            let team = common::team(1 + seed as usize);
             for (from, to) in parts {
-                loader.feed(0, from as u64, &bytes[from..to]).unwrap();
+                loader.feed(&team, 0, from as u64, &bytes[from..to]).unwrap();
             }
             let (model, plan) = loader.finish().unwrap();
             let mut engine = TestEngine::new(model, &plan, Team::solo()).unwrap();
             assert!(logits(&mut engine, &ids, true).unwrap() == expected, "{seed}");
         }
+    }
+}
+
+#[test]
+fn a_load_beside_its_caller_gives_the_same_model() {
+    for model in MODELS {
+        let files = Files::read(&golden(model));
+        let bytes = &files.weights[0];
+        let ids = prompt(9, 1);
+        let expected = logits(&mut engine(model, Options::default()), &ids, true).unwrap();
+        let load = |threads, chunk: usize, bytes: &[u8]| {
+            let loader = Loader::new(files.plan(Options::default())?)?;
+            let mut intake = Intake::new(loader, common::team(threads));
+            let mut buffer = vec![0; chunk];
+            for (i, part) in bytes.chunks(chunk).enumerate() {
+                buffer.resize(chunk, 0);
+                buffer[..part.len()].copy_from_slice(part);
+                buffer = intake.feed(0, (i * chunk) as u64, buffer, part.len())?;
+            }
+            let (model, plan, team) = intake.finish()?;
+            logits(&mut TestEngine::new(model, &plan, team)?, &ids, true)
+        };
+        for (threads, chunk) in [(1, 1000), (2, 1 << 20), (3, 4001), (3, bytes.len())] {
+            assert!(load(threads, chunk, bytes).unwrap() == expected, "{model}: {threads} threads, chunks of {chunk}");
+        }
+        // What is wrong with a chunk comes late, and is not lost.
+        let cut = bytes.len() - 100;
+        for threads in 1..=3 {
+            assert_eq!(common::error(load(threads, 5000, &bytes[..cut])).kind, ErrorKind::Truncated, "{model}");
+        }
+    }
+}
+
+/// Scales that are not finite, in two places: the first of them is named, whoever met which first.
+#[test]
+fn of_several_errors_the_first_is_told() {
+    let files = Files::read(&golden("models/bitnet_packed"));
+    let plan = files.plan(Options::default()).unwrap();
+    let table = plan.items.iter().find(|item| item.tensor.name.contains("embed_tokens")).unwrap();
+    let (start, len) = (table.tensor.offset as usize, table.tensor.len as usize);
+    let mut bytes = files.weights[0].clone();
+    bytes[start + len / 3..start + len].fill(0xff);
+    for threads in 1..=3 {
+        let mut intake = Intake::new(Loader::new(plan.clone()).unwrap(), common::team(threads));
+        let error = intake.feed(0, 0, bytes.clone(), bytes.len()).and_then(|_| intake.finish().map(|_| ()));
+        let error = common::error(error);
+        assert_eq!(error.kind, ErrorKind::NonFinite);
+        assert_eq!(error.place.tensor, Some(table.tensor.name.clone()));
     }
 }
 
@@ -60,8 +109,8 @@ fn what_has_not_come_is_named() {
     let (start, len) = (hole.tensor.offset, hole.tensor.len);
     let mut loader = Loader::new(plan.clone()).unwrap();
     let bytes = &files.weights[0];
-    loader.feed(0, 0, &bytes[..start as usize + 100]).unwrap();
-    loader.feed(0, start + 101, &bytes[start as usize + 101..]).unwrap();
+    loader.feed(&Team::solo(), 0, 0, &bytes[..start as usize + 100]).unwrap();
+    loader.feed(&Team::solo(), 0, start + 101, &bytes[start as usize + 101..]).unwrap();
     let error = common::error(loader.finish());
     assert_eq!(error.kind, ErrorKind::Truncated);
     assert_eq!(error.place.tensor.as_deref(), Some("model.layers.1.mlp.up_proj.weight"));

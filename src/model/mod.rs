@@ -17,6 +17,6 @@ pub mod weights;
 
 pub use adapter::Adapter;
 pub use config::Config;
-pub use load::Loader;
+pub use load::{Intake, Loader};
 pub use plan::{Options, Plan};
 pub use weights::Model;

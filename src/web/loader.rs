@@ -6,8 +6,9 @@ use js_sys::Array;
 use wasm_bindgen::prelude::*;
 
 use super::{Checkpoint, Engine, Js, answer, exact, fitting, out_of_order, ranges, team, thrown, to_js};
+use crate::error::reserve;
 use crate::formats::Format;
-use crate::model;
+use crate::model::{self, Intake};
 use crate::model::describe::Description;
 use crate::model::plan::Plan;
 
@@ -20,9 +21,12 @@ pub struct Loader {
     chunk: Vec<u8>,
 }
 
+/// Chunks, and rows on their way into tiles.
+const LOAD_BYTES: u64 = 24 << 20;
+
 enum Stage {
     Planned(Box<Plan>),
-    Loading(Box<model::Loader>),
+    Loading(Intake),
 }
 
 #[wasm_bindgen]
@@ -47,58 +51,74 @@ impl Loader {
 
     /// Bytes that the model will take: `{ weights, kv, scratch, total }`.
     pub fn memory(&self) -> Js<JsValue> {
-        to_js(&match &self.stage {
-            Stage::Planned(plan) => plan.memory(),
-            Stage::Loading(loader) => loader.memory(),
-        })
-    }
-
-    /// Reserves the weights' memory; with `survey` nothing is kept and zeros are counted instead.
-    pub fn reserve(&mut self, survey: bool) -> Js<()> {
         let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
-        let plan = (**plan).clone();
-        let loader = if survey { model::Loader::survey(plan) } else { model::Loader::new(plan) };
-        self.stage = Stage::Loading(Box::new(loader.map_err(thrown)?));
-        Ok(())
+        to_js(&plan.memory())
     }
 
     /// The weights' ranges `{ file, offset, length }`, in file order.
     pub fn ranges(&self) -> Js<JsValue> {
-        let Stage::Loading(loader) = &self.stage else { return Err(out_of_order()) };
-        ranges(loader.ranges().into_iter())
+        let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
+        ranges(plan.ranges().into_iter())
     }
 
-    /// The address of a buffer for chunks of up to `length` bytes; valid until the next call.
+    /// Reserves the weights' memory; with `survey` nothing is kept and zeros are counted instead. `threads` counts the caller.
+    pub fn reserve(&mut self, survey: bool, threads: usize) -> Js<()> {
+        let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
+        let plan = (**plan).clone();
+        let later = plan.memory().total - plan.memory().weights;
+        let loader = if survey { model::Loader::survey(plan) } else { model::Loader::new(plan) };
+        let loader = loader.map_err(thrown)?;
+        // What the engine and this load itself will need is there from now on: memory that grows while threads run is seen
+        // late by JavaScript, and in some versions of WebKit by the threads too.
+        if threads > 1 {
+            drop(reserve::<u8>("keys, values and scratch", later + LOAD_BYTES).map_err(thrown)?);
+        }
+        self.stage = Stage::Loading(Intake::new(loader, team(threads)?));
+        Ok(())
+    }
+
+    /// The address of a buffer for chunks of up to `length` bytes; valid until it is fed.
     pub fn buffer(&mut self, length: usize) -> Js<*mut u8> {
         fitting(&mut self.chunk, length)?;
         Ok(self.chunk.as_mut_ptr())
     }
 
-    /// Takes the first `length` bytes of the buffer, which lie at `offset` of a file.
+    /// Takes the first `length` bytes of the buffer, which lie at `offset` of a file. They are packed while the next ones come:
+    /// what is wrong with them is thrown by the next call.
     pub fn feed(&mut self, file: usize, offset: f64, length: usize) -> Js<()> {
         let offset = exact(offset)?;
-        let Stage::Loading(loader) = &mut self.stage else { return Err(out_of_order()) };
-        let chunk = self.chunk.get(..length).ok_or_else(out_of_order)?;
-        loader.feed(file, offset, chunk).map_err(thrown)
+        let Stage::Loading(intake) = &mut self.stage else { return Err(out_of_order()) };
+        if length > self.chunk.len() {
+            return Err(out_of_order());
+        }
+        let chunk = std::mem::take(&mut self.chunk);
+        self.chunk = intake.feed(file, offset, chunk, length).map_err(thrown)?;
+        Ok(())
+    }
+
+    /// Returns when all that was fed is packed.
+    pub fn settle(&mut self) -> Js<()> {
+        let Stage::Loading(intake) = &mut self.stage else { return Err(out_of_order()) };
+        intake.loader().map(drop).map_err(thrown)
     }
 
     /// What a survey found: a `Description` with zero shares.
-    pub fn describe(&self) -> Js<JsValue> {
-        match &self.stage {
+    pub fn describe(&mut self) -> Js<JsValue> {
+        match &mut self.stage {
             Stage::Planned(plan) => to_js(&Description::new(self.format, plan, None, &BTreeMap::new())),
-            Stage::Loading(loader) => {
+            Stage::Loading(intake) => {
+                let loader = intake.loader().map_err(thrown)?;
                 let zeros = loader.zero_shares().map_err(thrown)?;
                 to_js(&Description::new(self.format, loader.plan(), loader.precision(), &zeros))
             }
         }
     }
 
-    /// The engine, once everything has come. `threads` counts the caller.
-    pub fn finish(self, threads: usize) -> Js<Engine> {
-        let Stage::Loading(loader) = self.stage else { return Err(out_of_order()) };
+    /// The engine, once everything has come.
+    pub fn finish(self) -> Js<Engine> {
+        let Stage::Loading(intake) = self.stage else { return Err(out_of_order()) };
         drop(self.chunk);
-        let (model, plan) = loader.finish().map_err(thrown)?;
-        let team = team(threads)?;
+        let (model, plan, team) = intake.finish().map_err(thrown)?;
         Engine::new(self.format, model, plan, team).map_err(thrown)
     }
 }

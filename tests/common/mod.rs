@@ -33,6 +33,17 @@ pub struct Files {
     pub weights: Vec<Vec<u8>>,
 }
 
+/// So many members, in a build that has threads.
+pub fn team(members: usize) -> Team {
+    #[cfg(feature = "threads")]
+    return Team::new(members).unwrap();
+    #[cfg(not(feature = "threads"))]
+    {
+        let _ = members;
+        Team::solo()
+    }
+}
+
 impl Files {
     pub fn read(path: &Path) -> Self {
         let read = |path: &Path| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -100,9 +111,10 @@ impl Files {
     /// Loads in chunks of this many bytes.
     pub fn load(&self, options: Options, chunk: usize) -> Result<(Model, Plan)> {
         let mut loader = Loader::new(self.plan(options)?)?;
+        let team = team(2);
         for (file, bytes) in self.weights.iter().enumerate() {
             for (i, part) in bytes.chunks(chunk).enumerate() {
-                loader.feed(file, (i * chunk) as u64, part)?;
+                loader.feed(&team, file, (i * chunk) as u64, part)?;
             }
         }
         loader.finish()

@@ -55,7 +55,7 @@ pub fn checkpoint(files: &Files, rng: &mut Rng) -> Result<()> {
     let mut loader = Loader::new(plan)?;
     for (file, bytes) in files.weights.iter().enumerate() {
         for (from, to) in arrival(bytes.len(), rng) {
-            loader.feed(file, from as u64, &bytes[from..to])?;
+            loader.feed(&Team::solo(), file, from as u64, &bytes[from..to])?;
         }
     }
     let (model, plan) = loader.finish()?;

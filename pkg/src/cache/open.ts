@@ -18,11 +18,10 @@ export interface CacheContext {
 }
 
 export async function openCached(spec: UrlSpec, context: CacheContext): Promise<Source> {
-  const { store, verify, signal, warn } = context;
-  const http = { ...context.http, noStore: true };
+  const { store, verify, http, signal, warn } = context;
   const prefix = await prefixOf(spec.url);
   const names = await store.names().catch((error: Error) => warn(`${shown(spec.url)} is not kept: ${error.message}`));
-  if (!names) return (await HttpSource.open(spec, context.http, signal)).source;
+  if (!names) return (await HttpSource.open(spec, http, signal)).source;
   const old = names.filter((name) => name.startsWith(prefix));
   const through = async (server: Source, { size, validator }: Version, name: string) => {
     // A head has room for so much.

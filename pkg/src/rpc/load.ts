@@ -79,13 +79,14 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
     );
 
     const { glue, memory: bytes } = await runtime.instance(memory.total + adapterBytes, headers);
-    const loader = await feed(glue, bytes, headers, files, engineSettings, false, context);
     begun = performance.now();
-    for (const file of files.weights) await file.check?.({ signal: context.signal });
     if (choice.threads > 1) await glue.initThreadPool?.(choice.threads - 1);
     phase("threads", { threads: choice.threads });
+    const loader = await feed(glue, bytes, headers, files, engineSettings, false, choice.threads, context);
+    for (const file of files.weights) await file.check?.({ signal: context.signal });
     context.signal.throwIfAborted();
-    const engine = loader.finish(choice.threads);
+    begun = performance.now();
+    const engine = loader.finish();
     const description = engine.describe() as Description;
     phase("engine", { bytes: memory.total });
     const loaded = await text;
@@ -196,7 +197,7 @@ export async function inspect(
     const { glue, memory } = await runtime.planner();
     const headers = await readHeaders(glue, files, signal);
     const loader = weights
-      ? await feed(glue, memory, headers, files, settings, true, context)
+      ? await feed(glue, memory, headers, files, settings, true, 1, context)
       : new glue.Loader(headers.checkpoint, settings);
     const description = loader.describe() as Description;
     const text = await loadText(headers.metadata, headers.prefix, files);
@@ -270,52 +271,67 @@ async function feed(
   files: ModelFiles,
   settings: EngineSettings,
   survey: boolean,
+  threads: number,
   context: LoadContext,
 ): Promise<Glue["Loader"]["prototype"]> {
   const { signal, onProgress, timeline } = context;
   const begun = performance.now();
   const loader = new glue.Loader(headers.checkpoint, settings);
   loader.decide(await readAll(loader.probes() as Span[], files, signal));
-  loader.reserve(survey);
+  const spans = join(loader.ranges() as Span[]);
+  loader.reserve(survey, threads);
   timeline?.add("load", "plan", begun);
 
-  const spans = join(loader.ranges() as Span[]);
   const total = spans.reduce((sum, span) => sum + span.length, 0);
   const meter = new Meter(total, onProgress);
   const reading = performance.now();
-  let packing = 0;
+  // What has come of a chunk, and where it lies. While it is packed the next one comes.
+  let [file, at, came, waited] = [0, 0, 0, 0];
+  function flush() {
+    const since = performance.now();
+    if (came > 0) loader.feed(file, at, came);
+    at += came;
+    came = 0;
+    waited += performance.now() - since;
+  }
   try {
-    for (const { file, offset, length } of spans) {
-      const source = files.weights[file]!;
-      let at = offset;
+    for (const span of spans) {
+      const source = files.weights[span.file]!;
+      [file, at] = [span.file, span.offset];
       await named(source, async () => {
-        for await (const piece of source.stream(offset, length, { signal })) {
-          for (let from = 0; from < piece.length; from += CHUNK) {
-            const part = piece.subarray(from, from + CHUNK);
-            // The memory may have grown, and its old views be gone, since the last chunk.
-            const came = performance.now();
-            const address = loader.buffer(part.length);
-            new Uint8Array(memory.buffer, address, part.length).set(part);
-            loader.feed(file, at, part.length);
-            packing += performance.now() - came;
-            at += part.length;
+        for await (const piece of source.stream(span.offset, span.length, { signal })) {
+          for (let from = 0; from < piece.length; ) {
+            const part = piece.subarray(from, from + CHUNK - came);
+            const address = loader.buffer(CHUNK);
+            new Uint8Array(reaching(memory, address + CHUNK), address + came, part.length).set(part);
+            from += part.length;
+            came += part.length;
+            if (came === CHUNK) flush();
           }
           signal.throwIfAborted();
           meter.add(piece.length);
         }
+        flush();
+        loader.settle();
       });
     }
   } catch (error) {
     loader.free();
     // The probed rows promised what a later row does not keep. As stored, any file fits.
     if (settings.layout !== "stored" && (error as { code?: string }).code === "LayoutContradicted") {
-      return feed(glue, memory, headers, files, { ...settings, layout: "stored" }, survey, context);
+      return feed(glue, memory, headers, files, { ...settings, layout: "stored" }, survey, threads, context);
     }
     throw error;
   }
-  timeline?.add("load", "read and pack", reading, { bytes: total, "packing, ms": packing.toFixed(1) });
+  timeline?.add("load", "read and pack", reading, { bytes: total, "waited for packing, ms": waited.toFixed(1) });
   onProgress({ phase: "pack", loaded: total, total, bytesPerSecond: meter.rate });
   return loader;
+}
+
+/** The memory's bytes up to an address. Old views are gone when it grows; a growth by another thread shows only when asked. */
+function reaching(memory: WebAssembly.Memory, end: number): ArrayBufferLike {
+  if (memory.buffer.byteLength < end) memory.grow(0);
+  return memory.buffer;
 }
 
 /** Progress at most every 50 ms, with the rate over about a second. */

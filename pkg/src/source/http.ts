@@ -160,7 +160,7 @@ export class HttpSource implements Source {
       // A server without ranges sends the file from its beginning, and goes on after what was asked for.
       let skip = partial ? 0 : offset;
       let left = length;
-      for await (const piece of rest(answer)) {
+      for (let piece = await answer.next(); piece; piece = await answer.next()) {
         const part = piece.subarray(skip, skip + left);
         if (partial && piece.length > left) {
           throw failed(this.#spec, `more than the ${length} bytes asked for came`, response);

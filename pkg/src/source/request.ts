@@ -10,8 +10,6 @@ export interface HttpOptions {
   connections?: number;
   /** Bytes a millisecond from which on one is enough. */
   enough?: number;
-  /** Passes by the browser's own cache, which would keep everything a second time and let only one request in at a time. */
-  noStore?: boolean;
   /** Milliseconds without a byte after which a connection counts as dropped. */
   patience?: number;
   /** Milliseconds before the first new try; four times as many before each next one. */
@@ -44,18 +42,30 @@ export interface Answer {
 export async function request(
   spec: UrlSpec,
   { method, range }: Ask,
-  { noStore, patience = PATIENCE }: HttpOptions,
+  { patience = PATIENCE }: HttpOptions,
   signal?: AbortSignal,
 ): Promise<Answer> {
   signal?.throwIfAborted();
   const control = new AbortController();
   const abort = () => control.abort(signal!.reason);
   signal?.addEventListener("abort", abort);
-  const release = () => signal?.removeEventListener("abort", abort);
+  const release = () => {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", abort);
+  };
+
+  // One timer a request, not one a piece: pieces may be small and many. Null while nothing is waited for.
+  let since: number | null = null;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const watch = () => {
+    const left = since === null ? null : since + patience - performance.now();
+    timer = left === null ? undefined : left > 0 ? setTimeout(watch, left) : void control.abort();
+  };
 
   /** Failures of the network as errors of ours; an abort stays what it is. */
   async function within<T>(work: Promise<T>): Promise<T> {
-    const timer = setTimeout(() => control.abort(), patience);
+    since = performance.now();
+    timer ??= setTimeout(watch, patience);
     try {
       return await work;
     } catch (error) {
@@ -66,7 +76,7 @@ export async function request(
       const { message, cause } = error as Error;
       throw failed(spec, cause instanceof Error && cause.message ? `${message} (${cause.message})` : message);
     } finally {
-      clearTimeout(timer);
+      since = null;
     }
   }
 
@@ -74,9 +84,11 @@ export async function request(
   if (range) headers.set("range", `bytes=${range[0]}-${range[0] + range[1] - 1}`);
   const { credentials } = spec;
   const init: RequestInit = { headers, signal: control.signal };
+  // A browser's own cache would keep everything a second time, and let only one request in at a time. Some of the others
+  // refuse the option.
+  if ("location" in globalThis) init.cache = "no-store";
   if (method) init.method = method;
   if (credentials) init.credentials = credentials;
-  if (noStore) init.cache = "no-store";
   const response = await within(fetch(spec.url, init));
   const reader = response.body?.getReader();
   const cancel = async () => {

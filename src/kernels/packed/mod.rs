@@ -31,8 +31,9 @@ use bytemuck::{Pod, Zeroable};
 use half::f16;
 
 use super::isa::{Active, Isa};
-use crate::error::{Result, filled};
+use crate::error::{Result, filled, reserve};
 use crate::quant::{FACTORED, Float, Kept, Layout, Scales};
+use crate::team::Team;
 
 /// Rows of a tile.
 pub const TILE: usize = 32;
@@ -140,6 +141,10 @@ impl Shape {
         self.blocks().1 * self.block_bytes()
     }
 
+    fn tile_lines(&self) -> usize {
+        self.tile_bytes() / size_of::<Line>()
+    }
+
     /// Bytes that the packed matrix takes, row scales included.
     pub fn bytes(&self) -> u64 {
         let scales = if self.has_row_scales() { 4 * self.rows as u64 } else { 0 };
@@ -182,12 +187,11 @@ impl std::fmt::Debug for Line {
 }
 
 impl Matrix {
-    /// Room for a matrix, all zero bytes until its tiles are packed.
+    /// Room for a matrix. It is first touched when tiles are packed: until then it is address space alone.
     pub fn reserve(shape: Shape) -> Result<Self> {
-        let lines = shape.tiles() as u64 * (shape.tile_bytes() / size_of::<Line>()) as u64;
         Ok(Self {
             shape,
-            lines: filled("weights", lines, Line::zeroed())?,
+            lines: reserve("weights", shape.tiles() as u64 * shape.tile_lines() as u64)?,
             row_scales: filled("scales", if shape.has_row_scales() { shape.rows as u64 } else { 0 }, 0.0)?,
             divide: false,
             factor: 1.0,
@@ -203,43 +207,31 @@ impl Matrix {
     /// The bytes of one tile.
     #[inline]
     pub fn tile(&self, tile: usize) -> &[u8] {
-        let lines = self.shape.tile_bytes() / size_of::<Line>();
+        let lines = self.shape.tile_lines();
         bytemuck::cast_slice(&self.lines[tile * lines..][..lines])
     }
 
-    /// Packs the rows of a tile. Everything of the tile is written, so that packing it again is harmless.
+    /// Packs the rows of a tile.
     pub fn pack(&mut self, tile: usize, rows: Rows) {
+        self.pack_all(&Team::solo(), tile..tile + 1, |tiles| tiles.for_each(|mut tile| tile.pack(rows)));
+    }
+
+    /// `work` over some tiles, which members share out.
+    pub fn pack_all(
+        &mut self,
+        team: &Team,
+        tiles: Range<usize>,
+        work: impl Fn(&mut dyn Iterator<Item = Tile<'_>>) + Sync,
+    ) {
         let shape = self.shape;
-        let lines = shape.tile_bytes() / size_of::<Line>();
-        let out: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines[tile * lines..][..lines]);
-        let count = shape.tile_rows(tile).len();
-        let (len, blocks) = shape.blocks();
-        let isa = Active::default();
-        for (block, out) in out.chunks_exact_mut(shape.block_bytes()).enumerate() {
-            let (header, body) = out.split_at_mut(shape.header());
-            match shape.packing {
-                Packing::Ints(layout) => {
-                    if let Scales::Group { kept, min, .. } = layout.scales
-                        && !rows.scales.is_empty()
-                    {
-                        pack_header(header, kept, min, (block, blocks), count, &rows);
-                    }
-                    let from = block * len;
-                    let cols = shape.cols.saturating_sub(from).min(len);
-                    // Sixteen codes of a row; zeros behind its end, and where there is none.
-                    let sixteen = |row: usize, i: usize| {
-                        let left = if row < count { cols.saturating_sub(16 * i) } else { 0 };
-                        let codes = rows.codes.get(row * shape.cols + from + 16 * i..).unwrap_or_default();
-                        match codes.first_chunk() {
-                            Some(codes) if left >= 16 => isa.load(codes),
-                            _ => isa.load(&std::array::from_fn(|k| if k < left { codes[k] } else { 0 })),
-                        }
-                    };
-                    ints::pack(layout.codes, body, sixteen);
-                }
-                Packing::Dense(float) => dense::pack(float, body, shape.cols, count, rows.codes),
-            }
-        }
+        let lines = shape.tile_lines();
+        team.grow(&mut self.lines, lines, tiles, |first, part| {
+            let tiles = part.chunks_exact_mut(lines).enumerate();
+            work(&mut tiles.map(|(i, lines)| {
+                let bytes = bytemuck::cast_slice_mut(lines);
+                Tile { shape, index: first + i, bytes }
+            }));
+        });
     }
 
     /// Scales and minima that came apart from their codes, `[rows, groups]`.
@@ -250,7 +242,7 @@ impl Matrix {
         let shape = self.shape;
         let Packing::Ints(Layout { scales: Scales::Group { kept, min, .. }, .. }) = shape.packing else { return };
         let (_, groups) = shape.groups();
-        let lines = shape.tile_bytes() / size_of::<Line>();
+        let lines = shape.tile_lines();
         for tile in 0..shape.tiles() {
             let rows = shape.tile_rows(tile);
             let out: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines[tile * lines..][..lines]);
@@ -308,6 +300,48 @@ impl Matrix {
     /// Bytes this matrix holds.
     pub fn bytes(&self) -> u64 {
         self.lines.len() as u64 * size_of::<Line>() as u64 + 4 * self.row_scales.len() as u64
+    }
+}
+
+/// A tile that is to be packed.
+pub struct Tile<'a> {
+    shape: Shape,
+    pub index: usize,
+    bytes: &'a mut [u8],
+}
+
+impl Tile<'_> {
+    /// Everything of the tile is written, so that packing it again is harmless.
+    pub fn pack(&mut self, rows: Rows) {
+        let shape = self.shape;
+        let count = shape.tile_rows(self.index).len();
+        let (len, blocks) = shape.blocks();
+        let isa = Active::default();
+        for (block, out) in self.bytes.chunks_exact_mut(shape.block_bytes()).enumerate() {
+            let (header, body) = out.split_at_mut(shape.header());
+            match shape.packing {
+                Packing::Ints(layout) => {
+                    if let Scales::Group { kept, min, .. } = layout.scales
+                        && !rows.scales.is_empty()
+                    {
+                        pack_header(header, kept, min, (block, blocks), count, &rows);
+                    }
+                    let from = block * len;
+                    let cols = shape.cols.saturating_sub(from).min(len);
+                    // Sixteen codes of a row; zeros behind its end, and where there is none.
+                    let sixteen = |row: usize, i: usize| {
+                        let left = if row < count { cols.saturating_sub(16 * i) } else { 0 };
+                        let codes = rows.codes.get(row * shape.cols + from + 16 * i..).unwrap_or_default();
+                        match codes.first_chunk() {
+                            Some(codes) if left >= 16 => isa.load(codes),
+                            _ => isa.load(&std::array::from_fn(|k| if k < left { codes[k] } else { 0 })),
+                        }
+                    };
+                    ints::pack(layout.codes, body, sixteen);
+                }
+                Packing::Dense(float) => dense::pack(float, body, shape.cols, count, rows.codes),
+            }
+        }
     }
 }
 

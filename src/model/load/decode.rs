@@ -24,14 +24,12 @@ pub(crate) enum Said {
 }
 
 impl Work {
+    /// Room for so many codes and groups; whoever decodes writes all codes. What was there stays, where it has the same length.
     fn clear(&mut self, codes: usize, groups: usize) {
-        self.codes.clear();
-        self.codes.resize(codes, 0);
+        fit(&mut self.codes, codes, 0);
+        fit(&mut self.scales, groups, 0.0);
+        fit(&mut self.mins, groups, 0.0);
         self.units.clear();
-        for values in [&mut self.scales, &mut self.mins] {
-            values.clear();
-            values.resize(groups, 0.0);
-        }
     }
 
     pub fn rows(&self) -> Rows<'_> {
@@ -116,7 +114,7 @@ impl Work {
         let count = bytes.len() / storage.bytes;
         let groups = storage.block / len;
         self.clear(count * storage.block, count * groups);
-        self.units.resize(count, [1.0; 2]);
+        fit(&mut self.units, count, [1.0; 2]);
         let targets = self
             .codes
             .chunks_exact_mut(storage.block)
@@ -193,6 +191,13 @@ impl Work {
     fn clear_scales(&mut self) {
         self.scales.clear();
         self.mins.clear();
+    }
+}
+
+fn fit<T: Clone>(values: &mut Vec<T>, len: usize, value: T) {
+    if values.len() != len {
+        values.clear();
+        values.resize(len, value);
     }
 }
 

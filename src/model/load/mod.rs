@@ -6,6 +6,8 @@
 
 mod assemble;
 pub(crate) mod decode;
+mod intake;
+mod units;
 
 use std::collections::BTreeMap;
 use std::ops::Range as Span;
@@ -19,18 +21,19 @@ use super::weights::Model;
 use crate::error::{Error, ErrorKind, Result, filled};
 use crate::formats::Tensor;
 use crate::kernels::act::Precision;
-use crate::kernels::packed::{Matrix, Packing, Rows, Shape, TILE};
-use crate::quant::{Content, Float, Layout};
+use crate::kernels::packed::{Matrix, Shape, TILE};
+use crate::quant::{Content, Float};
+use crate::team::Team;
 use assemble::Assembly;
-use decode::{Said, Work, finite, finite_scale};
+pub use intake::Intake;
+use decode::{finite, finite_scale};
+use units::Units;
 
 #[derive(Debug)]
 pub struct Loader {
     plan: Plan,
     /// In file order, beside the item of the plan that each fills.
     sinks: Vec<Sink>,
-    work: Work,
-    fed: u64,
 }
 
 #[derive(Debug)]
@@ -80,7 +83,7 @@ impl Loader {
             sinks.push(Sink::new(index, item).map_err(|error| error.tensor(&item.tensor.name))?);
         }
         sinks.sort_by_key(|sink| (sink.tensor.file, sink.tensor.offset));
-        Ok(Self { plan, sinks, work: Work::default(), fed: 0 })
+        Ok(Self { plan, sinks })
     }
 
     /// The weights, in file order.
@@ -99,7 +102,7 @@ impl Loader {
             sinks.push(Sink::with_kind(index, item, Kind::Survey { zeros: 0 })?);
         }
         sinks.sort_by_key(|sink| (sink.tensor.file, sink.tensor.offset));
-        Ok(Self { plan, sinks, work: Work::default(), fed: 0 })
+        Ok(Self { plan, sinks })
     }
 
     /// The share of zeros of each matrix, once a survey has seen everything.
@@ -114,8 +117,8 @@ impl Loader {
         Ok(shares)
     }
 
-    /// Takes some bytes of a file. What belongs to no tensor is passed over.
-    pub fn feed(&mut self, file: usize, offset: u64, bytes: &[u8]) -> Result<()> {
+    /// Takes some bytes of a file, and packs what they make whole. What belongs to no tensor is passed over.
+    pub fn feed(&mut self, team: &Team, file: usize, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset.saturating_add(bytes.len() as u64);
         let first = self
             .sinks
@@ -129,9 +132,8 @@ impl Loader {
             let to = end.min(start + len);
             if from < to {
                 let part = &bytes[(from - offset) as usize..(to - offset) as usize];
-                sink.feed(&mut self.work, from - start, part)
+                sink.feed(team, from - start, part)
                     .map_err(|error| error.tensor(&sink.tensor.name).offset(from))?;
-                self.fed += part.len() as u64;
             }
         }
         Ok(())
@@ -144,11 +146,6 @@ impl Loader {
     /// How the layers' inputs will be rounded, as far as it is known.
     pub fn precision(&self) -> Option<Precision> {
         self.plan.layer_precision()
-    }
-
-    /// Bytes of weights that have come.
-    pub fn fed(&self) -> u64 {
-        self.fed
     }
 
     /// The model, once everything has come.
@@ -205,30 +202,38 @@ impl Sink {
         start..(start + self.unit as u64).min(self.tail.start)
     }
 
-    fn feed(&mut self, work: &mut Work, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn feed(&mut self, team: &Team, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset + bytes.len() as u64;
         let mut unit = (offset.min(self.tail.start) / self.unit as u64) as usize;
         while unit < self.done.len() {
-            let span = self.unit_span(unit);
+            let mut span = self.unit_span(unit);
             let (from, to) = (span.start.max(offset), span.end.min(end));
             if span.start >= end {
                 break;
             }
-            if from < to {
-                let part = &bytes[(from - offset) as usize..(to - offset) as usize];
-                if part.len() as u64 == span.end - span.start {
-                    self.take(work, unit, part)?;
-                } else {
-                    self.stage(work, unit, (from - span.start) as usize, part)?;
-                }
-            }
+            let first = unit;
             unit += 1;
+            if from == span.start && to == span.end {
+                while unit < self.done.len() && !self.is_tail(unit) && self.unit_span(unit).end <= end {
+                    span.end = self.unit_span(unit).end;
+                    unit += 1;
+                }
+                let part = &bytes[(span.start - offset) as usize..(span.end - offset) as usize];
+                self.take(team, first..unit, part)?;
+            } else if from < to {
+                let part = &bytes[(from - offset) as usize..(to - offset) as usize];
+                self.stage(team, first, (from - span.start) as usize, part)?;
+            }
         }
         Ok(())
     }
 
+    fn is_tail(&self, unit: usize) -> bool {
+        !self.tail.is_empty() && unit + 1 == self.done.len()
+    }
+
     /// Keeps a part of a unit, and takes the unit once it is whole.
-    fn stage(&mut self, work: &mut Work, unit: usize, at: usize, part: &[u8]) -> Result<()> {
+    fn stage(&mut self, team: &Team, unit: usize, at: usize, part: &[u8]) -> Result<()> {
         let span = self.unit_span(unit);
         let len = (span.end - span.start) as usize;
         let mut staged = match self.staged.remove(&unit) {
@@ -238,23 +243,28 @@ impl Sink {
         staged.bytes[at..at + part.len()].copy_from_slice(part);
         staged.add(at..at + part.len());
         if staged.have == [Span { start: 0, end: len }] {
-            return self.take(work, unit, &staged.bytes);
+            return self.take(team, unit..unit + 1, &staged.bytes);
         }
         self.staged.insert(unit, staged);
         Ok(())
     }
 
-    /// Takes a whole unit.
-    fn take(&mut self, work: &mut Work, unit: usize, bytes: &[u8]) -> Result<()> {
-        let tail = !self.tail.is_empty() && unit + 1 == self.done.len();
-        if tail {
+    /// Takes whole units that follow each other; the tail comes alone.
+    fn take(&mut self, team: &Team, units: Span<usize>, bytes: &[u8]) -> Result<()> {
+        if self.is_tail(units.start) {
             let scale = Float::F32.value(bytes);
             finite_scale(scale)?;
             if let Kind::Matrix(matrix) = &mut self.kind {
                 matrix.row_scales.fill(scale);
             }
         } else if let Some(shape) = self.shape {
-            self.take_rows(work, shape, unit, bytes)?;
+            let storage = self.tensor.runnable()?;
+            let units = Units { storage, reading: self.reading, shape, first: units.start, len: self.unit, bytes };
+            match &mut self.kind {
+                Kind::Matrix(matrix) => units.pack(team, matrix)?,
+                Kind::Survey { zeros } => *zeros += units.zeros(&self.done)?,
+                Kind::Values(_) => unreachable!("a matrix's slot"),
+            }
         } else {
             let Content::Dense(float) = self.tensor.runnable()?.content else { unreachable!("vectors are dense") };
             finite(float, bytes)?;
@@ -263,60 +273,7 @@ impl Sink {
                 values.extend(float.values(bytes));
             }
         }
-        self.done[unit] = true;
-        Ok(())
-    }
-
-    /// Takes a unit of a matrix: packs its tiles, or counts its zeros.
-    fn take_rows(&mut self, work: &mut Work, shape: Shape, unit: usize, bytes: &[u8]) -> Result<()> {
-        let storage = self.tensor.runnable()?;
-        let fresh = !self.done[unit];
-        match (self.reading, shape.packing) {
-            (_, Packing::Dense(float)) => {
-                finite(float, bytes)?;
-                match &mut self.kind {
-                    Kind::Matrix(matrix) => {
-                        matrix.pack(unit, Rows { codes: bytes, scales: &[], mins: &[], units: &[] })
-                    }
-                    Kind::Survey { zeros } if fresh => {
-                        *zeros += float.values(bytes).filter(|&value| value == 0.0).count() as u64;
-                    }
-                    _ => {}
-                }
-            }
-            (Reading::Quarters, Packing::Ints(_)) => {
-                for quarter in 0..4 {
-                    work.quarter(bytes, quarter);
-                    match &mut self.kind {
-                        Kind::Matrix(matrix) => matrix.pack(quarter * shape.part_tiles() + unit, work.rows()),
-                        Kind::Survey { zeros } if fresh => *zeros += work.zeros(Layout::TERNARY),
-                        _ => {}
-                    }
-                }
-            }
-            (reading, Packing::Ints(layout)) => {
-                let said = work.decode(storage, reading, layout, shape.cols, bytes)?;
-                match &mut self.kind {
-                    Kind::Matrix(matrix) => {
-                        let all = work.rows();
-                        let first = if reading == Reading::Masters { 0 } else { unit };
-                        let mut rows = shape.tile_rows(first).start;
-                        for (i, codes) in all.codes.chunks(TILE * shape.cols).enumerate() {
-                            matrix.pack(first + i, Rows { codes, ..all });
-                        }
-                        if let Said::RowScales(scales) = said {
-                            for scale in scales {
-                                finite_scale(scale)?;
-                                matrix.row_scales[rows] = scale;
-                                rows += 1;
-                            }
-                        }
-                    }
-                    Kind::Survey { zeros } if fresh => *zeros += work.zeros(layout),
-                    _ => {}
-                }
-            }
-        }
+        self.done[units].fill(true);
         Ok(())
     }
 

@@ -1,0 +1,127 @@
+//! Whole units of a matrix: to packed tiles, shared out to a team, or to a count of zeros.
+
+use std::ops::Range as Span;
+use std::sync::{Mutex, PoisonError};
+
+use super::decode::{Said, Work, finite, finite_scale};
+use crate::error::{Error, Result};
+use crate::kernels::packed::{Matrix, Packing, Rows, Shape, TILE, Tile};
+use crate::model::items::Reading;
+use crate::quant::{Layout, Storage};
+use crate::team::Team;
+
+/// Units that follow each other in a tensor.
+pub(super) struct Units<'a> {
+    pub storage: &'static Storage,
+    pub reading: Reading,
+    pub shape: Shape,
+    pub first: usize,
+    /// Bytes of each; a tensor's last may have fewer.
+    pub len: usize,
+    pub bytes: &'a [u8],
+}
+
+impl Units<'_> {
+    /// Packs their tiles.
+    pub fn pack(&self, team: &Team, matrix: &mut Matrix) -> Result<()> {
+        let Self { storage, reading, shape, .. } = *self;
+        let units = self.first..self.first + self.bytes.chunks(self.len).len();
+        let bytes_of = |unit: usize| self.bytes.chunks(self.len).nth(unit - units.start).unwrap_or_default();
+        match (reading, shape.packing) {
+            (_, Packing::Dense(float)) => share(team, matrix, units.clone(), |_, tile| {
+                let codes = bytes_of(tile.index);
+                finite(float, codes)?;
+                tile.pack(Rows { codes, scales: &[], mins: &[], units: &[] });
+                Ok(Said::Nothing)
+            }),
+            (Reading::Quarters, Packing::Ints(_)) => (0..4).try_for_each(|quarter| {
+                let place = quarter * shape.part_tiles();
+                share(team, matrix, place + units.start..place + units.end, |work, tile| {
+                    work.quarter(bytes_of(tile.index - place), quarter);
+                    tile.pack(work.rows());
+                    Ok(Said::Nothing)
+                })
+            }),
+            // All rows at once.
+            (Reading::Masters, Packing::Ints(layout)) => {
+                let mut all = Work::default();
+                let said = all.decode(storage, reading, layout, shape.cols, self.bytes)?;
+                let rows = all.rows();
+                share(team, matrix, 0..shape.tiles(), |_, tile| {
+                    let from = tile.index * TILE * shape.cols;
+                    tile.pack(Rows { codes: &rows.codes[from..], ..rows });
+                    Ok(Said::Nothing)
+                })?;
+                keep(&mut matrix.row_scales, 0, said)
+            }
+            (_, Packing::Ints(layout)) => share(team, matrix, units.clone(), |work, tile| {
+                let said = work.decode(storage, reading, layout, shape.cols, bytes_of(tile.index))?;
+                tile.pack(work.rows());
+                Ok(said)
+            }),
+        }
+    }
+
+    /// How many of their weights are zero, of those units that are not `done` yet.
+    pub fn zeros(&self, done: &[bool]) -> Result<u64> {
+        let fresh = self.bytes.chunks(self.len).zip(&done[self.first..]).filter(|(_, done)| !**done);
+        let mut work = Work::default();
+        let mut zeros = 0;
+        for (bytes, _) in fresh {
+            zeros += match (self.reading, self.shape.packing) {
+                (_, Packing::Dense(float)) => {
+                    finite(float, bytes)?;
+                    float.values(bytes).filter(|&value| value == 0.0).count() as u64
+                }
+                (Reading::Quarters, Packing::Ints(_)) => {
+                    work.quarters(bytes);
+                    work.zeros(Layout::TERNARY)
+                }
+                (reading, Packing::Ints(layout)) => {
+                    work.decode(self.storage, reading, layout, self.shape.cols, bytes)?;
+                    work.zeros(layout)
+                }
+            };
+        }
+        Ok(zeros)
+    }
+}
+
+/// `work` over some tiles of a matrix. Of several errors, that of the first tile.
+fn share(
+    team: &Team,
+    matrix: &mut Matrix,
+    tiles: Span<usize>,
+    work: impl Fn(&mut Work, &mut Tile) -> Result<Said> + Sync,
+) -> Result<()> {
+    let shape = matrix.shape;
+    let scales = Mutex::new(std::mem::take(&mut matrix.row_scales));
+    let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+    matrix.pack_all(team, tiles, |tiles| {
+        let mut buffers = Work::default();
+        for mut tile in tiles {
+            let kept = work(&mut buffers, &mut tile).and_then(|said| {
+                let mut scales = scales.lock().unwrap_or_else(PoisonError::into_inner);
+                keep(&mut scales, shape.tile_rows(tile.index).start, said)
+            });
+            if let Err(error) = kept {
+                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                if failed.as_ref().is_none_or(|(first, _)| tile.index < *first) {
+                    *failed = Some((tile.index, error));
+                }
+                return;
+            }
+        }
+    });
+    matrix.row_scales = scales.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, error)| Err(error))
+}
+
+fn keep(scales: &mut [f32], first: usize, said: Said) -> Result<()> {
+    let Said::RowScales(new) = said else { return Ok(()) };
+    for (scale, &new) in scales[first..].iter_mut().zip(&new) {
+        finite_scale(new)?;
+        *scale = new;
+    }
+    Ok(())
+}
