@@ -11,7 +11,7 @@
 import { fork } from "node:child_process";
 import { createWriteStream } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { cpus, tmpdir } from "node:os";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
 import { fileURLToPath } from "node:url";
@@ -23,10 +23,13 @@ import { serve } from "../scripts/serve.mjs";
 async function measure({ library, url, small, repeat, hashes }) {
   const { load, cache } = await import(library);
   const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
+  /** `cores`: how many the whole machine had busy, server included. */
   async function times(count, work) {
     const runs = [];
+    const [begun, before] = [performance.now(), await globalThis.busy()];
     for (let i = 0; i < count; i++) runs.push(await work());
-    return { median: median(runs), runs };
+    const cores = ((await globalThis.busy()) - before) / (performance.now() - begun);
+    return { median: median(runs), runs, cores };
   }
   async function clocked(work) {
     const begun = performance.now();
@@ -100,6 +103,9 @@ async function measure({ library, url, small, repeat, hashes }) {
   return { result, first, aborts, alive: tokens.length === 2 };
 }
 
+/** What all cores have worked since the machine started, in milliseconds. */
+const busy = () => cpus().reduce((sum, { times }) => sum + times.user + times.nice + times.sys + times.irq, 0);
+
 /** Writes a synthetic model. */
 async function write(folder, name, options) {
   const { synthetic } = await import("../pkg/src/bench/synthetic.ts");
@@ -113,10 +119,10 @@ async function tell(where, size, found) {
   await writeFile(file, `${JSON.stringify({ size, ...found })}\n`);
   const { result, first, aborts, alive } = found;
   const bare = result["bare fetch"].median;
-  console.log(`\n${where}: ${(size / 1e6).toFixed(0)} MB\n\n| | MB/s | ÷ bare fetch | runs, ms |\n|---|--:|--:|---|`);
-  for (const [name, { median, runs }] of Object.entries(result)) {
+  console.log(`\n${where}: ${(size / 1e6).toFixed(0)} MB\n\n| | MB/s | ÷ bare fetch | cores busy | runs, ms |\n|---|--:|--:|--:|---|`);
+  for (const [name, { median, runs, cores }] of Object.entries(result)) {
     const shown = runs.map((ms) => ms.toFixed(0)).join(", ");
-    console.log(`| ${name} | ${(size / median / 1000).toFixed(0)} | ${((100 * bare) / median).toFixed(0)} % | ${shown} |`);
+    console.log(`| ${name} | ${(size / median / 1000).toFixed(0)} | ${((100 * bare) / median).toFixed(0)} % | ${cores.toFixed(1)} | ${shown} |`);
   }
   const [whole, loaded] = [first.first, first.loaded].map((ms) => ms.toFixed(0));
   console.log(`\nfirst token of the cached demo model: ${whole} ms, loaded after ${loaded}: ${first.phases}`);
@@ -135,6 +141,7 @@ async function main() {
     const base = await new Promise((resolve) => server.once("message", resolve));
     const job = { url: `${base}model.gguf`, small: `${base}demo/`, repeat: +values.repeat, hashes: Math.ceil(size / (1 << 20)) };
     if (values.only !== "chromium") {
+      globalThis.busy = busy;
       process.env.XDG_CACHE_HOME = path.join(folder, "cache");
       const library = new URL("../pkg/dist/node.js", import.meta.url).href;
       await tell("Node", size, await measure({ library, ...job }));
@@ -142,6 +149,7 @@ async function main() {
     if (values.only !== "node") {
       const browser = await launch(path.join(folder, "profile"));
       const page = await browser.newPage();
+      await page.exposeFunction("busy", busy);
       await page.goto(`${base}empty.html`);
       await tell("Chromium", size, await page.evaluate(measure, { library: `${base}dist/index.js`, ...job }));
       await browser.close();

@@ -8,9 +8,9 @@ use wasm_bindgen::prelude::*;
 use super::{Checkpoint, Engine, Js, answer, exact, fitting, out_of_order, ranges, team, thrown, to_js};
 use crate::error::reserve;
 use crate::formats::Format;
-use crate::model::{self, Intake};
 use crate::model::describe::Description;
 use crate::model::plan::Plan;
+use crate::model::{self, Intake};
 
 /// A load under way: answer the probes, reserve, feed every range, finish.
 #[wasm_bindgen]

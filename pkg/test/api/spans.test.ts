@@ -45,7 +45,7 @@ test("a load's phases follow each other within it, by the owner's clock", async 
     `${before} ${whole.start} ${whole.end} ${after}`,
   );
   let at = whole.start;
-  for (const name of ["compile", "header", "plan", "read and pack", "threads", "engine"]) {
+  for (const name of ["compile", "header", "threads", "plan", "read and pack", "engine"]) {
     const phase = found(name);
     assert.equal(phase.track, "load");
     assert.ok(phase.start >= at - 1e-3 && phase.end >= phase.start && phase.end <= whole.end + 1e-3, name);

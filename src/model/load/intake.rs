@@ -35,7 +35,9 @@ impl Intake {
     /// The loader, after everything that has been fed.
     pub fn loader(&mut self) -> Result<&Loader> {
         let (team, loader, _) = self.here()?;
-        let State::Here(_, loader) = self.state.insert(State::Here(team, loader)) else { unreachable!("just put there") };
+        let State::Here(_, loader) = self.state.insert(State::Here(team, loader)) else {
+            unreachable!("just put there")
+        };
         Ok(loader)
     }
 

@@ -25,8 +25,8 @@ use crate::kernels::packed::{Matrix, Shape, TILE};
 use crate::quant::{Content, Float};
 use crate::team::Team;
 use assemble::Assembly;
-pub use intake::Intake;
 use decode::{finite, finite_scale};
+pub use intake::Intake;
 use units::Units;
 
 #[derive(Debug)]
@@ -132,8 +132,7 @@ impl Loader {
             let to = end.min(start + len);
             if from < to {
                 let part = &bytes[(from - offset) as usize..(to - offset) as usize];
-                sink.feed(team, from - start, part)
-                    .map_err(|error| error.tensor(&sink.tensor.name).offset(from))?;
+                sink.feed(team, from - start, part).map_err(|error| error.tensor(&sink.tensor.name).offset(from))?;
             }
         }
         Ok(())

@@ -1,0 +1,148 @@
+//! Buffers shared out by rows or by columns: who works on a part has it alone.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use bytemuck::Zeroable;
+
+use super::Team;
+
+impl Team {
+    /// `work(first, part)` over the rows of `buffer`, each `stride` long.
+    pub fn rows<T: Send>(&self, buffer: &mut [T], stride: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+        let base = Shared(buffer.as_mut_ptr());
+        self.pieces(buffer.len().checked_div(stride).unwrap_or(0), 1, |rows| {
+            // SAFETY: pieces lie within the buffer, which is borrowed mutably until all are done, and no two share a row.
+            let part = unsafe { std::slice::from_raw_parts_mut(base.at(rows.start * stride), rows.len() * stride) };
+            work(rows.start, part);
+        });
+    }
+
+    /// [`Self::rows`] over some rows of a buffer that grows, within its capacity, to hold them. New rows are zeros, and
+    /// whoever works on them is the first who touches them.
+    pub fn grow<T: Zeroable + Copy + Send>(
+        &self,
+        buffer: &mut Vec<T>,
+        stride: usize,
+        rows: Range<usize>,
+        work: impl Fn(usize, &mut [T]) + Sync,
+    ) {
+        let (from, end) = (rows.start * stride, rows.end * stride);
+        assert!(end <= buffer.capacity(), "room for all rows");
+        if buffer.len() < from {
+            buffer.resize(from, T::zeroed());
+        }
+        let known = buffer.len();
+        let base = Shared(buffer.as_mut_ptr());
+        self.pieces(rows.len(), 1, |piece| {
+            let (from, end) = (from + piece.start * stride, from + piece.end * stride);
+            // SAFETY: within the capacity, disjoint from all other pieces, and zero bytes are a T.
+            let part = unsafe {
+                let new = from.max(known.min(end));
+                base.at(new).write_bytes(0, end - new);
+                std::slice::from_raw_parts_mut(base.at(from), end - from)
+            };
+            work(rows.start + piece.start, part);
+        });
+        // SAFETY: everything before `from` was there, everything behind it has been written.
+        unsafe { buffer.set_len(known.max(end)) };
+    }
+
+    /// `work(section, units, columns)` over columns of a row-major buffer, in pieces of whole `grain`s of units.
+    ///
+    /// # Panics
+    /// If the sections overlap, do not rise, or leave the rows.
+    pub fn columns(
+        &self,
+        buffer: &mut [f32],
+        stride: usize,
+        sections: &[Section],
+        grain: usize,
+        work: impl Fn(usize, Range<usize>, Columns) + Sync,
+    ) {
+        let count = buffer.len().checked_div(stride).unwrap_or(0);
+        let mut end = 0;
+        for section in sections {
+            assert!(
+                end <= section.first && section.first + section.width <= stride,
+                "sections rise and stay within the rows"
+            );
+            end = section.first + section.width;
+        }
+        let base = Shared(buffer.as_mut_ptr());
+        self.pieces(sections.iter().map(Section::units).sum(), grain, |piece| {
+            let mut first = 0;
+            for (index, section) in sections.iter().enumerate() {
+                let end = first + section.units();
+                let units = piece.start.clamp(first, end) - first..piece.end.clamp(first, end) - first;
+                if !units.is_empty() {
+                    let range = section.columns(units.clone());
+                    work(index, units, Columns { base: base.at(0), count, stride, range, buffer: PhantomData });
+                }
+                first = end;
+            }
+        });
+    }
+}
+
+/// Neighbouring columns that are shared out in whole units; the last unit may be narrower.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Section {
+    pub first: usize,
+    pub width: usize,
+    pub unit: usize,
+}
+
+impl Section {
+    fn units(&self) -> usize {
+        self.width.div_ceil(self.unit)
+    }
+
+    fn columns(&self, units: Range<usize>) -> Range<usize> {
+        self.first + units.start * self.unit..self.first + (units.end * self.unit).min(self.width)
+    }
+}
+
+struct Shared<T>(*mut T);
+
+// SAFETY: only the methods of `Team` use it, for disjoint parts.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    fn at(&self, index: usize) -> *mut T {
+        self.0.wrapping_add(index)
+    }
+}
+
+/// Some columns of a row-major buffer, to be written by one member.
+pub struct Columns<'a> {
+    base: *mut f32,
+    count: usize,
+    stride: usize,
+    range: Range<usize>,
+    buffer: PhantomData<&'a mut [f32]>,
+}
+
+impl<'a> Columns<'a> {
+    /// All columns of some rows, each `stride` long.
+    pub fn all(rows: &'a mut [f32], stride: usize) -> Self {
+        let count = rows.len().checked_div(stride).unwrap_or(0);
+        Self { base: rows.as_mut_ptr(), count, stride, range: 0..stride, buffer: PhantomData }
+    }
+
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    pub fn rows(&self) -> usize {
+        self.count
+    }
+
+    /// These columns of one row.
+    pub fn row(&mut self, row: usize) -> &mut [f32] {
+        assert!(row < self.count);
+        // SAFETY: the row lies within the buffer, sections lie within the row and do not overlap, nor do pieces of
+        // them, and the borrow of `self` keeps this member from having it twice.
+        unsafe { std::slice::from_raw_parts_mut(self.base.add(row * self.stride + self.range.start), self.range.len()) }
+    }
+}

@@ -1,0 +1,51 @@
+//! Work in the background.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use super::{Board, Team, locked};
+
+/// Work that another member leads while the caller does something else: the team is away with it. Alone, it is done at once.
+pub struct Errand<R> {
+    board: Arc<Board>,
+    done: Arc<Mutex<Option<(Team, R)>>>,
+}
+
+impl Team {
+    pub fn errand<R: Send + 'static>(self, work: impl FnOnce(&Self) -> R + Send + 'static) -> Errand<R> {
+        let (board, members) = (Arc::clone(&self.board), self.members);
+        let done = Arc::new(Mutex::new(None));
+        let end = Arc::clone(&done);
+        let task = move || {
+            let result = work(&self);
+            let board = Arc::clone(&self.board);
+            // Within the lock: once it is free the team has another leader, who calls too.
+            let mut end = locked(&end);
+            *end = Some((self, result));
+            board.call();
+        };
+        if members == 1 {
+            task();
+        } else {
+            *locked(&board.errand) = Some(Box::new(task));
+            board.call();
+        }
+        Errand { board, done }
+    }
+}
+
+impl<R> Errand<R> {
+    /// The team, and what came of it. Who waits takes part.
+    pub fn wait(self) -> (Team, R) {
+        let posted = &self.board.posted.0;
+        loop {
+            let seen = posted.load(Ordering::Acquire);
+            if let Some(done) = locked(&self.done).take() {
+                return done;
+            }
+            // The first place is that of the member who leads.
+            self.board.help(self.board.left.len() - 1);
+            self.board.await_change(posted, seen);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+use std::time::{Duration, Instant};
+
+use super::*;
+
+#[test]
+fn every_unit_is_worked_on_once() {
+    for members in [1, 2, 3, 8] {
+        let team = Team::new(members).unwrap();
+        for (count, grain) in [(0, 1), (1, 1), (2, 3), (7, 1), (64, 3), (1000, 6), (10_007, 1)] {
+            let times: Vec<_> = (0..count).map(|_| AtomicU32::new(0)).collect();
+            team.pieces(count, grain, |units| {
+                assert!(!units.is_empty());
+                for time in &times[units] {
+                    time.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            assert!(times.into_iter().all(|time| time.into_inner() == 1), "{members} members, {count} by {grain}");
+        }
+    }
+}
+
+#[test]
+fn pieces_are_whole_grains_and_shrink() {
+    let left = Left(AtomicU64::new(0));
+    left.set(5..105);
+    assert_eq!(left.take(true, 3), Some(5..32));
+    assert_eq!(left.take(false, 3), Some(66..105));
+    assert_eq!(left.take(true, 3), Some(32..41));
+    assert_eq!(left.take(true, 40), Some(41..66));
+    assert_eq!(left.take(true, 1), None);
+    assert_eq!(left.take(false, 1), None);
+}
+
+/// The first piece that a server takes waits for all others, which shares that nobody else may touch would never be.
+#[test]
+fn others_finish_what_a_slow_member_has_left() {
+    let team = Team::new(3).unwrap();
+    let leader = std::thread::current().id();
+    let end = Instant::now() + Duration::from_secs(10);
+    let until = |ready: &dyn Fn() -> bool| {
+        while !ready() {
+            assert!(Instant::now() < end, "somebody waits for nobody");
+            std::thread::yield_now();
+        }
+    };
+    for _ in 0..100 {
+        let (done, held) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        team.pieces(3000, 1, |units| {
+            if std::thread::current().id() == leader {
+                until(&|| held.load(Ordering::SeqCst) > 0);
+            } else if held.fetch_add(1, Ordering::SeqCst) == 0 {
+                until(&|| done.load(Ordering::SeqCst) + units.len() == 3000);
+            }
+            done.fetch_add(units.len(), Ordering::SeqCst);
+        });
+        assert_eq!(done.into_inner(), 3000);
+    }
+}
+
+#[test]
+fn an_errand_is_led_by_another_and_helped_by_who_waits() {
+    for members in 1..=4 {
+        let mut team = Team::new(members).unwrap();
+        let caller = std::thread::current().id();
+        for round in 0..300 {
+            let errand = team.errand(move |team| {
+                let (units, helped) = (AtomicUsize::new(0), AtomicUsize::new(0));
+                let leader = std::thread::current().id();
+                assert!((leader == caller) == (members == 1));
+                team.pieces(50, 1, |piece| {
+                    units.fetch_add(piece.len(), Ordering::SeqCst);
+                    helped.fetch_add((std::thread::current().id() == caller) as usize, Ordering::SeqCst);
+                    // So that there is something left for who comes later.
+                    if members == 2 && leader == std::thread::current().id() {
+                        std::thread::sleep(Duration::from_micros(100));
+                    }
+                });
+                (units.into_inner(), helped.into_inner())
+            });
+            if round % 3 == 0 {
+                std::thread::yield_now();
+            }
+            let (back, (units, helped)) = errand.wait();
+            assert_eq!(units, 50);
+            assert!(members != 2 || round % 3 == 0 || helped > 0, "{members} members, round {round}");
+            team = back;
+            let sum = AtomicUsize::new(0);
+            team.pieces(20, 1, |piece| {
+                sum.fetch_add(piece.len(), Ordering::SeqCst);
+            });
+            assert_eq!(sum.into_inner(), 20);
+        }
+    }
+}
+
+#[test]
+fn an_errand_that_nobody_waits_for_ends_the_team() {
+    for members in 1..=3 {
+        let (send, receive) = std::sync::mpsc::channel();
+        drop(Team::new(members).unwrap().errand(move |team| send.send(team.members()).unwrap()));
+        assert_eq!(receive.recv_timeout(Duration::from_secs(10)), Ok(members));
+    }
+}
+
+#[test]
+fn rows_that_grow_are_zeros_first() {
+    for members in [1, 3] {
+        let team = Team::new(members).unwrap();
+        let mut buffer: Vec<u32> = Vec::with_capacity(400);
+        let mut add = |rows: Range<usize>, more: u32| {
+            team.grow(&mut buffer, 4, rows, |first, part| {
+                for (i, row) in part.chunks_exact_mut(4).enumerate() {
+                    row[1] += more + (first + i) as u32;
+                }
+            });
+            buffer.clone()
+        };
+        assert_eq!(add(2..5, 10).len(), 20);
+        assert_eq!(add(0..1, 100).len(), 20);
+        let all = add(4..100, 1000);
+        let expected = |row: u32| match row {
+            0 => 100,
+            1 => 0,
+            2 | 3 => 10 + row,
+            4 => 10 + 4 + 1000 + 4,
+            _ => 1000 + row,
+        };
+        assert_eq!(all, (0..100).flat_map(|row| [0, expected(row), 0, 0]).collect::<Vec<u32>>());
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_member_that_does_not_come() {
+    let team = Team { members: 3, board: Arc::new(Board::new(3)), _pool: None };
+    let done = AtomicUsize::new(0);
+    team.pieces(100, 1, |units| {
+        done.fetch_add(units.len(), Ordering::SeqCst);
+    });
+    assert_eq!(done.into_inner(), 100);
+}
