@@ -269,7 +269,7 @@ export interface SamplingOptions {
   dryAllowedLength?: number;
   /** The last tokens, prompt included, in which DRY looks for repetitions; 0 looks at all. @default 0 */
   dryLastN?: number;
-  /** No repetition reaches over a token whose text contains one of these. @default ["\n", ":", "\"", "*"] */
+  /** No repetition reaches over a token whose text contains one of these. @default ["\n", ":", "\"", "*"], none without a tokenizer */
   dryBreakers?: readonly string[];
   /** Mirostat 2: the surprise to aim at, in bits; it replaces all that cut. 0 is off. @default 0 */
   mirostatTau?: number;

@@ -3,7 +3,7 @@
 //! First logit bias and banned sequences; then the links of the chain in the caller's order, by default llama.cpp's: repetition,
 //! frequency and presence penalties · DRY · top-n-sigma · top-k (adaptive or not) · typical-p · top-p · min-p · XTC · temperature
 //! (dynamic or not); then the draw. Probabilities are always those among what is left by then, at the temperature set by then: top-p
-//! counts within what top-k left. Ties go to the lower id.
+//! counts within what top-k left. Ties go to the lower id. The draw goes by likelihood behind a link that cuts by it, else by id.
 //!
 //! At temperature 0 the links that cut do nothing: the likeliest is taken. With mirostat they do nothing either: it cuts by itself, at
 //! the end.
@@ -21,7 +21,7 @@ pub use params::{Lists, Params, Stage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rng::Rng;
 use history::History;
-use pool::{Candidate, Pool, exp};
+use pool::{Pool, candidates, exp, exp_to_zero};
 
 /// One request's way of choosing.
 #[derive(Clone, Debug)]
@@ -104,8 +104,8 @@ impl Sampler {
         }
         if mirostat && !greedy {
             // Version 2: what surprises more than the limit is dropped, and the limit follows what comes.
-            let (most, total) = pool.total();
-            pool.keep_while(most, &mut |weight| surprise(weight / total) <= *limit);
+            let total = pool.total();
+            pool.keep_weight(total * exp(-*limit * std::f64::consts::LN_2));
         }
         Ok(greedy)
     }
@@ -134,19 +134,8 @@ fn cut(stage: Stage, params: &Params, pool: &mut Pool, rng: &mut Rng) {
             }
         }
         Stage::TypicalP if params.typical_p < 1.0 => pool.keep_typical(f64::from(params.typical_p)),
-        Stage::TopP if params.top_p < 1.0 => {
-            let (most, total) = pool.total();
-            let mut sum = 0.0;
-            pool.keep_while(most, &mut |weight| {
-                let more = sum < f64::from(params.top_p) * total;
-                sum += weight;
-                more
-            });
-        }
-        Stage::MinP if params.min_p > 0.0 => {
-            let most = pool.most();
-            pool.keep_while(most, &mut |weight| weight >= f64::from(params.min_p));
-        }
+        Stage::TopP if params.top_p < 1.0 => pool.keep_nucleus(f64::from(params.top_p)),
+        Stage::MinP if params.min_p > 0.0 => pool.keep_weight(f64::from(params.min_p)),
         // The number is drawn whatever comes of it: the next draw does not depend on this one.
         Stage::Xtc if params.xtc_probability > 0.0 && rng.unit() < f64::from(params.xtc_probability) => {
             pool.drop_top(f64::from(params.xtc_threshold));
@@ -182,10 +171,9 @@ impl Logprobs {
     pub fn of(logits: &[f32], token: u32, count: usize) -> Self {
         let log = log_total(logits);
         let probability = |logit: f32| (f64::from(logit) - log) as f32;
-        let all: Vec<Candidate> = (0..).zip(logits).map(|(token, &logit)| Candidate { logit, token }).collect();
         let mut top = Vec::new();
         if count > 0 {
-            pool::best(&all, count, &mut top);
+            pool::best(candidates(logits), count, &mut top);
         }
         Self {
             chosen: probability(logits[token as usize]),
@@ -197,8 +185,12 @@ impl Logprobs {
 /// ln Σ e^logit
 pub fn log_total(logits: &[f32]) -> f64 {
     let most = f64::from(max(logits));
-    let total: f64 = logits.iter().map(|&logit| exp(f64::from(logit) - most)).sum();
-    libm::log(total) + most
+    let weights = |span: &[f32]| -> f64 {
+        let mut weights = [0.0; 64];
+        weights.iter_mut().zip(span).for_each(|(weight, &logit)| *weight = exp_to_zero(f64::from(logit) - most));
+        pool::sum(&weights)
+    };
+    libm::log(logits.chunks(64).map(weights).sum()) + most
 }
 
 pub fn check_finite(logits: &[f32]) -> Result<()> {

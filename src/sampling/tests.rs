@@ -1,5 +1,6 @@
 //! Against sorting everything, and the draws against their probabilities.
 
+use super::pool::Candidate;
 use super::*;
 
 fn random_logits(rng: &mut Rng, len: usize) -> Vec<f32> {
@@ -193,7 +194,7 @@ fn naive(logits: &[f32], params: Params, lists: &Lists, said: &[u32], rng: &mut 
 /// The same from the chain itself.
 fn found(sampler: &mut Sampler, logits: &[f32]) -> Vec<(u32, f64)> {
     sampler.narrow(logits).unwrap();
-    let (most, total) = sampler.pool.total();
+    let (most, total) = (sampler.pool.most(), sampler.pool.total());
     let temperature = sampler.pool.temperature;
     let mut left: Vec<Candidate> = sampler.pool.left().to_vec();
     left.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token)));
@@ -230,7 +231,7 @@ fn what_is_kept_is_what_sorting_keeps() {
 fn every_link_in_every_order_is_what_sorting_does() {
     let mut rng = Rng::new(17);
     for round in 0..1500 {
-        let vocab = [3, 12, 60, 700][rng.below(4)];
+        let vocab = [3, 12, 60, 700, 4000][if round % 50 == 0 { 4 } else { rng.below(4) }];
         let logits = random_logits(&mut rng, vocab);
         // Few different tokens, so that they repeat.
         let said: Vec<u32> = (0..rng.below(60)).map(|_| rng.below(vocab.min(4)) as u32).collect();
@@ -276,6 +277,60 @@ fn every_link_in_every_order_is_what_sorting_does() {
 }
 
 /// Four or five tokens with these probabilities.
+#[test]
+fn many_are_sorted_as_few_are_ties_by_id() {
+    let mut rng = Rng::new(23);
+    for len in [100, 2047, 2048, 30_000] {
+        let coarse = |rng: &mut Rng| (20.0 * rng.unit() - 10.0).round() as f32 / [1.0, 1e30, -0.0][rng.below(3)];
+        let mut logits: Vec<f32> =
+            (0..len).map(|_| coarse(&mut rng)).map(|x| if x.is_nan() { 0.0 } else { x }).collect();
+        logits[len / 2..].iter_mut().for_each(|logit| *logit += rng.unit() as f32);
+        let mut expected: Vec<Candidate> = pool::candidates(&logits).collect();
+        expected.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token)));
+        let mut found = Vec::new();
+        pool::best(pool::candidates(&logits), len, &mut found);
+        assert!(found == expected, "{len}");
+        pool::best(pool::candidates(&logits), len / 3, &mut found);
+        assert!(found == expected[..len / 3], "{len}");
+    }
+}
+
+#[test]
+fn a_draw_falls_where_the_running_sum_passes_it() {
+    let mut rng = Rng::new(29);
+    for len in [1, 7, 255, 256, 257, 5000] {
+        let logits = random_logits(&mut rng, len);
+        let mut pool = Pool::default();
+        pool.start(&logits);
+        let weights: Vec<f64> = logits.iter().map(|&logit| f64::from(logit).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        for _ in 0..200 {
+            let unit = rng.unit();
+            let mut sum = 0.0;
+            let passes = |weight: &f64| {
+                sum += weight;
+                sum > unit * total
+            };
+            let expected = weights.iter().position(passes).unwrap();
+            let (token, probability) = pool.draw(unit);
+            assert_eq!(token as usize, expected, "{len}: {unit}");
+            assert!((probability - weights[expected] / total).abs() < 1e-12);
+        }
+    }
+}
+
+#[test]
+fn powers_are_those_of_libm() {
+    let mut rng = Rng::new(31);
+    let spots = [0.0, -0.0, -1e-300, -f64::MIN_POSITIVE, -0.346_573_590_279_972_6, -std::f64::consts::LN_2, -707.999];
+    let many = (0..200_000).map(|i| -rng.unit() * [1.0, 30.0, 708.0][i % 3]);
+    for x in spots.into_iter().chain(many) {
+        let (found, expected) = (exp_to_zero(x), x.exp());
+        assert!((found - expected).abs() <= 5e-16 * expected, "{x}: {found} {expected}");
+    }
+    assert_eq!([-708.1, -1e300, f64::NEG_INFINITY].map(exp_to_zero), [0.0; 3]);
+}
+
 fn logits_of(probabilities: &[f32]) -> Vec<f32> {
     probabilities.iter().map(|p| p.ln()).collect()
 }
@@ -382,11 +437,12 @@ fn mirostat_keeps_to_its_surprise() {
     const STEPS: usize = 2000;
     for _ in 0..STEPS {
         let logits: Vec<f32> = (0..300).map(|_| (noise.unit() * 8.0) as f32).collect();
-        let all = naive(&logits, params, &Lists::default(), &[], &mut Rng::new(0));
+        let mut all = naive(&logits, params, &Lists::default(), &[], &mut Rng::new(0));
         let kept = all.iter().take_while(|(_, p)| -p.log2() <= limit).count().max(1);
-        let total: f64 = all[..kept].iter().map(|(_, p)| p).sum();
+        all.truncate(kept);
+        let total: f64 = all.iter().map(|(_, p)| p).sum();
         let mut rest = rng.unit() * total;
-        let (token, p) = all[..kept]
+        let (token, p) = all
             .iter()
             .find(|(_, p)| {
                 rest -= p;

@@ -3,6 +3,7 @@
 import { samplers as links } from "../options.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { SamplingOptions } from "../types.ts";
+import type { Text } from "./text.ts";
 
 /** llama.cpp's. */
 const BREAKERS = ["\n", ":", '"', "*"];
@@ -34,11 +35,13 @@ const NUMBERS = [
   "speculate",
 ] as const;
 
-export function flat(options: SamplingOptions & { seed: number }, tokenizer: () => Tokenizer): Float64Array {
-  const { seed, logitBias = {}, bannedSequences = [], dryBreakers = BREAKERS, dryMultiplier = 0, samplers } = options;
+export function flat(options: SamplingOptions & { seed: number }, text: Text): Float64Array {
+  const { seed, logitBias = {}, bannedSequences = [], dryMultiplier = 0, samplers } = options;
   const bias = Object.entries(logitBias);
-  const banned = bannedSequences.flatMap((one) => (typeof one === "string" ? spellings(one, tokenizer()) : [one]));
-  const breakers = dryMultiplier > 0 && dryBreakers.length > 0 ? containing(dryBreakers, tokenizer()) : [];
+  const banned = bannedSequences.flatMap((one) => (typeof one === "string" ? spellings(one, text.tokenizer) : [one]));
+  // Without a tokenizer no id is known to be a breaker, and nobody asked for one.
+  const { dryBreakers = text.tokenizerOrNull ? BREAKERS : [] } = options;
+  const breakers = dryMultiplier > 0 && dryBreakers.length > 0 ? containing(dryBreakers, text.tokenizer) : [];
   return Float64Array.from([
     ...NUMBERS.map((name) => Number(options[name] ?? Number.NaN)),
     Math.floor(seed / 2 ** 32),

@@ -360,7 +360,7 @@ class Host {
     const hooks = logitsProcessor ? [remote(context)] : [];
     const work: EngineWork = {
       type: "generate",
-      sampling: flat(chosen, () => text.tokenizer),
+      sampling: flat(chosen, text),
       end: ignoreEos ? [] : [...text.ends],
       full: ["stop", "error", "shift"].indexOf(onContextFull),
       hook: constraint !== null || hooks.length > 0,

@@ -97,6 +97,11 @@ test("without a tokenizer there are ids alone", async (context) => {
     { text: "", tokens: [441] },
     { text: "", tokens: [1113] },
   ]);
+  // What is text by default is left out, what is asked for is missed.
+  const dry = { temperature: 0, maxTokens: 2, dryMultiplier: 0.8 };
+  assert.deepEqual((await model.generate(ONCE, dry).finished).tokens, [441, 1113]);
+  const broken = await failure(() => model.generate(ONCE, { ...dry, dryBreakers: ["."] }).finished);
+  assert.equal(broken.code, "MissingTokenizer");
   const { code, detail } = await failure(() => model.generate("Once").finished);
   assert.equal(code, "MissingTokenizer");
   assert.equal(detail.file, "tokenizer.json");
