@@ -61,7 +61,12 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
   phase("compile", { flavour: choice.flavour });
   const warnings: string[] = [];
   const opening = await openingOf(settings, context, (message) => warnings.push(message));
-  const work = async (files: ModelFiles): Promise<Loaded> => {
+  const work = (files: ModelFiles) =>
+    attempt(files).catch((error) => {
+      runtime.end();
+      throw error;
+    });
+  const attempt = async (files: ModelFiles): Promise<Loaded> => {
     const planner = await runtime.planner();
     const headers = await readHeaders(planner.glue, files, context.signal);
     phase("header", { bytes: headers.length });
@@ -224,21 +229,23 @@ async function withFiles<T>(
 export class Runtime {
   readonly #build: Build;
   readonly #module: WebAssembly.Module;
-  readonly #pool: Pool;
+  readonly #makePool: () => Pool;
   readonly #shared: boolean;
   #first: Instance | null = null;
+  /** Of the newest instance. */
+  #pool: Pool | null = null;
 
-  private constructor(build: Build, module: WebAssembly.Module, pool: Pool) {
+  private constructor(build: Build, module: WebAssembly.Module, makePool: () => Pool) {
     this.#build = build;
     this.#module = module;
-    this.#pool = pool;
+    this.#makePool = makePool;
     this.#shared = build.initialPages > 0;
   }
 
   static async start(choice: Pick, { platform, onDeath }: Host): Promise<Runtime> {
     const build = builds[choice.flavour] as Build;
     const module = platform.given?.module ?? (await compile(build.url(), platform.fetchFile));
-    return new Runtime(build, module, new Pool(choice.flavour, platform.spawnSibling, onDeath));
+    return new Runtime(build, module, () => new Pool(choice.flavour, platform.spawnSibling, onDeath));
   }
 
   /** An instance that reads headers. */
@@ -259,7 +266,13 @@ export class Runtime {
     return instance;
   }
 
+  /** Ends the threads of the newest instance, which would keep its memory. */
+  end(): void {
+    this.#pool?.end();
+  }
+
   #make(maximumBytes: number): Instance {
+    this.#pool = this.#makePool();
     return instantiate(this.#build, this.#module, { maximumBytes, host: this.#pool });
   }
 }

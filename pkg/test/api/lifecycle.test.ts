@@ -1,9 +1,11 @@
 /** What goes wrong around a model, and that the next one loads. */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
-import { load } from "ternlight";
+import { load, type Progress } from "ternlight";
 import { EngineError } from "../../src/errors.ts";
 import { LoadedModel, load as loadWith } from "../../src/model.ts";
 import { owned } from "../../src/platform/node.ts";
@@ -119,6 +121,54 @@ for (const [order, message] of [
     await next.close();
   });
 }
+
+test("a thread that dies while weights come rejects the load, and the next load works", {
+  timeout: 60_000,
+}, async (context) => {
+  const server = createServer(async (request, response) => {
+    const file = new URL(request.url!.slice(1), DEMO);
+    const whole = await readFile(file).catch(() => null);
+    if (!whole) return response.writeHead(404).end();
+    const [from, to] = (/\d+-\d+/.exec(request.headers.range ?? "")?.[0] ?? `0-${whole.length}`).split("-").map(Number);
+    const bytes = whole.subarray(from, to! + 1);
+    const range = `bytes ${from}-${from! + bytes.length - 1}/${whole.length}`;
+    response.writeHead(206, { "content-length": bytes.length, "content-range": range });
+    // A little at a time, so that there is a middle.
+    for (let at = 0; at < bytes.length && !response.destroyed; at += 50_000) {
+      response.write(bytes.subarray(at, at + 50_000));
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    response.end();
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  context.after(() => server.close());
+  const orders = new BroadcastChannel(`ternlight ${process.pid} load`);
+  context.after(() => orders.close());
+  const script = new URL("support/pool-worker.mjs", import.meta.url);
+  const options = { workerData: { orders: orders.name } };
+  const spawnEngine = () => Object.assign(owned(new Worker(script, options)), { patience: 4 });
+  const { port } = server.address() as AddressInfo;
+  let told = false;
+  const onProgress = ({ loaded }: Progress) => {
+    if (loaded > 0 && !told) orders.postMessage("end a thread");
+    told ||= loaded > 0;
+  };
+  const loading = loadWith({ spawnEngine, base: null }, `http://127.0.0.1:${port}/`, {
+    threads: 2,
+    cache: false,
+    onProgress,
+  });
+  loading.then(
+    (model) => model.close(),
+    () => {},
+  );
+  const { code, message } = await failure(loading);
+  assert.equal(code, "WorkerFailed");
+  assert.match(message, /a pool worker failed|not said a word for 4 s/);
+  const next = await load(DEMO, { threads: 2 });
+  assert.deepEqual((await next.generate(ONCE, GREEDY).finished).tokens, CONTINUATION.tokens);
+  await next.close();
+});
 
 test("a tokenizer's pattern that never ends is ended", { timeout: 60_000 }, async (context) => {
   const files: Record<string, Uint8Array> = {};
