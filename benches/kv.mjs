@@ -1,7 +1,7 @@
 /**
  * The README's table of KV codecs: what each takes, how fast it decodes and what it does to perplexity.
  *
- *   node benches/kv.mjs TEXT MODEL@WINDOW... [--shape 135m] [--threads 2]
+ *   node benches/kv.mjs TEXT [MODEL@WINDOW...] [--shape 135m] [--threads 2]
  *
  * measures the perplexity of each model on TEXT, window by window, the bytes that 1,000 tokens of it take, and decode speed of the
  * shape behind 512 and 4,096 tokens. Needs a built package.
@@ -33,11 +33,11 @@ async function megabytes(model, kv) {
 function decode(kv, depth) {
   const settings = ["--kv", kv, "--threads", values.threads, "--ctx", String(depth), "--context", String(depth + 256)];
   const sizes = ["--prompt", "16", "--decode", "32", "--warmup", "0", "--repeat", "3", "--no-roofline"];
-  return ternlight("bench", "--shape", values.shape, "--type", "tq2_0", ...settings, ...sizes).decode.tokensPerSecond.median;
+  return ternlight("bench", "--shape", values.shape, ...settings, ...sizes).decode.tokensPerSecond.median;
 }
 
-const columns = models.map((model) => `${path.basename(model)}: MB per 1,000 tokens | perplexity`).join(" | ");
-console.log(`| kv | ${columns} | ${values.shape}: tokens/s behind 512 | behind 4,096 |`);
+const columns = models.flatMap((model) => [`${path.basename(model)}: MB per 1,000 tokens`, "perplexity"]);
+console.log(`| ${["kv", ...columns, `${values.shape}: tokens/s behind 512`, "behind 4,096"].join(" | ")} |`);
 console.log(`|---|${"---|".repeat(2 * models.length + 2)}`);
 for (const kv of ["f32", "f16", "fp8", "q8", "q4", "q2"]) {
   const cells = [];

@@ -7,25 +7,32 @@ const MOST: usize = 6;
 const LONGEST: usize = 4;
 const SHORTEST: usize = 2;
 
-/// Of the tokens guessed so many must be right, or computing them costs more than it saves.
-const WORTH: f32 = 0.3;
-/// Tokens to wait until it is tried again.
+/// What a guess costs, of a step: each row beside the first takes this much longer (0.6 to 0.7 at all shapes, `bench --batch`).
+const COST: f32 = 0.7;
+/// Tokens to wait until it is tried again, the first time and at most.
 const REST: usize = 64;
+const LONGEST_REST: usize = 512;
 
 #[derive(Debug)]
 pub struct Draft {
     /// What the running pass tries.
     pub tokens: Vec<u32>,
-    /// The share of guesses that were right, the latest counting most.
-    right: f32,
+    /// Steps saved for each guess, the latest counting most.
+    gain: f32,
+    /// Guesses of the next pass: more after all were right, else what was right.
+    most: usize,
     rest: usize,
+    next_rest: usize,
 }
 
 impl Default for Draft {
     fn default() -> Self {
-        Self { tokens: Vec::new(), right: 0.5, rest: 0 }
+        Self { tokens: Vec::new(), gain: HOPE, most: 2, rest: 0, next_rest: REST }
     }
 }
+
+/// What it begins with: a wrong guess or two.
+const HOPE: f32 = 0.2;
 
 impl Draft {
     /// Guesses at most `most` tokens that follow those `said`.
@@ -39,7 +46,7 @@ impl Draft {
             let last = &said[said.len() - length..];
             let before = said[..said.len() - 1].windows(length).rposition(|tokens| tokens == last);
             if let Some(at) = before {
-                self.tokens.extend(said[at + length..].iter().take(most.min(MOST)));
+                self.tokens.extend(said[at + length..].iter().take(most.min(self.most)));
                 return;
             }
         }
@@ -47,12 +54,17 @@ impl Draft {
 
     /// Hears how many of them were right.
     pub fn judge(&mut self, right: usize) {
-        if self.tokens.is_empty() {
+        let count = self.tokens.len();
+        if count == 0 {
             return;
         }
-        self.right += 0.25 * (right as f32 / self.tokens.len() as f32 - self.right);
-        if self.right < WORTH {
-            (self.right, self.rest) = (0.5, REST);
+        self.most = if right == count { (2 * count).min(MOST) } else { right.max(1) };
+        self.gain += 0.25 * (right as f32 / count as f32 - COST - self.gain);
+        if self.gain < 0.0 {
+            (self.gain, self.most, self.rest) = (HOPE, 2, self.next_rest);
+            self.next_rest = (2 * self.next_rest).min(LONGEST_REST);
+        } else if right == count {
+            self.next_rest = REST;
         }
     }
 }
@@ -63,7 +75,7 @@ mod tests {
 
     #[test]
     fn guesses_what_came_last_time() {
-        let mut draft = Draft::default();
+        let mut draft = Draft { most: MOST, ..Draft::default() };
         let mut guess = |said: &[u32], most| {
             draft.guess(said, most);
             draft.tokens.clone()
@@ -78,22 +90,34 @@ mod tests {
         assert_eq!(guess(&[1, 1, 1, 1, 1], 0), [0u32; 0]);
     }
 
+    /// Guesses tried for so many tokens, of which `right` of each pass were.
+    fn tried(draft: &mut Draft, tokens: usize, right: impl Fn(usize) -> usize) -> Vec<usize> {
+        let said = [1, 2, 3, 4, 5, 6, 7, 8, 1, 2];
+        let mut tried = Vec::new();
+        for _ in 0..tokens {
+            draft.guess(&said, 9);
+            if !draft.tokens.is_empty() {
+                tried.push(draft.tokens.len());
+            }
+            draft.judge(right(draft.tokens.len()));
+        }
+        tried
+    }
+
     #[test]
-    fn rests_where_it_is_wrong() {
+    fn rests_where_it_is_wrong_and_longer_each_time() {
         let mut draft = Draft::default();
-        let said = [1, 2, 3, 4, 1, 2];
-        let mut tried = 0;
-        for _ in 0..2 * REST {
-            draft.guess(&said, 4);
-            tried += usize::from(!draft.tokens.is_empty());
-            draft.judge(0);
-        }
-        assert!((2..10).contains(&tried), "{tried}");
+        let few = tried(&mut draft, 2 * LONGEST_REST, |_| 0).len();
+        assert!((5..20).contains(&few), "{few}");
+        let half = tried(&mut Draft::default(), 2 * LONGEST_REST, |count| count / 2).len();
+        assert!(half < 40, "half of them do not pay: {half}");
+    }
+
+    #[test]
+    fn guesses_more_as_long_as_all_are_right() {
         let mut draft = Draft::default();
-        for _ in 0..2 * REST {
-            draft.guess(&said, 4);
-            assert!(!draft.tokens.is_empty(), "half of them are enough");
-            draft.judge(2);
-        }
+        assert_eq!(tried(&mut draft, 5, |count| count), [2, 4, 6, 6, 6]);
+        assert_eq!(tried(&mut draft, 4, |count| count.min(4)), [6, 4, 6, 4], "and what was right, else");
+        assert_eq!(tried(&mut draft, 100, |count| count).len(), 100);
     }
 }
