@@ -22,7 +22,7 @@ pub struct Pool {
     /// What is left from then on.
     left: Vec<Candidate>,
     spare: Vec<Candidate>,
-    /// Whether `left` is in order; else it stands by id.
+    /// Whether `left` is in order.
     sorted: bool,
     /// Whether draws go by likelihood, as they do once somebody has looked at it; else by id.
     ranked: bool,
@@ -207,18 +207,9 @@ impl Pool {
             let at = reaching(&self.weights, wanted);
             return (self.left[at], self.weights[at]);
         }
-        // Only those that it falls among are put in order.
-        let mut sums = [0.0; COARSE];
-        self.left.iter().zip(&self.weights).for_each(|(candidate, weight)| sums[coarse(candidate)] += weight);
-        let edge = reaching(&sums, wanted);
-        let before: f64 = sums[..edge].iter().sum();
-        self.spare.clear();
-        self.spare.extend(self.left.iter().filter(|candidate| coarse(candidate) == edge));
-        sort(&mut self.spare);
         let most = self.most();
-        let weights: Vec<f64> = self.spare.iter().map(|one| exp_to_zero(self.exponent(one.logit, most))).collect();
-        let at = reaching(&weights, wanted - before);
-        (self.spare[at], weights[at])
+        let weight = |one: &Candidate| exp_to_zero((f64::from(one.logit) - f64::from(most)) / self.temperature);
+        edge(&self.left, &self.weights, wanted, &mut self.spare, weight)
     }
 
     /// Keeps the most typical that together reach `p`: those whose surprise is nearest to the entropy.
@@ -230,18 +221,13 @@ impl Pool {
             .zip(&self.left)
             .map(|(token, candidate)| Candidate { logit: -distance(candidate) as f32, token })
             .collect();
-        let mut sum = 0.0;
-        let kept = likeliest_first(&scored, &mut self.spare, &mut |candidate| {
-            let more = sum <= p * total;
-            sum += self.weights[candidate.token as usize];
-            more
+        let (last, _) = edge(&scored, &self.weights, (p * total).next_up(), &mut self.spare, |one| {
+            self.weights[one.token as usize]
         });
-        let mut typical = vec![false; self.left.len()];
-        self.spare[..kept.max(1)].iter().for_each(|candidate| typical[candidate.token as usize] = true);
-        let mut typical = typical.into_iter();
+        let mut scored = scored.iter();
         // The likeliest may be none of them.
         self.weighed = None;
-        self.keep(|_| typical.next() == Some(true));
+        self.keep(|_| scored.next().is_some_and(|one| order(one, &last) != Ordering::Greater));
         self.ranked = true;
     }
 
@@ -340,6 +326,27 @@ fn reaching(values: &[f64], wanted: f64) -> usize {
     at.or_else(|| values.iter().rposition(|&value| value > 0.0)).unwrap_or(0)
 }
 
+/// The candidate with which the sum of weights, the likeliest first, reaches `wanted`; and its weight. Only those that it falls
+/// among are put in order.
+fn edge(
+    list: &[Candidate],
+    weights: &[f64],
+    wanted: f64,
+    spare: &mut Vec<Candidate>,
+    weight: impl Fn(&Candidate) -> f64,
+) -> (Candidate, f64) {
+    let mut sums = [0.0; COARSE];
+    list.iter().zip(weights).for_each(|(candidate, weight)| sums[coarse(candidate)] += weight);
+    let edge = reaching(&sums, wanted);
+    let before: f64 = sums[..edge].iter().sum();
+    spare.clear();
+    spare.extend(list.iter().filter(|candidate| coarse(candidate) == edge));
+    sort(spare);
+    let weights: Vec<f64> = spare.iter().map(weight).collect();
+    let at = reaching(&weights, wanted - before);
+    (spare[at], weights[at])
+}
+
 /// Weights whose sum is taken at once.
 const SPAN: usize = 256;
 
@@ -362,24 +369,6 @@ fn most(candidates: &[Candidate]) -> f32 {
     candidates
         .iter()
         .fold(f32::NEG_INFINITY, |most, candidate| if most < candidate.logit { candidate.logit } else { most })
-}
-
-/// Visits the likeliest first until `visit` has seen enough, and says how many it wanted: they stand in front of `found`.
-#[inline(never)]
-fn likeliest_first(list: &[Candidate], found: &mut Vec<Candidate>, visit: &mut dyn FnMut(&Candidate) -> bool) -> usize {
-    let (mut seen, mut count) = (0, 64);
-    loop {
-        best(list.iter().copied(), count, found);
-        // Those seen before are the same again.
-        if let Some(at) = found[seen..].iter().position(|candidate| !visit(candidate)) {
-            return seen + at;
-        }
-        seen = found.len();
-        if seen == list.len() {
-            return seen;
-        }
-        count = if count < MANY { 8 * count } else { list.len() };
-    }
 }
 
 /// The `count` likeliest, in order. One scan keeps a short list of those above a rising floor.
