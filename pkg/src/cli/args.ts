@@ -3,14 +3,14 @@
 import { parseArgs } from "node:util";
 import { EngineError } from "../errors.ts";
 import { checkOptions } from "../options.ts";
-import type { GenerateOptions, InspectOptions, LoadOptions, PerplexityOptions } from "../types.ts";
+import type { CompletionOptions, GenerateOptions, InspectOptions, LoadOptions, PerplexityOptions } from "../types.ts";
 import { common, type Flag, type FlagName, spelled } from "./flags.ts";
 import { type Command, meaning, nearest, UsageError } from "./usage.ts";
 
 interface OptionsOf {
   load: LoadOptions;
   inspect: InspectOptions;
-  generate: GenerateOptions;
+  complete: GenerateOptions & CompletionOptions;
   perplexity: PerplexityOptions;
 }
 

@@ -205,6 +205,13 @@ export const flags = {
     option: "onContextFull",
     help: "stop, error, or shift: forget the middle and go on (default stop)",
   },
+  completions: {
+    value: "N",
+    option: "n",
+    read: number,
+    help: "answers to the one prompt, computed side by side, with seeds S, S + 1 … (default 1)",
+  },
+  session: { value: "FILE", help: "go on from the conversation in FILE, if it is there, and keep this one in it" },
   "no-special": { help: "do not add what the tokenizer adds to a text (BOS)" },
   all: { help: "one row for every id, not for the last one alone" },
   window: { value: "N", option: "window", read: number, help: "tokens of a window (default 512)" },

@@ -1,4 +1,6 @@
-import type { Generation, Model } from "../types.ts";
+import { readFile, rename, writeFile } from "node:fs/promises";
+import { EngineError } from "../errors.ts";
+import type { AdapterUse, Generation, Model, Session } from "../types.ts";
 import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
 import type { Args } from "./args.ts";
 import { formatFlags, formatOf } from "./constrain.ts";
@@ -13,10 +15,14 @@ export const run: Command = {
   summary: "Continues a text and prints what comes as it comes.",
   operands: ["MODEL"],
   needs: "(-p TEXT | --ids 1,2,3)",
-  flags: ["prompt", "ids", ...sampling, ...formatFlags, ...adapterFlags, "no-special"],
+  flags: ["prompt", "ids", ...sampling, "completions", ...formatFlags, ...adapterFlags, "session", "no-special"],
   async run(args, terminal) {
     const prompt = promptOf(args);
-    const chosen = args.options("generate", sampling);
+    const chosen = args.options("complete", [...sampling, "completions"]);
+    const file = args.text("session");
+    if (file !== undefined && args.has("completions")) {
+      throw new UsageError("--completions does not go with --session", { option: "--completions" });
+    }
     const format = await formatOf(args);
     const options = {
       ...chosen,
@@ -28,10 +34,28 @@ export const run: Command = {
     const load = loadOptions(args, adapterFlags);
     await withModel(args, terminal, load, async (model) => {
       const adapters = await loadAdapters(args, load, model, terminal);
-      await answer(model, model.generate(prompt, { ...options, ...adapters }), terminal);
+      const session = file === undefined ? null : await restored(model, file, adapters);
+      await answer(model, (session ?? model).generate(prompt, { ...options, ...adapters }), terminal);
+      if (session) await keep(session, file!);
     });
   },
 };
+
+/** The session that a file has, or a new one. */
+async function restored(model: Model, file: string, adapters: { adapters?: AdapterUse[] }): Promise<Session> {
+  const saved = await readFile(file).catch((cause) => {
+    if (cause.code === "ENOENT") return undefined;
+    throw new EngineError("NotFound", `${file}: ${cause.message}`, { file }, { cause });
+  });
+  return model.session({ ...(saved && { restore: saved }), ...adapters });
+}
+
+/** In place of what was there once it is whole. */
+async function keep(session: Session, file: string): Promise<void> {
+  const part = `${file}.part`;
+  await writeFile(part, await session.save());
+  await rename(part, file);
+}
 
 function promptOf(args: Args): string | number[] {
   const given = [args.text("prompt"), args.ids()].filter((prompt) => prompt !== undefined);
@@ -53,6 +77,7 @@ async function answer(model: Model, generation: Generation, terminal: Terminal):
     `first after ${ms(ttftMs)}`,
     plural(predictedN, "token") + at(predictedPerSecond),
     `ended by ${finished.finishReason}`,
+    ...(finished.choices ? [plural(finished.choices.length, "completion")] : []),
     `${model.info.flavour}, ${plural(model.info.threads, "thread")}`,
   ];
   await terminal.note(facts.join(" · "));
@@ -61,10 +86,15 @@ async function answer(model: Model, generation: Generation, terminal: Terminal):
 /** One token alone has no rate. */
 const at = (perSecond: number) => (perSecond > 0 ? ` at ${perSecond.toFixed(perSecond < 100 ? 1 : 0)} tokens/s` : "");
 
+/** The first completion as it comes, the others behind it. */
 async function stream(model: Model, generation: Generation, terminal: Terminal): Promise<void> {
-  for await (const { text, tokens } of generation) {
+  const others: string[] = [];
+  for await (const { text, tokens, index = 0 } of generation) {
     // Without a tokenizer ids are all there is.
-    await terminal.print(model.info.tokenizer ? text : `${tokens.join(" ")} `);
+    const shown = model.info.tokenizer ? text : `${tokens.join(" ")} `;
+    if (index === 0) await terminal.print(shown);
+    else others[index - 1] = (others[index - 1] ?? "") + shown;
   }
   await terminal.print("\n");
+  for (const other of others) await terminal.print(`---\n${other ?? ""}\n`);
 }

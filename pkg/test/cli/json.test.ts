@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -75,6 +75,39 @@ test("the same seed gives the same tokens, another one others", async () => {
   const [first, again, other] = await Promise.all([seeded("7"), seeded("7"), seeded("8")]);
   assert.deepEqual(first.tokens, again.tokens);
   assert.notDeepEqual(first.tokens, other.tokens);
+});
+
+test("run: several completions, each what its seed gives alone", async () => {
+  const seeded = ["run", DEMO, "-p", "One day", "-n", "12", "--threads", "1"];
+  const { choices, text } = await json(...seeded, "--seed", "7", "--completions", "3");
+  assert.equal(text, choices[0].text);
+  for (const [i, choice] of choices.entries()) {
+    assert.deepEqual(choice.tokens, (await json(...seeded, "--seed", String(7 + i))).tokens);
+  }
+  const shown = await done(...seeded, "--seed", "7", "--completions", "3");
+  assert.equal(shown.stdout, `${choices.map(({ text }: { text: string }) => `${text}\n`).join("---\n")}`);
+  assert.match(shown.stderr, /3 completions/);
+});
+
+test("run: a conversation kept in a file goes on from there", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
+  try {
+    const file = join(folder, "talk");
+    const first = await json("run", DEMO, "-p", "Once upon a time", "-n", "6", "--session", file, ...GREEDY);
+    const second = await json("run", DEMO, "-p", " and then", "-n", "6", "--session", file, ...GREEDY);
+    const whole = [first.promptTokens, first.tokens, second.promptTokens].flat().join();
+    assert.deepEqual((await json("run", DEMO, "--ids", whole, "-n", "6", ...GREEDY)).tokens, second.tokens);
+    assert.ok(second.timings.promptN <= 3, "what the file has is not computed again");
+    assert.deepEqual(await readdir(folder), ["talk"]);
+
+    await writeFile(file, "no session");
+    const refused = await failure(1, "run", DEMO, "-p", "Once", "--session", file, ...GREEDY);
+    assert.equal(refused.code, "BadMagic");
+    const both = await failure(2, "run", DEMO, "-p", "Once", "--session", file, "--completions", "2");
+    assert.match(both.message, /--completions does not go with --session/);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
 });
 
 test("logits: the last position or all, and the sha256 of their bytes", async () => {
