@@ -9,7 +9,7 @@ use super::{Checkpoint, Engine, Js, answer, exact, fitting, out_of_order, ranges
 use crate::error::reserve;
 use crate::formats::Format;
 use crate::model::describe::Description;
-use crate::model::plan::Plan;
+use crate::model::plan::{Memory, Plan};
 use crate::model::{self, Intake};
 
 /// A load under way: answer the probes, reserve, feed every range, finish.
@@ -21,7 +21,7 @@ pub struct Loader {
     chunk: Vec<u8>,
 }
 
-/// Chunks, and rows on their way into tiles.
+/// Chunks, and rows on their way into tiles, at most.
 const LOAD_BYTES: u64 = 24 << 20;
 
 enum Stage {
@@ -65,13 +65,14 @@ impl Loader {
     pub fn reserve(&mut self, survey: bool, threads: usize) -> Js<()> {
         let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
         let plan = (**plan).clone();
-        let later = plan.memory().total - plan.memory().weights;
+        let Memory { weights, total, .. } = plan.memory();
         let loader = if survey { model::Loader::survey(plan) } else { model::Loader::new(plan) };
         let loader = loader.map_err(thrown)?;
         // What the engine and this load itself will need is there from now on: memory that grows while threads run is seen
         // late by JavaScript, and in some versions of WebKit by the threads too.
         if threads > 1 {
-            drop(reserve::<u8>("keys, values and scratch", later + LOAD_BYTES).map_err(thrown)?);
+            let own = weights.min(LOAD_BYTES);
+            drop(reserve::<u8>("keys, values and scratch", total - weights + own).map_err(thrown)?);
         }
         self.stage = Stage::Loading(Intake::new(loader, team(threads)?));
         Ok(())

@@ -61,11 +61,6 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
   phase("compile", { flavour: choice.flavour });
   const warnings: string[] = [];
   const opening = await openingOf(settings, context, (message) => warnings.push(message));
-  const work = (files: ModelFiles) =>
-    attempt(files).catch((error) => {
-      runtime.end();
-      throw error;
-    });
   const attempt = async (files: ModelFiles): Promise<Loaded> => {
     const planner = await runtime.planner();
     const headers = await readHeaders(planner.glue, files, context.signal);
@@ -87,7 +82,7 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
     begun = performance.now();
     if (choice.threads > 1) await glue.initThreadPool?.(choice.threads - 1);
     phase("threads", { threads: choice.threads });
-    const loader = await feed(glue, bytes, headers, files, engineSettings, false, choice.threads, context);
+    const loader = await feed(glue, bytes, headers, files, engineSettings, { threads: choice.threads }, context);
     for (const file of files.weights) await file.check?.({ signal: context.signal });
     context.signal.throwIfAborted();
     begun = performance.now();
@@ -111,6 +106,11 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
     context.onProgress({ phase: "ready", loaded: memory.weights, total: memory.weights, bytesPerSecond: 0 });
     return { engine, text: loaded, info, memory: bytes, glue, adapterBytes };
   };
+  const work = (files: ModelFiles) =>
+    attempt(files).catch((error) => {
+      runtime.end();
+      throw error;
+    });
   try {
     return await withFiles(source, opening, context, work);
   } catch (error) {
@@ -202,7 +202,7 @@ export async function inspect(
     const { glue, memory } = await runtime.planner();
     const headers = await readHeaders(glue, files, signal);
     const loader = weights
-      ? await feed(glue, memory, headers, files, settings, true, 1, context)
+      ? await feed(glue, memory, headers, files, settings, { survey: true }, context)
       : new glue.Loader(headers.checkpoint, settings);
     const description = loader.describe() as Description;
     const text = await loadText(headers.metadata, headers.prefix, files);
@@ -283,8 +283,7 @@ async function feed(
   headers: Headers,
   files: ModelFiles,
   settings: EngineSettings,
-  survey: boolean,
-  threads: number,
+  how: { survey?: boolean; threads?: number },
   context: LoadContext,
 ): Promise<Glue["Loader"]["prototype"]> {
   const { signal, onProgress, timeline } = context;
@@ -292,10 +291,11 @@ async function feed(
   const loader = new glue.Loader(headers.checkpoint, settings);
   loader.decide(await readAll(loader.probes() as Span[], files, signal));
   const spans = join(loader.ranges() as Span[]);
-  loader.reserve(survey, threads);
+  loader.reserve(how.survey ?? false, how.threads ?? 1);
   timeline?.add("load", "plan", begun);
 
   const total = spans.reduce((sum, span) => sum + span.length, 0);
+  const chunk = Math.min(CHUNK, total);
   const meter = new Meter(total, onProgress);
   const reading = performance.now();
   // What has come of a chunk, and where it lies. While it is packed the next one comes.
@@ -314,12 +314,12 @@ async function feed(
       await named(source, async () => {
         for await (const piece of source.stream(span.offset, span.length, { signal })) {
           for (let from = 0; from < piece.length; ) {
-            const part = piece.subarray(from, from + CHUNK - came);
-            const address = loader.buffer(CHUNK);
-            new Uint8Array(reaching(memory, address + CHUNK), address + came, part.length).set(part);
+            const part = piece.subarray(from, from + chunk - came);
+            const address = loader.buffer(chunk);
+            new Uint8Array(reaching(memory, address + chunk), address + came, part.length).set(part);
             from += part.length;
             came += part.length;
-            if (came === CHUNK) flush();
+            if (came === chunk) flush();
           }
           signal.throwIfAborted();
           meter.add(piece.length);
@@ -332,7 +332,7 @@ async function feed(
     loader.free();
     // The probed rows promised what a later row does not keep. As stored, any file fits.
     if (settings.layout !== "stored" && (error as { code?: string }).code === "LayoutContradicted") {
-      return feed(glue, memory, headers, files, { ...settings, layout: "stored" }, survey, threads, context);
+      return feed(glue, memory, headers, files, { ...settings, layout: "stored" }, how, context);
     }
     throw error;
   }

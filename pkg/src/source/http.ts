@@ -79,7 +79,11 @@ export class HttpSource implements Source {
       const pieces: Uint8Array<ArrayBuffer>[] = [];
       // Out of an empty file there is no range.
       if (response.status === 416) await answer.cancel();
-      else for await (const piece of rest(answer)) pieces.push(piece as Uint8Array<ArrayBuffer>);
+      else {
+        for (let piece = await answer.next(); piece; piece = await answer.next()) {
+          pieces.push(piece as Uint8Array<ArrayBuffer>);
+        }
+      }
       const blob = new Blob(pieces);
       if (page) refusePage(spec, await blob.slice(0, 64).text());
       const announced = Number(response.headers.get("content-length") ?? blob.size);
@@ -175,10 +179,6 @@ export class HttpSource implements Source {
       await answer.cancel();
     }
   }
-}
-
-async function* rest(answer: Answer): AsyncIterable<Uint8Array> {
-  for (let piece = await answer.next(); piece; piece = await answer.next()) yield piece;
 }
 
 /** Weak and strong mean the same to us: bytes are compared by their hashes. */

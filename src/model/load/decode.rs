@@ -25,7 +25,7 @@ pub(crate) enum Said {
 
 impl Work {
     /// Room for so many codes and groups; whoever decodes writes all codes. What was there stays, where it has the same length.
-    fn clear(&mut self, codes: usize, groups: usize) {
+    fn room(&mut self, codes: usize, groups: usize) {
         fit(&mut self.codes, codes, 0);
         fit(&mut self.scales, groups, 0.0);
         fit(&mut self.mins, groups, 0.0);
@@ -56,7 +56,7 @@ impl Work {
             (Reading::Joined, Content::Dense(float)) => return self.ternary_rows(float, cols, bytes),
             (Reading::Masters, Content::Dense(float)) => return self.masters(float, cols, bytes),
             (Reading::I2s(interleave), _) => {
-                self.clear(bytes.len() * 4, 0);
+                self.room(bytes.len() * 4, 0);
                 match interleave {
                     Interleave::By128 => ternary::i2_s(bytes, &mut self.codes),
                     Interleave::By64 => ternary::i2_s_arm(bytes, &mut self.codes),
@@ -65,7 +65,7 @@ impl Work {
             (Reading::Words, _) => {
                 // Low bits first, in a word as in its bytes.
                 let bits = layout.codes.bits();
-                self.clear(bytes.len() * 8 / bits, 0);
+                self.room(bytes.len() * 8 / bits, 0);
                 for (&byte, codes) in bytes.iter().zip(self.codes.chunks_exact_mut(8 / bits)) {
                     for (i, code) in codes.iter_mut().enumerate() {
                         *code = byte >> (i * bits) & (0xff >> (8 - bits));
@@ -79,13 +79,13 @@ impl Work {
 
     /// The codes of one quarter of Hugging Face's packed rows.
     pub fn quarter(&mut self, bytes: &[u8], quarter: usize) {
-        self.clear(bytes.len(), 0);
+        self.room(bytes.len(), 0);
         ternary::quarter(bytes, quarter, &mut self.codes);
     }
 
     /// All four quarters, one after another.
     pub fn quarters(&mut self, bytes: &[u8]) {
-        self.clear(4 * bytes.len(), 0);
+        self.room(4 * bytes.len(), 0);
         for (quarter, codes) in self.codes.chunks_exact_mut(bytes.len().max(1)).enumerate() {
             ternary::quarter(bytes, quarter, codes);
         }
@@ -113,7 +113,7 @@ impl Work {
         let Scales::Group { len, .. } = layout.scales else { unreachable!("blocks have groups") };
         let count = bytes.len() / storage.bytes;
         let groups = storage.block / len;
-        self.clear(count * storage.block, count * groups);
+        self.room(count * storage.block, count * groups);
         fit(&mut self.units, count, [1.0; 2]);
         let targets = self
             .codes
@@ -151,7 +151,7 @@ impl Work {
     fn ternary_rows(&mut self, float: Float, cols: usize, bytes: &[u8]) -> Result<Said> {
         finite(float, bytes)?;
         let row = cols * float.bytes();
-        self.clear(bytes.len() / float.bytes(), 0);
+        self.room(bytes.len() / float.bytes(), 0);
         let mut scales = Vec::with_capacity(bytes.len() / row);
         for (bytes, codes) in bytes.chunks_exact(row).zip(self.codes.chunks_exact_mut(cols)) {
             let mut scale = 0.0;
@@ -182,7 +182,7 @@ impl Work {
 
     /// Masters whose factor is known.
     pub fn ternarise(&mut self, float: Float, factor: f32, bytes: &[u8]) {
-        self.clear(bytes.len() / float.bytes(), 0);
+        self.room(bytes.len() / float.bytes(), 0);
         for (value, code) in float.values(bytes).zip(&mut self.codes) {
             *code = ((value * factor).round_ties_even().clamp(-1.0, 1.0) as i8 + 1) as u8;
         }

@@ -1,13 +1,13 @@
 //! A load beside what else its caller does: while one chunk is packed the next one comes.
 
 use super::Loader;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::Plan;
 use crate::model::weights::Model;
 use crate::team::{Errand, Team};
 
 pub struct Intake {
-    /// None after the team has died.
+    /// None while it changes, and after an error.
     state: Option<State>,
 }
 
@@ -49,9 +49,10 @@ impl Intake {
     }
 
     fn here(&mut self) -> Result<(Team, Box<Loader>, Vec<u8>)> {
-        match self.state.take().expect("a load that has not failed") {
-            State::Here(team, loader) => Ok((team, loader, Vec::new())),
-            State::Away(errand) => {
+        match self.state.take() {
+            None => Err(Error::new(ErrorKind::InvalidArgument, "the load has failed before")),
+            Some(State::Here(team, loader)) => Ok((team, loader, Vec::new())),
+            Some(State::Away(errand)) => {
                 let (team, (loader, chunk, outcome)) = errand.wait();
                 outcome?;
                 Ok((team, loader, chunk))
