@@ -222,9 +222,10 @@ impl Board {
 
     /// Has everyone look at what there is to do.
     fn call(&self) {
-        // The count leaves the upper bit alone, however long a team lives.
-        let next = (self.posted.0.load(Ordering::Relaxed) + 1) & !Self::CLOSED;
-        self.posted.0.store(next, Ordering::SeqCst);
+        // The count leaves the upper bit alone, however long a team lives. Two may call at once: a server can find an errand, and
+        // post its first job, before the word of the errand itself is out.
+        let next = |posted: u32| Some((posted + 1) & !Self::CLOSED);
+        let _ = self.posted.0.fetch_update(Ordering::SeqCst, Ordering::Relaxed, next);
         self.wake(&self.posted.0);
     }
 
