@@ -13,7 +13,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
     ("formats", &["quant"]),
     ("kernels", &["quant", "team"]),
     ("bench", &["kernels", "team"]),
-    ("kv", &["kernels"]),
+    ("kv", &["kernels", "team"]),
     ("model", &["quant", "formats", "kernels", "kv", "observe", "team"]),
     ("sampling", &["rng"]),
     ("engine", &["kernels", "kv", "model", "observe", "sampling", "team"]),

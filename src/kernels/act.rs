@@ -219,16 +219,25 @@ fn prepare_row<I: Isa>(spec: Spec, row: &mut [u32], token: usize, input: Input) 
 fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut [I::Quad], sums: &mut [i32]) -> f32 {
     let isa = I::default();
     let (fours, _) = values.as_chunks::<4>();
-    let most = fours.iter().fold(isa.splat_f32(0.0), |most, four| isa.max(most, isa.abs(isa.load_f32(four))));
-    let mut lanes = [0.0; 4];
-    isa.store_f32(&mut lanes, most);
-    let most = lanes.into_iter().fold(0.0, |a: f32, b| if a < b { b } else { a });
-    // Codes cannot say NaN, and would hide one: the scale says it for them.
-    let zeros = fours
-        .iter()
-        .fold(isa.splat_f32(0.0), |zeros, four| isa.add(zeros, isa.mul(isa.load_f32(four), isa.splat_f32(0.0))));
-    isa.store_f32(&mut lanes, zeros);
-    let most = if lanes == [0.0; 4] { most } else { f32::NAN };
+    let (sixteens, _) = fours.as_chunks::<4>();
+    // Codes cannot say NaN, and would hide one: the scale says it for them. Times zero, all others are zeros.
+    let zero = isa.splat_f32(0.0);
+    let (mut most, mut zeros) = ([zero; 4], [zero; 4]);
+    for fours in sixteens {
+        for i in 0..4 {
+            let four = isa.load_f32(&fours[i]);
+            most[i] = isa.max(most[i], isa.abs(four));
+            zeros[i] = isa.add(zeros[i], isa.mul(four, zero));
+        }
+    }
+    let mut lanes = [[0.0; 4]; 4];
+    lanes.iter_mut().zip(most).for_each(|(lanes, most)| isa.store_f32(lanes, most));
+    let most = lanes.as_flattened().iter().fold(0.0, |a: f32, &b| if a < b { b } else { a });
+    lanes.iter_mut().zip(zeros).for_each(|(lanes, zeros)| isa.store_f32(lanes, zeros));
+    if lanes.as_flattened().iter().any(|&lane| lane != 0.0) {
+        sums.fill(0);
+        return f32::NAN;
+    }
 
     let (limit, least) = if spec.precision == Precision::Int8 { (127.0, LEAST_INT8) } else { (8191.0, LEAST_INT14) };
     // In this order: it is what training computes, and gives its factor bit for bit.
@@ -237,34 +246,50 @@ fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut
     let lowest = if spec.precision == Precision::Int8 { -128.0 } else { -8192.0 };
     let (factor, lowest, highest) = (isa.splat_f32(factor), isa.splat_f32(lowest), isa.splat_f32(limit));
     let offset = isa.splat_i32(if spec.unsigned { 8192 } else { 0 });
-    let add = |to: &mut i32, codes: [I::V; 4]| {
-        let [a, b, c, d] = codes;
+    // A vector of sums until a part ends: it comes apart once.
+    let lanes = |sums: I::V| {
         let mut lanes = [0; 4];
-        isa.store_i32(&mut lanes, isa.add_i32(isa.add_i32(a, b), isa.add_i32(c, d)));
-        *to += lanes.iter().sum::<i32>();
+        isa.store_i32(&mut lanes, sums);
+        lanes.iter().sum::<i32>()
     };
-    let (sixteens, _) = fours.as_chunks::<4>();
-    for (i, fours) in sixteens.iter().enumerate() {
-        let q = fours.each_ref().map(|four| {
-            let code = isa.nearest(isa.mul(isa.load_f32(four), factor));
-            isa.to_i32(isa.max(isa.min(code, highest), lowest))
-        });
-        let shifted = q.map(|q| isa.add_i32(q, offset));
-        let high = shifted.map(|q| isa.shr_i32(q, 7));
-        let low = shifted.map(|q| isa.and(q, isa.splat_i32(127)));
+    let add =
+        |sums: I::V, [a, b, c, d]: [I::V; 4]| isa.add_i32(sums, isa.add_i32(isa.add_i32(a, b), isa.add_i32(c, d)));
+    let rounded = |fours: &[[f32; 4]; 4]| {
+        fours.each_ref().map(|four| {
+            let code = isa.mul(isa.load_f32(four), factor);
+            isa.round(isa.max(isa.min(code, highest), lowest))
+        })
+    };
+    let nothing = isa.splat_i32(0);
+    if spec.planes() == 1 {
+        let mut sum = nothing;
+        for (fours, first) in sixteens.iter().zip(first.as_chunks_mut::<4>().0) {
+            let q = rounded(fours);
+            sum = add(sum, q);
+            *first = isa.quads(q);
+        }
+        sums[0] = lanes(sum);
+        return scale;
+    }
+    let planes = first.as_chunks_mut::<4>().0.iter_mut().zip(second.as_chunks_mut::<4>().0);
+    let mut planes = sixteens.iter().zip(planes);
+    let (mut sum, mut sum_high, mut sum_low) = (nothing, nothing, nothing);
+    for part in 0..spec.group / spec.part {
+        for (fours, (first, second)) in planes.by_ref().take(spec.part / 16) {
+            let q = rounded(fours);
+            let shifted = q.map(|q| isa.add_i32(q, offset));
+            let high = shifted.map(|q| isa.shr_i32(q, 7));
+            let low = shifted.map(|q| isa.and(q, isa.splat_i32(127)));
+            (sum, sum_high, sum_low) = (add(sum, q), add(sum_high, high), add(sum_low, low));
+            (*first, *second) = (isa.quads(high), isa.quads(low));
+        }
         if spec.factored() {
-            let part = &mut sums[i * 16 / spec.part * 2..][..2];
-            add(&mut part[0], high);
-            add(&mut part[1], low);
-        } else {
-            add(&mut sums[0], q);
+            sums[2 * part..][..2].copy_from_slice(&[lanes(sum_high), lanes(sum_low)]);
+            (sum_high, sum_low) = (nothing, nothing);
         }
-        if spec.planes() == 1 {
-            first[4 * i..4 * i + 4].copy_from_slice(&isa.quads(q));
-        } else {
-            first[4 * i..4 * i + 4].copy_from_slice(&isa.quads(high));
-            second[4 * i..4 * i + 4].copy_from_slice(&isa.quads(low));
-        }
+    }
+    if !spec.factored() {
+        sums[0] = lanes(sum);
     }
     scale
 }

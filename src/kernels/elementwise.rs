@@ -106,14 +106,15 @@ pub fn exp<I: Isa>(isa: I, x: I::V) -> I::V {
     let alive = isa.sub_i32(isa.splat_i32(-1), isa.gt(f(-87.33), x));
     let whole = x;
     let x = isa.min(isa.max(x, f(-87.33)), f(88.0));
-    let n = isa.nearest(isa.mul(x, f(std::f32::consts::LOG2_E)));
+    let power_of_two = isa.round(isa.mul(x, f(std::f32::consts::LOG2_E)));
+    let n = isa.to_f32(power_of_two);
     let r = isa.add(isa.sub(x, isa.mul(n, f(0.693_359_4))), isa.mul(n, f(2.121_944_4e-4)));
     let mut p = f(1.987_569_2e-4);
     for term in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
         p = isa.add(isa.mul(p, r), f(term));
     }
     let y = isa.add(isa.add(isa.mul(p, isa.mul(r, r)), r), f(1.0));
-    let power = isa.shl_i32(isa.add_i32(isa.to_i32(n), isa.splat_i32(127)), 23);
+    let power = isa.shl_i32(isa.add_i32(power_of_two, isa.splat_i32(127)), 23);
     // Compilers and engines differ in what min and max make of a NaN: it goes around them.
     let nan = isa.mul(isa.and(whole, alive), f(0.0));
     isa.add(isa.and(isa.mul(y, power), alive), nan)

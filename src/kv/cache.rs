@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::attention::{self, Seen};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::{BLOCK, Codec};
+use crate::team::Team;
 
 /// Names a conversation's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -225,10 +226,18 @@ impl Cache {
     }
 
     /// Keeps the keys and values of one position.
-    pub fn write<I: Isa>(&mut self, id: TableId, layer: usize, position: usize, keys: &[f32], values: &[f32]) {
+    pub fn write<I: Isa>(
+        &mut self,
+        team: &Team,
+        id: TableId,
+        layer: usize,
+        position: usize,
+        keys: &[f32],
+        values: &[f32],
+    ) {
         let table = self.tables[id.0].as_ref().expect("an open table");
         let block = table.blocks[position / BLOCK];
-        self.pool.write(I::default(), block, layer, position % BLOCK, keys, values);
+        self.pool.write::<I>(team, block, layer, position % BLOCK, keys, values);
     }
 
     /// Attends with up to [`attention::QUERIES`] queries of one key/value head to the first `limit` positions.
@@ -263,7 +272,7 @@ mod tests {
     fn write(cache: &mut Cache, id: TableId, from: usize, to: usize, value: f32) {
         cache.extend(id, from, to).unwrap();
         for position in from..to {
-            cache.write::<Active>(id, 0, position, &[value; 4], &[value; 4]);
+            cache.write::<Active>(&Team::solo(), id, 0, position, &[value; 4], &[value; 4]);
         }
     }
 

@@ -15,6 +15,10 @@ pub use ledger::Root;
 use crate::error::{Result, reserve};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::BLOCK;
+use crate::team::Team;
+
+/// Keys of one position that are worth sharing out.
+const SHARED: usize = 512;
 
 /// What one position of a model takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,14 +91,18 @@ impl Pool {
     }
 
     /// Keeps the keys and values of one position: `heads · dim` values each.
-    pub fn write<I: Isa>(&mut self, isa: I, block: u32, layer: usize, at: usize, keys: &[f32], values: &[f32]) {
+    pub fn write<I: Isa>(&mut self, team: &Team, block: u32, layer: usize, at: usize, keys: &[f32], values: &[f32]) {
         let Shape { heads, dim, .. } = self.shape;
-        let size = self.codec.head(dim);
+        let (codec, size) = (self.codec, self.codec.head(dim));
         let layer = &mut self.blocks[block as usize][layer * heads * size..][..heads * size];
-        let rows = keys.chunks_exact(dim).zip(values.chunks_exact(dim));
-        for (head, (keys, values)) in layer.chunks_exact_mut(size).zip(rows) {
-            self.codec.write(isa, head, at, keys, values);
-        }
+        // Every key's values lie on lines of their own, which come from memory: many are worth sharing out.
+        let together = if heads * dim < SHARED { heads } else { 1 };
+        team.rows(layer, together * size, |first, part| {
+            let rows = keys.chunks_exact(dim).zip(values.chunks_exact(dim)).skip(first * together);
+            for (head, (keys, values)) in part.chunks_exact_mut(size).zip(rows) {
+                codec.write(I::default(), head, at, keys, values);
+            }
+        });
     }
 
     /// One block of one layer and head, as attention reads it.
@@ -127,7 +135,7 @@ mod tests {
         pool.prepare(1);
         let keys: Vec<f32> = (0..8).map(|i| i as f32).collect();
         let values: Vec<f32> = (10..18).map(|i| i as f32).collect();
-        pool.write(crate::kernels::isa::Active::default(), 1, 1, 5, &keys, &values);
+        pool.write::<crate::kernels::isa::Active>(&Team::solo(), 1, 1, 5, &keys, &values);
         pool.copy(1, 0);
         for block in [0, 1].map(|index| Codec::F32.split(4, pool.block(index, 1, 1))) {
             assert_eq!((0..4).map(|d| f32::from_bits(block.keys[d * BLOCK + 5])).collect::<Vec<_>>(), keys[4..]);

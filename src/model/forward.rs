@@ -68,6 +68,9 @@ pub struct Forward<I: Isa> {
     logits: Vec<f32>,
 }
 
+/// Gates of one row that go together: fewer are not worth a signal.
+const GATES: usize = 512;
+
 /// Operations of a layer.
 const LAYER: [Operation; 6] =
     [Operation::Qkv, Operation::Rope, Operation::Attend, Operation::Output, Operation::GateUp, Operation::Down];
@@ -264,13 +267,8 @@ fn multiplied<I: Isa>(config: &Config, layer: &Layer, operation: Operation, from
         Operation::GateUp => Some(&layer.ffn_norm),
         _ => layer.ffn_sub_norm.as_ref(),
     };
-    if operation == Operation::Down {
-        let (gate, up) = row(from, 2 * config.ffn, i).split_at(config.ffn);
-        out.copy_from_slice(gate);
-        elementwise::gate::<I>(config.gate, out, up);
-    } else {
-        out.copy_from_slice(row(from, out.len(), i));
-    }
+    let width = if operation == Operation::Down { 2 * config.ffn } else { out.len() };
+    out.copy_from_slice(&row(from, width, i)[..out.len()]);
     if let Some(norm) = norm {
         elementwise::rms_norm::<I>(out, norm, config.eps);
     }
@@ -327,7 +325,7 @@ impl<I: Isa> Pass<'_, I> {
             }
         });
         for (row, qkv) in rows.iter().zip(qkv.chunks_exact(width)) {
-            self.cache.write::<I>(row.table, index, row.position, &qkv[q..q + kv], &qkv[q + kv..]);
+            self.cache.write::<I>(self.site.team, row.table, index, row.position, &qkv[q..q + kv], &qkv[q + kv..]);
         }
     }
 
@@ -378,6 +376,28 @@ impl<I: Isa> Pass<'_, I> {
         }
     }
 
+    /// `gate = gate(gate) · up`
+    fn gate(&mut self) {
+        let Config { ffn, gate: kind, .. } = *self.config;
+        let Site { team, .. } = self.site;
+        let gate_up = &mut self.forward.gate_up;
+        if gate_up.len() < 4 * ffn * team.members() {
+            for row in gate_up.chunks_exact_mut(2 * ffn) {
+                let (gate, up) = row.split_at_mut(ffn);
+                team.rows(gate, GATES, |first, gate| {
+                    elementwise::gate::<I>(kind, gate, &up[first * GATES..][..gate.len()]);
+                });
+            }
+        } else {
+            team.rows(gate_up, 2 * ffn, |_, part| {
+                for row in part.chunks_exact_mut(2 * ffn) {
+                    let (gate, up) = row.split_at_mut(ffn);
+                    elementwise::gate::<I>(kind, gate, up);
+                }
+            });
+        }
+    }
+
     fn output(&mut self, layer: &Layer) {
         let rows = self.count();
         let (forward, config) = (&mut *self.forward, self.config);
@@ -403,6 +423,7 @@ impl<I: Isa> Pass<'_, I> {
 
     fn down(&mut self, layer: &Layer) {
         let rows = self.count();
+        self.gate();
         let (forward, config) = (&mut *self.forward, self.config);
         let gate_up = &forward.gate_up;
         let (act, update) = (&mut forward.act, &mut forward.update);

@@ -194,8 +194,9 @@ pub fn log_total(logits: &[f32]) -> f64 {
 }
 
 pub fn check_finite(logits: &[f32]) -> Result<()> {
-    // A sum is NaN or infinite as soon as one of its terms is, and quick.
-    if logits.chunks(64).all(|chunk| chunk.iter().map(|logit| logit * 0.0).sum::<f32>() == 0.0) {
+    // Times zero, what is finite is zero, and nothing else is.
+    let zeros = lanes(logits, 0.0, |sum, logit| sum + logit * 0.0);
+    if zeros.iter().all(|&sum| sum == 0.0) {
         return Ok(());
     }
     let token = logits.iter().position(|logit| !logit.is_finite()).unwrap_or(0);
@@ -214,5 +215,18 @@ pub fn argmax(logits: &[f32]) -> usize {
 }
 
 fn max(logits: &[f32]) -> f32 {
-    logits.iter().fold(f32::NEG_INFINITY, |most, &logit| if most < logit { logit } else { most })
+    let larger = |most: f32, logit: f32| if most < logit { logit } else { most };
+    lanes(logits, f32::NEG_INFINITY, larger).into_iter().fold(f32::NEG_INFINITY, larger)
+}
+
+/// Folds by sixteen lanes, which wait for none but themselves.
+#[inline(always)]
+fn lanes(logits: &[f32], start: f32, fold: impl Fn(f32, f32) -> f32) -> [f32; 16] {
+    let (chunks, rest) = logits.as_chunks::<16>();
+    let mut lanes = [start; 16];
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, &logit)| *lane = fold(*lane, logit));
+    }
+    lanes.iter_mut().zip(rest).for_each(|(lane, &logit)| *lane = fold(*lane, logit));
+    lanes
 }

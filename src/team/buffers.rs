@@ -8,12 +8,14 @@ use bytemuck::Zeroable;
 use super::Team;
 
 impl Team {
-    /// `work(first, part)` over the rows of `buffer`, each `stride` long.
+    /// `work(first, part)` over the rows of `buffer`, each `stride` long; the last may be shorter.
     pub fn rows<T: Send>(&self, buffer: &mut [T], stride: usize, work: impl Fn(usize, &mut [T]) + Sync) {
         let base = Shared(buffer.as_mut_ptr());
-        self.pieces(buffer.len().checked_div(stride).unwrap_or(0), 1, |rows| {
+        let (len, count) = (buffer.len(), if stride == 0 { 0 } else { buffer.len().div_ceil(stride) });
+        self.pieces(count, 1, |rows| {
+            let (from, end) = (rows.start * stride, len.min(rows.end * stride));
             // SAFETY: pieces lie within the buffer, which is borrowed mutably until all are done, and no two share a row.
-            let part = unsafe { std::slice::from_raw_parts_mut(base.at(rows.start * stride), rows.len() * stride) };
+            let part = unsafe { std::slice::from_raw_parts_mut(base.at(from), end - from) };
             work(rows.start, part);
         });
     }

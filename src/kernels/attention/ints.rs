@@ -38,7 +38,7 @@ pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [Seen], codes: &mut [I::Quad
         let (high, low) = codes.split_at_mut(half);
         let places = high.iter_mut().zip(low).skip(q).step_by(count);
         for (four, (high, low)) in row.as_chunks::<4>().0.iter().zip(places) {
-            let code = isa.to_i32(isa.nearest(isa.mul(isa.load_f32(four), isa.splat_f32(factor))));
+            let code = isa.round(isa.mul(isa.load_f32(four), isa.splat_f32(factor)));
             let mut lanes = [0; 4];
             isa.store_i32(&mut lanes, isa.add_i32(code, isa.splat_i32(8192)));
             *high = isa.quad(lanes.map(|q| (q >> 7 & 127) as i8));
@@ -144,7 +144,7 @@ fn round<I: Isa>(isa: I, weights: &[f32; BLOCK], q: usize, codes: &mut [[I::Quad
     let factor = isa.splat_f32(127.0 / if most < 1e-30 { 1e-30 } else { most });
     let (sixteens, _) = weights.as_chunks::<4>().0.as_chunks::<4>();
     for (codes, fours) in codes.as_chunks_mut::<4>().0.iter_mut().zip(sixteens) {
-        let rounded = fours.each_ref().map(|four| isa.to_i32(isa.nearest(isa.mul(isa.load_f32(four), factor))));
+        let rounded = fours.each_ref().map(|four| isa.round(isa.mul(isa.load_f32(four), factor)));
         codes.iter_mut().zip(isa.quads(rounded)).for_each(|(codes, quad)| codes[q] = quad);
     }
     most / 127.0

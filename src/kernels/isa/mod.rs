@@ -99,10 +99,14 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     /// All bits where `a > b`, none elsewhere.
     fn gt(self, a: Self::V, b: Self::V) -> Self::V;
     fn abs(self, a: Self::V) -> Self::V;
-    /// To the nearest integer, halves to even.
-    fn nearest(self, a: Self::V) -> Self::V;
-    /// Of integers in f32 within i32.
-    fn to_i32(self, a: Self::V) -> Self::V;
+    /// The nearest integer, halves to even, of values up to 2²² either way: added to 1.5 · 2²³, whose last bit is worth one, it
+    /// stands in the mantissa. Conversions that allow for all values take ten instructions.
+    #[inline(always)]
+    fn round(self, a: Self::V) -> Self::V {
+        let one_and_a_half = 12_582_912.0_f32;
+        let sum = self.add(a, self.splat_f32(one_and_a_half));
+        self.sub_i32(sum, self.splat_i32(one_and_a_half.to_bits() as i32))
+    }
     /// Rounded to nearest even above 2²⁴.
     fn to_f32(self, a: Self::V) -> Self::V;
 }

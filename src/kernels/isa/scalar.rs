@@ -204,14 +204,6 @@ impl Isa for Scalar {
         a.map(|word| word & 0x7fff_ffff)
     }
     #[inline(always)]
-    fn nearest(self, a: V) -> V {
-        a.map(|word| f32::from_bits(word).round_ties_even().to_bits())
-    }
-    #[inline(always)]
-    fn to_i32(self, a: V) -> V {
-        a.map(|word| f32::from_bits(word) as i32 as u32)
-    }
-    #[inline(always)]
     fn to_f32(self, a: V) -> V {
         a.map(|word| (word as i32 as f32).to_bits())
     }

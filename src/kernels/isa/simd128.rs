@@ -350,14 +350,6 @@ impl<D: Dot> Isa for Wasm<D> {
         f32x4_abs(a)
     }
     #[inline(always)]
-    fn nearest(self, a: v128) -> v128 {
-        f32x4_nearest(a)
-    }
-    #[inline(always)]
-    fn to_i32(self, a: v128) -> v128 {
-        i32x4_trunc_sat_f32x4(a)
-    }
-    #[inline(always)]
     fn to_f32(self, a: v128) -> v128 {
         f32x4_convert_i32x4(a)
     }
