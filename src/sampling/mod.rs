@@ -68,6 +68,10 @@ impl Sampler {
     }
 
     fn choose(&mut self, logits: &[f32]) -> Result<u32> {
+        if self.greedy() && !self.changes() {
+            // A copy of all logits would take longer than the choice.
+            return some_allowed(logits).map(|()| argmax(logits) as u32);
+        }
         if self.narrow(logits)? {
             return Ok(argmax(&self.pool.whole) as u32);
         }
@@ -79,19 +83,27 @@ impl Sampler {
         Ok(token)
     }
 
+    fn greedy(&self) -> bool {
+        self.params.temperature == 0.0 && self.lists.order.contains(&Stage::Temperature)
+    }
+
+    /// Whether anything may change a logit.
+    fn changes(&self) -> bool {
+        let Self { params, lists, .. } = self;
+        params.penalises() || params.dry_multiplier > 0.0 || !lists.bias.is_empty() || !lists.banned.is_empty()
+    }
+
     /// Runs the chain; whether the likeliest is to be taken from what it leaves.
     fn narrow(&mut self, logits: &[f32]) -> Result<bool> {
+        let greedy = self.greedy();
         let Self { params, lists, rng, history, limit, pool } = self;
-        let greedy = params.temperature == 0.0 && lists.order.contains(&Stage::Temperature);
         let mirostat = params.mirostat_tau > 0.0;
         pool.start(logits);
         for (token, bias) in &lists.bias {
             pool.change(&[*token], &mut |_, logit| *logit += bias);
         }
         history.ban(&lists.banned, pool);
-        if pool.whole.iter().all(|&logit| logit == f32::NEG_INFINITY) {
-            return Err(Error::new(ErrorKind::NonFinite, "every token is forbidden").option("logits"));
-        }
+        some_allowed(&pool.whole)?;
         for stage in &lists.order {
             match stage {
                 Stage::Penalties if params.penalises() => history.penalise(params, pool),
@@ -201,6 +213,13 @@ pub fn check_finite(logits: &[f32]) -> Result<()> {
     }
     let token = logits.iter().position(|logit| !logit.is_finite()).unwrap_or(0);
     Err(not_finite(token, logits[token]))
+}
+
+fn some_allowed(logits: &[f32]) -> Result<()> {
+    if logits.iter().all(|&logit| logit == f32::NEG_INFINITY) {
+        return Err(Error::new(ErrorKind::NonFinite, "every token is forbidden").option("logits"));
+    }
+    Ok(())
 }
 
 fn not_finite(token: usize, logit: f32) -> Error {
