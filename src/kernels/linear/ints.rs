@@ -1,5 +1,7 @@
 //! Integer codes and few tokens: weights come apart in registers and meet their activations there.
 
+use std::ops::Range;
+
 use super::ahead::{Ahead, CHUNK};
 use super::finish::{FOURS, X, finish};
 use super::{Out, Sums};
@@ -115,16 +117,34 @@ pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: u
     sums: &mut Dots<I::V, P, V, T, A>,
     weights: &mut [I::V; V],
 ) {
+    let codes: &[C::Step] = bytemuck::cast_slice(codes);
+    walk::<I, C, P, V, T, A>(isa, masks, codes, (first, 0..C::FIRST), xs, sums, weights);
+    if C::FIRST < P {
+        walk::<I, C, P, V, T, A>(isa, masks, codes, (first, C::FIRST..P), xs, sums, weights);
+    }
+}
+
+/// The same for some of the planes.
+#[inline(always)]
+fn walk<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
+    isa: I,
+    masks: &[I::V; 4],
+    codes: &[C::Step],
+    (first, planes): (usize, Range<usize>),
+    xs: [[&[I::Quad]; A]; T],
+    sums: &mut Dots<I::V, P, V, T, A>,
+    weights: &mut [I::V; V],
+) {
     let ones = isa.splat_quad(&isa.quad([1; 4]));
-    let (vectors, _) = codes.as_chunks::<16>();
-    let steps = vectors.len() / C::VECTORS;
+    let steps = codes.len();
     let xs = xs.map(|planes| planes.map(|plane| &plane[..steps]));
-    for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
+    for step in 0..steps {
+        let vectors = codes[step].as_ref();
         let x = xs.map(|planes| planes.map(|plane| isa.splat_quad(&plane[step])));
         for v in 0..V {
-            let planes = C::planes(isa, masks, vectors, first + v);
-            for p in 0..P {
-                let (vector, mask) = planes[p];
+            let all = C::planes(isa, masks, vectors, first + v);
+            for p in planes.clone() {
+                let (vector, mask) = all[p];
                 for t in 0..T {
                     for a in 0..A {
                         let sum = &mut sums[v][p][t][a];
@@ -137,7 +157,7 @@ pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: u
                 }
             }
             if C::SIGNED {
-                weights[v] = isa.dot_i8(weights[v], planes[0].0, ones);
+                weights[v] = isa.dot_i8(weights[v], all[0].0, ones);
             }
         }
     }

@@ -87,12 +87,16 @@ pub type Plane<V> = (V, V);
 
 /// A code width as kernels use it. A step falls into `8 / P` parts, and `P` planes of 4 rows come out of each.
 pub trait Ints<const P: usize>: Copy + Default {
-    /// Vectors of a step, as many as a code has bits.
+    /// The vectors of a step, as many as a code has bits and `8 / P` parts take.
+    type Step: AsRef<[[u8; 16]]> + bytemuck::Pod;
     const VECTORS: usize = 8 / P;
     /// Weights are signed and activations must not be, instead of the other way round.
     const SIGNED: bool = false;
     /// How far left the products of each plane stand: cheaper to shift back once than to move bits at every step.
     const SHIFT: [u32; P];
+    /// Planes of a first walk over some steps; a second takes the others. Sums that find no register are stored and loaded at every
+    /// step, which takes as long as all the rest, and half as long again where their place straddles a cache line.
+    const FIRST: usize = P;
     /// Steps whose products, as they stand, fit 16 bits in pairs.
     const PAIRS: usize = 1;
 
@@ -106,6 +110,7 @@ pub trait Ints<const P: usize>: Copy + Default {
 pub struct B1;
 
 impl Ints<8> for B1 {
+    type Step = [[u8; 16]; 1];
     const SHIFT: [u32; 8] = [0, 1, 2, 3, 0, 1, 2, 3];
     const PAIRS: usize = 16;
 
@@ -126,6 +131,7 @@ impl Ints<8> for B1 {
 pub struct B2;
 
 impl Ints<4> for B2 {
+    type Step = [[u8; 16]; 2];
     const SHIFT: [u32; 4] = [0, 2, 0, 2];
     const PAIRS: usize = 8;
 
@@ -146,6 +152,7 @@ impl Ints<4> for B2 {
 pub struct B4;
 
 impl Ints<2> for B4 {
+    type Step = [[u8; 16]; 4];
     const SHIFT: [u32; 2] = [0, 0];
     const PAIRS: usize = 8;
 
@@ -165,8 +172,10 @@ impl Ints<2> for B4 {
 pub struct B6;
 
 impl Ints<4> for B6 {
+    type Step = [[u8; 16]; 6];
     const VECTORS: usize = 6;
     const SHIFT: [u32; 4] = [0; 4];
+    const FIRST: usize = 3;
     const PAIRS: usize = 2;
 
     #[inline(always)]
@@ -188,6 +197,7 @@ impl Ints<4> for B6 {
 pub struct I8;
 
 impl Ints<1> for I8 {
+    type Step = [[u8; 16]; 8];
     const SIGNED: bool = true;
     const SHIFT: [u32; 1] = [0];
 
