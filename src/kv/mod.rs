@@ -143,4 +143,34 @@ mod tests {
         }
         assert!(pool.block(1, 0, 1).iter().all(|&word| word == 0));
     }
+
+    #[test]
+    fn keys_that_are_shared_out_lie_as_those_of_one_alone() {
+        let team = |_members: usize| {
+            #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
+            return Team::new(_members).unwrap();
+            #[cfg(not(all(feature = "threads", not(target_arch = "wasm32"))))]
+            Team::solo()
+        };
+        let (heads, dim) = (SHARED / 128 + 1, 128);
+        let keys: Vec<f32> = (0..heads * dim).map(|i| (i as f32).sin()).collect();
+        let values: Vec<f32> = (0..heads * dim).map(|i| (i as f32).cos()).collect();
+        for codec in [Codec::F32, Codec::F16, Codec::Q8] {
+            for members in [1, 3] {
+                let mut pool = Pool::reserve(codec, Shape { layers: 2, heads, dim }, 64).unwrap();
+                pool.prepare(0);
+                pool.write::<crate::kernels::isa::Active>(&team(members), 0, 1, 7, &keys, &values);
+                // A head alone is never shared out.
+                let mut alone = Pool::reserve(codec, Shape { layers: 1, heads: 1, dim }, 64).unwrap();
+                alone.prepare(0);
+                for (head, (keys, values)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
+                    alone.write::<crate::kernels::isa::Active>(&Team::solo(), 0, 0, 7, keys, values);
+                    assert!(
+                        pool.block(0, 1, head) == alone.block(0, 0, 0),
+                        "{codec:?}, {members} members, head {head}"
+                    );
+                }
+            }
+        }
+    }
 }

@@ -380,8 +380,9 @@ impl<I: Isa> Pass<'_, I> {
     fn gate(&mut self) {
         let Config { ffn, gate: kind, .. } = *self.config;
         let Site { team, .. } = self.site;
+        let few = self.count() < 2 * team.members();
         let gate_up = &mut self.forward.gate_up;
-        if gate_up.len() < 4 * ffn * team.members() {
+        if few {
             for row in gate_up.chunks_exact_mut(2 * ffn) {
                 let (gate, up) = row.split_at_mut(ffn);
                 team.rows(gate, GATES, |first, gate| {

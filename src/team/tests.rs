@@ -28,6 +28,23 @@ fn every_unit_is_worked_on_once() {
 }
 
 #[test]
+fn the_last_row_may_be_shorter() {
+    for members in [1, 3] {
+        let team = Team::new(members).unwrap();
+        for (len, stride) in [(0, 4), (3, 4), (4, 4), (4097, 512), (10, 0)] {
+            let mut buffer = vec![0; len];
+            team.rows(&mut buffer, stride, |first, part| {
+                for (i, value) in part.iter_mut().enumerate() {
+                    *value += 1 + first * stride + i;
+                }
+            });
+            let wanted = if stride == 0 { vec![0; len] } else { (1..=len).collect() };
+            assert_eq!(buffer, wanted, "{members} members, {len} by {stride}");
+        }
+    }
+}
+
+#[test]
 fn pieces_are_whole_grains_and_shrink() {
     let left = Left(AtomicU64::new(0));
     left.set(5..105);

@@ -88,13 +88,12 @@ const at = (perSecond: number) => (perSecond > 0 ? ` at ${perSecond.toFixed(perS
 
 /** The first completion as it comes, the others behind it. */
 async function stream(model: Model, generation: Generation, terminal: Terminal): Promise<void> {
-  const others: string[] = [];
+  // Without a tokenizer ids are all there is.
+  const shown = (text: string, tokens: number[]) => (model.info.tokenizer ? text : `${tokens.join(" ")} `);
   for await (const { text, tokens, index = 0 } of generation) {
-    // Without a tokenizer ids are all there is.
-    const shown = model.info.tokenizer ? text : `${tokens.join(" ")} `;
-    if (index === 0) await terminal.print(shown);
-    else others[index - 1] = (others[index - 1] ?? "") + shown;
+    if (index === 0) await terminal.print(shown(text, tokens));
   }
   await terminal.print("\n");
-  for (const other of others) await terminal.print(`---\n${other ?? ""}\n`);
+  const { choices = [] } = await generation.finished;
+  for (const { text, tokens } of choices.slice(1)) await terminal.print(`---\n${shown(text, tokens)}\n`);
 }
