@@ -33,6 +33,9 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     type Weights: Pod;
 
     const NAME: &'static str;
+    /// Sums that find a register beside what a product takes. One more is stored and loaded at every step, which takes as long as all
+    /// the rest, and half as long again where its place straddles a cache line.
+    const SUMS: usize;
 
     fn load(self, from: &[u8; 16]) -> Self::V;
     fn load_f32(self, from: &[f32; 4]) -> Self::V;
@@ -99,13 +102,13 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     /// All bits where `a > b`, none elsewhere.
     fn gt(self, a: Self::V, b: Self::V) -> Self::V;
     fn abs(self, a: Self::V) -> Self::V;
-    /// The nearest integer, halves to even, of values up to 2²² either way: added to 1.5 · 2²³, whose last bit is worth one, it
-    /// stands in the mantissa. Conversions that allow for all values take ten instructions.
+    /// The nearest integer, halves to even, of values up to 2²² either way, some integer of others: added to 1.5 · 2²³, whose
+    /// last bit is worth one, it stands in the mantissa. Conversions that allow for all values take ten instructions.
     #[inline(always)]
     fn round(self, a: Self::V) -> Self::V {
-        let one_and_a_half = 12_582_912.0_f32;
-        let sum = self.add(a, self.splat_f32(one_and_a_half));
-        self.sub_i32(sum, self.splat_i32(one_and_a_half.to_bits() as i32))
+        let unit = 12_582_912.0_f32;
+        let sum = self.add(a, self.splat_f32(unit));
+        self.sub_i32(sum, self.splat_i32(unit.to_bits() as i32))
     }
     /// Rounded to nearest even above 2²⁴.
     fn to_f32(self, a: Self::V) -> Self::V;

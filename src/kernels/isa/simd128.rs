@@ -22,6 +22,7 @@ pub trait Dot: Copy + Default + Send + Sync + 'static {
     type X: Copy;
     type Weights: Pod;
     const NAME: &'static str;
+    const SUMS: usize;
     fn quad(codes: [i8; 4]) -> Self::Quad;
     fn quads(codes: [v128; 4]) -> [Self::Quad; 4];
     fn splat_quad(quad: &Self::Quad) -> Self::X;
@@ -47,6 +48,7 @@ impl Dot for Strict {
     /// Even and odd bytes, widened.
     type Weights = [[u8; 16]; 2];
     const NAME: &'static str = "simd128";
+    const SUMS: usize = 4;
 
     #[inline(always)]
     fn quad([a, b, c, d]: [i8; 4]) -> [i16; 4] {
@@ -110,6 +112,7 @@ impl Dot for RelaxedDot {
     type X = v128;
     type Weights = [u8; 16];
     const NAME: &'static str = "relaxed";
+    const SUMS: usize = 8;
 
     #[inline(always)]
     fn quad(codes: [i8; 4]) -> [i8; 4] {
@@ -170,6 +173,7 @@ impl<D: Dot> Isa for Wasm<D> {
     type Weights = D::Weights;
 
     const NAME: &'static str = D::NAME;
+    const SUMS: usize = D::SUMS;
 
     #[inline(always)]
     fn load(self, from: &[u8; 16]) -> v128 {

@@ -12,17 +12,19 @@
 //! Floats for each group would cost as much as the dot products of 16 values do. The offset comes out of where sums begin, for
 //! nothing.
 
+use std::ops::Range;
+
 use bytemuck::Zeroable;
 
 use super::ahead::Ahead;
 use super::finish::FOURS;
 use super::ints::dot;
 use super::panel::{apart, fours};
-use super::{Out, TOKENS, quarter};
-use crate::kernels::act::Act;
+use super::{Out, quarter};
+use crate::kernels::act::{Act, Precision};
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{Ints, Matrix, Packing, TILE};
-use crate::quant::{FACTORED, Scales};
+use crate::kernels::packed::{Ints, Matrix, Packing, Shape, TILE};
+use crate::quant::{Codes, FACTORED, Layout, Scales};
 
 /// Rows of a pass, and their fours: as many as scale factors fill a vector.
 const PASS: usize = 16;
@@ -77,84 +79,91 @@ pub(super) fn factors<I: Isa, C: Ints<P>, const P: usize, const V: usize, const 
             }
         }
         let of_x = &row.sums[2 * block * groups..][..2 * groups];
-        add_block(isa, units, (min, mins), of_x, row.scales[block], sums, &mut out[0]);
+        for (pass, sums) in sums.as_chunks().0.iter().enumerate() {
+            add_block(isa, pass, units, (min, mins), of_x, row.scales[block], sums, &mut out[0]);
+        }
     }
+}
+
+/// Whether some tokens go together: only six bits take so long to come apart that doing it once pays.
+pub(super) fn takes(shape: &Shape, precision: Precision) -> bool {
+    let six = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::B6, .. }));
+    six && shape.factored() && precision != Precision::Float
 }
 
 /// Steps of a block, each of four values of k.
 const BLOCK: usize = FACTORED / 4;
 
 /// The same results for some tokens: a block comes apart once, and meets them from the nearest cache.
-pub(super) fn factors_many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, token: usize, out: &mut Out<TOKENS>) {
+pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: Range<usize>, out: &mut [[f32; TILE]]) {
     let isa = I::default();
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
     let Scales::Group { len, min, .. } = layout.scales else { unreachable!("chosen by the scales") };
-    let mut ahead = Ahead::new(matrix, tile, token == 0);
-    let rows: [_; TOKENS] = std::array::from_fn(|t| act.row(token + t));
+    let mut ahead = Ahead::new(matrix, tile, tokens.start == 0);
     let (block_bytes, header) = (matrix.shape.block_bytes(), matrix.shape.header());
     let (groups, steps) = (FACTORED / len, len / 4);
     let mut weights = [I::Weights::zeroed(); FOURS * BLOCK];
+    // Bursts lie between products, not before them.
+    let pieces = TILE / PASS * tokens.len();
 
     for (block, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
-        ahead.touch(tile * matrix.shape.tile_bytes() + (block + 1) * block_bytes);
+        let at = tile * matrix.shape.tile_bytes() + block * block_bytes;
         let (header, codes) = bytes.split_at(header);
         let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
         let (units, factors) = scales.split_at(4 * TILE);
         apart::<I>(layout.codes, codes, PASS_FOURS, 0, BLOCK, &mut weights);
         let (vectors, _) = weights.as_chunks::<PASS_FOURS>();
-        let mut sums = [[[isa.splat_i32(0); 2]; FOURS]; TOKENS];
         for (pass, vectors) in vectors.chunks_exact(BLOCK).enumerate() {
-            for (group, vectors) in vectors.chunks_exact(steps).enumerate() {
-                let factors = isa.load_i8(&factors.as_chunks::<PASS>().0[group * (TILE / PASS) + pass]);
-                for (row, sums) in rows.iter().zip(&mut sums) {
-                    let (begins, _) = row.sums.as_chunks::<2>();
-                    let begins = begins[block * groups + group];
-                    let begins = begins.map(|sum| isa.splat_i32(layout.offset.wrapping_mul(-sum)));
-                    let mut dots = [begins.map(|begin| [begin; PASS_FOURS])];
-                    let xs = row.planes.map(|plane| &plane[block * BLOCK + group * steps..][..steps]);
-                    fours(isa, vectors, [xs], &mut dots);
+            let mut wide = [[isa.splat_i32(0); PASS_FOURS]; FACTORED / 16];
+            for (group, wide) in wide[..groups].iter_mut().enumerate() {
+                *wide = isa.load_i8(&factors.as_chunks::<PASS>().0[group * (TILE / PASS) + pass]);
+            }
+            for (i, (token, out)) in tokens.clone().zip(&mut *out).enumerate() {
+                ahead.touch(at + (pass * tokens.len() + i + 1) * block_bytes / pieces);
+                let row = act.row(token);
+                let of_x = &row.sums[2 * block * groups..][..2 * groups];
+                let mut begins = [[0; 2]; FACTORED / 16];
+                for (begins, sums) in begins.iter_mut().zip(of_x.as_chunks::<2>().0) {
+                    *begins = sums.map(|sum| layout.offset.wrapping_mul(-sum));
+                }
+                let planes = row.planes.map(|plane| &plane[block * BLOCK..][..BLOCK]);
+                let mut sums = [[isa.splat_i32(0); 2]; PASS_FOURS];
+                for (group, vectors) in vectors.chunks_exact(steps).enumerate() {
+                    let mut dots = [begins[group].map(|begin| [isa.splat_i32(begin); PASS_FOURS])];
+                    fours(isa, vectors, [planes.map(|plane| &plane[group * steps..][..steps])], &mut dots);
                     for i in 0..PASS_FOURS {
                         for a in 0..2 {
-                            let sum = &mut sums[pass * PASS_FOURS + i][a];
-                            *sum = isa.add_i32(*sum, isa.mul_i32(dots[0][a][i], factors[i]));
+                            sums[i][a] = isa.add_i32(sums[i][a], isa.mul_i32(dots[0][a][i], wide[group][i]));
                         }
                     }
                 }
+                add_block(isa, pass, units, (min, mins), of_x, row.scales[block], &sums, out);
             }
-        }
-        for ((row, sums), out) in rows.iter().zip(sums).zip(&mut *out) {
-            add_block(
-                isa,
-                units,
-                (min, mins),
-                &row.sums[2 * block * groups..][..2 * groups],
-                row.scales[block],
-                sums,
-                out,
-            );
         }
     }
 }
 
-/// What the exact sums of a block add to a token's results.
+/// What the exact sums of a block add to a token's results, for the rows of one pass.
 #[inline(always)]
 fn add_block<I: Isa>(
     isa: I,
+    pass: usize,
     units: &[u8],
     (min, mins): (bool, &[u8]),
     of_x: &[i32],
     scale: f32,
-    sums: [[I::V; 2]; FOURS],
+    sums: &[[I::V; 2]; PASS_FOURS],
     out: &mut [f32; TILE],
 ) {
-    let least = if min { least(isa, mins, of_x) } else { [isa.splat_f32(0.0); FOURS] };
+    let least = if min { least(isa, pass, mins, of_x) } else { [isa.splat_f32(0.0); PASS_FOURS] };
     let scale = isa.splat_f32(scale);
-    for (four, [high, low]) in sums.into_iter().enumerate() {
+    for (i, &[high, low]) in sums.iter().enumerate() {
+        let four = pass * PASS_FOURS + i;
         let unit = isa.load(&units.as_chunks::<16>().0[four]);
         let sum = isa.add(isa.mul(isa.to_f32(high), isa.splat_f32(128.0)), isa.to_f32(low));
         let mut part = isa.mul(sum, unit);
         if min {
-            part = isa.add(part, least[four]);
+            part = isa.add(part, least[i]);
         }
         let y = quarter(out, four);
         isa.store_f32(y, isa.add(isa.load_f32(y), isa.mul(part, scale)));
@@ -163,18 +172,16 @@ fn add_block<I: Isa>(
 
 /// What a block's minima add, from the sums of each group's planes.
 #[inline(never)]
-fn least<I: Isa>(isa: I, mins: &[u8], sums: &[i32]) -> [I::V; FOURS] {
+fn least<I: Isa>(isa: I, pass: usize, mins: &[u8], sums: &[i32]) -> [I::V; PASS_FOURS] {
     let (units, factors) = mins.split_at(4 * TILE);
     let (passes, _) = factors.as_chunks::<PASS>();
-    let mut totals = [isa.splat_i32(0); FOURS];
+    let mut totals = [isa.splat_i32(0); PASS_FOURS];
     for (passes, sums) in passes.chunks_exact(TILE / PASS).zip(sums.as_chunks::<2>().0) {
         let sum = isa.splat_i32(128 * sums[0] + sums[1]);
-        for (factors, totals) in passes.iter().zip(totals.chunks_exact_mut(PASS_FOURS)) {
-            for (factor, total) in isa.load_i8(factors).into_iter().zip(totals) {
-                *total = isa.add_i32(*total, isa.mul_i32(sum, factor));
-            }
+        for (factor, total) in isa.load_i8(&passes[pass]).into_iter().zip(&mut totals) {
+            *total = isa.add_i32(*total, isa.mul_i32(sum, factor));
         }
     }
     let (units, _) = units.as_chunks::<16>();
-    std::array::from_fn(|four| isa.mul(isa.to_f32(totals[four]), isa.load(&units[four])))
+    std::array::from_fn(|i| isa.mul(isa.to_f32(totals[i]), isa.load(&units[pass * PASS_FOURS + i])))
 }

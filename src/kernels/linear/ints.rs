@@ -104,6 +104,26 @@ pub(super) fn sum<
     }
 }
 
+/// The first steps of every token's planes.
+#[inline]
+fn cut<Q, const T: usize, const A: usize>(mut xs: [[&[Q]; A]; T], steps: usize) -> [[&[Q]; A]; T] {
+    for x in xs.as_flattened_mut() {
+        *x = &x[..steps];
+    }
+    xs
+}
+
+/// What a step meets. A loop on its own: written as `map`s of arrays it is called at every step, and written where it is needed it
+/// keeps a check of its bounds.
+#[inline]
+fn splats<I: Isa, const T: usize, const A: usize>(isa: I, xs: &[[&[I::Quad]; A]; T], step: usize) -> [[I::X; A]; T] {
+    let mut splats = [[isa.splat_quad(&isa.quad([0; 4])); A]; T];
+    for (splat, x) in splats.as_flattened_mut().iter_mut().zip(xs.as_flattened()) {
+        *splat = isa.splat_quad(&x[step]);
+    }
+    splats
+}
+
 type Dots<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
 
 /// Adds some steps to the exact sums of `V` parts of each step, for every plane, token and half; and to those of signed weights.
@@ -118,13 +138,28 @@ pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: u
     weights: &mut [I::V; V],
 ) {
     let codes: &[C::Step] = bytemuck::cast_slice(codes);
-    walk::<I, C, P, V, T, A>(isa, masks, codes, (first, 0..C::FIRST), xs, sums, weights);
-    if C::FIRST < P {
-        walk::<I, C, P, V, T, A>(isa, masks, codes, (first, C::FIRST..P), xs, sums, weights);
+    // Written out, as a loop would not be unrolled.
+    let some = const { at_once(C::MOST, I::SUMS / (V * T * A), P) };
+    walk::<I, C, P, V, T, A>(isa, masks, codes, (first, 0..some), xs, sums, weights);
+    if some < P {
+        walk::<I, C, P, V, T, A>(isa, masks, codes, (first, some..P.min(2 * some)), xs, sums, weights);
+    }
+    if 2 * some < P {
+        walk::<I, C, P, V, T, A>(isa, masks, codes, (first, 2 * some..P.min(3 * some)), xs, sums, weights);
+    }
+    if 3 * some < P {
+        walk::<I, C, P, V, T, A>(isa, masks, codes, (first, 3 * some..P), xs, sums, weights);
     }
 }
 
-/// The same for some of the planes.
+/// Planes of a walk: as many as have registers, in four walks at most.
+const fn at_once(most: usize, sums: usize, planes: usize) -> usize {
+    let some = if most < sums { most } else { sums };
+    let least = planes.div_ceil(4);
+    if some < least { least } else { some }
+}
+
+/// The same for some of the planes, with sums of its own: those of others would wait in memory.
 #[inline(always)]
 fn walk<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,
@@ -137,17 +172,18 @@ fn walk<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, cons
 ) {
     let ones = isa.splat_quad(&isa.quad([1; 4]));
     let steps = codes.len();
-    let xs = xs.map(|planes| planes.map(|plane| &plane[..steps]));
+    let xs = cut(xs, steps);
+    let mut sum = *sums;
     for step in 0..steps {
         let vectors = codes[step].as_ref();
-        let x = xs.map(|planes| planes.map(|plane| isa.splat_quad(&plane[step])));
+        let x = splats(isa, &xs, step);
         for v in 0..V {
             let all = C::planes(isa, masks, vectors, first + v);
             for p in planes.clone() {
                 let (vector, mask) = all[p];
                 for t in 0..T {
                     for a in 0..A {
-                        let sum = &mut sums[v][p][t][a];
+                        let sum = &mut sum[v][p][t][a];
                         *sum = if C::SIGNED {
                             isa.dot_i8(*sum, vector, x[t][a])
                         } else {
@@ -161,6 +197,7 @@ fn walk<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, cons
             }
         }
     }
+    *sums = sum;
 }
 
 /// The same for unsigned codes: as many steps as fit are summed in lanes of 16 bits.
@@ -178,7 +215,7 @@ fn dot_pairs<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize,
         let xs = xs.map(|planes| planes.map(|plane| &plane[some * C::PAIRS..][..vectors.len() / C::VECTORS]));
         let mut pairs = [[[[isa.splat_i32(0); A]; T]; P]; V];
         for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
-            let x = xs.map(|planes| planes.map(|plane| isa.splat_quad(&plane[step])));
+            let x = splats(isa, &xs, step);
             for (v, pairs) in pairs.iter_mut().enumerate() {
                 for (p, (vector, mask)) in C::planes(isa, masks, vectors, first + v).into_iter().enumerate() {
                     for t in 0..T {

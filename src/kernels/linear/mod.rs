@@ -35,12 +35,14 @@ use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, Matrix, Packing, TILE};
 use crate::quant::{Codes, Float, Kept, Layout, Scales};
 use crate::team::Columns;
 use dense::{decoded, dense};
-use factors::{factors, factors_many};
+use factors::factors;
 use finish::FOURS;
 use ints::sum;
 
 /// Tokens that share one pass over the weights.
 const TOKENS: usize = 4;
+/// Tokens that share weights which came apart, at most.
+const MANY: usize = 16;
 
 /// The results of one tile: rows in order, for each token.
 type Out<const T: usize> = [[f32; TILE]; T];
@@ -116,12 +118,22 @@ pub fn multiply_by<I: Isa>(
         return panel::multiply(dots, matrix, first + tiles.start..first + tiles.end, act, &mut columns);
     }
     let start = shape.tile_rows(first + tiles.start).start;
+    let mut outs = [[0.0; TILE]; MANY];
     for tile in first + tiles.start..first + tiles.end {
         let rows = shape.tile_rows(tile);
         let span = rows.start - start..rows.end - start;
         let mut token = 0;
         while token < tokens {
-            if let Some(many) = kernels.many
+            let some = MANY.min(tokens - token);
+            if some >= TOKENS && factors::takes(shape, act.spec().precision) {
+                let outs = &mut outs[..some];
+                outs.fill([0.0; TILE]);
+                factors::many(matrix, tile, act, token..token + some, outs);
+                for (i, out) in outs.iter_mut().enumerate() {
+                    write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
+                }
+                token += some;
+            } else if let Some(many) = kernels.many
                 && tokens - token >= TOKENS
             {
                 let mut out = [[0.0; TILE]; TOKENS];
@@ -205,28 +217,29 @@ impl<I: Isa, const T: usize> Kernel<I, T> {
 
 struct Kernels<I: Isa> {
     one: Kernel<I, 1>,
-    /// Absent where the sums of more than one token would not fit.
+    /// Absent where weights of more than one token come apart once, or would not pay.
     many: Option<Kernel<I, TOKENS>>,
 }
 
-/// The kernels of a layout: how many parts of a step a pass takes is what fits 15 registers.
+/// The kernels of a layout. A pass takes two parts of a step where there are registers for their sums.
 fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: Dots) -> Kernels<I> {
     let pairs = dots == Dots::Pairs;
     macro_rules! ints {
-        ($codes:ty, $planes:literal, $one:literal, $halves:literal) => {
+        ($codes:ty, $planes:literal, $halves:literal) => {
             Kernels {
-                one: Kernel::Ints(if pairs {
-                    sum::<I, $codes, $planes, $one, 1, $halves, true>
-                } else {
-                    sum::<I, $codes, $planes, $one, 1, $halves, false>
+                one: Kernel::Ints(match (pairs, I::SUMS >= 2 * $planes * $halves) {
+                    (true, true) => sum::<I, $codes, $planes, 2, 1, $halves, true>,
+                    (true, false) => sum::<I, $codes, $planes, 1, 1, $halves, true>,
+                    (false, true) => sum::<I, $codes, $planes, 2, 1, $halves, false>,
+                    (false, false) => sum::<I, $codes, $planes, 1, 1, $halves, false>,
                 }),
                 many: Some(Kernel::Ints(sum::<I, $codes, $planes, 1, TOKENS, $halves, false>)),
             }
         };
     }
     macro_rules! factors {
-        ($codes:ty, $planes:literal, $vectors:literal, $steps:literal, $many:expr) => {
-            Kernels { one: Kernel::Other(factors::<I, $codes, $planes, $vectors, $steps>), many: $many }
+        ($codes:ty, $planes:literal, $vectors:literal, $steps:literal) => {
+            Kernels { one: Kernel::Other(factors::<I, $codes, $planes, $vectors, $steps>), many: None }
         };
     }
     macro_rules! dense {
@@ -245,22 +258,21 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: Dots) -> Kernel
             Kernels { one: Kernel::Other(decoded::<I, 4, 1>), many: Some(Kernel::Other(decoded::<I, 2, TOKENS>)) }
         }
         (Packing::Ints(Layout { codes, scales: Scales::Group { len, kept: Kept::Factors, .. }, .. }), _) => {
-            // Only six bits take so long to come apart that doing it once for some tokens pays.
             match (codes, len) {
-                (Codes::B2, 16) => factors!(B2, 4, 1, 4, None),
-                (Codes::B4, 16) => factors!(B4, 2, 2, 4, None),
-                (Codes::B4, 32) => factors!(B4, 2, 2, 8, None),
-                (Codes::B6, 16) => factors!(B6, 4, 1, 4, Some(Kernel::Other(factors_many::<I>))),
-                (Codes::B6, 32) => factors!(B6, 4, 1, 8, Some(Kernel::Other(factors_many::<I>))),
+                (Codes::B2, 16) => factors!(B2, 4, 1, 4),
+                (Codes::B4, 16) => factors!(B4, 2, 2, 4),
+                (Codes::B4, 32) => factors!(B4, 2, 2, 8),
+                (Codes::B6, 16) => factors!(B6, 4, 1, 4),
+                (Codes::B6, 32) => factors!(B6, 4, 1, 8),
                 _ => unreachable!("no type has factors for {len} {codes:?}"),
             }
         }
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
-            (Codes::B1, Precision::Int8) => ints!(B1, 8, 1, 1),
-            (Codes::B1, _) => ints!(B1, 8, 1, 2),
-            (Codes::B2, Precision::Int8) => ints!(B2, 4, 2, 1),
-            (Codes::B2, _) => ints!(B2, 4, 1, 2),
-            (Codes::B4, _) => ints!(B4, 2, 2, 2),
+            (Codes::B1, Precision::Int8) => ints!(B1, 8, 1),
+            (Codes::B1, _) => ints!(B1, 8, 2),
+            (Codes::B2, Precision::Int8) => ints!(B2, 4, 1),
+            (Codes::B2, _) => ints!(B2, 4, 2),
+            (Codes::B4, _) => ints!(B4, 2, 2),
             (Codes::B6, _) => Kernels { one: Kernel::Ints(sum::<I, B6, 4, 1, 1, 2, false>), many: None },
             (Codes::I8, _) => Kernels {
                 one: Kernel::Ints(sum::<I, I8, 1, 2, 1, 2, false>),

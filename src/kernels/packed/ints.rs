@@ -89,14 +89,13 @@ pub type Plane<V> = (V, V);
 pub trait Ints<const P: usize>: Copy + Default {
     /// The vectors of a step, as many as a code has bits and `8 / P` parts take.
     type Step: AsRef<[[u8; 16]]> + bytemuck::Pod;
-    const VECTORS: usize = 8 / P;
+    const VECTORS: usize = size_of::<Self::Step>() / 16;
     /// Weights are signed and activations must not be, instead of the other way round.
     const SIGNED: bool = false;
     /// How far left the products of each plane stand: cheaper to shift back once than to move bits at every step.
     const SHIFT: [u32; P];
-    /// Planes of a first walk over some steps; a second takes the others. Sums that find no register are stored and loaded at every
-    /// step, which takes as long as all the rest, and half as long again where their place straddles a cache line.
-    const FIRST: usize = P;
+    /// Planes that one walk over some steps has registers for.
+    const MOST: usize = P;
     /// Steps whose products, as they stand, fit 16 bits in pairs.
     const PAIRS: usize = 1;
 
@@ -173,9 +172,8 @@ pub struct B6;
 
 impl Ints<4> for B6 {
     type Step = [[u8; 16]; 6];
-    const VECTORS: usize = 6;
     const SHIFT: [u32; 4] = [0; 4];
-    const FIRST: usize = 3;
+    const MOST: usize = 3;
     const PAIRS: usize = 2;
 
     #[inline(always)]
