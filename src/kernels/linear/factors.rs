@@ -80,7 +80,8 @@ pub(super) fn factors<I: Isa, C: Ints<P>, const P: usize, const V: usize, const 
         }
         let of_x = &row.sums[2 * block * groups..][..2 * groups];
         for (pass, sums) in sums.as_chunks().0.iter().enumerate() {
-            add_block(isa, pass, units, (min, mins), of_x, row.scales[block], sums, &mut out[0]);
+            let least = min.then(|| least(isa, pass, mins, of_x));
+            add_block(isa, pass, units, least, row.scales[block], sums, &mut out[0]);
         }
     }
 }
@@ -137,7 +138,8 @@ pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: R
                         }
                     }
                 }
-                add_block(isa, pass, units, (min, mins), of_x, row.scales[block], &sums, out);
+                let least = min.then(|| least(isa, pass, mins, of_x));
+                add_block(isa, pass, units, least, row.scales[block], &sums, out);
             }
         }
     }
@@ -149,20 +151,18 @@ fn add_block<I: Isa>(
     isa: I,
     pass: usize,
     units: &[u8],
-    (min, mins): (bool, &[u8]),
-    of_x: &[i32],
+    least: Option<[I::V; PASS_FOURS]>,
     scale: f32,
     sums: &[[I::V; 2]; PASS_FOURS],
     out: &mut [f32; TILE],
 ) {
-    let least = if min { least(isa, pass, mins, of_x) } else { [isa.splat_f32(0.0); PASS_FOURS] };
     let scale = isa.splat_f32(scale);
     for (i, &[high, low]) in sums.iter().enumerate() {
         let four = pass * PASS_FOURS + i;
         let unit = isa.load(&units.as_chunks::<16>().0[four]);
         let sum = isa.add(isa.mul(isa.to_f32(high), isa.splat_f32(128.0)), isa.to_f32(low));
         let mut part = isa.mul(sum, unit);
-        if min {
+        if let Some(least) = least {
             part = isa.add(part, least[i]);
         }
         let y = quarter(out, four);

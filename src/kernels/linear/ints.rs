@@ -161,6 +161,7 @@ const fn at_once(most: usize, sums: usize, planes: usize) -> usize {
 
 /// The same for some of the planes, with sums of its own: those of others would wait in memory.
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "an iterator's count is not known to be within the other slices")]
 fn walk<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,
     masks: &[I::V; 4],
