@@ -72,12 +72,12 @@ fn short_requests_pass_long_ones_and_these_do_not_starve() {
 
 #[test]
 fn running_answers_go_on_beside_a_long_prompt() {
-    let mut engine = engine(Options { batch: 128, ..Options::default() });
+    let mut engine = engine(Options { batch: 512, ..Options::default() });
     let session = engine.open();
     let runs = submit(&mut engine, session, &[1, 2, 3], 100, Params::default()).unwrap();
     engine.step(&mut || false).unwrap();
     let session = engine.open();
-    let long = submit(&mut engine, session, &prompt(160, 1), 1, Params::default()).unwrap();
+    let long = submit(&mut engine, session, &prompt(320, 1), 1, Params::default()).unwrap();
     let mut alone = 0;
     loop {
         let events = engine.step(&mut || false).unwrap();
@@ -88,7 +88,7 @@ fn running_answers_go_on_beside_a_long_prompt() {
         }
         alone += 1;
     }
-    assert_eq!(alone + 1, 160 / 32, "a quarter of a piece at a time");
+    assert_eq!(alone + 1, 320 / 64, "an eighth of a piece at a time");
 }
 
 #[test]

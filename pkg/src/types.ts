@@ -79,7 +79,7 @@ export interface LoadOptions extends SourceOptions {
   /** @default "auto" */
   activations?: Activations;
   /**
-   * Most prompt tokens computed in one piece; a quarter of it while other answers are being written, so that none of them waits
+   * Most prompt tokens computed in one piece; an eighth of it while other answers are being written, so that none of them waits
    * long. It changes speed and scratch memory, never a result. One reading of the weights serves a whole piece: above 256 tokens
    * nothing is gained.
    * @default 256

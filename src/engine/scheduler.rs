@@ -4,8 +4,8 @@
 //! whoever came first, half for whoever came first among the shortest (lengths are told apart by powers of two), so that short
 //! requests pass long ones and long ones never wait for ever.
 //!
-//! *A batch*: conversations that decode go first, one row each, so that running streams stay smooth; beside them prompts get a
-//! quarter of a piece, alone a whole one. Half of that goes to the prompt that came first, the rest to the shortest. A prompt that
+//! *A batch*: conversations that decode go first, one row each, so that running streams stay smooth; beside them prompts get an
+//! eighth of a piece, alone a whole one. Half of that goes to the prompt that came first, the rest to the shortest. A prompt that
 //! begins as another one does that is being computed waits for it and takes up what it left.
 //!
 //! *Room*: where the pool is used up, idle sessions give their keys and values back, the longest unused first, then the youngest
@@ -45,7 +45,7 @@ impl Limits {
 
     /// Prompt tokens of a batch in which so many conversations decode.
     fn prompts(&self, decoding: usize) -> usize {
-        let piece = if decoding == 0 { self.piece } else { (self.piece / 4).max(BLOCK).min(self.piece) };
+        let piece = if decoding == 0 { self.piece } else { (self.piece / 8).max(BLOCK).min(self.piece) };
         piece.min(self.rows - decoding)
     }
 }
