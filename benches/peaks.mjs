@@ -4,7 +4,7 @@
  *   node benches/peaks.mjs [--shape b2b] [--only node|chromium]
  *
  * makes a model file of the shape, serves it on loopback from this process, and loads it in a Node process and in a page of Chromium,
- * each fresh, not kept and kept. What the process (the page's renderer) has in memory is read from /proc every 10 ms: the most during
+ * each fresh, not kept and kept; in Chromium also read and dropped, piece by piece as it comes and into one buffer. What the process (the page's renderer) has in memory is read from /proc every 10 ms: the most during
  * `load()` above what it had before, and after it. Beside it 1.05 × packed weights + keys and values + 64 MB. Linux.
  */
 import { fork } from "node:child_process";
@@ -82,16 +82,29 @@ async function inNode(url, kept, folder) {
   return found;
 }
 
-async function inChromium(url, kept, folder, base) {
-  const browser = await launch(path.join(folder, `profile-${kept}`));
+/** In the page: what takes the memory that is watched. */
+const inPage = {
+  load: async ({ url, options }) => void (globalThis.model = await globalThis.library.load(url, options)),
+  read: async ({ url }) => {
+    const reader = (await fetch(url, { cache: "no-store" })).body.getReader();
+    while (!(await reader.read()).done);
+  },
+  "read into one buffer": async ({ url }) => {
+    const reader = (await fetch(url, { cache: "no-store" })).body.getReader({ mode: "byob" });
+    for (let bytes = new Uint8Array(1 << 18), done = false; !done; ) {
+      const read = await reader.read(new Uint8Array(bytes.buffer));
+      [bytes, done] = [read.value, read.done];
+    }
+  },
+};
+
+async function inChromium(url, kept, folder, base, work = "load") {
+  const browser = await launch(path.join(folder, `profile-${kept}-${work.length}`));
   const page = await browser.newPage();
   await page.goto(`${base}empty.html`);
   await page.evaluate(async (library) => void (globalThis.library = await import(library)), `${base}dist/index.js`);
   const found = await watched(await renderers(), () =>
-    page.evaluate(
-      async ({ url, options }) => void (globalThis.model = await globalThis.library.load(url, options)),
-      { url, options: options(kept) },
-    ),
+    page.evaluate(inPage[work], { url, options: options(kept) }),
   );
   await browser.close();
   return found;
@@ -115,10 +128,13 @@ async function main() {
     console.log("\n| | before, MB | most during the load, above | after it, above | 1.05 × weights + kv + 64 MB |\n|---|--:|--:|--:|--:|");
     for (const [where, run] of Object.entries({ Node: inNode, Chromium: inChromium })) {
       if (values.only && values.only !== where.toLowerCase()) continue;
+      const tell = (what, { before, most, after }, bound) =>
+        console.log(`| ${where}, ${what} | ${mb(before)} | ${mb(most)} | ${mb(after)} | ${bound} |`);
       for (const kept of [false, true]) {
-        const { before, most, after } = await run(url, kept, folder, base);
-        console.log(`| ${where}, ${kept ? "kept" : "not kept"} | ${mb(before)} | ${mb(most)} | ${mb(after)} | ${mb(bound)} |`);
+        tell(kept ? "kept" : "not kept", await run(url, kept, folder, base), mb(bound));
       }
+      if (run !== inChromium) continue;
+      for (const work of ["read", "read into one buffer"]) tell(work, await run(url, false, folder, base, work), "");
     }
   } finally {
     await rm(folder, { recursive: true, force: true });
