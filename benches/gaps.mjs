@@ -1,7 +1,7 @@
 /**
  * How smooth a stream stays while a long prompt arrives beside it:
  *
- *   node benches/gaps.mjs "$(sh scripts/smollm2.sh)" [--threads 2] [--prompt 2000] [--chunks 64,256,1024]
+ *   node benches/gaps.mjs "$(sh scripts/smollm2.sh)" [--threads 2] [--prompt 2000] [--chunks 256,512,1024]
  *
  * For each `prefillChunk`: the gaps between two pieces of a running answer before, and while the prompt is computed, and when the
  * prompt's own first token comes, beside the answer and alone. Needs a built package.
@@ -14,17 +14,18 @@ const { values, positionals } = parseArgs({
   options: {
     threads: { type: "string", default: "2" },
     prompt: { type: "string", default: "2000" },
-    chunks: { type: "string", default: "64,256,1024" },
+    chunks: { type: "string", default: "256,512,1024" },
   },
 });
 const [file] = positionals;
 const count = +values.prompt;
 
-/** Milliseconds between pieces, and when each came. */
+/** Notes when each piece came. */
 async function follow(generation, times) {
   for await (const _ of generation) times.push(performance.now());
 }
 
+/** Milliseconds between pieces. */
 const gapsOf = (times) => times.slice(1).map((time, i) => time - times[i]);
 const share = (gaps, part) => gaps.toSorted((a, b) => a - b)[Math.min(gaps.length - 1, Math.floor(gaps.length * part))] ?? NaN;
 const shown = (gaps) => [0.5, 0.95, 1].map((part) => share(gaps, part).toFixed(1)).join(" | ");

@@ -4,8 +4,9 @@
  *   node benches/peaks.mjs [--shape b2b] [--only node|chromium]
  *
  * makes a model file of the shape, serves it on loopback from this process, and loads it in a Node process and in a page of Chromium,
- * each fresh, not kept and kept; in Chromium also read and dropped, piece by piece as it comes and into one buffer. What the process (the page's renderer) has in memory is read from /proc every 10 ms: the most during
- * `load()` above what it had before, and after it. Beside it 1.05 × packed weights + keys and values + 64 MB. Linux.
+ * each fresh, not kept and kept; in Chromium it is also read and dropped, piece by piece as it comes and into one buffer. What the
+ * process (the page's renderer) has in memory is read from /proc every 10 ms: the most during `load()` above what it had before, and
+ * after it. Beside it 1.05 × packed weights + keys and values + 64 MB. Linux; Node 22.18 or newer, a built package and Chromium.
  */
 import { fork } from "node:child_process";
 import { createWriteStream } from "node:fs";
@@ -99,7 +100,7 @@ const inPage = {
 };
 
 async function inChromium(url, kept, folder, base, work = "load") {
-  const browser = await launch(path.join(folder, `profile-${kept}-${work.length}`));
+  const browser = await launch(await mkdtemp(path.join(folder, "profile-")));
   const page = await browser.newPage();
   await page.goto(`${base}empty.html`);
   await page.evaluate(async (library) => void (globalThis.library = await import(library)), `${base}dist/index.js`);

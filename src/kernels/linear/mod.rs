@@ -1,7 +1,7 @@
 //! `y[t][row] = Σₖ w[row][k] · x[t][k]`: one token (decode), several (batches) and many (prefill), with the same bits.
 //!
-//! A kernel takes a tile of 32 rows and one token or four; from [`panel::LEAST`] tokens on, [`panel`] unpacks some tiles once for
-//! all of them. Integer layouts run
+//! A kernel takes a tile of 32 rows and one token or four, Q6_K's up to [`MANY`]; from [`panel::LEAST`] tokens on, [`panel`] unpacks
+//! some tiles once for all of them. Integer layouts run
 //!
 //! ```text
 //! for each group along k                           rising
@@ -41,7 +41,7 @@ use ints::sum;
 
 /// Tokens that share one pass over the weights.
 const TOKENS: usize = 4;
-/// Tokens that share weights which came apart, at most.
+/// Tokens that meet a block of K-quants which came apart, at most.
 const MANY: usize = 16;
 
 /// The results of one tile: rows in order, for each token.
@@ -217,7 +217,7 @@ impl<I: Isa, const T: usize> Kernel<I, T> {
 
 struct Kernels<I: Isa> {
     one: Kernel<I, 1>,
-    /// Absent where weights of more than one token come apart once, or would not pay.
+    /// Absent where [`factors::many`] takes several, or nothing would be gained.
     many: Option<Kernel<I, TOKENS>>,
 }
 

@@ -94,7 +94,7 @@ pub trait Ints<const P: usize>: Copy + Default {
     const SIGNED: bool = false;
     /// How far left the products of each plane stand: cheaper to shift back once than to move bits at every step.
     const SHIFT: [u32; P];
-    /// Planes that one walk over some steps has registers for.
+    /// Planes of one walk over some steps at most, where taking them apart needs registers too.
     const MOST: usize = P;
     /// Steps whose products, as they stand, fit 16 bits in pairs.
     const PAIRS: usize = 1;
