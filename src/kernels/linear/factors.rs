@@ -79,10 +79,8 @@ pub(super) fn factors<I: Isa, C: Ints<P>, const P: usize, const V: usize, const 
             }
         }
         let of_x = &row.sums[2 * block * groups..][..2 * groups];
-        for (pass, sums) in sums.as_chunks().0.iter().enumerate() {
-            let least = min.then(|| least(isa, pass, mins, of_x));
-            add_block(isa, pass, units, least, row.scales[block], sums, &mut out[0]);
-        }
+        let least = min.then(|| least(isa, 0, mins, of_x));
+        add_block(isa, 0, units, least, row.scales[block], sums, &mut out[0]);
     }
 }
 
@@ -139,25 +137,25 @@ pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: R
                     }
                 }
                 let least = min.then(|| least(isa, pass, mins, of_x));
-                add_block(isa, pass, units, least, row.scales[block], &sums, out);
+                add_block(isa, pass, units, least, row.scales[block], sums, out);
             }
         }
     }
 }
 
-/// What the exact sums of a block add to a token's results, for the rows of one pass.
+/// What the exact sums of a block add to a token's results, for the rows of a pass and those behind it.
 #[inline(always)]
-fn add_block<I: Isa>(
+fn add_block<I: Isa, const N: usize>(
     isa: I,
     pass: usize,
     units: &[u8],
-    least: Option<[I::V; PASS_FOURS]>,
+    least: Option<[I::V; N]>,
     scale: f32,
-    sums: &[[I::V; 2]; PASS_FOURS],
+    sums: [[I::V; 2]; N],
     out: &mut [f32; TILE],
 ) {
     let scale = isa.splat_f32(scale);
-    for (i, &[high, low]) in sums.iter().enumerate() {
+    for (i, [high, low]) in sums.into_iter().enumerate() {
         let four = pass * PASS_FOURS + i;
         let unit = isa.load(&units.as_chunks::<16>().0[four]);
         let sum = isa.add(isa.mul(isa.to_f32(high), isa.splat_f32(128.0)), isa.to_f32(low));
@@ -172,14 +170,16 @@ fn add_block<I: Isa>(
 
 /// What a block's minima add, from the sums of each group's planes.
 #[inline(never)]
-fn least<I: Isa>(isa: I, pass: usize, mins: &[u8], sums: &[i32]) -> [I::V; PASS_FOURS] {
+fn least<I: Isa, const N: usize>(isa: I, pass: usize, mins: &[u8], sums: &[i32]) -> [I::V; N] {
     let (units, factors) = mins.split_at(4 * TILE);
     let (passes, _) = factors.as_chunks::<PASS>();
-    let mut totals = [isa.splat_i32(0); PASS_FOURS];
+    let mut totals = [isa.splat_i32(0); N];
     for (passes, sums) in passes.chunks_exact(TILE / PASS).zip(sums.as_chunks::<2>().0) {
         let sum = isa.splat_i32(128 * sums[0] + sums[1]);
-        for (factor, total) in isa.load_i8(&passes[pass]).into_iter().zip(&mut totals) {
-            *total = isa.add_i32(*total, isa.mul_i32(sum, factor));
+        for (factors, totals) in passes[pass..].iter().zip(totals.chunks_exact_mut(PASS_FOURS)) {
+            for (factor, total) in isa.load_i8(factors).into_iter().zip(totals) {
+                *total = isa.add_i32(*total, isa.mul_i32(sum, factor));
+            }
         }
     }
     let (units, _) = units.as_chunks::<16>();

@@ -118,7 +118,6 @@ pub fn multiply_by<I: Isa>(
         return panel::multiply(dots, matrix, first + tiles.start..first + tiles.end, act, &mut columns);
     }
     let start = shape.tile_rows(first + tiles.start).start;
-    let mut outs = [[0.0; TILE]; MANY];
     for tile in first + tiles.start..first + tiles.end {
         let rows = shape.tile_rows(tile);
         let span = rows.start - start..rows.end - start;
@@ -126,8 +125,7 @@ pub fn multiply_by<I: Isa>(
         while token < tokens {
             let some = MANY.min(tokens - token);
             if some >= TOKENS && factors::takes(shape, act.spec().precision) {
-                let outs = &mut outs[..some];
-                outs.fill([0.0; TILE]);
+                let outs = &mut [[0.0; TILE]; MANY][..some];
                 factors::many(matrix, tile, act, token..token + some, outs);
                 for (i, out) in outs.iter_mut().enumerate() {
                     write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
