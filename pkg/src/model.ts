@@ -58,7 +58,9 @@ export async function load(outside: Outside, source: ModelSource, options: LoadO
   try {
     return new LoadedModel(client, await info(client), outside);
   } catch (error) {
-    client.close(closed());
+    const ended = client.close(closed());
+    // Who gives up is told at once; who tries again finds the memory free.
+    if (!signal?.aborted) await ended;
     throw error;
   }
 }
@@ -91,7 +93,7 @@ async function once<T>(outside: Outside, ask: (client: Client) => Promise<T>): P
   try {
     return await ask(client);
   } finally {
-    client.close(closed());
+    await client.close(closed());
   }
 }
 
@@ -184,7 +186,7 @@ export class LoadedModel implements Model {
   }
 
   async close(): Promise<void> {
-    this.#client.close(closed());
+    await this.#client.close(closed());
   }
 }
 

@@ -600,7 +600,10 @@ export interface Model {
   perplexity(text: string, options?: PerplexityOptions): Promise<Perplexity>;
   tokenize(text: string, options?: TokenizeOptions): Promise<number[]>;
   detokenize(ids: readonly number[], options?: DetokenizeOptions): Promise<string>;
-  /** Ends the workers and gives back all memory. Calling it again does nothing. */
+  /**
+   * Ends the workers and gives back all memory; in Node, Deno and Bun it has been given back when this resolves (browsers do not tell).
+   * Calling it again does nothing.
+   */
   close(): Promise<void>;
 }
 

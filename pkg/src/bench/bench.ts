@@ -117,7 +117,7 @@ export async function bench(outside: Outside, environment: Environment, task: Be
     const model = new LoadedModel(client, info);
     const ends = alone ? await times(warmup + repeat, () => endToEnd(model, run.prompts[0]!, decode, signal)) : [];
     const peakRssBytes = environment.peakRssBytes();
-    client.close(new EngineError("Closed", "the model is closed"));
+    await client.close(new EngineError("Closed", "the model is closed"));
 
     // After the model, so that its memory is not part of the peak.
     onNote("roofline");
@@ -192,7 +192,7 @@ export async function bench(outside: Outside, environment: Environment, task: Be
       },
     };
   } finally {
-    client.close(new EngineError("Closed", "the model is closed"));
+    await client.close(new EngineError("Closed", "the model is closed"));
   }
 }
 
@@ -247,7 +247,7 @@ async function measureRoof(
     const gbPerSecond = Math.max(...read.map(({ gbPerSecond }) => gbPerSecond.median));
     return { bytes: found.bytes, read, gbPerSecond, gmacPerSecond: multiply.median, multiply };
   } finally {
-    client.close(new EngineError("Closed", "the benchmark is over"));
+    await client.close(new EngineError("Closed", "the benchmark is over"));
   }
 }
 

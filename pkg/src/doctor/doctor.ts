@@ -74,7 +74,7 @@ async function tryEngine(patient: Patient, signal?: AbortSignal): Promise<string
     signal?.throwIfAborted();
     return (error as Error).message;
   } finally {
-    client.close(new EngineError("Closed", "the look is over"));
+    await client.close(new EngineError("Closed", "the look is over"));
   }
 }
 

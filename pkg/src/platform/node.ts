@@ -67,7 +67,7 @@ export function owned(worker: Worker): WorkerPort {
     post: (message, transfer) => worker.postMessage(message, list(transfer)),
     terminate() {
       ending = true;
-      void worker.terminate();
+      return worker.terminate();
     },
     hold: (awaited) => (awaited ? worker.ref() : worker.unref()),
   };

@@ -29,6 +29,7 @@ export class Client {
   #next = 0;
   /** Why nothing can be asked any more. */
   #over: EngineError | null = null;
+  #ended: void | Promise<unknown> = undefined;
 
   constructor(port: WorkerPort) {
     this.#port = port;
@@ -77,9 +78,10 @@ export class Client {
     pending.reject(reason);
   }
 
-  /** Ends the worker; what is pending is rejected. */
-  close(reason: EngineError): void {
+  /** Ends the worker; what is pending is rejected. Resolves when the worker is gone, where the runtime tells. */
+  async close(reason: EngineError): Promise<void> {
     this.#end(reason);
+    await this.#ended;
   }
 
   get over(): EngineError | null {
@@ -134,7 +136,7 @@ export class Client {
   #end(reason: EngineError): void {
     if (this.#over) return;
     this.#over = reason;
-    this.#port.terminate();
+    this.#ended = this.#port.terminate();
     for (const pending of [...this.#pending.values()]) pending.reject(reason);
   }
 }

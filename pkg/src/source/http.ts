@@ -81,7 +81,7 @@ export class HttpSource implements Source {
       if (response.status === 416) await answer.cancel();
       else {
         for (let piece = await answer.next(); piece; piece = await answer.next()) {
-          pieces.push(piece as Uint8Array<ArrayBuffer>);
+          pieces.push(piece.slice());
         }
       }
       const blob = new Blob(pieces);

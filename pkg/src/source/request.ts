@@ -31,10 +31,14 @@ const BACKOFF = 200;
 /** Longest wait that a server may ask for, in milliseconds. */
 const LONGEST_WAIT = 60_000;
 
+/** Of a body's buffer that is filled again and again. */
+const PIECE = 1 << 20;
+const IN_BROWSER = "location" in globalThis;
+
 /** An answer under way. Whoever has it reads to its end, or cancels. */
 export interface Answer {
   response: Response;
-  /** The next piece of the body; null at its end. */
+  /** The next piece of the body, which takes the one before away; null at its end. */
   next(): Promise<Uint8Array | null>;
   cancel(): Promise<void>;
 }
@@ -86,20 +90,20 @@ export async function request(
   const init: RequestInit = { headers, signal: control.signal };
   // A browser's own cache would keep everything a second time, and let only one request in at a time. Some of the others
   // refuse the option.
-  if ("location" in globalThis) init.cache = "no-store";
+  if (IN_BROWSER) init.cache = "no-store";
   if (method) init.method = method;
   if (credentials) init.credentials = credentials;
   const response = await within(fetch(spec.url, init));
-  const reader = response.body?.getReader();
+  const reader = response.body && readerOf(response.body);
   const cancel = async () => {
     release();
     await reader?.cancel().catch(() => {});
   };
   if (response.ok || (response.status === 416 && range?.[0] === 0)) {
     const next = async () => {
-      const { value } = reader ? await within(reader.read()) : {};
-      if (!value) release();
-      return value ?? null;
+      const piece = reader ? await within(reader.read()) : null;
+      if (!piece) release();
+      return piece;
     };
     return { response, next, cancel };
   }
@@ -107,6 +111,30 @@ export async function request(
   const { status, statusText } = response;
   const code = status === 404 || status === 410 ? "NotFound" : "Network";
   throw failed(spec, `the server answered ${status} ${statusText}`.trim(), response, code);
+}
+
+/**
+ * Reads a body. What a browser's response brings waits for its garbage collector, which does not see how much that is: there one
+ * buffer goes back and forth, where the browser can do that.
+ */
+function readerOf(body: ReadableStream<Uint8Array>): { read(): Promise<Uint8Array | null>; cancel(): Promise<void> } {
+  if (IN_BROWSER) {
+    try {
+      const reader = body.getReader({ mode: "byob" });
+      let buffer = new ArrayBuffer(PIECE);
+      const read = async () => {
+        const { value, done } = await reader.read(new Uint8Array(buffer));
+        if (done || !value) return null;
+        buffer = value.buffer;
+        return value;
+      };
+      return { read, cancel: () => reader.cancel() };
+    } catch {
+      // WebKit's bodies are no byte streams.
+    }
+  }
+  const reader = body.getReader();
+  return { read: async () => (await reader.read()).value ?? null, cancel: () => reader.cancel() };
 }
 
 /** New tries for what may pass: dropped connections, servers that are too busy now. */
