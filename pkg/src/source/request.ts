@@ -32,7 +32,7 @@ const BACKOFF = 200;
 const LONGEST_WAIT = 60_000;
 
 /** Of a body's buffer that is filled again and again. */
-const PIECE = 1 << 20;
+const PIECE = 256 << 10;
 const IN_BROWSER = "location" in globalThis;
 
 /** An answer under way. Whoever has it reads to its end, or cancels. */
