@@ -8,7 +8,6 @@ SHELL := bash
 PORT ?= 8080
 # It runs TypeScript as it is; tests for Node 20 and others name theirs.
 NODE24 := pkg/test/hosts/node_modules/node24/bin/node
-REPORTS := --test-reporter=spec --test-reporter-destination=stdout --test-reporter=./pkg/test/ends.mjs --test-reporter-destination=stderr
 BIN := pkg/node_modules/.bin
 WASM_TESTS := single-relaxed single-simd128
 WASM_LINTS := single-relaxed threads-relaxed convert constrain
@@ -42,7 +41,7 @@ test-wasm: tools
 
 test-package: build
 	@scripts/setup.sh hosts chromium firefox webkit
-	$(NODE24) --test $(REPORTS) "pkg/test/**/*.test.{ts,mjs}"
+	$(NODE24) pkg/test/all.mjs "pkg/test/**/*.test.{ts,mjs}"
 
 ok: lint test
 

@@ -13,8 +13,8 @@ export interface Port {
 export interface WorkerPort extends Port {
   /** The worker could not start, or an error in it was caught by nobody. */
   onerror: ((error: Error) => void) | null;
-  /** Resolves when it has ended, where the runtime tells. */
-  terminate(): void | Promise<unknown>;
+  /** What this returns resolves when it has ended, where the runtime tells. */
+  terminate(): unknown;
   /** Whether the process must live on for this worker's answers; absent where there is no such question. */
   hold?(awaited: boolean): void;
   /** Seconds of silence after which it counts as hanging, where that is not what is usual. */

@@ -29,7 +29,7 @@ export class Client {
   #next = 0;
   /** Why nothing can be asked any more. */
   #over: EngineError | null = null;
-  #ended: void | Promise<unknown> = undefined;
+  #ended: unknown = null;
 
   constructor(port: WorkerPort) {
     this.#port = port;
@@ -78,10 +78,12 @@ export class Client {
     pending.reject(reason);
   }
 
-  /** Ends the worker; what is pending is rejected. Resolves when the worker is gone, where the runtime tells. */
+  /** Ends the worker, and when it is gone, where the runtime tells, rejects what is pending: who waits for one sees both. */
   async close(reason: EngineError): Promise<void> {
-    this.#end(reason);
+    if (!this.#over) this.#ended = this.#port.terminate();
+    this.#over ??= reason;
     await this.#ended;
+    this.#reject(this.#over);
   }
 
   get over(): EngineError | null {
@@ -137,6 +139,10 @@ export class Client {
     if (this.#over) return;
     this.#over = reason;
     this.#ended = this.#port.terminate();
+    this.#reject(reason);
+  }
+
+  #reject(reason: EngineError): void {
     for (const pending of [...this.#pending.values()]) pending.reject(reason);
   }
 }

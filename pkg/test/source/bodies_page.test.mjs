@@ -16,7 +16,10 @@ const SHARED = { "access-control-allow-origin": "*", "access-control-expose-head
 const WAYS = {
   "by one connection": {},
   "by several": { http: { connections: 3, enough: 1e9 } },
-  "again and again": { http: { connections: 3, enough: 1e9, backoff: 1 }, server: { cut: { after: 1_500_001, times: 3 } } },
+  "again and again": {
+    http: { connections: 3, enough: 1e9, backoff: 1 },
+    server: { cut: { after: 1_500_001, times: 3 } },
+  },
   "from a server without ranges": { server: { noRanges: true } },
 };
 
@@ -55,7 +58,11 @@ test("pieces that take each other's place bring the file whole", { timeout: 150_
       const { url } = await serveFiles(context, { file: FILE }, { ...server, announce, answer: allowed });
       addresses.push([way, `${url}file`, http]);
     }
-    const texts = { "index.html": page("./main.js"), "main.js": program(addresses), "http.js": bundled.outputFiles[0].text };
+    const texts = {
+      "index.html": page("./main.js"),
+      "main.js": program(addresses),
+      "http.js": bundled.outputFiles[0].text,
+    };
     const encoded = Object.entries(texts).map(([name, text]) => [name, new TextEncoder().encode(text)]);
     const { url, close } = await serve({ mounts: { "/": await folderOf(context, Object.fromEntries(encoded)) } });
     context.after(close);
