@@ -601,7 +601,7 @@ export interface Model {
   tokenize(text: string, options?: TokenizeOptions): Promise<number[]>;
   detokenize(ids: readonly number[], options?: DetokenizeOptions): Promise<string>;
   /**
-   * Ends the workers and gives back all memory; in Node, Deno and Bun it has been given back when this resolves (browsers do not tell).
+   * Ends the workers and gives back all memory. Resolves when the runtime says that they have ended: Node does, browsers do not tell.
    * Calling it again does nothing.
    */
   close(): Promise<void>;

@@ -1,6 +1,6 @@
 /**
  * Runs test files, of the patterns given. One that died by a signal runs once more, and how it ended and what it said last is told:
- * Node 24 itself crashes now and then where one worker ends while another starts (nodejs/node#56312).
+ * Node is known to crash now and then where one worker ends while another starts (nodejs/node#56312).
  */
 import path from "node:path";
 import { run } from "node:test";

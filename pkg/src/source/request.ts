@@ -119,8 +119,8 @@ export async function request(
  */
 function readerOf(body: ReadableStream<Uint8Array>): { read(): Promise<Uint8Array | null>; cancel(): Promise<void> } {
   if (IN_BROWSER) {
-    try {
-      const reader = body.getReader({ mode: "byob" });
+    const reader = byobReader(body);
+    if (reader) {
       let buffer = new ArrayBuffer(PIECE);
       const read = async () => {
         const { value, done } = await reader.read(new Uint8Array(buffer));
@@ -129,12 +129,19 @@ function readerOf(body: ReadableStream<Uint8Array>): { read(): Promise<Uint8Arra
         return value;
       };
       return { read, cancel: () => reader.cancel() };
-    } catch {
-      // WebKit's bodies are no byte streams.
     }
   }
   const reader = body.getReader();
   return { read: async () => (await reader.read()).value ?? null, cancel: () => reader.cancel() };
+}
+
+/** Null where bodies are no byte streams, as WebKit's are not. */
+function byobReader(body: ReadableStream<Uint8Array>): ReadableStreamBYOBReader | null {
+  try {
+    return body.getReader({ mode: "byob" });
+  } catch {
+    return null;
+  }
 }
 
 /** New tries for what may pass: dropped connections, servers that are too busy now. */
