@@ -1,42 +1,34 @@
 //! Integer codes: how a step is packed and how its vectors come apart.
 
-use super::TILE;
 use crate::kernels::isa::{Active, Isa};
 use crate::quant::Codes;
 
-type V = <Active as Isa>::V;
-
-/// Packs a group's codes; `sixteen(row, i)` gives a row's from `16 · i` on.
-pub(super) fn pack(codes: Codes, out: &mut [u8], sixteen: impl Fn(usize, usize) -> V) {
+/// Packs a block's codes, of which each row's begin `stride` behind those of the row before.
+pub(super) fn pack(codes: Codes, out: &mut [u8], rows: &[u8], stride: usize) {
     match codes {
-        Codes::B1 => pack_bits::<1>(out, sixteen),
-        Codes::B2 => pack_bits::<2>(out, sixteen),
-        Codes::B4 => pack_bits::<4>(out, sixteen),
-        Codes::B6 => pack_bits::<6>(out, sixteen),
-        Codes::I8 => pack_bits::<8>(out, sixteen),
+        Codes::B1 => pack_bits::<1>(out, rows, stride),
+        Codes::B2 => pack_bits::<2>(out, rows, stride),
+        Codes::B4 => pack_bits::<4>(out, rows, stride),
+        Codes::B6 => pack_bits::<6>(out, rows, stride),
+        Codes::I8 => pack_bits::<8>(out, rows, stride),
     }
 }
 
-/// Four steps at a time, which is what sixteen codes of each row hold.
-fn pack_bits<const BITS: usize>(out: &mut [u8], sixteen: impl Fn(usize, usize) -> V) {
+/// Four steps at a time, which is what sixteen codes of each row hold. Rows that share a vector are put together first, so that
+/// what is transposed is full.
+fn pack_bits<const BITS: usize>(out: &mut [u8], rows: &[u8], stride: usize) {
     let isa = Active::default();
     let (steps, _) = bytemuck::cast_slice_mut::<u8, [i32; 4]>(out).as_chunks_mut::<BITS>();
     for (i, steps) in steps.chunks_exact_mut(4).enumerate() {
-        // Four rows a vector, four neighbours along k a lane.
-        let mut quads = [[isa.splat_i32(0); TILE / 4]; 4];
-        for four in 0..TILE / 4 {
-            let rows = isa.transpose(std::array::from_fn(|row| sixteen(4 * four + row, i)));
-            quads.iter_mut().zip(rows).for_each(|(quads, step)| quads[four] = step);
-        }
-        for (quads, vectors) in quads.iter().zip(steps) {
-            for (vector, out) in vectors.iter_mut().enumerate() {
-                let packed = pieces::<BITS>(vector).fold(isa.splat_i32(0), |packed, piece| {
-                    let mask = isa.splat_u8(0xff >> (8 - piece.bits));
-                    let bits = isa.and(isa.shr_u32(quads[piece.rows], piece.from), mask);
-                    isa.or(packed, isa.shl_i32(bits, piece.to))
-                });
-                isa.store_i32(out, packed);
-            }
+        let sixteen = |row: usize| isa.load(rows[row * stride + 16 * i..].first_chunk().expect("whole rows"));
+        for vector in 0..BITS {
+            // Four rows, sixteen values of k each; then four values a step, in a lane for each row.
+            let vectors = isa.transpose(std::array::from_fn(|row| {
+                pieces::<BITS>(vector).fold(isa.splat_i32(0), |packed, piece| {
+                    isa.or(packed, piece.of(isa, sixteen(4 * piece.rows + row)))
+                })
+            }));
+            steps.iter_mut().zip(vectors).for_each(|(step, packed)| isa.store_i32(&mut step[vector], packed));
         }
     }
 }
@@ -58,13 +50,25 @@ pub(super) fn code(codes: Codes, group: &[u8], row: usize, k: usize) -> u8 {
     byte(row / (4 * planes)) >> (bits * (row / 4 % planes)) & (0xff >> (8 - bits))
 }
 
-/// Some bits of the codes of four rows: where they begin in a code, and in a byte of the vector.
+/// Codes of four rows, or two bits of them, and where they stand in a byte of the vector.
 struct Piece {
     /// Fours of rows before them.
     rows: usize,
-    bits: u32,
-    from: u32,
+    /// Where the two bits begin; None is all of the code.
+    from: Option<u32>,
     to: u32,
+}
+
+impl Piece {
+    /// No code is wider than its layout says, so that what is whole brings no bits of its neighbours along.
+    #[inline(always)]
+    fn of<I: Isa>(&self, isa: I, codes: I::V) -> I::V {
+        let bits = match self.from {
+            Some(from) => isa.and(isa.shr_u32(codes, from), isa.splat_u8(3)),
+            None => codes,
+        };
+        isa.shl_i32(bits, self.to)
+    }
 }
 
 /// What a vector of a step holds.
@@ -72,13 +76,8 @@ struct Piece {
 fn pieces<const BITS: usize>(vector: usize) -> impl Iterator<Item = Piece> {
     let planes = 8 / BITS;
     let first = if BITS == 6 { vector / 3 * 4 + vector % 3 } else { vector * planes };
-    let whole = (0..planes).map(move |plane| Piece {
-        rows: first + plane,
-        bits: BITS as u32,
-        from: 0,
-        to: (BITS * plane) as u32,
-    });
-    let rest = (BITS == 6).then_some(Piece { rows: vector / 3 * 4 + 3, bits: 2, from: 2 * (vector % 3) as u32, to: 6 });
+    let whole = (0..planes).map(move |plane| Piece { rows: first + plane, from: None, to: (BITS * plane) as u32 });
+    let rest = (BITS == 6).then_some(Piece { rows: vector / 3 * 4 + 3, from: Some(2 * (vector % 3) as u32), to: 6 });
     whole.chain(rest)
 }
 

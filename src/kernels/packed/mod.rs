@@ -30,7 +30,6 @@ use std::ops::Range;
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use super::isa::{Active, Isa};
 use crate::error::{Result, filled, reserve};
 use crate::quant::{FACTORED, Float, Kept, Layout, Scales};
 use crate::team::Team;
@@ -316,7 +315,6 @@ impl Tile<'_> {
         let shape = self.shape;
         let count = shape.tile_rows(self.index).len();
         let (len, blocks) = shape.blocks();
-        let isa = Active::default();
         for (block, out) in self.bytes.chunks_exact_mut(shape.block_bytes()).enumerate() {
             let (header, body) = out.split_at_mut(shape.header());
             match shape.packing {
@@ -328,16 +326,16 @@ impl Tile<'_> {
                     }
                     let from = block * len;
                     let cols = shape.cols.saturating_sub(from).min(len);
-                    // Sixteen codes of a row; zeros behind its end, and where there is none.
-                    let sixteen = |row: usize, i: usize| {
-                        let left = if row < count { cols.saturating_sub(16 * i) } else { 0 };
-                        let codes = rows.codes.get(row * shape.cols + from + 16 * i..).unwrap_or_default();
-                        match codes.first_chunk() {
-                            Some(codes) if left >= 16 => isa.load(codes),
-                            _ => isa.load(&std::array::from_fn(|k| if k < left { codes[k] } else { 0 })),
+                    if (count, cols) == (TILE, len) {
+                        ints::pack(layout.codes, body, &rows.codes[from..], shape.cols);
+                    } else {
+                        // Zeros behind the end of rows, and where there is none.
+                        let mut padded = vec![0; TILE * len];
+                        for (row, padded) in padded.chunks_exact_mut(len).enumerate().take(count) {
+                            padded[..cols].copy_from_slice(&rows.codes[row * shape.cols + from..][..cols]);
                         }
-                    };
-                    ints::pack(layout.codes, body, sixteen);
+                        ints::pack(layout.codes, body, &padded, len);
+                    }
                 }
                 Packing::Dense(float) => dense::pack(float, body, shape.cols, count, rows.codes),
             }
