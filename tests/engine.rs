@@ -101,6 +101,27 @@ fn of_several_errors_the_first_is_told() {
     }
 }
 
+/// However many chunks wait behind the one that is wrong.
+#[test]
+fn a_load_that_fails_says_so_once_and_stays_failed() {
+    let files = Files::read(&golden("models/bitnet_packed"));
+    let plan = files.plan(Options::default()).unwrap();
+    let table = plan.items.iter().find(|item| item.tensor.name.contains("embed_tokens")).unwrap();
+    let (start, len) = (table.tensor.offset as usize, table.tensor.len as usize);
+    let mut bytes = files.weights[0].clone();
+    bytes[start + len / 3..start + len / 3 + 100].fill(0xff);
+    for threads in 1..=3 {
+        let mut intake = Intake::new(Loader::new(plan.clone()).unwrap(), common::team(threads));
+        let mut feed = |at: usize, part: &[u8]| intake.feed(0, at as u64, part.to_vec(), part.len());
+        let first = (0..).step_by(997).zip(bytes.chunks(997)).find_map(|(at, part)| feed(at, part).err());
+        let error = first.or_else(|| intake.loader().err()).unwrap();
+        assert_eq!((error.kind, error.place.tensor), (ErrorKind::NonFinite, Some(table.tensor.name.clone())));
+        let next = common::error(intake.feed(0, 0, Vec::new(), 0));
+        assert_eq!(next.kind, ErrorKind::InvalidArgument);
+        assert_eq!(common::error(intake.finish().map(|_| ())).kind, ErrorKind::InvalidArgument);
+    }
+}
+
 #[test]
 fn what_has_not_come_is_named() {
     let files = Files::read(&golden("models/bitnet_packed"));

@@ -32,16 +32,30 @@ impl Team {
         }
         Errand { board, done }
     }
+
+    /// Has whoever waits for an errand look again.
+    pub fn rouse(&self) {
+        self.board.call();
+    }
 }
 
 impl<R> Errand<R> {
     /// The team, and what came of it. Who waits takes part.
     pub fn wait(self) -> (Team, R) {
+        self.until(|| locked(&self.done).take())
+    }
+
+    /// Returns once something is so, which the errand's leader tells with [`Team::rouse`], or at its end.
+    pub fn wait_for(&self, so: impl Fn() -> bool) {
+        self.until(|| (so() || locked(&self.done).is_some()).then_some(()));
+    }
+
+    fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
         let posted = &self.board.posted.0;
         loop {
             let seen = posted.load(Ordering::Acquire);
-            if let Some(done) = locked(&self.done).take() {
-                return done;
+            if let Some(found) = look() {
+                return found;
             }
             // The first place is that of the member who leads.
             self.board.help(self.board.left.len() - 1);

@@ -65,15 +65,17 @@ impl Loader {
     pub fn reserve(&mut self, survey: bool, threads: usize) -> Js<()> {
         let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
         let plan = (**plan).clone();
-        let Memory { weights, total, .. } = plan.memory();
-        let loader = if survey { model::Loader::survey(plan) } else { model::Loader::new(plan) };
+        let loader = if survey {
+            model::Loader::survey(plan)
+        } else {
+            // All that the engine and this load will need, in one growth: browsers tell every thread of each. Memory that grows
+            // later, while threads run, is seen late by JavaScript, and in some versions of WebKit by the threads too.
+            let Memory { weights, total, .. } = plan.memory();
+            let own = if threads > 1 { weights.min(LOAD_BYTES) } else { 0 };
+            drop(reserve::<u8>("weights, keys, values and scratch", total + own).map_err(thrown)?);
+            model::Loader::new(plan)
+        };
         let loader = loader.map_err(thrown)?;
-        // What the engine and this load itself will need is there from now on: memory that grows while threads run is seen
-        // late by JavaScript, and in some versions of WebKit by the threads too.
-        if threads > 1 {
-            let own = weights.min(LOAD_BYTES);
-            drop(reserve::<u8>("keys, values and scratch", total - weights + own).map_err(thrown)?);
-        }
         self.stage = Stage::Loading(Intake::new(loader, team(threads)?));
         Ok(())
     }
@@ -85,7 +87,7 @@ impl Loader {
     }
 
     /// Takes the first `length` bytes of the buffer, which lie at `offset` of a file. They are packed while the next ones come:
-    /// what is wrong with them is thrown by the next call.
+    /// what is wrong with them is thrown by a later call.
     pub fn feed(&mut self, file: usize, offset: f64, length: usize) -> Js<()> {
         let offset = exact(offset)?;
         let Stage::Loading(intake) = &mut self.stage else { return Err(out_of_order()) };

@@ -46,7 +46,7 @@ export interface Loaded {
 /** What a header's parser may hold: the longest header some times over. */
 const PLANNER_BYTES = 1 << 30;
 /** Of a chunk on its way into the engine. */
-const CHUNK = 4 << 20;
+const CHUNK = 2 << 20;
 
 export async function load(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
   const { platform, timeline } = context;
