@@ -132,7 +132,14 @@ function readerOf(body: ReadableStream<Uint8Array>): { read(): Promise<Uint8Arra
     }
   }
   const reader = body.getReader();
-  return { read: async () => (await reader.read()).value ?? null, cancel: () => reader.cancel() };
+  let last: Uint8Array<ArrayBuffer> | undefined;
+  const read = async () => {
+    // Nobody else has it: given back at once, it is nothing that a collection must find.
+    last?.buffer.transfer?.(0);
+    last = (await reader.read()).value as typeof last;
+    return last ?? null;
+  };
+  return { read, cancel: () => reader.cancel() };
 }
 
 /** Null where bodies are no byte streams, as WebKit's are not. */
