@@ -140,7 +140,7 @@ export interface SourceOptions {
    */
   cache?: boolean | string;
   /**
-   * `always` hashes each chunk of 1 MiB that is read from the cache; a damaged one is fetched again. `auto` does so only for what a load
+   * `always` hashes each chunk of 512 kB that is read from the cache; a damaged one is fetched again. `auto` does so only for what a load
    * left that was cut off.
    * @default "auto"
    */

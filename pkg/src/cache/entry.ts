@@ -3,7 +3,7 @@
  *
  *     head        4096 bytes: what this is, as JSON; at its end whether a writer came to its end, and the whole file's SHA-256
  *     marks       32 bytes a chunk: the SHA-256 of what is kept, zeros where nothing is
- *     data        chunks of 1 MiB, each at its place
+ *     data        chunks of 512 kB, each at its place
  *
  * Data is written before its mark, so that whatever ends a load leaves no mark without data. A power cut may: what a writer
  * that did not close has left is hashed when it is read for the first time.
@@ -11,7 +11,7 @@
 
 import type { Store, StoredFile } from "./store.ts";
 
-export const CHUNK = 1 << 20;
+export const CHUNK = 1 << 19;
 
 const HEAD = 4096;
 const WHOLE = HEAD - 32;
@@ -31,10 +31,6 @@ type Warn = (message: string) => void;
 
 export const chunksOf = (size: number): number => Math.ceil(size / CHUNK);
 
-export async function digest(bytes: Uint8Array): Promise<Uint8Array> {
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes as Uint8Array<ArrayBuffer>));
-}
-
 /** What a file of a cache holds; null where it is none, or its head is damaged. */
 export async function readHead(file: StoredFile) {
   const head = new Uint8Array(HEAD);
@@ -46,7 +42,7 @@ export async function readHead(file: StoredFile) {
   } catch {
     return null;
   }
-  if (identity?.format !== 1 || !Number.isSafeInteger(identity.size)) return null;
+  if (identity?.format !== 2 || !Number.isSafeInteger(identity.size)) return null;
   // A size that is damaged may be any.
   if (HEAD + HASH * chunksOf(identity.size) > file.size) return null;
   const marks = new Uint8Array(HASH * chunksOf(identity.size));
@@ -119,7 +115,7 @@ export class Entry {
     const length = await (async () => file?.read(into, this.#at(chunk)))().catch(() => 0);
     if (length === into.length) {
       if (!verify && this.#sure.has(chunk)) return true;
-      const hash = await digest(into);
+      const hash = await this.#store.digest(into);
       if (hash.every((byte, i) => byte === this.#mark(chunk)[i])) {
         this.#sure.add(chunk);
         return true;
@@ -139,7 +135,7 @@ export class Entry {
       this.#unclosed = true;
       this.#begun ??= Promise.resolve(file.write(Uint8Array.of(1, ...new Uint8Array(HASH)), UNCLOSED));
       await this.#begun;
-      const [hash] = await Promise.all([digest(bytes), file.write(bytes, this.#at(chunk))]);
+      const [hash] = await Promise.all([this.#store.digest(bytes), file.write(bytes, this.#at(chunk))]);
       await file.write(hash, HEAD + HASH * chunk);
       if (this.#left) return;
       this.#mark(chunk).set(hash);
@@ -214,7 +210,7 @@ export class Entry {
       return null;
     }
     const head = new Uint8Array(HEAD + this.#marks.length);
-    head.set(new TextEncoder().encode(JSON.stringify({ format: 1, ...this.identity })));
+    head.set(new TextEncoder().encode(JSON.stringify({ format: 2, ...this.identity })));
     // Whoever reads stands in a writer's way.
     this.#reader?.close();
     this.#reader = null;

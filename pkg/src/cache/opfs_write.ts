@@ -1,5 +1,6 @@
 /** The browser's own files as a store. A file that is written is its writer's alone, which keeps tabs apart. */
 
+import { digest } from "../source/sha256.ts";
 import { folderOf, inFolder, orNull } from "./opfs.ts";
 import type { OpenStore, StoredFile } from "./store.ts";
 
@@ -33,6 +34,7 @@ async function open(directory?: string): ReturnType<OpenStore> {
       const { quota, usage } = await navigator.storage.estimate();
       return quota === undefined || usage === undefined ? null : quota - usage;
     },
+    digest,
   };
 }
 

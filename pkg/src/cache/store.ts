@@ -15,6 +15,8 @@ export interface Store extends Kept {
   write(name: string, head: Uint8Array): Promise<StoredFile | null>;
   /** Bytes that may still be written; null where nothing tells. */
   room(): Promise<number | null>;
+  /** SHA-256, the way that costs the runtime least. */
+  digest(bytes: Uint8Array): Uint8Array | Promise<Uint8Array>;
 }
 
 export interface StoredFile {

@@ -1,4 +1,8 @@
-/** SHA-256 in pieces, which WebCrypto cannot do: for the whole of a file that is never in memory as a whole. */
+/** SHA-256: of what is in memory by WebCrypto, and in pieces, which that cannot do, for files that never are as a whole. */
+
+export async function digest(bytes: Uint8Array): Promise<Uint8Array> {
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes as Uint8Array<ArrayBuffer>));
+}
 
 export interface Hasher {
   update(bytes: Uint8Array): unknown;

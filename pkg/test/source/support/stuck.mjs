@@ -7,6 +7,8 @@ import { fileURLToPath } from "node:url";
 import { serveFiles } from "./server.ts";
 
 export const MIB = 1 << 20;
+/** Of the cache. */
+const CHUNK = 512 << 10;
 export const WEIGHTS = "model.safetensors";
 
 const demo = fileURLToPath(new URL("../../../models/ternlight-demo/", import.meta.url));
@@ -30,7 +32,7 @@ export async function modelServer(context) {
     announce,
     answer(request, response) {
       const from = Number(/=(\d+)-/.exec(request.headers.range ?? "")?.[1] ?? 0);
-      if (!state.stuck || from < MIB || request.method !== "GET") return false;
+      if (!state.stuck || from < CHUNK || request.method !== "GET") return false;
       const { length } = files[WEIGHTS];
       response.writeHead(206, announce({ "content-range": `bytes ${from}-${length - 1}/${length}` }, WEIGHTS));
       response.write(files[WEIGHTS].subarray(from, 2 * MIB + 1000));
