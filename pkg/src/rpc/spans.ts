@@ -1,5 +1,6 @@
 /** Pieces of files, and reads of many of them. */
 
+import { few } from "../source/few.ts";
 import type { ModelFiles } from "../source/files.ts";
 
 export interface Span {
@@ -8,16 +9,14 @@ export interface Span {
   length: number;
 }
 
-/** Scattered rows, in as few reads as may be and all at once. */
+/** Scattered rows, in as few reads as may be. */
 export async function readAll(spans: Span[], files: ModelFiles, signal: AbortSignal): Promise<Uint8Array[]> {
-  const reads = join([...spans].sort((a, b) => a.file - b.file || a.offset - b.offset)).map(async (span) => ({
-    ...span,
-    bytes: await files.weights[span.file]!.read(span.offset, span.length, { signal }),
-  }));
-  const read = await Promise.all(reads);
+  const joined = join([...spans].sort((a, b) => a.file - b.file || a.offset - b.offset));
+  const read = await few(joined, (span) => files.weights[span.file]!.read(span.offset, span.length, { signal }));
   return spans.map(({ file, offset, length }) => {
-    const within = read.findLast((one) => one.file === file && one.offset <= offset)!;
-    return within.bytes.subarray(offset - within.offset, offset - within.offset + length);
+    const index = joined.findLastIndex((one) => one.file === file && one.offset <= offset);
+    const from = offset - joined[index]!.offset;
+    return read[index]!.subarray(from, from + length);
   });
 }
 
@@ -27,7 +26,7 @@ export function join(spans: Span[]): Span[] {
   for (const span of spans) {
     const last = joined.at(-1);
     const gap = last && last.file === span.file ? span.offset - (last.offset + last.length) : Infinity;
-    if (last && gap <= 64 << 10) last.length += gap + span.length;
+    if (last && gap <= 64 << 10) last.length = Math.max(last.length, span.offset + span.length - last.offset);
     else joined.push({ ...span });
   }
   return joined;

@@ -1,6 +1,7 @@
 /** The files that make up a model. */
 
 import { EngineError } from "../errors.ts";
+import { few } from "./few.ts";
 import { type Folder, locate } from "./folder.ts";
 import { INDEX, onlyModel, partsOf, readIndex, type Shards, SINGLE } from "./shards.ts";
 import { type Opening, open, type Source } from "./source.ts";
@@ -153,7 +154,7 @@ class Opener {
 
   /** All parts of a model, or an error that names those that are missing. */
   async #all(folder: Folder, names: string[]): Promise<Source[]> {
-    const found = await settled(...names.map((name) => this.#optional(folder, name)));
+    const found = await few(names, (name) => this.#optional(folder, name));
     const missing = names.filter((_, i) => !found[i]);
     if (missing.length === 0) return found as Source[];
     const [first] = missing;
