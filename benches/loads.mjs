@@ -27,13 +27,16 @@ async function measure({ library, url, small, repeat, hashes }) {
   /** `cores`: how many the whole machine had busy, server included. */
   async function times(count, work) {
     const runs = [];
-    const [begun, before] = [performance.now(), await globalThis.busy()];
+    let [worked, took] = [0, 0];
     for (let i = 0; i < count; i++) {
       // What a run before has left, closed connections among it, is seen to first.
       await new Promise((resolve) => setTimeout(resolve, 100));
+      const [begun, before] = [performance.now(), await globalThis.busy()];
       runs.push(await work());
+      worked += (await globalThis.busy()) - before;
+      took += performance.now() - begun;
     }
-    const cores = ((await globalThis.busy()) - before) / (performance.now() - begun);
+    const cores = worked / took;
     return { median: median(runs), runs, cores };
   }
   async function clocked(work) {

@@ -68,7 +68,9 @@ async function buildFlavour(flavour) {
       const optimised = path.join(targetDir(flavour), "optimised.wasm");
       const input = path.join(bindgen, "ternlight_bg.wasm");
       const dropped = (flavour.drop ?? []).map((names) => `--remove-exports=${names}`);
-      await command(name, tool("wasm-opt"), [...dropped, "-O3", ...features(flavour), `--output=${optimised}`, input]);
+      // Twice finds more; small functions are for LLVM to inline, which knows the loops.
+      const passes = [...dropped, "-O3", "-O3", "--flexible-inline-max-function-size=10"];
+      await command(name, tool("wasm-opt"), [...passes, ...features(flavour), `--output=${optimised}`, input]);
       const wat = path.join(targetDir(flavour), "optimised.wat");
       await command(name, tool("wasm-dis"), [...features(flavour), `--output=${wat}`, optimised]);
       writeFileSync(wat, mend(readFileSync(wat, "utf8")));

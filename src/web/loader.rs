@@ -24,6 +24,20 @@ pub struct Loader {
 /// Chunks, and rows on their way into tiles, at most.
 const LOAD_BYTES: u64 = 24 << 20;
 
+/// Has the memory grow by all that the engine and this load will need. Browsers tell every thread of each growth; one that comes
+/// later, while threads run, is seen late by JavaScript, and in some versions of WebKit by the threads too.
+fn grow(bytes: u64) -> Js<()> {
+    // No single allocation may take half of what can be addressed.
+    let mut held = Vec::new();
+    for from in (0..bytes).step_by(GROWTH as usize) {
+        held.push(reserve::<u8>("weights, keys, values and scratch", GROWTH.min(bytes - from)).map_err(thrown)?);
+    }
+    Ok(())
+}
+
+/// Of the memory at a time.
+const GROWTH: u64 = 1 << 30;
+
 enum Stage {
     Planned(Box<Plan>),
     Loading(Intake),
@@ -68,11 +82,8 @@ impl Loader {
         let loader = if survey {
             model::Loader::survey(plan)
         } else {
-            // All that the engine and this load will need, in one growth: browsers tell every thread of each. Memory that grows
-            // later, while threads run, is seen late by JavaScript, and in some versions of WebKit by the threads too.
             let Memory { weights, total, .. } = plan.memory();
-            let own = if threads > 1 { weights.min(LOAD_BYTES) } else { 0 };
-            drop(reserve::<u8>("weights, keys, values and scratch", total + own).map_err(thrown)?);
+            grow(total + if threads > 1 { weights.min(LOAD_BYTES) } else { 0 })?;
             model::Loader::new(plan)
         };
         let loader = loader.map_err(thrown)?;

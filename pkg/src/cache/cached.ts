@@ -47,7 +47,8 @@ export class CachedSource implements Source {
 
   /** Known to be the hash of the whole file. */
   get sha256(): Uint8Array | null {
-    return this.#entry.complete ? this.#entry.whole : null;
+    const { whole } = this.#entry;
+    return whole && this.#entry.complete ? whole : null;
   }
 
   remember(sha256: Uint8Array): Promise<void> {

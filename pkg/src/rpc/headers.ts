@@ -1,6 +1,7 @@
 /** A model's headers: read once, parsed in every instance that needs them. */
 
 import { EngineError } from "../errors.ts";
+import { few } from "../source/few.ts";
 import type { ModelFiles } from "../source/files.ts";
 import type { Source } from "../source/source.ts";
 import type { Glue } from "../wasm/load.ts";
@@ -37,8 +38,9 @@ export async function readHeaders(
     return checkpoint;
   };
   const checkpoint = new glue.Checkpoint();
-  const reads = weights.map((source, file) => named(source, () => readHeader(checkpoint, file, source, signal, most)));
-  const prefixes = await Promise.all(reads);
+  const prefixes = await few([...weights.entries()], ([file, source]) =>
+    named(source, () => readHeader(checkpoint, file, source, signal, most)),
+  );
   await complete(checkpoint);
   return {
     checkpoint,

@@ -298,7 +298,7 @@ async function feed(
   const chunk = Math.min(CHUNK, total);
   const meter = new Meter(total, onProgress);
   const reading = performance.now();
-  // What has come of a chunk, and where it lies. While it is packed the next one comes.
+  // What has come of a chunk, and where it lies. While some are packed the next one comes.
   let [file, at, came, waited] = [0, 0, 0, 0];
   function flush() {
     const since = performance.now();

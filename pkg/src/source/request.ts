@@ -134,8 +134,8 @@ function readerOf(body: ReadableStream<Uint8Array>): { read(): Promise<Uint8Arra
   const reader = body.getReader();
   let last: Uint8Array<ArrayBuffer> | undefined;
   const read = async () => {
-    // Nobody else has it: given back at once, it is nothing that a collection must find.
-    last?.buffer.transfer?.(0);
+    // Nobody else has a buffer that is one piece: given back at once, it is nothing that a collection must find.
+    if (last?.length === last?.buffer.byteLength) last?.buffer.transfer?.(0);
     last = (await reader.read()).value as typeof last;
     return last ?? null;
   };

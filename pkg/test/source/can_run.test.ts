@@ -164,3 +164,18 @@ test("what cannot run at all is an error", async () => {
   await assert.rejects(canRun(goldenPath("gguf/qwen3.Q1_0.gguf"), { contextLength: 1e6 }), { code: "InvalidArgument" });
   await assert.rejects(canRun("x.gguf", { context: 3 } as never), /canRun: there is no option "context"/);
 });
+
+test("what fits loads, also where it takes more than half of what can be addressed", async (context) => {
+  const model = await fileOf(context, { layers: 8, hidden: 1024, ffn: 2816, vocab: 4096, context: 65536 });
+  const options = { contextLength: 40000, kv: "f32" } as const;
+  const { ok, needed } = await canRun(model, options);
+  assert.ok(ok && needed.total > 2.4 * GB && needed.total < 3 * GB, `${needed.total} bytes`);
+  for (const threads of [1, 2]) {
+    const loaded = await load(model, { ...options, threads });
+    assert.equal(loaded.info.contextLength, 40000);
+    assert.ok(loaded.info.memoryBytes >= needed.total, `${loaded.info.memoryBytes} of ${needed.total}`);
+    const { tokens } = await loaded.generate([1, 2, 3], { maxTokens: 2, temperature: 0, ignoreEos: true }).finished;
+    assert.equal(tokens.length, 2);
+    await loaded.close();
+  }
+});
