@@ -1,6 +1,7 @@
 import { examine } from "./doctor/doctor.ts";
 import type { DoctorOptions, DoctorReport } from "./doctor/report.ts";
 import { cores, freeMemory, pageAddress, runtimeName, spawnEngine } from "./platform/browser.ts";
+import { addressOf } from "./source/address.ts";
 
 export type * from "./doctor/report.ts";
 
@@ -9,7 +10,7 @@ export type * from "./doctor/report.ts";
  *
  * @param url a model's address, to be looked at too: whether it answers, with ranges, to this page
  */
-export function doctor(url?: string | URL | null, options?: DoctorOptions): Promise<DoctorReport> {
+export async function doctor(url?: string | URL | null, options?: DoctorOptions): Promise<DoctorReport> {
   const page = pageAddress();
   const patient = {
     runtime: runtimeName(),
@@ -19,7 +20,7 @@ export function doctor(url?: string | URL | null, options?: DoctorOptions): Prom
     spawnEngine,
     storage,
   };
-  return examine(patient, url ? new URL(url, page) : null, options);
+  return examine(patient, url ? addressOf(url, page, "url") : null, options);
 }
 
 async function storage(): Promise<DoctorReport["storage"]> {

@@ -1,6 +1,7 @@
 import { examine } from "./doctor/doctor.ts";
 import type { DoctorOptions, DoctorReport } from "./doctor/report.ts";
 import { cores, freeMemory, runtimeName, spawnEngine } from "./platform/node.ts";
+import { addressOf } from "./source/address.ts";
 
 export type * from "./doctor/report.ts";
 
@@ -13,5 +14,5 @@ export async function doctor(url?: string | URL | null, options?: DoctorOptions)
     spawnEngine,
     storage: async () => null,
   };
-  return examine(patient, url ? new URL(url) : null, options);
+  return examine(patient, url ? addressOf(url, null, "url") : null, options);
 }

@@ -184,9 +184,9 @@ export interface AdapterInfo {
 /** A file from a server, in the cache. */
 export interface CachedFile {
   id: string;
-  /** Where it came from, without user, password and query; empty where the head of the file is damaged. */
+  /** Where it came from, without user, password and query; empty where the head of the file is damaged, or of another version. */
   url: string;
-  /** Of the file, in bytes. */
+  /** Of the file, in bytes; where nothing says it, what it takes of the storage. */
   size: number;
   /** Bytes of it that are here. */
   kept: number;

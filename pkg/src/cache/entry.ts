@@ -63,6 +63,8 @@ export class Entry {
   readonly #damaged = new Set<number>();
   #unclosed = false;
   #inherited = false;
+  /** What is in its place is of another version of this format, or damaged. */
+  #useless = false;
   #left = false;
   #reader: StoredFile | null = null;
   #writer: StoredFile | null = null;
@@ -85,7 +87,7 @@ export class Entry {
     const entry = new Entry(store, name, identity, warn);
     try {
       entry.#reader = await store.read(name);
-      if (entry.#reader) await entry.#take(entry.#reader);
+      if (entry.#reader && !(await entry.#take(entry.#reader))) entry.#useless = true;
     } catch (error) {
       entry.#giveUp(error);
     }
@@ -204,6 +206,12 @@ export class Entry {
   async #openWriter(): Promise<StoredFile | null> {
     const { url } = this.identity;
     const missing = this.#chunks().reduce((sum, chunk) => sum + (this.has(chunk) ? 0 : this.lengthOf(chunk)), 0);
+    // Before there is asked for room, which it may hold.
+    if (this.#useless) {
+      this.#reader?.close();
+      this.#reader = null;
+      await this.#store.remove(this.name).catch(() => {});
+    }
     const room = await this.#store.room();
     if (room !== null && room < missing) {
       this.#warn(`${url} is not kept: it takes ${missing} bytes more, and storage has room for ${room}`);

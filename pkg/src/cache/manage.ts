@@ -1,6 +1,7 @@
 /** What users see of a cache. Where nothing can be kept, it is empty. */
 
 import { EngineError } from "../errors.ts";
+import { addressOf } from "../source/address.ts";
 import type { CachedFile, CacheOptions, ModelCache } from "../types.ts";
 import { CHUNK, chunksOf, readHead } from "./entry.ts";
 import { prefixOf } from "./open.ts";
@@ -27,8 +28,8 @@ export function manage(open: ((directory?: string) => Promise<Kept>) | null, bas
 
   async function chosen(files: Kept, names: string[], what: string | URL | CachedFile | undefined) {
     if (what === undefined) return names.filter(isOurs);
-    if (typeof what === "object" && "id" in what) return names.filter((name) => name === what.id);
-    const url = new URL(what, base ?? undefined);
+    if (typeof what === "object" && what && "id" in what) return names.filter((name) => name === what.id);
+    const url = addressOf(what, base, "url");
     const prefix = await prefixOf(url.href);
     if (!url.pathname.endsWith("/")) return names.filter((name) => name.startsWith(prefix));
     const all = await Promise.all(names.map((name) => describe(files, name)));
@@ -52,7 +53,7 @@ async function describe(files: Kept, id: string): Promise<CachedFile | null> {
   if (!file) return null;
   try {
     const head = await readHead(file);
-    const { url, size } = head?.identity ?? { url: "", size: 0 };
+    const { url, size } = head?.identity ?? { url: "", size: file.size };
     let kept = 0;
     for (let chunk = 0; chunk < chunksOf(size); chunk++) {
       if (head?.isKept(chunk)) kept += Math.min(CHUNK, size - chunk * CHUNK);

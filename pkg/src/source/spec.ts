@@ -2,6 +2,7 @@
 
 import { EngineError } from "../errors.ts";
 import type { FileSource, ModelSource } from "../types.ts";
+import { addressOf } from "./address.ts";
 
 export type FileSpec =
   | { kind: "url"; url: string; headers: [string, string][]; credentials?: RequestCredentials }
@@ -76,8 +77,9 @@ function withName(file: FileSource, index: number): [string, FileSource] {
 function toFileSpec(source: unknown, rules: SpecRules): FileSpec | null {
   if (typeof source === "string") {
     if (source === "") throw wrong("source");
-    if (/^[a-z][a-z0-9+.-]+:/i.test(source) && !/^[a-z]:[\\/]/i.test(source)) return url(parsed(source), rules);
-    return rules.base === null ? { kind: "path", path: source } : url(parsed(source, rules.base), rules);
+    if (/^[a-z][a-z0-9+.-]+:/i.test(source) && !/^[a-z]:[\\/]/i.test(source))
+      return url(addressOf(source, undefined, "source"), rules);
+    return rules.base === null ? { kind: "path", path: source } : url(addressOf(source, rules.base, "source"), rules);
   }
   if (source instanceof URL) return url(source, rules);
   if (typeof Request !== "undefined" && source instanceof Request) {
@@ -90,15 +92,6 @@ function toFileSpec(source: unknown, rules: SpecRules): FileSpec | null {
     return { kind: "handle", handle: source };
   }
   return null;
-}
-
-function parsed(source: string, base?: string): URL {
-  try {
-    return new URL(source, base);
-  } catch (cause) {
-    const detail = { option: "source", expected: "a URL", found: source };
-    throw new EngineError("InvalidArgument", `source: ${JSON.stringify(source)} is not a URL`, detail, { cause });
-  }
 }
 
 function url(address: URL, rules: SpecRules): FileSpec {

@@ -113,6 +113,10 @@ test("addresses that do not, each with advice that names the cure", async (conte
   }
 });
 
+test("what is no address", async () => {
+  await assert.rejects(doctor("model.gguf"), { code: "InvalidArgument", message: 'url: "model.gguf" is not a URL' });
+});
+
 test("an aborted look", async (context) => {
   const url = await server(context, () => {});
   const why = new Error("enough");

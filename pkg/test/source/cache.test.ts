@@ -8,6 +8,9 @@ import { before, type TestContext, test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { cache, type LoadOptions, load } from "ternlight";
+import { openDirectory } from "../../src/cache/disk.ts";
+import { Entry } from "../../src/cache/entry.ts";
+import type { Store } from "../../src/cache/store.ts";
 import { folderOf, goldenFile } from "./support/models.ts";
 import { type Asked, type Behaviour, serveFiles } from "./support/server.ts";
 import type { Files } from "./support/split.ts";
@@ -83,6 +86,12 @@ test("the second load asks whether the files are still the same, and for nothing
   assert.equal(await cache.delete(url, { directory }), Object.keys(files).length - 2);
   assert.deepEqual(await cache.list({ directory }), []);
   assert.equal(await cache.delete(undefined, { directory: path.join(directory, "none") }), 0);
+  for (const wrong of ["", "model.gguf", null]) {
+    await assert.rejects(cache.delete(wrong as string, { directory }), {
+      code: "InvalidArgument",
+      message: /is not a URL/,
+    });
+  }
 });
 
 test("a load that was cut off goes on where it was", async (context) => {
@@ -270,6 +279,22 @@ test("what a server does not name is not kept, and without a server what is kept
   assert.deepEqual(offline.logits, logits);
   assert.match(offline.warnings.join(), /tiny\.gguf is the one that was kept/);
   await assert.rejects(ask(`${url}tiny.gguf`, { cache: false }), { code: "Network" });
+});
+
+test("what cannot be read any more takes nobody's room", async (context) => {
+  const directory = await folderOf(context, { "one-file": new TextEncoder().encode("another format") });
+  const store: Store = {
+    ...(await openDirectory(directory)),
+    room: async () => ((await readdir(directory)).length > 0 ? 0 : 1e9),
+  };
+  const warnings: string[] = [];
+  const identity = { url: "https://example.com/", size: 1000, validator: "1" };
+  const open = () => Entry.open(store, "one-file", identity, (message) => warnings.push(message));
+  const entry = await open();
+  await entry.keep(0, weights.subarray(0, 1000));
+  await entry.close();
+  assert.deepEqual(warnings, []);
+  assert.ok((await open()).complete);
 });
 
 test("the README's example", async (context) => {

@@ -121,6 +121,21 @@ test("where storage is full the model loads all the same, and says so", { timeou
   }
   await devtools.send("Storage.overrideQuotaForOrigin", { origin });
   assert.deepEqual((await loadIn(tab, url)).warnings, []);
+
+  // What cannot be read any more is listed with what it takes, and replaced.
+  await tab.evaluate(async () => {
+    const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle("ternlight");
+    for await (const handle of folder.values()) {
+      const file = await handle.createWritable({ keepExistingData: true });
+      await file.write({ type: "write", position: 0, data: "another format" });
+      await file.close();
+    }
+  });
+  const useless = await listIn(tab);
+  assert.equal(useless.length, Object.keys(files).length);
+  for (const { url, size, kept } of useless) assert.ok(url === "" && size > 0 && kept === 0);
+  assert.deepEqual((await loadIn(tab, url)).warnings, []);
+  assert.ok((await listIn(tab)).every(({ complete }) => complete));
 });
 
 test("Firefox keeps models too, and WebKit without storage loads all the same", {

@@ -1,0 +1,13 @@
+import { EngineError } from "../errors.ts";
+
+/** The URL that an option gives, relative ones from `base` on. */
+export function addressOf(given: string | URL, base: string | null | undefined, option: string): URL {
+  try {
+    return new URL(given, base ?? undefined);
+  } catch (cause) {
+    const expected = base === null ? "a URL with its https://" : "a URL";
+    const found = String(given);
+    const message = `${option}: ${JSON.stringify(found)} is not a URL`;
+    throw new EngineError("InvalidArgument", message, { option, expected, found }, { cause });
+  }
+}
