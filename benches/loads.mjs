@@ -10,7 +10,7 @@
  * Node 22.18 or newer, a built package and Chromium.
  */
 import { fork } from "node:child_process";
-import { createWriteStream } from "node:fs";
+import { closeSync, createWriteStream, openSync, readdirSync, readSync, statSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { cpus, tmpdir } from "node:os";
 import path from "node:path";
@@ -60,11 +60,14 @@ async function measure({ library, url, small, repeat, hashes }) {
   result["bare fetch, held in an ArrayBuffer"] = await times(repeat, () => clocked(held));
   result["load, not kept"] = await times(repeat, loading({ cache: false }));
   result["load, kept"] = await times(repeat, async () => {
-    for (const { url } of await cache.list()) await cache.delete(url);
+    await cache.delete();
     return loading({})();
   });
   result["load, out of the cache"] = await times(repeat, loading({}));
   result['load, out of the cache, verify: "always"'] = await times(repeat, loading({ verify: "always" }));
+  for (const [name, held] of Object.entries({ "into one buffer": false, "into new memory": true })) {
+    result[`bare read of the cache's file, ${name}`] = await times(repeat, () => clocked(() => readKept(held)));
+  }
   const chunk = new Uint8Array(1 << 20);
   result["hash"] = await times(repeat, () =>
     clocked(async () => {
@@ -114,6 +117,48 @@ async function measure({ library, url, small, repeat, hashes }) {
   return { result, first, aborts, alive: tokens.length === 2 };
 }
 
+/** Of one read. */
+const PIECE = 1 << 20;
+
+/** Reads the largest file of the cache a megabyte at a time; new memory costs what a model's memory costs. */
+function readKeptInNode(held) {
+  const directory = path.join(process.env.XDG_CACHE_HOME, "ternlight");
+  const files = readdirSync(directory).map((name) => path.join(directory, name));
+  const [file] = files.sort((a, b) => statSync(b).size - statSync(a).size);
+  const bytes = new Uint8Array(held ? statSync(file).size : PIECE);
+  const handle = openSync(file);
+  for (let at = 0, read = 1; read > 0; at += read) {
+    const from = held ? at : 0;
+    read = readSync(handle, bytes, from, Math.min(PIECE, bytes.length - from), at);
+  }
+  closeSync(handle);
+}
+
+/** The same in a worker, which alone may read so. */
+function readKeptInPage(held) {
+  const work = async (held, PIECE) => {
+    const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle("ternlight");
+    let largest = null;
+    for await (const handle of folder.values()) {
+      const { size } = await handle.getFile();
+      if (!largest || size > largest.size) largest = { handle, size };
+    }
+    const file = await largest.handle.createSyncAccessHandle({ mode: "read-only" });
+    const bytes = new Uint8Array(held ? largest.size : PIECE);
+    for (let at = 0, read = 1; read > 0; at += read) {
+      const from = held ? at : 0;
+      read = file.read(bytes.subarray(from, from + PIECE), { at });
+    }
+    file.close();
+    postMessage("done");
+  };
+  const worker = new Worker(URL.createObjectURL(new Blob([`(${work})(${held}, ${1 << 20})`])));
+  return new Promise((resolve, reject) => {
+    worker.onmessage = resolve;
+    worker.onerror = reject;
+  }).finally(() => worker.terminate());
+}
+
 /** What all cores have worked since the machine started, in milliseconds. */
 const busy = () => cpus().reduce((sum, { times }) => sum + times.user + times.nice + times.sys + times.irq, 0);
 
@@ -155,6 +200,7 @@ async function main() {
     const job = { url: `${base}model.gguf`, small: `${base}demo/`, repeat: +values.repeat, hashes: Math.ceil(size / (1 << 20)) };
     if (values.only !== "chromium") {
       globalThis.busy = busy;
+      globalThis.readKept = readKeptInNode;
       process.env.XDG_CACHE_HOME = path.join(folder, "cache");
       const library = new URL("../pkg/dist/node.js", import.meta.url).href;
       await tell("Node", size, await measure({ library, ...job }));
@@ -164,6 +210,7 @@ async function main() {
       const page = await browser.newPage();
       await page.exposeFunction("busy", busy);
       await page.goto(`${base}empty.html`);
+      await page.evaluate(`globalThis.readKept = ${readKeptInPage}`);
       await tell("Chromium", size, await page.evaluate(measure, { library: `${base}dist/index.js`, ...job }));
       await browser.close();
     }
