@@ -2,7 +2,7 @@
 
 import { megabytes, size } from "./format.js";
 
-/** Files of one model: parts of a split one, or all of a folder's. */
+/** Files of one model: parts of a split one, or all of a folder's. Those that nobody can read have no address. */
 export function group(files) {
   const models = new Map();
   for (const file of files) {
@@ -43,25 +43,28 @@ export class KeptModels {
     const { cache } = await import("./ternlight/dist/index.js");
     this.#models = group(await cache.list());
     this.#section.hidden = this.#models.length === 0;
-    const all = this.#models.reduce((sum, { kept }) => sum + kept, 0);
+    const all = this.#models.reduce((sum, { address, kept, size }) => sum + (address ? kept : size), 0);
     this.#section.querySelector("h3 span").textContent = size(all);
     this.#section.querySelector("ul").replaceChildren(...this.#models.map((model) => this.#row(model)));
   }
 
   #row(model) {
-    const name = nameOf(model.address);
+    const name = model.address
+      ? nameOf(model.address)
+      : { model: "Unreadable", host: "damaged, or of another version" };
+    const taken = model.address ? amount(model) : size(model.size);
     const row = document.createElement("li");
     const words = document.createElement("div");
     words.append(
       element("b", name.model),
-      element("span", [amount(model), name.host !== name.model && name.host].filter(Boolean).join(" · "), "quiet"),
+      element("span", [taken, name.host !== name.model && name.host].filter(Boolean).join(" · "), "quiet"),
     );
-    row.append(
-      words,
-      this.#button(model.complete ? "Load" : "Continue", name.model, () => this.#load(model.address)),
-      this.#button("Delete", name.model, () => this.#delete(model, row)),
-    );
-    if (!model.complete) {
+    row.append(words);
+    if (model.address) {
+      row.append(this.#button(model.complete ? "Load" : "Continue", name.model, () => this.#load(model.address)));
+    }
+    row.append(this.#button("Delete", name.model, () => this.#delete(model, row)));
+    if (model.address && !model.complete) {
       const bar = document.createElement("progress");
       bar.setAttribute("aria-label", `${name.model}: what is here`);
       bar.value = model.kept / model.size;
@@ -91,7 +94,16 @@ export class KeptModels {
 
 function nameOf(address) {
   const { pathname, host } = new URL(address);
-  return { model: decodeURIComponent(pathname.split("/").filter(Boolean).at(-1) ?? host), host };
+  return { model: decoded(pathname.split("/").filter(Boolean).at(-1) ?? host), host };
+}
+
+/** A % may be a % too. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 function element(tag, text, kind = "") {

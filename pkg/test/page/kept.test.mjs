@@ -63,6 +63,19 @@ test("a load that was cut off is shown, continued and deleted", { timeout: 120_0
   await second.page.getByRole("button", { name: `Load ${name}` }).waitFor({ state: "detached" });
   await second.page.getByRole("button", { name: "Delete ternlight-demo" }).click();
   await second.page.getByText("Kept in this browser").waitFor({ state: "hidden" });
+
+  await second.page.evaluate(async () => {
+    const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle("ternlight");
+    const handle = await folder.getFileHandle(`${"0".repeat(24)}-${"0".repeat(16)}`, { create: true });
+    const file = await handle.createWritable();
+    await file.write("x".repeat(5000));
+    await file.close();
+  });
+  await second.page.getByRole("button", { name: "Change model" }).click();
+  await second.page.getByRole("button", { name: "Change model" }).click();
+  await second.page.getByText("5 kB · damaged, or of another version").waitFor();
+  await second.page.getByRole("button", { name: "Delete Unreadable" }).click();
+  await second.page.getByText("Kept in this browser").waitFor({ state: "hidden" });
   assert.deepEqual([...first.complaints, ...second.complaints], []);
 });
 
