@@ -44,6 +44,8 @@ const bundles = [
   "worker.js",
   "cli.js",
 ];
+/** Of what `import` of a .wasm gives, which tsc does not copy. */
+const wasmTypes = path.join(pkg, "scripts", "wasm.d.ts");
 const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts"];
 const papers = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
 const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), tools];
@@ -139,12 +141,13 @@ async function buildBundles() {
 
 async function buildTypes() {
   await ifChanged("types", {
-    inputs: [...sources, ...projects, path.join(dist, "glue")],
-    outputs: typed.map((name) => path.join(dist, "types", name)),
+    inputs: [...sources, ...projects, wasmTypes, path.join(dist, "glue")],
+    outputs: [...typed, "wasm.d.ts"].map((name) => path.join(dist, "types", name)),
     async run() {
       rmSync(path.join(dist, "types"), { recursive: true, force: true });
       await command("types", tool("tsc"), ["--project", path.join(pkg, "tsconfig.build.json")]);
       keepPublic(path.join(dist, "types"), typed);
+      cpSync(wasmTypes, path.join(dist, "types", "wasm.d.ts"));
     },
   });
 }

@@ -4,6 +4,9 @@ import type { Feed } from "./generation.ts";
 import type { GenerateSettings } from "./rpc/protocol.ts";
 import type { Piece } from "./types.ts";
 
+/** Seeds behind the last one begin anew at 0. */
+const MOST = Number.MAX_SAFE_INTEGER;
+
 /** Each with a seed of its own; they begin together, so that the engine computes their prompt once. */
 export function together(
   n: number,
@@ -16,7 +19,10 @@ export function together(
   const read = new Array<number>(n).fill(0);
   const feeds = read.map((_, index) => {
     const { seed } = settings;
-    const own = seed === undefined ? settings : { ...settings, seed: (seed + index) % Number.MAX_SAFE_INTEGER };
+    const own =
+      seed === undefined
+        ? settings
+        : { ...settings, seed: seed <= MOST - index ? seed + index : index - (MOST - seed) - 1 };
     return begin(own, (pieces) => {
       for (const _ of pieces) order.push(index);
       push(pieces.map((piece) => ({ ...piece, index })));
@@ -32,7 +38,7 @@ export function together(
     finished: all.then((choices) => ({ ...choices[0]!, choices })),
     stop,
     read(pieces) {
-      const open = pieces === Number.MAX_SAFE_INTEGER;
+      const open = pieces === MOST;
       for (const index of order.splice(0, pieces - read.reduce((sum, one) => sum + one))) read[index]!++;
       for (const [index, feed] of feeds.entries()) feed.read(open ? pieces : read[index]!);
     },

@@ -20,7 +20,7 @@ export async function doctor(url?: string | URL | null, options?: DoctorOptions)
     spawnEngine,
     storage,
   };
-  return examine(patient, url ? addressOf(url, page, "url") : null, options);
+  return examine(patient, url === undefined || url === null ? null : addressOf(url, page, "url"), options);
 }
 
 async function storage(): Promise<DoctorReport["storage"]> {

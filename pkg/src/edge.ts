@@ -1,3 +1,4 @@
+import { checked, isObject, show } from "./check.ts";
 import { EngineError } from "./errors.ts";
 import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
 import { type Given, spawnEngine } from "./platform/edge.ts";
@@ -20,29 +21,34 @@ export interface EdgeOptions {
    *
    * @example import constrain from "ternlight/constrain.wasm";
    */
-  constrain?: WebAssembly.Module;
+  constrain?: WebAssembly.Module | undefined;
 }
 
 /** One thread and the build that `wasm` is: neither is left to choose. */
 export type EdgeLoadOptions = Omit<LoadOptions, "threads" | "flavour"> & EdgeOptions;
 
 /** Loads a model into this thread, where there are no workers. */
-export async function load(source: ModelSource, { wasm, constrain, ...options }: EdgeLoadOptions): Promise<Model> {
+export async function load(source: ModelSource, given: EdgeLoadOptions): Promise<Model> {
+  const { wasm, constrain, ...options } = some(given);
   // Between two events time stands still there: nothing can be measured.
   return loadWith(outside(wasm, options, constrain), source, { kernel: "dot4", ...options });
 }
 
 /** Tells what a model is from its header, without loading it. */
-export async function inspect(
-  source: ModelSource,
-  { wasm, constrain, ...options }: InspectOptions & EdgeOptions,
-): Promise<Description> {
-  return inspectWith(outside(wasm, options), source, options);
+export async function inspect(source: ModelSource, given: InspectOptions & EdgeOptions): Promise<Description> {
+  const { wasm, constrain, ...options } = some(given);
+  return inspectWith(outside(wasm, options, constrain), source, options);
 }
 
 /** Tells from its header whether a model fits in memory with these options, and if not, the nearest ones that do. */
-export async function canRun(source: ModelSource, { wasm, constrain, ...options }: EdgeLoadOptions): Promise<CanRun> {
-  return canRunWith(outside(wasm, options), source, options);
+export async function canRun(source: ModelSource, given: EdgeLoadOptions): Promise<CanRun> {
+  const { wasm, constrain, ...options } = some(given);
+  return canRunWith(outside(wasm, options, constrain), source, options);
+}
+
+/** Here options cannot be left out. */
+function some<T extends object>(options: T): T {
+  return checked("ternlight/edge", "options", isObject, options);
 }
 
 function outside(wasm: WebAssembly.Module, options: LoadOptions, constrain?: WebAssembly.Module): Outside {
@@ -71,7 +77,7 @@ function features(wasm: WebAssembly.Module): Given["features"] {
 
 function flavour(wasm: unknown): string {
   const [name] = wasm instanceof WebAssembly.Module ? WebAssembly.Module.customSections(wasm, "flavour") : [];
-  return name ? new TextDecoder().decode(name) : String(wasm);
+  return name ? new TextDecoder().decode(name) : show(wasm);
 }
 
 function wrong(option: string, expected: string, wasm: unknown): EngineError {

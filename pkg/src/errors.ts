@@ -26,6 +26,12 @@ export class EngineError extends Error {
     this.detail = detail;
   }
 
+  /** Every entry of the package has a copy of this class: by name they are one. */
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    if (this !== EngineError) return super[Symbol.hasInstance](value);
+    return value instanceof Error && value.name === "EngineError";
+  }
+
   /** As it crosses a worker's edge and as the CLI prints it. */
   toJSON(): { code: string; message: string; detail: ErrorDetail } {
     return { code: this.code, message: this.message, detail: this.detail };

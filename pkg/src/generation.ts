@@ -54,7 +54,19 @@ export class GenerationStream implements Generation {
     if (!this.#ended) this.#stop();
   }
 
-  async *[Symbol.asyncIterator](): AsyncIterator<Piece> {
+  [Symbol.asyncIterator](): AsyncIterator<Piece> {
+    const pieces = this.#iterate();
+    return {
+      next: () => pieces.next(),
+      // Before the first piece is asked for, a generator's end would run nothing.
+      return: () => {
+        this.stop();
+        return pieces.return(undefined);
+      },
+    };
+  }
+
+  async *#iterate(): AsyncGenerator<Piece, undefined> {
     this.#take();
     try {
       for (;;) {

@@ -4,10 +4,10 @@ import { together } from "./choices.ts";
 import { toFormatSpec } from "./constrain/format.ts";
 import { EngineError } from "./errors.ts";
 import { type Feed, GenerationStream } from "./generation.ts";
-import { checkAll, checkIds, checkMessages, checkOptions, checkText, forEngine, integer } from "./options.ts";
+import { checkCount, checkIds, checkMessages, checkOptions, checkText, checkTexts, forEngine } from "./options.ts";
 import type { WorkerPort } from "./platform/port.ts";
 import { Client } from "./rpc/client.ts";
-import type { ChooseEvent, GenerateSettings, PromptSpec } from "./rpc/protocol.ts";
+import { type ChooseEvent, type GenerateSettings, type PromptSpec, pauses } from "./rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "./source/spec.ts";
 import { safe } from "./text/safe.ts";
 import type {
@@ -47,8 +47,7 @@ export interface Outside extends SpecRules {
 }
 
 export async function load(outside: Outside, source: ModelSource, options: LoadOptions = {}): Promise<Model> {
-  checkOptions("load", options);
-  const { signal, onProgress, ...settings } = options;
+  const { signal, onProgress, ...settings } = checkOptions("load", options);
   const info = (client: Client) => {
     const spec = toSpec(source, outside);
     if (settings.cache !== false && hasAddress(spec)) outside.persist?.();
@@ -70,30 +69,33 @@ export async function inspect(
   source: ModelSource,
   options: InspectOptions = {},
 ): Promise<Description> {
-  checkOptions("inspect", options);
-  const { signal, onProgress, weights = false, ...settings } = options;
-  return once(outside, (client) => {
+  const { signal, onProgress, weights = false, ...settings } = checkOptions("inspect", options);
+  return once(outside, signal, (client) => {
     const args = { source: toSpec(source, outside), settings, weights };
     return client.call("inspect", args, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
   });
 }
 
 export async function canRun(outside: Outside, source: ModelSource, options: LoadOptions = {}): Promise<CanRun> {
-  checkOptions("canRun", options);
-  const { signal, onProgress, ...settings } = options;
-  return once(outside, (client) => {
+  const { signal, onProgress, ...settings } = checkOptions("canRun", options);
+  return once(outside, signal, (client) => {
     const args = { source: toSpec(source, outside), settings };
     return client.call("canRun", args, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
   });
 }
 
 /** A question that needs no model: its worker ends with the answer. */
-async function once<T>(outside: Outside, ask: (client: Client) => Promise<T>): Promise<T> {
+async function once<T>(
+  outside: Outside,
+  signal: AbortSignal | undefined,
+  ask: (client: Client) => Promise<T>,
+): Promise<T> {
   const client = new Client(outside.spawnEngine());
   try {
     return await ask(client);
   } finally {
-    await client.close(closed());
+    const ended = client.close(closed());
+    if (!signal?.aborted) await ended;
   }
 }
 
@@ -126,15 +128,17 @@ export class LoadedModel implements Model {
   }
 
   async loadAdapter(source: ModelSource, options: AdapterOptions = {}): Promise<AdapterInfo> {
-    checkOptions("loadAdapter", options);
-    const { signal, ...settings } = options;
-    const info = await this.#client.call("loadAdapter", { source: toSpec(source, this.#rules), settings }, { signal });
+    const { signal, ...settings } = checkOptions("loadAdapter", options);
+    const args = { source: toSpec(source, this.#rules), settings };
+    // It may have come when nobody wanted it any more.
+    const onLate = ({ name }: AdapterInfo) => void this.#client.call("unloadAdapter", { name }).catch(() => {});
+    const info = await this.#client.call("loadAdapter", args, { signal, onLate });
     this.#adapters = [...this.#adapters, info];
     return info;
   }
 
   async unloadAdapter(name: string): Promise<void> {
-    await this.#client.call("unloadAdapter", { name: checkText("unloadAdapter", name) });
+    await this.#client.call("unloadAdapter", { name: checkText("unloadAdapter", name, "name") });
     this.#adapters = this.#adapters.filter((adapter) => adapter.name !== name);
   }
 
@@ -142,9 +146,9 @@ export class LoadedModel implements Model {
   session(options: SessionOptions): Promise<Session>;
   session(options?: SessionOptions): Session | Promise<Session> {
     if (this.#client.over) throw this.#client.over;
-    checkOptions("session", options);
+    const given = checkOptions("session", options);
     const session = new OpenSession(this.#client, this.#number);
-    return options ? session.made(options) : session;
+    return options ? session.made(given) : session;
   }
 
   async warmup(): Promise<void> {
@@ -156,33 +160,29 @@ export class LoadedModel implements Model {
   }
 
   async logits(ids: readonly number[], options: LogitsOptions = {}): Promise<Float32Array[]> {
-    checkOptions("logits", options);
-    const { all = false, adapters, signal } = options;
+    const { all = false, adapters, signal } = checkOptions("logits", options);
     return this.#client.call("logits", { ids: checkIds("logits", ids), all, adapters }, { signal });
   }
 
   async embed(texts: readonly Prompt[], options: EmbedOptions = {}): Promise<Float32Array[]> {
-    checkOptions("embed", options);
-    const { pooling = "mean", normalize = true, adapters, signal } = options;
-    if (!Array.isArray(texts)) throw new EngineError("InvalidArgument", "embed: texts must be a list of texts");
-    const each = texts.map((text) => (typeof text === "string" ? text : checkIds("embed", text)));
+    const { pooling = "mean", normalize = true, adapters, signal } = checkOptions("embed", options);
+    const each = checkTexts("embed", texts);
     return this.#client.call("embed", { texts: each, mean: pooling === "mean", normalize, adapters }, { signal });
   }
 
   async perplexity(text: string, options: PerplexityOptions = {}): Promise<Perplexity> {
-    checkOptions("perplexity", options);
-    const { window = 512, adapters, signal } = options;
+    const { window = 512, adapters, signal } = checkOptions("perplexity", options);
     return this.#client.call("perplexity", { text: checkText("perplexity", text), window, adapters }, { signal });
   }
 
   async tokenize(text: string, options: TokenizeOptions = {}): Promise<number[]> {
-    checkOptions("tokenize", options);
-    return this.#client.call("tokenize", { text: checkText("tokenize", text), addSpecial: options.addSpecial ?? true });
+    const { addSpecial = true } = checkOptions("tokenize", options);
+    return this.#client.call("tokenize", { text: checkText("tokenize", text), addSpecial });
   }
 
   async detokenize(ids: readonly number[], options: DetokenizeOptions = {}): Promise<string> {
-    checkOptions("detokenize", options);
-    return this.#client.call("detokenize", { ids: checkIds("detokenize", ids), special: options.special ?? true });
+    const { special = true } = checkOptions("detokenize", options);
+    return this.#client.call("detokenize", { ids: checkIds("detokenize", ids), special });
   }
 
   async close(): Promise<void> {
@@ -196,6 +196,8 @@ class OpenSession implements Session {
   readonly #fresh: () => number;
   #tokens: readonly number[] = [];
   #closed = false;
+  /** What it holds, after a generation that failed. */
+  #asked: Promise<void> = Promise.resolve();
 
   /** `fresh` gives numbers that no other session of the model has. */
   constructor(client: Client, fresh: () => number) {
@@ -229,7 +231,8 @@ class OpenSession implements Session {
   }
 
   async rewind(count: number): Promise<void> {
-    checkAll("rewind", { count: integer(0, this.#tokens.length) }, { count });
+    await this.#asked;
+    checkCount("rewind", count, this.#tokens.length);
     this.#tokens = await this.#client.call("rewindSession", { session: this.#open().session, count });
   }
 
@@ -245,26 +248,38 @@ class OpenSession implements Session {
 
   #open(): Conversation {
     if (this.#closed) throw new EngineError("Closed", "the session is closed");
-    return { session: this.#number, onHeld: (held) => (this.#tokens = held) };
+    const session = this.#number;
+    const onHeld = (held: readonly number[]) => {
+      this.#tokens = held;
+    };
+    const onFailed = () => {
+      if (!this.#closed) this.#asked = this.#client.call("heldSession", { session }).then(onHeld, () => {});
+    };
+    return { session, onHeld, onFailed };
   }
 }
 
 interface Conversation {
   session: number;
   /** Hears of the ids that the session holds after a generation. */
-  onHeld(held: number[]): void;
+  onHeld(held: readonly number[]): void;
+  /** Hears that they may be others. */
+  onFailed(): void;
 }
 
 function generate(
   client: Client,
   conversation: Conversation | null,
   prompt: Prompt,
-  options: GenerateOptions & CompletionOptions,
+  given: GenerateOptions & CompletionOptions,
 ): Generation {
-  checkOptions(conversation ? "generate" : "complete", options);
+  const options = checkOptions(conversation ? "generate" : "complete", given, "generate");
   const { addSpecial = true } = options;
   const clean = cleaner(options);
-  const spec = typeof prompt === "string" ? { text: clean(prompt), addSpecial } : { ids: checkIds("generate", prompt) };
+  const spec =
+    typeof prompt === "string"
+      ? { text: clean(prompt), addSpecial }
+      : { ids: checkIds("generate", prompt, "prompt", "a text or a list of token ids") };
   return start(client, conversation, spec, options);
 }
 
@@ -272,9 +287,9 @@ function chat(
   client: Client,
   conversation: Conversation | null,
   messages: readonly ChatMessage[],
-  options: ChatOptions & CompletionOptions,
+  given: ChatOptions & CompletionOptions,
 ): Generation {
-  checkOptions(conversation ? "chat" : "completeChat", options);
+  const options = checkOptions(conversation ? "chat" : "completeChat", given, "chat");
   checkMessages(messages);
   const { tools, toolChoice = "auto", templateOptions } = options;
   const clean = cleaner(options);
@@ -319,14 +334,35 @@ function start(
   };
   const session = conversation?.session ?? null;
   const begin = (settings: GenerateSettings, push: (pieces: Piece[]) => void): Feed => {
-    const onEvent = (event: Piece[] | ChooseEvent, id: number) =>
-      Array.isArray(event) ? push(event) : void choose(client, id, event, logitsProcessor!);
+    // A generation that waits for its reader keeps no process alive.
+    let [sent, read, idle] = [0, 0, false];
+    const look = (id: number) => {
+      idle = pauses(idle, sent - read);
+      client.idle(id, idle);
+    };
+    const onEvent = (event: Piece[] | ChooseEvent, id: number) => {
+      if (!Array.isArray(event)) return choose(client, id, event, logitsProcessor!);
+      push(event);
+      sent += event.length;
+      look(id);
+    };
     const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent });
-    const finished = result.then((ended) => {
-      conversation?.onHeld(ended.held);
-      return ended.finished;
-    });
-    return { finished, stop: () => client.stop(id), read: (pieces) => client.read(id, pieces), signal };
+    const finished = result.then(
+      (ended) => {
+        conversation?.onHeld(ended.held);
+        return ended.finished;
+      },
+      (reason) => {
+        conversation?.onFailed();
+        throw reason;
+      },
+    );
+    const onRead = (pieces: number) => {
+      client.read(id, pieces);
+      read = pieces;
+      look(id);
+    };
+    return { finished, stop: () => client.stop(id), read: onRead, signal };
   };
   return new GenerationStream((push) => (n === 1 ? begin(settings, push) : together(n, settings, begin, push)));
 }
@@ -338,14 +374,13 @@ const cleaner =
 
 /** Has the caller's function change the logits of a generation that waits for them. */
 async function choose(client: Client, id: number, { logits, tokens }: ChooseEvent, processor: LogitsProcessor) {
-  try {
-    const changed = (await processor(logits, tokens)) ?? logits;
-    if (!(changed instanceof Float32Array))
-      throw new EngineError("InvalidArgument", "logitsProcessor must answer nothing or a Float32Array", {
-        option: "logitsProcessor",
-      });
-    client.supply(id, changed, changed === logits ? [logits.buffer as ArrayBuffer] : []);
-  } catch (error) {
-    client.fail(id, error);
+  const { length } = logits;
+  const changed = (await processor(logits, tokens)) ?? logits;
+  // One that was transferred has no length.
+  if (!(changed instanceof Float32Array) || changed.length !== length) {
+    const expected = `nothing or a Float32Array of ${length} values`;
+    const message = `logitsProcessor must answer ${expected}, and keep what it was given in place`;
+    throw new EngineError("InvalidArgument", message, { option: "logitsProcessor", expected });
   }
+  client.supply(id, changed, changed === logits ? [logits.buffer as ArrayBuffer] : []);
 }

@@ -14,5 +14,5 @@ export async function doctor(url?: string | URL | null, options?: DoctorOptions)
     spawnEngine,
     storage: async () => null,
   };
-  return examine(patient, url ? addressOf(url, null, "url") : null, options);
+  return examine(patient, url === undefined || url === null ? null : addressOf(url, null, "url"), options);
 }

@@ -1,41 +1,31 @@
 /** Options are checked where they enter: an unknown name or a wrong type is an error that says which. */
 
+import {
+  type Check,
+  checkAll,
+  checked,
+  integer,
+  isBoolean,
+  isFunction,
+  isList,
+  isObject,
+  isSignal,
+  number,
+  oneOf,
+  wrong,
+} from "./check.ts";
 import { checkFormat } from "./constrain/format.ts";
-import { EngineError } from "./errors.ts";
+import { samplers } from "./samplers.ts";
 import type { GenerateOptions, Sampler, SamplingOptions } from "./types.ts";
-
-export type Check = (value: unknown) => string | null;
-
-const isSignal: Check = (value) => (value instanceof AbortSignal ? null : "an AbortSignal");
-const isFunction: Check = (value) => (typeof value === "function" ? null : "a function");
-export const isBoolean: Check = (value) => (typeof value === "boolean" ? null : "true or false");
-const isObject: Check = (value) =>
-  typeof value === "object" && value !== null && !Array.isArray(value) ? null : "an object";
-const isList: Check = (value) => (Array.isArray(value) ? null : "a list");
 
 const isHash = (value: unknown) =>
   typeof value === "string" && /^([0-9a-f]{64}|sha256-[A-Za-z0-9+/]{43}=)$/i.test(value);
-
-const oneOf = (...values: string[]): Check => {
-  const expected = values.map((value) => `"${value}"`).join(", ");
-  return (value) => (values.includes(value as string) ? null : expected);
-};
 
 const isToolChoice: Check = (value) =>
   ["auto", "none", "required"].includes(value as string) ||
   typeof (value as { name?: unknown } | null)?.name === "string"
     ? null
     : '"auto", "none", "required" or { name }';
-
-export const integer = (least: number, most: number): Check => {
-  const inRange = (value: number) => Number.isInteger(value) && value >= least && value <= most;
-  return (value) => (typeof value === "number" && inRange(value) ? null : `an integer from ${least} to ${most}`);
-};
-
-const number = (least: number, most: number): Check => {
-  return (value) =>
-    typeof value === "number" && value >= least && value <= most ? null : `a number from ${least} to ${most}`;
-};
 
 const isStop: Check = (value) =>
   typeof value === "string" || (Array.isArray(value) && value.every((text) => typeof text === "string"))
@@ -51,6 +41,7 @@ const listOf = (one: (value: unknown) => boolean, expected: string): Check => {
   return (value) => (Array.isArray(value) && value.every(one) ? null : expected);
 };
 const isText = (value: unknown) => typeof value === "string" && value !== "";
+const isName: Check = (value) => (isText(value) ? null : "a text that is not empty");
 const isIds = (value: unknown) =>
   Array.isArray(value) && value.length > 0 && value.every((id) => Number.isInteger(id) && id >= 0 && id <= MOST_TOKENS);
 
@@ -60,19 +51,6 @@ const isBias: Check = (value) => {
     ? null
     : "an object of token ids with numbers or -Infinity";
 };
-
-/** The links of the sampler chain, in their order. */
-export const samplers: readonly Sampler[] = [
-  "penalties",
-  "dry",
-  "topNSigma",
-  "topK",
-  "typicalP",
-  "topP",
-  "minP",
-  "xtc",
-  "temperature",
-];
 
 const sampling = {
   temperature: number(0, 100),
@@ -171,7 +149,7 @@ const load = {
   cacheTokens: integer(1, MOST_TOKENS),
   prefixReuse: isBoolean,
   firstCome: isBoolean,
-  adapterBytes: integer(0, 2 ** 32),
+  adapterBytes: integer(0, 2 ** 31),
   signal: isSignal,
   onProgress: isFunction,
   threads: integer(1, 64),
@@ -195,70 +173,51 @@ const rules = {
   session: { restore: (value: unknown) => (value instanceof Uint8Array ? null : "what session.save() gave"), adapters },
   loadAdapter: {
     ...source,
-    name: (value: unknown) => (isText(value) ? null : "a text that is not empty"),
+    name: isName,
     signal: isSignal,
   },
   tokenize: { addSpecial: isBoolean },
   detokenize: { special: isBoolean },
   logits: { all: isBoolean, adapters, signal: isSignal },
   embed: { pooling: oneOf("mean", "last"), normalize: isBoolean, adapters, signal: isSignal },
+  cache: { directory: isName },
   perplexity: { window: integer(2, MOST_TOKENS), adapters, signal: isSignal },
 } satisfies Record<string, Record<string, Check>>;
 
-/** Refuses what a function does not know; what is undefined counts as left out. */
-export function checkOptions(name: keyof typeof rules, options: object | undefined): void {
-  checkAll(name, rules[name], options);
-}
-
-export function checkAll(name: string, known: Record<string, Check>, options: object | undefined): void {
-  if (options === undefined) return;
-  if (isObject(options)) throw wrong(name, "options", "an object", options);
-  for (const [option, value] of Object.entries(options)) {
-    if (!Object.hasOwn(known, option)) {
-      const expected = Object.keys(known).join(", ");
-      throw new EngineError("InvalidArgument", `${name}: there is no option "${option}"; there are ${expected}`, {
-        option,
-        expected,
-      });
-    }
-    const expected = value === undefined ? null : known[option]?.(value);
-    if (expected) throw wrong(name, option, expected, value);
-  }
+/** As `checkAll`; `label` is what the caller knows the function as. */
+export function checkOptions<T extends object>(
+  name: keyof typeof rules,
+  options: T | undefined,
+  label: string = name,
+): T {
+  return checkAll(label, rules[name], options);
 }
 
 /** Token ids as given by a caller. */
-export function checkIds(name: string, ids: unknown): number[] {
+export function checkIds(name: string, ids: unknown, option = "ids", expected = "a list of token ids"): number[] {
   const list = Array.isArray(ids) || ids instanceof Uint32Array || ids instanceof Int32Array ? Array.from(ids) : null;
-  if (!list) throw wrong(name, "ids", "a list of token ids", ids);
-  const bad = list.find((id) => !(Number.isInteger(id) && id >= 0 && id <= MOST_TOKENS));
-  if (bad !== undefined) throw wrong(name, "ids", "integers from 0", bad);
+  if (!list) throw wrong(name, option, expected, ids);
+  const id = integer(0, MOST_TOKENS);
+  for (const one of list) checked(name, "ids", (value) => id(value) && "integers from 0", one);
   return list;
 }
 
-export function checkText(name: string, text: unknown): string {
-  if (typeof text !== "string") throw wrong(name, "text", "a string", text);
-  return text;
+const isString: Check = (value) => (typeof value === "string" ? null : "a string");
+
+export const checkText = (name: string, text: string, option = "text"): string => checked(name, option, isString, text);
+
+export function checkTexts(name: string, texts: unknown): (string | number[])[] {
+  const expected = "a list of texts and lists of token ids";
+  if (!Array.isArray(texts)) throw wrong(name, "texts", expected, texts);
+  return texts.map((text) => (typeof text === "string" ? text : checkIds(name, text, "texts", expected)));
 }
+
+export const checkCount = (name: string, count: number, most: number): number =>
+  checked(name, "count", integer(0, most), count);
 
 export function checkMessages(messages: unknown): void {
   const whole = (one: unknown) => typeof (one as { role?: unknown } | null)?.role === "string";
   if (!Array.isArray(messages) || messages.length === 0 || !messages.every(whole)) {
     throw wrong("chat", "messages", "a list of { role, content }", messages);
   }
-}
-
-function wrong(name: string, option: string, expected: string, value: unknown): EngineError {
-  const found = show(value);
-  return new EngineError("InvalidArgument", `${name}: ${option} must be ${expected}, not ${found}`, {
-    option,
-    expected,
-    found,
-  });
-}
-
-function show(value: unknown): string {
-  if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}…` : value);
-  if (typeof value === "object" && value !== null)
-    return Array.isArray(value) ? "a list" : `a ${value.constructor?.name ?? "thing"}`;
-  return String(value);
 }

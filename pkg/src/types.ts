@@ -1,7 +1,10 @@
-/** The public types. Sizes are in bytes, times in milliseconds, token counts in tokens. */
+/**
+ * The public types. Sizes are in bytes, times in milliseconds, token counts in tokens. An option that is undefined counts as left out,
+ * also where `exactOptionalPropertyTypes` tells the two apart.
+ */
 
 /** One file of a model. A string or URL is http(s), or a file path under Node, Deno and Bun. */
-export type FileSource = string | URL | Request | Blob | Uint8Array | FileSystemFileHandle;
+export type FileSource = string | URL | Request | Blob | Uint8Array | FileHandleLike;
 
 /**
  * Where a model comes from: one GGUF file, any part of a split one (`-00001-of-00003.gguf`) where the others lie beside it,
@@ -11,10 +14,33 @@ export type FileSource = string | URL | Request | Blob | Uint8Array | FileSystem
  */
 export type ModelSource =
   | FileSource
-  | FileSystemDirectoryHandle
+  | DirectoryHandleLike
   | readonly FileSource[]
-  | FileList
+  | FileListLike
   | Record<string, FileSource>;
+
+/** A browser's FileSystemFileHandle. It and the next two are spelled out for projects without the DOM's types, which have no name for them. */
+export interface FileHandleLike {
+  readonly kind: "file";
+  readonly name: string;
+  getFile(): Promise<NamedBlob>;
+}
+
+/** A browser's FileSystemDirectoryHandle. */
+export interface DirectoryHandleLike {
+  readonly kind: "directory";
+  readonly name: string;
+  getFileHandle(name: string): Promise<FileHandleLike>;
+}
+
+/** A browser's FileList. */
+export interface FileListLike {
+  readonly length: number;
+  item(index: number): NamedBlob | null;
+  readonly [index: number]: NamedBlob;
+}
+
+type NamedBlob = Blob & { readonly name: string };
 
 /** How activations are rounded before integer products. `auto` follows the way the model was trained. */
 export type Activations = "auto" | "int8" | "int14" | "float";
@@ -57,74 +83,74 @@ export type ContextFull = "stop" | "error" | "shift";
 
 export interface LoadOptions extends SourceOptions {
   /** Aborts the load; the promise rejects with the signal's reason. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Called as bytes arrive, at most every 50 ms, and once at each change of phase. */
-  onProgress?: (progress: Progress) => void;
+  onProgress?: ((progress: Progress) => void) | undefined;
   /**
    * Threads to compute with. Above 1 needs shared memory (in a page: cross-origin isolation); 1 takes the single build.
    * @default free cores, at most 8
    */
-  threads?: number;
+  threads?: number | undefined;
   /** @default "auto" */
-  flavour?: Flavour;
+  flavour?: Flavour | undefined;
   /** @default "auto"; "dot4" on an edge worker, whose clock stands still */
-  kernel?: Kernel;
+  kernel?: Kernel | undefined;
   /**
    * Positions a conversation may hold.
    * @default what the model was trained for, at most 4096
    */
-  contextLength?: number;
+  contextLength?: number | undefined;
   /** @default "auto" */
-  kv?: KvType;
+  kv?: KvType | undefined;
   /** @default "auto" */
-  activations?: Activations;
+  activations?: Activations | undefined;
   /**
    * Most prompt tokens computed in one piece; an eighth of it while other answers are being written, so that none of them waits
    * long. It changes speed and scratch memory, never a result. One reading of the weights serves a whole piece: above 256 tokens
    * nothing is gained.
    * @default 256
    */
-  prefillChunk?: number;
+  prefillChunk?: number | undefined;
   /** Requests computed together; more wait for a place. One reading of the weights serves all. @default 8 */
-  maxSequences?: number;
+  maxSequences?: number | undefined;
   /**
    * Most tokens of one step, prompts and running answers together. Scratch is reserved for the smaller one of this and
    * `prefillChunk + maxSequences - 1`.
    * @default 2048
    */
-  maxBatchTokens?: number;
+  maxBatchTokens?: number | undefined;
   /** Requests that may wait; the next one is refused with `QueueFull`. @default 32 */
-  maxQueue?: number;
+  maxQueue?: number | undefined;
   /**
    * Tokens whose keys and values are kept, of all conversations together and of ended ones for whoever begins alike. At least
    * `contextLength`; what was unused longest goes first, and is computed again when it is wanted.
    * @default up to four full contexts, within 256 MB
    */
-  cacheTokens?: number;
+  cacheTokens?: number | undefined;
   /** Conversations that begin alike share what was computed, in whole blocks of 32 tokens. No result changes. @default true */
-  prefixReuse?: boolean;
+  prefixReuse?: boolean | undefined;
   /** Requests are taken as they come. Otherwise half of the places are for the shortest of those that wait. @default false */
-  firstCome?: boolean;
+  firstCome?: boolean | undefined;
   /**
    * Memory that adapters may take together, in bytes: `loadAdapter` refuses what would be more. Until they come it is address space alone.
    * @default 134217728 (128 MiB)
    */
-  adapterBytes?: number;
+  adapterBytes?: number | undefined;
   /** @default "auto" */
-  layout?: WeightLayout;
+  layout?: WeightLayout | undefined;
   /** Only for files with I2_S tensors. @default "auto" */
-  i2s?: I2sInterleave;
+  i2s?: I2sInterleave | undefined;
   /**
    * A chat template to use instead of the model's own; `"embedded"` follows the file's even where it is known to be wrong.
    */
-  chatTemplate?: string;
+  chatTemplate?: string | undefined;
   /**
    * Notes what is done when with `performance.measure`, in the timeline of whoever loads: the phases of the load, and for each request
    * every piece of its prompt and every step of its answer. DevTools shows them in tracks of their own, under `ternlight`. They pile up
    * until `performance.clearMeasures()`.
    * @default false
    */
-  spans?: boolean;
+  spans?: boolean | undefined;
 }
 
 /**
@@ -138,36 +164,36 @@ export interface SourceOptions {
    * ETag nor a Last-Modified are not kept.
    * @default true
    */
-  cache?: boolean | string;
+  cache?: boolean | string | undefined;
   /**
    * `always` hashes each chunk of 512 kB that is read from the cache; a damaged one is fetched again. `auto` does so only for what a load
    * left that was cut off.
    * @default "auto"
    */
-  verify?: "auto" | "always";
+  verify?: "auto" | "always" | undefined;
   /**
    * SHA-256 of the file, 64 hex digits or `sha256-` and base64; of a model of several files the hash of each that is read, by its name.
    * A file that has another, or none here, is refused. Of what comes from a cache that has hashed it before, that hash is taken.
    */
-  integrity?: string | Readonly<Record<string, string>>;
+  integrity?: string | Readonly<Record<string, string>> | undefined;
   /**
    * Ranges that a server is asked for at once, from 1 to 16; one where it alone brings more than 64 MB/s.
    * @default 4
    */
-  connections?: number;
+  connections?: number | undefined;
 }
 
 /** An adapter that `loadAdapter` has loaded. */
 export interface AdapterUse {
   name: string;
   /** What it adds is multiplied by this, from -1000 to 1000; 0 adds nothing. @default 1 */
-  scale?: number;
+  scale?: number | undefined;
 }
 
 export interface AdapterOptions extends SourceOptions {
   /** What requests call it. @default the name of its file without the ending, or of its folder */
-  name?: string;
-  signal?: AbortSignal;
+  name?: string | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 export interface AdapterInfo {
@@ -197,7 +223,7 @@ export interface CachedFile {
 
 export interface CacheOptions {
   /** As the load option `cache`. @default where loads keep what they are given no other place for */
-  directory?: string;
+  directory?: string | undefined;
 }
 
 /** What loads have kept. */
@@ -232,101 +258,101 @@ export type Sampler =
 /** Where the default is the model's, it is what its generation_config says, if it says anything. */
 export interface SamplingOptions {
   /** 0 always takes the most likely token, whatever cuts there are. @default 0.7, or the model's */
-  temperature?: number;
+  temperature?: number | undefined;
   /** Moves the temperature by how undecided the model is, at most this far down and up; 0 is off. @default 0 */
-  dynamicTemperature?: number;
+  dynamicTemperature?: number | undefined;
   /** Above 1 keeps the dynamic temperature low until the model is very undecided. @default 1 */
-  dynamicExponent?: number;
+  dynamicExponent?: number | undefined;
   /** Keep the k most likely tokens; 0 keeps all. @default 40, or the model's */
-  topK?: number;
+  topK?: number | undefined;
   /** Of these only the ones whose logit is above their mean by two standard deviations. @default false */
-  adaptiveTopK?: boolean;
+  adaptiveTopK?: boolean | undefined;
   /** Keep the fewest most likely tokens whose probabilities reach p; 1 keeps all. @default 0.95, or the model's */
-  topP?: number;
+  topP?: number | undefined;
   /** Drop tokens less likely than p times the likeliest; 0 keeps all. @default 0, or the model's */
-  minP?: number;
+  minP?: number | undefined;
   /** Keep the tokens whose surprise is nearest to the entropy, until they reach p; 1 keeps all. @default 1, or the model's */
-  typicalP?: number;
+  typicalP?: number | undefined;
   /** Keep tokens whose logit is within n standard deviations of the highest; 0 keeps all. @default 0 */
-  topNSigma?: number;
+  topNSigma?: number | undefined;
   /** XTC: how often the likeliest tokens are dropped, so that a less likely one comes; 0 is off. @default 0 */
-  xtcProbability?: number;
+  xtcProbability?: number | undefined;
   /** Of tokens at least this probable XTC leaves the least probable. @default 0.1 */
-  xtcThreshold?: number;
+  xtcThreshold?: number | undefined;
   /** Divide (multiply, if negative) the logits of tokens seen before by this; 1 is off. @default 1, or the model's */
-  repetitionPenalty?: number;
+  repetitionPenalty?: number | undefined;
   /** Subtracted from a token's logit for every time it has come; 0 is off. @default 0 */
-  frequencyPenalty?: number;
+  frequencyPenalty?: number | undefined;
   /** Subtracted once from the logit of every token that has come; 0 is off. @default 0 */
-  presencePenalty?: number;
+  presencePenalty?: number | undefined;
   /** The last tokens, prompt included, that these three look at; 0 looks at all. @default 0 */
-  penaltyLastN?: number;
+  penaltyLastN?: number | undefined;
   /** DRY: subtracts multiplier · base^(length - allowedLength) from what would continue a repetition of that length. 0 is off. @default 0 */
-  dryMultiplier?: number;
+  dryMultiplier?: number | undefined;
   /** @default 1.75 */
-  dryBase?: number;
+  dryBase?: number | undefined;
   /** Repetitions shorter than this many tokens are free. @default 2 */
-  dryAllowedLength?: number;
+  dryAllowedLength?: number | undefined;
   /** The last tokens, prompt included, in which DRY looks for repetitions; 0 looks at all. @default 0 */
-  dryLastN?: number;
+  dryLastN?: number | undefined;
   /** No repetition reaches over a token whose text contains one of these. @default ["\n", ":", "\"", "*"], none without a tokenizer */
-  dryBreakers?: readonly string[];
+  dryBreakers?: readonly string[] | undefined;
   /** Mirostat 2: the surprise to aim at, in bits; it replaces all that cut. 0 is off. @default 0 */
-  mirostatTau?: number;
+  mirostatTau?: number | undefined;
   /** How fast mirostat follows. @default 0.1 */
-  mirostatEta?: number;
+  mirostatEta?: number | undefined;
   /** Added to the logits of these token ids; -Infinity forbids one. @default {} */
-  logitBias?: Readonly<Record<number, number>>;
+  logitBias?: Readonly<Record<number, number>> | undefined;
   /**
    * Texts or lists of ids that must not come. A text is banned in the ids that the tokenizer gives it at the beginning, after a space and
    * within a line; other ids can spell the same letters. @default []
    */
-  bannedSequences?: readonly (string | readonly number[])[];
+  bannedSequences?: readonly (string | readonly number[])[] | undefined;
   /** The order of the chain; a link that is not named is off. @default all, in the order of `Sampler` */
-  samplers?: readonly Sampler[];
+  samplers?: readonly Sampler[] | undefined;
   /** `none` forgets what the model's generation_config says. @default "model" */
-  preset?: "model" | "none";
+  preset?: "model" | "none" | undefined;
   /** Same seed, same tokens, in every runtime. An integer from 0 to 2^53 - 1. @default random */
-  seed?: number;
+  seed?: number | undefined;
   /** Tell with every token how likely the model held it and this many of the likeliest, at most 100. @default none */
-  logprobs?: number;
+  logprobs?: number | undefined;
   /**
    * Guess that what followed the last two to four tokens before follows again, check up to 6 guesses in one step, and keep what the model
    * would have chosen anyway: the same answer in fewer steps where a text repeats itself or its prompt. Rests for 64 tokens where fewer than
    * three guesses in ten are right. Has no effect beside `logitsProcessor`. @default false
    */
-  speculate?: boolean;
+  speculate?: boolean | undefined;
 }
 
 export interface GenerateOptions extends SamplingOptions {
   /** @default until the model ends or the context is full */
-  maxTokens?: number;
+  maxTokens?: number | undefined;
   /** Texts that end the generation. They may span pieces and are not part of the text. */
-  stop?: string | readonly string[];
+  stop?: string | readonly string[] | undefined;
   /** Do not end at the model's end tokens. @default false */
-  ignoreEos?: boolean;
+  ignoreEos?: boolean | undefined;
   /** Add what the tokenizer adds to a text (BOS). Has no effect on ids and chats. @default true */
-  addSpecial?: boolean;
+  addSpecial?: boolean | undefined;
   /** @default "stop" */
-  onContextFull?: ContextFull;
+  onContextFull?: ContextFull | undefined;
   /**
    * What the text keeps to: of every token only those are chosen from that may still lead to a whole text. It ends by itself, with
    * `finishReason: "stop"`, where nothing more may follow; `maxTokens` may cut it before it is whole. @default any text
    */
-  format?: Format;
+  format?: Format | undefined;
   /**
    * `safe` takes soft hyphens, zero-width spaces and joiners and variation selectors out of a text or of messages, and leaves of emoji
    * in a row the first, of spaces one, of empty lines one. It changes what is said: an indent is gone. Ids stay as they are. @default "none"
    */
-  preprocess?: "none" | "safe";
+  preprocess?: "none" | "safe" | undefined;
   /** Changes the logits before every choice. @default none */
-  logitsProcessor?: LogitsProcessor;
+  logitsProcessor?: LogitsProcessor | undefined;
   /**
    * What is added to the model for this answer. A session keeps those of its last call; with others all that it holds is computed anew.
    * @default none, or the session's
    */
-  adapters?: readonly AdapterUse[];
-  signal?: AbortSignal;
+  adapters?: readonly AdapterUse[] | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 /**
@@ -343,7 +369,8 @@ export type Format =
 /**
  * Called before every choice with one logit for every token and all ids that the conversation holds, prompt included. Changes the
  * logits in place, or answers others; -Infinity forbids a token. What is left goes through the samplers. Other generations run
- * on meanwhile. What it throws rejects the generation.
+ * on meanwhile. What it throws rejects the generation. The array is the engine's again afterwards, and empty here: copy what is to
+ * stay.
  */
 export type LogitsProcessor = (logits: Float32Array, tokens: number[]) => ChangedLogits | Promise<ChangedLogits>;
 
@@ -357,7 +384,7 @@ export interface CompletionOptions {
    * they belong to (`index`), `finished` has all of them (`choices`), and the one at `index` has the seed `seed + index`.
    * @default 1
    */
-  n?: number;
+  n?: number | undefined;
 }
 
 export interface ChatOptions extends GenerateOptions {
@@ -365,14 +392,14 @@ export interface ChatOptions extends GenerateOptions {
    * Tools in the shape the model's template expects: `{ type: "function", function: { name, description, parameters } }` for most. The
    * calls of the answer are `finished.toolCalls`.
    */
-  tools?: readonly unknown[];
+  tools?: readonly unknown[] | undefined;
   /**
    * `"auto"` leaves it to the model; with `"none"` the template hears of no tools. `"required"` allows nothing but calls, a name one call of
    * that tool; their arguments keep to the tool's `parameters`, for templates that spell calls as Hermes, Qwen, Mistral or Llama 3 do. @default "auto"
    */
-  toolChoice?: ToolChoice;
+  toolChoice?: ToolChoice | undefined;
   /** Further variables for the template. */
-  templateOptions?: Readonly<Record<string, unknown>>;
+  templateOptions?: Readonly<Record<string, unknown>> | undefined;
 }
 
 export type ToolChoice = "auto" | "none" | "required" | { name: string };
@@ -393,12 +420,15 @@ export interface ToolError {
 
 export interface ChatMessage {
   role: "system" | "user" | "assistant" | "tool" | (string & {});
-  content: string;
+  /** null where an assistant's message is `tool_calls` alone, in the templates that know this. */
+  content: string | null;
   [key: string]: unknown;
 }
 
+export type TokenIds = readonly number[] | Uint32Array | Int32Array;
+
 /** Text, or token ids fed exactly as given. */
-export type Prompt = string | readonly number[];
+export type Prompt = string | TokenIds;
 
 export interface Piece {
   /** Whole characters only; never empty except when a token adds no text of its own. */
@@ -470,7 +500,7 @@ export interface Session {
   /** Continues the conversation: what is cached is not computed again. */
   generate(prompt: Prompt, options?: GenerateOptions): Generation;
   chat(messages: readonly ChatMessage[], options?: ChatOptions): Generation;
-  /** Every id this conversation holds. */
+  /** Every id this conversation holds; after a generation that failed, as soon as the engine has told. */
   readonly tokens: readonly number[];
   /** Another session that begins with all that this one holds; nothing is computed or copied for it. */
   fork(): Promise<Session>;
@@ -481,6 +511,7 @@ export interface Session {
    * `activations`, in any runtime. About as many bytes as its share of the cache.
    */
   save(): Promise<Uint8Array>;
+  /** Gives its memory back. A generation that goes on in it is rejected (`Closed`). */
   close(): Promise<void>;
 }
 
@@ -489,9 +520,9 @@ export interface SessionOptions {
    * What `session.save()` gave. Refused with `BadMagic` (no saved session), `Damaged`, `UnsupportedVersion` or `WrongModel`, also
    * where it was saved with other adapters.
    */
-  restore?: Uint8Array;
+  restore?: Uint8Array | undefined;
   /** The adapters that it begins with. @default none */
-  adapters?: readonly AdapterUse[];
+  adapters?: readonly AdapterUse[] | undefined;
 }
 
 /** How busy a model is. */
@@ -514,55 +545,55 @@ export interface ModelStatus {
 
 export interface TokenizeOptions {
   /** @default true */
-  addSpecial?: boolean;
+  addSpecial?: boolean | undefined;
 }
 
 export interface DetokenizeOptions {
   /** Keep special tokens in the text. @default true */
-  special?: boolean;
+  special?: boolean | undefined;
 }
 
 export interface LogitsOptions {
   /** One row for every id instead of the last one alone. @default false */
-  all?: boolean;
+  all?: boolean | undefined;
   /** @default none */
-  adapters?: readonly AdapterUse[];
-  signal?: AbortSignal;
+  adapters?: readonly AdapterUse[] | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 export interface EmbedOptions {
   /** How the states of a text's tokens become one: their mean, or the last. @default "mean" */
-  pooling?: "mean" | "last";
+  pooling?: "mean" | "last" | undefined;
   /** To length 1. @default true */
-  normalize?: boolean;
+  normalize?: boolean | undefined;
   /** @default none */
-  adapters?: readonly AdapterUse[];
-  signal?: AbortSignal;
+  adapters?: readonly AdapterUse[] | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 export interface PerplexityOptions {
   /** Tokens of a window. @default 512 */
-  window?: number;
+  window?: number | undefined;
   /** @default none */
-  adapters?: readonly AdapterUse[];
-  signal?: AbortSignal;
+  adapters?: readonly AdapterUse[] | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 export interface InspectOptions {
   /** Read the weights too, for what only they tell: the share of zeros. @default false */
-  weights?: boolean;
+  weights?: boolean | undefined;
   /** @default "auto" */
-  activations?: Activations;
+  activations?: Activations | undefined;
   /** @default "auto" */
-  kv?: KvType;
-  contextLength?: number;
-  prefillChunk?: number;
+  kv?: KvType | undefined;
+  contextLength?: number | undefined;
+  prefillChunk?: number | undefined;
   /** @default "auto" */
-  layout?: WeightLayout;
+  layout?: WeightLayout | undefined;
   /** Only for files with I2_S tensors. @default "auto" */
-  i2s?: I2sInterleave;
-  signal?: AbortSignal;
-  onProgress?: (progress: Progress) => void;
+  i2s?: I2sInterleave | undefined;
+  signal?: AbortSignal | undefined;
+  onProgress?: ((progress: Progress) => void) | undefined;
 }
 
 export interface Perplexity {
@@ -593,13 +624,13 @@ export interface Model {
   warmup(): Promise<void>;
   status(): Promise<ModelStatus>;
   /** One Float32Array of `info.vocab` logits per position asked for. */
-  logits(ids: readonly number[], options?: LogitsOptions): Promise<Float32Array[]>;
+  logits(ids: TokenIds, options?: LogitsOptions): Promise<Float32Array[]>;
   /** For each text one row of `info.config.hidden` values: its tokens' hidden states behind the output norm, pooled. */
   embed(texts: readonly Prompt[], options?: EmbedOptions): Promise<Float32Array[]>;
   /** Of a text, cut into consecutive windows; in each, every id is predicted from those before it. */
   perplexity(text: string, options?: PerplexityOptions): Promise<Perplexity>;
   tokenize(text: string, options?: TokenizeOptions): Promise<number[]>;
-  detokenize(ids: readonly number[], options?: DetokenizeOptions): Promise<string>;
+  detokenize(ids: TokenIds, options?: DetokenizeOptions): Promise<string>;
   /**
    * Ends the workers and gives back all memory. Resolves when the runtime says that they have ended: Node does, browsers do not tell.
    * Calling it again does nothing.

@@ -1,8 +1,8 @@
 /** The benchmark itself: loads, runs, measures the machine, and works out what the numbers mean. */
 
+import { type Check, checkAll, integer, isBoolean } from "../check.ts";
 import { EngineError } from "../errors.ts";
 import { LoadedModel, type Outside } from "../model.ts";
-import { type Check, checkAll, integer, isBoolean } from "../options.ts";
 import { Client } from "../rpc/client.ts";
 import type { Phase, Verbs } from "../rpc/protocol.ts";
 import { toSpec } from "../source/spec.ts";
@@ -70,7 +70,7 @@ const rules: Record<keyof BenchOptions, Check> = {
   readBytes: integer(1 << 20, 1e9),
 };
 
-export const checkBench = (options: object): void => checkAll("bench", rules, options);
+export const checkBench = (options: object): void => void checkAll("bench", rules, options);
 
 export async function bench(outside: Outside, environment: Environment, task: BenchTask): Promise<BenchReport> {
   const { source, name, options, load, onNote = () => {} } = task;

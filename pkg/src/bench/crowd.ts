@@ -3,8 +3,8 @@
  * wait for is measured. Lengths are random, some clients break off, some read slowly.
  */
 
+import { type Check, checkAll, integer } from "../check.ts";
 import { EngineError } from "../errors.ts";
-import { type Check, checkAll, integer } from "../options.ts";
 import type { Finished, GenerateOptions, Model, ModelStatus } from "../types.ts";
 import { randomBits } from "./blocks.ts";
 import { percentile } from "./stats.ts";
@@ -26,7 +26,7 @@ const rules: Record<keyof CrowdOptions, Check> = {
   seed: integer(0, 2 ** 31 - 1),
 };
 
-export const checkCrowd = (options: object): void => checkAll("crowd", rules, options);
+export const checkCrowd = (options: object): void => void checkAll("crowd", rules, options);
 
 interface Percentiles {
   p50: number;

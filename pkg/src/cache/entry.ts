@@ -42,7 +42,9 @@ export async function readHead(file: StoredFile) {
   } catch {
     return null;
   }
-  if (identity?.format !== 2 || !Number.isSafeInteger(identity.size)) return null;
+  const { format, url, size, validator } = identity ?? {};
+  if (format !== 2 || typeof url !== "string" || typeof validator !== "string") return null;
+  if (!Number.isSafeInteger(size) || size < 0) return null;
   // A size that is damaged may be any.
   if (HEAD + HASH * chunksOf(identity.size) > file.size) return null;
   const marks = new Uint8Array(HASH * chunksOf(identity.size));
@@ -71,6 +73,8 @@ export class Entry {
   #opening: Promise<StoredFile | null> | null = null;
   #begun: Promise<void> | null = null;
   #closing: Promise<void> | null = null;
+  /** Its files are closed. */
+  #ended: Promise<void> | null = null;
   /** Written, with the mark still to come. */
   readonly #pending = new Map<number, Promise<void>>();
 
@@ -165,6 +169,8 @@ export class Entry {
   async forget(): Promise<boolean> {
     this.#leave();
     await this.close();
+    await this.#ended;
+    await this.#store.remove(this.name).catch(() => {});
     return this.#inherited;
   }
 
@@ -182,15 +188,16 @@ export class Entry {
       await file?.flush();
       await file?.write(Uint8Array.of(0), UNCLOSED);
     })();
-    const end = flushed
+    this.#ended = flushed
       .catch(() => {})
       .then(() => {
         this.#reader?.close();
         this.#writer?.close();
         this.#reader = this.#writer = null;
       });
-    if (!this.#left) return;
-    await end;
+    // What was here before, and could not be opened, may be another's.
+    if (!this.#left || !this.#begun) return;
+    await this.#ended;
     await this.#store.remove(this.name).catch(() => {});
   }
 

@@ -1,6 +1,7 @@
 /** What users see of a cache. Where nothing can be kept, it is empty. */
 
 import { EngineError } from "../errors.ts";
+import { checkOptions } from "../options.ts";
 import { addressOf } from "../source/address.ts";
 import type { CachedFile, CacheOptions, ModelCache } from "../types.ts";
 import { CHUNK, chunksOf, readHead } from "./entry.ts";
@@ -9,7 +10,7 @@ import type { Kept } from "./store.ts";
 
 /** @param base what relative addresses begin from, where there is such a thing */
 export function manage(open: ((directory?: string) => Promise<Kept>) | null, base: string | null): ModelCache {
-  const store = async (options?: CacheOptions) => (open ? open(options?.directory) : null);
+  const store = async (options?: CacheOptions) => open?.(checkOptions("cache", options).directory) ?? null;
   return {
     async list(options) {
       const files = await store(options);
@@ -30,10 +31,14 @@ export function manage(open: ((directory?: string) => Promise<Kept>) | null, bas
     if (what === undefined) return names.filter(isOurs);
     if (typeof what === "object" && what && "id" in what) return names.filter((name) => name === what.id);
     const url = addressOf(what, base, "url");
+    const address = url.origin + url.pathname;
     const prefix = await prefixOf(url.href);
-    if (!url.pathname.endsWith("/")) return names.filter((name) => name.startsWith(prefix));
+    const found = names.filter((name) => name.startsWith(prefix));
+    if (found.length > 0) return found;
+    // As the list shows it, without its query; or all beneath.
+    const beneath = address.endsWith("/");
     const all = await Promise.all(names.map((name) => describe(files, name)));
-    return all.filter((one) => one?.url.startsWith(url.origin + url.pathname)).map((one) => one!.id);
+    return all.flatMap((one) => (one && (beneath ? one.url.startsWith(address) : one.url === address) ? one.id : []));
   }
 }
 
@@ -52,7 +57,7 @@ async function describe(files: Kept, id: string): Promise<CachedFile | null> {
   const file = isOurs(id) ? await files.read(id).catch(() => null) : null;
   if (!file) return null;
   try {
-    const head = await readHead(file);
+    const head = await readHead(file).catch(() => null);
     const { url, size } = head?.identity ?? { url: "", size: file.size };
     let kept = 0;
     for (let chunk = 0; chunk < chunksOf(size); chunk++) {

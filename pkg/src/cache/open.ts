@@ -14,66 +14,81 @@ export interface CacheContext {
   /** Hash whatever is read from the cache. */
   verify: boolean;
   http: HttpOptions;
+  /** Only what the server sends says which version it is: what it tells of itself turned out to be old. */
+  fresh?: boolean;
   signal?: AbortSignal | undefined;
   warn(message: string): void;
 }
 
+/** Milliseconds after which a server that was asked gets no more time to answer. */
+const SOON = 5000;
+
+type Kept = Pick<Identity, "size" | "validator"> & { name: string };
+
 export async function openCached(spec: UrlSpec, context: CacheContext): Promise<Source> {
-  const { store, verify, http, signal, warn } = context;
+  const { store, verify, http, fresh, signal, warn } = context;
   const prefix = await prefixOf(spec.url);
   const names = await store.names().catch((error: Error) => warn(`${shown(spec.url)} is not kept: ${error.message}`));
   if (!names) return (await HttpSource.open(spec, http, signal)).source;
   const old = names.filter((name) => name.startsWith(prefix));
-  const through = async (server: Source, { size, validator }: Version, name: string) => {
+  const through = async (server: Source, { name, size, validator }: Kept) => {
     // A head has room for so much.
-    const identity = { url: shown(spec.url).slice(0, 2000), size: size!, validator: validator!.slice(0, 500) };
+    const identity = { url: shown(spec.url).slice(0, 2000), size, validator: validator.slice(0, 500) };
     return new CachedSource(server, await Entry.open(store, name, identity, warn), verify);
   };
+  const take = (kept: Kept) => through(new HttpSource(spec, kept.size, kept.validator, http), kept);
+  const named = async (size: number, validator: string) => ({
+    name: prefix + (await hashOf(`${size} ${validator}`, 8)),
+    size,
+    validator,
+  });
 
-  if (old.length > 0) {
-    let version = await asked(spec, http, signal);
-    if (version instanceof EngineError) {
-      const kept = await complete(store, old);
-      if (!kept) throw version;
-      warn(
-        `${shown(spec.url)} is the one that was kept: whether there is a newer one is not known (${version.message})`,
-      );
-      version = kept;
-    }
-    const { size, validator } = version;
-    const name = size !== null && validator !== null ? await nameOf(prefix, size, validator) : "";
-    if (old.includes(name)) return through(new HttpSource(spec, size!, validator, http), version, name);
+  if (old.length > 0 && !fresh) {
+    const { size, validator } = await asked(spec, http, signal);
+    const kept = validator && (size === null ? await complete(store, old, validator) : await named(size, validator));
+    if (kept && old.includes(kept.name)) return take(kept);
   }
 
-  const { source, validator } = await HttpSource.open(spec, http, signal, CHUNK);
+  let opened: Awaited<ReturnType<typeof HttpSource.open>>;
+  try {
+    opened = await HttpSource.open(spec, http, signal, CHUNK);
+  } catch (error) {
+    const kept = mayPass(error) && !signal?.aborted ? await complete(store, old) : null;
+    if (!kept) throw error;
+    const { message } = error as EngineError;
+    warn(`${shown(spec.url)} is the one that was kept: whether there is a newer one is not known (${message})`);
+    return take(kept);
+  }
+  const { source, validator } = opened;
   // What cannot be told from its next version is not kept.
   if (validator === null) return source;
-  const name = await nameOf(prefix, source.size, validator);
+  const kept = await named(source.size, validator);
   // Earlier versions; one that a tab still reads goes another time.
-  await Promise.all(old.map((other) => other !== name && store.remove(other).catch(() => {})));
-  return through(source, { size: source.size, validator }, name);
+  await Promise.all(old.map((other) => other !== kept.name && store.remove(other).catch(() => {})));
+  return through(source, kept);
 }
 
-/** What the server says; an error of those that may pass. Where it does not like to be asked, nothing. */
-async function asked(spec: UrlSpec, http: HttpOptions, signal?: AbortSignal): Promise<Version | EngineError> {
+/** What the server says soon. Where it does not like to be asked, nothing: what it sends decides. */
+async function asked(spec: UrlSpec, http: HttpOptions, signal?: AbortSignal): Promise<Version> {
   try {
-    return await HttpSource.ask(spec, http, signal);
+    return await HttpSource.ask(spec, { patience: Math.min(http.patience ?? SOON, SOON) }, signal);
   } catch (error) {
-    if (mayPass(error)) return error;
     if (signal?.aborted || !(error instanceof EngineError)) throw error;
     return { size: null, validator: null };
   }
 }
 
-/** The version that is whole, for when the server cannot be asked. */
-async function complete(store: Store, names: string[]): Promise<Identity | null> {
+/** The version that is whole, for when the server does not say its size, or nothing. */
+async function complete(store: Store, names: string[], validator?: string): Promise<Kept | null> {
   for (const name of names) {
     const file = await store.read(name).catch(() => null);
     const head = file && (await readHead(file));
     file?.close();
     if (!head) continue;
-    const { size } = head.identity;
-    if (Array.from({ length: Math.ceil(size / CHUNK) }, (_, i) => i).every(head.isKept)) return head.identity;
+    const { size, validator: own } = head.identity;
+    if (own !== (validator?.slice(0, 500) ?? own)) continue;
+    if (Array.from({ length: Math.ceil(size / CHUNK) }, (_, i) => i).every(head.isKept))
+      return { size, validator: own, name };
   }
   return null;
 }
@@ -83,9 +98,6 @@ export async function prefixOf(address: string): Promise<string> {
   url.hash = "";
   return `${await hashOf(url.href, 12)}-`;
 }
-
-const nameOf = async (prefix: string, size: number, validator: string) =>
-  prefix + (await hashOf(`${size} ${validator}`, 8));
 
 async function hashOf(text: string, bytes: number): Promise<string> {
   const hash = (await digest(new TextEncoder().encode(text))).subarray(0, bytes);

@@ -23,6 +23,7 @@ export const cacheDelete: Command = {
   summary: "Deletes what came from a URL, everything beneath one that ends in /, or everything there is.",
   operands: [],
   optional: ["URL"],
+  needs: "(URL | --all)",
   flags: ["all"],
   meanings: { all: { help: "everything" } },
   async run(args, terminal) {

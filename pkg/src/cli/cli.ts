@@ -28,6 +28,8 @@ export async function cli(argv: readonly string[]): Promise<number> {
   process.on("SIGINT", () => (terminal.interrupted ? process.exit(INTERRUPTED) : terminal.interrupt()));
   // Whoever stops reading (`| head`) has enough.
   process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? DONE : FAILED));
+  // What is noted there is nobody's answer: the work goes on without whoever read it.
+  process.stderr.on("error", () => {});
 
   // Of two that fit, the one with more words.
   const named = (words: number) => commands.find(({ name }) => name === argv.slice(0, words).join(" "));
@@ -38,7 +40,8 @@ export async function cli(argv: readonly string[]): Promise<number> {
     return terminal.interrupted ? INTERRUPTED : terminal.status;
   } catch (error) {
     const { code, message, detail } = asEngineError(error);
-    if (terminal.json) await terminal.printJson({ error: { code, message, detail } });
+    // What fails behind the answer is told in words alone: there is one object.
+    if (terminal.json && !terminal.printed) await terminal.printJson({ error: { code, message, detail } });
     if (error instanceof UsageError) {
       const usage = command ? usageLine(command) : overview(commands).trimEnd();
       await terminal.note(`ternlight: ${message}\n${usage}`);

@@ -1,3 +1,4 @@
+import path from "node:path";
 import { type Converted, convert as write } from "../convert/convert.ts";
 import { toPath } from "../platform/node.ts";
 import { toSpec } from "../source/spec.ts";
@@ -20,8 +21,9 @@ export const convert: Command = {
     // The engine's options change nothing here, but a wrong one is still wrong.
     loadOptions(args);
     const { i2s } = args.options("inspect", plan);
+    const out = target(args.operands[1]!);
     const { signal, progress: onProgress } = terminal;
-    const converted = await write(toSpec(source(args), { base: null, toPath }), args.operands[1]!, {
+    const converted = await write(toSpec(source(args), { base: null, toPath }), out, {
       ...one("type", MATRICES, args),
       ...one("embedding", VALUES, args),
       ...one("head", VALUES, args),
@@ -35,6 +37,13 @@ export const convert: Command = {
     else await terminal.print(`${told(converted)}\n`);
   },
 };
+
+/** A folder that is there is refused where files are. */
+function target(out: string): string {
+  if (out !== "" && !out.endsWith("/") && !out.endsWith(path.sep)) return out;
+  const found = JSON.stringify(out);
+  throw new UsageError(`OUT.gguf must be the name of a file, not ${found}`, { option: "OUT.gguf", found });
+}
 
 function one(name: FlagName, values: readonly string[], args: Args): Record<string, string> {
   const value = args.text(name);

@@ -1,4 +1,4 @@
-import { readFile, rename, writeFile } from "node:fs/promises";
+import { open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { EngineError } from "../errors.ts";
 import type { AdapterUse, Generation, Model, Session } from "../types.ts";
 import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
@@ -32,6 +32,7 @@ export const run: Command = {
     };
     scaled(args);
     const load = loadOptions(args, adapterFlags);
+    if (file !== undefined) await checkPlace(file);
     await withModel(args, terminal, load, async (model) => {
       const adapters = await loadAdapters(args, load, model, terminal);
       const session = file === undefined ? null : await restored(model, file, adapters);
@@ -50,11 +51,43 @@ async function restored(model: Model, file: string, adapters: { adapters?: Adapt
   return model.session({ ...(saved && { restore: saved }), ...adapters });
 }
 
+/** Whether `keep` will find room for its file, known before there is an answer to lose. */
+async function checkPlace(file: string): Promise<void> {
+  if (file === "") throw new UsageError("--session must be a file's name, which is not empty", { option: "--session" });
+  const found = await stat(file).catch(() => null);
+  if (found?.isDirectory()) throw unwritable(file, new Error("it is a folder"));
+  const part = partOf(file);
+  try {
+    // One that is there already is what another run left, or is writing now.
+    const made = await open(part, "wx").catch((error) => {
+      if (error.code === "EEXIST") return null;
+      throw error;
+    });
+    await (made ?? (await open(part, "r+"))).close();
+    if (made) await rm(part);
+  } catch (cause) {
+    throw unwritable(file, cause);
+  }
+}
+
 /** In place of what was there once it is whole. */
 async function keep(session: Session, file: string): Promise<void> {
-  const part = `${file}.part`;
-  await writeFile(part, await session.save());
-  await rename(part, file);
+  const part = partOf(file);
+  const bytes = await session.save();
+  try {
+    await writeFile(part, bytes);
+    await rename(part, file);
+  } catch (cause) {
+    await rm(part, { force: true }).catch(() => {});
+    throw unwritable(file, cause);
+  }
+}
+
+const partOf = (file: string) => `${file}.part`;
+
+function unwritable(file: string, cause: unknown): EngineError {
+  const reason = `the session cannot be kept in ${file}: ${(cause as Error).message}`;
+  return new EngineError("Unwritable", reason, { file }, { cause });
 }
 
 function promptOf(args: Args): string | number[] {

@@ -11,7 +11,7 @@ export interface Output {
 }
 
 export class Terminal {
-  /** One object on stdout, nothing else. */
+  /** One object on stdout, nothing else; `--help` and `--version` are text all the same. */
   readonly json: boolean;
   /** Aborted by the first Ctrl-C, unless something else wants it. */
   readonly signal: AbortSignal;
@@ -21,6 +21,7 @@ export class Terminal {
   readonly #out: Output;
   readonly #err: Output;
   #interrupted = false;
+  #printed = false;
   #onInterrupt: (() => void) | null = null;
   /** Whether a line of progress stands there, to be written over. */
   #line = false;
@@ -34,6 +35,11 @@ export class Terminal {
 
   get interrupted(): boolean {
     return this.#interrupted;
+  }
+
+  /** Whether anything stands on stdout. */
+  get printed(): boolean {
+    return this.#printed;
   }
 
   /** Ctrl-C. The second one is for who called this to obey. */
@@ -56,6 +62,7 @@ export class Terminal {
   /** Resolves when the text is written, so that a slow reader slows us down and the end loses nothing. */
   print(text: string): Promise<void> {
     this.#clear();
+    this.#printed = true;
     return write(this.#out, text);
   }
 

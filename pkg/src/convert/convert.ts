@@ -210,7 +210,7 @@ async function writeWhole(
   for (const name of ENDINGS) process.once(name, end);
   let file: FileHandle | null = null;
   try {
-    create(part, force);
+    create(out, part, force);
     ours = true;
     file = await open(part, "r+");
     await file.truncate(layout.size);
@@ -230,12 +230,13 @@ async function writeWhole(
   }
 }
 
-function create(part: string, force: boolean): void {
+function create(out: string, part: string, force: boolean): void {
   try {
     closeSync(openSync(part, force ? "w" : "wx"));
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException;
-    if (code !== "EEXIST") throw new EngineError("Unwritable", `${part}: ${message}`, { file: part }, { cause });
+    if (code !== "EEXIST")
+      throw new EngineError("Unwritable", `${out} cannot be written: ${message}`, { file: out }, { cause });
     const reason = `${part} exists: another conversion, or what it left; --force replaces it`;
     throw new EngineError("Exists", reason, { file: part });
   }

@@ -1,4 +1,5 @@
 /** A look at a runtime with `load`'s own eyes: the same probes, the same choice, the same worker. */
+import { checkAll, isSignal } from "../check.ts";
 import { EngineError } from "../errors.ts";
 import type { WorkerPort } from "../platform/port.ts";
 import { Client } from "../rpc/client.ts";
@@ -19,8 +20,8 @@ export interface Patient {
   storage(): Promise<DoctorReport["storage"]>;
 }
 
-export async function examine(patient: Patient, url: URL | null, options: DoctorOptions = {}): Promise<DoctorReport> {
-  const { signal } = options;
+export async function examine(patient: Patient, url: URL | null, options?: DoctorOptions): Promise<DoctorReport> {
+  const { signal } = checkAll("doctor", { signal: isSignal }, options);
   signal?.throwIfAborted();
   const features = probe();
   const choice = tryPick(features, patient.cores);

@@ -1,6 +1,6 @@
 export interface DoctorOptions {
   /** Ends the look: it rejects with the signal's reason. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** What a look at a runtime and at a model's address finds. */

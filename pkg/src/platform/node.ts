@@ -8,10 +8,13 @@ import { FileSource } from "../source/file.ts";
 import type { Paths } from "../source/source.ts";
 import type { Port, WorkerPort } from "./port.ts";
 
-export const spawnEngine = (): WorkerPort => owned(new Worker(new URL("./node-worker.js", import.meta.url)));
+export const spawnEngine = (): WorkerPort => spawn(new URL("./node-worker.js", import.meta.url));
 
 /** `import.meta.url` is the worker's own file here: it is one bundle. */
-export const spawnSibling = (): WorkerPort => owned(new Worker(new URL(import.meta.url)));
+export const spawnSibling = (): WorkerPort => spawn(new URL(import.meta.url));
+
+/** Without the program's own flags: some, `--input-type` of `node --eval` among them, no file may have. */
+const spawn = (url: URL): WorkerPort => owned(new Worker(url, { execArgv: [] }));
 
 export function ownPort(): Port {
   if (!parentPort) throw new Error("not inside a worker");

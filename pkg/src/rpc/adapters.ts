@@ -2,10 +2,11 @@
 
 import { EngineError } from "../errors.ts";
 import { openAdapter } from "../source/files.ts";
+import type { Opening } from "../source/source.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type { AdapterInfo, AdapterUse } from "../types.ts";
 import { named, readHeaders } from "./headers.ts";
-import { type LoadContext, type Loaded, openingOf } from "./load.ts";
+import { anew, type LoadContext, type Loaded, openingOf } from "./load.ts";
 import type { AdapterSettings } from "./protocol.ts";
 import { readAll, type Span } from "./spans.ts";
 
@@ -24,10 +25,20 @@ export class Adapters {
     this.#loaded = loaded;
   }
 
-  async load(source: SourceSpec, settings: AdapterSettings, context: LoadContext): Promise<AdapterInfo> {
-    const { signal, platform } = context;
+  load(source: SourceSpec, settings: AdapterSettings, context: LoadContext): Promise<AdapterInfo> {
+    return anew(
+      (fresh) => openingOf(settings, context, () => {}, fresh),
+      (opening) => this.#load(source, settings, opening, context),
+    );
+  }
+
+  async #load(
+    source: SourceSpec,
+    settings: AdapterSettings,
+    opening: Opening,
+    { signal, platform }: LoadContext,
+  ): Promise<AdapterInfo> {
     const { glue, engine } = this.#loaded;
-    const opening = await openingOf(settings, context, () => {});
     const files = await openAdapter(source, opening);
     const [file] = files.weights;
     const name = settings.name ?? files.name;

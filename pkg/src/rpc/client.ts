@@ -8,13 +8,20 @@ import { Watch } from "./watch.ts";
 
 export interface CallOptions<V extends VerbName> {
   signal?: AbortSignal | undefined;
-  onEvent?: (event: Verbs[V]["event"], id: number) => void;
+  /** What it throws, or rejects with, is the call's end. */
+  onEvent?: (event: Verbs[V]["event"], id: number) => unknown;
+  /** Hears of a result that came after an abort. */
+  onLate?: (result: Verbs[V]["result"]) => void;
 }
 
 interface Pending {
   resolve(result: unknown): void;
   reject(reason: unknown): void;
-  onEvent?: ((event: never, id: number) => void) | undefined;
+  onEvent?: ((event: never, id: number) => unknown) | undefined;
+  /** Nobody waits for it. */
+  idle: boolean;
+  /** What is measured is not interrupted, for seconds on a slow machine. */
+  quiet: boolean;
 }
 
 export interface RunningCall<T> {
@@ -26,6 +33,9 @@ export class Client {
   readonly #port: WorkerPort;
   readonly #watch: Watch;
   readonly #pending = new Map<number, Pending>();
+  readonly #late = new Map<number, (result: never) => void>();
+  /** Calls by their signals: one listener each, as Node warns of many. */
+  readonly #signals = new Map<AbortSignal, { aborts: Set<() => void>; listener: () => void }>();
   #next = 0;
   /** Why nothing can be asked any more. */
   #over: EngineError | null = null;
@@ -65,6 +75,14 @@ export class Client {
     if (this.#pending.has(id)) this.#port.post({ id, control: "read", pieces });
   }
 
+  /** Says whether a call's owner does something else: then it keeps no process alive. */
+  idle(id: number, idle: boolean): void {
+    const pending = this.#pending.get(id);
+    if (!pending || pending.idle === idle) return;
+    pending.idle = idle;
+    this.#hold();
+  }
+
   /** Answers a `ChooseEvent`; `given` are logits that nobody here needs any more. */
   supply(id: number, logits: Float32Array, given: Transferable[]): void {
     if (this.#pending.has(id)) this.#port.post({ id, control: "supply", logits }, given);
@@ -90,32 +108,63 @@ export class Client {
     return this.#over;
   }
 
-  async #run<V extends VerbName>(id: number, verb: V, args: Verbs[V]["args"], { signal, onEvent }: CallOptions<V>) {
+  async #run<V extends VerbName>(id: number, verb: V, args: Verbs[V]["args"], options: CallOptions<V>) {
+    const { signal, onEvent, onLate } = options;
     if (this.#over) throw this.#over;
     signal?.throwIfAborted();
-    let abort: (() => void) | undefined;
+    let unlisten = () => {};
     try {
       return await new Promise<Verbs[V]["result"]>((resolve, reject) => {
         // The caller is told at once; the engine ends the work when it next looks up.
-        abort = () => {
+        const abort = () => {
+          if (onLate) this.#late.set(id, onLate);
           this.#port.post({ id, control: "abort" });
           reject(signal?.reason);
         };
-        signal?.addEventListener("abort", abort);
-        this.#pending.set(id, { resolve: resolve as (result: unknown) => void, reject, onEvent });
-        this.#port.hold?.(true);
-        // What is measured is not interrupted, for seconds on a slow machine.
-        this.#watch.on = verb !== "measure" && verb !== "roofline";
-        this.#port.post({ id, verb, args });
+        if (signal) unlisten = this.#listen(signal, abort);
+        const quiet = verb === "measure" || verb === "roofline";
+        this.#pending.set(id, { resolve: resolve as (result: unknown) => void, reject, onEvent, idle: false, quiet });
+        this.#hold();
+        try {
+          this.#port.post({ id, verb, args });
+        } catch (cause) {
+          const message = `${verb}: what was given cannot be sent to the engine: ${(cause as Error).message}`;
+          throw new EngineError("InvalidArgument", message, {}, { cause });
+        }
       });
     } finally {
-      if (abort) signal?.removeEventListener("abort", abort);
+      unlisten();
       this.#pending.delete(id);
-      if (this.#pending.size === 0) {
-        this.#port.hold?.(false);
-        this.#watch.on = false;
-      }
+      this.#hold();
     }
+  }
+
+  #hold(): void {
+    const all = [...this.#pending.values()];
+    const awaited = all.some(({ idle }) => !idle);
+    this.#port.hold?.(awaited);
+    this.#watch.on = awaited && !all.some(({ quiet }) => quiet);
+  }
+
+  #listen(signal: AbortSignal, abort: () => void): () => void {
+    let calls = this.#signals.get(signal);
+    if (!calls) {
+      const aborts = new Set<() => void>();
+      const listener = () => {
+        for (const abort of aborts) abort();
+      };
+      calls = { aborts, listener };
+      this.#signals.set(signal, calls);
+      signal.addEventListener("abort", calls.listener);
+    }
+    const { aborts, listener } = calls;
+    aborts.add(abort);
+    return () => {
+      aborts.delete(abort);
+      if (aborts.size > 0) return;
+      this.#signals.delete(signal);
+      signal.removeEventListener("abort", listener);
+    };
   }
 
   #receive(reply: Reply): void {
@@ -129,9 +178,15 @@ export class Client {
       return;
     }
     const pending = this.#pending.get(reply.id);
-    if (!pending) return;
-    if ("event" in reply) pending.onEvent?.(reply.event as never, reply.id);
-    else if ("error" in reply) pending.reject(revive(reply.error));
+    if (!pending) {
+      if ("result" in reply) this.#late.get(reply.id)?.(reply.result as never);
+      if (!("event" in reply)) this.#late.delete(reply.id);
+      return;
+    }
+    if ("event" in reply) {
+      const hear = async () => pending.onEvent?.(reply.event as never, reply.id);
+      hear().catch((reason) => this.fail(reply.id, reason));
+    } else if ("error" in reply) pending.reject(revive(reply.error));
     else pending.resolve(reply.result);
   }
 

@@ -1,6 +1,6 @@
 /** Sampling options as the engine takes them: one list of numbers, with ids for texts. */
 
-import { samplers as links } from "../options.ts";
+import { samplers as links } from "../samplers.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { SamplingOptions } from "../types.ts";
 import type { Text } from "./text.ts";

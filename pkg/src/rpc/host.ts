@@ -19,8 +19,8 @@ import {
   type ErrorData,
   type GenerateSettings,
   type PromptSpec,
+  pauses,
   type Reply,
-  UNREAD,
   type VerbName,
   type Verbs,
 } from "./protocol.ts";
@@ -141,6 +141,8 @@ class Host {
   #constrainer: Constrainer | null = null;
   /** Engine sessions by the caller's numbers. */
   readonly #sessions = new Map<number, number>();
+  /** What ends the request of an engine's session. */
+  readonly #underWay = new Map<number, (error: unknown) => void>();
   /** Logits that say which model this is, once someone has asked. */
   #markRow: Float32Array | null = null;
 
@@ -157,6 +159,7 @@ class Host {
       closeSession: ({ session }) => this.#closeSession(session),
       forkSession: ({ session, as }) => this.#keep(as, this.#loaded.engine.fork(this.#session(session))),
       rewindSession: ({ session, count }) => this.#rewind(session, count),
+      heldSession: ({ session }) => this.#held(session),
       saveSession: ({ session }, context) => this.#save(session, context),
       makeSession: (args, context) => this.#make(args, context),
       loadAdapter: ({ source, settings }, context) =>
@@ -259,6 +262,11 @@ class Host {
     return id;
   }
 
+  #held(number: number): number[] {
+    const id = this.#sessions.get(number);
+    return id === undefined ? [] : [...this.#loaded.engine.tokens(id)];
+  }
+
   /** Gives an engine's session the caller's number; answers its ids. */
   #keep(number: number, id: number): number[] {
     this.#sessions.set(number, id);
@@ -318,8 +326,10 @@ class Host {
 
   #closeSession(number: number): null {
     const id = this.#sessions.get(number);
-    if (id !== undefined) this.#loaded.engine.close(id);
     this.#sessions.delete(number);
+    if (id === undefined) return null;
+    this.#underWay.get(id)?.(new EngineError("Closed", "the session is closed"));
+    this.#loaded.engine.close(id);
     return null;
   }
 
@@ -330,19 +340,29 @@ class Host {
     if ("text" in prompt) {
       // Only the beginning of a conversation has a beginning.
       const addSpecial = prompt.addSpecial && engine.tokens(session).length === 0;
-      return text.tokenizer.encode(prompt.text, { addSpecial });
+      return this.#encode(prompt.text, addSpecial);
     }
     const { messages, tools, templateOptions } = prompt;
     const rendered = text.template.render(messages, {
       tools: tools ?? null,
       ...(templateOptions ? { templateOptions } : {}),
     });
-    const ids = text.tokenizer.encode(rendered, { addSpecial: false });
+    const ids = this.#encode(rendered, false);
     const held = engine.tokens(session);
     let same = 0;
     while (same < held.length && same < ids.length - 1 && held[same] === ids[same]) same++;
     engine.truncate(session, same);
     return ids.slice(same);
+  }
+
+  /** Nobody waits for the tokens of what cannot fit. */
+  #encode(text: string, addSpecial: boolean): number[] {
+    const { tokenizer } = this.#loaded.text;
+    const { contextLength } = this.#loaded.info;
+    const most = contextLength * tokenizer.longest;
+    if (text.length <= most) return tokenizer.encode(text, { addSpecial });
+    const message = `the prompt is a text of length ${text.length}; the context's ${contextLength} tokens hold at most ${most}`;
+    throw new EngineError("ContextFull", message, { expected: `at most ${most}`, found: String(text.length) });
   }
 
   #run(
@@ -378,7 +398,7 @@ class Host {
       let read = 0;
       let paused = false;
       const pause = (unread: number) => {
-        if (paused ? unread > UNREAD / 2 : unread < UNREAD) return;
+        if (pauses(paused, unread) === paused) return;
         paused = !paused;
         settle.pause(paused);
       };
@@ -504,6 +524,7 @@ class Host {
     listen: (settle: Settle<T>) => Listener,
   ): Promise<T> {
     let onAbort = () => {};
+    let end: ((error: unknown) => void) | null = null;
     return new Promise<T>((resolve, reject) => {
       signal.throwIfAborted();
       let request = 0;
@@ -523,7 +544,12 @@ class Host {
         onEvent: (event) => (event.type === "failed" ? reject(event.error) : onEvent(event)),
         ...(onPause ? { onPause } : {}),
       });
-    }).finally(() => signal.removeEventListener("abort", onAbort));
+      end = fail;
+      this.#underWay.set(session, end);
+    }).finally(() => {
+      signal.removeEventListener("abort", onAbort);
+      if (end) this.#underWay.delete(session);
+    });
   }
 }
 

@@ -5,7 +5,7 @@ import { EngineError } from "../errors.ts";
 import type { Inside } from "../platform/port.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
 import { Vouchers } from "../source/integrity.ts";
-import type { Opening } from "../source/source.ts";
+import type { Opening, Source } from "../source/source.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type { CanRun, Description, MemoryNeeds, ModelInfo, Progress, SourceOptions } from "../types.ts";
 import { builds } from "../wasm/builds.ts";
@@ -60,7 +60,10 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
   const runtime = await Runtime.start(choice, context);
   phase("compile", { flavour: choice.flavour });
   const warnings: string[] = [];
-  const opening = await openingOf(settings, context, (message) => warnings.push(message));
+  const open = (fresh: boolean) => {
+    warnings.length = 0;
+    return openingOf(settings, context, (message) => warnings.push(message), fresh);
+  };
   const attempt = async (files: ModelFiles): Promise<Loaded> => {
     const planner = await runtime.planner();
     const headers = await readHeaders(planner.glue, files, context.signal);
@@ -111,14 +114,30 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
       runtime.end();
       throw error;
     });
+  return anew(open, (opening) => withFiles(source, opening, context, work));
+}
+
+/** What a file is found to be, which may be its copy's fault: no option of a load leads to these. */
+const CONTENT =
+  /^(Truncated|Bad(Magic|Header|Value|Tokenizer)|Missing(Key|Tensor)|ShapeMismatch|NonFinite|Unsupported(Version|Type|Architecture))$/;
+
+/**
+ * Begins once more with what the server has now, and without what was kept and is wrong: what makes no model is not kept, whoever
+ * sent it.
+ */
+export async function anew<T>(
+  open: (fresh: boolean) => Promise<Opening>,
+  work: (opening: Opening) => Promise<T>,
+  fresh = false,
+): Promise<T> {
+  const opening = await open(fresh);
   try {
-    return await withFiles(source, opening, context, work);
+    return await work(opening);
   } catch (error) {
-    // Begins anew with what the server has now, and without what was kept and is wrong; once.
-    const { code, detail } = error as Partial<EngineError>;
-    if (code !== "SourceChanged" && !(code === "IntegrityMismatch" && detail?.kept)) throw error;
-    warnings.length = 0;
-    return withFiles(source, opening, context, work);
+    const { code = "", detail } = error as Partial<EngineError>;
+    const old = CONTENT.test(code) ? await opening.forget?.(detail?.file) : detail?.kept;
+    if (fresh || !(code === "SourceChanged" || old)) throw error;
+    return anew(open, work, true);
   }
 }
 
@@ -130,6 +149,7 @@ export async function openingOf(
   settings: SourceOptions,
   context: LoadContext,
   warn: (message: string) => void,
+  fresh: boolean,
 ): Promise<Opening> {
   const { cache = true, verify, integrity, connections } = settings;
   const { platform, signal } = context;
@@ -140,7 +160,18 @@ export async function openingOf(
   try {
     if (!platform.openStore) throw new Error("this runtime has no storage, or not in a page that is not secure");
     const store = await platform.openStore(typeof cache === "string" ? cache : undefined);
-    opening.url = (spec) => openCached(spec, { store, verify: verify === "always", http, signal, warn });
+    const cached = { store, verify: verify === "always", http, signal, warn, fresh };
+    const opened: Source[] = [];
+    opening.url = async (spec) => {
+      const source = await openCached(spec, cached);
+      opened.push(source);
+      return source;
+    };
+    opening.forget = async (file) => {
+      const one = opened.filter(({ name }) => name === file);
+      const old = await Promise.all((one.length > 0 ? one : opened).map((source) => source.forget?.()));
+      return old.includes(true);
+    };
   } catch (error) {
     if (settings.cache) warn(`nothing is kept in a cache: ${(error as Error).message}`);
   }

@@ -108,6 +108,8 @@ export interface Verbs {
   forkSession: Verb<{ session: number; as: number }, number[]>;
   /** Takes the last `count` ids back; answers those that stay. */
   rewindSession: Verb<{ session: number; count: number }, number[]>;
+  /** Its ids. */
+  heldSession: Verb<{ session: number }, number[]>;
   saveSession: Verb<{ session: number }, Uint8Array>;
   /** Makes a session: of saved bytes, with adapters, or both. */
   makeSession: Verb<{ session: number; bytes?: Uint8Array; adapters?: readonly AdapterUse[] }, number[]>;
@@ -154,6 +156,8 @@ export type Control =
 
 /** Pieces of a generation that may wait for their reader. When so many do, it pauses until half of them are read. */
 export const UNREAD = 256;
+
+export const pauses = (paused: boolean, unread: number): boolean => (paused ? unread > UNREAD / 2 : unread >= UNREAD);
 
 /** An error as data. `code` is absent for what no code was given to: a failure of our own. */
 export interface ErrorData {

@@ -4,10 +4,11 @@ import { EngineError } from "../errors.ts";
 export function addressOf(given: string | URL, base: string | null | undefined, option: string): URL {
   try {
     return new URL(given, base ?? undefined);
-  } catch (cause) {
+  } catch {
     const expected = base === null ? "a URL with its https://" : "a URL";
-    const found = String(given);
+    // Nor may its cause show a password.
+    const found = String(given).replace(/[/\\]{2}.*@/s, "//…@");
     const message = `${option}: ${JSON.stringify(found)} is not a URL`;
-    throw new EngineError("InvalidArgument", message, { option, expected, found }, { cause });
+    throw new EngineError("InvalidArgument", message, { option, expected, found });
   }
 }

@@ -3,6 +3,7 @@
 import { EngineError } from "../errors.ts";
 import { few } from "./few.ts";
 import { type Folder, locate } from "./folder.ts";
+import type { Vouchers } from "./integrity.ts";
 import { INDEX, onlyModel, partsOf, readIndex, type Shards, SINGLE } from "./shards.ts";
 import { type Opening, open, type Source } from "./source.ts";
 import type { FileSpec, SourceSpec } from "./spec.ts";
@@ -27,6 +28,7 @@ export interface SideFiles {
 
 const NO_SIDE = { config: null, generationConfig: null, tokenizer: null, tokenizerConfig: null, chatTemplate: null };
 
+const CONFIG = "config.json";
 /** PEFT's names. */
 const ADAPTER = "adapter_model.safetensors";
 const ADAPTER_CONFIG = "adapter_config.json";
@@ -81,6 +83,7 @@ class Opener {
         : this.#open(spec, name).then((source) => [source]),
       folder && /\.safetensors$/i.test(name) ? this.#side(folder) : null,
     );
+    if (side) this.#missed(CONFIG);
     return { ...(side ?? (await this.#sideOf(weights, folder))), weights, promised: null };
   }
 
@@ -97,12 +100,14 @@ class Opener {
       names ? null : this.#json(folder, INDEX),
       this.#side(folder),
     );
-    if (single) return { ...side, weights: [single], promised: null };
-    if (index === null) {
+    if (!single && index === null) {
+      this.#missed(SINGLE);
       const cause = this.#absent.get(SINGLE);
       const reason = `${folder.name} has no ${SINGLE} and no ${INDEX}; of a GGUF give the file itself (${cause?.message})`;
       throw new EngineError("NotFound", reason, { file: SINGLE }, { cause });
     }
+    this.#missed(CONFIG);
+    if (single) return { ...side, weights: [single], promised: null };
     return { ...side, ...(await this.#shards(folder, readIndex(INDEX, index))) };
   }
 
@@ -112,6 +117,7 @@ class Opener {
     const source = name === null ? (await this.#all(folder!, [file]))[0]! : await this.#open(spec, file);
     const config = folder && (await isSafetensors(source)) ? await this.#bytes(folder, ADAPTER_CONFIG) : null;
     if (!config && (await isSafetensors(source))) {
+      this.#missed(ADAPTER_CONFIG);
       const reason = `${source.name} is no adapter without ${ADAPTER_CONFIG} beside it`;
       throw new EngineError("NotFound", reason, { file: ADAPTER_CONFIG });
     }
@@ -124,6 +130,7 @@ class Opener {
 
   async #indexed(folder: Folder, name: string): Promise<ModelFiles> {
     const [index, side] = await settled(this.#json(folder, name), this.#side(folder));
+    this.#missed(name, CONFIG);
     if (index === null) throw new EngineError("NotFound", `${folder.name} has no ${name}`, { file: name });
     return { ...side, ...(await this.#shards(folder, readIndex(name, index))) };
   }
@@ -136,7 +143,7 @@ class Opener {
     const source = await open(spec, this.#opening);
     const { vouchers } = this.#opening;
     const index = this.#opened.push(source) - 1;
-    if (vouchers) this.#opened[index] = vouchers.guard(source, name);
+    if (vouchers) this.#opened[index] = guarded(vouchers, source, name, spec);
     return this.#opened[index]!;
   }
 
@@ -146,10 +153,15 @@ class Opener {
       const spec = await folder.find(name);
       return spec && (await this.#open(spec, name));
     } catch (error) {
-      if (!(error instanceof EngineError) || error.code !== "NotFound") throw error;
+      if (!(error instanceof EngineError) || (error.code !== "NotFound" && !hidden(error))) throw error;
       this.#absent.set(name, error);
       return null;
     }
+  }
+
+  /** Of what must be there, whose absence may be a server's secret. */
+  #missed(...names: string[]): void {
+    for (const [name, error] of this.#absent) if (hidden(error) && names.includes(name)) throw error;
   }
 
   /** All parts of a model, or an error that names those that are missing. */
@@ -157,6 +169,7 @@ class Opener {
     const found = await few(names, (name) => this.#optional(folder, name));
     const missing = names.filter((_, i) => !found[i]);
     if (missing.length === 0) return found as Source[];
+    this.#missed(...missing);
     const [first] = missing;
     const rest = missing.length > 10 ? " …" : "";
     const of = names.length > 1 ? `of the model's ${names.length} files ` : "";
@@ -200,7 +213,7 @@ class Opener {
 
   async #side(folder: Folder): Promise<SideFiles> {
     const [config, generationConfig, tokenizer, tokenizerConfig, template] = await settled(
-      this.#bytes(folder, "config.json"),
+      this.#bytes(folder, CONFIG),
       this.#json(folder, "generation_config.json"),
       this.#json(folder, "tokenizer.json"),
       this.#json(folder, "tokenizer_config.json"),
@@ -216,6 +229,27 @@ async function settled<T extends readonly unknown[]>(...work: T): Promise<{ -rea
   const results = await Promise.allSettled(work);
   for (const result of results) if (result.status === "rejected") throw result.reason;
   return results.map((result) => (result as PromiseFulfilledResult<unknown>).value) as never;
+}
+
+/** Servers that show no lists (S3, CloudFront) forbid what is not there. */
+const hidden = (error: EngineError) => error.detail.status === 403;
+
+/** URLs escape names; who vouches for a file may have its name from either. */
+function guarded(vouchers: Vouchers, source: Source, name: string, { kind }: FileSpec): Source {
+  try {
+    return vouchers.guard(source, name);
+  } catch (error) {
+    if (kind !== "url") throw error;
+    return vouchers.guard(source, plain(name));
+  }
+}
+
+function plain(name: string): string {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
 }
 
 /** A file without neighbours as a folder of its own. */

@@ -51,13 +51,11 @@ export class HttpSource implements Source {
     this.#ranges = first.length > 0 ? true : null;
   }
 
-  /** Asks what there is, and for none of it. */
+  /** Asks what there is, and for none of it; once. */
   static async ask(spec: UrlSpec, options: HttpOptions = {}, signal?: AbortSignal): Promise<Version> {
-    const ask = () => request(spec, { method: "HEAD" }, options, signal);
-    const { response, cancel } = await new Patience(options).answer(ask, signal);
+    const { response, cancel } = await request(spec, { method: "HEAD" }, options, signal);
     await cancel();
-    const size = Number(response.headers.get("content-length") ?? Number.NaN);
-    return { size: Number.isSafeInteger(size) ? size : null, validator: validatorOf(response) };
+    return { size: total(spec, response, 0) ?? lengthOf(response), validator: validatorOf(response) };
   }
 
   /** Asks for the beginning of the file. A server without ranges sends all of it, and that is kept. */
@@ -74,7 +72,6 @@ export class HttpSource implements Source {
     const answer = await request(spec, { range: [0, length] }, options, signal);
     const { response } = answer;
     const validator = validatorOf(response);
-    const page = /^text\/html/i.test(response.headers.get("content-type") ?? "");
     if (response.status !== 206) {
       const pieces: Uint8Array<ArrayBuffer>[] = [];
       // Out of an empty file there is no range.
@@ -85,16 +82,15 @@ export class HttpSource implements Source {
         }
       }
       const blob = new Blob(pieces);
-      if (page) refusePage(spec, await blob.slice(0, 64).text());
-      const announced = Number(response.headers.get("content-length") ?? blob.size);
-      const encoded = response.headers.has("content-encoding");
-      if (!encoded && response.status === 200 && announced !== blob.size) {
+      refusePage(spec, response, new Uint8Array(await blob.slice(0, 64).arrayBuffer()));
+      const announced = lengthOf(response) ?? blob.size;
+      if (response.status === 200 && announced !== blob.size) {
         throw cutShort(shown(spec.url), 0, announced, blob.size);
       }
       return { source: new BlobSource(blob, shown(spec.url)), validator };
     }
     const first = await arrived(answer, length);
-    if (page) refusePage(spec, new TextDecoder().decode(first.subarray(0, 64)));
+    refusePage(spec, response, first);
     const size = total(spec, response, 0) ?? (await HttpSource.ask(spec, options, signal)).size;
     // Servers of other origins show `Content-Range` only if they are told to; a length always.
     if (size === null) throw failed(spec, "the server does not tell how long the file is (Content-Range)", response);
@@ -154,17 +150,21 @@ export class HttpSource implements Source {
     const answer = await request(this.#spec, { range: [offset, length] }, this.#options, signal);
     const { response } = answer;
     try {
-      const size = total(this.#spec, response, offset) ?? this.size;
-      const validator = validatorOf(response) ?? this.#validator;
-      if (size !== this.size || validator !== (this.#validator ?? validator)) {
+      const partial = response.status === 206;
+      const size = partial ? total(this.#spec, response, offset) : lengthOf(response);
+      // What is said to be whole, and says nothing of itself, may be anything.
+      const validator = validatorOf(response) ?? (partial || size !== null ? this.#validator : "");
+      if ((size ?? this.size) !== this.size || validator !== (this.#validator ?? validator)) {
         throw failed(this.#spec, "the file has changed on the server while it was read", response, "SourceChanged");
       }
-      const partial = response.status === 206;
       this.#ranges = partial;
       // A server without ranges sends the file from its beginning, and goes on after what was asked for.
       let skip = partial ? 0 : offset;
       let left = length;
+      let begun = partial;
       for (let piece = await answer.next(); piece; piece = await answer.next()) {
+        if (!begun) refusePage(this.#spec, response, piece);
+        begun = true;
         const part = piece.subarray(skip, skip + left);
         if (partial && piece.length > left) {
           throw failed(this.#spec, `more than the ${length} bytes asked for came`, response);
@@ -186,10 +186,25 @@ function validatorOf({ headers }: Response): string | null {
   return headers.get("etag")?.replace(/^W\//, "") ?? headers.get("last-modified");
 }
 
+/** How a body came encoded; of what fetch does not know it leaves the bytes as they are. */
+const ENCODING = /gzip|deflate|\bbr\b|zstd/i;
+
+const encodingOf = ({ headers }: Response) => ENCODING.exec(headers.get("content-encoding") ?? "")?.[0];
+
+/** The length that a whole answer says the file has. That of an encoded one is not the file's. */
+function lengthOf(response: Response): number | null {
+  const length = encodingOf(response) ? null : response.headers.get("content-length");
+  return length !== null && Number.isSafeInteger(Number(length)) ? Number(length) : null;
+}
+
 /** The size of the file from a partial response, which must begin where it was asked to; null where it is not shown. */
 function total(spec: UrlSpec, response: Response, offset: number): number | null {
+  if (response.status !== 206) return null;
+  const encoding = encodingOf(response);
+  if (encoding)
+    throw failed(spec, `parts of it come encoded (${encoding}): serve it without Content-Encoding`, response);
   const shown = response.headers.get("content-range");
-  if (shown === null || response.status !== 206) return null;
+  if (shown === null) return null;
   const [, from, size] = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(shown) ?? [];
   if (Number(from) !== offset) throw failed(spec, `asked for byte ${offset}, the server sent ${shown}`, response);
   return Number.isSafeInteger(Number(size)) ? Number(size) : null;
@@ -214,8 +229,9 @@ async function arrived(answer: Answer, most: number): Promise<Uint8Array> {
 }
 
 /** Servers of single-page apps answer any address with their page: to them the file is not there. */
-function refusePage(spec: UrlSpec, start: string): void {
-  if (!start.trimStart().startsWith("<")) return;
+function refusePage(spec: UrlSpec, { headers }: Response, start: Uint8Array): void {
+  if (!/^text\/html/i.test(headers.get("content-type") ?? "")) return;
+  if (!new TextDecoder().decode(start.subarray(0, 64)).trimStart().startsWith("<")) return;
   const file = shown(spec.url);
   const reason = "the server sent a web page (text/html) instead of the file";
   throw new EngineError("NotFound", `${file}: ${reason}`, { file, found: "text/html" });

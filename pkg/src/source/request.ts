@@ -86,6 +86,13 @@ export async function request(
 
   const headers = new Headers(spec.headers);
   if (range) headers.set("range", `bytes=${range[0]}-${range[0] + range[1] - 1}`);
+  // Encoded answers have lengths of their own: where a range is asked for, none is.
+  if (method) headers.set("range", "bytes=0-");
+  const url = new URL(spec.url);
+  if (url.username || url.password) {
+    headers.set("authorization", `Basic ${btoa(unescaped(`${url.username}:${url.password}`))}`);
+    url.username = url.password = "";
+  }
   const { credentials } = spec;
   const init: RequestInit = { headers, signal: control.signal };
   // A browser's own cache would keep everything a second time, and let only one request in at a time. Some of the others
@@ -93,7 +100,7 @@ export async function request(
   if (IN_BROWSER) init.cache = "no-store";
   if (method) init.method = method;
   if (credentials) init.credentials = credentials;
-  const response = await within(fetch(spec.url, init));
+  const response = await within(fetch(url, init));
   const reader = response.body && readerOf(response.body);
   const cancel = async () => {
     release();
@@ -112,6 +119,10 @@ export async function request(
   const code = status === 404 || status === 410 ? "NotFound" : "Network";
   throw failed(spec, `the server answered ${status} ${statusText}`.trim(), response, code);
 }
+
+/** Bytes as letters, of which a URL escapes many. */
+const unescaped = (text: string) =>
+  text.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
 
 /**
  * Reads a body. What a browser's response brings waits for its garbage collector, which does not see how much that is: there one

@@ -35,6 +35,8 @@ export interface Opening {
   http?: HttpOptions;
   /** Files on servers, by a way of its own. */
   url?(spec: UrlSpec): Promise<Source>;
+  /** Lets go of what was kept of a file, or of all; true where some of it is from earlier loads. */
+  forget?(file?: string): Promise<boolean>;
   vouchers?: Vouchers | undefined;
 }
 

@@ -1,5 +1,6 @@
 /** Where bytes come from, as plain data that can cross into a worker. */
 
+import { show } from "../check.ts";
 import { EngineError } from "../errors.ts";
 import type { FileSource, ModelSource } from "../types.ts";
 import { addressOf } from "./address.ts";
@@ -43,7 +44,7 @@ export function toSpec(source: ModelSource, rules: SpecRules): SourceSpec {
   if (Array.isArray(source) || (typeof FileList !== "undefined" && source instanceof FileList)) {
     return { kind: "files", files: named(Array.from(source as readonly FileSource[], withName), rules) };
   }
-  throw wrong("source");
+  throw wrong("source", source);
 }
 
 /** Whether bytes come from a server. */
@@ -56,7 +57,7 @@ function named(entries: readonly (readonly [string, FileSource])[], rules: SpecR
   const files: Record<string, FileSpec> = {};
   for (const [name, one] of entries) {
     const spec = toFileSpec(one, rules);
-    if (!spec) throw wrong(`source[${JSON.stringify(name)}]`);
+    if (!spec) throw wrong(`source[${JSON.stringify(name)}]`, one);
     if (Object.hasOwn(files, name)) {
       const reason = `two of the files given are called ${JSON.stringify(name)}`;
       throw new EngineError("InvalidArgument", reason, { option: "source", file: name });
@@ -69,21 +70,21 @@ function named(entries: readonly (readonly [string, FileSource])[], rules: SpecR
 
 /** In a list files have the names that they bring along. */
 function withName(file: FileSource, index: number): [string, FileSource] {
-  const address = typeof file === "string" ? file : file instanceof URL ? file.pathname : (file as Request).url;
-  const name = address?.replace(/[?#].*$/s, "").replace(/^.*[/\\]/s, "") ?? (file as File).name;
+  const address = typeof file === "string" ? file : file instanceof URL ? file.pathname : (file as Request | null)?.url;
+  const name = address?.replace(/[?#].*$/s, "").replace(/^.*[/\\]/s, "") ?? (file as File | null)?.name;
   return [name || String(index), file];
 }
 
 function toFileSpec(source: unknown, rules: SpecRules): FileSpec | null {
   if (typeof source === "string") {
-    if (source === "") throw wrong("source");
+    if (source === "") throw wrong("source", source);
     if (/^[a-z][a-z0-9+.-]+:/i.test(source) && !/^[a-z]:[\\/]/i.test(source))
       return url(addressOf(source, undefined, "source"), rules);
     return rules.base === null ? { kind: "path", path: source } : url(addressOf(source, rules.base, "source"), rules);
   }
   if (source instanceof URL) return url(source, rules);
   if (typeof Request !== "undefined" && source instanceof Request) {
-    if (source.method !== "GET") throw wrong("source.method");
+    if (source.method !== "GET") throw wrong("source.method", source.method, "GET");
     return { kind: "url", url: source.url, headers: [...source.headers], credentials: source.credentials };
   }
   if (source instanceof Blob) return { kind: "blob", blob: source, name: (source as File).name ?? "" };
@@ -95,12 +96,20 @@ function toFileSpec(source: unknown, rules: SpecRules): FileSpec | null {
 }
 
 function url(address: URL, rules: SpecRules): FileSpec {
-  if (address.protocol === "file:" && rules.toPath) return { kind: "path", path: rules.toPath(address) };
-  return { kind: "url", url: address.href, headers: [] };
+  if (address.protocol !== "file:" || !rules.toPath) return { kind: "url", url: address.href, headers: [] };
+  try {
+    return { kind: "path", path: rules.toPath(address) };
+  } catch (cause) {
+    const message = `source: ${address} is no path: ${(cause as Error).message}`;
+    throw new EngineError("InvalidArgument", message, { option: "source", found: address.href }, { cause });
+  }
 }
 
-function wrong(option: string): EngineError {
-  const expected =
-    "a URL, a path, a Request, a Blob, bytes, a file or directory handle, a list of files, or an object of files by name";
-  return new EngineError("InvalidArgument", `${option} must be ${expected}`, { option: "source", expected });
+const SOURCES =
+  "a URL, a path, a Request, a Blob, bytes, a file or directory handle, a list of files, or an object of files by name";
+
+function wrong(option: string, value: unknown, expected = SOURCES): EngineError {
+  const found = show(value);
+  const detail = { option: "source", expected, found };
+  return new EngineError("InvalidArgument", `${option} must be ${expected}, not ${found}`, detail);
 }

@@ -42,6 +42,8 @@ export class Tokenizer {
   /** Special tokens by the names that chat templates know: `bos_token`, `eos_token` and their like. */
   readonly specialTokens: Readonly<Record<string, string>>;
   readonly warnings: readonly string[];
+  /** UTF-16 units of a text that one token stands for, at most. */
+  readonly longest: number;
   /** Spaces that decoding drops at the start of a text. */
   readonly leadingSpaces: number;
 
@@ -62,7 +64,12 @@ export class Tokenizer {
     this.#added = new Map(json.added_tokens.map((token) => [token.id, token]));
     this.leadingSpaces = this.#pieces.leadingSpaces;
     this.kind = json.model.type === "Unigram" ? "Unigram" : isByteLevel(json) ? "byte-level BPE" : "SentencePiece BPE";
-    this.vocab = (this.#library.model as unknown as { vocab: string[] }).vocab.length;
+    const { vocab } = this.#library.model as unknown as { vocab: string[] };
+    this.vocab = vocab.length;
+    // Others may drop any length of text: what they normalize, spaces beside a token, what they do not know.
+    const exact = isByteLevel(json) && !json.normalizer && !json.added_tokens.some((one) => one.lstrip || one.rstrip);
+    const texts = [...vocab, ...json.added_tokens.map(({ content }) => content)];
+    this.longest = exact ? texts.reduce((most, text) => Math.max(most, text?.length ?? 0), 1) : MAX_TEXT;
 
     const notes = [...warnings];
     this.specialTokens = specialTokens(config);

@@ -184,3 +184,27 @@ test("what is wrong is refused, and the model goes on", async (context) => {
   const grown = (await loaded.status()).memoryBytes - before;
   assert.ok(grown < 10 * bytes, `${grown} bytes more after 40 rounds`);
 });
+
+test("an adapter whose load was aborted is not there, however late that was", async (context) => {
+  const llama = await model(context, "models/llama_f32/");
+  let aborted = 0;
+  for (let i = 0; i < 24; i++) {
+    const control = new AbortController();
+    const loading = llama.loadAdapter(GGUF, { name: "late", signal: control.signal });
+    const until = performance.now() + (i % 12) / 3;
+    while (performance.now() < until) await new Promise((resolve) => setImmediate(resolve));
+    control.abort();
+    const came = await loading.then(
+      () => true,
+      () => false,
+    );
+    if (came) await llama.unloadAdapter("late");
+    else aborted++;
+    // Where it had come all the same, taking it away is under way before this.
+    await llama.status();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    await llama.loadAdapter(GGUF, { name: "late" });
+    await llama.unloadAdapter("late");
+  }
+  assert.ok(aborted > 0);
+});

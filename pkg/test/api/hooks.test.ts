@@ -77,7 +77,7 @@ test("what it throws rejects the generation; wrong answers are typed errors", as
     return [code, detail.option];
   };
   assert.deepEqual(await codes("x"), ["InvalidArgument", "logitsProcessor"]);
-  assert.deepEqual(await codes(new Float32Array(3)), ["InvalidArgument", "logits"]);
+  assert.deepEqual(await codes(new Float32Array(3)), ["InvalidArgument", "logitsProcessor"]);
   assert.deepEqual(await codes(new Float32Array(model.info.vocab).fill(NaN)), ["NonFinite", "logits"]);
   assert.deepEqual(await codes(new Float32Array(model.info.vocab).fill(-Infinity)), ["NonFinite", "logits"]);
   const { detail } = await failure(() => run("no function"));

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, open, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { DEMO, done, failure, json } from "./support/ternlight.ts";
+import { DEMO, done, failure, json, start } from "./support/ternlight.ts";
 
 const GREEDY = ["--temp", "0", "--threads", "1"];
 
@@ -105,6 +106,57 @@ test("run: a conversation kept in a file goes on from there", async () => {
     assert.equal(refused.code, "BadMagic");
     const both = await failure(2, "run", DEMO, "-p", "Once", "--session", file, "--completions", "2");
     assert.match(both.message, /--completions does not go with --session/);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+test("run: where no session can be kept is known before anything is computed", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
+  const refused = (model: string, file: string) => failure(1, "run", model, "-p", "Once", "--session", file);
+  try {
+    const nowhere = join(folder, "no", "talk");
+    const { code, message, detail } = await refused(DEMO, nowhere);
+    assert.equal(code, "Unwritable");
+    assert.ok(message.includes(`${nowhere}: `), message);
+    assert.deepEqual(detail, { file: nowhere });
+    await writeFile(join(folder, "file"), "");
+    await mkdir(join(folder, "taken.part"));
+    for (const file of [folder, `${folder}/no/`, join(folder, "file", "talk"), join(folder, "taken")]) {
+      // A model that is not there was not looked for.
+      assert.equal((await refused("nowhere.gguf", file)).code, "Unwritable", file);
+    }
+    assert.deepEqual((await readdir(folder)).sort(), ["file", "taken.part"]);
+
+    // What a run that was killed left behind is in nobody's way, and is gone with the next.
+    await writeFile(join(folder, "talk.part"), "half of a sess");
+    await json("run", DEMO, "-p", "Once", "-n", "2", "--session", join(folder, "talk"), ...GREEDY);
+    assert.deepEqual((await readdir(folder)).sort(), ["file", "taken.part", "talk"]);
+    const unnamed = await failure(2, "run", DEMO, "-p", "Once", "--session", "");
+    assert.match(unnamed.message, /--session must be a file's name/);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+test("run: a session that cannot be kept in the end leaves the answer alone on stdout", {
+  skip: process.platform === "win32" && "it has no named pipes in folders",
+}, async () => {
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
+  try {
+    const [saved, pipe] = [join(folder, "talk"), join(folder, "pipe")];
+    await json("run", DEMO, "-p", "Once upon a time", "-n", "6", "--session", saved, ...GREEDY);
+    execFileSync("mkfifo", [pipe]);
+    const { ended } = start(["run", DEMO, "-p", " and then", "-n", "6", "--session", pipe, "--json", ...GREEDY]);
+    // Opens when the other end reads, which is after it has looked whether there is room.
+    const writer = await open(pipe, "w");
+    await mkdir(`${pipe}.part`);
+    await writer.writeFile(await readFile(saved));
+    await writer.close();
+    const { status, stdout, stderr } = await ended;
+    assert.equal(status, 1);
+    assert.equal(JSON.parse(stdout).tokens.length, 6);
+    assert.match(stderr, /^ternlight: Unwritable: the session cannot be kept in .*pipe: /m);
   } finally {
     await rm(folder, { recursive: true });
   }

@@ -64,3 +64,16 @@ test("who stops reading has enough: no error, no noise", async () => {
   assert.equal(signal, null);
   assert.equal(stderr, "");
 });
+
+test("who does not read what is noted gets the whole answer all the same", async () => {
+  const { child, ended } = start([...LONG, "-n", "4"]);
+  child.stderr!.destroy();
+  const { status, stdout } = await ended;
+  assert.equal(status, 0);
+  assert.equal(stdout, " there lived a man\n");
+  const failing = start(["run", "nowhere.gguf", "-p", "a", "--json"]);
+  failing.child.stderr!.destroy();
+  const told = await failing.ended;
+  assert.equal(told.status, 1);
+  assert.equal(JSON.parse(told.stdout).error.code, "NotFound");
+});

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { DEMO, done, failure, ternlight } from "./support/ternlight.ts";
 
@@ -51,6 +53,8 @@ const wrong: [string[], RegExp][] = [
   [["perplexity", DEMO, "text", "--window", "1"], /--window must be an integer from 2/],
   [["inspect", DEMO, "--weights", "--no-weights"], /either --weights or --no-weights/],
   [["convert", DEMO], /OUT\.gguf is missing/],
+  [["convert", "nowhere.gguf", ""], /OUT\.gguf must be the name of a file, not ""/],
+  [["convert", "nowhere.gguf", "newdir/"], /OUT\.gguf must be the name of a file, not "newdir\/"/],
   [["convert", DEMO, "x.gguf", "--type", "q4_0"], /--type must be one of tq2_0, tq1_0, q1_0, i2_s, not q4_0/],
   [["convert", DEMO, "x.gguf", "--head", "f32"], /--head must be one of keep/],
   [["inspect", DEMO, "--strict", "2bit"], /--strict must be 1bit or ternary/],
@@ -87,6 +91,17 @@ test("help of every command names its flags, and needs no model", async () => {
     }
   }
   assert.match((await done("--version")).stdout, /^\d+\.\d+\.\d+\n$/);
+  assert.match((await done("cache", "delete", "--help")).stdout, /^usage: ternlight cache delete \(URL \| --all\) \[/);
+  // It is for people, whatever else is asked for.
+  assert.match((await done("run", "--help", "--json")).stdout, /^usage: ternlight run MODEL/);
+});
+
+test("convert: who cannot be written is the file that was named", async () => {
+  const file = join(tmpdir(), "ternlight-no-such-folder", "x.gguf");
+  const { code, message, detail } = await failure(1, "convert", DEMO, file);
+  assert.equal(code, "Unwritable");
+  assert.ok(message.startsWith(`${file} cannot be written: `), message);
+  assert.deepEqual(detail, { file });
 });
 
 test("a stack trace is for those who ask for it", async () => {

@@ -69,31 +69,75 @@ test("the tarball", async (context) => {
 
   await context.test("has types that a strict project accepts", async () => {
     const program = `
-      import { EngineError, type LoadOptions, type Model } from "ternlight";
+      import * as api from "ternlight";
+      import { EngineError, load, type LoadOptions, type Model } from "ternlight";
       import { type Advice, doctor } from "ternlight/doctor";
-      import * as edge from "ternlight/edge";
       export const advice = async (): Promise<Advice[]> => (await doctor("https://example.com/model.gguf")).advice;
-      export const onEdge = (wasm: WebAssembly.Module): Promise<Model> => edge.load("https://example.com/", { wasm });
       export const options: LoadOptions = { threads: 2, flavour: "relaxed" };
       export const code = (error: unknown): string | null => (error instanceof EngineError ? error.code : null);
       export const close = (model: Model): Promise<void> => model.close();
+      const call = { type: "function", function: { name: "weather", arguments: {} } };
+      const asked: api.ChatMessage[] = [{ role: "assistant", content: null, tool_calls: [call] }];
+      export const chat = (model: Model) => model.chat(asked, { signal: undefined });
+      export const typed = (model: Model, ids: Uint32Array | Int32Array) =>
+        [model.generate(ids), model.embed([ids]), model.logits(ids), model.detokenize(ids)];
+      export const bytes = (read: Uint8Array, blob: Blob) => [load(read), load(blob), load({ "a.gguf": read }), load([blob])];
+
+      type Unset<T> = { [K in keyof T]-?: undefined };
+      export const unset = (
+        all: Unset<api.LoadOptions & api.InspectOptions & api.AdapterOptions & api.CacheOptions & api.SessionOptions>,
+        each: Unset<api.ChatOptions & api.CompletionOptions & api.TokenizeOptions & api.DetokenizeOptions>,
+        other: Unset<api.LogitsOptions & api.EmbedOptions & api.PerplexityOptions & Pick<api.AdapterUse, "scale">>,
+      ): [
+        api.LoadOptions, api.InspectOptions, api.AdapterOptions, api.CacheOptions, api.SessionOptions,
+        api.ChatOptions, api.CompletionOptions, api.TokenizeOptions, api.DetokenizeOptions,
+        api.LogitsOptions, api.EmbedOptions, api.PerplexityOptions, api.AdapterUse,
+      ] => [all, all, all, all, all, each, each, each, each, other, other, other, { name: "a", ...other }];
+
+      // @ts-expect-error
+      load(42);
+      // @ts-expect-error
+      load({ a: 5 });
+      // @ts-expect-error
+      load([new Date()]);
+    `;
+    const onEdge = `
+      import type { Model } from "ternlight";
+      import * as edge from "ternlight/edge";
+      import constrain from "ternlight/constrain.wasm";
+      import wasm from "ternlight/single-relaxed.wasm";
+      export const load = (wasm: WebAssembly.Module): Promise<Model> => edge.load("https://example.com/", { wasm });
+      export const imported = edge.load("https://example.com/", { wasm, constrain });
+      // @ts-expect-error
+      export const text: string = wasm;
+    `;
+    const picked = `
+      import { load } from "ternlight";
+      export const file = (handle: FileSystemFileHandle) => [load(handle), load([handle]), load({ "a.gguf": handle })];
+      export const folder = (handle: FileSystemDirectoryHandle) => load(handle);
+      export const list = (input: HTMLInputElement) => load(input.files!);
     `;
     await writeFile(path.join(folder, "program.ts"), program);
+    await writeFile(path.join(folder, "on_edge.ts"), onEdge);
+    await writeFile(path.join(folder, "picked.ts"), picked);
     const tsc = fileURLToPath(new URL("../../node_modules/.bin/tsc", import.meta.url));
-    const strict = [
-      "--noEmit",
-      "--strict",
-      "--skipLibCheck",
-      "false",
-      "--types",
-      "",
-      "--lib",
-      "es2022,dom,dom.iterable",
-    ];
-    for (const resolution of ["nodenext", "bundler"]) {
-      const module = resolution === "bundler" ? "esnext" : resolution;
-      const options = [...strict, "--target", "es2022", "--module", module, "--moduleResolution", resolution];
-      await run(tsc, [...options, "program.ts"], { cwd: folder }).catch((error) => assert.fail(error.stdout));
+    const strict = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022"];
+    const types = fileURLToPath(new URL("../../node_modules/@types", import.meta.url));
+    const projects = {
+      "a page": [["--types", "", "--lib", "es2022,dom,dom.iterable"], "program.ts", "on_edge.ts", "picked.ts"],
+      "Node, without the DOM's types": [["--typeRoots", types, "--types", "node", "--lib", "es2022"], "program.ts"],
+    };
+    for (const [name, [environment, ...files]] of Object.entries(projects)) {
+      for (const resolution of ["nodenext", "bundler"]) {
+        const module = ["--module", resolution === "bundler" ? "esnext" : resolution, "--moduleResolution", resolution];
+        // Skipped or not: a name that is not found is `any` to those who skip.
+        for (const skip of ["true", "false"]) {
+          const options = [...strict, ...environment, ...module, "--skipLibCheck", skip];
+          await run(tsc, [...options, ...files], { cwd: folder }).catch(({ stdout }) =>
+            assert.fail(`${name}: ${stdout}`),
+          );
+        }
+      }
     }
   });
 

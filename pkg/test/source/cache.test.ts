@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readdir, readFile, writeFile } from "node:fs/promises";
+import type { ServerResponse } from "node:http";
 import path from "node:path";
 import { before, type TestContext, test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
@@ -10,6 +11,7 @@ import { fileURLToPath } from "node:url";
 import { cache, type LoadOptions, load } from "ternlight";
 import { openDirectory } from "../../src/cache/disk.ts";
 import { Entry } from "../../src/cache/entry.ts";
+import { openCached } from "../../src/cache/open.ts";
 import type { Store } from "../../src/cache/store.ts";
 import { folderOf, goldenFile } from "./support/models.ts";
 import { type Asked, type Behaviour, serveFiles } from "./support/server.ts";
@@ -319,4 +321,102 @@ test("a directory that cannot be written to costs a warning, not the load", asyn
   const file = path.join(await folderOf(context, { file: new Uint8Array(1) }), "file");
   const { warnings } = await ask(`${url}tiny.gguf`, { cache: path.join(file, "below") });
   assert.match(warnings.join(), /tiny\.gguf is not kept: /);
+});
+
+/** A server whose `HEAD` is answered by `head` where it says so, and files kept of it through `fresh` or not. */
+async function asked(context: TestContext, head: (response: ServerResponse) => boolean, headers: () => object) {
+  let reach = Infinity;
+  const server = await place(
+    context,
+    { file: weights },
+    {
+      announce: (own) => ({ ...own, ...headers() }),
+      answer(request, response) {
+        const from = Number(/=(\d+)-/.exec(request.headers.range ?? "")?.[1] ?? 0);
+        if (request.method === "HEAD") return head(response);
+        if (from < reach) return false;
+        response.destroy();
+        return true;
+      },
+    },
+  );
+  const store = await openDirectory(server.directory);
+  const warnings: string[] = [];
+  const read = async (end: number, fresh = false) => {
+    const http = { backoff: 5, patience: 500 };
+    const warn = (message: string) => void warnings.push(message);
+    const spec = { kind: "url" as const, url: `${server.url}file`, headers: [] };
+    server.asked.length = 0;
+    const source = await openCached(spec, { store, verify: false, http, fresh, warn });
+    const bytes = await source.read(0, end).finally(() => source.close());
+    assert.ok(Buffer.from(weights.subarray(0, end)).equals(bytes));
+    return sentOf(server.asked);
+  };
+  return { ...server, read, warnings, cut: (at: number) => (reach = at) };
+}
+
+test("a server that does not answer HEAD goes on and is asked for what is new", {
+  timeout: 60_000,
+}, async (context) => {
+  for (const head of [
+    (response: ServerResponse) => !!response.writeHead(501).end(),
+    (response: ServerResponse) => !!response.writeHead(503).end(),
+    (response: ServerResponse) => !!response.destroy(),
+    () => true,
+  ]) {
+    let etag = '"1"';
+    const { read, warnings, cut, asked: requests } = await asked(context, head, () => ({ etag }));
+    await read(2 * MIB);
+    assert.equal(await read(weights.length), weights.length - 2 * MIB + CHUNK, "what was kept did not come again");
+    assert.equal(requests.filter(({ method }) => method === "HEAD").length, 1);
+    assert.equal(await read(weights.length), CHUNK);
+    assert.deepEqual(warnings, []);
+    cut(0);
+    assert.equal(await read(weights.length), 0);
+    assert.match(warnings.splice(0).join(), /file is the one that was kept/);
+    assert.ok(requests.length <= 1 + 2, "no more than HEAD and two tries");
+    cut(Infinity);
+    etag = '"2"';
+    assert.equal(await read(weights.length), weights.length);
+    assert.deepEqual(warnings, []);
+  }
+});
+
+test("what HEAD says is old", async (context) => {
+  let etag = '"1"';
+  const old = (response: ServerResponse) =>
+    !!response.writeHead(200, { etag: '"1"', "content-length": weights.length }).end();
+  const { read } = await asked(context, old, () => ({ etag }));
+  await read(2 * MIB);
+  etag = '"2"';
+  await assert.rejects(read(weights.length), { code: "SourceChanged" });
+  assert.equal(await read(weights.length, true), weights.length);
+});
+
+test("HEAD without a length, and with one that is not the file's", async (context) => {
+  const etag = '"1"';
+  for (const headers of [{ etag }, { etag, "content-encoding": "gzip", "content-length": "1000" }]) {
+    const { read } = await asked(
+      context,
+      (response) => !!response.writeHead(200, headers).end(),
+      () => ({ etag }),
+    );
+    await read(2 * MIB);
+    assert.equal(await read(weights.length), weights.length - 2 * MIB + CHUNK);
+    assert.equal(await read(weights.length), 0, "whole, and the same");
+  }
+  const { read, asked: requests } = await asked(
+    context,
+    // As servers do that encode what is asked for in no parts.
+    (response) => {
+      const { range, "accept-encoding": encoding } = response.req.headers;
+      assert.deepEqual([range, encoding], ["bytes=0-", "identity"]);
+      response.writeHead(206, { etag, "content-range": `bytes 0-${weights.length - 1}/${weights.length}` }).end();
+      return true;
+    },
+    () => ({ etag }),
+  );
+  await read(2 * MIB);
+  assert.equal(await read(weights.length), weights.length - 2 * MIB);
+  assert.equal(requests.length, 2);
 });

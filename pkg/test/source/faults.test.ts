@@ -82,7 +82,7 @@ test("folders without one model", async (context) => {
   await refused(path.join(await folderOf(context, {}), "none/"), "NotFound", /there is no such folder/);
   const same = [new File([whole], "a.gguf"), new File([whole], "a.gguf")];
   await refused(same, "InvalidArgument", /two of the files given are called "a\.gguf"/);
-  await refused([{}] as never, "InvalidArgument", /source\["0"\] must be a URL/);
+  await refused([{}] as never, "InvalidArgument", /source\["0"\] must be a URL.*, not a Object/);
 });
 
 test("an index that does not tell the truth", async () => {
@@ -123,4 +123,17 @@ test("a tensor that two files have", async () => {
 
 test("a count of parts that nobody has", async () => {
   await refused(new File([whole], "x-00001-of-99999.gguf"), "BadHeader", /a model in 99999 parts|99999/);
+});
+
+test("what is no source at all", async () => {
+  const option = { option: "source" };
+  await refused([null] as never, "InvalidArgument", /source\["0"\] must be a URL.*, not null/, option);
+  await refused([undefined] as never, "InvalidArgument", /, not undefined/, option);
+  await refused(5 as never, "InvalidArgument", /source must be a URL.*, not 5$/, { ...option, found: "5" });
+  await refused("", "InvalidArgument", /, not ""/, option);
+  const post = new Request("http://a.b/x.gguf", { method: "POST" });
+  await refused(post, "InvalidArgument", /source\.method must be GET, not "POST"/, option);
+  for (const address of ["file://host/x", "file:///a%2Fx"]) {
+    await refused(address, "InvalidArgument", /^source: file:\/\//, { ...option, found: address });
+  }
 });

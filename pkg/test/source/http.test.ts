@@ -1,7 +1,9 @@
 /** Servers as they are: how much is asked of them, and what becomes of those that fail. */
 
 import assert from "node:assert/strict";
-import { before, test } from "node:test";
+import { createHash } from "node:crypto";
+import { before, type TestContext, test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { inspect, load } from "ternlight";
 import type { EngineError } from "../../src/errors.ts";
 import { HttpSource } from "../../src/source/http.ts";
@@ -25,6 +27,28 @@ async function collect(source: Source, offset: number, length: number): Promise<
   const pieces: Uint8Array[] = [];
   for await (const piece of source.stream(offset, length)) pieces.push(piece.slice());
   return Buffer.concat(pieces);
+}
+
+/** Of which the server says this of itself, and of what is asked beyond the beginning that. */
+async function changing(
+  context: TestContext,
+  first: Record<string, string>,
+  later: Record<string, string>,
+  body = bytes,
+) {
+  const { url } = await serveFiles(
+    context,
+    { file: bytes },
+    {
+      announce: (headers) => ({ ...headers, ...first }),
+      answer(request, response) {
+        if (request.headers.range?.startsWith("bytes=0-")) return false;
+        response.writeHead(200, later).end(body);
+        return true;
+      },
+    },
+  );
+  return collect(await openAt(`${url}file`), 0, SIZE);
 }
 
 const openAt = async (url: string) =>
@@ -230,4 +254,97 @@ test("an empty file, and one that is not there", async (context) => {
   await fails(inspect(`${url}empty`), "BadMagic", /an empty file/);
   await fails(inspect(`${url}none.gguf`), "NotFound", /none\.gguf: the server answered 404/);
   await fails(inspect("http://127.0.0.1:9/x.gguf"), "Network", /x\.gguf: /);
+});
+
+test("a whole answer in the middle of a file is looked at as the first one was", async (context) => {
+  const page = Buffer.from(`<!doctype html>${"be right back ".repeat(200_000)}`);
+  const etag = '"1"';
+  const changed = /has changed on the server/;
+  await fails(
+    changing(context, {}, { "content-length": String(SIZE - 1) }, bytes.subarray(1)),
+    "SourceChanged",
+    changed,
+  );
+  await fails(changing(context, { etag }, {}, page), "SourceChanged", changed);
+  await fails(changing(context, {}, { "content-type": "text/html" }, page), "NotFound", /sent a web page/);
+  const zip = new Uint8Array(gzipSync(bytes));
+  const encoded = { "content-encoding": "gzip", "content-length": String(zip.length), etag };
+  for (const [first, later, body] of [
+    [{ etag }, { "content-length": String(SIZE) }, bytes],
+    [{ etag }, { etag }, bytes],
+    [{}, {}, bytes],
+    [{ etag }, encoded, zip],
+  ] as [Record<string, string>, Record<string, string>, Uint8Array<ArrayBuffer>][]) {
+    assert.deepEqual(await changing(context, first, later, body), Buffer.from(bytes));
+  }
+});
+
+test("a folder of a server that forbids what is not there", async (context) => {
+  const forbidding = (files: Files) =>
+    serveFiles(context, files, {
+      answer(request, response) {
+        if (Object.hasOwn(files, request.url!.slice(1))) return false;
+        response.writeHead(403).end();
+        return true;
+      },
+    });
+  const { url } = await forbidding(folder);
+  assert.ok((await inspect(url)).config.layers > 0);
+  for (const missing of ["model.safetensors", "config.json"]) {
+    const { [missing]: _, ...rest } = folder;
+    const { url } = await forbidding(rest);
+    await fails(inspect(url), "Network", new RegExp(`/${missing.replace(".", "\\.")}: the server answered 403`));
+  }
+});
+
+test("user and password of an address", async (context) => {
+  const seen: (string | undefined)[] = [];
+  const { url } = await serveFiles(context, folder, {
+    answer(request, response) {
+      seen.push(request.headers.authorization);
+      if (request.headers.authorization) return false;
+      response.writeHead(401).end();
+      return true;
+    },
+  });
+  const secret = url.replace("//", "//jo%20e:s3cr\u00e9t@");
+  assert.ok((await inspect(secret)).config.layers > 0);
+  assert.deepEqual(new Set(seen), new Set([`Basic ${Buffer.from("jo e:s3cr\u00e9t").toString("base64")}`]));
+  await fails(inspect(url), "Network", /answered 401/);
+  for (const address of [
+    `${secret}none.gguf`,
+    "http://joe:s3cr\u00e9t@exa mple.com/x",
+    "http://joe:s3c/r\u00e9t@a.b/x",
+  ]) {
+    await assert.rejects(inspect(address), (error) => {
+      for (let each = error; each instanceof Error; each = each.cause) {
+        assert.doesNotMatch(JSON.stringify([each.message, each, String(each.stack)]), /s3c|r(\u00e9|%C3%A9)t/);
+      }
+      return true;
+    });
+  }
+});
+
+test("parts of what is stored encoded are of no use", async (context) => {
+  const { "config.json": config, ...rest } = folder;
+  const { url } = await serveFiles(
+    context,
+    { ...rest, "config.json": new Uint8Array(gzipSync(config!)) },
+    { announce: (headers, path) => ({ ...headers, ...(path === "config.json" && { "content-encoding": "gzip" }) }) },
+  );
+  await fails(inspect(url), "Network", /config\.json: .*\(gzip\): serve it without Content-Encoding/);
+});
+
+test("names that an address escapes", async (context) => {
+  const { url } = await serveFiles(context, { "my model.gguf": whole, "100%.gguf": whole });
+  const hash = createHash("sha256").update(whole).digest("hex");
+  for (const [address, name] of [
+    ["my%20model.gguf", "my model.gguf"],
+    ["my%20model.gguf", "my%20model.gguf"],
+    ["100%25.gguf", "100%.gguf"],
+  ] as const) {
+    await (await load(url + address, { threads: 1, cache: false, integrity: { [name]: hash } })).close();
+  }
+  const other = load(`${url}my%20model.gguf`, { threads: 1, cache: false, integrity: { other: hash } });
+  await fails(other, "InvalidArgument", /no hash of my model\.gguf/);
 });

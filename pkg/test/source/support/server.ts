@@ -36,7 +36,9 @@ export async function serveFiles(
   let cuts = behaviour.cut?.times ?? Number.POSITIVE_INFINITY;
   const server = createServer((request, response) => {
     const path = decodeURIComponent(new URL(request.url!, "http://loopback").pathname.slice(1));
-    const entry: Asked = { method: request.method!, path, range: request.headers.range, status: 0, sent: 0 };
+    const { method = "", headers } = request;
+    // That of a question is only there to have it answered unencoded.
+    const entry: Asked = { method, path, range: method === "HEAD" ? undefined : headers.range, status: 0, sent: 0 };
     asked.push(entry);
     if (behaviour.answer?.(request, response)) return;
     const file = Object.hasOwn(files, path) ? files[path]! : null;

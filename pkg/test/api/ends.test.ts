@@ -1,0 +1,146 @@
+/** Whatever a generation's owner does, it ends, and the process may. */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { test } from "node:test";
+import { load } from "ternlight";
+import source from "ternlight/demo";
+import { begun, demo, failure, GREEDY, ONCE, reason } from "./support/model.ts";
+
+const LONG = { temperature: 0, ignoreEos: true, maxTokens: 400 };
+
+test("a session that is closed ends its generation, running or waiting", { timeout: 20_000 }, async (context) => {
+  const model = await demo(context, { maxSequences: 1 });
+  const [running, waiting] = [model.session(), model.session()];
+  const first = running.generate(ONCE, LONG);
+  await begun(first);
+  const second = waiting.generate(ONCE, LONG);
+  await waiting.close();
+  assert.equal((await failure(() => second.finished)).code, "Closed");
+  await running.close();
+  assert.equal((await failure(() => first.finished)).code, "Closed");
+  assert.deepEqual((({ running, waiting }) => [running, waiting])(await model.status()), [0, 0]);
+
+  const inside = model.session();
+  const read = async () => {
+    for await (const _ of inside.generate(ONCE, LONG)) await inside.close();
+  };
+  assert.equal((await failure(read)).code, "Closed");
+  assert.equal((await model.generate(ONCE, GREEDY).finished).finishReason, "length");
+});
+
+test("a stream that is cancelled before it was read ends its generation", { timeout: 20_000 }, async (context) => {
+  const model = await demo(context);
+  const generation = model.generate(ONCE, LONG);
+  await generation.toReadableStream().cancel();
+  assert.equal((await generation.finished).finishReason, "abort");
+  const other = model.generate(ONCE, LONG);
+  await other[Symbol.asyncIterator]().return!();
+  assert.equal((await other.finished).finishReason, "abort");
+});
+
+test("a session knows what it holds after a generation that failed", async (context) => {
+  const model = await demo(context);
+  const session = model.session();
+  const control = new AbortController();
+  const generation = session.generate(ONCE, { ...LONG, signal: control.signal });
+  await begun(generation);
+  control.abort();
+  await reason(generation.finished);
+  assert.equal((await failure(() => session.rewind(10_000))).code, "InvalidArgument");
+  const saved = await model.session({ restore: await session.save() });
+  assert.ok(saved.tokens.length >= ONCE.length);
+  assert.deepEqual(session.tokens, saved.tokens);
+  await session.rewind(2);
+  assert.deepEqual(session.tokens, saved.tokens.slice(0, -2));
+  assert.equal((await failure(() => (session.rewind as () => Promise<void>)())).code, "InvalidArgument");
+});
+
+test("what a progress handler throws is the load's end", async () => {
+  for (const handler of [
+    () => {
+      throw new RangeError("mine");
+    },
+    async () => Promise.reject(new RangeError("mine")),
+  ]) {
+    await assert.rejects(load(source, { onProgress: handler }), { name: "RangeError", message: "mine" });
+  }
+});
+
+test("a processor must leave the logits where they are", async (context) => {
+  const model = await demo(context);
+  const away = (logits: Float32Array) => void structuredClone(logits, { transfer: [logits.buffer as ArrayBuffer] });
+  const error = await failure(() => model.generate(ONCE, { ...GREEDY, logitsProcessor: away }).finished);
+  assert.match(error.message, /logitsProcessor must answer nothing or a Float32Array of 4096 values/);
+  const short = () => new Float32Array(3);
+  assert.equal(
+    (await failure(() => model.generate(ONCE, { ...GREEDY, logitsProcessor: short }).finished)).code,
+    "InvalidArgument",
+  );
+});
+
+test("what cannot be sent to the worker, and what is no id", async (context) => {
+  const model = await demo(context);
+  const said = [{ role: "user", content: "x", f() {} }];
+  assert.match((await failure(() => model.chat(said as never, GREEDY).finished)).message, /cannot be sent/);
+  for (const ids of [[1, undefined], [undefined], new Array(2), [null]] as never[]) {
+    assert.match((await failure(() => model.logits(ids))).message, /integers from 0, not (undefined|null)/);
+  }
+  assert.match((await failure(() => model.generate(undefined as never))).message, /generate: prompt must be a text or/);
+  assert.match((await failure(() => model.embed("text" as never))).message, /texts must be .*, not "text"/);
+  assert.match(
+    (await failure(() => model.generate("", { foo: 1 } as never))).message,
+    /^generate: there is no option "foo"/,
+  );
+});
+
+test("options may be inherited, and are checked so", async (context) => {
+  const model = await demo(context);
+  class Few {
+    get maxTokens() {
+      return 3;
+    }
+  }
+  assert.equal((await model.generate(ONCE, new Few()).finished).tokens.length, 3);
+  assert.equal((await failure(() => model.generate(ONCE, Object.create({ stop: 5 })))).code, "InvalidArgument");
+});
+
+test("seeds of several completions run on from 0 behind the last", async (context) => {
+  const model = await demo(context);
+  const options = { temperature: 1, maxTokens: 8 };
+  const several = await model.generate(ONCE, { ...options, seed: Number.MAX_SAFE_INTEGER, n: 2 }).finished;
+  for (const [index, seed] of [Number.MAX_SAFE_INTEGER, 0].entries()) {
+    const alone = await model.generate(ONCE, { ...options, seed }).finished;
+    assert.deepEqual(several.choices![index]!.tokens, alone.tokens);
+  }
+});
+
+test("a text that cannot fit is refused before it is taken apart", async (context) => {
+  const model = await demo(context);
+  const began = performance.now();
+  const error = await failure(() => model.generate("a".repeat(1 << 22), GREEDY).finished);
+  assert.equal(error.code, "ContextFull");
+  assert.ok(performance.now() - began < 1000);
+});
+
+test("a generation that nobody reads, and many of one signal, let a process end in silence", {
+  timeout: 60_000,
+}, async () => {
+  const program = `
+    const { load } = await import("ternlight");
+    const model = await load((await import("ternlight/demo")).default, { threads: 1 });
+    const { signal } = new AbortController();
+    await model.generate("Once", { n: 12, maxTokens: 2, signal }).finished;
+    model.generate("Once", { maxTokens: 400, ignoreEos: true });
+  `;
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", program], {
+    cwd: new URL("../../", import.meta.url),
+    stdio: ["ignore", "inherit", "pipe"],
+    timeout: 30_000,
+  });
+  let words = "";
+  child.stderr.setEncoding("utf8").on("data", (text) => (words += text));
+  const [code, killed] = await once(child, "exit");
+  assert.deepEqual([code, killed, words], [0, null, ""]);
+});
