@@ -28,6 +28,7 @@ export class EngineError extends Error {
 
   /** Every entry of the package has a copy of this class: by name they are one. */
   static override [Symbol.hasInstance](value: unknown): boolean {
+    // biome-ignore lint/complexity/noThisInStatic: what is derived from it is told as ever
     if (this !== EngineError) return super[Symbol.hasInstance](value);
     return value instanceof Error && value.name === "EngineError";
   }

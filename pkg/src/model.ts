@@ -145,10 +145,14 @@ export class LoadedModel implements Model {
   session(): Session;
   session(options: SessionOptions): Promise<Session>;
   session(options?: SessionOptions): Session | Promise<Session> {
+    if (options !== undefined) return this.#made(options);
     if (this.#client.over) throw this.#client.over;
+    return new OpenSession(this.#client, this.#number);
+  }
+
+  async #made(options: SessionOptions): Promise<Session> {
     const given = checkOptions("session", options);
-    const session = new OpenSession(this.#client, this.#number);
-    return options ? session.made(given) : session;
+    return new OpenSession(this.#client, this.#number).made(given);
   }
 
   async warmup(): Promise<void> {

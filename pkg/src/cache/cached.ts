@@ -13,15 +13,17 @@ export class CachedSource implements Source {
   readonly #server: Source;
   readonly #entry: Entry;
   readonly #verify: boolean;
+  readonly settle: () => Promise<void>;
   /** Reads of a chunk that is missing would ask for it twice if they did not wait for each other. */
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(server: Source, entry: Entry, verify: boolean) {
+  constructor(server: Source, entry: Entry, verify: boolean, settle: () => Promise<void>) {
     this.name = server.name;
     this.size = server.size;
     this.#server = server;
     this.#entry = entry;
     this.#verify = verify;
+    this.settle = settle;
   }
 
   read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {

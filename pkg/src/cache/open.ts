@@ -31,12 +31,18 @@ export async function openCached(spec: UrlSpec, context: CacheContext): Promise<
   const names = await store.names().catch((error: Error) => warn(`${shown(spec.url)} is not kept: ${error.message}`));
   if (!names) return (await HttpSource.open(spec, http, signal)).source;
   const old = names.filter((name) => name.startsWith(prefix));
-  const through = async (server: Source, { name, size, validator }: Kept) => {
+  /** `earlier` are versions that it replaces, once it has made a model; one that a tab still reads goes another time. */
+  const through = async (server: Source, { name, size, validator }: Kept, earlier: string[]) => {
+    const settle = async () => {
+      for (const other of earlier) if (other !== name) await store.remove(other).catch(() => {});
+    };
+    if (earlier.length > 0 && ((await store.room()) ?? size) < size) await settle();
     // A head has room for so much.
     const identity = { url: shown(spec.url).slice(0, 2000), size, validator: validator.slice(0, 500) };
-    return new CachedSource(server, await Entry.open(store, name, identity, warn), verify);
+    return new CachedSource(server, await Entry.open(store, name, identity, warn), verify, settle);
   };
-  const take = (kept: Kept) => through(new HttpSource(spec, kept.size, kept.validator, http), kept);
+  const take = (kept: Kept, earlier: string[]) =>
+    through(new HttpSource(spec, kept.size, kept.validator, http), kept, earlier);
   const named = async (size: number, validator: string) => ({
     name: prefix + (await hashOf(`${size} ${validator}`, 8)),
     size,
@@ -46,7 +52,7 @@ export async function openCached(spec: UrlSpec, context: CacheContext): Promise<
   if (old.length > 0 && !fresh) {
     const { size, validator } = await asked(spec, http, signal);
     const kept = validator && (size === null ? await complete(store, old, validator) : await named(size, validator));
-    if (kept && old.includes(kept.name)) return take(kept);
+    if (kept && old.includes(kept.name)) return take(kept, old);
   }
 
   let opened: Awaited<ReturnType<typeof HttpSource.open>>;
@@ -57,15 +63,12 @@ export async function openCached(spec: UrlSpec, context: CacheContext): Promise<
     if (!kept) throw error;
     const { message } = error as EngineError;
     warn(`${shown(spec.url)} is the one that was kept: whether there is a newer one is not known (${message})`);
-    return take(kept);
+    return take(kept, []);
   }
   const { source, validator } = opened;
   // What cannot be told from its next version is not kept.
   if (validator === null) return source;
-  const kept = await named(source.size, validator);
-  // Earlier versions; one that a tab still reads goes another time.
-  await Promise.all(old.map((other) => other !== kept.name && store.remove(other).catch(() => {})));
-  return through(source, kept);
+  return through(source, await named(source.size, validator), old);
 }
 
 /** What the server says soon. Where it does not like to be asked, nothing: what it sends decides. */

@@ -132,7 +132,9 @@ export async function anew<T>(
 ): Promise<T> {
   const opening = await open(fresh);
   try {
-    return await work(opening);
+    const made = await work(opening);
+    await opening.settle?.();
+    return made;
   } catch (error) {
     const { code = "", detail } = error as Partial<EngineError>;
     const old = CONTENT.test(code) ? await opening.forget?.(detail?.file) : detail?.kept;
@@ -171,6 +173,9 @@ export async function openingOf(
       const one = opened.filter(({ name }) => name === file);
       const old = await Promise.all((one.length > 0 ? one : opened).map((source) => source.forget?.()));
       return old.includes(true);
+    };
+    opening.settle = async () => {
+      for (const source of opened) await source.settle?.();
     };
   } catch (error) {
     if (settings.cache) warn(`nothing is kept in a cache: ${(error as Error).message}`);

@@ -22,10 +22,14 @@ export interface Source {
   close(): Promise<void>;
   /** Compares what the file hashes to with what the caller said, where one did. */
   check?(options?: ReadOptions): Promise<void>;
-  /** Of caches: the hash that the whole file was once found to have; keeps one; lets go of what is wrong, and says if some was old. */
+  /**
+   * Of caches: the hash that the whole file was once found to have; keeps one; lets go of what is wrong, and says if some was old;
+   * lets go of earlier versions.
+   */
   readonly sha256?: Uint8Array | null;
   remember?(sha256: Uint8Array): Promise<void>;
   forget?(): Promise<boolean>;
+  settle?(): Promise<void>;
 }
 
 /** How files are opened. */
@@ -37,6 +41,8 @@ export interface Opening {
   url?(spec: UrlSpec): Promise<Source>;
   /** Lets go of what was kept of a file, or of all; true where some of it is from earlier loads. */
   forget?(file?: string): Promise<boolean>;
+  /** What was opened has made a model: earlier versions of it may go. */
+  settle?(): Promise<void>;
   vouchers?: Vouchers | undefined;
 }
 

@@ -54,6 +54,29 @@ test("a header that arrived wrong is not kept, and one that was kept is fetched 
   assert.ok((await cache.list({ directory })).every(({ complete }) => complete));
 });
 
+test("a version that makes no model does not replace the one that was kept", async (context) => {
+  let [tag, away] = [1, false];
+  const files: Files = { "tiny.gguf": tiny };
+  const { url } = await serveFiles(context, files, {
+    announce: (headers) => ({ ...headers, etag: `"${tag}"` }),
+    answer(request) {
+      if (away) request.socket.destroy();
+      return away;
+    },
+  });
+  const directory = await folderOf(context, {});
+  const source = `${url}tiny.gguf`;
+  const logits = await ask(source, { cache: directory });
+  [files["tiny.gguf"], tag] = [new TextEncoder().encode('{"error": "come again"}'), 2];
+  await assert.rejects(ask(source, { cache: directory }), { code: "BadMagic" });
+  assert.equal((await cache.list({ directory })).length, 1);
+  away = true;
+  assert.deepEqual(await ask(source, { cache: directory }), logits);
+  [files["tiny.gguf"], tag, away] = [tiny, 3, false];
+  assert.deepEqual(await ask(source, { cache: directory }), logits);
+  assert.equal((await cache.list({ directory })).length, 1, "the earlier one is gone");
+});
+
 test("what cannot be opened is left as it is, and the load goes on without", async (context) => {
   const { url, directory } = await place(context, { "tiny.gguf": tiny });
   await ask(`${url}tiny.gguf`, { cache: directory });
