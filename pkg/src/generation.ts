@@ -54,16 +54,15 @@ export class GenerationStream implements Generation {
     if (!this.#ended) this.#stop();
   }
 
-  [Symbol.asyncIterator](): AsyncIterator<Piece> {
+  [Symbol.asyncIterator](): AsyncGenerator<Piece, undefined> {
     const pieces = this.#iterate();
-    return {
-      next: () => pieces.next(),
-      // Before the first piece is asked for, a generator's end would run nothing.
-      return: () => {
-        this.stop();
-        return pieces.return(undefined);
-      },
+    const end = pieces.return.bind(pieces);
+    // Before the first piece is asked for, a generator's end would run nothing.
+    pieces.return = (value) => {
+      this.stop();
+      return end(value);
     };
+    return pieces;
   }
 
   async *#iterate(): AsyncGenerator<Piece, undefined> {
@@ -99,7 +98,7 @@ export class GenerationStream implements Generation {
         else controller.enqueue(value);
       },
       async cancel() {
-        await pieces.return?.();
+        await pieces.return(undefined);
       },
     });
   }

@@ -7,7 +7,7 @@ import { type Feed, GenerationStream } from "./generation.ts";
 import { checkCount, checkIds, checkMessages, checkOptions, checkText, checkTexts, forEngine } from "./options.ts";
 import type { WorkerPort } from "./platform/port.ts";
 import { Client } from "./rpc/client.ts";
-import { type ChooseEvent, type GenerateSettings, type PromptSpec, pauses } from "./rpc/protocol.ts";
+import { type ChooseEvent, type GenerateSettings, type PromptSpec, UNREAD } from "./rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "./source/spec.ts";
 import { safe } from "./text/safe.ts";
 import type {
@@ -338,12 +338,9 @@ function start(
   };
   const session = conversation?.session ?? null;
   const begin = (settings: GenerateSettings, push: (pieces: Piece[]) => void): Feed => {
-    // A generation that waits for its reader keeps no process alive.
-    let [sent, read, idle] = [0, 0, false];
-    const look = (id: number) => {
-      idle = pauses(idle, sent - read);
-      client.idle(id, idle);
-    };
+    // With so many unread nobody waits for the worker, which may wait for the reader: that keeps no process alive.
+    let [sent, read] = [0, 0];
+    const look = (id: number) => client.idle(id, sent - read > UNREAD / 2);
     const onEvent = (event: Piece[] | ChooseEvent, id: number) => {
       if (!Array.isArray(event)) return choose(client, id, event, logitsProcessor!);
       push(event);

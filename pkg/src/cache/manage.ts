@@ -34,7 +34,7 @@ export function manage(open: ((directory?: string) => Promise<Kept>) | null, bas
     const address = url.origin + url.pathname;
     const prefix = await prefixOf(url.href);
     const found = names.filter((name) => name.startsWith(prefix));
-    if (found.length > 0) return found;
+    if (found.length > 0 || url.search) return found;
     // As the list shows it, without its query; or all beneath.
     const beneath = address.endsWith("/");
     const all = await Promise.all(names.map((name) => describe(files, name)));

@@ -19,8 +19,8 @@ import {
   type ErrorData,
   type GenerateSettings,
   type PromptSpec,
-  pauses,
   type Reply,
+  UNREAD,
   type VerbName,
   type Verbs,
 } from "./protocol.ts";
@@ -219,6 +219,8 @@ class Host {
     try {
       const format = settings.format ?? this.#calls(prompt);
       if (format) constraint = await this.#constrain(format, !settings.ignoreEos, context);
+      context.signal.throwIfAborted();
+      if (!own && this.#sessions.get(session) !== id) throw new EngineError("Closed", "the session is closed");
       this.#adapt(id, settings.adapters);
       const ids = this.#promptIds(prompt, id);
       const { finished, surplus } = await this.#run(loop, id, ids, settings, text, constraint, context);
@@ -398,7 +400,7 @@ class Host {
       let read = 0;
       let paused = false;
       const pause = (unread: number) => {
-        if (pauses(paused, unread) === paused) return;
+        if (paused ? unread > UNREAD / 2 : unread < UNREAD) return;
         paused = !paused;
         settle.pause(paused);
       };

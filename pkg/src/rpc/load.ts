@@ -117,9 +117,8 @@ export async function load(source: SourceSpec, settings: LoadSettings, context: 
   return anew(open, (opening) => withFiles(source, opening, context, work));
 }
 
-/** What a file is found to be, which may be its copy's fault: no option of a load leads to these. */
-const CONTENT =
-  /^(Truncated|Bad(Magic|Header|Value|Tokenizer)|Missing(Key|Tensor)|ShapeMismatch|NonFinite|Unsupported(Version|Type|Architecture))$/;
+/** What one file is found to be by itself, which may be its copy's fault. */
+const CONTENT = /^(Bad(Magic|Header|Value|Tokenizer)|MissingKey|Unsupported(Version|Type))$/;
 
 /**
  * Begins once more with what the server has now, and without what was kept and is wrong: what makes no model is not kept, whoever
@@ -137,7 +136,8 @@ export async function anew<T>(
     return made;
   } catch (error) {
     const { code = "", detail } = error as Partial<EngineError>;
-    const old = CONTENT.test(code) ? await opening.forget?.(detail?.file) : detail?.kept;
+    const file = detail?.file ?? (code === "BadTokenizer" ? "tokenizer.json" : undefined);
+    const old = file !== undefined && CONTENT.test(code) ? await opening.forget?.(file) : detail?.kept;
     if (fresh || !(code === "SourceChanged" || old)) throw error;
     return anew(open, work, true);
   }
@@ -170,8 +170,9 @@ export async function openingOf(
       return source;
     };
     opening.forget = async (file) => {
-      const one = opened.filter(({ name }) => name === file);
-      const old = await Promise.all((one.length > 0 ? one : opened).map((source) => source.forget?.()));
+      // Errors have a file's address, or its name in its folder; what is another's is left alone.
+      const wrong = opened.filter(({ name }) => name === file || name.replace(/[?#].*/s, "").endsWith(`/${file}`));
+      const old = await Promise.all(wrong.map((source) => source.forget?.()));
       return old.includes(true);
     };
     opening.settle = async () => {

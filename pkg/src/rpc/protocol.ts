@@ -157,8 +157,6 @@ export type Control =
 /** Pieces of a generation that may wait for their reader. When so many do, it pauses until half of them are read. */
 export const UNREAD = 256;
 
-export const pauses = (paused: boolean, unread: number): boolean => (paused ? unread > UNREAD / 2 : unread >= UNREAD);
-
 /** An error as data. `code` is absent for what no code was given to: a failure of our own. */
 export interface ErrorData {
   code?: string;

@@ -39,8 +39,8 @@ export interface Opening {
   http?: HttpOptions;
   /** Files on servers, by a way of its own. */
   url?(spec: UrlSpec): Promise<Source>;
-  /** Lets go of what was kept of a file, or of all; true where some of it is from earlier loads. */
-  forget?(file?: string): Promise<boolean>;
+  /** Lets go of what was kept of a file; true where some of it is from earlier loads. */
+  forget?(file: string): Promise<boolean>;
   /** What was opened has made a model: earlier versions of it may go. */
   settle?(): Promise<void>;
   vouchers?: Vouchers | undefined;

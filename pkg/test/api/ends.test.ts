@@ -22,6 +22,11 @@ test("a session that is closed ends its generation, running or waiting", { timeo
   assert.equal((await failure(() => first.finished)).code, "Closed");
   assert.deepEqual((({ running, waiting }) => [running, waiting])(await model.status()), [0, 0]);
 
+  const building = model.session();
+  const third = building.generate(ONCE, { ...LONG, format: "json" });
+  await building.close();
+  assert.equal((await failure(() => third.finished)).code, "Closed");
+
   const inside = model.session();
   const read = async () => {
     for await (const _ of inside.generate(ONCE, LONG)) await inside.close();
@@ -35,6 +40,11 @@ test("a stream that is cancelled before it was read ends its generation", { time
   const generation = model.generate(ONCE, LONG);
   await generation.toReadableStream().cancel();
   assert.equal((await generation.finished).finishReason, "abort");
+  const again = model.generate(ONCE, GREEDY)[Symbol.asyncIterator]() as AsyncGenerator;
+  await again.next();
+  let more = 0;
+  for await (const _ of again) more++;
+  assert.ok(more > 0, "who has looked at the first piece may go on in a loop");
   const other = model.generate(ONCE, LONG);
   await other[Symbol.asyncIterator]().return!();
   assert.equal((await other.finished).finishReason, "abort");

@@ -77,6 +77,21 @@ test("a version that makes no model does not replace the one that was kept", asy
   assert.equal((await cache.list({ directory })).length, 1, "the earlier one is gone");
 });
 
+test("a file that is wrong takes no other with it", async (context) => {
+  const folder = new URL("../../models/ternlight-demo/", import.meta.url);
+  const names = (await readdir(folder)).filter((name) => /\.(json|safetensors)$/.test(name));
+  const files: Files = {};
+  for (const name of names) files[name] = new Uint8Array(await readFile(new URL(name, folder)));
+  const { url, asked, directory } = await place(context, files);
+  await ask(url, { cache: directory });
+  asked.length = 0;
+  const wrong = new Blob(["{ no JSON"]);
+  const own = { ...Object.fromEntries(names.map((name) => [name, url + name])), "tokenizer.json": wrong };
+  await assert.rejects(load(own, { cache: directory, threads: 1 }), { name: "EngineError" });
+  assert.ok(asked.every(({ method }) => method === "HEAD"));
+  assert.ok((await cache.list({ directory })).some((one) => one.url.endsWith("model.safetensors") && one.complete));
+});
+
 test("what cannot be opened is left as it is, and the load goes on without", async (context) => {
   const { url, directory } = await place(context, { "tiny.gguf": tiny });
   await ask(`${url}tiny.gguf`, { cache: directory });
@@ -114,6 +129,7 @@ test("a file with a damaged head, or a folder in its place, hides no other", asy
   const { url: shown } = list.find((one) => one.url !== "")!;
   assert.equal(shown, `${url}tiny.gguf`);
   assert.equal(await cache.delete(`${url}other.gguf`, { directory }), 0);
+  assert.equal(await cache.delete(`${shown}?key=2`, { directory }), 0, "another's");
   assert.equal(await cache.delete(shown, { directory }), 1);
   assert.equal(await cache.delete(url, { directory }), 0);
 });
