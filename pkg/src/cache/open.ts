@@ -33,10 +33,12 @@ export async function openCached(spec: UrlSpec, context: CacheContext): Promise<
   const old = names.filter((name) => name.startsWith(prefix));
   /** `earlier` are versions that it replaces, once it has made a model; one that a tab still reads goes another time. */
   const through = async (server: Source, { name, size, validator }: Kept, earlier: string[]) => {
+    const others = earlier.filter((other) => other !== name);
     const settle = async () => {
-      for (const other of earlier) if (other !== name) await store.remove(other).catch(() => {});
+      for (const other of others) await store.remove(other).catch(() => {});
     };
-    if (earlier.length > 0 && ((await store.room()) ?? size) < size) await settle();
+    const room = others.length > 0 ? await store.room().catch(() => null) : null;
+    if (room !== null && room < size) await settle();
     // A head has room for so much.
     const identity = { url: shown(spec.url).slice(0, 2000), size, validator: validator.slice(0, 500) };
     return new CachedSource(server, await Entry.open(store, name, identity, warn), verify, settle);
