@@ -1,12 +1,13 @@
-import { checked, isObject, show } from "./check.ts";
-import { EngineError } from "./errors.ts";
-import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
-import { type Given, spawnEngine } from "./platform/edge.ts";
-import { serve } from "./rpc/host.ts";
-import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types.ts";
+import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./api/model.ts";
+import { serve } from "./host/host.ts";
+import type { Given } from "./host/platform.ts";
+import { checked, isObject, show } from "./options/check.ts";
+import { spawnEngine } from "./platform/edge.ts";
+import { EngineError } from "./types/errors.ts";
+import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types/index.ts";
 
-export { EngineError, type ErrorDetail } from "./errors.ts";
-export type * from "./types.ts";
+export { EngineError, type ErrorDetail } from "./types/errors.ts";
+export type * from "./types/index.ts";
 
 /** What an edge worker brings along, because it may compile nothing itself. */
 export interface EdgeOptions {

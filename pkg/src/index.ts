@@ -1,11 +1,19 @@
-import { manage } from "./cache/manage.ts";
+import { manage } from "./api/cache.ts";
+import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./api/model.ts";
 import { openOpfs } from "./cache/opfs.ts";
-import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
 import { pageAddress, persist, spawnEngine } from "./platform/browser.ts";
-import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelCache, ModelSource } from "./types.ts";
+import type {
+  CanRun,
+  Description,
+  InspectOptions,
+  LoadOptions,
+  Model,
+  ModelCache,
+  ModelSource,
+} from "./types/index.ts";
 
-export { EngineError, type ErrorDetail } from "./errors.ts";
-export type * from "./types.ts";
+export { EngineError, type ErrorDetail } from "./types/errors.ts";
+export type * from "./types/index.ts";
 
 const outside: Outside = { spawnEngine, persist, base: pageAddress() };
 

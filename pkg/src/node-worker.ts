@@ -1,3 +1,4 @@
+import { startWorker } from "./host/worker.ts";
 import {
   cores,
   fetchFile,
@@ -9,6 +10,5 @@ import {
   spawnSibling,
   turn,
 } from "./platform/node.ts";
-import { startWorker } from "./rpc/worker.ts";
 
 startWorker({ cores, fetchFile, freeMemory, hasher, openStore, ownPort, paths, spawnSibling, turn });

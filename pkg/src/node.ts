@@ -1,10 +1,18 @@
-import { manage } from "./cache/manage.ts";
-import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./model.ts";
+import { manage } from "./api/cache.ts";
+import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./api/model.ts";
 import { openStore, spawnEngine, toPath } from "./platform/node.ts";
-import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelCache, ModelSource } from "./types.ts";
+import type {
+  CanRun,
+  Description,
+  InspectOptions,
+  LoadOptions,
+  Model,
+  ModelCache,
+  ModelSource,
+} from "./types/index.ts";
 
-export { EngineError, type ErrorDetail } from "./errors.ts";
-export type * from "./types.ts";
+export { EngineError, type ErrorDetail } from "./types/errors.ts";
+export type * from "./types/index.ts";
 
 const outside: Outside = { spawnEngine, base: null, toPath };
 

@@ -1,12 +1,12 @@
 /** The benchmark itself: loads, runs, measures the machine, and works out what the numbers mean. */
 
-import { type Check, checkAll, integer, isBoolean } from "../check.ts";
-import { EngineError } from "../errors.ts";
-import { LoadedModel, type Outside } from "../model.ts";
+import { LoadedModel, type Outside } from "../api/model.ts";
+import { type Check, checkAll, integer, isBoolean } from "../options/check.ts";
 import { Client } from "../rpc/client.ts";
 import type { Phase, Verbs } from "../rpc/protocol.ts";
 import { toSpec } from "../source/spec.ts";
-import type { LoadOptions, ModelSource } from "../types.ts";
+import { EngineError } from "../types/errors.ts";
+import type { LoadOptions, ModelSource } from "../types/index.ts";
 import { randomBits } from "./blocks.ts";
 import {
   type BenchReport,

@@ -3,9 +3,9 @@
  * wait for is measured. Lengths are random, some clients break off, some read slowly.
  */
 
-import { type Check, checkAll, integer } from "../check.ts";
-import { EngineError } from "../errors.ts";
-import type { Finished, GenerateOptions, Model, ModelStatus } from "../types.ts";
+import { type Check, checkAll, integer } from "../options/check.ts";
+import { EngineError } from "../types/errors.ts";
+import type { Finished, GenerateOptions, Model, ModelStatus } from "../types/index.ts";
 import { randomBits } from "./blocks.ts";
 import { percentile } from "./stats.ts";
 

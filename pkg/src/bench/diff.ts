@@ -1,6 +1,6 @@
 /** Two reports against each other: what has become slower by more than both runs vary. */
 
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import type { BenchReport } from "./report.ts";
 import type { Spread } from "./stats.ts";
 

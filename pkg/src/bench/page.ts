@@ -1,6 +1,6 @@
 /** The benchmark for pages, beside `worker.js`. Nothing of it is in what an ordinary page loads. */
 
-import type { Outside } from "../model.ts";
+import type { Outside } from "../api/model.ts";
 import { pageAddress, runtimeName, spawnEngine } from "../platform/browser.ts";
 import { type BenchTask, type Environment, bench as measure } from "./bench.ts";
 import type { BenchReport } from "./report.ts";

@@ -1,6 +1,6 @@
 /** What a benchmark tells, as JSON: the same from a terminal and from a page. */
 
-import type { ModelInfo } from "../types.ts";
+import type { ModelInfo } from "../types/index.ts";
 import type { Spread } from "./stats.ts";
 
 export interface BenchSettings {

@@ -1,6 +1,6 @@
 /** Models by their sizes. */
 
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import { type BlockType, blockTypes } from "./blocks.ts";
 
 export interface Shape {

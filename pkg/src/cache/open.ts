@@ -1,10 +1,10 @@
 /** Files on servers, through a cache. */
 
-import { EngineError } from "../errors.ts";
 import { HttpSource, type Version } from "../source/http.ts";
 import { type HttpOptions, mayPass, shown, type UrlSpec } from "../source/request.ts";
 import { digest } from "../source/sha256.ts";
 import type { Source } from "../source/source.ts";
+import { EngineError } from "../types/errors.ts";
 import { CachedSource } from "./cached.ts";
 import { CHUNK, Entry, type Identity, readHead } from "./entry.ts";
 import type { Store } from "./store.ts";

@@ -1,6 +1,6 @@
 /** Adapters as flags name them. */
 
-import type { AdapterUse, LoadOptions, Model } from "../types.ts";
+import type { AdapterUse, LoadOptions, Model } from "../types/index.ts";
 import type { Args } from "./args.ts";
 import type { FlagName } from "./flags.ts";
 import type { Terminal } from "./terminal.ts";

@@ -1,9 +1,15 @@
 /** A command's arguments, checked before anything is loaded. */
 
 import { parseArgs } from "node:util";
-import { EngineError } from "../errors.ts";
-import { checkOptions } from "../options.ts";
-import type { CompletionOptions, GenerateOptions, InspectOptions, LoadOptions, PerplexityOptions } from "../types.ts";
+import { checkOptions } from "../options/options.ts";
+import { EngineError } from "../types/errors.ts";
+import type {
+  CompletionOptions,
+  GenerateOptions,
+  InspectOptions,
+  LoadOptions,
+  PerplexityOptions,
+} from "../types/index.ts";
 import { common, type Flag, type FlagName, spelled } from "./flags.ts";
 import { type Command, meaning, nearest, UsageError } from "./usage.ts";
 

@@ -1,5 +1,5 @@
 import { cache } from "../node.ts";
-import type { CachedFile } from "../types.ts";
+import type { CachedFile } from "../types/index.ts";
 import type { Args } from "./args.ts";
 import { bytes, plural } from "./format.ts";
 import { type Command, UsageError } from "./usage.ts";

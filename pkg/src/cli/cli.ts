@@ -1,7 +1,7 @@
 /** From arguments to an exit status. */
 
 import { readFileSync } from "node:fs";
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import { Args } from "./args.ts";
 import { bench, benchDiff } from "./bench.ts";
 import { cacheDelete, cacheList } from "./cache.ts";

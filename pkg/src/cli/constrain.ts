@@ -1,6 +1,6 @@
 /** What an answer keeps to, as flags say it. */
 
-import type { Format } from "../types.ts";
+import type { Format } from "../types/index.ts";
 import type { Args } from "./args.ts";
 import { readText } from "./file.ts";
 import type { FlagName } from "./flags.ts";

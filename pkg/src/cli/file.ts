@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 
 /** A small text that a flag or an operand names. */
 export async function readText(file: string): Promise<string> {

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Model } from "../types.ts";
+import type { Model } from "../types/index.ts";
 import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
 import { percent, table } from "./format.ts";
 import { loadOptions, withModel } from "./model.ts";

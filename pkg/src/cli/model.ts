@@ -1,7 +1,7 @@
 /** The model that a command names. */
 
 import { load } from "../node.ts";
-import type { LoadOptions, Model, ModelInfo } from "../types.ts";
+import type { LoadOptions, Model, ModelInfo } from "../types/index.ts";
 import type { Args } from "./args.ts";
 import { engine, type FlagName } from "./flags.ts";
 import type { Terminal } from "./terminal.ts";

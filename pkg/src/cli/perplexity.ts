@@ -1,6 +1,6 @@
-import { EngineError } from "../errors.ts";
 import { paths } from "../platform/node.ts";
 import { open } from "../source/source.ts";
+import { EngineError } from "../types/errors.ts";
 import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
 import { loadOptions, withModel } from "./model.ts";
 import type { Command } from "./usage.ts";

@@ -1,6 +1,6 @@
 /** A model's description for people. */
 
-import type { Description, TensorSummary } from "../types.ts";
+import type { Description, TensorSummary } from "../types/index.ts";
 import { bytes, count, percent, plural, table } from "./format.ts";
 
 export function report(source: string, about: Description): string {

@@ -1,6 +1,6 @@
 import { open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
-import { EngineError } from "../errors.ts";
-import type { AdapterUse, Generation, Model, Session } from "../types.ts";
+import { EngineError } from "../types/errors.ts";
+import type { AdapterUse, Generation, Model, Session } from "../types/index.ts";
 import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
 import type { Args } from "./args.ts";
 import { formatFlags, formatOf } from "./constrain.ts";

@@ -1,7 +1,7 @@
 /** `inspect --strict`: whether the layers hold nothing but two values to a scale (`1bit`), or three (`ternary`). */
 
-import { EngineError } from "../errors.ts";
-import type { Description, TensorSummary } from "../types.ts";
+import { EngineError } from "../types/errors.ts";
+import type { Description, TensorSummary } from "../types/index.ts";
 
 export const KINDS = ["1bit", "ternary"] as const;
 export type Kind = (typeof KINDS)[number];

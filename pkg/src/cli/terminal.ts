@@ -1,7 +1,7 @@
 /** Where a command writes: results to stdout, all else to stderr. */
 
-import { EngineError } from "../errors.ts";
-import type { Progress } from "../types.ts";
+import { EngineError } from "../types/errors.ts";
+import type { Progress } from "../types/index.ts";
 import { bytes } from "./format.ts";
 
 /** A stream, as far as it is written to. */

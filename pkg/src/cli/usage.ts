@@ -1,6 +1,6 @@
 /** What a command expects, and the error of whoever calls it otherwise. */
 
-import { EngineError, type ErrorDetail } from "../errors.ts";
+import { EngineError, type ErrorDetail } from "../types/errors.ts";
 import type { Args } from "./args.ts";
 import { common, type Flag, type FlagName, flag, spelled } from "./flags.ts";
 import type { Terminal } from "./terminal.ts";

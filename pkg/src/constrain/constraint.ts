@@ -1,11 +1,9 @@
 /** Answers that keep to a format: what may not come next is forbidden before every choice. The library is a wasm of its own. */
 
 import { createGlue } from "../../dist/glue/constrain.js";
-import { EngineError } from "../errors.ts";
-import type { Inside } from "../platform/port.ts";
+import type { FormatSpec } from "../options/format.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import { compile } from "../wasm/load.ts";
-import type { FormatSpec } from "./format.ts";
+import { EngineError } from "../types/errors.ts";
 
 type Glue = ReturnType<typeof createGlue>;
 type Vocabulary = Glue["Vocabulary"]["prototype"];
@@ -15,21 +13,25 @@ export class Constrainer {
   readonly #tokenizer: Tokenizer;
   readonly #vocab: number;
   readonly #ends: readonly number[];
-  readonly #platform: Pick<Inside, "fetchFile" | "given">;
+  readonly #compiled: () => Promise<WebAssembly.Module>;
   #module: Promise<WebAssembly.Module> | null = null;
   #vocabulary: Promise<Vocabulary> | null = null;
 
-  /** @param vocab logits of the model; @param ends ids that end its answers */
+  /**
+   * @param vocab logits of the model
+   * @param ends ids that end its answers
+   * @param compiled the library's module, asked for once
+   */
   constructor(
     tokenizer: Tokenizer,
     vocab: number,
     ends: readonly number[],
-    platform: Pick<Inside, "fetchFile" | "given">,
+    compiled: () => Promise<WebAssembly.Module>,
   ) {
     this.#tokenizer = tokenizer;
     this.#vocab = vocab;
     this.#ends = ends;
-    this.#platform = platform;
+    this.#compiled = compiled;
   }
 
   /** @param mayEnd whether the model may end a text that is whole but could go on */
@@ -53,15 +55,6 @@ export class Constrainer {
     const glue = createGlue();
     glue.initSync({ module: await this.#module });
     return makeVocabulary(glue, this.#tokenizer, this.#vocab, this.#ends);
-  }
-
-  async #compiled(): Promise<WebAssembly.Module> {
-    const { given, fetchFile } = this.#platform;
-    // The address holds in the bundles, which lie beside the wasm file.
-    if (!given) return compile(new URL("./constrain.wasm", import.meta.url), fetchFile);
-    if (given.constrain) return given.constrain;
-    const message = "a format needs the load option constrain here: the compiled module of constrain.wasm";
-    throw new EngineError("UnsupportedOption", message, { option: "constrain" });
   }
 }
 

@@ -1,8 +1,8 @@
 /** A GGUF header: metadata and tensor table, as bytes. */
 
-import { EngineError } from "../errors.ts";
 import { GGUF_BOOL, GGUF_F32, GGUF_I32, GGUF_STRING, GGUF_U32 } from "../text/gguf.ts";
 import type { GgufEntry } from "../text/to_gguf.ts";
+import { EngineError } from "../types/errors.ts";
 
 /** A metadata pair in its bytes: key, type and value. */
 export interface RawPair {

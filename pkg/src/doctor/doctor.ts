@@ -1,8 +1,8 @@
 /** A look at a runtime with `load`'s own eyes: the same probes, the same choice, the same worker. */
-import { checkAll, isSignal } from "../check.ts";
-import { EngineError } from "../errors.ts";
-import type { WorkerPort } from "../platform/port.ts";
+import { checkAll, isSignal } from "../options/check.ts";
 import { Client } from "../rpc/client.ts";
+import type { WorkerPort } from "../rpc/port.ts";
+import { EngineError } from "../types/errors.ts";
 import { probe } from "../wasm/features.ts";
 import { type Pick, pick } from "../wasm/pick.ts";
 import { advise } from "./advice.ts";

@@ -1,4 +1,4 @@
-import type { Port, WorkerPort } from "./port.ts";
+import type { Port, WorkerPort } from "../rpc/port.ts";
 
 export function spawnEngine(): WorkerPort {
   // Vite, webpack and Turbopack look for exactly this expression, options included.

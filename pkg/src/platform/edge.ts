@@ -1,19 +1,11 @@
-import type { Features } from "../wasm/features.ts";
-import type { Inside, Port, WorkerPort } from "./port.ts";
-
-/** A build that its owner has compiled: edge workers may not. */
-export interface Given {
-  module: WebAssembly.Module;
-  features: Features;
-  /** What formats need. */
-  constrain?: WebAssembly.Module;
-}
+import type { Given, Platform } from "../host/platform.ts";
+import type { Port, WorkerPort } from "../rpc/port.ts";
 
 /**
  * An engine in the caller's own thread, where no worker can be started. Messages take the turns that they would take
  * between threads, so neither end notices.
  */
-export function spawnEngine(given: Given, serve: (platform: Inside, port: Port) => void): WorkerPort {
+export function spawnEngine(given: Given, serve: (platform: Platform, port: Port) => void): WorkerPort {
   let over = false;
   const host: Port = {
     onmessage: null,
@@ -33,7 +25,7 @@ export function spawnEngine(given: Given, serve: (platform: Inside, port: Port) 
   const noWorkers = () => {
     throw new Error("there are no workers here");
   };
-  const platform: Inside = {
+  const platform: Platform = {
     ownPort: () => host,
     spawnSibling: noWorkers,
     fetchFile: fetch,

@@ -4,9 +4,9 @@ import { availableParallelism, freemem } from "node:os";
 import { fileURLToPath } from "node:url";
 import { type Transferable as NodeTransferable, parentPort, Worker } from "node:worker_threads";
 import { openDirectory } from "../cache/disk.ts";
+import type { Port, WorkerPort } from "../rpc/port.ts";
 import { FileSource } from "../source/file.ts";
 import type { Paths } from "../source/source.ts";
-import type { Port, WorkerPort } from "./port.ts";
 
 export const spawnEngine = (): WorkerPort => spawn(new URL("./node-worker.js", import.meta.url));
 

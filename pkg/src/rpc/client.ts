@@ -1,9 +1,9 @@
 /** The owner's end: promises and events by request id. */
 
-import { EngineError } from "../errors.ts";
-import type { WorkerPort } from "../platform/port.ts";
+import { EngineError } from "../types/errors.ts";
+import type { WorkerPort } from "./port.ts";
 import type { ErrorData, Reply, VerbName, Verbs } from "./protocol.ts";
-import { show } from "./timeline.ts";
+import { show } from "./user_timing.ts";
 import { Watch } from "./watch.ts";
 
 export interface CallOptions<V extends VerbName> {

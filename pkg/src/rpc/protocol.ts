@@ -1,8 +1,8 @@
 /** What crosses between a model's owner and its engine: one map of verbs, keyed by request. */
 
-import type { FormatSpec } from "../constrain/format.ts";
-import type { ErrorDetail } from "../errors.ts";
+import type { FormatSpec } from "../options/format.ts";
 import type { SourceSpec } from "../source/spec.ts";
+import type { ErrorDetail } from "../types/errors.ts";
 import type {
   AdapterInfo,
   AdapterUse,
@@ -19,8 +19,8 @@ import type {
   Progress,
   SamplingOptions,
   SourceOptions,
-} from "../types.ts";
-import type { TimeSpan } from "./timeline.ts";
+} from "../types/index.ts";
+import type { TimeSpan } from "./user_timing.ts";
 
 /** All options of a load but those that work on the owner's side. */
 export type LoadSettings = Omit<LoadOptions, "signal" | "onProgress">;

@@ -1,4 +1,4 @@
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 
 /** The URL that an option gives, relative ones from `base` on. */
 export function addressOf(given: string | URL, base: string | null | undefined, option: string): URL {

@@ -1,6 +1,6 @@
 import { type FileHandle, open } from "node:fs/promises";
 import path from "node:path";
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import { cutShort, type ReadOptions, type Source } from "./source.ts";
 
 /** Of one read: large enough that the system's calls do not count. */

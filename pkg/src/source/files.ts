@@ -1,6 +1,6 @@
 /** The files that make up a model. */
 
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import { few } from "./few.ts";
 import { type Folder, locate } from "./folder.ts";
 import type { Vouchers } from "./integrity.ts";

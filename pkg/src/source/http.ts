@@ -1,4 +1,4 @@
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import { inOrder, type Part } from "./ahead.ts";
 import { BlobSource } from "./blob.ts";
 import { type Answer, failed, type HttpOptions, Patience, request, shown, type UrlSpec } from "./request.ts";

@@ -1,6 +1,6 @@
 /** Files that must be what the caller says they are. */
 
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import { type Hasher, Sha256 } from "./sha256.ts";
 import type { ReadOptions, Source } from "./source.ts";
 

@@ -1,6 +1,6 @@
 /** Requests that end: in an answer, in an error of ours, or after a while without either. */
 
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import type { FileSpec } from "./spec.ts";
 
 export type UrlSpec = Extract<FileSpec, { kind: "url" }>;

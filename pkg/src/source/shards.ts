@@ -1,6 +1,6 @@
 /** Which files make up a model, by their names. */
 
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 
 export const SINGLE = "model.safetensors";
 export const INDEX = "model.safetensors.index.json";

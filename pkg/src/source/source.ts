@@ -1,6 +1,6 @@
 /** Random-access bytes, wherever they lie. */
 
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import { BlobSource } from "./blob.ts";
 import { HttpSource } from "./http.ts";
 import type { Vouchers } from "./integrity.ts";

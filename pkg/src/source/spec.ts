@@ -1,8 +1,8 @@
 /** Where bytes come from, as plain data that can cross into a worker. */
 
-import { show } from "../check.ts";
-import { EngineError } from "../errors.ts";
-import type { FileSource, ModelSource } from "../types.ts";
+import { show } from "../options/check.ts";
+import { EngineError } from "../types/errors.ts";
+import type { FileSource, ModelSource } from "../types/index.ts";
 import { addressOf } from "./address.ts";
 
 export type FileSpec =

@@ -1,6 +1,6 @@
 /** A GGUF's embedded tokenizer as the library's tokenizer.json and tokenizer_config.json. */
 
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import { type GgufText, readNumbers, readStrings } from "./gguf.ts";
 import { MAX_MERGES, MAX_TOKEN, MAX_VOCAB } from "./limits.ts";
 import { findPreTokenizer, PRE_TOKENIZERS, type PreTokenizer } from "./pretokenizers.ts";

@@ -1,6 +1,6 @@
 /** The text metadata of a GGUF file as the core hands it over: scalars decoded, arrays as ranges of the header's bytes. */
 
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 
 /** An array in the header: elements of one GGUF type, `length` bytes from `offset`. */
 export interface GgufArray {

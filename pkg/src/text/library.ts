@@ -4,7 +4,7 @@
  */
 
 import { Tokenizer as Library } from "@huggingface/tokenizers";
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import { MAX_MERGES, MAX_TOKEN, MAX_VOCAB } from "./limits.ts";
 import { GPT2 } from "./pretokenizers.ts";
 import type { Bpe, Part, TokenizerJson } from "./tokenizer_json.ts";

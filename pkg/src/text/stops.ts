@@ -1,6 +1,6 @@
 /** Stop texts in a stream of pieces: they may span pieces and are never shown. */
 
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import { MAX_STOP_LENGTH, MAX_STOPS } from "./limits.ts";
 
 export interface StopMatch {

@@ -1,8 +1,8 @@
 /** Chat templates: which one a model has, and messages rendered with it as Hugging Face does. */
 
 import { parse, tokenize } from "@huggingface/jinja";
-import { EngineError } from "../errors.ts";
-import type { ChatMessage } from "../types.ts";
+import { EngineError } from "../types/errors.ts";
+import type { ChatMessage } from "../types/index.ts";
 import type { GgufText } from "./gguf.ts";
 import { LINE_MARK, render, TemplateFailure } from "./jinja.ts";
 import { MAX_TEMPLATE, MAX_TEMPLATE_SPACE } from "./limits.ts";

@@ -1,6 +1,6 @@
 /** tokenizer.json and tokenizer_config.json as GGUF metadata, the inverse of `fromGguf`: exact, or refused by name. */
 
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import { BYTE, CONTROL, NORMAL, SPACE, UNKNOWN, UNUSED, USER_DEFINED } from "./from_gguf.ts";
 import { bad, preTokenizers } from "./library.ts";
 import { MAX_VOCAB } from "./limits.ts";

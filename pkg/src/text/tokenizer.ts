@@ -1,7 +1,7 @@
 /** A model's tokenizer: text to ids and back, over the field's own library. */
 
 import type { Tokenizer as Library } from "@huggingface/tokenizers";
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 import { attempt, bad, build } from "./library.ts";
 import { MAX_TEXT } from "./limits.ts";
 import { type Pieces, pieces } from "./pieces.ts";

@@ -1,4 +1,4 @@
-import { EngineError } from "../errors.ts";
+import { EngineError } from "../types/errors.ts";
 
 type Bindings = typeof import("../../dist/glue/bindings.d.ts");
 type OnlyWithThreads = "initThreadPool" | "wbg_rayon_start_worker";

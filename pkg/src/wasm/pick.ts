@@ -1,6 +1,6 @@
 import flavours from "../../flavours.json" with { type: "json" };
-import { EngineError } from "../errors.ts";
-import type { Flavour } from "../types.ts";
+import { EngineError } from "../types/errors.ts";
+import type { Flavour } from "../types/index.ts";
 import type { Features } from "./features.ts";
 
 export interface Pick {

@@ -1,5 +1,5 @@
-import { EngineError } from "../errors.ts";
-import type { Port, WorkerPort } from "../platform/port.ts";
+import type { Port, WorkerPort } from "../rpc/port.ts";
+import { EngineError } from "../types/errors.ts";
 import type { Build, GlueHost, PoolBuilder } from "./load.ts";
 
 /**

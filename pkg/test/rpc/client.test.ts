@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { EngineError } from "../../src/errors.ts";
-import type { WorkerPort } from "../../src/platform/port.ts";
+import { EngineError } from "../../src/types/errors.ts";
+import type { WorkerPort } from "../../src/rpc/port.ts";
 import { Client } from "../../src/rpc/client.ts";
 
 test("close() waits for the worker's end, and what is pending with it", async () => {

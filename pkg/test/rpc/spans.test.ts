@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { readAll, type Span } from "../../src/rpc/spans.ts";
+import { readAll, type Span } from "../../src/host/spans.ts";
 import type { ModelFiles } from "../../src/source/files.ts";
 
 const FAR = 1 << 20;

@@ -11,7 +11,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { openDirectory } from "../../src/cache/disk.ts";
 import { openCached } from "../../src/cache/open.ts";
-import { EngineError } from "../../src/errors.ts";
+import { EngineError } from "../../src/types/errors.ts";
 import { Vouchers } from "../../src/source/integrity.ts";
 import type { HttpOptions } from "../../src/source/request.ts";
 import { type Fault, FaultyServer, faults, type Random, randomOf } from "./support/faulty.ts";

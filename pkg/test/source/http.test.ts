@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
 import { before, type TestContext, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { inspect, load } from "ternlight";
-import type { EngineError } from "../../src/errors.ts";
+import type { EngineError } from "../../src/types/errors.ts";
 import { HttpSource } from "../../src/source/http.ts";
 import type { Source } from "../../src/source/source.ts";
 import { goldenFile, goldenFolder, goldenPath, logitsOf } from "./support/models.ts";

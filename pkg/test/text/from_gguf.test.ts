@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { EngineError } from "../../src/errors.ts";
+import { EngineError } from "../../src/types/errors.ts";
 import { fromGguf } from "../../src/text/from_gguf.ts";
 import type { GgufText } from "../../src/text/gguf.ts";
 import { PRE_TOKENIZERS } from "../../src/text/pretokenizers.ts";

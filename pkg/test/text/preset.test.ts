@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { loadText } from "../../src/rpc/text.ts";
+import { loadText } from "../../src/host/text.ts";
 import type { ModelFiles } from "../../src/source/files.ts";
 
 const files = (generationConfig: unknown): ModelFiles => ({

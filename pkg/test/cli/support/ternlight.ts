@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import type { ErrorDetail } from "../../../src/errors.ts";
+import type { ErrorDetail } from "../../../src/types/errors.ts";
 
 export const DEMO = "ternlight-demo";
 export const path = (inRepository: string) => fileURLToPath(new URL(`../../../../${inRepository}`, import.meta.url));

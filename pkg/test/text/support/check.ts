@@ -1,7 +1,7 @@
 /** What several test files check alike. */
 
 import assert from "node:assert/strict";
-import { EngineError } from "../../../src/errors.ts";
+import { EngineError } from "../../../src/types/errors.ts";
 import type { Tokenizer } from "../../../src/text/tokenizer.ts";
 import type { GoldenString } from "./golden.ts";
 

@@ -1,16 +1,7 @@
 /** Spans for DevTools: noted where the work is done, shown in the timeline of the engine's owner. */
 
-import type { EngineEvent } from "./loop.ts";
-
-export interface TimeSpan {
-  track: string;
-  name: string;
-  color: "primary" | "secondary" | "tertiary";
-  /** Milliseconds since 1970: each thread's own clock begins elsewhere. */
-  start: number;
-  end: number;
-  properties: [string, string][];
-}
+import type { TimeSpan } from "../rpc/user_timing.ts";
+import type { EngineEvent } from "./events.ts";
 
 export class Timeline {
   readonly #post: (spans: TimeSpan[]) => void;
@@ -62,15 +53,5 @@ export class Timeline {
 
   flush(): void {
     if (this.#spans.length > 0) this.#post(this.#spans.splice(0));
-  }
-}
-
-/** Into this thread's timeline, as DevTools wants them for tracks of their own. */
-export function show(spans: readonly TimeSpan[]): void {
-  const own = (time: number) => Math.max(0, time - performance.timeOrigin);
-  for (const { track, name, color, start, end, properties } of spans) {
-    const tooltipText = [name, ...properties.map(([key, value]) => `${key}: ${value}`)].join(", ");
-    const devtools = { dataType: "track-entry", track, trackGroup: "ternlight", color, properties, tooltipText };
-    performance.measure?.(name, { start: own(start), end: own(end), detail: { devtools } });
   }
 }

@@ -1,13 +1,13 @@
 /** A load inside the worker: headers, a plan, an instance with memory for it, chunks, an engine. */
 
 import { openCached } from "../cache/open.ts";
-import { EngineError } from "../errors.ts";
-import type { Inside } from "../platform/port.ts";
+import type { EngineSettings, LoadSettings } from "../rpc/protocol.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
 import { Vouchers } from "../source/integrity.ts";
 import type { Opening, Source } from "../source/source.ts";
 import type { SourceSpec } from "../source/spec.ts";
-import type { CanRun, Description, MemoryNeeds, ModelInfo, Progress, SourceOptions } from "../types.ts";
+import { EngineError } from "../types/errors.ts";
+import type { CanRun, Description, MemoryNeeds, ModelInfo, Progress, SourceOptions } from "../types/index.ts";
 import { builds } from "../wasm/builds.ts";
 import { probe } from "../wasm/features.ts";
 import { type Build, compile, type Glue, type Instance, instantiate } from "../wasm/load.ts";
@@ -15,14 +15,14 @@ import { type Pick, pick } from "../wasm/pick.ts";
 import { Pool } from "../wasm/threads.ts";
 import { fit, instanceBytes, room } from "./fit.ts";
 import { type Headers, named, readHeaders } from "./headers.ts";
-import type { EngineSettings, LoadSettings } from "./protocol.ts";
+import type { Platform } from "./platform.ts";
 import { join, readAll, type Span } from "./spans.ts";
 import { loadText, type Text } from "./text.ts";
 import type { Timeline } from "./timeline.ts";
 
 /** What instances need of whoever holds them. */
 export interface Host {
-  platform: Inside;
+  platform: Platform;
   signal: AbortSignal;
   /** An instance that was loaded before dies: its threads are gone. */
   onDeath(error: EngineError): void;
@@ -196,10 +196,10 @@ export async function canRun(source: SourceSpec, settings: LoadSettings, context
   });
 }
 
-const featuresOf = ({ given }: Inside) => given?.features ?? probe();
+const featuresOf = ({ given }: Platform) => given?.features ?? probe();
 
 /** The build that these settings run on, and what is left of them for the engine. */
-export function choose(settings: LoadSettings, platform: Inside) {
+export function choose(settings: LoadSettings, platform: Platform) {
   const { threads, flavour, kernel = "auto", chatTemplate } = settings;
   const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
   const choice = pick(featuresOf(platform), platform.cores(), wish);

@@ -1,9 +1,9 @@
 /** A model's headers: read once, parsed in every instance that needs them. */
 
-import { EngineError } from "../errors.ts";
 import { few } from "../source/few.ts";
 import type { ModelFiles } from "../source/files.ts";
 import type { Source } from "../source/source.ts";
+import { EngineError } from "../types/errors.ts";
 import type { Glue } from "../wasm/load.ts";
 
 type Checkpoint = Glue["Checkpoint"]["prototype"];

@@ -1,6 +1,6 @@
 /** What checks of options are made of. */
 
-import { EngineError } from "./errors.ts";
+import { EngineError } from "../types/errors.ts";
 
 export type Check = (value: unknown) => string | null;
 

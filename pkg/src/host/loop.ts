@@ -1,40 +1,10 @@
 /** Steps an engine while it has work, and lets the worker read its messages in between. */
 
 import type { Glue } from "../wasm/load.ts";
+import type { EngineEvent, EngineWork } from "./events.ts";
 import type { Timeline } from "./timeline.ts";
 
 type WasmEngine = Glue["Engine"]["prototype"];
-
-/** What a step says about one request. */
-export type EngineEvent =
-  /** The prompt is read; `cached` of the conversation's tokens did not have to be computed. */
-  | { type: "prompt"; request: number; tokens: number; cached: number }
-  | { type: "token"; request: number; token: number }
-  /** Of the `token` that comes next; `top` are the logprobs of `ids`. */
-  | { type: "logprobs"; request: number; chosen: number; ids: Uint32Array; top: Float32Array }
-  /** The request waits for `supply`. */
-  | { type: "choose"; request: number; logits: Float32Array }
-  | { type: "logits"; request: number; position: number; logits: Float32Array }
-  | { type: "scored"; request: number; nll: number; tokens: number }
-  | { type: "embedded"; request: number; embedding: Float32Array }
-  | { type: "finished"; request: number; reason: "stop" | "length" }
-  | { type: "failed"; request: number; error: unknown };
-
-export type EngineWork =
-  | {
-      type: "generate";
-      /** `flat`'s; without it the likeliest token is taken. */
-      sampling?: Float64Array;
-      maxTokens?: number;
-      end: number[];
-      /** When the context is full: 0 ends it, 1 fails, 2 shifts. */
-      full: number;
-      hook?: boolean;
-    }
-  | { type: "logits"; all: boolean }
-  | { type: "score" }
-  /** Over all tokens, or of the last alone. */
-  | { type: "embed"; mean: boolean };
 
 export interface Listener {
   onEvent(event: EngineEvent): void;

@@ -1,7 +1,7 @@
 /** The `format` option: checked on the caller's side, sent as text. */
 
-import { EngineError } from "../errors.ts";
-import type { Format } from "../types.ts";
+import { EngineError } from "../types/errors.ts";
+import type { Format } from "../types/index.ts";
 
 /** A format as the library in the worker takes it. */
 export interface FormatSpec {

@@ -1,12 +1,12 @@
 /** What users see of a cache. Where nothing can be kept, it is empty. */
 
-import { EngineError } from "../errors.ts";
-import { checkOptions } from "../options.ts";
+import { CHUNK, chunksOf, readHead } from "../cache/entry.ts";
+import { prefixOf } from "../cache/open.ts";
+import type { Kept } from "../cache/store.ts";
+import { checkOptions } from "../options/options.ts";
 import { addressOf } from "../source/address.ts";
-import type { CachedFile, CacheOptions, ModelCache } from "../types.ts";
-import { CHUNK, chunksOf, readHead } from "./entry.ts";
-import { prefixOf } from "./open.ts";
-import type { Kept } from "./store.ts";
+import { EngineError } from "../types/errors.ts";
+import type { CachedFile, CacheOptions, ModelCache } from "../types/index.ts";
 
 /** @param base what relative addresses begin from, where there is such a thing */
 export function manage(open: ((directory?: string) => Promise<Kept>) | null, base: string | null): ModelCache {

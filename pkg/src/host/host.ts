@@ -1,18 +1,8 @@
 /** The engine's end: answers calls on its port. One host holds one model. */
 
 import { Constrainer, type Constraint } from "../constrain/constraint.ts";
-import type { FormatSpec } from "../constrain/format.ts";
-import { EngineError } from "../errors.ts";
-import type { Inside, Port } from "../platform/port.ts";
-import { callFormat, findCalls } from "../text/tools.ts";
-import type { AdapterUse, Finished, FinishReason, ModelStatus } from "../types.ts";
-import { Adapters } from "./adapters.ts";
-import { Answer } from "./answer.ts";
-import { flat } from "./flat.ts";
-import { ask, remote } from "./hooks.ts";
-import { canRun, inspect, type LoadContext, type Loaded, load } from "./load.ts";
-import { type EngineEvent, EngineLoop, type EngineWork, type Listener } from "./loop.ts";
-import { measure, roofline, trace } from "./measure.ts";
+import type { FormatSpec } from "../options/format.ts";
+import type { Port } from "../rpc/port.ts";
 import {
   type Call,
   type Control,
@@ -23,7 +13,20 @@ import {
   UNREAD,
   type VerbName,
   type Verbs,
-} from "./protocol.ts";
+} from "../rpc/protocol.ts";
+import { callFormat, findCalls } from "../text/tools.ts";
+import { EngineError } from "../types/errors.ts";
+import type { AdapterUse, Finished, FinishReason, ModelStatus } from "../types/index.ts";
+import { compile } from "../wasm/load.ts";
+import { Adapters } from "./adapters.ts";
+import { Answer } from "./answer.ts";
+import type { EngineEvent, EngineWork } from "./events.ts";
+import { flat } from "./flat.ts";
+import { ask, remote } from "./hooks.ts";
+import { canRun, inspect, type LoadContext, type Loaded, load } from "./load.ts";
+import { EngineLoop, type Listener } from "./loop.ts";
+import { measure, roofline, trace } from "./measure.ts";
+import type { Platform } from "./platform.ts";
 import { Timeline } from "./timeline.ts";
 
 /** What one call may do while it runs. */
@@ -52,7 +55,7 @@ interface Running {
   context: CallContext<VerbName>;
 }
 
-export function serve(platform: Inside, port: Port): void {
+export function serve(platform: Platform, port: Port): void {
   const calls = new Map<number, Running>();
   const post = (reply: Reply, transfer?: Transferable[]) => port.post(reply, transfer);
   const timeline = new Timeline((spans) => post({ spans }));
@@ -134,7 +137,7 @@ type SixNumbers = [number, number, number, number, number, number];
 
 class Host {
   readonly handlers: Handlers;
-  readonly #platform: Inside;
+  readonly #platform: Platform;
   readonly #timeline: Timeline;
   readonly #onDeath: (error: unknown) => void;
   #model: Model | null = null;
@@ -146,7 +149,7 @@ class Host {
   /** Logits that say which model this is, once someone has asked. */
   #markRow: Float32Array | null = null;
 
-  constructor(platform: Inside, timeline: Timeline, onDeath: (error: unknown) => void) {
+  constructor(platform: Platform, timeline: Timeline, onDeath: (error: unknown) => void) {
     this.#platform = platform;
     this.#timeline = timeline;
     this.#onDeath = onDeath;
@@ -238,7 +241,7 @@ class Host {
 
   #constrain(format: FormatSpec, mayEnd: boolean, context: CallContext<"generate">): Promise<Constraint> {
     const { text, info } = this.#loaded;
-    this.#constrainer ??= new Constrainer(text.tokenizer, info.vocab, text.ends, this.#platform);
+    this.#constrainer ??= new Constrainer(text.tokenizer, info.vocab, text.ends, () => constrainModule(this.#platform));
     context.onStop = () => (context.stopped = true);
     return this.#constrainer.start(format, mayEnd);
   }
@@ -553,6 +556,14 @@ class Host {
       if (end) this.#underWay.delete(session);
     });
   }
+}
+
+/** The address holds in the bundles, which lie beside the wasm file. */
+async function constrainModule({ given, fetchFile }: Platform): Promise<WebAssembly.Module> {
+  if (!given) return compile(new URL("./constrain.wasm", import.meta.url), fetchFile);
+  if (given.constrain) return given.constrain;
+  const message = "a format needs the load option constrain here: the compiled module of constrain.wasm";
+  throw new EngineError("UnsupportedOption", message, { option: "constrain" });
 }
 
 /** Of length 1. */

@@ -1,15 +1,21 @@
 /** The public objects, over calls to the engine's worker. */
 
-import { together } from "./choices.ts";
-import { toFormatSpec } from "./constrain/format.ts";
-import { EngineError } from "./errors.ts";
-import { type Feed, GenerationStream } from "./generation.ts";
-import { checkCount, checkIds, checkMessages, checkOptions, checkText, checkTexts, forEngine } from "./options.ts";
-import type { WorkerPort } from "./platform/port.ts";
-import { Client } from "./rpc/client.ts";
-import { type ChooseEvent, type GenerateSettings, type PromptSpec, UNREAD } from "./rpc/protocol.ts";
-import { hasAddress, type SpecRules, toSpec } from "./source/spec.ts";
-import { safe } from "./text/safe.ts";
+import { toFormatSpec } from "../options/format.ts";
+import {
+  checkCount,
+  checkIds,
+  checkMessages,
+  checkOptions,
+  checkText,
+  checkTexts,
+  forEngine,
+} from "../options/options.ts";
+import { Client } from "../rpc/client.ts";
+import type { WorkerPort } from "../rpc/port.ts";
+import { type ChooseEvent, type GenerateSettings, type PromptSpec, UNREAD } from "../rpc/protocol.ts";
+import { hasAddress, type SpecRules, toSpec } from "../source/spec.ts";
+import { safe } from "../text/safe.ts";
+import { EngineError } from "../types/errors.ts";
 import type {
   AdapterInfo,
   AdapterOptions,
@@ -37,7 +43,9 @@ import type {
   Session,
   SessionOptions,
   TokenizeOptions,
-} from "./types.ts";
+} from "../types/index.ts";
+import { together } from "./completions.ts";
+import { type Feed, GenerationStream } from "./generation.ts";
 
 /** What the entries bring from their runtime. */
 export interface Outside extends SpecRules {

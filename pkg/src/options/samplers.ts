@@ -1,4 +1,4 @@
-import type { Sampler } from "./types.ts";
+import type { Sampler } from "../types/index.ts";
 
 /** The links of the sampler chain, in their order. */
 export const samplers: readonly Sampler[] = [

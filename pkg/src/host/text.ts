@@ -1,13 +1,13 @@
 /** A model's text side: its tokenizer and template, from the files beside it or from its header. */
 
-import { EngineError } from "../errors.ts";
 import type { ModelFiles, SideFiles } from "../source/files.ts";
 import { fromGguf } from "../text/from_gguf.ts";
 import type { GgufArray, GgufText } from "../text/gguf.ts";
 import { type ChatTemplate, missingTemplate, pickTemplate } from "../text/template.ts";
 import { Tokenizer } from "../text/tokenizer.ts";
 import type { TokenizerConfig, TokenizerJson } from "../text/tokenizer_json.ts";
-import type { Description, SamplingOptions } from "../types.ts";
+import { EngineError } from "../types/errors.ts";
+import type { Description, SamplingOptions } from "../types/index.ts";
 
 export class Text {
   readonly #tokenizer: Tokenizer | null;

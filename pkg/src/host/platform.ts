@@ -1,28 +1,21 @@
+/** What the host needs of the runtime that it runs in. */
+
 import type { OpenStore } from "../cache/store.ts";
+import type { Port, WorkerPort } from "../rpc/port.ts";
 import type { Hasher } from "../source/sha256.ts";
 import type { Paths } from "../source/source.ts";
-import type { Given } from "./edge.ts";
+import type { Features } from "../wasm/features.ts";
 
-/** Two ends that talk by messages: a worker and its owner, or both in one thread. */
-export interface Port {
-  post(message: unknown, transfer?: readonly Transferable[]): void;
-  onmessage: ((message: unknown) => void) | null;
-}
-
-/** The owner's end of a worker. */
-export interface WorkerPort extends Port {
-  /** The worker could not start, or an error in it was caught by nobody. */
-  onerror: ((error: Error) => void) | null;
-  /** What this returns resolves when it has ended, where the runtime tells. */
-  terminate(): unknown;
-  /** Whether the process must live on for this worker's answers; absent where there is no such question. */
-  hold?(awaited: boolean): void;
-  /** Seconds of silence after which it counts as hanging, where that is not what is usual. */
-  patience?: number;
+/** A build that its owner has compiled: edge workers may not. */
+export interface Given {
+  module: WebAssembly.Module;
+  features: Features;
+  /** What formats need. */
+  constrain?: WebAssembly.Module;
 }
 
 /** What a worker needs of its runtime. `browser.ts` and `node.ts` both offer it, and the owner's `spawnEngine()`. */
-export interface Inside {
+export interface Platform {
   /** The worker's own end. */
   ownPort(): Port;
   /** Starts another worker from the same file. */

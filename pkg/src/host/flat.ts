@@ -1,8 +1,8 @@
 /** Sampling options as the engine takes them: one list of numbers, with ids for texts. */
 
-import { samplers as links } from "../samplers.ts";
+import { samplers as links } from "../options/samplers.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import type { SamplingOptions } from "../types.ts";
+import type { SamplingOptions } from "../types/index.ts";
 import type { Text } from "./text.ts";
 
 /** llama.cpp's. */

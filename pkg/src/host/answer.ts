@@ -3,7 +3,7 @@
 import { StopMatcher } from "../text/stops.ts";
 import { TextStream } from "../text/stream.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import type { Finished, FinishReason, Piece, TokenLogprobs } from "../types.ts";
+import type { Finished, FinishReason, Piece, TokenLogprobs } from "../types/index.ts";
 
 export interface AnswerOptions {
   /** Null where a model has none: pieces then have ids alone. */

@@ -1,13 +1,13 @@
 /** The adapters of a loaded model, by name. */
 
-import { EngineError } from "../errors.ts";
+import type { AdapterSettings } from "../rpc/protocol.ts";
 import { openAdapter } from "../source/files.ts";
 import type { Opening } from "../source/source.ts";
 import type { SourceSpec } from "../source/spec.ts";
-import type { AdapterInfo, AdapterUse } from "../types.ts";
+import { EngineError } from "../types/errors.ts";
+import type { AdapterInfo, AdapterUse } from "../types/index.ts";
 import { named, readHeaders } from "./headers.ts";
 import { anew, type LoadContext, type Loaded, openingOf } from "./load.ts";
-import type { AdapterSettings } from "./protocol.ts";
 import { readAll, type Span } from "./spans.ts";
 
 /** Of headers: those of adapters to a thousand layers. They are parsed beside the model, in the slack that it has. */

@@ -1,8 +1,8 @@
 /** Several completions of one prompt, as one stream of pieces. */
 
+import type { GenerateSettings } from "../rpc/protocol.ts";
+import type { Piece } from "../types/index.ts";
 import type { Feed } from "./generation.ts";
-import type { GenerateSettings } from "./rpc/protocol.ts";
-import type { Piece } from "./types.ts";
 
 /** Seeds behind the last one begin anew at 0. */
 const MOST = Number.MAX_SAFE_INTEGER;

@@ -1,8 +1,8 @@
 /** One answer under way, as its caller sees it. */
 
-import { EngineError } from "./errors.ts";
-import { UNREAD } from "./rpc/protocol.ts";
-import type { Finished, Generation, Piece } from "./types.ts";
+import { UNREAD } from "../rpc/protocol.ts";
+import { EngineError } from "../types/errors.ts";
+import type { Finished, Generation, Piece } from "../types/index.ts";
 
 /** What feeds a generation: starts it and can end it. */
 export interface Feed {

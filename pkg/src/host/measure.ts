@@ -1,15 +1,16 @@
 /** What `bench` asks of an engine and of its machine. What these numbers mean is worked out elsewhere. */
 
-import type { Inside } from "../platform/port.ts";
+import type { Phase, Verbs } from "../rpc/protocol.ts";
+import type { EngineEvent, EngineWork } from "./events.ts";
 import { choose, type Host, type Loaded, Runtime } from "./load.ts";
-import { type EngineEvent, type EngineWork, SLICE } from "./loop.ts";
-import type { Phase, Verbs } from "./protocol.ts";
+import { SLICE } from "./loop.ts";
+import type { Platform } from "./platform.ts";
 
 /** Conversations side by side: first what lies behind them, then their prompts, then their answers. */
 export async function measure(
   { engine, memory, glue }: Loaded,
   { past, prompts, decode, profile }: Verbs["measure"]["args"],
-  { turn }: Inside,
+  { turn }: Platform,
   signal: AbortSignal,
 ): Promise<Verbs["measure"]["result"]> {
   const sessions = prompts.map(() => engine.open());

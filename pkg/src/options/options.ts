@@ -1,5 +1,6 @@
 /** Options are checked where they enter: an unknown name or a wrong type is an error that says which. */
 
+import type { GenerateOptions, Sampler, SamplingOptions } from "../types/index.ts";
 import {
   type Check,
   checkAll,
@@ -14,9 +15,8 @@ import {
   oneOf,
   wrong,
 } from "./check.ts";
-import { checkFormat } from "./constrain/format.ts";
+import { checkFormat } from "./format.ts";
 import { samplers } from "./samplers.ts";
-import type { GenerateOptions, Sampler, SamplingOptions } from "./types.ts";
 
 const isHash = (value: unknown) =>
   typeof value === "string" && /^([0-9a-f]{64}|sha256-[A-Za-z0-9+/]{43}=)$/i.test(value);

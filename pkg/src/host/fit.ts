@@ -1,7 +1,7 @@
 /** Whether a model fits, and the nearest settings with which it does. */
 
-import type { CanRun, MemoryNeeds } from "../types.ts";
-import type { EngineSettings } from "./protocol.ts";
+import type { EngineSettings } from "../rpc/protocol.ts";
+import type { CanRun, MemoryNeeds } from "../types/index.ts";
 
 /** Beside weights, cache and scratch: code, stacks, buffers of a load. */
 const SLACK_BYTES = 128 << 20;

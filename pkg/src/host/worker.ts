@@ -1,11 +1,11 @@
 /** A worker becomes what its first message says: the engine's host, or one of its threads. */
 
-import type { Inside } from "../platform/port.ts";
 import { builds } from "../wasm/builds.ts";
 import { isJoin, work } from "../wasm/threads.ts";
 import { serve } from "./host.ts";
+import type { Platform } from "./platform.ts";
 
-export function startWorker(platform: Inside): void {
+export function startWorker(platform: Platform): void {
   const port = platform.ownPort();
   port.onmessage = (message) => {
     if (isJoin(message)) return work(message, port, builds);

@@ -1,6 +1,6 @@
 /** What may change a request's logits before every choice: the worker's own hooks first, then the caller's. */
 
-import type { ChooseEvent } from "./protocol.ts";
+import type { ChooseEvent } from "../rpc/protocol.ts";
 
 /** Changes `logits` in place, or answers others; `tokens` are all that the conversation holds. */
 export type Hook = (
