@@ -3,11 +3,12 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, wri
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
-const stamps = fileURLToPath(new URL("../../target/stamps/", import.meta.url));
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const stamps = path.join(root, "target", "stamps");
 
 /**
  * Runs a step unless its outputs are there and were made from these inputs: files, folders, or any other text.
- * Contents are hashed, not times: a fresh checkout or a `git switch` there and back builds nothing.
+ * Contents are hashed, not times or places: a `git switch` there and back builds nothing, nor does a checkout that was moved.
  */
 export async function ifChanged(name, { inputs, outputs, run }) {
   const stamp = path.join(stamps, name);
@@ -24,7 +25,7 @@ export async function ifChanged(name, { inputs, outputs, run }) {
 function hash(inputs) {
   const sum = createHash("sha256");
   for (const input of inputs.flatMap(files)) {
-    sum.update(`${input}\0`);
+    sum.update(`${path.isAbsolute(input) ? path.relative(root, input) : input}\0`);
     if (existsSync(input)) sum.update(readFileSync(input)).update("\0");
   }
   return sum.digest("hex");
