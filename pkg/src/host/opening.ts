@@ -3,7 +3,8 @@
 import { openCached } from "../cache/open.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
 import { Vouchers } from "../source/integrity.ts";
-import type { Opening, Source } from "../source/source.ts";
+import type { Opening } from "../source/open.ts";
+import type { Source } from "../source/source.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type { EngineError } from "../types/errors.ts";
 import type { SourceOptions } from "../types/index.ts";
