@@ -1,7 +1,8 @@
 /** The benchmark itself: loads, runs, measures the machine, and works out what the numbers mean. */
 
 import { LoadedModel, type Outside } from "../api/model.ts";
-import { type Check, checkAll, integer, isBoolean } from "../options/check.ts";
+import { checkAll } from "../options/check.ts";
+import { bench as rows } from "../options/table/command_line.ts";
 import { Client } from "../rpc/client.ts";
 import type { Phase, Verbs } from "../rpc/protocol.ts";
 import { toSpec } from "../source/spec.ts";
@@ -48,7 +49,15 @@ export interface BenchTask {
   onNote?(note: string): void;
 }
 
-export const DEFAULTS: BenchSettings = { prompt: 128, decode: 32, batch: 1, ctx: 0, warmup: 1, repeat: 5 };
+const { prompt, decode, batch, ctx, warmup, repeat } = rows;
+export const DEFAULTS: BenchSettings = {
+  prompt: prompt.default,
+  decode: decode.default,
+  batch: batch.default,
+  ctx: ctx.default,
+  warmup: warmup.default,
+  repeat: repeat.default,
+};
 const READ_BYTES = 640e6;
 const STREAMS = [1, 2, 8];
 /** Tokens of a prompt that is traced: fewer than the least piece that a prompt is cut into. */
@@ -56,26 +65,13 @@ const TRACED = 16;
 /** Of the roofline: short, so many. */
 const SAMPLES = 9;
 
-const MOST = 1 << 20;
-const rules: Record<keyof BenchOptions, Check> = {
-  prompt: integer(1, MOST),
-  decode: integer(1, MOST),
-  batch: integer(1, 4096),
-  ctx: integer(0, MOST),
-  warmup: integer(0, 1000),
-  repeat: integer(1, 1000),
-  profile: isBoolean,
-  trace: isBoolean,
-  roofline: isBoolean,
-  readBytes: integer(1 << 20, 1e9),
-};
-
-export const checkBench = (options: object): void => void checkAll("bench", rules, options);
+export const checkBench = (options: object): void => void checkAll("bench", rows, options);
 
 export async function bench(outside: Outside, environment: Environment, task: BenchTask): Promise<BenchReport> {
   const { source, name, options, load, onNote = () => {} } = task;
   checkBench(options);
-  const { profile = false, trace = false, roofline = true, readBytes = READ_BYTES } = options;
+  const { profile = rows.profile.default, trace = rows.trace.default } = options;
+  const { roofline = rows.roofline.default, readBytes = READ_BYTES } = options;
   const settings = withDefaults(options);
   const { prompt, decode, batch, ctx, warmup, repeat } = settings;
   const { signal, onProgress, ...engineSettings } = load;
@@ -150,12 +146,20 @@ export async function bench(outside: Outside, environment: Environment, task: Be
       decode: profileRows(profiled, (run) => run.decode),
     };
     const [{ operations }] = runs as [Verbs["measure"]["result"]];
-    const { flavour, kernel, threads, threadsReason, kv, activations } = info;
+    const { flavour, dotProduct, threads, threadsReason, kvCacheType, activations } = info;
     const { architecture, parameters, bitsPerWeight, kinds, config } = info;
     return {
       date,
       machine: environment.machine,
-      engine: { flavour, kernel, threads, threadsReason, kv, contextLength: info.contextLength, activations },
+      engine: {
+        flavour,
+        dotProduct,
+        threads,
+        threadsReason,
+        kvCacheType,
+        contextLength: info.contextLength,
+        activations,
+      },
       model: {
         source: name,
         name: info.name,
@@ -235,10 +239,10 @@ function throughTheApi(runs: readonly EndToEnd[], decode: number, stepMs: number
 
 async function measureRoof(
   outside: Outside,
-  { readBytes, threads, flavour, kernel, signal }: LoadOptions & { readBytes: number },
+  { readBytes, threads, flavour, dotProduct, signal }: LoadOptions & { readBytes: number },
 ): Promise<Roofline> {
   const client = new Client(outside.spawnEngine());
-  const settings = { ...(threads && { threads }), ...(flavour && { flavour }), ...(kernel && { kernel }) };
+  const settings = { ...(threads && { threads }), ...(flavour && { flavour }), ...(dotProduct && { dotProduct }) };
   try {
     const args = { settings, bytes: readBytes, streams: STREAMS, repeat: SAMPLES };
     const found: Verbs["roofline"]["result"] = await client.call("roofline", args, { signal });

@@ -3,7 +3,8 @@
  * wait for is measured. Lengths are random, some clients break off, some read slowly.
  */
 
-import { type Check, checkAll, integer } from "../options/check.ts";
+import { checkAll } from "../options/check.ts";
+import { loadtest as rows } from "../options/table/command_line.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Finished, GenerateOptions, Model, ModelStatus } from "../types/index.ts";
 import { randomBits } from "./blocks.ts";
@@ -18,15 +19,10 @@ export interface CrowdOptions {
   seed?: number;
 }
 
-export const CROWD = { clients: 32, seconds: 30, seed: 1 } as const;
+const { clients, seconds, seed } = rows;
+export const CROWD = { clients: clients.default, seconds: seconds.default, seed: seed.default } as const;
 
-const rules: Record<keyof CrowdOptions, Check> = {
-  clients: integer(1, 1024),
-  seconds: integer(1, 86400),
-  seed: integer(0, 2 ** 31 - 1),
-};
-
-export const checkCrowd = (options: object): void => void checkAll("crowd", rules, options);
+export const checkCrowd = (options: object): void => void checkAll("loadtest", rows, options);
 
 interface Percentiles {
   p50: number;

@@ -10,7 +10,7 @@ export function report(found: BenchReport): string {
   const { machine, engine, model, settings } = found;
   const parts = [
     `${model.name ?? model.source}: ${model.architecture}, ${count(model.parameters)} parameters, ${bytes(model.weightBytes)} a step`,
-    `${engine.flavour}, ${engine.kernel}, ${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kv}`,
+    `${engine.flavour}, ${engine.dotProduct}, ${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kvCacheType}`,
     `${machine.runtime} on ${machine.cpu ?? "an unknown processor"}, ${found.date}`,
     "",
     table("lrll", speeds(found)),
@@ -120,7 +120,7 @@ export function crowdReport(found: CrowdReport): string {
     ["prompts", `${percent(found.cachedShare)} of their tokens were computed before`],
     ["wasm memory", grown(memory.wasmBytes)],
     ...(memory.processBytes ? [["process", grown(memory.processBytes)]] : []),
-    ["left over", `${status.running + status.waiting + status.paused} requests, ${status.heldTokens} tokens`],
+    ["left over", `${status.running + status.waiting + status.paused} requests, ${status.usedTokens} tokens`],
   ];
   return table("ll", rows);
 }

@@ -1,5 +1,5 @@
 /** A look at a runtime with `load`'s own eyes: the same probes, the same choice, the same worker. */
-import { checkAll, isSignal } from "../options/check.ts";
+import { checkOptions } from "../options/options.ts";
 import { Client } from "../rpc/client.ts";
 import type { WorkerPort } from "../rpc/port.ts";
 import { EngineError } from "../types/errors.ts";
@@ -21,7 +21,7 @@ export interface Patient {
 }
 
 export async function examine(patient: Patient, url: URL | null, options?: DoctorOptions): Promise<DoctorReport> {
-  const { signal } = checkAll("doctor", { signal: isSignal }, options);
+  const { signal } = checkOptions("doctor", options);
   signal?.throwIfAborted();
   const features = probe();
   const choice = tryPick(features, patient.cores);

@@ -4,6 +4,7 @@ import { EngineError } from "../types/errors.ts";
 import { type Kind, MOST_TOKENS, type NamedKind, type Range } from "./option.ts";
 import { checkResponseFormat } from "./response_format.ts";
 import { samplers } from "./samplers.ts";
+import { show } from "./show.ts";
 
 /** Answers what a value should be, or null where it is that. */
 export type Check = (value: unknown) => string | null;
@@ -55,7 +56,10 @@ const named: Record<NamedKind, Check> = {
   module: expect((value) => value instanceof WebAssembly.Module, "a WebAssembly module"),
   object: isObject,
   responseFormat: checkResponseFormat,
-  samplers: expect((value) => every(value, (one) => samplers.some((name) => name === one)), `a list of ${quoted(samplers)}`),
+  samplers: expect(
+    (value) => every(value, (one) => samplers.some((name) => name === one)),
+    `a list of ${quoted(samplers)}`,
+  ),
   signal: expect((value) => value instanceof AbortSignal, "an AbortSignal"),
   stop: expect(
     (value) => typeof value === "string" || every(value, (one) => typeof one === "string"),
@@ -106,7 +110,10 @@ function unknown(label: string, known: Known, option: string): EngineError {
   const now = Object.entries(known).find(([, { was }]) => was === option);
   const expected = now ? now[0] : Object.keys(known).join(", ");
   const instead = now ? `it is ${expected} now: ${checkOf(now[1].kind)(undefined)}` : `there are ${expected}`;
-  return new EngineError("InvalidArgument", `${label}: there is no option "${option}"; ${instead}`, { option, expected });
+  return new EngineError("InvalidArgument", `${label}: there is no option "${option}"; ${instead}`, {
+    option,
+    expected,
+  });
 }
 
 export function checked<T>(label: string, option: string, check: Check, value: T): T {
@@ -122,11 +129,4 @@ export function wrong(label: string, option: string, expected: string, value: un
     expected,
     found,
   });
-}
-
-export function show(value: unknown): string {
-  if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}…` : value);
-  if (typeof value === "object" && value !== null)
-    return Array.isArray(value) ? "a list" : `a ${value.constructor?.name ?? "thing"}`;
-  return String(value);
 }

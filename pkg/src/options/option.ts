@@ -48,6 +48,8 @@ export interface Flag {
   readonly sets?: boolean;
   /** It may be given several times, and the option is the list of its texts. */
   readonly many?: true;
+  /** The sentence for the flag, where the option's does not fit it. */
+  readonly help?: string;
   /** How its text is read. Numbers are read as numbers by themselves. */
   readonly read?: "biases" | "ids" | "list";
 }

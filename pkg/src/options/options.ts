@@ -2,13 +2,21 @@
 
 import type { GenerateOptions, SamplingOptions } from "../types/index.ts";
 import { type Check, checkAll, checked, checkOf, type Known, wrong } from "./check.ts";
-import { MOST_TOKENS } from "./option.ts";
-import { answerOptions } from "./routes.ts";
+import { MOST_TOKENS, type Option } from "./option.ts";
+import { answerOptions, type Row } from "./routes.ts";
 import { type FunctionName, functions, groups } from "./table.ts";
 
 /** The options of a function, by name. */
 export const optionsOf = (name: FunctionName): Known =>
   Object.assign({}, ...functions[name].map((group) => groups[group]));
+
+type Defaults = { [R in Extract<Row, [string, { default: unknown }]> as R[0]]: R[1]["default"] };
+/** The defaults that have a value. */
+export const defaults: Defaults = Object.fromEntries(
+  Object.values(groups).flatMap((group) =>
+    Object.entries<Option>(group).map(([name, option]) => [name, option.default]),
+  ),
+) as Defaults;
 
 /** As `checkAll`; `label` is the function's name for its caller. */
 export function checkOptions<T extends object>(name: FunctionName, options: T | undefined, label: string = name): T {
@@ -17,9 +25,7 @@ export function checkOptions<T extends object>(name: FunctionName, options: T | 
 
 /** The options of an answer that cross to the worker as they are. */
 export const forWorker = (options: GenerateOptions): SamplingOptions & { maxTokens?: number } =>
-  Object.fromEntries(
-    answerOptions.filter((name) => options[name] !== undefined).map((name) => [name, options[name]]),
-  );
+  Object.fromEntries(answerOptions.filter((name) => options[name] !== undefined).map((name) => [name, options[name]]));
 
 /** Token ids as given by a caller. */
 export function checkIds(name: string, ids: unknown, option = "ids", expected = "a list of token ids"): number[] {

@@ -1,11 +1,12 @@
 /** What follows from the option table: where options go. The build works these lists out, so that no page carries the table for them. */
 
+import type { GenerateOptions } from "../types/index.ts";
 import type { Kind, Option, Target } from "./option.ts";
 import { functions, type GroupName, groups } from "./table.ts";
 
 type Groups = typeof groups;
 type Union<T> = T extends T ? { [Name in keyof T]: [Name, T[Name]] }[keyof T] : never;
-type Row = Union<Groups[GroupName]>;
+export type Row = Union<Groups[GroupName]>;
 
 /** The names of options that go there. */
 export type NamesTo<To extends Target> = Row extends infer R
@@ -23,7 +24,9 @@ export const planOptions = names("plan");
 
 const generating = [...functions.completeChat].flatMap((group) => Object.keys(groups[group]));
 /** Which options of an answer cross to the worker as they are. */
-export const answerOptions = names("host", "sampler").filter((name) => generating.includes(name));
+export const answerOptions = names("host", "sampler").filter((name) =>
+  generating.includes(name),
+) as (keyof GenerateOptions)[];
 
 const ofKind = (kind: (kind: Kind) => boolean) =>
   rows.filter(([, option]) => option.to === "sampler" && kind(option.kind)).map(([name]) => name);
@@ -58,11 +61,4 @@ export type ModelDefault = Row extends infer R
     : never
   : never;
 
-const { maxAdapterBytes: bytes } = groups.loading;
-export const maxAdapterBytes: number = bytes.default;
-
-type Defaults = { [R in Extract<Row, [string, { default: unknown }]> as R[0]]: R[1]["default"] };
-/** The defaults that have a value. */
-export const defaults = Object.fromEntries(
-  rows.filter(([, option]) => option.default !== undefined).map(([name, option]) => [name, option.default]),
-) as Defaults;
+export const maxAdapterBytes: number = groups.loading.maxAdapterBytes.default;

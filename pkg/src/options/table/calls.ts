@@ -21,7 +21,7 @@ export const adapter = {
 } as const satisfies Group;
 
 export const detokenizing = {
-  special: { kind: "boolean", to: "caller", default: true, help: "Whether special tokens stay in the text." },
+  special: { kind: "boolean", to: "caller", default: true, help: "Keeps special tokens in the text." },
 } as const satisfies Group;
 
 export const logits = {
@@ -30,7 +30,7 @@ export const logits = {
     to: "caller",
     default: false,
     flag: {},
-    help: "Whether there is one row for every id instead of one for the last id alone.",
+    help: "Gives one row for every id instead of one for the last id alone.",
   },
 } as const satisfies Group;
 
@@ -41,7 +41,7 @@ export const embedding = {
     default: "mean",
     help: "How the states of a text's tokens become one: their mean, or the last one.",
   },
-  normalize: { kind: "boolean", to: "caller", default: true, help: "Whether embeddings are scaled to length 1." },
+  normalize: { kind: "boolean", to: "caller", default: true, help: "Scales embeddings to length 1." },
 } as const satisfies Group;
 
 export const perplexity = {

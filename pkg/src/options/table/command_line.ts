@@ -3,7 +3,12 @@
 import { type Group, MOST_TOKENS } from "../option.ts";
 
 export const everyCommand = {
-  noCache: { kind: "boolean", to: "command", flag: {}, help: "Keep nothing of what comes from servers, and read nothing that was kept." },
+  noCache: {
+    kind: "boolean",
+    to: "command",
+    flag: {},
+    help: "Keep nothing of what comes from servers, and read nothing that was kept.",
+  },
   json: { kind: "boolean", to: "command", flag: {}, help: "Print one JSON object on stdout." },
   debug: { kind: "boolean", to: "command", flag: {}, help: "Show where in the program an error comes from." },
   help: { kind: "boolean", to: "command", flag: { short: "h" }, help: "Show this help." },
@@ -15,13 +20,28 @@ export const promptText = {
 } as const satisfies Group;
 
 export const promptIds = {
-  ids: { kind: "list", to: "command", flag: { value: "1,2,3", read: "ids" }, help: "Token ids, which are fed exactly as given." },
+  ids: {
+    kind: "list",
+    to: "command",
+    flag: { value: "1,2,3", read: "ids" },
+    help: "Token ids, which are fed exactly as given.",
+  },
 } as const satisfies Group;
 
 export const formatFlags = {
-  jsonSchema: { kind: "text", to: "command", flag: { value: "FILE|JSON" }, help: "Keep to a JSON schema, given as it is or in a file." },
+  jsonSchema: {
+    kind: "text",
+    to: "command",
+    flag: { value: "FILE|JSON" },
+    help: "Keep to a JSON schema, given as it is or in a file.",
+  },
   regex: { kind: "text", to: "command", flag: { value: "R" }, help: "Keep to a regular expression." },
-  grammar: { kind: "text", to: "command", flag: { value: "FILE" }, help: "Keep to a grammar in Lark's syntax, from its rule start." },
+  grammar: {
+    kind: "text",
+    to: "command",
+    flag: { value: "FILE" },
+    help: "Keep to a grammar in Lark's syntax, from its rule start.",
+  },
 } as const satisfies Group;
 
 export const adapterFlags = {
@@ -43,7 +63,12 @@ export const sessionFlags = {
 } as const satisfies Group;
 
 export const inspectFlags = {
-  noWeights: { kind: "boolean", to: "command", flag: {}, help: "Read the header alone, as for URLs; the weights of local files are read." },
+  noWeights: {
+    kind: "boolean",
+    to: "command",
+    flag: {},
+    help: "Read the header alone, as for URLs; the weights of local files are read.",
+  },
   strict: {
     kind: { values: ["1bit", "ternary"] },
     to: "command",
@@ -146,8 +171,8 @@ export const bench = {
     kind: "boolean",
     to: "command",
     default: true,
-    flag: { name: "no-roofline", sets: false },
-    help: "Whether the memory and multiplication speed of this machine are measured too.",
+    flag: { name: "no-roofline", sets: false, help: "Do not measure what this machine reads and multiplies at best." },
+    help: "Measures what this machine reads and multiplies at best.",
   },
   readBytes: {
     kind: { integer: [2 ** 20, 1e9] },
@@ -171,7 +196,12 @@ export const syntheticFlags = {
     flag: { name: "type", value: "T" },
     help: "Its storage type, with others for single matrices: tq2_0,ffn_down=q6_k.",
   },
-  embeddingType: { kind: "text", to: "command", flag: { value: "T" }, help: "The storage type of its embedding and head." },
+  embeddingType: {
+    kind: "text",
+    to: "command",
+    flag: { value: "T" },
+    help: "The storage type of its embedding and head.",
+  },
 } as const satisfies Group;
 
 export const loadtest = {

@@ -23,7 +23,7 @@ export const generation = {
     to: "host",
     default: false,
     flag: {},
-    help: "Whether the answer goes on at the model's end tokens.",
+    help: "Continues at the model's end tokens.",
   },
   onContextFull: {
     kind: { values: ["stop", "error", "shift"] },
@@ -38,7 +38,7 @@ export const generation = {
     default: false,
     was: "preprocess",
     flag: {},
-    help: "Whether invisible characters and runs of spaces, blank lines or emoji are removed from the prompt.",
+    help: "Removes invisible characters and runs of spaces, blank lines or emoji from the prompt.",
   },
 } as const satisfies Group;
 
@@ -47,8 +47,8 @@ export const prompting = {
     kind: "boolean",
     to: "prompt",
     default: true,
-    flag: { name: "no-special", sets: false },
-    help: "Whether the tokens that the tokenizer adds to a text (BOS) are added; ids and chats are never changed.",
+    flag: { name: "no-special", sets: false, help: "Do not add what the tokenizer adds to a text (BOS)." },
+    help: "Adds what the tokenizer adds to a text (BOS); has no effect on ids and chats.",
   },
 } as const satisfies Group;
 
@@ -102,5 +102,10 @@ export const chatting = {
     default: "auto",
     help: 'Whether the model may ("auto"), must ("required") or must not ("none") call a tool, or { name } for a certain one.',
   },
-  templateOptions: { kind: "object", to: "prompt", otherwise: "none", help: "Further variables for the chat template." },
+  templateOptions: {
+    kind: "object",
+    to: "prompt",
+    otherwise: "none",
+    help: "Further variables for the chat template.",
+  },
 } as const satisfies Group;

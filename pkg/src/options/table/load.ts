@@ -40,8 +40,8 @@ export const plan = {
     to: "plan",
     default: true,
     was: "layout",
-    flag: { name: "no-repack", sets: false },
-    help: "Whether weights that turn out to be ternary are packed as ternary; otherwise every tensor keeps the file's type.",
+    flag: { name: "no-repack", sets: false, help: "Keep every tensor in the file's own type." },
+    help: "Packs weights that turn out to be ternary as ternary; otherwise every tensor keeps the file's type.",
   },
   i2s: {
     kind: { values: ["auto", "128", "64"] },
@@ -99,7 +99,7 @@ export const serving = {
     kind: "boolean",
     to: "plan",
     default: true,
-    help: "Whether conversations that begin alike share what was computed, in whole blocks of 32 tokens.",
+    help: "Shares what was computed between conversations that begin alike, in whole blocks of 32 tokens.",
   },
 } as const satisfies Group;
 
@@ -136,8 +136,8 @@ export const source = {
     kind: "cache",
     to: "host",
     default: true,
-    flag: { value: "DIR" },
-    help: "Whether files from servers are kept, or the directory that keeps them.",
+    flag: { value: "DIR", help: "The directory that keeps files from servers." },
+    help: "Keeps files from servers; a text names the directory that keeps them.",
   },
   verify: {
     kind: { values: ["auto", "always"] },
@@ -185,7 +185,7 @@ export const loading = {
     to: "host",
     default: false,
     was: "spans",
-    help: "Whether the load and every request are recorded with performance.measure.",
+    help: "Records the load and every request with performance.measure.",
   },
 } as const satisfies Group;
 
@@ -200,7 +200,12 @@ export const progress = {
 } as const satisfies Group;
 
 export const abort = {
-  signal: { kind: "signal", to: "caller", otherwise: "none", help: "Aborts the call, which rejects with the signal's reason." },
+  signal: {
+    kind: "signal",
+    to: "caller",
+    otherwise: "none",
+    help: "Aborts the call, which rejects with the signal's reason.",
+  },
 } as const satisfies Group;
 
 export const inspecting = {
@@ -209,7 +214,7 @@ export const inspecting = {
     to: "caller",
     default: false,
     flag: {},
-    help: "Whether the weights are read too, which tells the share of zeros.",
+    help: "Reads the weights too, which tells the share of zeros.",
   },
 } as const satisfies Group;
 
