@@ -1,6 +1,7 @@
 //! Every tensor in its place: what the architecture has, what is missing, what has no place.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::config::Config;
 use super::names::{Field, Part, Slot};
@@ -37,7 +38,8 @@ pub enum Target {
 #[derive(Clone, Debug)]
 pub struct Item {
     pub slot: Slot,
-    pub tensor: Tensor,
+    /// Shared with the checkpoint that the plan was made of.
+    pub tensor: Arc<Tensor>,
     pub target: Target,
     /// What its codes mean, where the file's type does not say.
     pub words: Option<Layout>,
@@ -61,7 +63,7 @@ pub(super) const MATRICES: [Part; 7] =
     [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
 
 /// Puts every tensor in its place; refuses what has none, and what is missing. In order of execution, with warnings.
-pub fn items(config: &Config, tensors: &[Tensor]) -> Result<(Vec<Item>, Vec<String>)> {
+pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec<String>)> {
     let mut warnings = config.warnings.clone();
     let mut found: BTreeMap<Slot, Item> = BTreeMap::new();
     for tensor in tensors {
@@ -175,7 +177,7 @@ pub(super) fn sizes(config: &Config, part: Part) -> (usize, usize) {
 }
 
 /// What a tensor becomes; its shape must be what the config says.
-fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
+fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
     if slot.in_layer().is_some_and(|layer| layer >= config.layers) {
         return Err(Error::new(ErrorKind::UnsupportedSetting, "the model has fewer layers")
             .tensor(&tensor.name)
@@ -246,5 +248,5 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
     }
     let shape = Shape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
     let target = if is_matrix { Target::Matrix(shape, Reading::Stored) } else { Target::Values };
-    Ok(Item { slot, tensor: tensor.clone(), target, words: words.map(|(layout, _)| layout) })
+    Ok(Item { slot, tensor: Arc::clone(tensor), target, words: words.map(|(layout, _)| layout) })
 }

@@ -2,8 +2,9 @@
 
 use wasm_bindgen::prelude::*;
 
-use super::{Js, team, thrown};
+use super::team;
 use crate::bench;
+use crate::bindings::{Js, thrown};
 use crate::error::filled;
 use crate::kernels::isa::Active;
 use crate::kernels::linear::{self, Dots};

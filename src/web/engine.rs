@@ -8,7 +8,7 @@ use wasm_bindgen::prelude::*;
 use super::adapter::pairs;
 use super::bench::now;
 use super::sampling::sampling;
-use super::{Js, thrown, to_js};
+use crate::bindings::{Js, thrown, to_js};
 use crate::engine::{
     self, AdapterId, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work,
 };

@@ -3,12 +3,10 @@
 use super::codes::{Rounding, Signs};
 use super::keys;
 use super::plan::Kind;
-use crate::error::Error;
-use crate::formats::{Parsed, gguf};
-use crate::model::Config;
-use crate::quant::{Codes, Content, F32, Float, Kept, Layout, Q1_0, Q2_0, Q8_0, Scales, Storage, TQ2_0};
-#[cfg(target_arch = "wasm32")]
-use wasm_bindgen_test::wasm_bindgen_test as test;
+use ternlight::error::Error;
+use ternlight::formats::{Parsed, gguf};
+use ternlight::model::Config;
+use ternlight::quant::{Codes, Content, F32, Float, Kept, Layout, Q1_0, Q2_0, Q8_0, Scales, Storage, TQ2_0};
 
 fn layout(storage: &Storage) -> Layout {
     match storage.content {
