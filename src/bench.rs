@@ -19,7 +19,7 @@ pub type Line = [u8; 64];
 pub fn read<I: Isa>(team: &Team, lines: &[Line], streams: usize) -> u32 {
     let sum = AtomicU32::new(0);
     let share = lines.len().div_ceil(team.members());
-    team.pieces(team.members(), 1, |piece| {
+    team.parallel_for(team.members(), 1, |piece| {
         let start = (piece.start * share).min(lines.len());
         let share = &lines[start..(start + share).min(lines.len())];
         let part = match streams {
@@ -70,7 +70,7 @@ const TILES: usize = 64;
 /// proves them: each member's share is `rounds` times [`ROUND_SUM`].
 pub fn multiply<I: Isa>(team: &Team, rounds: usize) -> (u64, u32) {
     let sum = AtomicU32::new(0);
-    team.pieces(team.members(), 1, |_| {
+    team.parallel_for(team.members(), 1, |_| {
         sum.fetch_add(tiles::<I>(linear::chosen(), rounds), Ordering::Relaxed);
     });
     let products = DOT * SIDE * SIDE * TILES;

@@ -257,7 +257,7 @@ fn product_by<I: Isa>(dots: Dots, matrix: &Matrix, x: &[f32], precision: Precisi
     act.prepare(team, spec, tokens, |row, values| values.copy_from_slice(&x[row * shape.cols..][..shape.cols]));
     let act = &act;
     let sections: Vec<_> = sections(shape, 0).collect();
-    team.columns(&mut y, shape.rows, &sections, linear::grain(tokens), |part, tiles, columns| {
+    team.columns(&mut y, shape.rows, &sections, linear::chunk_size(tokens), |part, tiles, columns| {
         linear::multiply_by::<I>(dots, matrix, part, tiles, act, columns);
     });
     y

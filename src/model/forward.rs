@@ -206,7 +206,7 @@ impl<I: Isa> Forward<I> {
         self.logits.resize(rows.len() * config.vocab, 0.0);
         let sections: Vec<Section> = sections(&head.shape, 0).collect();
         let act = &self.act;
-        let grain = linear::grain(rows.len());
+        let grain = linear::chunk_size(rows.len());
         team.columns(&mut self.logits, config.vocab, &sections, grain, |part, tiles, columns| {
             linear::multiply(head, part, tiles, act, columns);
         });
@@ -245,7 +245,7 @@ fn multiply<I: Isa>(
             }
         });
         let act = &*act;
-        team.columns(y, linear.width, sections, linear::grain(rows), |section, tiles, columns| {
+        team.columns(y, linear.width, sections, linear::chunk_size(rows), |section, tiles, columns| {
             let (matrix, part) = parts[section];
             linear::multiply(&matrices[matrix], part, tiles, act, columns);
         });

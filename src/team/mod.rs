@@ -1,7 +1,7 @@
 //! The team, and the only room that knows threads.
 //!
 //! A team enters the pool once, when it is made: every member but the first becomes a server that waits for jobs, and the first,
-//! the one that calls, leads. [`Team::pieces`] posts a job and returns when it is done, which costs a fraction of a
+//! the one that calls, leads. [`Team::parallel_for`] posts a job and returns when it is done, which costs a fraction of a
 //! microsecond where waking a pool costs ten to a hundred. A wait spins for as long as a step's serial parts may take, and
 //! across the pause between two steps of a running stream; then it sleeps until notified.
 //!
@@ -267,12 +267,12 @@ impl Left {
         self.0.store(units.start as u64 | (units.end as u64) << 32, Ordering::Relaxed);
     }
 
-    /// A quarter of what is left for its owner, from the front; half of it for another, from the back; in whole `grain`s.
-    fn take(&self, own: bool, grain: usize) -> Option<Range<usize>> {
+    /// A quarter of what is left for its owner, from the front; half of it for another, from the back; in whole `chunk`s.
+    fn take(&self, own: bool, chunk: usize) -> Option<Range<usize>> {
         let mut taken = 0..0;
         let shrunk = |left: u64| {
             let (start, end) = ((left as u32) as usize, (left >> 32) as usize);
-            let count = (end - start).div_ceil(if own { 4 } else { 2 }).next_multiple_of(grain).min(end - start);
+            let count = (end - start).div_ceil(if own { 4 } else { 2 }).next_multiple_of(chunk).min(end - start);
             taken = if own { start..start + count } else { end - count..end };
             let (start, end) = if own { (start + count, end) } else { (start, end - count) };
             (count > 0).then_some(start as u64 | (end as u64) << 32)
@@ -287,11 +287,11 @@ impl Team {
         self.members
     }
 
-    /// `work(units)` over pieces of `0..count`, every unit once. Pieces are whole `grain`s but for a share's last.
-    pub fn pieces(&self, count: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
-        assert!(u32::try_from(count).is_ok() && grain > 0, "units that can be counted");
+    /// `work(units)` over pieces of `0..count`, every unit once. Pieces are whole `chunk`s but for a share's last.
+    pub fn parallel_for(&self, count: usize, chunk: usize, work: impl Fn(Range<usize>) + Sync) {
+        assert!(u32::try_from(count).is_ok() && chunk > 0, "units that can be counted");
         // What is one piece is not worth a signal.
-        if self.members == 1 || count <= grain {
+        if self.members == 1 || count <= chunk {
             if count > 0 {
                 work(0..count);
             }
@@ -304,7 +304,7 @@ impl Team {
         self.post(&|member| {
             let (before, from) = left.split_at(member);
             for (turn, left) in from.iter().chain(before).enumerate() {
-                while let Some(units) = left.take(turn == 0, grain) {
+                while let Some(units) = left.take(turn == 0, chunk) {
                     work(units);
                 }
             }

@@ -96,7 +96,7 @@ pub fn multiply<I: Isa>(matrix: &Matrix, part: usize, tiles: Range<usize>, act: 
 }
 
 /// Tiles that go together where so many tokens meet them.
-pub fn grain(tokens: usize) -> usize {
+pub fn chunk_size(tokens: usize) -> usize {
     if tokens >= panel::LEAST { panel::TILES } else { 1 }
 }
 
