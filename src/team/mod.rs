@@ -10,19 +10,19 @@
 //! nobody waits for a member that has not even begun. Results depend neither on the cuts nor on who computes what: members share
 //! out rows and heads, never a sum.
 //!
-//! While the caller has other things to do, a server may lead ([`Team::errand`]).
+//! While the caller has other things to do, a server may lead ([`Team::spawn`]).
 //!
 //! If a member dies, nobody would ever finish: a poison word ends every wait. In wasm a panic traps its worker only, so the panic
 //! hook and the host's error handler set the word ([`poison`]).
 
+mod background;
 mod buffers;
-mod errand;
 #[cfg(all(test, feature = "threads", not(target_arch = "wasm32")))]
 mod tests;
 mod wait;
 
+pub use background::BackgroundTask;
 pub use buffers::{Columns, Section};
-pub use errand::Errand;
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -65,7 +65,7 @@ struct Board {
     left: Box<[Left]>,
     job: UnsafeCell<Option<Job>>,
     /// What the first server that is free does on its own.
-    errand: Mutex<Option<Task>>,
+    background: Mutex<Option<Task>>,
 }
 
 type Task = Box<dyn FnOnce() + Send>;
@@ -157,7 +157,7 @@ impl Board {
             sleepers: AtomicUsize::new(0),
             left: (0..members).map(|_| Left(AtomicU64::new(0))).collect(),
             job: UnsafeCell::new(None),
-            errand: Mutex::new(None),
+            background: Mutex::new(None),
         }
     }
 
@@ -171,10 +171,10 @@ impl Board {
                 return;
             }
             self.help(member);
-            let errand = locked(&self.errand).take();
-            if let Some(errand) = errand {
+            let task = locked(&self.background).take();
+            if let Some(task) = errand {
                 let alive = Alive;
-                errand();
+                task();
                 drop(alive);
             }
         }

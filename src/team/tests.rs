@@ -81,7 +81,7 @@ fn an_errand_is_led_by_another_and_helped_by_who_waits() {
         let mut team = Team::new(members).unwrap();
         let caller = std::thread::current().id();
         for round in 0..300 {
-            let errand = team.errand(move |team| {
+            let task = team.spawn(move |team| {
                 let (units, helped) = (AtomicUsize::new(0), AtomicUsize::new(0));
                 let leader = std::thread::current().id();
                 assert!((leader == caller) == (members == 1));
@@ -98,7 +98,7 @@ fn an_errand_is_led_by_another_and_helped_by_who_waits() {
             if round % 3 == 0 {
                 std::thread::yield_now();
             }
-            let (back, (units, helped)) = errand.wait();
+            let (back, (units, helped)) = task.wait();
             assert_eq!(units, 50);
             assert!(members == 1 || round % 3 == 0 || helped > 0, "{members} members, round {round}");
             team = back;
@@ -115,7 +115,7 @@ fn an_errand_is_led_by_another_and_helped_by_who_waits() {
 fn an_errand_that_nobody_waits_for_ends_the_team() {
     for members in 1..=3 {
         let (send, receive) = std::sync::mpsc::channel();
-        drop(Team::new(members).unwrap().errand(move |team| send.send(team.members()).unwrap()));
+        drop(Team::new(members).unwrap().spawn(move |team| send.send(team.members()).unwrap()));
         assert_eq!(receive.recv_timeout(Duration::from_secs(10)), Ok(members));
     }
 }
