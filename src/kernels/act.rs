@@ -64,7 +64,7 @@ impl Spec {
     }
 
     /// Each plane is summed for itself.
-    pub fn factored(&self) -> bool {
+    pub fn has_super_blocks(&self) -> bool {
         self.part != self.group
     }
 
@@ -73,7 +73,7 @@ impl Spec {
     }
 
     fn sums(&self) -> usize {
-        self.padded / self.part * if self.factored() { 2 } else { 1 }
+        self.padded / self.part * if self.has_super_blocks() { 2 } else { 1 }
     }
 
     /// 32-bit words of one prepared row: the planes, then the sums, then the scales.
@@ -283,12 +283,12 @@ fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut
             (sum, sum_high, sum_low) = (add(sum, q), add(sum_high, high), add(sum_low, low));
             (*first, *second) = (isa.quads(high), isa.quads(low));
         }
-        if spec.factored() {
+        if spec.has_super_blocks() {
             sums[2 * part..][..2].copy_from_slice(&[lanes(sum_high), lanes(sum_low)]);
             (sum_high, sum_low) = (nothing, nothing);
         }
     }
-    if !spec.factored() {
+    if !spec.has_super_blocks() {
         sums[0] = lanes(sum);
     }
     scale

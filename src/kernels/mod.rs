@@ -42,7 +42,7 @@ pub fn spec(shape: &Shape, precision: Precision) -> Spec {
     };
     match shape.packing {
         Packing::Ints(layout) if precision != Precision::Float => {
-            let wide = shape.factored() || matches!(layout.codes, Codes::B4 | Codes::B6 | Codes::I8);
+            let wide = shape.has_super_blocks() || matches!(layout.codes, Codes::B4 | Codes::B6 | Codes::I8);
             Spec { whole: layout.scales == Scales::Row, unsigned: layout.codes == Codes::I8, wide, ..base }
         }
         // One form of float input serves every matrix of a width.

@@ -8,7 +8,7 @@ use super::isa::{Isa, scalar::Scalar};
 use super::linear::{self, Dots};
 use super::packed::{Matrix, Packing, Rows, Shape, TILE};
 use super::{sections, spec};
-use crate::quant::{self, Codes, FACTORED, Float, Kept, Layout, Scales, Storage};
+use crate::quant::{self, Codes, Float, Layout, SUPER_BLOCK, ScaleType, Scales, Storage};
 use crate::rng::Rng;
 use crate::team::Team;
 #[cfg(target_arch = "wasm32")]
@@ -40,8 +40,8 @@ per_isa!(
 
 const TERNARY: Packing = Packing::Ints(Layout::TERNARY);
 
-fn grouped(codes: Codes, offset: i32, len: usize, kept: Kept, min: bool) -> Packing {
-    Packing::Ints(Layout { codes, step: 1, offset, scales: Scales::Group { len, kept, min } })
+fn grouped(codes: Codes, offset: i32, len: usize, scale_type: ScaleType, min: bool) -> Packing {
+    Packing::Ints(Layout { codes, step: 1, offset, scales: Scales::Group { len, scale_type, min } })
 }
 
 fn ints(packing: Packing) -> Layout {
@@ -51,24 +51,23 @@ fn ints(packing: Packing) -> Layout {
 
 /// Every packing that a storage type leads to.
 fn packings() -> Vec<Packing> {
-    use Kept::*;
     vec![
         TERNARY,
-        Packing::Ints(Layout { step: 2, offset: 1, ..ints(grouped(Codes::B1, 1, 128, Half, false)) }),
-        grouped(Codes::B2, 1, 256, Half, false),
-        grouped(Codes::B2, 1, 64, Half, false),
-        grouped(Codes::B2, 0, 64, Single, true),
-        grouped(Codes::B2, 0, 16, Factors, true),
-        grouped(Codes::B4, 8, 32, Half, false),
-        grouped(Codes::B4, 0, 32, Half, true),
-        grouped(Codes::B4, 0, 128, Single, true),
-        grouped(Codes::B4, 4, 16, Factors, false),
-        grouped(Codes::B4, 0, 32, Factors, true),
-        grouped(Codes::B6, 16, 32, Half, false),
-        grouped(Codes::B6, 0, 32, Half, true),
-        grouped(Codes::B6, 32, 16, Factors, false),
-        grouped(Codes::B6, 0, 32, Factors, true),
-        grouped(Codes::I8, 0, 32, Half, false),
+        Packing::Ints(Layout { step: 2, offset: 1, ..ints(grouped(Codes::B1, 1, 128, ScaleType::F16, false)) }),
+        grouped(Codes::B2, 1, 256, ScaleType::F16, false),
+        grouped(Codes::B2, 1, 64, ScaleType::F16, false),
+        grouped(Codes::B2, 0, 64, ScaleType::F32, true),
+        grouped(Codes::B2, 0, 16, ScaleType::SuperBlock, true),
+        grouped(Codes::B4, 8, 32, ScaleType::F16, false),
+        grouped(Codes::B4, 0, 32, ScaleType::F16, true),
+        grouped(Codes::B4, 0, 128, ScaleType::F32, true),
+        grouped(Codes::B4, 4, 16, ScaleType::SuperBlock, false),
+        grouped(Codes::B4, 0, 32, ScaleType::SuperBlock, true),
+        grouped(Codes::B6, 16, 32, ScaleType::F16, false),
+        grouped(Codes::B6, 0, 32, ScaleType::F16, true),
+        grouped(Codes::B6, 32, 16, ScaleType::SuperBlock, false),
+        grouped(Codes::B6, 0, 32, ScaleType::SuperBlock, true),
+        grouped(Codes::I8, 0, 32, ScaleType::F16, false),
         Packing::Dense(Float::F32),
         Packing::Dense(Float::F16),
         Packing::Dense(Float::BF16),
@@ -109,9 +108,9 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
         Packing::Ints(layout) => {
             scales = (0..rows * groups).map(|_| half(random(0.1))).collect();
             mins = (0..rows * groups).map(|_| half(random(0.1))).collect();
-            if shape.factored() {
+            if shape.has_super_blocks() {
                 units = (0..rows * shape.blocks().1).map(|_| [half(random(0.1)), half(random(0.1))]).collect();
-                let each = FACTORED / shape.groups().0;
+                let each = SUPER_BLOCK / shape.groups().0;
                 let largest = if layout.offset == 32 { 255.0 } else { 126.0 };
                 for (i, (scale, min)) in scales.iter_mut().zip(&mut mins).enumerate() {
                     let [unit, least] = units[i / each];
@@ -184,8 +183,8 @@ fn naive(sample: &Sample, row: usize, x: &[f32], precision: Precision) -> f32 {
             .fold(0.0, |y, from| y + (from..cols.min(from + 64)).fold(0.0, |sum, col| sum + value(col) * x[col]));
     }
     let layout = layout.unwrap();
-    if shape.factored() {
-        return naive_factored(sample, layout, row, x, precision);
+    if shape.has_super_blocks() {
+        return naive_super_blocks(sample, layout, row, x, precision);
     }
     let (limit, least) = if precision == Precision::Int8 { (127.0f32, 1e-5) } else { (8191.0, 1e-30) };
     let mut y = 0.0;
@@ -214,14 +213,14 @@ fn naive(sample: &Sample, row: usize, x: &[f32], precision: Precision) -> f32 {
 }
 
 /// The same where groups have factors: 256 values in integers, then one float for each plane.
-fn naive_factored(sample: &Sample, layout: Layout, row: usize, x: &[f32], precision: Precision) -> f32 {
+fn naive_super_blocks(sample: &Sample, layout: Layout, row: usize, x: &[f32], precision: Precision) -> f32 {
     let shape = &sample.matrix.shape;
     let ((len, groups), (_, blocks)) = (shape.groups(), shape.blocks());
     let has_min = matches!(layout.scales, Scales::Group { min: true, .. });
     let (limit, least) = if precision == Precision::Int8 { (127.0f32, 1e-5) } else { (8191.0, 1e-30) };
     let factor = |value: f32, unit: f32| if unit == 0.0 { 0 } else { (value / unit) as i64 };
     (0..blocks).fold(0.0, |y, block| {
-        let range = block * FACTORED..(block + 1) * FACTORED;
+        let range = block * SUPER_BLOCK..(block + 1) * SUPER_BLOCK;
         let most = x[range.clone()].iter().fold(0.0f32, |most, x| most.max(x.abs()));
         let [unit, unit_min] = sample.units[row * blocks + block];
         let (mut high, mut low, mut mins) = (0, 0, 0);

@@ -7,7 +7,7 @@ use super::names::{Field, Part, Slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
 use crate::kernels::packed::{Packing, Shape};
-use crate::quant::{Codes, Content, Float, Interleave, Kept, Layout, Scales};
+use crate::quant::{Codes, Content, Float, Interleave, Layout, ScaleType, Scales};
 
 /// Products over a row must fit their integers: 2^16 · 127 · 127 does.
 const MOST_COLS: usize = 1 << 16;
@@ -88,8 +88,8 @@ pub fn items(config: &Config, tensors: &[Tensor]) -> Result<(Vec<Item>, Vec<Stri
     let words: Vec<(Slot, bool)> = found.keys().map(|&slot| (slot, narrow(slot))).collect();
     for (slot, narrow) in words {
         let item = found.get_mut(&slot).expect("its own key");
-        if let Some(Layout { scales: Scales::Group { kept, .. }, .. }) = &mut item.words {
-            *kept = if narrow { Kept::Half } else { Kept::Single };
+        if let Some(Layout { scales: Scales::Group { scale_type, .. }, .. }) = &mut item.words {
+            *scale_type = if narrow { ScaleType::F16 } else { ScaleType::F32 };
         }
     }
     Ok((found.into_values().collect(), warnings))
@@ -202,7 +202,7 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
     let words = match (storage.content, mlx) {
         (Content::Words, Some(mlx)) if matrix && slot.field == Field::Weight => {
             let codes = [Codes::B1, Codes::B2, Codes::B4][mlx.bits.ilog2() as usize];
-            let scales = Scales::Group { len: mlx.group, kept: Kept::Single, min: true };
+            let scales = Scales::Group { len: mlx.group, scale_type: ScaleType::F32, min: true };
             if cols % mlx.group != 0 {
                 return Err(Error::new(ErrorKind::UnsupportedSetting, "the rows are not whole groups")
                     .tensor(&tensor.name)

@@ -172,7 +172,7 @@ impl Board {
             }
             self.help(member);
             let task = locked(&self.background).take();
-            if let Some(task) = errand {
+            if let Some(task) = task {
                 let alive = Alive;
                 task();
                 drop(alive);

@@ -120,8 +120,8 @@ impl Engine {
                 let (bits, group, scale, min) = match packing {
                     Packing::Dense(float) => (8 * float.bytes(), -1.0, 0, false),
                     Packing::Ints(Layout { codes, scales: Scales::Row, .. }) => (codes.bits(), 0.0, 32, false),
-                    Packing::Ints(Layout { codes, scales: Scales::Group { len, kept, min }, .. }) => {
-                        let scale = [16, 32, 0][kept as usize];
+                    Packing::Ints(Layout { codes, scales: Scales::Group { len, scale_type, min }, .. }) => {
+                        let scale = [16, 32, 0][scale_type as usize];
                         (codes.bits(), len as f64, scale, min)
                     }
                 };

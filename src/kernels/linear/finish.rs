@@ -4,7 +4,7 @@ use super::{Out, quarter};
 use crate::kernels::act::Row;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Matrix, TILE, halves};
-use crate::quant::{Codes, Kept, Layout, Scales};
+use crate::quant::{Codes, Layout, ScaleType, Scales};
 
 /// Fours of rows in a tile.
 pub(super) const FOURS: usize = TILE / 4;
@@ -34,9 +34,9 @@ pub(super) type Finish<I, const T: usize> =
 pub(super) fn finish<I: Isa, const T: usize>(layout: Layout) -> Finish<I, T> {
     match (layout.scales, layout.step) {
         (Scales::Row, _) => finish_rows::<I, T>,
-        (Scales::Group { kept: Kept::Half, min: false, .. }, 1) => finish_group::<I, T, false, false, 0>,
-        (Scales::Group { kept: Kept::Half, min: false, .. }, _) => finish_group::<I, T, false, false, 1>,
-        (Scales::Group { kept: Kept::Half, min: true, .. }, _) => finish_group::<I, T, false, true, 0>,
+        (Scales::Group { scale_type: ScaleType::F16, min: false, .. }, 1) => finish_group::<I, T, false, false, 0>,
+        (Scales::Group { scale_type: ScaleType::F16, min: false, .. }, _) => finish_group::<I, T, false, false, 1>,
+        (Scales::Group { scale_type: ScaleType::F16, min: true, .. }, _) => finish_group::<I, T, false, true, 0>,
         (Scales::Group { min: false, .. }, _) => finish_group::<I, T, true, false, 0>,
         (Scales::Group { min: true, .. }, _) => finish_group::<I, T, true, true, 0>,
     }

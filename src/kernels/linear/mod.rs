@@ -32,7 +32,7 @@ use super::act::{Act, Precision};
 use super::elementwise::scale;
 use super::isa::Isa;
 use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, Matrix, Packing, TILE};
-use crate::quant::{Codes, Float, Kept, Layout, Scales};
+use crate::quant::{Codes, Float, Layout, ScaleType, Scales};
 use crate::team::Columns;
 use dense::{decoded, dense};
 use factors::factors;
@@ -255,16 +255,19 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: Dots) -> Kernel
         (Packing::Ints(_), Precision::Float) => {
             Kernels { one: Kernel::Other(decoded::<I, 4, 1>), many: Some(Kernel::Other(decoded::<I, 2, TOKENS>)) }
         }
-        (Packing::Ints(Layout { codes, scales: Scales::Group { len, kept: Kept::Factors, .. }, .. }), _) => {
-            match (codes, len) {
-                (Codes::B2, 16) => factors!(B2, 4, 1, 4),
-                (Codes::B4, 16) => factors!(B4, 2, 2, 4),
-                (Codes::B4, 32) => factors!(B4, 2, 2, 8),
-                (Codes::B6, 16) => factors!(B6, 4, 1, 4),
-                (Codes::B6, 32) => factors!(B6, 4, 1, 8),
-                _ => unreachable!("no type has factors for {len} {codes:?}"),
-            }
-        }
+        (
+            Packing::Ints(Layout {
+                codes, scales: Scales::Group { len, scale_type: ScaleType::SuperBlock, .. }, ..
+            }),
+            _,
+        ) => match (codes, len) {
+            (Codes::B2, 16) => factors!(B2, 4, 1, 4),
+            (Codes::B4, 16) => factors!(B4, 2, 2, 4),
+            (Codes::B4, 32) => factors!(B4, 2, 2, 8),
+            (Codes::B6, 16) => factors!(B6, 4, 1, 4),
+            (Codes::B6, 32) => factors!(B6, 4, 1, 8),
+            _ => unreachable!("no type has factors for {len} {codes:?}"),
+        },
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
             (Codes::B1, Precision::Int8) => ints!(B1, 8, 1),
             (Codes::B1, _) => ints!(B1, 8, 2),

@@ -33,7 +33,7 @@ pub(super) const LEAST: usize = 24;
 /// Whether these weights have a kernel here.
 pub(super) fn takes(shape: &Shape, precision: Precision) -> bool {
     let signed = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::I8, .. }) | Packing::Dense(_));
-    !signed && !shape.factored() && precision != Precision::Float
+    !signed && !shape.has_super_blocks() && precision != Precision::Float
 }
 
 /// Multiplies `tiles` of the matrix, whose results are `columns`, for all tokens.

@@ -31,7 +31,7 @@ use bytemuck::{Pod, Zeroable};
 use half::f16;
 
 use crate::error::{Result, filled, reserve};
-use crate::quant::{FACTORED, Float, Kept, Layout, Scales};
+use crate::quant::{Float, Layout, SUPER_BLOCK, ScaleType, Scales};
 use crate::team::Team;
 
 /// Rows of a tile.
@@ -87,15 +87,18 @@ impl Shape {
     }
 
     /// Whether groups have factors, in blocks under one number.
-    pub fn factored(&self) -> bool {
-        matches!(self.packing, Packing::Ints(Layout { scales: Scales::Group { kept: Kept::Factors, .. }, .. }))
+    pub fn has_super_blocks(&self) -> bool {
+        matches!(
+            self.packing,
+            Packing::Ints(Layout { scales: Scales::Group { scale_type: ScaleType::SuperBlock, .. }, .. })
+        )
     }
 
     /// Values of k that stand together behind one header, padding included, and how often: groups, or blocks of them.
     #[inline]
     pub fn blocks(&self) -> (usize, usize) {
         let (len, groups) = self.groups();
-        if self.factored() { (FACTORED, groups / (FACTORED / len)) } else { (len, groups) }
+        if self.has_super_blocks() { (SUPER_BLOCK, groups / (SUPER_BLOCK / len)) } else { (len, groups) }
     }
 
     /// Values of k that one scale covers, padding included, and the groups of a tile.
@@ -117,11 +120,13 @@ impl Shape {
     /// Bytes of a block's scales and minima.
     #[inline]
     pub fn header(&self) -> usize {
-        let Packing::Ints(Layout { scales: Scales::Group { len, kept, min }, .. }) = self.packing else { return 0 };
-        let each = match kept {
-            Kept::Half => 2,
-            Kept::Single => 4,
-            Kept::Factors => 4 + FACTORED / len,
+        let Packing::Ints(Layout { scales: Scales::Group { len, scale_type, min }, .. }) = self.packing else {
+            return 0;
+        };
+        let each = match scale_type {
+            ScaleType::F16 => 2,
+            ScaleType::F32 => 4,
+            ScaleType::SuperBlock => 4 + SUPER_BLOCK / len,
         };
         TILE * each * if min { 2 } else { 1 }
     }
@@ -239,7 +244,7 @@ impl Matrix {
     /// If groups have factors.
     pub fn set_scales(&mut self, scales: &[f32], mins: &[f32]) {
         let shape = self.shape;
-        let Packing::Ints(Layout { scales: Scales::Group { kept, min, .. }, .. }) = shape.packing else { return };
+        let Packing::Ints(Layout { scales: Scales::Group { scale_type, min, .. }, .. }) = shape.packing else { return };
         let (_, groups) = shape.groups();
         let lines = shape.tile_lines();
         for tile in 0..shape.tiles() {
@@ -248,7 +253,7 @@ impl Matrix {
             let span = rows.start * groups..rows.end * groups;
             let rows_of = Rows { codes: &[], scales: &scales[span.clone()], mins: &mins[span], units: &[] };
             for (group, out) in out.chunks_exact_mut(shape.block_bytes()).enumerate() {
-                pack_header(&mut out[..shape.header()], kept, min, (group, groups), rows.len(), &rows_of);
+                pack_header(&mut out[..shape.header()], scale_type, min, (group, groups), rows.len(), &rows_of);
             }
         }
     }
@@ -261,12 +266,14 @@ impl Matrix {
         let block = &self.tile(tile)[col / len * self.shape.block_bytes()..][..self.shape.block_bytes()];
         let (header, body) = block.split_at(self.shape.header());
         let code = ints::code(layout.codes, body, place, col % len);
-        let Scales::Group { len: group, kept, min } = layout.scales else { return (code, self.row_scales[row], None) };
+        let Scales::Group { len: group, scale_type, min } = layout.scales else {
+            return (code, self.row_scales[row], None);
+        };
         let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
-        let read = |numbers: &[u8]| match kept {
-            Kept::Half => Float::F16.value(&numbers[2 * place..][..2]),
-            Kept::Single => Float::F32.value(&numbers[4 * place..][..4]),
-            Kept::Factors => {
+        let read = |numbers: &[u8]| match scale_type {
+            ScaleType::F16 => Float::F16.value(&numbers[2 * place..][..2]),
+            ScaleType::F32 => Float::F32.value(&numbers[4 * place..][..4]),
+            ScaleType::SuperBlock => {
                 let (units, factors) = numbers.split_at(4 * TILE);
                 let factor = factors[col % len / group * TILE + place] as i8;
                 Float::F32.value(&units[4 * place..][..4]) * f32::from(factor)
@@ -319,10 +326,10 @@ impl Tile<'_> {
             let (header, body) = out.split_at_mut(shape.header());
             match shape.packing {
                 Packing::Ints(layout) => {
-                    if let Scales::Group { kept, min, .. } = layout.scales
+                    if let Scales::Group { scale_type, min, .. } = layout.scales
                         && !rows.scales.is_empty()
                     {
-                        pack_header(header, kept, min, (block, blocks), count, &rows);
+                        pack_header(header, scale_type, min, (block, blocks), count, &rows);
                     }
                     let from = block * len;
                     let cols = shape.cols.saturating_sub(from).min(len);
@@ -344,23 +351,30 @@ impl Tile<'_> {
 }
 
 /// Writes the scales of a tile's block, and its minima in the second half; `count` rows have any.
-fn pack_header(out: &mut [u8], kept: Kept, min: bool, (block, blocks): (usize, usize), count: usize, rows: &Rows) {
+fn pack_header(
+    out: &mut [u8],
+    scale_type: ScaleType,
+    min: bool,
+    (block, blocks): (usize, usize),
+    count: usize,
+    rows: &Rows,
+) {
     let half = out.len() / if min { 2 } else { 1 };
     for (i, (out, values)) in out.chunks_exact_mut(half).zip([rows.scales, rows.mins]).enumerate() {
         let value = |row| if row < count { values[row * blocks + block] } else { 0.0 };
-        match kept {
+        match scale_type {
             // The file had halves: nothing is lost.
-            Kept::Half => {
+            ScaleType::F16 => {
                 out.chunks_exact_mut(2)
                     .enumerate()
                     .for_each(|(row, out)| out.copy_from_slice(&f16::from_f32(value(row)).to_le_bytes()));
             }
-            Kept::Single => {
+            ScaleType::F32 => {
                 out.chunks_exact_mut(4)
                     .enumerate()
                     .for_each(|(row, out)| out.copy_from_slice(&value(row).to_le_bytes()));
             }
-            Kept::Factors => {
+            ScaleType::SuperBlock => {
                 out.fill(0);
                 let groups = half / TILE - 4;
                 let (units, factors) = out.split_at_mut(4 * TILE);
