@@ -116,8 +116,8 @@ fn check_complete(config: &Config, found: &BTreeMap<Slot, Item>) -> Result<()> {
             return missing(slot.field(Field::Weight), "what goes with it is there, the weight is not");
         }
         let beside: &[Field] = match content {
-            Some(Content::Quarters) => &[Field::Scale],
-            Some(Content::Words) => &[Field::Scales, Field::Mins],
+            Some(Content::HfPacked) => &[Field::Scale],
+            Some(Content::MlxPacked) => &[Field::Scales, Field::Mins],
             _ => &[],
         };
         for &field in beside.iter().filter(|_| slot.field == Field::Weight) {
@@ -200,7 +200,7 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
     let storage = tensor.runnable()?;
     let mlx = config.mlx.as_ref().map(|mlx| mlx.of(slot));
     let words = match (storage.content, mlx) {
-        (Content::Words, Some(mlx)) if matrix && slot.field == Field::Weight => {
+        (Content::MlxPacked, Some(mlx)) if matrix && slot.field == Field::Weight => {
             let codes = [Codes::B1, Codes::B2, Codes::B4][mlx.bits.ilog2() as usize];
             let scales = Scales::Group { len: mlx.group, scale_type: ScaleType::F32, min: true };
             if cols % mlx.group != 0 {
@@ -231,7 +231,7 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
     let is_matrix = slot.is_matrix();
     let fits = match storage.content {
         Content::Dense(_) => true,
-        Content::Words => words.is_some(),
+        Content::MlxPacked => words.is_some(),
         _ => is_matrix,
     };
     if !fits {

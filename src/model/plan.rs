@@ -342,8 +342,8 @@ impl Plan {
                     }
                     (Reading::I2s(interleave), ternary)
                 }
-                Content::Quarters => (Reading::Quarters, ternary),
-                Content::Words => (Reading::Words, Packing::Ints(item.words.expect("placed with its layout"))),
+                Content::HfPacked => (Reading::Quarters, ternary),
+                Content::MlxPacked => (Reading::Words, Packing::Ints(item.words.expect("placed with its layout"))),
             };
             let parts = if reading == Reading::Quarters { 4 } else { 1 };
             self.items[index].target = Target::Matrix(Shape { packing, parts, ..shape }, reading);

@@ -125,9 +125,9 @@ pub enum Content {
     /// Ternary, flat over the whole tensor in interleaved pieces, one scale behind the codes.
     I2s,
     /// 32-bit words of codes, low bits first; what they mean is told elsewhere.
-    Words,
+    MlxPacked,
     /// Ternary in Hugging Face's packing: four rows a quarter of the matrix apart in one byte, scale in a tensor of its own.
-    Quarters,
+    HfPacked,
 }
 
 /// The two orders of I2_S that occur; nothing in a file tells them apart.
@@ -197,9 +197,9 @@ pub static PTQ1_0: Storage = blocks("PTQ1_0", 128, 28, Layout::grouped(B2, 1, 1,
 /// Four codes a byte; `bytes` leaves out the 32 bytes behind the codes, which hold the scale.
 pub static I2_S: Storage = Storage { name: "I2_S", block: 4, bytes: 1, content: Content::I2s };
 /// safetensors calls it U8; the shape here is that of the matrix, not of its bytes.
-pub static U8X4: Storage = Storage { name: "U8x4", block: 4, bytes: 1, content: Content::Quarters };
+pub static U8X4: Storage = Storage { name: "U8x4", block: 4, bytes: 1, content: Content::HfPacked };
 
-pub static U32: Storage = Storage { name: "U32", block: 1, bytes: 4, content: Content::Words };
+pub static U32: Storage = Storage { name: "U32", block: 1, bytes: 4, content: Content::MlxPacked };
 
 /// Bytes behind the codes of an I2_S tensor: an f32 scale and padding.
 pub const I2S_TAIL: u64 = 32;
@@ -301,7 +301,7 @@ impl Storage {
                 }
                 values
             }
-            Content::I2s | Content::Quarters | Content::Words => panic!("{} has no blocks along a row", self.name),
+            Content::I2s | Content::HfPacked | Content::MlxPacked => panic!("{} has no blocks along a row", self.name),
         }
     }
 }

@@ -143,7 +143,7 @@ pub fn blocks(bytes: &[u8]) {
             }
             return;
         }
-        Content::Quarters | Content::Words => return,
+        Content::HfPacked | Content::MlxPacked => return,
     }
     values(storage, bytes);
 }

@@ -80,14 +80,14 @@ impl Work {
     /// The codes of one quarter of Hugging Face's packed rows.
     pub fn quarter(&mut self, bytes: &[u8], quarter: usize) {
         self.room(bytes.len(), 0);
-        ternary::quarter(bytes, quarter, &mut self.codes);
+        ternary::hf_quarter(bytes, quarter, &mut self.codes);
     }
 
     /// All four quarters, one after another.
     pub fn quarters(&mut self, bytes: &[u8]) {
         self.room(4 * bytes.len(), 0);
         for (quarter, codes) in self.codes.chunks_exact_mut(bytes.len().max(1)).enumerate() {
-            ternary::quarter(bytes, quarter, codes);
+            ternary::hf_quarter(bytes, quarter, codes);
         }
     }
 
