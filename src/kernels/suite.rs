@@ -80,7 +80,7 @@ struct Sample {
     codes: Vec<u8>,
     scales: Vec<f32>,
     mins: Vec<f32>,
-    units: Vec<[f32; 2]>,
+    super_scales: Vec<[f32; 2]>,
     values: Vec<f32>,
 }
 
@@ -92,7 +92,7 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
     let shape = Shape { rows, cols, packing, parts };
     let groups = shape.groups().1;
     let mut random = |spread: f32| (rng.unit() as f32 - 0.5) * spread;
-    let (mut codes, mut scales, mut mins, mut units, mut values) = (vec![], vec![], vec![], vec![], vec![]);
+    let (mut codes, mut scales, mut mins, mut super_scales, mut values) = (vec![], vec![], vec![], vec![], vec![]);
     match packing {
         Packing::Dense(float) => {
             for _ in 0..rows * cols {
@@ -109,11 +109,11 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
             scales = (0..rows * groups).map(|_| half(random(0.1))).collect();
             mins = (0..rows * groups).map(|_| half(random(0.1))).collect();
             if shape.has_super_blocks() {
-                units = (0..rows * shape.blocks().1).map(|_| [half(random(0.1)), half(random(0.1))]).collect();
+                super_scales = (0..rows * shape.blocks().1).map(|_| [half(random(0.1)), half(random(0.1))]).collect();
                 let each = SUPER_BLOCK / shape.groups().0;
                 let largest = if layout.offset == 32 { 255.0 } else { 126.0 };
                 for (i, (scale, min)) in scales.iter_mut().zip(&mut mins).enumerate() {
-                    let [unit, least] = units[i / each];
+                    let [unit, least] = super_scales[i / each];
                     (*scale, *min) = (unit * random(largest).round(), least * random(126.0).round());
                 }
             }
@@ -128,7 +128,7 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
             codes = (0..rows * cols).map(|_| (random(1.0) * most as f32 + most as f32 / 2.0) as u8).collect();
         }
     }
-    let mut sample = Sample { matrix: Matrix::reserve(shape).unwrap(), codes, scales, mins, units, values };
+    let mut sample = Sample { matrix: Matrix::reserve(shape).unwrap(), codes, scales, mins, super_scales, values };
     sample.pack();
     sample
 }
@@ -136,7 +136,7 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
 impl Sample {
     /// Packs the matrix, over whatever it held.
     fn pack(&mut self) {
-        let Self { matrix, codes, scales, mins, units, .. } = self;
+        let Self { matrix, codes, scales, mins, super_scales, .. } = self;
         let shape = matrix.shape;
         let ((_, groups), (_, blocks)) = (shape.groups(), shape.blocks());
         let width = if let Packing::Dense(float) = shape.packing { float.bytes() } else { 1 };
@@ -147,7 +147,7 @@ impl Sample {
                 codes: &codes[from * row..to * row],
                 scales: scales.get(from * groups..to * groups).unwrap_or(&[]),
                 mins: mins.get(from * groups..to * groups).unwrap_or(&[]),
-                units: units.get(from * blocks..to * blocks).unwrap_or(&[]),
+                super_scales: super_scales.get(from * blocks..to * blocks).unwrap_or(&[]),
             };
             matrix.pack(tile, part);
             matrix.pack(tile, part);
@@ -222,7 +222,7 @@ fn naive_super_blocks(sample: &Sample, layout: Layout, row: usize, x: &[f32], pr
     (0..blocks).fold(0.0, |y, block| {
         let range = block * SUPER_BLOCK..(block + 1) * SUPER_BLOCK;
         let most = x[range.clone()].iter().fold(0.0f32, |most, x| most.max(x.abs()));
-        let [unit, unit_min] = sample.units[row * blocks + block];
+        let [unit, unit_min] = sample.super_scales[row * blocks + block];
         let (mut high, mut low, mut mins) = (0, 0, 0);
         for col in range {
             let q = (x[col] * (1.0 / most.max(least) * limit)).round_ties_even() as i64;
@@ -380,7 +380,7 @@ fn wide_rows_do_not_overflow<I: Isa>() {
     let cols = 32768;
     let shape = Shape { rows: TILE, cols, packing: TERNARY, parts: 1 };
     let mut matrix = Matrix::reserve(shape).unwrap();
-    matrix.pack(0, Rows { codes: &vec![2; TILE * cols], scales: &[], mins: &[], units: &[] });
+    matrix.pack(0, Rows { codes: &vec![2; TILE * cols], scales: &[], mins: &[], super_scales: &[] });
     matrix.row_scales.fill(1.0);
     for precision in [Precision::Int8, Precision::Int14] {
         let y = product::<I>(&matrix, &vec![-3.0; cols], precision, &Team::solo());
@@ -556,7 +556,7 @@ fn storage_types_reach_the_kernels_unchanged() {
         let (_, blocks) = shape.blocks();
         let (mut codes, mut scales, mut mins) =
             (vec![0; rows * cols], vec![0.0; rows * groups], vec![0.0; rows * groups]);
-        let mut units = vec![[1.0; 2]; rows * cols / storage.block];
+        let mut super_scales = vec![[1.0; 2]; rows * cols / storage.block];
         for (i, block) in bytes.chunks_exact(storage.bytes).enumerate() {
             let group = i * storage.block / len..(i + 1) * storage.block / len;
             decode(
@@ -565,7 +565,7 @@ fn storage_types_reach_the_kernels_unchanged() {
                     codes: &mut codes[i * storage.block..][..storage.block],
                     scales: &mut scales[group.clone()],
                     mins: &mut mins[group],
-                    units: &mut units[i],
+                    super_scales: &mut super_scales[i],
                 },
             );
         }
@@ -578,7 +578,7 @@ fn storage_types_reach_the_kernels_unchanged() {
                     codes: &codes[range.start * cols..range.end * cols],
                     scales: &scales[range.start * groups..range.end * groups],
                     mins: &mins[range.start * groups..range.end * groups],
-                    units: units.get(range.start * blocks..range.end * blocks).unwrap_or(&[]),
+                    super_scales: super_scales.get(range.start * blocks..range.end * blocks).unwrap_or(&[]),
                 },
             );
         }

@@ -405,7 +405,10 @@ fn row_scale(tensor: &Tensor, row: &[u8]) -> Result<Option<f32>> {
         Content::Blocks { decode, .. } => row.chunks_exact(storage.bytes).all(|block| {
             let (mut codes, mut scales, mut mins) = ([0; 256], [0.0], [0.0]);
             let codes = &mut codes[..storage.block];
-            decode(block, crate::quant::Block { codes, scales: &mut scales, mins: &mut mins, units: &mut [0.0; 2] });
+            decode(
+                block,
+                crate::quant::Block { codes, scales: &mut scales, mins: &mut mins, super_scales: &mut [0.0; 2] },
+            );
             fits(scales[0])
         }),
         _ => false,

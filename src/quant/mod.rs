@@ -107,7 +107,7 @@ pub struct Block<'a> {
     pub scales: &'a mut [f32],
     pub mins: &'a mut [f32],
     /// With [`ScaleType::SuperBlock`], what the factors of scales and of minima multiply.
-    pub units: &'a mut [f32; 2],
+    pub super_scales: &'a mut [f32; 2],
 }
 
 type Decode = fn(&[u8], Block);
@@ -290,7 +290,12 @@ impl Storage {
                     let codes = &mut codes[..self.block];
                     decode(
                         block,
-                        Block { codes, scales: &mut scales[..groups], mins: &mut mins[..groups], units: &mut [0.0; 2] },
+                        Block {
+                            codes,
+                            scales: &mut scales[..groups],
+                            mins: &mut mins[..groups],
+                            super_scales: &mut [0.0; 2],
+                        },
                     );
                     values.extend(
                         codes

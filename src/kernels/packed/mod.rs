@@ -4,7 +4,7 @@
 //! matrix   tile 0 │ tile 1 │ …                    32 output rows each; threads share out whole tiles
 //! tile     group 0 │ group 1 │ …                  along k, rising; a layout with one scale a row has one group
 //! group    32 scales [│ 32 minima] │ codes        f16 or f32, inline, so that a tile is one linear stream
-//!          32 units [│ 32 units] │ 32 factors of each part [│ and of minima] │ codes
+//!          32 super_scales [│ 32 super_scales] │ 32 factors of each part [│ and of minima] │ codes
 //!                                                 where groups have factors: blocks of 256 values in parts, f32 and bytes
 //! codes    step 0 │ step 1 │ …                    4 values of k for all 32 rows
 //! step     vector 0 │ … │ vector n−1              16 bytes; n = the bits of a code
@@ -169,7 +169,7 @@ pub struct Rows<'a> {
     pub scales: &'a [f32],
     pub mins: &'a [f32],
     /// `[rows, blocks]`, where groups have factors: what those of scales and of minima multiply.
-    pub units: &'a [[f32; 2]],
+    pub super_scales: &'a [[f32; 2]],
 }
 
 #[derive(Debug)]
@@ -251,7 +251,7 @@ impl Matrix {
             let rows = shape.tile_rows(tile);
             let out: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines[tile * lines..][..lines]);
             let span = rows.start * groups..rows.end * groups;
-            let rows_of = Rows { codes: &[], scales: &scales[span.clone()], mins: &mins[span], units: &[] };
+            let rows_of = Rows { codes: &[], scales: &scales[span.clone()], mins: &mins[span], super_scales: &[] };
             for (group, out) in out.chunks_exact_mut(shape.block_bytes()).enumerate() {
                 pack_header(&mut out[..shape.header()], scale_type, min, (group, groups), rows.len(), &rows_of);
             }
@@ -274,9 +274,9 @@ impl Matrix {
             ScaleType::F16 => Float::F16.value(&numbers[2 * place..][..2]),
             ScaleType::F32 => Float::F32.value(&numbers[4 * place..][..4]),
             ScaleType::SuperBlock => {
-                let (units, factors) = numbers.split_at(4 * TILE);
+                let (super_scales, factors) = numbers.split_at(4 * TILE);
                 let factor = factors[col % len / group * TILE + place] as i8;
-                Float::F32.value(&units[4 * place..][..4]) * f32::from(factor)
+                Float::F32.value(&super_scales[4 * place..][..4]) * f32::from(factor)
             }
         };
         (code, read(scales), min.then(|| read(mins)))
@@ -377,10 +377,10 @@ fn pack_header(
             ScaleType::SuperBlock => {
                 out.fill(0);
                 let groups = half / TILE - 4;
-                let (units, factors) = out.split_at_mut(4 * TILE);
+                let (super_scales, factors) = out.split_at_mut(4 * TILE);
                 for row in 0..count {
-                    let unit = rows.units[row * blocks + block][i];
-                    units[4 * row..][..4].copy_from_slice(&unit.to_le_bytes());
+                    let unit = rows.super_scales[row * blocks + block][i];
+                    super_scales[4 * row..][..4].copy_from_slice(&unit.to_le_bytes());
                     let values = &values[(row * blocks + block) * groups..][..groups];
                     for (factors, value) in factors.chunks_exact_mut(TILE).zip(values) {
                         // Their product had room for every bit of both.

@@ -221,7 +221,7 @@ fn matrix(shape: Shape, bytes: &[u8]) -> Result<Matrix> {
     for tile in 0..shape.tiles() {
         let rows = shape.tile_rows(tile);
         let codes = &bytes[rows.start * row..rows.end * row];
-        matrix.pack(tile, Rows { codes, scales: &[], mins: &[], units: &[] });
+        matrix.pack(tile, Rows { codes, scales: &[], mins: &[], super_scales: &[] });
     }
     Ok(matrix)
 }

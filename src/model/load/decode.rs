@@ -12,7 +12,7 @@ pub(crate) struct Work {
     scales: Vec<f32>,
     mins: Vec<f32>,
     /// Two a block: what its factors multiply.
-    units: Vec<[f32; 2]>,
+    super_scales: Vec<[f32; 2]>,
 }
 
 /// What a unit of a matrix says besides its codes.
@@ -29,11 +29,11 @@ impl Work {
         fit(&mut self.codes, codes, 0);
         fit(&mut self.scales, groups, 0.0);
         fit(&mut self.mins, groups, 0.0);
-        self.units.clear();
+        self.super_scales.clear();
     }
 
     pub fn rows(&self) -> Rows<'_> {
-        Rows { codes: &self.codes, scales: &self.scales, mins: &self.mins, units: &self.units }
+        Rows { codes: &self.codes, scales: &self.scales, mins: &self.mins, super_scales: &self.super_scales }
     }
 
     /// Decodes whole rows of `cols` values. Dense weights that stay dense are not decoded.
@@ -114,15 +114,15 @@ impl Work {
         let count = bytes.len() / storage.bytes;
         let groups = storage.block / len;
         self.room(count * storage.block, count * groups);
-        fit(&mut self.units, count, [1.0; 2]);
+        fit(&mut self.super_scales, count, [1.0; 2]);
         let targets = self
             .codes
             .chunks_exact_mut(storage.block)
             .zip(self.scales.chunks_exact_mut(groups))
             .zip(self.mins.chunks_exact_mut(groups))
-            .zip(&mut self.units);
-        for (bytes, (((codes, scales), mins), units)) in bytes.chunks_exact(storage.bytes).zip(targets) {
-            decode(bytes, Block { codes, scales, mins, units });
+            .zip(&mut self.super_scales);
+        for (bytes, (((codes, scales), mins), super_scales)) in bytes.chunks_exact(storage.bytes).zip(targets) {
+            decode(bytes, Block { codes, scales, mins, super_scales });
         }
         self.scales.iter().chain(&self.mins).try_for_each(|&scale| finite_scale(scale))
     }

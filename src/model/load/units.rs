@@ -31,7 +31,7 @@ impl Units<'_> {
             (_, Packing::Dense(float)) => share(team, matrix, units.clone(), |_, tile| {
                 let codes = bytes_of(tile.index);
                 finite(float, codes)?;
-                tile.pack(Rows { codes, scales: &[], mins: &[], units: &[] });
+                tile.pack(Rows { codes, scales: &[], mins: &[], super_scales: &[] });
                 Ok(Said::Nothing)
             }),
             (Reading::Quarters, Packing::Ints(_)) => (0..4).try_for_each(|quarter| {
