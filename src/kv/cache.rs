@@ -3,7 +3,7 @@
 use super::ledger::{Before, Ledger, Root};
 use super::{Pool, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::attention::{self, Seen};
+use crate::kernels::attention::{self, OnlineSoftmax};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::{BLOCK, Codec};
 use crate::team::Team;
@@ -241,7 +241,7 @@ impl Cache {
     }
 
     /// Attends with up to [`attention::QUERIES`] queries of one key/value head to the first `limit` positions.
-    pub fn attend<I: Isa>(&self, id: TableId, layer: usize, head: usize, limit: usize, queries: &mut [Seen]) {
+    pub fn attend<I: Isa>(&self, id: TableId, layer: usize, head: usize, limit: usize, queries: &mut [OnlineSoftmax]) {
         let blocks = self.table(id).blocks.iter().map(|&block| self.pool.block(block, layer, head));
         attention::attend::<I>(self.pool.codec(), blocks, limit, queries);
     }

@@ -18,7 +18,7 @@ use super::plan::{HEAD_ROWS, Plan};
 use super::weights::{Input, Layer, Linear, Model, macs};
 use crate::error::{Result, reserve};
 use crate::kernels::act::{self, Act};
-use crate::kernels::attention::{QUERIES, Seen};
+use crate::kernels::attention::{OnlineSoftmax, QUERIES};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::BLOCK;
 use crate::kernels::{elementwise, linear, sections, spec};
@@ -351,7 +351,7 @@ impl<I: Isa> Pass<'_, I> {
                 let end = heads.end.min((at / share + 1) * share).min(at + QUERIES);
                 let mut seen = [const { None }; QUERIES];
                 for seen in &mut seen[..end - at] {
-                    *seen = pairs.next().map(|(query, out)| Seen::new(query, out));
+                    *seen = pairs.next().map(|(query, out)| OnlineSoftmax::new(query, out));
                 }
                 attend_some(seen, |seen| cache.attend::<I>(table, index, at / share, position + 1, seen));
                 at = end;
@@ -437,7 +437,7 @@ impl<I: Isa> Pass<'_, I> {
 }
 
 /// The queries that are there, together.
-fn attend_some(seen: [Option<Seen>; QUERIES], attend: impl Fn(&mut [Seen])) {
+fn attend_some(seen: [Option<OnlineSoftmax>; QUERIES], attend: impl Fn(&mut [OnlineSoftmax])) {
     match seen {
         [Some(a), Some(b), Some(c), Some(d)] => attend(&mut [a, b, c, d]),
         [Some(a), Some(b), Some(c), None] => attend(&mut [a, b, c]),

@@ -1,6 +1,6 @@
 //! f32 times f32: a vector of four positions or four dimensions at a time.
 
-use super::{Ahead, QUERIES, Scores, Seen, scale, weigh};
+use super::{Ahead, OnlineSoftmax, QUERIES, Scores, scale, weigh};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::{BLOCK, Codec, Head, widen};
 
@@ -10,7 +10,7 @@ const HALF: f32 = f32::from_bits((127 + 112) << 23);
 const QUERY_F16: f32 = f32::from_bits((127 + 100) << 23);
 
 /// Lays the queries out as `[dim][queries]`.
-pub(super) fn prepare(codec: Codec, queries: &[Seen], xs: &mut [f32]) {
+pub(super) fn prepare(codec: Codec, queries: &[OnlineSoftmax], xs: &mut [f32]) {
     let factor = if codec == Codec::F16 { QUERY_F16 } else { 1.0 };
     for (q, query) in queries.iter().enumerate() {
         for (x, value) in xs.iter_mut().skip(q).step_by(queries.len()).zip(query.query) {
@@ -26,7 +26,7 @@ pub(super) fn fold<I: Isa>(
     stage: &mut [f32],
     xs: &[f32],
     live: usize,
-    queries: &mut [Seen],
+    queries: &mut [OnlineSoftmax],
     ahead: &mut Ahead,
 ) {
     let isa = I::default();
@@ -100,7 +100,7 @@ fn mix_all<I: Isa, const Q: usize>(
     isa: I,
     values: &[f32],
     live: usize,
-    mut queries: [&mut Seen; Q],
+    mut queries: [&mut OnlineSoftmax; Q],
     weights: &Scores,
     ahead: &mut Ahead,
 ) {

@@ -10,7 +10,7 @@
 //! Softmax weights times the values' scales are rounded to seven bits, of the block's largest. That is finer than the values
 //! themselves: their codes have seven bits and a sign.
 
-use super::{Ahead, QUERIES, Scores, Seen, scale, weigh};
+use super::{Ahead, OnlineSoftmax, QUERIES, Scores, scale, weigh};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::{BLOCK, Codec, Head, most, rotate, unpack};
 
@@ -25,7 +25,7 @@ pub(super) fn words<I: Isa>(dim: usize) -> usize {
 }
 
 /// Rounds the queries to two planes of `[dim / 4][queries]` codes; answers their scales.
-pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [Seen], codes: &mut [I::Quad]) -> [f32; QUERIES] {
+pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [OnlineSoftmax], codes: &mut [I::Quad]) -> [f32; QUERIES] {
     let (count, half) = (queries.len(), codes.len() / 2);
     let mut scales = [0.0; QUERIES];
     for (q, (query, scale)) in queries.iter_mut().zip(&mut scales).enumerate() {
@@ -57,7 +57,7 @@ pub(super) fn fold<I: Isa>(
     stage: &mut [u32],
     (codes, scales): (&[I::Quad], [f32; QUERIES]),
     live: usize,
-    queries: &mut [Seen],
+    queries: &mut [OnlineSoftmax],
     ahead: &mut Ahead,
 ) {
     let isa = I::default();
@@ -155,7 +155,7 @@ fn mix_all<I: Isa, const Q: usize>(
     values: &[Quad],
     weights: &[[I::Quad; QUERIES]],
     worth: [f32; QUERIES],
-    queries: [&mut Seen; Q],
+    queries: [&mut OnlineSoftmax; Q],
     ahead: &mut Ahead,
 ) {
     let (pairs, rest) = values.as_chunks::<2>();

@@ -32,7 +32,7 @@ pub const QUERIES: usize = 4;
 type Scores = [[f32; BLOCK]; QUERIES];
 
 /// A query, and what it has seen so far.
-pub struct Seen<'a> {
+pub struct OnlineSoftmax<'a> {
     /// The query, scaled by 1/√dim.
     pub query: &'a [f32],
     /// Its result, `dim` values; must be zero at the start.
@@ -41,7 +41,7 @@ pub struct Seen<'a> {
     total: f32,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> OnlineSoftmax<'a> {
     pub fn new(query: &'a [f32], out: &'a mut [f32]) -> Self {
         Self { query, out, most: f32::NEG_INFINITY, total: 0.0 }
     }
@@ -53,7 +53,12 @@ thread_local! {
 }
 
 /// Attends with up to [`QUERIES`] queries of one head to the first `limit` positions of its blocks.
-pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>, limit: usize, queries: &mut [Seen]) {
+pub fn attend<'b, I: Isa>(
+    codec: Codec,
+    blocks: impl Iterator<Item = &'b [u32]>,
+    limit: usize,
+    queries: &mut [OnlineSoftmax],
+) {
     assert!(queries.len() <= QUERIES, "at most {QUERIES} queries");
     let isa = I::default();
     let dim = queries.first().map_or(0, |query| query.query.len());
@@ -132,7 +137,7 @@ impl Drop for Ahead<'_> {
 }
 
 /// Turns scores into weights and brings what was seen before onto the same footing.
-fn weigh<I: Isa>(isa: I, scores: &mut [f32; BLOCK], live: usize, seen: &mut Seen) {
+fn weigh<I: Isa>(isa: I, scores: &mut [f32; BLOCK], live: usize, seen: &mut OnlineSoftmax) {
     scores[live..].fill(f32::NEG_INFINITY);
     let (fours, _) = scores.as_chunks_mut::<4>();
     let mut lanes = [0.0; 4];

@@ -1,6 +1,6 @@
 //! Attention against naive code: rows kept one value at a time, then the documented arithmetic one position at a time.
 
-use super::{Seen, attend};
+use super::{OnlineSoftmax, attend};
 use crate::kernels::elementwise::exp;
 use crate::kernels::isa::{Isa, scalar::Scalar};
 use crate::kernels::rows::{BLOCK, Codec};
@@ -165,7 +165,8 @@ fn attended<I: Isa>(
     together: usize,
 ) -> Vec<Vec<f32>> {
     let mut outs = vec![vec![0.0; queries[0].len()]; queries.len()];
-    let mut seen: Vec<Seen> = queries.iter().zip(&mut outs).map(|(query, out)| Seen::new(query, out)).collect();
+    let mut seen: Vec<OnlineSoftmax> =
+        queries.iter().zip(&mut outs).map(|(query, out)| OnlineSoftmax::new(query, out)).collect();
     for seen in seen.chunks_mut(together) {
         attend::<I>(codec, blocks.iter().map(|block| &block[..]), limit, seen);
     }
