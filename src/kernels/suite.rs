@@ -5,7 +5,7 @@ use super::act::{Act, Precision};
 use super::attention::suite::{attention_is_softmax, what_is_not_finite_shows};
 use super::elementwise::{self, Gate, Pairs};
 use super::isa::{Isa, scalar::Scalar};
-use super::linear::{self, Dots};
+use super::linear::{self, DotProduct};
 use super::packed::{Matrix, Packing, Rows, Shape, TILE};
 use super::{sections, spec};
 use crate::quant::{self, Codes, Float, Layout, SUPER_BLOCK, ScaleType, Scales, Storage};
@@ -242,12 +242,12 @@ fn naive_super_blocks(sample: &Sample, layout: Layout, row: usize, x: &[f32], pr
 }
 
 fn product<I: Isa>(matrix: &Matrix, x: &[f32], precision: Precision, team: &Team) -> Vec<f32> {
-    let [y, other] = Dots::ALL.map(|dots| product_by::<I>(dots, matrix, x, precision, team));
+    let [y, other] = DotProduct::ALL.map(|dots| product_by::<I>(dots, matrix, x, precision, team));
     assert!(y == other, "{:?} {precision:?}: both ways to sum", matrix.shape);
     y
 }
 
-fn product_by<I: Isa>(dots: Dots, matrix: &Matrix, x: &[f32], precision: Precision, team: &Team) -> Vec<f32> {
+fn product_by<I: Isa>(dots: DotProduct, matrix: &Matrix, x: &[f32], precision: Precision, team: &Team) -> Vec<f32> {
     let shape = &matrix.shape;
     let tokens = x.len() / shape.cols;
     let spec = spec(shape, precision);

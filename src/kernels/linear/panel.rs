@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use super::finish::{FOURS, X, finish};
-use super::{Dots, TOKENS};
+use super::{DotProduct, TOKENS};
 use crate::kernels::act::{Act, Precision, Row};
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, Packing, Shape, TILE};
@@ -37,11 +37,17 @@ pub(super) fn takes(shape: &Shape, precision: Precision) -> bool {
 }
 
 /// Multiplies `tiles` of the matrix, whose results are `columns`, for all tokens.
-pub(super) fn multiply<I: Isa>(dots: Dots, matrix: &Matrix, tiles: Range<usize>, act: &Act<I>, columns: &mut Columns) {
+pub(super) fn multiply<I: Isa>(
+    dots: DotProduct,
+    matrix: &Matrix,
+    tiles: Range<usize>,
+    act: &Act<I>,
+    columns: &mut Columns,
+) {
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("only integers come here") };
     let start = matrix.shape.tile_rows(tiles.start).start;
     let pairs = match (dots, layout.codes) {
-        (Dots::Fours, _) | (_, Codes::B6 | Codes::I8) => 0,
+        (DotProduct::Dot4, _) | (_, Codes::B6 | Codes::I8) => 0,
         (_, Codes::B1) => 128,
         (_, Codes::B2) => 32,
         (_, Codes::B4) => 8,
