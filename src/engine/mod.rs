@@ -21,7 +21,7 @@ use litemap::LiteMap;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::BLOCK;
+use crate::kernels::rows::KV_BLOCK;
 use crate::kv::{Cache, TableId};
 use crate::model::forward::{Forward, Progress, Traced};
 use crate::model::{Adapter, Model, Plan};
@@ -307,9 +307,9 @@ impl<I: Isa> Engine<I> {
             running: count(|request| request.admitted),
             waiting: count(|request| !request.admitted && !request.paused),
             paused: count(|request| request.paused),
-            cache_tokens: ledger.blocks() * BLOCK,
-            held_tokens: held * BLOCK,
-            spare_tokens: ledger.spare() * BLOCK,
+            cache_tokens: ledger.blocks() * KV_BLOCK,
+            held_tokens: held * KV_BLOCK,
+            spare_tokens: ledger.spare() * KV_BLOCK,
         }
     }
 

@@ -14,7 +14,7 @@
 use super::request::Active;
 use super::{Engine, RequestId, SessionId};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::BLOCK;
+use crate::kernels::rows::KV_BLOCK;
 use crate::model::Plan;
 use crate::model::forward::BatchRow;
 
@@ -45,7 +45,7 @@ impl Limits {
 
     /// Prompt tokens of a batch in which so many conversations decode.
     fn prompts(&self, decoding: usize) -> usize {
-        let piece = if decoding == 0 { self.piece } else { (self.piece / 8).max(BLOCK).min(self.piece) };
+        let piece = if decoding == 0 { self.piece } else { (self.piece / 8).max(KV_BLOCK).min(self.piece) };
         piece.min(self.rows - decoding)
     }
 }

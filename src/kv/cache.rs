@@ -5,7 +5,7 @@ use super::{Pool, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::attention::{self, OnlineSoftmax};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::{BLOCK, Codec};
+use crate::kernels::rows::{Codec, KV_BLOCK};
 use crate::team::Team;
 
 /// Names a conversation's table.
@@ -44,7 +44,7 @@ pub struct Cache {
 impl Cache {
     pub fn reserve(codec: Codec, shape: Shape, positions: usize, shares: bool) -> Result<Self> {
         let pool = Pool::reserve(codec, shape, positions)?;
-        let ledger = Ledger::new(positions.div_ceil(BLOCK));
+        let ledger = Ledger::new(positions.div_ceil(KV_BLOCK));
         Ok(Self { pool, shares, ledger, tables: Vec::new() })
     }
 
@@ -74,8 +74,8 @@ impl Cache {
     /// Another conversation that begins with the first `positions` of this one.
     pub fn fork(&mut self, id: TableId, positions: usize) -> TableId {
         let mut table = self.table(id).clone();
-        table.blocks.truncate(positions.div_ceil(BLOCK));
-        table.known = table.known.min(positions / BLOCK);
+        table.blocks.truncate(positions.div_ceil(KV_BLOCK));
+        table.known = table.known.min(positions / KV_BLOCK);
         table.blocks.iter().for_each(|&block| self.ledger.share(block));
         self.insert(table)
     }
@@ -104,9 +104,9 @@ impl Cache {
     /// Blocks that must be taken so that positions from `from` up to `to` can be written.
     pub fn needs(&self, id: TableId, from: usize, to: usize) -> usize {
         let blocks = &self.table(id).blocks;
-        let shared =
-            !from.is_multiple_of(BLOCK) && blocks.get(from / BLOCK).is_some_and(|&block| !self.ledger.may_write(block));
-        to.div_ceil(BLOCK).saturating_sub(blocks.len()) + usize::from(shared)
+        let shared = !from.is_multiple_of(KV_BLOCK)
+            && blocks.get(from / KV_BLOCK).is_some_and(|&block| !self.ledger.may_write(block));
+        to.div_ceil(KV_BLOCK).saturating_sub(blocks.len()) + usize::from(shared)
     }
 
     pub fn fits(&self, id: TableId, from: usize, to: usize) -> bool {
@@ -126,8 +126,8 @@ impl Cache {
     pub fn extend(&mut self, id: TableId, from: usize, to: usize) -> Result<()> {
         let Self { pool, ledger, tables, .. } = self;
         let table = tables[id.0].as_mut().expect("an open table");
-        if !from.is_multiple_of(BLOCK)
-            && let Some(block) = table.blocks.get_mut(from / BLOCK)
+        if !from.is_multiple_of(KV_BLOCK)
+            && let Some(block) = table.blocks.get_mut(from / KV_BLOCK)
         {
             if ledger.may_write(*block) {
                 ledger.withdraw(*block);
@@ -138,7 +138,7 @@ impl Cache {
                 *block = own;
             }
         }
-        while table.blocks.len() * BLOCK < to {
+        while table.blocks.len() * KV_BLOCK < to {
             let block = ledger.take().ok_or_else(no_room)?;
             pool.prepare(block);
             table.blocks.push(block);
@@ -149,9 +149,9 @@ impl Cache {
     /// Keeps the first `positions`.
     pub fn truncate(&mut self, id: TableId, positions: usize) {
         let table = self.tables[id.0].as_mut().expect("an open table");
-        let keep = positions.div_ceil(BLOCK).min(table.blocks.len());
+        let keep = positions.div_ceil(KV_BLOCK).min(table.blocks.len());
         table.blocks.drain(keep..).rev().for_each(|block| self.ledger.release(block));
-        table.known = table.known.min(positions / BLOCK);
+        table.known = table.known.min(positions / KV_BLOCK);
         table.private &= positions > 0;
     }
 
@@ -163,16 +163,16 @@ impl Cache {
             return cached;
         }
         let (known, mut before, mut found) = (table.known, table.last_known(), Vec::new());
-        for block in tokens[..limit.min(tokens.len())].chunks_exact(BLOCK).skip(known) {
+        for block in tokens[..limit.min(tokens.len())].chunks_exact(KV_BLOCK).skip(known) {
             let Some(block) = self.ledger.find(&before, block) else { break };
             found.push(block);
             before = Before::Block(block);
         }
-        let reached = (known + found.len()) * BLOCK;
+        let reached = (known + found.len()) * KV_BLOCK;
         if reached <= cached {
             return cached;
         }
-        self.truncate(id, known * BLOCK);
+        self.truncate(id, known * KV_BLOCK);
         found.iter().for_each(|&block| self.ledger.share(block));
         let table = self.tables[id.0].as_mut().expect("an open table");
         table.blocks.extend(found);
@@ -183,7 +183,7 @@ impl Cache {
     /// What this conversation computes next: the block behind which, and its tokens. The same of two is worth computing once.
     pub fn next<'a>(&self, id: TableId, tokens: &'a [u32], limit: usize) -> Option<(Before, &'a [u32])> {
         let table = self.table(id);
-        let block = tokens[..limit.min(tokens.len())].chunks_exact(BLOCK).nth(table.known)?;
+        let block = tokens[..limit.min(tokens.len())].chunks_exact(KV_BLOCK).nth(table.known)?;
         (self.shares && !table.private).then_some((table.last_known(), block))
     }
 
@@ -191,7 +191,7 @@ impl Cache {
     pub fn publish(&mut self, id: TableId, tokens: &[u32], computed: usize) {
         let Self { ledger, tables, shares, .. } = self;
         let table = tables[id.0].as_mut().expect("an open table");
-        let (blocks, _) = tokens[..computed].as_chunks::<BLOCK>();
+        let (blocks, _) = tokens[..computed].as_chunks::<KV_BLOCK>();
         if table.private || !*shares {
             return;
         }
@@ -236,8 +236,8 @@ impl Cache {
         values: &[f32],
     ) {
         let table = self.tables[id.0].as_ref().expect("an open table");
-        let block = table.blocks[position / BLOCK];
-        self.pool.write::<I>(team, block, layer, position % BLOCK, keys, values);
+        let block = table.blocks[position / KV_BLOCK];
+        self.pool.write::<I>(team, block, layer, position % KV_BLOCK, keys, values);
     }
 
     /// Attends with up to [`attention::QUERIES`] queries of one key/value head to the first `limit` positions.
@@ -261,12 +261,12 @@ mod tests {
     const SHAPE: Shape = Shape { layers: 1, heads: 1, dim: 4 };
 
     fn cache(blocks: usize) -> Cache {
-        Cache::reserve(Codec::F32, SHAPE, blocks * BLOCK, true).unwrap()
+        Cache::reserve(Codec::F32, SHAPE, blocks * KV_BLOCK, true).unwrap()
     }
 
     /// The first key of a position.
     fn key(cache: &Cache, id: TableId, position: usize) -> f32 {
-        f32::from_bits(cache.pool.block(cache.table(id).blocks[position / BLOCK], 0, 0)[position % BLOCK])
+        f32::from_bits(cache.pool.block(cache.table(id).blocks[position / KV_BLOCK], 0, 0)[position % KV_BLOCK])
     }
 
     fn write(cache: &mut Cache, id: TableId, from: usize, to: usize, value: f32) {
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!((cache.ledger.available(), cache.ledger.spare()), (6, 3));
         // Its room is wanted: everything goes.
         let d = cache.open();
-        write(&mut cache, d, 0, 6 * BLOCK, 0.0);
+        write(&mut cache, d, 0, 6 * KV_BLOCK, 0.0);
         assert_eq!(cache.ledger.spare(), 0);
         let e = cache.open();
         assert_eq!(cache.adopt(e, &tokens, 0, 79), 0);

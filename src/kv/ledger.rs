@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::kernels::rows::BLOCK;
+use crate::kernels::rows::KV_BLOCK;
 
 /// What keys and values depend on besides their tokens; numbers that mean something to others.
 pub type Root = Arc<Vec<u64>>;
@@ -21,7 +21,7 @@ pub enum Before {
 }
 
 /// A block's place and tokens.
-type Key = (Before, [u32; BLOCK]);
+type Key = (Before, [u32; KV_BLOCK]);
 
 #[derive(Clone, Debug, Default)]
 struct Node {
@@ -138,7 +138,7 @@ impl Ledger {
     }
 
     /// Makes a full block known. Answers the block that is known under these tokens, which may be another one.
-    pub fn publish(&mut self, before: Before, tokens: &[u32; BLOCK], block: u32) -> u32 {
+    pub fn publish(&mut self, before: Before, tokens: &[u32; KV_BLOCK], block: u32) -> u32 {
         if let Some(known) = self.find(&before, tokens) {
             return known;
         }
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn the_leaf_unused_longest_goes_first() {
         let mut ledger = Ledger::new(4);
-        let [a, b, c] = [1, 2, 3].map(|token| (token, [token; BLOCK]));
+        let [a, b, c] = [1, 2, 3].map(|token| (token, [token; KV_BLOCK]));
         let blocks: Vec<u32> = (0..3).map(|_| ledger.take().unwrap()).collect();
         // A root with two leaves.
         assert_eq!(ledger.publish(root(), &a.1, blocks[0]), blocks[0]);
@@ -186,7 +186,7 @@ mod tests {
     fn the_same_tokens_are_known_once() {
         let mut ledger = Ledger::new(3);
         let (first, second) = (ledger.take().unwrap(), ledger.take().unwrap());
-        let tokens = [7; BLOCK];
+        let tokens = [7; KV_BLOCK];
         assert_eq!(ledger.publish(root(), &tokens, first), first);
         assert_eq!(ledger.publish(root(), &tokens, second), first);
         assert_eq!(ledger.find(&root(), &tokens), Some(first));

@@ -14,7 +14,7 @@ pub use ledger::Root;
 
 use crate::error::{Result, reserve};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::BLOCK;
+use crate::kernels::rows::KV_BLOCK;
 use crate::team::Team;
 
 /// Keys of one position that are worth sharing out.
@@ -37,7 +37,7 @@ impl Shape {
 
     /// Bytes of the blocks that `positions` positions take.
     pub fn bytes(&self, positions: usize, codec: Codec) -> u64 {
-        positions.div_ceil(BLOCK) as u64 * self.block(codec) * 4
+        positions.div_ceil(KV_BLOCK) as u64 * self.block(codec) * 4
     }
 }
 
@@ -53,7 +53,7 @@ pub struct Pool {
 impl Pool {
     /// Room for this many positions in all.
     pub fn reserve(codec: Codec, shape: Shape, positions: usize) -> Result<Self> {
-        let count = positions.div_ceil(BLOCK);
+        let count = positions.div_ceil(KV_BLOCK);
         let mut blocks = reserve("a table of blocks", count as u64)?;
         for _ in 0..count {
             blocks.push(reserve("keys and values", shape.block(codec))?);
@@ -66,7 +66,7 @@ impl Pool {
     }
 
     pub fn block_bytes(&self) -> usize {
-        self.shape.bytes(BLOCK, self.codec) as usize
+        self.shape.bytes(KV_BLOCK, self.codec) as usize
     }
 
     /// Touches a block's memory, once.
@@ -138,7 +138,7 @@ mod tests {
         pool.write::<crate::kernels::isa::Active>(&Team::solo(), 1, 1, 5, &keys, &values);
         pool.copy(1, 0);
         for block in [0, 1].map(|index| Codec::F32.split(4, pool.block(index, 1, 1))) {
-            assert_eq!((0..4).map(|d| f32::from_bits(block.keys[d * BLOCK + 5])).collect::<Vec<_>>(), keys[4..]);
+            assert_eq!((0..4).map(|d| f32::from_bits(block.keys[d * KV_BLOCK + 5])).collect::<Vec<_>>(), keys[4..]);
             assert_eq!(bytemuck::cast_slice::<u32, f32>(&block.values[5 * 4..6 * 4]), &values[4..]);
         }
         assert!(pool.block(1, 0, 1).iter().all(|&word| word == 0));

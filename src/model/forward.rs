@@ -20,7 +20,7 @@ use crate::error::{Result, reserve};
 use crate::kernels::act::{self, Act};
 use crate::kernels::attention::{OnlineSoftmax, QUERIES};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::BLOCK;
+use crate::kernels::rows::KV_BLOCK;
 use crate::kernels::{elementwise, linear, sections, spec};
 use crate::kv::{Cache, TableId};
 use crate::observe::{Operation, Tally};
@@ -336,7 +336,7 @@ impl<I: Isa> Pass<'_, I> {
         let width = q + 2 * config.kv_width();
         let share = config.heads / config.kv_heads;
         let seen: u64 = rows.iter().map(|row| row.position as u64 + 1).sum();
-        tally.kv_bytes += seen * cache.block_bytes() as u64 / (BLOCK * config.layers) as u64;
+        tally.kv_bytes += seen * cache.block_bytes() as u64 / (KV_BLOCK * config.layers) as u64;
         tally.kv_macs += seen * (2 * q) as u64;
         attended.clear();
         attended.resize(rows.len() * q, 0.0);

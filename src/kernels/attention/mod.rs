@@ -23,13 +23,13 @@ pub(in crate::kernels) mod suite;
 
 use super::elementwise::exp;
 use super::isa::Isa;
-use super::rows::{BLOCK, Codec, rotate};
+use super::rows::{Codec, KV_BLOCK, rotate};
 
 /// Queries that share loads.
 pub const QUERIES: usize = 4;
 
 /// Scores of a block, then their weights.
-type Scores = [[f32; BLOCK]; QUERIES];
+type Scores = [[f32; KV_BLOCK]; QUERIES];
 
 /// A query, and what it has seen so far.
 pub struct OnlineSoftmax<'a> {
@@ -63,7 +63,7 @@ pub fn attend<'b, I: Isa>(
     let isa = I::default();
     let dim = queries.first().map_or(0, |query| query.query.len());
     assert!(dim.is_multiple_of(4) && queries.iter().all(|query| query.query.len() == dim && query.out.len() == dim));
-    let (each, stage) = if codec.ints() { (ints::words::<I>(dim), BLOCK * dim / 4) } else { (dim, BLOCK * dim) };
+    let (each, stage) = if codec.ints() { (ints::words::<I>(dim), KV_BLOCK * dim / 4) } else { (dim, KV_BLOCK * dim) };
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.resize(queries.len() * each + stage, 0);
         let (codes, stage) = scratch.split_at_mut(queries.len() * each);
@@ -73,10 +73,10 @@ pub fn attend<'b, I: Isa>(
             floats::prepare(codec, queries, bytemuck::cast_slice_mut(codes));
             [1.0; QUERIES]
         };
-        let mut blocks = blocks.zip((0..limit).step_by(BLOCK)).peekable();
+        let mut blocks = blocks.zip((0..limit).step_by(KV_BLOCK)).peekable();
         Ahead::new(blocks.peek()).touch(1);
         while let Some((block, start)) = blocks.next() {
-            let live = BLOCK.min(limit - start);
+            let live = KV_BLOCK.min(limit - start);
             let mut ahead = Ahead::new(blocks.peek());
             let block = codec.split(dim, block);
             if codec.ints() {
@@ -137,7 +137,7 @@ impl Drop for Ahead<'_> {
 }
 
 /// Turns scores into weights and brings what was seen before onto the same footing.
-fn weigh<I: Isa>(isa: I, scores: &mut [f32; BLOCK], live: usize, seen: &mut OnlineSoftmax) {
+fn weigh<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], live: usize, seen: &mut OnlineSoftmax) {
     scores[live..].fill(f32::NEG_INFINITY);
     let (fours, _) = scores.as_chunks_mut::<4>();
     let mut lanes = [0.0; 4];
@@ -166,7 +166,7 @@ fn weigh<I: Isa>(isa: I, scores: &mut [f32; BLOCK], live: usize, seen: &mut Onli
 
 /// Multiplies scores or weights by their rows' scales, as bf16 keeps them.
 #[inline]
-fn scale<I: Isa>(isa: I, scores: &mut [f32; BLOCK], scales: &[u16; BLOCK]) {
+fn scale<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], scales: &[u16; KV_BLOCK]) {
     for (four, scales) in scores.as_chunks_mut::<4>().0.iter_mut().zip(scales.as_chunks::<4>().0) {
         let scales = isa.shl_i32(isa.load_i16(bytemuck::cast_ref(scales)), 16);
         let scaled = isa.mul(isa.load_f32(four), scales);
