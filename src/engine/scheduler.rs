@@ -191,7 +191,7 @@ fn fits<I: Isa>(engine: &Engine<I>, request: &Active) -> bool {
     let promised: usize = engine.requests.values().filter(|request| request.admitted).map(needs).sum();
     let idle = engine.sessions.iter().filter(|(id, _)| is_idle(engine, **id) && **id != request.session);
     let idle: usize = idle.map(|(_, session)| engine.cache.holds(session.table)).sum();
-    promised + needs(request) <= engine.cache.ledger().available() + idle
+    promised + needs(request) <= engine.cache.allocator().available() + idle
 }
 
 /// Whether no running request works on a session.

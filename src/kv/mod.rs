@@ -5,12 +5,12 @@
 //! conversation costs little and a long one never allocates. Conversations that begin alike share blocks; whoever would write to
 //! a shared one writes to a copy.
 
+pub mod allocator;
 pub mod cache;
-pub mod ledger;
 
 pub use crate::kernels::rows::Codec;
+pub use allocator::CacheSalt;
 pub use cache::{Cache, TableId};
-pub use ledger::Root;
 
 use crate::error::{Result, reserve};
 use crate::kernels::isa::Isa;
@@ -41,7 +41,7 @@ impl Shape {
     }
 }
 
-/// The memory of all blocks. Which are in use is the [`ledger`]'s matter.
+/// The memory of all blocks. Which are in use is the [`allocator`]'s matter.
 #[derive(Debug)]
 pub struct Pool {
     codec: Codec,
