@@ -21,13 +21,13 @@ pub mod rows;
 mod suite;
 
 use act::{Precision, Spec};
-use packed::{Packing, Shape, TILE};
+use packed::{MatrixShape, Packing, TILE};
 
 use crate::quant::{Codes, Scales};
 use crate::team::Section;
 
 /// What a matrix wants of its input at a precision; dense weights always meet floats.
-pub fn spec(shape: &Shape, precision: Precision) -> Spec {
+pub fn spec(shape: &MatrixShape, precision: Precision) -> Spec {
     let (group, groups) = shape.blocks();
     let part = shape.groups().0;
     let base = Spec {
@@ -54,7 +54,7 @@ pub fn spec(shape: &Shape, precision: Precision) -> Spec {
 }
 
 /// How the columns of a result, from `first` on, are shared out: whole tiles, part by part.
-pub fn sections(shape: &Shape, first: usize) -> impl Iterator<Item = Section> {
+pub fn sections(shape: &MatrixShape, first: usize) -> impl Iterator<Item = Section> {
     let width = shape.part_rows();
     (0..shape.parts).map(move |part| Section { first: first + part * width, width, unit: TILE })
 }

@@ -6,7 +6,7 @@ use super::attention::suite::{attention_is_softmax, what_is_not_finite_shows};
 use super::elementwise::{self, Gate, Pairs};
 use super::isa::{Isa, scalar::Scalar};
 use super::linear::{self, DotProduct};
-use super::packed::{Matrix, Packing, Rows, Shape, TILE};
+use super::packed::{Matrix, MatrixShape, Packing, Rows, TILE};
 use super::{sections, spec};
 use crate::quant::{self, Codes, Float, Layout, SUPER_BLOCK, ScaleType, Scales, Storage};
 use crate::rng::Rng;
@@ -89,7 +89,7 @@ fn half(value: f32) -> f32 {
 }
 
 fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rng) -> Sample {
-    let shape = Shape { rows, cols, packing, parts };
+    let shape = MatrixShape { rows, cols, packing, parts };
     let groups = shape.groups().1;
     let mut random = |spread: f32| (rng.unit() as f32 - 0.5) * spread;
     let (mut codes, mut scales, mut mins, mut super_scales, mut values) = (vec![], vec![], vec![], vec![], vec![]);
@@ -378,7 +378,7 @@ fn dense_products_are_added<I: Isa>() {
 
 fn wide_rows_do_not_overflow<I: Isa>() {
     let cols = 32768;
-    let shape = Shape { rows: TILE, cols, packing: TERNARY, parts: 1 };
+    let shape = MatrixShape { rows: TILE, cols, packing: TERNARY, parts: 1 };
     let mut matrix = Matrix::reserve(shape).unwrap();
     matrix.pack(0, Rows { codes: &vec![2; TILE * cols], scales: &[], mins: &[], super_scales: &[] });
     matrix.row_scales.fill(1.0);
@@ -413,7 +413,7 @@ fn floats_round_to_codes<I: Isa>() {
     let golden = quant::tests::Golden::new(include_bytes!("../../tests/golden/ops/ops.safetensors"));
     let (x, expected) = (golden.floats("act.x"), golden.bytes("act.codes_i8"));
     let scales = golden.floats("act.scale");
-    let shape = Shape { rows: 1, cols: 96, packing: TERNARY, parts: 1 };
+    let shape = MatrixShape { rows: 1, cols: 96, packing: TERNARY, parts: 1 };
     let spec = spec(&shape, Precision::Int8);
     let tokens = x.len() / 96;
     let mut act = Act::<I>::reserve(spec.bytes(tokens)).unwrap();
@@ -541,7 +541,7 @@ fn storage_types_reach_the_kernels_unchanged() {
         let storage: &'static Storage = storage;
         let quant::Content::Blocks { layout, decode } = storage.content else { unreachable!() };
         let (rows, cols) = (40, 512);
-        let shape = Shape { rows, cols, packing: Packing::Ints(layout), parts: 1 };
+        let shape = MatrixShape { rows, cols, packing: Packing::Ints(layout), parts: 1 };
         let (len, groups) = shape.groups();
         let mut bytes: Vec<u8> =
             (0..storage.size((rows * cols) as u64).unwrap()).map(|_| rng.next_u64() as u8).collect();

@@ -1,7 +1,7 @@
 //! The pool and the tables of all conversations, whichever codec the model was loaded with.
 
 use super::allocator::{BlockAllocator, CacheSalt, Prefix};
-use super::{Pool, Shape};
+use super::{KvShape, Pool};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::attention::{self, OnlineSoftmax};
 use crate::kernels::isa::Isa;
@@ -42,7 +42,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub fn reserve(codec: Codec, shape: Shape, positions: usize, shares: bool) -> Result<Self> {
+    pub fn reserve(codec: Codec, shape: KvShape, positions: usize, shares: bool) -> Result<Self> {
         let pool = Pool::reserve(codec, shape, positions)?;
         let allocator = BlockAllocator::new(positions.div_ceil(KV_BLOCK));
         Ok(Self { pool, shares, allocator, tables: Vec::new() })
@@ -258,7 +258,7 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
-    const SHAPE: Shape = Shape { layers: 1, heads: 1, dim: 4 };
+    const SHAPE: KvShape = KvShape { layers: 1, heads: 1, dim: 4 };
 
     fn cache(blocks: usize) -> Cache {
         Cache::reserve(Codec::F32, SHAPE, blocks * KV_BLOCK, true).unwrap()

@@ -6,7 +6,7 @@ use super::config::Config;
 use super::names::{Field, Part, Slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
-use crate::kernels::packed::{Packing, Shape};
+use crate::kernels::packed::{MatrixShape, Packing};
 use crate::quant::{Codes, Content, Float, Interleave, Layout, ScaleType, Scales};
 
 /// Products over a row must fit their integers: 2^16 · 127 · 127 does.
@@ -31,7 +31,7 @@ pub enum Reading {
 pub enum Target {
     /// Kept as floats.
     Values,
-    Matrix(Shape, Reading),
+    Matrix(MatrixShape, Reading),
 }
 
 #[derive(Clone, Debug)]
@@ -244,7 +244,7 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
             .tensor(&tensor.name)
             .expected(format_args!("a multiple of 4 up to {MOST_COLS}"), cols));
     }
-    let shape = Shape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
+    let shape = MatrixShape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
     let target = if is_matrix { Target::Matrix(shape, Reading::Stored) } else { Target::Values };
     Ok(Item { slot, tensor: tensor.clone(), target, words: words.map(|(layout, _)| layout) })
 }

@@ -14,7 +14,7 @@ use super::weights::precision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
 use crate::kernels::act::Precision;
-use crate::kernels::packed::{Packing, Shape};
+use crate::kernels::packed::{MatrixShape, Packing};
 use crate::kernels::spec;
 use crate::kv::{self, Codec};
 use crate::quant::{Content, Interleave, Layout, Scales};
@@ -208,7 +208,7 @@ impl Plan {
         !self.items.iter().any(|item| item.slot.part == Part::Output)
     }
 
-    pub fn kv_shape(&self) -> kv::Shape {
+    pub fn kv_shape(&self) -> kv::KvShape {
         kv_shape(&self.config)
     }
 
@@ -346,7 +346,7 @@ impl Plan {
                 Content::MlxPacked => (Reading::Words, Packing::Ints(item.words.expect("placed with its layout"))),
             };
             let parts = if reading == Reading::Quarters { 4 } else { 1 };
-            self.items[index].target = Target::Matrix(Shape { packing, parts, ..shape }, reading);
+            self.items[index].target = Target::Matrix(MatrixShape { packing, parts, ..shape }, reading);
         }
         Ok(())
     }
@@ -416,8 +416,8 @@ fn row_scale(tensor: &Tensor, row: &[u8]) -> Result<Option<f32>> {
     Ok(fits.then_some(found))
 }
 
-fn kv_shape(config: &Config) -> kv::Shape {
-    kv::Shape { layers: config.layers, heads: config.kv_heads, dim: config.head }
+fn kv_shape(config: &Config) -> kv::KvShape {
+    kv::KvShape { layers: config.layers, heads: config.kv_heads, dim: config.head }
 }
 
 fn kv_bytes(config: &Config, positions: usize, codec: Codec) -> u64 {

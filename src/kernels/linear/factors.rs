@@ -23,7 +23,7 @@ use super::panel::{apart, fours};
 use super::{Out, quarter};
 use crate::kernels::act::{Act, Precision};
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{Ints, Matrix, Packing, Shape, TILE};
+use crate::kernels::packed::{Ints, Matrix, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Layout, SUPER_BLOCK, Scales};
 
 /// Rows of a pass, and their fours: as many as scale factors fill a vector.
@@ -85,7 +85,7 @@ pub(super) fn factors<I: Isa, C: Ints<P>, const P: usize, const V: usize, const 
 }
 
 /// Whether some tokens go together: only six bits take so long to come apart that doing it once pays.
-pub(super) fn takes(shape: &Shape, precision: Precision) -> bool {
+pub(super) fn takes(shape: &MatrixShape, precision: Precision) -> bool {
     let six = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::B6, .. }));
     six && shape.has_super_blocks() && precision != Precision::Float
 }

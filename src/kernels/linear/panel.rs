@@ -16,7 +16,7 @@ use super::finish::{FOURS, X, finish};
 use super::{DotProduct, TOKENS};
 use crate::kernels::act::{Act, Precision, Row};
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, Packing, Shape, TILE};
+use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Layout};
 use crate::team::Columns;
 
@@ -31,7 +31,7 @@ const BATCH: usize = 128;
 pub(super) const LEAST: usize = 24;
 
 /// Whether these weights have a kernel here.
-pub(super) fn takes(shape: &Shape, precision: Precision) -> bool {
+pub(super) fn takes(shape: &MatrixShape, precision: Precision) -> bool {
     let signed = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::I8, .. }) | Packing::Dense(_));
     !signed && !shape.has_super_blocks() && precision != Precision::Float
 }

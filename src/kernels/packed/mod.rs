@@ -51,7 +51,7 @@ pub enum Packing {
 
 /// Sizes of a packed matrix, known before its bytes are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct MatrixShape {
     pub rows: usize,
     pub cols: usize,
     pub packing: Packing,
@@ -59,7 +59,7 @@ pub struct Shape {
     pub parts: usize,
 }
 
-impl Shape {
+impl MatrixShape {
     pub fn part_rows(&self) -> usize {
         self.rows / self.parts
     }
@@ -174,7 +174,7 @@ pub struct Rows<'a> {
 
 #[derive(Debug)]
 pub struct Matrix {
-    pub shape: Shape,
+    pub shape: MatrixShape,
     lines: Vec<Line>,
     /// With one scale a row: `y = sum / s · scale`, or `y = sum / (s · scale)` where [`Self::divide`] is set, s being the
     /// factor that the activations were multiplied with.
@@ -192,7 +192,7 @@ impl std::fmt::Debug for Line {
 
 impl Matrix {
     /// Room for a matrix. It is first touched when tiles are packed: until then it is address space alone.
-    pub fn reserve(shape: Shape) -> Result<Self> {
+    pub fn reserve(shape: MatrixShape) -> Result<Self> {
         Ok(Self {
             shape,
             lines: reserve("weights", shape.tiles() as u64 * shape.tile_lines() as u64)?,
@@ -311,7 +311,7 @@ impl Matrix {
 
 /// A tile that is to be packed.
 pub struct Tile<'a> {
-    shape: Shape,
+    shape: MatrixShape,
     pub index: usize,
     bytes: &'a mut [u8],
 }
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn sizes_beyond_any_memory_are_refused_with_their_number() {
-        let shape = Shape { rows: 1 << 30, cols: 1 << 16, packing: Packing::Dense(Float::F32), parts: 1 };
+        let shape = MatrixShape { rows: 1 << 30, cols: 1 << 16, packing: Packing::Dense(Float::F32), parts: 1 };
         let error = Matrix::reserve(shape).unwrap_err();
         assert_eq!((error.kind, error.place.needed), (ErrorKind::OutOfMemory, Some(1 << 48)));
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::decode::{Said, Work, finite, finite_scale};
 use crate::error::{Error, Result};
-use crate::kernels::packed::{Matrix, Packing, Rows, Shape, TILE, Tile};
+use crate::kernels::packed::{Matrix, MatrixShape, Packing, Rows, TILE, Tile};
 use crate::model::items::Reading;
 use crate::quant::{Layout, Storage};
 use crate::team::Team;
@@ -14,7 +14,7 @@ use crate::team::Team;
 pub(super) struct Units<'a> {
     pub storage: &'static Storage,
     pub reading: Reading,
-    pub shape: Shape,
+    pub shape: MatrixShape,
     pub first: usize,
     /// Bytes of each; a tensor's last may have fewer.
     pub len: usize,
