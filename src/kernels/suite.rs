@@ -6,7 +6,7 @@ use super::attention::suite::{attention_is_softmax, what_is_not_finite_shows};
 use super::elementwise::{self, Gate, Pairs};
 use super::isa::{Isa, scalar::Scalar};
 use super::linear::{self, DotProduct};
-use super::packed::{Matrix, MatrixShape, Packing, Rows, TILE};
+use super::packed::{DecodedRows, Matrix, MatrixShape, Packing, TILE};
 use super::{sections, spec};
 use crate::quant::{self, Codes, Float, Layout, SUPER_BLOCK, ScaleType, Scales, Storage};
 use crate::rng::Rng;
@@ -143,7 +143,7 @@ impl Sample {
         let row = shape.cols * width;
         for tile in 0..shape.tiles() {
             let (from, to) = (shape.tile_rows(tile).start, shape.tile_rows(tile).end);
-            let part = Rows {
+            let part = DecodedRows {
                 codes: &codes[from * row..to * row],
                 scales: scales.get(from * groups..to * groups).unwrap_or(&[]),
                 mins: mins.get(from * groups..to * groups).unwrap_or(&[]),
@@ -380,7 +380,7 @@ fn wide_rows_do_not_overflow<I: Isa>() {
     let cols = 32768;
     let shape = MatrixShape { rows: TILE, cols, packing: TERNARY, parts: 1 };
     let mut matrix = Matrix::reserve(shape).unwrap();
-    matrix.pack(0, Rows { codes: &vec![2; TILE * cols], scales: &[], mins: &[], super_scales: &[] });
+    matrix.pack(0, DecodedRows { codes: &vec![2; TILE * cols], scales: &[], mins: &[], super_scales: &[] });
     matrix.row_scales.fill(1.0);
     for precision in [Precision::Int8, Precision::Int14] {
         let y = product::<I>(&matrix, &vec![-3.0; cols], precision, &Team::solo());
@@ -574,7 +574,7 @@ fn storage_types_reach_the_kernels_unchanged() {
             let range = shape.tile_rows(tile);
             matrix.pack(
                 tile,
-                Rows {
+                DecodedRows {
                     codes: &codes[range.start * cols..range.end * cols],
                     scales: &scales[range.start * groups..range.end * groups],
                     mins: &mins[range.start * groups..range.end * groups],

@@ -1,7 +1,7 @@
 //! From exact sums to results.
 
 use super::{Out, quarter};
-use crate::kernels::act::Row;
+use crate::kernels::act::ActRow;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Matrix, TILE, halves};
 use crate::quant::{Codes, Layout, ScaleType, Scales};
@@ -19,7 +19,7 @@ pub(super) struct X {
 
 impl X {
     #[inline]
-    pub fn new<I: Isa>(layout: Layout, row: &Row<I>, group: usize) -> Self {
+    pub fn new<I: Isa>(layout: Layout, row: &ActRow<I>, group: usize) -> Self {
         let sum = row.sums[group];
         // The sums of signed weights are whole: nothing was added to them.
         let offset = if layout.codes == Codes::I8 { 0 } else { layout.offset.wrapping_mul(sum) };

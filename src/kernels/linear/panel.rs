@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::finish::{FOURS, X, finish};
 use super::{DotProduct, TOKENS};
-use crate::kernels::act::{Act, Precision, Row};
+use crate::kernels::act::{Act, ActRow, Precision};
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Layout};
@@ -76,7 +76,7 @@ struct Panel<'a, I: Isa> {
     layout: Layout,
     /// Of activations.
     planes: usize,
-    rows: Vec<Row<'a, I>>,
+    rows: Vec<ActRow<'a, I>>,
     /// Steps whose products fit 16 bits in pairs; none where fours are summed.
     pairs: usize,
     weights: Vec<I::Weights>,

@@ -162,7 +162,7 @@ impl MatrixShape {
 
 /// What stands behind the codes of one source row: for each group its scale, and its minimum where the layout has them.
 #[derive(Clone, Copy)]
-pub struct Rows<'a> {
+pub struct DecodedRows<'a> {
     /// `[rows, cols]`, or the elements' bytes for dense weights.
     pub codes: &'a [u8],
     /// `[rows, groups]`; empty without groups, or where [`Matrix::set_scales`] brings them.
@@ -216,7 +216,7 @@ impl Matrix {
     }
 
     /// Packs the rows of a tile.
-    pub fn pack(&mut self, tile: usize, rows: Rows) {
+    pub fn pack(&mut self, tile: usize, rows: DecodedRows) {
         self.pack_all(&Team::solo(), tile..tile + 1, |tiles| tiles.for_each(|mut tile| tile.pack(rows)));
     }
 
@@ -251,7 +251,8 @@ impl Matrix {
             let rows = shape.tile_rows(tile);
             let out: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines[tile * lines..][..lines]);
             let span = rows.start * groups..rows.end * groups;
-            let rows_of = Rows { codes: &[], scales: &scales[span.clone()], mins: &mins[span], super_scales: &[] };
+            let rows_of =
+                DecodedRows { codes: &[], scales: &scales[span.clone()], mins: &mins[span], super_scales: &[] };
             for (group, out) in out.chunks_exact_mut(shape.block_bytes()).enumerate() {
                 pack_header(&mut out[..shape.header()], scale_type, min, (group, groups), rows.len(), &rows_of);
             }
@@ -318,7 +319,7 @@ pub struct Tile<'a> {
 
 impl Tile<'_> {
     /// Everything of the tile is written, so that packing it again is harmless.
-    pub fn pack(&mut self, rows: Rows) {
+    pub fn pack(&mut self, rows: DecodedRows) {
         let shape = self.shape;
         let count = shape.tile_rows(self.index).len();
         let (len, blocks) = shape.blocks();
@@ -357,7 +358,7 @@ fn pack_header(
     min: bool,
     (block, blocks): (usize, usize),
     count: usize,
-    rows: &Rows,
+    rows: &DecodedRows,
 ) {
     let half = out.len() / if min { 2 } else { 1 };
     for (i, (out, values)) in out.chunks_exact_mut(half).zip([rows.scales, rows.mins]).enumerate() {

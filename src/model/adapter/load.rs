@@ -5,7 +5,7 @@ use crate::bytes::{checksum, mixed};
 use crate::error::{Error, ErrorKind, Result, reserve};
 use crate::formats::Tensor;
 use crate::kernels::elementwise::Pairs;
-use crate::kernels::packed::{Matrix, MatrixShape, Packing, Rows};
+use crate::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing};
 use crate::kernels::sections;
 use crate::model::config::{Config, MOST_RANK, Terms};
 use crate::model::items::{MATRICES, check_shape, sizes};
@@ -221,7 +221,7 @@ fn matrix(shape: MatrixShape, bytes: &[u8]) -> Result<Matrix> {
     for tile in 0..shape.tiles() {
         let rows = shape.tile_rows(tile);
         let codes = &bytes[rows.start * row..rows.end * row];
-        matrix.pack(tile, Rows { codes, scales: &[], mins: &[], super_scales: &[] });
+        matrix.pack(tile, DecodedRows { codes, scales: &[], mins: &[], super_scales: &[] });
     }
     Ok(matrix)
 }

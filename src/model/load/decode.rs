@@ -1,7 +1,7 @@
 //! From a unit of a tensor's bytes to rows of codes, scales and minima.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::packed::Rows;
+use crate::kernels::packed::DecodedRows;
 use crate::model::items::Reading;
 use crate::quant::{Block, Codes, Content, Float, Interleave, Layout, Scales, Storage, ternary};
 
@@ -32,8 +32,8 @@ impl Work {
         self.super_scales.clear();
     }
 
-    pub fn rows(&self) -> Rows<'_> {
-        Rows { codes: &self.codes, scales: &self.scales, mins: &self.mins, super_scales: &self.super_scales }
+    pub fn rows(&self) -> DecodedRows<'_> {
+        DecodedRows { codes: &self.codes, scales: &self.scales, mins: &self.mins, super_scales: &self.super_scales }
     }
 
     /// Decodes whole rows of `cols` values. Dense weights that stay dense are not decoded.

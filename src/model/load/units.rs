@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::decode::{Said, Work, finite, finite_scale};
 use crate::error::{Error, Result};
-use crate::kernels::packed::{Matrix, MatrixShape, Packing, Rows, TILE, Tile};
+use crate::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing, TILE, Tile};
 use crate::model::items::Reading;
 use crate::quant::{Layout, Storage};
 use crate::team::Team;
@@ -31,7 +31,7 @@ impl Units<'_> {
             (_, Packing::Dense(float)) => share(team, matrix, units.clone(), |_, tile| {
                 let codes = bytes_of(tile.index);
                 finite(float, codes)?;
-                tile.pack(Rows { codes, scales: &[], mins: &[], super_scales: &[] });
+                tile.pack(DecodedRows { codes, scales: &[], mins: &[], super_scales: &[] });
                 Ok(Said::Nothing)
             }),
             (Reading::Quarters, Packing::Ints(_)) => (0..4).try_for_each(|quarter| {
@@ -49,7 +49,7 @@ impl Units<'_> {
                 let rows = all.rows();
                 share(team, matrix, 0..shape.tiles(), |_, tile| {
                     let from = tile.index * TILE * shape.cols;
-                    tile.pack(Rows { codes: &rows.codes[from..], ..rows });
+                    tile.pack(DecodedRows { codes: &rows.codes[from..], ..rows });
                     Ok(Said::Nothing)
                 })?;
                 keep(&mut matrix.row_scales, 0, said)
