@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, ErrorKind, Result};
 
 /// More members than any machine that runs this has cores to spare.
-pub const MOST: usize = 64;
+pub const MAX_MEMBERS: usize = 64;
 
 /// Rounds of a spin before sleeping: about a third of a millisecond. Where two threads first wake on one core, as schedulers
 /// like to do, every sleep and wake costs more than that.
@@ -97,10 +97,10 @@ impl Team {
     /// The caller and `members - 1` others. In wasm the others are the pool that the host has started before.
     #[cfg(feature = "threads")]
     pub fn new(members: usize) -> Result<Self> {
-        if !(1..=MOST).contains(&members) {
+        if !(1..=MAX_MEMBERS).contains(&members) {
             return Err(Error::new(ErrorKind::InvalidArgument, "wrong number of threads")
                 .option("threads")
-                .expected(format_args!("1 to {MOST}"), members));
+                .expected(format_args!("1 to {MAX_MEMBERS}"), members));
         }
         if members == 1 {
             return Ok(Self::solo());
