@@ -7,8 +7,8 @@ use super::config::Config;
 use super::names::{Field, Part, Slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
-use crate::kernels::packed::{Packing, Shape};
-use crate::quant::{Codes, Content, Float, Interleave, Kept, Layout, Scales};
+use crate::kernels::packed::{MatrixShape, Packing};
+use crate::quant::{Codes, Content, Float, Interleave, Layout, ScaleType, Scales};
 
 /// Products over a row must fit their integers: 2^16 · 127 · 127 does.
 const MOST_COLS: usize = 1 << 16;
@@ -32,7 +32,7 @@ pub enum Reading {
 pub enum Target {
     /// Kept as floats.
     Values,
-    Matrix(Shape, Reading),
+    Matrix(MatrixShape, Reading),
 }
 
 #[derive(Clone, Debug)]
@@ -90,8 +90,8 @@ pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec
     let words: Vec<(Slot, bool)> = found.keys().map(|&slot| (slot, narrow(slot))).collect();
     for (slot, narrow) in words {
         let item = found.get_mut(&slot).expect("its own key");
-        if let Some(Layout { scales: Scales::Group { kept, .. }, .. }) = &mut item.words {
-            *kept = if narrow { Kept::Half } else { Kept::Single };
+        if let Some(Layout { scales: Scales::Group { scale_type, .. }, .. }) = &mut item.words {
+            *scale_type = if narrow { ScaleType::F16 } else { ScaleType::F32 };
         }
     }
     Ok((found.into_values().collect(), warnings))
@@ -118,8 +118,8 @@ fn check_complete(config: &Config, found: &BTreeMap<Slot, Item>) -> Result<()> {
             return missing(slot.field(Field::Weight), "what goes with it is there, the weight is not");
         }
         let beside: &[Field] = match content {
-            Some(Content::Quarters) => &[Field::Scale],
-            Some(Content::Words) => &[Field::Scales, Field::Mins],
+            Some(Content::HfPacked) => &[Field::Scale],
+            Some(Content::MlxPacked) => &[Field::Scales, Field::Mins],
             _ => &[],
         };
         for &field in beside.iter().filter(|_| slot.field == Field::Weight) {
@@ -202,9 +202,9 @@ fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
     let storage = tensor.runnable()?;
     let mlx = config.mlx.as_ref().map(|mlx| mlx.of(slot));
     let words = match (storage.content, mlx) {
-        (Content::Words, Some(mlx)) if matrix && slot.field == Field::Weight => {
+        (Content::MlxPacked, Some(mlx)) if matrix && slot.field == Field::Weight => {
             let codes = [Codes::B1, Codes::B2, Codes::B4][mlx.bits.ilog2() as usize];
-            let scales = Scales::Group { len: mlx.group, kept: Kept::Single, min: true };
+            let scales = Scales::Group { len: mlx.group, scale_type: ScaleType::F32, min: true };
             if cols % mlx.group != 0 {
                 return Err(Error::new(ErrorKind::UnsupportedSetting, "the rows are not whole groups")
                     .tensor(&tensor.name)
@@ -233,7 +233,7 @@ fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
     let is_matrix = slot.is_matrix();
     let fits = match storage.content {
         Content::Dense(_) => true,
-        Content::Words => words.is_some(),
+        Content::MlxPacked => words.is_some(),
         _ => is_matrix,
     };
     if !fits {
@@ -246,7 +246,7 @@ fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
             .tensor(&tensor.name)
             .expected(format_args!("a multiple of 4 up to {MOST_COLS}"), cols));
     }
-    let shape = Shape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
+    let shape = MatrixShape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
     let target = if is_matrix { Target::Matrix(shape, Reading::Stored) } else { Target::Values };
     Ok(Item { slot, tensor: Arc::clone(tensor), target, words: words.map(|(layout, _)| layout) })
 }

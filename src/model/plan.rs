@@ -16,8 +16,8 @@ use super::weights::precision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
 use crate::kernels::act::Precision;
-use crate::kernels::packed::{Packing, Shape};
-use crate::kernels::rows::BLOCK;
+use crate::kernels::packed::{MatrixShape, Packing};
+use crate::kernels::rows::KV_BLOCK;
 use crate::kernels::spec;
 use crate::kv::{self, Codec};
 use crate::quant::{Content, Interleave, Layout, Scales};
@@ -207,7 +207,7 @@ impl Plan {
         !self.items.iter().any(|item| item.slot.part == Part::Output)
     }
 
-    pub fn kv_shape(&self) -> kv::Shape {
+    pub fn kv_shape(&self) -> kv::KvShape {
         kv_shape(&self.config)
     }
 
@@ -358,11 +358,11 @@ impl Plan {
                     }
                     (Reading::I2s(interleave), ternary)
                 }
-                Content::Quarters => (Reading::Quarters, ternary),
-                Content::Words => (Reading::Words, Packing::Ints(item.words.expect("placed with its layout"))),
+                Content::HfPacked => (Reading::Quarters, ternary),
+                Content::MlxPacked => (Reading::Words, Packing::Ints(item.words.expect("placed with its layout"))),
             };
             let parts = if reading == Reading::Quarters { 4 } else { 1 };
-            self.items[index].target = Target::Matrix(Shape { packing, parts, ..shape }, reading);
+            self.items[index].target = Target::Matrix(MatrixShape { packing, parts, ..shape }, reading);
         }
         Ok(())
     }
@@ -421,7 +421,10 @@ fn row_scale(tensor: &Tensor, row: &[u8]) -> Result<Option<f32>> {
         Content::Blocks { decode, .. } => row.chunks_exact(storage.bytes).all(|block| {
             let (mut codes, mut scales, mut mins) = ([0; 256], [0.0], [0.0]);
             let codes = &mut codes[..storage.block];
-            decode(block, crate::quant::Block { codes, scales: &mut scales, mins: &mut mins, units: &mut [0.0; 2] });
+            decode(
+                block,
+                crate::quant::Block { codes, scales: &mut scales, mins: &mut mins, super_scales: &mut [0.0; 2] },
+            );
             fits(scales[0])
         }),
         _ => false,
@@ -429,8 +432,8 @@ fn row_scale(tensor: &Tensor, row: &[u8]) -> Result<Option<f32>> {
     Ok(fits.then_some(found))
 }
 
-fn kv_shape(config: &Config) -> kv::Shape {
-    kv::Shape { layers: config.layers, heads: config.kv_heads, dim: config.head }
+fn kv_shape(config: &Config) -> kv::KvShape {
+    kv::KvShape { layers: config.layers, heads: config.kv_heads, dim: config.head }
 }
 
 fn kv_bytes(config: &Config, positions: usize, codec: Codec) -> u64 {
@@ -453,13 +456,13 @@ impl CacheSize {
         let kv = options.kv.unwrap_or(if one <= F32_KV { Codec::F32 } else { Codec::F16 });
         let each = kv_bytes(config, context, kv).max(1);
         let full = (F32_KV / each).clamp(1, FULL as u64) as usize;
-        let positions = options.positions.unwrap_or(full * context.next_multiple_of(BLOCK));
+        let positions = options.positions.unwrap_or(full * context.next_multiple_of(KV_BLOCK));
         if positions < context {
             return Err(Error::new(ErrorKind::InvalidArgument, "fewer than one conversation may hold")
                 .option("cacheTokens")
                 .expected(format_args!("at least {context}"), positions));
         }
-        Ok(Self { context, kv, positions: positions.next_multiple_of(BLOCK) })
+        Ok(Self { context, kv, positions: positions.next_multiple_of(KV_BLOCK) })
     }
 }
 

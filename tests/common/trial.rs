@@ -110,7 +110,7 @@ pub fn blocks(bytes: &[u8]) {
                         codes,
                         scales: &mut scales[..groups],
                         mins: &mut mins[..groups],
-                        units: &mut [0.0; 2],
+                        super_scales: &mut [0.0; 2],
                     },
                 );
                 let most = match layout.codes {
@@ -132,7 +132,7 @@ pub fn blocks(bytes: &[u8]) {
             }
             return;
         }
-        Content::Quarters | Content::Words => return,
+        Content::HfPacked | Content::MlxPacked => return,
     }
     values(storage, bytes);
 }

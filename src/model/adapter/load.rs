@@ -7,7 +7,7 @@ use crate::bytes::{checksum, mixed};
 use crate::error::{Error, ErrorKind, Result, reserve};
 use crate::formats::Tensor;
 use crate::kernels::elementwise::Pairs;
-use crate::kernels::packed::{Matrix, Packing, Rows, Shape};
+use crate::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing};
 use crate::kernels::sections;
 use crate::model::config::{Config, MOST_RANK, Terms};
 use crate::model::items::{MATRICES, check_shape, sizes};
@@ -39,7 +39,7 @@ pub struct Loader {
 struct Planned {
     width: usize,
     /// Of all A together.
-    a: Shape,
+    a: MatrixShape,
     pairs: Vec<Pair>,
 }
 
@@ -48,7 +48,7 @@ struct Planned {
 struct Pair {
     a: usize,
     b: usize,
-    shape: Shape,
+    shape: MatrixShape,
     factor: f32,
     /// The first of its columns.
     first: usize,
@@ -59,8 +59,8 @@ struct Pair {
 /// Of a layer's matrices, those that read the same input.
 const SHARED: [std::ops::Range<usize>; INPUTS] = [0..3, 3..4, 4..6, 6..7];
 
-fn dense(rows: usize, cols: usize, float: Float) -> Shape {
-    Shape { rows, cols, packing: Packing::Dense(float), parts: 1 }
+fn dense(rows: usize, cols: usize, float: Float) -> MatrixShape {
+    MatrixShape { rows, cols, packing: Packing::Dense(float), parts: 1 }
 }
 
 impl Loader {
@@ -217,13 +217,13 @@ fn packed(planned: &Planned, tensors: &[Arc<Tensor>], arrived: &mut [Option<Vec<
     Ok(Branch { width: planned.width, bytes: bytes + a.bytes(), macs: products + macs(&a), a, bs })
 }
 
-fn matrix(shape: Shape, bytes: &[u8]) -> Result<Matrix> {
+fn matrix(shape: MatrixShape, bytes: &[u8]) -> Result<Matrix> {
     let mut matrix = Matrix::reserve(shape)?;
     let row = bytes.len() / shape.rows;
     for tile in 0..shape.tiles() {
         let rows = shape.tile_rows(tile);
         let codes = &bytes[rows.start * row..rows.end * row];
-        matrix.pack(tile, Rows { codes, scales: &[], mins: &[], units: &[] });
+        matrix.pack(tile, DecodedRows { codes, scales: &[], mins: &[], super_scales: &[] });
     }
     Ok(matrix)
 }

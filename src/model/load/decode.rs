@@ -1,7 +1,7 @@
 //! From a unit of a tensor's bytes to rows of codes, scales and minima.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::packed::Rows;
+use crate::kernels::packed::DecodedRows;
 use crate::model::items::Reading;
 use crate::quant::{Block, Codes, Content, Float, Interleave, Layout, Scales, Storage, ternary};
 
@@ -13,7 +13,7 @@ pub struct DecodeBuffers {
     scales: Vec<f32>,
     mins: Vec<f32>,
     /// Two a block: what its factors multiply.
-    units: Vec<[f32; 2]>,
+    super_scales: Vec<[f32; 2]>,
 }
 
 /// One scale for each decoded row; `None` where the scales are with the codes or in other tensors.
@@ -25,12 +25,12 @@ impl DecodeBuffers {
         fit(&mut self.codes, codes, 0);
         fit(&mut self.scales, groups, 0.0);
         fit(&mut self.mins, groups, 0.0);
-        self.units.clear();
+        self.super_scales.clear();
     }
 
     /// The decoded rows as a tile takes them.
-    pub fn rows(&self) -> Rows<'_> {
-        Rows { codes: &self.codes, scales: &self.scales, mins: &self.mins, units: &self.units }
+    pub fn rows(&self) -> DecodedRows<'_> {
+        DecodedRows { codes: &self.codes, scales: &self.scales, mins: &self.mins, super_scales: &self.super_scales }
     }
 
     /// Decodes whole rows of `cols` weights each. Dense weights that stay dense are not decoded.
@@ -84,14 +84,14 @@ impl DecodeBuffers {
     /// The codes of one quarter of Hugging Face's packed rows.
     pub fn quarter(&mut self, bytes: &[u8], quarter: usize) {
         self.room(bytes.len(), 0);
-        ternary::quarter(bytes, quarter, &mut self.codes);
+        ternary::hf_quarter(bytes, quarter, &mut self.codes);
     }
 
     /// All four quarters, one after another.
     pub fn quarters(&mut self, bytes: &[u8]) {
         self.room(4 * bytes.len(), 0);
         for (quarter, codes) in self.codes.chunks_exact_mut(bytes.len().max(1)).enumerate() {
-            ternary::quarter(bytes, quarter, codes);
+            ternary::hf_quarter(bytes, quarter, codes);
         }
     }
 
@@ -118,15 +118,15 @@ impl DecodeBuffers {
         let count = bytes.len() / storage.bytes;
         let groups = storage.block / len;
         self.room(count * storage.block, count * groups);
-        fit(&mut self.units, count, [1.0; 2]);
+        fit(&mut self.super_scales, count, [1.0; 2]);
         let targets = self
             .codes
             .chunks_exact_mut(storage.block)
             .zip(self.scales.chunks_exact_mut(groups))
             .zip(self.mins.chunks_exact_mut(groups))
-            .zip(&mut self.units);
-        for (bytes, (((codes, scales), mins), units)) in bytes.chunks_exact(storage.bytes).zip(targets) {
-            decode(bytes, Block { codes, scales, mins, units });
+            .zip(&mut self.super_scales);
+        for (bytes, (((codes, scales), mins), super_scales)) in bytes.chunks_exact(storage.bytes).zip(targets) {
+            decode(bytes, Block { codes, scales, mins, super_scales });
         }
         self.scales.iter().chain(&self.mins).try_for_each(|&scale| finite_scale(scale))
     }

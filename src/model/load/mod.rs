@@ -22,7 +22,7 @@ use super::weights::Model;
 use crate::error::{Error, ErrorKind, Result, filled};
 use crate::formats::Tensor;
 use crate::kernels::act::Precision;
-use crate::kernels::packed::{Matrix, Shape, TILE};
+use crate::kernels::packed::{Matrix, MatrixShape, TILE};
 use crate::quant::{Content, Float};
 use crate::team::Team;
 use assemble::Assembly;
@@ -44,7 +44,7 @@ struct Sink {
     kind: Kind,
     reading: Reading,
     /// Of a matrix.
-    shape: Option<Shape>,
+    shape: Option<MatrixShape>,
     unit: usize,
     /// Bytes behind the last unit: the scale of an I2_S tensor.
     tail: Span<u64>,

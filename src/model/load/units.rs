@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::decode::{DecodeBuffers, RowScales, finite, finite_scale};
 use crate::error::{Error, Result};
-use crate::kernels::packed::{Matrix, Packing, Rows, Shape, TILE, Tile};
+use crate::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing, TILE, Tile};
 use crate::model::items::Reading;
 use crate::quant::{Layout, Storage};
 use crate::team::Team;
@@ -14,7 +14,7 @@ use crate::team::Team;
 pub(super) struct Units<'a> {
     pub storage: &'static Storage,
     pub reading: Reading,
-    pub shape: Shape,
+    pub shape: MatrixShape,
     pub first: usize,
     /// Bytes of each; a tensor's last may have fewer.
     pub len: usize,
@@ -31,7 +31,7 @@ impl Units<'_> {
             (_, Packing::Dense(float)) => share(team, matrix, units.clone(), |_, tile| {
                 let codes = bytes_of(tile.index);
                 finite(float, codes)?;
-                tile.pack(Rows { codes, scales: &[], mins: &[], units: &[] });
+                tile.pack(DecodedRows { codes, scales: &[], mins: &[], super_scales: &[] });
                 Ok(None)
             }),
             (Reading::Quarters, Packing::Ints(_)) => (0..4).try_for_each(|quarter| {
@@ -49,7 +49,7 @@ impl Units<'_> {
                 let rows = all.rows();
                 share(team, matrix, 0..shape.tiles(), |_, tile| {
                     let from = tile.index * TILE * shape.cols;
-                    tile.pack(Rows { codes: &rows.codes[from..], ..rows });
+                    tile.pack(DecodedRows { codes: &rows.codes[from..], ..rows });
                     Ok(None)
                 })?;
                 keep(&mut matrix.row_scales, 0, scales)
