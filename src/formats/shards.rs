@@ -1,5 +1,7 @@
 //! Models in several files: whether the files at hand are all of one model, once each.
 
+use std::borrow::Borrow;
+
 use super::gguf::Metadata;
 use super::{Tensor, sorted};
 use crate::error::{Error, ErrorKind, Result};
@@ -59,8 +61,8 @@ fn bad(key: &str, reason: &str) -> Error {
 }
 
 /// Compares a file's tensors with what an index says it has: what is missing is an error, what is there besides is told.
-pub fn check_index(tensors: &[Tensor], promised: &[String]) -> Result<Vec<String>> {
-    let there = sorted(tensors.iter().map(|tensor| &*tensor.name).collect());
+pub fn check_index(tensors: &[impl Borrow<Tensor>], promised: &[String]) -> Result<Vec<String>> {
+    let there = sorted(tensors.iter().map(|tensor| &*tensor.borrow().name).collect());
     let promised = sorted(promised.iter().map(|name| &**name).collect());
     if let Some(name) = promised.iter().find(|name| there.binary_search(name).is_err()) {
         return Err(Error::new(ErrorKind::MissingTensor, "the index says that this file has the tensor").tensor(*name));

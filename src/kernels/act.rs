@@ -36,7 +36,7 @@ impl Precision {
 
 /// What a matrix wants of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Spec {
+pub struct ActSpec {
     pub precision: Precision,
     pub cols: usize,
     /// `cols` with the matrix's padding.
@@ -58,13 +58,13 @@ pub struct Spec {
 const LEAST_INT8: f32 = 1e-5;
 const LEAST_INT14: f32 = 1e-30;
 
-impl Spec {
+impl ActSpec {
     fn groups(&self) -> usize {
         self.padded / self.group
     }
 
     /// Each plane is summed for itself.
-    pub fn factored(&self) -> bool {
+    pub fn has_super_blocks(&self) -> bool {
         self.part != self.group
     }
 
@@ -73,7 +73,7 @@ impl Spec {
     }
 
     fn sums(&self) -> usize {
-        self.padded / self.part * if self.factored() { 2 } else { 1 }
+        self.padded / self.part * if self.has_super_blocks() { 2 } else { 1 }
     }
 
     /// 32-bit words of one prepared row: the planes, then the sums, then the scales.
@@ -94,10 +94,10 @@ impl Spec {
     }
 }
 
-/// Prepared rows, all of one [`Spec`].
+/// Prepared rows, all of one [`ActSpec`].
 #[derive(Debug)]
 pub struct Act<I> {
-    spec: Spec,
+    spec: ActSpec,
     /// Words of a row, of one of its planes, and its sums: found once, not for every row that a kernel reads.
     stride: usize,
     plane: usize,
@@ -110,18 +110,18 @@ pub struct Act<I> {
 pub type Input<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
 
 /// One prepared row.
-pub struct Row<'a, I: Isa> {
+pub struct ActRow<'a, I: Isa> {
     pub planes: [&'a [I::Quad]; 2],
     /// Σ q of each group; or, where weights have factors, of each part's higher plane and of its lower one.
     pub sums: &'a [i32],
-    /// What one step of q is worth, per group; with [`Spec::whole`] the factor s.
+    /// What one step of q is worth, per group; with [`ActSpec::whole`] the factor s.
     pub scales: &'a [f32],
 }
 
 impl<I: Isa> Act<I> {
-    /// Room for rows of `bytes` bytes in all, see [`Spec::bytes`].
+    /// Room for rows of `bytes` bytes in all, see [`ActSpec::bytes`].
     pub fn reserve(bytes: u64) -> Result<Self> {
-        let spec = Spec {
+        let spec = ActSpec {
             precision: Precision::Float,
             cols: 0,
             padded: 0,
@@ -134,17 +134,17 @@ impl<I: Isa> Act<I> {
         Ok(Self { spec, stride: 1, plane: 0, sums: 0, words: reserve("activations", bytes / 4)?, isa: PhantomData })
     }
 
-    pub fn spec(&self) -> Spec {
+    pub fn spec(&self) -> ActSpec {
         self.spec
     }
 
     /// Prepares rows of `spec.cols` values; `input(row, buffer)` writes a row's values.
-    pub fn prepare(&mut self, team: &Team, spec: Spec, tokens: usize, input: impl Fn(usize, &mut [f32]) + Sync) {
+    pub fn prepare(&mut self, team: &Team, spec: ActSpec, tokens: usize, input: impl Fn(usize, &mut [f32]) + Sync) {
         self.prepare_from(team, spec, tokens, &input);
     }
 
     /// The same, once for all inputs there are: a copy of it is kilobytes of code.
-    fn prepare_from(&mut self, team: &Team, spec: Spec, tokens: usize, input: Input) {
+    fn prepare_from(&mut self, team: &Team, spec: ActSpec, tokens: usize, input: Input) {
         let stride = spec.stride::<I>();
         (self.spec, self.stride, self.plane, self.sums) = (spec, stride, spec.plane_words::<I>(), spec.sums());
         self.words.clear();
@@ -173,11 +173,11 @@ impl<I: Isa> Act<I> {
 
     /// An integer row.
     #[inline]
-    pub fn row(&self, token: usize) -> Row<'_, I> {
+    pub fn row(&self, token: usize) -> ActRow<'_, I> {
         let (codes, rest) = self.words(token).split_at(self.spec.planes() * self.plane);
         let (sums, scales) = rest.split_at(self.sums);
         let (first, second) = codes.split_at(self.plane);
-        Row {
+        ActRow {
             planes: [first, second].map(bytemuck::cast_slice),
             sums: bytemuck::cast_slice(sums),
             scales: bytemuck::cast_slice(scales),
@@ -190,7 +190,7 @@ thread_local! {
     static VALUES: std::cell::RefCell<Vec<f32>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-fn prepare_row<I: Isa>(spec: Spec, row: &mut [u32], token: usize, input: Input) {
+fn prepare_row<I: Isa>(spec: ActSpec, row: &mut [u32], token: usize, input: Input) {
     if spec.precision == Precision::Float {
         let (values, padding) = row.split_at_mut(spec.cols);
         padding.fill(0);
@@ -216,7 +216,13 @@ fn prepare_row<I: Isa>(spec: Spec, row: &mut [u32], token: usize, input: Input) 
 }
 
 /// Rounds one group; answers its scale.
-fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut [I::Quad], sums: &mut [i32]) -> f32 {
+fn codes<I: Isa>(
+    spec: ActSpec,
+    values: &[f32],
+    first: &mut [I::Quad],
+    second: &mut [I::Quad],
+    sums: &mut [i32],
+) -> f32 {
     let isa = I::default();
     let (fours, _) = values.as_chunks::<4>();
     let (sixteens, _) = fours.as_chunks::<4>();
@@ -283,12 +289,12 @@ fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut
             (sum, sum_high, sum_low) = (add(sum, q), add(sum_high, high), add(sum_low, low));
             (*first, *second) = (isa.quads(high), isa.quads(low));
         }
-        if spec.factored() {
+        if spec.has_super_blocks() {
             sums[2 * part..][..2].copy_from_slice(&[lanes(sum_high), lanes(sum_low)]);
             (sum_high, sum_low) = (nothing, nothing);
         }
     }
-    if !spec.factored() {
+    if !spec.has_super_blocks() {
         sums[0] = lanes(sum);
     }
     scale

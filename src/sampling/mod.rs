@@ -181,7 +181,7 @@ pub struct Logprobs {
 
 impl Logprobs {
     pub fn of(logits: &[f32], token: u32, count: usize) -> Self {
-        let log = log_total(logits);
+        let log = log_sum_exp(logits);
         let probability = |logit: f32| (f64::from(logit) - log) as f32;
         let mut top = Vec::new();
         if count > 0 {
@@ -195,7 +195,7 @@ impl Logprobs {
 }
 
 /// ln Σ e^logit
-pub fn log_total(logits: &[f32]) -> f64 {
+pub fn log_sum_exp(logits: &[f32]) -> f64 {
     let most = f64::from(max(logits));
     let weights = |span: &[f32]| -> f64 {
         let mut weights = [0.0; 64];

@@ -12,7 +12,7 @@ impl Team {
     pub fn rows<T: Send>(&self, buffer: &mut [T], stride: usize, work: impl Fn(usize, &mut [T]) + Sync) {
         let base = Shared(buffer.as_mut_ptr());
         let (len, count) = (buffer.len(), if stride == 0 { 0 } else { buffer.len().div_ceil(stride) });
-        self.pieces(count, 1, |rows| {
+        self.parallel_for(count, 1, |rows| {
             let (from, end) = (rows.start * stride, len.min(rows.end * stride));
             // SAFETY: pieces lie within the buffer, which is borrowed mutably until all are done, and no two share a row.
             let part = unsafe { std::slice::from_raw_parts_mut(base.at(from), end - from) };
@@ -36,7 +36,7 @@ impl Team {
         }
         let known = buffer.len();
         let base = Shared(buffer.as_mut_ptr());
-        self.pieces(rows.len(), 1, |piece| {
+        self.parallel_for(rows.len(), 1, |piece| {
             let (from, end) = (from + piece.start * stride, from + piece.end * stride);
             // SAFETY: within the capacity, disjoint from all other pieces, and zero bytes are a T.
             let part = unsafe {
@@ -50,7 +50,7 @@ impl Team {
         unsafe { buffer.set_len(known.max(end)) };
     }
 
-    /// `work(section, units, columns)` over columns of a row-major buffer, in pieces of whole `grain`s of units.
+    /// `work(section, units, columns)` over columns of a row-major buffer, in pieces of whole `chunk`s of units.
     ///
     /// # Panics
     /// If the sections overlap, do not rise, or leave the rows.
@@ -59,7 +59,7 @@ impl Team {
         buffer: &mut [f32],
         stride: usize,
         sections: &[Section],
-        grain: usize,
+        chunk: usize,
         work: impl Fn(usize, Range<usize>, Columns) + Sync,
     ) {
         let count = buffer.len().checked_div(stride).unwrap_or(0);
@@ -72,7 +72,7 @@ impl Team {
             end = section.first + section.width;
         }
         let base = Shared(buffer.as_mut_ptr());
-        self.pieces(sections.iter().map(Section::units).sum(), grain, |piece| {
+        self.parallel_for(sections.iter().map(Section::units).sum(), chunk, |piece| {
             let mut first = 0;
             for (index, section) in sections.iter().enumerate() {
                 let end = first + section.units();

@@ -1,7 +1,7 @@
 //! The team, and the only room that knows threads.
 //!
 //! A team enters the pool once, when it is made: every member but the first becomes a server that waits for jobs, and the first,
-//! the one that calls, leads. [`Team::pieces`] posts a job and returns when it is done, which costs a fraction of a
+//! the one that calls, leads. [`Team::parallel_for`] posts a job and returns when it is done, which costs a fraction of a
 //! microsecond where waking a pool costs ten to a hundred. A wait spins for as long as a step's serial parts may take, and
 //! across the pause between two steps of a running stream; then it sleeps until notified.
 //!
@@ -10,19 +10,19 @@
 //! nobody waits for a member that has not even begun. Results depend neither on the cuts nor on who computes what: members share
 //! out rows and heads, never a sum.
 //!
-//! While the caller has other things to do, a server may lead ([`Team::errand`]).
+//! While the caller has other things to do, a server may lead ([`Team::spawn`]).
 //!
 //! If a member dies, nobody would ever finish: a poison word ends every wait. In wasm a panic traps its worker only, so the panic
 //! hook and the host's error handler set the word ([`poison`]).
 
+mod background;
 mod buffers;
-mod errand;
 #[cfg(all(test, feature = "threads", not(target_arch = "wasm32")))]
 mod tests;
 mod wait;
 
+pub use background::BackgroundTask;
 pub use buffers::{Columns, Section};
-pub use errand::Errand;
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, ErrorKind, Result};
 
 /// More members than any machine that runs this has cores to spare.
-pub const MOST: usize = 64;
+pub const MAX_MEMBERS: usize = 64;
 
 /// Rounds of a spin before sleeping: about a third of a millisecond. Where two threads first wake on one core, as schedulers
 /// like to do, every sleep and wake costs more than that.
@@ -65,7 +65,7 @@ struct Board {
     left: Box<[Left]>,
     job: UnsafeCell<Option<Job>>,
     /// What the first server that is free does on its own.
-    errand: Mutex<Option<Task>>,
+    background: Mutex<Option<Task>>,
 }
 
 type Task = Box<dyn FnOnce() + Send>;
@@ -97,10 +97,10 @@ impl Team {
     /// The caller and `members - 1` others. In wasm the others are the pool that the host has started before.
     #[cfg(feature = "threads")]
     pub fn new(members: usize) -> Result<Self> {
-        if !(1..=MOST).contains(&members) {
+        if !(1..=MAX_MEMBERS).contains(&members) {
             return Err(Error::new(ErrorKind::InvalidArgument, "wrong number of threads")
                 .option("threads")
-                .expected(format_args!("1 to {MOST}"), members));
+                .expected(format_args!("1 to {MAX_MEMBERS}"), members));
         }
         if members == 1 {
             return Ok(Self::solo());
@@ -157,7 +157,7 @@ impl Board {
             sleepers: AtomicUsize::new(0),
             left: (0..members).map(|_| Left(AtomicU64::new(0))).collect(),
             job: UnsafeCell::new(None),
-            errand: Mutex::new(None),
+            background: Mutex::new(None),
         }
     }
 
@@ -171,10 +171,10 @@ impl Board {
                 return;
             }
             self.help(member);
-            let errand = locked(&self.errand).take();
-            if let Some(errand) = errand {
+            let task = locked(&self.background).take();
+            if let Some(task) = task {
                 let alive = Alive;
-                errand();
+                task();
                 drop(alive);
             }
         }
@@ -267,12 +267,12 @@ impl Left {
         self.0.store(units.start as u64 | (units.end as u64) << 32, Ordering::Relaxed);
     }
 
-    /// A quarter of what is left for its owner, from the front; half of it for another, from the back; in whole `grain`s.
-    fn take(&self, own: bool, grain: usize) -> Option<Range<usize>> {
+    /// A quarter of what is left for its owner, from the front; half of it for another, from the back; in whole `chunk`s.
+    fn take(&self, own: bool, chunk: usize) -> Option<Range<usize>> {
         let mut taken = 0..0;
         let shrunk = |left: u64| {
             let (start, end) = ((left as u32) as usize, (left >> 32) as usize);
-            let count = (end - start).div_ceil(if own { 4 } else { 2 }).next_multiple_of(grain).min(end - start);
+            let count = (end - start).div_ceil(if own { 4 } else { 2 }).next_multiple_of(chunk).min(end - start);
             taken = if own { start..start + count } else { end - count..end };
             let (start, end) = if own { (start + count, end) } else { (start, end - count) };
             (count > 0).then_some(start as u64 | (end as u64) << 32)
@@ -287,11 +287,11 @@ impl Team {
         self.members
     }
 
-    /// `work(units)` over pieces of `0..count`, every unit once. Pieces are whole `grain`s but for a share's last.
-    pub fn pieces(&self, count: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
-        assert!(u32::try_from(count).is_ok() && grain > 0, "units that can be counted");
+    /// `work(units)` over pieces of `0..count`, every unit once. Pieces are whole `chunk`s but for a share's last.
+    pub fn parallel_for(&self, count: usize, chunk: usize, work: impl Fn(Range<usize>) + Sync) {
+        assert!(u32::try_from(count).is_ok() && chunk > 0, "units that can be counted");
         // What is one piece is not worth a signal.
-        if self.members == 1 || count <= grain {
+        if self.members == 1 || count <= chunk {
             if count > 0 {
                 work(0..count);
             }
@@ -304,7 +304,7 @@ impl Team {
         self.post(&|member| {
             let (before, from) = left.split_at(member);
             for (turn, left) in from.iter().chain(before).enumerate() {
-                while let Some(units) = left.take(turn == 0, grain) {
+                while let Some(units) = left.take(turn == 0, chunk) {
                     work(units);
                 }
             }

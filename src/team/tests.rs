@@ -14,15 +14,15 @@ fn until(ready: impl Fn() -> bool) {
 fn every_unit_is_worked_on_once() {
     for members in [1, 2, 3, 8] {
         let team = Team::new(members).unwrap();
-        for (count, grain) in [(0, 1), (1, 1), (2, 3), (7, 1), (64, 3), (1000, 6), (10_007, 1)] {
+        for (count, chunk) in [(0, 1), (1, 1), (2, 3), (7, 1), (64, 3), (1000, 6), (10_007, 1)] {
             let times: Vec<_> = (0..count).map(|_| AtomicU32::new(0)).collect();
-            team.pieces(count, grain, |units| {
+            team.parallel_for(count, chunk, |units| {
                 assert!(!units.is_empty());
                 for time in &times[units] {
                     time.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            assert!(times.into_iter().all(|time| time.into_inner() == 1), "{members} members, {count} by {grain}");
+            assert!(times.into_iter().all(|time| time.into_inner() == 1), "{members} members, {count} by {chunk}");
         }
     }
 }
@@ -63,7 +63,7 @@ fn others_finish_what_a_slow_member_has_left() {
     let leader = std::thread::current().id();
     for _ in 0..100 {
         let (done, held) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        team.pieces(3000, 1, |units| {
+        team.parallel_for(3000, 1, |units| {
             if std::thread::current().id() == leader {
                 until(|| held.load(Ordering::SeqCst) > 0);
             } else if held.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -81,11 +81,11 @@ fn an_errand_is_led_by_another_and_helped_by_who_waits() {
         let mut team = Team::new(members).unwrap();
         let caller = std::thread::current().id();
         for round in 0..300 {
-            let errand = team.errand(move |team| {
+            let task = team.spawn(move |team| {
                 let (units, helped) = (AtomicUsize::new(0), AtomicUsize::new(0));
                 let leader = std::thread::current().id();
                 assert!((leader == caller) == (members == 1));
-                team.pieces(50, 1, |piece| {
+                team.parallel_for(50, 1, |piece| {
                     units.fetch_add(piece.len(), Ordering::SeqCst);
                     helped.fetch_add((std::thread::current().id() == caller) as usize, Ordering::SeqCst);
                     // Now and then nothing goes on before who waits has come.
@@ -98,12 +98,12 @@ fn an_errand_is_led_by_another_and_helped_by_who_waits() {
             if round % 3 == 0 {
                 std::thread::yield_now();
             }
-            let (back, (units, helped)) = errand.wait();
+            let (back, (units, helped)) = task.wait();
             assert_eq!(units, 50);
             assert!(members == 1 || round % 3 == 0 || helped > 0, "{members} members, round {round}");
             team = back;
             let sum = AtomicUsize::new(0);
-            team.pieces(20, 1, |piece| {
+            team.parallel_for(20, 1, |piece| {
                 sum.fetch_add(piece.len(), Ordering::SeqCst);
             });
             assert_eq!(sum.into_inner(), 20);
@@ -115,7 +115,7 @@ fn an_errand_is_led_by_another_and_helped_by_who_waits() {
 fn an_errand_that_nobody_waits_for_ends_the_team() {
     for members in 1..=3 {
         let (send, receive) = std::sync::mpsc::channel();
-        drop(Team::new(members).unwrap().errand(move |team| send.send(team.members()).unwrap()));
+        drop(Team::new(members).unwrap().spawn(move |team| send.send(team.members()).unwrap()));
         assert_eq!(receive.recv_timeout(Duration::from_secs(10)), Ok(members));
     }
 }
@@ -151,7 +151,7 @@ fn rows_that_grow_are_zeros_first() {
 fn nobody_waits_for_a_member_that_does_not_come() {
     let team = Team { members: 3, board: Arc::new(Board::new(3)), _pool: None };
     let done = AtomicUsize::new(0);
-    team.pieces(100, 1, |units| {
+    team.parallel_for(100, 1, |units| {
         done.fetch_add(units.len(), Ordering::SeqCst);
     });
     assert_eq!(done.into_inner(), 100);

@@ -3,11 +3,10 @@
 use serde::Deserialize;
 use wasm_bindgen::prelude::*;
 
-use super::{Js, from_js};
+use crate::bindings::{I2s, Js, from_js};
 use crate::kernels::act::Precision;
 use crate::kv::Codec;
 use crate::model::plan::Options;
-use crate::quant::Interleave;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -54,16 +53,6 @@ enum Layout {
     Stored,
 }
 
-#[derive(Deserialize)]
-pub(super) enum I2s {
-    #[serde(rename = "auto")]
-    Auto,
-    #[serde(rename = "128")]
-    By128,
-    #[serde(rename = "64")]
-    By64,
-}
-
 pub(super) fn options(options: JsValue) -> Js<Options> {
     let options: JsOptions = from_js(options)?;
     let usual = Options::default();
@@ -87,14 +76,4 @@ pub(super) fn options(options: JsValue) -> Js<Options> {
         stored: matches!(options.layout, Some(Layout::Stored)),
         i2s: options.i2s.and_then(I2s::asked),
     })
-}
-
-impl I2s {
-    pub(super) fn asked(self) -> Option<Interleave> {
-        match self {
-            Self::Auto => None,
-            Self::By128 => Some(Interleave::By128),
-            Self::By64 => Some(Interleave::By64),
-        }
-    }
 }

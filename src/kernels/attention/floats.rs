@@ -1,8 +1,8 @@
 //! f32 times f32: a vector of four positions or four dimensions at a time.
 
-use super::{Ahead, QUERIES, Scores, Seen, scale, weigh};
+use super::{Ahead, OnlineSoftmax, QUERIES, Scores, scale, weigh};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::{BLOCK, Codec, Head, widen};
+use crate::kernels::rows::{Codec, Head, KV_BLOCK, widen};
 
 /// What [`widen`] leaves f16's exponents behind; and as much of it as a query can take without its products getting too small.
 /// Powers of two: no bit of a result depends on where they are multiplied.
@@ -10,7 +10,7 @@ const HALF: f32 = f32::from_bits((127 + 112) << 23);
 const QUERY_F16: f32 = f32::from_bits((127 + 100) << 23);
 
 /// Lays the queries out as `[dim][queries]`.
-pub(super) fn prepare(codec: Codec, queries: &[Seen], xs: &mut [f32]) {
+pub(super) fn prepare(codec: Codec, queries: &[OnlineSoftmax], xs: &mut [f32]) {
     let factor = if codec == Codec::F16 { QUERY_F16 } else { 1.0 };
     for (q, query) in queries.iter().enumerate() {
         for (x, value) in xs.iter_mut().skip(q).step_by(queries.len()).zip(query.query) {
@@ -26,11 +26,11 @@ pub(super) fn fold<I: Isa>(
     stage: &mut [f32],
     xs: &[f32],
     live: usize,
-    queries: &mut [Seen],
+    queries: &mut [OnlineSoftmax],
     ahead: &mut Ahead,
 ) {
     let isa = I::default();
-    let mut scores = [[0.0f32; BLOCK]; QUERIES];
+    let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
     let keys = as_f32(isa, codec, block.keys, stage);
     match queries.len() {
         1 => score::<I, 1>(isa, keys, live, xs, &mut scores, ahead),
@@ -39,7 +39,7 @@ pub(super) fn fold<I: Isa>(
         _ => score::<I, 4>(isa, keys, live, xs, &mut scores, ahead),
     }
     for (query, scores) in queries.iter_mut().zip(&mut scores) {
-        let rows = |scores: &mut [f32; BLOCK], own: usize, factor: f32| match codec {
+        let rows = |scores: &mut [f32; KV_BLOCK], own: usize, factor: f32| match codec {
             Codec::Fp8 => scale(isa, scores, &block.own[own]),
             Codec::F16 => scores.iter_mut().for_each(|score| *score *= factor),
             _ => {}
@@ -76,10 +76,10 @@ fn score<I: Isa, const Q: usize>(
     scores: &mut Scores,
     ahead: &mut Ahead,
 ) {
-    let (rows, _) = keys.as_chunks::<4>().0.as_chunks::<{ BLOCK / 4 }>();
+    let (rows, _) = keys.as_chunks::<4>().0.as_chunks::<{ KV_BLOCK / 4 }>();
     // Two vectors of positions by four queries are eight sums: what registers hold.
-    for pair in 0..live.div_ceil(8).min(BLOCK / 8) {
-        ahead.touch(BLOCK / 4);
+    for pair in 0..live.div_ceil(8).min(KV_BLOCK / 8) {
+        ahead.touch(KV_BLOCK / 4);
         let mut sums = [[isa.splat_f32(0.0); 2]; Q];
         for (row, xs) in rows.iter().zip(xs.as_chunks::<Q>().0) {
             let k = [isa.load_f32(&row[2 * pair]), isa.load_f32(&row[2 * pair + 1])];
@@ -100,11 +100,11 @@ fn mix_all<I: Isa, const Q: usize>(
     isa: I,
     values: &[f32],
     live: usize,
-    mut queries: [&mut Seen; Q],
+    mut queries: [&mut OnlineSoftmax; Q],
     weights: &Scores,
     ahead: &mut Ahead,
 ) {
-    let dim = values.len() / BLOCK;
+    let dim = values.len() / KV_BLOCK;
     let values = &values[..live * dim];
     for from in (0..dim / 8 * 8).step_by(8) {
         ahead.touch(dim / 4);
@@ -126,12 +126,12 @@ fn mix<I: Isa, const Q: usize, const W: usize>(
     values: &[f32],
     dim: usize,
     from: usize,
-    weights: [&[f32; BLOCK]; Q],
+    weights: [&[f32; KV_BLOCK]; Q],
     outs: [&mut [f32]; Q],
 ) {
     let outs = outs.map(|out| &mut out.as_chunks_mut::<4>().0[..W]);
     let mut sums: [[I::V; W]; Q] = std::array::from_fn(|q| std::array::from_fn(|w| isa.load_f32(&outs[q][w])));
-    for (position, row) in values.chunks_exact(dim).enumerate().take(BLOCK) {
+    for (position, row) in values.chunks_exact(dim).enumerate().take(KV_BLOCK) {
         let (fours, _) = row[from..from + 4 * W].as_chunks::<4>();
         let v: [I::V; W] = std::array::from_fn(|w| isa.load_f32(&fours[w]));
         for q in 0..Q {

@@ -10,12 +10,12 @@
 //! Softmax weights times the values' scales are rounded to seven bits, of the block's largest. That is finer than the values
 //! themselves: their codes have seven bits and a sign.
 
-use super::{Ahead, QUERIES, Scores, Seen, scale, weigh};
+use super::{Ahead, OnlineSoftmax, QUERIES, Scores, scale, weigh};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::{BLOCK, Codec, Head, most, rotate, unpack};
+use crate::kernels::rows::{Codec, Head, KV_BLOCK, most, rotate, unpack};
 
 /// Positions or dimensions in groups of four.
-const FOURS: usize = BLOCK / 4;
+const FOURS: usize = KV_BLOCK / 4;
 /// The integers of one quad of dimensions.
 type Quad = [[u32; 4]; FOURS];
 
@@ -25,7 +25,7 @@ pub(super) fn words<I: Isa>(dim: usize) -> usize {
 }
 
 /// Rounds the queries to two planes of `[dim / 4][queries]` codes; answers their scales.
-pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [Seen], codes: &mut [I::Quad]) -> [f32; QUERIES] {
+pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [OnlineSoftmax], codes: &mut [I::Quad]) -> [f32; QUERIES] {
     let (count, half) = (queries.len(), codes.len() / 2);
     let mut scales = [0.0; QUERIES];
     for (q, (query, scale)) in queries.iter_mut().zip(&mut scales).enumerate() {
@@ -57,11 +57,11 @@ pub(super) fn fold<I: Isa>(
     stage: &mut [u32],
     (codes, scales): (&[I::Quad], [f32; QUERIES]),
     live: usize,
-    queries: &mut [Seen],
+    queries: &mut [OnlineSoftmax],
     ahead: &mut Ahead,
 ) {
     let isa = I::default();
-    let mut scores = [[0.0f32; BLOCK]; QUERIES];
+    let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
     let keys = as_bytes(isa, codec, block.keys, stage);
     match queries.len() {
         1 => score::<I, 1>(isa, keys, &block.own[2], codes, live, &mut scores, ahead),
@@ -106,7 +106,7 @@ fn as_bytes<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [
 fn score<I: Isa, const Q: usize>(
     isa: I,
     keys: &[Quad],
-    sums: &[u16; BLOCK],
+    sums: &[u16; KV_BLOCK],
     codes: &[I::Quad],
     live: usize,
     scores: &mut Scores,
@@ -114,7 +114,7 @@ fn score<I: Isa, const Q: usize>(
 ) {
     let (planes, _) = codes.as_chunks::<Q>();
     for pair in 0..live.div_ceil(8).min(FOURS / 2) {
-        ahead.touch(BLOCK / 4);
+        ahead.touch(KV_BLOCK / 4);
         let mut dots = [[isa.splat_i32(0); 2]; Q];
         for plane in planes.chunks_exact(keys.len()) {
             dots = dots.map(|dots| dots.map(|dot| isa.shl_i32(dot, 7)));
@@ -139,7 +139,7 @@ fn score<I: Isa, const Q: usize>(
 }
 
 /// Rounds the weights of query `q` to codes up to 127; answers what one of them is worth.
-fn round<I: Isa>(isa: I, weights: &[f32; BLOCK], q: usize, codes: &mut [[I::Quad; QUERIES]; FOURS]) -> f32 {
+fn round<I: Isa>(isa: I, weights: &[f32; KV_BLOCK], q: usize, codes: &mut [[I::Quad; QUERIES]; FOURS]) -> f32 {
     let most = most(isa, weights);
     let factor = isa.splat_f32(127.0 / if most < 1e-30 { 1e-30 } else { most });
     let (sixteens, _) = weights.as_chunks::<4>().0.as_chunks::<4>();
@@ -155,7 +155,7 @@ fn mix_all<I: Isa, const Q: usize>(
     values: &[Quad],
     weights: &[[I::Quad; QUERIES]],
     worth: [f32; QUERIES],
-    queries: [&mut Seen; Q],
+    queries: [&mut OnlineSoftmax; Q],
     ahead: &mut Ahead,
 ) {
     let (pairs, rest) = values.as_chunks::<2>();

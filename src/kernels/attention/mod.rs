@@ -23,16 +23,16 @@ pub(in crate::kernels) mod suite;
 
 use super::elementwise::exp;
 use super::isa::Isa;
-use super::rows::{BLOCK, Codec, rotate};
+use super::rows::{Codec, KV_BLOCK, rotate};
 
 /// Queries that share loads.
 pub const QUERIES: usize = 4;
 
 /// Scores of a block, then their weights.
-type Scores = [[f32; BLOCK]; QUERIES];
+type Scores = [[f32; KV_BLOCK]; QUERIES];
 
 /// A query, and what it has seen so far.
-pub struct Seen<'a> {
+pub struct OnlineSoftmax<'a> {
     /// The query, scaled by 1/√dim.
     pub query: &'a [f32],
     /// Its result, `dim` values; must be zero at the start.
@@ -41,7 +41,7 @@ pub struct Seen<'a> {
     total: f32,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> OnlineSoftmax<'a> {
     pub fn new(query: &'a [f32], out: &'a mut [f32]) -> Self {
         Self { query, out, most: f32::NEG_INFINITY, total: 0.0 }
     }
@@ -53,12 +53,17 @@ thread_local! {
 }
 
 /// Attends with up to [`QUERIES`] queries of one head to the first `limit` positions of its blocks.
-pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>, limit: usize, queries: &mut [Seen]) {
+pub fn attend<'b, I: Isa>(
+    codec: Codec,
+    blocks: impl Iterator<Item = &'b [u32]>,
+    limit: usize,
+    queries: &mut [OnlineSoftmax],
+) {
     assert!(queries.len() <= QUERIES, "at most {QUERIES} queries");
     let isa = I::default();
     let dim = queries.first().map_or(0, |query| query.query.len());
     assert!(dim.is_multiple_of(4) && queries.iter().all(|query| query.query.len() == dim && query.out.len() == dim));
-    let (each, stage) = if codec.ints() { (ints::words::<I>(dim), BLOCK * dim / 4) } else { (dim, BLOCK * dim) };
+    let (each, stage) = if codec.ints() { (ints::words::<I>(dim), KV_BLOCK * dim / 4) } else { (dim, KV_BLOCK * dim) };
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.resize(queries.len() * each + stage, 0);
         let (codes, stage) = scratch.split_at_mut(queries.len() * each);
@@ -68,10 +73,10 @@ pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>,
             floats::prepare(codec, queries, bytemuck::cast_slice_mut(codes));
             [1.0; QUERIES]
         };
-        let mut blocks = blocks.zip((0..limit).step_by(BLOCK)).peekable();
+        let mut blocks = blocks.zip((0..limit).step_by(KV_BLOCK)).peekable();
         Ahead::new(blocks.peek()).touch(1);
         while let Some((block, start)) = blocks.next() {
-            let live = BLOCK.min(limit - start);
+            let live = KV_BLOCK.min(limit - start);
             let mut ahead = Ahead::new(blocks.peek());
             let block = codec.split(dim, block);
             if codec.ints() {
@@ -132,7 +137,7 @@ impl Drop for Ahead<'_> {
 }
 
 /// Turns scores into weights and brings what was seen before onto the same footing.
-fn weigh<I: Isa>(isa: I, scores: &mut [f32; BLOCK], live: usize, seen: &mut Seen) {
+fn weigh<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], live: usize, seen: &mut OnlineSoftmax) {
     scores[live..].fill(f32::NEG_INFINITY);
     let (fours, _) = scores.as_chunks_mut::<4>();
     let mut lanes = [0.0; 4];
@@ -161,7 +166,7 @@ fn weigh<I: Isa>(isa: I, scores: &mut [f32; BLOCK], live: usize, seen: &mut Seen
 
 /// Multiplies scores or weights by their rows' scales, as bf16 keeps them.
 #[inline]
-fn scale<I: Isa>(isa: I, scores: &mut [f32; BLOCK], scales: &[u16; BLOCK]) {
+fn scale<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], scales: &[u16; KV_BLOCK]) {
     for (four, scales) in scores.as_chunks_mut::<4>().0.iter_mut().zip(scales.as_chunks::<4>().0) {
         let scales = isa.shl_i32(isa.load_i16(bytemuck::cast_ref(scales)), 16);
         let scaled = isa.mul(isa.load_f32(four), scales);

@@ -1,9 +1,9 @@
 //! Attention against naive code: rows kept one value at a time, then the documented arithmetic one position at a time.
 
-use super::{Seen, attend};
+use super::{OnlineSoftmax, attend};
 use crate::kernels::elementwise::exp;
 use crate::kernels::isa::{Isa, scalar::Scalar};
-use crate::kernels::rows::{BLOCK, Codec};
+use crate::kernels::rows::{Codec, KV_BLOCK};
 use crate::rng::Rng;
 
 /// A row as its codec keeps it: integers or values, and what to multiply them by.
@@ -103,8 +103,8 @@ fn naive(codec: Codec, keys: &[Kept], values: &[Kept], query: &[f32]) -> Vec<f32
         if codec == Codec::Fp8 { sum * key.scale } else { sum }
     };
     let (mut most, mut total, mut out) = (f32::NEG_INFINITY, 0.0, vec![0.0; query.len()]);
-    for (keys, values) in keys.chunks(BLOCK).zip(values.chunks(BLOCK)) {
-        let mut p = [0.0; BLOCK];
+    for (keys, values) in keys.chunks(KV_BLOCK).zip(values.chunks(KV_BLOCK)) {
+        let mut p = [0.0; KV_BLOCK];
         keys.iter().zip(&mut p).for_each(|(key, p)| *p = score(key));
         let higher = p[..keys.len()].iter().fold(most, |most, score| most.max(*score));
         p[..keys.len()].iter_mut().for_each(|p| *p = naive_exp(*p - higher));
@@ -150,9 +150,9 @@ fn exact(keys: &[Vec<f32>], values: &[Vec<f32>], query: &[f32]) -> Vec<f64> {
 
 fn blocks(codec: Codec, dim: usize, keys: &[Vec<f32>], values: &[Vec<f32>]) -> Vec<Vec<u32>> {
     // Whatever a block held before must not matter.
-    let mut blocks = vec![vec![0xffff_ffff; codec.head(dim)]; keys.len().div_ceil(BLOCK)];
+    let mut blocks = vec![vec![0xffff_ffff; codec.head(dim)]; keys.len().div_ceil(KV_BLOCK)];
     for (position, (key, value)) in keys.iter().zip(values).enumerate() {
-        codec.write(Scalar, &mut blocks[position / BLOCK], position % BLOCK, key, value);
+        codec.write(Scalar, &mut blocks[position / KV_BLOCK], position % KV_BLOCK, key, value);
     }
     blocks
 }
@@ -165,7 +165,8 @@ fn attended<I: Isa>(
     together: usize,
 ) -> Vec<Vec<f32>> {
     let mut outs = vec![vec![0.0; queries[0].len()]; queries.len()];
-    let mut seen: Vec<Seen> = queries.iter().zip(&mut outs).map(|(query, out)| Seen::new(query, out)).collect();
+    let mut seen: Vec<OnlineSoftmax> =
+        queries.iter().zip(&mut outs).map(|(query, out)| OnlineSoftmax::new(query, out)).collect();
     for seen in seen.chunks_mut(together) {
         attend::<I>(codec, blocks.iter().map(|block| &block[..]), limit, seen);
     }

@@ -23,8 +23,8 @@ use super::panel::{apart, fours};
 use super::{Out, quarter};
 use crate::kernels::act::{Act, Precision};
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{Ints, Matrix, Packing, Shape, TILE};
-use crate::quant::{Codes, FACTORED, Layout, Scales};
+use crate::kernels::packed::{Ints, Matrix, MatrixShape, Packing, TILE};
+use crate::quant::{Codes, Layout, SUPER_BLOCK, Scales};
 
 /// Rows of a pass, and their fours: as many as scale factors fill a vector.
 const PASS: usize = 16;
@@ -45,7 +45,7 @@ pub(super) fn factors<I: Isa, C: Ints<P>, const P: usize, const V: usize, const 
     let mut ahead = Ahead::new(matrix, tile, token == 0);
     let row = act.row(token);
     let (block_bytes, header) = (matrix.shape.block_bytes(), matrix.shape.header());
-    let (group_bytes, groups) = (STEPS * 16 * layout.codes.bits(), FACTORED / 4 / STEPS);
+    let (group_bytes, groups) = (STEPS * 16 * layout.codes.bits(), SUPER_BLOCK / 4 / STEPS);
 
     for (block, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
         let at = tile * matrix.shape.tile_bytes() + block * block_bytes + header;
@@ -85,13 +85,13 @@ pub(super) fn factors<I: Isa, C: Ints<P>, const P: usize, const V: usize, const 
 }
 
 /// Whether some tokens go together: only six bits take so long to come apart that doing it once pays.
-pub(super) fn takes(shape: &Shape, precision: Precision) -> bool {
+pub(super) fn takes(shape: &MatrixShape, precision: Precision) -> bool {
     let six = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::B6, .. }));
-    six && shape.factored() && precision != Precision::Float
+    six && shape.has_super_blocks() && precision != Precision::Float
 }
 
 /// Steps of a block, each of four values of k.
-const BLOCK: usize = FACTORED / 4;
+const BLOCK: usize = SUPER_BLOCK / 4;
 
 /// The same results for some tokens: a block comes apart once, and meets them from the nearest cache.
 pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: Range<usize>, out: &mut [[f32; TILE]]) {
@@ -100,7 +100,7 @@ pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: R
     let Scales::Group { len, min, .. } = layout.scales else { unreachable!("chosen by the scales") };
     let mut ahead = Ahead::new(matrix, tile, tokens.start == 0);
     let (block_bytes, header) = (matrix.shape.block_bytes(), matrix.shape.header());
-    let (groups, steps) = (FACTORED / len, len / 4);
+    let (groups, steps) = (SUPER_BLOCK / len, len / 4);
     let mut weights = [I::Weights::zeroed(); FOURS * BLOCK];
     // Bursts lie between products, not before them.
     let pieces = TILE / PASS * tokens.len();
@@ -113,7 +113,7 @@ pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: R
         apart::<I>(layout.codes, codes, PASS_FOURS, 0, BLOCK, &mut weights);
         let (vectors, _) = weights.as_chunks::<PASS_FOURS>();
         for (pass, vectors) in vectors.chunks_exact(BLOCK).enumerate() {
-            let mut wide = [[isa.splat_i32(0); PASS_FOURS]; FACTORED / 16];
+            let mut wide = [[isa.splat_i32(0); PASS_FOURS]; SUPER_BLOCK / 16];
             for (group, wide) in wide[..groups].iter_mut().enumerate() {
                 *wide = isa.load_i8(&factors.as_chunks::<PASS>().0[group * (TILE / PASS) + pass]);
             }
@@ -121,7 +121,7 @@ pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: R
                 ahead.touch(at + (pass * tokens.len() + i + 1) * block_bytes / pieces);
                 let row = act.row(token);
                 let of_x = &row.sums[2 * block * groups..][..2 * groups];
-                let mut begins = [[0; 2]; FACTORED / 16];
+                let mut begins = [[0; 2]; SUPER_BLOCK / 16];
                 for (begins, sums) in begins.iter_mut().zip(of_x.as_chunks::<2>().0) {
                     *begins = sums.map(|sum| layout.offset.wrapping_mul(-sum));
                 }

@@ -1,10 +1,10 @@
 //! From exact sums to results.
 
 use super::{Out, quarter};
-use crate::kernels::act::Row;
+use crate::kernels::act::ActRow;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Matrix, TILE, halves};
-use crate::quant::{Codes, Kept, Layout, Scales};
+use crate::quant::{Codes, Layout, ScaleType, Scales};
 
 /// Fours of rows in a tile.
 pub(super) const FOURS: usize = TILE / 4;
@@ -19,7 +19,7 @@ pub(super) struct X {
 
 impl X {
     #[inline]
-    pub fn new<I: Isa>(layout: Layout, row: &Row<I>, group: usize) -> Self {
+    pub fn new<I: Isa>(layout: Layout, row: &ActRow<I>, group: usize) -> Self {
         let sum = row.sums[group];
         // The sums of signed weights are whole: nothing was added to them.
         let offset = if layout.codes == Codes::I8 { 0 } else { layout.offset.wrapping_mul(sum) };
@@ -34,9 +34,9 @@ pub(super) type Finish<I, const T: usize> =
 pub(super) fn finish<I: Isa, const T: usize>(layout: Layout) -> Finish<I, T> {
     match (layout.scales, layout.step) {
         (Scales::Row, _) => finish_rows::<I, T>,
-        (Scales::Group { kept: Kept::Half, min: false, .. }, 1) => finish_group::<I, T, false, false, 0>,
-        (Scales::Group { kept: Kept::Half, min: false, .. }, _) => finish_group::<I, T, false, false, 1>,
-        (Scales::Group { kept: Kept::Half, min: true, .. }, _) => finish_group::<I, T, false, true, 0>,
+        (Scales::Group { scale_type: ScaleType::F16, min: false, .. }, 1) => finish_group::<I, T, false, false, 0>,
+        (Scales::Group { scale_type: ScaleType::F16, min: false, .. }, _) => finish_group::<I, T, false, false, 1>,
+        (Scales::Group { scale_type: ScaleType::F16, min: true, .. }, _) => finish_group::<I, T, false, true, 0>,
         (Scales::Group { min: false, .. }, _) => finish_group::<I, T, true, false, 0>,
         (Scales::Group { min: true, .. }, _) => finish_group::<I, T, true, true, 0>,
     }

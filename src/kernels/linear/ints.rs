@@ -124,7 +124,7 @@ fn splats<I: Isa, const T: usize, const A: usize>(isa: I, xs: &[[&[I::Quad]; A];
     splats
 }
 
-type Dots<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
+type Accumulators<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
 
 /// Adds some steps to the exact sums of `V` parts of each step, for every plane, token and half; and to those of signed weights.
 #[inline(always)]
@@ -134,7 +134,7 @@ pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: u
     codes: &[u8],
     first: usize,
     xs: [[&[I::Quad]; A]; T],
-    sums: &mut Dots<I::V, P, V, T, A>,
+    sums: &mut Accumulators<I::V, P, V, T, A>,
     weights: &mut [I::V; V],
 ) {
     let codes: &[C::Step] = bytemuck::cast_slice(codes);
@@ -168,7 +168,7 @@ fn walk<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, cons
     codes: &[C::Step],
     (first, planes): (usize, Range<usize>),
     xs: [[&[I::Quad]; A]; T],
-    sums: &mut Dots<I::V, P, V, T, A>,
+    sums: &mut Accumulators<I::V, P, V, T, A>,
     weights: &mut [I::V; V],
 ) {
     let ones = isa.splat_quad(&isa.quad([1; 4]));
@@ -209,7 +209,7 @@ fn dot_pairs<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize,
     codes: &[u8],
     first: usize,
     xs: [[&[I::Quad]; A]; T],
-    sums: &mut Dots<I::V, P, V, T, A>,
+    sums: &mut Accumulators<I::V, P, V, T, A>,
 ) {
     let (vectors, _) = codes.as_chunks::<16>();
     for (some, vectors) in vectors.chunks(C::PAIRS * C::VECTORS).enumerate() {

@@ -13,7 +13,7 @@
 //!
 //! with one group, `y = f32(sum) / s · scale`, where the layout has one scale a row ([`ints`], [`finish`]). K-quants sum blocks of
 //! groups in integers ([`factors`]). The same operations in the same order for every token count make batches equal to single
-//! tokens bit for bit, and exact sums may be taken in whichever way the machine does fastest ([`Dots`]).
+//! tokens bit for bit, and exact sums may be taken in whichever way the machine does fastest ([`DotProduct`]).
 //!
 //! Dense layouts, and integer ones with float activations, add products in blocks of 64 values of k:
 //! `block += w · x` from zero, then `y += block` ([`dense`]).
@@ -32,7 +32,7 @@ use super::act::{Act, Precision};
 use super::elementwise::scale;
 use super::isa::Isa;
 use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, Matrix, Packing, TILE};
-use crate::quant::{Codes, Float, Kept, Layout, Scales};
+use crate::quant::{Codes, Float, Layout, ScaleType, Scales};
 use crate::team::Columns;
 use dense::{decoded, dense};
 use factors::factors;
@@ -57,20 +57,20 @@ fn quarter(out: &mut [f32; TILE], four: usize) -> &mut [f32; 4] {
 
 /// How integer products are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dots {
+pub enum DotProduct {
     /// Four to a lane of 32 bits: one instruction on processors with VNNI or SDOT.
-    Fours,
+    Dot4,
     /// Two to a lane of 16 bits, and those now and then into 32: where the former takes five instructions.
-    Pairs,
+    Dot2,
 }
 
-impl Dots {
-    pub const ALL: [Self; 2] = [Self::Fours, Self::Pairs];
+impl DotProduct {
+    pub const ALL: [Self; 2] = [Self::Dot4, Self::Dot2];
 
     pub fn name(self) -> &'static str {
         match self {
-            Self::Fours => "dot4",
-            Self::Pairs => "dot2",
+            Self::Dot4 => "dot4",
+            Self::Dot2 => "dot2",
         }
     }
 }
@@ -79,12 +79,12 @@ impl Dots {
 static PAIRS: AtomicBool = AtomicBool::new(false);
 
 /// Takes this way from now on. The bits stay the same.
-pub fn choose(dots: Dots) {
-    PAIRS.store(dots == Dots::Pairs, Ordering::Relaxed);
+pub fn choose(dots: DotProduct) {
+    PAIRS.store(dots == DotProduct::Dot2, Ordering::Relaxed);
 }
 
-pub fn chosen() -> Dots {
-    if PAIRS.load(Ordering::Relaxed) { Dots::Pairs } else { Dots::Fours }
+pub fn chosen() -> DotProduct {
+    if PAIRS.load(Ordering::Relaxed) { DotProduct::Dot2 } else { DotProduct::Dot4 }
 }
 
 /// Multiplies some tiles of one part of the rows, for every prepared token; `columns` are their results.
@@ -96,13 +96,13 @@ pub fn multiply<I: Isa>(matrix: &Matrix, part: usize, tiles: Range<usize>, act: 
 }
 
 /// Tiles that go together where so many tokens meet them.
-pub fn grain(tokens: usize) -> usize {
+pub fn chunk_size(tokens: usize) -> usize {
     if tokens >= panel::LEAST { panel::TILES } else { 1 }
 }
 
 /// [`multiply`] with products summed in this way.
 pub fn multiply_by<I: Isa>(
-    dots: Dots,
+    dots: DotProduct,
     matrix: &Matrix,
     part: usize,
     tiles: Range<usize>,
@@ -165,7 +165,7 @@ pub fn add<I: Isa>(
     let shape = &matrix.shape;
     assert_eq!(act.spec(), super::spec(shape, Precision::Float), "activations fit the matrix");
     assert!(matrix.factor == 1.0 && shape.parts == 1, "plain weights");
-    let kernels = kernels::<I>(shape.packing, Precision::Float, Dots::Fours);
+    let kernels = kernels::<I>(shape.packing, Precision::Float, DotProduct::Dot4);
     let start = shape.tile_rows(tiles.start).start;
     let mut out = [[0.0; TILE]; TOKENS];
     for tile in tiles {
@@ -220,8 +220,8 @@ struct Kernels<I: Isa> {
 }
 
 /// The kernels of a layout. A pass takes two parts of a step where there are registers for their sums.
-fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: Dots) -> Kernels<I> {
-    let pairs = dots == Dots::Pairs;
+fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: DotProduct) -> Kernels<I> {
+    let pairs = dots == DotProduct::Dot2;
     macro_rules! ints {
         ($codes:ty, $planes:literal, $halves:literal) => {
             Kernels {
@@ -255,16 +255,19 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: Dots) -> Kernel
         (Packing::Ints(_), Precision::Float) => {
             Kernels { one: Kernel::Other(decoded::<I, 4, 1>), many: Some(Kernel::Other(decoded::<I, 2, TOKENS>)) }
         }
-        (Packing::Ints(Layout { codes, scales: Scales::Group { len, kept: Kept::Factors, .. }, .. }), _) => {
-            match (codes, len) {
-                (Codes::B2, 16) => factors!(B2, 4, 1, 4),
-                (Codes::B4, 16) => factors!(B4, 2, 2, 4),
-                (Codes::B4, 32) => factors!(B4, 2, 2, 8),
-                (Codes::B6, 16) => factors!(B6, 4, 1, 4),
-                (Codes::B6, 32) => factors!(B6, 4, 1, 8),
-                _ => unreachable!("no type has factors for {len} {codes:?}"),
-            }
-        }
+        (
+            Packing::Ints(Layout {
+                codes, scales: Scales::Group { len, scale_type: ScaleType::SuperBlock, .. }, ..
+            }),
+            _,
+        ) => match (codes, len) {
+            (Codes::B2, 16) => factors!(B2, 4, 1, 4),
+            (Codes::B4, 16) => factors!(B4, 2, 2, 4),
+            (Codes::B4, 32) => factors!(B4, 2, 2, 8),
+            (Codes::B6, 16) => factors!(B6, 4, 1, 4),
+            (Codes::B6, 32) => factors!(B6, 4, 1, 8),
+            _ => unreachable!("no type has factors for {len} {codes:?}"),
+        },
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
             (Codes::B1, Precision::Int8) => ints!(B1, 8, 1),
             (Codes::B1, _) => ints!(B1, 8, 2),

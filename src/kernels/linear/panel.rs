@@ -13,10 +13,10 @@
 use std::ops::Range;
 
 use super::finish::{FOURS, X, finish};
-use super::{Dots, TOKENS};
-use crate::kernels::act::{Act, Precision, Row};
+use super::{DotProduct, TOKENS};
+use crate::kernels::act::{Act, ActRow, Precision};
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, Packing, Shape, TILE};
+use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Layout};
 use crate::team::Columns;
 
@@ -31,17 +31,23 @@ const BATCH: usize = 128;
 pub(super) const LEAST: usize = 24;
 
 /// Whether these weights have a kernel here.
-pub(super) fn takes(shape: &Shape, precision: Precision) -> bool {
+pub(super) fn takes(shape: &MatrixShape, precision: Precision) -> bool {
     let signed = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::I8, .. }) | Packing::Dense(_));
-    !signed && !shape.factored() && precision != Precision::Float
+    !signed && !shape.has_super_blocks() && precision != Precision::Float
 }
 
 /// Multiplies `tiles` of the matrix, whose results are `columns`, for all tokens.
-pub(super) fn multiply<I: Isa>(dots: Dots, matrix: &Matrix, tiles: Range<usize>, act: &Act<I>, columns: &mut Columns) {
+pub(super) fn multiply<I: Isa>(
+    dots: DotProduct,
+    matrix: &Matrix,
+    tiles: Range<usize>,
+    act: &Act<I>,
+    columns: &mut Columns,
+) {
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("only integers come here") };
     let start = matrix.shape.tile_rows(tiles.start).start;
     let pairs = match (dots, layout.codes) {
-        (Dots::Fours, _) | (_, Codes::B6 | Codes::I8) => 0,
+        (DotProduct::Dot4, _) | (_, Codes::B6 | Codes::I8) => 0,
         (_, Codes::B1) => 128,
         (_, Codes::B2) => 32,
         (_, Codes::B4) => 8,
@@ -70,7 +76,7 @@ struct Panel<'a, I: Isa> {
     layout: Layout,
     /// Of activations.
     planes: usize,
-    rows: Vec<Row<'a, I>>,
+    rows: Vec<ActRow<'a, I>>,
     /// Steps whose products fit 16 bits in pairs; none where fours are summed.
     pairs: usize,
     weights: Vec<I::Weights>,

@@ -3,7 +3,7 @@
 //! q8 keeps them as they are. q4 and q2 keep c of the odd integers `2c - most`, which leave no code unused and need no zero;
 //! the codes of the vectors `g`, `g + 1`, … of a quad of dimensions share bytes, lowest bits first.
 
-use super::{BLOCK, Codec, most, rotate, scale};
+use super::{Codec, KV_BLOCK, most, rotate, scale};
 use crate::kernels::isa::Isa;
 
 /// Of 2 bits, the levels ±s and ±3s that lose least of a normal distribution have s at this share of its deviation.
@@ -51,7 +51,7 @@ pub(super) fn write<I: Isa>(
         for (d, value) in row.iter().enumerate() {
             let lane = if is_key { 4 * (at % 4) + d % 4 } else { 4 * (d % 4) + at % 4 };
             let group = at / 4;
-            let byte = &mut codes[d / 4 * (BLOCK * 4 / per) + group / per * 16 + lane];
+            let byte = &mut codes[d / 4 * (KV_BLOCK * 4 / per) + group / per * 16 + lane];
             let value = value * factor;
             if codec == Codec::Q8 {
                 let code = value.round_ties_even().clamp(-level as f32, level as f32) as i32;

@@ -24,7 +24,7 @@ pub use rotate::rotate;
 use super::isa::Isa;
 
 /// Positions of a block.
-pub const BLOCK: usize = 32;
+pub const KV_BLOCK: usize = 32;
 
 /// How keys and values are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Codec {
             Self::Fp8 => 2,
             Self::Q8 | Self::Q4 | Self::Q2 => 3,
         };
-        2 * self.codes(dim) + own * BLOCK / 2
+        2 * self.codes(dim) + own * KV_BLOCK / 2
     }
 
     /// A block's parts.
@@ -104,15 +104,15 @@ impl Codec {
         let (k, v) = codes.split_at_mut(self.codes(dim));
         let own: &mut [u16] = bytemuck::cast_slice_mut(own);
         let rows = [(k, keys, true), (v, values, false)];
-        for ((codes, row, is_key), own_scales) in rows.into_iter().zip([0, BLOCK]) {
+        for ((codes, row, is_key), own_scales) in rows.into_iter().zip([0, KV_BLOCK]) {
             if self.ints() {
                 let (scale, sum) = ints::write(isa, self, codes, row, at, is_key);
                 own[own_scales + at] = scale;
                 if is_key {
-                    own[2 * BLOCK + at] = sum;
+                    own[2 * KV_BLOCK + at] = sum;
                 }
             } else {
-                let (first, step) = if is_key { (at, BLOCK) } else { (at * dim, 1) };
+                let (first, step) = if is_key { (at, KV_BLOCK) } else { (at * dim, 1) };
                 let scale = floats::write(isa, self, codes, row, first, step);
                 if self == Self::Fp8 {
                     own[own_scales + at] = scale;
@@ -128,7 +128,7 @@ pub struct Head<'a> {
     pub keys: &'a [u32],
     pub values: &'a [u32],
     /// Scales of keys, scales of values, sums of keys, as far as the codec has them.
-    pub own: &'a [[u16; BLOCK]],
+    pub own: &'a [[u16; KV_BLOCK]],
 }
 
 /// The largest magnitude of a multiple of four values; NaN where any is not finite, for codes cannot say so: the scale says it

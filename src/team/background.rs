@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use super::{Board, Team, locked};
 
 /// Work that another member leads while the caller does something else: the team is away with it. Alone, it is done at once.
-pub struct Errand<R> {
+pub struct BackgroundTask<R> {
     board: Arc<Board>,
     done: Arc<Mutex<Option<(Team, R)>>>,
 }
 
 impl Team {
-    pub fn errand<R: Send + 'static>(self, work: impl FnOnce(&Self) -> R + Send + 'static) -> Errand<R> {
+    pub fn spawn<R: Send + 'static>(self, work: impl FnOnce(&Self) -> R + Send + 'static) -> BackgroundTask<R> {
         let (board, members) = (Arc::clone(&self.board), self.members);
         let done = Arc::new(Mutex::new(None));
         let end = Arc::clone(&done);
@@ -27,25 +27,25 @@ impl Team {
         if members == 1 {
             task();
         } else {
-            *locked(&board.errand) = Some(Box::new(task));
+            *locked(&board.background) = Some(Box::new(task));
             board.call();
         }
-        Errand { board, done }
+        BackgroundTask { board, done }
     }
 
     /// Has whoever waits for an errand look again.
-    pub fn rouse(&self) {
+    pub fn notify(&self) {
         self.board.call();
     }
 }
 
-impl<R> Errand<R> {
+impl<R> BackgroundTask<R> {
     /// The team, and what came of it. Who waits takes part.
     pub fn wait(self) -> (Team, R) {
         self.until(|| locked(&self.done).take())
     }
 
-    /// Returns once something is so, which the errand's leader tells with [`Team::rouse`], or at its end.
+    /// Returns once something is so, which the errand's leader tells with [`Team::notify`], or at its end.
     pub fn wait_for(&self, so: impl Fn() -> bool) {
         self.until(|| (so() || locked(&self.done).is_some()).then_some(()));
     }
