@@ -3,39 +3,39 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use super::{Board, Team, locked};
+use super::{SharedState, Team, locked};
 
 /// Work that another member leads while the caller does something else: the team is away with it. Alone, it is done at once.
 pub struct BackgroundTask<R> {
-    board: Arc<Board>,
+    shared: Arc<SharedState>,
     done: Arc<Mutex<Option<(Team, R)>>>,
 }
 
 impl Team {
     pub fn spawn<R: Send + 'static>(self, work: impl FnOnce(&Self) -> R + Send + 'static) -> BackgroundTask<R> {
-        let (board, members) = (Arc::clone(&self.board), self.members);
+        let (shared, members) = (Arc::clone(&self.shared), self.members);
         let done = Arc::new(Mutex::new(None));
         let end = Arc::clone(&done);
         let task = move || {
             let result = work(&self);
-            let board = Arc::clone(&self.board);
+            let shared = Arc::clone(&self.shared);
             // Within the lock: once it is free the team has another leader, who calls too.
             let mut end = locked(&end);
             *end = Some((self, result));
-            board.call();
+            shared.signal();
         };
         if members == 1 {
             task();
         } else {
-            *locked(&board.background) = Some(Box::new(task));
-            board.call();
+            *locked(&shared.background) = Some(Box::new(task));
+            shared.signal();
         }
-        BackgroundTask { board, done }
+        BackgroundTask { shared, done }
     }
 
     /// Has whoever waits for an errand look again.
     pub fn notify(&self) {
-        self.board.call();
+        self.shared.signal();
     }
 }
 
@@ -51,15 +51,15 @@ impl<R> BackgroundTask<R> {
     }
 
     fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
-        let posted = &self.board.posted.0;
+        let posted = &self.shared.posted.0;
         loop {
             let seen = posted.load(Ordering::Acquire);
             if let Some(found) = look() {
                 return found;
             }
             // The first place is that of the member who leads.
-            self.board.help(self.board.left.len() - 1);
-            self.board.await_change(posted, seen);
+            self.shared.help(self.shared.queues.len() - 1);
+            self.shared.await_change(posted, seen);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::Team;
 impl Team {
     /// `work(first, part)` over the rows of `buffer`, each `stride` long; the last may be shorter.
     pub fn rows<T: Send>(&self, buffer: &mut [T], stride: usize, work: impl Fn(usize, &mut [T]) + Sync) {
-        let base = Shared(buffer.as_mut_ptr());
+        let base = SendPtr(buffer.as_mut_ptr());
         let (len, count) = (buffer.len(), if stride == 0 { 0 } else { buffer.len().div_ceil(stride) });
         self.parallel_for(count, 1, |rows| {
             let (from, end) = (rows.start * stride, len.min(rows.end * stride));
@@ -35,7 +35,7 @@ impl Team {
             buffer.resize(from, T::zeroed());
         }
         let known = buffer.len();
-        let base = Shared(buffer.as_mut_ptr());
+        let base = SendPtr(buffer.as_mut_ptr());
         self.parallel_for(rows.len(), 1, |piece| {
             let (from, end) = (from + piece.start * stride, from + piece.end * stride);
             // SAFETY: within the capacity, disjoint from all other pieces, and zero bytes are a T.
@@ -71,7 +71,7 @@ impl Team {
             );
             end = section.first + section.width;
         }
-        let base = Shared(buffer.as_mut_ptr());
+        let base = SendPtr(buffer.as_mut_ptr());
         self.parallel_for(sections.iter().map(Section::units).sum(), chunk, |piece| {
             let mut first = 0;
             for (index, section) in sections.iter().enumerate() {
@@ -105,12 +105,12 @@ impl Section {
     }
 }
 
-struct Shared<T>(*mut T);
+struct SendPtr<T>(*mut T);
 
 // SAFETY: only the methods of `Team` use it, for disjoint parts.
-unsafe impl<T: Send> Sync for Shared<T> {}
+unsafe impl<T: Send> Sync for SendPtr<T> {}
 
-impl<T> Shared<T> {
+impl<T> SendPtr<T> {
     fn at(&self, index: usize) -> *mut T {
         self.0.wrapping_add(index)
     }

@@ -53,16 +53,16 @@ type Job = *const (dyn Fn(usize) + Sync);
 
 /// On a cache line of its own: members spin on it.
 #[repr(align(128))]
-struct Word(AtomicU32);
+struct PaddedAtomic(AtomicU32);
 
-struct Board {
-    /// How often a job was posted; [`Board::CLOSED`] in the upper bit ends the servers.
-    posted: Word,
-    /// Servers at work on the current job; [`Board::OPEN`] in the upper bit lets more of them in.
-    gate: Word,
+struct SharedState {
+    /// How often a job was posted; [`SharedState::CLOSED`] in the upper bit ends the servers.
+    posted: PaddedAtomic,
+    /// Servers at work on the current job; [`SharedState::OPEN`] in the upper bit lets more of them in.
+    gate: PaddedAtomic,
     sleepers: AtomicUsize,
     /// What is left of each member's share.
-    left: Box<[Left]>,
+    queues: Box<[WorkQueue]>,
     job: UnsafeCell<Option<Job>>,
     /// What the first server that is free does on its own.
     background: Mutex<Option<Task>>,
@@ -72,13 +72,13 @@ type Task = Box<dyn FnOnce() + Send>;
 
 // SAFETY: `job` is written by the leader alone, while the gate is shut and nobody within. Servers read it only within, after the
 // count that let them in; the leader opens the gate with Release, and they enter with Acquire.
-unsafe impl Sync for Board {}
+unsafe impl Sync for SharedState {}
 // SAFETY: as above; the pointer in `job` is never followed but between these two moments.
-unsafe impl Send for Board {}
+unsafe impl Send for SharedState {}
 
 pub struct Team {
     members: usize,
-    board: Arc<Board>,
+    shared: Arc<SharedState>,
     #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
     _pool: Option<rayon::ThreadPool>,
 }
@@ -88,7 +88,7 @@ impl Team {
     pub fn solo() -> Self {
         Self {
             members: 1,
-            board: Arc::new(Board::new(1)),
+            shared: Arc::new(SharedState::new(1)),
             #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
             _pool: None,
         }
@@ -105,8 +105,8 @@ impl Team {
         if members == 1 {
             return Ok(Self::solo());
         }
-        let board = Arc::new(Board::new(members));
-        let servers = Arc::clone(&board);
+        let shared = Arc::new(SharedState::new(members));
+        let servers = Arc::clone(&shared);
         let serve = move |context: rayon::BroadcastContext| servers.serve(context.index() + 1);
         #[cfg(target_arch = "wasm32")]
         {
@@ -117,7 +117,7 @@ impl Team {
                     .expected(members - 1, pool));
             }
             rayon::spawn_broadcast(serve);
-            Ok(Self { members, board })
+            Ok(Self { members, shared })
         }
         #[cfg(not(target_arch = "wasm32"))]
         {
@@ -126,7 +126,7 @@ impl Team {
                 Error::new(ErrorKind::OutOfMemory, format!("no threads: {error}")).option("threads")
             })?;
             pool.spawn_broadcast(serve);
-            Ok(Self { members, board, _pool: Some(pool) })
+            Ok(Self { members, shared, _pool: Some(pool) })
         }
     }
 
@@ -141,21 +141,21 @@ impl Team {
 
 impl Drop for Team {
     fn drop(&mut self) {
-        self.board.posted.0.fetch_or(Board::CLOSED, Ordering::SeqCst);
-        wait::wake_all(&self.board.posted.0);
+        self.shared.posted.0.fetch_or(SharedState::CLOSED, Ordering::SeqCst);
+        wait::wake_all(&self.shared.posted.0);
     }
 }
 
-impl Board {
+impl SharedState {
     const CLOSED: u32 = 1 << 31;
     const OPEN: u32 = 1 << 31;
 
     fn new(members: usize) -> Self {
         Self {
-            posted: Word(AtomicU32::new(0)),
-            gate: Word(AtomicU32::new(0)),
+            posted: PaddedAtomic(AtomicU32::new(0)),
+            gate: PaddedAtomic(AtomicU32::new(0)),
             sleepers: AtomicUsize::new(0),
-            left: (0..members).map(|_| Left(AtomicU64::new(0))).collect(),
+            queues: (0..members).map(|_| WorkQueue(AtomicU64::new(0))).collect(),
             job: UnsafeCell::new(None),
             background: Mutex::new(None),
         }
@@ -173,28 +173,28 @@ impl Board {
             self.help(member);
             let task = locked(&self.background).take();
             if let Some(task) = task {
-                let alive = Alive;
+                let guard = PanicGuard;
                 task();
-                drop(alive);
+                drop(guard);
             }
         }
     }
 
     /// Takes part in the current job, if it can be entered still.
     fn help(&self, member: usize) {
-        if let Some(inside) = self.enter() {
+        if let Some(entry) = self.enter() {
             // SAFETY: the gate was open when it counted us, so a job is posted, and the leader keeps it alive until we leave.
             let job = unsafe { &*(*self.job.get()).expect("a posted job") };
             job(member);
-            drop(inside);
+            drop(entry);
         }
     }
 
     /// Through the gate, if it is open still.
-    fn enter(&self) -> Option<Inside<'_>> {
+    fn enter(&self) -> Option<EntryGuard<'_>> {
         let gate = &self.gate.0;
         let count = |now: u32| (now & Self::OPEN != 0).then_some(now + 1);
-        gate.fetch_update(Ordering::Acquire, Ordering::Relaxed, count).ok().map(|_| Inside(self))
+        gate.fetch_update(Ordering::Acquire, Ordering::Relaxed, count).ok().map(|_| EntryGuard(self))
     }
 
     /// Spins, then sleeps, until the word is no longer `seen`.
@@ -221,7 +221,7 @@ impl Board {
     }
 
     /// Has everyone look at what there is to do.
-    fn call(&self) {
+    fn signal(&self) {
         // The count leaves the upper bit alone, however long a team lives. Two may call at once: a server can find an errand, and
         // post its first job, before the word of the errand itself is out.
         let next = |posted: u32| Some((posted + 1) & !Self::CLOSED);
@@ -237,9 +237,9 @@ impl Board {
 }
 
 /// Poisons the team if what it guards panics.
-struct Alive;
+struct PanicGuard;
 
-impl Drop for Alive {
+impl Drop for PanicGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             poison();
@@ -248,11 +248,11 @@ impl Drop for Alive {
 }
 
 /// Counts a server that works; one that panics poisons the team before it leaves.
-struct Inside<'a>(&'a Board);
+struct EntryGuard<'a>(&'a SharedState);
 
-impl Drop for Inside<'_> {
+impl Drop for EntryGuard<'_> {
     fn drop(&mut self) {
-        drop(Alive);
+        drop(PanicGuard);
         self.0.gate.0.fetch_sub(1, Ordering::SeqCst);
         self.0.wake(&self.0.gate.0);
     }
@@ -260,9 +260,9 @@ impl Drop for Inside<'_> {
 
 /// The units of a share that nobody has taken yet: where they begin, and in the upper half where they end.
 #[repr(align(128))]
-struct Left(AtomicU64);
+struct WorkQueue(AtomicU64);
 
-impl Left {
+impl WorkQueue {
     fn set(&self, units: Range<usize>) {
         self.0.store(units.start as u64 | (units.end as u64) << 32, Ordering::Relaxed);
     }
@@ -297,14 +297,14 @@ impl Team {
             }
             return;
         }
-        let left = &*self.board.left;
-        for (member, left) in left.iter().enumerate() {
-            left.set(share(count, member, self.members));
+        let queues = &*self.shared.queues;
+        for (member, queue) in queues.iter().enumerate() {
+            queue.set(share(count, member, self.members));
         }
         self.post(&|member| {
-            let (before, from) = left.split_at(member);
-            for (turn, left) in from.iter().chain(before).enumerate() {
-                while let Some(units) = left.take(turn == 0, chunk) {
+            let (before, from) = queues.split_at(member);
+            for (turn, queue) in from.iter().chain(before).enumerate() {
+                while let Some(units) = queue.take(turn == 0, chunk) {
                     work(units);
                 }
             }
@@ -313,18 +313,18 @@ impl Team {
 
     /// Runs `work(member)` on the leader, member 0, and on every other member that comes before the leader is done.
     fn post(&self, work: &(dyn Fn(usize) + Sync)) {
-        let board = &*self.board;
+        let shared = &*self.shared;
         // SAFETY: the gate is shut and nobody within, so that no server reads the cell. The pointer outlives its use: this function
-        // does not return, nor unwind (`Shut`), before every server that entered has left.
+        // does not return, nor unwind (`JoinGuard`), before every server that entered has left.
         unsafe {
-            *board.job.get() =
+            *shared.job.get() =
                 Some(std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work))
         };
-        board.gate.0.store(Board::OPEN, Ordering::Release);
-        board.call();
-        let shut = Shut(board);
+        shared.gate.0.store(SharedState::OPEN, Ordering::Release);
+        shared.signal();
+        let join = JoinGuard(shared);
         work(0);
-        drop(shut);
+        drop(join);
     }
 }
 
@@ -333,12 +333,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Shuts the gate and waits for who is within, whatever happens to the leader's own part.
-struct Shut<'a>(&'a Board);
+struct JoinGuard<'a>(&'a SharedState);
 
-impl Drop for Shut<'_> {
+impl Drop for JoinGuard<'_> {
     fn drop(&mut self) {
         let gate = &self.0.gate.0;
-        let mut within = gate.fetch_and(!Board::OPEN, Ordering::AcqRel) & !Board::OPEN;
+        let mut within = gate.fetch_and(!SharedState::OPEN, Ordering::AcqRel) & !SharedState::OPEN;
         while within != 0 {
             within = self.0.await_change(gate, within);
         }

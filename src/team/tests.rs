@@ -46,14 +46,14 @@ fn the_last_row_may_be_shorter() {
 
 #[test]
 fn pieces_are_whole_grains_and_shrink() {
-    let left = Left(AtomicU64::new(0));
-    left.set(5..105);
-    assert_eq!(left.take(true, 3), Some(5..32));
-    assert_eq!(left.take(false, 3), Some(66..105));
-    assert_eq!(left.take(true, 3), Some(32..41));
-    assert_eq!(left.take(true, 40), Some(41..66));
-    assert_eq!(left.take(true, 1), None);
-    assert_eq!(left.take(false, 1), None);
+    let queue = WorkQueue(AtomicU64::new(0));
+    queue.set(5..105);
+    assert_eq!(queue.take(true, 3), Some(5..32));
+    assert_eq!(queue.take(false, 3), Some(66..105));
+    assert_eq!(queue.take(true, 3), Some(32..41));
+    assert_eq!(queue.take(true, 40), Some(41..66));
+    assert_eq!(queue.take(true, 1), None);
+    assert_eq!(queue.take(false, 1), None);
 }
 
 /// The first piece that a server takes waits for all others, which shares that nobody else may touch would never be.
@@ -149,7 +149,7 @@ fn rows_that_grow_are_zeros_first() {
 
 #[test]
 fn nobody_waits_for_a_member_that_does_not_come() {
-    let team = Team { members: 3, board: Arc::new(Board::new(3)), _pool: None };
+    let team = Team { members: 3, shared: Arc::new(SharedState::new(3)), _pool: None };
     let done = AtomicUsize::new(0);
     team.parallel_for(100, 1, |units| {
         done.fetch_add(units.len(), Ordering::SeqCst);
