@@ -44,19 +44,19 @@ pub struct ActSpec {
     /// Values that share a scale; `padded` where a row has one.
     pub group: usize,
     /// Values whose codes are summed together: `group`, or less where the weights' groups have factors.
-    pub part: usize,
+    pub sum_len: usize,
     /// One scale a row, kept as the factor s itself, because the result is divided by it.
-    pub whole: bool,
+    pub per_row: bool,
     /// Both planes unsigned, for signed weights.
     pub unsigned: bool,
     /// int8 in two planes as well, the higher one with the sign, for kernels that have no other form: those whose weights meet int8
     /// only where it is asked for.
-    pub wide: bool,
+    pub two_planes: bool,
 }
 
 /// What keeps the scale of an all but zero row finite: BitNet's training clamps at 1e-5, finer activations much lower.
-const LEAST_INT8: f32 = 1e-5;
-const LEAST_INT14: f32 = 1e-30;
+const MIN_ABS_INT8: f32 = 1e-5;
+const MIN_ABS_INT14: f32 = 1e-30;
 
 impl ActSpec {
     fn groups(&self) -> usize {
@@ -65,15 +65,15 @@ impl ActSpec {
 
     /// Each plane is summed for itself.
     pub fn has_super_blocks(&self) -> bool {
-        self.part != self.group
+        self.sum_len != self.group
     }
 
     pub fn planes(&self) -> usize {
-        if self.precision == Precision::Int8 && !self.wide { 1 } else { 2 }
+        if self.precision == Precision::Int8 && !self.two_planes { 1 } else { 2 }
     }
 
     fn sums(&self) -> usize {
-        self.padded / self.part * if self.has_super_blocks() { 2 } else { 1 }
+        self.padded / self.sum_len * if self.has_super_blocks() { 2 } else { 1 }
     }
 
     /// 32-bit words of one prepared row: the planes, then the sums, then the scales.
@@ -126,10 +126,10 @@ impl<I: Isa> Act<I> {
             cols: 0,
             padded: 0,
             group: 1,
-            part: 1,
-            whole: false,
+            sum_len: 1,
+            per_row: false,
             unsigned: false,
-            wide: false,
+            two_planes: false,
         };
         Ok(Self { spec, stride: 1, plane: 0, sums: 0, words: reserve("activations", bytes / 4)?, isa: PhantomData })
     }
@@ -202,13 +202,13 @@ fn prepare_row<I: Isa>(spec: ActSpec, row: &mut [u32], token: usize, input: Inpu
         input(token, &mut values[..spec.cols]);
         let (planes, rest) = row.split_at_mut(spec.planes() * spec.plane_words::<I>());
         let (sums, scales) = rest.split_at_mut(spec.sums());
-        let sums_of = spec.sums() / spec.groups();
+        let group_sums = spec.sums() / spec.groups();
         let (first, second) = planes.split_at_mut(spec.plane_words::<I>());
         let quads = spec.group / 4 * (size_of::<I::Quad>() / 4);
         for (group, values) in values.chunks_exact(spec.group).enumerate() {
             let first = bytemuck::cast_slice_mut(&mut first[group * quads..][..quads]);
             let second = if second.is_empty() { &mut [][..] } else { &mut second[group * quads..][..quads] };
-            let sums = bytemuck::cast_slice_mut(&mut sums[group * sums_of..][..sums_of]);
+            let sums = bytemuck::cast_slice_mut(&mut sums[group * group_sums..][..group_sums]);
             let scale = codes::<I>(spec, values, first, bytemuck::cast_slice_mut(second), sums);
             scales[group] = scale.to_bits();
         }
@@ -245,10 +245,11 @@ fn codes<I: Isa>(
         return f32::NAN;
     }
 
-    let (limit, least) = if spec.precision == Precision::Int8 { (127.0, LEAST_INT8) } else { (8191.0, LEAST_INT14) };
+    let (limit, least) =
+        if spec.precision == Precision::Int8 { (127.0, MIN_ABS_INT8) } else { (8191.0, MIN_ABS_INT14) };
     // In this order: it is what training computes, and gives its factor bit for bit.
     let factor = 1.0 / if most < least { least } else { most } * limit;
-    let scale = if spec.whole { factor } else { most / limit };
+    let scale = if spec.per_row { factor } else { most / limit };
     let lowest = if spec.precision == Precision::Int8 { -128.0 } else { -8192.0 };
     let (factor, lowest, highest) = (isa.splat_f32(factor), isa.splat_f32(lowest), isa.splat_f32(limit));
     let offset = isa.splat_i32(if spec.unsigned { 8192 } else { 0 });
@@ -280,8 +281,8 @@ fn codes<I: Isa>(
     let planes = first.as_chunks_mut::<4>().0.iter_mut().zip(second.as_chunks_mut::<4>().0);
     let mut planes = sixteens.iter().zip(planes);
     let (mut sum, mut sum_high, mut sum_low) = (nothing, nothing, nothing);
-    for part in 0..spec.group / spec.part {
-        for (fours, (first, second)) in planes.by_ref().take(spec.part / 16) {
+    for part in 0..spec.group / spec.sum_len {
+        for (fours, (first, second)) in planes.by_ref().take(spec.sum_len / 16) {
             let q = rounded(fours);
             let shifted = q.map(|q| isa.add_i32(q, offset));
             let high = shifted.map(|q| isa.shr_i32(q, 7));

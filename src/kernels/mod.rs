@@ -29,26 +29,26 @@ use crate::team::Section;
 /// What a matrix wants of its input at a precision; dense weights always meet floats.
 pub fn spec(shape: &MatrixShape, precision: Precision) -> ActSpec {
     let (group, groups) = shape.blocks();
-    let part = shape.groups().0;
+    let sum_len = shape.groups().0;
     let base = ActSpec {
         precision,
         cols: shape.cols,
         padded: group * groups,
         group,
-        part,
-        whole: false,
+        sum_len,
+        per_row: false,
         unsigned: false,
-        wide: false,
+        two_planes: false,
     };
     match shape.packing {
         Packing::Ints(layout) if precision != Precision::Float => {
-            let wide = shape.has_super_blocks() || matches!(layout.codes, Codes::B4 | Codes::B6 | Codes::I8);
-            ActSpec { whole: layout.scales == Scales::Row, unsigned: layout.codes == Codes::I8, wide, ..base }
+            let two_planes = shape.has_super_blocks() || matches!(layout.codes, Codes::B4 | Codes::B6 | Codes::I8);
+            ActSpec { per_row: layout.scales == Scales::Row, unsigned: layout.codes == Codes::I8, two_planes, ..base }
         }
         // One form of float input serves every matrix of a width.
         _ => {
             let padded = shape.cols.next_multiple_of(64);
-            ActSpec { precision: Precision::Float, padded, group: padded, part: padded, ..base }
+            ActSpec { precision: Precision::Float, padded, group: padded, sum_len: padded, ..base }
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct KvShape {
 impl KvShape {
     /// Words of a block, in 64 bits: a header may ask for more than wasm can address.
     fn block(&self, codec: Codec) -> u64 {
-        self.layers as u64 * self.heads as u64 * codec.head(self.dim) as u64
+        self.layers as u64 * self.heads as u64 * codec.head_words(self.dim) as u64
     }
 
     /// Bytes of the blocks that `positions` positions take.
@@ -93,7 +93,7 @@ impl Pool {
     /// Keeps the keys and values of one position: `heads · dim` values each.
     pub fn write<I: Isa>(&mut self, team: &Team, block: u32, layer: usize, at: usize, keys: &[f32], values: &[f32]) {
         let KvShape { heads, dim, .. } = self.shape;
-        let (codec, size) = (self.codec, self.codec.head(dim));
+        let (codec, size) = (self.codec, self.codec.head_words(dim));
         let layer = &mut self.blocks[block as usize][layer * heads * size..][..heads * size];
         // Every key's values lie on lines of their own, which come from memory: many are worth sharing out.
         let together = if heads * dim < SHARED { heads } else { 1 };
@@ -107,7 +107,7 @@ impl Pool {
 
     /// One block of one layer and head, as attention reads it.
     pub fn block(&self, block: u32, layer: usize, head: usize) -> &[u32] {
-        let size = self.codec.head(self.shape.dim);
+        let size = self.codec.head_words(self.shape.dim);
         &self.blocks[block as usize][(layer * self.shape.heads + head) * size..][..size]
     }
 }

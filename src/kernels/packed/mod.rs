@@ -22,7 +22,7 @@
 mod dense;
 mod ints;
 
-pub use dense::{Bf16, Dense, F16, F32, halves};
+pub use dense::{Bf16, Dense, F16, F32, f16_to_f32};
 pub use ints::{B1, B2, B4, B6, I8, Ints};
 
 use std::ops::Range;
@@ -275,9 +275,9 @@ impl Matrix {
             ScaleType::F16 => Float::F16.value(&numbers[2 * place..][..2]),
             ScaleType::F32 => Float::F32.value(&numbers[4 * place..][..4]),
             ScaleType::SuperBlock => {
-                let (super_scales, factors) = numbers.split_at(4 * TILE);
-                let factor = factors[col % len / group * TILE + place] as i8;
-                Float::F32.value(&super_scales[4 * place..][..4]) * f32::from(factor)
+                let (super_scales, group_scales) = numbers.split_at(4 * TILE);
+                let group_scale = group_scales[col % len / group * TILE + place] as i8;
+                Float::F32.value(&super_scales[4 * place..][..4]) * f32::from(group_scale)
             }
         };
         (code, read(scales), min.then(|| read(mins)))
@@ -378,14 +378,14 @@ fn pack_header(
             ScaleType::SuperBlock => {
                 out.fill(0);
                 let groups = half / TILE - 4;
-                let (super_scales, factors) = out.split_at_mut(4 * TILE);
+                let (super_scales, group_scales) = out.split_at_mut(4 * TILE);
                 for row in 0..count {
-                    let unit = rows.super_scales[row * blocks + block][i];
-                    super_scales[4 * row..][..4].copy_from_slice(&unit.to_le_bytes());
+                    let super_scale = rows.super_scales[row * blocks + block][i];
+                    super_scales[4 * row..][..4].copy_from_slice(&super_scale.to_le_bytes());
                     let values = &values[(row * blocks + block) * groups..][..groups];
-                    for (factors, value) in factors.chunks_exact_mut(TILE).zip(values) {
+                    for (group_scales, value) in group_scales.chunks_exact_mut(TILE).zip(values) {
                         // Their product had room for every bit of both.
-                        factors[row] = if unit == 0.0 { 0 } else { (value / unit) as i8 as u8 };
+                        group_scales[row] = if super_scale == 0.0 { 0 } else { (value / super_scale) as i8 as u8 };
                     }
                 }
             }

@@ -16,33 +16,33 @@ use std::ops::Range;
 
 use bytemuck::Zeroable;
 
-use super::ahead::Ahead;
-use super::finish::FOURS;
+use super::finish::ROW_VECTORS;
 use super::ints::dot;
-use super::panel::{apart, fours};
-use super::{Out, quarter};
+use super::panel::{dot4_steps, unpack_tile};
+use super::prefetch::WeightPrefetch;
+use super::{TileOut, four_rows};
 use crate::kernels::act::{Act, Precision};
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Ints, Matrix, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Layout, SUPER_BLOCK, Scales};
 
 /// Rows of a pass, and their fours: as many as scale factors fill a vector.
-const PASS: usize = 16;
-const PASS_FOURS: usize = PASS / 4;
+const PASS_ROWS: usize = 16;
+const PASS_VECTORS: usize = PASS_ROWS / 4;
 
 /// `P` planes of `V` vectors of each step make a pass; a group has `STEPS` steps.
-pub(super) fn factors<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usize>(
+pub(super) fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usize>(
     matrix: &Matrix,
     tile: usize,
     act: &Act<I>,
     token: usize,
-    out: &mut Out<1>,
+    out: &mut TileOut<1>,
 ) {
     let isa = I::default();
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
     let min = matches!(layout.scales, Scales::Group { min: true, .. });
     let masks = C::masks(isa);
-    let mut ahead = Ahead::new(matrix, tile, token == 0);
+    let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
     let row = act.row(token);
     let (block_bytes, header) = (matrix.shape.block_bytes(), matrix.shape.header());
     let (group_bytes, groups) = (STEPS * 16 * layout.codes.bits(), SUPER_BLOCK / 4 / STEPS);
@@ -51,93 +51,94 @@ pub(super) fn factors<I: Isa, C: Ints<P>, const P: usize, const V: usize, const 
         let at = tile * matrix.shape.tile_bytes() + block * block_bytes + header;
         let (header, codes) = bytes.split_at(header);
         let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
-        let (units, factors) = scales.split_at(4 * TILE);
-        let mut sums = [[isa.splat_i32(0); 2]; FOURS];
+        let (super_scales, group_scales) = scales.split_at(4 * TILE);
+        let mut sums = [[isa.splat_i32(0); 2]; ROW_VECTORS];
         for group in 0..groups {
-            ahead.touch(at + (group + 1) * group_bytes);
+            prefetch.touch(at + (group + 1) * group_bytes);
             let codes = &codes[group * group_bytes..][..group_bytes];
             let steps = (block * groups + group) * STEPS;
             let xs = [row.planes.map(|plane| &plane[steps..steps + STEPS])];
-            let (begins, _) = row.sums.as_chunks::<2>();
-            let begins = begins[block * groups + group].map(|sum| isa.splat_i32(layout.offset.wrapping_mul(-sum)));
-            for pass in 0..TILE / PASS {
-                let mut dots = [[[begins; 1]; P]; V];
+            let (starts, _) = row.sums.as_chunks::<2>();
+            let starts = starts[block * groups + group].map(|sum| isa.splat_i32(layout.offset.wrapping_mul(-sum)));
+            for pass in 0..TILE / PASS_ROWS {
+                let mut dots = [[[starts; 1]; P]; V];
                 for dots in &mut dots {
                     for (p, dots) in dots.iter_mut().enumerate() {
-                        dots[0] = dots[0].map(|begin| isa.shl_i32(begin, C::SHIFT[p]));
+                        dots[0] = dots[0].map(|start| isa.shl_i32(start, C::SHIFT[p]));
                     }
                 }
                 dot::<I, C, P, V, 1, 2>(isa, &masks, codes, pass * V, xs, &mut dots, &mut [isa.splat_i32(0); V]);
-                let factors = isa.load_i8(&factors.as_chunks::<PASS>().0[group * (TILE / PASS) + pass]);
-                for (i, factor) in factors.into_iter().enumerate() {
-                    let sums = &mut sums[pass * PASS_FOURS + i];
+                let group_scales =
+                    isa.load_i8(&group_scales.as_chunks::<PASS_ROWS>().0[group * (TILE / PASS_ROWS) + pass]);
+                for (i, group_scale) in group_scales.into_iter().enumerate() {
+                    let sums = &mut sums[pass * PASS_VECTORS + i];
                     for a in 0..2 {
                         let dot = isa.shr_i32(dots[i / P][i % P][0][a], C::SHIFT[i % P]);
-                        sums[a] = isa.add_i32(sums[a], isa.mul_i32(dot, factor));
+                        sums[a] = isa.add_i32(sums[a], isa.mul_i32(dot, group_scale));
                     }
                 }
             }
         }
         let of_x = &row.sums[2 * block * groups..][..2 * groups];
-        let least = min.then(|| least(isa, 0, mins, of_x));
-        add_block(isa, 0, units, least, row.scales[block], sums, &mut out[0]);
+        let min_terms = min.then(|| min_terms(isa, 0, mins, of_x));
+        add_block(isa, 0, super_scales, min_terms, row.scales[block], sums, &mut out[0]);
     }
 }
 
 /// Whether some tokens go together: only six bits take so long to come apart that doing it once pays.
-pub(super) fn takes(shape: &MatrixShape, precision: Precision) -> bool {
+pub(super) fn unpacks_once(shape: &MatrixShape, precision: Precision) -> bool {
     let six = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::B6, .. }));
     six && shape.has_super_blocks() && precision != Precision::Float
 }
 
 /// Steps of a block, each of four values of k.
-const BLOCK: usize = SUPER_BLOCK / 4;
+const BLOCK_STEPS: usize = SUPER_BLOCK / 4;
 
 /// The same results for some tokens: a block comes apart once, and meets them from the nearest cache.
 pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: Range<usize>, out: &mut [[f32; TILE]]) {
     let isa = I::default();
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
     let Scales::Group { len, min, .. } = layout.scales else { unreachable!("chosen by the scales") };
-    let mut ahead = Ahead::new(matrix, tile, tokens.start == 0);
+    let mut prefetch = WeightPrefetch::new(matrix, tile, tokens.start == 0);
     let (block_bytes, header) = (matrix.shape.block_bytes(), matrix.shape.header());
     let (groups, steps) = (SUPER_BLOCK / len, len / 4);
-    let mut weights = [I::Weights::zeroed(); FOURS * BLOCK];
+    let mut weights = [I::Weights::zeroed(); ROW_VECTORS * BLOCK_STEPS];
     // Bursts lie between products, not before them.
-    let pieces = TILE / PASS * tokens.len();
+    let bursts = TILE / PASS_ROWS * tokens.len();
 
     for (block, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
         let at = tile * matrix.shape.tile_bytes() + block * block_bytes;
         let (header, codes) = bytes.split_at(header);
         let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
-        let (units, factors) = scales.split_at(4 * TILE);
-        apart::<I>(layout.codes, codes, PASS_FOURS, 0, BLOCK, &mut weights);
-        let (vectors, _) = weights.as_chunks::<PASS_FOURS>();
-        for (pass, vectors) in vectors.chunks_exact(BLOCK).enumerate() {
-            let mut wide = [[isa.splat_i32(0); PASS_FOURS]; SUPER_BLOCK / 16];
-            for (group, wide) in wide[..groups].iter_mut().enumerate() {
-                *wide = isa.load_i8(&factors.as_chunks::<PASS>().0[group * (TILE / PASS) + pass]);
+        let (super_scales, group_scales) = scales.split_at(4 * TILE);
+        unpack_tile::<I>(layout.codes, codes, PASS_VECTORS, 0, BLOCK_STEPS, &mut weights);
+        let (vectors, _) = weights.as_chunks::<PASS_VECTORS>();
+        for (pass, vectors) in vectors.chunks_exact(BLOCK_STEPS).enumerate() {
+            let mut widened = [[isa.splat_i32(0); PASS_VECTORS]; SUPER_BLOCK / 16];
+            for (group, widened) in widened[..groups].iter_mut().enumerate() {
+                *widened = isa.load_i8(&group_scales.as_chunks::<PASS_ROWS>().0[group * (TILE / PASS_ROWS) + pass]);
             }
             for (i, (token, out)) in tokens.clone().zip(&mut *out).enumerate() {
-                ahead.touch(at + (pass * tokens.len() + i + 1) * block_bytes / pieces);
+                prefetch.touch(at + (pass * tokens.len() + i + 1) * block_bytes / bursts);
                 let row = act.row(token);
                 let of_x = &row.sums[2 * block * groups..][..2 * groups];
-                let mut begins = [[0; 2]; SUPER_BLOCK / 16];
-                for (begins, sums) in begins.iter_mut().zip(of_x.as_chunks::<2>().0) {
-                    *begins = sums.map(|sum| layout.offset.wrapping_mul(-sum));
+                let mut starts = [[0; 2]; SUPER_BLOCK / 16];
+                for (starts, sums) in starts.iter_mut().zip(of_x.as_chunks::<2>().0) {
+                    *starts = sums.map(|sum| layout.offset.wrapping_mul(-sum));
                 }
-                let planes = row.planes.map(|plane| &plane[block * BLOCK..][..BLOCK]);
-                let mut sums = [[isa.splat_i32(0); 2]; PASS_FOURS];
+                let planes = row.planes.map(|plane| &plane[block * BLOCK_STEPS..][..BLOCK_STEPS]);
+                let mut sums = [[isa.splat_i32(0); 2]; PASS_VECTORS];
                 for (group, vectors) in vectors.chunks_exact(steps).enumerate() {
-                    let mut dots = [begins[group].map(|begin| [isa.splat_i32(begin); PASS_FOURS])];
-                    fours(isa, vectors, [planes.map(|plane| &plane[group * steps..][..steps])], &mut dots);
-                    for i in 0..PASS_FOURS {
+                    let mut dots = [starts[group].map(|start| [isa.splat_i32(start); PASS_VECTORS])];
+                    dot4_steps(isa, vectors, [planes.map(|plane| &plane[group * steps..][..steps])], &mut dots);
+                    for i in 0..PASS_VECTORS {
                         for a in 0..2 {
-                            sums[i][a] = isa.add_i32(sums[i][a], isa.mul_i32(dots[0][a][i], wide[group][i]));
+                            sums[i][a] = isa.add_i32(sums[i][a], isa.mul_i32(dots[0][a][i], widened[group][i]));
                         }
                     }
                 }
-                let least = min.then(|| least(isa, pass, mins, of_x));
-                add_block(isa, pass, units, least, row.scales[block], sums, out);
+                let min_terms = min.then(|| min_terms(isa, pass, mins, of_x));
+                add_block(isa, pass, super_scales, min_terms, row.scales[block], sums, out);
             }
         }
     }
@@ -148,40 +149,40 @@ pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: R
 fn add_block<I: Isa, const N: usize>(
     isa: I,
     pass: usize,
-    units: &[u8],
-    least: Option<[I::V; N]>,
+    super_scales: &[u8],
+    min_terms: Option<[I::V; N]>,
     scale: f32,
     sums: [[I::V; 2]; N],
     out: &mut [f32; TILE],
 ) {
     let scale = isa.splat_f32(scale);
     for (i, [high, low]) in sums.into_iter().enumerate() {
-        let four = pass * PASS_FOURS + i;
-        let unit = isa.load(&units.as_chunks::<16>().0[four]);
+        let four = pass * PASS_VECTORS + i;
+        let super_scale = isa.load(&super_scales.as_chunks::<16>().0[four]);
         let sum = isa.add(isa.mul(isa.to_f32(high), isa.splat_f32(128.0)), isa.to_f32(low));
-        let mut part = isa.mul(sum, unit);
-        if let Some(least) = least {
-            part = isa.add(part, least[i]);
+        let mut part = isa.mul(sum, super_scale);
+        if let Some(min_terms) = min_terms {
+            part = isa.add(part, min_terms[i]);
         }
-        let y = quarter(out, four);
+        let y = four_rows(out, four);
         isa.store_f32(y, isa.add(isa.load_f32(y), isa.mul(part, scale)));
     }
 }
 
 /// What a block's minima add, from the sums of each group's planes.
 #[inline(never)]
-fn least<I: Isa, const N: usize>(isa: I, pass: usize, mins: &[u8], sums: &[i32]) -> [I::V; N] {
-    let (units, factors) = mins.split_at(4 * TILE);
-    let (passes, _) = factors.as_chunks::<PASS>();
+fn min_terms<I: Isa, const N: usize>(isa: I, pass: usize, mins: &[u8], sums: &[i32]) -> [I::V; N] {
+    let (super_scales, group_scales) = mins.split_at(4 * TILE);
+    let (passes, _) = group_scales.as_chunks::<PASS_ROWS>();
     let mut totals = [isa.splat_i32(0); N];
-    for (passes, sums) in passes.chunks_exact(TILE / PASS).zip(sums.as_chunks::<2>().0) {
+    for (passes, sums) in passes.chunks_exact(TILE / PASS_ROWS).zip(sums.as_chunks::<2>().0) {
         let sum = isa.splat_i32(128 * sums[0] + sums[1]);
-        for (factors, totals) in passes[pass..].iter().zip(totals.chunks_exact_mut(PASS_FOURS)) {
-            for (factor, total) in isa.load_i8(factors).into_iter().zip(totals) {
-                *total = isa.add_i32(*total, isa.mul_i32(sum, factor));
+        for (group_scales, totals) in passes[pass..].iter().zip(totals.chunks_exact_mut(PASS_VECTORS)) {
+            for (group_scale, total) in isa.load_i8(group_scales).into_iter().zip(totals) {
+                *total = isa.add_i32(*total, isa.mul_i32(sum, group_scale));
             }
         }
     }
-    let (units, _) = units.as_chunks::<16>();
-    std::array::from_fn(|i| isa.mul(isa.to_f32(totals[i]), isa.load(&units[pass * PASS_FOURS + i])))
+    let (super_scales, _) = super_scales.as_chunks::<16>();
+    std::array::from_fn(|i| isa.mul(isa.to_f32(totals[i]), isa.load(&super_scales[pass * PASS_VECTORS + i])))
 }
