@@ -65,7 +65,7 @@ test("regular expressions and grammars, in bytes and characters", async (context
       { type: "grammar", grammar: 'start: " " who (", " who){1,3} "."\nwho: "a fox" | "the king"' },
       /^ (a fox|the king)(, (a fox|the king)){1,3}\.$/,
     ],
-  ] as [Format, RegExp][]) {
+  ] as [ResponseFormat, RegExp][]) {
     for (const temperature of [0, 2]) {
       const { text, finishReason } = await ask(model, format, { temperature, repetitionPenalty: 1.2 });
       assert.match(text, expected);
