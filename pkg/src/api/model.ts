@@ -15,7 +15,6 @@ import { Client } from "../rpc/client.ts";
 import type { WorkerPort } from "../rpc/port.ts";
 import type { ChooseEvent, GenerateSettings, PromptSpec } from "../rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "../source/spec.ts";
-import { safe } from "../text/safe.ts";
 import { EngineError } from "../types/errors.ts";
 import type {
   AdapterInfo,
@@ -288,10 +287,9 @@ function generate(
 ): Generation {
   const options = checkOptions(conversation ? "generate" : "complete", given, "generate");
   const { addSpecial = true } = options;
-  const clean = cleaner(options);
   const spec =
     typeof prompt === "string"
-      ? { text: clean(prompt), addSpecial }
+      ? { text: prompt, addSpecial }
       : { ids: checkIds("generate", prompt, "prompt", "a text or a list of token ids") };
   return start(client, conversation, spec, options);
 }
@@ -305,10 +303,7 @@ function chat(
   const options = checkOptions(conversation ? "chat" : "completeChat", given, "chat");
   checkMessages(messages);
   const { tools, toolChoice = "auto", templateOptions } = options;
-  const clean = cleaner(options);
-  const spec: PromptSpec = {
-    messages: messages.map((one) => ({ ...one, ...(one.content ? { content: clean(one.content) } : {}) })),
-  };
+  const spec: PromptSpec = { messages: messages.map((message) => ({ ...message })) };
   if (tools && toolChoice !== "none") spec.tools = [...tools];
   if (toolChoice !== "auto" && toolChoice !== "none") {
     const option = "toolChoice";
@@ -343,6 +338,7 @@ function start(
     onContextFull,
     ...(format ? { format: toFormatSpec(format) } : {}),
     ...(adapters ? { adapters } : {}),
+    sanitize: options.preprocess === "safe",
     logitsProcessor: logitsProcessor !== undefined,
   };
   const session = conversation?.session ?? null;
@@ -374,11 +370,6 @@ function start(
   };
   return new GenerationStream((push) => (n === 1 ? begin(settings, push) : together(n, settings, begin, push)));
 }
-
-const cleaner =
-  ({ preprocess }: GenerateOptions) =>
-  (text: string) =>
-    preprocess === "safe" && typeof text === "string" ? safe(text) : text;
 
 /** Has the caller's function change the logits of a generation that waits for them. */
 async function choose(client: Client, id: number, { logits, tokens }: ChooseEvent, processor: LogitsProcessor) {

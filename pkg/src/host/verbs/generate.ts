@@ -34,7 +34,7 @@ export const generate: Handler<"generate"> = async (state, { session, prompt, se
     context.signal.throwIfAborted();
     if (!own && state.sessions.get(session) !== id) throw new EngineError("Closed", "the session is closed");
     adapt(state, id, settings.adapters);
-    const ids = promptIds(state.model, prompt, id);
+    const ids = promptIds(state.model, prompt, id, settings.sanitize);
     const { finished, surplus } = await run(state, { session: id, ids, settings, constraint, context });
     if ("tools" in prompt && prompt.tools) {
       Object.assign(finished, findCalls(text.tokenizer.decode(finished.tokens), prompt.tools));
@@ -133,7 +133,7 @@ function run(state: HostState, { session, ids, settings, constraint, context }: 
 /** The engine's part of the settings. What the caller leaves open the model's own configuration decides, and then `SAMPLING`. */
 function workOf(settings: GenerateSettings, text: Text, hook: boolean): EngineWork {
   const { ignoreEos, onContextFull, maxTokens, seed = randomSeed(), ...rest } = settings;
-  const { stop, format, logitsProcessor, preset, adapters, ...sampling } = rest;
+  const { stop, format, logitsProcessor, preset, adapters, sanitize, ...sampling } = rest;
   const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(sampling), seed };
   return {
     type: "generate",
