@@ -61,11 +61,11 @@ pub struct Status {
     /// Requests that wait for their reader.
     pub paused: usize,
     /// Tokens whose keys and values there is room for.
-    pub cache_tokens: usize,
-    /// Of these, tokens of open sessions …
-    pub held_tokens: usize,
-    /// … and of closed ones, kept for whoever begins alike.
-    pub spare_tokens: usize,
+    pub kv_cache_tokens: usize,
+    /// Of these, tokens of open sessions and running requests …
+    pub used_tokens: usize,
+    /// … and of ended ones, kept for conversations that begin alike until their room is needed.
+    pub evictable_tokens: usize,
 }
 
 impl Session {
@@ -106,7 +106,7 @@ pub struct Engine<I: Isa> {
 impl<I: Isa> Engine<I> {
     pub fn new(model: Model, plan: &Plan, team: Team) -> Result<Self> {
         Ok(Self {
-            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.reuse)?,
+            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.prefix_reuse)?,
             forward: Forward::reserve(plan)?,
             adapters: Vec::new(),
             context: plan.context,
@@ -251,7 +251,7 @@ impl<I: Isa> Engine<I> {
         }
         if ahead >= sequences + queue {
             return Err(Error::new(ErrorKind::QueueFull, "too many requests wait already")
-                .option("maxQueue")
+                .option("maxWaiting")
                 .expected(format_args!("at most {sequences} that run and {queue} that wait"), ahead));
         }
         session.tokens.extend_from_slice(new);
@@ -307,9 +307,9 @@ impl<I: Isa> Engine<I> {
             running: count(|request| request.admitted),
             waiting: count(|request| !request.admitted && !request.paused),
             paused: count(|request| request.paused),
-            cache_tokens: ledger.blocks() * BLOCK,
-            held_tokens: held * BLOCK,
-            spare_tokens: ledger.spare() * BLOCK,
+            kv_cache_tokens: ledger.blocks() * BLOCK,
+            used_tokens: held * BLOCK,
+            evictable_tokens: ledger.spare() * BLOCK,
         }
     }
 

@@ -289,7 +289,7 @@ impl Active {
     pub fn guess(&mut self, said: &[u32], most: usize) {
         self.wrong = false;
         self.draft.tokens.clear();
-        if let Work::Generate { params: Params { speculate: true, .. }, max_tokens, hook: false, .. } =
+        if let Work::Generate { params: Params { prompt_lookup: true, .. }, max_tokens, hook: false, .. } =
             self.request.work
         {
             let most = max_tokens.map_or(most, |all| most.min(all.saturating_sub(self.generated + 1)));

@@ -15,8 +15,8 @@ use super::request::Active;
 use super::{Engine, RequestId, SessionId};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::BLOCK;
-use crate::model::Plan;
 use crate::model::forward::BatchRow;
+use crate::model::{Plan, Scheduling};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
@@ -35,11 +35,11 @@ impl Limits {
     pub fn new(plan: &Plan) -> Self {
         let options = &plan.options;
         Self {
-            sequences: options.sequences,
-            queue: options.queue,
+            sequences: options.max_sequences,
+            queue: options.max_waiting,
             rows: plan.rows(),
-            piece: options.batch,
-            first_come: options.first_come,
+            piece: options.prefill_chunk,
+            first_come: options.scheduling == Scheduling::Fcfs,
         }
     }
 

@@ -10,13 +10,14 @@
 //!
 //! All of it is deterministic: the same logits, parameters and seed draw the same token in every runtime.
 
+pub mod flat;
 mod history;
 mod params;
 mod pool;
 #[cfg(test)]
 mod tests;
 
-pub use params::{Lists, Params, Stage};
+pub use params::{Lists, Params, RANGES, Stage};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::rng::Rng;

@@ -42,10 +42,10 @@ pub struct Params {
     /// Bits; 0 is off.
     pub mirostat_tau: f32,
     pub mirostat_eta: f32,
-    /// How many of the likeliest are told with every token.
+    /// How many of the likeliest tokens are reported with every token, if any.
     pub logprobs: Option<usize>,
-    /// Guess what comes and check it, which changes no result.
-    pub speculate: bool,
+    /// Guess what comes next from the text so far and check it, which changes no result.
+    pub prompt_lookup: bool,
     pub seed: u64,
 }
 
@@ -74,14 +74,14 @@ impl Default for Params {
             mirostat_tau: 0.0,
             mirostat_eta: 0.1,
             logprobs: None,
-            speculate: false,
+            prompt_lookup: false,
             seed: 0,
         }
     }
 }
 
-/// What each of [`Params::floats`] may be.
-const RANGES: [(&str, f32, f32); 16] = [
+/// Name, least and greatest value of each of [`Params::floats`], as the option table has them.
+pub const RANGES: [(&str, f32, f32); 16] = [
     ("temperature", 0.0, 100.0),
     ("dynamicTemperature", 0.0, 100.0),
     ("dynamicExponent", 0.01, 100.0),
@@ -113,7 +113,7 @@ impl Params {
         Ok(())
     }
 
-    /// Those that are no counts, in the order of their ranges.
+    /// The numbers that are not counts, in the order of [`RANGES`].
     pub fn floats(&mut self) -> [&mut f32; 16] {
         [
             &mut self.temperature,

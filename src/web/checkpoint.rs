@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use js_sys::Object;
 use wasm_bindgen::prelude::*;
 
-use super::{Js, exact, thrown, to_js};
+use super::{Js, exact, from_js, thrown, to_js};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::gguf::{Array, Metadata, Value};
 use crate::formats::{Format, Parsed, Tensor, gguf, safetensors, shards};
@@ -15,7 +15,7 @@ use crate::model::adapter;
 #[cfg(not(feature = "convert"))]
 use crate::model::config::Terms;
 use crate::model::describe::Description;
-use crate::model::plan::{Options, Plan};
+use crate::model::{Options, Plan};
 
 /// The files of a model, as far as their headers tell. Files have the numbers that the caller gives them, from 0 on.
 #[wasm_bindgen]
@@ -96,7 +96,7 @@ impl Checkpoint {
 
     /// What the headers tell: a `Description` without tokenizer and template.
     pub fn describe(&self, options: JsValue) -> Js<JsValue> {
-        let plan = self.plan(super::options::options(options)?).map_err(thrown)?;
+        let plan = self.plan(from_js(options)?).map_err(thrown)?;
         to_js(&Description::new(self.format(), &plan, None, &BTreeMap::new()))
     }
 }

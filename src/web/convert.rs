@@ -4,14 +4,14 @@ use js_sys::{Array, Uint8Array};
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
 
-use super::options::I2s;
 use super::{Checkpoint, Js, JsRange, answer, fitting, from_js, out_of_order, ranges, thrown, to_js};
 use crate::convert::plan::Kind;
 use crate::convert::{self, Write, keys};
 use crate::error::{Error, ErrorKind};
 use crate::formats::Format;
+use crate::model::options::{Options, i2s};
 use crate::model::plan;
-use crate::quant::{self, Storage};
+use crate::quant::{self, Interleave, Storage};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -22,8 +22,8 @@ struct JsOptions {
     embedding: Option<String>,
     #[serde(default)]
     head: Option<String>,
-    #[serde(default)]
-    i2s: Option<I2s>,
+    #[serde(default, deserialize_with = "i2s")]
+    i2s: Option<Interleave>,
 }
 
 #[derive(Serialize)]
@@ -89,7 +89,7 @@ impl Converter {
     #[wasm_bindgen(constructor)]
     pub fn new(checkpoint: &Checkpoint, options: JsValue) -> Js<Converter> {
         let options: JsOptions = from_js(options)?;
-        let stored = plan::Options { stored: true, i2s: options.i2s.and_then(I2s::asked), ..Default::default() };
+        let stored = Options { repack: false, i2s: options.i2s, ..Default::default() };
         let wishes = convert::plan::Options {
             kind: kind(options.kind)?,
             embedding: wish("embedding", options.embedding)?,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use js_sys::Array;
 use wasm_bindgen::prelude::*;
 
-use super::{Checkpoint, Engine, Js, answer, exact, fitting, out_of_order, ranges, team, thrown, to_js};
+use super::{Checkpoint, Engine, Js, answer, exact, fitting, from_js, out_of_order, ranges, team, thrown, to_js};
 use crate::error::reserve;
 use crate::formats::Format;
 use crate::model::describe::Description;
@@ -47,7 +47,7 @@ enum Stage {
 impl Loader {
     #[wasm_bindgen(constructor)]
     pub fn new(checkpoint: &Checkpoint, options: JsValue) -> Js<Loader> {
-        let plan = checkpoint.plan(super::options::options(options)?).map_err(thrown)?;
+        let plan = checkpoint.plan(from_js(options)?).map_err(thrown)?;
         Ok(Self { format: checkpoint.format(), stage: Stage::Planned(Box::new(plan)), chunk: Vec::new() })
     }
 

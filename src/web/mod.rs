@@ -13,9 +13,6 @@ mod convert;
 mod engine;
 #[cfg(not(feature = "convert"))]
 mod loader;
-mod options;
-#[cfg(not(feature = "convert"))]
-mod sampling;
 
 #[cfg(not(feature = "convert"))]
 pub use adapter::AdapterLoader;
