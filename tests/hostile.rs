@@ -8,7 +8,7 @@ use serde_json::json;
 use ternlight::error::{Error, ErrorKind, ErrorKind::*};
 use ternlight::formats::Parsed;
 use ternlight::kernels::act::Precision;
-use ternlight::model::{Config, Options, Plan};
+use ternlight::model::{Checkpoint, Options};
 use ternlight::rng::Rng;
 use ternlight::team::Team;
 
@@ -782,10 +782,10 @@ fn sizes_are_counted_in_64_bits() {
         tensor.offset = Some((i as u64) << 42);
     }
     let header = file.header();
-    let Ok(Parsed::Done(parsed)) = ternlight::formats::gguf::parse(&header, 1 << 50) else { panic!("a good header") };
-    let config = Config::from_gguf(&parsed.metadata, Some(vocab)).unwrap();
+    let mut checkpoint = Checkpoint::new();
+    assert!(matches!(checkpoint.parse(0, 1 << 50, &header), Ok(Parsed::Done(()))));
     let options = Options { context_length: Some(context as usize), prefill_chunk: 4096, ..Options::default() };
-    let memory = Plan::new(config, &parsed.tensors, options).unwrap().memory();
+    let memory = checkpoint.plan(options).unwrap().memory();
     assert!(memory.weights > 4 * hidden * vocab, "{memory:?}");
     assert!(memory.kv >= 2 * 2 * HEAD * context, "{memory:?}");
     assert!(memory.scratch > 4 * 4096 * 2 * hidden, "{memory:?}");

@@ -48,15 +48,15 @@ fn said(tensor: &Tensor, reading: Reading, bytes: &[u8]) -> Option<Said> {
             let scale = f32::from_le_bytes(tail[..4].try_into().unwrap());
             Said::Values(codes.into_iter().map(|code| scale * (f32::from(code) - 1.0)).collect())
         }
-        (Content::Quarters, _) => {
+        (Content::HfPacked, _) => {
             let quarters = (0..4).flat_map(|quarter| {
                 let mut codes = vec![0; bytes.len()];
-                ternary::quarter(bytes, quarter, &mut codes);
+                ternary::hf_quarter(bytes, quarter, &mut codes);
                 codes
             });
             Said::Codes(quarters.collect())
         }
-        (Content::Words, _) => return None,
+        (Content::MlxPacked, _) => return None,
     })
 }
 

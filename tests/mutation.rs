@@ -199,10 +199,7 @@ fn damaged_headers() {
             let len = bytes.len() as u64 - 8;
             bytes[..8].copy_from_slice(&len.to_le_bytes());
         }
-        let (result, held) = peak(|| match &file.config {
-            None => trial::gguf_header(&bytes, total),
-            Some(config) => trial::safetensors_header(config, &bytes, total),
-        });
+        let (result, held) = peak(|| trial::header(file.config.as_deref(), &bytes, total));
         check_memory(name, held, bytes.len(), 8);
         tally.add(result);
     }

@@ -54,9 +54,11 @@ const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), tools];
 async function buildFlavour(flavour) {
   const out = (...names) => path.join(dist, ...names);
   const { name, package: crate = "ternlight" } = flavour;
-  const own = path.join(root, crate === "ternlight" ? "src" : name);
+  // The converter is built on the engine's crate.
+  const folders = { ternlight: ["src"], "ternlight-convert": ["src", "convert"] }[crate] ?? [name];
+  const own = folders.map((folder) => path.join(root, folder));
   await ifChanged(name, {
-    inputs: [own, ...rust, ...recipe, tools, JSON.stringify(flavour)],
+    inputs: [...own, ...rust, ...recipe, tools, JSON.stringify(flavour)],
     outputs: [out(flavour.file), out("glue", `${name}.js`)],
     async run() {
       const { args, env } = cargo(flavour, "build", "--release", "--lib");

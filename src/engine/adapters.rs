@@ -6,7 +6,7 @@ use super::{Engine, RequestId, SessionId};
 use crate::bytes::mixed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::isa::Isa;
-use crate::kv::Root;
+use crate::kv::CacheSalt;
 use crate::model::Adapter;
 use crate::model::adapter::{Row, Use};
 
@@ -22,9 +22,9 @@ fn key(adapter: &Adapter) -> (u64, u32) {
 }
 
 /// What keys and values depend on besides their tokens.
-pub(super) fn root(blend: &Blend) -> Root {
+pub(super) fn root(blend: &Blend) -> CacheSalt {
     let one = |(adapter, scale): &(Arc<Adapter>, f32)| u64::from(adapter.id) << 32 | u64::from(scale.to_bits());
-    Root::new(blend.iter().map(one).collect())
+    CacheSalt::new(blend.iter().map(one).collect())
 }
 
 /// Says which model it was, and with which adapters.
@@ -56,9 +56,9 @@ impl<I: Isa> Engine<I> {
         let session = self.session(id)?;
         let table = session.table;
         session.blend = blend;
-        if *self.cache.root(table) != root {
+        if *self.cache.salt(table) != root {
             self.session(id)?.cached = 0;
-            self.cache.plant(table, root);
+            self.cache.set_salt(table, root);
             // As where a session is cut: a pass may still write to its blocks.
             if self.running.is_none() {
                 self.cache.truncate(table, 0);

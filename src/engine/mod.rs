@@ -21,7 +21,7 @@ use litemap::LiteMap;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::BLOCK;
+use crate::kernels::rows::KV_BLOCK;
 use crate::kv::{Cache, TableId};
 use crate::model::forward::{Forward, Progress, Traced};
 use crate::model::{Adapter, Model, Plan};
@@ -172,7 +172,7 @@ impl<I: Isa> Engine<I> {
         let blend = self.blend(adapters)?;
         let fingerprint = marked(fingerprint, &blend);
         let (tokens, cached, table) = snapshot::restore(&mut self.cache, bytes, fingerprint, vocab, context)?;
-        self.cache.plant(table, root(&blend));
+        self.cache.set_salt(table, root(&blend));
         Ok(self.insert(tokens, cached, table, blend))
     }
 
@@ -301,15 +301,15 @@ impl<I: Isa> Engine<I> {
 
     pub fn status(&self) -> Status {
         let count = |which: fn(&Active) -> bool| self.requests.values().filter(|request| which(request)).count();
-        let ledger = self.cache.ledger();
-        let held = ledger.blocks() - ledger.available();
+        let allocator = self.cache.allocator();
+        let held = allocator.blocks() - allocator.available();
         Status {
             running: count(|request| request.admitted),
             waiting: count(|request| !request.admitted && !request.paused),
             paused: count(|request| request.paused),
-            kv_cache_tokens: ledger.blocks() * BLOCK,
-            used_tokens: held * BLOCK,
-            evictable_tokens: ledger.spare() * BLOCK,
+            kv_cache_tokens: allocator.blocks() * KV_BLOCK,
+            used_tokens: held * KV_BLOCK,
+            evictable_tokens: allocator.evictable() * KV_BLOCK,
         }
     }
 

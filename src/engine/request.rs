@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::draft::Draft;
 use super::{RequestId, SessionId};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sampling::{Lists, Logprobs, Params, Sampler, check_finite, log_total};
+use crate::sampling::{Lists, Logprobs, Params, Sampler, check_finite, log_sum_exp};
 
 /// What a caller asks for.
 #[derive(Clone, Debug)]
@@ -268,7 +268,7 @@ impl Active {
                 .map(|()| events.push(Event::Logits { request: id, position, logits: logits.to_vec() })),
             Work::Score => check_finite(logits).map(|()| {
                 let token = self.request.tokens[position + 1 - self.first];
-                self.nll += log_total(logits) - f64::from(logits[token as usize]);
+                self.nll += log_sum_exp(logits) - f64::from(logits[token as usize]);
             }),
             Work::Embed { .. } => Ok(()),
         };

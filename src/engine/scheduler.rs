@@ -14,7 +14,7 @@
 use super::request::Active;
 use super::{Engine, RequestId, SessionId};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::BLOCK;
+use crate::kernels::rows::KV_BLOCK;
 use crate::model::forward::BatchRow;
 use crate::model::{Plan, Scheduling};
 
@@ -45,7 +45,7 @@ impl Limits {
 
     /// Prompt tokens of a batch in which so many conversations decode.
     fn prompts(&self, decoding: usize) -> usize {
-        let piece = if decoding == 0 { self.piece } else { (self.piece / 8).max(BLOCK).min(self.piece) };
+        let piece = if decoding == 0 { self.piece } else { (self.piece / 8).max(KV_BLOCK).min(self.piece) };
         piece.min(self.rows - decoding)
     }
 }
@@ -191,7 +191,7 @@ fn fits<I: Isa>(engine: &Engine<I>, request: &Active) -> bool {
     let promised: usize = engine.requests.values().filter(|request| request.admitted).map(needs).sum();
     let idle = engine.sessions.iter().filter(|(id, _)| is_idle(engine, **id) && **id != request.session);
     let idle: usize = idle.map(|(_, session)| engine.cache.holds(session.table)).sum();
-    promised + needs(request) <= engine.cache.ledger().available() + idle
+    promised + needs(request) <= engine.cache.allocator().available() + idle
 }
 
 /// Whether no running request works on a session.

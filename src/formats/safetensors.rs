@@ -160,7 +160,7 @@ fn place(name: String, entry: Entry, header_len: u64, total: u64) -> Result<Tens
             .offset(at));
     }
     // Four values a byte, a quarter of the rows apart: from here on the shape is the matrix's.
-    if storage.is_some_and(|storage| matches!(storage.content, Content::Quarters))
+    if storage.is_some_and(|storage| matches!(storage.content, Content::HfPacked))
         && let Some(rows) = shape.first_mut()
     {
         *rows *= 4;

@@ -1,5 +1,7 @@
 //! Models in several files: whether the files at hand are all of one model, once each.
 
+use std::borrow::Borrow;
+
 use super::gguf::Metadata;
 use super::{Tensor, sorted};
 use crate::error::{Error, ErrorKind, Result};
@@ -15,7 +17,7 @@ pub fn first_part(parts: &[Part]) -> Result<usize> {
         let count = metadata.uint("split.count")?.unwrap_or(1).max(1);
         let number = metadata.uint("split.no")?.unwrap_or(0);
         if index == 0 {
-            indices.resize(count.min(MOST) as usize, None);
+            indices.resize(count.min(MAX_PARTS) as usize, None);
         }
         if count != indices.len() as u64 {
             return Err(bad("split.count", "wrong number of parts").expected(indices.len(), count));
@@ -33,7 +35,7 @@ pub fn first_part(parts: &[Part]) -> Result<usize> {
     }
     let missing: Vec<usize> = (1..=indices.len()).filter(|number| indices[number - 1].is_none()).collect();
     if !missing.is_empty() {
-        let (named, more) = if missing.len() > NAMED { (NAMED, " …") } else { (missing.len(), "") };
+        let (named, more) = if missing.len() > MAX_LISTED { (MAX_LISTED, " …") } else { (missing.len(), "") };
         let named = format!("{:?}", &missing[..named]);
         let reason =
             format!("of the model's {} parts there is no {}{more}", indices.len(), named.trim_matches(['[', ']']));
@@ -50,17 +52,17 @@ pub fn first_part(parts: &[Part]) -> Result<usize> {
 }
 
 /// Parts of a model: the count is a u16.
-const MOST: u64 = u16::MAX as u64;
+const MAX_PARTS: u64 = u16::MAX as u64;
 /// Missing parts that an error lists.
-const NAMED: usize = 10;
+const MAX_LISTED: usize = 10;
 
 fn bad(key: &str, reason: &str) -> Error {
     Error::new(ErrorKind::BadHeader, reason).key(key)
 }
 
 /// Compares a file's tensors with what an index says it has: what is missing is an error, what is there besides is told.
-pub fn check_index(tensors: &[Tensor], promised: &[String]) -> Result<Vec<String>> {
-    let there = sorted(tensors.iter().map(|tensor| &*tensor.name).collect());
+pub fn check_index(tensors: &[impl Borrow<Tensor>], promised: &[String]) -> Result<Vec<String>> {
+    let there = sorted(tensors.iter().map(|tensor| &*tensor.borrow().name).collect());
     let promised = sorted(promised.iter().map(|name| &**name).collect());
     if let Some(name) = promised.iter().find(|name| there.binary_search(name).is_err()) {
         return Err(Error::new(ErrorKind::MissingTensor, "the index says that this file has the tensor").tensor(*name));

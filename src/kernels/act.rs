@@ -36,7 +36,7 @@ impl Precision {
 
 /// What a matrix wants of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Spec {
+pub struct ActSpec {
     pub precision: Precision,
     pub cols: usize,
     /// `cols` with the matrix's padding.
@@ -44,36 +44,36 @@ pub struct Spec {
     /// Values that share a scale; `padded` where a row has one.
     pub group: usize,
     /// Values whose codes are summed together: `group`, or less where the weights' groups have factors.
-    pub part: usize,
+    pub sum_len: usize,
     /// One scale a row, kept as the factor s itself, because the result is divided by it.
-    pub whole: bool,
+    pub per_row: bool,
     /// Both planes unsigned, for signed weights.
     pub unsigned: bool,
     /// int8 in two planes as well, the higher one with the sign, for kernels that have no other form: those whose weights meet int8
     /// only where it is asked for.
-    pub wide: bool,
+    pub two_planes: bool,
 }
 
 /// What keeps the scale of an all but zero row finite: BitNet's training clamps at 1e-5, finer activations much lower.
-const LEAST_INT8: f32 = 1e-5;
-const LEAST_INT14: f32 = 1e-30;
+const MIN_ABS_INT8: f32 = 1e-5;
+const MIN_ABS_INT14: f32 = 1e-30;
 
-impl Spec {
+impl ActSpec {
     fn groups(&self) -> usize {
         self.padded / self.group
     }
 
     /// Each plane is summed for itself.
-    pub fn factored(&self) -> bool {
-        self.part != self.group
+    pub fn has_super_blocks(&self) -> bool {
+        self.sum_len != self.group
     }
 
     pub fn planes(&self) -> usize {
-        if self.precision == Precision::Int8 && !self.wide { 1 } else { 2 }
+        if self.precision == Precision::Int8 && !self.two_planes { 1 } else { 2 }
     }
 
     fn sums(&self) -> usize {
-        self.padded / self.part * if self.factored() { 2 } else { 1 }
+        self.padded / self.sum_len * if self.has_super_blocks() { 2 } else { 1 }
     }
 
     /// 32-bit words of one prepared row: the planes, then the sums, then the scales.
@@ -94,10 +94,10 @@ impl Spec {
     }
 }
 
-/// Prepared rows, all of one [`Spec`].
+/// Prepared rows, all of one [`ActSpec`].
 #[derive(Debug)]
 pub struct Act<I> {
-    spec: Spec,
+    spec: ActSpec,
     /// Words of a row, of one of its planes, and its sums: found once, not for every row that a kernel reads.
     stride: usize,
     plane: usize,
@@ -110,41 +110,41 @@ pub struct Act<I> {
 pub type Input<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
 
 /// One prepared row.
-pub struct Row<'a, I: Isa> {
+pub struct ActRow<'a, I: Isa> {
     pub planes: [&'a [I::Quad]; 2],
     /// Σ q of each group; or, where weights have factors, of each part's higher plane and of its lower one.
     pub sums: &'a [i32],
-    /// What one step of q is worth, per group; with [`Spec::whole`] the factor s.
+    /// What one step of q is worth, per group; with [`ActSpec::whole`] the factor s.
     pub scales: &'a [f32],
 }
 
 impl<I: Isa> Act<I> {
-    /// Room for rows of `bytes` bytes in all, see [`Spec::bytes`].
+    /// Room for rows of `bytes` bytes in all, see [`ActSpec::bytes`].
     pub fn reserve(bytes: u64) -> Result<Self> {
-        let spec = Spec {
+        let spec = ActSpec {
             precision: Precision::Float,
             cols: 0,
             padded: 0,
             group: 1,
-            part: 1,
-            whole: false,
+            sum_len: 1,
+            per_row: false,
             unsigned: false,
-            wide: false,
+            two_planes: false,
         };
         Ok(Self { spec, stride: 1, plane: 0, sums: 0, words: reserve("activations", bytes / 4)?, isa: PhantomData })
     }
 
-    pub fn spec(&self) -> Spec {
+    pub fn spec(&self) -> ActSpec {
         self.spec
     }
 
     /// Prepares rows of `spec.cols` values; `input(row, buffer)` writes a row's values.
-    pub fn prepare(&mut self, team: &Team, spec: Spec, tokens: usize, input: impl Fn(usize, &mut [f32]) + Sync) {
+    pub fn prepare(&mut self, team: &Team, spec: ActSpec, tokens: usize, input: impl Fn(usize, &mut [f32]) + Sync) {
         self.prepare_from(team, spec, tokens, &input);
     }
 
     /// The same, once for all inputs there are: a copy of it is kilobytes of code.
-    fn prepare_from(&mut self, team: &Team, spec: Spec, tokens: usize, input: Input) {
+    fn prepare_from(&mut self, team: &Team, spec: ActSpec, tokens: usize, input: Input) {
         let stride = spec.stride::<I>();
         (self.spec, self.stride, self.plane, self.sums) = (spec, stride, spec.plane_words::<I>(), spec.sums());
         self.words.clear();
@@ -173,11 +173,11 @@ impl<I: Isa> Act<I> {
 
     /// An integer row.
     #[inline]
-    pub fn row(&self, token: usize) -> Row<'_, I> {
+    pub fn row(&self, token: usize) -> ActRow<'_, I> {
         let (codes, rest) = self.words(token).split_at(self.spec.planes() * self.plane);
         let (sums, scales) = rest.split_at(self.sums);
         let (first, second) = codes.split_at(self.plane);
-        Row {
+        ActRow {
             planes: [first, second].map(bytemuck::cast_slice),
             sums: bytemuck::cast_slice(sums),
             scales: bytemuck::cast_slice(scales),
@@ -190,7 +190,7 @@ thread_local! {
     static VALUES: std::cell::RefCell<Vec<f32>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-fn prepare_row<I: Isa>(spec: Spec, row: &mut [u32], token: usize, input: Input) {
+fn prepare_row<I: Isa>(spec: ActSpec, row: &mut [u32], token: usize, input: Input) {
     if spec.precision == Precision::Float {
         let (values, padding) = row.split_at_mut(spec.cols);
         padding.fill(0);
@@ -202,13 +202,13 @@ fn prepare_row<I: Isa>(spec: Spec, row: &mut [u32], token: usize, input: Input) 
         input(token, &mut values[..spec.cols]);
         let (planes, rest) = row.split_at_mut(spec.planes() * spec.plane_words::<I>());
         let (sums, scales) = rest.split_at_mut(spec.sums());
-        let sums_of = spec.sums() / spec.groups();
+        let group_sums = spec.sums() / spec.groups();
         let (first, second) = planes.split_at_mut(spec.plane_words::<I>());
         let quads = spec.group / 4 * (size_of::<I::Quad>() / 4);
         for (group, values) in values.chunks_exact(spec.group).enumerate() {
             let first = bytemuck::cast_slice_mut(&mut first[group * quads..][..quads]);
             let second = if second.is_empty() { &mut [][..] } else { &mut second[group * quads..][..quads] };
-            let sums = bytemuck::cast_slice_mut(&mut sums[group * sums_of..][..sums_of]);
+            let sums = bytemuck::cast_slice_mut(&mut sums[group * group_sums..][..group_sums]);
             let scale = codes::<I>(spec, values, first, bytemuck::cast_slice_mut(second), sums);
             scales[group] = scale.to_bits();
         }
@@ -216,7 +216,13 @@ fn prepare_row<I: Isa>(spec: Spec, row: &mut [u32], token: usize, input: Input) 
 }
 
 /// Rounds one group; answers its scale.
-fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut [I::Quad], sums: &mut [i32]) -> f32 {
+fn codes<I: Isa>(
+    spec: ActSpec,
+    values: &[f32],
+    first: &mut [I::Quad],
+    second: &mut [I::Quad],
+    sums: &mut [i32],
+) -> f32 {
     let isa = I::default();
     let (fours, _) = values.as_chunks::<4>();
     let (sixteens, _) = fours.as_chunks::<4>();
@@ -239,10 +245,11 @@ fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut
         return f32::NAN;
     }
 
-    let (limit, least) = if spec.precision == Precision::Int8 { (127.0, LEAST_INT8) } else { (8191.0, LEAST_INT14) };
+    let (limit, least) =
+        if spec.precision == Precision::Int8 { (127.0, MIN_ABS_INT8) } else { (8191.0, MIN_ABS_INT14) };
     // In this order: it is what training computes, and gives its factor bit for bit.
     let factor = 1.0 / if most < least { least } else { most } * limit;
-    let scale = if spec.whole { factor } else { most / limit };
+    let scale = if spec.per_row { factor } else { most / limit };
     let lowest = if spec.precision == Precision::Int8 { -128.0 } else { -8192.0 };
     let (factor, lowest, highest) = (isa.splat_f32(factor), isa.splat_f32(lowest), isa.splat_f32(limit));
     let offset = isa.splat_i32(if spec.unsigned { 8192 } else { 0 });
@@ -274,8 +281,8 @@ fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut
     let planes = first.as_chunks_mut::<4>().0.iter_mut().zip(second.as_chunks_mut::<4>().0);
     let mut planes = sixteens.iter().zip(planes);
     let (mut sum, mut sum_high, mut sum_low) = (nothing, nothing, nothing);
-    for part in 0..spec.group / spec.part {
-        for (fours, (first, second)) in planes.by_ref().take(spec.part / 16) {
+    for part in 0..spec.group / spec.sum_len {
+        for (fours, (first, second)) in planes.by_ref().take(spec.sum_len / 16) {
             let q = rounded(fours);
             let shifted = q.map(|q| isa.add_i32(q, offset));
             let high = shifted.map(|q| isa.shr_i32(q, 7));
@@ -283,12 +290,12 @@ fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut
             (sum, sum_high, sum_low) = (add(sum, q), add(sum_high, high), add(sum_low, low));
             (*first, *second) = (isa.quads(high), isa.quads(low));
         }
-        if spec.factored() {
+        if spec.has_super_blocks() {
             sums[2 * part..][..2].copy_from_slice(&[lanes(sum_high), lanes(sum_low)]);
             (sum_high, sum_low) = (nothing, nothing);
         }
     }
-    if !spec.factored() {
+    if !spec.has_super_blocks() {
         sums[0] = lanes(sum);
     }
     scale

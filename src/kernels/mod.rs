@@ -20,41 +20,41 @@ pub mod rows;
 #[cfg(test)]
 mod suite;
 
-use act::{Precision, Spec};
-use packed::{Packing, Shape, TILE};
+use act::{ActSpec, Precision};
+use packed::{MatrixShape, Packing, TILE};
 
 use crate::quant::{Codes, Scales};
 use crate::team::Section;
 
 /// What a matrix wants of its input at a precision; dense weights always meet floats.
-pub fn spec(shape: &Shape, precision: Precision) -> Spec {
+pub fn spec(shape: &MatrixShape, precision: Precision) -> ActSpec {
     let (group, groups) = shape.blocks();
-    let part = shape.groups().0;
-    let base = Spec {
+    let sum_len = shape.groups().0;
+    let base = ActSpec {
         precision,
         cols: shape.cols,
         padded: group * groups,
         group,
-        part,
-        whole: false,
+        sum_len,
+        per_row: false,
         unsigned: false,
-        wide: false,
+        two_planes: false,
     };
     match shape.packing {
         Packing::Ints(layout) if precision != Precision::Float => {
-            let wide = shape.factored() || matches!(layout.codes, Codes::B4 | Codes::B6 | Codes::I8);
-            Spec { whole: layout.scales == Scales::Row, unsigned: layout.codes == Codes::I8, wide, ..base }
+            let two_planes = shape.has_super_blocks() || matches!(layout.codes, Codes::B4 | Codes::B6 | Codes::I8);
+            ActSpec { per_row: layout.scales == Scales::Row, unsigned: layout.codes == Codes::I8, two_planes, ..base }
         }
         // One form of float input serves every matrix of a width.
         _ => {
             let padded = shape.cols.next_multiple_of(64);
-            Spec { precision: Precision::Float, padded, group: padded, part: padded, ..base }
+            ActSpec { precision: Precision::Float, padded, group: padded, sum_len: padded, ..base }
         }
     }
 }
 
 /// How the columns of a result, from `first` on, are shared out: whole tiles, part by part.
-pub fn sections(shape: &Shape, first: usize) -> impl Iterator<Item = Section> {
+pub fn sections(shape: &MatrixShape, first: usize) -> impl Iterator<Item = Section> {
     let width = shape.part_rows();
     (0..shape.parts).map(move |part| Section { first: first + part * width, width, unit: TILE })
 }

@@ -5,10 +5,10 @@ use super::act::{Act, Precision};
 use super::attention::suite::{attention_is_softmax, what_is_not_finite_shows};
 use super::elementwise::{self, Gate, Pairs};
 use super::isa::{Isa, scalar::Scalar};
-use super::linear::{self, Dots};
-use super::packed::{Matrix, Packing, Rows, Shape, TILE};
+use super::linear::{self, DotProduct};
+use super::packed::{DecodedRows, Matrix, MatrixShape, Packing, TILE};
 use super::{sections, spec};
-use crate::quant::{self, Codes, FACTORED, Float, Kept, Layout, Scales, Storage};
+use crate::quant::{self, Codes, Float, Layout, SUPER_BLOCK, ScaleType, Scales, Storage};
 use crate::rng::Rng;
 use crate::team::Team;
 #[cfg(target_arch = "wasm32")]
@@ -40,8 +40,8 @@ per_isa!(
 
 const TERNARY: Packing = Packing::Ints(Layout::TERNARY);
 
-fn grouped(codes: Codes, offset: i32, len: usize, kept: Kept, min: bool) -> Packing {
-    Packing::Ints(Layout { codes, step: 1, offset, scales: Scales::Group { len, kept, min } })
+fn grouped(codes: Codes, offset: i32, len: usize, scale_type: ScaleType, min: bool) -> Packing {
+    Packing::Ints(Layout { codes, step: 1, offset, scales: Scales::Group { len, scale_type, min } })
 }
 
 fn ints(packing: Packing) -> Layout {
@@ -51,24 +51,23 @@ fn ints(packing: Packing) -> Layout {
 
 /// Every packing that a storage type leads to.
 fn packings() -> Vec<Packing> {
-    use Kept::*;
     vec![
         TERNARY,
-        Packing::Ints(Layout { step: 2, offset: 1, ..ints(grouped(Codes::B1, 1, 128, Half, false)) }),
-        grouped(Codes::B2, 1, 256, Half, false),
-        grouped(Codes::B2, 1, 64, Half, false),
-        grouped(Codes::B2, 0, 64, Single, true),
-        grouped(Codes::B2, 0, 16, Factors, true),
-        grouped(Codes::B4, 8, 32, Half, false),
-        grouped(Codes::B4, 0, 32, Half, true),
-        grouped(Codes::B4, 0, 128, Single, true),
-        grouped(Codes::B4, 4, 16, Factors, false),
-        grouped(Codes::B4, 0, 32, Factors, true),
-        grouped(Codes::B6, 16, 32, Half, false),
-        grouped(Codes::B6, 0, 32, Half, true),
-        grouped(Codes::B6, 32, 16, Factors, false),
-        grouped(Codes::B6, 0, 32, Factors, true),
-        grouped(Codes::I8, 0, 32, Half, false),
+        Packing::Ints(Layout { step: 2, offset: 1, ..ints(grouped(Codes::B1, 1, 128, ScaleType::F16, false)) }),
+        grouped(Codes::B2, 1, 256, ScaleType::F16, false),
+        grouped(Codes::B2, 1, 64, ScaleType::F16, false),
+        grouped(Codes::B2, 0, 64, ScaleType::F32, true),
+        grouped(Codes::B2, 0, 16, ScaleType::SuperBlock, true),
+        grouped(Codes::B4, 8, 32, ScaleType::F16, false),
+        grouped(Codes::B4, 0, 32, ScaleType::F16, true),
+        grouped(Codes::B4, 0, 128, ScaleType::F32, true),
+        grouped(Codes::B4, 4, 16, ScaleType::SuperBlock, false),
+        grouped(Codes::B4, 0, 32, ScaleType::SuperBlock, true),
+        grouped(Codes::B6, 16, 32, ScaleType::F16, false),
+        grouped(Codes::B6, 0, 32, ScaleType::F16, true),
+        grouped(Codes::B6, 32, 16, ScaleType::SuperBlock, false),
+        grouped(Codes::B6, 0, 32, ScaleType::SuperBlock, true),
+        grouped(Codes::I8, 0, 32, ScaleType::F16, false),
         Packing::Dense(Float::F32),
         Packing::Dense(Float::F16),
         Packing::Dense(Float::BF16),
@@ -81,7 +80,7 @@ struct Sample {
     codes: Vec<u8>,
     scales: Vec<f32>,
     mins: Vec<f32>,
-    units: Vec<[f32; 2]>,
+    super_scales: Vec<[f32; 2]>,
     values: Vec<f32>,
 }
 
@@ -90,10 +89,10 @@ fn half(value: f32) -> f32 {
 }
 
 fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rng) -> Sample {
-    let shape = Shape { rows, cols, packing, parts };
+    let shape = MatrixShape { rows, cols, packing, parts };
     let groups = shape.groups().1;
     let mut random = |spread: f32| (rng.unit() as f32 - 0.5) * spread;
-    let (mut codes, mut scales, mut mins, mut units, mut values) = (vec![], vec![], vec![], vec![], vec![]);
+    let (mut codes, mut scales, mut mins, mut super_scales, mut values) = (vec![], vec![], vec![], vec![], vec![]);
     match packing {
         Packing::Dense(float) => {
             for _ in 0..rows * cols {
@@ -109,12 +108,12 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
         Packing::Ints(layout) => {
             scales = (0..rows * groups).map(|_| half(random(0.1))).collect();
             mins = (0..rows * groups).map(|_| half(random(0.1))).collect();
-            if shape.factored() {
-                units = (0..rows * shape.blocks().1).map(|_| [half(random(0.1)), half(random(0.1))]).collect();
-                let each = FACTORED / shape.groups().0;
+            if shape.has_super_blocks() {
+                super_scales = (0..rows * shape.blocks().1).map(|_| [half(random(0.1)), half(random(0.1))]).collect();
+                let each = SUPER_BLOCK / shape.groups().0;
                 let largest = if layout.offset == 32 { 255.0 } else { 126.0 };
                 for (i, (scale, min)) in scales.iter_mut().zip(&mut mins).enumerate() {
-                    let [unit, least] = units[i / each];
+                    let [unit, least] = super_scales[i / each];
                     (*scale, *min) = (unit * random(largest).round(), least * random(126.0).round());
                 }
             }
@@ -129,7 +128,7 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
             codes = (0..rows * cols).map(|_| (random(1.0) * most as f32 + most as f32 / 2.0) as u8).collect();
         }
     }
-    let mut sample = Sample { matrix: Matrix::reserve(shape).unwrap(), codes, scales, mins, units, values };
+    let mut sample = Sample { matrix: Matrix::reserve(shape).unwrap(), codes, scales, mins, super_scales, values };
     sample.pack();
     sample
 }
@@ -137,18 +136,18 @@ fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rn
 impl Sample {
     /// Packs the matrix, over whatever it held.
     fn pack(&mut self) {
-        let Self { matrix, codes, scales, mins, units, .. } = self;
+        let Self { matrix, codes, scales, mins, super_scales, .. } = self;
         let shape = matrix.shape;
         let ((_, groups), (_, blocks)) = (shape.groups(), shape.blocks());
         let width = if let Packing::Dense(float) = shape.packing { float.bytes() } else { 1 };
         let row = shape.cols * width;
         for tile in 0..shape.tiles() {
             let (from, to) = (shape.tile_rows(tile).start, shape.tile_rows(tile).end);
-            let part = Rows {
+            let part = DecodedRows {
                 codes: &codes[from * row..to * row],
                 scales: scales.get(from * groups..to * groups).unwrap_or(&[]),
                 mins: mins.get(from * groups..to * groups).unwrap_or(&[]),
-                units: units.get(from * blocks..to * blocks).unwrap_or(&[]),
+                super_scales: super_scales.get(from * blocks..to * blocks).unwrap_or(&[]),
             };
             matrix.pack(tile, part);
             matrix.pack(tile, part);
@@ -184,8 +183,8 @@ fn naive(sample: &Sample, row: usize, x: &[f32], precision: Precision) -> f32 {
             .fold(0.0, |y, from| y + (from..cols.min(from + 64)).fold(0.0, |sum, col| sum + value(col) * x[col]));
     }
     let layout = layout.unwrap();
-    if shape.factored() {
-        return naive_factored(sample, layout, row, x, precision);
+    if shape.has_super_blocks() {
+        return naive_super_blocks(sample, layout, row, x, precision);
     }
     let (limit, least) = if precision == Precision::Int8 { (127.0f32, 1e-5) } else { (8191.0, 1e-30) };
     let mut y = 0.0;
@@ -214,16 +213,16 @@ fn naive(sample: &Sample, row: usize, x: &[f32], precision: Precision) -> f32 {
 }
 
 /// The same where groups have factors: 256 values in integers, then one float for each plane.
-fn naive_factored(sample: &Sample, layout: Layout, row: usize, x: &[f32], precision: Precision) -> f32 {
+fn naive_super_blocks(sample: &Sample, layout: Layout, row: usize, x: &[f32], precision: Precision) -> f32 {
     let shape = &sample.matrix.shape;
     let ((len, groups), (_, blocks)) = (shape.groups(), shape.blocks());
     let has_min = matches!(layout.scales, Scales::Group { min: true, .. });
     let (limit, least) = if precision == Precision::Int8 { (127.0f32, 1e-5) } else { (8191.0, 1e-30) };
     let factor = |value: f32, unit: f32| if unit == 0.0 { 0 } else { (value / unit) as i64 };
     (0..blocks).fold(0.0, |y, block| {
-        let range = block * FACTORED..(block + 1) * FACTORED;
+        let range = block * SUPER_BLOCK..(block + 1) * SUPER_BLOCK;
         let most = x[range.clone()].iter().fold(0.0f32, |most, x| most.max(x.abs()));
-        let [unit, unit_min] = sample.units[row * blocks + block];
+        let [unit, unit_min] = sample.super_scales[row * blocks + block];
         let (mut high, mut low, mut mins) = (0, 0, 0);
         for col in range {
             let q = (x[col] * (1.0 / most.max(least) * limit)).round_ties_even() as i64;
@@ -243,12 +242,12 @@ fn naive_factored(sample: &Sample, layout: Layout, row: usize, x: &[f32], precis
 }
 
 fn product<I: Isa>(matrix: &Matrix, x: &[f32], precision: Precision, team: &Team) -> Vec<f32> {
-    let [y, other] = Dots::ALL.map(|dots| product_by::<I>(dots, matrix, x, precision, team));
+    let [y, other] = DotProduct::ALL.map(|dots| product_by::<I>(dots, matrix, x, precision, team));
     assert!(y == other, "{:?} {precision:?}: both ways to sum", matrix.shape);
     y
 }
 
-fn product_by<I: Isa>(dots: Dots, matrix: &Matrix, x: &[f32], precision: Precision, team: &Team) -> Vec<f32> {
+fn product_by<I: Isa>(dots: DotProduct, matrix: &Matrix, x: &[f32], precision: Precision, team: &Team) -> Vec<f32> {
     let shape = &matrix.shape;
     let tokens = x.len() / shape.cols;
     let spec = spec(shape, precision);
@@ -257,7 +256,7 @@ fn product_by<I: Isa>(dots: Dots, matrix: &Matrix, x: &[f32], precision: Precisi
     act.prepare(team, spec, tokens, |row, values| values.copy_from_slice(&x[row * shape.cols..][..shape.cols]));
     let act = &act;
     let sections: Vec<_> = sections(shape, 0).collect();
-    team.columns(&mut y, shape.rows, &sections, linear::grain(tokens), |part, tiles, columns| {
+    team.columns(&mut y, shape.rows, &sections, linear::chunk_size(tokens), |part, tiles, columns| {
         linear::multiply_by::<I>(dots, matrix, part, tiles, act, columns);
     });
     y
@@ -379,9 +378,9 @@ fn dense_products_are_added<I: Isa>() {
 
 fn wide_rows_do_not_overflow<I: Isa>() {
     let cols = 32768;
-    let shape = Shape { rows: TILE, cols, packing: TERNARY, parts: 1 };
+    let shape = MatrixShape { rows: TILE, cols, packing: TERNARY, parts: 1 };
     let mut matrix = Matrix::reserve(shape).unwrap();
-    matrix.pack(0, Rows { codes: &vec![2; TILE * cols], scales: &[], mins: &[], units: &[] });
+    matrix.pack(0, DecodedRows { codes: &vec![2; TILE * cols], scales: &[], mins: &[], super_scales: &[] });
     matrix.row_scales.fill(1.0);
     for precision in [Precision::Int8, Precision::Int14] {
         let y = product::<I>(&matrix, &vec![-3.0; cols], precision, &Team::solo());
@@ -414,7 +413,7 @@ fn floats_round_to_codes<I: Isa>() {
     let golden = quant::tests::Golden::new(include_bytes!("../../tests/golden/ops/ops.safetensors"));
     let (x, expected) = (golden.floats("act.x"), golden.bytes("act.codes_i8"));
     let scales = golden.floats("act.scale");
-    let shape = Shape { rows: 1, cols: 96, packing: TERNARY, parts: 1 };
+    let shape = MatrixShape { rows: 1, cols: 96, packing: TERNARY, parts: 1 };
     let spec = spec(&shape, Precision::Int8);
     let tokens = x.len() / 96;
     let mut act = Act::<I>::reserve(spec.bytes(tokens)).unwrap();
@@ -542,7 +541,7 @@ fn storage_types_reach_the_kernels_unchanged() {
         let storage: &'static Storage = storage;
         let quant::Content::Blocks { layout, decode } = storage.content else { unreachable!() };
         let (rows, cols) = (40, 512);
-        let shape = Shape { rows, cols, packing: Packing::Ints(layout), parts: 1 };
+        let shape = MatrixShape { rows, cols, packing: Packing::Ints(layout), parts: 1 };
         let (len, groups) = shape.groups();
         let mut bytes: Vec<u8> =
             (0..storage.size((rows * cols) as u64).unwrap()).map(|_| rng.next_u64() as u8).collect();
@@ -557,7 +556,7 @@ fn storage_types_reach_the_kernels_unchanged() {
         let (_, blocks) = shape.blocks();
         let (mut codes, mut scales, mut mins) =
             (vec![0; rows * cols], vec![0.0; rows * groups], vec![0.0; rows * groups]);
-        let mut units = vec![[1.0; 2]; rows * cols / storage.block];
+        let mut super_scales = vec![[1.0; 2]; rows * cols / storage.block];
         for (i, block) in bytes.chunks_exact(storage.bytes).enumerate() {
             let group = i * storage.block / len..(i + 1) * storage.block / len;
             decode(
@@ -566,7 +565,7 @@ fn storage_types_reach_the_kernels_unchanged() {
                     codes: &mut codes[i * storage.block..][..storage.block],
                     scales: &mut scales[group.clone()],
                     mins: &mut mins[group],
-                    units: &mut units[i],
+                    super_scales: &mut super_scales[i],
                 },
             );
         }
@@ -575,11 +574,11 @@ fn storage_types_reach_the_kernels_unchanged() {
             let range = shape.tile_rows(tile);
             matrix.pack(
                 tile,
-                Rows {
+                DecodedRows {
                     codes: &codes[range.start * cols..range.end * cols],
                     scales: &scales[range.start * groups..range.end * groups],
                     mins: &mins[range.start * groups..range.end * groups],
-                    units: units.get(range.start * blocks..range.end * blocks).unwrap_or(&[]),
+                    super_scales: super_scales.get(range.start * blocks..range.end * blocks).unwrap_or(&[]),
                 },
             );
         }

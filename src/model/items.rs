@@ -1,13 +1,14 @@
 //! Every tensor in its place: what the architecture has, what is missing, what has no place.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::config::Config;
 use super::names::{Field, Part, Slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
-use crate::kernels::packed::{Packing, Shape};
-use crate::quant::{Codes, Content, Float, Interleave, Kept, Layout, Scales};
+use crate::kernels::packed::{MatrixShape, Packing};
+use crate::quant::{Codes, Content, Float, Interleave, Layout, ScaleType, Scales};
 
 /// Products over a row must fit their integers: 2^16 · 127 · 127 does.
 const MOST_COLS: usize = 1 << 16;
@@ -31,13 +32,14 @@ pub enum Reading {
 pub enum Target {
     /// Kept as floats.
     Values,
-    Matrix(Shape, Reading),
+    Matrix(MatrixShape, Reading),
 }
 
 #[derive(Clone, Debug)]
 pub struct Item {
     pub slot: Slot,
-    pub tensor: Tensor,
+    /// Shared with the checkpoint that the plan was made of.
+    pub tensor: Arc<Tensor>,
     pub target: Target,
     /// What its codes mean, where the file's type does not say.
     pub words: Option<Layout>,
@@ -61,7 +63,7 @@ pub(super) const MATRICES: [Part; 7] =
     [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
 
 /// Puts every tensor in its place; refuses what has none, and what is missing. In order of execution, with warnings.
-pub fn items(config: &Config, tensors: &[Tensor]) -> Result<(Vec<Item>, Vec<String>)> {
+pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec<String>)> {
     let mut warnings = config.warnings.clone();
     let mut found: BTreeMap<Slot, Item> = BTreeMap::new();
     for tensor in tensors {
@@ -88,8 +90,8 @@ pub fn items(config: &Config, tensors: &[Tensor]) -> Result<(Vec<Item>, Vec<Stri
     let words: Vec<(Slot, bool)> = found.keys().map(|&slot| (slot, narrow(slot))).collect();
     for (slot, narrow) in words {
         let item = found.get_mut(&slot).expect("its own key");
-        if let Some(Layout { scales: Scales::Group { kept, .. }, .. }) = &mut item.words {
-            *kept = if narrow { Kept::Half } else { Kept::Single };
+        if let Some(Layout { scales: Scales::Group { scale_type, .. }, .. }) = &mut item.words {
+            *scale_type = if narrow { ScaleType::F16 } else { ScaleType::F32 };
         }
     }
     Ok((found.into_values().collect(), warnings))
@@ -116,8 +118,8 @@ fn check_complete(config: &Config, found: &BTreeMap<Slot, Item>) -> Result<()> {
             return missing(slot.field(Field::Weight), "what goes with it is there, the weight is not");
         }
         let beside: &[Field] = match content {
-            Some(Content::Quarters) => &[Field::Scale],
-            Some(Content::Words) => &[Field::Scales, Field::Mins],
+            Some(Content::HfPacked) => &[Field::Scale],
+            Some(Content::MlxPacked) => &[Field::Scales, Field::Mins],
             _ => &[],
         };
         for &field in beside.iter().filter(|_| slot.field == Field::Weight) {
@@ -175,7 +177,7 @@ pub(super) fn sizes(config: &Config, part: Part) -> (usize, usize) {
 }
 
 /// What a tensor becomes; its shape must be what the config says.
-fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
+fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
     if slot.in_layer().is_some_and(|layer| layer >= config.layers) {
         return Err(Error::new(ErrorKind::UnsupportedSetting, "the model has fewer layers")
             .tensor(&tensor.name)
@@ -200,9 +202,9 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
     let storage = tensor.runnable()?;
     let mlx = config.mlx.as_ref().map(|mlx| mlx.of(slot));
     let words = match (storage.content, mlx) {
-        (Content::Words, Some(mlx)) if matrix && slot.field == Field::Weight => {
+        (Content::MlxPacked, Some(mlx)) if matrix && slot.field == Field::Weight => {
             let codes = [Codes::B1, Codes::B2, Codes::B4][mlx.bits.ilog2() as usize];
-            let scales = Scales::Group { len: mlx.group, kept: Kept::Single, min: true };
+            let scales = Scales::Group { len: mlx.group, scale_type: ScaleType::F32, min: true };
             if cols % mlx.group != 0 {
                 return Err(Error::new(ErrorKind::UnsupportedSetting, "the rows are not whole groups")
                     .tensor(&tensor.name)
@@ -231,7 +233,7 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
     let is_matrix = slot.is_matrix();
     let fits = match storage.content {
         Content::Dense(_) => true,
-        Content::Words => words.is_some(),
+        Content::MlxPacked => words.is_some(),
         _ => is_matrix,
     };
     if !fits {
@@ -244,7 +246,7 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
             .tensor(&tensor.name)
             .expected(format_args!("a multiple of 4 up to {MOST_COLS}"), cols));
     }
-    let shape = Shape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
+    let shape = MatrixShape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
     let target = if is_matrix { Target::Matrix(shape, Reading::Stored) } else { Target::Values };
-    Ok(Item { slot, tensor: tensor.clone(), target, words: words.map(|(layout, _)| layout) })
+    Ok(Item { slot, tensor: Arc::clone(tensor), target, words: words.map(|(layout, _)| layout) })
 }

@@ -5,6 +5,7 @@
 //! result, [`adapter`]s may be added to them, [`forward`] runs a batch through it, [`describe`] tells people.
 
 pub mod adapter;
+pub mod checkpoint;
 pub mod config;
 pub mod describe;
 pub mod forward;
@@ -17,6 +18,7 @@ pub mod plan;
 pub mod weights;
 
 pub use adapter::Adapter;
+pub use checkpoint::Checkpoint;
 pub use config::Config;
 pub use load::{Intake, Loader};
 pub use options::{Options, Scheduling};

@@ -78,6 +78,11 @@ impl Options {
     pub const RANGES: [(&'static str, usize, usize); 3] =
         [("prefillChunk", 1, 4096), ("maxBatchTokens", 1, 4096), ("maxSequences", 1, 4096)];
 
+    /// Rows of the largest batch: a chunk of a prompt beside every other request's next token.
+    pub(super) fn rows(&self) -> usize {
+        self.max_batch_tokens.min(self.prefill_chunk + self.max_sequences - 1)
+    }
+
     /// # Errors
     ///
     /// `InvalidArgument` for a number that is out of range; the context's range is the model's.

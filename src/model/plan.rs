@@ -4,6 +4,8 @@
 //! dense weights are ternary, how I2_S interleaves), the plan names a few rows to probe first; what they say holds for every tensor
 //! of that kind, and a later row that contradicts is an error that names the option which settles it.
 
+use std::sync::Arc;
+
 use litemap::LiteMap;
 
 use super::config::{Config, Training};
@@ -15,7 +17,8 @@ use super::weights::precision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
 use crate::kernels::act::Precision;
-use crate::kernels::packed::{Packing, Shape};
+use crate::kernels::packed::{MatrixShape, Packing};
+use crate::kernels::rows::KV_BLOCK;
 use crate::kernels::spec;
 use crate::kv::{self, Codec};
 use crate::quant::{Content, Interleave, Layout, Scales};
@@ -86,22 +89,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn new(config: Config, tensors: &[Tensor], options: Options) -> Result<Self> {
-        options.check(&config)?;
+    pub fn new(config: Config, tensors: &[Arc<Tensor>], options: Options) -> Result<Self> {
+        let CacheSize { context, kv, positions } = CacheSize::of(&config, &options)?;
         let (items, warnings) = items(&config, tensors)?;
-        let context = options.context_length.unwrap_or(config.context.min(CONTEXT));
-        let one = kv_bytes(&config, context, Codec::F32);
-        let kv = options.kv_cache_type.unwrap_or(if one <= F32_KV { Codec::F32 } else { Codec::F16 });
-        let each = kv_bytes(&config, context, kv).max(1);
-        let full = (F32_KV / each).clamp(1, FULL as u64) as usize;
-        let positions = options.kv_cache_tokens.unwrap_or(full * context.next_multiple_of(32));
-        if positions < context {
-            return Err(Error::new(ErrorKind::InvalidArgument, "fewer than one conversation may hold")
-                .option("kvCacheTokens")
-                .expected(format_args!("at least {context}"), positions));
-        }
         let mut plan = Self {
-            positions: positions.next_multiple_of(32),
+            positions,
             config,
             options,
             items,
@@ -164,44 +156,61 @@ impl Plan {
         !self.items.iter().any(|item| item.slot.part == Part::Output)
     }
 
-    pub fn kv_shape(&self) -> kv::Shape {
+    pub fn kv_shape(&self) -> kv::KvShape {
         kv_shape(&self.config)
     }
 
-    /// Bytes of the widest prepared input of a batch.
+    /// Bytes of the widest prepared input of the largest batch.
     pub fn act_bytes(&self) -> u64 {
+        self.widest_input() * self.rows() as u64
+    }
+
+    /// Bytes of one row of the widest prepared input.
+    fn widest_input(&self) -> u64 {
         let widest = self.items.iter().filter_map(|item| match item.target {
             Target::Matrix(shape, _) => {
                 [Precision::Int14, Precision::Float].map(|precision| spec(&shape, precision).bytes(1)).into_iter().max()
             }
             Target::Values => None,
         });
-        widest.max().unwrap_or(0) * self.rows() as u64
+        widest.max().unwrap_or(0)
     }
 
-    /// Rows of the largest batch: a piece of a prompt beside every other request's next token.
+    /// Rows of the largest batch: a chunk of a prompt beside every other request's next token.
     pub fn rows(&self) -> usize {
-        let Options { prefill_chunk, max_batch_tokens, max_sequences, .. } = self.options;
-        max_batch_tokens.min(prefill_chunk + max_sequences - 1)
+        self.options.rows()
     }
 
+    /// Bytes that running the model takes with the options of the plan.
     pub fn memory(&self) -> Memory {
-        let weights = self
-            .items
-            .iter()
-            .map(|item| match item.target {
-                Target::Matrix(shape, _) => shape.bytes(),
-                Target::Values => item.tensor.values() * 4,
-            })
-            .sum();
-        let kv = self.kv_shape().bytes(self.positions, self.kv);
+        let Self { context, kv, positions, .. } = *self;
+        self.memory_of(CacheSize { context, kv, positions }, self.rows())
+    }
+
+    /// Bytes that the model would take with other options for its context, its cache and its batches. The layouts of the weights stay as
+    /// they are planned, so that a search for settings that fit needs this one plan only.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] with the name of an option that is out of range.
+    pub fn memory_with(&self, options: &Options) -> Result<Memory> {
+        Ok(self.memory_of(CacheSize::of(&self.config, options)?, options.rows()))
+    }
+
+    fn memory_of(&self, cache: CacheSize, rows: usize) -> Memory {
+        let weights = self.items.iter().map(|item| match item.target {
+            Target::Matrix(shape, _) => shape.bytes(),
+            Target::Values => item.tensor.values() * 4,
+        });
+        let weights = weights.sum();
+        let kv = self.kv_shape().bytes(cache.positions, cache.kv);
         let config = &self.config;
         let row = 2 * config.hidden + 2 * config.q_width() + 2 * config.kv_width() + 2 * config.ffn + config.rope.dim;
         let logits = HEAD_ROWS * (config.vocab + config.hidden);
-        // Masters wait whole for their mean, one at a time.
-        let masters = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Masters)));
-        let staged = masters.map(|item| item.tensor.len).max().unwrap_or(0);
-        let scratch = staged + self.act_bytes() + 4 * (self.rows() as u64 * row as u64 + logits as u64);
+        // Latent weights wait whole for their mean, one matrix at a time.
+        let latent = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Masters)));
+        let staged = latent.map(|item| item.tensor.len).max().unwrap_or(0);
+        let rows = rows as u64;
+        let scratch = staged + self.widest_input() * rows + 4 * (rows * row as u64 + logits as u64);
         Memory { weights, kv, scratch, total: weights + kv + scratch }
     }
 
@@ -251,7 +260,7 @@ impl Plan {
             let mut chosen = vec![items[0], items[items.len() - 1]];
             chosen.dedup();
             for item in chosen {
-                let Tensor { file, offset, len, ref shape, .. } = self.items[item].tensor;
+                let Tensor { file, offset, len, ref shape, .. } = *self.items[item].tensor;
                 let row = len / shape[0];
                 for at in [0, len - row].into_iter().take(if shape[0] > 1 { 2 } else { 1 }) {
                     self.probes.push(Probe { range: Range { file, offset: offset + at, len: row }, item });
@@ -298,11 +307,11 @@ impl Plan {
                     }
                     (Reading::I2s(interleave), ternary)
                 }
-                Content::Quarters => (Reading::Quarters, ternary),
-                Content::Words => (Reading::Words, Packing::Ints(item.words.expect("placed with its layout"))),
+                Content::HfPacked => (Reading::Quarters, ternary),
+                Content::MlxPacked => (Reading::Words, Packing::Ints(item.words.expect("placed with its layout"))),
             };
             let parts = if reading == Reading::Quarters { 4 } else { 1 };
-            self.items[index].target = Target::Matrix(Shape { packing, parts, ..shape }, reading);
+            self.items[index].target = Target::Matrix(MatrixShape { packing, parts, ..shape }, reading);
         }
         Ok(())
     }
@@ -335,7 +344,7 @@ impl Plan {
             for (item, rows, cols) in
                 [(up, ffn.min(interleave::NEURONS), hidden), (down, hidden.min(interleave::ROWS), ffn)]
             {
-                let Tensor { file, offset, .. } = self.items[item].tensor;
+                let Tensor { file, offset, .. } = *self.items[item].tensor;
                 self.probes.push(Probe { range: Range { file, offset, len: (rows * cols / 4) as u64 }, item });
             }
         }
@@ -361,7 +370,10 @@ fn row_scale(tensor: &Tensor, row: &[u8]) -> Result<Option<f32>> {
         Content::Blocks { decode, .. } => row.chunks_exact(storage.bytes).all(|block| {
             let (mut codes, mut scales, mut mins) = ([0; 256], [0.0], [0.0]);
             let codes = &mut codes[..storage.block];
-            decode(block, crate::quant::Block { codes, scales: &mut scales, mins: &mut mins, units: &mut [0.0; 2] });
+            decode(
+                block,
+                crate::quant::Block { codes, scales: &mut scales, mins: &mut mins, super_scales: &mut [0.0; 2] },
+            );
             fits(scales[0])
         }),
         _ => false,
@@ -369,10 +381,36 @@ fn row_scale(tensor: &Tensor, row: &[u8]) -> Result<Option<f32>> {
     Ok(fits.then_some(found))
 }
 
-fn kv_shape(config: &Config) -> kv::Shape {
-    kv::Shape { layers: config.layers, heads: config.kv_heads, dim: config.head }
+fn kv_shape(config: &Config) -> kv::KvShape {
+    kv::KvShape { layers: config.layers, heads: config.kv_heads, dim: config.head }
 }
 
 fn kv_bytes(config: &Config, positions: usize, codec: Codec) -> u64 {
     kv_shape(config).bytes(positions, codec)
+}
+
+/// How many positions the cache holds, and how.
+struct CacheSize {
+    context: usize,
+    kv: Codec,
+    positions: usize,
+}
+
+impl CacheSize {
+    /// What the options ask for, and where they leave it open what suits the model.
+    fn of(config: &Config, options: &Options) -> Result<Self> {
+        options.check(config)?;
+        let context = options.context_length.unwrap_or(config.context.min(CONTEXT));
+        let one = kv_bytes(config, context, Codec::F32);
+        let kv = options.kv_cache_type.unwrap_or(if one <= F32_KV { Codec::F32 } else { Codec::F16 });
+        let each = kv_bytes(config, context, kv).max(1);
+        let full = (F32_KV / each).clamp(1, FULL as u64) as usize;
+        let positions = options.kv_cache_tokens.unwrap_or(full * context.next_multiple_of(KV_BLOCK));
+        if positions < context {
+            return Err(Error::new(ErrorKind::InvalidArgument, "fewer than one conversation may hold")
+                .option("kvCacheTokens")
+                .expected(format_args!("at least {context}"), positions));
+        }
+        Ok(Self { context, kv, positions: positions.next_multiple_of(KV_BLOCK) })
+    }
 }

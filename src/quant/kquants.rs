@@ -16,7 +16,7 @@ pub(super) fn pairs(bytes: &[u8; 32], codes: &mut [u8; 128]) {
 pub(super) fn q2_k(bytes: &[u8], block: Block) {
     let (factors, rest) = bytes.split_at(16);
     let (d, least) = (half_at(rest, 64), half_at(rest, 66));
-    *block.units = [d, -least];
+    *block.super_scales = [d, -least];
     for (i, &byte) in factors.iter().enumerate() {
         block.scales[i] = d * f32::from(byte & 15);
         block.mins[i] = -(least * f32::from(byte >> 4));
@@ -31,7 +31,7 @@ pub(super) fn q3_k(bytes: &[u8], block: Block) {
     let (high, rest) = bytes.split_at(32);
     let (low, rest) = rest.split_at(64);
     let d = half_at(rest, 12);
-    block.units[0] = d;
+    block.super_scales[0] = d;
     for (i, scale) in block.scales.iter_mut().enumerate() {
         let low = rest[i % 8] >> (4 * (i / 8)) & 15;
         let high = rest[8 + i % 4] >> (2 * (i / 4)) & 3;
@@ -72,7 +72,7 @@ pub(super) fn q5_k(bytes: &[u8], mut block: Block) {
 /// The scales and minima of Q4_K and Q5_K: eight of six bits each, the last four in pieces.
 fn six_bits(bytes: &[u8], block: &mut Block) {
     let (d, least) = (half_at(bytes, 0), half_at(bytes, 2));
-    *block.units = [d, -least];
+    *block.super_scales = [d, -least];
     let packed = &bytes[4..16];
     for group in 0..8 {
         let (scale, min) = if group < 4 {
@@ -90,7 +90,7 @@ pub(super) fn q6_k(bytes: &[u8], block: Block) {
     let (low, rest) = bytes.split_at(128);
     let (high, rest) = rest.split_at(64);
     let d = half_at(rest, 16);
-    block.units[0] = d;
+    block.super_scales[0] = d;
     for (scale, &factor) in block.scales.iter_mut().zip(rest) {
         *scale = d * f32::from(factor as i8);
     }

@@ -59,20 +59,20 @@ pub enum Scales {
     /// A whole row: one f32 per row, kept beside the codes.
     Row,
     /// This many values along the row.
-    Group { len: usize, kept: Kept, min: bool },
+    Group { len: usize, scale_type: ScaleType, min: bool },
 }
 
 /// How the scales of groups are kept, and their minima.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kept {
-    Half,
-    Single,
-    /// As small integers that multiply one number a block of [`FACTORED`] values.
-    Factors,
+pub enum ScaleType {
+    F16,
+    F32,
+    /// As small integers that multiply one number a block of [`SUPER_BLOCK`] values.
+    SuperBlock,
 }
 
 /// Values of a block whose groups have factors.
-pub const FACTORED: usize = 256;
+pub const SUPER_BLOCK: usize = 256;
 
 /// What the codes of a matrix mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,8 +87,8 @@ impl Layout {
     /// Ternary with one scale a row: BitNet and its kin.
     pub const TERNARY: Self = Self { codes: Codes::B2, step: 1, offset: 1, scales: Scales::Row };
 
-    const fn grouped(codes: Codes, step: i32, offset: i32, len: usize, kept: Kept, min: bool) -> Self {
-        Self { codes, step, offset, scales: Scales::Group { len, kept, min } }
+    const fn grouped(codes: Codes, step: i32, offset: i32, len: usize, scale_type: ScaleType, min: bool) -> Self {
+        Self { codes, step, offset, scales: Scales::Group { len, scale_type, min } }
     }
 
     /// The value of one code.
@@ -106,8 +106,8 @@ pub struct Block<'a> {
     pub codes: &'a mut [u8],
     pub scales: &'a mut [f32],
     pub mins: &'a mut [f32],
-    /// With [`Kept::Factors`], what the factors of scales and of minima multiply.
-    pub units: &'a mut [f32; 2],
+    /// With [`ScaleType::SuperBlock`], what the factors of scales and of minima multiply.
+    pub super_scales: &'a mut [f32; 2],
 }
 
 type Decode = fn(&[u8], Block);
@@ -125,9 +125,9 @@ pub enum Content {
     /// Ternary, flat over the whole tensor in interleaved pieces, one scale behind the codes.
     I2s,
     /// 32-bit words of codes, low bits first; what they mean is told elsewhere.
-    Words,
+    MlxPacked,
     /// Ternary in Hugging Face's packing: four rows a quarter of the matrix apart in one byte, scale in a tensor of its own.
-    Quarters,
+    HfPacked,
 }
 
 /// The two orders of I2_S that occur; nothing in a file tells them apart.
@@ -172,39 +172,40 @@ const fn blocks(name: &'static str, block: usize, bytes: usize, layout: Layout, 
 }
 
 use Codes::*;
-use Kept::*;
+use ScaleType as S;
 pub static F32: Storage = dense("F32", Float::F32, 4);
 pub static F16: Storage = dense("F16", Float::F16, 2);
 pub static BF16: Storage = dense("BF16", Float::BF16, 2);
-pub static Q4_0: Storage = blocks("Q4_0", 32, 18, Layout::grouped(B4, 1, 8, 32, Half, false), simple::q4_0);
-pub static Q4_1: Storage = blocks("Q4_1", 32, 20, Layout::grouped(B4, 1, 0, 32, Half, true), simple::q4_1);
-pub static Q5_0: Storage = blocks("Q5_0", 32, 22, Layout::grouped(B6, 1, 16, 32, Half, false), simple::q5_0);
-pub static Q5_1: Storage = blocks("Q5_1", 32, 24, Layout::grouped(B6, 1, 0, 32, Half, true), simple::q5_1);
-pub static Q8_0: Storage = blocks("Q8_0", 32, 34, Layout::grouped(I8, 1, 0, 32, Half, false), simple::q8_0);
-pub static Q2_K: Storage = blocks("Q2_K", 256, 84, Layout::grouped(B2, 1, 0, 16, Factors, true), kquants::q2_k);
-pub static Q3_K: Storage = blocks("Q3_K", 256, 110, Layout::grouped(B4, 1, 4, 16, Factors, false), kquants::q3_k);
-pub static Q4_K: Storage = blocks("Q4_K", 256, 144, Layout::grouped(B4, 1, 0, 32, Factors, true), kquants::q4_k);
-pub static Q5_K: Storage = blocks("Q5_K", 256, 176, Layout::grouped(B6, 1, 0, 32, Factors, true), kquants::q5_k);
-pub static Q6_K: Storage = blocks("Q6_K", 256, 210, Layout::grouped(B6, 1, 32, 16, Factors, false), kquants::q6_k);
-pub static TQ1_0: Storage = blocks("TQ1_0", 256, 54, Layout::grouped(B2, 1, 1, 256, Half, false), ternary::tq1_0);
-pub static TQ2_0: Storage = blocks("TQ2_0", 256, 66, Layout::grouped(B2, 1, 1, 256, Half, false), ternary::tq2_0);
-pub static Q1_0: Storage = blocks("Q1_0", 128, 18, Layout::grouped(B1, 2, 1, 128, Half, false), binary::q1_0);
-pub static Q2_0: Storage = blocks("Q2_0", 64, 18, Layout::grouped(B2, 1, 1, 64, Half, false), ternary::q2_0);
+pub static Q4_0: Storage = blocks("Q4_0", 32, 18, Layout::grouped(B4, 1, 8, 32, S::F16, false), simple::q4_0);
+pub static Q4_1: Storage = blocks("Q4_1", 32, 20, Layout::grouped(B4, 1, 0, 32, S::F16, true), simple::q4_1);
+pub static Q5_0: Storage = blocks("Q5_0", 32, 22, Layout::grouped(B6, 1, 16, 32, S::F16, false), simple::q5_0);
+pub static Q5_1: Storage = blocks("Q5_1", 32, 24, Layout::grouped(B6, 1, 0, 32, S::F16, true), simple::q5_1);
+pub static Q8_0: Storage = blocks("Q8_0", 32, 34, Layout::grouped(I8, 1, 0, 32, S::F16, false), simple::q8_0);
+pub static Q2_K: Storage = blocks("Q2_K", 256, 84, Layout::grouped(B2, 1, 0, 16, S::SuperBlock, true), kquants::q2_k);
+pub static Q3_K: Storage = blocks("Q3_K", 256, 110, Layout::grouped(B4, 1, 4, 16, S::SuperBlock, false), kquants::q3_k);
+pub static Q4_K: Storage = blocks("Q4_K", 256, 144, Layout::grouped(B4, 1, 0, 32, S::SuperBlock, true), kquants::q4_k);
+pub static Q5_K: Storage = blocks("Q5_K", 256, 176, Layout::grouped(B6, 1, 0, 32, S::SuperBlock, true), kquants::q5_k);
+pub static Q6_K: Storage =
+    blocks("Q6_K", 256, 210, Layout::grouped(B6, 1, 32, 16, S::SuperBlock, false), kquants::q6_k);
+pub static TQ1_0: Storage = blocks("TQ1_0", 256, 54, Layout::grouped(B2, 1, 1, 256, S::F16, false), ternary::tq1_0);
+pub static TQ2_0: Storage = blocks("TQ2_0", 256, 66, Layout::grouped(B2, 1, 1, 256, S::F16, false), ternary::tq2_0);
+pub static Q1_0: Storage = blocks("Q1_0", 128, 18, Layout::grouped(B1, 2, 1, 128, S::F16, false), binary::q1_0);
+pub static Q2_0: Storage = blocks("Q2_0", 64, 18, Layout::grouped(B2, 1, 1, 64, S::F16, false), ternary::q2_0);
 /// Also what files with type 42 and blocks of 128 hold.
-pub static PQ2_0: Storage = blocks("PQ2_0", 128, 34, Layout::grouped(B2, 1, 1, 128, Half, false), ternary::q2_0);
-pub static PTQ1_0: Storage = blocks("PTQ1_0", 128, 28, Layout::grouped(B2, 1, 1, 128, Half, false), ternary::ptq1_0);
+pub static PQ2_0: Storage = blocks("PQ2_0", 128, 34, Layout::grouped(B2, 1, 1, 128, S::F16, false), ternary::q2_0);
+pub static PTQ1_0: Storage = blocks("PTQ1_0", 128, 28, Layout::grouped(B2, 1, 1, 128, S::F16, false), ternary::ptq1_0);
 /// Four codes a byte; `bytes` leaves out the 32 bytes behind the codes, which hold the scale.
 pub static I2_S: Storage = Storage { name: "I2_S", block: 4, bytes: 1, content: Content::I2s };
 /// safetensors calls it U8; the shape here is that of the matrix, not of its bytes.
-pub static U8X4: Storage = Storage { name: "U8x4", block: 4, bytes: 1, content: Content::Quarters };
+pub static U8X4: Storage = Storage { name: "U8x4", block: 4, bytes: 1, content: Content::HfPacked };
 
-pub static U32: Storage = Storage { name: "U32", block: 1, bytes: 4, content: Content::Words };
+pub static U32: Storage = Storage { name: "U32", block: 1, bytes: 4, content: Content::MlxPacked };
 
 /// Bytes behind the codes of an I2_S tensor: an f32 scale and padding.
 pub const I2S_TAIL: u64 = 32;
 
 /// What runs, in words.
-pub const RUN: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0, PTQ1_0, \
+pub const SUPPORTED: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0, PTQ1_0, \
                        I2_S, packed U8 or MLX's U32";
 
 /// The type of a ggml id.
@@ -289,7 +290,12 @@ impl Storage {
                     let codes = &mut codes[..self.block];
                     decode(
                         block,
-                        Block { codes, scales: &mut scales[..groups], mins: &mut mins[..groups], units: &mut [0.0; 2] },
+                        Block {
+                            codes,
+                            scales: &mut scales[..groups],
+                            mins: &mut mins[..groups],
+                            super_scales: &mut [0.0; 2],
+                        },
                     );
                     values.extend(
                         codes
@@ -300,7 +306,7 @@ impl Storage {
                 }
                 values
             }
-            Content::I2s | Content::Quarters | Content::Words => panic!("{} has no blocks along a row", self.name),
+            Content::I2s | Content::HfPacked | Content::MlxPacked => panic!("{} has no blocks along a row", self.name),
         }
     }
 }

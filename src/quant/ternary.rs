@@ -121,7 +121,7 @@ pub fn i2_s_arm(bytes: &[u8], codes: &mut [u8]) {
 }
 
 /// One quarter of Hugging Face's packed rows: bits `2 · quarter` and up of each byte.
-pub fn quarter(bytes: &[u8], quarter: usize, codes: &mut [u8]) {
+pub fn hf_quarter(bytes: &[u8], quarter: usize, codes: &mut [u8]) {
     for (&byte, code) in bytes.iter().zip(codes) {
         *code = byte >> (2 * quarter) & 3;
     }

@@ -7,14 +7,14 @@ use wasm_bindgen::prelude::*;
 
 use super::adapter::pairs;
 use super::bench::now;
-use super::{Js, thrown, to_js};
+use crate::bindings::{Js, thrown, to_js};
 use crate::engine::{
     self, AdapterId, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work,
 };
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
-use crate::kernels::packed::{Packing, Shape};
+use crate::kernels::packed::{MatrixShape, Packing};
 use crate::model::describe::Description;
 use crate::model::forward::Traced;
 use crate::model::{Adapter, Config, Model, Plan};
@@ -115,12 +115,12 @@ impl Engine {
         let mut told = Vec::new();
         let events =
             self.engine.traced_step(&mut |Traced { layer, operation, index, matrix, precision, input, output }| {
-                let Shape { rows, cols, packing, .. } = matrix.shape;
+                let MatrixShape { rows, cols, packing, .. } = matrix.shape;
                 let (bits, group, scale, min) = match packing {
                     Packing::Dense(float) => (8 * float.bytes(), -1.0, 0, false),
                     Packing::Ints(Layout { codes, scales: Scales::Row, .. }) => (codes.bits(), 0.0, 32, false),
-                    Packing::Ints(Layout { codes, scales: Scales::Group { len, kept, min }, .. }) => {
-                        let scale = [16, 32, 0][kept as usize];
+                    Packing::Ints(Layout { codes, scales: Scales::Group { len, scale_type, min }, .. }) => {
+                        let scale = [16, 32, 0][scale_type as usize];
                         (codes.bits(), len as f64, scale, min)
                     }
                 };

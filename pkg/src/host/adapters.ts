@@ -2,7 +2,7 @@
 
 import type { AdapterSettings } from "../rpc/protocol.ts";
 import { openAdapter } from "../source/files.ts";
-import type { Opening } from "../source/open.ts";
+import type { OpenContext } from "../source/open.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
 import type { AdapterInfo, AdapterUse } from "../types/index.ts";
@@ -36,7 +36,7 @@ export class Adapters {
   async #load(
     source: SourceSpec,
     settings: AdapterSettings,
-    opening: Opening,
+    opening: OpenContext,
     { signal, platform }: LoadContext,
   ): Promise<AdapterInfo> {
     const { glue, engine } = this.#loaded;

@@ -1,6 +1,6 @@
 /** Pieces of files, and reads of many of them. */
 
-import { few } from "../source/few.ts";
+import { mapConcurrent } from "../source/concurrent.ts";
 import type { ModelFiles } from "../source/files.ts";
 import { named } from "./headers.ts";
 
@@ -13,7 +13,9 @@ export interface Span {
 /** Scattered rows, in as few reads as may be. */
 export async function readAll(spans: Span[], files: ModelFiles, signal: AbortSignal): Promise<Uint8Array[]> {
   const joined = join([...spans].sort((a, b) => a.file - b.file || a.offset - b.offset));
-  const read = await few(joined, (span) => files.weights[span.file]!.read(span.offset, span.length, { signal }));
+  const read = await mapConcurrent(joined, (span) =>
+    files.weights[span.file]!.read(span.offset, span.length, { signal }),
+  );
   return spans.map(({ file, offset, length }) => {
     const index = joined.findLastIndex((one) => one.file === file && one.offset <= offset);
     const from = offset - joined[index]!.offset;

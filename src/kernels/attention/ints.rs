@@ -10,22 +10,22 @@
 //! Softmax weights times the values' scales are rounded to seven bits, of the block's largest. That is finer than the values
 //! themselves: their codes have seven bits and a sign.
 
-use super::{Ahead, QUERIES, Scores, Seen, scale, weigh};
+use super::{BlockPrefetch, OnlineSoftmax, QUERIES, Scores, scale, softmax_step};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::{BLOCK, Codec, Head, most, rotate, unpack};
+use crate::kernels::rows::{Codec, HeadBlock, KV_BLOCK, max_abs, rotate, unpack};
 
 /// Positions or dimensions in groups of four.
-const FOURS: usize = BLOCK / 4;
+const QUADS: usize = KV_BLOCK / 4;
 /// The integers of one quad of dimensions.
-type Quad = [[u32; 4]; FOURS];
+type QuadCodes = [[u32; 4]; QUADS];
 
 /// Words that a query's codes take.
-pub(super) fn words<I: Isa>(dim: usize) -> usize {
+pub(super) fn query_words<I: Isa>(dim: usize) -> usize {
     2 * (dim / 4) * (size_of::<I::Quad>() / 4)
 }
 
 /// Rounds the queries to two planes of `[dim / 4][queries]` codes; answers their scales.
-pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [Seen], codes: &mut [I::Quad]) -> [f32; QUERIES] {
+pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [OnlineSoftmax], codes: &mut [I::Quad]) -> [f32; QUERIES] {
     let (count, half) = (queries.len(), codes.len() / 2);
     let mut scales = [0.0; QUERIES];
     for (q, (query, scale)) in queries.iter_mut().zip(&mut scales).enumerate() {
@@ -33,8 +33,8 @@ pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [Seen], codes: &mut [I::Quad
         let row = &mut *query.out;
         row.copy_from_slice(query.query);
         let norm = rotate(row);
-        let most = most(isa, row);
-        let factor = 8191.0 / if most < 1e-30 { 1e-30 } else { most };
+        let max_abs = max_abs(isa, row);
+        let factor = 8191.0 / if max_abs < 1e-30 { 1e-30 } else { max_abs };
         let (high, low) = codes.split_at_mut(half);
         let places = high.iter_mut().zip(low).skip(q).step_by(count);
         for (four, (high, low)) in row.as_chunks::<4>().0.iter().zip(places) {
@@ -45,7 +45,7 @@ pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [Seen], codes: &mut [I::Quad
             *low = isa.quad(lanes.map(|q| (q & 127) as i8));
         }
         row.fill(0.0);
-        *scale = most / 8191.0 / norm;
+        *scale = max_abs / 8191.0 / norm;
     }
     scales
 }
@@ -53,46 +53,46 @@ pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [Seen], codes: &mut [I::Quad
 /// Folds one block into up to [`QUERIES`] queries.
 pub(super) fn fold<I: Isa>(
     codec: Codec,
-    block: Head,
+    block: HeadBlock,
     stage: &mut [u32],
     (codes, scales): (&[I::Quad], [f32; QUERIES]),
     live: usize,
-    queries: &mut [Seen],
-    ahead: &mut Ahead,
+    queries: &mut [OnlineSoftmax],
+    prefetch: &mut BlockPrefetch,
 ) {
     let isa = I::default();
-    let mut scores = [[0.0f32; BLOCK]; QUERIES];
+    let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
     let keys = as_bytes(isa, codec, block.keys, stage);
     match queries.len() {
-        1 => score::<I, 1>(isa, keys, &block.own[2], codes, live, &mut scores, ahead),
-        2 => score::<I, 2>(isa, keys, &block.own[2], codes, live, &mut scores, ahead),
-        3 => score::<I, 3>(isa, keys, &block.own[2], codes, live, &mut scores, ahead),
-        _ => score::<I, 4>(isa, keys, &block.own[2], codes, live, &mut scores, ahead),
+        1 => score::<I, 1>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+        2 => score::<I, 2>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+        3 => score::<I, 3>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+        _ => score::<I, 4>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
     }
-    let mut weights = [[isa.quad([0; 4]); QUERIES]; FOURS];
-    let mut worth = [0.0; QUERIES];
+    let mut weights = [[isa.quad([0; 4]); QUERIES]; QUADS];
+    let mut weight_scales = [0.0; QUERIES];
     for (q, query) in queries.iter_mut().enumerate() {
         let scores = &mut scores[q];
         scores.iter_mut().for_each(|score| *score *= scales[q]);
-        scale(isa, scores, &block.own[0]);
-        weigh(isa, scores, live, query);
-        scale(isa, scores, &block.own[1]);
+        scale(isa, scores, &block.row_params[0]);
+        softmax_step(isa, scores, live, query);
+        scale(isa, scores, &block.row_params[1]);
         // Zero times whatever lies behind may be NaN.
         scores[live..].fill(0.0);
-        worth[q] = round(isa, scores, q, &mut weights);
+        weight_scales[q] = round(isa, scores, q, &mut weights);
     }
     let values = as_bytes(isa, codec, block.values, stage);
     let weights = &weights[..live.div_ceil(4)];
     match queries {
-        [a] => mix_all(isa, values, weights, worth, [a], ahead),
-        [a, b] => mix_all(isa, values, weights, worth, [a, b], ahead),
-        [a, b, c] => mix_all(isa, values, weights, worth, [a, b, c], ahead),
-        [a, b, c, d] => mix_all(isa, values, weights, worth, [a, b, c, d], ahead),
+        [a] => mix_all(isa, values, weights, weight_scales, [a], prefetch),
+        [a, b] => mix_all(isa, values, weights, weight_scales, [a, b], prefetch),
+        [a, b, c] => mix_all(isa, values, weights, weight_scales, [a, b, c], prefetch),
+        [a, b, c, d] => mix_all(isa, values, weights, weight_scales, [a, b, c, d], prefetch),
         _ => {}
     }
 }
 
-fn as_bytes<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [u32]) -> &'a [Quad] {
+fn as_bytes<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [u32]) -> &'a [QuadCodes] {
     let words = if codec == Codec::Q8 {
         codes
     } else {
@@ -105,16 +105,16 @@ fn as_bytes<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [
 /// Products with the first `live` positions, exact.
 fn score<I: Isa, const Q: usize>(
     isa: I,
-    keys: &[Quad],
-    sums: &[u16; BLOCK],
+    keys: &[QuadCodes],
+    sums: &[u16; KV_BLOCK],
     codes: &[I::Quad],
     live: usize,
     scores: &mut Scores,
-    ahead: &mut Ahead,
+    prefetch: &mut BlockPrefetch,
 ) {
     let (planes, _) = codes.as_chunks::<Q>();
-    for pair in 0..live.div_ceil(8).min(FOURS / 2) {
-        ahead.touch(BLOCK / 4);
+    for pair in 0..live.div_ceil(8).min(QUADS / 2) {
+        prefetch.touch(KV_BLOCK / 4);
         let mut dots = [[isa.splat_i32(0); 2]; Q];
         for plane in planes.chunks_exact(keys.len()) {
             dots = dots.map(|dots| dots.map(|dot| isa.shl_i32(dot, 7)));
@@ -139,34 +139,34 @@ fn score<I: Isa, const Q: usize>(
 }
 
 /// Rounds the weights of query `q` to codes up to 127; answers what one of them is worth.
-fn round<I: Isa>(isa: I, weights: &[f32; BLOCK], q: usize, codes: &mut [[I::Quad; QUERIES]; FOURS]) -> f32 {
-    let most = most(isa, weights);
-    let factor = isa.splat_f32(127.0 / if most < 1e-30 { 1e-30 } else { most });
+fn round<I: Isa>(isa: I, weights: &[f32; KV_BLOCK], q: usize, codes: &mut [[I::Quad; QUERIES]; QUADS]) -> f32 {
+    let max_abs = max_abs(isa, weights);
+    let factor = isa.splat_f32(127.0 / if max_abs < 1e-30 { 1e-30 } else { max_abs });
     let (sixteens, _) = weights.as_chunks::<4>().0.as_chunks::<4>();
     for (codes, fours) in codes.as_chunks_mut::<4>().0.iter_mut().zip(sixteens) {
         let rounded = fours.each_ref().map(|four| isa.round(isa.mul(isa.load_f32(four), factor)));
         codes.iter_mut().zip(isa.quads(rounded)).for_each(|(codes, quad)| codes[q] = quad);
     }
-    most / 127.0
+    max_abs / 127.0
 }
 
 fn mix_all<I: Isa, const Q: usize>(
     isa: I,
-    values: &[Quad],
+    values: &[QuadCodes],
     weights: &[[I::Quad; QUERIES]],
-    worth: [f32; QUERIES],
-    queries: [&mut Seen; Q],
-    ahead: &mut Ahead,
+    weight_scales: [f32; QUERIES],
+    queries: [&mut OnlineSoftmax; Q],
+    prefetch: &mut BlockPrefetch,
 ) {
     let (pairs, rest) = values.as_chunks::<2>();
     let mut outs = queries.map(|query| query.out.as_chunks_mut::<4>().0);
     for (i, pair) in pairs.iter().enumerate() {
-        ahead.touch(2 * pairs.len());
-        mix(isa, pair, weights, 0, worth, outs.each_mut().map(|out| &mut out[2 * i..]));
+        prefetch.touch(2 * pairs.len());
+        mix(isa, pair, weights, 0, weight_scales, outs.each_mut().map(|out| &mut out[2 * i..]));
     }
     if let [last] = rest {
         for (q, out) in outs.into_iter().enumerate() {
-            mix(isa, &[*last], weights, q, worth, [&mut out[2 * pairs.len()..]]);
+            mix(isa, &[*last], weights, q, weight_scales, [&mut out[2 * pairs.len()..]]);
         }
     }
 }
@@ -175,14 +175,14 @@ fn mix_all<I: Isa, const Q: usize>(
 #[inline]
 fn mix<I: Isa, const Q: usize, const W: usize>(
     isa: I,
-    values: &[Quad; W],
+    values: &[QuadCodes; W],
     weights: &[[I::Quad; QUERIES]],
     first: usize,
-    worth: [f32; QUERIES],
+    weight_scales: [f32; QUERIES],
     outs: [&mut [[f32; 4]]; Q],
 ) {
     let mut sums = [[isa.splat_i32(0); W]; Q];
-    for (group, xs) in weights.iter().enumerate().take(FOURS) {
+    for (group, xs) in weights.iter().enumerate().take(QUADS) {
         let v = values.each_ref().map(|quad| isa.load(bytemuck::cast_ref(&quad[group])));
         for q in 0..Q {
             let x = isa.splat_quad(&xs[first + q]);
@@ -193,7 +193,7 @@ fn mix<I: Isa, const Q: usize, const W: usize>(
     }
     for (q, out) in outs.into_iter().enumerate() {
         for (sum, four) in sums[q].iter().zip(out) {
-            let part = isa.mul(isa.to_f32(*sum), isa.splat_f32(worth[first + q]));
+            let part = isa.mul(isa.to_f32(*sum), isa.splat_f32(weight_scales[first + q]));
             let all = isa.add(isa.load_f32(four), part);
             isa.store_f32(four, all);
         }

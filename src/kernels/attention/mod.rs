@@ -23,27 +23,27 @@ pub(in crate::kernels) mod suite;
 
 use super::elementwise::exp;
 use super::isa::Isa;
-use super::rows::{BLOCK, Codec, rotate};
+use super::rows::{Codec, KV_BLOCK, rotate};
 
 /// Queries that share loads.
 pub const QUERIES: usize = 4;
 
 /// Scores of a block, then their weights.
-type Scores = [[f32; BLOCK]; QUERIES];
+type Scores = [[f32; KV_BLOCK]; QUERIES];
 
 /// A query, and what it has seen so far.
-pub struct Seen<'a> {
+pub struct OnlineSoftmax<'a> {
     /// The query, scaled by 1/√dim.
     pub query: &'a [f32],
     /// Its result, `dim` values; must be zero at the start.
     pub out: &'a mut [f32],
-    most: f32,
-    total: f32,
+    max: f32,
+    sum: f32,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> OnlineSoftmax<'a> {
     pub fn new(query: &'a [f32], out: &'a mut [f32]) -> Self {
-        Self { query, out, most: f32::NEG_INFINITY, total: 0.0 }
+        Self { query, out, max: f32::NEG_INFINITY, sum: 0.0 }
     }
 }
 
@@ -53,12 +53,18 @@ thread_local! {
 }
 
 /// Attends with up to [`QUERIES`] queries of one head to the first `limit` positions of its blocks.
-pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>, limit: usize, queries: &mut [Seen]) {
+pub fn attend<'b, I: Isa>(
+    codec: Codec,
+    blocks: impl Iterator<Item = &'b [u32]>,
+    limit: usize,
+    queries: &mut [OnlineSoftmax],
+) {
     assert!(queries.len() <= QUERIES, "at most {QUERIES} queries");
     let isa = I::default();
     let dim = queries.first().map_or(0, |query| query.query.len());
     assert!(dim.is_multiple_of(4) && queries.iter().all(|query| query.query.len() == dim && query.out.len() == dim));
-    let (each, stage) = if codec.ints() { (ints::words::<I>(dim), BLOCK * dim / 4) } else { (dim, BLOCK * dim) };
+    let (each, stage) =
+        if codec.ints() { (ints::query_words::<I>(dim), KV_BLOCK * dim / 4) } else { (dim, KV_BLOCK * dim) };
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.resize(queries.len() * each + stage, 0);
         let (codes, stage) = scratch.split_at_mut(queries.len() * each);
@@ -68,22 +74,30 @@ pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>,
             floats::prepare(codec, queries, bytemuck::cast_slice_mut(codes));
             [1.0; QUERIES]
         };
-        let mut blocks = blocks.zip((0..limit).step_by(BLOCK)).peekable();
-        Ahead::new(blocks.peek()).touch(1);
+        let mut blocks = blocks.zip((0..limit).step_by(KV_BLOCK)).peekable();
+        BlockPrefetch::new(blocks.peek()).touch(1);
         while let Some((block, start)) = blocks.next() {
-            let live = BLOCK.min(limit - start);
-            let mut ahead = Ahead::new(blocks.peek());
+            let live = KV_BLOCK.min(limit - start);
+            let mut prefetch = BlockPrefetch::new(blocks.peek());
             let block = codec.split(dim, block);
             if codec.ints() {
-                ints::fold::<I>(codec, block, stage, (bytemuck::cast_slice(codes), scales), live, queries, &mut ahead);
+                ints::fold::<I>(
+                    codec,
+                    block,
+                    stage,
+                    (bytemuck::cast_slice(codes), scales),
+                    live,
+                    queries,
+                    &mut prefetch,
+                );
             } else {
                 let stage = bytemuck::cast_slice_mut(stage);
-                floats::fold::<I>(codec, block, stage, bytemuck::cast_slice(codes), live, queries, &mut ahead);
+                floats::fold::<I>(codec, block, stage, bytemuck::cast_slice(codes), live, queries, &mut prefetch);
             }
         }
     });
     for query in queries {
-        let mut total = query.total;
+        let mut total = query.sum;
         if codec.ints() {
             total *= rotate(query.out);
         }
@@ -93,7 +107,7 @@ pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>,
 
 /// The next block on its way into the cache while this one is multiplied: line by line of all its pages at once, since a core's own
 /// prefetching keeps to each page and has to find out about it first.
-struct Ahead<'a> {
+struct BlockPrefetch<'a> {
     block: &'a [u32],
     /// Of a page's lines.
     next: usize,
@@ -104,7 +118,7 @@ struct Ahead<'a> {
 const LINE: usize = 16;
 const PAGE: usize = 1024;
 
-impl<'a> Ahead<'a> {
+impl<'a> BlockPrefetch<'a> {
     fn new(block: Option<&(&'a [u32], usize)>) -> Self {
         Self { block: block.map_or(&[], |(block, _)| block), next: 0, seen: 0 }
     }
@@ -124,7 +138,7 @@ impl<'a> Ahead<'a> {
     }
 }
 
-impl Drop for Ahead<'_> {
+impl Drop for BlockPrefetch<'_> {
     /// A read that nobody uses would not be done.
     fn drop(&mut self) {
         std::hint::black_box(self.seen);
@@ -132,16 +146,16 @@ impl Drop for Ahead<'_> {
 }
 
 /// Turns scores into weights and brings what was seen before onto the same footing.
-fn weigh<I: Isa>(isa: I, scores: &mut [f32; BLOCK], live: usize, seen: &mut Seen) {
+fn softmax_step<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], live: usize, state: &mut OnlineSoftmax) {
     scores[live..].fill(f32::NEG_INFINITY);
     let (fours, _) = scores.as_chunks_mut::<4>();
     let mut lanes = [0.0; 4];
     // A NaN is passed over, here and below.
-    let most = fours.iter().fold(isa.splat_f32(seen.most), |most, four| isa.max(most, isa.load_f32(four)));
-    isa.store_f32(&mut lanes, most);
-    let most = lanes.into_iter().fold(seen.most, |most, score| if most < score { score } else { most });
+    let new_max = fours.iter().fold(isa.splat_f32(state.max), |new_max, four| isa.max(new_max, isa.load_f32(four)));
+    isa.store_f32(&mut lanes, new_max);
+    let new_max = lanes.into_iter().fold(state.max, |new_max, score| if new_max < score { score } else { new_max });
     for four in fours.iter_mut().take(live.div_ceil(4)) {
-        let p = exp(isa, isa.sub(isa.load_f32(four), isa.splat_f32(most)));
+        let p = exp(isa, isa.sub(isa.load_f32(four), isa.splat_f32(new_max)));
         isa.store_f32(four, p);
     }
     scores[live..].fill(0.0);
@@ -149,19 +163,19 @@ fn weigh<I: Isa>(isa: I, scores: &mut [f32; BLOCK], live: usize, seen: &mut Seen
     let sum = fours.iter().fold(isa.splat_f32(0.0), |sum, four| isa.add(sum, isa.load_f32(four)));
     isa.store_f32(&mut lanes, sum);
     let sum = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
-    if most > seen.most {
-        isa.store_f32(&mut lanes, exp(isa, isa.splat_f32(seen.most - most)));
+    if new_max > state.max {
+        isa.store_f32(&mut lanes, exp(isa, isa.splat_f32(state.max - new_max)));
         let factor = lanes[0];
-        seen.total *= factor;
-        seen.out.iter_mut().for_each(|value| *value *= factor);
-        seen.most = most;
+        state.sum *= factor;
+        state.out.iter_mut().for_each(|value| *value *= factor);
+        state.max = new_max;
     }
-    seen.total += sum;
+    state.sum += sum;
 }
 
 /// Multiplies scores or weights by their rows' scales, as bf16 keeps them.
 #[inline]
-fn scale<I: Isa>(isa: I, scores: &mut [f32; BLOCK], scales: &[u16; BLOCK]) {
+fn scale<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], scales: &[u16; KV_BLOCK]) {
     for (four, scales) in scores.as_chunks_mut::<4>().0.iter_mut().zip(scales.as_chunks::<4>().0) {
         let scales = isa.shl_i32(isa.load_i16(bytemuck::cast_ref(scales)), 16);
         let scaled = isa.mul(isa.load_f32(four), scales);

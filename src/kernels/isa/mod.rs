@@ -35,7 +35,7 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     const NAME: &'static str;
     /// Sums that find a register beside what a product takes. One more is stored and loaded at every step, which takes as long as all
     /// the rest, and half as long again where its place straddles a cache line.
-    const SUMS: usize;
+    const ACCUMULATORS: usize;
 
     fn load(self, from: &[u8; 16]) -> Self::V;
     fn load_f32(self, from: &[f32; 4]) -> Self::V;

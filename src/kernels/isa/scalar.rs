@@ -33,7 +33,7 @@ impl Isa for Scalar {
     type Weights = V;
 
     const NAME: &'static str = "scalar";
-    const SUMS: usize = 8;
+    const ACCUMULATORS: usize = 8;
 
     #[inline(always)]
     fn load(self, from: &[u8; 16]) -> V {

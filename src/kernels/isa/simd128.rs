@@ -22,7 +22,7 @@ pub trait Dot: Copy + Default + Send + Sync + 'static {
     type X: Copy;
     type Weights: Pod;
     const NAME: &'static str;
-    const SUMS: usize;
+    const ACCUMULATORS: usize;
     fn quad(codes: [i8; 4]) -> Self::Quad;
     fn quads(codes: [v128; 4]) -> [Self::Quad; 4];
     fn splat_quad(quad: &Self::Quad) -> Self::X;
@@ -48,7 +48,7 @@ impl Dot for Strict {
     /// Even and odd bytes, widened.
     type Weights = [[u8; 16]; 2];
     const NAME: &'static str = "simd128";
-    const SUMS: usize = 4;
+    const ACCUMULATORS: usize = 4;
 
     #[inline(always)]
     fn quad([a, b, c, d]: [i8; 4]) -> [i16; 4] {
@@ -112,7 +112,7 @@ impl Dot for RelaxedDot {
     type X = v128;
     type Weights = [u8; 16];
     const NAME: &'static str = "relaxed";
-    const SUMS: usize = 8;
+    const ACCUMULATORS: usize = 8;
 
     #[inline(always)]
     fn quad(codes: [i8; 4]) -> [i8; 4] {
@@ -173,7 +173,7 @@ impl<D: Dot> Isa for Wasm<D> {
     type Weights = D::Weights;
 
     const NAME: &'static str = D::NAME;
-    const SUMS: usize = D::SUMS;
+    const ACCUMULATORS: usize = D::ACCUMULATORS;
 
     #[inline(always)]
     fn load(self, from: &[u8; 16]) -> v128 {

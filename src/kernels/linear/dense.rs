@@ -1,12 +1,12 @@
 //! Dense weights, and integer ones that meet float activations.
 
-use super::{Out, quarter};
+use super::{TileOut, four_rows};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Dense, F32, Matrix, Packing, TILE};
 
 /// Values of k that sums take together.
-const BLOCK: usize = 64;
+const K_BLOCK: usize = 64;
 
 /// Dense weights, `V` vectors of each step at a time.
 pub(super) fn dense<I: Isa, D: Dense<N>, const N: usize, const V: usize, const T: usize>(
@@ -14,12 +14,12 @@ pub(super) fn dense<I: Isa, D: Dense<N>, const N: usize, const V: usize, const T
     tile: usize,
     act: &Act<I>,
     token: usize,
-    out: &mut Out<T>,
+    out: &mut TileOut<T>,
 ) {
     let xs: [_; T] = std::array::from_fn(|t| act.floats(token + t));
-    for (i, bytes) in matrix.tile(tile).chunks(BLOCK * TILE * 4 / N).enumerate() {
+    for (i, bytes) in matrix.tile(tile).chunks(K_BLOCK * TILE * 4 / N).enumerate() {
         let len = bytes.len() / (TILE * 4 / N);
-        add_block::<I, D, N, V, T>(bytes, xs.map(|x| &x[i * BLOCK..][..len]), out);
+        add_block::<I, D, N, V, T>(bytes, xs.map(|x| &x[i * K_BLOCK..][..len]), out);
     }
 }
 
@@ -29,14 +29,14 @@ pub(super) fn decoded<I: Isa, const V: usize, const T: usize>(
     tile: usize,
     act: &Act<I>,
     token: usize,
-    out: &mut Out<T>,
+    out: &mut TileOut<T>,
 ) {
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
     let xs: [_; T] = std::array::from_fn(|t| act.floats(token + t));
     let rows = matrix.shape.tile_rows(tile);
-    let mut panel = [[0.0; TILE]; BLOCK];
-    for from in (0..matrix.shape.cols).step_by(BLOCK) {
-        let len = BLOCK.min(matrix.shape.cols - from);
+    let mut panel = [[0.0; TILE]; K_BLOCK];
+    for from in (0..matrix.shape.cols).step_by(K_BLOCK) {
+        let len = K_BLOCK.min(matrix.shape.cols - from);
         for (i, row) in rows.clone().enumerate() {
             for (k, panel) in panel[..len].iter_mut().enumerate() {
                 let (code, scale, min) = matrix.code(row, from + k);
@@ -53,7 +53,7 @@ pub(super) fn decoded<I: Isa, const V: usize, const T: usize>(
 fn add_block<I: Isa, D: Dense<N>, const N: usize, const V: usize, const T: usize>(
     bytes: &[u8],
     xs: [&[f32]; T],
-    out: &mut Out<T>,
+    out: &mut TileOut<T>,
 ) {
     let isa = I::default();
     let (vectors, _) = bytes.as_chunks::<16>();
@@ -72,7 +72,7 @@ fn add_block<I: Isa, D: Dense<N>, const N: usize, const V: usize, const T: usize
         }
         for (v, sums) in sums.iter().enumerate() {
             for t in 0..T {
-                let y = quarter(&mut out[t], first + v);
+                let y = four_rows(&mut out[t], first + v);
                 let sum = isa.add(isa.load_f32(y), sums[t]);
                 isa.store_f32(y, sum);
             }

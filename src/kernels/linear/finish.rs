@@ -1,25 +1,25 @@
 //! From exact sums to results.
 
-use super::{Out, quarter};
-use crate::kernels::act::Row;
+use super::{TileOut, four_rows};
+use crate::kernels::act::ActRow;
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{Matrix, TILE, halves};
-use crate::quant::{Codes, Kept, Layout, Scales};
+use crate::kernels::packed::{Matrix, TILE, f16_to_f32};
+use crate::quant::{Codes, Layout, ScaleType, Scales};
 
 /// Fours of rows in a tile.
-pub(super) const FOURS: usize = TILE / 4;
+pub(super) const ROW_VECTORS: usize = TILE / 4;
 
 /// What a group's sums need of one token's activations.
-pub(super) struct X {
+pub(super) struct GroupInput {
     /// Σ q, and with the weights' offset.
     sum: f32,
     offset: i32,
     scale: f32,
 }
 
-impl X {
+impl GroupInput {
     #[inline]
-    pub fn new<I: Isa>(layout: Layout, row: &Row<I>, group: usize) -> Self {
+    pub fn new<I: Isa>(layout: Layout, row: &ActRow<I>, group: usize) -> Self {
         let sum = row.sums[group];
         // The sums of signed weights are whole: nothing was added to them.
         let offset = if layout.codes == Codes::I8 { 0 } else { layout.offset.wrapping_mul(sum) };
@@ -28,15 +28,15 @@ impl X {
 }
 
 pub(super) type Finish<I, const T: usize> =
-    fn(&Matrix, usize, &[u8], &[[<I as Isa>::V; T]; FOURS], &[X; T], &mut Out<T>);
+    fn(&Matrix, usize, &[u8], &[[<I as Isa>::V; T]; ROW_VECTORS], &[GroupInput; T], &mut TileOut<T>);
 
 /// From the exact sums of a group to results, of codes that count one or two: apart from the dots, and the same for all of them.
 pub(super) fn finish<I: Isa, const T: usize>(layout: Layout) -> Finish<I, T> {
     match (layout.scales, layout.step) {
         (Scales::Row, _) => finish_rows::<I, T>,
-        (Scales::Group { kept: Kept::Half, min: false, .. }, 1) => finish_group::<I, T, false, false, 0>,
-        (Scales::Group { kept: Kept::Half, min: false, .. }, _) => finish_group::<I, T, false, false, 1>,
-        (Scales::Group { kept: Kept::Half, min: true, .. }, _) => finish_group::<I, T, false, true, 0>,
+        (Scales::Group { scale_type: ScaleType::F16, min: false, .. }, 1) => finish_group::<I, T, false, false, 0>,
+        (Scales::Group { scale_type: ScaleType::F16, min: false, .. }, _) => finish_group::<I, T, false, false, 1>,
+        (Scales::Group { scale_type: ScaleType::F16, min: true, .. }, _) => finish_group::<I, T, false, true, 0>,
         (Scales::Group { min: false, .. }, _) => finish_group::<I, T, true, false, 0>,
         (Scales::Group { min: true, .. }, _) => finish_group::<I, T, true, true, 0>,
     }
@@ -46,9 +46,9 @@ fn finish_rows<I: Isa, const T: usize>(
     matrix: &Matrix,
     tile: usize,
     _: &[u8],
-    sums: &[[I::V; T]; FOURS],
-    xs: &[X; T],
-    out: &mut Out<T>,
+    sums: &[[I::V; T]; ROW_VECTORS],
+    xs: &[GroupInput; T],
+    out: &mut TileOut<T>,
 ) {
     let isa = I::default();
     let mut scales = [0.0; TILE];
@@ -62,31 +62,31 @@ fn finish_rows<I: Isa, const T: usize>(
             let factor = isa.splat_f32(xs[t].scale);
             let y =
                 if matrix.divide { isa.div(sum, isa.mul(factor, scale)) } else { isa.mul(isa.div(sum, factor), scale) };
-            isa.store_f32(quarter(&mut out[t], four), y);
+            isa.store_f32(four_rows(&mut out[t], four), y);
         }
     }
 }
 
-fn finish_group<I: Isa, const T: usize, const WIDE: bool, const MIN: bool, const DOUBLED: u32>(
+fn finish_group<I: Isa, const T: usize, const F32_SCALES: bool, const MIN: bool, const STEP_SHIFT: u32>(
     _: &Matrix,
     _: usize,
     header: &[u8],
-    sums: &[[I::V; T]; FOURS],
-    xs: &[X; T],
-    out: &mut Out<T>,
+    sums: &[[I::V; T]; ROW_VECTORS],
+    xs: &[GroupInput; T],
+    out: &mut TileOut<T>,
 ) {
     let isa = I::default();
-    let (scales, mins) = header.split_at(TILE * if WIDE { 4 } else { 2 });
+    let (scales, mins) = header.split_at(TILE * if F32_SCALES { 4 } else { 2 });
     for (four, sums) in sums.iter().enumerate() {
-        let scale = load_scales::<I, WIDE>(isa, scales, four);
-        let min = if MIN { load_scales::<I, WIDE>(isa, mins, four) } else { scale };
+        let scale = load_scales::<I, F32_SCALES>(isa, scales, four);
+        let min = if MIN { load_scales::<I, F32_SCALES>(isa, mins, four) } else { scale };
         for t in 0..T {
-            let sum = isa.sub_i32(isa.shl_i32(sums[t], DOUBLED), isa.splat_i32(xs[t].offset));
+            let sum = isa.sub_i32(isa.shl_i32(sums[t], STEP_SHIFT), isa.splat_i32(xs[t].offset));
             let mut part = isa.mul(isa.to_f32(sum), scale);
             if MIN {
                 part = isa.add(part, isa.mul(isa.splat_f32(xs[t].sum), min));
             }
-            let y = quarter(&mut out[t], four);
+            let y = four_rows(&mut out[t], four);
             let sum = isa.add(isa.load_f32(y), isa.mul(part, isa.splat_f32(xs[t].scale)));
             isa.store_f32(y, sum);
         }
@@ -94,10 +94,10 @@ fn finish_group<I: Isa, const T: usize, const WIDE: bool, const MIN: bool, const
 }
 
 #[inline(always)]
-fn load_scales<I: Isa, const WIDE: bool>(isa: I, scales: &[u8], four: usize) -> I::V {
-    if WIDE {
+fn load_scales<I: Isa, const F32_SCALES: bool>(isa: I, scales: &[u8], four: usize) -> I::V {
+    if F32_SCALES {
         isa.load(&scales.as_chunks::<16>().0[four])
     } else {
-        halves(isa, isa.shl_i32(isa.load_i16(&scales.as_chunks::<8>().0[four]), 16))
+        f16_to_f32(isa, isa.shl_i32(isa.load_i16(&scales.as_chunks::<8>().0[four]), 16))
     }
 }

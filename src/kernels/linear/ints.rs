@@ -2,25 +2,25 @@
 
 use std::ops::Range;
 
-use super::ahead::{Ahead, CHUNK};
-use super::finish::{FOURS, X, finish};
-use super::{Out, Sums};
+use super::finish::{GroupInput, ROW_VECTORS, finish};
+use super::prefetch::{BURST_STEP, WeightPrefetch};
+use super::{TileOut, TileSums};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Ints, Matrix, Packing, TILE};
 
 /// The codes of a group and what they meet.
-pub(super) struct Group<'a, 'm, I: Isa, const T: usize> {
+pub(super) struct GroupOperands<'a, 'm, I: Isa, const T: usize> {
     codes: &'a [u8],
     /// Where they begin among the matrix's bytes.
     at: usize,
-    ahead: &'a mut Ahead<'m>,
+    prefetch: &'a mut WeightPrefetch<'m>,
     /// The planes of each token; the second may be empty.
     xs: [[&'a [I::Quad]; 2]; T],
 }
 
 /// Exact sums of a group.
-pub(super) type Sum<I, const T: usize> = fn(Group<I, T>, &mut Sums<I, T>);
+pub(super) type Sum<I, const T: usize> = fn(GroupOperands<I, T>, &mut TileSums<I, T>);
 
 /// Some tokens and one tile, group by group.
 pub(super) fn tile<I: Isa, const T: usize>(
@@ -29,19 +29,19 @@ pub(super) fn tile<I: Isa, const T: usize>(
     tile: usize,
     act: &Act<I>,
     token: usize,
-    out: &mut Out<T>,
+    out: &mut TileOut<T>,
 ) {
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
     let finish = finish::<I, T>(layout);
     let bytes = matrix.tile(tile);
     // Only the first walk over a tile brings its bytes from memory.
-    let mut ahead = Ahead::new(matrix, tile, token == 0);
+    let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
     let rows: [_; T] = std::array::from_fn(|t| act.row(token + t));
     let (len, groups) = matrix.shape.groups();
     let group_bytes = bytes.len() / groups;
     let header = group_bytes - len * TILE * layout.codes.bits() / 8;
     let (quads, start) = (len / 4, tile * bytes.len());
-    let mut sums = [[I::default().splat_i32(0); T]; FOURS];
+    let mut sums = [[I::default().splat_i32(0); T]; ROW_VECTORS];
 
     for (group, bytes) in bytes.chunks_exact(group_bytes).enumerate() {
         let (header, codes) = bytes.split_at(header);
@@ -49,13 +49,13 @@ pub(super) fn tile<I: Isa, const T: usize>(
         let xs = std::array::from_fn(|t| {
             rows[t].planes.map(|plane| plane.get(group * quads..(group + 1) * quads).unwrap_or(&[]))
         });
-        sum(Group { codes, at, ahead: &mut ahead, xs }, &mut sums);
-        let xs: [_; T] = std::array::from_fn(|t| X::new(layout, &rows[t], group));
+        sum(GroupOperands { codes, at, prefetch: &mut prefetch, xs }, &mut sums);
+        let xs: [_; T] = std::array::from_fn(|t| GroupInput::new(layout, &rows[t], group));
         finish(matrix, tile, header, &sums, &xs, out);
     }
 }
 
-/// `V` parts of each step make a pass, of `T` tokens and `A` planes of activations; `PAIRS` sums products in 16 bits first.
+/// `V` parts of each step make a pass, of `T` tokens and `A` planes of activations; `DOT2` sums products in 16 bits first.
 pub(super) fn sum<
     I: Isa,
     C: Ints<P>,
@@ -63,28 +63,28 @@ pub(super) fn sum<
     const V: usize,
     const T: usize,
     const A: usize,
-    const PAIRS: bool,
+    const DOT2: bool,
 >(
-    group: Group<I, T>,
-    sums: &mut Sums<I, T>,
+    group: GroupOperands<I, T>,
+    sums: &mut TileSums<I, T>,
 ) {
     let isa = I::default();
     let masks = C::masks(isa);
-    let Group { codes, at, ahead, xs } = group;
+    let GroupOperands { codes, at, prefetch, xs } = group;
     let bytes = 16 * C::VECTORS;
     let steps = codes.len() / bytes;
     // A long group is brought piece by piece.
-    let piece = if codes.len() < 2 * CHUNK { steps } else { CHUNK / bytes };
+    let chunk = if codes.len() < 2 * BURST_STEP { steps } else { BURST_STEP / bytes };
     for first in (0..8 / P).step_by(V) {
         let mut dots = [[[[isa.splat_i32(0); A]; T]; P]; V];
         let mut weights = [isa.splat_i32(0); V];
         let mut from = 0;
         while from < steps {
-            let to = steps.min(from + piece);
-            ahead.touch(at + from * bytes);
+            let to = steps.min(from + chunk);
+            prefetch.touch(at + from * bytes);
             let xs = xs.map(|planes| std::array::from_fn(|a| &planes[a][from..to]));
             let codes = &codes[from * bytes..to * bytes];
-            if PAIRS {
+            if DOT2 {
                 dot_pairs::<I, C, P, V, T, A>(isa, &masks, codes, first, xs, &mut dots);
             } else {
                 dot::<I, C, P, V, T, A>(isa, &masks, codes, first, xs, &mut dots, &mut weights);
@@ -124,7 +124,7 @@ fn splats<I: Isa, const T: usize, const A: usize>(isa: I, xs: &[[&[I::Quad]; A];
     splats
 }
 
-type Dots<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
+type Accumulators<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
 
 /// Adds some steps to the exact sums of `V` parts of each step, for every plane, token and half; and to those of signed weights.
 #[inline(always)]
@@ -134,26 +134,26 @@ pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: u
     codes: &[u8],
     first: usize,
     xs: [[&[I::Quad]; A]; T],
-    sums: &mut Dots<I::V, P, V, T, A>,
+    sums: &mut Accumulators<I::V, P, V, T, A>,
     weights: &mut [I::V; V],
 ) {
     let codes: &[C::Step] = bytemuck::cast_slice(codes);
     // Written out, as a loop would not be unrolled.
-    let some = const { at_once(C::MOST, I::SUMS / (V * T * A), P) };
-    walk::<I, C, P, V, T, A>(isa, masks, codes, (first, 0..some), xs, sums, weights);
+    let some = const { planes_per_pass(C::PLANES_PER_PASS, I::ACCUMULATORS / (V * T * A), P) };
+    run_pass::<I, C, P, V, T, A>(isa, masks, codes, (first, 0..some), xs, sums, weights);
     if some < P {
-        walk::<I, C, P, V, T, A>(isa, masks, codes, (first, some..P.min(2 * some)), xs, sums, weights);
+        run_pass::<I, C, P, V, T, A>(isa, masks, codes, (first, some..P.min(2 * some)), xs, sums, weights);
     }
     if 2 * some < P {
-        walk::<I, C, P, V, T, A>(isa, masks, codes, (first, 2 * some..P.min(3 * some)), xs, sums, weights);
+        run_pass::<I, C, P, V, T, A>(isa, masks, codes, (first, 2 * some..P.min(3 * some)), xs, sums, weights);
     }
     if 3 * some < P {
-        walk::<I, C, P, V, T, A>(isa, masks, codes, (first, 3 * some..P), xs, sums, weights);
+        run_pass::<I, C, P, V, T, A>(isa, masks, codes, (first, 3 * some..P), xs, sums, weights);
     }
 }
 
 /// Planes of a walk: as many as have registers, in four walks at most.
-const fn at_once(most: usize, sums: usize, planes: usize) -> usize {
+const fn planes_per_pass(most: usize, sums: usize, planes: usize) -> usize {
     let some = if most < sums { most } else { sums };
     let least = planes.div_ceil(4);
     if some < least { least } else { some }
@@ -162,13 +162,13 @@ const fn at_once(most: usize, sums: usize, planes: usize) -> usize {
 /// The same for some of the planes, with sums of its own: those of others would wait in memory.
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "an iterator's count is not known to be within the other slices")]
-fn walk<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
+fn run_pass<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,
     masks: &[I::V; 4],
     codes: &[C::Step],
     (first, planes): (usize, Range<usize>),
     xs: [[&[I::Quad]; A]; T],
-    sums: &mut Dots<I::V, P, V, T, A>,
+    sums: &mut Accumulators<I::V, P, V, T, A>,
     weights: &mut [I::V; V],
 ) {
     let ones = isa.splat_quad(&isa.quad([1; 4]));
@@ -209,11 +209,11 @@ fn dot_pairs<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize,
     codes: &[u8],
     first: usize,
     xs: [[&[I::Quad]; A]; T],
-    sums: &mut Dots<I::V, P, V, T, A>,
+    sums: &mut Accumulators<I::V, P, V, T, A>,
 ) {
     let (vectors, _) = codes.as_chunks::<16>();
-    for (some, vectors) in vectors.chunks(C::PAIRS * C::VECTORS).enumerate() {
-        let xs = xs.map(|planes| planes.map(|plane| &plane[some * C::PAIRS..][..vectors.len() / C::VECTORS]));
+    for (some, vectors) in vectors.chunks(C::DOT2_STEPS * C::VECTORS).enumerate() {
+        let xs = xs.map(|planes| planes.map(|plane| &plane[some * C::DOT2_STEPS..][..vectors.len() / C::VECTORS]));
         let mut pairs = [[[[isa.splat_i32(0); A]; T]; P]; V];
         for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
             let x = splats(isa, &xs, step);

@@ -12,36 +12,42 @@
 
 use std::ops::Range;
 
-use super::finish::{FOURS, X, finish};
-use super::{Dots, TOKENS};
-use crate::kernels::act::{Act, Precision, Row};
+use super::finish::{GroupInput, ROW_VECTORS, finish};
+use super::{DotProduct, PASS_TOKENS};
+use crate::kernels::act::{Act, ActRow, Precision};
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, Packing, Shape, TILE};
+use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Layout};
 use crate::team::Columns;
 
 /// Tiles of a panel: so many that blocks of 3 and of 4 vectors both divide it.
-pub(super) const TILES: usize = 3;
-const ROWS: usize = TILES * TILE;
+pub(super) const PANEL_TILES: usize = 3;
+const PANEL_ROWS: usize = PANEL_TILES * TILE;
 /// Values of k of a panel, where a scale covers the row.
-const LEN: usize = 512;
+const PANEL_K: usize = 512;
 /// Tokens that share a panel before the next one is unpacked; what bounds the room for sums.
-const BATCH: usize = 128;
+const TOKEN_BATCH: usize = 128;
 /// From so many tokens on the unpacking pays.
-pub(super) const LEAST: usize = 24;
+pub(super) const MIN_TOKENS: usize = 24;
 
 /// Whether these weights have a kernel here.
-pub(super) fn takes(shape: &Shape, precision: Precision) -> bool {
+pub(super) fn supports(shape: &MatrixShape, precision: Precision) -> bool {
     let signed = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::I8, .. }) | Packing::Dense(_));
-    !signed && !shape.factored() && precision != Precision::Float
+    !signed && !shape.has_super_blocks() && precision != Precision::Float
 }
 
 /// Multiplies `tiles` of the matrix, whose results are `columns`, for all tokens.
-pub(super) fn multiply<I: Isa>(dots: Dots, matrix: &Matrix, tiles: Range<usize>, act: &Act<I>, columns: &mut Columns) {
+pub(super) fn multiply<I: Isa>(
+    dots: DotProduct,
+    matrix: &Matrix,
+    tiles: Range<usize>,
+    act: &Act<I>,
+    columns: &mut Columns,
+) {
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("only integers come here") };
     let start = matrix.shape.tile_rows(tiles.start).start;
-    let pairs = match (dots, layout.codes) {
-        (Dots::Fours, _) | (_, Codes::B6 | Codes::I8) => 0,
+    let flush_steps = match (dots, layout.codes) {
+        (DotProduct::Dot4, _) | (_, Codes::B6 | Codes::I8) => 0,
         (_, Codes::B1) => 128,
         (_, Codes::B2) => 32,
         (_, Codes::B4) => 8,
@@ -49,11 +55,11 @@ pub(super) fn multiply<I: Isa>(dots: Dots, matrix: &Matrix, tiles: Range<usize>,
     let rows = (0..act.tokens()).map(|token| act.row(token)).collect();
     let planes = act.spec().planes();
     let mut panel =
-        Panel { matrix, layout, planes, rows, pairs, weights: vec![], sums: vec![], out: Default::default() };
-    for first in tiles.clone().step_by(TILES) {
-        let tiles = first..tiles.end.min(first + TILES);
-        for first in (0..act.tokens()).step_by(BATCH) {
-            let tokens = first..act.tokens().min(first + BATCH);
+        Panel { matrix, layout, planes, rows, flush_steps, weights: vec![], sums: vec![], out: Default::default() };
+    for first in tiles.clone().step_by(PANEL_TILES) {
+        let tiles = first..tiles.end.min(first + PANEL_TILES);
+        for first in (0..act.tokens()).step_by(TOKEN_BATCH) {
+            let tokens = first..act.tokens().min(first + TOKEN_BATCH);
             panel.multiply(tiles.clone(), tokens.clone());
             for (tile, out) in tiles.clone().zip(&mut panel.out) {
                 let rows = matrix.shape.tile_rows(tile);
@@ -70,14 +76,14 @@ struct Panel<'a, I: Isa> {
     layout: Layout,
     /// Of activations.
     planes: usize,
-    rows: Vec<Row<'a, I>>,
+    rows: Vec<ActRow<'a, I>>,
     /// Steps whose products fit 16 bits in pairs; none where fours are summed.
-    pairs: usize,
+    flush_steps: usize,
     weights: Vec<I::Weights>,
     /// Of each token, for the rows of all tiles.
-    sums: Vec<[i32; ROWS]>,
+    sums: Vec<[i32; PANEL_ROWS]>,
     /// Of each tile, for all tokens.
-    out: [Vec<[f32; TILE]>; TILES],
+    out: [Vec<[f32; TILE]>; PANEL_TILES],
 }
 
 impl<I: Isa> Panel<'_, I> {
@@ -92,15 +98,15 @@ impl<I: Isa> Panel<'_, I> {
         }
         for group in 0..groups {
             self.sums.clear();
-            self.sums.resize(tokens.len(), [0; ROWS]);
-            for from in (0..len).step_by(LEN) {
-                let steps = from / 4..len.min(from + LEN) / 4;
-                self.weights.resize(steps.len() * ROWS / 4, bytemuck::Zeroable::zeroed());
+            self.sums.resize(tokens.len(), [0; PANEL_ROWS]);
+            for from in (0..len).step_by(PANEL_K) {
+                let steps = from / 4..len.min(from + PANEL_K) / 4;
+                self.weights.resize(steps.len() * PANEL_ROWS / 4, bytemuck::Zeroable::zeroed());
                 for (i, tile) in tiles.clone().enumerate() {
                     let codes = &self.matrix.tile(tile)[group * group_bytes + header..];
                     let codes = &codes[steps.start * step_bytes..steps.end * step_bytes];
-                    let side = if self.planes == 1 { 3 } else { 4 };
-                    apart::<I>(self.layout.codes, codes, side, i, steps.len(), &mut self.weights);
+                    let width = if self.planes == 1 { 3 } else { 4 };
+                    unpack_tile::<I>(self.layout.codes, codes, width, i, steps.len(), &mut self.weights);
                 }
                 let steps = group * len / 4 + steps.start..group * len / 4 + steps.end;
                 if self.planes == 1 {
@@ -111,8 +117,8 @@ impl<I: Isa> Panel<'_, I> {
             }
             for (i, tile) in tiles.clone().enumerate() {
                 let header = &self.matrix.tile(tile)[group * group_bytes..][..header];
-                let four = tokens.len() / TOKENS * TOKENS;
-                self.finish::<TOKENS>(i, tile, header, group, tokens.start, 0..four);
+                let four = tokens.len() / PASS_TOKENS * PASS_TOKENS;
+                self.finish::<PASS_TOKENS>(i, tile, header, group, tokens.start, 0..four);
                 self.finish::<1>(i, tile, header, group, tokens.start, four..tokens.len());
             }
         }
@@ -124,7 +130,7 @@ impl<I: Isa> Panel<'_, I> {
         tokens: &Range<usize>,
         steps: Range<usize>,
     ) {
-        if self.pairs > 0 {
+        if self.flush_steps > 0 {
             self.products::<V, T, A, true>(tiles, tokens, steps);
         } else {
             self.products::<V, T, A, false>(tiles, tokens, steps);
@@ -132,26 +138,26 @@ impl<I: Isa> Panel<'_, I> {
     }
 
     /// Adds the products of all blocks and tokens to the sums.
-    fn products<const V: usize, const T: usize, const A: usize, const PAIRS: bool>(
+    fn products<const V: usize, const T: usize, const A: usize, const DOT2: bool>(
         &mut self,
         tiles: usize,
         tokens: &Range<usize>,
         steps: Range<usize>,
     ) {
-        let Self { rows, weights, sums, pairs, .. } = self;
+        let Self { rows, weights, sums, flush_steps, .. } = self;
         let planes =
             |token: usize| -> [&[I::Quad]; A] { std::array::from_fn(|a| &rows[token].planes[a][steps.clone()]) };
         let (blocks, _) = weights.as_chunks::<V>();
-        for (block, weights) in blocks.chunks_exact(steps.len()).take((tiles * FOURS).div_ceil(V)).enumerate() {
+        for (block, weights) in blocks.chunks_exact(steps.len()).take((tiles * ROW_VECTORS).div_ceil(V)).enumerate() {
             let (many, rest) = sums.as_chunks_mut::<T>();
             let single = tokens.start + many.len() * T;
             for (token, sums) in tokens.clone().step_by(T).zip(many) {
                 let xs = std::array::from_fn(|t| planes(token + t));
                 let sums = sums.each_mut().map(|sums| lanes(sums, block));
-                dot::<I, V, T, A, PAIRS>(*pairs, weights, xs, sums);
+                dot::<I, V, T, A, DOT2>(*flush_steps, weights, xs, sums);
             }
             for (token, sums) in (single..).zip(rest) {
-                dot::<I, V, 1, A, PAIRS>(*pairs, weights, [planes(token)], [lanes(sums, block)]);
+                dot::<I, V, 1, A, DOT2>(*flush_steps, weights, [planes(token)], [lanes(sums, block)]);
             }
         }
     }
@@ -171,9 +177,11 @@ impl<I: Isa> Panel<'_, I> {
         let (sums, _) = self.sums[tokens.clone()].as_chunks::<T>();
         let (outs, _) = self.out[place][tokens.clone()].as_chunks_mut::<T>();
         for (i, (sums, out)) in sums.iter().zip(outs).enumerate() {
-            let xs = std::array::from_fn(|t| X::new(self.layout, &self.rows[start + tokens.start + i * T + t], group));
+            let xs = std::array::from_fn(|t| {
+                GroupInput::new(self.layout, &self.rows[start + tokens.start + i * T + t], group)
+            });
             let sums = std::array::from_fn(|four| {
-                std::array::from_fn(|t| isa.load_i32(&sums[t].as_chunks::<4>().0[place * FOURS + four]))
+                std::array::from_fn(|t| isa.load_i32(&sums[t].as_chunks::<4>().0[place * ROW_VECTORS + four]))
             });
             finish(self.matrix, tile, header, &sums, &xs, out);
         }
@@ -181,32 +189,32 @@ impl<I: Isa> Panel<'_, I> {
 }
 
 /// Writes the codes of some steps of one tile into a panel whose blocks are of `side` vectors.
-pub(super) fn apart<I: Isa>(
+pub(super) fn unpack_tile<I: Isa>(
     codes: Codes,
     bytes: &[u8],
-    side: usize,
+    width: usize,
     tile: usize,
     steps: usize,
     panel: &mut [I::Weights],
 ) {
     // Where each vector's first step belongs; the others follow `side` apart.
     let at = std::array::from_fn(|vector| {
-        let vector = tile * FOURS + vector;
-        vector / side * steps * side + vector % side
+        let vector = tile * ROW_VECTORS + vector;
+        vector / width * steps * width + vector % width
     });
     match codes {
-        Codes::B1 => unpack::<I, B1, 8>(bytes, (at, side), panel),
-        Codes::B2 => unpack::<I, B2, 4>(bytes, (at, side), panel),
-        Codes::B4 => unpack::<I, B4, 2>(bytes, (at, side), panel),
-        Codes::B6 => unpack::<I, B6, 4>(bytes, (at, side), panel),
+        Codes::B1 => unpack_codes::<I, B1, 8>(bytes, (at, width), panel),
+        Codes::B2 => unpack_codes::<I, B2, 4>(bytes, (at, width), panel),
+        Codes::B4 => unpack_codes::<I, B4, 2>(bytes, (at, width), panel),
+        Codes::B6 => unpack_codes::<I, B6, 4>(bytes, (at, width), panel),
         Codes::I8 => unreachable!("signed weights stay packed"),
     }
 }
 
 #[inline(never)]
-fn unpack<I: Isa, C: Ints<P>, const P: usize>(
+fn unpack_codes<I: Isa, C: Ints<P>, const P: usize>(
     codes: &[u8],
-    (at, side): ([usize; FOURS], usize),
+    (at, width): ([usize; ROW_VECTORS], usize),
     panel: &mut [I::Weights],
 ) {
     let isa = I::default();
@@ -215,20 +223,20 @@ fn unpack<I: Isa, C: Ints<P>, const P: usize>(
     for part in 0..8 / P {
         for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
             for (p, (vector, mask)) in C::planes(isa, &masks, vectors, part).into_iter().enumerate() {
-                panel[at[part * P + p] + step * side] = isa.weights(isa.shr_u16(isa.and(vector, mask), C::SHIFT[p]));
+                panel[at[part * P + p] + step * width] = isa.weights(isa.shr_u16(isa.and(vector, mask), C::SHIFT[p]));
             }
         }
     }
 }
 
 /// A block's part of a token's sums.
-fn lanes<const V: usize>(sums: &mut [i32; ROWS], block: usize) -> &mut [[i32; 4]; V] {
+fn lanes<const V: usize>(sums: &mut [i32; PANEL_ROWS], block: usize) -> &mut [[i32; 4]; V] {
     let (fours, _) = sums.as_chunks_mut::<4>();
     &mut fours.as_chunks_mut::<V>().0[block]
 }
 
-fn dot<I: Isa, const V: usize, const T: usize, const A: usize, const PAIRS: bool>(
-    pairs: usize,
+fn dot<I: Isa, const V: usize, const T: usize, const A: usize, const DOT2: bool>(
+    flush_steps: usize,
     weights: &[[I::Weights; V]],
     xs: [[&[I::Quad]; A]; T],
     sums: [&mut [[i32; 4]; V]; T],
@@ -236,12 +244,12 @@ fn dot<I: Isa, const V: usize, const T: usize, const A: usize, const PAIRS: bool
     let isa = I::default();
     let xs = xs.map(|planes| planes.map(|plane| &plane[..weights.len()]));
     let mut dots = [[[isa.splat_i32(0); V]; A]; T];
-    if !PAIRS {
-        fours(isa, weights, xs, &mut dots);
+    if !DOT2 {
+        dot4_steps(isa, weights, xs, &mut dots);
     } else {
-        for (some, weights) in weights.chunks(pairs).enumerate() {
-            let xs = xs.map(|planes| planes.map(|plane| &plane[some * pairs..][..weights.len()]));
-            twos(isa, weights, xs, &mut dots);
+        for (some, weights) in weights.chunks(flush_steps).enumerate() {
+            let xs = xs.map(|planes| planes.map(|plane| &plane[some * flush_steps..][..weights.len()]));
+            dot2_steps(isa, weights, xs, &mut dots);
         }
     }
     for (dots, sums) in dots.into_iter().zip(sums) {
@@ -254,7 +262,7 @@ fn dot<I: Isa, const V: usize, const T: usize, const A: usize, const PAIRS: bool
 }
 
 #[inline(always)]
-pub(super) fn fours<I: Isa, const V: usize, const T: usize, const A: usize>(
+pub(super) fn dot4_steps<I: Isa, const V: usize, const T: usize, const A: usize>(
     isa: I,
     weights: &[[I::Weights; V]],
     xs: [[&[I::Quad]; A]; T],
@@ -274,7 +282,7 @@ pub(super) fn fours<I: Isa, const V: usize, const T: usize, const A: usize>(
 }
 
 #[inline(always)]
-fn twos<I: Isa, const V: usize, const T: usize, const A: usize>(
+fn dot2_steps<I: Isa, const V: usize, const T: usize, const A: usize>(
     isa: I,
     weights: &[[I::Weights; V]],
     xs: [[&[I::Quad]; A]; T],

@@ -57,7 +57,7 @@ pub struct F16;
 impl Dense<2> for F16 {
     #[inline(always)]
     fn values<I: Isa>(isa: I, vector: I::V) -> [I::V; 2] {
-        [halves(isa, isa.shl_i32(vector, 16)), halves(isa, vector)]
+        [f16_to_f32(isa, isa.shl_i32(vector, 16)), f16_to_f32(isa, vector)]
     }
 }
 
@@ -65,7 +65,7 @@ impl Dense<2> for F16 {
 /// multiplying by 2¹¹² then sets the exponent's bias right, subnormals included. Files with infinities are refused, so that
 /// the top exponent does not occur.
 #[inline(always)]
-pub fn halves<I: Isa>(isa: I, upper: I::V) -> I::V {
+pub fn f16_to_f32<I: Isa>(isa: I, upper: I::V) -> I::V {
     let sign = isa.and(upper, isa.splat_i32(i32::MIN));
     let rest = isa.shr_u32(isa.and(upper, isa.splat_i32(0x7fff_0000)), 3);
     isa.or(isa.mul(rest, isa.splat_f32(f32::from_bits(0x7780_0000))), sign)

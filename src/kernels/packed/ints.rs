@@ -23,8 +23,8 @@ fn pack_bits(bits: usize, out: &mut [u8], rows: &[u8], stride: usize) {
         for vector in 0..bits {
             // Four rows, sixteen values of k each; then four values a step, in a lane for each row.
             let steps = isa.transpose(std::array::from_fn(|row| {
-                pieces(bits, vector).fold(isa.splat_i32(0), |packed, piece| {
-                    isa.or(packed, piece.of(isa, sixteen(4 * piece.rows + row)))
+                code_fields(bits, vector).fold(isa.splat_i32(0), |packed, field| {
+                    isa.or(packed, field.of(isa, sixteen(4 * field.rows + row)))
                 })
             }));
             for (step, packed) in steps.into_iter().enumerate() {
@@ -52,7 +52,7 @@ pub(super) fn code(codes: Codes, group: &[u8], row: usize, k: usize) -> u8 {
 }
 
 /// Codes of four rows, or two bits of them, and where they stand in a byte of the vector.
-struct Piece {
+struct CodeField {
     /// Fours of rows before them.
     rows: usize,
     /// Where the two bits begin; None is all of the code.
@@ -60,7 +60,7 @@ struct Piece {
     to: u32,
 }
 
-impl Piece {
+impl CodeField {
     /// No code is wider than its layout says, so that what is whole brings no bits of its neighbours along.
     #[inline(always)]
     fn of<I: Isa>(&self, isa: I, codes: I::V) -> I::V {
@@ -74,11 +74,12 @@ impl Piece {
 
 /// What a vector of a step holds.
 #[inline(always)]
-fn pieces(bits: usize, vector: usize) -> impl Iterator<Item = Piece> {
+fn code_fields(bits: usize, vector: usize) -> impl Iterator<Item = CodeField> {
     let planes = 8 / bits;
     let first = if bits == 6 { vector / 3 * 4 + vector % 3 } else { vector * planes };
-    let whole = (0..planes).map(move |plane| Piece { rows: first + plane, from: None, to: (bits * plane) as u32 });
-    let rest = (bits == 6).then_some(Piece { rows: vector / 3 * 4 + 3, from: Some(2 * (vector % 3) as u32), to: 6 });
+    let whole = (0..planes).map(move |plane| CodeField { rows: first + plane, from: None, to: (bits * plane) as u32 });
+    let rest =
+        (bits == 6).then_some(CodeField { rows: vector / 3 * 4 + 3, from: Some(2 * (vector % 3) as u32), to: 6 });
     whole.chain(rest)
 }
 
@@ -95,9 +96,9 @@ pub trait Ints<const P: usize>: Copy + Default {
     /// How far left the products of each plane stand: cheaper to shift back once than to move bits at every step.
     const SHIFT: [u32; P];
     /// Planes of one walk over some steps at most, where taking them apart needs registers too.
-    const MOST: usize = P;
+    const PLANES_PER_PASS: usize = P;
     /// Steps whose products, as they stand, fit 16 bits in pairs.
-    const PAIRS: usize = 1;
+    const DOT2_STEPS: usize = 1;
 
     /// The masks, taken out of the loop.
     fn masks<I: Isa>(isa: I) -> [I::V; 4];
@@ -111,7 +112,7 @@ pub struct B1;
 impl Ints<8> for B1 {
     type Step = [[u8; 16]; 1];
     const SHIFT: [u32; 8] = [0, 1, 2, 3, 0, 1, 2, 3];
-    const PAIRS: usize = 16;
+    const DOT2_STEPS: usize = 16;
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {
@@ -132,7 +133,7 @@ pub struct B2;
 impl Ints<4> for B2 {
     type Step = [[u8; 16]; 2];
     const SHIFT: [u32; 4] = [0, 2, 0, 2];
-    const PAIRS: usize = 8;
+    const DOT2_STEPS: usize = 8;
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {
@@ -153,7 +154,7 @@ pub struct B4;
 impl Ints<2> for B4 {
     type Step = [[u8; 16]; 4];
     const SHIFT: [u32; 2] = [0, 0];
-    const PAIRS: usize = 8;
+    const DOT2_STEPS: usize = 8;
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {
@@ -173,8 +174,8 @@ pub struct B6;
 impl Ints<4> for B6 {
     type Step = [[u8; 16]; 6];
     const SHIFT: [u32; 4] = [0; 4];
-    const MOST: usize = 3;
-    const PAIRS: usize = 2;
+    const PLANES_PER_PASS: usize = 3;
+    const DOT2_STEPS: usize = 2;
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {

@@ -4,7 +4,7 @@
 //! matrix   tile 0 │ tile 1 │ …                    32 output rows each; threads share out whole tiles
 //! tile     group 0 │ group 1 │ …                  along k, rising; a layout with one scale a row has one group
 //! group    32 scales [│ 32 minima] │ codes        f16 or f32, inline, so that a tile is one linear stream
-//!          32 units [│ 32 units] │ 32 factors of each part [│ and of minima] │ codes
+//!          32 super_scales [│ 32 super_scales] │ 32 factors of each part [│ and of minima] │ codes
 //!                                                 where groups have factors: blocks of 256 values in parts, f32 and bytes
 //! codes    step 0 │ step 1 │ …                    4 values of k for all 32 rows
 //! step     vector 0 │ … │ vector n−1              16 bytes; n = the bits of a code
@@ -22,7 +22,7 @@
 mod dense;
 mod ints;
 
-pub use dense::{Bf16, Dense, F16, F32, halves};
+pub use dense::{Bf16, Dense, F16, F32, f16_to_f32};
 pub use ints::{B1, B2, B4, B6, I8, Ints};
 
 use std::ops::Range;
@@ -31,7 +31,7 @@ use bytemuck::{Pod, Zeroable};
 use half::f16;
 
 use crate::error::{Result, filled, reserve};
-use crate::quant::{FACTORED, Float, Kept, Layout, Scales};
+use crate::quant::{Float, Layout, SUPER_BLOCK, ScaleType, Scales};
 use crate::team::Team;
 
 /// Rows of a tile.
@@ -51,7 +51,7 @@ pub enum Packing {
 
 /// Sizes of a packed matrix, known before its bytes are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct MatrixShape {
     pub rows: usize,
     pub cols: usize,
     pub packing: Packing,
@@ -59,7 +59,7 @@ pub struct Shape {
     pub parts: usize,
 }
 
-impl Shape {
+impl MatrixShape {
     pub fn part_rows(&self) -> usize {
         self.rows / self.parts
     }
@@ -87,15 +87,18 @@ impl Shape {
     }
 
     /// Whether groups have factors, in blocks under one number.
-    pub fn factored(&self) -> bool {
-        matches!(self.packing, Packing::Ints(Layout { scales: Scales::Group { kept: Kept::Factors, .. }, .. }))
+    pub fn has_super_blocks(&self) -> bool {
+        matches!(
+            self.packing,
+            Packing::Ints(Layout { scales: Scales::Group { scale_type: ScaleType::SuperBlock, .. }, .. })
+        )
     }
 
     /// Values of k that stand together behind one header, padding included, and how often: groups, or blocks of them.
     #[inline]
     pub fn blocks(&self) -> (usize, usize) {
         let (len, groups) = self.groups();
-        if self.factored() { (FACTORED, groups / (FACTORED / len)) } else { (len, groups) }
+        if self.has_super_blocks() { (SUPER_BLOCK, groups / (SUPER_BLOCK / len)) } else { (len, groups) }
     }
 
     /// Values of k that one scale covers, padding included, and the groups of a tile.
@@ -117,11 +120,13 @@ impl Shape {
     /// Bytes of a block's scales and minima.
     #[inline]
     pub fn header(&self) -> usize {
-        let Packing::Ints(Layout { scales: Scales::Group { len, kept, min }, .. }) = self.packing else { return 0 };
-        let each = match kept {
-            Kept::Half => 2,
-            Kept::Single => 4,
-            Kept::Factors => 4 + FACTORED / len,
+        let Packing::Ints(Layout { scales: Scales::Group { len, scale_type, min }, .. }) = self.packing else {
+            return 0;
+        };
+        let each = match scale_type {
+            ScaleType::F16 => 2,
+            ScaleType::F32 => 4,
+            ScaleType::SuperBlock => 4 + SUPER_BLOCK / len,
         };
         TILE * each * if min { 2 } else { 1 }
     }
@@ -157,19 +162,19 @@ impl Shape {
 
 /// What stands behind the codes of one source row: for each group its scale, and its minimum where the layout has them.
 #[derive(Clone, Copy)]
-pub struct Rows<'a> {
+pub struct DecodedRows<'a> {
     /// `[rows, cols]`, or the elements' bytes for dense weights.
     pub codes: &'a [u8],
     /// `[rows, groups]`; empty without groups, or where [`Matrix::set_scales`] brings them.
     pub scales: &'a [f32],
     pub mins: &'a [f32],
     /// `[rows, blocks]`, where groups have factors: what those of scales and of minima multiply.
-    pub units: &'a [[f32; 2]],
+    pub super_scales: &'a [[f32; 2]],
 }
 
 #[derive(Debug)]
 pub struct Matrix {
-    pub shape: Shape,
+    pub shape: MatrixShape,
     lines: Vec<Line>,
     /// With one scale a row: `y = sum / s · scale`, or `y = sum / (s · scale)` where [`Self::divide`] is set, s being the
     /// factor that the activations were multiplied with.
@@ -187,7 +192,7 @@ impl std::fmt::Debug for Line {
 
 impl Matrix {
     /// Room for a matrix. It is first touched when tiles are packed: until then it is address space alone.
-    pub fn reserve(shape: Shape) -> Result<Self> {
+    pub fn reserve(shape: MatrixShape) -> Result<Self> {
         Ok(Self {
             shape,
             lines: reserve("weights", shape.tiles() as u64 * shape.tile_lines() as u64)?,
@@ -211,7 +216,7 @@ impl Matrix {
     }
 
     /// Packs the rows of a tile.
-    pub fn pack(&mut self, tile: usize, rows: Rows) {
+    pub fn pack(&mut self, tile: usize, rows: DecodedRows) {
         self.pack_all(&Team::solo(), tile..tile + 1, |tiles| tiles.for_each(|mut tile| tile.pack(rows)));
     }
 
@@ -239,16 +244,17 @@ impl Matrix {
     /// If groups have factors.
     pub fn set_scales(&mut self, scales: &[f32], mins: &[f32]) {
         let shape = self.shape;
-        let Packing::Ints(Layout { scales: Scales::Group { kept, min, .. }, .. }) = shape.packing else { return };
+        let Packing::Ints(Layout { scales: Scales::Group { scale_type, min, .. }, .. }) = shape.packing else { return };
         let (_, groups) = shape.groups();
         let lines = shape.tile_lines();
         for tile in 0..shape.tiles() {
             let rows = shape.tile_rows(tile);
             let out: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines[tile * lines..][..lines]);
             let span = rows.start * groups..rows.end * groups;
-            let rows_of = Rows { codes: &[], scales: &scales[span.clone()], mins: &mins[span], units: &[] };
+            let rows_of =
+                DecodedRows { codes: &[], scales: &scales[span.clone()], mins: &mins[span], super_scales: &[] };
             for (group, out) in out.chunks_exact_mut(shape.block_bytes()).enumerate() {
-                pack_header(&mut out[..shape.header()], kept, min, (group, groups), rows.len(), &rows_of);
+                pack_header(&mut out[..shape.header()], scale_type, min, (group, groups), rows.len(), &rows_of);
             }
         }
     }
@@ -261,15 +267,17 @@ impl Matrix {
         let block = &self.tile(tile)[col / len * self.shape.block_bytes()..][..self.shape.block_bytes()];
         let (header, body) = block.split_at(self.shape.header());
         let code = ints::code(layout.codes, body, place, col % len);
-        let Scales::Group { len: group, kept, min } = layout.scales else { return (code, self.row_scales[row], None) };
+        let Scales::Group { len: group, scale_type, min } = layout.scales else {
+            return (code, self.row_scales[row], None);
+        };
         let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
-        let read = |numbers: &[u8]| match kept {
-            Kept::Half => Float::F16.value(&numbers[2 * place..][..2]),
-            Kept::Single => Float::F32.value(&numbers[4 * place..][..4]),
-            Kept::Factors => {
-                let (units, factors) = numbers.split_at(4 * TILE);
-                let factor = factors[col % len / group * TILE + place] as i8;
-                Float::F32.value(&units[4 * place..][..4]) * f32::from(factor)
+        let read = |numbers: &[u8]| match scale_type {
+            ScaleType::F16 => Float::F16.value(&numbers[2 * place..][..2]),
+            ScaleType::F32 => Float::F32.value(&numbers[4 * place..][..4]),
+            ScaleType::SuperBlock => {
+                let (super_scales, group_scales) = numbers.split_at(4 * TILE);
+                let group_scale = group_scales[col % len / group * TILE + place] as i8;
+                Float::F32.value(&super_scales[4 * place..][..4]) * f32::from(group_scale)
             }
         };
         (code, read(scales), min.then(|| read(mins)))
@@ -304,14 +312,14 @@ impl Matrix {
 
 /// A tile that is to be packed.
 pub struct Tile<'a> {
-    shape: Shape,
+    shape: MatrixShape,
     pub index: usize,
     bytes: &'a mut [u8],
 }
 
 impl Tile<'_> {
     /// Everything of the tile is written, so that packing it again is harmless.
-    pub fn pack(&mut self, rows: Rows) {
+    pub fn pack(&mut self, rows: DecodedRows) {
         let shape = self.shape;
         let count = shape.tile_rows(self.index).len();
         let (len, blocks) = shape.blocks();
@@ -319,10 +327,10 @@ impl Tile<'_> {
             let (header, body) = out.split_at_mut(shape.header());
             match shape.packing {
                 Packing::Ints(layout) => {
-                    if let Scales::Group { kept, min, .. } = layout.scales
+                    if let Scales::Group { scale_type, min, .. } = layout.scales
                         && !rows.scales.is_empty()
                     {
-                        pack_header(header, kept, min, (block, blocks), count, &rows);
+                        pack_header(header, scale_type, min, (block, blocks), count, &rows);
                     }
                     let from = block * len;
                     let cols = shape.cols.saturating_sub(from).min(len);
@@ -344,33 +352,40 @@ impl Tile<'_> {
 }
 
 /// Writes the scales of a tile's block, and its minima in the second half; `count` rows have any.
-fn pack_header(out: &mut [u8], kept: Kept, min: bool, (block, blocks): (usize, usize), count: usize, rows: &Rows) {
+fn pack_header(
+    out: &mut [u8],
+    scale_type: ScaleType,
+    min: bool,
+    (block, blocks): (usize, usize),
+    count: usize,
+    rows: &DecodedRows,
+) {
     let half = out.len() / if min { 2 } else { 1 };
     for (i, (out, values)) in out.chunks_exact_mut(half).zip([rows.scales, rows.mins]).enumerate() {
         let value = |row| if row < count { values[row * blocks + block] } else { 0.0 };
-        match kept {
+        match scale_type {
             // The file had halves: nothing is lost.
-            Kept::Half => {
+            ScaleType::F16 => {
                 out.chunks_exact_mut(2)
                     .enumerate()
                     .for_each(|(row, out)| out.copy_from_slice(&f16::from_f32(value(row)).to_le_bytes()));
             }
-            Kept::Single => {
+            ScaleType::F32 => {
                 out.chunks_exact_mut(4)
                     .enumerate()
                     .for_each(|(row, out)| out.copy_from_slice(&value(row).to_le_bytes()));
             }
-            Kept::Factors => {
+            ScaleType::SuperBlock => {
                 out.fill(0);
                 let groups = half / TILE - 4;
-                let (units, factors) = out.split_at_mut(4 * TILE);
+                let (super_scales, group_scales) = out.split_at_mut(4 * TILE);
                 for row in 0..count {
-                    let unit = rows.units[row * blocks + block][i];
-                    units[4 * row..][..4].copy_from_slice(&unit.to_le_bytes());
+                    let super_scale = rows.super_scales[row * blocks + block][i];
+                    super_scales[4 * row..][..4].copy_from_slice(&super_scale.to_le_bytes());
                     let values = &values[(row * blocks + block) * groups..][..groups];
-                    for (factors, value) in factors.chunks_exact_mut(TILE).zip(values) {
+                    for (group_scales, value) in group_scales.chunks_exact_mut(TILE).zip(values) {
                         // Their product had room for every bit of both.
-                        factors[row] = if unit == 0.0 { 0 } else { (value / unit) as i8 as u8 };
+                        group_scales[row] = if super_scale == 0.0 { 0 } else { (value / super_scale) as i8 as u8 };
                     }
                 }
             }
@@ -387,7 +402,7 @@ mod tests {
 
     #[test]
     fn sizes_beyond_any_memory_are_refused_with_their_number() {
-        let shape = Shape { rows: 1 << 30, cols: 1 << 16, packing: Packing::Dense(Float::F32), parts: 1 };
+        let shape = MatrixShape { rows: 1 << 30, cols: 1 << 16, packing: Packing::Dense(Float::F32), parts: 1 };
         let error = Matrix::reserve(shape).unwrap_err();
         assert_eq!((error.kind, error.place.needed), (ErrorKind::OutOfMemory, Some(1 << 48)));
     }

@@ -5,20 +5,20 @@
 
 use half::f16;
 
-use super::{Codec, most, scale};
+use super::{Codec, encode_scale, max_abs};
 use crate::kernels::isa::Isa;
 
 /// The smallest normal half. What is smaller becomes 0: a subnormal half would be multiplied as a subnormal float, which costs a
 /// hundred times the usual.
-const LEAST_HALF: f32 = 6.103_515_6e-5;
-const MOST_HALF: f32 = 65504.0;
+const MIN_NORMAL_F16: f32 = 6.103_515_6e-5;
+const MAX_F16: f32 = 65504.0;
 
-const MOST_FP8: f32 = 480.0;
+const MAX_FP8: f32 = 480.0;
 /// What f32's exponent is ahead of fp8's.
 const REBIAS: u32 = 120;
 
 fn half(value: f32) -> u16 {
-    let value = if value.abs() < LEAST_HALF { 0.0 } else { value.clamp(-MOST_HALF, MOST_HALF) };
+    let value = if value.abs() < MIN_NORMAL_F16 { 0.0 } else { value.clamp(-MAX_F16, MAX_F16) };
     f16::from_f32(value).to_bits()
 }
 
@@ -36,7 +36,7 @@ pub(super) fn write<I: Isa>(isa: I, codec: Codec, codes: &mut [u32], values: &[f
         Codec::F32 => place(codes, values, first, step, f32::to_bits),
         Codec::F16 => place(bytemuck::cast_slice_mut(codes), values, first, step, half),
         _ => {
-            let (scale, factor) = scale(most(isa, values) / MOST_FP8);
+            let (scale, factor) = encode_scale(max_abs(isa, values) / MAX_FP8);
             place(bytemuck::cast_slice_mut(codes), values, first, step, |value| fp8(value * factor));
             return scale;
         }

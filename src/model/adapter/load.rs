@@ -1,11 +1,13 @@
 //! An adapter's tensors in, packed branches out. Their bytes wait only until all that share an input are there.
 
+use std::sync::Arc;
+
 use super::{Adapter, Branch, INPUTS, Product};
 use crate::bytes::{checksum, mixed};
 use crate::error::{Error, ErrorKind, Result, reserve};
 use crate::formats::Tensor;
 use crate::kernels::elementwise::Pairs;
-use crate::kernels::packed::{Matrix, Packing, Rows, Shape};
+use crate::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing};
 use crate::kernels::sections;
 use crate::model::config::{Config, MOST_RANK, Terms};
 use crate::model::items::{MATRICES, check_shape, sizes};
@@ -17,7 +19,7 @@ use crate::quant::{Content, Float};
 
 #[derive(Debug)]
 pub struct Loader {
-    tensors: Vec<Tensor>,
+    tensors: Vec<Arc<Tensor>>,
     arrived: Vec<Option<Vec<u8>>>,
     marks: Vec<u64>,
     /// In the order of an adapter's branches.
@@ -37,7 +39,7 @@ pub struct Loader {
 struct Planned {
     width: usize,
     /// Of all A together.
-    a: Shape,
+    a: MatrixShape,
     pairs: Vec<Pair>,
 }
 
@@ -46,7 +48,7 @@ struct Planned {
 struct Pair {
     a: usize,
     b: usize,
-    shape: Shape,
+    shape: MatrixShape,
     factor: f32,
     /// The first of its columns.
     first: usize,
@@ -57,16 +59,16 @@ struct Pair {
 /// Of a layer's matrices, those that read the same input.
 const SHARED: [std::ops::Range<usize>; INPUTS] = [0..3, 3..4, 4..6, 6..7];
 
-fn dense(rows: usize, cols: usize, float: Float) -> Shape {
-    Shape { rows, cols, packing: Packing::Dense(float), parts: 1 }
+fn dense(rows: usize, cols: usize, float: Float) -> MatrixShape {
+    MatrixShape { rows, cols, packing: Packing::Dense(float), parts: 1 }
 }
 
 impl Loader {
     /// Puts every tensor in its place beside a model's; refuses what has none, and halves without the other.
-    pub fn new(config: &Config, terms: &Terms, tensors: &[Tensor]) -> Result<Self> {
+    pub fn new(config: &Config, terms: &Terms, tensors: Vec<Arc<Tensor>>) -> Result<Self> {
         let count = tensors.len();
         let mut loader = Self {
-            tensors: tensors.to_vec(),
+            tensors,
             arrived: vec![None; count],
             marks: vec![0; count],
             planned: Vec::new(),
@@ -77,7 +79,7 @@ impl Loader {
             matrices: 0,
         };
         let mut halves: Vec<[Option<usize>; 2]> = vec![[None; 2]; config.layers * MATRICES.len() + 1];
-        for (index, tensor) in tensors.iter().enumerate() {
+        for (index, tensor) in loader.tensors.iter().enumerate() {
             let (place, b) = place(config, terms.naming, tensor)?;
             if halves[place][usize::from(b)].replace(index).is_some() {
                 return Err(Error::new(ErrorKind::BadHeader, "two tensors have this place").tensor(&tensor.name));
@@ -145,7 +147,7 @@ impl Loader {
 
     /// The bytes of each tensor.
     pub fn ranges(&self) -> impl Iterator<Item = Range> {
-        self.tensors.iter().map(|&Tensor { file, offset, len, .. }| Range { file, offset, len })
+        self.tensors.iter().map(|tensor| Range { file: tensor.file, offset: tensor.offset, len: tensor.len })
     }
 
     /// Takes the bytes of the tensor that is the `index`th of [`Self::ranges`].
@@ -191,7 +193,7 @@ fn lacking(tensor: &Tensor) -> Error {
 }
 
 /// Packs a branch; the bytes that it was made of are gone then.
-fn packed(planned: &Planned, tensors: &[Tensor], arrived: &mut [Option<Vec<u8>>]) -> Result<Branch> {
+fn packed(planned: &Planned, tensors: &[Arc<Tensor>], arrived: &mut [Option<Vec<u8>>]) -> Result<Branch> {
     let mut take = |index: usize| arrived[index].take().unwrap_or_default();
     let mut rows = reserve("an adapter", planned.a.bytes())?;
     let (mut bs, mut from) = (Vec::with_capacity(planned.pairs.len()), 0);
@@ -215,13 +217,13 @@ fn packed(planned: &Planned, tensors: &[Tensor], arrived: &mut [Option<Vec<u8>>]
     Ok(Branch { width: planned.width, bytes: bytes + a.bytes(), macs: products + macs(&a), a, bs })
 }
 
-fn matrix(shape: Shape, bytes: &[u8]) -> Result<Matrix> {
+fn matrix(shape: MatrixShape, bytes: &[u8]) -> Result<Matrix> {
     let mut matrix = Matrix::reserve(shape)?;
     let row = bytes.len() / shape.rows;
     for tile in 0..shape.tiles() {
         let rows = shape.tile_rows(tile);
         let codes = &bytes[rows.start * row..rows.end * row];
-        matrix.pack(tile, Rows { codes, scales: &[], mins: &[], units: &[] });
+        matrix.pack(tile, DecodedRows { codes, scales: &[], mins: &[], super_scales: &[] });
     }
     Ok(matrix)
 }

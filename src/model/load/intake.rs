@@ -7,7 +7,7 @@ use super::Loader;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::Plan;
 use crate::model::weights::Model;
-use crate::team::{Errand, Team};
+use crate::team::{BackgroundTask, Team};
 
 /// Chunks that wait to be packed or are being packed, and the one that comes: neither side waits for the other's every hiccup.
 const BUFFERS: usize = 4;
@@ -22,7 +22,7 @@ pub struct Intake {
 
 enum State {
     Here(Team, Box<Loader>),
-    Away(Errand<(Box<Loader>, Result<()>)>),
+    Away(BackgroundTask<(Box<Loader>, Result<()>)>),
 }
 
 #[derive(Default)]
@@ -55,7 +55,7 @@ impl Intake {
             let (team, mut loader) = self.here()?;
             let queue = Arc::clone(&self.queue);
             self.queue.stock().served = true;
-            self.state = Some(State::Away(team.errand(move |team| {
+            self.state = Some(State::Away(team.spawn(move |team| {
                 let outcome = queue.serve(team, &mut loader);
                 (loader, outcome)
             })));
@@ -130,7 +130,7 @@ impl Queue {
             outcome?;
             stock.spare.push(bytes);
             drop(stock);
-            team.rouse();
+            team.notify();
         }
         Ok(())
     }

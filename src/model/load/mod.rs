@@ -5,12 +5,13 @@
 //! same tiles again.
 
 mod assemble;
-pub(crate) mod decode;
+pub mod decode;
 mod intake;
 mod units;
 
 use std::collections::BTreeMap;
 use std::ops::Range as Span;
+use std::sync::Arc;
 
 use litemap::LiteMap;
 
@@ -21,7 +22,7 @@ use super::weights::Model;
 use crate::error::{Error, ErrorKind, Result, filled};
 use crate::formats::Tensor;
 use crate::kernels::act::Precision;
-use crate::kernels::packed::{Matrix, Shape, TILE};
+use crate::kernels::packed::{Matrix, MatrixShape, TILE};
 use crate::quant::{Content, Float};
 use crate::team::Team;
 use assemble::Assembly;
@@ -39,11 +40,11 @@ pub struct Loader {
 #[derive(Debug)]
 struct Sink {
     item: usize,
-    tensor: Tensor,
+    tensor: Arc<Tensor>,
     kind: Kind,
     reading: Reading,
     /// Of a matrix.
-    shape: Option<Shape>,
+    shape: Option<MatrixShape>,
     unit: usize,
     /// Bytes behind the last unit: the scale of an I2_S tensor.
     tail: Span<u64>,
@@ -124,7 +125,7 @@ impl Loader {
             .sinks
             .partition_point(|sink| (sink.tensor.file, sink.tensor.offset + sink.tensor.len) <= (file, offset));
         for sink in &mut self.sinks[first..] {
-            let Tensor { file: own, offset: start, len, .. } = sink.tensor;
+            let Tensor { file: own, offset: start, len, .. } = *sink.tensor;
             if own != file || start >= end {
                 break;
             }
@@ -169,7 +170,7 @@ impl Sink {
     }
 
     fn with_kind(index: usize, item: &Item, kind: Kind) -> Result<Self> {
-        let tensor = item.tensor.clone();
+        let tensor = Arc::clone(&item.tensor);
         let storage = tensor.runnable()?;
         let i2s = matches!(storage.content, Content::I2s);
         let (shape, reading, unit, body) = match item.target {

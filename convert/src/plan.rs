@@ -1,12 +1,12 @@
 //! From a model's plan to the tensors of a new file: the type, the place and the reads of each.
 
 use super::keys;
-use crate::error::{Error, ErrorKind, Result};
-use crate::model::config::ScaleMeaning;
-use crate::model::items::{Item, Reading, Target};
-use crate::model::names::{Field, Naming, Part, Slot};
-use crate::model::plan::{Plan, Range};
-use crate::quant::{self, Codes, Content, I2S_TAIL, Interleave, Storage};
+use ternlight::error::{Error, ErrorKind, Result};
+use ternlight::model::config::ScaleMeaning;
+use ternlight::model::items::{Item, Reading, Target};
+use ternlight::model::names::{Field, Naming, Part, Slot};
+use ternlight::model::plan::{Plan, Range};
+use ternlight::quant::{self, Codes, Content, I2S_TAIL, Interleave, Storage};
 
 /// What the layers' matrices become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::elementwise::Gate;
-use crate::model::Config;
-use crate::model::config::RopeScaling;
+use ternlight::error::{Error, ErrorKind, Result};
+use ternlight::kernels::elementwise::Gate;
+use ternlight::model::Config;
+use ternlight::model::config::RopeScaling;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Key {

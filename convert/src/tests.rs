@@ -3,12 +3,10 @@
 use super::codes::{Rounding, Signs};
 use super::keys;
 use super::plan::Kind;
-use crate::error::Error;
-use crate::formats::{Parsed, gguf};
-use crate::model::Config;
-use crate::quant::{Codes, Content, F32, Float, Kept, Layout, Q1_0, Q2_0, Q8_0, Scales, Storage, TQ2_0};
-#[cfg(target_arch = "wasm32")]
-use wasm_bindgen_test::wasm_bindgen_test as test;
+use ternlight::error::Error;
+use ternlight::formats::{Parsed, gguf};
+use ternlight::model::Config;
+use ternlight::quant::{Codes, Content, F32, Float, Layout, Q1_0, Q2_0, Q8_0, ScaleType, Scales, Storage, TQ2_0};
 
 fn layout(storage: &Storage) -> Layout {
     match storage.content {
@@ -61,7 +59,7 @@ fn what_a_type_cannot_say_is_refused() {
         (layout(&TQ2_0), vec![3; 256], [0.0]),
         (layout(&Q8_0), vec![1; 32], [0.0]),
         (
-            Layout { scales: Scales::Group { len: 64, kept: Kept::Single, min: true }, ..layout(&Q2_0) },
+            Layout { scales: Scales::Group { len: 64, scale_type: ScaleType::F32, min: true }, ..layout(&Q2_0) },
             vec![1; 64],
             [-0.5],
         ),
@@ -97,7 +95,7 @@ fn signs_are_ternary_too() {
         codes: Codes::B1,
         step: 1,
         offset: 0,
-        scales: Scales::Group { len: 64, kept: Kept::Single, min: true },
+        scales: Scales::Group { len: 64, scale_type: ScaleType::F32, min: true },
     };
     signs.take(mlx, 256, &codes, &[1.0; 4], &[-0.5; 4], 1.0).unwrap();
     assert_eq!(encode(Kind::Q1, &mut signs).unwrap(), expected);

@@ -6,22 +6,22 @@
 
 use std::sync::Arc;
 
-use crate::kernels::rows::BLOCK;
+use crate::kernels::rows::KV_BLOCK;
 
 /// What keys and values depend on besides their tokens; numbers that mean something to others.
-pub type Root = Arc<Vec<u64>>;
+pub type CacheSalt = Arc<Vec<u64>>;
 
 /// Where a block stands.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Before {
+pub enum Prefix {
     /// At the beginning of conversations of this kind.
-    Root(Root),
+    Start(CacheSalt),
     /// Behind the block that holds the tokens before its own.
-    Block(u32),
+    After(u32),
 }
 
 /// A block's place and tokens.
-type Key = (Before, [u32; BLOCK]);
+type Key = (Prefix, [u32; KV_BLOCK]);
 
 #[derive(Clone, Debug, Default)]
 struct Node {
@@ -35,21 +35,21 @@ struct Node {
 }
 
 #[derive(Debug)]
-pub struct Ledger {
+pub struct BlockAllocator {
     nodes: Vec<Node>,
     free: Vec<u32>,
     /// Published blocks that nobody uses.
-    spare: usize,
+    evictable: usize,
     clock: u64,
 }
 
-impl Ledger {
+impl BlockAllocator {
     pub fn new(count: usize) -> Self {
         Self {
             nodes: vec![Node::default(); count],
             // Taken from the end: the lowest block first.
             free: (0..count as u32).rev().collect(),
-            spare: 0,
+            evictable: 0,
             clock: 0,
         }
     }
@@ -59,13 +59,13 @@ impl Ledger {
         self.nodes.len()
     }
 
-    /// Blocks that can be had, spare ones included.
+    /// Blocks that can be had, evictable ones included.
     pub fn available(&self) -> usize {
-        self.free.len() + self.spare
+        self.free.len() + self.evictable
     }
 
-    pub fn spare(&self) -> usize {
-        self.spare
+    pub fn evictable(&self) -> usize {
+        self.evictable
     }
 
     fn node(&mut self, block: u32) -> &mut Node {
@@ -75,7 +75,7 @@ impl Ledger {
         node
     }
 
-    /// A block for one user, at the cost of a spare one where none is free.
+    /// A block for one user, at the cost of a evictable one where none is free.
     pub fn take(&mut self) -> Option<u32> {
         let block = self.free.pop().or_else(|| self.evict())?;
         self.node(block).users = 1;
@@ -86,7 +86,7 @@ impl Ledger {
         let leaves = self.nodes.iter().enumerate().filter(|(_, n)| n.users == 0 && n.children == 0 && n.key.is_some());
         let (block, _) = leaves.min_by_key(|(_, node)| node.used)?;
         self.withdraw(block as u32);
-        self.spare -= 1;
+        self.evictable -= 1;
         Some(block as u32)
     }
 
@@ -95,7 +95,7 @@ impl Ledger {
         let node = self.node(block);
         node.users += 1;
         if node.users == 1 {
-            self.spare -= 1;
+            self.evictable -= 1;
         }
     }
 
@@ -107,7 +107,7 @@ impl Ledger {
             return;
         }
         if node.key.is_some() {
-            self.spare += 1;
+            self.evictable += 1;
         } else {
             self.free.push(block);
         }
@@ -126,23 +126,23 @@ impl Ledger {
 
     /// Nobody will find it any more.
     pub fn withdraw(&mut self, block: u32) {
-        if let Some((Before::Block(parent), _)) = self.nodes[block as usize].key.take() {
+        if let Some((Prefix::After(parent), _)) = self.nodes[block as usize].key.take() {
             self.nodes[parent as usize].children -= 1;
         }
     }
 
     /// Looks at every block: there are thousands at most, and who decodes does not ask.
-    pub fn find(&self, before: &Before, tokens: &[u32]) -> Option<u32> {
+    pub fn find(&self, before: &Prefix, tokens: &[u32]) -> Option<u32> {
         let is = |node: &Node| node.key.as_ref().is_some_and(|key| key.0 == *before && key.1 == tokens);
         self.nodes.iter().position(is).map(|block| block as u32)
     }
 
     /// Makes a full block known. Answers the block that is known under these tokens, which may be another one.
-    pub fn publish(&mut self, before: Before, tokens: &[u32; BLOCK], block: u32) -> u32 {
+    pub fn publish(&mut self, before: Prefix, tokens: &[u32; KV_BLOCK], block: u32) -> u32 {
         if let Some(known) = self.find(&before, tokens) {
             return known;
         }
-        if let Before::Block(parent) = before {
+        if let Prefix::After(parent) = before {
             self.nodes[parent as usize].children += 1;
         }
         self.nodes[block as usize].key = Some((before, *tokens));
@@ -156,45 +156,49 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
-    fn root() -> Before {
-        Before::Root(Root::default())
+    fn root() -> Prefix {
+        Prefix::Start(CacheSalt::default())
     }
 
     #[test]
     fn the_leaf_unused_longest_goes_first() {
-        let mut ledger = Ledger::new(4);
-        let [a, b, c] = [1, 2, 3].map(|token| (token, [token; BLOCK]));
-        let blocks: Vec<u32> = (0..3).map(|_| ledger.take().unwrap()).collect();
+        let mut allocator = BlockAllocator::new(4);
+        let [a, b, c] = [1, 2, 3].map(|token| (token, [token; KV_BLOCK]));
+        let blocks: Vec<u32> = (0..3).map(|_| allocator.take().unwrap()).collect();
         // A root with two leaves.
-        assert_eq!(ledger.publish(root(), &a.1, blocks[0]), blocks[0]);
-        ledger.publish(Before::Block(blocks[0]), &b.1, blocks[1]);
-        ledger.publish(Before::Block(blocks[0]), &c.1, blocks[2]);
+        assert_eq!(allocator.publish(root(), &a.1, blocks[0]), blocks[0]);
+        allocator.publish(Prefix::After(blocks[0]), &b.1, blocks[1]);
+        allocator.publish(Prefix::After(blocks[0]), &c.1, blocks[2]);
         for &block in blocks.iter().rev() {
-            ledger.release(block);
+            allocator.release(block);
         }
-        assert_eq!((ledger.available(), ledger.spare()), (4, 3));
+        assert_eq!((allocator.available(), allocator.evictable()), (4, 3));
         // The third was given back first, but is used once more.
-        ledger.share(blocks[2]);
-        ledger.release(blocks[2]);
-        let taken: Vec<u32> = (0..4).map(|_| ledger.take().unwrap()).collect();
+        allocator.share(blocks[2]);
+        allocator.release(blocks[2]);
+        let taken: Vec<u32> = (0..4).map(|_| allocator.take().unwrap()).collect();
         assert_eq!(taken[1..], [blocks[1], blocks[2], blocks[0]], "the root when it is a leaf");
-        assert_eq!((ledger.available(), ledger.take()), (0, None));
-        assert_eq!(ledger.find(&root(), &a.1), None);
+        assert_eq!((allocator.available(), allocator.take()), (0, None));
+        assert_eq!(allocator.find(&root(), &a.1), None);
     }
 
     #[test]
     fn the_same_tokens_are_known_once() {
-        let mut ledger = Ledger::new(3);
-        let (first, second) = (ledger.take().unwrap(), ledger.take().unwrap());
-        let tokens = [7; BLOCK];
-        assert_eq!(ledger.publish(root(), &tokens, first), first);
-        assert_eq!(ledger.publish(root(), &tokens, second), first);
-        assert_eq!(ledger.find(&root(), &tokens), Some(first));
-        assert_eq!(ledger.find(&Before::Block(first), &tokens), None, "the same tokens elsewhere");
-        assert_eq!(ledger.find(&Before::Root(Root::new(vec![1])), &tokens), None, "the same tokens of another kind");
-        ledger.release(second);
-        assert_eq!(ledger.available(), 2);
-        ledger.withdraw(first);
-        assert_eq!(ledger.find(&root(), &tokens), None);
+        let mut allocator = BlockAllocator::new(3);
+        let (first, second) = (allocator.take().unwrap(), allocator.take().unwrap());
+        let tokens = [7; KV_BLOCK];
+        assert_eq!(allocator.publish(root(), &tokens, first), first);
+        assert_eq!(allocator.publish(root(), &tokens, second), first);
+        assert_eq!(allocator.find(&root(), &tokens), Some(first));
+        assert_eq!(allocator.find(&Prefix::After(first), &tokens), None, "the same tokens elsewhere");
+        assert_eq!(
+            allocator.find(&Prefix::Start(CacheSalt::new(vec![1])), &tokens),
+            None,
+            "the same tokens of another kind"
+        );
+        allocator.release(second);
+        assert_eq!(allocator.available(), 2);
+        allocator.withdraw(first);
+        assert_eq!(allocator.find(&root(), &tokens), None);
     }
 }

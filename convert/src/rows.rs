@@ -4,12 +4,12 @@ use half::f16;
 
 use super::plan::{Form, Kind, Output, Phase};
 use super::{Converter, Job, Write, out_of_turn};
-use crate::error::{Error, ErrorKind, Result, filled};
-use crate::model::config::ScaleMeaning;
-use crate::model::items::{Item, Reading, Target};
-use crate::model::load::decode::finite;
-use crate::model::names::Field;
-use crate::quant::{self, Content, Float, Layout, Scales, Storage, simple};
+use ternlight::error::{Error, ErrorKind, Result, filled};
+use ternlight::model::config::ScaleMeaning;
+use ternlight::model::items::{Item, Reading, Target};
+use ternlight::model::load::decode::finite;
+use ternlight::model::names::Field;
+use ternlight::quant::{self, Content, Float, Layout, Scales, Storage, simple};
 
 impl Converter {
     /// How the tensor beside an item keeps its numbers.

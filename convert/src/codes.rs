@@ -4,8 +4,8 @@
 use half::f16;
 
 use super::plan::Kind;
-use crate::error::{Error, ErrorKind, Result};
-use crate::quant::{self, Codes, Float, Layout, binary, ternary};
+use ternlight::error::{Error, ErrorKind, Result};
+use ternlight::quant::{self, Codes, Float, Layout, binary, ternary};
 
 /// Whole rows as 0, 1 and 2 for −1, 0 and +1.
 #[derive(Clone, Debug, Default)]

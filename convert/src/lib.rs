@@ -12,14 +12,16 @@ pub mod plan;
 mod rows;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "wasm32")]
+pub mod web;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::model::items::{Reading, Target};
-use crate::model::load::decode::{Mean, Work, finite};
-use crate::model::plan::Plan;
-use crate::quant::Content;
 use codes::{Rounding, Signs};
 use plan::{Form, Kind, Options, Output, Phase};
+use ternlight::error::{Error, ErrorKind, Result};
+use ternlight::model::items::{Reading, Target};
+use ternlight::model::load::decode::{DecodeBuffers, Mean, finite};
+use ternlight::model::plan::Plan;
+use ternlight::quant::Content;
 
 /// Rows that are taken at once.
 const ROWS: usize = 32;
@@ -37,7 +39,7 @@ pub struct Converter {
     kind: Kind,
     outputs: Vec<Output>,
     job: Option<Job>,
-    work: Work,
+    work: DecodeBuffers,
     signs: Signs,
     values: Vec<f32>,
     /// Tensors whose scales were rounded, and the worst of them.
@@ -70,7 +72,7 @@ impl Converter {
     /// `plan` keeps everything as stored and has no probes.
     pub fn new(plan: Plan, options: Options) -> Result<Self> {
         let (kind, outputs) = plan::outputs(&plan, options)?;
-        let (work, signs) = (Work::default(), Signs::default());
+        let (work, signs) = (DecodeBuffers::default(), Signs::default());
         Ok(Self { plan, kind, outputs, job: None, work, signs, values: Vec::new(), rounded: 0, worst: 0.0 })
     }
 

@@ -2,16 +2,16 @@
 
 use js_sys::{Array, Uint8Array};
 use serde::{Deserialize, Serialize};
+use ternlight::bindings::{Checkpoint, Js, JsRange, decide, fitting, from_js, out_of_order, ranges, thrown, to_js};
+use ternlight::error::{Error, ErrorKind};
+use ternlight::formats::Format;
+use ternlight::model::options::{Options, i2s};
+use ternlight::model::plan;
+use ternlight::quant::{self, Interleave, Storage};
 use wasm_bindgen::prelude::*;
 
-use super::{Checkpoint, Js, JsRange, answer, fitting, from_js, out_of_order, ranges, thrown, to_js};
-use crate::convert::plan::Kind;
-use crate::convert::{self, Write, keys};
-use crate::error::{Error, ErrorKind};
-use crate::formats::Format;
-use crate::model::options::{Options, i2s};
-use crate::model::plan;
-use crate::quant::{self, Interleave, Storage};
+use crate::plan::Kind;
+use crate::{Write, keys};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -71,15 +71,17 @@ pub struct Converter {
 }
 
 enum Stage {
-    Planned(Box<plan::Plan>, convert::plan::Options),
-    Converting(Box<convert::Converter>),
+    Planned(Box<plan::Plan>, crate::plan::Options),
+    Converting(Box<crate::Converter>),
+    /// The model cannot be converted as asked.
+    Failed,
 }
 
 impl Converter {
-    fn converter(&mut self) -> Js<&mut convert::Converter> {
+    fn converter(&mut self) -> Js<&mut crate::Converter> {
         match &mut self.stage {
             Stage::Converting(converter) => Ok(converter),
-            Stage::Planned(..) => Err(out_of_order()),
+            Stage::Planned(..) | Stage::Failed => Err(out_of_order()),
         }
     }
 }
@@ -90,14 +92,14 @@ impl Converter {
     pub fn new(checkpoint: &Checkpoint, options: JsValue) -> Js<Converter> {
         let options: JsOptions = from_js(options)?;
         let stored = Options { repack: false, i2s: options.i2s, ..Default::default() };
-        let wishes = convert::plan::Options {
+        let wishes = crate::plan::Options {
             kind: kind(options.kind)?,
             embedding: wish("embedding", options.embedding)?,
             head: wish("head", options.head)?,
         };
-        let plan = checkpoint.plan(stored).map_err(thrown)?;
+        let plan = checkpoint.inner().plan(stored).map_err(thrown)?;
         let stage = Stage::Planned(Box::new(plan), wishes);
-        Ok(Self { stage, format: checkpoint.format(), chunk: Vec::new() })
+        Ok(Self { stage, format: checkpoint.inner().format(), chunk: Vec::new() })
     }
 
     /// Ranges `{ file, offset, length }` that must be read before anything else; often none.
@@ -108,9 +110,15 @@ impl Converter {
 
     /// The bytes of the probes, as Uint8Arrays in their order.
     pub fn decide(&mut self, rows: Array) -> Js<()> {
-        let Stage::Planned(plan, wishes) = &mut self.stage else { return Err(out_of_order()) };
-        answer(plan, &rows)?;
-        let converter = convert::Converter::new((**plan).clone(), *wishes).map_err(thrown)?;
+        let (mut plan, wishes) = match std::mem::replace(&mut self.stage, Stage::Failed) {
+            Stage::Planned(plan, wishes) => (plan, wishes),
+            other => {
+                self.stage = other;
+                return Err(out_of_order());
+            }
+        };
+        decide(&mut plan, &rows)?;
+        let converter = crate::Converter::new(*plan, wishes).map_err(thrown)?;
         self.stage = Stage::Converting(Box::new(converter));
         Ok(())
     }
