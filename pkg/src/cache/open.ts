@@ -1,8 +1,9 @@
 /** Files on servers, through a cache. */
 
+import { shown } from "../source/address.ts";
 import { HttpSource, type Version } from "../source/http.ts";
 import type { FileLimits } from "../source/limits.ts";
-import { type HttpOptions, mayPass, shown, type UrlSpec } from "../source/request.ts";
+import { type HttpOptions, mayPass, type UrlSpec } from "../source/request.ts";
 import type { Source } from "../source/source.ts";
 import { EngineError } from "../types/errors.ts";
 import { accessOf, hashOf, mayGet } from "./access.ts";

@@ -6,6 +6,7 @@ import { shapes } from "../bench/shapes.ts";
 import { synthetic } from "../bench/synthetic.ts";
 import { load } from "../node.ts";
 import { spawnEngine, toPath } from "../platform/node.ts";
+import { shownSource } from "../source/address.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ModelSource } from "../types/index.ts";
 import type { Args } from "./args.ts";
@@ -81,7 +82,7 @@ function modelOf(args: Args): { source: ModelSource; name: string } {
   const [type, embedding] = [args.text("type"), args.text("embedding-type")];
   if (shape === undefined) {
     if (type ?? embedding) throw new UsageError("--type and --embedding-type belong to --shape");
-    return { source: source(args), name: model! };
+    return { source: source(args), name: shownSource(model!) };
   }
   const words = { shape, ...(type ? { type } : {}), ...(embedding ? { embedding } : {}) };
   try {

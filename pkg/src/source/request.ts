@@ -1,6 +1,7 @@
 /** Requests to servers. Each ends in an answer, in an EngineError, or after a while without either. */
 
 import { EngineError } from "../types/errors.ts";
+import { credentialsOf, shown } from "./address.ts";
 import type { FileSpec } from "./spec.ts";
 
 export type UrlSpec = Extract<FileSpec, { kind: "url" }>;
@@ -88,11 +89,8 @@ export async function request(
   if (range) headers.set("range", `bytes=${range[0]}-${range[0] + range[1] - 1}`);
   // A server that encodes a whole answer announces another length: it encodes none where a range is asked for.
   if (method) headers.set("range", "bytes=0-");
-  const url = new URL(spec.url);
-  if (url.username || url.password) {
-    headers.set("authorization", `Basic ${btoa(unescaped(`${url.username}:${url.password}`))}`);
-    url.username = url.password = "";
-  }
+  const { url, authorization } = credentialsOf(spec.url);
+  if (authorization) headers.set("authorization", authorization);
   const { credentials } = spec;
   const secret = spec.headers.length > 0 || headers.has("authorization");
   const init: RequestInit = { headers, signal: control.signal };
@@ -151,10 +149,6 @@ async function fetchAtOrigin(url: URL, init: RequestInit, range: string | null):
   if (hidesRedirects) return fetch(url, init);
   throw new Error(`more than ${MAX_REDIRECTS} redirects`);
 }
-
-/** The bytes that a URL's escapes stand for, as characters. */
-const unescaped = (text: string) =>
-  text.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
 
 /**
  * Reads a body. What a browser's response brings waits for its garbage collector, which does not see how much that is: there one
@@ -267,11 +261,4 @@ function pause(ms: number, signal?: AbortSignal): Promise<void> {
     }, ms);
     signal?.addEventListener("abort", abort, { once: true });
   });
-}
-
-/** Without what may be secret: user, password and query. */
-export function shown(address: string): string {
-  const url = new URL(address);
-  if (url.protocol === "data:" || url.protocol === "blob:") return url.protocol;
-  return `${url.origin === "null" ? `${url.protocol}//` : url.origin}${url.pathname}`;
 }
