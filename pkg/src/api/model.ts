@@ -10,11 +10,11 @@ import {
   checkTexts,
   forEngine,
 } from "../options/options.ts";
+import { Receiver } from "../rpc/backpressure.ts";
 import { Client } from "../rpc/client.ts";
 import type { WorkerPort } from "../rpc/port.ts";
-import { type ChooseEvent, type GenerateSettings, type PromptSpec, UNREAD } from "../rpc/protocol.ts";
+import type { ChooseEvent, GenerateSettings, PromptSpec } from "../rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "../source/spec.ts";
-import { safe } from "../text/safe.ts";
 import { EngineError } from "../types/errors.ts";
 import type {
   AdapterInfo,
@@ -287,10 +287,9 @@ function generate(
 ): Generation {
   const options = checkOptions(conversation ? "generate" : "complete", given, "generate");
   const { addSpecial = true } = options;
-  const clean = cleaner(options);
   const spec =
     typeof prompt === "string"
-      ? { text: clean(prompt), addSpecial }
+      ? { text: prompt, addSpecial }
       : { ids: checkIds("generate", prompt, "prompt", "a text or a list of token ids") };
   return start(client, conversation, spec, options);
 }
@@ -304,10 +303,7 @@ function chat(
   const options = checkOptions(conversation ? "chat" : "completeChat", given, "chat");
   checkMessages(messages);
   const { tools, toolChoice = "auto", templateOptions } = options;
-  const clean = cleaner(options);
-  const spec: PromptSpec = {
-    messages: messages.map((one) => ({ ...one, ...(one.content ? { content: clean(one.content) } : {}) })),
-  };
+  const spec: PromptSpec = { messages: messages.map((message) => ({ ...message })) };
   if (tools && toolChoice !== "none") spec.tools = [...tools];
   if (toolChoice !== "auto" && toolChoice !== "none") {
     const option = "toolChoice";
@@ -342,18 +338,17 @@ function start(
     onContextFull,
     ...(format ? { format: toFormatSpec(format) } : {}),
     ...(adapters ? { adapters } : {}),
+    sanitize: options.preprocess === "safe",
     logitsProcessor: logitsProcessor !== undefined,
   };
   const session = conversation?.session ?? null;
   const begin = (settings: GenerateSettings, push: (pieces: Piece[]) => void): Feed => {
-    // With so many unread nobody waits for the worker, which may wait for the reader: that keeps no process alive.
-    let [sent, read] = [0, 0];
-    const look = (id: number) => client.idle(id, sent - read > UNREAD / 2);
+    const receiver = new Receiver();
     const onEvent = (event: Piece[] | ChooseEvent, id: number) => {
       if (!Array.isArray(event)) return choose(client, id, event, logitsProcessor!);
       push(event);
-      sent += event.length;
-      look(id);
+      receiver.received(event.length);
+      client.idle(id, receiver.idle);
     };
     const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent });
     const finished = result.then(
@@ -368,18 +363,13 @@ function start(
     );
     const onRead = (pieces: number) => {
       client.read(id, pieces);
-      read = pieces;
-      look(id);
+      receiver.read(pieces);
+      client.idle(id, receiver.idle);
     };
     return { finished, stop: () => client.stop(id), read: onRead, signal };
   };
   return new GenerationStream((push) => (n === 1 ? begin(settings, push) : together(n, settings, begin, push)));
 }
-
-const cleaner =
-  ({ preprocess }: GenerateOptions) =>
-  (text: string) =>
-    preprocess === "safe" && typeof text === "string" ? safe(text) : text;
 
 /** Has the caller's function change the logits of a generation that waits for them. */
 async function choose(client: Client, id: number, { logits, tokens }: ChooseEvent, processor: LogitsProcessor) {

@@ -1,7 +1,7 @@
 import { type BenchOptions, checkBench, bench as measure } from "../bench/bench.ts";
-import { checkCrowd, crowd } from "../bench/crowd.ts";
 import { diff, parseReport } from "../bench/diff.ts";
 import { environment } from "../bench/environment.ts";
+import { checkLoadTest, loadTest } from "../bench/loadtest.ts";
 import { shapes } from "../bench/shapes.ts";
 import { synthetic } from "../bench/synthetic.ts";
 import { load } from "../node.ts";
@@ -57,7 +57,7 @@ async function underLoad(args: Args, terminal: Terminal): Promise<void> {
     args.has(name),
   );
   if (other) throw new UsageError(`--${other} does not go with --load`, { option: `--${other}` });
-  const options = args.checked(crowding, checkCrowd);
+  const options = args.checked(crowding, checkLoadTest);
   const { signal, progress: onProgress } = terminal;
   const model = await load(modelOf(args).source, {
     ...args.options("load", [...engine, ...serving]),
@@ -66,7 +66,7 @@ async function underLoad(args: Args, terminal: Terminal): Promise<void> {
   });
   try {
     terminal.passing("asking");
-    const found = await crowd(model, options, { processBytes: () => process.memoryUsage().rss, signal });
+    const found = await loadTest(model, options, { processBytes: () => process.memoryUsage().rss, signal });
     if (terminal.json) await terminal.printJson(found);
     else await terminal.print(`${crowdReport(found)}\n`);
     if (found.wrong > 0) terminal.status = 1;

@@ -1,6 +1,6 @@
 import path from "node:path";
 import { type Converted, convert as write } from "../convert/convert.ts";
-import { toPath } from "../platform/node.ts";
+import { fetchFile, paths, toPath } from "../platform/node.ts";
 import { toSpec } from "../source/spec.ts";
 import type { Args } from "./args.ts";
 import { type FlagName, plan } from "./flags.ts";
@@ -28,6 +28,7 @@ export const convert: Command = {
       ...one("embedding", VALUES, args),
       ...one("head", VALUES, args),
       ...(i2s ? { i2s } : {}),
+      runtime: { fetchFile, paths },
       force: args.has("force"),
       signal,
       onProgress,
