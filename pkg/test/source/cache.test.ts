@@ -290,7 +290,7 @@ test("what cannot be read any more takes nobody's room", async (context) => {
     room: async () => ((await readdir(directory)).length > 0 ? 0 : 1e9),
   };
   const warnings: string[] = [];
-  const identity = { url: "https://example.com/", size: 1000, validator: "1" };
+  const identity = { url: "https://example.com/", size: 1000, validator: "1", access: "" };
   const open = () => Entry.open(store, "one-file", identity, (message) => warnings.push(message));
   const entry = await open();
   await entry.keep(0, weights.subarray(0, 1000));
