@@ -121,7 +121,7 @@ const name = (cpu) => cpu.replaceAll("(R)", "").replace(" Processor", "");
 
 /** A document with its figures as the reports have them. */
 export function filled(document) {
-  return document.replace(/(<!-- figures:(\w+) -->\n)[^]*?(<!-- \/figures -->)/g, (_, begin, figure, end) => {
+  return document.replace(/(<!-- figures:(\w+) -->\n)[\s\S]*?(<!-- \/figures -->)/g, (_, begin, figure, end) => {
     if (!figures[figure]) throw new Error(`no figure is named ${figure}`);
     return `${begin}\n${figures[figure]()}\n\n${end}`;
   });
