@@ -15,7 +15,9 @@ export const documents = ["README.md", "docs/performance.md"];
 
 /** The newest report of a row. */
 function report(row) {
-  const name = readdirSync(results).findLast((file) => /^\d{4}-\d\d-\d\d-/.test(file) && file.slice(11) === `${row}.json`);
+  const name = readdirSync(results).findLast(
+    (file) => /^\d{4}-\d\d-\d\d-/.test(file) && file.slice(11) === `${row}.json`,
+  );
   if (!name) throw new Error(`benches/results has no report of ${row}`);
   return JSON.parse(readFileSync(path.join(results, name), "utf8"));
 }
@@ -32,7 +34,8 @@ function tableAfter(words) {
 
 const one = (value) => (value < 100 ? value.toFixed(1) : Math.round(value).toLocaleString("en"));
 const percent = (share) => `${Math.round(100 * share)} %`;
-const range = ({ median, least, most }) => (least === most ? one(median) : `${one(median)} (${one(least)}–${one(most)})`);
+const range = ({ median, least, most }) =>
+  least === most ? one(median) : `${one(median)} (${one(least)}–${one(most)})`;
 const table = (head, rows) =>
   [head, head.map((_, i) => (i < 2 ? "---" : "--:")), ...rows].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
 
@@ -87,7 +90,15 @@ export const figures = {
         percent(ratios.prefillToMultiply),
       ];
     });
-    const head = ["Row", "", "Prefill, tokens/s", "Decode, tokens/s", "A step, p50 and p99, ms", "Decode ÷ read", "Prefill ÷ multiply"];
+    const head = [
+      "Row",
+      "",
+      "Prefill, tokens/s",
+      "Decode, tokens/s",
+      "A step, p50 and p99, ms",
+      "Decode ÷ read",
+      "Prefill ÷ multiply",
+    ];
     return table(head, lines);
   },
 
@@ -100,14 +111,19 @@ export const figures = {
     const lines = Object.keys(result)
       .filter((name) => name !== "hash")
       .map((name) => [name.replaceAll('"', "`"), "", ...runtimes.map((one) => speed(one, name))]);
-    const times = ["demo model from the cache, `load()` to first token", "ms", ...runtimes.map(({ first }) => String(Math.round(first.first)))];
+    const times = [
+      "demo model from the cache, `load()` to first token",
+      "ms",
+      ...runtimes.map(({ first }) => String(Math.round(first.first))),
+    ];
     return table([`A file of ${Math.round(size / 1e6)} MB, MB/s`, "", "Node 24", "Chromium 156"], [...lines, times]);
   },
 
   peaks: () => tableAfter("## Memory of a load"),
 
   crowd() {
-    const { clients, seconds, answers, wrong, tokensPerSecond, firstPieceMs, shortFirstPieceMs, gapMs, memory } = report("crowd-600s");
+    const { clients, seconds, answers, wrong, tokensPerSecond, firstPieceMs, shortFirstPieceMs, gapMs, memory } =
+      report("crowd-600s");
     const ms = ({ p50, p95, p99 }) => [p50, p95, p99].map((value) => Math.round(value)).join(", ");
     const [begin, end] = memory.wasmBytes.map((bytes) => (bytes / 1e6).toFixed(1));
     return `A load test of ${Math.round(seconds)} s with ${clients} clients on the demo model (\`npx ternlight loadtest ternlight-demo --seconds 600\`): ${answers.whole.toLocaleString("en")} whole answers and ${answers.brokenOff.toLocaleString("en")} broken off, ${wrong} of which differ from what their prompt gets alone; ${Math.round(tokensPerSecond).toLocaleString("en")} tokens/s together; first pieces after ${ms(firstPieceMs)} ms (p50, p95, p99), of short prompts after ${ms(shortFirstPieceMs)} ms; gaps of ${gapMs.p95.toFixed(1)} ms at p95 and ${Math.round(gapMs.most)} ms at most; the engine's memory is ${begin} MB after a tenth of the time and ${end} MB at the end.`;

@@ -26,7 +26,7 @@ const NOT_RUN = {
   "docs/guide/kv-cache.md": ["a benchmark that takes minutes"],
   "docs/guide/threads.md": [
     "pkg/test/package/next.test.mjs builds and serves with it",
-    "Express is not installed here; pkg/test/package/pages.test.mjs checks its headers",
+    "pkg/test/package/pages.test.mjs reads its headers, as Express is not installed",
     "pkg/test/package/bundlers.test.mjs serves with it",
     "pkg/test/package/pages.test.mjs opens a page with it",
   ],

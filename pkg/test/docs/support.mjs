@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { slug } from "../../../docs/scripts/slug.mjs";
 
 export const root = fileURLToPath(new URL("../../../", import.meta.url));
 const golden = (...names) => path.join(root, "tests", "golden", ...names);
@@ -78,13 +79,6 @@ export const rewritten = (text, server) =>
   text
     .replace(/https:\/\/(example\.(?:com|org)|huggingface\.co)\//g, `${server}$1/`)
     .replaceAll("8c1f…", createHash("sha256").update(readFileSync(tiny)).digest("hex"));
-
-/** Anchors as GitHub makes them of headings; the site's are made by this function too. */
-export const slug = (heading) =>
-  heading
-    .toLowerCase()
-    .replace(/[^\p{L}\p{M}\p{N}\p{Pc}\- ]/gu, "")
-    .replaceAll(" ", "-");
 
 const withoutCode = (text) => text.replace(/^```[\s\S]*?^```$/gm, "").replace(/`[^`\n]*`/g, "");
 
