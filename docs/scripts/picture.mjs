@@ -24,9 +24,12 @@ try {
   ]) {
     await page.getByLabel(label).fill(value);
   }
-  await page.getByRole("button", { name: "Generate" }).click();
-  await page.waitForFunction(() => document.getElementById("output").textContent.length > 300);
-  await page.waitForSelector(':root[data-state="ready"]');
+  // The second time is as fast as all later ones.
+  for (let time = 0; time < 2; time++) {
+    await page.getByRole("button", { name: "Generate" }).click();
+    await page.waitForFunction(() => document.getElementById("output").textContent.length > 300);
+    await page.waitForSelector(':root[data-state="ready"]');
+  }
   await page.evaluate(() => document.getElementById("output").scrollTo(0, 0));
   await page.screenshot({ path: file });
 } finally {

@@ -1,6 +1,6 @@
 /** Links of the documents: files that are there, headings that are there. Addresses of other hosts are not asked for. */
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { anchors, documents, links, others, read, root } from "./support.mjs";
@@ -34,7 +34,9 @@ test("every page of docs is linked from the README or from a page", () => {
   );
 });
 
-test("the README is short", () => {
+test("the README is short, and so is its picture", () => {
+  const { size } = statSync(path.join(root, "docs/images/demo.png"));
+  assert.ok(size < 150_000, `${size} bytes`);
   const words = read("README.md").split(/\s+/).filter(Boolean).length;
   assert.ok(words <= 1200, `${words} words`);
 });
