@@ -45,12 +45,15 @@ const vue = {
   },
 };
 
+/** Where the site lies on its host: make docs DOCS_BASE=/ternlight/ */
+const base = process.env.DOCS_BASE || "/";
+
 export default defineConfig({
   title: "ternlight",
   description: "1-bit and ternary language models in WebAssembly",
   lang: "en",
-  // Where the site lies on its host: make docs DOCS_BASE=/ternlight/
-  base: process.env.DOCS_BASE || "/",
+  base,
+  head: [["link", { rel: "icon", type: "image/svg+xml", href: `${base}demo/icon.svg` }]],
   srcDir: "..",
   outDir: ".site",
   cacheDir: "node_modules/.vitepress",
