@@ -21,7 +21,7 @@ use crate::quant::{Content, Float};
 pub struct Loader {
     tensors: Vec<Arc<Tensor>>,
     arrived: Vec<Option<Vec<u8>>>,
-    marks: Vec<u64>,
+    hashes: Vec<u64>,
     /// In the order of an adapter's branches.
     planned: Vec<Option<Planned>>,
     branches: Vec<Option<Branch>>,
@@ -70,7 +70,7 @@ impl Loader {
         let mut loader = Self {
             tensors,
             arrived: vec![None; count],
-            marks: vec![0; count],
+            hashes: vec![0; count],
             planned: Vec::new(),
             branches: Vec::new(),
             places: vec![0; count],
@@ -157,7 +157,7 @@ impl Loader {
             return Err(lacking(tensor));
         }
         finite(float(tensor)?, &bytes).map_err(|error| error.tensor(&tensor.name).offset(tensor.offset))?;
-        self.marks[index] = checksum(&bytes);
+        self.hashes[index] = checksum(&bytes);
         self.arrived[index] = Some(bytes);
         let branch = self.places[index];
         let here = |index: usize| self.arrived[index].is_some();
@@ -171,20 +171,20 @@ impl Loader {
 
     /// The adapter, once every tensor has come.
     pub fn finish(self) -> Result<Adapter> {
-        let Self { tensors, marks, planned, branches, places, bytes, .. } = self;
+        let Self { tensors, hashes, planned, branches, places, bytes, .. } = self;
         if let Some(index) = places.iter().position(|&place| branches[place].is_none()) {
             return Err(lacking(&tensors[index]));
         }
-        let mut mark = 0;
+        let mut content_hash = 0;
         for (branch, planned) in planned.iter().enumerate() {
             for Pair { a, b, factor, first, .. } in planned.iter().flat_map(|planned| &planned.pairs) {
-                for word in [branch as u64, *first as u64, marks[*a], marks[*b], u64::from(factor.to_bits())] {
-                    mark = mixed(mark, word);
+                for word in [branch as u64, *first as u64, hashes[*a], hashes[*b], u64::from(factor.to_bits())] {
+                    content_hash = mixed(content_hash, word);
                 }
             }
         }
         let width = planned.iter().flatten().map(|planned| planned.a.rows).max().unwrap_or(0);
-        Ok(Adapter { id: 0, mark, bytes, width, branches })
+        Ok(Adapter { id: 0, content_hash, bytes, width, branches })
     }
 }
 
