@@ -39,7 +39,7 @@ pub struct Converter {
     kind: Kind,
     outputs: Vec<Output>,
     job: Option<Job>,
-    work: DecodeBuffers,
+    buffers: DecodeBuffers,
     signs: Signs,
     values: Vec<f32>,
     /// Tensors whose scales were rounded, and the worst of them.
@@ -72,8 +72,8 @@ impl Converter {
     /// `plan` keeps everything as stored and has no probes.
     pub fn new(plan: Plan, options: Options) -> Result<Self> {
         let (kind, outputs) = plan::outputs(&plan, options)?;
-        let (work, signs) = (DecodeBuffers::default(), Signs::default());
-        Ok(Self { plan, kind, outputs, job: None, work, signs, values: Vec::new(), rounded: 0, worst: 0.0 })
+        let (buffers, signs) = (DecodeBuffers::default(), Signs::default());
+        Ok(Self { plan, kind, outputs, job: None, buffers, signs, values: Vec::new(), rounded: 0, worst: 0.0 })
     }
 
     /// What the layers' matrices become.
@@ -191,7 +191,7 @@ impl Converter {
             (Phase::Body, _) => {
                 // Whole heads, so that their rows stay together.
                 let rows = output.heads_of.map_or(ROWS, |head| ROWS.div_ceil(head) * head);
-                let stored = if self.reading(output) == Reading::Quarters { output.rows / 4 } else { output.rows };
+                let stored = if self.reading(output) == Reading::HfPacked { output.rows / 4 } else { output.rows };
                 (len / stored as u64) as usize * rows
             }
         }

@@ -176,10 +176,10 @@ impl Sink {
         let (shape, reading, unit, body) = match item.target {
             Target::Matrix(shape, reading) => {
                 let body = if i2s { shape.rows as u64 * shape.cols as u64 / 4 } else { tensor.len };
-                let rows = if reading == Reading::Quarters { shape.rows / 4 } else { shape.rows };
+                let rows = if reading == Reading::HfPacked { shape.rows / 4 } else { shape.rows };
                 let row = body / rows.max(1) as u64;
-                // Masters need all of their rows at once.
-                let unit = if reading == Reading::Masters { body } else { TILE as u64 * row };
+                // The mean of latent weights needs all rows at once.
+                let unit = if reading == Reading::Latent { body } else { TILE as u64 * row };
                 (Some(shape), reading, unit, body)
             }
             Target::Values => (None, Reading::Stored, tensor.len, tensor.len),
