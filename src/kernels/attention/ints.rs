@@ -9,8 +9,9 @@
 //! ```
 //!
 //! Softmax weights are multiplied by the values' scales and rounded to seven bits, in units of 1/127 of the block's largest.
-//! They are not negative and take the 7-bit operand; the values are the signed one. Weights below half a unit vanish. For q8
-//! this is the larger part of the error: the tests allow 5 percent of a random result, as they do 6 for fp8 with exact weights.
+//! They are not negative and take the 7-bit operand; the values are the signed one. Weights below half a unit vanish. The
+//! values' codes have seven bits and a sign themselves, and every block has its own unit, so that a block of small weights is
+//! as precise as another.
 
 use super::{BlockPrefetch, OnlineSoftmax, QUERIES, Scores, scale, softmax_step};
 use crate::kernels::isa::Isa;
