@@ -75,7 +75,9 @@ impl Tensor {
     pub fn runnable(&self) -> Result<&'static Storage> {
         self.storage.ok_or_else(|| {
             let reason = format!("storage type {} is not supported: {}", self.type_name, self.refusal);
-            Error::new(ErrorKind::UnsupportedType, reason).tensor(&self.name).expected(quant::RUN, &self.type_name)
+            Error::new(ErrorKind::UnsupportedType, reason)
+                .tensor(&self.name)
+                .expected(quant::SUPPORTED, &self.type_name)
         })
     }
 }

@@ -17,7 +17,7 @@ pub fn first_part(parts: &[Part]) -> Result<usize> {
         let count = metadata.uint("split.count")?.unwrap_or(1).max(1);
         let number = metadata.uint("split.no")?.unwrap_or(0);
         if index == 0 {
-            indices.resize(count.min(MOST) as usize, None);
+            indices.resize(count.min(MAX_PARTS) as usize, None);
         }
         if count != indices.len() as u64 {
             return Err(bad("split.count", "wrong number of parts").expected(indices.len(), count));
@@ -35,7 +35,7 @@ pub fn first_part(parts: &[Part]) -> Result<usize> {
     }
     let missing: Vec<usize> = (1..=indices.len()).filter(|number| indices[number - 1].is_none()).collect();
     if !missing.is_empty() {
-        let (named, more) = if missing.len() > NAMED { (NAMED, " …") } else { (missing.len(), "") };
+        let (named, more) = if missing.len() > MAX_LISTED { (MAX_LISTED, " …") } else { (missing.len(), "") };
         let named = format!("{:?}", &missing[..named]);
         let reason =
             format!("of the model's {} parts there is no {}{more}", indices.len(), named.trim_matches(['[', ']']));
@@ -52,9 +52,9 @@ pub fn first_part(parts: &[Part]) -> Result<usize> {
 }
 
 /// Parts of a model: the count is a u16.
-const MOST: u64 = u16::MAX as u64;
+const MAX_PARTS: u64 = u16::MAX as u64;
 /// Missing parts that an error lists.
-const NAMED: usize = 10;
+const MAX_LISTED: usize = 10;
 
 fn bad(key: &str, reason: &str) -> Error {
     Error::new(ErrorKind::BadHeader, reason).key(key)

@@ -205,7 +205,7 @@ pub static U32: Storage = Storage { name: "U32", block: 1, bytes: 4, content: Co
 pub const I2S_TAIL: u64 = 32;
 
 /// What runs, in words.
-pub const RUN: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0, PTQ1_0, \
+pub const SUPPORTED: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0, PTQ1_0, \
                        I2_S, packed U8 or MLX's U32";
 
 /// The type of a ggml id.

@@ -1,7 +1,7 @@
 //! What has been said, and what follows from it: penalties, repetitions that DRY counts, and banned sequences.
 
+use super::candidates::{CandidateSet, exp};
 use super::params::Params;
-use super::pool::{Pool, exp};
 
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -37,26 +37,26 @@ impl History {
         }
     }
 
-    pub fn penalise(&self, params: &Params, pool: &mut Pool) {
+    pub fn penalise(&self, params: &Params, set: &mut CandidateSet) {
         let penalty = params.repetition_penalty;
-        pool.change(&self.seen, &mut |i, logit| {
+        set.change(&self.seen, &mut |i, logit| {
             *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
             *logit -= self.counts[i] as f32 * params.frequency_penalty + params.presence_penalty;
         });
     }
 
     /// Makes each token less likely that would make a repetition of what was said last longer; the longer, the less.
-    pub fn dry(&self, params: &Params, breakers: &[u32], pool: &mut Pool) {
+    pub fn dry(&self, params: &Params, breakers: &[u32], set: &mut CandidateSet) {
         let breaks = |token: &u32| breakers.binary_search(token).is_ok();
         let from = self.tokens.len() - last(params.dry_last_n, self.tokens.len());
-        let said = &self.tokens[from..];
+        let recent = &self.tokens[from..];
         // No repetition reaches over a breaker.
-        let reach = said.iter().rev().position(breaks).unwrap_or(said.len());
-        let repeated = repeated(said);
+        let reach = recent.iter().rev().position(breaks).unwrap_or(recent.len());
+        let repeated = repeated(recent);
         // The tokens that would go on with one, rising, and the longest of each.
         let (mut tokens, mut longest) = (Vec::new(), Vec::new());
-        for back in 1..said.len() {
-            let (token, length) = (said[said.len() - back], repeated[back].min(reach));
+        for back in 1..recent.len() {
+            let (token, length) = (recent[recent.len() - back], repeated[back].min(reach));
             if length < params.dry_allowed_length.max(1) || breaks(&token) {
                 continue;
             }
@@ -69,7 +69,7 @@ impl History {
             }
         }
         let growth = libm::log(f64::from(params.dry_base));
-        pool.change(&tokens, &mut |i, logit| {
+        set.change(&tokens, &mut |i, logit| {
             let over = (longest[i] - params.dry_allowed_length) as f64;
             let penalty = f64::from(params.dry_multiplier) * exp(growth * over);
             *logit -= penalty.min(1e30) as f32;
@@ -77,12 +77,12 @@ impl History {
     }
 
     /// Forbids the tokens that would complete one of these.
-    pub fn ban(&self, sequences: &[Vec<u32>], pool: &mut Pool) {
+    pub fn ban(&self, sequences: &[Vec<u32>], set: &mut CandidateSet) {
         for sequence in sequences {
             if let Some((last, before)) = sequence.split_last()
                 && self.tokens.ends_with(before)
             {
-                pool.change(&[*last], &mut |_, logit| *logit = f32::NEG_INFINITY);
+                set.change(&[*last], &mut |_, logit| *logit = f32::NEG_INFINITY);
             }
         }
     }
@@ -94,9 +94,9 @@ fn last(window: usize, len: usize) -> usize {
 
 /// How many tokens before the last `back` are the same as the last ones of all, counted backwards: the Z function of what was
 /// said, reversed.
-fn repeated(said: &[u32]) -> Vec<usize> {
-    let len = said.len();
-    let at = |back: usize| said[len - 1 - back];
+fn repeated(recent: &[u32]) -> Vec<usize> {
+    let len = recent.len();
+    let at = |back: usize| recent[len - 1 - back];
     let mut z = vec![0; len];
     // The match found so far that reaches furthest.
     let (mut start, mut end) = (0, 0);

@@ -10,9 +10,9 @@
 //!
 //! All of it is deterministic: the same logits, parameters and seed draw the same token in every runtime.
 
+mod candidates;
 mod history;
 mod params;
-mod pool;
 #[cfg(test)]
 mod tests;
 
@@ -20,8 +20,8 @@ pub use params::{Lists, Params, Stage};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::rng::Rng;
+use candidates::{CandidateSet, all, exp, exp_to_zero};
 use history::History;
-use pool::{Pool, candidates, exp, exp_to_zero};
 
 /// One request's way of choosing.
 #[derive(Clone, Debug)]
@@ -31,8 +31,8 @@ pub struct Sampler {
     rng: Rng,
     history: History,
     /// Mirostat's limit of surprise, in bits.
-    limit: f64,
-    pool: Pool,
+    mu: f64,
+    set: CandidateSet,
 }
 
 impl Sampler {
@@ -40,11 +40,11 @@ impl Sampler {
         params.check()?;
         Ok(Self {
             rng: Rng::new(params.seed),
-            limit: 2.0 * f64::from(params.mirostat_tau),
+            mu: 2.0 * f64::from(params.mirostat_tau),
             params,
             lists,
             history: History::default(),
-            pool: Pool::default(),
+            set: CandidateSet::default(),
         })
     }
 
@@ -72,13 +72,13 @@ impl Sampler {
             // A copy of all logits would take longer than the choice.
             return some_allowed(logits).map(|()| argmax(logits) as u32);
         }
-        if self.narrow(logits)? {
-            return Ok(argmax(&self.pool.whole) as u32);
+        if self.run_chain(logits)? {
+            return Ok(argmax(&self.set.whole) as u32);
         }
-        let (token, probability) = self.pool.draw(self.rng.unit());
+        let (token, probability) = self.set.draw(self.rng.unit());
         if self.params.mirostat_tau > 0.0 {
             let error = surprise(probability) - f64::from(self.params.mirostat_tau);
-            self.limit -= f64::from(self.params.mirostat_eta) * error;
+            self.mu -= f64::from(self.params.mirostat_eta) * error;
         }
         Ok(token)
     }
@@ -94,30 +94,30 @@ impl Sampler {
     }
 
     /// Runs the chain; whether the likeliest is to be taken from what it leaves.
-    fn narrow(&mut self, logits: &[f32]) -> Result<bool> {
+    fn run_chain(&mut self, logits: &[f32]) -> Result<bool> {
         let greedy = self.greedy();
-        let Self { params, lists, rng, history, limit, pool } = self;
+        let Self { params, lists, rng, history, mu, set } = self;
         let mirostat = params.mirostat_tau > 0.0;
-        pool.start(logits);
+        set.start(logits);
         for (token, bias) in &lists.bias {
-            pool.change(&[*token], &mut |_, logit| *logit += bias);
+            set.change(&[*token], &mut |_, logit| *logit += bias);
         }
-        history.ban(&lists.banned, pool);
-        some_allowed(&pool.whole)?;
+        history.ban(&lists.banned, set);
+        some_allowed(&set.whole)?;
         for stage in &lists.order {
             match stage {
-                Stage::Penalties if params.penalises() => history.penalise(params, pool),
-                Stage::Dry if params.dry_multiplier > 0.0 => history.dry(params, &lists.breakers, pool),
+                Stage::Penalties if params.penalises() => history.penalise(params, set),
+                Stage::Dry if params.dry_multiplier > 0.0 => history.dry(params, &lists.breakers, set),
                 _ if greedy => {}
-                Stage::Temperature => pool.temperature = temperature(params, pool),
-                _ if !mirostat => cut(*stage, params, pool, rng),
+                Stage::Temperature => set.temperature = temperature(params, set),
+                _ if !mirostat => cut(*stage, params, set, rng),
                 _ => {}
             }
         }
         if mirostat && !greedy {
             // Version 2: what surprises more than the limit is dropped, and the limit follows what comes.
-            let total = pool.total();
-            pool.keep_weight(total * exp(-*limit * std::f64::consts::LN_2));
+            let total = set.total();
+            set.keep_weight(total * exp(-*mu * std::f64::consts::LN_2));
         }
         Ok(greedy)
     }
@@ -129,42 +129,42 @@ fn surprise(probability: f64) -> f64 {
 }
 
 /// The links that make the choice smaller.
-fn cut(stage: Stage, params: &Params, pool: &mut Pool, rng: &mut Rng) {
+fn cut(stage: Stage, params: &Params, set: &mut CandidateSet, rng: &mut Rng) {
     match stage {
         Stage::TopNSigma if params.top_n_sigma > 0.0 => {
-            let (_, deviation) = pool.spread();
-            let most = pool.most();
-            pool.keep_above(f64::from(most) - f64::from(params.top_n_sigma) * deviation);
+            let (_, deviation) = set.spread();
+            let most = set.max_logit();
+            set.keep_above(f64::from(most) - f64::from(params.top_n_sigma) * deviation);
         }
         Stage::TopK => {
             if params.top_k > 0 {
-                pool.keep_best(params.top_k);
+                set.keep_best(params.top_k);
             }
             if params.adaptive_top_k {
-                let (mean, deviation) = pool.spread();
-                pool.keep_above(mean + 2.0 * deviation);
+                let (mean, deviation) = set.spread();
+                set.keep_above(mean + 2.0 * deviation);
             }
         }
-        Stage::TypicalP if params.typical_p < 1.0 => pool.keep_typical(f64::from(params.typical_p)),
-        Stage::TopP if params.top_p < 1.0 => pool.keep_nucleus(f64::from(params.top_p)),
-        Stage::MinP if params.min_p > 0.0 => pool.keep_weight(f64::from(params.min_p)),
+        Stage::TypicalP if params.typical_p < 1.0 => set.keep_typical(f64::from(params.typical_p)),
+        Stage::TopP if params.top_p < 1.0 => set.keep_nucleus(f64::from(params.top_p)),
+        Stage::MinP if params.min_p > 0.0 => set.keep_weight(f64::from(params.min_p)),
         // The number is drawn whatever comes of it: the next draw does not depend on this one.
         Stage::Xtc if params.xtc_probability > 0.0 && rng.unit() < f64::from(params.xtc_probability) => {
-            pool.drop_top(f64::from(params.xtc_threshold));
+            set.drop_top(f64::from(params.xtc_threshold));
         }
         _ => {}
     }
 }
 
 /// The higher, the nearer the entropy is to the most it could be.
-fn temperature(params: &Params, pool: &mut Pool) -> f64 {
+fn temperature(params: &Params, set: &mut CandidateSet) -> f64 {
     let (middle, range) = (f64::from(params.temperature), f64::from(params.dynamic_temperature));
-    let count = if range > 0.0 { pool.left().len() } else { 1 };
+    let count = if range > 0.0 { set.remaining().len() } else { 1 };
     if count < 2 {
         return middle;
     }
     let (least, most) = ((middle - range).max(0.0), middle + range);
-    let undecided = pool.entropy() / libm::log(count as f64);
+    let undecided = set.entropy() / libm::log(count as f64);
     let undecided = exp(libm::log(undecided) * f64::from(params.dynamic_exponent));
     let temperature = least + (most - least) * undecided;
     // At 0 there is nothing to divide by.
@@ -185,7 +185,7 @@ impl Logprobs {
         let probability = |logit: f32| (f64::from(logit) - log) as f32;
         let mut top = Vec::new();
         if count > 0 {
-            pool::best(candidates(logits), count, &mut top);
+            candidates::best(all(logits), count, &mut top);
         }
         Self {
             chosen: probability(logits[token as usize]),
@@ -200,7 +200,7 @@ pub fn log_sum_exp(logits: &[f32]) -> f64 {
     let weights = |span: &[f32]| -> f64 {
         let mut weights = [0.0; 64];
         weights.iter_mut().zip(span).for_each(|(weight, &logit)| *weight = exp_to_zero(f64::from(logit) - most));
-        pool::sum(&weights)
+        candidates::sum(&weights)
     };
     libm::log(logits.chunks(64).map(weights).sum()) + most
 }

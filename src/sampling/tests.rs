@@ -1,6 +1,6 @@
 //! Against sorting everything, and the draws against their probabilities.
 
-use super::pool::Candidate;
+use super::candidates::Candidate;
 use super::*;
 
 fn random_logits(rng: &mut Rng, len: usize) -> Vec<f32> {
@@ -16,7 +16,7 @@ fn sampler(params: Params) -> Sampler {
 struct Naive<'a> {
     params: Params,
     lists: &'a Lists,
-    said: &'a [u32],
+    tokens: &'a [u32],
     /// Logit and token.
     left: Vec<(f64, u32)>,
     temperature: f64,
@@ -53,10 +53,10 @@ impl Naive<'_> {
             Stage::Penalties => {
                 let from = match params.penalty_last_n {
                     0 => 0,
-                    window => self.said.len().saturating_sub(window),
+                    window => self.tokens.len().saturating_sub(window),
                 };
                 for (logit, token) in &mut self.left {
-                    let count = self.said[from..].iter().filter(|said| *said == token).count();
+                    let count = self.tokens[from..].iter().filter(|other| *other == token).count();
                     if count > 0 {
                         let penalty = params.repetition_penalty;
                         let before = *logit as f32;
@@ -69,16 +69,16 @@ impl Naive<'_> {
             Stage::Dry => {
                 let from = match params.dry_last_n {
                     0 => 0,
-                    window => self.said.len().saturating_sub(window),
+                    window => self.tokens.len().saturating_sub(window),
                 };
-                let said = &self.said[from..];
+                let tokens = &self.tokens[from..];
                 for (logit, token) in &mut self.left {
                     let mut longest = 0;
-                    for at in (0..said.len()).filter(|&at| said[at] == *token) {
+                    for at in (0..tokens.len()).filter(|&at| tokens[at] == *token) {
                         let mut length = 0;
                         while length < at
-                            && said[at - 1 - length] == said[said.len() - 1 - length]
-                            && !self.lists.breakers.contains(&said[at - 1 - length])
+                            && tokens[at - 1 - length] == tokens[tokens.len() - 1 - length]
+                            && !self.lists.breakers.contains(&tokens[at - 1 - length])
                         {
                             length += 1;
                         }
@@ -172,17 +172,17 @@ impl Naive<'_> {
 }
 
 /// What is left at the end and how probable it is, likeliest first.
-fn naive(logits: &[f32], params: Params, lists: &Lists, said: &[u32], rng: &mut Rng) -> Vec<(u32, f64)> {
+fn naive(logits: &[f32], params: Params, lists: &Lists, tokens: &[u32], rng: &mut Rng) -> Vec<(u32, f64)> {
     let mut left: Vec<(f64, u32)> = logits.iter().enumerate().map(|(i, &l)| (f64::from(l), i as u32)).collect();
     for &(token, bias) in &lists.bias {
         left[token as usize].0 = f64::from(left[token as usize].0 as f32 + bias);
     }
     left.retain(|(logit, token)| {
         let banned =
-            |sequence: &Vec<u32>| sequence.last() == Some(token) && said.ends_with(&sequence[..sequence.len() - 1]);
+            |sequence: &Vec<u32>| sequence.last() == Some(token) && tokens.ends_with(&sequence[..sequence.len() - 1]);
         *logit > f64::NEG_INFINITY && !lists.banned.iter().any(banned)
     });
-    let mut chain = Naive { params, lists, said, left, temperature: 1.0 };
+    let mut chain = Naive { params, lists, tokens, left, temperature: 1.0 };
     for &stage in &lists.order {
         chain.run(stage, rng);
     }
@@ -193,10 +193,10 @@ fn naive(logits: &[f32], params: Params, lists: &Lists, said: &[u32], rng: &mut 
 
 /// The same from the chain itself.
 fn found(sampler: &mut Sampler, logits: &[f32]) -> Vec<(u32, f64)> {
-    sampler.narrow(logits).unwrap();
-    let (most, total) = (sampler.pool.most(), sampler.pool.total());
-    let temperature = sampler.pool.temperature;
-    let mut left: Vec<Candidate> = sampler.pool.left().to_vec();
+    sampler.run_chain(logits).unwrap();
+    let (most, total) = (sampler.set.max_logit(), sampler.set.total());
+    let temperature = sampler.set.temperature;
+    let mut left: Vec<Candidate> = sampler.set.remaining().to_vec();
     left.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token)));
     left.iter().map(|c| (c.token, ((f64::from(c.logit) - f64::from(most)) / temperature).exp() / total)).collect()
 }
@@ -234,7 +234,7 @@ fn every_link_in_every_order_is_what_sorting_does() {
         let vocab = [3, 12, 60, 700, 4000][if round % 50 == 0 { 4 } else { rng.below(4) }];
         let logits = random_logits(&mut rng, vocab);
         // Few different tokens, so that they repeat.
-        let said: Vec<u32> = (0..rng.below(60)).map(|_| rng.below(vocab.min(4)) as u32).collect();
+        let tokens: Vec<u32> = (0..rng.below(60)).map(|_| rng.below(vocab.min(4)) as u32).collect();
         let mut off = |value: f32| if rng.below(2) == 0 { Some(value * rng.unit() as f32) } else { None };
         let or = |value: Option<f32>, otherwise: f32| value.unwrap_or(otherwise);
         let params = Params {
@@ -270,9 +270,9 @@ fn every_link_in_every_order_is_what_sorting_does() {
             lists.banned = (0..3).map(|_| (0..1 + rng.below(3)).map(|_| rng.below(4) as u32).collect()).collect();
         }
         let mut sampler = Sampler::new(params, lists.clone()).unwrap();
-        said.iter().for_each(|&token| sampler.accept(token));
-        let expected = naive(&logits, params, &lists, &said, &mut Rng::new(round));
-        same(&found(&mut sampler, &logits), &expected, &format!("{round}: {params:?} {lists:?} {said:?}"));
+        tokens.iter().for_each(|&token| sampler.accept(token));
+        let expected = naive(&logits, params, &lists, &tokens, &mut Rng::new(round));
+        same(&found(&mut sampler, &logits), &expected, &format!("{round}: {params:?} {lists:?} {tokens:?}"));
     }
 }
 
@@ -285,12 +285,12 @@ fn many_are_sorted_as_few_are_ties_by_id() {
         let mut logits: Vec<f32> =
             (0..len).map(|_| coarse(&mut rng)).map(|x| if x.is_nan() { 0.0 } else { x }).collect();
         logits[len / 2..].iter_mut().for_each(|logit| *logit += rng.unit() as f32);
-        let mut expected: Vec<Candidate> = pool::candidates(&logits).collect();
+        let mut expected: Vec<Candidate> = candidates::all(&logits).collect();
         expected.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token)));
         let mut found = Vec::new();
-        pool::best(pool::candidates(&logits), len, &mut found);
+        candidates::best(candidates::all(&logits), len, &mut found);
         assert!(found == expected, "{len}");
-        pool::best(pool::candidates(&logits), len / 3, &mut found);
+        candidates::best(candidates::all(&logits), len / 3, &mut found);
         assert!(found == expected[..len / 3], "{len}");
     }
 }
@@ -300,8 +300,8 @@ fn a_draw_falls_where_the_running_sum_passes_it() {
     let mut rng = Rng::new(29);
     for len in [1, 7, 255, 256, 257, 5000] {
         let logits = random_logits(&mut rng, len);
-        let mut pool = Pool::default();
-        pool.start(&logits);
+        let mut set = CandidateSet::default();
+        set.start(&logits);
         let weights: Vec<f64> = logits.iter().map(|&logit| f64::from(logit).exp()).collect();
         let total: f64 = weights.iter().sum();
         for _ in 0..200 {
@@ -312,7 +312,7 @@ fn a_draw_falls_where_the_running_sum_passes_it() {
                 sum > unit * total
             };
             let expected = weights.iter().position(passes).unwrap();
-            let (token, probability) = pool.draw(unit);
+            let (token, probability) = set.draw(unit);
             assert_eq!(token as usize, expected, "{len}: {unit}");
             assert!((probability - weights[expected] / total).abs() < 1e-12);
         }
@@ -338,10 +338,10 @@ fn logits_of(probabilities: &[f32]) -> Vec<f32> {
 /// Worked out by hand; most are cases of llama.cpp's own tests.
 #[test]
 fn the_links_do_what_llama_cpp_does() {
-    let check = |params: Params, lists: Lists, said: &[u32], before: &[f32], after: &[f64]| {
+    let check = |params: Params, lists: Lists, tokens: &[u32], before: &[f32], after: &[f64]| {
         let params = Params { temperature: 1.0, ..params };
         let mut sampler = Sampler::new(params, lists).unwrap();
-        said.iter().for_each(|&token| sampler.accept(token));
+        tokens.iter().for_each(|&token| sampler.accept(token));
         let mut found: Vec<f64> = found(&mut sampler, &logits_of(before)).iter().map(|(_, p)| *p).collect();
         found.sort_by(|a, b| b.total_cmp(a));
         assert_eq!(found.len(), after.len(), "{params:?}: {found:?}");
@@ -433,12 +433,12 @@ fn mirostat_keeps_to_its_surprise() {
     // Step by step, with the limit written out; and the mean surprise comes near what was asked for.
     let params = Params { temperature: 1.0, mirostat_tau: 3.0, mirostat_eta: 0.1, seed: 5, ..Params::default() };
     let (mut sampler, mut rng, mut noise) = (sampler(params), Rng::new(5), Rng::new(6));
-    let (mut limit, mut surprise) = (6.0, 0.0);
+    let (mut mu, mut surprise) = (6.0, 0.0);
     const STEPS: usize = 2000;
     for _ in 0..STEPS {
         let logits: Vec<f32> = (0..300).map(|_| (noise.unit() * 8.0) as f32).collect();
         let mut all = naive(&logits, params, &Lists::default(), &[], &mut Rng::new(0));
-        let kept = all.iter().take_while(|(_, p)| -p.log2() <= limit).count().max(1);
+        let kept = all.iter().take_while(|(_, p)| -p.log2() <= mu).count().max(1);
         all.truncate(kept);
         let total: f64 = all.iter().map(|(_, p)| p).sum();
         let mut rest = rng.unit() * total;
@@ -452,7 +452,7 @@ fn mirostat_keeps_to_its_surprise() {
         assert_eq!(sampler.sample(&logits).unwrap(), *token);
         let seen = -(p / total).log2();
         surprise += seen;
-        limit -= f64::from(0.1f32) * (seen - 3.0);
+        mu -= f64::from(0.1f32) * (seen - 3.0);
     }
     assert!((surprise / STEPS as f64 - 3.0).abs() < 0.05, "{}", surprise / STEPS as f64);
 }

@@ -1,65 +1,74 @@
-//! Work in the background.
+//! Background tasks: another member leads the team while the caller does something else.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use super::{Board, Team, locked};
+use super::{SharedState, Team, locked};
 
-/// Work that another member leads while the caller does something else: the team is away with it. Alone, it is done at once.
+/// A task that another member leads, with the team itself, while the caller does something else. A team of one runs the task
+/// when it is spawned.
 pub struct BackgroundTask<R> {
-    board: Arc<Board>,
+    shared: Arc<SharedState>,
     done: Arc<Mutex<Option<(Team, R)>>>,
 }
 
 impl Team {
+    /// Moves the team into a background task. [`BackgroundTask::wait`] gives it back.
     pub fn spawn<R: Send + 'static>(self, work: impl FnOnce(&Self) -> R + Send + 'static) -> BackgroundTask<R> {
-        let (board, members) = (Arc::clone(&self.board), self.members);
+        let (shared, members) = (Arc::clone(&self.shared), self.members);
         let done = Arc::new(Mutex::new(None));
         let end = Arc::clone(&done);
         let task = move || {
             let result = work(&self);
-            let board = Arc::clone(&self.board);
-            // Within the lock: once it is free the team has another leader, who calls too.
+            let shared = Arc::clone(&self.shared);
+            // The signal comes while the lock is held: once it is free, the team has another leader, who signals too.
             let mut end = locked(&end);
             *end = Some((self, result));
-            board.call();
+            shared.signal();
         };
         if members == 1 {
             task();
         } else {
-            *locked(&board.background) = Some(Box::new(task));
-            board.call();
+            *locked(&shared.background) = Some(Box::new(task));
+            shared.signal();
         }
-        BackgroundTask { board, done }
+        BackgroundTask { shared, done }
     }
 
-    /// Has whoever waits for an errand look again.
+    /// Makes a caller that waits for a background task check its condition again.
     pub fn notify(&self) {
-        self.board.call();
+        self.shared.signal();
     }
 }
 
 impl<R> BackgroundTask<R> {
-    /// The team, and what came of it. Who waits takes part.
+    /// Waits for the task; returns the team and the task's result. The waiting thread takes part in the task's jobs.
+    ///
+    /// # Panics
+    /// If a member has died.
     pub fn wait(self) -> (Team, R) {
         self.until(|| locked(&self.done).take())
     }
 
-    /// Returns once something is so, which the errand's leader tells with [`Team::notify`], or at its end.
+    /// Waits until a condition holds or the task has ended. The task's leader calls [`Team::notify`] when the condition may
+    /// have changed. The waiting thread takes part in the task's jobs.
+    ///
+    /// # Panics
+    /// If a member has died.
     pub fn wait_for(&self, so: impl Fn() -> bool) {
         self.until(|| (so() || locked(&self.done).is_some()).then_some(()));
     }
 
     fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
-        let posted = &self.board.posted.0;
+        let posted = &self.shared.posted.0;
         loop {
             let seen = posted.load(Ordering::Acquire);
             if let Some(found) = look() {
                 return found;
             }
-            // The first place is that of the member who leads.
-            self.board.help(self.board.left.len() - 1);
-            self.board.await_change(posted, seen);
+            // The task's leader has the first queue. The caller starts with the last one; sharing it with a server is harmless.
+            self.shared.help(self.shared.queues.len() - 1);
+            self.shared.await_change(posted, seen);
         }
     }
 }

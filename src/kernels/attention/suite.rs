@@ -7,7 +7,7 @@ use crate::kernels::rows::{Codec, KV_BLOCK};
 use crate::rng::Rng;
 
 /// A row as its codec keeps it: integers or values, and what to multiply them by.
-struct Kept {
+struct StoredRow {
     values: Vec<f32>,
     scale: f32,
 }
@@ -51,19 +51,19 @@ fn nearest_fp8(value: f32) -> f32 {
     magnitude(nearest).copysign(value)
 }
 
-fn keep(codec: Codec, row: &[f32]) -> Kept {
+fn keep(codec: Codec, row: &[f32]) -> StoredRow {
     let most = largest(row);
     match codec {
-        Codec::F32 => Kept { values: row.to_vec(), scale: 1.0 },
+        Codec::F32 => StoredRow { values: row.to_vec(), scale: 1.0 },
         Codec::F16 => {
             let half =
                 |value: &f32| if value.abs() < 6.103_515_6e-5 { 0.0 } else { half::f16::from_f32(*value).to_f32() };
-            Kept { values: row.iter().map(half).collect(), scale: 1.0 }
+            StoredRow { values: row.iter().map(half).collect(), scale: 1.0 }
         }
         Codec::Fp8 => {
             let scale = bf16_up(most / 480.0);
             let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
-            Kept { values: row.iter().map(|value| nearest_fp8(value * inverse)).collect(), scale }
+            StoredRow { values: row.iter().map(|value| nearest_fp8(value * inverse)).collect(), scale }
         }
         Codec::Q8 | Codec::Q4 | Codec::Q2 => {
             let (row, _) = rotated(row);
@@ -78,7 +78,7 @@ fn keep(codec: Codec, row: &[f32]) -> Kept {
                 Codec::Q8 => (value * inverse).round_ties_even(),
                 _ => 2.0 * ((value * inverse + level) * 0.5).round_ties_even().clamp(0.0, level) - level,
             };
-            Kept { values: row.iter().map(nearest).collect(), scale }
+            StoredRow { values: row.iter().map(nearest).collect(), scale }
         }
     }
 }
@@ -89,12 +89,12 @@ fn naive_exp(x: f32) -> f32 {
     out[0]
 }
 
-fn naive(codec: Codec, keys: &[Kept], values: &[Kept], query: &[f32]) -> Vec<f32> {
+fn naive(codec: Codec, keys: &[StoredRow], values: &[StoredRow], query: &[f32]) -> Vec<f32> {
     let (turned, size) = rotated(query);
     let most = largest(&turned);
     let fourteen: Vec<i64> =
         turned.iter().map(|value| (value * (8191.0 / most.max(1e-30))).round_ties_even() as i64).collect();
-    let score = |key: &Kept| {
+    let score = |key: &StoredRow| {
         if codec.ints() {
             let sum: i64 = key.values.iter().zip(&fourteen).map(|(k, q)| *k as i64 * q).sum();
             return sum as i32 as f32 * (most / 8191.0 / size) * key.scale;
@@ -150,7 +150,7 @@ fn exact(keys: &[Vec<f32>], values: &[Vec<f32>], query: &[f32]) -> Vec<f64> {
 
 fn blocks(codec: Codec, dim: usize, keys: &[Vec<f32>], values: &[Vec<f32>]) -> Vec<Vec<u32>> {
     // Whatever a block held before must not matter.
-    let mut blocks = vec![vec![0xffff_ffff; codec.head(dim)]; keys.len().div_ceil(KV_BLOCK)];
+    let mut blocks = vec![vec![0xffff_ffff; codec.head_words(dim)]; keys.len().div_ceil(KV_BLOCK)];
     for (position, (key, value)) in keys.iter().zip(values).enumerate() {
         codec.write(Scalar, &mut blocks[position / KV_BLOCK], position % KV_BLOCK, key, value);
     }
@@ -192,7 +192,7 @@ pub(in crate::kernels) fn attention_is_softmax<I: Isa>() {
             let queries: Vec<Vec<f32>> =
                 (0..4).map(|_| (0..dim).map(|_| random(3.0) / (dim as f32).sqrt()).collect()).collect();
             let blocks = blocks(codec, dim, &keys, &values);
-            let (kept_keys, kept_values): (Vec<Kept>, Vec<Kept>) =
+            let (kept_keys, kept_values): (Vec<StoredRow>, Vec<StoredRow>) =
                 keys.iter().zip(&values).map(|(key, value)| (keep(codec, key), keep(codec, value))).unzip();
             for limit in [context, context.saturating_sub(1).max(1), context.saturating_sub(40).max(1), 1] {
                 let outs = attended::<I>(codec, &blocks, &queries, limit, 4);

@@ -15,13 +15,13 @@ fn order(a: &Candidate, b: &Candidate) -> Ordering {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Pool {
+pub struct CandidateSet {
     /// Logits by id, until something is cut.
     pub whole: Vec<f32>,
     cut: bool,
     /// What is left from then on.
-    left: Vec<Candidate>,
-    spare: Vec<Candidate>,
+    remaining: Vec<Candidate>,
+    scratch: Vec<Candidate>,
     /// Whether `left` is in order.
     sorted: bool,
     /// Whether draws go by likelihood, as they do once somebody has looked at it; else by id.
@@ -33,7 +33,7 @@ pub struct Pool {
     pub temperature: f64,
 }
 
-impl Pool {
+impl CandidateSet {
     pub fn start(&mut self, logits: &[f32]) {
         self.whole.clear();
         self.whole.extend_from_slice(logits);
@@ -44,7 +44,7 @@ impl Pool {
     /// Changes the logits of some tokens, given rising, by their index.
     pub fn change(&mut self, tokens: &[u32], by: &mut dyn FnMut(usize, &mut f32)) {
         if self.cut {
-            for candidate in &mut self.left {
+            for candidate in &mut self.remaining {
                 if let Ok(i) = tokens.binary_search(&candidate.token) {
                     by(i, &mut candidate.logit);
                 }
@@ -61,21 +61,21 @@ impl Pool {
 
     /// What is left, without the forbidden.
     #[inline(never)]
-    pub fn left(&mut self) -> &[Candidate] {
+    pub fn remaining(&mut self) -> &[Candidate] {
         if !self.cut {
             (self.cut, self.weighed) = (true, None);
-            self.left.clear();
-            self.left.extend(candidates(&self.whole).filter(|candidate| candidate.logit > f32::NEG_INFINITY));
+            self.remaining.clear();
+            self.remaining.extend(all(&self.whole).filter(|candidate| candidate.logit > f32::NEG_INFINITY));
         }
-        &self.left
+        &self.remaining
     }
 
-    pub fn most(&self) -> f32 {
+    pub fn max_logit(&self) -> f32 {
         if !self.cut {
             return super::max(&self.whole);
         }
-        let first = self.left.first().filter(|_| self.sorted).map(|candidate| candidate.logit);
-        first.unwrap_or_else(|| most(&self.left))
+        let first = self.remaining.first().filter(|_| self.sorted).map(|candidate| candidate.logit);
+        first.unwrap_or_else(|| highest(&self.remaining))
     }
 
     /// Brings the weights up to date.
@@ -84,11 +84,11 @@ impl Pool {
         if self.weighed == Some(self.temperature) {
             return;
         }
-        let most = self.most();
+        let most = self.max_logit();
         let mut weights = std::mem::take(&mut self.weights);
         weights.clear();
         if self.cut {
-            weights.extend(self.left.iter().map(|candidate| exp_to_zero(self.exponent(candidate.logit, most))));
+            weights.extend(self.remaining.iter().map(|candidate| exp_to_zero(self.exponent(candidate.logit, most))));
         } else {
             // What is forbidden weighs nothing.
             weights.extend(self.whole.iter().map(|&logit| exp_to_zero(self.exponent(logit, most))));
@@ -99,15 +99,15 @@ impl Pool {
     /// The sum of all weights.
     pub fn total(&mut self) -> f64 {
         self.weigh();
-        self.weights.chunks(SPAN).map(sum).sum()
+        self.weights.chunks(SUM_SPAN).map(sum).sum()
     }
 
     /// The entropy in nats: Σ -p · ln p.
     pub fn entropy(&mut self) -> f64 {
-        self.left();
-        let (most, total) = (self.most(), self.total());
+        self.remaining();
+        let (most, total) = (self.max_logit(), self.total());
         let log = libm::log(total);
-        let parts = self.left.iter().zip(&self.weights);
+        let parts = self.remaining.iter().zip(&self.weights);
         parts.map(|(candidate, weight)| weight * (log - self.exponent(candidate.logit, most))).sum::<f64>() / total
     }
 
@@ -119,12 +119,12 @@ impl Pool {
     /// Mean and standard deviation of the logits.
     pub fn spread(&mut self) -> (f64, f64) {
         let (mut sum, mut squares) = (0.0, 0.0);
-        for candidate in self.left() {
+        for candidate in self.remaining() {
             let logit = f64::from(candidate.logit);
             sum += logit;
             squares += logit * logit;
         }
-        let count = self.left.len() as f64;
+        let count = self.remaining.len() as f64;
         let mean = sum / count;
         (mean, (squares / count - mean * mean).max(0.0).sqrt())
     }
@@ -133,37 +133,37 @@ impl Pool {
     fn keep(&mut self, mut wanted: impl FnMut(&Candidate) -> bool) {
         let mut weights = std::mem::take(&mut self.weights);
         let mut kept = 0;
-        for i in 0..self.left.len() {
-            if wanted(&self.left[i]) {
-                self.left[kept] = self.left[i];
+        for i in 0..self.remaining.len() {
+            if wanted(&self.remaining[i]) {
+                self.remaining[kept] = self.remaining[i];
                 if self.weighed.is_some() {
                     weights[kept] = weights[i];
                 }
                 kept += 1;
             }
         }
-        self.left.truncate(kept);
+        self.remaining.truncate(kept);
         weights.truncate(kept);
         self.weights = weights;
     }
 
     /// Keeps those whose logit is at least this, and always the likeliest.
     pub fn keep_above(&mut self, least: f64) {
-        self.left();
-        let least = least.min(f64::from(self.most()));
+        self.remaining();
+        let least = least.min(f64::from(self.max_logit()));
         self.keep(|candidate| f64::from(candidate.logit) >= least);
     }
 
     /// Keeps the `count` likeliest.
     pub fn keep_best(&mut self, count: usize) {
-        if count < self.left().len() {
+        if count < self.remaining().len() {
             self.ranked = true;
             if !self.sorted {
-                best(self.left.iter().copied(), count, &mut self.spare);
-                std::mem::swap(&mut self.left, &mut self.spare);
+                best(self.remaining.iter().copied(), count, &mut self.scratch);
+                std::mem::swap(&mut self.remaining, &mut self.scratch);
                 self.sorted = true;
             }
-            self.left.truncate(count);
+            self.remaining.truncate(count);
             self.weighed = None;
         }
     }
@@ -176,11 +176,11 @@ impl Pool {
         let weights = std::mem::take(&mut self.weights);
         let mut heavy = weights.iter().map(|&weight| weight >= least);
         if self.cut {
-            self.left.retain(|_| heavy.next() == Some(true));
+            self.remaining.retain(|_| heavy.next() == Some(true));
         } else {
             self.cut = true;
-            self.left.clear();
-            self.left.extend(candidates(&self.whole).filter(|_| heavy.next() == Some(true)));
+            self.remaining.clear();
+            self.remaining.extend(all(&self.whole).filter(|_| heavy.next() == Some(true)));
         }
         self.weights = weights;
         self.weights.retain(|&weight| weight >= least);
@@ -205,23 +205,23 @@ impl Pool {
         self.weigh();
         if self.sorted {
             let at = reaching(&self.weights, wanted);
-            return (self.left[at], self.weights[at]);
+            return (self.remaining[at], self.weights[at]);
         }
-        let most = self.most();
+        let most = self.max_logit();
         let weight = |one: &Candidate| exp_to_zero((f64::from(one.logit) - f64::from(most)) / self.temperature);
-        edge(&self.left, &self.weights, wanted, &mut self.spare, weight)
+        edge(&self.remaining, &self.weights, wanted, &mut self.scratch, weight)
     }
 
     /// Keeps the most typical that together reach `p`: those whose surprise is nearest to the entropy.
     pub fn keep_typical(&mut self, p: f64) {
-        let (entropy, most, total) = (self.entropy(), self.most(), self.total());
+        let (entropy, most, total) = (self.entropy(), self.max_logit(), self.total());
         let typical = libm::log(total) - entropy;
         let distance = |candidate: &Candidate| (typical - self.exponent(candidate.logit, most)).abs();
         let scored: Vec<Candidate> = (0..)
-            .zip(&self.left)
+            .zip(&self.remaining)
             .map(|(token, candidate)| Candidate { logit: -distance(candidate) as f32, token })
             .collect();
-        let (last, _) = edge(&scored, &self.weights, (p * total).next_up(), &mut self.spare, |one| {
+        let (last, _) = edge(&scored, &self.weights, (p * total).next_up(), &mut self.scratch, |one| {
             self.weights[one.token as usize]
         });
         let mut scored = scored.iter();
@@ -233,9 +233,9 @@ impl Pool {
 
     /// Of those whose probability is at least `threshold`, keeps the least likely alone; the others stay.
     pub fn drop_top(&mut self, threshold: f64) {
-        self.left();
+        self.remaining();
         let least = threshold * self.total();
-        let above = self.left.iter().zip(&self.weights).filter(|(_, weight)| **weight >= least);
+        let above = self.remaining.iter().zip(&self.weights).filter(|(_, weight)| **weight >= least);
         let above: Vec<Candidate> = above.map(|(candidate, _)| *candidate).collect();
         if let (2.., Some(last)) = (above.len(), above.iter().max_by(|a, b| order(a, b))) {
             self.weighed = None;
@@ -253,7 +253,7 @@ impl Pool {
         let mut rest = unit * total;
         // Past whole spans first.
         let mut from = 0;
-        for span in self.weights.chunks(SPAN) {
+        for span in self.weights.chunks(SUM_SPAN) {
             let after = rest - sum(span);
             if after < 0.0 {
                 break;
@@ -267,7 +267,7 @@ impl Pool {
         // Rounding can leave a hair over; the draw then fell to the last that has any weight.
         let last = || self.weights.iter().rposition(|&weight| weight > 0.0);
         let drawn = drawn.map(|at| from + at).or_else(last).unwrap_or(0);
-        let token = if self.cut { self.left[drawn].token } else { drawn as u32 };
+        let token = if self.cut { self.remaining[drawn].token } else { drawn as u32 };
         (token, self.weights[drawn] / total)
     }
 }
@@ -303,10 +303,10 @@ pub fn exp_to_zero(x: f64) -> f64 {
 }
 
 /// Steps of [`coarse`].
-const COARSE: usize = 1 << 11;
+const BUCKETS: usize = 1 << 11;
 
 /// Rises as logits fall: their sign, exponent and two bits more.
-fn coarse(candidate: &Candidate) -> usize {
+fn bucket(candidate: &Candidate) -> usize {
     (falling(candidate.logit) >> 21) as usize
 }
 
@@ -332,23 +332,23 @@ fn edge(
     list: &[Candidate],
     weights: &[f64],
     wanted: f64,
-    spare: &mut Vec<Candidate>,
+    scratch: &mut Vec<Candidate>,
     weight: impl Fn(&Candidate) -> f64,
 ) -> (Candidate, f64) {
-    let mut sums = [0.0; COARSE];
-    list.iter().zip(weights).for_each(|(candidate, weight)| sums[coarse(candidate)] += weight);
+    let mut sums = [0.0; BUCKETS];
+    list.iter().zip(weights).for_each(|(candidate, weight)| sums[bucket(candidate)] += weight);
     let edge = reaching(&sums, wanted);
     let before: f64 = sums[..edge].iter().sum();
-    spare.clear();
-    spare.extend(list.iter().filter(|candidate| coarse(candidate) == edge));
-    sort(spare);
-    let weights: Vec<f64> = spare.iter().map(weight).collect();
+    scratch.clear();
+    scratch.extend(list.iter().filter(|candidate| bucket(candidate) == edge));
+    sort(scratch);
+    let weights: Vec<f64> = scratch.iter().map(weight).collect();
     let at = reaching(&weights, wanted - before);
-    (spare[at], weights[at])
+    (scratch[at], weights[at])
 }
 
 /// Weights whose sum is taken at once.
-const SPAN: usize = 256;
+const SUM_SPAN: usize = 256;
 
 /// In eight lanes, which do not wait for each other.
 pub fn sum(values: &[f64]) -> f64 {
@@ -361,11 +361,11 @@ pub fn sum(values: &[f64]) -> f64 {
 }
 
 /// All tokens.
-pub fn candidates(logits: &[f32]) -> impl ExactSizeIterator<Item = Candidate> {
+pub fn all(logits: &[f32]) -> impl ExactSizeIterator<Item = Candidate> {
     logits.iter().enumerate().map(|(token, &logit)| Candidate { logit, token: token as u32 })
 }
 
-fn most(candidates: &[Candidate]) -> f32 {
+fn highest(candidates: &[Candidate]) -> f32 {
     candidates
         .iter()
         .fold(f32::NEG_INFINITY, |most, candidate| if most < candidate.logit { candidate.logit } else { most })
@@ -393,19 +393,19 @@ pub fn best(list: impl ExactSizeIterator<Item = Candidate>, count: usize, found:
 }
 
 /// Below, comparing is as fast.
-const MANY: usize = 2048;
+const RADIX_SORT_MIN: usize = 2048;
 
 #[inline(never)]
 fn sort(list: &mut Vec<Candidate>) {
     // A sort by digits leaves equal ones as they were: ties must be in order before.
-    if list.len() < MANY || !list.is_sorted_by_key(|candidate| candidate.token) {
+    if list.len() < RADIX_SORT_MIN || !list.is_sorted_by_key(|candidate| candidate.token) {
         list.sort_unstable_by(order);
         return;
     }
     const BITS: u32 = 11;
     let digit =
         |candidate: &Candidate, pass: u32| (falling(candidate.logit) >> (BITS * pass)) as usize & ((1 << BITS) - 1);
-    let mut spare = list.clone();
+    let mut scratch = list.clone();
     for pass in 0..3 {
         let mut starts = [0u32; 1 << BITS];
         list.iter().for_each(|candidate| starts[digit(candidate, pass)] += 1);
@@ -415,9 +415,9 @@ fn sort(list: &mut Vec<Candidate>) {
         }
         for candidate in list.iter() {
             let place = &mut starts[digit(candidate, pass)];
-            spare[*place as usize] = *candidate;
+            scratch[*place as usize] = *candidate;
             *place += 1;
         }
-        std::mem::swap(list, &mut spare);
+        std::mem::swap(list, &mut scratch);
     }
 }
