@@ -70,6 +70,9 @@ struct Job {
 
 impl Converter {
     /// `plan` keeps everything as stored and has no probes.
+    ///
+    /// # Errors
+    /// An error if GGUF has no place for what the model has, or if the rows of a matrix are not whole blocks of the type asked for.
     pub fn new(plan: Plan, options: Options) -> Result<Self> {
         let (kind, outputs) = plan::outputs(&plan, options)?;
         let (buffers, signs) = (DecodeBuffers::default(), Signs::default());
@@ -86,6 +89,7 @@ impl Converter {
         &self.outputs
     }
 
+    /// The plan of the source.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -119,6 +123,9 @@ impl Converter {
     }
 
     /// Takes the next bytes of the tensor's reads; those of two reads come in two calls.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for bytes that are not what comes next; an error with the tensor if the new type cannot hold its values.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Write>> {
         let Some(mut job) = self.job.take() else { return Err(out_of_turn()) };
         let output = job.output;
@@ -134,6 +141,9 @@ impl Converter {
     }
 
     /// Ends the tensor.
+    ///
+    /// # Errors
+    /// `Truncated` if bytes of the tensor are missing.
     pub fn end(&mut self) -> Result<Vec<Write>> {
         let Some(mut job) = self.job.take() else { return Err(out_of_turn()) };
         let output = &self.outputs[job.output];

@@ -87,7 +87,6 @@ pub struct Status {
 }
 
 /// Sessions and requests on one loaded model. [`Self::step`] does all the work.
-#[allow(missing_debug_implementations, reason = "a team has threads")]
 pub struct Engine<I: Isa> {
     model: Model,
     cache: Cache,

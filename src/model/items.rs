@@ -64,6 +64,9 @@ pub(super) const MATRICES: [Part; 7] =
     [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
 
 /// Puts every tensor in its place; refuses what has none, and what is missing. In order of execution, with warnings.
+///
+/// # Errors
+/// An error with the tensor that has no place, is missing or there twice, or whose shape or type does not fit its place.
 pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec<String>)> {
     let mut warnings = config.warnings.clone();
     let mut found: BTreeMap<Slot, Item> = BTreeMap::new();
@@ -90,8 +93,9 @@ pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec
     };
     let words: Vec<(Slot, bool)> = found.keys().map(|&slot| (slot, narrow(slot))).collect();
     for (slot, narrow) in words {
-        let item = found.get_mut(&slot).expect("its own key");
-        if let Some(Layout { scales: Scales::Group { scale_type, .. }, .. }) = &mut item.mlx {
+        if let Some(Layout { scales: Scales::Group { scale_type, .. }, .. }) =
+            found.get_mut(&slot).and_then(|item| item.mlx.as_mut())
+        {
             *scale_type = if narrow { ScaleType::F16 } else { ScaleType::F32 };
         }
     }

@@ -133,6 +133,10 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Plans a load. Where [`Self::probes`] is not empty afterwards, [`Self::decide`] completes the plan.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] with an option that is out of range; an error with the tensor that does not fit the model.
     pub fn new(config: Config, tensors: &[Arc<Tensor>], options: Options) -> Result<Self> {
         let CacheSize { context, kv, positions } = CacheSize::of(&config, &options)?;
         let (items, warnings) = items(&config, tensors)?;
@@ -176,6 +180,7 @@ impl Plan {
         !self.items.iter().any(|item| item.slot.part == Part::Output)
     }
 
+    /// What one position takes in the KV cache.
     pub fn kv_shape(&self) -> kv::KvShape {
         kv_shape(&self.config)
     }

@@ -65,6 +65,9 @@ fn dense(rows: usize, cols: usize, float: Float) -> MatrixShape {
 
 impl Loader {
     /// Puts every tensor in its place beside a model's; refuses what has none, and halves without the other.
+    ///
+    /// # Errors
+    /// An error with the tensor that has no place in the model, has another shape or lacks its other half, or whose rank is out of range.
     pub fn new(config: &Config, terms: &Terms, tensors: Vec<Arc<Tensor>>) -> Result<Self> {
         let count = tensors.len();
         let mut loader = Self {
@@ -151,6 +154,9 @@ impl Loader {
     }
 
     /// Takes the bytes of the tensor that is the `index`th of [`Self::ranges`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Truncated`] for another number of bytes, [`ErrorKind::NonFinite`] for a weight that is NaN or infinite.
     pub fn feed(&mut self, index: usize, bytes: Vec<u8>) -> Result<()> {
         let tensor = &self.tensors[index];
         if bytes.len() as u64 != tensor.len {
@@ -170,6 +176,9 @@ impl Loader {
     }
 
     /// The adapter, once every tensor has come.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Truncated`] with the first tensor that has not come.
     pub fn finish(self) -> Result<Adapter> {
         let Self { tensors, hashes, planned, branches, places, bytes, .. } = self;
         if let Some(index) = places.iter().position(|&place| branches[place].is_none()) {

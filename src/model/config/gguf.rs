@@ -85,6 +85,9 @@ fn kind(architecture: &str) -> Result<Kind> {
 
 impl Config {
     /// `vocab` is what the embedding table has, for files that do not say.
+    ///
+    /// # Errors
+    /// An error with the key whose value is missing, out of range or not supported.
     pub fn from_gguf(metadata: &Metadata, vocab: Option<u64>) -> Result<Self> {
         if metadata.str("general.type")? == Some("adapter") {
             return Err(unsupported("general.type", "a model", "an adapter, to be loaded onto one"));

@@ -166,6 +166,10 @@ fn unknown_architecture(key: &str, expected: &str, found: &str) -> Error {
 }
 
 impl Config {
+    /// Reads the text of a `config.json`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadHeader`] for text that is too long or no JSON; an error with the key whose value is missing, out of range or not supported.
     pub fn from_json(text: &[u8]) -> Result<Self> {
         if text.len() > limits::CONFIG {
             return Err(Error::new(ErrorKind::BadHeader, "the file is too long")
