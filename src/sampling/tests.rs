@@ -1,10 +1,10 @@
-//! Against sorting everything, and the draws against their probabilities.
+//! The stages are compared with code that sorts everything, and the draws with their probabilities.
 
 use super::candidates::Candidate;
 use super::*;
 
 fn random_logits(rng: &mut Rng, len: usize) -> Vec<f32> {
-    // Coarse values, so that there are ties.
+    // The values are coarse, so that there are ties.
     (0..len).map(|_| (rng.unit() * 200.0).round() as f32 / 10.0 - 10.0).collect()
 }
 
@@ -12,7 +12,7 @@ fn sampler(params: Params) -> Sampler {
     Sampler::new(params, Lists::default()).unwrap()
 }
 
-/// The chain in the plainest way: everything sorted, everything counted anew.
+/// The stages in the plainest way: everything is sorted, and everything is counted again.
 struct Naive<'a> {
     params: Params,
     lists: &'a Lists,
@@ -40,7 +40,7 @@ impl Naive<'_> {
         (mean, (self.left.iter().map(|(logit, _)| (logit - mean).powi(2)).sum::<f64>() / count).sqrt())
     }
 
-    /// Without those for which `wanted` is false, but never without the first.
+    /// Keeps candidates whose logit is wanted, and always the first.
     fn filter(&mut self, wanted: impl Fn(f64) -> bool) {
         self.sort();
         let first = self.left[0];
@@ -171,7 +171,7 @@ impl Naive<'_> {
     }
 }
 
-/// What is left at the end and how probable it is, likeliest first.
+/// Returns the candidates at the end with their probabilities, the likeliest first.
 fn naive(logits: &[f32], params: Params, lists: &Lists, tokens: &[u32], rng: &mut Rng) -> Vec<(u32, f64)> {
     let mut left: Vec<(f64, u32)> = logits.iter().enumerate().map(|(i, &l)| (f64::from(l), i as u32)).collect();
     for &(token, bias) in &lists.bias {
@@ -191,7 +191,7 @@ fn naive(logits: &[f32], params: Params, lists: &Lists, tokens: &[u32], rng: &mu
     chain.left.iter().map(|(_, token)| *token).zip(probabilities).collect()
 }
 
-/// The same from the chain itself.
+/// Returns the same from the sampler.
 fn found(sampler: &mut Sampler, logits: &[f32]) -> Vec<(u32, f64)> {
     sampler.run_chain(logits).unwrap();
     let (most, total) = (sampler.set.max_logit(), sampler.set.total());
@@ -226,7 +226,7 @@ fn what_is_kept_is_what_sorting_keeps() {
     }
 }
 
-/// Any order of any links, with any settings, after anything that was said.
+/// Random orders of random stages, with random parameters, after random tokens.
 #[test]
 fn every_link_in_every_order_is_what_sorting_does() {
     let mut rng = Rng::new(17);
@@ -276,7 +276,6 @@ fn every_link_in_every_order_is_what_sorting_does() {
     }
 }
 
-/// Four or five tokens with these probabilities.
 #[test]
 fn many_are_sorted_as_few_are_ties_by_id() {
     let mut rng = Rng::new(23);
@@ -335,7 +334,7 @@ fn logits_of(probabilities: &[f32]) -> Vec<f32> {
     probabilities.iter().map(|p| p.ln()).collect()
 }
 
-/// Worked out by hand; most are cases of llama.cpp's own tests.
+/// The expected values were worked out by hand; most cases are those of llama.cpp's own tests.
 #[test]
 fn the_links_do_what_llama_cpp_does() {
     let check = |params: Params, lists: Lists, tokens: &[u32], before: &[f32], after: &[f64]| {
@@ -386,7 +385,7 @@ fn draws_follow_their_probabilities() {
         (Params { temperature: 2.0, dynamic_temperature: 1.5, dynamic_exponent: 0.7, seed: 7, ..on }, Lists::default()),
         (Params { temperature: 4.0, xtc_probability: 0.4, xtc_threshold: 0.02, seed: 8, ..on }, Lists::default()),
     ] {
-        // With a probability of its own XTC mixes two distributions.
+        // XTC mixes two distributions by its probability.
         let xtc = f64::from(params.xtc_probability);
         let with = |xtc_probability| {
             let params = Params { xtc_probability, ..params };
@@ -399,7 +398,8 @@ fn draws_follow_their_probabilities() {
     }
 }
 
-/// Pearson's statistic of many draws; with up to 11 degrees of freedom 40 is beyond one in ten thousand.
+/// Checks Pearson's statistic of many draws. With up to 11 degrees of freedom, 40 is exceeded less than once in ten thousand
+/// times.
 fn follows(sampler: &mut Sampler, logits: &[f32], expected: &[f64; 12]) {
     const DRAWS: usize = 40_000;
     let mut counts = [0usize; 12];
@@ -544,7 +544,7 @@ fn what_is_not_finite_is_refused() {
     }
 }
 
-/// `cargo test --release --lib sampling::tests::cost -- --ignored --nocapture`: milliseconds for each token.
+/// Prints the milliseconds for each token: `cargo test --release --lib sampling::tests::cost -- --ignored --nocapture`.
 #[test]
 #[ignore = "prints a table"]
 fn cost() {
