@@ -32,6 +32,8 @@ mod finish;
 mod ints;
 mod panel;
 mod prefetch;
+#[cfg(test)]
+pub(in crate::kernels) mod suite;
 mod super_block;
 
 use std::ops::Range;
