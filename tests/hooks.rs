@@ -191,7 +191,7 @@ fn a_mean_state_is_the_mean_of_the_last_ones() {
     let squares = last.iter().zip(&whole.model().output_norm).map(|(x, w)| f64::from(x / w).powi(2));
     assert!((squares.sum::<f64>() / last.len() as f64 - 1.0).abs() < 1e-3);
     // In pieces it is the same.
-    let options = Options { batch: 5, ..Options::default() };
+    let options = Options { prefill_chunk: 5, ..Options::default() };
     let mut pieces = Files::read(&golden("models/bitnet_packed")).engine(options, Team::solo()).unwrap();
     assert_eq!(embed(&mut pieces, &ids, Pooling::Mean), mean);
 }
@@ -238,10 +238,10 @@ fn a_right_guess_saves_a_step_and_no_guess_changes_an_answer() {
         Params { temperature: 0.6, top_k: 3, xtc_probability: 0.2, seed: 3, ..Params::default() },
         Params { temperature: 1.5, mirostat_tau: 3.0, logprobs: Some(2), seed: 4, ..Params::default() },
     ] {
-        let mut runs = [false, true].map(|speculate| {
+        let mut runs = [false, true].map(|prompt_lookup| {
             let mut engine = engine();
             let session = engine.open();
-            submit(&mut engine, session, &text, 60, Params { speculate, ..params }).unwrap();
+            submit(&mut engine, session, &text, 60, Params { prompt_lookup, ..params }).unwrap();
             let (mut steps, mut events) = (0, Vec::new());
             while engine.busy() {
                 steps += 1;
@@ -257,7 +257,7 @@ fn a_right_guess_saves_a_step_and_no_guess_changes_an_answer() {
         let mut engine = engine();
         let fresh = common::logits(&mut engine, &held, false).unwrap();
         let session = engine.open();
-        submit(&mut engine, session, &text, 60, Params { speculate: true, ..params }).unwrap();
+        submit(&mut engine, session, &text, 60, Params { prompt_lookup: true, ..params }).unwrap();
         while engine.busy() {
             engine.step(&mut || false).unwrap();
         }

@@ -14,7 +14,7 @@ use ternlight::team::Team;
 
 /// Loads and runs a file; whatever error comes first.
 fn run(files: &Files) -> Result<(), Error> {
-    let options = Options { batch: 4, ..Options::default() };
+    let options = Options { prefill_chunk: 4, ..Options::default() };
     logits(&mut files.engine(options, Team::solo())?, &[1, 2], false).map(drop)
 }
 
@@ -84,7 +84,7 @@ fn sizes_of_any_kind() {
         let fours = Sizes { hidden: sizes.hidden * 4, ffn: sizes.ffn * 4, ..sizes };
         let files = if i % 3 == 0 { Safetensors::sized(fours).pack().files() } else { Gguf::sized(sizes).files() };
         for activations in [None, Some(Precision::Int8), Some(Precision::Int14)] {
-            let options = Options { batch: 3, activations, ..Options::default() };
+            let options = Options { prefill_chunk: 3, activations, ..Options::default() };
             let rows = logits(&mut files.engine(options, Team::solo()).unwrap(), &[0; 7], true).unwrap();
             ran += usize::from(rows.iter().flatten().all(|logit| logit.is_finite()));
         }
@@ -784,7 +784,7 @@ fn sizes_are_counted_in_64_bits() {
     let header = file.header();
     let mut checkpoint = Checkpoint::new();
     assert!(matches!(checkpoint.parse(0, 1 << 50, &header), Ok(Parsed::Done(()))));
-    let options = Options { context: Some(context as usize), batch: 4096, ..Options::default() };
+    let options = Options { context_length: Some(context as usize), prefill_chunk: 4096, ..Options::default() };
     let memory = checkpoint.plan(options).unwrap().memory();
     assert!(memory.weights > 4 * hidden * vocab, "{memory:?}");
     assert!(memory.kv >= 2 * 2 * HEAD * context, "{memory:?}");

@@ -221,7 +221,7 @@ fn damaged_adapters() {
         ("models/bitnet_packed", "lora/bitnet_packed.lora"),
     ];
     let mut engines = pairs.map(|(model, adapter)| {
-        let options = Options { context: Some(8), batch: 2, ..Options::default() };
+        let options = Options { context_length: Some(8), prefill_chunk: 2, ..Options::default() };
         (Files::read(&golden(model)).engine(options, Team::solo()).unwrap(), Files::read(&golden(adapter)))
     });
     for seed in 0..2_000 {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use common::{Files, TestEngine, golden, run};
 use ternlight::engine::{AdapterId, Event, Pooling, Request, RequestId, SessionId, Task, WhenFull};
 use ternlight::kv::Codec;
-use ternlight::model::Options;
+use ternlight::model::{Options, Scheduling};
 use ternlight::rng::Rng;
 use ternlight::sampling::{Lists, Params};
 use ternlight::team::Team;
@@ -113,14 +113,14 @@ struct Schedule {
 fn options(rng: &mut Rng, kv: Codec) -> (Options, usize) {
     let context = 40 + rng.below(120);
     let options = Options {
-        kv: Some(kv),
-        context: Some(context),
-        batch: [1, 5, 16, 33, 64][rng.below(5)],
-        batch_tokens: [1, 6, 2048][rng.below(3)],
-        sequences: 1 + rng.below(5),
-        queue: 64,
-        first_come: rng.below(4) == 0,
-        positions: Some(context + rng.below(3 * context)),
+        kv_cache_type: Some(kv),
+        context_length: Some(context),
+        prefill_chunk: [1, 5, 16, 33, 64][rng.below(5)],
+        max_batch_tokens: [1, 6, 2048][rng.below(3)],
+        max_sequences: 1 + rng.below(5),
+        max_waiting: 64,
+        scheduling: if rng.below(4) == 0 { Scheduling::Fcfs } else { Scheduling::Fair },
+        kv_cache_tokens: Some(context + rng.below(3 * context)),
         ..Options::default()
     };
     (options, context)
@@ -210,7 +210,7 @@ impl Schedule {
                 params: Params {
                     temperature: [0.0, 0.9][self.rng.below(2)],
                     repetition_penalty: [1.0, 1.2][self.rng.below(2)],
-                    speculate: self.rng.below(2) == 0,
+                    prompt_lookup: self.rng.below(2) == 0,
                     seed: self.rng.next_u64(),
                     ..Params::default()
                 },
@@ -309,7 +309,7 @@ impl Schedule {
 
 /// What a call says on an engine where nobody else ever was.
 fn alone(files: &Files, context: usize, kv: Codec, call: &Call) -> Said {
-    let options = Options { context: Some(context), kv: Some(kv), ..Options::default() };
+    let options = Options { context_length: Some(context), kv_cache_type: Some(kv), ..Options::default() };
     let mut engine = files.engine(options, Team::solo()).unwrap();
     // In another order: it is their content that decides how they are added.
     let adapters = load_adapters(&mut engine, [1, 0]);
@@ -330,7 +330,7 @@ fn alone(files: &Files, context: usize, kv: Codec, call: &Call) -> Said {
     }
     // Logits that come back unchanged change nothing, nor do guesses.
     if let Task::Generate { hook, params, .. } = &mut request.task {
-        (*hook, params.speculate) = (false, false);
+        (*hook, params.prompt_lookup) = (false, false);
     }
     engine.submit(session, request).unwrap();
     let mut said = Said::default();

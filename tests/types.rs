@@ -23,10 +23,10 @@ use ternlight::team::Team;
 fn differ(files: &Files, values: &Files, options: Options) -> Option<String> {
     let ids = [3, 1, 4, 1, 5, 9, 2, 6];
     let run = |files: &Files, options: Options| {
-        let options = Options { activations: Some(Precision::Float), batch: 8, ..options };
+        let options = Options { activations: Some(Precision::Float), prefill_chunk: 8, ..options };
         logits(&mut files.engine(options, Team::solo())?, &ids, true)
     };
-    let expected = run(values, Options { stored: true, ..Options::default() }).unwrap();
+    let expected = run(values, Options { repack: false, ..Options::default() }).unwrap();
     let found = match run(files, options) {
         Ok(found) => found,
         Err(error) => return Some(error.to_string()),

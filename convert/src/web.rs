@@ -2,13 +2,12 @@
 
 use js_sys::{Array, Uint8Array};
 use serde::{Deserialize, Serialize};
-use ternlight::bindings::{
-    Checkpoint, I2s, Js, JsRange, decide, fitting, from_js, out_of_order, ranges, thrown, to_js,
-};
+use ternlight::bindings::{Checkpoint, Js, JsRange, decide, fitting, from_js, out_of_order, ranges, thrown, to_js};
 use ternlight::error::{Error, ErrorKind};
 use ternlight::formats::Format;
+use ternlight::model::options::{Options, i2s};
 use ternlight::model::plan;
-use ternlight::quant::{self, Storage};
+use ternlight::quant::{self, Interleave, Storage};
 use wasm_bindgen::prelude::*;
 
 use super::plan::{self as output, Kind};
@@ -23,8 +22,8 @@ struct JsOptions {
     embedding: Option<String>,
     #[serde(default)]
     head: Option<String>,
-    #[serde(default)]
-    i2s: Option<I2s>,
+    #[serde(default, deserialize_with = "i2s")]
+    i2s: Option<Interleave>,
 }
 
 #[derive(Serialize)]
@@ -92,7 +91,7 @@ impl Converter {
     #[wasm_bindgen(constructor)]
     pub fn new(checkpoint: &Checkpoint, options: JsValue) -> Js<Converter> {
         let options: JsOptions = from_js(options)?;
-        let stored = plan::Options { stored: true, i2s: options.i2s.and_then(I2s::asked), ..Default::default() };
+        let stored = Options { repack: false, i2s: options.i2s, ..Default::default() };
         let wishes = output::Options {
             kind: kind(options.kind)?,
             embedding: wish("embedding", options.embedding)?,

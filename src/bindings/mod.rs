@@ -8,14 +8,13 @@ mod checkpoint;
 pub use checkpoint::Checkpoint;
 
 use js_sys::{Array, Uint8Array};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_wasm_bindgen::Serializer;
 use wasm_bindgen::prelude::*;
 
 use crate::error::{Error, ErrorKind, filled};
 use crate::model::plan::{Plan, Range};
-use crate::quant::Interleave;
 use crate::team;
 
 /// A result whose error JavaScript catches.
@@ -118,26 +117,4 @@ pub fn fitting(chunk: &mut Vec<u8>, length: usize) -> Js<()> {
 /// The error of a call that comes before or after its turn.
 pub fn out_of_order() -> JsValue {
     thrown(Error::new(ErrorKind::InvalidArgument, "the load is at another stage"))
-}
-
-/// The option `i2s`: how the codes of I2_S tensors are interleaved.
-#[derive(Deserialize)]
-pub enum I2s {
-    #[serde(rename = "auto")]
-    Auto,
-    #[serde(rename = "128")]
-    By128,
-    #[serde(rename = "64")]
-    By64,
-}
-
-impl I2s {
-    /// `None` where the file and its weights decide.
-    pub fn asked(self) -> Option<Interleave> {
-        match self {
-            Self::Auto => None,
-            Self::By128 => Some(Interleave::By128),
-            Self::By64 => Some(Interleave::By64),
-        }
-    }
 }

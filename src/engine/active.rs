@@ -248,7 +248,7 @@ impl Active {
     /// Guesses at most `most` tokens that follow the `history`, and returns how many; [`Self::take`] then gets the logits behind each
     /// that is computed.
     pub fn guess(&mut self, history: &[u32], most: usize) -> usize {
-        if let Task::Generate { params: Params { speculate: true, .. }, max_tokens, hook: false, .. } =
+        if let Task::Generate { params: Params { prompt_lookup: true, .. }, max_tokens, hook: false, .. } =
             self.request.task
         {
             let most = max_tokens.map_or(most, |all| most.min(all.saturating_sub(self.generated + 1)));

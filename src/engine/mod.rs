@@ -114,7 +114,7 @@ impl<I: Isa> Engine<I> {
     /// [`ErrorKind::OutOfMemory`] with the bytes that could not be had.
     pub fn new(model: Model, plan: &Plan, team: Team) -> Result<Self> {
         Ok(Self {
-            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.reuse)?,
+            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.prefix_reuse)?,
             forward: Forward::reserve(plan)?,
             adapters: Vec::new(),
             context: plan.context,
@@ -181,7 +181,7 @@ impl<I: Isa> Engine<I> {
         }
         if ahead >= sequences + queue {
             return Err(Error::new(ErrorKind::QueueFull, "too many requests wait already")
-                .option("maxQueue")
+                .option("maxWaiting")
                 .expected(format_args!("at most {sequences} that run and {queue} that wait"), ahead));
         }
         session.tokens.extend_from_slice(new);

@@ -14,7 +14,7 @@
 
 use super::{RequestId, SessionId};
 use crate::kernels::rows::KV_BLOCK;
-use crate::model::Plan;
+use crate::model::{Plan, Scheduling};
 
 /// The limits that a plan sets for scheduling.
 #[derive(Clone, Copy, Debug)]
@@ -35,11 +35,11 @@ impl Limits {
     pub fn new(plan: &Plan) -> Self {
         let options = &plan.options;
         Self {
-            sequences: options.sequences,
-            queue: options.queue,
+            sequences: options.max_sequences,
+            queue: options.max_waiting,
             rows: plan.rows(),
-            chunk: options.batch,
-            fcfs: options.first_come,
+            chunk: options.prefill_chunk,
+            fcfs: options.scheduling == Scheduling::Fcfs,
         }
     }
 

@@ -25,7 +25,8 @@ use std::sync::Arc;
 
 use super::adapter;
 use super::config::{Config, Terms};
-use super::plan::{Options, Plan};
+use super::options::Options;
+use super::plan::Plan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::gguf::Metadata;
 use crate::formats::{Format, Parsed, Tensor, gguf, safetensors, shards};

@@ -1,7 +1,7 @@
 //! A model: what it is, what it is made of, how it is loaded and run.
 //!
 //! A [`checkpoint`] is the parsed headers of its files. [`config`] reads what the model is, [`items`] assigns its tensors to their places,
-//! [`plan`] decides their layouts and counts memory, where the header leaves a layout open by [`probes`] of a few rows (and [`interleave`] for
+//! [`options`] are what a caller may choose, [`plan`] decides their layouts and counts memory, where the header leaves a layout open by [`probes`] of a few rows (and [`interleave`] for
 //! I2_S). [`load`] packs the weights, [`weights`] are the result, [`adapter`]s may be added to them, [`forward`] runs a batch through
 //! the model, [`describe`] summarises it for people.
 
@@ -14,6 +14,7 @@ pub mod interleave;
 pub mod items;
 pub mod load;
 pub mod names;
+pub mod options;
 pub mod plan;
 pub mod probes;
 pub mod weights;
@@ -22,5 +23,6 @@ pub use adapter::Adapter;
 pub use checkpoint::Checkpoint;
 pub use config::Config;
 pub use load::{Intake, Loader};
-pub use plan::{Options, Plan};
+pub use options::{Options, Scheduling};
+pub use plan::Plan;
 pub use weights::Model;

@@ -11,6 +11,7 @@ use litemap::LiteMap;
 use super::config::{Config, Training};
 use super::items::{Item, Reading, Target, items};
 use super::names::Part;
+use super::options::Options;
 use super::probes::Probe;
 use super::weights::precision;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,58 +22,6 @@ use crate::kernels::rows::KV_BLOCK;
 use crate::kernels::spec;
 use crate::kv::{self, Codec};
 use crate::quant::{Content, Interleave, Layout, Scales};
-
-/// A caller's choices; `None` is for us to decide.
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub activations: Option<Precision>,
-    pub kv: Option<Codec>,
-    pub context: Option<usize>,
-    /// Prompt tokens computed in one piece.
-    pub batch: usize,
-    /// Rows of a batch at most, prompts and running answers together.
-    pub batch_tokens: usize,
-    /// Requests that run together; more wait.
-    pub sequences: usize,
-    /// Requests that may wait.
-    pub queue: usize,
-    /// Requests are taken strictly as they come, instead of short ones being let past long ones.
-    pub first_come: bool,
-    /// Positions that all conversations together may hold.
-    pub positions: Option<usize>,
-    /// Conversations that begin alike share what was computed.
-    pub reuse: bool,
-    /// Keep the file's own scales and floats, even where fewer would do.
-    pub stored: bool,
-    /// How I2_S tensors interleave their codes; left out, their size and their weights are asked.
-    pub i2s: Option<Interleave>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            activations: None,
-            kv: None,
-            context: None,
-            batch: 256,
-            batch_tokens: 2048,
-            sequences: 8,
-            queue: 32,
-            first_come: false,
-            positions: None,
-            reuse: true,
-            stored: false,
-            i2s: None,
-        }
-    }
-}
-
-impl Options {
-    /// Rows of the largest batch: a chunk of a prompt beside every other request's next token.
-    fn rows(&self) -> usize {
-        self.batch_tokens.min(self.batch + self.sequences - 1)
-    }
-}
 
 /// The context that is reserved unless the caller asks for another.
 const CONTEXT: usize = 4096;
@@ -333,35 +282,18 @@ struct CacheSize {
 impl CacheSize {
     /// What the options ask for, and where they leave it open what suits the model.
     fn of(config: &Config, options: &Options) -> Result<Self> {
-        check_options(config, options)?;
-        let context = options.context.unwrap_or(config.context.min(CONTEXT));
+        options.check(config)?;
+        let context = options.context_length.unwrap_or(config.context.min(CONTEXT));
         let one = kv_bytes(config, context, Codec::F32);
-        let kv = options.kv.unwrap_or(if one <= F32_KV { Codec::F32 } else { Codec::F16 });
+        let kv = options.kv_cache_type.unwrap_or(if one <= F32_KV { Codec::F32 } else { Codec::F16 });
         let each = kv_bytes(config, context, kv).max(1);
         let full = (F32_KV / each).clamp(1, FULL as u64) as usize;
-        let positions = options.positions.unwrap_or(full * context.next_multiple_of(KV_BLOCK));
+        let positions = options.kv_cache_tokens.unwrap_or(full * context.next_multiple_of(KV_BLOCK));
         if positions < context {
             return Err(Error::new(ErrorKind::InvalidArgument, "fewer than one conversation may hold")
-                .option("cacheTokens")
+                .option("kvCacheTokens")
                 .expected(format_args!("at least {context}"), positions));
         }
         Ok(Self { context, kv, positions: positions.next_multiple_of(KV_BLOCK) })
     }
-}
-
-fn check_options(config: &Config, options: &Options) -> Result<()> {
-    if let Some(context) = options.context.filter(|&context| context == 0 || context > config.context) {
-        return Err(Error::new(ErrorKind::InvalidArgument, "out of range")
-            .option("contextLength")
-            .expected(format_args!("1 to {}", config.context), context));
-    }
-    let Options { batch, batch_tokens, sequences, .. } = *options;
-    for (name, value) in [("prefillChunk", batch), ("maxBatchTokens", batch_tokens), ("maxSequences", sequences)] {
-        if value == 0 || value > 4096 {
-            return Err(Error::new(ErrorKind::InvalidArgument, "out of range")
-                .option(name)
-                .expected("1 to 4096", value));
-        }
-    }
-    Ok(())
 }

@@ -55,7 +55,7 @@ impl Plan {
         if let Some((_, Known::Default)) = self.i2s {
             self.probe_neurons();
         }
-        if self.options.stored {
+        if !self.options.repack {
             return;
         }
         // The first and the last row of the first and the last tensor of each kind.

@@ -13,12 +13,13 @@
 //! logarithms are our own or `libm`'s, in f64.
 
 mod candidates;
+pub mod flat;
 mod history;
 mod params;
 #[cfg(test)]
 mod tests;
 
-pub use params::{Lists, Params, Stage};
+pub use params::{Lists, Params, RANGES, Stage};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::rng::Rng;

@@ -50,7 +50,7 @@ pub struct Params {
     /// How many of the likeliest tokens are reported with each token, with their log probabilities; `None` reports none.
     pub logprobs: Option<usize>,
     /// Whether to draft tokens by prompt lookup and verify them, which changes no result.
-    pub speculate: bool,
+    pub prompt_lookup: bool,
     /// The seed of the random numbers.
     pub seed: u64,
 }
@@ -80,14 +80,14 @@ impl Default for Params {
             mirostat_tau: 0.0,
             mirostat_eta: 0.1,
             logprobs: None,
-            speculate: false,
+            prompt_lookup: false,
             seed: 0,
         }
     }
 }
 
-/// The name and the range of each of [`Params::floats`].
-const RANGES: [(&str, f32, f32); 16] = [
+/// The name, the least and the greatest value of each of [`Params::floats`], as the option table has them.
+pub const RANGES: [(&str, f32, f32); 16] = [
     ("temperature", 0.0, 100.0),
     ("dynamicTemperature", 0.0, 100.0),
     ("dynamicExponent", 0.01, 100.0),

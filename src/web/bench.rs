@@ -45,9 +45,9 @@ extern "C" {
     pub(super) fn now() -> f64;
 }
 
-/// Sums products in the way of this name from now on, or in whichever is faster here; answers with its name.
-#[wasm_bindgen]
-pub fn dots(name: &str) -> String {
+/// Chooses the dot product of this name from now on, or the faster one for any other name; answers with its name.
+#[wasm_bindgen(js_name = dotProduct)]
+pub fn dot_product(name: &str) -> String {
     let named = DotProduct::ALL.into_iter().find(|dots| dots.name() == name);
     let dots = named.unwrap_or_else(|| bench::fastest::<Active>(now));
     linear::choose(dots);

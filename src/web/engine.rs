@@ -7,7 +7,6 @@ use wasm_bindgen::prelude::*;
 
 use super::adapter::pairs;
 use super::bench::now;
-use super::sampling::sampling;
 use crate::bindings::{Js, thrown, to_js};
 use crate::engine::{
     self, AdapterId, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, Task, WhenFull,
@@ -21,7 +20,7 @@ use crate::model::forward::Traced;
 use crate::model::{Adapter, Config, Model, Plan};
 use crate::observe::{Operation, Tally, Values};
 use crate::quant::{Layout, Scales};
-use crate::sampling::{Lists, Params};
+use crate::sampling::{Lists, Params, flat};
 use crate::team::Team;
 
 /// More than any request has; tokens have fewer than the 21 bits that are left.
@@ -90,9 +89,9 @@ impl Engine {
         self.plan.context
     }
 
-    /// How keys and values are kept.
-    #[wasm_bindgen(getter)]
-    pub fn kv(&self) -> String {
+    /// How keys and values are stored.
+    #[wasm_bindgen(js_name = kvCacheType, getter)]
+    pub fn kv_cache_type(&self) -> String {
         self.plan.kv.name().to_owned()
     }
 
@@ -198,9 +197,9 @@ impl Engine {
     }
 
     /// Adds a request: `{ type: "generate" | "logits" | "score" | "embed", … }`, where it generates sampled as these
-    /// numbers say (see `sampling`), else greedily.
+    /// numbers say (see [`flat`]), else greedily.
     pub fn submit(&mut self, session: u32, tokens: Vec<u32>, task: &JsValue, numbers: Option<Vec<f64>>) -> Js<u32> {
-        let request = Request { tokens, task: self::task(task, sampling(&numbers.unwrap_or_default())) };
+        let request = Request { tokens, task: self::task(task, flat::decode(&numbers.unwrap_or_default())) };
         self.engine.submit(SessionId(session), request).map(|id| id.0).map_err(thrown)
     }
 

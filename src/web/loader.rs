@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use js_sys::Array;
 use wasm_bindgen::prelude::*;
 
-use super::options::options;
 use super::{Engine, team};
-use crate::bindings::{Checkpoint, Js, decide, exact, fitting, out_of_order, ranges, thrown, to_js};
+use crate::bindings::{Checkpoint, Js, decide, exact, fitting, from_js, out_of_order, ranges, thrown, to_js};
 use crate::error::reserve;
 use crate::formats::Format;
 use crate::model::describe::Description;
@@ -52,7 +51,7 @@ impl Loader {
     #[wasm_bindgen(constructor)]
     pub fn new(checkpoint: &Checkpoint, settings: JsValue) -> Js<Loader> {
         let checkpoint = checkpoint.inner();
-        let plan = checkpoint.plan(options(settings)?).map_err(thrown)?;
+        let plan = checkpoint.plan(from_js(settings)?).map_err(thrown)?;
         Ok(Self { format: checkpoint.format(), stage: Stage::Planned(Box::new(plan)), chunk: Vec::new() })
     }
 
@@ -78,7 +77,7 @@ impl Loader {
     #[wasm_bindgen(js_name = memoryWith)]
     pub fn memory_with(&self, settings: JsValue) -> Js<JsValue> {
         let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
-        to_js(&plan.memory_with(&options(settings)?).map_err(thrown)?)
+        to_js(&plan.memory_with(&from_js(settings)?).map_err(thrown)?)
     }
 
     /// The longest context that the model was trained for, in tokens.

@@ -4,8 +4,6 @@ mod adapter;
 mod bench;
 mod engine;
 mod loader;
-mod options;
-mod sampling;
 
 pub use adapter::AdapterLoader;
 pub use bench::Roofline;

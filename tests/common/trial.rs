@@ -40,7 +40,7 @@ fn plan(plan: Plan) {
 
 /// A whole model, from its headers to logits; they are finite, or not given.
 pub fn checkpoint(files: &Files, rng: &mut Rng) -> Result<()> {
-    let plan = files.plan(Options { context: Some(8), batch: 2, ..Options::default() })?;
+    let plan = files.plan(Options { context_length: Some(8), prefill_chunk: 2, ..Options::default() })?;
     let mut loader = Loader::new(plan)?;
     for (file, bytes) in files.weights.iter().enumerate() {
         for (from, to) in arrival(bytes.len(), rng) {

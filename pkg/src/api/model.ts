@@ -1,6 +1,5 @@
 /** The public objects, over calls to the engine's worker. */
 
-import { toFormatSpec } from "../options/format.ts";
 import {
   checkCount,
   checkIds,
@@ -8,13 +7,15 @@ import {
   checkOptions,
   checkText,
   checkTexts,
-  forEngine,
+  defaults,
+  forWorker,
 } from "../options/options.ts";
+import { toFormatSpec } from "../options/response_format.ts";
+import { Receiver } from "../rpc/backpressure.ts";
 import { Client } from "../rpc/client.ts";
 import type { WorkerPort } from "../rpc/port.ts";
-import { type ChooseEvent, type GenerateSettings, type PromptSpec, UNREAD } from "../rpc/protocol.ts";
+import type { ChooseEvent, GenerateSettings, PromptSpec } from "../rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "../source/spec.ts";
-import { safe } from "../text/safe.ts";
 import { EngineError } from "../types/errors.ts";
 import type {
   AdapterInfo,
@@ -77,7 +78,7 @@ export async function inspect(
   source: ModelSource,
   options: InspectOptions = {},
 ): Promise<Description> {
-  const { signal, onProgress, weights = false, ...settings } = checkOptions("inspect", options);
+  const { signal, onProgress, weights = defaults.weights, ...settings } = checkOptions("inspect", options);
   return once(outside, signal, (client) => {
     const args = { source: toSpec(source, outside), settings, weights };
     return client.call("inspect", args, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
@@ -172,28 +173,33 @@ export class LoadedModel implements Model {
   }
 
   async logits(ids: readonly number[], options: LogitsOptions = {}): Promise<Float32Array[]> {
-    const { all = false, adapters, signal } = checkOptions("logits", options);
+    const { all = defaults.all, adapters, signal } = checkOptions("logits", options);
     return this.#client.call("logits", { ids: checkIds("logits", ids), all, adapters }, { signal });
   }
 
   async embed(texts: readonly Prompt[], options: EmbedOptions = {}): Promise<Float32Array[]> {
-    const { pooling = "mean", normalize = true, adapters, signal } = checkOptions("embed", options);
+    const {
+      pooling = defaults.pooling,
+      normalize = defaults.normalize,
+      adapters,
+      signal,
+    } = checkOptions("embed", options);
     const each = checkTexts("embed", texts);
     return this.#client.call("embed", { texts: each, mean: pooling === "mean", normalize, adapters }, { signal });
   }
 
   async perplexity(text: string, options: PerplexityOptions = {}): Promise<Perplexity> {
-    const { window = 512, adapters, signal } = checkOptions("perplexity", options);
+    const { window = defaults.window, adapters, signal } = checkOptions("perplexity", options);
     return this.#client.call("perplexity", { text: checkText("perplexity", text), window, adapters }, { signal });
   }
 
   async tokenize(text: string, options: TokenizeOptions = {}): Promise<number[]> {
-    const { addSpecial = true } = checkOptions("tokenize", options);
+    const { addSpecial = defaults.addSpecial } = checkOptions("tokenize", options);
     return this.#client.call("tokenize", { text: checkText("tokenize", text), addSpecial });
   }
 
   async detokenize(ids: readonly number[], options: DetokenizeOptions = {}): Promise<string> {
-    const { special = true } = checkOptions("detokenize", options);
+    const { special = defaults.special } = checkOptions("detokenize", options);
     return this.#client.call("detokenize", { ids: checkIds("detokenize", ids), special });
   }
 
@@ -286,11 +292,10 @@ function generate(
   given: GenerateOptions & CompletionOptions,
 ): Generation {
   const options = checkOptions(conversation ? "generate" : "complete", given, "generate");
-  const { addSpecial = true } = options;
-  const clean = cleaner(options);
+  const { addSpecial = defaults.addSpecial } = options;
   const spec =
     typeof prompt === "string"
-      ? { text: clean(prompt), addSpecial }
+      ? { text: prompt, addSpecial }
       : { ids: checkIds("generate", prompt, "prompt", "a text or a list of token ids") };
   return start(client, conversation, spec, options);
 }
@@ -303,16 +308,14 @@ function chat(
 ): Generation {
   const options = checkOptions(conversation ? "chat" : "completeChat", given, "chat");
   checkMessages(messages);
-  const { tools, toolChoice = "auto", templateOptions } = options;
-  const clean = cleaner(options);
-  const spec: PromptSpec = {
-    messages: messages.map((one) => ({ ...one, ...(one.content ? { content: clean(one.content) } : {}) })),
-  };
+  const { tools, toolChoice = defaults.toolChoice, templateOptions } = options;
+  const spec: PromptSpec = { messages: messages.map((message) => ({ ...message })) };
   if (tools && toolChoice !== "none") spec.tools = [...tools];
   if (toolChoice !== "auto" && toolChoice !== "none") {
     const option = "toolChoice";
-    const reason = options.format ? "and format are two formats" : "needs tools";
-    if (options.format || !tools) throw new EngineError("InvalidArgument", `chat: ${option} ${reason}`, { option });
+    const reason = options.responseFormat ? "and responseFormat are two formats" : "needs tools";
+    if (options.responseFormat || !tools)
+      throw new EngineError("InvalidArgument", `chat: ${option} ${reason}`, { option });
     spec.toolChoice = toolChoice;
   }
   if (templateOptions) spec.templateOptions = { ...templateOptions };
@@ -327,33 +330,32 @@ function start(
 ): Generation {
   const {
     stop = [],
-    ignoreEos = false,
-    onContextFull = "stop",
-    format,
+    ignoreEos = defaults.ignoreEos,
+    onContextFull = defaults.onContextFull,
+    responseFormat,
     logitsProcessor,
     signal,
-    n = 1,
+    n = defaults.n,
     adapters,
   } = options;
   const settings: GenerateSettings = {
-    ...forEngine(options),
+    ...forWorker(options),
     stop: typeof stop === "string" ? [stop] : [...stop],
     ignoreEos,
     onContextFull,
-    ...(format ? { format: toFormatSpec(format) } : {}),
+    ...(responseFormat ? { responseFormat: toFormatSpec(responseFormat) } : {}),
     ...(adapters ? { adapters } : {}),
+    sanitize: options.sanitize ?? false,
     logitsProcessor: logitsProcessor !== undefined,
   };
   const session = conversation?.session ?? null;
   const begin = (settings: GenerateSettings, push: (pieces: Piece[]) => void): Feed => {
-    // With so many unread nobody waits for the worker, which may wait for the reader: that keeps no process alive.
-    let [sent, read] = [0, 0];
-    const look = (id: number) => client.idle(id, sent - read > UNREAD / 2);
+    const receiver = new Receiver();
     const onEvent = (event: Piece[] | ChooseEvent, id: number) => {
       if (!Array.isArray(event)) return choose(client, id, event, logitsProcessor!);
       push(event);
-      sent += event.length;
-      look(id);
+      receiver.received(event.length);
+      client.idle(id, receiver.idle);
     };
     const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent });
     const finished = result.then(
@@ -368,18 +370,13 @@ function start(
     );
     const onRead = (pieces: number) => {
       client.read(id, pieces);
-      read = pieces;
-      look(id);
+      receiver.read(pieces);
+      client.idle(id, receiver.idle);
     };
     return { finished, stop: () => client.stop(id), read: onRead, signal };
   };
   return new GenerationStream((push) => (n === 1 ? begin(settings, push) : together(n, settings, begin, push)));
 }
-
-const cleaner =
-  ({ preprocess }: GenerateOptions) =>
-  (text: string) =>
-    preprocess === "safe" && typeof text === "string" ? safe(text) : text;
 
 /** Has the caller's function change the logits of a generation that waits for them. */
 async function choose(client: Client, id: number, { logits, tokens }: ChooseEvent, processor: LogitsProcessor) {

@@ -1,6 +1,7 @@
 /** Files on servers, through a cache. */
 
 import { HttpSource, type Version } from "../source/http.ts";
+import type { FileLimits } from "../source/limits.ts";
 import { type HttpOptions, mayPass, shown, type UrlSpec } from "../source/request.ts";
 import { digest } from "../source/sha256.ts";
 import type { Source } from "../source/source.ts";
@@ -25,23 +26,23 @@ const SOON = 5000;
 
 type Kept = Pick<Identity, "size" | "validator"> & { name: string };
 
-export async function openCached(spec: UrlSpec, context: CacheContext): Promise<Source> {
+export async function openCached(spec: UrlSpec, context: CacheContext, limits?: FileLimits): Promise<Source> {
   const { store, verify, http, fresh, signal, warn } = context;
   const prefix = await prefixOf(spec.url);
   const names = await store.names().catch((error: Error) => warn(`${shown(spec.url)} is not kept: ${error.message}`));
-  if (!names) return (await HttpSource.open(spec, http, signal)).source;
+  if (!names) return (await HttpSource.open(spec, http, signal, limits)).source;
   const old = names.filter((name) => name.startsWith(prefix));
   /** `earlier` are versions that it replaces, once it has made a model; one that a tab still reads goes another time. */
   const through = async (server: Source, { name, size, validator }: Kept, earlier: string[]) => {
     const others = earlier.filter((other) => other !== name);
-    const settle = async () => {
+    const dropEarlier = async () => {
       for (const other of others) await store.remove(other).catch(() => {});
     };
     const room = others.length > 0 ? await store.room().catch(() => null) : null;
-    if (room !== null && room < size) await settle();
+    if (room !== null && room < size) await dropEarlier();
     // A head has room for so much.
     const identity = { url: shown(spec.url).slice(0, 2000), size, validator: validator.slice(0, 500) };
-    return new CachedSource(server, await Entry.open(store, name, identity, warn), verify, settle);
+    return new CachedSource(server, await Entry.open(store, name, identity, warn), verify, dropEarlier);
   };
   const take = (kept: Kept, earlier: string[]) =>
     through(new HttpSource(spec, kept.size, kept.validator, http), kept, earlier);
@@ -52,14 +53,14 @@ export async function openCached(spec: UrlSpec, context: CacheContext): Promise<
   });
 
   if (old.length > 0 && !fresh) {
-    const { size, validator } = await asked(spec, http, signal);
+    const { size, validator } = await asked(spec, http, signal, limits);
     const kept = validator && (size === null ? await complete(store, old, validator) : await named(size, validator));
     if (kept && old.includes(kept.name)) return take(kept, old);
   }
 
   let opened: Awaited<ReturnType<typeof HttpSource.open>>;
   try {
-    opened = await HttpSource.open(spec, http, signal, CHUNK);
+    opened = await HttpSource.open(spec, http, signal, limits, CHUNK);
   } catch (error) {
     const kept = mayPass(error) && !signal?.aborted ? await complete(store, old) : null;
     if (!kept) throw error;
@@ -74,9 +75,9 @@ export async function openCached(spec: UrlSpec, context: CacheContext): Promise<
 }
 
 /** What the server says soon. Where it does not like to be asked, nothing: what it sends decides. */
-async function asked(spec: UrlSpec, http: HttpOptions, signal?: AbortSignal): Promise<Version> {
+async function asked(spec: UrlSpec, http: HttpOptions, signal?: AbortSignal, limits?: FileLimits): Promise<Version> {
   try {
-    return await HttpSource.ask(spec, { patience: Math.min(http.patience ?? SOON, SOON) }, signal);
+    return await HttpSource.ask(spec, { patience: Math.min(http.patience ?? SOON, SOON) }, signal, limits);
   } catch (error) {
     if (signal?.aborted || !(error instanceof EngineError)) throw error;
     return { size: null, validator: null };

@@ -2,12 +2,13 @@
 
 import type { AdapterSettings } from "../rpc/protocol.ts";
 import { openAdapter } from "../source/files.ts";
-import type { Opening } from "../source/source.ts";
+import type { OpenContext } from "../source/open.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
 import type { AdapterInfo, AdapterUse } from "../types/index.ts";
+import type { LoadContext, Loaded } from "./context.ts";
 import { named, readHeaders } from "./headers.ts";
-import { anew, type LoadContext, type Loaded, openingOf } from "./load.ts";
+import { openingOf, retryFresh } from "./opening.ts";
 import { readAll, type Span } from "./spans.ts";
 
 /** Of headers: those of adapters to a thousand layers. They are parsed beside the model, in the slack that it has. */
@@ -26,7 +27,7 @@ export class Adapters {
   }
 
   load(source: SourceSpec, settings: AdapterSettings, context: LoadContext): Promise<AdapterInfo> {
-    return anew(
+    return retryFresh(
       (fresh) => openingOf(settings, context, () => {}, fresh),
       (opening) => this.#load(source, settings, opening, context),
     );
@@ -35,7 +36,7 @@ export class Adapters {
   async #load(
     source: SourceSpec,
     settings: AdapterSettings,
-    opening: Opening,
+    opening: OpenContext,
     { signal, platform }: LoadContext,
   ): Promise<AdapterInfo> {
     const { glue, engine } = this.#loaded;
@@ -107,10 +108,10 @@ export class Adapters {
   }
 
   #reserve(bytes: number): void {
-    const available = this.#loaded.adapterBytes - this.#bytes;
+    const available = this.#loaded.maxAdapterBytes - this.#bytes;
     if (bytes > available) {
-      const detail = { needed: bytes, available, option: "adapterBytes" };
-      const reason = `the adapter needs ${bytes} bytes; ${available} are left of what adapterBytes reserved`;
+      const detail = { needed: bytes, available, option: "maxAdapterBytes" };
+      const reason = `the adapter needs ${bytes} bytes; ${available} are left of what maxAdapterBytes reserved`;
       throw new EngineError("OutOfMemory", reason, detail);
     }
     this.#bytes += bytes;

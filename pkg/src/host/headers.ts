@@ -1,6 +1,6 @@
 /** A model's headers: read once, parsed in every instance that needs them. */
 
-import { few } from "../source/few.ts";
+import { mapConcurrent } from "../source/concurrent.ts";
 import type { ModelFiles } from "../source/files.ts";
 import type { Source } from "../source/source.ts";
 import { EngineError } from "../types/errors.ts";
@@ -38,7 +38,7 @@ export async function readHeaders(
     return checkpoint;
   };
   const checkpoint = new glue.Checkpoint();
-  const prefixes = await few([...weights.entries()], ([file, source]) =>
+  const prefixes = await mapConcurrent([...weights.entries()], ([file, source]) =>
     named(source, () => readHeader(checkpoint, file, source, signal, most)),
   );
   await complete(checkpoint);

@@ -1,7 +1,8 @@
 /** Pieces of files, and reads of many of them. */
 
-import { few } from "../source/few.ts";
+import { mapConcurrent } from "../source/concurrent.ts";
 import type { ModelFiles } from "../source/files.ts";
+import { named } from "./headers.ts";
 
 export interface Span {
   file: number;
@@ -12,7 +13,9 @@ export interface Span {
 /** Scattered rows, in as few reads as may be. */
 export async function readAll(spans: Span[], files: ModelFiles, signal: AbortSignal): Promise<Uint8Array[]> {
   const joined = join([...spans].sort((a, b) => a.file - b.file || a.offset - b.offset));
-  const read = await few(joined, (span) => files.weights[span.file]!.read(span.offset, span.length, { signal }));
+  const read = await mapConcurrent(joined, (span) =>
+    files.weights[span.file]!.read(span.offset, span.length, { signal }),
+  );
   return spans.map(({ file, offset, length }) => {
     const index = joined.findLastIndex((one) => one.file === file && one.offset <= offset);
     const from = offset - joined[index]!.offset;
@@ -30,4 +33,27 @@ export function join(spans: Span[]): Span[] {
     else joined.push({ ...span });
   }
   return joined;
+}
+
+/** What takes the bytes of spans. An error from any of these names the file that the bytes are from. */
+export interface SpanReader {
+  begin?(span: Span): void;
+  /** A piece is valid until the next one. */
+  piece(bytes: Uint8Array): void | Promise<void>;
+  end?(): void;
+}
+
+/** Streams spans one after another, each in the order of its bytes. */
+export async function streamAll(spans: readonly Span[], files: ModelFiles, signal: AbortSignal, reader: SpanReader) {
+  for (const span of spans) {
+    const source = files.weights[span.file]!;
+    reader.begin?.(span);
+    await named(source, async () => {
+      for await (const bytes of source.stream(span.offset, span.length, { signal })) {
+        await reader.piece(bytes);
+        signal.throwIfAborted();
+      }
+      reader.end?.();
+    });
+  }
 }

@@ -1,6 +1,7 @@
 /** What crosses between a model's owner and its engine: one map of verbs, keyed by request. */
 
-import type { FormatSpec } from "../options/format.ts";
+import type { FormatSpec } from "../options/response_format.ts";
+import type { NamesTo } from "../options/routes.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type { ErrorDetail } from "../types/errors.ts";
 import type {
@@ -23,13 +24,10 @@ import type {
 import type { TimeSpan } from "./user_timing.ts";
 
 /** All options of a load but those that work on the owner's side. */
-export type LoadSettings = Omit<LoadOptions, "signal" | "onProgress">;
+export type LoadSettings = Omit<LoadOptions, NamesTo<"caller">>;
 
-/** Of these, what the engine itself takes. */
-export type EngineSettings = Omit<
-  LoadSettings,
-  keyof SourceOptions | "threads" | "flavour" | "kernel" | "chatTemplate" | "spans" | "adapterBytes"
->;
+/** Those of them that the engine itself takes. */
+export type EngineSettings = Pick<LoadSettings, NamesTo<"plan">>;
 
 export interface AdapterSettings extends SourceOptions {
   name?: string;
@@ -51,8 +49,10 @@ export interface GenerateSettings extends SamplingOptions {
   stop: string[];
   ignoreEos: boolean;
   onContextFull: ContextFull;
-  format?: FormatSpec;
+  responseFormat?: FormatSpec;
   adapters?: readonly AdapterUse[];
+  /** Texts of the prompt are cleaned before they are tokenized. */
+  sanitize: boolean;
   /** Every choice is preceded by a `ChooseEvent` and waits for the `supply` that answers it. */
   logitsProcessor: boolean;
 }
@@ -132,7 +132,7 @@ export interface Verbs {
   /** GB/s for each number of streams a thread, and G products a second, `repeat` times. Needs no model. */
   roofline: Verb<
     {
-      settings: Pick<LoadSettings, "threads" | "flavour" | "kernel">;
+      settings: Pick<LoadSettings, "threads" | "flavour" | "dotProduct">;
       bytes: number;
       streams: number[];
       repeat: number;
@@ -146,16 +146,13 @@ export type VerbName = keyof Verbs;
 export type Call = { [V in VerbName]: { id: number; verb: V; args: Verbs[V]["args"] } }[VerbName];
 
 /**
- * `stop` ends a generation with what there is; `abort` ends a call whose answer nobody awaits any more; `read` says how many of a
- * generation's pieces were read so far; `supply` answers a `ChooseEvent`.
+ * `stop` ends a generation with what there is; `abort` ends a call whose answer nobody awaits any more; `read` acknowledges
+ * pieces of a generation (see backpressure.ts); `supply` answers a `ChooseEvent`.
  */
 export type Control =
   | { id: number; control: "stop" | "abort" | "ping" }
   | { id: number; control: "read"; pieces: number }
   | { id: number; control: "supply"; logits: Float32Array };
-
-/** Pieces of a generation that may wait for their reader. When so many do, it pauses until half of them are read. */
-export const UNREAD = 256;
 
 /** An error as data. `code` is absent for what no code was given to: a failure of our own. */
 export interface ErrorData {
@@ -169,7 +166,7 @@ export type Reply =
   | { id: number; event: unknown }
   | { id: number; result: unknown }
   | { id: number; error: ErrorData }
-  /** What was done when, for a load with `spans`. */
+  /** What was done when, for a load with `userTiming`. */
   | { spans: TimeSpan[] }
   /** Nothing will be answered any more. */
   | { fatal: ErrorData };

@@ -3,7 +3,7 @@ import path from "node:path";
 import { EngineError } from "../types/errors.ts";
 import { cutShort, type ReadOptions, type Source } from "./source.ts";
 
-/** Of one read: large enough that the system's calls do not count. */
+/** Bytes of one read: enough that the cost of a system call does not matter. */
 const PIECE = 4 << 20;
 
 /** A file by its path, read by position. */

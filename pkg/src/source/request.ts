@@ -1,4 +1,4 @@
-/** Requests that end: in an answer, in an error of ours, or after a while without either. */
+/** Requests to servers. Each ends in an answer, in an EngineError, or after a while without either. */
 
 import { EngineError } from "../types/errors.ts";
 import type { FileSpec } from "./spec.ts";
@@ -16,7 +16,7 @@ export interface HttpOptions {
   backoff?: number;
 }
 
-export interface Ask {
+export interface RequestKind {
   method?: "HEAD";
   /** Offset and length. */
   range?: [number, number];
@@ -35,7 +35,7 @@ const LONGEST_WAIT = 60_000;
 const PIECE = 256 << 10;
 const IN_BROWSER = "location" in globalThis;
 
-/** An answer under way. Whoever has it reads to its end, or cancels. */
+/** An answer under way. Its owner reads to its end, or cancels. */
 export interface Answer {
   response: Response;
   /** The next piece of the body, which takes the one before away; null at its end. */
@@ -45,7 +45,7 @@ export interface Answer {
 
 export async function request(
   spec: UrlSpec,
-  { method, range }: Ask,
+  { method, range }: RequestKind,
   { patience = PATIENCE }: HttpOptions,
   signal?: AbortSignal,
 ): Promise<Answer> {
@@ -86,7 +86,7 @@ export async function request(
 
   const headers = new Headers(spec.headers);
   if (range) headers.set("range", `bytes=${range[0]}-${range[0] + range[1] - 1}`);
-  // Encoded answers have lengths of their own: where a range is asked for, none is.
+  // A server that encodes a whole answer announces another length: it encodes none where a range is asked for.
   if (method) headers.set("range", "bytes=0-");
   const url = new URL(spec.url);
   if (url.username || url.password) {
@@ -94,13 +94,16 @@ export async function request(
     url.username = url.password = "";
   }
   const { credentials } = spec;
+  const secret = spec.headers.length > 0 || headers.has("authorization");
   const init: RequestInit = { headers, signal: control.signal };
   // A browser's own cache would keep everything a second time, and let only one request in at a time. Some of the others
   // refuse the option.
   if (IN_BROWSER) init.cache = "no-store";
   if (method) init.method = method;
   if (credentials) init.credentials = credentials;
-  const response = await within(fetch(url, init));
+  const response = await within(
+    secret ? fetchAtOrigin(url, init, range || method ? headers.get("range") : null) : fetch(url, init),
+  );
   const reader = response.body && readerOf(response.body);
   const cancel = async () => {
     release();
@@ -120,7 +123,36 @@ export async function request(
   throw failed(spec, `the server answered ${status} ${statusText}`.trim(), response, code);
 }
 
-/** Bytes as letters, of which a URL escapes many. */
+/** Whether this runtime hides where a redirect leads, as pages' do. It is found out at the first one. */
+let hidesRedirects = false;
+const MAX_REDIRECTS = 20;
+
+/**
+ * The answer behind redirects, of which those to another origin are sent none of the caller's headers and no password. A browser
+ * follows redirects by its own rule: it drops `Authorization` at another origin, and sends other headers where that origin allows it.
+ */
+async function fetchAtOrigin(url: URL, init: RequestInit, range: string | null): Promise<Response> {
+  let at = url;
+  let own = init;
+  for (let hops = 0; !hidesRedirects && hops <= MAX_REDIRECTS; hops++) {
+    const response = await fetch(at, { ...own, redirect: "manual" });
+    if (response.type === "opaqueredirect") hidesRedirects = true;
+    const location = response.headers.get("location");
+    if (![301, 302, 303, 307, 308].includes(response.status) || location === null) {
+      if (hidesRedirects) break;
+      return response;
+    }
+    await response.body?.cancel().catch(() => {});
+    const next = new URL(location, at);
+    if (!/^https?:$/.test(next.protocol)) throw new Error(`a redirect leads to ${next.protocol}`);
+    if (next.origin !== url.origin) own = { ...init, headers: range === null ? {} : { range } };
+    at = next;
+  }
+  if (hidesRedirects) return fetch(url, init);
+  throw new Error(`more than ${MAX_REDIRECTS} redirects`);
+}
+
+/** The bytes that a URL's escapes stand for, as characters. */
 const unescaped = (text: string) =>
   text.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
 
@@ -162,8 +194,8 @@ function byobReader(body: ReadableStream<Uint8Array>): ReadableStreamBYOBReader 
   }
 }
 
-/** New tries for what may pass: dropped connections, servers that are too busy now. */
-export class Patience {
+/** Tries again after what may pass: dropped connections, servers that are too busy now. */
+export class RetryPolicy {
   readonly #backoff: number;
   #failures = 0;
 
@@ -171,7 +203,7 @@ export class Patience {
     this.#backoff = backoff;
   }
 
-  /** What came in between makes the next failure a first one. */
+  /** Data came in between: the next failure counts as a first one. */
   progressed(): void {
     this.#failures = 0;
   }
@@ -184,7 +216,7 @@ export class Patience {
     await pause(asked ?? this.#backoff * 4 ** (this.#failures - 1), signal);
   }
 
-  /** Whatever it takes to be answered once. */
+  /** Runs `work` until it succeeds, or no further try is left. */
   async answer<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     for (;;) {
       try {

@@ -1,6 +1,6 @@
 /** Calls of tools, in the formats that models are trained to write them in. */
 
-import type { FormatSpec } from "../options/format.ts";
+import type { FormatSpec } from "../options/response_format.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ToolCall, ToolChoice, ToolError } from "../types/index.ts";
 import type { Tokenizer } from "./tokenizer.ts";

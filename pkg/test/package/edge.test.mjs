@@ -33,7 +33,7 @@ const routes = {
   async "/format"(source) {
     const ask = async (given) => {
       const model = await load(source, { wasm, ...given });
-      return model.generate("Once", { format: { type: "regex", pattern: " (yes|no)" } }).finished;
+      return model.generate("Once", { responseFormat: { type: "regex", pattern: " (yes|no)" } }).finished;
     };
     const { code, detail } = await ask({}).catch((error) => error);
     return JSON.stringify([(await ask({ constrain })).text, code, detail.option]);

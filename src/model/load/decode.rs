@@ -226,8 +226,8 @@ impl Mean {
 
 fn contradiction(reason: &str) -> Error {
     Error::new(ErrorKind::LayoutContradicted, format!("{reason}, though those of the probed rows do not"))
-        .option("layout")
-        .expected("layout: \"stored\"", "layout: \"auto\"")
+        .option("repack")
+        .expected("repack: false", "repack: true")
 }
 
 #[inline]

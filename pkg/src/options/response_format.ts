@@ -1,18 +1,18 @@
-/** The `format` option: checked on the caller's side, sent as text. */
+/** The option `responseFormat`: checked on the caller's side and sent as text. */
 
 import { EngineError } from "../types/errors.ts";
-import type { Format } from "../types/index.ts";
+import type { ResponseFormat } from "../types/index.ts";
 
 /** A format as the library in the worker takes it. */
 export interface FormatSpec {
   kind: "json_schema" | "regex" | "grammar" | "both";
   source: string;
-  /** What the caller calls the source. */
+  /** The name of the source in the caller's options. */
   option: string;
 }
 
-/** What it is wrong with, or null: a check of the option's shape alone. */
-export function checkFormat(value: unknown): string | null {
+/** Answers what the option should be, or null where its shape is right. */
+export function checkResponseFormat(value: unknown): string | null {
   const { type, schema, pattern, grammar } = (value ?? {}) as Record<string, unknown>;
   const fine =
     value === "json" ||
@@ -24,11 +24,12 @@ export function checkFormat(value: unknown): string | null {
     : '"json", { type: "json_schema", schema }, { type: "regex", pattern } or { type: "grammar", grammar }';
 }
 
-export function toFormatSpec(format: Format): FormatSpec {
-  if (format === "json") return { kind: "json_schema", source: '{"type":"object"}', option: "format" };
-  if (format.type === "regex") return { kind: "regex", source: format.pattern, option: "format.pattern" };
-  if (format.type === "grammar") return { kind: "grammar", source: format.grammar, option: "format.grammar" };
-  const option = "format.schema";
+export function toFormatSpec(format: ResponseFormat): FormatSpec {
+  const name = "responseFormat";
+  if (format === "json") return { kind: "json_schema", source: '{"type":"object"}', option: name };
+  if (format.type === "regex") return { kind: "regex", source: format.pattern, option: `${name}.pattern` };
+  if (format.type === "grammar") return { kind: "grammar", source: format.grammar, option: `${name}.grammar` };
+  const option = `${name}.schema`;
   try {
     return { kind: "json_schema", source: JSON.stringify(format.schema), option };
   } catch (cause) {
