@@ -131,7 +131,9 @@ fn measure(family: &Family, activations: Option<Precision>, clear: f64) -> (Prec
         let width = rows[0].len();
         match values.floats(&format!("p{i}.logits{}", family.suffix)) {
             Some(all) => {
-                rows.iter().zip(all.chunks_exact(width)).for_each(|(row, expected)| deviation.add(row, expected, clear))
+                rows.iter()
+                    .zip(all.chunks_exact(width))
+                    .for_each(|(row, expected)| deviation.add(row, expected, clear));
             }
             None => {
                 let last = values.floats(&format!("p{i}.logits{}_last", family.suffix)).expect("golden logits");

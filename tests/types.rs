@@ -155,7 +155,7 @@ fn mlx(rng: &mut Rng, rows: usize, cols: usize, bits: usize, group: usize) -> Co
     }
 }
 
-/// Masters, with the values that training makes of them.
+/// Latent weights, with the values that training makes of them.
 fn masters(rng: &mut Rng, storage: &'static Storage, rows: usize, cols: usize) -> Coded {
     let mut coded = floats(storage, 0, rows, cols, &dense_values(rng, rows, cols));
     let mean =
