@@ -1,6 +1,6 @@
 import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./api/model.ts";
-import { serve } from "./host/host.ts";
 import type { Given } from "./host/platform.ts";
+import { serve } from "./host/serve.ts";
 import { checked, isObject, show } from "./options/check.ts";
 import { spawnEngine } from "./platform/edge.ts";
 import { EngineError } from "./types/errors.ts";

@@ -1,11 +1,12 @@
 /** Several completions of one prompt, as one stream of pieces. */
 
+import { ALL_PIECES } from "../rpc/backpressure.ts";
 import type { GenerateSettings } from "../rpc/protocol.ts";
 import type { Piece } from "../types/index.ts";
 import type { Feed } from "./generation.ts";
 
-/** Seeds behind the last one begin anew at 0. */
-const MOST = Number.MAX_SAFE_INTEGER;
+/** The largest seed; the one after it is 0. */
+const MAX_SEED = Number.MAX_SAFE_INTEGER;
 
 /** Each with a seed of its own; they begin together, so that the engine computes their prompt once. */
 export function together(
@@ -22,7 +23,7 @@ export function together(
     const own =
       seed === undefined
         ? settings
-        : { ...settings, seed: seed <= MOST - index ? seed + index : index - (MOST - seed) - 1 };
+        : { ...settings, seed: seed <= MAX_SEED - index ? seed + index : index - (MAX_SEED - seed) - 1 };
     return begin(own, (pieces) => {
       for (const _ of pieces) order.push(index);
       push(pieces.map((piece) => ({ ...piece, index })));
@@ -38,7 +39,7 @@ export function together(
     finished: all.then((choices) => ({ ...choices[0]!, choices })),
     stop,
     read(pieces) {
-      const open = pieces === MOST;
+      const open = pieces === ALL_PIECES;
       for (const index of order.splice(0, pieces - read.reduce((sum, one) => sum + one))) read[index]!++;
       for (const [index, feed] of feeds.entries()) feed.read(open ? pieces : read[index]!);
     },

@@ -1,6 +1,6 @@
 /** One answer under way, as its caller sees it. */
 
-import { UNREAD } from "../rpc/protocol.ts";
+import { Acknowledger } from "../rpc/backpressure.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Finished, Generation, Piece } from "../types/index.ts";
 
@@ -8,7 +8,7 @@ import type { Finished, Generation, Piece } from "../types/index.ts";
 export interface Feed {
   finished: Promise<Finished>;
   stop(): void;
-  /** Hears from time to time how many pieces were read. */
+  /** Acknowledges pieces: how many were read so far, or `ALL_PIECES`. */
   read(pieces: number): void;
   /** Whose abort rejects it. */
   signal?: AbortSignal | undefined;
@@ -17,15 +17,13 @@ export interface Feed {
 export class GenerationStream implements Generation {
   readonly #finished: Promise<Finished>;
   readonly #stop: () => void;
-  readonly #onRead: (pieces: number) => void;
+  readonly #reader: Acknowledger;
   readonly #signal: AbortSignal | undefined;
   readonly #pieces: Piece[] = [];
   #ended = false;
   #failure: { reason: unknown } | null = null;
   #wake: (() => void) | null = null;
   #taken = false;
-  #read = 0;
-  #told = 0;
 
   /** `start` is given where pieces go, and begins at once. */
   constructor(start: (push: (pieces: Piece[]) => void) => Feed) {
@@ -35,7 +33,9 @@ export class GenerationStream implements Generation {
     });
     this.#finished = feed.finished;
     this.#stop = feed.stop;
-    this.#onRead = feed.read;
+    this.#reader = new Acknowledger((pieces) => {
+      if (!this.#ended) feed.read(pieces);
+    });
     this.#signal = feed.signal;
     // Also handles the rejection for whoever only iterates.
     feed.finished.then(
@@ -46,7 +46,7 @@ export class GenerationStream implements Generation {
 
   /** Who asks for it waits for the end, however many pieces are read. */
   get finished(): Promise<Finished> {
-    this.#tell(Number.MAX_SAFE_INTEGER);
+    this.#reader.all();
     return this.#finished;
   }
 
@@ -73,7 +73,7 @@ export class GenerationStream implements Generation {
         if (!this.#ended) this.#signal?.throwIfAborted();
         const piece = this.#pieces.shift();
         if (piece) {
-          if (++this.#read >= this.#told + UNREAD / 4) this.#tell(this.#read);
+          this.#reader.read();
           yield piece;
         } else if (this.#failure) throw this.#failure.reason;
         else if (this.#ended) return;
@@ -101,12 +101,6 @@ export class GenerationStream implements Generation {
         await pieces.return(undefined);
       },
     });
-  }
-
-  #tell(pieces: number): void {
-    if (pieces <= this.#told || this.#ended) return;
-    this.#told = pieces;
-    this.#onRead(pieces);
   }
 
   #take(): void {

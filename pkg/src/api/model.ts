@@ -10,9 +10,10 @@ import {
   checkTexts,
   forEngine,
 } from "../options/options.ts";
+import { Receiver } from "../rpc/backpressure.ts";
 import { Client } from "../rpc/client.ts";
 import type { WorkerPort } from "../rpc/port.ts";
-import { type ChooseEvent, type GenerateSettings, type PromptSpec, UNREAD } from "../rpc/protocol.ts";
+import type { ChooseEvent, GenerateSettings, PromptSpec } from "../rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "../source/spec.ts";
 import { safe } from "../text/safe.ts";
 import { EngineError } from "../types/errors.ts";
@@ -346,14 +347,12 @@ function start(
   };
   const session = conversation?.session ?? null;
   const begin = (settings: GenerateSettings, push: (pieces: Piece[]) => void): Feed => {
-    // With so many unread nobody waits for the worker, which may wait for the reader: that keeps no process alive.
-    let [sent, read] = [0, 0];
-    const look = (id: number) => client.idle(id, sent - read > UNREAD / 2);
+    const receiver = new Receiver();
     const onEvent = (event: Piece[] | ChooseEvent, id: number) => {
       if (!Array.isArray(event)) return choose(client, id, event, logitsProcessor!);
       push(event);
-      sent += event.length;
-      look(id);
+      receiver.received(event.length);
+      client.idle(id, receiver.idle);
     };
     const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent });
     const finished = result.then(
@@ -368,8 +367,8 @@ function start(
     );
     const onRead = (pieces: number) => {
       client.read(id, pieces);
-      read = pieces;
-      look(id);
+      receiver.read(pieces);
+      client.idle(id, receiver.idle);
     };
     return { finished, stop: () => client.stop(id), read: onRead, signal };
   };

@@ -11,7 +11,7 @@ import type {
   PerplexityOptions,
 } from "../types/index.ts";
 import { common, type Flag, type FlagName, spelled } from "./flags.ts";
-import { type Command, meaning, nearest, UsageError } from "./usage.ts";
+import { meaning, nearest, type Syntax, UsageError } from "./syntax.ts";
 
 interface OptionsOf {
   load: LoadOptions;
@@ -29,7 +29,7 @@ export class Args {
   readonly #given: ReadonlyMap<FlagName, readonly string[]>;
   readonly #flag: (name: FlagName) => Flag;
 
-  constructor(command: Command, argv: readonly string[]) {
+  constructor(command: Syntax, argv: readonly string[]) {
     const flag = (name: FlagName) => meaning(command, name);
     this.#flag = flag;
     const names = [...command.flags, ...common];
@@ -148,7 +148,7 @@ function unknown(rawName: string, names: readonly FlagName[]): UsageError {
   return new UsageError(`there is no flag ${rawName}; the nearest is ${known}`, { option: rawName, expected: known });
 }
 
-function checkOperands(command: Command, operands: readonly string[]): void {
+function checkOperands(command: Syntax, operands: readonly string[]): void {
   const missing = command.operands[operands.length];
   if (missing) throw new UsageError(`${missing} is missing`, { option: missing });
   const extra = operands[command.operands.length + (command.optional?.length ?? 0)];

@@ -1,5 +1,5 @@
 import { paths } from "../platform/node.ts";
-import { open } from "../source/source.ts";
+import { open } from "../source/open.ts";
 import { EngineError } from "../types/errors.ts";
 import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
 import { loadOptions, withModel } from "./model.ts";

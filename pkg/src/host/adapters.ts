@@ -2,12 +2,13 @@
 
 import type { AdapterSettings } from "../rpc/protocol.ts";
 import { openAdapter } from "../source/files.ts";
-import type { Opening } from "../source/source.ts";
+import type { Opening } from "../source/open.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
 import type { AdapterInfo, AdapterUse } from "../types/index.ts";
+import type { LoadContext, Loaded } from "./context.ts";
 import { named, readHeaders } from "./headers.ts";
-import { anew, type LoadContext, type Loaded, openingOf } from "./load.ts";
+import { openingOf, retryFresh } from "./opening.ts";
 import { readAll, type Span } from "./spans.ts";
 
 /** Of headers: those of adapters to a thousand layers. They are parsed beside the model, in the slack that it has. */
@@ -26,7 +27,7 @@ export class Adapters {
   }
 
   load(source: SourceSpec, settings: AdapterSettings, context: LoadContext): Promise<AdapterInfo> {
-    return anew(
+    return retryFresh(
       (fresh) => openingOf(settings, context, () => {}, fresh),
       (opening) => this.#load(source, settings, opening, context),
     );

@@ -1,57 +1,66 @@
-/** Whether a model fits, and the nearest settings with which it does. */
+/** Whether a model fits in memory, and the nearest settings with which it does. */
 
 import type { EngineSettings } from "../rpc/protocol.ts";
 import type { CanRun, MemoryNeeds } from "../types/index.ts";
 
-/** Beside weights, cache and scratch: code, stacks, buffers of a load. */
+/** What an instance takes beside weights, KV cache and scratch: code, stacks, buffers of a load. */
 const SLACK_BYTES = 128 << 20;
-/** wasm32 has no more. */
-const MOST_BYTES = 2 ** 32;
+/** The address space of wasm32. */
+const MAX_BYTES = 2 ** 32;
 
-/** Memory of an instance that a model of `modelBytes` runs in. */
+/** Memory of an instance in which a model of `modelBytes` runs. */
 export const instanceBytes = (modelBytes: number, headerBytes: number): number =>
   modelBytes + SLACK_BYTES + 2 * headerBytes;
 
-/** What an instance may leave to a model. `free` is what the runtime says it has; null where that does not count. */
-export function room(
-  headerBytes: number,
-  free: number | null,
-  adapterBytes = 0,
-): { available: number; reason: string } {
+export interface Room {
+  /** Bytes that a model may take. */
+  available: number;
+  /** What limits them, in words. */
+  reason: string;
+}
+
+/** What an instance leaves for a model. `free` is what the runtime says it has; null where that does not count. */
+export function room(headerBytes: number, free: number | null, adapterBytes = 0): Room {
   const others = instanceBytes(adapterBytes, headerBytes);
-  const scarce = free !== null && free < MOST_BYTES;
-  const available = Math.max(0, (scarce ? free : MOST_BYTES) - others);
+  const scarce = free !== null && free < MAX_BYTES;
+  const available = Math.max(0, (scarce ? free : MAX_BYTES) - others);
   const owner = scarce ? "this machine has" : "WebAssembly has at most";
   return { available, reason: `${owner} ${available} bytes for it` };
 }
 
-/** A conversation shorter than this is none. */
-const LEAST_CONTEXT = 256;
-const STEP = 32;
+/** The shortest context that is suggested: a conversation needs more than a few lines. */
+const MIN_CONTEXT = 256;
+/** Contexts are suggested in steps of the KV cache's blocks. */
+const CONTEXT_STEP = 32;
 
-/** `plan` tells the memory that a model takes with some settings; `longest` is the context it was trained for. */
-export function fit(
-  plan: (settings: EngineSettings) => MemoryNeeds,
-  settings: EngineSettings,
-  longest: number,
-  { available, reason }: ReturnType<typeof room>,
-): CanRun {
-  const fits = (changes: EngineSettings) => plan({ ...settings, ...changes }).total <= available;
-  const needed = plan(settings);
+export interface FitQuestion {
+  settings: EngineSettings;
+  /** What the model takes with them. */
+  needed: MemoryNeeds;
+  room: Room;
+  /** The context that the model was trained for. */
+  trainedContext(): number;
+  /** What the model takes with other settings. */
+  needs(settings: EngineSettings): MemoryNeeds;
+}
+
+export function fit({ settings, needed, room, trainedContext, needs }: FitQuestion): CanRun {
+  const { available, reason } = room;
   if (needed.total <= available) return { ok: true, needed, available };
+  const fits = (changes: EngineSettings) => needs({ ...settings, ...changes }).total <= available;
   const words = `the model needs ${needed.total} bytes, ${reason}`;
   const no = { ok: false, needed, available };
   if (fits({ kv: "f16" })) return { ...no, reason: words, suggestion: { kv: "f16" } };
 
-  // The longest context that fits, in steps: `low` does, `high` does not.
+  // The longest context that fits, by bisection: `low` fits, `high` does not.
   const shortened = (context: number): EngineSettings => ({ kv: "f16", contextLength: context });
-  const most = settings.contextLength ?? longest;
-  let low = Math.min(LEAST_CONTEXT, most);
+  const most = settings.contextLength ?? trainedContext();
+  let low = Math.min(MIN_CONTEXT, most);
   if (!fits(shortened(low))) {
     return { ...no, reason: `${words}: too few even for a context of ${low} positions` };
   }
-  for (let high = most; high - low > STEP; ) {
-    const middle = Math.floor((low + high) / 2 / STEP) * STEP;
+  for (let high = most; high - low > CONTEXT_STEP; ) {
+    const middle = Math.floor((low + high) / 2 / CONTEXT_STEP) * CONTEXT_STEP;
     if (middle <= low || !fits(shortened(middle))) high = Math.max(middle, low);
     else low = middle;
   }

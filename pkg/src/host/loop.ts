@@ -1,4 +1,4 @@
-/** Steps an engine while it has work, and lets the worker read its messages in between. */
+/** Steps an engine while it has work, and lets the worker read its messages between the steps. */
 
 import type { Glue } from "../wasm/load.ts";
 import type { EngineEvent, EngineWork } from "./events.ts";
@@ -8,18 +8,18 @@ type WasmEngine = Glue["Engine"]["prototype"];
 
 export interface Listener {
   onEvent(event: EngineEvent): void;
-  /** After some steps: a good moment to send what has gathered. */
-  onPause?(): void;
+  /** Some steps are done: a good moment to send what has gathered. */
+  onSlice?(): void;
 }
 
-/** Milliseconds for which pieces gather before they are sent. */
-export const SLICE = 8;
+/** Pieces gather for so long before they are sent. */
+export const SLICE_MS = 8;
 
-/** Milliseconds between two looks at the messages where no piece waits: below what a person or an abort would notice. */
-const LOOK = 30;
+/** Time between two reads of the messages while no piece waits to be sent: shorter than a person notices after an abort. */
+const POLL_MS = 30;
 
-/** Steps between two looks: clocks of edge workers stand still until a look. */
-const MOST_STEPS = 64;
+/** Steps between two reads of the messages: clocks of edge workers stand still until then. */
+const MAX_STEPS = 64;
 
 export class EngineLoop {
   readonly engine: WasmEngine;
@@ -30,7 +30,9 @@ export class EngineLoop {
   #running = false;
 
   /**
-   * `turn` resolves once waiting messages were read; `onTrap` hears of an engine that cannot go on; `timeline` of every batch.
+   * @param turn resolves once the messages that wait were read
+   * @param onTrap is called when the engine cannot continue
+   * @param timeline records every batch
    */
   constructor(engine: WasmEngine, turn: () => Promise<void>, onTrap: (error: unknown) => void, timeline?: Timeline) {
     this.engine = engine;
@@ -43,17 +45,17 @@ export class EngineLoop {
     const { sampling, ...rest } = work as EngineWork & { sampling?: Float64Array };
     const request = this.engine.submit(session, Uint32Array.from(ids), rest, sampling);
     this.#listeners.set(request, listener);
-    this.#go();
+    this.#start();
     return request;
   }
 
-  /** Lets a request wait for its reader, or go on. */
+  /** Pauses a request, or lets it continue. */
   pause(request: number, paused: boolean): void {
     this.engine.pause(request, paused);
-    if (!paused) this.#go();
+    if (!paused) this.#start();
   }
 
-  #go(): void {
+  #start(): void {
     if (!this.#running) void this.#run();
   }
 
@@ -65,14 +67,14 @@ export class EngineLoop {
   /** Answers a `choose` event, unless the request has ended meanwhile. */
   supply(request: number, logits: Float32Array): void {
     if (!this.#listeners.has(request)) return;
-    for (const listener of this.#hand(this.engine.supply(request, logits))) listener.onPause?.();
-    this.#go();
+    for (const listener of this.#deliver(this.engine.supply(request, logits))) listener.onSlice?.();
+    this.#start();
   }
 
   async #run(): Promise<void> {
     this.#running = true;
     try {
-      // What was submitted together begins together.
+      // What the waiting messages submit begins together with the first request.
       await this.#turn();
       while (this.engine.busy()) {
         this.#slice();
@@ -87,15 +89,15 @@ export class EngineLoop {
 
   #slice(): void {
     const begun = performance.now();
-    const spoken = new Set<Listener>();
+    const heard = new Set<Listener>();
     let steps = 0;
     let passed = 0;
     do {
-      const budget = spoken.size > 0 ? SLICE : LOOK;
-      for (const listener of this.#hand(this.#step(budget - passed))) spoken.add(listener);
+      const budget = heard.size > 0 ? SLICE_MS : POLL_MS;
+      for (const listener of this.#deliver(this.#step(budget - passed))) heard.add(listener);
       passed = performance.now() - begun;
-    } while (++steps < MOST_STEPS && passed < SLICE && this.engine.busy());
-    for (const listener of spoken) listener.onPause?.();
+    } while (++steps < MAX_STEPS && passed < SLICE_MS && this.engine.busy());
+    for (const listener of heard) listener.onSlice?.();
     this.#timeline?.flush();
   }
 
@@ -106,10 +108,10 @@ export class EngineLoop {
     return events;
   }
 
-  /** Hands events to those they concern, and tells who they are. */
-  #hand(events: (EngineEvent | number)[]): Listener[] {
-    return events.flatMap((told) => {
-      const event: EngineEvent = typeof told === "number" ? token(told) : told;
+  /** Delivers events to the listeners of their requests, and returns those listeners. */
+  #deliver(events: (EngineEvent | number)[]): Listener[] {
+    return events.flatMap((encoded) => {
+      const event: EngineEvent = typeof encoded === "number" ? token(encoded) : encoded;
       const listener = this.#listeners.get(event.request);
       if (event.type === "finished" || event.type === "failed") this.#listeners.delete(event.request);
       listener?.onEvent(event);
@@ -118,9 +120,9 @@ export class EngineLoop {
   }
 }
 
-/** A token, as the engine tells it. */
-const token = (told: number): EngineEvent => ({
+/** The engine encodes a token's event as one number: the token above 32 bits of the request. */
+const token = (encoded: number): EngineEvent => ({
   type: "token",
-  request: told >>> 0,
-  token: Math.floor(told / 2 ** 32),
+  request: encoded >>> 0,
+  token: Math.floor(encoded / 2 ** 32),
 });

@@ -2,6 +2,7 @@
 
 import { few } from "../source/few.ts";
 import type { ModelFiles } from "../source/files.ts";
+import { named } from "./headers.ts";
 
 export interface Span {
   file: number;
@@ -30,4 +31,27 @@ export function join(spans: Span[]): Span[] {
     else joined.push({ ...span });
   }
   return joined;
+}
+
+/** What takes the bytes of spans. An error from any of these names the file that the bytes are from. */
+export interface SpanReader {
+  begin?(span: Span): void;
+  /** A piece is valid until the next one. */
+  piece(bytes: Uint8Array): void | Promise<void>;
+  end?(): void;
+}
+
+/** Streams spans one after another, each in the order of its bytes. */
+export async function streamAll(spans: readonly Span[], files: ModelFiles, signal: AbortSignal, reader: SpanReader) {
+  for (const span of spans) {
+    const source = files.weights[span.file]!;
+    reader.begin?.(span);
+    await named(source, async () => {
+      for await (const bytes of source.stream(span.offset, span.length, { signal })) {
+        await reader.piece(bytes);
+        signal.throwIfAborted();
+      }
+      reader.end?.();
+    });
+  }
 }

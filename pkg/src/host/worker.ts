@@ -2,8 +2,8 @@
 
 import { builds } from "../wasm/builds.ts";
 import { isJoin, work } from "../wasm/threads.ts";
-import { serve } from "./host.ts";
 import type { Platform } from "./platform.ts";
+import { serve } from "./serve.ts";
 
 export function startWorker(platform: Platform): void {
   const port = platform.ownPort();

@@ -146,16 +146,13 @@ export type VerbName = keyof Verbs;
 export type Call = { [V in VerbName]: { id: number; verb: V; args: Verbs[V]["args"] } }[VerbName];
 
 /**
- * `stop` ends a generation with what there is; `abort` ends a call whose answer nobody awaits any more; `read` says how many of a
- * generation's pieces were read so far; `supply` answers a `ChooseEvent`.
+ * `stop` ends a generation with what there is; `abort` ends a call whose answer nobody awaits any more; `read` acknowledges
+ * pieces of a generation (see backpressure.ts); `supply` answers a `ChooseEvent`.
  */
 export type Control =
   | { id: number; control: "stop" | "abort" | "ping" }
   | { id: number; control: "read"; pieces: number }
   | { id: number; control: "supply"; logits: Float32Array };
-
-/** Pieces of a generation that may wait for their reader. When so many do, it pauses until half of them are read. */
-export const UNREAD = 256;
 
 /** An error as data. `code` is absent for what no code was given to: a failure of our own. */
 export interface ErrorData {

@@ -4,8 +4,9 @@ import { EngineError } from "../types/errors.ts";
 import { few } from "./few.ts";
 import { type Folder, locate } from "./folder.ts";
 import type { Vouchers } from "./integrity.ts";
+import { type Opening, open } from "./open.ts";
 import { INDEX, onlyModel, partsOf, readIndex, type Shards, SINGLE } from "./shards.ts";
-import { type Opening, open, type Source } from "./source.ts";
+import type { Source } from "./source.ts";
 import type { FileSpec, SourceSpec } from "./spec.ts";
 
 export interface ModelFiles extends SideFiles {

@@ -1,6 +1,12 @@
 /** Token ids in, text out, piece by piece: whole characters only, each as soon as it is certain. */
 
-import type { Tokenizer } from "./tokenizer.ts";
+/** What a stream needs of a tokenizer. */
+interface Decoder {
+  /** Spaces at the start of a text that are not part of it. */
+  readonly leadingSpaces: number;
+  /** The bytes of an id; none for a special token unless `special`. */
+  bytes(id: number, special: boolean): Uint8Array;
+}
 
 export interface TextStreamOptions {
   /** Keep special tokens in the text. @default false */
@@ -13,14 +19,14 @@ const NONE = new Uint8Array(0);
 
 /** The pieces that `push` and `flush` return make up what `tokenizer.decode` returns for all ids at once. */
 export class TextStream {
-  readonly #tokenizer: Tokenizer;
+  readonly #tokenizer: Decoder;
   readonly #special: boolean;
   readonly #utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
   /** The start of a character whose other bytes may still come: three bytes at most. */
   #pending: Uint8Array = NONE;
   #leadingSpaces: number;
 
-  constructor(tokenizer: Tokenizer, { special = false, continues = false }: TextStreamOptions = {}) {
+  constructor(tokenizer: Decoder, { special = false, continues = false }: TextStreamOptions = {}) {
     this.#tokenizer = tokenizer;
     this.#special = special;
     this.#leadingSpaces = continues ? 0 : tokenizer.leadingSpaces;

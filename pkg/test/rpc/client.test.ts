@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { EngineError } from "../../src/types/errors.ts";
-import type { WorkerPort } from "../../src/rpc/port.ts";
 import { Client } from "../../src/rpc/client.ts";
+import type { WorkerPort } from "../../src/rpc/port.ts";
+import { EngineError } from "../../src/types/errors.ts";
 
 test("close() waits for the worker's end, and what is pending with it", async () => {
   let gone = () => {};

@@ -1,0 +1,97 @@
+/** Feeds a plan's bytes into an instance, which packs them while the next ones come. */
+
+import type { EngineSettings } from "../rpc/protocol.ts";
+import type { ModelFiles } from "../source/files.ts";
+import type { Instance } from "../wasm/load.ts";
+import type { LoadContext } from "./context.ts";
+import type { Headers } from "./headers.ts";
+import { Meter } from "./meter.ts";
+import type { Loader } from "./plan.ts";
+import { join, readAll, type Span, streamAll } from "./spans.ts";
+
+/** Bytes that are packed at a time. */
+const CHUNK = 2 << 20;
+
+export interface Intake {
+  instance: Instance;
+  /** Parsed in this instance. */
+  headers: Headers;
+  files: ModelFiles;
+  settings: EngineSettings;
+  /** A loader for these settings that was made in this instance already. */
+  loader?: Loader | undefined;
+  /** Keep nothing of the weights, and count zeros instead. */
+  survey?: boolean;
+  /** Threads of the instance, the engine's own included. @default 1 */
+  threads?: number;
+}
+
+/** Reads all weights. The loader that is returned holds them, packed. */
+export async function feed(intake: Intake, context: LoadContext): Promise<Loader> {
+  const { instance, headers, settings } = intake;
+  const loader = intake.loader ?? new instance.glue.Loader(headers.checkpoint, settings);
+  try {
+    await fill(loader, intake, context);
+    return loader;
+  } catch (error) {
+    loader.free();
+    const contradicted = (error as { code?: string }).code === "LayoutContradicted";
+    if (!contradicted || settings.layout === "stored") throw error;
+    // A later row contradicts what the probed rows showed of the layout. As it is stored, any file fits.
+    return feed({ ...intake, loader: undefined, settings: { ...settings, layout: "stored" } }, context);
+  }
+}
+
+async function fill(
+  loader: Loader,
+  { instance: { memory }, files, survey = false, threads = 1 }: Intake,
+  { signal, onProgress, timeline }: LoadContext,
+): Promise<void> {
+  const begun = performance.now();
+  loader.decide(await readAll(loader.probes() as Span[], files, signal));
+  const spans = join(loader.ranges() as Span[]);
+  loader.reserve(survey, threads);
+  timeline?.add("load", "plan", begun);
+
+  const total = spans.reduce((sum, span) => sum + span.length, 0);
+  const chunk = Math.min(CHUNK, total);
+  const meter = new Meter(total, onProgress);
+  const reading = performance.now();
+  // The chunk that is being filled: where it begins in its file, and how many of its bytes have come.
+  let [file, at, came, waited] = [0, 0, 0, 0];
+  const flush = () => {
+    const since = performance.now();
+    if (came > 0) loader.feed(file, at, came);
+    at += came;
+    came = 0;
+    waited += performance.now() - since;
+  };
+  await streamAll(spans, files, signal, {
+    begin(span) {
+      [file, at] = [span.file, span.offset];
+    },
+    piece(bytes) {
+      for (let from = 0; from < bytes.length; ) {
+        const part = bytes.subarray(from, from + chunk - came);
+        const address = loader.buffer(chunk);
+        new Uint8Array(reaching(memory, address + chunk), address + came, part.length).set(part);
+        from += part.length;
+        came += part.length;
+        if (came === chunk) flush();
+      }
+      meter.add(bytes.length);
+    },
+    end() {
+      flush();
+      loader.settle();
+    },
+  });
+  timeline?.add("load", "read and pack", reading, { bytes: total, "waited for packing, ms": waited.toFixed(1) });
+  meter.end("pack");
+}
+
+/** The memory's bytes up to an address. Growth detaches old views, and a growth by another thread shows only after a call. */
+function reaching(memory: WebAssembly.Memory, end: number): ArrayBufferLike {
+  if (memory.buffer.byteLength < end) memory.grow(0);
+  return memory.buffer;
+}

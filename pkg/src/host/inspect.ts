@@ -1,0 +1,48 @@
+/** What can be said about a model without loading it. Nothing is kept in the cache. */
+
+import type { EngineSettings, LoadSettings } from "../rpc/protocol.ts";
+import type { SourceSpec } from "../source/spec.ts";
+import type { CanRun, Description } from "../types/index.ts";
+import { pick } from "../wasm/pick.ts";
+import type { LoadContext } from "./context.ts";
+import { feed } from "./feed.ts";
+import { readHeaders } from "./headers.ts";
+import { withFiles } from "./opening.ts";
+import { planLoad } from "./plan.ts";
+import { choose, featuresOf, Runtime } from "./runtime.ts";
+import { loadText } from "./text.ts";
+
+/** Whether a model fits in memory, from its header alone. */
+export async function canRun(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<CanRun> {
+  const { platform, signal } = context;
+  const runtime = await Runtime.start(choose(settings, platform), context);
+  return withFiles(source, { paths: platform.paths, signal }, context, async (files) => {
+    const { glue } = runtime.planner();
+    const headers = await readHeaders(glue, files, signal);
+    const { loader, verdict } = planLoad(glue, headers, settings, platform.freeMemory());
+    loader.free();
+    return verdict;
+  });
+}
+
+/** What a model is, from its header alone or, with `weights`, from all of its bytes. */
+export async function inspect(
+  source: SourceSpec,
+  settings: EngineSettings,
+  weights: boolean,
+  context: LoadContext,
+): Promise<Description> {
+  const { platform, signal } = context;
+  const choice = pick(featuresOf(platform), 1, { threads: 1 });
+  const runtime = await Runtime.start(choice, context);
+  return withFiles(source, { paths: platform.paths, signal }, context, async (files) => {
+    const instance = runtime.planner();
+    const headers = await readHeaders(instance.glue, files, signal);
+    const loader = weights
+      ? await feed({ instance, headers, files, settings, survey: true }, context)
+      : new instance.glue.Loader(headers.checkpoint, settings);
+    const description = loader.describe() as Description;
+    const text = await loadText(headers.metadata, headers.prefix, files);
+    return { ...description, ...text.describe(), warnings: [...description.warnings, ...text.warnings] };
+  });
+}

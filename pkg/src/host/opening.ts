@@ -1,0 +1,95 @@
+/** How the files of a load are opened: through the cache, with integrity checks, and once more where what was kept is wrong. */
+
+import { openCached } from "../cache/open.ts";
+import { type ModelFiles, openFiles } from "../source/files.ts";
+import { Vouchers } from "../source/integrity.ts";
+import type { Opening } from "../source/open.ts";
+import type { Source } from "../source/source.ts";
+import type { SourceSpec } from "../source/spec.ts";
+import type { EngineError } from "../types/errors.ts";
+import type { SourceOptions } from "../types/index.ts";
+import type { LoadContext } from "./context.ts";
+
+/** Errors about the content of one file. A copy in the cache may be at fault for them. */
+const CONTENT = /^(Bad(Magic|Header|Value|Tokenizer)|MissingKey|Unsupported(Version|Type))$/;
+
+/**
+ * Runs `work`. Where it fails because the server's file changed, or because of a copy in the cache, that copy is deleted and `work`
+ * runs once more with what the server has now. What makes no model is not kept, no matter where it came from.
+ *
+ * @param open opens the files; with `fresh`, without what an earlier load has kept
+ */
+export async function retryFresh<T>(
+  open: (fresh: boolean) => Promise<Opening>,
+  work: (opening: Opening) => Promise<T>,
+  fresh = false,
+): Promise<T> {
+  const opening = await open(fresh);
+  try {
+    const made = await work(opening);
+    await opening.settle?.();
+    return made;
+  } catch (error) {
+    const { code = "", detail } = error as Partial<EngineError>;
+    const file = detail?.file ?? (code === "BadTokenizer" ? "tokenizer.json" : undefined);
+    const old = file !== undefined && CONTENT.test(code) ? await opening.forget?.(file) : detail?.kept;
+    if (fresh || !(code === "SourceChanged" || old)) throw error;
+    return retryFresh(open, work, true);
+  }
+}
+
+/**
+ * How this load's files are opened. Where there is no cache the load goes on without one; a caller who asked for it gets a warning.
+ */
+export async function openingOf(
+  settings: SourceOptions,
+  context: LoadContext,
+  warn: (message: string) => void,
+  fresh: boolean,
+): Promise<Opening> {
+  const { cache = true, verify, integrity, connections } = settings;
+  const { platform, signal } = context;
+  const http = connections ? { connections } : {};
+  const opening: Opening = { paths: platform.paths, signal, http };
+  if (integrity !== undefined) opening.vouchers = new Vouchers(integrity, platform.hasher);
+  if (cache === false) return opening;
+  try {
+    if (!platform.openStore) throw new Error("this runtime has no storage, or not in a page that is not secure");
+    const store = await platform.openStore(typeof cache === "string" ? cache : undefined);
+    const cached = { store, verify: verify === "always", http, signal, warn, fresh };
+    const opened: Source[] = [];
+    opening.url = async (spec) => {
+      const source = await openCached(spec, cached);
+      opened.push(source);
+      return source;
+    };
+    opening.forget = async (file) => {
+      // An error names its file by address, or by name in its folder. The other files stay.
+      const wrong = opened.filter(({ name }) => name === file || name.replace(/[?#].*/s, "").endsWith(`/${file}`));
+      const old = await Promise.all(wrong.map((source) => source.forget?.()));
+      return old.includes(true);
+    };
+    opening.settle = async () => {
+      for (const source of opened) await source.settle?.();
+    };
+  } catch (error) {
+    if (settings.cache) warn(`nothing is kept in a cache: ${(error as Error).message}`);
+  }
+  return opening;
+}
+
+/** Opens a model's files for `work`, and closes them after it. */
+export async function withFiles<T>(
+  spec: SourceSpec,
+  opening: Opening,
+  context: LoadContext,
+  work: (files: ModelFiles) => Promise<T>,
+): Promise<T> {
+  context.onProgress({ phase: "header", loaded: 0, total: 0, bytesPerSecond: 0 });
+  const files = await openFiles(spec, opening);
+  try {
+    return await work(files);
+  } finally {
+    await Promise.all(files.weights.map((source) => source.close()));
+  }
+}

@@ -1,0 +1,40 @@
+/** From a prompt to the ids that a session has to read. */
+
+import type { PromptSpec } from "../rpc/protocol.ts";
+import { EngineError } from "../types/errors.ts";
+import type { HostedModel } from "./state.ts";
+
+/**
+ * The ids to add to a session. A chat repeats the whole conversation: the session keeps what it holds of it already, and what it
+ * holds beyond that is taken back.
+ */
+export function promptIds(model: HostedModel, prompt: PromptSpec, session: number): number[] {
+  const { engine, text } = model;
+  if ("ids" in prompt) return prompt.ids;
+  if ("text" in prompt) {
+    // Special tokens belong to the beginning of a conversation alone.
+    const addSpecial = prompt.addSpecial && engine.tokens(session).length === 0;
+    return encode(model, prompt.text, addSpecial);
+  }
+  const { messages, tools, templateOptions } = prompt;
+  const rendered = text.template.render(messages, {
+    tools: tools ?? null,
+    ...(templateOptions ? { templateOptions } : {}),
+  });
+  const ids = encode(model, rendered, false);
+  const held = engine.tokens(session);
+  let same = 0;
+  while (same < held.length && same < ids.length - 1 && held[same] === ids[same]) same++;
+  engine.truncate(session, same);
+  return ids.slice(same);
+}
+
+/** Refuses a text that cannot fit before the tokenizer spends time on it. */
+function encode({ text, info }: HostedModel, prompt: string, addSpecial: boolean): number[] {
+  const { tokenizer } = text;
+  const { contextLength } = info;
+  const most = contextLength * tokenizer.longest;
+  if (prompt.length <= most) return tokenizer.encode(prompt, { addSpecial });
+  const message = `the prompt is a text of length ${prompt.length}; the context's ${contextLength} tokens hold at most ${most}`;
+  throw new EngineError("ContextFull", message, { expected: `at most ${most}`, found: String(prompt.length) });
+}

@@ -1,0 +1,77 @@
+/** Which build of the engine runs, and its instances. */
+
+import type { EngineSettings, LoadSettings } from "../rpc/protocol.ts";
+import { builds } from "../wasm/builds.ts";
+import { type Features, probe } from "../wasm/features.ts";
+import { type Build, compile, type Instance, instantiate } from "../wasm/load.ts";
+import { type Pick, pick } from "../wasm/pick.ts";
+import { Pool } from "../wasm/threads.ts";
+import type { InstanceContext } from "./context.ts";
+import { instanceBytes } from "./fit.ts";
+import type { Platform } from "./platform.ts";
+
+/** Address space of an instance that parses headers: the longest header several times over. */
+const PLANNER_BYTES = 1 << 30;
+
+export const featuresOf = ({ given }: Platform): Features => given?.features ?? probe();
+
+/** The build and the threads that these settings run on. */
+export function choose({ threads, flavour }: LoadSettings, platform: Platform): Pick {
+  const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
+  return pick(featuresOf(platform), platform.cores(), wish);
+}
+
+/** The settings that a plan depends on. */
+export function forPlan(settings: LoadSettings): EngineSettings {
+  const { threads, flavour, kernel, chatTemplate, spans, adapterBytes, ...others } = settings;
+  const { cache, verify, integrity, connections, ...rest } = others;
+  return rest;
+}
+
+/** The chosen build, compiled once, and its instances. */
+export class Runtime {
+  readonly #build: Build;
+  readonly #module: WebAssembly.Module;
+  readonly #makePool: () => Pool;
+  readonly #shared: boolean;
+  #first: Instance | null = null;
+  /** The threads of the newest instance. */
+  #pool: Pool | null = null;
+
+  private constructor(build: Build, module: WebAssembly.Module, makePool: () => Pool) {
+    this.#build = build;
+    this.#module = module;
+    this.#makePool = makePool;
+    this.#shared = build.initialPages > 0;
+  }
+
+  static async start(choice: Pick, { platform, onFatal }: InstanceContext): Promise<Runtime> {
+    const build = builds[choice.flavour] as Build;
+    const module = platform.given?.module ?? (await compile(build.url(), platform.fetchFile));
+    return new Runtime(build, module, () => new Pool(choice.flavour, platform.spawnSibling, onFatal));
+  }
+
+  /** An instance that reads headers. */
+  planner(): Instance {
+    this.#first ??= this.#make(PLANNER_BYTES);
+    return this.#first;
+  }
+
+  /**
+   * An instance with room for a model. A shared memory needs its limit before it exists, so the plan was made in a small one and
+   * the model gets another. Any other memory grows, and the planner's own instance continues: the same object is returned.
+   */
+  instance(modelBytes: number, headerBytes: number): Instance {
+    return this.#shared ? this.#make(instanceBytes(modelBytes, headerBytes)) : this.planner();
+  }
+
+  /** Ends the threads of the newest instance: they would keep its memory alive. */
+  end(): void {
+    this.#pool?.end();
+  }
+
+  #make(maximumBytes: number): Instance {
+    this.#pool = this.#makePool();
+    return instantiate(this.#build, this.#module, { maximumBytes, host: this.#pool });
+  }
+}

@@ -1,0 +1,156 @@
+/** Generates an answer: prompt, constraint, sampling, hooks, pieces. */
+
+import { Constrainer, type Constraint } from "../../constrain/constraint.ts";
+import type { FormatSpec } from "../../options/format.ts";
+import { Sender } from "../../rpc/backpressure.ts";
+import type { GenerateSettings, PromptSpec } from "../../rpc/protocol.ts";
+import { callFormat, findCalls } from "../../text/tools.ts";
+import { EngineError } from "../../types/errors.ts";
+import type { Finished, FinishReason } from "../../types/index.ts";
+import { compile } from "../../wasm/load.ts";
+import { Answer } from "../answer.ts";
+import type { CallContext, Handler } from "../call.ts";
+import type { EngineWork } from "../events.ts";
+import { flat } from "../flat.ts";
+import { ask, remote } from "../hooks.ts";
+import type { Listener } from "../loop.ts";
+import type { Platform } from "../platform.ts";
+import { promptIds } from "../prompt.ts";
+import { adapt, request, type Settle } from "../request.ts";
+import type { HostState } from "../state.ts";
+import type { Text } from "../text.ts";
+
+/** Defaults where neither the caller nor the model has a value. */
+const SAMPLING = { temperature: 0.7, topK: 40, topP: 0.95 };
+
+export const generate: Handler<"generate"> = async (state, { session, prompt, settings }, context) => {
+  const { engine, text } = state.model;
+  const own = session === null;
+  const id = own ? engine.open() : state.session(session);
+  let constraint: Constraint | null = null;
+  try {
+    const format = settings.format ?? formatOfCalls(text, prompt);
+    if (format) constraint = await constrain(state, format, !settings.ignoreEos, context);
+    context.signal.throwIfAborted();
+    if (!own && state.sessions.get(session) !== id) throw new EngineError("Closed", "the session is closed");
+    adapt(state, id, settings.adapters);
+    const ids = promptIds(state.model, prompt, id);
+    const { finished, surplus } = await run(state, { session: id, ids, settings, constraint, context });
+    if ("tools" in prompt && prompt.tools) {
+      Object.assign(finished, findCalls(text.tokenizer.decode(finished.tokens), prompt.tools));
+    }
+    if (own) return { finished, held: [] };
+    engine.truncate(id, engine.tokens(id).length - surplus);
+    return { finished, held: state.tokens(id) };
+  } finally {
+    constraint?.free();
+    if (own) engine.close(id);
+  }
+};
+
+/** The format of an answer that may hold nothing but calls; null where a prompt does not ask for one. */
+function formatOfCalls(text: Text, prompt: PromptSpec): FormatSpec | null {
+  if (!("toolChoice" in prompt) || !prompt.toolChoice) return null;
+  const { template, tokenizer } = text;
+  return callFormat(template.forTools, prompt.tools ?? [], prompt.toolChoice, tokenizer);
+}
+
+function constrain(
+  state: HostState,
+  format: FormatSpec,
+  mayEnd: boolean,
+  context: CallContext<"generate">,
+): Promise<Constraint> {
+  const { text, info } = state.model;
+  state.constrainer ??= new Constrainer(text.tokenizer, info.vocab, text.ends, () => constrainModule(state.platform));
+  context.onStop = () => (context.stopped = true);
+  return state.constrainer.start(format, mayEnd);
+}
+
+/** The address is right in the bundles, which lie beside the wasm file. */
+async function constrainModule({ given, fetchFile }: Platform): Promise<WebAssembly.Module> {
+  if (!given) return compile(new URL("./constrain.wasm", import.meta.url), fetchFile);
+  if (given.constrain) return given.constrain;
+  const message = "a format needs the load option constrain here: the compiled module of constrain.wasm";
+  throw new EngineError("UnsupportedOption", message, { option: "constrain" });
+}
+
+interface Run {
+  /** The engine's. */
+  session: number;
+  ids: number[];
+  settings: GenerateSettings;
+  constraint: Constraint | null;
+  context: CallContext<"generate">;
+}
+
+interface Outcome {
+  finished: Finished;
+  /** Tokens that the session holds and the answer does not: those of a stop text. */
+  surplus: number;
+}
+
+function run(state: HostState, { session, ids, settings, constraint, context }: Run): Promise<Outcome> {
+  const { loop, text } = state.model;
+  const hooks = settings.logitsProcessor ? [remote(context)] : [];
+  const work = workOf(settings, text, constraint !== null || hooks.length > 0);
+  const answer = new Answer({
+    tokenizer: text.tokenizerOrNull,
+    promptTokens: ids,
+    stop: settings.stop,
+    send: context.send,
+  });
+  const ended = (reason: FinishReason): Outcome => ({ finished: answer.finish(reason), surplus: answer.surplus });
+  if (context.stopped) return Promise.resolve(ended("abort"));
+
+  const listen = (settle: Settle<Outcome>): Listener => {
+    const sender = new Sender(settle.pause);
+    const choose = async ({ request, logits }: { request: number; logits: Float32Array }) => {
+      if (constraint && !constraint.mask(logits)) return settle.early(() => ended("stop"));
+      const changed = await ask(hooks, logits, state.tokens(session));
+      loop.supply(request, changed);
+    };
+    context.onStop = () => settle.early(() => ended("abort"));
+    context.onRead = (pieces) => sender.read(pieces);
+    return {
+      onEvent(event) {
+        if (event.type === "prompt") answer.begun(event.tokens, event.cached);
+        else if (event.type === "logprobs") answer.note(event);
+        else if (event.type === "token" && (answer.token(event.token) || constraint?.accept(event.token)))
+          settle.early(() => ended("stop"));
+        else if (event.type === "choose") choose(event).catch(settle.fail);
+        else if (event.type === "finished") settle.resolve(ended(event.reason as FinishReason));
+      },
+      onSlice() {
+        answer.flush();
+        sender.sent(answer.sent);
+      },
+    };
+  };
+  return request(state, session, ids, work, context, listen);
+}
+
+/** The engine's part of the settings. What the caller leaves open the model's own configuration decides, and then `SAMPLING`. */
+function workOf(settings: GenerateSettings, text: Text, hook: boolean): EngineWork {
+  const { ignoreEos, onContextFull, maxTokens, seed = randomSeed(), ...rest } = settings;
+  const { stop, format, logitsProcessor, preset, adapters, ...sampling } = rest;
+  const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(sampling), seed };
+  return {
+    type: "generate",
+    sampling: flat(chosen, text),
+    end: ignoreEos ? [] : [...text.ends],
+    full: ["stop", "error", "shift"].indexOf(onContextFull),
+    hook,
+    ...(maxTokens === undefined ? {} : { maxTokens }),
+  };
+}
+
+function defined<T extends object>(options: T): T {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T;
+}
+
+/** 53 random bits, as many as a number holds exactly. */
+function randomSeed(): number {
+  const [high, low] = crypto.getRandomValues(new Uint32Array(2)) as unknown as [number, number];
+  return (high & 0x1fffff) * 2 ** 32 + low;
+}

@@ -1,0 +1,37 @@
+/** From a source to a model, or to what can be said about one. */
+
+import { Adapters } from "../adapters.ts";
+import type { CallContext, Handler } from "../call.ts";
+import type { LoadContext } from "../context.ts";
+import * as inspection from "../inspect.ts";
+import { loadModel } from "../load.ts";
+import { EngineLoop } from "../loop.ts";
+import type { HostState } from "../state.ts";
+
+export const load: Handler<"load"> = async (state, { source, settings }, context) => {
+  const timeline = settings.spans ? state.timeline : undefined;
+  const begun = performance.now();
+  try {
+    const loaded = await loadModel(source, settings, { ...loadContext(state, context), timeline });
+    const loop = new EngineLoop(loaded.engine, state.platform.turn, state.onFatal, timeline);
+    state.model = { ...loaded, loop, adapters: new Adapters(loaded), maxSequences: settings.maxSequences ?? 8 };
+    return loaded.info;
+  } finally {
+    timeline?.add("load", "load", begun);
+    timeline?.flush();
+  }
+};
+
+export const inspect: Handler<"inspect"> = (state, { source, settings, weights }, context) =>
+  inspection.inspect(source, settings, weights, loadContext(state, context));
+
+export const canRun: Handler<"canRun"> = (state, { source, settings }, context) =>
+  inspection.canRun(source, settings, loadContext(state, context));
+
+/** The context of a load that a call asks for. */
+export function loadContext(
+  { platform, onFatal }: HostState,
+  { signal, send }: CallContext<"load" | "inspect" | "canRun" | "loadAdapter">,
+): LoadContext {
+  return { platform, signal, onProgress: send as LoadContext["onProgress"], onFatal };
+}

@@ -1,0 +1,110 @@
+/** Measurements of the engine and of its machine, as plain numbers. The benchmark works out what they mean. */
+
+import type { Phase } from "../../rpc/protocol.ts";
+import type { CallContext, Handler } from "../call.ts";
+import type { EngineEvent, EngineWork } from "../events.ts";
+import { SLICE_MS } from "../loop.ts";
+import { choose, Runtime } from "../runtime.ts";
+import type { HostState } from "../state.ts";
+
+/** Times conversations side by side, alone on the engine: first the tokens before the prompts, then the prompts, then the answers. */
+export const measure: Handler<"measure"> = async (state, { past, prompts, decode, profile }, context) => {
+  const { engine, memory, glue } = state.model;
+  const sessions = prompts.map(() => engine.open());
+  const phase = (ids: readonly number[][], work: EngineWork) => {
+    for (const [i, session] of sessions.entries()) engine.submit(session, Uint32Array.from(ids[i] ?? []), work);
+    return timePhase(state, profile, context);
+  };
+  try {
+    if (past.length > 0) await phase(past, { type: "logits", all: false });
+    // The prompt's last step gives the first token; `decode` more follow it.
+    const prefill = await phase(prompts, greedy(1));
+    const answers = await phase([], greedy(decode));
+    return {
+      prefill,
+      decode: answers,
+      memoryBytes: memory.buffer.byteLength,
+      operations: glue.operations().split(" "),
+    };
+  } finally {
+    for (const session of sessions) engine.close(session);
+  }
+};
+
+/** Runs all that is submitted, and times each step. */
+async function timePhase(
+  { model: { engine, memory }, platform }: HostState,
+  profile: boolean,
+  { signal }: CallContext<"measure">,
+): Promise<Phase> {
+  const steps: number[] = [];
+  const before = engine.tally();
+  const held = memory.buffer.byteLength;
+  engine.profile(profile);
+  const start = performance.now();
+  let turned = start;
+  for (let now = start; engine.busy(); ) {
+    const begun = now;
+    for (const event of engine.step(Infinity) as EngineEvent[]) if (event.type === "failed") throw event.error;
+    now = performance.now();
+    steps.push(now - begun);
+    if (now - turned < SLICE_MS) continue;
+    await platform.turn();
+    signal.throwIfAborted();
+    turned = now = performance.now();
+  }
+  const ms = performance.now() - start;
+  const noted = [...engine.profile(false)];
+  const [bytes, macs] = engine.tally().map((now, i) => now - before[i]!) as unknown as [number, number];
+  const grownBytes = memory.buffer.byteLength - held;
+  return { ms, steps, weightBytes: bytes, weightMacs: macs, grownBytes, profile: noted };
+}
+
+/** What each matrix reads and writes, in a prompt's step and in that of the token after it. */
+export const trace: Handler<"trace"> = ({ model: { engine } }, { ids }) => {
+  const session = engine.open();
+  try {
+    engine.submit(session, Uint32Array.from(ids), greedy(2));
+    return { prefill: [...engine.trace()], decode: [...engine.trace()] };
+  } finally {
+    engine.close(session);
+  }
+};
+
+const greedy = (maxTokens: number): EngineWork => ({
+  type: "generate",
+  maxTokens,
+  end: [],
+  full: 0,
+});
+
+/** A measurement takes at least so long: some pages get coarse clocks. */
+const MIN_MS = 20;
+
+/** How much this machine reads and multiplies, with the build and the threads that a model would get. */
+export const roofline: Handler<"roofline"> = async (state, { settings, bytes, streams, repeat }, { signal }) => {
+  const { platform, onFatal } = state;
+  const choice = choose(settings, platform);
+  const { glue } = (await Runtime.start(choice, { platform, signal, onFatal })).planner();
+  if (choice.threads > 1) await glue.initThreadPool?.(choice.threads - 1);
+  const size = Math.floor(Math.min(bytes, (platform.freeMemory() ?? Infinity) / 4) / 64) * 64;
+  glue.dots(settings.kernel ?? "auto");
+  const roof = new glue.Roofline(choice.threads, size);
+  const timed = (work: () => number) => {
+    const start = performance.now();
+    const done = work();
+    return [performance.now() - start, done] as const;
+  };
+  let rounds = 1 << 10;
+  while (timed(() => roof.multiply(rounds))[0] < MIN_MS) rounds *= 2;
+  const read: number[][] = streams.map(() => []);
+  const multiply: number[] = [];
+  for (let run = 0; run < repeat; run++) {
+    for (const [i, count] of streams.entries()) read[i]!.push(size / timed(() => roof.read(count))[0] / 1e6);
+    const [ms, products] = timed(() => roof.multiply(rounds));
+    multiply.push(products / ms / 1e6);
+    await platform.turn();
+    signal.throwIfAborted();
+  }
+  return { bytes: size, threads: choice.threads, flavour: choice.flavour, read, multiply };
+};

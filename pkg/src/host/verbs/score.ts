@@ -1,0 +1,82 @@
+/** What the model computes for given tokens, without generating any: logits, embeddings, perplexity. */
+
+import type { VerbName } from "../../rpc/protocol.ts";
+import { EngineError } from "../../types/errors.ts";
+import type { AdapterUse } from "../../types/index.ts";
+import type { CallContext, Handler } from "../call.ts";
+import { type Gather, once } from "../request.ts";
+import type { HostState } from "../state.ts";
+
+export const logits: Handler<"logits"> = (state, { ids, all, adapters }, context) =>
+  logitsOf(state, ids, all, context, adapters);
+
+/** Logits of the last position, or of all. */
+export function logitsOf(
+  state: HostState,
+  ids: number[],
+  all: boolean,
+  context: CallContext<VerbName>,
+  adapters?: readonly AdapterUse[],
+): Promise<Float32Array[]> {
+  const rows: Float32Array[] = [];
+  const gather: Gather<Float32Array[]> = {
+    event: (event) => event.type === "logits" && rows.push(event.logits),
+    result: () => rows,
+  };
+  return once(state, ids, { type: "logits", all }, context, gather, adapters);
+}
+
+/** As many texts are under way at once as the engine computes together. */
+export const embed: Handler<"embed"> = async (state, args, context) => {
+  const { texts, mean, normalize, adapters } = args;
+  const { text, maxSequences } = state.model;
+  const rows: Float32Array[] = [];
+  const one = (ids: number[]) => {
+    let row: Float32Array = new Float32Array();
+    const gather: Gather<Float32Array> = {
+      event(event) {
+        if (event.type === "embedded") row = event.embedding;
+      },
+      result: () => (normalize ? unit(row) : row),
+    };
+    return once(state, ids, { type: "embed", mean }, context, gather, adapters);
+  };
+  // One iterator for all lanes: a lane that fails ends it, so that the others begin nothing more.
+  const each = (function* () {
+    yield* texts.entries();
+  })();
+  const lane = async () => {
+    for (const [i, from] of each) rows[i] = await one(typeof from === "string" ? text.tokenizer.encode(from) : from);
+  };
+  await Promise.all(Array.from({ length: Math.min(maxSequences, texts.length) }, lane));
+  return rows;
+};
+
+export const perplexity: Handler<"perplexity"> = async (state, args, context) => {
+  const { text, window, adapters } = args;
+  const { text: side, info } = state.model;
+  const ids = side.tokenizer.encode(text, { addSpecial: false });
+  const size = Math.min(window, info.contextLength);
+  let [nll, tokens] = [0, 0];
+  const gather: Gather<null> = {
+    event(event) {
+      if (event.type !== "scored") return;
+      nll += event.nll;
+      tokens += event.tokens;
+    },
+    result: () => null,
+  };
+  for (let at = 0; at < ids.length; at += size) {
+    const part = ids.slice(at, at + size);
+    if (part.length >= 2) await once(state, part, { type: "score" }, context, gather, adapters);
+  }
+  if (tokens === 0)
+    throw new EngineError("InvalidArgument", "perplexity: the text has fewer than two tokens", { option: "text" });
+  return { perplexity: Math.exp(nll / tokens), nll: nll / tokens, tokens };
+};
+
+/** The same direction with length 1. */
+function unit(row: Float32Array): Float32Array {
+  const length = Math.sqrt(row.reduce((sum, value) => sum + value * value, 0));
+  return length > 0 ? row.map((value) => value / length) : row;
+}

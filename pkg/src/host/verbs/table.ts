@@ -1,0 +1,36 @@
+/** The table of verbs: which handler answers which call. */
+
+import type { Handlers } from "../call.ts";
+import { loadAdapter, unloadAdapter } from "./adapters.ts";
+import { generate } from "./generate.ts";
+import { canRun, inspect, load } from "./load.ts";
+import { measure, roofline, trace } from "./measure.ts";
+import { embed, logits, perplexity } from "./score.ts";
+import { closeSession, forkSession, heldSession, makeSession, rewindSession, saveSession } from "./sessions.ts";
+import { status, warmup } from "./status.ts";
+import { detokenize, tokenize } from "./tokenize.ts";
+
+export const verbs: Handlers = {
+  load,
+  inspect,
+  canRun,
+  generate,
+  closeSession,
+  forkSession,
+  rewindSession,
+  heldSession,
+  saveSession,
+  makeSession,
+  loadAdapter,
+  unloadAdapter,
+  warmup,
+  status,
+  logits,
+  embed,
+  perplexity,
+  tokenize,
+  detokenize,
+  measure,
+  trace,
+  roofline,
+};
