@@ -1,7 +1,6 @@
 import { manage } from "./api/cache.ts";
 import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./api/model.ts";
-import { openOpfs } from "./cache/opfs.ts";
-import { pageAddress, persist, spawnEngine } from "./platform/browser.ts";
+import { keptOpener, pageAddress, persist, spawnEngine } from "./platform/browser.ts";
 import type {
   CanRun,
   Description,
@@ -18,10 +17,7 @@ export type * from "./types/index.ts";
 const outside: Outside = { spawnEngine, persist, base: pageAddress() };
 
 /** What loads have kept in this origin's storage. */
-export const cache: ModelCache = manage(
-  "getDirectory" in (globalThis.navigator?.storage ?? {}) ? openOpfs : null,
-  pageAddress(),
-);
+export const cache: ModelCache = manage(keptOpener(), pageAddress());
 
 /**
  * Loads a model.

@@ -16,7 +16,6 @@ import { Client } from "../rpc/client.ts";
 import type { WorkerPort } from "../rpc/port.ts";
 import type { ChooseEvent, GenerateSettings, PromptSpec } from "../rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "../source/spec.ts";
-import { safe } from "../text/safe.ts";
 import { EngineError } from "../types/errors.ts";
 import type {
   AdapterInfo,
@@ -294,10 +293,9 @@ function generate(
 ): Generation {
   const options = checkOptions(conversation ? "generate" : "complete", given, "generate");
   const { addSpecial = defaults.addSpecial } = options;
-  const clean = cleaner(options);
   const spec =
     typeof prompt === "string"
-      ? { text: clean(prompt), addSpecial }
+      ? { text: prompt, addSpecial }
       : { ids: checkIds("generate", prompt, "prompt", "a text or a list of token ids") };
   return start(client, conversation, spec, options);
 }
@@ -311,10 +309,7 @@ function chat(
   const options = checkOptions(conversation ? "chat" : "completeChat", given, "chat");
   checkMessages(messages);
   const { tools, toolChoice = defaults.toolChoice, templateOptions } = options;
-  const clean = cleaner(options);
-  const spec: PromptSpec = {
-    messages: messages.map((one) => ({ ...one, ...(one.content ? { content: clean(one.content) } : {}) })),
-  };
+  const spec: PromptSpec = { messages: messages.map((message) => ({ ...message })) };
   if (tools && toolChoice !== "none") spec.tools = [...tools];
   if (toolChoice !== "auto" && toolChoice !== "none") {
     const option = "toolChoice";
@@ -350,6 +345,7 @@ function start(
     onContextFull,
     ...(responseFormat ? { responseFormat: toFormatSpec(responseFormat) } : {}),
     ...(adapters ? { adapters } : {}),
+    sanitize: options.sanitize ?? false,
     logitsProcessor: logitsProcessor !== undefined,
   };
   const session = conversation?.session ?? null;
@@ -381,11 +377,6 @@ function start(
   };
   return new GenerationStream((push) => (n === 1 ? begin(settings, push) : together(n, settings, begin, push)));
 }
-
-const cleaner =
-  ({ sanitize }: GenerateOptions) =>
-  (text: string) =>
-    sanitize && typeof text === "string" ? safe(text) : text;
 
 /** Has the caller's function change the logits of a generation that waits for them. */
 async function choose(client: Client, id: number, { logits, tokens }: ChooseEvent, processor: LogitsProcessor) {

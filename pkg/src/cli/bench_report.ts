@@ -1,7 +1,7 @@
 /** A benchmark for people. */
 
-import type { CrowdReport } from "../bench/crowd.ts";
 import type { Diff } from "../bench/diff.ts";
+import type { LoadTestReport } from "../bench/loadtest.ts";
 import type { BenchReport, ProfileRow, TraceRow, TraceValues } from "../bench/report.ts";
 import type { Spread } from "../bench/stats.ts";
 import { bytes, count, ms, percent, plural, table } from "./format.ts";
@@ -102,10 +102,10 @@ export function difference({ rows, notes }: Diff): string {
   return [table("lrrrrl", [head, ...cells]), ...notes.map((note) => `  differs: ${note}`)].join("\n");
 }
 
-export function crowdReport(found: CrowdReport): string {
+export function loadTestReport(found: LoadTestReport): string {
   const { clients, seconds, answers, wrong, memory, status, beside } = found;
   const { whole, brokenOff, refused } = answers;
-  const spread = ({ p50, p95, p99, most }: CrowdReport["gapMs"]) =>
+  const spread = ({ p50, p95, p99, most }: LoadTestReport["gapMs"]) =>
     `p50 ${ms(p50)}, p95 ${ms(p95)}, p99 ${ms(p99)}, longest ${ms(most)}`;
   const grown = ([before, after]: [number, number]) => `${bytes(before)} then ${bytes(after)}`;
   const rows = [

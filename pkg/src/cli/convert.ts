@@ -1,6 +1,6 @@
 import path from "node:path";
 import { type Converted, convert as write } from "../convert/convert.ts";
-import { toPath } from "../platform/node.ts";
+import { fetchFile, paths, toPath } from "../platform/node.ts";
 import { toSpec } from "../source/spec.ts";
 import { bytes, plural } from "./format.ts";
 import { loadOptions, source } from "./model.ts";
@@ -26,6 +26,7 @@ export const convert: Command = {
     const converted = await write(toSpec(source(args), { base: null, toPath }), out, {
       ...chosen,
       ...(i2s ? { i2s } : {}),
+      runtime: { fetchFile, paths },
       force,
       signal,
       onProgress,

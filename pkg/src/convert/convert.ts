@@ -4,9 +4,10 @@ import { closeSync, openSync, rmSync } from "node:fs";
 import { type FileHandle, open, rename, stat } from "node:fs/promises";
 import path from "node:path";
 import { createGlue } from "../../dist/glue/convert.js";
-import { type Headers, named, readHeaders } from "../host/headers.ts";
-import { readAll, type Span } from "../host/spans.ts";
-import { fetchFile, paths } from "../platform/node.ts";
+import { type Headers, readHeaders } from "../host/headers.ts";
+import { Meter } from "../host/meter.ts";
+import type { Platform } from "../host/platform.ts";
+import { readAll, type Span, streamAll } from "../host/spans.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
@@ -24,6 +25,8 @@ export interface ConvertOptions {
   head?: string;
   /** How an I2_S source interleaves its codes. */
   i2s?: I2sInterleave;
+  /** The runtime that converts. */
+  runtime: Pick<Platform, "fetchFile" | "paths">;
   /** Whether a file of this name may be replaced. */
   force?: boolean;
   signal: AbortSignal;
@@ -51,17 +54,17 @@ const FILE_TYPES: Record<string, number> = { TQ1_0: 36, TQ2_0: 37, Q1_0: 40, I2_
 /** Pairs that were about the source's file, not about its model. */
 const OF_THE_FILE = /^(split\.|general\.(file_type|quantization_version|alignment)$)/;
 
-/** Of a chunk on its way in. */
+/** Bytes that are converted at a time. */
 const CHUNK = 1 << 20;
 
 export async function convert(source: SourceSpec, out: string, options: ConvertOptions): Promise<Converted> {
-  const { signal, onProgress, force = false, i2s, type, embedding, head } = options;
+  const { runtime, signal, onProgress, force = false, i2s, type, embedding, head } = options;
   await checkTarget(out, force);
   onProgress({ phase: "header", loaded: 0, total: 0, bytesPerSecond: 0 });
   const glue = createGlue();
-  const module = await compile(new URL("./convert.wasm", import.meta.url), fetchFile);
+  const module = await compile(new URL("./convert.wasm", import.meta.url), runtime.fetchFile);
   const { memory } = glue.initSync({ module });
-  const files = await openFiles(source, { paths, signal });
+  const files = await openFiles(source, { paths: runtime.paths, signal });
   try {
     const headers = await readHeaders(glue, files, signal);
     const converter = new glue.Converter(headers.checkpoint, defined({ i2s, type, embedding, head }));
@@ -69,7 +72,7 @@ export async function convert(source: SourceSpec, out: string, options: ConvertO
     const tensors = converter.tensors() as Tensor[];
     const { layout, warnings } = await describe(converter, headers, files, tensors, source);
     await writeWhole(out, force, layout, async (file) => {
-      await pump({ converter, memory, files, tensors, layout, file, signal, onProgress });
+      await copyTensors({ converter, memory, files, tensors, layout, file, signal, onProgress });
     });
     return {
       file: out,
@@ -127,7 +130,7 @@ function folderName(source: SourceSpec): string | null {
   return parts.findLast((part) => !/\.(safetensors|json)$/.test(part)) ?? null;
 }
 
-interface Pumping {
+interface Copying {
   converter: Converter;
   memory: WebAssembly.Memory;
   files: ModelFiles;
@@ -138,16 +141,11 @@ interface Pumping {
   onProgress(progress: Progress): void;
 }
 
-async function pump({ converter, memory, files, tensors, layout, file, signal, onProgress }: Pumping): Promise<void> {
+/** Streams each tensor through the converter into its place in the new file. */
+async function copyTensors(copying: Copying): Promise<void> {
+  const { converter, memory, files, tensors, layout, file, signal, onProgress } = copying;
   const total = tensors.flatMap(({ reads }) => reads).reduce((sum, { length }) => sum + length, 0);
-  const begun = performance.now();
-  let [loaded, told] = [0, 0];
-  const tell = (phase: Progress["phase"]) => {
-    const now = performance.now();
-    if (phase === "download" && now - told < 100) return;
-    told = now;
-    onProgress({ phase, loaded, total, bytesPerSecond: (1000 * loaded) / Math.max(1, now - begun) });
-  };
+  const meter = new Meter(total, onProgress);
   for (const [index, { reads }] of tensors.entries()) {
     const write = async (writes: unknown[]) => {
       for (const [offset, bytes] of writes as [number, Uint8Array][]) {
@@ -155,25 +153,20 @@ async function pump({ converter, memory, files, tensors, layout, file, signal, o
       }
     };
     await write(converter.begin(index));
-    for (const { file: number, offset, length } of reads) {
-      const weights = files.weights[number]!;
-      await named(weights, async () => {
-        for await (const piece of weights.stream(offset, length, { signal })) {
-          for (let from = 0; from < piece.length; from += CHUNK) {
-            const part = piece.subarray(from, from + CHUNK);
-            const address = converter.buffer(part.length);
-            new Uint8Array(memory.buffer, address, part.length).set(part);
-            await write(converter.feed(part.length));
-            loaded += part.length;
-          }
-          signal.throwIfAborted();
-          tell("download");
+    await streamAll(reads, files, signal, {
+      async piece(bytes) {
+        for (let from = 0; from < bytes.length; from += CHUNK) {
+          const part = bytes.subarray(from, from + CHUNK);
+          const address = converter.buffer(part.length);
+          new Uint8Array(memory.buffer, address, part.length).set(part);
+          await write(converter.feed(part.length));
         }
-      });
-    }
+        meter.add(bytes.length);
+      },
+    });
     await write(converter.end());
   }
-  tell("ready");
+  meter.end("ready");
 }
 
 async function writeAll(file: FileHandle, bytes: Uint8Array, position: number): Promise<void> {

@@ -1,8 +1,6 @@
 /** A look at a runtime with `load`'s own eyes: the same probes, the same choice, the same worker. */
+import { type Outside, UnstableEngine } from "../api/unstable.ts";
 import { checkOptions } from "../options/options.ts";
-import { Client } from "../rpc/client.ts";
-import type { WorkerPort } from "../rpc/port.ts";
-import { EngineError } from "../types/errors.ts";
 import { probe } from "../wasm/features.ts";
 import { type Pick, pick } from "../wasm/pick.ts";
 import { advise } from "./advice.ts";
@@ -16,7 +14,7 @@ export interface Patient {
   origin: string | null;
   cores: number;
   freeMemory: number | null;
-  spawnEngine(): WorkerPort;
+  spawnEngine: Outside["spawnEngine"];
   storage(): Promise<DoctorReport["storage"]>;
 }
 
@@ -67,15 +65,15 @@ function mayCompile(): boolean {
 
 /** Why a model's worker, its wasm or its threads do not start; null where a small sum comes out right. */
 async function tryEngine(patient: Patient, signal?: AbortSignal): Promise<string | null> {
-  const client = new Client(patient.spawnEngine());
+  const engine = new UnstableEngine(patient);
   try {
-    await client.call("roofline", { settings: {}, bytes: 1 << 16, streams: [1], repeat: 1 }, { signal });
+    await engine.roofline({ settings: {}, bytes: 1 << 16, streams: [1], repeat: 1 }, signal);
     return null;
   } catch (error) {
     signal?.throwIfAborted();
     return (error as Error).message;
   } finally {
-    await client.close(new EngineError("Closed", "the look is over"));
+    await engine.close();
   }
 }
 

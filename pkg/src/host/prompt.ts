@@ -1,23 +1,27 @@
 /** From a prompt to the ids that a session has to read. */
 
 import type { PromptSpec } from "../rpc/protocol.ts";
+import { safe } from "../text/safe.ts";
 import { EngineError } from "../types/errors.ts";
+import type { ChatMessage } from "../types/index.ts";
 import type { HostedModel } from "./state.ts";
 
 /**
  * The ids to add to a session. A chat repeats the whole conversation: the session keeps what it holds of it already, and what it
  * holds beyond that is taken back.
+ *
+ * @param sanitize cleans the prompt's texts first
  */
-export function promptIds(model: HostedModel, prompt: PromptSpec, session: number): number[] {
+export function promptIds(model: HostedModel, prompt: PromptSpec, session: number, sanitize: boolean): number[] {
   const { engine, text } = model;
   if ("ids" in prompt) return prompt.ids;
   if ("text" in prompt) {
     // Special tokens belong to the beginning of a conversation alone.
     const addSpecial = prompt.addSpecial && engine.tokens(session).length === 0;
-    return encode(model, prompt.text, addSpecial);
+    return encode(model, sanitize ? safe(prompt.text) : prompt.text, addSpecial);
   }
   const { messages, tools, templateOptions } = prompt;
-  const rendered = text.template.render(messages, {
+  const rendered = text.template.render(sanitize ? messages.map(cleaned) : messages, {
     tools: tools ?? null,
     ...(templateOptions ? { templateOptions } : {}),
   });
@@ -28,6 +32,9 @@ export function promptIds(model: HostedModel, prompt: PromptSpec, session: numbe
   engine.truncate(session, same);
   return ids.slice(same);
 }
+
+const cleaned = (message: ChatMessage): ChatMessage =>
+  typeof message.content === "string" ? { ...message, content: safe(message.content) } : message;
 
 /** Refuses a text that cannot fit before the tokenizer spends time on it. */
 function encode({ text, info }: HostedModel, prompt: string, addSpecial: boolean): number[] {

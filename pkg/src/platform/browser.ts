@@ -1,3 +1,4 @@
+import { openOpfs } from "../cache/opfs.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
 
 export function spawnEngine(): WorkerPort {
@@ -30,6 +31,10 @@ export const fetchFile = (url: URL): Promise<Response> => fetch(url);
 
 /** What a relative URL in a page begins from. */
 export const pageAddress = (): string => (typeof document === "undefined" ? self.location.href : document.baseURI);
+
+/** Opens what loads keep in this origin's storage, to be listed and deleted; null where pages have no such storage. */
+export const keptOpener = (): typeof openOpfs | null =>
+  "getDirectory" in (globalThis.navigator?.storage ?? {}) ? openOpfs : null;
 
 /** Asks that what is kept is not cleared away when space is short. */
 export function persist(): void {

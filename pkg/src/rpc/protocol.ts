@@ -51,6 +51,8 @@ export interface GenerateSettings extends SamplingOptions {
   onContextFull: ContextFull;
   responseFormat?: FormatSpec;
   adapters?: readonly AdapterUse[];
+  /** Texts of the prompt are cleaned before they are tokenized. */
+  sanitize: boolean;
   /** Every choice is preceded by a `ChooseEvent` and waits for the `supply` that answers it. */
   logitsProcessor: boolean;
 }

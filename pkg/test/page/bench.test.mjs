@@ -55,10 +55,10 @@ test("many clients in one page: each gets what it gets alone", async (context) =
   const { page, complaints } = await open(context, "?shape=fairy");
   const found = await page.evaluate(async (seconds) => {
     const { load } = await import(new URL("ternlight/dist/index.js", location.href).href);
-    const { crowd } = await import(new URL("ternlight/dist/bench.js", location.href).href);
+    const { loadTest } = await import(new URL("ternlight/dist/bench.js", location.href).href);
     const model = await load(new URL("ternlight/models/ternlight-demo/", location.href));
     try {
-      return await crowd(model, { clients: 32, seconds }, { processBytes: () => null });
+      return await loadTest(model, { clients: 32, seconds }, { processBytes: () => null });
     } finally {
       await model.close();
     }

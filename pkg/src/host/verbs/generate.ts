@@ -32,7 +32,7 @@ export const generate: Handler<"generate"> = async (state, { session, prompt, se
     context.signal.throwIfAborted();
     if (!own && state.sessions.get(session) !== id) throw new EngineError("Closed", "the session is closed");
     adapt(state, id, settings.adapters);
-    const ids = promptIds(state.model, prompt, id);
+    const ids = promptIds(state.model, prompt, id, settings.sanitize);
     const { finished, surplus } = await run(state, { session: id, ids, settings, constraint, context });
     if ("tools" in prompt && prompt.tools) {
       Object.assign(finished, findCalls(text.tokenizer.decode(finished.tokens), prompt.tools));
@@ -132,7 +132,7 @@ function run(state: HostState, { session, ids, settings, constraint, context }: 
 /** The engine's part of the settings. What the caller leaves open the model's own configuration decides, and then the option table. */
 function workOf(settings: GenerateSettings, text: Text, hook: boolean): EngineWork {
   const { ignoreEos, onContextFull, maxTokens, seed = randomSeed(), ...rest } = settings;
-  const { stop, responseFormat, logitsProcessor, generationConfig, adapters, ...sampling } = rest;
+  const { stop, responseFormat, logitsProcessor, generationConfig, adapters, sanitize, ...sampling } = rest;
   const chosen = {
     ...samplerDefaults,
     ...(generationConfig === "none" ? {} : text.sampling),
