@@ -1,4 +1,4 @@
-/** A benchmark for people. */
+/** The report of a benchmark as text. */
 
 import type { Diff } from "../bench/diff.ts";
 import type { LoadTestReport } from "../bench/loadtest.ts";

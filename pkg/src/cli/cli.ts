@@ -1,4 +1,4 @@
-/** From arguments to an exit status. */
+/** Runs the command that the arguments name, and returns its exit status. */
 
 import { readFileSync } from "node:fs";
 import { usageLine } from "../options/commands.ts";
@@ -29,12 +29,12 @@ const INTERRUPTED = 130;
 export async function cli(argv: readonly string[]): Promise<number> {
   const terminal = new Terminal({ out: process.stdout, err: process.stderr, json: argv.includes("--json") });
   process.on("SIGINT", () => (terminal.interrupted ? process.exit(INTERRUPTED) : terminal.interrupt()));
-  // Whoever stops reading (`| head`) has enough.
+  // A reader that closes the pipe (`| head`) has all that it wants.
   process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? DONE : FAILED));
-  // What is noted there is nobody's answer: the work goes on without whoever read it.
+  // Notes are not the result, so the work continues when nobody reads them any more.
   process.stderr.on("error", () => {});
 
-  // Of two that fit, the one with more words.
+  // `bench diff` is a command of its own, so the longer name is tried first.
   const named = (words: number) => commands.find(({ name }) => name === argv.slice(0, words).join(" "));
   const command = named(2) ?? named(1);
   try {
@@ -43,7 +43,7 @@ export async function cli(argv: readonly string[]): Promise<number> {
     return terminal.interrupted ? INTERRUPTED : terminal.status;
   } catch (error) {
     const { code, message, detail } = asEngineError(error);
-    // What fails behind the answer is told in words alone: there is one object.
+    // An error after the result goes to stderr alone, because stdout holds one object.
     if (terminal.json && !terminal.printed) await terminal.printJson({ error: { code, message, detail } });
     if (error instanceof UsageError) {
       const usage = command ? usageLine(command.name) : overview().trimEnd();
@@ -75,7 +75,7 @@ async function withoutCommand(first: string | undefined, terminal: Terminal): Pr
   throw new UsageError(`${what} ${first}; the nearest is ${known}`, { found: first, expected: known });
 }
 
-/** Of the package that the built file belongs to. */
+/** The version of the package that the built file belongs to. */
 function version(): string {
   return JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")).version;
 }

@@ -1,4 +1,4 @@
-/** What an answer keeps to, as flags say it. */
+/** The response format that flags ask for. */
 
 import { flagsOf } from "../options/commands.ts";
 import type { ResponseFormat } from "../types/index.ts";
@@ -17,7 +17,7 @@ export async function formatOf(args: Args): Promise<ResponseFormat | null> {
   return grammar === undefined ? null : { type: "grammar", grammar: await readText(grammar) };
 }
 
-/** A schema begins with a brace, or is `true`; anything else is the name of a file. */
+/** The text of a schema: one begins with a brace or is `true`, anything else names a file. */
 const textOf = async (given: string) => (/^\s*(\{|true\s*$)/.test(given) ? given : await readText(given));
 
 function parse(text: string): object | true {

@@ -17,7 +17,7 @@ interface Chosen {
 export const convert: Command = {
   name: "convert",
   async run(args, terminal) {
-    // The engine's options change nothing here, but a wrong one is still wrong.
+    // The engine's options have no effect here, but a wrong value is still refused.
     loadOptions(args);
     const { i2s } = args.options("inspect", ["plan"]);
     const { force = false, ...chosen } = args.own<Chosen>("convertFlags");
@@ -33,16 +33,16 @@ export const convert: Command = {
     });
     await terminal.warn(converted.warnings);
     if (terminal.json) await terminal.printJson(converted);
-    else await terminal.print(`${told(converted)}\n`);
+    else await terminal.print(`${summary(converted)}\n`);
   },
 };
 
-/** A folder that is there is refused where files are. */
+/** The name of the file to write. The converter refuses an existing folder by itself. */
 function target(out: string): string {
   if (out !== "" && !out.endsWith("/") && !out.endsWith(path.sep)) return out;
   const found = JSON.stringify(out);
   throw new UsageError(`OUT.gguf must be the name of a file, not ${found}`, { option: "OUT.gguf", found });
 }
 
-const told = ({ file, bytes: size, tensors, type }: Converted) =>
+const summary = ({ file, bytes: size, tensors, type }: Converted) =>
   `${file}: ${plural(tensors, "tensor")}, matrices in ${type}, ${bytes(size)}`;

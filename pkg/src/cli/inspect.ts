@@ -10,7 +10,7 @@ import type { Command } from "./usage.ts";
 export const inspect: Command = {
   name: "inspect",
   async run(args, terminal) {
-    // Threads and flavour change nothing here, but a wrong one is still wrong.
+    // Threads and flavour have no effect here, but a wrong value is still refused.
     loadOptions(args);
     const { strict } = args.own<{ strict?: Kind }>("inspectFlags");
     const options = { ...args.options("inspect", ["plan"]), weights: readsWeights(args) };

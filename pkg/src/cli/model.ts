@@ -15,7 +15,7 @@ export function source(args: Args): string | URL {
   return name === DEMO ? new URL(`../models/${DEMO}/`, import.meta.url) : name;
 }
 
-/** What `load` is to be told; asked for before anything else, because it refuses wrong values. */
+/** The options of `load`. Commands read them first, because wrong values are usage errors. */
 export function loadOptions(args: Args, more: readonly FlagGroup[] = []): LoadOptions {
   const options = args.options("load", [...engineFlags, ...more]);
   if (!args.has("noCache")) return options;
@@ -23,7 +23,7 @@ export function loadOptions(args: Args, more: readonly FlagGroup[] = []): LoadOp
   return { ...options, cache: false };
 }
 
-/** Loads the model, works with it and ends it. */
+/** Loads the model, works with it and closes it. */
 export async function withModel(
   args: Args,
   terminal: Terminal,
@@ -40,7 +40,7 @@ export async function withModel(
   }
 }
 
-/** The list of tensors is `inspect`'s to print. */
+/** Leaves out the list of tensors, which the command `inspect` prints. */
 export function withoutTensors({ tensors, ...info }: ModelInfo): Omit<ModelInfo, "tensors"> {
   return info;
 }

@@ -37,7 +37,7 @@ export const run: Command = {
   },
 };
 
-/** The session that a file has, or a new one. */
+/** The session that was saved in a file, or a new one where there is no file. */
 async function restored(model: Model, file: string, adapters: { adapters?: AdapterUse[] }): Promise<Session> {
   const saved = await readFile(file).catch((cause) => {
     if (cause.code === "ENOENT") return undefined;
@@ -46,14 +46,14 @@ async function restored(model: Model, file: string, adapters: { adapters?: Adapt
   return model.session({ ...(saved && { restore: saved }), ...adapters });
 }
 
-/** Whether `keep` will find room for its file, known before there is an answer to lose. */
+/** Checks that `keep` can write its file, before there is an answer that could be lost. */
 async function checkPlace(file: string): Promise<void> {
   if (file === "") throw new UsageError("--session must be a file's name, which is not empty", { option: "--session" });
   const found = await stat(file).catch(() => null);
   if (found?.isDirectory()) throw unwritable(file, new Error("it is a folder"));
   const part = partOf(file);
   try {
-    // One that is there already is what another run left, or is writing now.
+    // A file that exists already is left from another run, or being written by one.
     const made = await open(part, "wx").catch((error) => {
       if (error.code === "EEXIST") return null;
       throw error;
@@ -65,7 +65,7 @@ async function checkPlace(file: string): Promise<void> {
   }
 }
 
-/** In place of what was there once it is whole. */
+/** Saves the session under another name first, and replaces the file once that one is complete. */
 async function keep(session: Session, file: string): Promise<void> {
   const part = partOf(file);
   const bytes = await session.save();
@@ -91,7 +91,7 @@ function promptOf(args: Args): string | number[] {
   return given[0]!;
 }
 
-/** Shows a generation as it comes, or all of it as JSON. Ctrl-C ends it with what there is. */
+/** Prints a generation while it runs, or all of it as JSON. Ctrl-C ends it with the text so far. */
 async function answer(model: Model, generation: Generation, terminal: Terminal): Promise<void> {
   const show = async () => {
     if (!terminal.json) await stream(model, generation, terminal);
@@ -111,12 +111,12 @@ async function answer(model: Model, generation: Generation, terminal: Terminal):
   await terminal.note(facts.join(" · "));
 }
 
-/** One token alone has no rate. */
+/** The rate in words; a single token has none. */
 const at = (perSecond: number) => (perSecond > 0 ? ` at ${perSecond.toFixed(perSecond < 100 ? 1 : 0)} tokens/s` : "");
 
-/** The first completion as it comes, the others behind it. */
+/** Prints the first completion while it runs, and the others after it. */
 async function stream(model: Model, generation: Generation, terminal: Terminal): Promise<void> {
-  // Without a tokenizer ids are all there is.
+  // Without a tokenizer there are only ids.
   const shown = (text: string, tokens: number[]) => (model.info.tokenizer ? text : `${tokens.join(" ")} `);
   for await (const { text, tokens, index = 0 } of generation) {
     if (index === 0) await terminal.print(shown(text, tokens));
