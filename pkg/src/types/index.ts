@@ -93,7 +93,7 @@ export interface LoadOptions extends SourceOptions {
   threads?: number | undefined;
   /** @default "auto" */
   flavour?: Flavour | undefined;
-  /** @default "auto"; "dot4" on an edge worker, whose clock stands still */
+  /** On an edge worker, whose clock stands still, "auto" is "dot4". @default "auto" */
   dotProduct?: DotProduct | undefined;
   /**
    * Positions a conversation may hold.
@@ -108,23 +108,23 @@ export interface LoadOptions extends SourceOptions {
    * Most prompt tokens computed in one piece; an eighth of it while other answers are being written, so that none of them waits
    * long. It changes speed and scratch memory, never a result. One reading of the weights serves a whole piece: above 256 tokens
    * nothing is gained.
-   * @default 256
+   * @default 256 tokens
    */
   prefillChunk?: number | undefined;
-  /** Requests computed together; more wait for a place. One reading of the weights serves all. @default 8 */
+  /** Requests computed together; more wait for a place. One reading of the weights serves all. @default 8 requests */
   maxSequences?: number | undefined;
   /**
    * Most tokens of one step, prompts and running answers together. Scratch is reserved for the smaller one of this and
    * `prefillChunk + maxSequences - 1`.
-   * @default 2048
+   * @default 2048 tokens
    */
   maxBatchTokens?: number | undefined;
-  /** Requests that may wait; the next one is refused with `QueueFull`. @default 32 */
+  /** Requests that may wait; the next one is refused with `QueueFull`. @default 32 requests */
   maxWaiting?: number | undefined;
   /**
    * Tokens whose keys and values are kept, of all conversations together and of ended ones for whoever begins alike. At least
    * `contextLength`; what was unused longest goes first, and is computed again when it is wanted.
-   * @default up to four full contexts, within 256 MB
+   * @default up to four full contexts within 256 MB
    */
   kvCacheTokens?: number | undefined;
   /** Conversations that begin alike share what was computed, in whole blocks of 32 tokens. No result changes. @default true */
@@ -132,8 +132,8 @@ export interface LoadOptions extends SourceOptions {
   /** @default "fair" */
   scheduling?: Scheduling | undefined;
   /**
-   * Memory that adapters may take together, in bytes: `loadAdapter` refuses what would be more. Until they come it is address space alone.
-   * @default 134217728 (128 MiB)
+   * Memory that adapters may take together, 128 MiB by default: `loadAdapter` refuses what would be more. Until they come it is address space alone.
+   * @default 134217728 bytes
    */
   maxAdapterBytes?: number | undefined;
   /**
@@ -146,6 +146,7 @@ export interface LoadOptions extends SourceOptions {
   i2s?: I2sInterleave | undefined;
   /**
    * A chat template to use instead of the model's own; `"embedded"` follows the file's even where it is known to be wrong.
+   * @default the model's own
    */
   chatTemplate?: string | undefined;
   /**
@@ -182,7 +183,7 @@ export interface SourceOptions {
   integrity?: string | Readonly<Record<string, string>> | undefined;
   /**
    * Ranges that a server is asked for at once, from 1 to 16; one where it alone brings more than 64 MB/s.
-   * @default 4
+   * @default 4 requests
    */
   connections?: number | undefined;
 }
@@ -226,7 +227,7 @@ export interface CachedFile {
 }
 
 export interface CacheOptions {
-  /** As the load option `cache`. @default where loads keep what they are given no other place for */
+  /** As the load option `cache`. @default where loads keep files by themselves */
   directory?: string | undefined;
 }
 
@@ -267,7 +268,7 @@ export interface SamplingOptions {
   dynamicTemperature?: number | undefined;
   /** Above 1 keeps the dynamic temperature low until the model is very undecided. @default 1 */
   dynamicExponent?: number | undefined;
-  /** Keep the k most likely tokens; 0 keeps all. @default 40, or the model's */
+  /** Keep the k most likely tokens; 0 keeps all. @default 40 tokens, or the model's */
   topK?: number | undefined;
   /** Of these only the ones whose logit is above their mean by two standard deviations. @default false */
   adaptiveTopK?: boolean | undefined;
@@ -277,11 +278,11 @@ export interface SamplingOptions {
   minP?: number | undefined;
   /** Keep the tokens whose surprise is nearest to the entropy, until they reach p; 1 keeps all. @default 1, or the model's */
   typicalP?: number | undefined;
-  /** Keep tokens whose logit is within n standard deviations of the highest; 0 keeps all. @default 0 */
+  /** Keep tokens whose logit is within n standard deviations of the highest; 0 keeps all. @default 0 standard deviations */
   topNSigma?: number | undefined;
-  /** XTC: how often the likeliest tokens are dropped, so that a less likely one comes; 0 is off. @default 0 */
+  /** XTC: how often the likeliest tokens are dropped, so that a less likely one comes; 0 is off. @default 0, or the model's */
   xtcProbability?: number | undefined;
-  /** Of tokens at least this probable XTC leaves the least probable. @default 0.1 */
+  /** Of tokens at least this probable XTC leaves the least probable. @default 0.1, or the model's */
   xtcThreshold?: number | undefined;
   /** Divide (multiply, if negative) the logits of tokens seen before by this; 1 is off. @default 1, or the model's */
   repetitionPenalty?: number | undefined;
@@ -289,30 +290,30 @@ export interface SamplingOptions {
   frequencyPenalty?: number | undefined;
   /** Subtracted once from the logit of every token that has come; 0 is off. @default 0 */
   presencePenalty?: number | undefined;
-  /** The last tokens, prompt included, that these three look at; 0 looks at all. @default 0 */
+  /** The last tokens, prompt included, that these three look at; 0 looks at all. @default 0 tokens */
   penaltyLastN?: number | undefined;
   /** DRY: subtracts multiplier · base^(length - allowedLength) from what would continue a repetition of that length. 0 is off. @default 0 */
   dryMultiplier?: number | undefined;
   /** @default 1.75 */
   dryBase?: number | undefined;
-  /** Repetitions shorter than this many tokens are free. @default 2 */
+  /** Repetitions shorter than this many tokens are free. @default 2 tokens */
   dryAllowedLength?: number | undefined;
-  /** The last tokens, prompt included, in which DRY looks for repetitions; 0 looks at all. @default 0 */
+  /** The last tokens, prompt included, in which DRY looks for repetitions; 0 looks at all. @default 0 tokens */
   dryLastN?: number | undefined;
-  /** No repetition reaches over a token whose text contains one of these. @default ["\n", ":", "\"", "*"], none without a tokenizer */
+  /** No repetition reaches over a token whose text contains one of these. @default newline, colon, double quote, asterisk */
   dryBreakers?: readonly string[] | undefined;
-  /** Mirostat 2: the surprise to aim at, in bits; it replaces all that cut. 0 is off. @default 0 */
+  /** Mirostat 2: the surprise to aim at, in bits; it replaces all that cut. 0 is off. @default 0 bits */
   mirostatTau?: number | undefined;
   /** How fast mirostat follows. @default 0.1 */
   mirostatEta?: number | undefined;
-  /** Added to the logits of these token ids; -Infinity forbids one. @default {} */
+  /** Added to the logits of these token ids; -Infinity forbids one. @default none */
   logitBias?: Readonly<Record<number, number>> | undefined;
   /**
    * Texts or lists of ids that must not come. A text is banned in the ids that the tokenizer gives it at the beginning, after a space and
-   * within a line; other ids can spell the same letters. @default []
+   * within a line; other ids can spell the same letters. @default none
    */
   bannedSequences?: readonly (string | readonly number[])[] | undefined;
-  /** The order of the chain; a link that is not named is off. @default all, in the order of `Sampler` */
+  /** The order of the chain; a link that is not named is off. @default penalties, dry, topNSigma, topK, typicalP, topP, minP, xtc, temperature */
   samplers?: readonly Sampler[] | undefined;
   /** `none` forgets what the model's generation_config says. @default "model" */
   generationConfig?: "model" | "none" | undefined;
@@ -354,7 +355,7 @@ export interface GenerateOptions extends SamplingOptions {
   logitsProcessor?: LogitsProcessor | undefined;
   /**
    * What is added to the model for this answer. A session keeps those of its last call; with others all that it holds is computed anew.
-   * @default none, or the session's
+   * @default none
    */
   adapters?: readonly AdapterUse[] | undefined;
   signal?: AbortSignal | undefined;
@@ -387,7 +388,7 @@ export interface CompletionOptions {
   /**
    * Completions of the one prompt, side by side. The prompt's whole blocks of 32 tokens are computed once. Pieces then say which one
    * they belong to (`index`), `finished` has all of them (`choices`), and the one at `index` has the seed `seed + index`.
-   * @default 1
+   * @default 1 answer
    */
   n?: number | undefined;
 }
@@ -577,7 +578,7 @@ export interface EmbedOptions {
 }
 
 export interface PerplexityOptions {
-  /** Tokens of a window. @default 512 */
+  /** Tokens of a window. @default 512 tokens */
   window?: number | undefined;
   /** @default none */
   adapters?: readonly AdapterUse[] | undefined;
@@ -591,7 +592,9 @@ export interface InspectOptions {
   activations?: Activations | undefined;
   /** @default "auto" */
   kvCacheType?: KvCacheType | undefined;
+  /** @default what the model was trained for, at most 4096 */
   contextLength?: number | undefined;
+  /** @default 256 tokens */
   prefillChunk?: number | undefined;
   /**
    * Packs as ternary what turns out to be ternary: dense TriLM weights, TQ2_0 blocks whose scales agree. Otherwise every tensor keeps
