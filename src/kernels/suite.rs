@@ -147,8 +147,8 @@ fn exponentials<I: Isa>() {
     assert_eq!(out, [1.0; 4]);
 }
 
-/// Packed rows decode to the values of the storage type, from the bytes of a file on.
-/// It exceeds 60 lines because it lists every storage type.
+/// Packed rows decode to the values of the storage type, from the bytes of a file on. The list of types makes it exceed 60
+/// lines.
 #[test]
 fn storage_types_reach_the_kernels_unchanged() {
     let mut rng = Rng::new(11);

@@ -70,8 +70,15 @@ impl Codes {
 pub enum Scales {
     /// A whole row: one f32 per row, kept beside the codes.
     Row,
-    /// A group of `len` values along the row; `min` says whether groups have a minimum too.
-    Group { len: usize, scale_type: ScaleType, min: bool },
+    /// A group of values along the row.
+    Group {
+        /// Values of a group.
+        len: usize,
+        /// How scales and minima are stored.
+        scale_type: ScaleType,
+        /// Whether groups have a minimum too.
+        min: bool,
+    },
 }
 
 /// How the scales and minima of groups are stored in the packed layouts.
@@ -142,7 +149,12 @@ pub enum Content {
     /// Floats.
     Dense(Float),
     /// Blocks of `Storage::block` values along a row.
-    Blocks { layout: Layout, decode: Decode },
+    Blocks {
+        /// What codes mean.
+        layout: Layout,
+        /// Decodes a block.
+        decode: Decode,
+    },
     /// Ternary codes, interleaved over the tensor as one flat list, and one scale behind them.
     I2s,
     /// MLX's packing: 32-bit words of codes, low bits first. Their width is in the config, scales and minima are in tensors of
@@ -201,28 +213,46 @@ const fn blocks(name: &'static str, block: usize, bytes: usize, layout: Layout, 
 
 use Codes::*;
 use ScaleType as S;
+/// 32-bit floats.
 pub static F32: Storage = dense("F32", Float::F32, 4);
+/// 16-bit floats.
 pub static F16: Storage = dense("F16", Float::F16, 2);
+/// The upper halves of 32-bit floats.
 pub static BF16: Storage = dense("BF16", Float::BF16, 2);
+/// 4-bit codes minus 8, and a scale for 32.
 pub static Q4_0: Storage = blocks("Q4_0", 32, 18, Layout::grouped(B4, 1, 8, 32, S::F16, false), simple::q4_0);
+/// 4-bit codes, a scale and a minimum for 32.
 pub static Q4_1: Storage = blocks("Q4_1", 32, 20, Layout::grouped(B4, 1, 0, 32, S::F16, true), simple::q4_1);
+/// 5-bit codes minus 16, and a scale for 32.
 pub static Q5_0: Storage = blocks("Q5_0", 32, 22, Layout::grouped(B6, 1, 16, 32, S::F16, false), simple::q5_0);
+/// 5-bit codes, a scale and a minimum for 32.
 pub static Q5_1: Storage = blocks("Q5_1", 32, 24, Layout::grouped(B6, 1, 0, 32, S::F16, true), simple::q5_1);
+/// Signed 8-bit codes, and a scale for 32.
 pub static Q8_0: Storage = blocks("Q8_0", 32, 34, Layout::grouped(I8, 1, 0, 32, S::F16, false), simple::q8_0);
+/// 2-bit codes in groups of 16 with scales and minima.
 pub static Q2_K: Storage = blocks("Q2_K", 256, 84, Layout::grouped(B2, 1, 0, 16, S::SuperBlock, true), kquants::q2_k);
+/// 3-bit codes minus 4 in groups of 16 with scales.
 pub static Q3_K: Storage = blocks("Q3_K", 256, 110, Layout::grouped(B4, 1, 4, 16, S::SuperBlock, false), kquants::q3_k);
+/// 4-bit codes in groups of 32 with scales and minima.
 pub static Q4_K: Storage = blocks("Q4_K", 256, 144, Layout::grouped(B4, 1, 0, 32, S::SuperBlock, true), kquants::q4_k);
+/// 5-bit codes in groups of 32 with scales and minima.
 pub static Q5_K: Storage = blocks("Q5_K", 256, 176, Layout::grouped(B6, 1, 0, 32, S::SuperBlock, true), kquants::q5_k);
+/// 6-bit codes minus 32 in groups of 16 with scales.
 pub static Q6_K: Storage =
     blocks("Q6_K", 256, 210, Layout::grouped(B6, 1, 32, 16, S::SuperBlock, false), kquants::q6_k);
+/// Ternary codes, five a byte in base 3, and a scale for 256.
 pub static TQ1_0: Storage = blocks("TQ1_0", 256, 54, Layout::grouped(B2, 1, 1, 256, S::F16, false), ternary::tq1_0);
+/// Ternary codes, four a byte, and a scale for 256.
 pub static TQ2_0: Storage = blocks("TQ2_0", 256, 66, Layout::grouped(B2, 1, 1, 256, S::F16, false), ternary::tq2_0);
+/// 1-bit codes for ±1, and a scale for 128.
 pub static Q1_0: Storage = blocks("Q1_0", 128, 18, Layout::grouped(B1, 2, 1, 128, S::F16, false), binary::q1_0);
+/// Ternary codes, four a byte, and a scale for 64.
 pub static Q2_0: Storage = blocks("Q2_0", 64, 18, Layout::grouped(B2, 1, 1, 64, S::F16, false), ternary::q2_0);
-/// The layout of older files with type 42 and blocks of 128 values, too.
+/// Ternary codes, four a byte, and a scale for 128; also the layout of older files' type 42.
 pub static PQ2_0: Storage = blocks("PQ2_0", 128, 34, Layout::grouped(B2, 1, 1, 128, S::F16, false), ternary::q2_0);
+/// Ternary codes, five a byte in base 3, and a scale for 128.
 pub static PTQ1_0: Storage = blocks("PTQ1_0", 128, 28, Layout::grouped(B2, 1, 1, 128, S::F16, false), ternary::ptq1_0);
-/// Four codes a byte; `bytes` leaves out the 32 bytes behind the codes, which hold the scale.
+/// Ternary codes, four a byte; `bytes` leaves out the 32 bytes behind the codes, which hold the scale.
 pub static I2_S: Storage = Storage { name: "I2_S", block: 4, bytes: 1, content: Content::I2s };
 /// The dtype U8 of safetensors. Shapes are those of the matrix, not of its bytes.
 pub static U8X4: Storage = Storage { name: "U8x4", block: 4, bytes: 1, content: Content::HfPacked };

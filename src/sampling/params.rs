@@ -154,14 +154,23 @@ impl Params {
 /// A stage of sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// The repetition, frequency and presence penalties.
     Penalties,
+    /// DRY: a penalty for prolonging repetitions.
     Dry,
+    /// Top-n-sigma: a cut by standard deviations below the largest logit.
     TopNSigma,
+    /// Top-k: a cut by number.
     TopK,
+    /// Typical-p: a cut by distance from the expected surprise.
     TypicalP,
+    /// Top-p: a cut by total probability.
     TopP,
+    /// Min-p: a cut by probability relative to the largest.
     MinP,
+    /// XTC: a removal of the top choices, at random.
     Xtc,
+    /// The temperature.
     Temperature,
 }
 

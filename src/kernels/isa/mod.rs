@@ -24,8 +24,10 @@ use bytemuck::Pod;
 /// The fastest instruction set that this build may use.
 #[cfg(target_feature = "relaxed-simd")]
 pub type Active = simd128::Relaxed;
+/// The fastest instruction set that this build may use.
 #[cfg(all(target_feature = "simd128", not(target_feature = "relaxed-simd")))]
 pub type Active = simd128::Simd128;
+/// The fastest instruction set that this build may use.
 #[cfg(not(target_feature = "simd128"))]
 pub type Active = scalar::Scalar;
 

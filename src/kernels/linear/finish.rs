@@ -1,4 +1,4 @@
-//! From the exact integer sums of a group to float results.
+//! Turns the exact integer sums of a group into float results.
 //!
 //! A weight is `scale · (step · code − offset) + min` and an activation `x.scale · q`, so a group's part of a dot product is
 //!

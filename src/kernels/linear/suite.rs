@@ -235,6 +235,8 @@ fn product_by<I: Isa>(dots: DotProduct, matrix: &Matrix, x: &[f32], precision: P
     y
 }
 
+/// Products of every packing, at sizes with every kind of remainder, are those of naive code. The checks share each sample, so
+/// that the test exceeds 60 lines.
 pub(in crate::kernels) fn matrices_multiply<I: Isa>() {
     let mut rng = Rng::new(158);
     for packing in packings() {
