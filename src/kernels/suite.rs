@@ -149,7 +149,6 @@ fn exponentials<I: Isa>() {
 
 /// Packed rows decode to the values of the storage type, from the bytes of a file on. The list of types makes it exceed 60
 /// lines.
-/// It exceeds 60 lines because it lists every storage type.
 #[test]
 fn storage_types_reach_the_kernels_unchanged() {
     let mut rng = Rng::new(11);

@@ -273,7 +273,6 @@ struct Kernels<I: Isa> {
 
 /// Chooses the kernels of a layout. A pass takes two parts of a step where registers hold their accumulators. It is one table,
 /// and therefore exceeds 60 lines.
-/// It exceeds 60 lines because each layout is one line of the same table.
 fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: DotProduct) -> Kernels<I> {
     let pairs = dots == DotProduct::Dot2;
     macro_rules! ints {
