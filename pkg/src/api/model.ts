@@ -304,7 +304,7 @@ function chat(
 ): Generation {
   const options = checkOptions(conversation ? "chat" : "completeChat", given, "chat");
   checkMessages(messages);
-  const { tools, toolChoice = "auto", templateOptions } = options;
+  const { tools, toolChoice = "auto", templateOptions, parseSpecialTokens } = options;
   const clean = cleaner(options);
   const spec: PromptSpec = {
     messages: messages.map((one) => ({ ...one, ...(one.content ? { content: clean(one.content) } : {}) })),
@@ -317,6 +317,7 @@ function chat(
     spec.toolChoice = toolChoice;
   }
   if (templateOptions) spec.templateOptions = { ...templateOptions };
+  if (parseSpecialTokens) spec.parseSpecialTokens = true;
   return start(client, conversation, spec, options);
 }
 

@@ -160,7 +160,13 @@ const load = {
 };
 
 /** The options of each public function. */
-const chat = { ...generate, tools: isList, toolChoice: isToolChoice, templateOptions: isObject };
+const chat = {
+  ...generate,
+  tools: isList,
+  toolChoice: isToolChoice,
+  templateOptions: isObject,
+  parseSpecialTokens: isBoolean,
+};
 
 const rules = {
   load,
