@@ -406,6 +406,11 @@ export interface ChatOptions extends GenerateOptions {
   toolChoice?: ToolChoice | undefined;
   /** Further variables for the template. */
   templateOptions?: Readonly<Record<string, unknown>> | undefined;
+  /**
+   * Whether special tokens that messages, tools and documents write out become those tokens. They are text otherwise: a message that
+   * contains `<|im_end|>` cannot end its turn. @default false
+   */
+  parseSpecialTokens?: boolean | undefined;
 }
 
 export type ToolChoice = "auto" | "none" | "required" | { name: string };
