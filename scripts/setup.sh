@@ -24,9 +24,8 @@ rust() {
   bindgen=$(sed -n '/^name = "wasm-bindgen"$/{n;s/version = "\(.*\)"/\1/p}' Cargo.lock)
   if [ "$("$tools/bin/wasm-bindgen" --version 2>/dev/null)" != "wasm-bindgen $bindgen" ]; then
     say "wasm-bindgen-cli $bindgen (some minutes)"
-    # Its own lock file may name a version that has been withdrawn since.
-    cargo install wasm-bindgen-cli --version "$bindgen" --root "$tools" --locked ||
-      cargo install wasm-bindgen-cli --version "$bindgen" --root "$tools"
+    # With the versions of its own lock file and no others: a build that fails is better than one of unknown parts.
+    cargo install wasm-bindgen-cli --version "$bindgen" --root "$tools" --locked
   fi
 }
 
