@@ -23,8 +23,8 @@
 //! - [`model`] – what a model is, its loading, one pass of a batch
 //! - [`sampling`] – logits to token
 //! - [`engine`] – sessions and requests, step by step
-//! - [`convert`] – any of these as one GGUF file
-//! - `web` – the edge to JavaScript
+//! - `bindings` – the edge to JavaScript, as far as every wasm module shares it
+//! - `web` – the engine's own classes at that edge
 //!
 //! Logits are the same bits for every instruction set, thread count, batch and chunk size.
 
@@ -32,8 +32,9 @@
 #![cfg_attr(all(target_arch = "wasm32", target_feature = "atomics"), feature(stdarch_wasm_atomic_wait))]
 
 pub mod bench;
+#[cfg(target_arch = "wasm32")]
+pub mod bindings;
 pub mod bytes;
-pub mod convert;
 pub mod engine;
 pub mod error;
 pub mod formats;
@@ -45,5 +46,5 @@ pub mod quant;
 pub mod rng;
 pub mod sampling;
 pub mod team;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "web"))]
 pub mod web;

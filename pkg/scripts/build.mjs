@@ -20,6 +20,7 @@ import { build as esbuild } from "esbuild";
 import { cargo, tools as extras, flavours, root, target, targetDir } from "./cargo.mjs";
 import { buildGlue } from "./glue.mjs";
 import { mend } from "./mend.mjs";
+import { leanOptions } from "./options.mjs";
 import { ifChanged } from "./stamps.mjs";
 
 const pkg = fileURLToPath(new URL("../", import.meta.url));
@@ -53,9 +54,11 @@ const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), tools];
 async function buildFlavour(flavour) {
   const out = (...names) => path.join(dist, ...names);
   const { name, package: crate = "ternlight" } = flavour;
-  const own = path.join(root, crate === "ternlight" ? "src" : name);
+  // The converter is built on the engine's crate.
+  const folders = { ternlight: ["src"], "ternlight-convert": ["src", "convert"] }[crate] ?? [name];
+  const own = folders.map((folder) => path.join(root, folder));
   await ifChanged(name, {
-    inputs: [own, ...rust, ...recipe, tools, JSON.stringify(flavour)],
+    inputs: [...own, ...rust, ...recipe, tools, JSON.stringify(flavour)],
     outputs: [out(flavour.file), out("glue", `${name}.js`)],
     async run() {
       const { args, env } = cargo(flavour, "build", "--release", "--lib");
@@ -101,7 +104,7 @@ function features(flavour) {
 
 async function buildBundles() {
   await ifChanged("bundles", {
-    inputs: [...sources, ...recipe, path.join(dist, "glue")],
+    inputs: [...sources, ...recipe, path.join(pkg, "scripts", "options.mjs"), path.join(dist, "glue")],
     outputs: [...bundles, "bundler.jsx", "demo.jsx", "doctor.jsx"].map((name) => path.join(dist, name)),
     async run() {
       const common = {
@@ -112,6 +115,7 @@ async function buildBundles() {
         minify: true,
         outdir: "dist",
         logLevel: "warning",
+        plugins: [leanOptions],
       };
       say("bundles", "esbuild");
       await Promise.all([
@@ -127,6 +131,8 @@ async function buildBundles() {
         esbuild({
           ...common,
           platform: "node",
+          // Its help comes from the whole table.
+          plugins: [],
           entryPoints: [{ in: "src/cli/main.ts", out: "cli" }],
           banner: { js: "#!/usr/bin/env node" },
         }),

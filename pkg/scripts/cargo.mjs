@@ -15,7 +15,7 @@ const single = { threads: false, simd: "simd128", targetFeatures: ["simd128"], c
 const tool = { ...single, tool: true };
 /** Built as the flavours are, but no engine: what a command of the program, or an option, needs besides. */
 export const tools = [
-  { ...tool, name: "convert", file: "convert.wasm", package: "ternlight", cargoFeatures: ["convert"] },
+  { ...tool, name: "convert", file: "convert.wasm", package: "ternlight-convert" },
   // Its library exports an interface for C that nobody calls, and the clock that it is given.
   {
     ...tool,

@@ -1,12 +1,13 @@
 import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./api/model.ts";
 import type { Given } from "./host/platform.ts";
 import { serve } from "./host/serve.ts";
-import { checked, isObject, show } from "./options/check.ts";
+import { checked, isObject } from "./options/check.ts";
+import { show } from "./options/show.ts";
 import { spawnEngine } from "./platform/edge.ts";
 import { EngineError } from "./types/errors.ts";
 import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types/index.ts";
 
-export { EngineError, type ErrorDetail } from "./types/errors.ts";
+export { EngineError, type ErrorCode, type ErrorDetail } from "./types/errors.ts";
 export type * from "./types/index.ts";
 
 /** What an edge worker brings along, because it may compile nothing itself. */
@@ -18,7 +19,7 @@ export interface EdgeOptions {
    */
   wasm: WebAssembly.Module;
   /**
-   * What the `format` and `toolChoice` options need: `constrain.wasm` of this package, imported as a module.
+   * What the `responseFormat` and `toolChoice` options need: `constrain.wasm` of this package, imported as a module.
    *
    * @example import constrain from "ternlight/constrain.wasm";
    */
@@ -32,7 +33,7 @@ export type EdgeLoadOptions = Omit<LoadOptions, "threads" | "flavour"> & EdgeOpt
 export async function load(source: ModelSource, given: EdgeLoadOptions): Promise<Model> {
   const { wasm, constrain, ...options } = some(given);
   // Between two events time stands still there: nothing can be measured.
-  return loadWith(outside(wasm, options, constrain), source, { kernel: "dot4", ...options });
+  return loadWith(outside(wasm, options, constrain), source, { dotProduct: "dot4", ...options });
 }
 
 /** Tells what a model is from its header, without loading it. */

@@ -18,9 +18,9 @@ use super::plan::{HEAD_ROWS, Plan};
 use super::weights::{Input, Layer, Linear, Model, macs};
 use crate::error::{Result, reserve};
 use crate::kernels::act::{self, Act};
-use crate::kernels::attention::{QUERIES, Seen};
+use crate::kernels::attention::{OnlineSoftmax, QUERIES};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::BLOCK;
+use crate::kernels::rows::KV_BLOCK;
 use crate::kernels::{elementwise, linear, sections, spec};
 use crate::kv::{Cache, TableId};
 use crate::observe::{Operation, Tally};
@@ -77,6 +77,9 @@ const LAYER: [Operation; 6] =
 
 impl<I: Isa> Forward<I> {
     /// Scratch for the batches of a plan.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) with the bytes that were needed.
     pub fn reserve(plan: &Plan) -> Result<Self> {
         let (config, batch) = (&plan.config, plan.rows() as u64);
         let floats = |width: usize| reserve("scratch", batch * width as u64);
@@ -100,6 +103,9 @@ impl<I: Isa> Forward<I> {
     }
 
     /// Room for passes with adapters that narrow their inputs to so many values.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
     pub fn reserve_adapter(&mut self, width: usize) -> Result<()> {
         self.adapters.reserve((self.rows.capacity() * width) as u64)
     }
@@ -206,7 +212,7 @@ impl<I: Isa> Forward<I> {
         self.logits.resize(rows.len() * config.vocab, 0.0);
         let sections: Vec<Section> = sections(&head.shape, 0).collect();
         let act = &self.act;
-        let grain = linear::grain(rows.len());
+        let grain = linear::chunk_size(rows.len());
         team.columns(&mut self.logits, config.vocab, &sections, grain, |part, tiles, columns| {
             linear::multiply(head, part, tiles, act, columns);
         });
@@ -245,7 +251,7 @@ fn multiply<I: Isa>(
             }
         });
         let act = &*act;
-        team.columns(y, linear.width, sections, linear::grain(rows), |section, tiles, columns| {
+        team.columns(y, linear.width, sections, linear::chunk_size(rows), |section, tiles, columns| {
             let (matrix, part) = parts[section];
             linear::multiply(&matrices[matrix], part, tiles, act, columns);
         });
@@ -336,7 +342,7 @@ impl<I: Isa> Pass<'_, I> {
         let width = q + 2 * config.kv_width();
         let share = config.heads / config.kv_heads;
         let seen: u64 = rows.iter().map(|row| row.position as u64 + 1).sum();
-        tally.kv_bytes += seen * cache.block_bytes() as u64 / (BLOCK * config.layers) as u64;
+        tally.kv_bytes += seen * cache.block_bytes() as u64 / (KV_BLOCK * config.layers) as u64;
         tally.kv_macs += seen * (2 * q) as u64;
         attended.clear();
         attended.resize(rows.len() * q, 0.0);
@@ -351,7 +357,7 @@ impl<I: Isa> Pass<'_, I> {
                 let end = heads.end.min((at / share + 1) * share).min(at + QUERIES);
                 let mut seen = [const { None }; QUERIES];
                 for seen in &mut seen[..end - at] {
-                    *seen = pairs.next().map(|(query, out)| Seen::new(query, out));
+                    *seen = pairs.next().map(|(query, out)| OnlineSoftmax::new(query, out));
                 }
                 attend_some(seen, |seen| cache.attend::<I>(table, index, at / share, position + 1, seen));
                 at = end;
@@ -437,7 +443,7 @@ impl<I: Isa> Pass<'_, I> {
 }
 
 /// The queries that are there, together.
-fn attend_some(seen: [Option<Seen>; QUERIES], attend: impl Fn(&mut [Seen])) {
+fn attend_some(seen: [Option<OnlineSoftmax>; QUERIES], attend: impl Fn(&mut [OnlineSoftmax])) {
     match seen {
         [Some(a), Some(b), Some(c), Some(d)] => attend(&mut [a, b, c, d]),
         [Some(a), Some(b), Some(c), None] => attend(&mut [a, b, c]),

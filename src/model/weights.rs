@@ -1,7 +1,7 @@
 //! A loaded model: immutable, shared by every conversation.
 
 use super::config::{Config, Training};
-use crate::kernels::act::{Precision, Spec};
+use crate::kernels::act::{ActSpec, Precision};
 use crate::kernels::packed::{Matrix, Packing};
 use crate::kernels::{sections, spec};
 use crate::quant::{Codes, Scales};
@@ -53,7 +53,7 @@ pub struct Linear {
 /// One prepared form of the input, and the matrices that read it.
 #[derive(Debug)]
 pub struct Input {
-    pub spec: Spec,
+    pub spec: ActSpec,
     /// A norm of these projections' own, with its epsilon.
     pub norm: Option<(Vec<f32>, f32)>,
     pub matrices: Vec<Matrix>,

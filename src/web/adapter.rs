@@ -2,7 +2,8 @@
 
 use wasm_bindgen::prelude::*;
 
-use super::{Checkpoint, Engine, Js, ranges, thrown};
+use super::Engine;
+use crate::bindings::{Checkpoint, Js, ranges, thrown};
 use crate::engine::AdapterId;
 use crate::model::adapter;
 
@@ -14,7 +15,7 @@ pub struct AdapterLoader(adapter::Loader);
 impl AdapterLoader {
     #[wasm_bindgen(constructor)]
     pub fn new(checkpoint: &Checkpoint, engine: &Engine) -> Js<AdapterLoader> {
-        checkpoint.adapter(engine.config()).map(Self).map_err(thrown)
+        checkpoint.inner().adapter(engine.config()).map(Self).map_err(thrown)
     }
 
     /// Of every tensor.

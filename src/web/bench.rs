@@ -2,11 +2,12 @@
 
 use wasm_bindgen::prelude::*;
 
-use super::{Js, team, thrown};
+use super::team;
 use crate::bench;
+use crate::bindings::{Js, thrown};
 use crate::error::filled;
 use crate::kernels::isa::Active;
-use crate::kernels::linear::{self, Dots};
+use crate::kernels::linear::{self, DotProduct};
 use crate::team::Team;
 
 /// A team, and memory for it to read.
@@ -44,10 +45,10 @@ extern "C" {
     pub(super) fn now() -> f64;
 }
 
-/// Sums products in the way of this name from now on, or in whichever is faster here; answers with its name.
-#[wasm_bindgen]
-pub fn dots(name: &str) -> String {
-    let named = Dots::ALL.into_iter().find(|dots| dots.name() == name);
+/// Chooses the dot product of this name from now on, or the faster one for any other name; answers with its name.
+#[wasm_bindgen(js_name = dotProduct)]
+pub fn dot_product(name: &str) -> String {
+    let named = DotProduct::ALL.into_iter().find(|dots| dots.name() == name);
     let dots = named.unwrap_or_else(|| bench::fastest::<Active>(now));
     linear::choose(dots);
     dots.name().to_owned()

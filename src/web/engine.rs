@@ -7,32 +7,31 @@ use wasm_bindgen::prelude::*;
 
 use super::adapter::pairs;
 use super::bench::now;
-use super::sampling::sampling;
-use super::{Js, thrown, to_js};
+use crate::bindings::{Js, thrown, to_js};
 use crate::engine::{
-    self, AdapterId, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work,
+    self, AdapterId, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, Task, WhenFull,
 };
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
-use crate::kernels::packed::{Packing, Shape};
+use crate::kernels::packed::{MatrixShape, Packing};
 use crate::model::describe::Description;
 use crate::model::forward::Traced;
 use crate::model::{Adapter, Config, Model, Plan};
 use crate::observe::{Operation, Tally, Values};
 use crate::quant::{Layout, Scales};
-use crate::sampling::{Lists, Params};
+use crate::sampling::{Lists, Params, flat};
 use crate::team::Team;
 
 /// More than any request has; tokens have fewer than the 21 bits that are left.
 const REQUESTS: f64 = 4_294_967_296.0;
 
 /// What a request is to do, read by hand: derived readers of such a type are ten times as large.
-fn work(from: &JsValue, (params, lists): (Params, Lists)) -> Work {
+fn task(from: &JsValue, (params, lists): (Params, Lists)) -> Task {
     let get = |name: &str| Reflect::get(from, &name.into()).unwrap_or_default();
     let text = |name: &str| get(name).as_string().unwrap_or_default();
     match text("type").as_str() {
-        "generate" => Work::Generate {
+        "generate" => Task::Generate {
             params,
             lists,
             max_tokens: get("maxTokens").as_f64().map(|count| count as usize),
@@ -44,10 +43,10 @@ fn work(from: &JsValue, (params, lists): (Params, Lists)) -> Work {
                 _ => WhenFull::Stop,
             },
         },
-        "logits" => Work::Logits { all: get("all").is_truthy() },
-        "embed" if get("mean").is_truthy() => Work::Embed { pooling: Pooling::Mean },
-        "embed" => Work::Embed { pooling: Pooling::Last },
-        _ => Work::Score,
+        "logits" => Task::Logits { all: get("all").is_truthy() },
+        "embed" if get("mean").is_truthy() => Task::Embed { pooling: Pooling::Mean },
+        "embed" => Task::Embed { pooling: Pooling::Last },
+        _ => Task::Score,
     }
 }
 
@@ -90,9 +89,9 @@ impl Engine {
         self.plan.context
     }
 
-    /// How keys and values are kept.
-    #[wasm_bindgen(getter)]
-    pub fn kv(&self) -> String {
+    /// How keys and values are stored.
+    #[wasm_bindgen(js_name = kvCacheType, getter)]
+    pub fn kv_cache_type(&self) -> String {
         self.plan.kv.name().to_owned()
     }
 
@@ -116,12 +115,12 @@ impl Engine {
         let mut told = Vec::new();
         let events =
             self.engine.traced_step(&mut |Traced { layer, operation, index, matrix, precision, input, output }| {
-                let Shape { rows, cols, packing, .. } = matrix.shape;
+                let MatrixShape { rows, cols, packing, .. } = matrix.shape;
                 let (bits, group, scale, min) = match packing {
                     Packing::Dense(float) => (8 * float.bytes(), -1.0, 0, false),
                     Packing::Ints(Layout { codes, scales: Scales::Row, .. }) => (codes.bits(), 0.0, 32, false),
-                    Packing::Ints(Layout { codes, scales: Scales::Group { len, kept, min }, .. }) => {
-                        let scale = [16, 32, 0][kept as usize];
+                    Packing::Ints(Layout { codes, scales: Scales::Group { len, scale_type, min }, .. }) => {
+                        let scale = [16, 32, 0][scale_type as usize];
                         (codes.bits(), len as f64, scale, min)
                     }
                 };
@@ -178,8 +177,8 @@ impl Engine {
 
     /// The numbers of [`engine::Status`], in its order.
     pub fn status(&self) -> Vec<u32> {
-        let Status { running, waiting, paused, cache_tokens, held_tokens, spare_tokens } = self.engine.status();
-        [running, waiting, paused, cache_tokens, held_tokens, spare_tokens].map(|number| number as u32).to_vec()
+        let Status { running, waiting, paused, kv_cache_tokens, used_tokens, evictable_tokens } = self.engine.status();
+        [running, waiting, paused, kv_cache_tokens, used_tokens, evictable_tokens].map(|number| number as u32).to_vec()
     }
 
     /// Ends a session and what runs on it.
@@ -198,9 +197,9 @@ impl Engine {
     }
 
     /// Adds a request: `{ type: "generate" | "logits" | "score" | "embed", … }`, where it generates sampled as these
-    /// numbers say (see `sampling`), else greedily.
+    /// numbers say (see [`flat`]), else greedily.
     pub fn submit(&mut self, session: u32, tokens: Vec<u32>, task: &JsValue, numbers: Option<Vec<f64>>) -> Js<u32> {
-        let request = Request { tokens, work: work(task, sampling(&numbers.unwrap_or_default())) };
+        let request = Request { tokens, task: self::task(task, flat::decode(&numbers.unwrap_or_default())) };
         self.engine.submit(SessionId(session), request).map(|id| id.0).map_err(thrown)
     }
 
@@ -216,7 +215,7 @@ impl Engine {
 
     /// Goes on with a request whose `choose` event came: its logits, -∞ for what must not be chosen. Answers events as `step` does.
     pub fn supply(&mut self, request: u32, logits: &[f32]) -> Js<Array> {
-        let events = self.engine.supply(RequestId(request), logits).map_err(thrown)?;
+        let events = self.engine.resume(RequestId(request), logits).map_err(thrown)?;
         told(events)
     }
 
@@ -285,7 +284,7 @@ fn event(event: Event) -> Js<JsValue> {
             set("cached", cached.into())?;
         }
         Event::Token { .. } => {}
-        Event::Choose { request, logits } => {
+        Event::LogitsRequest { request, logits } => {
             head("choose", request)?;
             set("logits", Float32Array::from(&logits[..]).into())?;
         }

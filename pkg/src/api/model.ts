@@ -1,6 +1,5 @@
 /** The public objects, over calls to the engine's worker. */
 
-import { toFormatSpec } from "../options/format.ts";
 import {
   checkCount,
   checkIds,
@@ -8,8 +7,10 @@ import {
   checkOptions,
   checkText,
   checkTexts,
-  forEngine,
+  defaults,
+  forWorker,
 } from "../options/options.ts";
+import { toFormatSpec } from "../options/response_format.ts";
 import { Receiver } from "../rpc/backpressure.ts";
 import { Client } from "../rpc/client.ts";
 import type { WorkerPort } from "../rpc/port.ts";
@@ -77,7 +78,7 @@ export async function inspect(
   source: ModelSource,
   options: InspectOptions = {},
 ): Promise<Description> {
-  const { signal, onProgress, weights = false, ...settings } = checkOptions("inspect", options);
+  const { signal, onProgress, weights = defaults.weights, ...settings } = checkOptions("inspect", options);
   return once(outside, signal, (client) => {
     const args = { source: toSpec(source, outside), settings, weights };
     return client.call("inspect", args, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
@@ -172,28 +173,33 @@ export class LoadedModel implements Model {
   }
 
   async logits(ids: readonly number[], options: LogitsOptions = {}): Promise<Float32Array[]> {
-    const { all = false, adapters, signal } = checkOptions("logits", options);
+    const { all = defaults.all, adapters, signal } = checkOptions("logits", options);
     return this.#client.call("logits", { ids: checkIds("logits", ids), all, adapters }, { signal });
   }
 
   async embed(texts: readonly Prompt[], options: EmbedOptions = {}): Promise<Float32Array[]> {
-    const { pooling = "mean", normalize = true, adapters, signal } = checkOptions("embed", options);
+    const {
+      pooling = defaults.pooling,
+      normalize = defaults.normalize,
+      adapters,
+      signal,
+    } = checkOptions("embed", options);
     const each = checkTexts("embed", texts);
     return this.#client.call("embed", { texts: each, mean: pooling === "mean", normalize, adapters }, { signal });
   }
 
   async perplexity(text: string, options: PerplexityOptions = {}): Promise<Perplexity> {
-    const { window = 512, adapters, signal } = checkOptions("perplexity", options);
+    const { window = defaults.window, adapters, signal } = checkOptions("perplexity", options);
     return this.#client.call("perplexity", { text: checkText("perplexity", text), window, adapters }, { signal });
   }
 
   async tokenize(text: string, options: TokenizeOptions = {}): Promise<number[]> {
-    const { addSpecial = true } = checkOptions("tokenize", options);
+    const { addSpecial = defaults.addSpecial } = checkOptions("tokenize", options);
     return this.#client.call("tokenize", { text: checkText("tokenize", text), addSpecial });
   }
 
   async detokenize(ids: readonly number[], options: DetokenizeOptions = {}): Promise<string> {
-    const { special = true } = checkOptions("detokenize", options);
+    const { special = defaults.special } = checkOptions("detokenize", options);
     return this.#client.call("detokenize", { ids: checkIds("detokenize", ids), special });
   }
 
@@ -286,7 +292,7 @@ function generate(
   given: GenerateOptions & CompletionOptions,
 ): Generation {
   const options = checkOptions(conversation ? "generate" : "complete", given, "generate");
-  const { addSpecial = true } = options;
+  const { addSpecial = defaults.addSpecial } = options;
   const spec =
     typeof prompt === "string"
       ? { text: prompt, addSpecial }
@@ -302,13 +308,14 @@ function chat(
 ): Generation {
   const options = checkOptions(conversation ? "chat" : "completeChat", given, "chat");
   checkMessages(messages);
-  const { tools, toolChoice = "auto", templateOptions } = options;
+  const { tools, toolChoice = defaults.toolChoice, templateOptions } = options;
   const spec: PromptSpec = { messages: messages.map((message) => ({ ...message })) };
   if (tools && toolChoice !== "none") spec.tools = [...tools];
   if (toolChoice !== "auto" && toolChoice !== "none") {
     const option = "toolChoice";
-    const reason = options.format ? "and format are two formats" : "needs tools";
-    if (options.format || !tools) throw new EngineError("InvalidArgument", `chat: ${option} ${reason}`, { option });
+    const reason = options.responseFormat ? "and responseFormat are two formats" : "needs tools";
+    if (options.responseFormat || !tools)
+      throw new EngineError("InvalidArgument", `chat: ${option} ${reason}`, { option });
     spec.toolChoice = toolChoice;
   }
   if (templateOptions) spec.templateOptions = { ...templateOptions };
@@ -323,22 +330,22 @@ function start(
 ): Generation {
   const {
     stop = [],
-    ignoreEos = false,
-    onContextFull = "stop",
-    format,
+    ignoreEos = defaults.ignoreEos,
+    onContextFull = defaults.onContextFull,
+    responseFormat,
     logitsProcessor,
     signal,
-    n = 1,
+    n = defaults.n,
     adapters,
   } = options;
   const settings: GenerateSettings = {
-    ...forEngine(options),
+    ...forWorker(options),
     stop: typeof stop === "string" ? [stop] : [...stop],
     ignoreEos,
     onContextFull,
-    ...(format ? { format: toFormatSpec(format) } : {}),
+    ...(responseFormat ? { responseFormat: toFormatSpec(responseFormat) } : {}),
     ...(adapters ? { adapters } : {}),
-    sanitize: options.preprocess === "safe",
+    sanitize: options.sanitize ?? false,
     logitsProcessor: logitsProcessor !== undefined,
   };
   const session = conversation?.session ?? null;

@@ -9,7 +9,8 @@ import {
   type Traced,
   UnstableEngine,
 } from "../api/unstable.ts";
-import { type Check, checkAll, integer, isBoolean } from "../options/check.ts";
+import { checkAll } from "../options/check.ts";
+import { bench as rows } from "../options/table/command_line.ts";
 import type { LoadOptions, ModelInfo, ModelSource } from "../types/index.ts";
 import { randomBits } from "./blocks.ts";
 import {
@@ -52,7 +53,14 @@ export interface BenchTask {
   onNote?(note: string): void;
 }
 
-export const DEFAULTS: BenchSettings = { prompt: 128, decode: 32, batch: 1, ctx: 0, warmup: 1, repeat: 5 };
+export const DEFAULTS: BenchSettings = {
+  prompt: rows.prompt.default,
+  decode: rows.decode.default,
+  batch: rows.batch.default,
+  ctx: rows.ctx.default,
+  warmup: rows.warmup.default,
+  repeat: rows.repeat.default,
+};
 const READ_BYTES = 640e6;
 const STREAMS = [1, 2, 8];
 /** Tokens of a prompt that is traced: fewer than the least piece that a prompt is cut into. */
@@ -60,26 +68,12 @@ const TRACED = 16;
 /** Of the roofline: short, so many. */
 const SAMPLES = 9;
 
-const MOST = 1 << 20;
-const rules: Record<keyof BenchOptions, Check> = {
-  prompt: integer(1, MOST),
-  decode: integer(1, MOST),
-  batch: integer(1, 4096),
-  ctx: integer(0, MOST),
-  warmup: integer(0, 1000),
-  repeat: integer(1, 1000),
-  profile: isBoolean,
-  trace: isBoolean,
-  roofline: isBoolean,
-  readBytes: integer(1 << 20, 1e9),
-};
-
-export const checkBench = (options: object): void => void checkAll("bench", rules, options);
+export const checkBench = (options: object): void => void checkAll("bench", rows, options);
 
 export async function bench(outside: Outside, environment: Environment, task: BenchTask): Promise<BenchReport> {
   checkBench(task.options);
   const { options, load, onNote = () => {} } = task;
-  const { roofline = true, readBytes = READ_BYTES } = options;
+  const { roofline = rows.roofline.default, readBytes = READ_BYTES } = options;
   const date = new Date().toISOString();
   const measured = await measureModel(outside, environment, task);
   // After the model, so that its memory is not part of the peak.
@@ -129,8 +123,8 @@ async function measureModel(outside: Outside, environment: Environment, task: Be
     await measured(warmup, false, "warming up");
     const runs = await measured(repeat, false, "run");
     const first = run.prompts[0]!;
-    const traced = options.trace ? await engine.trace(first.slice(0, TRACED), signal) : null;
-    const profiled = options.profile ? await measured(repeat, true, "profile") : null;
+    const traced = (options.trace ?? rows.trace.default) ? await engine.trace(first.slice(0, TRACED), signal) : null;
+    const profiled = (options.profile ?? rows.profile.default) ? await measured(repeat, true, "profile") : null;
     const alone = batch === 1 && ctx === 0;
     onNote("end to end");
     const ends = alone ? await times(warmup + repeat, () => endToEnd(model, first, decode, signal)) : null;
@@ -173,7 +167,7 @@ function reportOf(
     bytesPerToken: bytesPerStep / batch,
     gbPerSecond: median(decodes, ({ weightBytes, ms }) => weightBytes / ms / 1e6),
   };
-  const rows = profiled && {
+  const profile = profiled && {
     prefill: profileRows(profiled, (run) => run.prefill),
     decode: profileRows(profiled, (run) => run.decode),
   };
@@ -194,8 +188,8 @@ function reportOf(
       peakRssBytes,
     },
     roofline: roof,
-    ratios: roof && ratios(roof, decoding.gbPerSecond, prefill.gmacPerSecond, rows),
-    profile: rows,
+    ratios: roof && ratios(roof, decoding.gbPerSecond, prefill.gmacPerSecond, profile),
+    profile,
     trace: traced && {
       tokens: traced.tokens,
       prefill: traceRows(traced.numbers.prefill, operations),
@@ -205,10 +199,10 @@ function reportOf(
 }
 
 function aboutModel(info: ModelInfo, source: string, weightBytes: number): Pick<BenchReport, "engine" | "model"> {
-  const { flavour, kernel, threads, threadsReason, kv, contextLength, activations } = info;
+  const { flavour, dotProduct, threads, threadsReason, kvCacheType, contextLength, activations } = info;
   const { name, architecture, parameters, bitsPerWeight, kinds, config } = info;
   return {
-    engine: { flavour, kernel, threads, threadsReason, kv, contextLength, activations },
+    engine: { flavour, dotProduct, threads, threadsReason, kvCacheType, contextLength, activations },
     model: { source, name, architecture, parameters, bitsPerWeight, kinds, config, weightBytes },
   };
 }
@@ -263,10 +257,10 @@ function throughTheApi(runs: readonly EndToEnd[], decode: number, stepMs: number
 
 async function measureRoof(
   outside: Outside,
-  { readBytes, threads, flavour, kernel, signal }: LoadOptions & { readBytes: number },
+  { readBytes, threads, flavour, dotProduct, signal }: LoadOptions & { readBytes: number },
 ): Promise<Roofline> {
   const engine = new UnstableEngine(outside);
-  const settings = { ...(threads && { threads }), ...(flavour && { flavour }), ...(kernel && { kernel }) };
+  const settings = { ...(threads && { threads }), ...(flavour && { flavour }), ...(dotProduct && { dotProduct }) };
   try {
     const args = { settings, bytes: readBytes, streams: STREAMS, repeat: SAMPLES };
     const found = await engine.roofline(args, signal);

@@ -3,7 +3,8 @@
  * waiting times are measured. Lengths are random, some clients break off, some read slowly.
  */
 
-import { type Check, checkAll, integer } from "../options/check.ts";
+import { checkAll } from "../options/check.ts";
+import { loadtest as rows } from "../options/table/command_line.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Finished, GenerateOptions, Model, ModelStatus } from "../types/index.ts";
 import { randomBits } from "./blocks.ts";
@@ -18,15 +19,13 @@ export interface LoadTestOptions {
   seed?: number;
 }
 
-export const LOAD_TEST = { clients: 32, seconds: 30, seed: 1 } as const;
+export const LOAD_TEST = {
+  clients: rows.clients.default,
+  seconds: rows.seconds.default,
+  seed: rows.seed.default,
+} as const;
 
-const rules: Record<keyof LoadTestOptions, Check> = {
-  clients: integer(1, 1024),
-  seconds: integer(1, 86400),
-  seed: integer(0, 2 ** 31 - 1),
-};
-
-export const checkLoadTest = (options: object): void => void checkAll("loadtest", rules, options);
+export const checkLoadTest = (options: object): void => void checkAll("loadtest", rows, options);
 
 interface Percentiles {
   p50: number;

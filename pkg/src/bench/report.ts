@@ -20,7 +20,10 @@ export interface BenchReport {
   /** ISO 8601. */
   date: string;
   machine: Machine;
-  engine: Pick<ModelInfo, "flavour" | "kernel" | "threads" | "threadsReason" | "kv" | "contextLength" | "activations">;
+  engine: Pick<
+    ModelInfo,
+    "flavour" | "dotProduct" | "threads" | "threadsReason" | "kvCacheType" | "contextLength" | "activations"
+  >;
   model: Pick<ModelInfo, "name" | "architecture" | "parameters" | "bitsPerWeight" | "kinds" | "config"> & {
     /** Where it came from. */
     source: string;

@@ -2,11 +2,8 @@
 
 import type { AdapterUse, LoadOptions, Model } from "../types/index.ts";
 import type { Args } from "./args.ts";
-import type { FlagName } from "./flags.ts";
+import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
-import { UsageError } from "./usage.ts";
-
-export const adapterFlags: readonly FlagName[] = ["adapter", "adapter-bytes"];
 
 /** Loads what the flags name; a scale stands behind the last equals sign. */
 export async function loadAdapters(

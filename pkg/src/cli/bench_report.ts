@@ -10,7 +10,7 @@ export function report(found: BenchReport): string {
   const { machine, engine, model, settings } = found;
   const parts = [
     `${model.name ?? model.source}: ${model.architecture}, ${count(model.parameters)} parameters, ${bytes(model.weightBytes)} a step`,
-    `${engine.flavour}, ${engine.kernel}, ${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kv}`,
+    `${engine.flavour}, ${engine.dotProduct}, ${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kvCacheType}`,
     `${machine.runtime} on ${machine.cpu ?? "an unknown processor"}, ${found.date}`,
     "",
     table("lrll", speeds(found)),
@@ -102,7 +102,7 @@ export function difference({ rows, notes }: Diff): string {
   return [table("lrrrrl", [head, ...cells]), ...notes.map((note) => `  differs: ${note}`)].join("\n");
 }
 
-export function crowdReport(found: LoadTestReport): string {
+export function loadTestReport(found: LoadTestReport): string {
   const { clients, seconds, answers, wrong, memory, status, beside } = found;
   const { whole, brokenOff, refused } = answers;
   const spread = ({ p50, p95, p99, most }: LoadTestReport["gapMs"]) =>
@@ -120,7 +120,7 @@ export function crowdReport(found: LoadTestReport): string {
     ["prompts", `${percent(found.cachedShare)} of their tokens were computed before`],
     ["wasm memory", grown(memory.wasmBytes)],
     ...(memory.processBytes ? [["process", grown(memory.processBytes)]] : []),
-    ["left over", `${status.running + status.waiting + status.paused} requests, ${status.heldTokens} tokens`],
+    ["left over", `${status.running + status.waiting + status.paused} requests, ${status.usedTokens} tokens`],
   ];
   return table("ll", rows);
 }

@@ -3,13 +3,11 @@ import { redacted } from "../source/address.ts";
 import type { CachedFile } from "../types/index.ts";
 import type { Args } from "./args.ts";
 import { bytes, plural } from "./format.ts";
-import { type Command, UsageError } from "./usage.ts";
+import { UsageError } from "./syntax.ts";
+import type { Command } from "./usage.ts";
 
 export const cacheList: Command = {
   name: "cache list",
-  summary: "Shows what of models is kept, so that it need not come again.",
-  operands: [],
-  flags: [],
   async run(args, terminal) {
     const files = await cache.list(place(args));
     if (terminal.json) return terminal.printJson({ files });
@@ -21,12 +19,6 @@ export const cacheList: Command = {
 
 export const cacheDelete: Command = {
   name: "cache delete",
-  summary: "Deletes what came from a URL, everything beneath one that ends in /, or everything there is.",
-  operands: [],
-  optional: ["URL"],
-  needs: "(URL | --all)",
-  flags: ["all"],
-  meanings: { all: { help: "everything" } },
   async run(args, terminal) {
     const [url] = args.operands;
     if ((url === undefined) !== args.has("all")) throw new UsageError("give either a URL or --all");

@@ -1,15 +1,11 @@
 import { type DoctorReport, doctor as examine } from "../node-doctor.ts";
 import { redacted } from "../source/address.ts";
 import { bytes, table } from "./format.ts";
-import { type Command, UsageError } from "./usage.ts";
+import { UsageError } from "./syntax.ts";
+import type { Command } from "./usage.ts";
 
 export const doctor: Command = {
   name: "doctor",
-  summary: "Shows what this runtime can do with a model, and whether an address serves one well.",
-  operands: [],
-  optional: ["URL"],
-  needs: "[URL]",
-  flags: [],
   async run(args, terminal) {
     const report = await examine(address(args.operands[0]), { signal: terminal.signal });
     if (terminal.json) await terminal.printJson(report);

@@ -1,26 +1,23 @@
 import { createHash } from "node:crypto";
 import type { Model } from "../types/index.ts";
-import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
+import { loadAdapters, scaled } from "./adapters.ts";
 import { percent, table } from "./format.ts";
 import { loadOptions, withModel } from "./model.ts";
+import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
-import { type Command, UsageError } from "./usage.ts";
+import type { Command } from "./usage.ts";
 
 /** Of the likeliest tokens, for people. */
 const SHOWN = 10;
 
 export const logits: Command = {
   name: "logits",
-  summary: "Token ids in, logits out: to check an engine or a conversion.",
-  operands: ["MODEL"],
-  needs: "--ids 1,2,3",
-  flags: ["ids", "all", ...adapterFlags],
   async run(args, terminal) {
     const ids = args.ids();
     if (!ids) throw new UsageError("--ids 1,2,3 is missing", { option: "--ids" });
     const all = args.has("all");
     scaled(args);
-    const load = loadOptions(args, adapterFlags);
+    const load = loadOptions(args, ["loading"]);
     await withModel(args, terminal, load, async (model) => {
       const adapters = await loadAdapters(args, load, model, terminal);
       const rows = await model.logits(ids, { all, ...adapters, signal: terminal.signal });

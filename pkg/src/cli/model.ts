@@ -1,11 +1,11 @@
 /** The model that a command names. */
 
 import { load } from "../node.ts";
+import { engineFlags, type FlagGroup } from "../options/commands.ts";
 import type { LoadOptions, Model, ModelInfo } from "../types/index.ts";
 import type { Args } from "./args.ts";
-import { engine, type FlagName } from "./flags.ts";
+import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
-import { UsageError } from "./usage.ts";
 
 /** The name of the model in the package, which lies beside `dist`. */
 const DEMO = "ternlight-demo";
@@ -16,9 +16,9 @@ export function source(args: Args): string | URL {
 }
 
 /** What `load` is to be told; asked for before anything else, because it refuses wrong values. */
-export function loadOptions(args: Args, more: readonly FlagName[] = []): LoadOptions {
-  const options = args.options("load", [...engine, ...more]);
-  if (!args.has("no-cache")) return options;
+export function loadOptions(args: Args, more: readonly FlagGroup[] = []): LoadOptions {
+  const options = args.options("load", [...engineFlags, ...more]);
+  if (!args.has("noCache")) return options;
   if (args.has("cache")) throw new UsageError("give either --cache or --no-cache");
   return { ...options, cache: false };
 }

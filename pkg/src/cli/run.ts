@@ -2,37 +2,32 @@ import { readFile, stat } from "node:fs/promises";
 import { NewFile } from "../convert/new_file.ts";
 import { EngineError } from "../types/errors.ts";
 import type { AdapterUse, Generation, Model, Session } from "../types/index.ts";
-import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
+import { loadAdapters, scaled } from "./adapters.ts";
 import type { Args } from "./args.ts";
-import { formatFlags, formatOf } from "./constrain.ts";
-import { sampling } from "./flags.ts";
+import { formatOf } from "./constrain.ts";
 import { ms, plural } from "./format.ts";
 import { loadOptions, withModel, withoutTensors } from "./model.ts";
+import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
-import { type Command, UsageError } from "./usage.ts";
+import type { Command } from "./usage.ts";
 
 export const run: Command = {
   name: "run",
-  summary: "Continues a text and prints what comes as it comes.",
-  operands: ["MODEL"],
-  needs: "(-p TEXT | --ids 1,2,3)",
-  flags: ["prompt", "ids", ...sampling, "completions", ...formatFlags, ...adapterFlags, "session", "no-special"],
   async run(args, terminal) {
     const prompt = promptOf(args);
-    const chosen = args.options("complete", [...sampling, "completions"]);
+    const chosen = args.options("complete", ["generation", "sampling", "completions", "prompting"]);
     const file = args.text("session");
-    if (file !== undefined && args.has("completions")) {
+    if (file !== undefined && args.has("n")) {
       throw new UsageError("--completions does not go with --session", { option: "--completions" });
     }
-    const format = await formatOf(args);
+    const responseFormat = await formatOf(args);
     const options = {
       ...chosen,
-      ...(format ? { format } : {}),
-      addSpecial: !args.has("no-special"),
+      ...(responseFormat ? { responseFormat } : {}),
       signal: terminal.signal,
     };
     scaled(args);
-    const load = loadOptions(args, adapterFlags);
+    const load = loadOptions(args, ["loading"]);
     if (file !== undefined) await checkPlace(file);
     await withModel(args, terminal, load, async (model) => {
       const adapters = await loadAdapters(args, load, model, terminal);

@@ -3,8 +3,7 @@
 import { EngineError } from "../types/errors.ts";
 import type { Description, TensorSummary } from "../types/index.ts";
 
-export const KINDS = ["1bit", "ternary"] as const;
-export type Kind = (typeof KINDS)[number];
+export type Kind = "1bit" | "ternary";
 
 /** How many values to a scale a storage type can hold. Of others only "more" is known. */
 const VALUES: Record<string, number> = { Q1_0: 2, TQ1_0: 3, TQ2_0: 3, I2_S: 3, U8x4: 3 };

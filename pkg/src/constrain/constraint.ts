@@ -1,7 +1,7 @@
 /** Answers that keep to a format: what may not come next is forbidden before every choice. The library is a wasm of its own. */
 
 import { createGlue } from "../../dist/glue/constrain.js";
-import type { FormatSpec } from "../options/format.ts";
+import type { FormatSpec } from "../options/response_format.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { EngineError } from "../types/errors.ts";
 

@@ -1,6 +1,6 @@
 /** A look at a runtime with `load`'s own eyes: the same probes, the same choice, the same worker. */
 import { type Outside, UnstableEngine } from "../api/unstable.ts";
-import { checkAll, isSignal } from "../options/check.ts";
+import { checkOptions } from "../options/options.ts";
 import { probe } from "../wasm/features.ts";
 import { type Pick, pick } from "../wasm/pick.ts";
 import { advise } from "./advice.ts";
@@ -19,7 +19,7 @@ export interface Patient {
 }
 
 export async function examine(patient: Patient, url: URL | null, options?: DoctorOptions): Promise<DoctorReport> {
-  const { signal } = checkAll("doctor", { signal: isSignal }, options);
+  const { signal } = checkOptions("doctor", options);
   signal?.throwIfAborted();
   const features = probe();
   const choice = tryPick(features, patient.cores);

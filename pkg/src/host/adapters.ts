@@ -108,10 +108,10 @@ export class Adapters {
   }
 
   #reserve(bytes: number): void {
-    const available = this.#loaded.adapterBytes - this.#bytes;
+    const available = this.#loaded.maxAdapterBytes - this.#bytes;
     if (bytes > available) {
-      const detail = { needed: bytes, available, option: "adapterBytes" };
-      const reason = `the adapter needs ${bytes} bytes; ${available} are left of what adapterBytes reserved`;
+      const detail = { needed: bytes, available, option: "maxAdapterBytes" };
+      const reason = `the adapter needs ${bytes} bytes; ${available} are left of what maxAdapterBytes reserved`;
       throw new EngineError("OutOfMemory", reason, detail);
     }
     this.#bytes += bytes;

@@ -28,5 +28,5 @@ export interface Loaded {
   memory: WebAssembly.Memory;
   glue: Glue;
   /** Bytes of the memory that adapters may take. */
-  adapterBytes: number;
+  maxAdapterBytes: number;
 }

@@ -1,5 +1,6 @@
 /** Sampling options as the engine takes them: one list of numbers, with ids for texts. */
 
+import { samplerNumbers } from "../options/routes.ts";
 import { samplers as links } from "../options/samplers.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { SamplingOptions } from "../types/index.ts";
@@ -7,33 +8,6 @@ import type { Text } from "./text.ts";
 
 /** llama.cpp's. */
 const BREAKERS = ["\n", ":", '"', "*"];
-
-/** In the order of `src/web/sampling.rs`. */
-const NUMBERS = [
-  "temperature",
-  "dynamicTemperature",
-  "dynamicExponent",
-  "topP",
-  "minP",
-  "typicalP",
-  "topNSigma",
-  "xtcProbability",
-  "xtcThreshold",
-  "repetitionPenalty",
-  "frequencyPenalty",
-  "presencePenalty",
-  "dryMultiplier",
-  "dryBase",
-  "mirostatTau",
-  "mirostatEta",
-  "topK",
-  "penaltyLastN",
-  "dryAllowedLength",
-  "dryLastN",
-  "adaptiveTopK",
-  "logprobs",
-  "speculate",
-] as const;
 
 export function flat(options: SamplingOptions & { seed: number }, text: Text): Float64Array {
   const { seed, logitBias = {}, bannedSequences = [], dryMultiplier = 0, samplers } = options;
@@ -43,7 +17,7 @@ export function flat(options: SamplingOptions & { seed: number }, text: Text): F
   const { dryBreakers = text.tokenizerOrNull ? BREAKERS : [] } = options;
   const breakers = dryMultiplier > 0 && dryBreakers.length > 0 ? containing(dryBreakers, text.tokenizer) : [];
   return Float64Array.from([
-    ...NUMBERS.map((name) => Number(options[name] ?? Number.NaN)),
+    ...samplerNumbers.map((name) => Number(options[name] ?? Number.NaN)),
     Math.floor(seed / 2 ** 32),
     seed >>> 0,
     bias.length,

@@ -33,7 +33,7 @@ export function planLoad(
   const verdict = fit({
     settings,
     needed: loader.memory() as MemoryNeeds,
-    room: room(length, free, asked.adapterBytes),
+    room: room(length, free, asked.maxAdapterBytes),
     trainedContext: () => (loader.describe() as Description).config.contextLength,
     needs(other) {
       const trial = new glue.Loader(checkpoint, other);

@@ -1,6 +1,7 @@
 /** What crosses between a model's owner and its engine: one map of verbs, keyed by request. */
 
-import type { FormatSpec } from "../options/format.ts";
+import type { FormatSpec } from "../options/response_format.ts";
+import type { NamesTo } from "../options/routes.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type { ErrorDetail } from "../types/errors.ts";
 import type {
@@ -23,13 +24,10 @@ import type {
 import type { TimeSpan } from "./user_timing.ts";
 
 /** All options of a load but those that work on the owner's side. */
-export type LoadSettings = Omit<LoadOptions, "signal" | "onProgress">;
+export type LoadSettings = Omit<LoadOptions, NamesTo<"caller">>;
 
-/** Of these, what the engine itself takes. */
-export type EngineSettings = Omit<
-  LoadSettings,
-  keyof SourceOptions | "threads" | "flavour" | "kernel" | "chatTemplate" | "spans" | "adapterBytes"
->;
+/** Those of them that the engine itself takes. */
+export type EngineSettings = Pick<LoadSettings, NamesTo<"plan">>;
 
 export interface AdapterSettings extends SourceOptions {
   name?: string;
@@ -51,7 +49,7 @@ export interface GenerateSettings extends SamplingOptions {
   stop: string[];
   ignoreEos: boolean;
   onContextFull: ContextFull;
-  format?: FormatSpec;
+  responseFormat?: FormatSpec;
   adapters?: readonly AdapterUse[];
   /** Texts of the prompt are cleaned before they are tokenized. */
   sanitize: boolean;
@@ -134,7 +132,7 @@ export interface Verbs {
   /** GB/s for each number of streams a thread, and G products a second, `repeat` times. Needs no model. */
   roofline: Verb<
     {
-      settings: Pick<LoadSettings, "threads" | "flavour" | "kernel">;
+      settings: Pick<LoadSettings, "threads" | "flavour" | "dotProduct">;
       bytes: number;
       streams: number[];
       repeat: number;
@@ -168,7 +166,7 @@ export type Reply =
   | { id: number; event: unknown }
   | { id: number; result: unknown }
   | { id: number; error: ErrorData }
-  /** What was done when, for a load with `spans`. */
+  /** What was done when, for a load with `userTiming`. */
   | { spans: TimeSpan[] }
   /** Nothing will be answered any more. */
   | { fatal: ErrorData };

@@ -46,10 +46,10 @@ type NamedBlob = Blob & { readonly name: string };
 export type Activations = "auto" | "int8" | "int14" | "float";
 
 /**
- * How keys and values are kept between steps. `auto` is `f32` while the cache stays small, else `f16`. `fp8` (e4m3) and `q8`, `q4`,
+ * How keys and values are stored between steps. `auto` is `f32` while the cache stays small, else `f16`. `fp8` (e4m3) and `q8`, `q4`,
  * `q2` (integers, of rotated rows) have a scale for each head and position.
  */
-export type KvType = "auto" | "f32" | "f16" | "fp8" | "q8" | "q4" | "q2";
+export type KvCacheType = "auto" | "f32" | "f16" | "fp8" | "q8" | "q4" | "q2";
 
 /** Which build runs. `auto` takes the fastest one that this runtime runs correctly. */
 export type Flavour = "auto" | "relaxed" | "simd128";
@@ -58,13 +58,13 @@ export type Flavour = "auto" | "relaxed" | "simd128";
  * How kernels sum products: `dot4` four to a lane, which processors with VNNI or SDOT do at once, `dot2` two by two, which others do
  * faster. `auto` times both while a model loads, for a few milliseconds. Answers are the same, bit for bit.
  */
-export type Kernel = "auto" | "dot4" | "dot2";
+export type DotProduct = "auto" | "dot4" | "dot2";
 
 /**
- * How weights are packed. `auto` packs what turns out to be ternary as ternary (dense TriLM weights, TQ2_0 blocks whose scales
- * agree), `stored` keeps every type as the file has it.
+ * The order in which waiting requests get a place. `fair` gives half of the places to the shortest requests, so that these pass long
+ * ones; `fcfs` serves first come, first served.
  */
-export type WeightLayout = "auto" | "stored";
+export type Scheduling = "fair" | "fcfs";
 
 /**
  * Values that an I2_S file interleaves: `128` is what x86 builds and Microsoft's converter write, `64` what ARM builds wrote. No header
@@ -94,14 +94,14 @@ export interface LoadOptions extends SourceOptions {
   /** @default "auto" */
   flavour?: Flavour | undefined;
   /** @default "auto"; "dot4" on an edge worker, whose clock stands still */
-  kernel?: Kernel | undefined;
+  dotProduct?: DotProduct | undefined;
   /**
    * Positions a conversation may hold.
    * @default what the model was trained for, at most 4096
    */
   contextLength?: number | undefined;
   /** @default "auto" */
-  kv?: KvType | undefined;
+  kvCacheType?: KvCacheType | undefined;
   /** @default "auto" */
   activations?: Activations | undefined;
   /**
@@ -120,24 +120,28 @@ export interface LoadOptions extends SourceOptions {
    */
   maxBatchTokens?: number | undefined;
   /** Requests that may wait; the next one is refused with `QueueFull`. @default 32 */
-  maxQueue?: number | undefined;
+  maxWaiting?: number | undefined;
   /**
    * Tokens whose keys and values are kept, of all conversations together and of ended ones for whoever begins alike. At least
    * `contextLength`; what was unused longest goes first, and is computed again when it is wanted.
    * @default up to four full contexts, within 256 MB
    */
-  cacheTokens?: number | undefined;
+  kvCacheTokens?: number | undefined;
   /** Conversations that begin alike share what was computed, in whole blocks of 32 tokens. No result changes. @default true */
   prefixReuse?: boolean | undefined;
-  /** Requests are taken as they come. Otherwise half of the places are for the shortest of those that wait. @default false */
-  firstCome?: boolean | undefined;
+  /** @default "fair" */
+  scheduling?: Scheduling | undefined;
   /**
    * Memory that adapters may take together, in bytes: `loadAdapter` refuses what would be more. Until they come it is address space alone.
    * @default 134217728 (128 MiB)
    */
-  adapterBytes?: number | undefined;
-  /** @default "auto" */
-  layout?: WeightLayout | undefined;
+  maxAdapterBytes?: number | undefined;
+  /**
+   * Packs as ternary what turns out to be ternary: dense TriLM weights, TQ2_0 blocks whose scales agree. Otherwise every tensor keeps
+   * the type that the file has.
+   * @default true
+   */
+  repack?: boolean | undefined;
   /** Only for files with I2_S tensors. @default "auto" */
   i2s?: I2sInterleave | undefined;
   /**
@@ -150,7 +154,7 @@ export interface LoadOptions extends SourceOptions {
    * until `performance.clearMeasures()`.
    * @default false
    */
-  spans?: boolean | undefined;
+  userTiming?: boolean | undefined;
 }
 
 /**
@@ -311,7 +315,7 @@ export interface SamplingOptions {
   /** The order of the chain; a link that is not named is off. @default all, in the order of `Sampler` */
   samplers?: readonly Sampler[] | undefined;
   /** `none` forgets what the model's generation_config says. @default "model" */
-  preset?: "model" | "none" | undefined;
+  generationConfig?: "model" | "none" | undefined;
   /** Same seed, same tokens, in every runtime. An integer from 0 to 2^53 - 1. @default random */
   seed?: number | undefined;
   /** Tell with every token how likely the model held it and this many of the likeliest, at most 100. @default none */
@@ -321,7 +325,7 @@ export interface SamplingOptions {
    * would have chosen anyway: the same answer in fewer steps where a text repeats itself or its prompt. Rests for 64 tokens where fewer than
    * three guesses in ten are right. Has no effect beside `logitsProcessor`. @default false
    */
-  speculate?: boolean | undefined;
+  promptLookup?: boolean | undefined;
 }
 
 export interface GenerateOptions extends SamplingOptions {
@@ -339,12 +343,13 @@ export interface GenerateOptions extends SamplingOptions {
    * What the text keeps to: of every token only those are chosen from that may still lead to a whole text. It ends by itself, with
    * `finishReason: "stop"`, where nothing more may follow; `maxTokens` may cut it before it is whole. @default any text
    */
-  format?: Format | undefined;
+  responseFormat?: ResponseFormat | undefined;
   /**
-   * `safe` takes soft hyphens, zero-width spaces and joiners and variation selectors out of a text or of messages, and leaves of emoji
-   * in a row the first, of spaces one, of empty lines one. It changes what is said: an indent is gone. Ids stay as they are. @default "none"
+   * Removes soft hyphens, zero-width spaces and joiners and variation selectors from a text or from messages, and leaves the first of
+   * several emoji in a row, one of several spaces, one of several blank lines. This changes the prompt: an indent is gone. Ids stay as
+   * they are. @default false
    */
-  preprocess?: "none" | "safe" | undefined;
+  sanitize?: boolean | undefined;
   /** Changes the logits before every choice. @default none */
   logitsProcessor?: LogitsProcessor | undefined;
   /**
@@ -360,7 +365,7 @@ export interface GenerateOptions extends SamplingOptions {
  * options overlap). A regular expression is in Rust's syntax, which is JavaScript's without look-around and back-references, and
  * matches the whole text. A grammar is in Lark's syntax as llguidance reads it, from the rule `start`.
  */
-export type Format =
+export type ResponseFormat =
   | "json"
   | { type: "json_schema"; schema: object | true }
   | { type: "regex"; pattern: string }
@@ -507,7 +512,7 @@ export interface Session {
   /** Forgets the last `count` tokens. */
   rewind(count: number): Promise<void>;
   /**
-   * All that the session holds, keys and values included, for `model.session({ restore })` of the same model with the same `kv` and
+   * All that the session holds, keys and values included, for `model.session({ restore })` of the same model with the same `kvCacheType` and
    * `activations`, in any runtime. About as many bytes as its share of the cache.
    */
   save(): Promise<Uint8Array>;
@@ -529,16 +534,16 @@ export interface SessionOptions {
 export interface ModelStatus {
   /** Requests that are computed. */
   running: number;
-  /** Requests that wait for a place, at most `maxQueue`. */
+  /** Requests that wait for a place, at most `maxWaiting`. */
   waiting: number;
   /** Requests that wait for their reader. */
   paused: number;
   /** Tokens whose keys and values there is room for. */
-  cacheTokens: number;
+  kvCacheTokens: number;
   /** Of these, those of open sessions and running requests … */
-  heldTokens: number;
-  /** … and those of ended ones, kept for whoever begins alike until their room is needed. */
-  spareTokens: number;
+  usedTokens: number;
+  /** … and those of ended ones, kept for conversations that begin alike until their room is needed. */
+  evictableTokens: number;
   /** Bytes of wasm memory now held. */
   memoryBytes: number;
 }
@@ -585,11 +590,15 @@ export interface InspectOptions {
   /** @default "auto" */
   activations?: Activations | undefined;
   /** @default "auto" */
-  kv?: KvType | undefined;
+  kvCacheType?: KvCacheType | undefined;
   contextLength?: number | undefined;
   prefillChunk?: number | undefined;
-  /** @default "auto" */
-  layout?: WeightLayout | undefined;
+  /**
+   * Packs as ternary what turns out to be ternary: dense TriLM weights, TQ2_0 blocks whose scales agree. Otherwise every tensor keeps
+   * the type that the file has.
+   * @default true
+   */
+  repack?: boolean | undefined;
   /** Only for files with I2_S tensors. @default "auto" */
   i2s?: I2sInterleave | undefined;
   signal?: AbortSignal | undefined;
@@ -668,7 +677,7 @@ export interface CanRun {
   /** Why it does not fit. */
   reason?: string;
   /** The nearest options that make it fit, where there are any. */
-  suggestion?: { contextLength?: number; kv?: KvType };
+  suggestion?: { contextLength?: number; kvCacheType?: KvCacheType };
 }
 
 /** What `inspect` tells and `model.info` begins with. */
@@ -712,10 +721,10 @@ export interface Description {
 export interface ModelInfo extends Description {
   vocab: number;
   contextLength: number;
-  kv: Exclude<KvType, "auto">;
+  kvCacheType: Exclude<KvCacheType, "auto">;
   /** The build that runs: `threads-relaxed`, `single-simd128` … */
   flavour: string;
-  kernel: Exclude<Kernel, "auto">;
+  dotProduct: Exclude<DotProduct, "auto">;
   threads: number;
   /** Why there are fewer threads than cores, in words; null where there are not. */
   threadsReason: string | null;

@@ -55,8 +55,8 @@ test("run: every sampling flag sets its option", async () => {
   const flags =
     "--dynamic-temp 0.2 --dynamic-exponent 2 --typical-p 0.9 --top-n-sigma 3 --xtc-probability 0.1 --xtc-threshold 0.2 \
     --frequency-penalty 0.1 --presence-penalty 0.1 --penalty-last-n 64 --dry-multiplier 0.5 --dry-base 1.5 --dry-allowed-length 3 \
-    --dry-last-n 64 --dry-breaker . --dry-breaker ! --adaptive-top-k --mirostat-tau 4 --mirostat-eta 0.2 --preset none \
-    --samplers penalties,dry,temperature --preprocess safe --seed 7";
+    --dry-last-n 64 --dry-breaker . --dry-breaker ! --adaptive-top-k --mirostat-tau 4 --mirostat-eta 0.2 --generation-config none \
+    --samplers penalties,dry,temperature --sanitize --seed 7";
   const ask = (...more: string[]) => json("run", DEMO, "-p", "Once  upon a time", "-n", "3", "--threads", "1", ...more);
   const { tokens, promptTokens } = await ask(...flags.split(/\s+/));
   assert.equal(tokens.length, 3);

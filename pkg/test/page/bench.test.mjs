@@ -66,8 +66,8 @@ test("many clients in one page: each gets what it gets alone", async (context) =
   context.diagnostic(JSON.stringify(found));
   assert.deepEqual([found.wrong, found.answers.refused], [0, 0]);
   assert.ok(found.answers.whole > 0);
-  const { running, waiting, paused, heldTokens } = found.status;
-  assert.deepEqual([running, waiting, paused, heldTokens], [0, 0, 0, 0]);
+  const { running, waiting, paused, usedTokens } = found.status;
+  assert.deepEqual([running, waiting, paused, usedTokens], [0, 0, 0, 0]);
   const [before, after] = found.memory.wasmBytes;
   assert.ok(after <= 1.05 * before, `${before} bytes became ${after}`);
   assert.deepEqual(complaints, []);

@@ -299,9 +299,9 @@ test("what cannot be read any more takes nobody's room", async (context) => {
   assert.ok((await open()).complete);
 });
 
-test("the README's example", async (context) => {
-  const readme = await readFile(new URL("../../../README.md", import.meta.url), "utf8");
-  const [, example = ""] = /^```js\n(import \{ cache.*?)^```/ms.exec(readme) ?? [];
+test("the guide's example", async (context) => {
+  const guide = await readFile(new URL("../../../docs/guide/loading.md", import.meta.url), "utf8");
+  const [, example = ""] = /^```js\n(import \{ cache.*?)^```/ms.exec(guide) ?? [];
   const { url, directory } = await place(context, { "model.gguf": tiny });
   process.env.XDG_CACHE_HOME = directory;
   const program = example
