@@ -3,6 +3,7 @@
 # make ok      format, lints and tests: what a change needs
 # make build   the package, ready for `npm pack` in pkg/
 # make docs    the site of the documents in docs/.site, with the API and the demo page, for any static host
+# make licences   licences of all that is shipped, and known vulnerabilities where a database of them is at hand
 # make soak    fuzzing, SOAK_SECONDS (300) for each parser; wants a nightly toolchain and fetches what is missing
 
 SHELL := bash
@@ -13,7 +14,7 @@ BIN := pkg/node_modules/.bin
 WASM_TESTS := single-relaxed single-simd128
 WASM_LINTS := single-relaxed threads-relaxed convert constrain
 
-.PHONY: demo build docs test ok soak format lint tools test-rust test-wasm test-package clean
+.PHONY: demo build docs test ok soak format lint licences tools test-rust test-wasm test-package clean
 
 demo: build
 	@node scripts/serve.mjs $(PORT)
@@ -64,6 +65,9 @@ lint: build
 	done
 	$(BIN)/biome ci
 	$(BIN)/tsc --project pkg
+
+licences: tools
+	@node pkg/scripts/licences.mjs
 
 format: tools
 	cargo fmt --all
