@@ -7,7 +7,7 @@ import { spawnEngine } from "./platform/edge.ts";
 import { EngineError } from "./types/errors.ts";
 import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types/index.ts";
 
-export { EngineError, type ErrorDetail } from "./types/errors.ts";
+export { EngineError, type ErrorCode, type ErrorDetail } from "./types/errors.ts";
 export type * from "./types/index.ts";
 
 /** What an edge worker brings along, because it may compile nothing itself. */
@@ -16,7 +16,7 @@ export interface EdgeOptions {
   wasm: WebAssembly.Module;
   /**
    * What the options `responseFormat` and `toolChoice` need, imported as a module: `import constrain from "ternlight/constrain.wasm"`.
-   * @default none: these two options are refused
+   * @default none
    */
   constrain?: WebAssembly.Module | undefined;
 }

@@ -3,7 +3,7 @@
 import { mapConcurrent } from "../source/concurrent.ts";
 import type { ModelFiles } from "../source/files.ts";
 import type { Source } from "../source/source.ts";
-import { EngineError } from "../types/errors.ts";
+import { EngineError, type ErrorCode } from "../types/errors.ts";
 import type { Glue } from "../wasm/load.ts";
 
 type Checkpoint = Glue["Checkpoint"]["prototype"];
@@ -89,6 +89,6 @@ export async function named<T>(source: Source, work: () => Promise<T>): Promise<
   } catch (error) {
     const { code, message, detail } = error as { code?: unknown; message?: string; detail?: { file?: string } };
     if (error instanceof Error || typeof code !== "string" || detail?.file) throw error;
-    throw new EngineError(code, `${source.name}: ${message}`, { file: source.name, ...detail });
+    throw new EngineError(code as ErrorCode, `${source.name}: ${message}`, { file: source.name, ...detail });
   }
 }

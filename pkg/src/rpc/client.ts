@@ -1,6 +1,6 @@
 /** The owner's end: promises and events by request id. */
 
-import { EngineError } from "../types/errors.ts";
+import { EngineError, type ErrorCode } from "../types/errors.ts";
 import type { WorkerPort } from "./port.ts";
 import type { ErrorData, Reply, VerbName, Verbs } from "./protocol.ts";
 import { show } from "./user_timing.ts";
@@ -202,8 +202,8 @@ export class Client {
   }
 }
 
-function revive(data: ErrorData, code = "Internal"): EngineError {
-  const error = new EngineError(data.code ?? code, data.message, data.detail);
+function revive(data: ErrorData, code: ErrorCode = "Internal"): EngineError {
+  const error = new EngineError((data.code as ErrorCode | undefined) ?? code, data.message, data.detail);
   if (data.stack) error.stack = data.stack;
   return error;
 }

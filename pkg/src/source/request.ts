@@ -1,6 +1,6 @@
 /** Requests to servers. Each ends in an answer, in an EngineError, or after a while without either. */
 
-import { EngineError } from "../types/errors.ts";
+import { EngineError, type ErrorCode } from "../types/errors.ts";
 import type { FileSpec } from "./spec.ts";
 
 export type UrlSpec = Extract<FileSpec, { kind: "url" }>;
@@ -240,7 +240,7 @@ export function mayPass(error: unknown): error is EngineError {
   return status === undefined || status === 429 || (typeof status === "number" && status >= 500);
 }
 
-export function failed(spec: UrlSpec, reason: string, response?: Response, code = "Network"): EngineError {
+export function failed(spec: UrlSpec, reason: string, response?: Response, code: ErrorCode = "Network"): EngineError {
   const file = shown(spec.url);
   const wait = response && retryAfter(response);
   const detail = { file, ...(response && { status: response.status }), ...(wait != null && { retryAfter: wait }) };

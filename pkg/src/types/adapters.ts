@@ -11,7 +11,7 @@ export interface AdapterUse {
 }
 
 export interface AdapterOptions extends SourceOptions {
-  /** The name that requests use. @default the name of the adapter's file without the ending, or of its folder */
+  /** The name that requests use. @default the name of its file without the ending, or of its folder */
   name?: string | undefined;
   /** Aborts the load of the adapter; the promise rejects with the signal's reason. */
   signal?: AbortSignal | undefined;

@@ -19,7 +19,7 @@ export interface CachedFile {
 }
 
 export interface CacheOptions {
-  /** The directory, as in the load option `cache`. @default the one of loads that name none */
+  /** The directory, as in the load option `cache`. @default where loads keep files by themselves */
   directory?: string | undefined;
 }
 

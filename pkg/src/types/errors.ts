@@ -1,3 +1,7 @@
+import type { ErrorCode } from "./error_codes.ts";
+
+export type { ErrorCode } from "./error_codes.ts";
+
 /** Where an error stands: the fields that apply are there. */
 export interface ErrorDetail {
   file?: string;
@@ -17,10 +21,10 @@ export interface ErrorDetail {
 /** Every error that ternlight raises by itself. `code` is stable; the message is for people. */
 export class EngineError extends Error {
   override readonly name = "EngineError";
-  readonly code: string;
+  readonly code: ErrorCode;
   readonly detail: ErrorDetail;
 
-  constructor(code: string, message: string, detail: ErrorDetail = {}, options?: { cause?: unknown }) {
+  constructor(code: ErrorCode, message: string, detail: ErrorDetail = {}, options?: { cause?: unknown }) {
     super(message, options);
     this.code = code;
     this.detail = detail;
@@ -34,7 +38,7 @@ export class EngineError extends Error {
   }
 
   /** As it crosses a worker's edge and as the CLI prints it. */
-  toJSON(): { code: string; message: string; detail: ErrorDetail } {
+  toJSON(): { code: ErrorCode; message: string; detail: ErrorDetail } {
     return { code: this.code, message: this.message, detail: this.detail };
   }
 
@@ -43,6 +47,6 @@ export class EngineError extends Error {
     if (typeof value !== "object" || value === null || value instanceof Error) return value;
     const { code, message, detail } = value as { code?: unknown; message?: unknown; detail?: unknown };
     if (typeof code !== "string" || typeof message !== "string") return value;
-    return new EngineError(code, message, (detail ?? {}) as ErrorDetail);
+    return new EngineError(code as ErrorCode, message, (detail ?? {}) as ErrorDetail);
   }
 }

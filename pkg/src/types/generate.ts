@@ -18,7 +18,7 @@ export type Prompt = string | TokenIds;
 export type ContextFull = "stop" | "error" | "shift";
 
 export interface GenerateOptions extends SamplingOptions {
-  /** The most tokens of the answer. @default until the model ends or the context is full (tokens) */
+  /** The most tokens of the answer. @default until the model ends or the context is full */
   maxTokens?: number | undefined;
   /** Texts that end the generation. They may span pieces and are not part of the answer's text. @default none */
   stop?: string | readonly string[] | undefined;
@@ -44,8 +44,8 @@ export interface GenerateOptions extends SamplingOptions {
   /** Changes the logits before every choice. @default none */
   logitsProcessor?: LogitsProcessor | undefined;
   /**
-   * The adapters of this answer. A session keeps those of its last call; with other ones, all that it holds is computed again.
-   * @default none, or the session's
+   * The adapters of this answer. A session keeps those of its last call by default; with other ones, all that it holds is computed again.
+   * @default none
    */
   adapters?: readonly AdapterUse[] | undefined;
   /** Aborts the generation: iteration and `finished` reject with the signal's reason. */
@@ -68,7 +68,7 @@ export interface CompletionOptions {
   /**
    * Completions of the one prompt, side by side. The prompt's whole blocks of 32 tokens are computed once. Pieces then tell to which
    * completion they belong (`index`), `finished` has all of them (`choices`), and the one at `index` has the seed `seed + index`.
-   * @default 1
+   * @default 1 answer
    */
   n?: number | undefined;
 }

@@ -49,9 +49,9 @@ export interface InspectOptions {
   activations?: Activations | undefined;
   /** As in `load`: `memory` of the description follows it. @default "auto" */
   kvCacheType?: KvCacheType | undefined;
-  /** As in `load`. @default what the model was trained for, at most 4096 (tokens) */
+  /** As in `load`. @default what the model was trained for, at most 4096 */
   contextLength?: number | undefined;
-  /** As in `load`. @default 256 (tokens) */
+  /** As in `load`. @default 256 tokens */
   prefillChunk?: number | undefined;
   /**
    * Packs as ternary what turns out to be ternary: dense TriLM weights, TQ2_0 blocks whose scales agree. Otherwise every tensor keeps

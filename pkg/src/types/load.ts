@@ -41,16 +41,16 @@ export interface LoadOptions extends SourceOptions {
   onProgress?: ((progress: Progress) => void) | undefined;
   /**
    * Threads to compute with. More than one needs shared memory (in a page: cross-origin isolation); 1 takes the build without threads.
-   * @default free cores, at most 8 (threads)
+   * @default free cores, at most 8
    */
   threads?: number | undefined;
   /** The build that runs. @default "auto" */
   flavour?: Flavour | undefined;
-  /** How kernels sum products. @default "auto"; "dot4" on an edge worker, whose clock stands still */
+  /** How kernels sum products. On an edge worker, whose clock stands still, "auto" is "dot4". @default "auto" */
   dotProduct?: DotProduct | undefined;
   /**
    * Positions that one conversation may hold.
-   * @default what the model was trained for, at most 4096 (tokens)
+   * @default what the model was trained for, at most 4096
    */
   contextLength?: number | undefined;
   /** How keys and values are stored. @default "auto" */
@@ -61,26 +61,26 @@ export interface LoadOptions extends SourceOptions {
    * The most prompt tokens that one pass computes; an eighth of it while other answers are being written, so that none of them waits
    * long. It changes speed and scratch memory, never a result. One reading of the weights serves a whole chunk: more than 256 tokens
    * gain nothing.
-   * @default 256 (tokens)
+   * @default 256 tokens
    */
   prefillChunk?: number | undefined;
   /**
    * Requests that are computed together; further ones wait for a place. One reading of the weights serves them all.
-   * @default 8 (requests)
+   * @default 8 requests
    */
   maxSequences?: number | undefined;
   /**
    * The most tokens of one pass, prompts and running answers together. Scratch memory is reserved for this or for
    * `prefillChunk + maxSequences - 1`, whichever is smaller.
-   * @default 2048 (tokens)
+   * @default 2048 tokens
    */
   maxBatchTokens?: number | undefined;
-  /** Requests that may wait; the next one is refused with `QueueFull`. @default 32 (requests) */
+  /** Requests that may wait; the next one is refused with `QueueFull`. @default 32 requests */
   maxWaiting?: number | undefined;
   /**
    * Tokens whose keys and values are kept, for all conversations together and, of ended conversations, for later ones that begin
    * alike. At least `contextLength`. What was unused longest is evicted first, and computed again when it is needed.
-   * @default up to four full contexts, within 256 MB (tokens)
+   * @default up to four full contexts within 256 MB
    */
   kvCacheTokens?: number | undefined;
   /**
@@ -91,9 +91,9 @@ export interface LoadOptions extends SourceOptions {
   /** The order of waiting requests. @default "fair" */
   scheduling?: Scheduling | undefined;
   /**
-   * Memory that all adapters together may take: `loadAdapter` refuses one that would need more. Until adapters are loaded it is address
-   * space alone.
-   * @default 134217728 (bytes: 128 MiB)
+   * Memory that all adapters together may take, 128 MiB by default: `loadAdapter` refuses one that would need more. Until adapters are
+   * loaded it is address space alone.
+   * @default 134217728 bytes
    */
   maxAdapterBytes?: number | undefined;
   /**

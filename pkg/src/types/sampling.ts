@@ -18,7 +18,7 @@ export interface SamplingOptions {
   dynamicTemperature?: number | undefined;
   /** Values above 1 keep the dynamic temperature low until the model is very undecided. @default 1 */
   dynamicExponent?: number | undefined;
-  /** Keeps the k most likely tokens; 0 keeps all. @default 40 (tokens), or the model's */
+  /** Keeps the k most likely tokens; 0 keeps all. @default 40 tokens, or the model's */
   topK?: number | undefined;
   /** Keeps of the top k only tokens whose logit is two standard deviations above their mean. @default false */
   adaptiveTopK?: boolean | undefined;
@@ -31,7 +31,7 @@ export interface SamplingOptions {
    * @default 1, or the model's
    */
   typicalP?: number | undefined;
-  /** Keeps tokens whose logit is within n standard deviations of the highest; 0 keeps all. @default 0 */
+  /** Keeps tokens whose logit is within n standard deviations of the highest; 0 keeps all. @default 0 standard deviations */
   topNSigma?: number | undefined;
   /**
    * XTC: the probability with which the most likely tokens are dropped, so that a less likely one comes; 0 is off.
@@ -49,7 +49,7 @@ export interface SamplingOptions {
   frequencyPenalty?: number | undefined;
   /** Subtracted once from the logit of every token that has come; 0 is off. @default 0 */
   presencePenalty?: number | undefined;
-  /** How many of the last tokens, prompt included, these three penalties look at; 0 looks at all. @default 0 (tokens) */
+  /** How many of the last tokens, prompt included, these three penalties look at; 0 looks at all. @default 0 tokens */
   penaltyLastN?: number | undefined;
   /**
    * DRY: subtracts multiplier · base^(length - allowedLength) from the logit of a token that would continue a repetition of that length;
@@ -59,28 +59,28 @@ export interface SamplingOptions {
   dryMultiplier?: number | undefined;
   /** The base of DRY's penalty. @default 1.75 */
   dryBase?: number | undefined;
-  /** Repetitions that are shorter than this have no penalty. @default 2 (tokens) */
+  /** Repetitions that are shorter than this have no penalty. @default 2 tokens */
   dryAllowedLength?: number | undefined;
-  /** How many of the last tokens, prompt included, DRY searches for repetitions; 0 searches all. @default 0 (tokens) */
+  /** How many of the last tokens, prompt included, DRY searches for repetitions; 0 searches all. @default 0 tokens */
   dryLastN?: number | undefined;
   /**
-   * No repetition extends over a token whose text contains one of these.
-   * @default ["\n", ":", "\"", "*"]; none without a tokenizer
+   * No repetition extends over a token whose text contains one of these. Without a tokenizer there are none.
+   * @default newline, colon, double quote, asterisk
    */
   dryBreakers?: readonly string[] | undefined;
-  /** Mirostat 2: the surprise to aim at; it replaces all links that cut; 0 is off. @default 0 (bits) */
+  /** Mirostat 2: the surprise to aim at; it replaces all links that cut; 0 is off. @default 0 bits */
   mirostatTau?: number | undefined;
   /** How fast mirostat adapts. @default 0.1 */
   mirostatEta?: number | undefined;
-  /** Added to the logits of these token ids; -Infinity forbids one. @default {} */
+  /** Added to the logits of these token ids; -Infinity forbids one. @default none */
   logitBias?: Readonly<Record<number, number>> | undefined;
   /**
    * Texts or lists of ids that must not come. A text is banned as the ids that the tokenizer gives it at the beginning, after a space and
    * within a line; other ids can spell the same letters.
-   * @default []
+   * @default none
    */
   bannedSequences?: readonly (string | readonly number[])[] | undefined;
-  /** The order of the chain; a link that is not named is off. @default all, in the order of `Sampler` */
+  /** The order of the chain; a link that is not named is off. @default penalties, dry, topNSigma, topK, typicalP, topP, minP, xtc, temperature */
   samplers?: readonly Sampler[] | undefined;
   /** `none` ignores the sampling values of the model's generation_config. @default "model" */
   generationConfig?: "model" | "none" | undefined;

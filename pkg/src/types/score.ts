@@ -33,7 +33,7 @@ export interface EmbedOptions {
 }
 
 export interface PerplexityOptions {
-  /** The length of a window. @default 512 (tokens) */
+  /** The length of a window. @default 512 tokens */
   window?: number | undefined;
   /** The adapters to compute with. @default none */
   adapters?: readonly AdapterUse[] | undefined;

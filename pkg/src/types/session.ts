@@ -8,7 +8,7 @@ export interface SessionOptions {
   /**
    * The bytes from `session.save()`. They are refused with `BadMagic` (no saved session), `Damaged`, `UnsupportedVersion` or
    * `WrongModel`, also where the session was saved with other adapters.
-   * @default a new session
+   * @default none
    */
   restore?: Uint8Array | undefined;
   /** The adapters that the session begins with. @default none */

@@ -64,12 +64,12 @@ export interface SourceOptions {
    * SHA-256 of the file, as 64 hex digits or as `sha256-` and base64. A model of several files needs the hash of each file that is
    * read, by its name. A file with another hash, or without one here, is refused. For a file from a cache that has hashed it before,
    * that hash counts.
-   * @default no check
+   * @default none
    */
   integrity?: string | Readonly<Record<string, string>> | undefined;
   /**
    * Ranges requested from a server at once, from 1 to 16. One request is enough where it alone brings more than 64 MB/s.
-   * @default 4 (requests)
+   * @default 4 requests
    */
   connections?: number | undefined;
 }

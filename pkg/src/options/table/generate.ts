@@ -72,7 +72,7 @@ export const adapting = {
   adapters: {
     kind: "adapters",
     to: "host",
-    otherwise: "none; in a session, those of its last call",
+    otherwise: "none",
     help: "The loaded adapters to apply, each with a scale from -1000 to 1000.",
   },
 } as const satisfies Group;
