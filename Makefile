@@ -2,6 +2,7 @@
 # make test    every test there is
 # make ok      format, lints and tests: what a change needs
 # make build   the package, ready for `npm pack` in pkg/
+# make docs    the site of the documents in docs/.site, with the API and the demo page, for any static host
 # make soak    fuzzing, SOAK_SECONDS (300) for each parser; wants a nightly toolchain and fetches what is missing
 
 SHELL := bash
@@ -12,13 +13,18 @@ BIN := pkg/node_modules/.bin
 WASM_TESTS := single-relaxed single-simd128
 WASM_LINTS := single-relaxed threads-relaxed convert constrain
 
-.PHONY: demo build test ok soak format lint tools test-rust test-wasm test-package clean
+.PHONY: demo build docs test ok soak format lint tools test-rust test-wasm test-package clean
 
 demo: build
 	@node scripts/serve.mjs $(PORT)
 
 build: tools
 	@node pkg/scripts/build.mjs
+
+# DOCS_BASE=/folder/ where the site will not lie at the top of its host.
+docs: build
+	@scripts/setup.sh docs hosts chromium
+	@$(NODE24) docs/scripts/site.mjs
 
 tools:
 	@scripts/setup.sh rust npm
@@ -64,4 +70,4 @@ format: tools
 	$(BIN)/biome check --write
 
 clean:
-	rm -rf target pkg/dist
+	rm -rf target pkg/dist docs/.site

@@ -1,5 +1,5 @@
 /**
- * The README's table of KV codecs: what each takes, how fast it decodes and what it does to perplexity.
+ * The table of KV codecs in docs/guide/kv-cache.md: what each takes, how fast it decodes and what it does to perplexity.
  *
  *   node benches/kv.mjs TEXT [MODEL@WINDOW...] [--shape 135m] [--threads 2]
  *

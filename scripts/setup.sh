@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and what is not there yet. Each part is quick when there is nothing to do.
 #
-#     scripts/setup.sh [rust|npm|hosts|chromium|firefox|webkit]…
+#     scripts/setup.sh [rust|npm|hosts|docs|chromium|firefox|webkit]…
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -71,6 +71,7 @@ for part; do
     rust) rust ;;
     npm) packages pkg ;;
     hosts) packages pkg/test/hosts ;;
+    docs) packages docs ;;
     chromium | firefox | webkit) $part ;;
     *) say "no part is named $part" && exit 2 ;;
   esac

@@ -30,6 +30,7 @@ impl<'a> Reader<'a> {
         Self { bytes, at: 0, total }
     }
 
+    /// Bytes read so far.
     pub fn offset(&self) -> u64 {
         self.at as u64
     }
@@ -39,6 +40,10 @@ impl<'a> Reader<'a> {
         self.total - self.at as u64
     }
 
+    /// Reads the next `len` bytes.
+    ///
+    /// # Errors
+    /// [`Short::Need`] if the file has them and they are not here, else [`ErrorKind::Truncated`].
     pub fn take(&mut self, len: u64) -> Result<&'a [u8], Short> {
         if len > self.left() {
             return Err(Error::new(ErrorKind::Truncated, "the file ends inside its header")
@@ -52,15 +57,27 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// Reads the next `N` bytes.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
         let bytes = self.take(N as u64)?;
-        Ok(bytes.try_into().expect("take gives what was asked"))
+        bytes.try_into().map_err(|_| Short::Need(self.at as u64))
     }
 
+    /// Reads a little-endian number of four bytes.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
     pub fn u32(&mut self) -> Result<u32, Short> {
         self.array().map(u32::from_le_bytes)
     }
 
+    /// Reads a little-endian number of eight bytes.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
     pub fn u64(&mut self) -> Result<u64, Short> {
         self.array().map(u64::from_le_bytes)
     }

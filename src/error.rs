@@ -200,6 +200,9 @@ impl Serialize for Error {
 
 /// A buffer whose size a stranger chose: refused with its size instead of aborting. The length has 64 bits, so that a product
 /// which does not fit the 32 of wasm's addresses arrives whole.
+///
+/// # Errors
+/// [`ErrorKind::OutOfMemory`] with the bytes that were needed.
 pub fn reserve<T>(what: &str, len: u64) -> Result<Vec<T>> {
     let mut buffer = Vec::new();
     usize::try_from(len).ok().and_then(|len| buffer.try_reserve_exact(len).ok()).ok_or_else(|| {
@@ -210,6 +213,9 @@ pub fn reserve<T>(what: &str, len: u64) -> Result<Vec<T>> {
 }
 
 /// [`reserve`], filled.
+///
+/// # Errors
+/// As [`reserve`].
 pub fn filled<T: Clone>(what: &str, len: u64, value: T) -> Result<Vec<T>> {
     let mut buffer = reserve(what, len)?;
     buffer.resize(len as usize, value);

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Files, TestEngine, golden, greedy, logits, prompt, run, submit};
-use ternlight::engine::{Event, FinishReason, Request, RequestId, Work};
+use ternlight::engine::{Event, FinishReason, Request, RequestId, Task};
 use ternlight::error::ErrorKind;
 use ternlight::kv::Codec;
 use ternlight::model::forward::Traced;
@@ -537,7 +537,7 @@ fn scores_are_those_of_the_logits() {
         })
         .sum();
     let session = engine.open();
-    engine.submit(session, Request { tokens: ids, work: Work::Score }).unwrap();
+    engine.submit(session, Request { tokens: ids, task: Task::Score }).unwrap();
     let mut found = None;
     run(&mut engine, |event| {
         if let Event::Scored { nll, tokens, .. } = event {

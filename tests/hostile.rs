@@ -293,7 +293,7 @@ fn gguf_tensors() {
         gguf(
             "a layer with two names",
             Gguf::llama().tensor("blk.0.attn_k.weight", |t| {
-                (t.name, t.dims) = ("blk.00.attn_v.weight".into(), vec![HIDDEN, HEAD])
+                (t.name, t.dims) = ("blk.00.attn_v.weight".into(), vec![HIDDEN, HEAD]);
             }),
             BadHeader,
             &["place"],

@@ -39,7 +39,7 @@ fn said(tensor: &Tensor, reading: Reading, bytes: &[u8]) -> Option<Said> {
     let storage = tensor.storage.expect("a type that runs");
     Some(match (storage.content, reading) {
         // Rounded by training's rule, which golden logits check.
-        (Content::Dense(_), Reading::Masters) => return None,
+        (Content::Dense(_), Reading::Latent) => return None,
         (Content::Dense(_) | Content::Blocks { .. }, _) => Said::Values(storage.values(bytes)),
         (Content::I2s, _) => {
             let mut codes = vec![0; tensor.values() as usize];

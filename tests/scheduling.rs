@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Files, TestEngine, golden, prompt, submit};
-use ternlight::engine::{Event, Request, RequestId, Work};
+use ternlight::engine::{Event, Request, RequestId, Task};
 use ternlight::error::ErrorKind;
 use ternlight::model::{Options, Scheduling};
 use ternlight::sampling::Params;
@@ -164,6 +164,6 @@ fn what_fits_nowhere_is_refused() {
     assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::InvalidArgument, Some("cacheTokens")));
     let mut engine = engine(Options { context_length: Some(64), kv_cache_tokens: Some(64), ..Options::default() });
     let session = engine.open();
-    let request = Request { tokens: prompt(65, 1), work: Work::Score };
+    let request = Request { tokens: prompt(65, 1), task: Task::Score };
     assert_eq!(engine.submit(session, request).unwrap_err().kind, ErrorKind::ContextFull);
 }

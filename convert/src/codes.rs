@@ -27,12 +27,20 @@ pub struct Rounding {
 const MOST_LOSS: f64 = 1.0 / 2048.0;
 
 impl Rounding {
+    /// Rounds a scale to half precision.
+    ///
+    /// # Errors
+    /// `UnsupportedSetting` if more is lost than rounding to the nearest normal half may lose.
     pub fn half(&mut self, scale: f64) -> Result<f16> {
         let rounded = f16::from_f64(scale);
         self.check(scale, rounded.to_f64(), "a half holds it only roughly, or not at all; i2_s keeps scales as F32")?;
         Ok(rounded)
     }
 
+    /// Rounds a scale to single precision.
+    ///
+    /// # Errors
+    /// As [`Self::half`].
     pub fn single(&mut self, scale: f64) -> Result<f32> {
         let rounded = scale as f32;
         self.check(scale, f64::from(rounded), "an F32 cannot hold it")?;

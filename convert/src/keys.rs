@@ -22,6 +22,9 @@ pub enum Value {
 }
 
 /// The architecture's name in GGUF, which tells the gate and how pairs turn.
+///
+/// # Errors
+/// `UnsupportedSetting` for an architecture whose GGUF name means another activation.
 pub fn architecture(config: &Config) -> Result<&'static str> {
     let (name, gate) = match (config.architecture.as_str(), config.gate) {
         ("LlamaForCausalLM", _) => ("llama", Gate::Silu),
@@ -39,6 +42,9 @@ pub fn architecture(config: &Config) -> Result<&'static str> {
 }
 
 /// Everything but the tokenizer that a reader of the file must know.
+///
+/// # Errors
+/// As [`architecture`].
 pub fn keys(config: &Config) -> Result<Vec<Key>> {
     let name = architecture(config)?;
     let mut keys = vec![Key { key: "general.architecture".into(), value: Value::Str(name.into()) }];

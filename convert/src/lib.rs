@@ -39,7 +39,7 @@ pub struct Converter {
     kind: Kind,
     outputs: Vec<Output>,
     job: Option<Job>,
-    work: DecodeBuffers,
+    buffers: DecodeBuffers,
     signs: Signs,
     values: Vec<f32>,
     /// Tensors whose scales were rounded, and the worst of them.
@@ -70,10 +70,13 @@ struct Job {
 
 impl Converter {
     /// `plan` keeps everything as stored and has no probes.
+    ///
+    /// # Errors
+    /// An error if GGUF has no place for what the model has, or if the rows of a matrix are not whole blocks of the type asked for.
     pub fn new(plan: Plan, options: Options) -> Result<Self> {
         let (kind, outputs) = plan::outputs(&plan, options)?;
-        let (work, signs) = (DecodeBuffers::default(), Signs::default());
-        Ok(Self { plan, kind, outputs, job: None, work, signs, values: Vec::new(), rounded: 0, worst: 0.0 })
+        let (buffers, signs) = (DecodeBuffers::default(), Signs::default());
+        Ok(Self { plan, kind, outputs, job: None, buffers, signs, values: Vec::new(), rounded: 0, worst: 0.0 })
     }
 
     /// What the layers' matrices become.
@@ -86,6 +89,7 @@ impl Converter {
         &self.outputs
     }
 
+    /// The plan of the source.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -119,6 +123,9 @@ impl Converter {
     }
 
     /// Takes the next bytes of the tensor's reads; those of two reads come in two calls.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for bytes that are not what comes next; an error with the tensor if the new type cannot hold its values.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Write>> {
         let Some(mut job) = self.job.take() else { return Err(out_of_turn()) };
         let output = job.output;
@@ -134,6 +141,9 @@ impl Converter {
     }
 
     /// Ends the tensor.
+    ///
+    /// # Errors
+    /// `Truncated` if bytes of the tensor are missing.
     pub fn end(&mut self) -> Result<Vec<Write>> {
         let Some(mut job) = self.job.take() else { return Err(out_of_turn()) };
         let output = &self.outputs[job.output];
@@ -191,7 +201,7 @@ impl Converter {
             (Phase::Body, _) => {
                 // Whole heads, so that their rows stay together.
                 let rows = output.heads_of.map_or(ROWS, |head| ROWS.div_ceil(head) * head);
-                let stored = if self.reading(output) == Reading::Quarters { output.rows / 4 } else { output.rows };
+                let stored = if self.reading(output) == Reading::HfPacked { output.rows / 4 } else { output.rows };
                 (len / stored as u64) as usize * rows
             }
         }

@@ -54,7 +54,7 @@ pub(super) enum Phase {
     /// MLX's tensors beside the codes.
     Scales,
     Mins,
-    /// The masters, for the mean of their magnitudes.
+    /// The latent weights, for the mean of their magnitudes.
     Measure,
     Body,
 }
@@ -149,7 +149,7 @@ pub(super) fn outputs(plan: &Plan, options: Options) -> Result<(Kind, Vec<Output
 fn signs(item: &Item) -> bool {
     let layout = match item.tensor.storage.map(|storage| storage.content) {
         Some(Content::Blocks { layout, .. }) => Some(layout),
-        _ => item.words,
+        _ => item.mlx,
     };
     item.slot.in_layer().is_some() && layout.is_some_and(|layout| layout.codes == Codes::B1)
 }
@@ -254,7 +254,7 @@ fn output(plan: &Plan, options: Options, kind: Kind, index: usize, item: &Item) 
 
 /// The type that needs no rounding: the source's own, or what holds its codes.
 fn kept(item: &Item, from: &'static Storage, kind: Kind) -> Result<(Form, &'static Storage)> {
-    Ok(match (quant::ggml_id(from), item.words) {
+    Ok(match (quant::ggml_id(from), item.mlx) {
         (Some(_), _) => (Form::Copy, from),
         (None, Some(layout)) if layout.codes == Codes::B4 => (Form::Nibbles, &quant::Q4_1),
         (None, _) => (Form::Codes(kind), kind.storage()),
@@ -293,7 +293,7 @@ fn reads(plan: &Plan, item: &Item, output: &Output) -> Vec<(Phase, Range)> {
             reads.push((Phase::Scale, Range { offset: body.offset + codes, len: 4, ..body }));
             reads.push((Phase::Body, Range { len: codes, ..body }));
         }
-        Reading::Masters if matches!(output.form, Form::Codes(_)) => {
+        Reading::Latent if matches!(output.form, Form::Codes(_)) => {
             reads.extend([(Phase::Measure, body), (Phase::Body, body)]);
         }
         _ => reads.push((Phase::Body, body)),

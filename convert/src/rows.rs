@@ -44,7 +44,7 @@ impl Converter {
         };
         // Packed rows are a quarter of the matrix apart.
         let quarter = output.rows / 4;
-        let quartered = self.reading(output) == Reading::Quarters;
+        let quartered = self.reading(output) == Reading::HfPacked;
         let (step, parts) = if quartered { (count / 4, 4) } else { (count, 1) };
         let mut order: Vec<(usize, usize)> = (0..step * parts)
             .map(|i| (output.place(if quartered { i / step * quarter + job.row + i % step } else { job.row + i }), i))
@@ -62,84 +62,78 @@ impl Converter {
         Ok(())
     }
 
-    /// Decodes rows into signs, values or codes, as the new type wants them. Answers how many.
+    /// Decodes rows into signs, values or codes, as the new type needs them. Returns how many.
     fn decode(&mut self, job: &Job, output: &Output, bytes: &[u8]) -> Result<usize> {
         let item = &self.plan.items[output.item.ok_or_else(out_of_turn)?];
         let storage = item.tensor.runnable()?;
         let Target::Matrix(_, reading) = item.target else { return Err(out_of_turn()) };
         let cols = output.cols;
-        let scale = job.scale.first().copied().map_or(1.0, f64::from);
-        let into_codes = match output.form {
-            Form::Codes(kind) => Some(kind),
-            _ => None,
-        };
         if let Content::Dense(float) = storage.content {
-            finite(float, bytes)?;
-            if !job.scale.is_empty() && self.plan.config.scale == ScaleMeaning::Divide {
-                let error = Error::new(ErrorKind::UnsupportedSetting, "only packed weights are divided by a scale");
-                return Err(error.expected("packed U8 weights", "dense ones"));
-            }
-            let count = bytes.len() / float.bytes() / cols;
-            match into_codes {
-                None => {
-                    self.values.clear();
-                    self.values.extend(float.values(bytes).map(|value| value * scale as f32));
-                }
-                Some(_) if reading == Reading::Masters => {
-                    let factor = job.mean.factor();
-                    self.work.ternarise(float, factor, bytes);
-                    let all = f64::from(1.0 / factor) * scale;
-                    self.signs.take(Layout::TERNARY, cols, &self.work.codes, &[], &[], all)?;
-                }
-                Some(kind) => {
-                    let group = if kind == Kind::I2s { cols } else { kind.block() };
-                    self.signs.take_floats(float, group, bytes, scale)?;
-                }
-            }
-            return Ok(count);
+            return self.decode_dense(job, output, float, reading, bytes);
         }
+        let scale = scale_of(job);
         let (layout, all) = match (reading, storage.content) {
             (_, Content::Blocks { layout, .. }) => (layout, scale),
-            (Reading::Quarters, _) if self.plan.config.scale == ScaleMeaning::Divide => {
+            (Reading::HfPacked, _) if self.plan.config.scale == ScaleMeaning::Divide => {
                 if scale == 0.0 {
                     let error = Error::new(ErrorKind::BadValue, "weights are divided by this scale");
                     return Err(error.expected("a number other than 0", 0));
                 }
                 (Layout::TERNARY, 1.0 / scale)
             }
-            _ => (item.words.unwrap_or(Layout::TERNARY), scale),
+            _ => (item.mlx.unwrap_or(Layout::TERNARY), scale),
         };
-        if reading == Reading::Quarters {
-            self.work.quarters(bytes);
+        if reading == Reading::HfPacked {
+            self.buffers.quarters(bytes);
         } else {
-            self.work.decode(storage, reading, layout, cols, bytes)?;
+            self.buffers.decode(storage, reading, layout, cols, bytes)?;
         }
-        let own = self.work.rows();
+        let own = self.buffers.rows();
         let (codes, mut scales, mut mins) = (own.codes, own.scales, own.mins);
-        if let (Reading::Words, Scales::Group { len, .. }) = (reading, layout.scales) {
+        if let (Reading::MlxPacked, Scales::Group { len, .. }) = (reading, layout.scales) {
             let span = job.row * cols / len..job.row * cols / len + codes.len() / len;
             (scales, mins) = (&job.scales[span.clone()], &job.mins[span]);
         }
         match output.form {
             Form::Codes(_) => self.signs.take(layout, cols, codes, scales, mins, all)?,
-            _ => {
-                // Of nibbles the codes stay, and their scales are kept where values are otherwise.
-                self.values.clear();
-                match layout.scales {
-                    Scales::Group { len, min, .. } => {
-                        for (i, codes) in codes.chunks_exact(len).enumerate() {
-                            let min = min.then(|| mins[i]);
-                            self.values
-                                .extend(codes.iter().map(|&code| layout.value(code, scales[i], min) * all as f32));
-                        }
-                    }
-                    Scales::Row => {
-                        self.values.extend(codes.iter().map(|&code| layout.value(code, all as f32, None)));
-                    }
-                }
-            }
+            // Of nibbles the codes stay, and their scales are kept where values are otherwise.
+            _ => write_values(&mut self.values, layout, codes, (scales, mins), all as f32),
         }
         Ok(codes.len() / cols)
+    }
+
+    /// The same of dense weights.
+    fn decode_dense(
+        &mut self,
+        job: &Job,
+        output: &Output,
+        float: Float,
+        reading: Reading,
+        bytes: &[u8],
+    ) -> Result<usize> {
+        finite(float, bytes)?;
+        if !job.scale.is_empty() && self.plan.config.scale == ScaleMeaning::Divide {
+            let error = Error::new(ErrorKind::UnsupportedSetting, "only packed weights are divided by a scale");
+            return Err(error.expected("packed U8 weights", "dense ones"));
+        }
+        let (cols, scale) = (output.cols, scale_of(job));
+        match output.form {
+            Form::Codes(_) if reading == Reading::Latent => {
+                let factor = job.mean.factor();
+                self.buffers.ternarise(float, factor, bytes);
+                let all = f64::from(1.0 / factor) * scale;
+                self.signs.take(Layout::TERNARY, cols, &self.buffers.codes, &[], &[], all)?;
+            }
+            Form::Codes(kind) => {
+                let group = if kind == Kind::I2s { cols } else { kind.block() };
+                self.signs.take_floats(float, group, bytes, scale)?;
+            }
+            _ => {
+                self.values.clear();
+                self.values.extend(float.values(bytes).map(|value| value * scale as f32));
+            }
+        }
+        Ok(bytes.len() / float.bytes() / cols)
     }
 
     /// Writes one of the decoded rows.
@@ -176,10 +170,10 @@ impl Converter {
             }
             Form::Nibbles => {
                 let item = &self.plan.items[output.item.ok_or_else(out_of_turn)?];
-                let Some(Scales::Group { len, .. }) = item.words.map(|layout| layout.scales) else {
+                let Some(Scales::Group { len, .. }) = item.mlx.map(|layout| layout.scales) else {
                     return Err(out_of_turn());
                 };
-                let codes = &self.work.codes[row * cols..][..cols];
+                let codes = &self.buffers.codes[row * cols..][..cols];
                 let group = (job.row + row) * cols / len;
                 for (i, (codes, out)) in codes.chunks_exact(32).zip(out.chunks_exact_mut(20)).enumerate() {
                     let at = group + i * 32 / len;
@@ -191,5 +185,24 @@ impl Converter {
             Form::Copy | Form::Given(_) => return Err(out_of_turn()),
         }
         Ok(())
+    }
+}
+
+/// The number that goes with the whole tensor; 1 where there is none.
+fn scale_of(job: &Job) -> f64 {
+    job.scale.first().copied().map_or(1.0, f64::from)
+}
+
+/// Replaces `values` by what codes mean, times `all`.
+fn write_values(values: &mut Vec<f32>, layout: Layout, codes: &[u8], (scales, mins): (&[f32], &[f32]), all: f32) {
+    values.clear();
+    match layout.scales {
+        Scales::Group { len, min, .. } => {
+            for (i, codes) in codes.chunks_exact(len).enumerate() {
+                let min = min.then(|| mins[i]);
+                values.extend(codes.iter().map(|&code| layout.value(code, scales[i], min) * all));
+            }
+        }
+        Scales::Row => values.extend(codes.iter().map(|&code| layout.value(code, all, None))),
     }
 }

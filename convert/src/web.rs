@@ -10,8 +10,8 @@ use ternlight::model::plan;
 use ternlight::quant::{self, Interleave, Storage};
 use wasm_bindgen::prelude::*;
 
-use crate::plan::Kind;
-use crate::{Write, keys};
+use super::plan::{self as output, Kind};
+use super::{Converter as Conversion, Write, keys};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -71,14 +71,14 @@ pub struct Converter {
 }
 
 enum Stage {
-    Planned(Box<plan::Plan>, crate::plan::Options),
-    Converting(Box<crate::Converter>),
+    Planned(Box<plan::Plan>, output::Options),
+    Converting(Box<Conversion>),
     /// The model cannot be converted as asked.
     Failed,
 }
 
 impl Converter {
-    fn converter(&mut self) -> Js<&mut crate::Converter> {
+    fn converter(&mut self) -> Js<&mut Conversion> {
         match &mut self.stage {
             Stage::Converting(converter) => Ok(converter),
             Stage::Planned(..) | Stage::Failed => Err(out_of_order()),
@@ -92,7 +92,7 @@ impl Converter {
     pub fn new(checkpoint: &Checkpoint, options: JsValue) -> Js<Converter> {
         let options: JsOptions = from_js(options)?;
         let stored = Options { repack: false, i2s: options.i2s, ..Default::default() };
-        let wishes = crate::plan::Options {
+        let wishes = output::Options {
             kind: kind(options.kind)?,
             embedding: wish("embedding", options.embedding)?,
             head: wish("head", options.head)?,
@@ -118,7 +118,7 @@ impl Converter {
             }
         };
         decide(&mut plan, &rows)?;
-        let converter = crate::Converter::new(*plan, wishes).map_err(thrown)?;
+        let converter = Conversion::new(*plan, wishes).map_err(thrown)?;
         self.stage = Stage::Converting(Box::new(converter));
         Ok(())
     }

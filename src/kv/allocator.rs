@@ -1,22 +1,30 @@
-//! Who uses which block, and which blocks can be found by what they hold.
+//! The block allocator: how many tables use a block, and which blocks can be found by the tokens they hold.
 //!
-//! A full block is *published* under its 32 tokens and the block before it: a tree by content, in which whoever begins with the
-//! same tokens finds the same blocks. A block that nobody uses stays in the tree until its room is needed; then the leaf that was
-//! unused longest goes first.
+//! ```text
+//!           ┌──────── allocate ─────────┐
+//!        free ◄── release, unpublished ── used ──── publish ───► used, published
+//!         ▲                                                       │ release   ▲ share
+//!         └───────────── evict the oldest leaf ───────────── evictable ───────┘
+//! ```
+//!
+//! A full block is *published* under its 32 tokens and the block before it. Published blocks form a prefix tree: a conversation
+//! that begins with the same tokens, and the same [`CacheSalt`], finds the same blocks. A published block that nobody uses is
+//! *evictable*: it stays in the tree until a block is needed and none is free, and then the leaf that was used longest ago goes
+//! first.
 
 use std::sync::Arc;
 
 use crate::kernels::rows::KV_BLOCK;
 
-/// What keys and values depend on besides their tokens; numbers that mean something to others.
+/// What keys and values depend on besides their tokens, such as the adapters in use. The allocator only compares it.
 pub type CacheSalt = Arc<Vec<u64>>;
 
-/// Where a block stands.
+/// The place of a block in the prefix tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prefix {
-    /// At the beginning of conversations of this kind.
+    /// The block begins conversations with this salt.
     Start(CacheSalt),
-    /// Behind the block that holds the tokens before its own.
+    /// The block follows this block.
     After(u32),
 }
 
@@ -25,45 +33,62 @@ type Key = (Prefix, [u32; KV_BLOCK]);
 
 #[derive(Clone, Debug, Default)]
 struct Node {
-    /// Tables that hold it.
+    /// The number of tables that use the block.
     users: u32,
-    /// Published blocks behind it.
+    /// The number of published blocks that follow it.
     children: u32,
+    /// Its place and tokens, while it is published.
     key: Option<Key>,
-    /// When it was last taken up or given back.
+    /// The time, by the allocator's counter, at which it was last allocated, shared or released.
     used: u64,
 }
 
+/// Counts the users of blocks and keeps the prefix tree.
+///
+/// ```
+/// use ternlight::kernels::rows::KV_BLOCK;
+/// use ternlight::kv::allocator::{BlockAllocator, CacheSalt, Prefix};
+///
+/// let mut allocator = BlockAllocator::new(2);
+/// let block = allocator.take().unwrap();
+/// let start = Prefix::Start(CacheSalt::default());
+/// allocator.publish(start.clone(), &[7; KV_BLOCK], block);
+/// allocator.release(block);
+/// assert_eq!((allocator.available(), allocator.evictable()), (2, 1));
+/// assert_eq!(allocator.find(&start, &[7; KV_BLOCK]), Some(block));
+/// ```
 #[derive(Debug)]
 pub struct BlockAllocator {
     nodes: Vec<Node>,
     free: Vec<u32>,
-    /// Published blocks that nobody uses.
+    /// The number of published blocks that nobody uses.
     evictable: usize,
     clock: u64,
 }
 
 impl BlockAllocator {
+    /// Makes an allocator of `count` free blocks.
     pub fn new(count: usize) -> Self {
         Self {
             nodes: vec![Node::default(); count],
-            // Taken from the end: the lowest block first.
+            // Blocks are taken from the end, the lowest number first.
             free: (0..count as u32).rev().collect(),
             evictable: 0,
             clock: 0,
         }
     }
 
-    /// All blocks there are.
+    /// The number of all blocks.
     pub fn blocks(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Blocks that can be had, evictable ones included.
+    /// The number of blocks that can be allocated: free and evictable ones.
     pub fn available(&self) -> usize {
         self.free.len() + self.evictable
     }
 
+    /// The number of published blocks that nobody uses.
     pub fn evictable(&self) -> usize {
         self.evictable
     }
@@ -75,7 +100,7 @@ impl BlockAllocator {
         node
     }
 
-    /// A block for one user, at the cost of a evictable one where none is free.
+    /// Allocates a block for one user; evicts one where none is free. Returns `None` where all are in use.
     pub fn take(&mut self) -> Option<u32> {
         let block = self.free.pop().or_else(|| self.evict())?;
         self.node(block).users = 1;
@@ -90,7 +115,7 @@ impl BlockAllocator {
         Some(block as u32)
     }
 
-    /// One user more.
+    /// Adds a user to a block.
     pub fn share(&mut self, block: u32) {
         let node = self.node(block);
         node.users += 1;
@@ -99,7 +124,10 @@ impl BlockAllocator {
         }
     }
 
-    /// One user less.
+    /// Removes a user from a block.
+    ///
+    /// # Panics
+    /// If the block has no user, in builds that check arithmetic.
     pub fn release(&mut self, block: u32) {
         let node = self.node(block);
         node.users -= 1;
@@ -113,31 +141,33 @@ impl BlockAllocator {
         }
     }
 
-    /// Whether this is the only table that holds a block.
+    /// Tells whether a block has exactly one user.
     pub fn alone(&self, block: u32) -> bool {
         self.nodes[block as usize].users == 1
     }
 
-    /// Whether its one user may write to a block; a published leaf is taken out of the tree for that.
+    /// Tells whether a block has one user and no published block follows it. If the block itself is published, it must be
+    /// withdrawn before it is written to.
     pub fn may_write(&self, block: u32) -> bool {
         let node = &self.nodes[block as usize];
         node.users == 1 && node.children == 0
     }
 
-    /// Nobody will find it any more.
+    /// Takes a block out of the prefix tree.
     pub fn withdraw(&mut self, block: u32) {
         if let Some((Prefix::After(parent), _)) = self.nodes[block as usize].key.take() {
             self.nodes[parent as usize].children -= 1;
         }
     }
 
-    /// Looks at every block: there are thousands at most, and who decodes does not ask.
+    /// Finds the published block of some tokens at a place. The search is linear: there are thousands of blocks at most, and
+    /// decoding does not search.
     pub fn find(&self, before: &Prefix, tokens: &[u32]) -> Option<u32> {
         let is = |node: &Node| node.key.as_ref().is_some_and(|key| key.0 == *before && key.1 == tokens);
         self.nodes.iter().position(is).map(|block| block as u32)
     }
 
-    /// Makes a full block known. Answers the block that is known under these tokens, which may be another one.
+    /// Publishes a full block. Returns the block that is published for these tokens, which may be another one.
     pub fn publish(&mut self, before: Prefix, tokens: &[u32; KV_BLOCK], block: u32) -> u32 {
         if let Some(known) = self.find(&before, tokens) {
             return known;

@@ -1,4 +1,4 @@
-//! The pool and the tables of all conversations, whichever codec the model was loaded with.
+//! The block tables of all conversations, over the pool and the allocator.
 
 use super::allocator::{BlockAllocator, CacheSalt, Prefix};
 use super::{KvShape, Pool};
@@ -8,17 +8,17 @@ use crate::kernels::isa::Isa;
 use crate::kernels::rows::{Codec, KV_BLOCK};
 use crate::team::Team;
 
-/// Names a conversation's table.
+/// The handle of a conversation's table. It is valid until the table is closed; the methods of [`Cache`] panic afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableId(usize);
 
-/// The blocks of one conversation, in order of their positions.
+/// The blocks of one conversation, in the order of their positions.
 #[derive(Clone, Debug, Default)]
 struct Table {
     blocks: Vec<u32>,
-    /// How many of them, from the first on, others can find.
+    /// How many of them, from the first on, are published.
     known: usize,
-    /// What came from outside is nobody else's.
+    /// Whether the contents were restored from outside: these are never published.
     private: bool,
     salt: CacheSalt,
 }
@@ -32,31 +32,38 @@ impl Table {
     }
 }
 
+/// The KV cache of a model.
 #[derive(Debug)]
 pub struct Cache {
     pool: Pool,
-    /// Whether conversations that begin alike share blocks.
+    /// Whether conversations with a common prefix share blocks.
     shares: bool,
     allocator: BlockAllocator,
     tables: Vec<Option<Table>>,
 }
 
 impl Cache {
+    /// Reserves a cache for `positions` positions in all. `shares` says whether conversations may share blocks.
+    ///
+    /// # Errors
+    /// `OutOfMemory` with the bytes needed.
     pub fn reserve(codec: Codec, shape: KvShape, positions: usize, shares: bool) -> Result<Self> {
         let pool = Pool::reserve(codec, shape, positions)?;
         let allocator = BlockAllocator::new(positions.div_ceil(KV_BLOCK));
         Ok(Self { pool, shares, allocator, tables: Vec::new() })
     }
 
+    /// Bytes of a block.
     pub fn block_bytes(&self) -> usize {
         self.pool.block_bytes()
     }
 
-    /// Who has which blocks.
+    /// The block allocator, for counts.
     pub fn allocator(&self) -> &BlockAllocator {
         &self.allocator
     }
 
+    /// Opens an empty table.
     pub fn open(&mut self) -> TableId {
         self.insert(Table::default())
     }
@@ -71,7 +78,7 @@ impl Cache {
         TableId(id)
     }
 
-    /// Another conversation that begins with the first `positions` of this one.
+    /// Opens another table that begins with the first `positions` of this one, by sharing its blocks.
     pub fn fork(&mut self, id: TableId, positions: usize) -> TableId {
         let mut table = self.table(id).clone();
         table.blocks.truncate(positions.div_ceil(KV_BLOCK));
@@ -80,7 +87,7 @@ impl Cache {
         self.insert(table)
     }
 
-    /// Gives everything of a conversation back.
+    /// Closes a table and releases its blocks.
     pub fn close(&mut self, id: TableId) {
         self.truncate(id, 0);
         self.tables[id.0] = None;
@@ -90,18 +97,18 @@ impl Cache {
         self.tables[id.0].as_ref().expect("an open table")
     }
 
-    /// What a conversation depends on besides its tokens; nothing, unless it was said.
+    /// The salt of a conversation: what its keys and values depend on besides its tokens. Empty at first.
     pub fn salt(&self, id: TableId) -> &CacheSalt {
         &self.table(id).salt
     }
 
-    /// Begins a conversation anew with another root; what it has of blocks stays until it is truncated.
+    /// Sets the salt of a conversation. Its blocks then count as unpublished; the caller truncates the table to drop them.
     pub fn set_salt(&mut self, id: TableId, salt: CacheSalt) {
         let table = self.tables[id.0].as_mut().expect("an open table");
         (table.known, table.salt) = (0, salt);
     }
 
-    /// Blocks that must be taken so that positions from `from` up to `to` can be written.
+    /// The number of blocks that must be allocated before positions `from..to` can be written.
     pub fn needs(&self, id: TableId, from: usize, to: usize) -> usize {
         let blocks = &self.table(id).blocks;
         let shared = !from.is_multiple_of(KV_BLOCK)
@@ -109,20 +116,25 @@ impl Cache {
         to.div_ceil(KV_BLOCK).saturating_sub(blocks.len()) + usize::from(shared)
     }
 
+    /// Tells whether so many blocks are available.
     pub fn fits(&self, id: TableId, from: usize, to: usize) -> bool {
         self.needs(id, from, to) <= self.allocator.available()
     }
 
+    /// The number of blocks of a conversation.
     pub fn blocks(&self, id: TableId) -> usize {
         self.table(id).blocks.len()
     }
 
-    /// Blocks that closing this conversation would give back.
+    /// The number of blocks that closing this conversation would make available.
     pub fn holds(&self, id: TableId) -> usize {
         self.table(id).blocks.iter().filter(|&&block| self.allocator.alone(block)).count()
     }
 
-    /// Makes room for positions from `from` up to `to`, and what lies there this conversation's own.
+    /// Makes positions `from..to` writable: allocates blocks, and copies a shared block that `from` lies within.
+    ///
+    /// # Errors
+    /// `ContextFull` if no block is available; what was allocated until then stays with the table.
     pub fn extend(&mut self, id: TableId, from: usize, to: usize) -> Result<()> {
         let Self { pool, allocator, tables, .. } = self;
         let table = tables[id.0].as_mut().expect("an open table");
@@ -146,7 +158,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Keeps the first `positions`.
+    /// Drops all but the first `positions`.
     pub fn truncate(&mut self, id: TableId, positions: usize) {
         let table = self.tables[id.0].as_mut().expect("an open table");
         let keep = positions.div_ceil(KV_BLOCK).min(table.blocks.len());
@@ -155,8 +167,8 @@ impl Cache {
         table.private &= positions > 0;
     }
 
-    /// Takes up what others have computed of these tokens behind the first `cached`, up to the position `limit`. Answers how many
-    /// positions are then computed.
+    /// Takes over published blocks for these tokens, up to position `limit`, if they reach beyond the first `cached` positions
+    /// that this conversation has. Returns the number of positions that are then computed.
     pub fn adopt(&mut self, id: TableId, tokens: &[u32], cached: usize, limit: usize) -> usize {
         let table = self.table(id);
         if table.private || !self.shares {
@@ -180,14 +192,16 @@ impl Cache {
         reached
     }
 
-    /// What this conversation computes next: the block behind which, and its tokens. The same of two is worth computing once.
+    /// The place and the tokens of the first whole block, up to position `limit`, that this conversation has not published. Two
+    /// conversations with an equal one should not compute it both.
     pub fn next<'a>(&self, id: TableId, tokens: &'a [u32], limit: usize) -> Option<(Prefix, &'a [u32])> {
         let table = self.table(id);
         let block = tokens[..limit.min(tokens.len())].chunks_exact(KV_BLOCK).nth(table.known)?;
         (self.shares && !table.private).then_some((table.last_known(), block))
     }
 
-    /// Lets others find the blocks of the first `computed` positions.
+    /// Publishes the full blocks of the first `computed` positions. A block that is published already by another conversation
+    /// replaces this one's copy.
     pub fn publish(&mut self, id: TableId, tokens: &[u32], computed: usize) {
         let Self { allocator, tables, shares, .. } = self;
         let table = tables[id.0].as_mut().expect("an open table");
@@ -207,12 +221,12 @@ impl Cache {
         }
     }
 
-    /// The bytes of a conversation's first blocks.
+    /// The bytes of a conversation's first `blocks` blocks.
     pub fn bytes(&self, id: TableId, blocks: usize) -> impl Iterator<Item = &[u8]> {
         self.table(id).blocks[..blocks].iter().map(|&block| self.pool.bytes(block))
     }
 
-    /// A conversation of its own from the bytes of blocks, as many as there is room for. Answers how many those were.
+    /// Opens a table with saved blocks, as many as are available. Returns their number too. The table is never published.
     pub fn restore<'a>(&mut self, blocks: impl Iterator<Item = &'a [u8]>) -> (TableId, usize) {
         let mut table = Table { private: true, ..Table::default() };
         for bytes in blocks {
@@ -225,7 +239,8 @@ impl Cache {
         (self.insert(table), count)
     }
 
-    /// Keeps the keys and values of one position.
+    /// Stores the keys and values of one position, `[heads][dim]` each. The position must have been made writable by
+    /// [`Self::extend`].
     pub fn write<I: Isa>(
         &mut self,
         team: &Team,
@@ -240,7 +255,7 @@ impl Cache {
         self.pool.write::<I>(team, block, layer, position % KV_BLOCK, keys, values);
     }
 
-    /// Attends with up to [`attention::QUERIES`] queries of one key/value head to the first `limit` positions.
+    /// Computes attention for up to [`attention::QUERIES`] queries of one key/value head over the first `limit` positions.
     pub fn attend<I: Isa>(&self, id: TableId, layer: usize, head: usize, limit: usize, queries: &mut [OnlineSoftmax]) {
         let blocks = self.table(id).blocks.iter().map(|&block| self.pool.block(block, layer, head));
         attention::attend::<I>(self.pool.codec(), blocks, limit, queries);
@@ -264,7 +279,7 @@ mod tests {
         Cache::reserve(Codec::F32, SHAPE, blocks * KV_BLOCK, true).unwrap()
     }
 
-    /// The first key of a position.
+    /// The first number of a position's key.
     fn key(cache: &Cache, id: TableId, position: usize) -> f32 {
         f32::from_bits(cache.pool.block(cache.table(id).blocks[position / KV_BLOCK], 0, 0)[position % KV_BLOCK])
     }
@@ -321,7 +336,7 @@ mod tests {
         other[40] = 99;
         let c = cache.open();
         assert_eq!(cache.adopt(c, &other, 0, 79), 32);
-        // Written anew from within a block that others know: theirs stays.
+        // Writing from the middle of a published block copies it: the others keep theirs.
         cache.truncate(b, 40);
         write(&mut cache, b, 40, 64, 2.0);
         cache.publish(b, &other, 64);
@@ -332,7 +347,7 @@ mod tests {
             cache.close(id);
         }
         assert_eq!((cache.allocator.available(), cache.allocator.evictable()), (6, 3));
-        // Its room is wanted: everything goes.
+        // All blocks are needed, so that everything is evicted.
         let d = cache.open();
         write(&mut cache, d, 0, 6 * KV_BLOCK, 0.0);
         assert_eq!(cache.allocator.evictable(), 0);

@@ -77,6 +77,9 @@ const LAYER: [Operation; 6] =
 
 impl<I: Isa> Forward<I> {
     /// Scratch for the batches of a plan.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) with the bytes that were needed.
     pub fn reserve(plan: &Plan) -> Result<Self> {
         let (config, batch) = (&plan.config, plan.rows() as u64);
         let floats = |width: usize| reserve("scratch", batch * width as u64);
@@ -100,6 +103,9 @@ impl<I: Isa> Forward<I> {
     }
 
     /// Room for passes with adapters that narrow their inputs to so many values.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
     pub fn reserve_adapter(&mut self, width: usize) -> Result<()> {
         self.adapters.reserve((self.rows.capacity() * width) as u64)
     }

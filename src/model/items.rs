@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::config::Config;
+use super::config::{Config, MlxPacking};
 use super::names::{Field, Part, Slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
@@ -20,12 +20,13 @@ pub enum Reading {
     Stored,
     /// Ternary blocks or floats whose one scale a row is kept once.
     Joined,
-    /// Floats to be made ternary by the mean of their magnitudes.
-    Masters,
+    /// Latent weights: floats that are rounded to −1, 0 and +1 by the mean of their magnitudes.
+    Latent,
     I2s(Interleave),
-    Quarters,
-    /// 32-bit words of codes, scales and minima elsewhere.
-    Words,
+    /// Hugging Face's packed rows: four of them, a quarter of the matrix apart, share a byte.
+    HfPacked,
+    /// MLX's 32-bit words of codes, with scales and minima in other tensors.
+    MlxPacked,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,8 +42,8 @@ pub struct Item {
     /// Shared with the checkpoint that the plan was made of.
     pub tensor: Arc<Tensor>,
     pub target: Target,
-    /// What its codes mean, where the file's type does not say.
-    pub words: Option<Layout>,
+    /// What the codes of a tensor that MLX packed mean; its storage type does not say.
+    pub mlx: Option<Layout>,
 }
 
 impl Item {
@@ -63,6 +64,9 @@ pub(super) const MATRICES: [Part; 7] =
     [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
 
 /// Puts every tensor in its place; refuses what has none, and what is missing. In order of execution, with warnings.
+///
+/// # Errors
+/// An error with the tensor that has no place, is missing or there twice, or whose shape or type does not fit its place.
 pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec<String>)> {
     let mut warnings = config.warnings.clone();
     let mut found: BTreeMap<Slot, Item> = BTreeMap::new();
@@ -89,8 +93,9 @@ pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec
     };
     let words: Vec<(Slot, bool)> = found.keys().map(|&slot| (slot, narrow(slot))).collect();
     for (slot, narrow) in words {
-        let item = found.get_mut(&slot).expect("its own key");
-        if let Some(Layout { scales: Scales::Group { scale_type, .. }, .. }) = &mut item.words {
+        if let Some(Layout { scales: Scales::Group { scale_type, .. }, .. }) =
+            found.get_mut(&slot).and_then(|item| item.mlx.as_mut())
+        {
             *scale_type = if narrow { ScaleType::F16 } else { ScaleType::F32 };
         }
     }
@@ -183,57 +188,27 @@ fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
             .tensor(&tensor.name)
             .expected(format_args!("layers 0 to {}", config.layers - 1), &tensor.name));
     }
-    let (rows, cols) = sizes(config, slot.part);
-    let matrix = slot.field(Field::Weight).is_matrix();
-    let known = match slot.part {
-        Part::AttnSubNorm | Part::FfnSubNorm => config.sub_norms,
-        Part::AttnQNorm | Part::AttnKNorm => config.qk_norms,
-        _ => true,
-    } && match slot.field {
-        Field::Weight => true,
-        Field::InNorm => config.in_norms.is_some() && MATRICES.contains(&slot.part),
-        Field::Bias => MATRICES.contains(&slot.part),
-        Field::Scale => matrix,
-        Field::Scales | Field::Mins => matrix && config.mlx.is_some(),
-    };
-    if !known {
+    if !has_place(config, slot) {
         return Err(no_place(config, tensor));
     }
+    let (rows, cols) = sizes(config, slot.part);
     let storage = tensor.runnable()?;
-    let mlx = config.mlx.as_ref().map(|mlx| mlx.of(slot));
-    let words = match (storage.content, mlx) {
-        (Content::MlxPacked, Some(mlx)) if matrix && slot.field == Field::Weight => {
-            let codes = [Codes::B1, Codes::B2, Codes::B4][mlx.bits.ilog2() as usize];
-            let scales = Scales::Group { len: mlx.group, scale_type: ScaleType::F32, min: true };
-            if cols % mlx.group != 0 {
-                return Err(Error::new(ErrorKind::UnsupportedSetting, "the rows are not whole groups")
-                    .tensor(&tensor.name)
-                    .expected(format_args!("a multiple of {}", mlx.group), cols));
-            }
-            Some((Layout { codes, step: 1, offset: 0, scales }, mlx))
-        }
+    let packing = config.mlx.as_ref().map(|mlx| mlx.of(slot));
+    let is_weight = slot.is_matrix() && slot.field == Field::Weight;
+    let mlx = match (storage.content, packing) {
+        (Content::MlxPacked, Some(packing)) if is_weight => Some(mlx_layout(tensor, cols, packing)?),
         _ => None,
-    };
-    let group = mlx.map_or(1, |mlx| mlx.group);
-    let expected = match slot.field {
-        Field::Scale => vec![1],
-        Field::InNorm => vec![cols],
-        Field::Bias => vec![rows],
-        Field::Scales | Field::Mins => vec![rows, cols / group],
-        Field::Weight if matrix => match words {
-            Some((_, mlx)) => vec![rows, cols * mlx.bits / 32],
-            None => vec![rows, cols],
-        },
-        Field::Weight => vec![rows],
     };
     let scalar = slot.field == Field::Scale && tensor.shape.is_empty();
     if !scalar {
-        check_shape(tensor, &expected)?;
+        let codes_per_word = packing.filter(|_| mlx.is_some()).map_or(1, |packing| 32 / packing.bits);
+        let group = packing.map_or(1, |packing| packing.group);
+        check_shape(tensor, &expected_shape(slot, (rows, cols), codes_per_word, group))?;
     }
     let is_matrix = slot.is_matrix();
     let fits = match storage.content {
         Content::Dense(_) => true,
-        Content::MlxPacked => words.is_some(),
+        Content::MlxPacked => mlx.is_some(),
         _ => is_matrix,
     };
     if !fits {
@@ -248,5 +223,46 @@ fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
     }
     let shape = MatrixShape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
     let target = if is_matrix { Target::Matrix(shape, Reading::Stored) } else { Target::Values };
-    Ok(Item { slot, tensor: Arc::clone(tensor), target, words: words.map(|(layout, _)| layout) })
+    Ok(Item { slot, tensor: Arc::clone(tensor), target, mlx })
+}
+
+/// Whether the architecture has such a tensor.
+fn has_place(config: &Config, slot: Slot) -> bool {
+    let matrix = slot.field(Field::Weight).is_matrix();
+    let part = match slot.part {
+        Part::AttnSubNorm | Part::FfnSubNorm => config.sub_norms,
+        Part::AttnQNorm | Part::AttnKNorm => config.qk_norms,
+        _ => true,
+    };
+    part && match slot.field {
+        Field::Weight => true,
+        Field::InNorm => config.in_norms.is_some() && MATRICES.contains(&slot.part),
+        Field::Bias => MATRICES.contains(&slot.part),
+        Field::Scale => matrix,
+        Field::Scales | Field::Mins => matrix && config.mlx.is_some(),
+    }
+}
+
+/// What the codes of a matrix mean that MLX packed.
+fn mlx_layout(tensor: &Tensor, cols: usize, packing: MlxPacking) -> Result<Layout> {
+    if !cols.is_multiple_of(packing.group) {
+        return Err(Error::new(ErrorKind::UnsupportedSetting, "the rows are not whole groups")
+            .tensor(&tensor.name)
+            .expected(format_args!("a multiple of {}", packing.group), cols));
+    }
+    let codes = [Codes::B1, Codes::B2, Codes::B4][packing.bits.ilog2() as usize];
+    let scales = Scales::Group { len: packing.group, scale_type: ScaleType::F32, min: true };
+    Ok(Layout { codes, step: 1, offset: 0, scales })
+}
+
+/// The shape of a tensor in the file; a row of scales or minima has one for each group.
+fn expected_shape(slot: Slot, (rows, cols): (usize, usize), codes_per_word: usize, group: usize) -> Vec<usize> {
+    match slot.field {
+        Field::Scale => vec![1],
+        Field::InNorm => vec![cols],
+        Field::Bias => vec![rows],
+        Field::Scales | Field::Mins => vec![rows, cols / group],
+        Field::Weight if slot.is_matrix() => vec![rows, cols / codes_per_word],
+        Field::Weight => vec![rows],
+    }
 }

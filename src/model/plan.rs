@@ -9,10 +9,10 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use super::config::{Config, Training};
-use super::interleave;
 use super::items::{Item, Reading, Target, items};
-use super::names::{Part, Slot};
+use super::names::Part;
 use super::options::Options;
+use super::probes::Probe;
 use super::weights::precision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
@@ -40,13 +40,6 @@ pub struct Range {
     pub len: u64,
 }
 
-/// Some rows of a tensor, to be looked at before layouts are fixed.
-#[derive(Clone, Debug)]
-pub struct Probe {
-    pub range: Range,
-    item: usize,
-}
-
 /// How the order of a file's I2_S codes came to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -55,7 +48,7 @@ pub enum Known {
     Option,
     /// A tensor's values are no multiple of 128.
     Size,
-    /// See [`interleave`].
+    /// The weights of one order correlate as those of a trained model do, see [`super::interleave`].
     Weights,
     /// It is not: the more frequent one is taken.
     Default,
@@ -81,14 +74,18 @@ pub struct Plan {
     /// Positions that all conversations together may hold.
     pub positions: usize,
     pub warnings: Vec<String>,
-    probes: Vec<Probe>,
-    /// What probing found of each kind: whether one scale a row is enough.
-    row_scaled: LiteMap<Part, bool>,
+    pub(super) probes: Vec<Probe>,
+    /// What probing found of each kind of matrix: whether one scale a row is enough.
+    pub(super) row_scaled: LiteMap<Part, bool>,
     /// Of files that have I2_S tensors.
     pub i2s: Option<(Interleave, Known)>,
 }
 
 impl Plan {
+    /// Plans a load. Where [`Self::probes`] is not empty afterwards, [`Self::decide`] completes the plan.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] with an option that is out of range; an error with the tensor that does not fit the model.
     pub fn new(config: Config, tensors: &[Arc<Tensor>], options: Options) -> Result<Self> {
         let CacheSize { context, kv, positions } = CacheSize::of(&config, &options)?;
         let (items, warnings) = items(&config, tensors)?;
@@ -115,30 +112,6 @@ impl Plan {
         &self.probes
     }
 
-    /// Looks at the rows that were asked for, in their order.
-    pub fn decide(&mut self, rows: &[impl AsRef<[u8]>]) -> Result<()> {
-        assert_eq!(rows.len(), self.probes.len(), "every probe is answered");
-        let mut neurons = Vec::new();
-        for (probe, rows) in self.probes.iter().zip(rows) {
-            let item = &self.items[probe.item];
-            if matches!(item.target, Target::Matrix(_, Reading::I2s(_))) {
-                neurons.push(rows.as_ref());
-                continue;
-            }
-            let scale = row_scale(&item.tensor, rows.as_ref())?;
-            let entry = self.row_scaled.entry(item.slot.part).or_insert(true);
-            *entry &= scale.is_some();
-        }
-        let layers = neurons
-            .chunks_exact(2)
-            .map(|pair| interleave::scores(pair[0], self.config.hidden, pair[1], self.config.ffn));
-        if let Some(found) = interleave::decide(&layers.collect::<Vec<_>>()) {
-            self.i2s = Some((found, Known::Weights));
-        }
-        self.probes.clear();
-        self.fix_shapes()
-    }
-
     /// The weights, in file order.
     pub fn ranges(&self) -> Vec<Range> {
         let mut ranges: Vec<Range> = self
@@ -156,6 +129,7 @@ impl Plan {
         !self.items.iter().any(|item| item.slot.part == Part::Output)
     }
 
+    /// What one position takes in the KV cache.
     pub fn kv_shape(&self) -> kv::KvShape {
         kv_shape(&self.config)
     }
@@ -207,7 +181,7 @@ impl Plan {
         let row = 2 * config.hidden + 2 * config.q_width() + 2 * config.kv_width() + 2 * config.ffn + config.rope.dim;
         let logits = HEAD_ROWS * (config.vocab + config.hidden);
         // Latent weights wait whole for their mean, one matrix at a time.
-        let latent = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Masters)));
+        let latent = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Latent)));
         let staged = latent.map(|item| item.tensor.len).max().unwrap_or(0);
         let rows = rows as u64;
         let scratch = staged + self.widest_input() * rows + 4 * (rows * row as u64 + logits as u64);
@@ -223,7 +197,7 @@ impl Plan {
         })?;
         let open = self.config.training == Training::ByScales && self.options.activations.is_none();
         let training = match reading {
-            Reading::I2s(_) | Reading::Quarters | Reading::Masters => Training::Int8,
+            Reading::I2s(_) | Reading::HfPacked | Reading::Latent => Training::Int8,
             Reading::Joined if open && !dense => return None,
             _ if open && !self.probes.is_empty() => return None,
             _ => self.config.training,
@@ -244,43 +218,18 @@ impl Plan {
         warnings
     }
 
-    fn find_probes(&mut self) {
-        if let Some((_, Known::Default)) = self.i2s {
-            self.probe_neurons();
-        }
-        if !self.options.repack {
-            return;
-        }
-        // The first and the last row of the first and the last tensor of each kind.
-        let mut kinds: LiteMap<Part, Vec<usize>> = LiteMap::new();
-        for (index, item) in self.items.iter().enumerate().filter(|(_, item)| self.open(item)) {
-            kinds.entry(item.slot.part).or_default().push(index);
-        }
-        for (_, items) in kinds {
-            let mut chosen = vec![items[0], items[items.len() - 1]];
-            chosen.dedup();
-            for item in chosen {
-                let Tensor { file, offset, len, ref shape, .. } = *self.items[item].tensor;
-                let row = len / shape[0];
-                for at in [0, len - row].into_iter().take(if shape[0] > 1 { 2 } else { 1 }) {
-                    self.probes.push(Probe { range: Range { file, offset: offset + at, len: row }, item });
-                }
-            }
-        }
-    }
-
     /// Whether an item's layout depends on its weights: ternary blocks, and a layer's dense matrices.
-    fn open(&self, item: &Item) -> bool {
+    pub(super) fn open(&self, item: &Item) -> bool {
         let Target::Matrix(..) = item.target else { return false };
         match item.tensor.content() {
             Some(Content::Blocks { layout, .. }) => Layout { scales: Scales::Row, ..layout } == Layout::TERNARY,
-            Some(Content::Dense(_)) => item.slot.in_layer().is_some() && !self.config.masters,
+            Some(Content::Dense(_)) => item.slot.in_layer().is_some() && !self.config.latent,
             _ => false,
         }
     }
 
     /// Gives every matrix the layout that is known by now.
-    fn fix_shapes(&mut self) -> Result<()> {
+    pub(super) fn fix_shapes(&mut self) -> Result<()> {
         for index in 0..self.items.len() {
             let item = &self.items[index];
             let Target::Matrix(shape, _) = item.target else { continue };
@@ -288,9 +237,7 @@ impl Plan {
             let ternary = Packing::Ints(Layout::TERNARY);
             let (reading, packing) = match item.tensor.runnable()?.content {
                 _ if joined => (Reading::Joined, ternary),
-                Content::Dense(_) if self.config.masters && item.slot.in_layer().is_some() => {
-                    (Reading::Masters, ternary)
-                }
+                Content::Dense(_) if self.config.latent && item.slot.in_layer().is_some() => (Reading::Latent, ternary),
                 Content::Dense(float) => (Reading::Stored, Packing::Dense(float)),
                 Content::Blocks { layout, .. } => (Reading::Stored, Packing::Ints(layout)),
                 Content::I2s => {
@@ -307,78 +254,14 @@ impl Plan {
                     }
                     (Reading::I2s(interleave), ternary)
                 }
-                Content::HfPacked => (Reading::Quarters, ternary),
-                Content::MlxPacked => (Reading::Words, Packing::Ints(item.words.expect("placed with its layout"))),
+                Content::HfPacked => (Reading::HfPacked, ternary),
+                Content::MlxPacked => (Reading::MlxPacked, Packing::Ints(item.mlx.expect("placed with its layout"))),
             };
-            let parts = if reading == Reading::Quarters { 4 } else { 1 };
+            let parts = if reading == Reading::HfPacked { 4 } else { 1 };
             self.items[index].target = Target::Matrix(MatrixShape { packing, parts, ..shape }, reading);
         }
         Ok(())
     }
-
-    /// The order of the I2_S codes as far as no weights are needed. A tensor is one list of codes in whole groups.
-    fn i2s_by_header(&self) -> Option<(Interleave, Known)> {
-        let mut sizes = self.items.iter().filter(|item| is_i2s(&item.tensor)).map(Item::parameters).peekable();
-        sizes.peek()?;
-        Some(match self.options.i2s {
-            Some(asked) => (asked, Known::Option),
-            None if sizes.any(|values| !values.is_multiple_of(128)) => (Interleave::By64, Known::Size),
-            None => (Interleave::By128, Known::Default),
-        })
-    }
-
-    /// Rows of `ffn_up` and of `ffn_down`, in turns, from the first and the last layer where their columns stay in their rows.
-    fn probe_neurons(&mut self) {
-        let Config { hidden, ffn, layers, .. } = self.config;
-        if !hidden.is_multiple_of(128) || !ffn.is_multiple_of(128) {
-            return;
-        }
-        let find = |layer, part| {
-            self.items.iter().position(|item| item.slot == Slot::layer(layer, part) && is_i2s(&item.tensor))
-        };
-        let mut chosen = vec![0, layers - 1];
-        chosen.dedup();
-        let pairs =
-            chosen.into_iter().filter_map(|layer| Some((find(layer, Part::FfnUp)?, find(layer, Part::FfnDown)?)));
-        for (up, down) in pairs.collect::<Vec<_>>() {
-            for (item, rows, cols) in
-                [(up, ffn.min(interleave::NEURONS), hidden), (down, hidden.min(interleave::ROWS), ffn)]
-            {
-                let Tensor { file, offset, .. } = *self.items[item].tensor;
-                self.probes.push(Probe { range: Range { file, offset, len: (rows * cols / 4) as u64 }, item });
-            }
-        }
-    }
-}
-
-fn is_i2s(tensor: &Tensor) -> bool {
-    matches!(tensor.content(), Some(Content::I2s))
-}
-
-/// The one magnitude of a row whose weights are all −s, 0 or +s; `None` where there is none.
-fn row_scale(tensor: &Tensor, row: &[u8]) -> Result<Option<f32>> {
-    let storage = tensor.runnable()?;
-    let mut found = 0.0;
-    // Zeros, and blocks of scale 0, go with any other.
-    let mut fits = |magnitude: f32| {
-        let fits = magnitude == 0.0 || found == 0.0 || magnitude == found;
-        found = if magnitude == 0.0 { found } else { magnitude };
-        fits
-    };
-    let fits = match storage.content {
-        Content::Dense(float) => float.values(row).all(|value| fits(value.abs())),
-        Content::Blocks { decode, .. } => row.chunks_exact(storage.bytes).all(|block| {
-            let (mut codes, mut scales, mut mins) = ([0; 256], [0.0], [0.0]);
-            let codes = &mut codes[..storage.block];
-            decode(
-                block,
-                crate::quant::Block { codes, scales: &mut scales, mins: &mut mins, super_scales: &mut [0.0; 2] },
-            );
-            fits(scales[0])
-        }),
-        _ => false,
-    };
-    Ok(fits.then_some(found))
 }
 
 fn kv_shape(config: &Config) -> kv::KvShape {

@@ -1,4 +1,4 @@
-//! Every decoder against ggml's own, bit for bit, on blocks that its quantisers made and on arbitrary bits.
+//! Every decoder is compared with ggml's, bit for bit, on blocks that its quantisers made and on random bits.
 
 use super::*;
 use crate::formats::{Parsed, Tensor, safetensors};

@@ -1,39 +1,49 @@
-//! The tokens that are left to choose from. As long as nothing is cut they are logits by id; then a list, which is put in order
-//! only as far as somebody looks, since a vocabulary of a hundred thousand takes long to sort.
+//! The set of candidate tokens. Until something is cut it is the logits by id. From then on it is a list, of which only the
+//! necessary part is sorted, because sorting a vocabulary of a hundred thousand takes longer than a small model's step.
+//!
+//! - Top-k scans once and keeps a short list of those above a rising floor ([`best`]).
+//! - Top-p first drops tokens of too little weight to matter, then finds the edge by a histogram over the upper bits of logits,
+//!   and sorts one bucket of it ([`edge`]).
+//! - A whole sort is a radix sort by three digits of 11 bits.
 
 use std::cmp::Ordering;
 
+/// A token with its logit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     pub logit: f32,
     pub token: u32,
 }
 
-/// Likelier first, ties by id.
+/// Orders the likelier first, and ties by id.
 fn order(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token))
 }
 
+/// The candidates of one choice; its buffers are used again for the next.
 #[derive(Clone, Debug, Default)]
 pub struct CandidateSet {
-    /// Logits by id, until something is cut.
+    /// The logits by id, until something is cut.
     pub whole: Vec<f32>,
+    /// Whether `remaining` replaces `whole`.
     cut: bool,
-    /// What is left from then on.
+    /// The candidates, once something is cut.
     remaining: Vec<Candidate>,
     scratch: Vec<Candidate>,
-    /// Whether `left` is in order.
+    /// Whether `remaining` is sorted.
     sorted: bool,
-    /// Whether draws go by likelihood, as they do once somebody has looked at it; else by id.
+    /// Whether draws go through the candidates by likelihood, as they do after a cut by likelihood; otherwise by id.
     ranked: bool,
-    /// e^((logit − the largest) / temperature) of what is left, and the temperature that it was; none after a change.
+    /// The weights e^((logit − the largest) / temperature) of all candidates, and their temperature; `None` if they are out of
+    /// date.
     weights: Vec<f64>,
     weighed: Option<f64>,
-    /// What logits are divided by.
+    /// The temperature, by which logits are divided.
     pub temperature: f64,
 }
 
 impl CandidateSet {
+    /// Begins with all logits, at temperature 1.
     pub fn start(&mut self, logits: &[f32]) {
         self.whole.clear();
         self.whole.extend_from_slice(logits);
@@ -41,7 +51,7 @@ impl CandidateSet {
         (self.weighed, self.temperature) = (None, 1.0);
     }
 
-    /// Changes the logits of some tokens, given rising, by their index.
+    /// Changes the logits of some tokens, which must rise; the function gets a token's index among them.
     pub fn change(&mut self, tokens: &[u32], by: &mut dyn FnMut(usize, &mut f32)) {
         if self.cut {
             for candidate in &mut self.remaining {
@@ -59,7 +69,7 @@ impl CandidateSet {
         }
     }
 
-    /// What is left, without the forbidden.
+    /// The remaining candidates as a list, without forbidden tokens.
     #[inline(never)]
     pub fn remaining(&mut self) -> &[Candidate] {
         if !self.cut {
@@ -70,6 +80,7 @@ impl CandidateSet {
         &self.remaining
     }
 
+    /// The largest logit.
     pub fn max_logit(&self) -> f32 {
         if !self.cut {
             return super::max(&self.whole);
@@ -78,7 +89,7 @@ impl CandidateSet {
         first.unwrap_or_else(|| highest(&self.remaining))
     }
 
-    /// Brings the weights up to date.
+    /// Computes the weights, unless they are up to date.
     #[inline(never)]
     fn weigh(&mut self) {
         if self.weighed == Some(self.temperature) {
@@ -90,7 +101,7 @@ impl CandidateSet {
         if self.cut {
             weights.extend(self.remaining.iter().map(|candidate| exp_to_zero(self.exponent(candidate.logit, most))));
         } else {
-            // What is forbidden weighs nothing.
+            // A forbidden token has the weight 0.
             weights.extend(self.whole.iter().map(|&logit| exp_to_zero(self.exponent(logit, most))));
         }
         (self.weights, self.weighed) = (weights, Some(self.temperature));
@@ -102,7 +113,7 @@ impl CandidateSet {
         self.weights.chunks(SUM_SPAN).map(sum).sum()
     }
 
-    /// The entropy in nats: Σ -p · ln p.
+    /// The entropy, Σ −p · ln p, in nats.
     pub fn entropy(&mut self) -> f64 {
         self.remaining();
         let (most, total) = (self.max_logit(), self.total());
@@ -116,7 +127,7 @@ impl CandidateSet {
         (f64::from(logit) - f64::from(most)) / self.temperature
     }
 
-    /// Mean and standard deviation of the logits.
+    /// The mean and the standard deviation of the remaining logits.
     pub fn spread(&mut self) -> (f64, f64) {
         let (mut sum, mut squares) = (0.0, 0.0);
         for candidate in self.remaining() {
@@ -129,7 +140,7 @@ impl CandidateSet {
         (mean, (squares / count - mean * mean).max(0.0).sqrt())
     }
 
-    /// Keeps what is wanted, as it stands, each with its weight where they are known. The likeliest is among it.
+    /// Keeps the wanted candidates in their order, with their weights where these are up to date. The likeliest must be wanted.
     fn keep(&mut self, mut wanted: impl FnMut(&Candidate) -> bool) {
         let mut weights = std::mem::take(&mut self.weights);
         let mut kept = 0;
@@ -147,14 +158,14 @@ impl CandidateSet {
         self.weights = weights;
     }
 
-    /// Keeps those whose logit is at least this, and always the likeliest.
+    /// Keeps candidates whose logit is at least `least`, and always the likeliest.
     pub fn keep_above(&mut self, least: f64) {
         self.remaining();
         let least = least.min(f64::from(self.max_logit()));
         self.keep(|candidate| f64::from(candidate.logit) >= least);
     }
 
-    /// Keeps the `count` likeliest.
+    /// Keeps the `count` likeliest candidates, sorted.
     pub fn keep_best(&mut self, count: usize) {
         if count < self.remaining().len() {
             self.ranked = true;
@@ -168,10 +179,10 @@ impl CandidateSet {
         }
     }
 
-    /// Keeps those whose weight is at least this, and always the likeliest.
+    /// Keeps candidates whose weight is at least `least`, and always the likeliest.
     pub fn keep_weight(&mut self, least: f64) {
         self.weigh();
-        // The likeliest weighs 1, the forbidden nothing.
+        // The likeliest has the weight 1, a forbidden token 0.
         let least = least.clamp(f64::MIN_POSITIVE, 1.0);
         let weights = std::mem::take(&mut self.weights);
         let mut heavy = weights.iter().map(|&weight| weight >= least);
@@ -187,12 +198,12 @@ impl CandidateSet {
         self.ranked = true;
     }
 
-    /// Keeps the likeliest that together reach `p`.
+    /// Keeps the likeliest candidates whose probabilities together reach `p` (nucleus sampling, Holtzman et al., 2019).
     pub fn keep_nucleus(&mut self, p: f64) {
         let total = self.total();
         let wanted = (p * total).max(f64::MIN_POSITIVE);
         if !self.sorted {
-            // All that weigh less than this could go together and leave enough.
+            // Even all candidates below this weight together are too little to matter.
             self.keep_weight((total - wanted) / self.weights.len() as f64 * (1.0 - 1e-9));
         }
         let (last, _) = self.reaching(wanted);
@@ -200,7 +211,7 @@ impl CandidateSet {
         self.ranked = true;
     }
 
-    /// The one with which the sum of weights, the likeliest first, reaches so much; and its weight.
+    /// Returns the candidate with which the sum of weights, the likeliest first, reaches `wanted`; and its weight.
     fn reaching(&mut self, wanted: f64) -> (Candidate, f64) {
         self.weigh();
         if self.sorted {
@@ -212,7 +223,8 @@ impl CandidateSet {
         edge(&self.remaining, &self.weights, wanted, &mut self.scratch, weight)
     }
 
-    /// Keeps the most typical that together reach `p`: those whose surprise is nearest to the entropy.
+    /// Keeps the most typical candidates that together reach `p`: those whose surprise is nearest to the entropy (Meister et
+    /// al., 2022).
     pub fn keep_typical(&mut self, p: f64) {
         let (entropy, most, total) = (self.entropy(), self.max_logit(), self.total());
         let typical = libm::log(total) - entropy;
@@ -225,13 +237,14 @@ impl CandidateSet {
             self.weights[one.token as usize]
         });
         let mut scored = scored.iter();
-        // The likeliest may be none of them.
+        // The likeliest may not be among them, and weights are relative to it.
         self.weighed = None;
         self.keep(|_| scored.next().is_some_and(|one| order(one, &last) != Ordering::Greater));
         self.ranked = true;
     }
 
-    /// Of those whose probability is at least `threshold`, keeps the least likely alone; the others stay.
+    /// Runs XTC ("exclude top choices"): removes all candidates whose probability is at least `threshold`, except the least
+    /// likely of them.
     pub fn drop_top(&mut self, threshold: f64) {
         self.remaining();
         let least = threshold * self.total();
@@ -243,7 +256,7 @@ impl CandidateSet {
         }
     }
 
-    /// Draws one in proportion to its weight, by a uniform number below 1; with its probability.
+    /// Draws a candidate in proportion to its weight, by a uniform number below 1. Returns the token and its probability.
     pub fn draw(&mut self, unit: f64) -> (u32, f64) {
         let total = self.total();
         if self.ranked {
@@ -251,7 +264,7 @@ impl CandidateSet {
             return (drawn.token, weight / total);
         }
         let mut rest = unit * total;
-        // Past whole spans first.
+        // Whole spans are skipped first.
         let mut from = 0;
         for span in self.weights.chunks(SUM_SPAN) {
             let after = rest - sum(span);
@@ -264,7 +277,7 @@ impl CandidateSet {
             rest -= weight;
             rest < 0.0
         });
-        // Rounding can leave a hair over; the draw then fell to the last that has any weight.
+        // Rounding can leave a tiny remainder; the draw is then the last candidate with any weight.
         let last = || self.weights.iter().rposition(|&weight| weight > 0.0);
         let drawn = drawn.map(|at| from + at).or_else(last).unwrap_or(0);
         let token = if self.cut { self.remaining[drawn].token } else { drawn as u32 };
@@ -272,19 +285,20 @@ impl CandidateSet {
     }
 }
 
-/// One copy of it is enough.
+/// Calls libm's `exp`; it is not inlined, so that there is one copy.
 #[inline(never)]
 pub fn exp(x: f64) -> f64 {
     libm::exp(x)
 }
 
-/// eˣ for x ≤ 0 within two units in the last place; 0 below −708. Without branches, for a vocabulary's worth of them: libm's takes
-/// five times as long.
+/// Computes eˣ for x ≤ 0, within two units in the last place; 0 below −708. It has no branches, so that compilers use vectors
+/// for a whole vocabulary; libm's takes five times as long.
 ///
-/// x = n · ln 2 + r with |r| ≤ ln 2 / 2; Taylor's polynomial in r, whose next term is below 2⁻⁵⁵; 2ⁿ goes straight into the exponent.
+/// With x = n · ln 2 + r, |r| ≤ ln 2 / 2: Taylor's polynomial in r, whose next term is below 2⁻⁵⁵, and 2ⁿ is added to the
+/// exponent.
 #[inline(always)]
 pub fn exp_to_zero(x: f64) -> f64 {
-    // Added to a number, rounds it to a whole one, which then stands in the lowest bits.
+    // 1.5 · 2⁵²: adding it rounds a number to an integer, which is then in the lowest bits.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     let alive = x > -708.0;
     let x = if alive { x } else { 0.0 };
@@ -302,21 +316,21 @@ pub fn exp_to_zero(x: f64) -> f64 {
     if alive { power } else { 0.0 }
 }
 
-/// Steps of [`coarse`].
+/// The number of buckets of [`bucket`].
 const BUCKETS: usize = 1 << 11;
 
-/// Rises as logits fall: their sign, exponent and two bits more.
+/// Returns a candidate's bucket, which rises as logits fall: sign, exponent and two bits of the fraction.
 fn bucket(candidate: &Candidate) -> usize {
     (falling(candidate.logit) >> 21) as usize
 }
 
-/// Rises as numbers fall, in totalOrder.
+/// Maps a float to an integer that rises as floats fall, in IEEE's total order.
 fn falling(logit: f32) -> u32 {
     let bits = logit.to_bits();
     if bits >> 31 == 0 { !bits & 0x7fff_ffff } else { bits }
 }
 
-/// The value with which a running sum reaches `wanted`. Rounding can leave a hair over: then the last that is any.
+/// Returns the index at which a running sum reaches `wanted`. If rounding leaves it below, it is the last positive value's.
 fn reaching(values: &[f64], wanted: f64) -> usize {
     let mut sum = 0.0;
     let at = values.iter().position(|value| {
@@ -326,8 +340,8 @@ fn reaching(values: &[f64], wanted: f64) -> usize {
     at.or_else(|| values.iter().rposition(|&value| value > 0.0)).unwrap_or(0)
 }
 
-/// The candidate with which the sum of weights, the likeliest first, reaches `wanted`; and its weight. Only those that it falls
-/// among are put in order.
+/// Returns the candidate with which the sum of weights, the likeliest first, reaches `wanted`; and its weight. Only the
+/// candidates of its bucket are sorted.
 fn edge(
     list: &[Candidate],
     weights: &[f64],
@@ -347,10 +361,10 @@ fn edge(
     (scratch[at], weights[at])
 }
 
-/// Weights whose sum is taken at once.
+/// The number of weights that are summed at once.
 const SUM_SPAN: usize = 256;
 
-/// In eight lanes, which do not wait for each other.
+/// Sums values in eight independent lanes.
 pub fn sum(values: &[f64]) -> f64 {
     let (eights, rest) = values.as_chunks::<8>();
     let mut lanes = [0.0; 8];
@@ -360,18 +374,20 @@ pub fn sum(values: &[f64]) -> f64 {
     lanes.iter().sum::<f64>() + rest.iter().sum::<f64>()
 }
 
-/// All tokens.
+/// Returns all tokens as candidates.
 pub fn all(logits: &[f32]) -> impl ExactSizeIterator<Item = Candidate> {
     logits.iter().enumerate().map(|(token, &logit)| Candidate { logit, token: token as u32 })
 }
 
+/// Returns the largest logit.
 fn highest(candidates: &[Candidate]) -> f32 {
     candidates
         .iter()
         .fold(f32::NEG_INFINITY, |most, candidate| if most < candidate.logit { candidate.logit } else { most })
 }
 
-/// The `count` likeliest, in order. One scan keeps a short list of those above a rising floor.
+/// Finds the `count` likeliest candidates, in order. One scan keeps a short list of those above a floor, which rises when the
+/// list is cut.
 pub fn best(list: impl ExactSizeIterator<Item = Candidate>, count: usize, found: &mut Vec<Candidate>) {
     found.clear();
     let count = count.min(list.len());
@@ -392,12 +408,13 @@ pub fn best(list: impl ExactSizeIterator<Item = Candidate>, count: usize, found:
     found.truncate(count);
 }
 
-/// Below, comparing is as fast.
+/// The length from which on a radix sort is faster than comparing.
 const RADIX_SORT_MIN: usize = 2048;
 
+/// Sorts candidates, the likeliest first and ties by id.
 #[inline(never)]
 fn sort(list: &mut Vec<Candidate>) {
-    // A sort by digits leaves equal ones as they were: ties must be in order before.
+    // A radix sort is stable: it keeps the order of ties, which must therefore be by id before.
     if list.len() < RADIX_SORT_MIN || !list.is_sorted_by_key(|candidate| candidate.token) {
         list.sort_unstable_by(order);
         return;

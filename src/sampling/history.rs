@@ -1,17 +1,19 @@
-//! What has been said, and what follows from it: penalties, repetitions that DRY counts, and banned sequences.
+//! The tokens so far, and what depends on them: penalties, DRY, banned sequences.
 
 use super::candidates::{CandidateSet, exp};
 use super::params::Params;
 
+/// The tokens of a conversation, prompt included.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     tokens: Vec<u32>,
-    /// Tokens that the penalties look back on, each once, rising; and how often each came.
+    /// The distinct tokens within the penalties' window, rising; and how often each occurs.
     seen: Vec<u32>,
     counts: Vec<u32>,
 }
 
 impl History {
+    /// Appends a token, and counts it for the penalties.
     pub fn push(&mut self, token: u32, params: &Params) {
         self.tokens.push(token);
         if !params.penalises() {
@@ -37,6 +39,7 @@ impl History {
         }
     }
 
+    /// Applies the repetition, frequency and presence penalties to the tokens within the window.
     pub fn penalise(&self, params: &Params, set: &mut CandidateSet) {
         let penalty = params.repetition_penalty;
         set.change(&self.seen, &mut |i, logit| {
@@ -45,15 +48,16 @@ impl History {
         });
     }
 
-    /// Makes each token less likely that would make a repetition of what was said last longer; the longer, the less.
+    /// Applies DRY ("don't repeat yourself"): lowers the logit of every token that would prolong a repetition of the last
+    /// tokens, exponentially in the repetition's length.
     pub fn dry(&self, params: &Params, breakers: &[u32], set: &mut CandidateSet) {
         let breaks = |token: &u32| breakers.binary_search(token).is_ok();
         let from = self.tokens.len() - last(params.dry_last_n, self.tokens.len());
         let recent = &self.tokens[from..];
-        // No repetition reaches over a breaker.
+        // A repetition ends at a breaker.
         let reach = recent.iter().rev().position(breaks).unwrap_or(recent.len());
         let repeated = repeated(recent);
-        // The tokens that would go on with one, rising, and the longest of each.
+        // The tokens that would prolong a repetition, rising, and the longest repetition of each.
         let (mut tokens, mut longest) = (Vec::new(), Vec::new());
         for back in 1..recent.len() {
             let (token, length) = (recent[recent.len() - back], repeated[back].min(reach));
@@ -76,7 +80,7 @@ impl History {
         });
     }
 
-    /// Forbids the tokens that would complete one of these.
+    /// Forbids the tokens that would complete one of some sequences.
     pub fn ban(&self, sequences: &[Vec<u32>], set: &mut CandidateSet) {
         for sequence in sequences {
             if let Some((last, before)) = sequence.split_last()
@@ -88,17 +92,18 @@ impl History {
     }
 }
 
+/// Returns how many of `len` tokens a window covers; 0 stands for all.
 fn last(window: usize, len: usize) -> usize {
     if window == 0 { len } else { window.min(len) }
 }
 
-/// How many tokens before the last `back` are the same as the last ones of all, counted backwards: the Z function of what was
-/// said, reversed.
+/// Returns, for each `back`, how many of the tokens before the last `back` equal the last tokens of all, counted backwards. It
+/// is the Z function of the reversed tokens (Gusfield), in linear time.
 fn repeated(recent: &[u32]) -> Vec<usize> {
     let len = recent.len();
     let at = |back: usize| recent[len - 1 - back];
     let mut z = vec![0; len];
-    // The match found so far that reaches furthest.
+    // The match that reaches furthest so far.
     let (mut start, mut end) = (0, 0);
     for back in 1..len {
         let mut same = if back < end { z[back - start].min(end - back) } else { 0 };

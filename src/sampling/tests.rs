@@ -1,10 +1,13 @@
-//! Against sorting everything, and the draws against their probabilities.
+//! The stages are compared with code that sorts everything, and the draws with their probabilities.
+
+mod naive;
 
 use super::candidates::Candidate;
 use super::*;
+use naive::naive;
 
 fn random_logits(rng: &mut Rng, len: usize) -> Vec<f32> {
-    // Coarse values, so that there are ties.
+    // The values are coarse, so that there are ties.
     (0..len).map(|_| (rng.unit() * 200.0).round() as f32 / 10.0 - 10.0).collect()
 }
 
@@ -12,186 +15,7 @@ fn sampler(params: Params) -> Sampler {
     Sampler::new(params, Lists::default()).unwrap()
 }
 
-/// The chain in the plainest way: everything sorted, everything counted anew.
-struct Naive<'a> {
-    params: Params,
-    lists: &'a Lists,
-    tokens: &'a [u32],
-    /// Logit and token.
-    left: Vec<(f64, u32)>,
-    temperature: f64,
-}
-
-impl Naive<'_> {
-    fn sort(&mut self) {
-        self.left.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    }
-
-    fn probabilities(&self) -> Vec<f64> {
-        let most = self.left.iter().map(|(logit, _)| *logit).fold(f64::MIN, f64::max);
-        let weights: Vec<f64> = self.left.iter().map(|(logit, _)| ((logit - most) / self.temperature).exp()).collect();
-        let total: f64 = weights.iter().sum();
-        weights.iter().map(|weight| weight / total).collect()
-    }
-
-    fn spread(&self) -> (f64, f64) {
-        let count = self.left.len() as f64;
-        let mean = self.left.iter().map(|(logit, _)| logit).sum::<f64>() / count;
-        (mean, (self.left.iter().map(|(logit, _)| (logit - mean).powi(2)).sum::<f64>() / count).sqrt())
-    }
-
-    /// Without those for which `wanted` is false, but never without the first.
-    fn filter(&mut self, wanted: impl Fn(f64) -> bool) {
-        self.sort();
-        let first = self.left[0];
-        self.left.retain(|candidate| *candidate == first || wanted(candidate.0));
-    }
-
-    fn run(&mut self, stage: Stage, rng: &mut Rng) {
-        let params = self.params;
-        match stage {
-            Stage::Penalties => {
-                let from = match params.penalty_last_n {
-                    0 => 0,
-                    window => self.tokens.len().saturating_sub(window),
-                };
-                for (logit, token) in &mut self.left {
-                    let count = self.tokens[from..].iter().filter(|other| *other == token).count();
-                    if count > 0 {
-                        let penalty = params.repetition_penalty;
-                        let before = *logit as f32;
-                        let after = if before > 0.0 { before / penalty } else { before * penalty };
-                        let rest = count as f32 * params.frequency_penalty + params.presence_penalty;
-                        *logit = f64::from(after - rest);
-                    }
-                }
-            }
-            Stage::Dry => {
-                let from = match params.dry_last_n {
-                    0 => 0,
-                    window => self.tokens.len().saturating_sub(window),
-                };
-                let tokens = &self.tokens[from..];
-                for (logit, token) in &mut self.left {
-                    let mut longest = 0;
-                    for at in (0..tokens.len()).filter(|&at| tokens[at] == *token) {
-                        let mut length = 0;
-                        while length < at
-                            && tokens[at - 1 - length] == tokens[tokens.len() - 1 - length]
-                            && !self.lists.breakers.contains(&tokens[at - 1 - length])
-                        {
-                            length += 1;
-                        }
-                        longest = longest.max(length);
-                    }
-                    let counts = longest > 0 && longest >= params.dry_allowed_length;
-                    if params.dry_multiplier > 0.0 && counts && !self.lists.breakers.contains(token) {
-                        let over = (longest - params.dry_allowed_length) as f64;
-                        let penalty = f64::from(params.dry_multiplier) * f64::from(params.dry_base).powf(over);
-                        *logit = f64::from(*logit as f32 - penalty as f32);
-                    }
-                }
-            }
-            Stage::TopNSigma => {
-                if params.top_n_sigma > 0.0 {
-                    self.sort();
-                    let least = self.left[0].0 - f64::from(params.top_n_sigma) * self.spread().1;
-                    self.filter(|logit| logit >= least);
-                }
-            }
-            Stage::TopK => {
-                self.sort();
-                if params.top_k > 0 {
-                    self.left.truncate(params.top_k);
-                }
-                if params.adaptive_top_k {
-                    let (mean, deviation) = self.spread();
-                    let least = (mean + 2.0 * deviation).min(self.left[0].0);
-                    self.filter(|logit| logit >= least);
-                }
-            }
-            Stage::TypicalP => {
-                if params.typical_p < 1.0 {
-                    let probabilities = self.probabilities();
-                    let entropy: f64 = probabilities.iter().map(|p| -p * p.ln()).sum();
-                    let mut scored: Vec<(f64, f64, (f64, u32))> = probabilities
-                        .iter()
-                        .zip(&self.left)
-                        .map(|(p, candidate)| ((-p.ln() - entropy).abs(), *p, *candidate))
-                        .collect();
-                    scored.sort_by(|a, b| a.0.total_cmp(&b.0));
-                    let mut sum = 0.0;
-                    let cut = scored.iter().position(|(_, p, _)| {
-                        sum += p;
-                        sum > f64::from(params.typical_p)
-                    });
-                    scored.truncate(cut.map_or(scored.len(), |cut| cut + 1));
-                    self.left = scored.into_iter().map(|(_, _, candidate)| candidate).collect();
-                }
-            }
-            Stage::TopP => {
-                self.sort();
-                let probabilities = self.probabilities();
-                let mut sum = 0.0;
-                let mut kept = 0;
-                while kept < self.left.len()
-                    && (kept == 0 || params.top_p >= 1.0 || sum < f64::from(params.top_p) - 1e-13)
-                {
-                    sum += probabilities[kept];
-                    kept += 1;
-                }
-                self.left.truncate(kept);
-            }
-            Stage::MinP => {
-                self.sort();
-                let (most, least, temperature) = (self.left[0].0, f64::from(params.min_p), self.temperature);
-                self.filter(|logit| ((logit - most) / temperature).exp() >= least);
-            }
-            Stage::Xtc => {
-                if params.xtc_probability > 0.0 && rng.unit() < f64::from(params.xtc_probability) {
-                    self.sort();
-                    let probabilities = self.probabilities();
-                    let above = probabilities.iter().filter(|p| **p >= f64::from(params.xtc_threshold)).count();
-                    self.left.drain(..above.saturating_sub(1));
-                }
-            }
-            Stage::Temperature => {
-                let (middle, range) = (f64::from(params.temperature), f64::from(params.dynamic_temperature));
-                self.temperature = middle;
-                if range > 0.0 && self.left.len() > 1 {
-                    self.temperature = 1.0;
-                    let entropy: f64 =
-                        self.probabilities().iter().map(|p| if *p > 0.0 { -p * p.ln() } else { 0.0 }).sum();
-                    let part = (entropy / (self.left.len() as f64).ln()).powf(f64::from(params.dynamic_exponent));
-                    let least = (middle - range).max(0.0);
-                    self.temperature = (least + (middle + range - least) * part).max(1e-6);
-                }
-            }
-        }
-    }
-}
-
-/// What is left at the end and how probable it is, likeliest first.
-fn naive(logits: &[f32], params: Params, lists: &Lists, tokens: &[u32], rng: &mut Rng) -> Vec<(u32, f64)> {
-    let mut left: Vec<(f64, u32)> = logits.iter().enumerate().map(|(i, &l)| (f64::from(l), i as u32)).collect();
-    for &(token, bias) in &lists.bias {
-        left[token as usize].0 = f64::from(left[token as usize].0 as f32 + bias);
-    }
-    left.retain(|(logit, token)| {
-        let banned =
-            |sequence: &Vec<u32>| sequence.last() == Some(token) && tokens.ends_with(&sequence[..sequence.len() - 1]);
-        *logit > f64::NEG_INFINITY && !lists.banned.iter().any(banned)
-    });
-    let mut chain = Naive { params, lists, tokens, left, temperature: 1.0 };
-    for &stage in &lists.order {
-        chain.run(stage, rng);
-    }
-    chain.sort();
-    let probabilities = chain.probabilities();
-    chain.left.iter().map(|(_, token)| *token).zip(probabilities).collect()
-}
-
-/// The same from the chain itself.
+/// Returns the same from the sampler.
 fn found(sampler: &mut Sampler, logits: &[f32]) -> Vec<(u32, f64)> {
     sampler.run_chain(logits).unwrap();
     let (most, total) = (sampler.set.max_logit(), sampler.set.total());
@@ -226,7 +50,7 @@ fn what_is_kept_is_what_sorting_keeps() {
     }
 }
 
-/// Any order of any links, with any settings, after anything that was said.
+/// Random orders of random stages, with random parameters, after random tokens.
 #[test]
 fn every_link_in_every_order_is_what_sorting_does() {
     let mut rng = Rng::new(17);
@@ -276,7 +100,6 @@ fn every_link_in_every_order_is_what_sorting_does() {
     }
 }
 
-/// Four or five tokens with these probabilities.
 #[test]
 fn many_are_sorted_as_few_are_ties_by_id() {
     let mut rng = Rng::new(23);
@@ -335,7 +158,7 @@ fn logits_of(probabilities: &[f32]) -> Vec<f32> {
     probabilities.iter().map(|p| p.ln()).collect()
 }
 
-/// Worked out by hand; most are cases of llama.cpp's own tests.
+/// The expected values were worked out by hand; most cases are those of llama.cpp's own tests.
 #[test]
 fn the_links_do_what_llama_cpp_does() {
     let check = |params: Params, lists: Lists, tokens: &[u32], before: &[f32], after: &[f64]| {
@@ -386,7 +209,7 @@ fn draws_follow_their_probabilities() {
         (Params { temperature: 2.0, dynamic_temperature: 1.5, dynamic_exponent: 0.7, seed: 7, ..on }, Lists::default()),
         (Params { temperature: 4.0, xtc_probability: 0.4, xtc_threshold: 0.02, seed: 8, ..on }, Lists::default()),
     ] {
-        // With a probability of its own XTC mixes two distributions.
+        // XTC mixes two distributions by its probability.
         let xtc = f64::from(params.xtc_probability);
         let with = |xtc_probability| {
             let params = Params { xtc_probability, ..params };
@@ -399,7 +222,8 @@ fn draws_follow_their_probabilities() {
     }
 }
 
-/// Pearson's statistic of many draws; with up to 11 degrees of freedom 40 is beyond one in ten thousand.
+/// Checks Pearson's statistic of many draws. With up to 11 degrees of freedom, 40 is exceeded less than once in ten thousand
+/// times.
 fn follows(sampler: &mut Sampler, logits: &[f32], expected: &[f64; 12]) {
     const DRAWS: usize = 40_000;
     let mut counts = [0usize; 12];
@@ -544,7 +368,7 @@ fn what_is_not_finite_is_refused() {
     }
 }
 
-/// `cargo test --release --lib sampling::tests::cost -- --ignored --nocapture`: milliseconds for each token.
+/// Prints the milliseconds for each token: `cargo test --release --lib sampling::tests::cost -- --ignored --nocapture`.
 #[test]
 #[ignore = "prints a table"]
 fn cost() {

@@ -50,8 +50,8 @@ impl<R> BackgroundTask<R> {
         self.until(|| locked(&self.done).take())
     }
 
-    /// Waits until a condition holds or the task has ended. The task's leader calls [`Team::notify`] when the condition may have
-    /// changed. The waiting thread takes part in the task's jobs.
+    /// Waits until a condition holds or the task has ended. The task's leader calls [`Team::notify`] when the condition may
+    /// have changed. The waiting thread takes part in the task's jobs.
     ///
     /// # Panics
     /// If a member has died.

@@ -24,8 +24,8 @@ impl Team {
         });
     }
 
-    /// Does the same as [`Self::rows`] on some rows of a buffer that grows, within its capacity, to hold them. New rows are zeroed
-    /// by the member that works on them, so that their memory is first touched there.
+    /// Does the same as [`Self::rows`] on some rows of a buffer that grows, within its capacity, to hold them. New rows are
+    /// zeroed by the member that works on them, so that their memory is first touched there.
     ///
     /// # Panics
     /// If the buffer's capacity does not hold all rows, or as [`Team::parallel_for`] does.
@@ -57,8 +57,8 @@ impl Team {
         unsafe { buffer.set_len(known.max(end)) };
     }
 
-    /// Calls `work(section, units, columns)` on parts that cover the sections of a row-major buffer `[rows][stride]`, in multiples
-    /// of `chunk` units.
+    /// Calls `work(section, units, columns)` on parts that cover the sections of a row-major buffer `[rows][stride]`, in
+    /// multiples of `chunk` units.
     ///
     /// # Panics
     /// If the sections overlap, do not rise, or leave the rows, or as [`Team::parallel_for`] does.

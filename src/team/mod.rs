@@ -18,10 +18,10 @@
 //! # How work is divided
 //!
 //! A job is `count` equal units, of which every member gets one contiguous share in a `WorkQueue`. The owner takes chunks from
-//! the front of its share, a quarter of what is left each time; a member whose own share is empty steals half of what is left of
-//! another's, from the back. This follows guided self-scheduling (Polychronopoulos and Kuck, 1987), with work stealing: a core that
-//! another program disturbs delays nobody for long. Results depend neither on the chunks nor on which member computes them,
-//! because members divide rows and heads and never split a sum.
+//! the front of its share, a quarter of what is left each time; a member whose own share is empty steals half of what is left
+//! of another's, from the back. This follows guided self-scheduling (Polychronopoulos and Kuck, 1987), with work stealing: a
+//! core that another program disturbs delays nobody for long. Results depend neither on the chunks nor on which member computes
+//! them, because members divide rows and heads and never split a sum.
 //!
 //! # Background tasks and failure
 //!
@@ -297,8 +297,8 @@ impl WorkQueue {
         self.0.store(units.start as u64 | (units.end as u64) << 32, Ordering::Relaxed);
     }
 
-    /// Takes some units, rounded up to whole chunks: a quarter of the rest from the front for the owner, half of the rest from the
-    /// back for another member.
+    /// Takes some units, rounded up to whole chunks: a quarter of the rest from the front for the owner, half of the rest from
+    /// the back for another member.
     fn take(&self, own: bool, chunk: usize) -> Option<Range<usize>> {
         let mut taken = 0..0;
         let shrunk = |left: u64| {
@@ -319,8 +319,8 @@ impl Team {
         self.members
     }
 
-    /// Calls `work(units)` on ranges that cover `0..count`, each unit once, on all members. Every range is a multiple of `chunk`
-    /// units, except the last of a member's share.
+    /// Calls `work(units)` on ranges that cover `0..count`, each unit once, on all members. Every range is a multiple of
+    /// `chunk` units, except the last of a member's share.
     ///
     /// # Panics
     /// If `count` does not fit 32 bits, `chunk` is 0, or `work` panics on any member.

@@ -9,7 +9,7 @@ use super::adapter::pairs;
 use super::bench::now;
 use crate::bindings::{Js, thrown, to_js};
 use crate::engine::{
-    self, AdapterId, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work,
+    self, AdapterId, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, Task, WhenFull,
 };
 use crate::error::Result;
 use crate::formats::Format;
@@ -27,11 +27,11 @@ use crate::team::Team;
 const REQUESTS: f64 = 4_294_967_296.0;
 
 /// What a request is to do, read by hand: derived readers of such a type are ten times as large.
-fn work(from: &JsValue, (params, lists): (Params, Lists)) -> Work {
+fn task(from: &JsValue, (params, lists): (Params, Lists)) -> Task {
     let get = |name: &str| Reflect::get(from, &name.into()).unwrap_or_default();
     let text = |name: &str| get(name).as_string().unwrap_or_default();
     match text("type").as_str() {
-        "generate" => Work::Generate {
+        "generate" => Task::Generate {
             params,
             lists,
             max_tokens: get("maxTokens").as_f64().map(|count| count as usize),
@@ -43,10 +43,10 @@ fn work(from: &JsValue, (params, lists): (Params, Lists)) -> Work {
                 _ => WhenFull::Stop,
             },
         },
-        "logits" => Work::Logits { all: get("all").is_truthy() },
-        "embed" if get("mean").is_truthy() => Work::Embed { pooling: Pooling::Mean },
-        "embed" => Work::Embed { pooling: Pooling::Last },
-        _ => Work::Score,
+        "logits" => Task::Logits { all: get("all").is_truthy() },
+        "embed" if get("mean").is_truthy() => Task::Embed { pooling: Pooling::Mean },
+        "embed" => Task::Embed { pooling: Pooling::Last },
+        _ => Task::Score,
     }
 }
 
@@ -199,7 +199,7 @@ impl Engine {
     /// Adds a request: `{ type: "generate" | "logits" | "score" | "embed", … }`, where it generates sampled as these
     /// numbers say (see [`flat`]), else greedily.
     pub fn submit(&mut self, session: u32, tokens: Vec<u32>, task: &JsValue, numbers: Option<Vec<f64>>) -> Js<u32> {
-        let request = Request { tokens, work: work(task, flat::decode(&numbers.unwrap_or_default())) };
+        let request = Request { tokens, task: self::task(task, flat::decode(&numbers.unwrap_or_default())) };
         self.engine.submit(SessionId(session), request).map(|id| id.0).map_err(thrown)
     }
 
@@ -215,7 +215,7 @@ impl Engine {
 
     /// Goes on with a request whose `choose` event came: its logits, -∞ for what must not be chosen. Answers events as `step` does.
     pub fn supply(&mut self, request: u32, logits: &[f32]) -> Js<Array> {
-        let events = self.engine.supply(RequestId(request), logits).map_err(thrown)?;
+        let events = self.engine.resume(RequestId(request), logits).map_err(thrown)?;
         told(events)
     }
 
@@ -284,7 +284,7 @@ fn event(event: Event) -> Js<JsValue> {
             set("cached", cached.into())?;
         }
         Event::Token { .. } => {}
-        Event::Choose { request, logits } => {
+        Event::LogitsRequest { request, logits } => {
             head("choose", request)?;
             set("logits", Float32Array::from(&logits[..]).into())?;
         }

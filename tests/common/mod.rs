@@ -9,7 +9,7 @@ pub mod trial;
 
 use std::path::{Path, PathBuf};
 
-use ternlight::engine::{AdapterId, Engine, Event, Request, RequestId, SessionId, WhenFull, Work};
+use ternlight::engine::{AdapterId, Engine, Event, Request, RequestId, SessionId, Task, WhenFull};
 use ternlight::error::{Error, Result};
 use ternlight::formats::{Parsed, Tensor, safetensors};
 use ternlight::kernels::isa::scalar::Scalar;
@@ -151,7 +151,7 @@ pub fn logits(engine: &mut TestEngine, ids: &[u32], all: bool) -> Result<Vec<Vec
 }
 
 fn rows(engine: &mut TestEngine, session: SessionId, ids: &[u32], all: bool) -> Result<Vec<Vec<f32>>> {
-    let request = Request { tokens: ids.to_vec(), work: Work::Logits { all } };
+    let request = Request { tokens: ids.to_vec(), task: Task::Logits { all } };
     engine.submit(session, request)?;
     let mut rows = Vec::new();
     run(engine, |event| {
@@ -190,7 +190,7 @@ pub fn submit(
     count: usize,
     params: Params,
 ) -> Result<RequestId> {
-    let work = Work::Generate {
+    let task = Task::Generate {
         params,
         lists: Lists::default(),
         max_tokens: Some(count),
@@ -198,7 +198,7 @@ pub fn submit(
         full: WhenFull::Stop,
         hook: false,
     };
-    engine.submit(session, Request { tokens: ids.to_vec(), work })
+    engine.submit(session, Request { tokens: ids.to_vec(), task })
 }
 
 /// Steps until nothing is left to do.

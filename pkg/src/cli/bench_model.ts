@@ -1,6 +1,7 @@
 /** The model that a benchmark runs: one that exists, or one made here. */
 
 import { synthetic } from "../bench/synthetic.ts";
+import { shownSource } from "../source/address.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ModelSource } from "../types/index.ts";
 import type { Args } from "./args.ts";
@@ -14,7 +15,7 @@ export function modelOf(args: Args): { source: ModelSource; name: string } {
   const [type, embedding] = [args.text("weightType"), args.text("embeddingType")];
   if (shape === undefined) {
     if (type ?? embedding) throw new UsageError("--type and --embedding-type belong to --shape");
-    return { source: source(args), name: model! };
+    return { source: source(args), name: shownSource(model!) };
   }
   const words = { shape, ...(type ? { type } : {}), ...(embedding ? { embedding } : {}) };
   try {

@@ -1,4 +1,5 @@
 import { cache } from "../node.ts";
+import { redacted } from "../source/address.ts";
 import type { CachedFile } from "../types/index.ts";
 import type { Args } from "./args.ts";
 import { bytes, plural } from "./format.ts";
@@ -21,7 +22,7 @@ export const cacheDelete: Command = {
   async run(args, terminal) {
     const [url] = args.operands;
     if ((url === undefined) !== args.has("all")) throw new UsageError("give either a URL or --all");
-    if (url !== undefined && !URL.canParse(url)) throw new UsageError(`${JSON.stringify(url)} is not a URL`);
+    if (url !== undefined && !URL.canParse(url)) throw new UsageError(`${JSON.stringify(redacted(url))} is not a URL`);
     const deleted = await cache.delete(url, place(args));
     if (terminal.json) return terminal.printJson({ deleted });
     await terminal.note(`${plural(deleted, "file")} deleted`);

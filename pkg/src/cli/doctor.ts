@@ -1,4 +1,5 @@
 import { type DoctorReport, doctor as examine } from "../node-doctor.ts";
+import { redacted } from "../source/address.ts";
 import { bytes, table } from "./format.ts";
 import { UsageError } from "./syntax.ts";
 import type { Command } from "./usage.ts";
@@ -18,7 +19,9 @@ function address(text: string | undefined): URL | null {
   if (text === undefined) return null;
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url && /^https?:$/.test(url.protocol)) return url;
-  throw new UsageError(`URL must begin with https:// or http://, not ${JSON.stringify(text)}`, { option: "URL" });
+  throw new UsageError(`URL must begin with https:// or http://, not ${JSON.stringify(redacted(text))}`, {
+    option: "URL",
+  });
 }
 
 function lines({ advice, ...report }: DoctorReport): string {

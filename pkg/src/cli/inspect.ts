@@ -1,4 +1,5 @@
 import { inspect as describe } from "../node.ts";
+import { shownSource } from "../source/address.ts";
 import type { Args } from "./args.ts";
 import { loadOptions, source } from "./model.ts";
 import { report } from "./report.ts";
@@ -21,7 +22,7 @@ export const inspect: Command = {
       const held = verdict && { strict: { kind: verdict.kind, decidedOn: verdict.decidedOn } };
       return terminal.printJson({ ...description, ...held });
     }
-    await terminal.print(`${report(args.operands[0]!, description)}\n`);
+    await terminal.print(`${report(shownSource(args.operands[0]!), description)}\n`);
     if (verdict?.reason) throw verdict.reason;
     if (verdict) await terminal.print(`\n${verdict.kind}, decided on the ${verdict.decidedOn}\n`);
   },

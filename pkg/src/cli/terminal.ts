@@ -2,6 +2,7 @@
 
 import { EngineError } from "../types/errors.ts";
 import type { Progress } from "../types/index.ts";
+import { forJson, forTerminal } from "./escape.ts";
 import { bytes } from "./format.ts";
 
 /** A stream, as far as it is written to. */
@@ -63,16 +64,16 @@ export class Terminal {
   print(text: string): Promise<void> {
     this.#clear();
     this.#printed = true;
-    return write(this.#out, text);
+    return show(this.#out, text);
   }
 
   printJson(value: unknown): Promise<void> {
-    return this.print(`${JSON.stringify(value)}\n`);
+    return this.print(`${forJson(JSON.stringify(value))}\n`);
   }
 
   note(text: string): Promise<void> {
     this.#clear();
-    return write(this.#err, `${text}\n`);
+    return show(this.#err, `${text}\n`);
   }
 
   async warn(warnings: readonly string[]): Promise<void> {
@@ -90,7 +91,7 @@ export class Terminal {
     if (!this.#err.isTTY) return;
     this.#clear();
     this.#line = text !== "";
-    if (this.#line) void write(this.#err, text);
+    if (this.#line) void show(this.#err, text);
   }
 
   #clear(): void {
@@ -98,5 +99,8 @@ export class Terminal {
     this.#line = false;
   }
 }
+
+/** What may be a model's text. */
+const show = (stream: Output, text: string) => write(stream, stream.isTTY ? forTerminal(text) : text);
 
 const write = (stream: Output, text: string) => new Promise<void>((resolve) => stream.write(text, () => resolve()));

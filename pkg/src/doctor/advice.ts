@@ -35,7 +35,7 @@ function ofRuntime({
   if (isolated === false) {
     say(
       "warning",
-      "the page is not cross-origin isolated, so it computes on one thread: send Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: require-corp with the page and its scripts, or where no headers can be set, include ternlight/isolate",
+      "the page is not cross-origin isolated, so it computes on one thread: send Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: require-corp with the page and its scripts, or where no headers can be set, copy dist/isolate.js of the package to the top folder of the site and include it with a script element",
     );
   } else if (threads === 1 && threadsReason !== null) {
     say("warning", `it computes on one thread: ${threadsReason}`);

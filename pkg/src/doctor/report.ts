@@ -34,6 +34,7 @@ export interface DoctorReport {
 }
 
 export interface SourceReport {
+  /** Without user, password and query, which may be secret. */
   url: string;
   /** Of the answer; null where none came, or none that a page may see. */
   status: number | null;

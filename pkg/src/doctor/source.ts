@@ -1,12 +1,14 @@
 /** A look at an address, through no more than its first bytes. */
+import { credentialsOf, shown as shownAddress } from "../source/address.ts";
 import type { SourceReport } from "./report.ts";
 
 const FIRST = 16;
 
 /** `origin` is of the page that asks; null for a program, which reads what it likes and is told what pages may. */
-export async function lookAt(url: string, origin: string | null, signal?: AbortSignal): Promise<SourceReport> {
+export async function lookAt(address: string, origin: string | null, signal?: AbortSignal): Promise<SourceReport> {
+  const { url, authorization } = credentialsOf(address);
   const report: SourceReport = {
-    url,
+    url: shownAddress(address),
     status: null,
     error: null,
     size: null,
@@ -16,10 +18,11 @@ export async function lookAt(url: string, origin: string | null, signal?: AbortS
     format: null,
     cors: null,
   };
-  const foreign = origin !== null && new URL(url).origin !== origin;
+  const foreign = origin !== null && url.origin !== origin;
   let response: Response;
   try {
     const headers: Record<string, string> = { range: `bytes=0-${FIRST - 1}` };
+    if (authorization) headers.authorization = authorization;
     // In a page the browser sets it, to the page's own.
     if (origin === null) headers.origin = "https://a-page.example";
     response = await fetch(url, { headers, cache: "no-store", ...(signal && { signal }) });
@@ -48,7 +51,7 @@ export async function lookAt(url: string, origin: string | null, signal?: AbortS
 }
 
 /** Whether a server answers at all: what it says stays hidden, so only its being there is learned. */
-function answersUnread(url: string, signal?: AbortSignal): Promise<boolean> {
+function answersUnread(url: URL, signal?: AbortSignal): Promise<boolean> {
   return fetch(url, { method: "HEAD", mode: "no-cors", ...(signal && { signal }) }).then(
     () => true,
     () => false,

@@ -2,8 +2,8 @@
 
 import type { OpenStore } from "../cache/store.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
-import type { Paths } from "../source/open.ts";
 import type { Hasher } from "../source/sha256.ts";
+import type { Paths } from "../source/source.ts";
 import type { Features } from "../wasm/features.ts";
 
 /** A build that its owner has compiled: edge workers may not. */

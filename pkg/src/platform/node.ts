@@ -6,7 +6,7 @@ import { type Transferable as NodeTransferable, parentPort, Worker } from "node:
 import { openDirectory } from "../cache/disk.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
 import { FileSource } from "../source/file.ts";
-import type { Paths } from "../source/open.ts";
+import type { Paths } from "../source/source.ts";
 
 export const spawnEngine = (): WorkerPort => spawn(new URL("./node-worker.js", import.meta.url));
 

@@ -1,7 +1,7 @@
 /** Folders, wherever they lie: a file by its name, and where it can be known the names of all. */
 
 import { EngineError } from "../types/errors.ts";
-import type { Paths } from "./open.ts";
+import type { Paths } from "./source.ts";
 import type { FileSpec, SourceSpec } from "./spec.ts";
 
 export interface Folder {

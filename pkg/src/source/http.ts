@@ -1,8 +1,9 @@
 import { EngineError } from "../types/errors.ts";
+import { shown } from "./address.ts";
 import { inOrder, type Part } from "./ahead.ts";
 import { BlobSource } from "./blob.ts";
 import { checkSize, decodedLimit, FILE_LIMITS, type FileLimits } from "./limits.ts";
-import { type Answer, failed, type HttpOptions, RetryPolicy, request, shown, type UrlSpec } from "./request.ts";
+import { type Answer, failed, type HttpOptions, RetryPolicy, request, type UrlSpec } from "./request.ts";
 import { cutShort, gather, type ReadOptions, type Source } from "./source.ts";
 
 /** Of the first request: most headers of models are smaller. */

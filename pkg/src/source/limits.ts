@@ -29,7 +29,7 @@ export const FILE_LIMITS = {
 } as const satisfies Record<string, FileLimits>;
 
 /** How many times as long as on its way a file may be that comes compressed, and how long where its length is not announced. */
-const MAX_RATIO = 100;
+const MAX_RATIO = 32;
 const MAX_DECODED = 256 * MIB;
 
 /** The most that an encoded answer may decode to, by the length that it has on its way. */

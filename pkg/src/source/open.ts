@@ -6,7 +6,7 @@ import { HttpSource } from "./http.ts";
 import type { IntegrityChecks } from "./integrity.ts";
 import { FILE_LIMITS, type FileLimits } from "./limits.ts";
 import type { HttpOptions, UrlSpec } from "./request.ts";
-import type { Source } from "./source.ts";
+import type { Paths, Source } from "./source.ts";
 import type { FileSpec } from "./spec.ts";
 
 /** What a load's files are opened with. */
@@ -21,13 +21,6 @@ export interface OpenContext {
   /** Deletes earlier versions from the cache: what was opened has made a model. */
   dropEarlier?(): Promise<void>;
   integrity?: IntegrityChecks | undefined;
-}
-
-/** A runtime's file system; absent where it has none. */
-export interface Paths {
-  open(path: string): Promise<Source>;
-  /** Names of the files in a folder; null where the path is none. */
-  list(path: string): Promise<string[] | null>;
 }
 
 export async function open(

@@ -27,6 +27,13 @@ export interface Source {
   dropEarlier?(): Promise<void>;
 }
 
+/** A runtime's file system; absent where it has none. */
+export interface Paths {
+  open(path: string): Promise<Source>;
+  /** Names of the files in a folder; null where the path is none. */
+  list(path: string): Promise<string[] | null>;
+}
+
 /** The bytes of a stream, whose number is known, in one array. */
 export async function gather(pieces: AsyncIterable<Uint8Array>, length: number): Promise<Uint8Array> {
   const bytes = new Uint8Array(length);

@@ -2,9 +2,9 @@
 
 import { EngineError } from "../types/errors.ts";
 import { type GgufText, readNumbers, readStrings } from "./gguf.ts";
-import { MAX_MERGES, MAX_TOKEN, MAX_VOCAB } from "./limits.ts";
+import { MAX_MERGE_TEXT, MAX_MERGE_WORK, MAX_MERGES, MAX_SCORED_MERGES, MAX_TOKEN, MAX_VOCAB } from "./limits.ts";
 import { findPreTokenizer, PRE_TOKENIZERS, type PreTokenizer } from "./pretokenizers.ts";
-import type { AddedToken, Bpe, Part, TokenizerConfig, TokenizerJson } from "./tokenizer_json.ts";
+import type { AddedToken, Bpe, Part, ScoredMerges, TokenizerConfig, TokenizerJson } from "./tokenizer_json.ts";
 
 /** Values of `tokenizer.ggml.token_type`. */
 export const NORMAL = 1;
@@ -82,7 +82,8 @@ class Reader {
       model: (vocab) => ({
         type: "BPE",
         vocab,
-        ...mergesByScore(this.tokens, this.types, scores),
+        merges: [],
+        scored: mergesByScore(this.tokens, this.types, scores),
         unk_token: ids.unk === null ? null : (this.tokens[ids.unk] ?? null),
         fuse_unk: true,
         byte_fallback: true,
@@ -263,41 +264,56 @@ function around(tokens: readonly string[], bos: number | null, eos: number | nul
 
 /**
  * A scored vocabulary merges the adjacent pair whose concatenation scores highest, the leftmost of equals. As merges:
- * every way to put a token together from two others, ranked by its score; equal scores share a rank.
+ * every way to put a token together from two others, ranked by its score; equal scores share a rank. The number of
+ * merges is not in the file, so both the merges and the work to find them are counted while they are made.
  */
-function mergesByScore(
-  tokens: readonly string[],
-  types: Float64Array | null,
-  scores: Float64Array,
-): { merges: [string, string][]; ranks: number[] } {
+function mergesByScore(tokens: readonly string[], types: Float64Array | null, scores: Float64Array): ScoredMerges {
   const normal = (id: number) => !types || types[id] === NORMAL || types[id] === 0;
   const known = new Set(tokens.filter((_, id) => normal(id)));
-  const found: { score: number; pair: [string, string] }[] = [];
+  let ids = new Uint32Array(1024);
+  let cuts = new Uint16Array(1024);
+  let [count, work, length] = [0, 0, 0];
   for (let id = 0; id < tokens.length; id++) {
     if (!normal(id)) continue;
     const token = tokens[id] as string;
-    const score = scores[id] as number;
-    if (!Number.isFinite(score)) throw badScore(id, score);
+    if (!Number.isFinite(scores[id])) throw badScore(id, scores[id] as number);
+    work += token.length * token.length;
+    if (work > MAX_MERGE_WORK) throw tooManyMerges(`more than ${MAX_MERGE_WORK} characters to compare`);
     let at = 0;
     for (const char of token) {
       at += char.length;
       if (at === token.length) break;
-      const left = token.slice(0, at);
-      if (!known.has(left)) continue;
-      const right = token.slice(at);
-      if (known.has(right)) found.push({ score, pair: [left, right] });
+      if (!known.has(token.slice(0, at)) || !known.has(token.slice(at))) continue;
+      length += token.length;
+      if (count === MAX_SCORED_MERGES) throw tooManyMerges(`more than ${MAX_SCORED_MERGES} merges`);
+      if (length > MAX_MERGE_TEXT) throw tooManyMerges(`merges of more than ${MAX_MERGE_TEXT} characters`);
+      if (count === ids.length) {
+        ids = grown(ids, new Uint32Array(2 * count));
+        cuts = grown(cuts, new Uint16Array(2 * count));
+      }
+      ids[count] = id;
+      cuts[count++] = at;
     }
   }
-  found.sort((a, b) => b.score - a.score);
-  const ranks: number[] = [];
-  let rank = -1;
-  let last = Number.NaN;
-  for (const { score } of found) {
-    if (score !== last) rank++;
-    last = score;
-    ranks.push(rank);
+  // Sorting is stable, so merges of one score keep the order of the vocabulary.
+  const order = Uint32Array.from({ length: count }, (_, i) => i);
+  order.sort((a, b) => scores[ids[b]!]! - scores[ids[a]!]! || a - b);
+  const ranks = new Uint32Array(count);
+  for (let i = 1; i < count; i++) {
+    const same = scores[ids[order[i]!]!] === scores[ids[order[i - 1]!]!];
+    ranks[i] = ranks[i - 1]! + (same ? 0 : 1);
   }
-  return { merges: found.map((one) => one.pair), ranks };
+  return { tokens, ids: order.map((i) => ids[i]!), cuts: Uint16Array.from(order, (i) => cuts[i]!), ranks };
+}
+
+function grown<T extends Uint32Array | Uint16Array>(old: T, larger: T): T {
+  larger.set(old);
+  return larger;
+}
+
+function tooManyMerges(found: string): EngineError {
+  const key = "tokenizer.ggml.tokens";
+  return new EngineError("BadTokenizer", `${key}: its tokens stand for ${found}`, { key, found });
 }
 
 function tooLong(id: number, length: number): EngineError {

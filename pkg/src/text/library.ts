@@ -7,7 +7,7 @@ import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { EngineError } from "../types/errors.ts";
 import { MAX_MERGES, MAX_TOKEN, MAX_VOCAB } from "./limits.ts";
 import { GPT2 } from "./pretokenizers.ts";
-import type { Bpe, Part, TokenizerJson } from "./tokenizer_json.ts";
+import { type Bpe, mergedPair, type Part, type TokenizerJson } from "./tokenizer_json.ts";
 
 /** The library's own takes JavaScript's \s, which counts U+FEFF as a space and U+0085 not. */
 const GPT2_UNICODE = new RegExp(GPT2.replaceAll("\\s", "\\p{White_Space}").replaceAll("\\S", "\\P{White_Space}"), "gu");
@@ -23,10 +23,10 @@ export function build(json: TokenizerJson): Library {
   const library = new Library({ ...json, pre_tokenizer }, {});
   const parts = library.pre_tokenizer as unknown as { tokenizers: { config?: Part; pattern?: RegExp }[] } | null;
   for (const part of parts?.tokenizers ?? []) if (part.config?.type === "ByteLevel") part.pattern = GPT2_UNICODE;
-  const { ranks } = json.model as Bpe;
-  if (ranks) {
-    const byMerge = (library.model as unknown as { bpe_ranks: Map<string, number> }).bpe_ranks;
-    for (const [merge, index] of byMerge) byMerge.set(merge, ranks[index] ?? index);
+  const { scored } = json.model as Bpe;
+  if (scored) {
+    const ranks = (library.model as unknown as { bpe_ranks: Map<string, number> }).bpe_ranks;
+    for (let i = 0; i < scored.ids.length; i++) ranks.set(JSON.stringify(mergedPair(scored, i)), scored.ranks[i]!);
   }
   // It keeps its input, half of its memory, but reads it no more.
   Object.assign(library, { tokenizer: null });

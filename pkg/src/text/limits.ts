@@ -16,6 +16,21 @@ export const MAX_TOKEN = 1024;
 /** Merges of a vocabulary: the largest known list has 515,000. */
 export const MAX_MERGES = 4 * 1024 * 1024;
 
+/**
+ * Merges that a scored (SentencePiece) vocabulary stands for: the largest known one, of 262,144 tokens, makes about
+ * 600,000. Every token can be cut at each of its characters, so the number is up to the header's length.
+ */
+export const MAX_SCORED_MERGES = 2 * 1024 * 1024;
+
+/**
+ * Characters looked at to find those merges: each cut of a token hashes all of the token, so the work is the sum of the
+ * squared lengths. The largest known vocabulary takes about 20 million.
+ */
+export const MAX_MERGE_WORK = 128 * 1024 * 1024;
+
+/** UTF-16 units of all scored merges together, each of which the library keeps as a text. Largest known: 5 million. */
+export const MAX_MERGE_TEXT = 32 * 1024 * 1024;
+
 /** UTF-16 units in a chat template: the longest published ones have about 30,000. */
 export const MAX_TEMPLATE = 256 * 1024;
 

@@ -47,7 +47,7 @@ export function toGguf(json: TokenizerJson, config: TokenizerConfig | null, opti
 function byteLevel(json: TokenizerJson, model: Bpe): GgufEntry[] {
   const pre = namedPreTokenizer(json, model);
   if (json.decoder?.type !== "ByteLevel") throw bad("decoder", "GGUF's gpt2 kind means ByteLevel");
-  if (model.ranks) throw bad("model.ranks", "GGUF's gpt2 kind has no scores");
+  if (model.scored) throw bad("model.scored", "GGUF's gpt2 kind has no scores");
   return [
     { key: "tokenizer.ggml.model", value: "gpt2" },
     { key: "tokenizer.ggml.pre", value: pre.names[0] as string },
@@ -88,7 +88,7 @@ function sentencePiece(json: TokenizerJson, model: Bpe, tokens: readonly string[
   return [
     { key: "tokenizer.ggml.model", value: "llama" },
     { key: "tokenizer.ggml.pre", value: "default" },
-    { key: "tokenizer.ggml.scores", value: scores(model.merges.map(pair), model.ranks, tokens, types) },
+    { key: "tokenizer.ggml.scores", value: scores(model, tokens, types) },
     { key: "tokenizer.ggml.add_space_prefix", value: hasSpacePrefix(json.normalizer) },
   ];
 }
@@ -111,32 +111,28 @@ function hasSpacePrefix(normalizer: Part | null): boolean {
  * Merges as scores. A score belongs to the token that a merge makes, so all merges into one token must stand together,
  * and every way to make it must be among them.
  */
-function scores(
-  merges: readonly [string, string][],
-  ranks: readonly number[] | undefined,
-  tokens: readonly string[],
-  types: Int32Array,
-): Float32Array {
+function scores({ merges, scored }: Bpe, tokens: readonly string[], types: Int32Array): Float32Array {
   const made = new Map<string, { score: number; ways: number }>();
+  const count = scored ? scored.ids.length : merges.length;
   let last: string | null = null;
-  for (let i = 0; i < merges.length; i++) {
-    const token = (merges[i] as [string, string]).join("");
+  for (let i = 0; i < count; i++) {
+    const token = scored ? scored.tokens[scored.ids[i]!]! : pair(merges[i]!, i).join("");
     const known = made.get(token);
     if (known && last !== token)
       throw bad("model.merges", `the merges into ${JSON.stringify(token)} do not stand together`);
     if (known) known.ways++;
-    else made.set(token, { score: -(ranks?.[i] ?? made.size), ways: 1 });
+    else made.set(token, { score: -(scored?.ranks[i] ?? made.size), ways: 1 });
     last = token;
   }
   const normal = new Set(tokens.filter((_, id) => types[id] === NORMAL));
   // No merge makes the others, so their score is never asked for.
-  const result = new Float32Array(tokens.length).fill(-merges.length);
+  const result = new Float32Array(tokens.length).fill(-count);
   for (let id = 0; id < tokens.length; id++) {
     if (types[id] !== NORMAL) continue;
     const token = tokens[id] as string;
     let ways = 0;
     for (let at = 1; at < token.length; at++) if (normal.has(token.slice(0, at)) && normal.has(token.slice(at))) ways++;
-    const { score, ways: merged } = made.get(token) ?? { score: -merges.length, ways: 0 };
+    const { score, ways: merged } = made.get(token) ?? { score: -count, ways: 0 };
     if (ways !== merged) throw bad("model.merges", `not every way to make ${JSON.stringify(token)} is a merge`);
     result[id] = score;
   }

@@ -21,12 +21,29 @@ export interface Bpe extends Part {
   vocab: Record<string, number>;
   /** "left right" or [left, right]. */
   merges: readonly (string | readonly [string, string])[];
-  /** Ours: the rank of each merge where several share one, as those of a scored vocabulary do. */
-  ranks?: readonly number[];
+  /** Not in the file format: the merges of a scored vocabulary, which `merges` then leaves out. */
+  scored?: ScoredMerges;
   unk_token?: string | null;
   byte_fallback?: boolean;
   fuse_unk?: boolean;
   ignore_merges?: boolean;
+}
+
+/**
+ * The merges of a vocabulary with scores, from the best on. Merge `i` makes token `ids[i]` of `tokens` out of its first
+ * `cuts[i]` UTF-16 units and the rest. Merges of equal scores share a rank.
+ */
+export interface ScoredMerges {
+  tokens: readonly string[];
+  ids: Uint32Array;
+  cuts: Uint16Array;
+  ranks: Uint32Array;
+}
+
+/** The two tokens that a scored merge joins. */
+export function mergedPair({ tokens, ids, cuts }: ScoredMerges, index: number): [left: string, right: string] {
+  const token = tokens[ids[index]!]!;
+  return [token.slice(0, cuts[index]), token.slice(cuts[index])];
 }
 
 export interface TokenizerJson {

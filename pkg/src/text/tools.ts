@@ -10,6 +10,8 @@ interface Tool {
   parameters: object;
 }
 
+type Tools = ReadonlyMap<string, Tool>;
+
 /** Tools as templates take them: a function, or an object that says that it is one. */
 function described(tools: readonly unknown[]): Tool[] {
   return tools.flatMap((tool) => {
@@ -22,10 +24,16 @@ function described(tools: readonly unknown[]): Tool[] {
 
 /**
  * The calls in an answer that is written out with its special tokens: Hermes and Qwen (`<tool_call>`), Mistral (`[TOOL_CALLS]`),
- * `<function=name>`, and Llama 3, whose call is the whole answer. What was meant as a call and is none is told with its reason.
+ * `<function=name>`, and Llama 3, whose call is the whole answer. What was meant as a call and is none is reported with its
+ * reason. The time is proportional to the text's length, whatever the model wrote.
  */
 export function findCalls(text: string, tools: readonly unknown[]): { toolCalls: ToolCall[]; toolErrors: ToolError[] } {
-  const known = described(tools);
+  // The first of two tools with one name counts.
+  const known: Tools = new Map(
+    described(tools)
+      .reverse()
+      .map((tool) => [tool.name, tool]),
+  );
   const toolCalls: ToolCall[] = [];
   const toolErrors: ToolError[] = [];
   for (const { text: source, read } of spans(text, known)) {
@@ -44,7 +52,7 @@ interface Span {
   read(): unknown;
 }
 
-function spans(text: string, tools: readonly Tool[]): Span[] {
+function spans(text: string, tools: Tools): Span[] {
   if (text.includes("<tool_call>")) {
     return [...text.matchAll(/<tool_call>(.*?)(<\/tool_call>|(?=<tool_call>)|$)/gs)].map(([whole, body, end]) => ({
       text: whole,
@@ -97,17 +105,34 @@ function mistral(part: string): Span[] {
 }
 
 /** `<function=name>{…}</function>`, or with a `<parameter=name>` for each argument. */
-function markedUp(text: string, tools: readonly Tool[]): unknown {
-  const [, name, body = ""] = /<function=([^>]*)>(.*?)<\/function>/s.exec(text) ?? [];
-  if (name === undefined) throw new Error("it has no </function>");
+function markedUp(text: string, tools: Tools): unknown {
+  const call = element(text, "function", 0);
+  if (!call) throw new Error("it has no </function>");
+  const { name, body } = call;
   if (!body.includes("<parameter=")) return { name, arguments: JSON.parse(body.trim() || "{}") };
-  const { properties = {} } = (tools.find((tool) => tool.name === name)?.parameters ?? {}) as {
+  const { properties = {} } = (tools.get(name)?.parameters ?? {}) as {
     properties?: Record<string, { type?: unknown }>;
   };
-  const given = [...body.matchAll(/<parameter=([^>]*)>\n?(.*?)\n?<\/parameter>/gs)].map(([, key, value]) => {
-    return [key, properties[key!]?.type === "string" ? value : jsonOr(value!)];
-  });
+  const given: [string, unknown][] = [];
+  for (let part = element(body, "parameter", 0); part; part = element(body, "parameter", part.end)) {
+    const value = part.body.replace(/^\n/, "").replace(/\n$/, "");
+    given.push([part.name, properties[part.name]?.type === "string" ? value : jsonOr(value)]);
+  }
   return { name, arguments: Object.fromEntries(given) };
+}
+
+/**
+ * The first `<tag=name>body</tag>` from a place on. A regular expression would look for the end again from each of its
+ * beginnings, which takes the square of the text's length where there is no end.
+ */
+function element(text: string, tag: string, from: number): { name: string; body: string; end: number } | null {
+  const [opening, closing] = [`<${tag}=`, `</${tag}>`];
+  const start = text.indexOf(opening, from);
+  const named = start < 0 ? -1 : text.indexOf(">", start);
+  const end = named < 0 ? -1 : text.indexOf(closing, named);
+  if (end < 0) return null;
+  const name = text.slice(start + opening.length, named);
+  return { name, body: text.slice(named + 1, end), end: end + closing.length };
 }
 
 /** What a text says as JSON; else itself. */
@@ -132,11 +157,11 @@ function endOfValue(text: string, from: number): number {
   return text.length;
 }
 
-function toCall(value: unknown, tools: readonly Tool[]): ToolCall {
+function toCall(value: unknown, tools: Tools): ToolCall {
   const call = (value ?? {}) as Record<string, unknown>;
   const { id, name } = call;
   if (typeof name !== "string") throw new Error("it names no tool");
-  if (!tools.some((tool) => tool.name === name)) throw new Error(`there is no tool ${JSON.stringify(name)}`);
+  if (!tools.has(name)) throw new Error(`there is no tool ${JSON.stringify(name)}`);
   const given = call.arguments ?? call.parameters;
   // Some models write them as a text of their own.
   const args = typeof given === "string" ? JSON.parse(given) : given;

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { EngineError } from "../../src/types/errors.ts";
 import { fromGguf } from "../../src/text/from_gguf.ts";
 import type { GgufText } from "../../src/text/gguf.ts";
 import { PRE_TOKENIZERS } from "../../src/text/pretokenizers.ts";
 import type { GgufEntry } from "../../src/text/to_gguf.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
+import { EngineError } from "../../src/types/errors.ts";
 import { failure } from "./support/check.ts";
 import { parseGguf, writeGguf } from "./support/gguf_file.ts";
 import { fixture, ggufFile, goldenStrings } from "./support/golden.ts";

@@ -149,3 +149,40 @@ test("a format of nothing but calls follows the template's spelling and the voca
   assert.throws(() => grammar("{{ messages }}", plain), { code: "UnsupportedOption" });
   assert.throws(() => grammar("<tool_call>", plain, { name: "rm" }), { code: "InvalidArgument" });
 });
+
+test("an answer is searched in time proportional to its length", () => {
+  const tools = [{ name: "f", parameters: { type: "object" } }];
+  const parts = [
+    "<function=",
+    "<function=f>",
+    "<function=f><parameter=",
+    "<function=f><parameter=a>",
+    "<parameter=a>",
+    "[",
+  ];
+  for (const part of [
+    ...parts,
+    "<tool_call>",
+    "[TOOL_CALLS]",
+    "[TOOL_CALLS]f",
+    '{"name"',
+    '{"name";',
+    " ",
+    "\n",
+    "{",
+  ]) {
+    for (const [before, after] of [
+      ["", ""],
+      ["<tool_call><function=f>", "</tool_call>"],
+      ["<tool_call><function=f>", "</function></tool_call>"],
+      ["[TOOL_CALLS]", ""],
+      ['{"name"', ""],
+    ] as const) {
+      const text = before + part.repeat(Math.ceil(200_000 / part.length)) + after;
+      const begun = performance.now();
+      findCalls(text, tools);
+      const ms = performance.now() - begun;
+      assert.ok(ms < 2000, `${before}${part}…${after}: ${ms} ms`);
+    }
+  }
+});

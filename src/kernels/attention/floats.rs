@@ -1,15 +1,26 @@
-//! f32 times f32: a vector of four positions or four dimensions at a time.
+//! Attention over float codecs: products in f32, a vector of four positions or four dimensions at a time.
+//!
+//! ```text
+//! scores   for each dimension:  s[4 positions] += k[dimension][4 positions] · splat q[dimension]
+//! values   for each position:   out[4 dimensions] += v[position][4 dimensions] · splat p[position]
+//! ```
+//!
+//! A score is summed over dimensions from zero in one accumulator, and a result over positions in one accumulator, in rising
+//! order, so that the number of queries or of vectors at a time changes nothing. f16 codes are widened without correcting their
+//! exponent (see `kernels::rows::floats`); the factor of 2¹¹² is multiplied into the query and the scores for keys, and into
+//! the weights for values.
 
 use super::{BlockPrefetch, OnlineSoftmax, QUERIES, Scores, scale, softmax_step};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::{Codec, HeadBlock, KV_BLOCK, widen};
 
-/// What [`widen`] leaves f16's exponents behind; and as much of it as a query can take without its products getting too small.
-/// Powers of two: no bit of a result depends on where they are multiplied.
+/// The factor that [`widen`] leaves out of f16 values, and as much of it as a query takes: with less, products could become
+/// subnormal, and with more, large queries could overflow. Both are powers of two, so that no bit of a result depends on where
+/// they are multiplied.
 const F16_SCALE: f32 = f32::from_bits((127 + 112) << 23);
 const QUERY_F16: f32 = f32::from_bits((127 + 100) << 23);
 
-/// Lays the queries out as `[dim][queries]`.
+/// Writes the queries as `[dim][queries]`.
 pub(super) fn prepare(codec: Codec, queries: &[OnlineSoftmax], xs: &mut [f32]) {
     let factor = if codec == Codec::F16 { QUERY_F16 } else { 1.0 };
     for (q, query) in queries.iter().enumerate() {
@@ -19,7 +30,7 @@ pub(super) fn prepare(codec: Codec, queries: &[OnlineSoftmax], xs: &mut [f32]) {
     }
 }
 
-/// Folds one block into up to [`QUERIES`] queries.
+/// Adds one block to up to [`QUERIES`] queries; `live` of its positions count.
 pub(super) fn fold<I: Isa>(
     codec: Codec,
     block: HeadBlock,
@@ -58,6 +69,7 @@ pub(super) fn fold<I: Isa>(
     }
 }
 
+/// Returns codes as f32, widened in `stage` where necessary.
 #[inline]
 fn as_f32<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [f32]) -> &'a [f32] {
     if codec == Codec::F32 {
@@ -67,7 +79,7 @@ fn as_f32<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [f3
     stage
 }
 
-/// Scores of the first `live` positions.
+/// Computes the scores of the first `live` positions, eight positions at a time.
 fn score<I: Isa, const Q: usize>(
     isa: I,
     keys: &[f32],
@@ -77,7 +89,7 @@ fn score<I: Isa, const Q: usize>(
     prefetch: &mut BlockPrefetch,
 ) {
     let (rows, _) = keys.as_chunks::<4>().0.as_chunks::<{ KV_BLOCK / 4 }>();
-    // Two vectors of positions by four queries are eight sums: what registers hold.
+    // Two vectors of positions by four queries are eight accumulators, which registers hold.
     for pair in 0..live.div_ceil(8).min(KV_BLOCK / 8) {
         prefetch.touch(KV_BLOCK / 4);
         let mut sums = [[isa.splat_f32(0.0); 2]; Q];
@@ -96,6 +108,7 @@ fn score<I: Isa, const Q: usize>(
     }
 }
 
+/// Adds the weighted values of a block to the results, eight dimensions at a time.
 fn mix_all<I: Isa, const Q: usize>(
     isa: I,
     values: &[f32],
@@ -119,7 +132,7 @@ fn mix_all<I: Isa, const Q: usize>(
     }
 }
 
-/// Adds the weighted values of `4 · W` dimensions from `from` on.
+/// Adds the weighted values of `4 · W` dimensions from `from` on, for `Q` queries.
 #[inline]
 fn mix<I: Isa, const Q: usize, const W: usize>(
     isa: I,

@@ -1,35 +1,38 @@
-//! Integers times integers, exact, then one float multiplication per block.
+//! Attention over integer codecs: exact integer dots, then one float multiplication a score.
 //!
-//! A query is rotated as keys are and rounded to 14 bits once; `q + 8192` travels in two planes of seven bits, for the keys take
-//! the signed operand of the dot product, and 8192 · Σ k is taken away again:
+//! A query is rotated as the keys were and rounded once to 14 bits. Keys are signed bytes and take the signed operand of the
+//! dot product, so the query must be the 7-bit one: `q + 8192` is split into two planes of seven bits, and 8192 · Σ k, whose
+//! sum is stored with the key, is subtracted again:
 //!
 //! ```text
 //! s  = (128 · Σ high · k + Σ low · k − 8192 · Σ k) · query's scale · key's scale
 //! ```
 //!
-//! Softmax weights times the values' scales are rounded to seven bits, of the block's largest. That is finer than the values
-//! themselves: their codes have seven bits and a sign.
+//! Softmax weights are multiplied by the values' scales and rounded to seven bits, in units of 1/127 of the block's largest.
+//! They are not negative and take the 7-bit operand; the values are the signed one. Weights below half a unit vanish. The
+//! values' codes have seven bits and a sign themselves, and every block has its own unit, so that a block of small weights is
+//! as precise as another.
 
 use super::{BlockPrefetch, OnlineSoftmax, QUERIES, Scores, scale, softmax_step};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::{Codec, HeadBlock, KV_BLOCK, max_abs, rotate, unpack};
 
-/// Positions or dimensions in groups of four.
+/// Quads of positions in a block.
 const QUADS: usize = KV_BLOCK / 4;
-/// The integers of one quad of dimensions.
+/// The integers of four dimensions of a block, 8 vectors.
 type QuadCodes = [[u32; 4]; QUADS];
 
-/// Words that a query's codes take.
+/// 32-bit words that a query's codes take.
 pub(super) fn query_words<I: Isa>(dim: usize) -> usize {
     2 * (dim / 4) * (size_of::<I::Quad>() / 4)
 }
 
-/// Rounds the queries to two planes of `[dim / 4][queries]` codes; answers their scales.
+/// Rotates the queries and rounds them to two planes of `[dim / 4][queries]` quads; returns their scales.
 pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [OnlineSoftmax], codes: &mut [I::Quad]) -> [f32; QUERIES] {
     let (count, half) = (queries.len(), codes.len() / 2);
     let mut scales = [0.0; QUERIES];
     for (q, (query, scale)) in queries.iter_mut().zip(&mut scales).enumerate() {
-        // The result is not there yet: its place is free.
+        // The place of the result is still free.
         let row = &mut *query.out;
         row.copy_from_slice(query.query);
         let norm = rotate(row);
@@ -50,7 +53,7 @@ pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [OnlineSoftmax], codes: &mut
     scales
 }
 
-/// Folds one block into up to [`QUERIES`] queries.
+/// Adds one block to up to [`QUERIES`] queries; `live` of its positions count.
 pub(super) fn fold<I: Isa>(
     codec: Codec,
     block: HeadBlock,
@@ -77,7 +80,7 @@ pub(super) fn fold<I: Isa>(
         scale(isa, scores, &block.row_params[0]);
         softmax_step(isa, scores, live, query);
         scale(isa, scores, &block.row_params[1]);
-        // Zero times whatever lies behind may be NaN.
+        // Scales of unused positions may be NaN, and zero times NaN is NaN.
         scores[live..].fill(0.0);
         weight_scales[q] = round(isa, scores, q, &mut weights);
     }
@@ -92,6 +95,7 @@ pub(super) fn fold<I: Isa>(
     }
 }
 
+/// Returns codes as bytes in the layout of q8, converted in `stage` where necessary.
 fn as_bytes<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [u32]) -> &'a [QuadCodes] {
     let words = if codec == Codec::Q8 {
         codes
@@ -102,7 +106,7 @@ fn as_bytes<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [
     words.as_chunks().0.as_chunks().0
 }
 
-/// Products with the first `live` positions, exact.
+/// Computes the dot products with the first `live` positions, exactly: two vectors of positions by `Q` queries.
 fn score<I: Isa, const Q: usize>(
     isa: I,
     keys: &[QuadCodes],
@@ -128,7 +132,7 @@ fn score<I: Isa, const Q: usize>(
         }
         for four in [2 * pair, 2 * pair + 1] {
             let sum: &[u16; 4] = &sums.as_chunks().0[four];
-            // Widened with its sign, times 8192.
+            // 8192 · Σ k, by a shift.
             let surplus = isa.shl_i32(isa.load_i16(bytemuck::cast_ref(sum)), 13);
             for q in 0..Q {
                 let exact = isa.to_f32(isa.sub_i32(dots[q][four % 2], surplus));
@@ -138,7 +142,7 @@ fn score<I: Isa, const Q: usize>(
     }
 }
 
-/// Rounds the weights of query `q` to codes up to 127; answers what one of them is worth.
+/// Rounds the weights of query `q` to codes 0 to 127; returns the value of one unit.
 fn round<I: Isa>(isa: I, weights: &[f32; KV_BLOCK], q: usize, codes: &mut [[I::Quad; QUERIES]; QUADS]) -> f32 {
     let max_abs = max_abs(isa, weights);
     let factor = isa.splat_f32(127.0 / if max_abs < 1e-30 { 1e-30 } else { max_abs });
@@ -150,6 +154,7 @@ fn round<I: Isa>(isa: I, weights: &[f32; KV_BLOCK], q: usize, codes: &mut [[I::Q
     max_abs / 127.0
 }
 
+/// Adds the weighted values of a block to the results, two quads of dimensions at a time.
 fn mix_all<I: Isa, const Q: usize>(
     isa: I,
     values: &[QuadCodes],
@@ -171,7 +176,7 @@ fn mix_all<I: Isa, const Q: usize>(
     }
 }
 
-/// Adds the values of `W` quads of dimensions with the weights of the queries from `first` on.
+/// Adds the weighted values of `W` quads of dimensions for `Q` queries, whose weights begin at `first`.
 #[inline]
 fn mix<I: Isa, const Q: usize, const W: usize>(
     isa: I,

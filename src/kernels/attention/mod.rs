@@ -1,4 +1,8 @@
-//! Queries against the rows of a cache: softmax(q · Kᵀ) · V, without ever holding more than 32 scores a query.
+//! Attention over the KV cache: softmax(q · Kᵀ) · V, with at most 32 scores a query in memory.
+//!
+//! A query passes over the cache once, block by block, and keeps a running maximum, sum and weighted value. When a block raises
+//! the maximum, what has been summed is scaled down. This is the online softmax of Milakov and Gimelshein ("Online normalizer
+//! calculation for softmax", 2018), which FlashAttention (Dao et al., 2022) extended to the weighted sum:
 //!
 //! ```text
 //! for each block of 32 positions, rising:
@@ -10,11 +14,19 @@
 //! out = acc / l
 //! ```
 //!
-//! Blocks begin at fixed cache positions, so that a query's arithmetic is the same whether it came alone or in a chunk. Up to
-//! four queries of one key/value head share every load of its rows; each keeps its own sums.
+//! Blocks begin at multiples of 32 positions, so that a query's arithmetic is the same whether it is decoded alone or is part
+//! of a chunk of a prompt. Within a block the sum Σ p has four lanes, added in a fixed order. Rescaling happens only when the
+//! maximum rises; skipping a factor of 1 changes no bit.
 //!
-//! The two products are [`floats`]' or [`ints`]', as the codec has it. Codes that they do not read as they lie are brought into
-//! that form a block at a time, which the nearest cache holds.
+//! Up to four queries share every load of a key/value head's rows: the heads of a group in grouped-query attention, or several
+//! tokens. Each has its own sums, so that results do not depend on how many there are.
+//!
+//! `floats` and `ints` have the two products, by codec. Formats that they do not read directly (f16, fp8, q4, q2) are converted
+//! a block at a time to a scratch buffer that stays in the nearest cache.
+//!
+//! While a block is multiplied the next one is prefetched, one line of all its pages at a time, for the reasons that
+//! `kernels::linear::prefetch` gives. Loading the block line after line instead gained a third of it. Like there, it was
+//! measured on one kind of processor.
 
 mod floats;
 mod ints;
@@ -25,13 +37,13 @@ use super::elementwise::exp;
 use super::isa::Isa;
 use super::rows::{Codec, KV_BLOCK, rotate};
 
-/// Queries that share loads.
+/// The largest number of queries that share loads.
 pub const QUERIES: usize = 4;
 
-/// Scores of a block, then their weights.
+/// The scores of a block, then their softmax weights.
 type Scores = [[f32; KV_BLOCK]; QUERIES];
 
-/// A query, and what it has seen so far.
+/// A query, and the state of its online softmax: the running maximum, sum and weighted value.
 pub struct OnlineSoftmax<'a> {
     /// The query, scaled by 1/√dim.
     pub query: &'a [f32],
@@ -42,17 +54,22 @@ pub struct OnlineSoftmax<'a> {
 }
 
 impl<'a> OnlineSoftmax<'a> {
+    /// Begins with a query; `out` must be as long and all zeros.
     pub fn new(query: &'a [f32], out: &'a mut [f32]) -> Self {
         Self { query, out, max: f32::NEG_INFINITY, sum: 0.0 }
     }
 }
 
 thread_local! {
-    /// The queries in the form that multiplies, then a block's rows in the form that is multiplied.
+    /// The prepared queries, then a block's converted rows.
     static SCRATCH: std::cell::RefCell<Vec<u32>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-/// Attends with up to [`QUERIES`] queries of one head to the first `limit` positions of its blocks.
+/// Computes attention for up to [`QUERIES`] queries of one key/value head over the first `limit` positions of its blocks. The
+/// results replace the queries' `out`.
+///
+/// # Panics
+/// If there are too many queries, their length is no multiple of 4 or differs, or a block has another size.
 pub fn attend<'b, I: Isa>(
     codec: Codec,
     blocks: impl Iterator<Item = &'b [u32]>,
@@ -105,16 +122,17 @@ pub fn attend<'b, I: Isa>(
     }
 }
 
-/// The next block on its way into the cache while this one is multiplied: line by line of all its pages at once, since a core's own
-/// prefetching keeps to each page and has to find out about it first.
+/// Loads the next block into the cache while this one is multiplied: the same line of all its pages together, because a core's
+/// own prefetcher works within a page, and only after it has noticed a stream.
 struct BlockPrefetch<'a> {
     block: &'a [u32],
-    /// Of a page's lines.
+    /// The next line of every page.
     next: usize,
+    /// The XOR of what was loaded.
     seen: u32,
 }
 
-/// In words.
+/// A cache line and a page, in words.
 const LINE: usize = 16;
 const PAGE: usize = 1024;
 
@@ -123,7 +141,7 @@ impl<'a> BlockPrefetch<'a> {
         Self { block: block.map_or(&[], |(block, _)| block), next: 0, seen: 0 }
     }
 
-    /// Brings one of `parts` parts of the block.
+    /// Loads one of `parts` equal parts of the block.
     #[inline(never)]
     fn touch(&mut self, parts: usize) {
         let end = self.next + (PAGE / LINE).div_ceil(parts);
@@ -139,18 +157,18 @@ impl<'a> BlockPrefetch<'a> {
 }
 
 impl Drop for BlockPrefetch<'_> {
-    /// A read that nobody uses would not be done.
+    /// Makes the loads count as used: an unused one would be removed.
     fn drop(&mut self) {
         std::hint::black_box(self.seen);
     }
 }
 
-/// Turns scores into weights and brings what was seen before onto the same footing.
+/// One step of the online softmax: turns a block's scores into weights, and rescales the state where the maximum rises.
 fn softmax_step<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], live: usize, state: &mut OnlineSoftmax) {
     scores[live..].fill(f32::NEG_INFINITY);
     let (fours, _) = scores.as_chunks_mut::<4>();
     let mut lanes = [0.0; 4];
-    // A NaN is passed over, here and below.
+    // A NaN does not become the maximum, here or below; it stays a NaN as a weight.
     let new_max = fours.iter().fold(isa.splat_f32(state.max), |new_max, four| isa.max(new_max, isa.load_f32(four)));
     isa.store_f32(&mut lanes, new_max);
     let new_max = lanes.into_iter().fold(state.max, |new_max, score| if new_max < score { score } else { new_max });
@@ -173,7 +191,7 @@ fn softmax_step<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], live: usize, state
     state.sum += sum;
 }
 
-/// Multiplies scores or weights by their rows' scales, as bf16 keeps them.
+/// Multiplies scores or weights by their rows' scales, which are bf16.
 #[inline]
 fn scale<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], scales: &[u16; KV_BLOCK]) {
     for (four, scales) in scores.as_chunks_mut::<4>().0.iter_mut().zip(scales.as_chunks::<4>().0) {

@@ -1,4 +1,5 @@
-//! Attention against naive code: rows kept one value at a time, then the documented arithmetic one position at a time.
+//! Attention against naive code, with `==`: rows are rounded one value at a time, and the documented arithmetic is carried out
+//! one position at a time.
 
 use super::{OnlineSoftmax, attend};
 use crate::kernels::elementwise::exp;
@@ -6,7 +7,7 @@ use crate::kernels::isa::{Isa, scalar::Scalar};
 use crate::kernels::rows::{Codec, KV_BLOCK};
 use crate::rng::Rng;
 
-/// A row as its codec keeps it: integers or values, and what to multiply them by.
+/// A row as its codec stores it: integers or values, and their scale.
 struct StoredRow {
     values: Vec<f32>,
     scale: f32,
@@ -17,7 +18,7 @@ fn bf16_up(exact: f32) -> f32 {
     if below == exact { exact } else { f32::from_bits(below.to_bits() + 0x1_0000) }
 }
 
-/// The definition: a Hadamard matrix doubles by sums and differences of its halves.
+/// Multiplies by the Hadamard matrix, by its recursive definition: sums and differences of halves.
 fn hadamard(fours: &[[f32; 4]]) -> Vec<[f32; 4]> {
     if fours.len() == 1 {
         return fours.to_vec();
@@ -43,7 +44,7 @@ fn largest(row: &[f32]) -> f32 {
     row.iter().fold(0.0, |most: f32, value| most.max(value.abs()))
 }
 
-/// The nearest of all magnitudes that fp8 has; of two as near the even one.
+/// Returns the nearest of all magnitudes that fp8 has, the even one of two at the same distance.
 fn nearest_fp8(value: f32) -> f32 {
     let magnitude = |code: i32| (1.0 + (code % 8) as f32 / 8.0) * 2.0f32.powi(code / 8 - 7);
     let distance = |code: &i32| f64::from((magnitude(*code) - value.abs()).abs());
@@ -136,7 +137,7 @@ fn naive(codec: Codec, keys: &[StoredRow], values: &[StoredRow], query: &[f32]) 
     out.iter().map(|out| out / total).collect()
 }
 
-/// What no rounding would give.
+/// Computes attention in f64 without any rounding of rows.
 fn exact(keys: &[Vec<f32>], values: &[Vec<f32>], query: &[f32]) -> Vec<f64> {
     let scores: Vec<f64> =
         keys.iter().map(|key| key.iter().zip(query).map(|(k, q)| f64::from(*k) * f64::from(*q)).sum()).collect();
@@ -149,7 +150,7 @@ fn exact(keys: &[Vec<f32>], values: &[Vec<f32>], query: &[f32]) -> Vec<f64> {
 }
 
 fn blocks(codec: Codec, dim: usize, keys: &[Vec<f32>], values: &[Vec<f32>]) -> Vec<Vec<u32>> {
-    // Whatever a block held before must not matter.
+    // The previous contents of a block must not matter.
     let mut blocks = vec![vec![0xffff_ffff; codec.head_words(dim)]; keys.len().div_ceil(KV_BLOCK)];
     for (position, (key, value)) in keys.iter().zip(values).enumerate() {
         codec.write(Scalar, &mut blocks[position / KV_BLOCK], position % KV_BLOCK, key, value);
@@ -176,7 +177,7 @@ fn attended<I: Isa>(
 pub(in crate::kernels) fn attention_is_softmax<I: Isa>() {
     let mut rng = Rng::new(3);
     let mut random = |spread: f32| (rng.unit() as f32 - 0.5) * spread;
-    // How far off a result may be, as a share of what it is. Seven bits hold weights to a part in 254.
+    // The largest relative error of a result, for each codec. Seven bits round weights by at most 1/254 of the largest.
     for (codec, tolerance) in Codec::ALL.into_iter().zip([2e-6, 1e-3, 0.06, 0.05, 0.3, 0.8]) {
         for (dim, context) in
             [(64, 1), (64, 31), (96, 65), (80, 33), (100, 32), (12, 33), (4, 40), (128, 150), (512, 9)]
@@ -185,7 +186,7 @@ pub(in crate::kernels) fn attention_is_softmax<I: Isa>() {
                 (0..context).map(|_| (0..dim).map(|_| random(spread)).collect()).collect()
             };
             let (mut keys, mut values) = (rows(4.0), rows(4.0));
-            // An empty row, and one of which all but a value is small.
+            // A row of zeros, and a row with one large value.
             keys[context / 2].fill(0.0);
             values[context / 2].fill(0.0);
             values[context / 3][1] = 60.0;
@@ -213,7 +214,7 @@ pub(in crate::kernels) fn attention_is_softmax<I: Isa>() {
     }
 }
 
-/// A row that is not finite makes nobody's result look fine who sees it, and no other's bad.
+/// A row that is not finite shows in every result that it contributes to, and in no other.
 pub(in crate::kernels) fn what_is_not_finite_shows<I: Isa>() {
     for codec in [Codec::F32, Codec::Fp8, Codec::Q8, Codec::Q4, Codec::Q2] {
         for bad in [f32::NAN, f32::INFINITY] {

@@ -1,4 +1,16 @@
-//! From exact sums to results.
+//! Turns the exact integer sums of a group into float results.
+//!
+//! A weight is `scale · (step · code − offset) + min` and an activation `x.scale · q`, so a group's part of a dot product is
+//!
+//! ```text
+//! x.scale · ( scale · (step · Σ code · q − offset · Σ q) + min · Σ q )
+//! ```
+//!
+//! The kernels multiply the codes as they are stored, unsigned: 0, 1, 2 for the ternary −1, 0, +1. The offset is corrected
+//! here, once a group, by Σ q, which was computed when the activations were rounded. Up to this point everything is an exact
+//! integer, so kernels may sum in any order. From here on the float operations and their order are fixed; every kernel calls
+//! the same function, whatever the instruction set and the number of tokens. The correction by the activation sum is the one
+//! that gemmlowp describes for its zero points, and bitnet.cpp uses it for I2_S.
 
 use super::{TileOut, four_rows};
 use crate::kernels::act::ActRow;
@@ -6,31 +18,37 @@ use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Matrix, TILE, f16_to_f32};
 use crate::quant::{Codes, Layout, ScaleType, Scales};
 
-/// Fours of rows in a tile.
+/// Vectors of four rows in a tile.
 pub(super) const ROW_VECTORS: usize = TILE / 4;
 
-/// What a group's sums need of one token's activations.
+/// What finishing a group needs of one token's activations.
 pub(super) struct GroupInput {
-    /// Σ q, and with the weights' offset.
+    /// Σ q.
     sum: f32,
+    /// The weights' offset times Σ q.
     offset: i32,
+    /// The activations' scale; with one scale a row, the factor that they were multiplied by.
     scale: f32,
 }
 
 impl GroupInput {
+    /// Reads a group's numbers from a prepared row.
     #[inline]
     pub fn new<I: Isa>(layout: Layout, row: &ActRow<I>, group: usize) -> Self {
         let sum = row.sums[group];
-        // The sums of signed weights are whole: nothing was added to them.
+        // Signed weights are stored without an offset.
         let offset = if layout.codes == Codes::I8 { 0 } else { layout.offset.wrapping_mul(sum) };
         Self { sum: sum as f32, offset, scale: row.scales[group] }
     }
 }
 
+/// A function that takes the sums of one group (4 rows a vector, `T` tokens) to results: matrix, tile, the group's header,
+/// sums, activations, results.
 pub(super) type Finish<I, const T: usize> =
     fn(&Matrix, usize, &[u8], &[[<I as Isa>::V; T]; ROW_VECTORS], &[GroupInput; T], &mut TileOut<T>);
 
-/// From the exact sums of a group to results, of codes that count one or two: apart from the dots, and the same for all of them.
+/// Chooses the function for a layout: one scale a row, or f16 or f32 scales a group with or without minima; codes count 1 or,
+/// for the 1-bit weights ±1, 2.
 pub(super) fn finish<I: Isa, const T: usize>(layout: Layout) -> Finish<I, T> {
     match (layout.scales, layout.step) {
         (Scales::Row, _) => finish_rows::<I, T>,
@@ -42,6 +60,7 @@ pub(super) fn finish<I: Isa, const T: usize>(layout: Layout) -> Finish<I, T> {
     }
 }
 
+/// Writes `y = (Σ − offset) / s · scale`, or `y = (Σ − offset) / (s · scale)`; there is one group.
 fn finish_rows<I: Isa, const T: usize>(
     matrix: &Matrix,
     tile: usize,
@@ -67,6 +86,7 @@ fn finish_rows<I: Isa, const T: usize>(
     }
 }
 
+/// Adds a group's part: `y += (f32((Σ << STEP_SHIFT) − offset) · scale + f32(Σ q) · min) · x.scale`.
 fn finish_group<I: Isa, const T: usize, const F32_SCALES: bool, const MIN: bool, const STEP_SHIFT: u32>(
     _: &Matrix,
     _: usize,
@@ -93,6 +113,7 @@ fn finish_group<I: Isa, const T: usize, const F32_SCALES: bool, const MIN: bool,
     }
 }
 
+/// Loads the scales of four rows.
 #[inline(always)]
 fn load_scales<I: Isa, const F32_SCALES: bool>(isa: I, scales: &[u8], four: usize) -> I::V {
     if F32_SCALES {

@@ -1,4 +1,52 @@
-//! Integer codes and few tokens: weights come apart in registers and meet their activations there.
+//! Integer weights times few tokens (decode): codes are unpacked in registers and multiplied at once.
+//!
+//! # The identity
+//!
+//! A row's dot product is `Σ (code − offset) · q = Σ code · q − offset · Σ q`. The left sum has small unsigned codes, the right
+//! one does not depend on the row. So the kernel multiplies codes as they are packed, and [`finish`](super::finish) subtracts
+//! the correction once a group.
+//!
+//! # The instruction
+//!
+//! `i32x4.relaxed_dot_i8x16_i7x16_add` adds, to each 32-bit lane, four products of a signed byte and a byte of at most seven
+//! bits. What an engine does with an eighth bit is up to it, so exactness needs the second operand in `0..=127`:
+//!
+//! - Codes of 1 to 6 bits are that operand; the signed one is the activation. A 14-bit activation is two planes,
+//!   `q = 128 · high + low`, hence two dots. The halves are joined at the end: `(Σ high << 7) + Σ low`.
+//! - Signed 8-bit weights take the signed operand. The activation is then offset to `q + 8192` and split into two unsigned
+//!   7-bit planes, and 8192 times the weights' sum, which the same loop adds up with one more dot by ones, is subtracted.
+//!
+//! All sums are exact in i32: the strict instruction set, which widens to 16 bits first, gives the same bits.
+//!
+//! # The layout and the loops
+//!
+//! A vector has rows in its lanes and four values of k in a lane ([`packed`](crate::kernels::packed)), so that one splat of
+//! four activations serves every vector of a step, and sums need no horizontal addition:
+//!
+//! ```text
+//! for each pass over the group          as many accumulators as registers hold; the codes are read again, from cache
+//!   for each step of 4 values of k      one splat a plane of activations
+//!     for each plane of codes           one AND, one dot
+//! ```
+//!
+//! A code that stands `s` bits up in its byte contributes `2ˢ` times its product. Those planes are shifted back once, after the
+//! loop, instead of at every step; the factor keeps the operand below 128 (2-bit codes: masks 0x03 and 0x0c, and one shift by
+//! four gives the other two planes). The Q8_0, Q6_K and I2_S kernels of llama.cpp and bitnet.cpp store
+//! rows contiguously and end in horizontal sums; rows in lanes avoid them and measured a third faster here.
+//!
+//! # Two ways to sum
+//!
+//! Without VNNI an x86 engine needs five instructions for the 32-bit dot. [`DotProduct::Dot2`](super::DotProduct) adds products
+//! in 16-bit lanes for [`Ints::DOT2_STEPS`] steps, which cannot overflow, and widens then; there it was 1.6 times faster. A
+//! short measurement at load chooses.
+//!
+//! # What was tried, and what is doubtful
+//!
+//! Lookup tables in the manner of T-MAC and bitnet.cpp's TL1 tie with Dot2 on such machines and need tables made for every
+//! input; base-3 codes (TQ1_0's) are bound by decoding and seven times slower; popcounts of bit-planes are six to nine times
+//! slower than the masked dots of 1-bit codes. The number of accumulators an engine keeps in registers ([`Isa::ACCUMULATORS`])
+//! was found by measuring V8 on x86; other engines and ARM were not examined. Bursts split a long group into chunks, and on
+//! some processors that costs more than it brings ([`prefetch`](super::prefetch)).
 
 use std::ops::Range;
 
@@ -9,20 +57,20 @@ use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Ints, Matrix, Packing, TILE};
 
-/// The codes of a group and what they meet.
+/// The codes of a group and the activations they are multiplied by.
 pub(super) struct GroupOperands<'a, 'm, I: Isa, const T: usize> {
     codes: &'a [u8],
-    /// Where they begin among the matrix's bytes.
+    /// Their offset among the matrix's bytes.
     at: usize,
     prefetch: &'a mut WeightPrefetch<'m>,
-    /// The planes of each token; the second may be empty.
+    /// The planes of each token's activations; the second may be empty.
     xs: [[&'a [I::Quad]; 2]; T],
 }
 
-/// Exact sums of a group.
+/// A kernel: writes the exact sums of a group, four rows a vector.
 pub(super) type Sum<I, const T: usize> = fn(GroupOperands<I, T>, &mut TileSums<I, T>);
 
-/// Some tokens and one tile, group by group.
+/// Multiplies one tile for `T` tokens, group by group in rising k, and adds to `out`.
 pub(super) fn tile<I: Isa, const T: usize>(
     sum: Sum<I, T>,
     matrix: &Matrix,
@@ -34,7 +82,7 @@ pub(super) fn tile<I: Isa, const T: usize>(
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
     let finish = finish::<I, T>(layout);
     let bytes = matrix.tile(tile);
-    // Only the first walk over a tile brings its bytes from memory.
+    // Only the first token's pass over a tile reads it from memory.
     let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
     let rows: [_; T] = std::array::from_fn(|t| act.row(token + t));
     let (len, groups) = matrix.shape.groups();
@@ -55,7 +103,8 @@ pub(super) fn tile<I: Isa, const T: usize>(
     }
 }
 
-/// `V` parts of each step make a pass, of `T` tokens and `A` planes of activations; `DOT2` sums products in 16 bits first.
+/// Writes the sums of one group: `V` of the `8 / P` parts of each step at a time, for `T` tokens and `A` planes of activations.
+/// With `DOT2` products are summed in 16-bit lanes first.
 pub(super) fn sum<
     I: Isa,
     C: Ints<P>,
@@ -73,7 +122,7 @@ pub(super) fn sum<
     let GroupOperands { codes, at, prefetch, xs } = group;
     let bytes = 16 * C::VECTORS;
     let steps = codes.len() / bytes;
-    // A long group is brought piece by piece.
+    // A long group is prefetched chunk by chunk.
     let chunk = if codes.len() < 2 * BURST_STEP { steps } else { BURST_STEP / bytes };
     for first in (0..8 / P).step_by(V) {
         let mut dots = [[[[isa.splat_i32(0); A]; T]; P]; V];
@@ -104,7 +153,7 @@ pub(super) fn sum<
     }
 }
 
-/// The first steps of every token's planes.
+/// Cuts every token's planes to `steps`, which removes bounds checks from the loop.
 #[inline]
 fn cut<Q, const T: usize, const A: usize>(mut xs: [[&[Q]; A]; T], steps: usize) -> [[&[Q]; A]; T] {
     for x in xs.as_flattened_mut() {
@@ -113,8 +162,8 @@ fn cut<Q, const T: usize, const A: usize>(mut xs: [[&[Q]; A]; T], steps: usize) 
     xs
 }
 
-/// What a step meets. A loop on its own: written as `map`s of arrays it is called at every step, and written where it is needed it
-/// keeps a check of its bounds.
+/// Splats a step's activations. The loop has a function of its own: written as `map`s of arrays it was not inlined, and written
+/// out where it is used it kept a bounds check.
 #[inline]
 fn splats<I: Isa, const T: usize, const A: usize>(isa: I, xs: &[[&[I::Quad]; A]; T], step: usize) -> [[I::X; A]; T] {
     let mut splats = [[isa.splat_quad(&isa.quad([0; 4])); A]; T];
@@ -126,7 +175,8 @@ fn splats<I: Isa, const T: usize, const A: usize>(isa: I, xs: &[[&[I::Quad]; A];
 
 type Accumulators<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
 
-/// Adds some steps to the exact sums of `V` parts of each step, for every plane, token and half; and to those of signed weights.
+/// Adds some steps to the accumulators of `V` parts of each step, for every plane of codes, token and plane of activations;
+/// signed weights are summed too.
 #[inline(always)]
 pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,
@@ -138,7 +188,7 @@ pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: u
     weights: &mut [I::V; V],
 ) {
     let codes: &[C::Step] = bytemuck::cast_slice(codes);
-    // Written out, as a loop would not be unrolled.
+    // Up to four passes, written out because a loop would not be unrolled.
     let some = const { planes_per_pass(C::PLANES_PER_PASS, I::ACCUMULATORS / (V * T * A), P) };
     run_pass::<I, C, P, V, T, A>(isa, masks, codes, (first, 0..some), xs, sums, weights);
     if some < P {
@@ -152,14 +202,14 @@ pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: u
     }
 }
 
-/// Planes of a walk: as many as have registers, in four walks at most.
+/// The planes of one pass: as many as registers hold, in at most four passes.
 const fn planes_per_pass(most: usize, sums: usize, planes: usize) -> usize {
     let some = if most < sums { most } else { sums };
     let least = planes.div_ceil(4);
     if some < least { least } else { some }
 }
 
-/// The same for some of the planes, with sums of its own: those of others would wait in memory.
+/// One pass: [`dot`] for some of the planes, with local accumulators. Those of other planes would only occupy registers.
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "an iterator's count is not known to be within the other slices")]
 fn run_pass<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
@@ -201,7 +251,7 @@ fn run_pass<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, 
     *sums = sum;
 }
 
-/// The same for unsigned codes: as many steps as fit are summed in lanes of 16 bits.
+/// Does what [`dot`] does for unsigned codes, and sums as many steps as fit in 16-bit lanes.
 #[inline(always)]
 fn dot_pairs<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,

@@ -1,14 +1,58 @@
-//! Integer codes and many tokens: the weights of some tiles come apart once, and meet all tokens from the cache.
+//! Integer weights times many tokens (prefill): weights are unpacked once into a panel, which all tokens read from the cache.
+//!
+//! # Why
+//!
+//! With one token a kernel waits for memory, and unpacking in registers is free. With many tokens it is bound by arithmetic:
+//! the AND and shift that unpack a plane of 2-bit codes cost as much as the dot that uses it. Unpacking pays from about 24
+//! tokens on. Below that, [`ints`](super::ints) multiplies four tokens for each unpacked register.
+//!
+//! # The panel
+//!
+//! The codes of three tiles (96 rows), up to 512 values of k, are written out as one byte a weight:
 //!
 //! ```text
-//! panel    block 0 │ block 1 │ …       each `V` vectors of 4 rows; of 3 tiles, for up to 512 values of k
-//! block    step 0 │ step 1 │ …         4 values of k
-//! step     vector 0 │ … │ vector V−1   one byte a weight
+//! panel    block 0 │ block 1 │ …        24 vectors of 4 rows in blocks of V vectors: 8 blocks of 3, or 6 of 4
+//! block    step 0 │ step 1 │ …          up to 128 steps of 4 values of k
+//! step     vector 0 │ … │ vector V−1    16 bytes each: 4 rows by 4 values of k
 //! ```
 //!
-//! `V × T × A` sums stay in registers along a block: of `V` vectors, `T` tokens and `A` planes of activations. Three by three is the
-//! most that an engine keeps there, and takes six loads for nine products. All sums are exact, and what makes results of
-//! them is the same function as for few tokens.
+//! A panel has 96 × 512 bytes = 48 KiB, and one block, which the inner loop streams for token after token, 6 or 8 KiB: a block
+//! stays in the first-level cache and a panel in the second. (The strict instruction set stores 16-bit weights: twice as much.)
+//! The activations are kept as [`act`](crate::kernels::act) laid them out; packing them too, as GotoBLAS does with both
+//! operands, is unnecessary because a splat reads four of them at a time.
+//!
+//! # The loops
+//!
+//! ```text
+//! for each 3 tiles                      the caller's range
+//!   for each 128 tokens                 bounds the memory of the sums
+//!     for each group along k
+//!       for each 512 values of k        unpack the panel
+//!         for each block of V vectors
+//!           for each T tokens           V · T · A accumulators, in registers
+//!             for each step             V loads and T · A splats for V · T · A dots
+//!       finish the group                the same function as for one token
+//! ```
+//!
+//! The order is that of GotoBLAS and BLIS (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008): a
+//! packed panel in cache, a register tile inside. Three vectors by three tokens take nine accumulators and six loads for nine
+//! dots, the largest tile that V8 keeps in x86's registers: 4 × 3 or 3 × 4 spill, and run at half the speed. With two planes of
+//! activations the tile is 4 vectors × 1 token × 2 planes. Weights are the operand of at most seven bits, and so every code up
+//! to 6 bits is accepted here. Signed 8-bit weights would need their row sums as well; they stay with [`ints`](super::ints).
+//!
+//! # Why it is exact
+//!
+//! All sums are integers in i32, so blocks of k may be added in any grouping. Floats appear only in [`finish`](super::finish),
+//! per group in rising k, as for one token. With [`DotProduct::Dot2`] products are summed in 16-bit lanes for `flush_steps`
+//! steps at a time. A step adds two products of at most `127 · code` (or −128 · code) to a lane, which must stay within i16:
+//! 1-bit codes allow 128 steps, 2-bit codes 32, 4-bit codes 8. 6-bit codes are always summed in 32 bits.
+//!
+//! # What is doubtful
+//!
+//! The numbers (24 tokens, 512 values, 3 × 3) were chosen by measurement on an Intel server with V8 alone, where the register
+//! tile by itself reaches the peak of 128-bit dots (77 of 75 to 80 GMAC/s). On an AMD Zen 5 prefill also runs close to what the
+//! dots allow, but 16 tokens, which are below the threshold, reach half of it: 24 may be too high there. Processors with more
+//! vector registers, such as ARM's, might take larger tiles.
 
 use std::ops::Range;
 
@@ -20,23 +64,23 @@ use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, MatrixShape, Packing,
 use crate::quant::{Codes, Layout};
 use crate::team::Columns;
 
-/// Tiles of a panel: so many that blocks of 3 and of 4 vectors both divide it.
+/// Tiles of a panel: blocks of 3 and of 4 vectors both divide its 24 vectors.
 pub(super) const PANEL_TILES: usize = 3;
 const PANEL_ROWS: usize = PANEL_TILES * TILE;
-/// Values of k of a panel, where a scale covers the row.
+/// The largest number of values of k in a panel.
 const PANEL_K: usize = 512;
-/// Tokens that share a panel before the next one is unpacked; what bounds the room for sums.
+/// Tokens that share a panel before the next one is unpacked. It bounds the memory of the sums.
 const TOKEN_BATCH: usize = 128;
-/// From so many tokens on the unpacking pays.
+/// The number of tokens from which on unpacking pays.
 pub(super) const MIN_TOKENS: usize = 24;
 
-/// Whether these weights have a kernel here.
+/// Tells whether these weights have a kernel here: integer codes of at most 7 bits with plain group scales.
 pub(super) fn supports(shape: &MatrixShape, precision: Precision) -> bool {
     let signed = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::I8, .. }) | Packing::Dense(_));
     !signed && !shape.has_super_blocks() && precision != Precision::Float
 }
 
-/// Multiplies `tiles` of the matrix, whose results are `columns`, for all tokens.
+/// Multiplies `tiles` of the matrix, whose results are `columns`, for all prepared tokens.
 pub(super) fn multiply<I: Isa>(
     dots: DotProduct,
     matrix: &Matrix,
@@ -71,22 +115,26 @@ pub(super) fn multiply<I: Isa>(
     }
 }
 
+/// A panel and the sums of the tokens that it is multiplied with.
 struct Panel<'a, I: Isa> {
     matrix: &'a Matrix,
     layout: Layout,
-    /// Of activations.
+    /// Planes of the activations: 1 or 2.
     planes: usize,
+    /// The tokens' activations.
     rows: Vec<ActRow<'a, I>>,
-    /// Steps whose products fit 16 bits in pairs; none where fours are summed.
+    /// Steps whose products fit 16-bit lanes; 0 to sum in 32 bits at once.
     flush_steps: usize,
+    /// The unpacked codes.
     weights: Vec<I::Weights>,
-    /// Of each token, for the rows of all tiles.
+    /// The sums of each token, for the rows of all tiles.
     sums: Vec<[i32; PANEL_ROWS]>,
-    /// Of each tile, for all tokens.
+    /// The results of each tile, for all tokens.
     out: [Vec<[f32; TILE]>; PANEL_TILES],
 }
 
 impl<I: Isa> Panel<'_, I> {
+    /// Computes the results of up to three tiles for some tokens.
     fn multiply(&mut self, tiles: Range<usize>, tokens: Range<usize>) {
         let (len, groups) = self.matrix.shape.groups();
         let group_bytes = self.matrix.shape.tile_bytes() / groups;
@@ -124,6 +172,7 @@ impl<I: Isa> Panel<'_, I> {
         }
     }
 
+    /// Adds the products of some steps to the sums, by the way of summing that was chosen.
     fn products_of<const V: usize, const T: usize, const A: usize>(
         &mut self,
         tiles: usize,
@@ -137,7 +186,7 @@ impl<I: Isa> Panel<'_, I> {
         }
     }
 
-    /// Adds the products of all blocks and tokens to the sums.
+    /// Adds the products of all blocks with all tokens, `T` tokens at a time, to the sums.
     fn products<const V: usize, const T: usize, const A: usize, const DOT2: bool>(
         &mut self,
         tiles: usize,
@@ -162,7 +211,7 @@ impl<I: Isa> Panel<'_, I> {
         }
     }
 
-    /// From one tile's sums of a group to its results, `T` tokens at a time.
+    /// Adds one tile's sums of a group to its results, `T` tokens at a time.
     fn finish<const T: usize>(
         &mut self,
         place: usize,
@@ -188,7 +237,8 @@ impl<I: Isa> Panel<'_, I> {
     }
 }
 
-/// Writes the codes of some steps of one tile into a panel whose blocks are of `side` vectors.
+/// Writes the codes of some steps of one tile into a panel whose blocks have `width` vectors. `tile` is the tile's place in the
+/// panel.
 pub(super) fn unpack_tile<I: Isa>(
     codes: Codes,
     bytes: &[u8],
@@ -197,7 +247,7 @@ pub(super) fn unpack_tile<I: Isa>(
     steps: usize,
     panel: &mut [I::Weights],
 ) {
-    // Where each vector's first step belongs; the others follow `side` apart.
+    // The place of each vector's first step; its other steps follow at a distance of `width`.
     let at = std::array::from_fn(|vector| {
         let vector = tile * ROW_VECTORS + vector;
         vector / width * steps * width + vector % width
@@ -211,6 +261,7 @@ pub(super) fn unpack_tile<I: Isa>(
     }
 }
 
+/// Unpacks every plane of every step to one byte a code.
 #[inline(never)]
 fn unpack_codes<I: Isa, C: Ints<P>, const P: usize>(
     codes: &[u8],
@@ -229,12 +280,13 @@ fn unpack_codes<I: Isa, C: Ints<P>, const P: usize>(
     }
 }
 
-/// A block's part of a token's sums.
+/// Returns a block's part of a token's sums.
 fn lanes<const V: usize>(sums: &mut [i32; PANEL_ROWS], block: usize) -> &mut [[i32; 4]; V] {
     let (fours, _) = sums.as_chunks_mut::<4>();
     &mut fours.as_chunks_mut::<V>().0[block]
 }
 
+/// Multiplies one block with `T` tokens and adds the sums, both planes joined.
 fn dot<I: Isa, const V: usize, const T: usize, const A: usize, const DOT2: bool>(
     flush_steps: usize,
     weights: &[[I::Weights; V]],
@@ -261,6 +313,7 @@ fn dot<I: Isa, const V: usize, const T: usize, const A: usize, const DOT2: bool>
     }
 }
 
+/// Multiplies one block with `T` tokens; products are summed in 32-bit lanes.
 #[inline(always)]
 pub(super) fn dot4_steps<I: Isa, const V: usize, const T: usize, const A: usize>(
     isa: I,
@@ -281,6 +334,7 @@ pub(super) fn dot4_steps<I: Isa, const V: usize, const T: usize, const A: usize>
     }
 }
 
+/// Multiplies so few steps that products can be summed in 16-bit lanes, and widens at the end.
 #[inline(always)]
 fn dot2_steps<I: Isa, const V: usize, const T: usize, const A: usize>(
     isa: I,

@@ -1,16 +1,32 @@
-//! Integer codes whose groups have factors (ggml's K-quants): what a block of 256 values holds is summed in integers.
+//! ggml's K-quants (Q2_K to Q6_K): a super-block of 256 values is summed in integers before it becomes a float.
+//!
+//! A K-quant has groups of 16 or 32 values, each with a small integer scale (and minimum), under one float *super-scale* for
+//! 256 values: `value = super_scale · group_scale · (code − offset) [− super_min · group_min]`. Turning every group into a
+//! float would cost as much as its dot products. Integers go further:
 //!
 //! ```text
-//! for each block along k                            rising
+//! for each super-block along k                           rising
 //!   for each group of 16 or 32 values
-//!     high += factor · Σ (codes − offset) · q.high  exact, i32; the low plane likewise
-//!     mins += minimum's factor · Σ q
-//!   part = (128 · f32(high) + f32(low)) · unit [+ f32(mins) · minimum's unit]
+//!     high += group_scale · Σ (code − offset) · q.high   exact, i32; likewise `low` for the low plane
+//!     mins += group_min · Σ q
+//!   part = (128 · f32(high) + f32(low)) · super_scale [+ f32(mins) · super_min]
 //!   y   += part · x.scale
 //! ```
 //!
-//! Floats for each group would cost as much as the dot products of 16 values do. The offset comes out of where sums begin, for
-//! nothing.
+//! Both planes of the 14-bit activation (see [`act`](crate::kernels::act)) stay apart until the super-block ends, because their
+//! joined sum would not fit 32 bits. The offset costs nothing: an accumulator starts at `−offset · Σ q` of its group and plane
+//! instead of at zero. The scheme is that of llama.cpp's `vec_dot` for Q6_K with Q8_K activations, which likewise multiplies
+//! integer sums by integer scales; rows in lanes and 14-bit activations are ours.
+//!
+//! A pass covers 16 rows, as many as a vector holds bytes of group scales.
+//!
+//! # Several tokens
+//!
+//! Six-bit codes take about as long to unpack as to multiply: three vectors hold four planes. For them [`many`] unpacks a
+//! super-block once and multiplies it with up to 16 tokens out of the nearest cache. For 4-bit codes the same loses (prefill
+//! 372 to 341 tokens/s at the 138M shape), so they multiply token by token. For one token, three planes in one pass and the
+//! fourth in a second keep all accumulators in registers; with all four at once some processes ran a third slower, as far as we
+//! can tell because a spilled vector straddled a cache line.
 
 use std::ops::Range;
 
@@ -26,11 +42,12 @@ use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Ints, Matrix, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Layout, SUPER_BLOCK, Scales};
 
-/// Rows of a pass, and their fours: as many as scale factors fill a vector.
+/// Rows of a pass, as many as fill a vector with one byte of scale each; and the vectors of four rows among them.
 const PASS_ROWS: usize = 16;
 const PASS_VECTORS: usize = PASS_ROWS / 4;
 
-/// `P` planes of `V` vectors of each step make a pass; a group has `STEPS` steps.
+/// Multiplies one tile for one token, and adds to `out`: `P` planes of `V` parts of each step make a pass of 16 rows; a group
+/// has `STEPS` steps.
 pub(super) fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usize>(
     matrix: &Matrix,
     tile: usize,
@@ -85,16 +102,16 @@ pub(super) fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEP
     }
 }
 
-/// Whether some tokens go together: only six bits take so long to come apart that doing it once pays.
+/// Tells whether [`many`] is faster than [`one`] for several tokens, as it is for 6-bit codes.
 pub(super) fn unpacks_once(shape: &MatrixShape, precision: Precision) -> bool {
     let six = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::B6, .. }));
     six && shape.has_super_blocks() && precision != Precision::Float
 }
 
-/// Steps of a block, each of four values of k.
+/// Steps of a super-block, each of four values of k.
 const BLOCK_STEPS: usize = SUPER_BLOCK / 4;
 
-/// The same results for some tokens: a block comes apart once, and meets them from the nearest cache.
+/// Multiplies one tile for several tokens with [`one`]'s results: a super-block is unpacked once for all of them.
 pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: Range<usize>, out: &mut [[f32; TILE]]) {
     let isa = I::default();
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
@@ -103,7 +120,7 @@ pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: R
     let (block_bytes, header) = (matrix.shape.block_bytes(), matrix.shape.header());
     let (groups, steps) = (SUPER_BLOCK / len, len / 4);
     let mut weights = [I::Weights::zeroed(); ROW_VECTORS * BLOCK_STEPS];
-    // Bursts lie between products, not before them.
+    // Bursts are spread between the products.
     let bursts = TILE / PASS_ROWS * tokens.len();
 
     for (block, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
@@ -144,7 +161,7 @@ pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: R
     }
 }
 
-/// What the exact sums of a block add to a token's results, for the rows of a pass and those behind it.
+/// Adds what a super-block's exact sums contribute to a token's results, from the rows of a pass on.
 #[inline(always)]
 fn add_block<I: Isa, const N: usize>(
     isa: I,
@@ -169,7 +186,7 @@ fn add_block<I: Isa, const N: usize>(
     }
 }
 
-/// What a block's minima add, from the sums of each group's planes.
+/// Computes what a super-block's minima contribute, from the activation sums of each group and plane.
 #[inline(never)]
 fn min_terms<I: Isa, const N: usize>(isa: I, pass: usize, mins: &[u8], sums: &[i32]) -> [I::V; N] {
     let (super_scales, group_scales) = mins.split_at(4 * TILE);

@@ -1,23 +1,27 @@
-//! Weights as kernels read them: rows in lanes, 32 rows a tile.
+//! Packed weights: the layout that kernels read. A vector's lanes hold different rows, and 32 rows make a tile.
 //!
 //! ```text
 //! matrix   tile 0 │ tile 1 │ …                    32 output rows each; threads share out whole tiles
 //! tile     group 0 │ group 1 │ …                  along k, rising; a layout with one scale a row has one group
 //! group    32 scales [│ 32 minima] │ codes        f16 or f32, inline, so that a tile is one linear stream
-//!          32 super_scales [│ 32 super_scales] │ 32 factors of each part [│ and of minima] │ codes
-//!                                                 where groups have factors: blocks of 256 values in parts, f32 and bytes
+//!          32 super-scales │ 32 scales a group [│ the same for minima] │ codes
+//!                                                 K-quants: super-blocks of 256 values instead, f32 and signed bytes
 //! codes    step 0 │ step 1 │ …                    4 values of k for all 32 rows
 //! step     vector 0 │ … │ vector n−1              16 bytes; n = the bits of a code
 //! vector   lane 0 │ lane 1 │ lane 2 │ lane 3      32 bits; byte j of a lane is k = 4 · step + j
 //! byte     code of row r + 4 · plane              planes from the low bits up: 8 of 1 bit, 4 of 2 bits, 2 of 4, 1 of 8;
-//!                                                 of 6 bits 3 vectors hold 4 planes, the fourth in pieces of 2 bits
+//!                                                 of 6 bits 3 vectors hold 4 planes, the fourth 2 bits in each
 //! ```
 //!
-//! One splat of four activations meets every vector of a step, each plane is a mask away, sums need no horizontal step and
-//! come out as consecutive rows. Dense weights use the same tiles with 4 rows a vector: one value of k per lane as f32, a
-//! pair as f16 or bf16.
+//! One splat of four activations serves every vector of a step, one AND extracts a plane, and accumulators need no horizontal
+//! addition: their lanes are consecutive rows of the result. Formats that keep a row contiguous (ggml's blocks, I2_S) end each
+//! row in a horizontal sum instead; the same idea of interleaved rows is in llama.cpp's repacked `Q4_0_4_4` types and in
+//! XNNPACK's packed GEMM weights. A tile is one linear stream from scales to last code, because memory bounds decoding.
 //!
-//! Rows and k are padded; padded rows are never written out, padded k meets activations that are zero.
+//! Dense weights use the same tiles with 4 rows a vector: one value of k a lane as f32, two as f16 or bf16.
+//!
+//! Rows are padded to 32 and k to the layout's group with codes of no consequence: results of padded rows are never written
+//! out, and padded k is multiplied by activations that are zero.
 
 mod dense;
 mod ints;
@@ -34,45 +38,54 @@ use crate::error::{Result, filled, reserve};
 use crate::quant::{Float, Layout, SUPER_BLOCK, ScaleType, Scales};
 use crate::team::Team;
 
-/// Rows of a tile.
+/// Output rows of a tile.
 pub const TILE: usize = 32;
 
-/// A cache line, the unit that weights are aligned to.
+/// A cache line, 64 bytes: weights are aligned to it.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub struct Line([u8; 64]);
 
-/// How the elements of a matrix are kept.
+/// How the elements of a matrix are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Packing {
+    /// Integer codes with scales.
     Ints(Layout),
+    /// Floats.
     Dense(Float),
 }
 
-/// Sizes of a packed matrix, known before its bytes are.
+/// The shape of a packed matrix, which determines all its sizes before any of its bytes are known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatrixShape {
+    /// Output features.
     pub rows: usize,
+    /// Input features, k.
     pub cols: usize,
+    /// How elements are stored.
     pub packing: Packing,
-    /// Parts of the rows that are tiled on their own: 4 where a file packs rows a quarter of the matrix apart, else 1.
+    /// Parts of the rows that are tiled separately: 4 where a file packs rows a quarter of the matrix apart (Hugging Face's
+    /// packed U8), otherwise 1.
     pub parts: usize,
 }
 
 impl MatrixShape {
+    /// Rows of a part.
     pub fn part_rows(&self) -> usize {
         self.rows / self.parts
     }
 
+    /// Tiles of a part; its last may have fewer rows.
     pub fn part_tiles(&self) -> usize {
         self.part_rows().div_ceil(TILE)
     }
 
+    /// Tiles of the matrix.
     pub fn tiles(&self) -> usize {
         self.parts * self.part_tiles()
     }
 
-    /// The output rows of a tile.
+    /// The output rows of a tile, up to [`TILE`] of them.
     #[inline]
     pub fn tile_rows(&self, tile: usize) -> Range<usize> {
         let (part, tile) = (tile / self.part_tiles(), tile % self.part_tiles());
@@ -80,13 +93,13 @@ impl MatrixShape {
         start + tile * TILE..(start + (tile + 1) * TILE).min(end)
     }
 
-    /// Where a row lies: its tile and its place there.
+    /// The tile of a row, and its index there.
     fn place(&self, row: usize) -> (usize, usize) {
         let (part, row) = (row / self.part_rows(), row % self.part_rows());
         (part * self.part_tiles() + row / TILE, row % TILE)
     }
 
-    /// Whether groups have factors, in blocks under one number.
+    /// Tells whether groups have integer scales under the scale of a super-block, as K-quants do.
     pub fn has_super_blocks(&self) -> bool {
         matches!(
             self.packing,
@@ -94,14 +107,15 @@ impl MatrixShape {
         )
     }
 
-    /// Values of k that stand together behind one header, padding included, and how often: groups, or blocks of them.
+    /// The length along k, padding included, and the number of the blocks of a tile. A block is what follows one header: a
+    /// group, or a super-block of groups.
     #[inline]
     pub fn blocks(&self) -> (usize, usize) {
         let (len, groups) = self.groups();
         if self.has_super_blocks() { (SUPER_BLOCK, groups / (SUPER_BLOCK / len)) } else { (len, groups) }
     }
 
-    /// Values of k that one scale covers, padding included, and the groups of a tile.
+    /// The values of k that one scale covers, padding included, and the number of groups of a row.
     #[inline]
     pub fn groups(&self) -> (usize, usize) {
         match self.packing {
@@ -111,13 +125,13 @@ impl MatrixShape {
         }
     }
 
-    /// k with its padding: what prepared activations are long.
+    /// k with its padding, the length of a prepared row of activations.
     pub fn padded_cols(&self) -> usize {
         let (len, count) = self.groups();
         len * count
     }
 
-    /// Bytes of a block's scales and minima.
+    /// Bytes of a block's scales and minima, which precede its codes.
     #[inline]
     pub fn header(&self) -> usize {
         let Packing::Ints(Layout { scales: Scales::Group { len, scale_type, min }, .. }) = self.packing else {
@@ -131,6 +145,7 @@ impl MatrixShape {
         TILE * each * if min { 2 } else { 1 }
     }
 
+    /// Bytes of a block of a tile, header and codes of all 32 rows.
     #[inline]
     pub fn block_bytes(&self) -> usize {
         let bits = match self.packing {
@@ -140,6 +155,7 @@ impl MatrixShape {
         self.header() + self.blocks().0 * TILE * bits / 8
     }
 
+    /// Bytes of a tile, a multiple of 64.
     #[inline]
     pub fn tile_bytes(&self) -> usize {
         self.blocks().1 * self.block_bytes()
@@ -149,38 +165,42 @@ impl MatrixShape {
         self.tile_bytes() / size_of::<Line>()
     }
 
-    /// Bytes that the packed matrix takes, row scales included.
+    /// Bytes of the packed matrix, row scales included. 64 bits, because a header may ask for more than wasm can address.
     pub fn bytes(&self) -> u64 {
         let scales = if self.has_row_scales() { 4 * self.rows as u64 } else { 0 };
         self.tiles() as u64 * self.tile_bytes() as u64 + scales
     }
 
+    /// Tells whether there is one scale a row, kept beside the tiles.
     pub fn has_row_scales(&self) -> bool {
         matches!(self.packing, Packing::Ints(Layout { scales: Scales::Row, .. }))
     }
 }
 
-/// What stands behind the codes of one source row: for each group its scale, and its minimum where the layout has them.
+/// Decoded rows of a tile, as [`Tile::pack`] takes them; all slices are row-major.
 #[derive(Clone, Copy)]
 pub struct DecodedRows<'a> {
-    /// `[rows, cols]`, or the elements' bytes for dense weights.
+    /// `[rows, cols]` codes, one byte each; for dense weights the bytes of the elements as the file has them.
     pub codes: &'a [u8],
-    /// `[rows, groups]`; empty without groups, or where [`Matrix::set_scales`] brings them.
+    /// `[rows, groups]` scales; empty where rows have one scale, or where [`Matrix::set_scales`] sets them later.
     pub scales: &'a [f32],
+    /// `[rows, groups]` minima, where the layout has them.
     pub mins: &'a [f32],
-    /// `[rows, blocks]`, where groups have factors: what those of scales and of minima multiply.
+    /// `[rows, blocks]`, for K-quants: the super-block's scale of scales and its scale of minima.
     pub super_scales: &'a [[f32; 2]],
 }
 
+/// A packed matrix.
 #[derive(Debug)]
 pub struct Matrix {
+    /// Its sizes and layout.
     pub shape: MatrixShape,
     lines: Vec<Line>,
-    /// With one scale a row: `y = sum / s · scale`, or `y = sum / (s · scale)` where [`Self::divide`] is set, s being the
-    /// factor that the activations were multiplied with.
+    /// One scale a row, or empty: `y = sum / s · scale`, where s is the factor that the activations were multiplied by.
     pub row_scales: Vec<f32>,
+    /// Whether row scales are reciprocal, as in some Hugging Face checkpoints: `y = sum / (s · scale)`.
     pub divide: bool,
-    /// Multiplies every result; 1 where the file has no such number.
+    /// A factor of every result; 1 where the file has none.
     pub factor: f32,
 }
 
@@ -191,7 +211,10 @@ impl std::fmt::Debug for Line {
 }
 
 impl Matrix {
-    /// Room for a matrix. It is first touched when tiles are packed: until then it is address space alone.
+    /// Reserves memory for a matrix. It is not touched before tiles are packed.
+    ///
+    /// # Errors
+    /// `OutOfMemory` with the bytes needed.
     pub fn reserve(shape: MatrixShape) -> Result<Self> {
         Ok(Self {
             shape,
@@ -202,25 +225,31 @@ impl Matrix {
         })
     }
 
-    /// The bytes of all tiles.
+    /// The bytes of all packed tiles.
     #[inline]
     pub fn codes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.lines)
     }
 
-    /// The bytes of one tile.
+    /// The bytes of one packed tile.
+    ///
+    /// # Panics
+    /// If the tile has not been reached by packing.
     #[inline]
     pub fn tile(&self, tile: usize) -> &[u8] {
         let lines = self.shape.tile_lines();
         bytemuck::cast_slice(&self.lines[tile * lines..][..lines])
     }
 
-    /// Packs the rows of a tile.
+    /// Packs the rows of one tile.
+    ///
+    /// # Panics
+    /// If a slice of `rows` is shorter than the tile's rows need.
     pub fn pack(&mut self, tile: usize, rows: DecodedRows) {
         self.pack_all(&Team::solo(), tile..tile + 1, |tiles| tiles.for_each(|mut tile| tile.pack(rows)));
     }
 
-    /// `work` over some tiles, which members share out.
+    /// Calls `work` on some tiles that are to be packed, divided among the team's members.
     pub fn pack_all(
         &mut self,
         team: &Team,
@@ -238,10 +267,11 @@ impl Matrix {
         });
     }
 
-    /// Scales and minima that came apart from their codes, `[rows, groups]`.
+    /// Sets scales and minima, `[rows, groups]` each, that a file keeps apart from the codes. It does nothing where there is
+    /// one scale a row.
     ///
     /// # Panics
-    /// If groups have factors.
+    /// If the layout has super-blocks, tiles are not packed, or a slice is too short.
     pub fn set_scales(&mut self, scales: &[f32], mins: &[f32]) {
         let shape = self.shape;
         let Packing::Ints(Layout { scales: Scales::Group { scale_type, min, .. }, .. }) = shape.packing else { return };
@@ -259,7 +289,10 @@ impl Matrix {
         }
     }
 
-    /// One code and the scale and minimum of its group.
+    /// Reads one code, with the scale and the minimum of its group.
+    ///
+    /// # Panics
+    /// If the matrix is dense, or there is no such element.
     pub fn code(&self, row: usize, col: usize) -> (u8, f32, Option<f32>) {
         let Packing::Ints(layout) = self.shape.packing else { panic!("dense matrices have no codes") };
         let (tile, place) = self.shape.place(row);
@@ -283,7 +316,10 @@ impl Matrix {
         (code, read(scales), min.then(|| read(mins)))
     }
 
-    /// The values of one row: an embedding look-up.
+    /// Decodes one row to `out`, `[cols]` values: an embedding look-up.
+    ///
+    /// # Panics
+    /// If `out` has another length, or there is no such row.
     pub fn row(&self, row: usize, out: &mut [f32]) {
         assert_eq!(out.len(), self.shape.cols, "a row has {} values", self.shape.cols);
         match self.shape.packing {
@@ -304,7 +340,7 @@ impl Matrix {
         }
     }
 
-    /// Bytes this matrix holds.
+    /// Bytes that this matrix occupies at the moment.
     pub fn bytes(&self) -> u64 {
         self.lines.len() as u64 * size_of::<Line>() as u64 + 4 * self.row_scales.len() as u64
     }
@@ -313,12 +349,16 @@ impl Matrix {
 /// A tile that is to be packed.
 pub struct Tile<'a> {
     shape: MatrixShape,
+    /// Its number in the matrix.
     pub index: usize,
     bytes: &'a mut [u8],
 }
 
 impl Tile<'_> {
-    /// Everything of the tile is written, so that packing it again is harmless.
+    /// Packs the tile's rows. All its bytes are written, so that packing it again is harmless.
+    ///
+    /// # Panics
+    /// If a slice of `rows` is shorter than the tile's rows need.
     pub fn pack(&mut self, rows: DecodedRows) {
         let shape = self.shape;
         let count = shape.tile_rows(self.index).len();
@@ -337,7 +377,7 @@ impl Tile<'_> {
                     if (count, cols) == (TILE, len) {
                         ints::pack(layout.codes, body, &rows.codes[from..], shape.cols);
                     } else {
-                        // Zeros behind the end of rows, and where there is none.
+                        // Padding in k and missing rows are zeros.
                         let mut padded = vec![0; TILE * len];
                         for (row, padded) in padded.chunks_exact_mut(len).enumerate().take(count) {
                             padded[..cols].copy_from_slice(&rows.codes[row * shape.cols + from..][..cols]);
@@ -351,7 +391,7 @@ impl Tile<'_> {
     }
 }
 
-/// Writes the scales of a tile's block, and its minima in the second half; `count` rows have any.
+/// Writes the header of one block of a tile: the scales, and in the second half the minima, of `count` rows.
 fn pack_header(
     out: &mut [u8],
     scale_type: ScaleType,
@@ -364,7 +404,7 @@ fn pack_header(
     for (i, (out, values)) in out.chunks_exact_mut(half).zip([rows.scales, rows.mins]).enumerate() {
         let value = |row| if row < count { values[row * blocks + block] } else { 0.0 };
         match scale_type {
-            // The file had halves: nothing is lost.
+            // The file stored f16: nothing is lost.
             ScaleType::F16 => {
                 out.chunks_exact_mut(2)
                     .enumerate()
@@ -384,7 +424,7 @@ fn pack_header(
                     super_scales[4 * row..][..4].copy_from_slice(&super_scale.to_le_bytes());
                     let values = &values[(row * blocks + block) * groups..][..groups];
                     for (group_scales, value) in group_scales.chunks_exact_mut(TILE).zip(values) {
-                        // Their product had room for every bit of both.
+                        // The decoder's product was exact, so that the quotient is the integer scale.
                         group_scales[row] = if super_scale == 0.0 { 0 } else { (value / super_scale) as i8 as u8 };
                     }
                 }

@@ -21,7 +21,7 @@ use crate::quant::{Content, Float};
 pub struct Loader {
     tensors: Vec<Arc<Tensor>>,
     arrived: Vec<Option<Vec<u8>>>,
-    marks: Vec<u64>,
+    hashes: Vec<u64>,
     /// In the order of an adapter's branches.
     planned: Vec<Option<Planned>>,
     branches: Vec<Option<Branch>>,
@@ -65,12 +65,15 @@ fn dense(rows: usize, cols: usize, float: Float) -> MatrixShape {
 
 impl Loader {
     /// Puts every tensor in its place beside a model's; refuses what has none, and halves without the other.
+    ///
+    /// # Errors
+    /// An error with the tensor that has no place in the model, has another shape or lacks its other half, or whose rank is out of range.
     pub fn new(config: &Config, terms: &Terms, tensors: Vec<Arc<Tensor>>) -> Result<Self> {
         let count = tensors.len();
         let mut loader = Self {
             tensors,
             arrived: vec![None; count],
-            marks: vec![0; count],
+            hashes: vec![0; count],
             planned: Vec::new(),
             branches: Vec::new(),
             places: vec![0; count],
@@ -151,13 +154,16 @@ impl Loader {
     }
 
     /// Takes the bytes of the tensor that is the `index`th of [`Self::ranges`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Truncated`] for another number of bytes, [`ErrorKind::NonFinite`] for a weight that is NaN or infinite.
     pub fn feed(&mut self, index: usize, bytes: Vec<u8>) -> Result<()> {
         let tensor = &self.tensors[index];
         if bytes.len() as u64 != tensor.len {
             return Err(lacking(tensor));
         }
         finite(float(tensor)?, &bytes).map_err(|error| error.tensor(&tensor.name).offset(tensor.offset))?;
-        self.marks[index] = checksum(&bytes);
+        self.hashes[index] = checksum(&bytes);
         self.arrived[index] = Some(bytes);
         let branch = self.places[index];
         let here = |index: usize| self.arrived[index].is_some();
@@ -170,21 +176,24 @@ impl Loader {
     }
 
     /// The adapter, once every tensor has come.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Truncated`] with the first tensor that has not come.
     pub fn finish(self) -> Result<Adapter> {
-        let Self { tensors, marks, planned, branches, places, bytes, .. } = self;
+        let Self { tensors, hashes, planned, branches, places, bytes, .. } = self;
         if let Some(index) = places.iter().position(|&place| branches[place].is_none()) {
             return Err(lacking(&tensors[index]));
         }
-        let mut mark = 0;
+        let mut content_hash = 0;
         for (branch, planned) in planned.iter().enumerate() {
             for Pair { a, b, factor, first, .. } in planned.iter().flat_map(|planned| &planned.pairs) {
-                for word in [branch as u64, *first as u64, marks[*a], marks[*b], u64::from(factor.to_bits())] {
-                    mark = mixed(mark, word);
+                for word in [branch as u64, *first as u64, hashes[*a], hashes[*b], u64::from(factor.to_bits())] {
+                    content_hash = mixed(content_hash, word);
                 }
             }
         }
         let width = planned.iter().flatten().map(|planned| planned.a.rows).max().unwrap_or(0);
-        Ok(Adapter { id: 0, mark, bytes, width, branches })
+        Ok(Adapter { id: 0, content_hash, bytes, width, branches })
     }
 }
 

@@ -26,7 +26,7 @@ pub struct Adapter {
     /// Whose the keys and values are that it had a part in: no other adapter of an engine ever has it.
     pub id: u32,
     /// Changes with its content.
-    pub mark: u64,
+    pub content_hash: u64,
     /// Bytes that it holds.
     pub bytes: u64,
     /// What its inputs are narrowed to at most.

@@ -52,6 +52,9 @@ const VARIANTS: [&str; 14] = [
 
 impl Terms {
     /// From the text of an `adapter_config.json`.
+    ///
+    /// # Errors
+    /// An error with the key whose value is missing, wrong, or one of a variant of LoRA that is not supported.
     pub fn from_peft(text: &[u8]) -> Result<Self> {
         let read = || {
             if text.len() > limits::CONFIG {
@@ -94,6 +97,9 @@ impl Terms {
     }
 
     /// From a GGUF that calls itself an adapter, for a model of this kind.
+    ///
+    /// # Errors
+    /// An error with the key that is missing or wrong; [`ErrorKind::UnsupportedArchitecture`] for another model's adapter.
     pub fn from_gguf(metadata: &Metadata, config: &Config) -> Result<Self> {
         let say = |key: &str, expected: &str| match metadata.str(key)? {
             Some(found) if found == expected => Ok(()),

@@ -81,8 +81,8 @@ pub struct Config {
     pub in_norms: Option<f32>,
     /// Norms on every head of the queries and keys.
     pub qk_norms: bool,
-    /// The layers' matrices are masters of ternary ones: each is rounded to −1, 0, +1 by the mean of its magnitudes.
-    pub masters: bool,
+    /// Whether the layers' matrices are latent weights: each is rounded to −1, 0, +1 by the mean of its magnitudes.
+    pub latent: bool,
     /// Projections that must have a bias.
     pub biases: &'static [Part],
     /// Integer codes with scales in tensors of their own, as MLX packs them.
@@ -93,20 +93,20 @@ pub struct Config {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mlx {
-    pub usual: Words,
+    pub usual: MlxPacking,
     /// Of matrices that differ, embeddings most often.
-    pub others: BTreeMap<Slot, Words>,
+    pub others: BTreeMap<Slot, MlxPacking>,
 }
 
 /// Codes of so many bits in 32-bit words, so many of them a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Words {
+pub struct MlxPacking {
     pub bits: usize,
     pub group: usize,
 }
 
 impl Mlx {
-    pub fn of(&self, slot: Slot) -> Words {
+    pub fn of(&self, slot: Slot) -> MlxPacking {
         self.others.get(&slot.field(Field::Weight)).copied().unwrap_or(self.usual)
     }
 }
@@ -166,6 +166,10 @@ fn unknown_architecture(key: &str, expected: &str, found: &str) -> Error {
 }
 
 impl Config {
+    /// Reads the text of a `config.json`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadHeader`] for text that is too long or no JSON; an error with the key whose value is missing, out of range or not supported.
     pub fn from_json(text: &[u8]) -> Result<Self> {
         if text.len() > limits::CONFIG {
             return Err(Error::new(ErrorKind::BadHeader, "the file is too long")

@@ -58,7 +58,7 @@ impl DecodeBuffers {
                 return self.join(cols, storage.block, layout.offset as u8);
             }
             (Reading::Joined, Content::Dense(float)) => return self.ternary_rows(float, cols, bytes),
-            (Reading::Masters, Content::Dense(float)) => return self.masters(float, cols, bytes),
+            (Reading::Latent, Content::Dense(float)) => return self.latent_rows(float, cols, bytes),
             (Reading::I2s(interleave), _) => {
                 self.room(bytes.len() * 4, 0);
                 match interleave {
@@ -66,7 +66,7 @@ impl DecodeBuffers {
                     Interleave::By64 => ternary::i2_s_arm(bytes, &mut self.codes),
                 }
             }
-            (Reading::Words, _) => {
+            (Reading::MlxPacked, _) => {
                 // Low bits first, in a word as in its bytes.
                 let bits = layout.codes.bits();
                 self.room(bytes.len() * 8 / bits, 0);
@@ -175,7 +175,7 @@ impl DecodeBuffers {
     }
 
     /// As training rounds at every pass: `clamp(round(w · (1 / m)), −1, 1) / (1 / m)`, m being the mean of the magnitudes.
-    fn masters(&mut self, float: Float, cols: usize, bytes: &[u8]) -> Result<RowScales> {
+    fn latent_rows(&mut self, float: Float, cols: usize, bytes: &[u8]) -> Result<RowScales> {
         finite(float, bytes)?;
         let mut mean = Mean::default();
         mean.add(float, bytes);
@@ -184,7 +184,7 @@ impl DecodeBuffers {
         Ok(Some(vec![1.0 / factor; self.codes.len() / cols]))
     }
 
-    /// Masters whose factor is known.
+    /// Rounds latent weights whose factor is known.
     pub fn ternarise(&mut self, float: Float, factor: f32, bytes: &[u8]) {
         self.room(bytes.len() / float.bytes(), 0);
         for (value, code) in float.values(bytes).zip(&mut self.codes) {
@@ -218,7 +218,7 @@ impl Mean {
         self.count += (bytes.len() / float.bytes()) as u64;
     }
 
-    /// What masters are multiplied by before they are rounded.
+    /// What latent weights are multiplied by before they are rounded.
     pub fn factor(&self) -> f32 {
         1.0 / ((self.sum / self.count.max(1) as f64) as f32).max(1e-5)
     }

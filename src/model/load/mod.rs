@@ -76,6 +76,9 @@ impl Loader {
     ///
     /// # Panics
     /// If the plan still has probes to be answered.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] with the tensor for which there is no room.
     pub fn new(plan: Plan) -> Result<Self> {
         assert!(plan.probes().is_empty(), "probes come first");
         let mut sinks = Vec::with_capacity(plan.items.len());
@@ -92,11 +95,15 @@ impl Loader {
         self.plan.ranges()
     }
 
+    /// Bytes that running the model will take.
     pub fn memory(&self) -> Memory {
         self.plan.memory()
     }
 
     /// Keeps nothing of the weights and counts their zeros instead: what `inspect` reads a whole file for.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
     pub fn survey(plan: Plan) -> Result<Self> {
         let mut sinks = Vec::with_capacity(plan.items.len());
         for (index, item) in plan.items.iter().enumerate() {
@@ -107,6 +114,9 @@ impl Loader {
     }
 
     /// The share of zeros of each matrix, once a survey has seen everything.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Truncated`] with the first tensor of which bytes are missing.
     pub fn zero_shares(&self) -> Result<BTreeMap<String, f64>> {
         let mut shares = BTreeMap::new();
         for sink in &self.sinks {
@@ -119,6 +129,10 @@ impl Loader {
     }
 
     /// Takes some bytes of a file, and packs what they make whole. What belongs to no tensor is passed over.
+    ///
+    /// # Errors
+    /// An error with the tensor and the offset: [`ErrorKind::NonFinite`] for a weight or scale that is NaN or infinite,
+    /// [`ErrorKind::LayoutContradicted`] for a row that is not as the probed ones promised.
     pub fn feed(&mut self, team: &Team, file: usize, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset.saturating_add(bytes.len() as u64);
         let first = self
@@ -139,6 +153,7 @@ impl Loader {
         Ok(())
     }
 
+    /// The plan by which it loads.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -149,6 +164,9 @@ impl Loader {
     }
 
     /// The model, once everything has come.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Truncated`] with the first tensor of which bytes are missing; an error with a tensor whose scales the model cannot have.
     pub fn finish(mut self) -> Result<(Model, Plan)> {
         let mut items: LiteMap<Slot, Sink> = LiteMap::new();
         for sink in self.sinks.drain(..) {
@@ -176,10 +194,10 @@ impl Sink {
         let (shape, reading, unit, body) = match item.target {
             Target::Matrix(shape, reading) => {
                 let body = if i2s { shape.rows as u64 * shape.cols as u64 / 4 } else { tensor.len };
-                let rows = if reading == Reading::Quarters { shape.rows / 4 } else { shape.rows };
+                let rows = if reading == Reading::HfPacked { shape.rows / 4 } else { shape.rows };
                 let row = body / rows.max(1) as u64;
-                // Masters need all of their rows at once.
-                let unit = if reading == Reading::Masters { body } else { TILE as u64 * row };
+                // The mean of latent weights needs all rows at once.
+                let unit = if reading == Reading::Latent { body } else { TILE as u64 * row };
                 (Some(shape), reading, unit, body)
             }
             Target::Values => (None, Reading::Stored, tensor.len, tensor.len),

@@ -34,7 +34,7 @@ impl Units<'_> {
                 tile.pack(DecodedRows { codes, scales: &[], mins: &[], super_scales: &[] });
                 Ok(None)
             }),
-            (Reading::Quarters, Packing::Ints(_)) => (0..4).try_for_each(|quarter| {
+            (Reading::HfPacked, Packing::Ints(_)) => (0..4).try_for_each(|quarter| {
                 let place = quarter * shape.part_tiles();
                 share(team, matrix, place + units.start..place + units.end, |work, tile| {
                     work.quarter(bytes_of(tile.index - place), quarter);
@@ -43,7 +43,7 @@ impl Units<'_> {
                 })
             }),
             // All rows at once.
-            (Reading::Masters, Packing::Ints(layout)) => {
+            (Reading::Latent, Packing::Ints(layout)) => {
                 let mut all = DecodeBuffers::default();
                 let scales = all.decode(storage, reading, layout, shape.cols, self.bytes)?;
                 let rows = all.rows();
@@ -73,7 +73,7 @@ impl Units<'_> {
                     finite(float, bytes)?;
                     float.values(bytes).filter(|&value| value == 0.0).count() as u64
                 }
-                (Reading::Quarters, Packing::Ints(_)) => {
+                (Reading::HfPacked, Packing::Ints(_)) => {
                     work.quarters(bytes);
                     work.zeros(Layout::TERNARY)
                 }

@@ -1,8 +1,8 @@
 /** What several test files check alike. */
 
 import assert from "node:assert/strict";
-import { EngineError } from "../../../src/types/errors.ts";
 import type { Tokenizer } from "../../../src/text/tokenizer.ts";
+import { EngineError } from "../../../src/types/errors.ts";
 import type { GoldenString } from "./golden.ts";
 
 /** Every failing string is shown, not the first alone. */
