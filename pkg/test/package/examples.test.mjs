@@ -105,15 +105,9 @@ test("the examples of the types compile and run", async (context) => {
   );
 
   for (const { file, name, program } of programs) {
-    await context.test(
-      `${file}: ${program
-        .split("\n")
-        .findLast((line) => line.includes("await "))
-        ?.trim()}`,
-      async () => {
-        const env = { ...process.env, XDG_CACHE_HOME: path.join(folder, "cache") };
-        await run(process.execPath, [name], { cwd: folder, env, timeout: 120_000 });
-      },
-    );
+    await context.test(`${file}: ${SHOWN.findLast((call) => program.includes(call))})`, async () => {
+      const env = { ...process.env, XDG_CACHE_HOME: path.join(folder, "cache") };
+      await run(process.execPath, [name], { cwd: folder, env, timeout: 120_000 });
+    });
   }
 });
