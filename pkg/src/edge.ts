@@ -10,7 +10,7 @@ import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSour
 export { EngineError, type ErrorCode, type ErrorDetail } from "./types/errors.ts";
 export type * from "./types/index.ts";
 
-/** What an edge worker brings along, because it may compile nothing itself. */
+/** Compiled modules that the caller provides, because an edge worker may compile nothing itself. */
 export interface EdgeOptions {
   /** The engine, imported as a module: `import wasm from "ternlight/single-relaxed.wasm"`, or `single-simd128.wasm`. */
   wasm: WebAssembly.Module;
@@ -21,7 +21,7 @@ export interface EdgeOptions {
   constrain?: WebAssembly.Module | undefined;
 }
 
-/** One thread and the build that `wasm` is: neither is left to choose. */
+/** There is one thread, and the build is the one given: neither can be chosen. */
 export type EdgeLoadOptions = Omit<LoadOptions, "threads" | "flavour"> & EdgeOptions;
 
 /**
@@ -33,7 +33,7 @@ export type EdgeLoadOptions = Omit<LoadOptions, "threads" | "flavour"> & EdgeOpt
  */
 export async function load(source: ModelSource, given: EdgeLoadOptions): Promise<Model> {
   const { wasm, constrain, ...options } = some(given);
-  // Between two events time stands still there: nothing can be measured.
+  // The clock of an edge worker stands still between two events: nothing can be measured.
   return loadWith(outside(wasm, options, constrain), source, { dotProduct: "dot4", ...options });
 }
 
@@ -57,7 +57,7 @@ export async function canRun(source: ModelSource, given: EdgeLoadOptions): Promi
   return canRunWith(outside(wasm, options, constrain), source, options);
 }
 
-/** Here options cannot be left out. */
+/** The options are required here. */
 function some<T extends object>(options: T): T {
   return checked("ternlight/edge", "options", isObject, options);
 }
@@ -76,7 +76,7 @@ function outside(wasm: WebAssembly.Module, options: LoadOptions, constrain?: Web
   return { spawnEngine: () => spawnEngine(given, serve), base: null };
 }
 
-/** A module that could be compiled shows what this runtime can do; each says which it is in a section of its own. */
+/** What this runtime can do, from the module that it has compiled. Each build names itself in a custom section. */
 function features(wasm: WebAssembly.Module): Given["features"] {
   const found = flavour(wasm);
   if (found !== "single-relaxed" && found !== "single-simd128") {
