@@ -25,7 +25,11 @@ const targets = {
 const calls = [
   [["load", "canRun"], "load and canRun", "`ternlight/edge` takes no `threads` and no `flavour`."],
   [["inspect"], "inspect", ""],
-  [["completeChat", "complete", "chat", "generate"], "generate and chat", "`tools`, `toolChoice` and `templateOptions` belong to `chat` alone, `n` to a model's calls and not to a session's."],
+  [
+    ["completeChat", "complete", "chat", "generate"],
+    "generate and chat",
+    "`tools`, `toolChoice` and `templateOptions` belong to `chat` alone, `n` to a model's calls and not to a session's.",
+  ],
   [["session"], "session", ""],
   [["loadAdapter"], "loadAdapter", ""],
   [["tokenize"], "tokenize", ""],
@@ -60,7 +64,8 @@ const kinds = {
 
 const cell = (text) => text.replaceAll("|", "\\|");
 const row = (...cells) => `| ${cells.map(cell).join(" | ")} |`;
-const table = (head, rows) => [row(...head), row(...head.map(() => "---")), ...rows.map((cells) => row(...cells))].join("\n");
+const table = (head, rows) =>
+  [row(...head), row(...head.map(() => "---")), ...rows.map((cells) => row(...cells))].join("\n");
 const note = (what) => `<!-- Generated from ${what} by pkg/scripts/reference.mjs. -->`;
 
 function kindText(kind) {
@@ -85,7 +90,11 @@ function optionsPage({ functions }, { defaultText, flagGroups: groups, flagsOf, 
   const sections = calls.map(([[name], title, more]) =>
     [`## ${title}`, ...(more ? [more] : []), table(head, rowsOf(functions[name]))].join("\n\n"),
   );
-  const edge = ["## ternlight/edge", "These come beside the options of `load`, `inspect` and `canRun`.", table(head, rowsOf(["edge"]))];
+  const edge = [
+    "## ternlight/edge",
+    "These come beside the options of `load`, `inspect` and `canRun`.",
+    table(head, rowsOf(["edge"])),
+  ];
   const old = Object.values(groups).flatMap((group) =>
     Object.entries(group).flatMap(([name, { was }]) => (was ? [[`\`${was}\``, `\`${name}\``]] : [])),
   );
@@ -99,16 +108,26 @@ function optionsPage({ functions }, { defaultText, flagGroups: groups, flagsOf, 
     "These are refused, with the new name in the message.",
     table(["earlier", "now"], old),
     "",
-  ].join("\n\n").trimEnd();
+  ]
+    .join("\n\n")
+    .trimEnd();
 }
 
 function commandsPage(commandLine) {
   const { commands, commonFlags, flagHelp, flagsOf, operands, spelled, usageLine } = commandLine;
   const rowsOf = (groups) => flagsOf(groups).map((flag) => [`\`${spelled(flag)}\``, flagHelp(flag)]);
   const sections = Object.entries(commands).map(([name, { summary, operands: needed, optional = [], flags }]) => {
-    const rows = [...[...needed, ...optional].map((operand) => [`\`${operand}\``, operands[operand]]), ...rowsOf(flags)];
+    const rows = [
+      ...[...needed, ...optional].map((operand) => [`\`${operand}\``, operands[operand]]),
+      ...rowsOf(flags),
+    ];
     const usage = usageLine(name).replace("usage: ", "");
-    return [`## ${name}`, summary, `\`\`\`\n${usage}\n\`\`\``, ...(rows.length > 0 ? [table(["", ""], rows)] : [])].join("\n\n");
+    return [
+      `## ${name}`,
+      summary,
+      `\`\`\`\n${usage}\n\`\`\``,
+      ...(rows.length > 0 ? [table(["", ""], rows)] : []),
+    ].join("\n\n");
   });
   return [
     "# Command line",
@@ -121,7 +140,12 @@ function commandsPage(commandLine) {
 }
 
 function errorsPage({ errorCodes }) {
-  const rows = Object.entries(errorCodes).map(([code, { meaning, when, action }]) => [`\`${code}\``, meaning, when, action]);
+  const rows = Object.entries(errorCodes).map(([code, { meaning, when, action }]) => [
+    `\`${code}\``,
+    meaning,
+    when,
+    action,
+  ]);
   return [
     "# Errors",
     note("pkg/src/types/error_codes.ts"),
@@ -132,8 +156,12 @@ function errorsPage({ errorCodes }) {
 
 /** What the engine's tests compare: its options, and the samplers' numbers in the order in which they cross. */
 function engineTable({ groups }, { samplerNumbers }) {
-  const rows = (to) => Object.values(groups).flatMap((group) => Object.entries(group).filter(([, option]) => option.to === to));
-  const found = ({ kind, default: byDefault, engineDefault }) => ({ kind, default: engineDefault ?? byDefault ?? null });
+  const rows = (to) =>
+    Object.values(groups).flatMap((group) => Object.entries(group).filter(([, option]) => option.to === to));
+  const found = ({ kind, default: byDefault, engineDefault }) => ({
+    kind,
+    default: engineDefault ?? byDefault ?? null,
+  });
   return {
     plan: Object.fromEntries(rows("plan").map(([name, option]) => [name, found(option)])),
     sampler: Object.fromEntries(rows("sampler").map(([name, option]) => [name, found(option)])),

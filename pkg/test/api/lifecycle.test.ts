@@ -6,10 +6,10 @@ import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { load, type Progress } from "ternlight";
-import { EngineError } from "../../src/types/errors.ts";
 import { LoadedModel, load as loadWith } from "../../src/api/model.ts";
 import { owned } from "../../src/platform/node.ts";
 import { Client } from "../../src/rpc/client.ts";
+import { EngineError } from "../../src/types/errors.ts";
 import { begun, CONTINUATION, DEMO, demo, GREEDY, ONCE, reason } from "./support/model.ts";
 
 const ENDLESS = { temperature: 0, ignoreEos: true };

@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { reference } from "../../scripts/reference.mjs";
 import { checkOf } from "../../src/options/check.ts";
 import { commands, commonFlags, defaultText, flagGroups, flagsOf, type Syntax } from "../../src/options/commands.ts";
 import type { Kind, NamedKind, Option } from "../../src/options/option.ts";
@@ -89,11 +88,6 @@ test("the public types have the table's options, values and defaults", () => {
   assert.deepEqual(types.literals("Sampler"), samplers);
 });
 
-test("what is generated from the table is up to date", async () => {
-  for (const [name, text] of Object.entries(await reference()))
-    assert.equal(readFileSync(new URL(name, root), "utf8"), text, `${name}: run node pkg/scripts/reference.mjs`);
-});
-
 test("every default is a value that its option takes, and every sentence is one", () => {
   for (const [name, option] of Object.values(flagGroups).flatMap((group) => Object.entries<Option>(group))) {
     if (option.default !== undefined) assert.equal(checkOf(option.kind)(option.default), null, name);
@@ -140,7 +134,9 @@ test("an option of an earlier version is refused with its name in this one", () 
       },
     );
   }
-  const renamed = Object.values(groups).flatMap((group) => Object.values<Option>(group).flatMap(({ was }) => was ?? []));
+  const renamed = Object.values(groups).flatMap((group) =>
+    Object.values<Option>(group).flatMap(({ was }) => was ?? []),
+  );
   assert.deepEqual(renamed.sort(), [...new Set(old.map(([, options]) => Object.keys(options)[0]))].sort());
   // A name that an object has anyway is no option.
   assert.throws(() => checkOptions("load", { constructor: 1 }), /there is no option "constructor"; there are /);
@@ -148,7 +144,9 @@ test("an option of an earlier version is refused with its name in this one", () 
 
 test("the sampler's numbers cross by kind, and the switches last", () => {
   const { sampling } = groups;
-  const kinds = samplerNumbers.map((name) => (typeof sampling[name].kind === "string" ? "boolean" : Object.keys(sampling[name].kind)[0]));
+  const kinds = samplerNumbers.map((name) =>
+    typeof sampling[name].kind === "string" ? "boolean" : Object.keys(sampling[name].kind)[0],
+  );
   assert.deepEqual([...new Set(kinds)], ["number", "integer", "boolean"]);
   assert.equal(kinds.length, 23);
 });

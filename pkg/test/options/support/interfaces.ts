@@ -24,7 +24,9 @@ const ALIAS = /^export type (\w+) =(.*?);\n/gms;
 
 export function readTypes(files: readonly URL[]): Types {
   const text = files.map((file) => readFileSync(file, "utf8")).join("\n");
-  const interfaces = new Map([...text.matchAll(DECLARED)].map(([, name, bases, body]) => [name!, { bases, body: body! }]));
+  const interfaces = new Map(
+    [...text.matchAll(DECLARED)].map(([, name, bases, body]) => [name!, { bases, body: body! }]),
+  );
   const aliases = new Map([...text.matchAll(ALIAS)].map(([, name, type]) => [name!, type!]));
   const members = (name: string): Member[] => {
     const { bases, body } = interfaces.get(name) ?? {};
