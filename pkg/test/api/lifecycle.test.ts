@@ -95,7 +95,7 @@ for (const [order, message] of [
     const orders = new BroadcastChannel(`ternlight ${process.pid} ${order}`);
     const script = new URL("support/pool-worker.mjs", import.meta.url);
     const options = { workerData: { orders: orders.name } };
-    const spawnEngine = () => Object.assign(owned(new Worker(script, options)), { patience: 4 });
+    const spawnEngine = () => Object.assign(owned(new Worker(script, options)), { hangSeconds: 4 });
     const model = await loadWith({ spawnEngine, base: null }, DEMO.pathname, { threads: 2 });
     context.after(() => model.close());
     const session = model.session();
@@ -146,7 +146,7 @@ test("a thread that dies while weights come rejects the load, and the next load 
   context.after(() => orders.close());
   const script = new URL("support/pool-worker.mjs", import.meta.url);
   const options = { workerData: { orders: orders.name } };
-  const spawnEngine = () => Object.assign(owned(new Worker(script, options)), { patience: 4 });
+  const spawnEngine = () => Object.assign(owned(new Worker(script, options)), { hangSeconds: 4 });
   const { port } = server.address() as AddressInfo;
   let told = false;
   const onProgress = ({ loaded }: Progress) => {
@@ -184,7 +184,7 @@ test("a tokenizer's pattern that never ends is ended", { timeout: 60_000 }, asyn
   };
   files["tokenizer.json"] = new TextEncoder().encode(JSON.stringify(tokenizer));
   const script = new URL("../../dist/node-worker.js", import.meta.url);
-  const spawnEngine = () => Object.assign(owned(new Worker(script)), { patience: 4 });
+  const spawnEngine = () => Object.assign(owned(new Worker(script)), { hangSeconds: 4 });
   const model = await loadWith({ spawnEngine, base: null }, files, { threads: 1 });
   context.after(() => model.close());
   const hostile = `${"a".repeat(60)}!`;
