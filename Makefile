@@ -7,6 +7,7 @@
 # make ok      both: what a change needs before it is done
 # make build   the package, ready for `npm pack` in pkg/
 # make docs    the site of the documents in docs/.site, with the API and the demo page, for any static host
+# make licences   licences of all that is shipped, and known vulnerabilities where a database of them is at hand
 # make soak    fuzzing, SOAK_SECONDS (300) for each parser; wants a nightly toolchain and fetches what is missing
 
 SHELL := bash
@@ -14,7 +15,7 @@ PORT ?= 8080
 BASE ?= HEAD
 BIN := node_modules/.bin
 
-.PHONY: demo build quick docs test ok soak format lint tools clean
+.PHONY: demo build quick docs test ok soak format lint licences tools clean
 
 demo:
 	@node scripts/demo.mjs $(PORT)
@@ -44,6 +45,9 @@ ok:
 
 soak:
 	scripts/soak.sh
+
+licences: tools
+	@node pkg/scripts/licences.mjs
 
 format: tools
 	cargo fmt --all

@@ -308,7 +308,7 @@ function chat(
 ): Generation {
   const options = checkOptions(conversation ? "chat" : "completeChat", given, "chat");
   checkMessages(messages);
-  const { tools, toolChoice = defaults.toolChoice, templateOptions } = options;
+  const { tools, toolChoice = defaults.toolChoice, templateOptions, parseSpecialTokens } = options;
   const spec: PromptSpec = { messages: messages.map((message) => ({ ...message })) };
   if (tools && toolChoice !== "none") spec.tools = [...tools];
   if (toolChoice !== "auto" && toolChoice !== "none") {
@@ -319,6 +319,7 @@ function chat(
     spec.toolChoice = toolChoice;
   }
   if (templateOptions) spec.templateOptions = { ...templateOptions };
+  if (parseSpecialTokens) spec.parseSpecialTokens = true;
   return start(client, conversation, spec, options);
 }
 

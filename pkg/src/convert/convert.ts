@@ -1,7 +1,6 @@
 /** Writes a model of any source as one GGUF file, under another name until it is complete. */
 
-import { closeSync, openSync, rmSync } from "node:fs";
-import { type FileHandle, open, rename, stat } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import path from "node:path";
 import { createGlue } from "../../dist/glue/convert.js";
 import { type Headers, readHeaders } from "../host/headers.ts";
@@ -14,6 +13,7 @@ import { EngineError } from "../types/errors.ts";
 import type { I2sInterleave, Progress } from "../types/index.ts";
 import { compile } from "../wasm/load.ts";
 import { type Layout, layOut, type RawPair, rawPair, rawPairs, type TensorEntry } from "./header.ts";
+import { NewFile } from "./new_file.ts";
 import { textEntries } from "./text.ts";
 
 export interface ConvertOptions {
@@ -136,7 +136,7 @@ interface Copying {
   files: ModelFiles;
   tensors: readonly Tensor[];
   layout: Layout;
-  file: FileHandle;
+  file: NewFile;
   signal: AbortSignal;
   onProgress(progress: Progress): void;
 }
@@ -149,7 +149,7 @@ async function copyTensors(copying: Copying): Promise<void> {
   for (const [index, { reads }] of tensors.entries()) {
     const write = async (writes: unknown[]) => {
       for (const [offset, bytes] of writes as [number, Uint8Array][]) {
-        await writeAll(file, bytes, layout.offsets[index]! + offset);
+        await writeAt(file, bytes, layout.offsets[index]! + offset);
       }
     };
     await write(converter.begin(index));
@@ -169,13 +169,10 @@ async function copyTensors(copying: Copying): Promise<void> {
   meter.end("ready");
 }
 
-async function writeAll(file: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
-  for (let at = 0; at < bytes.length; ) {
-    const { bytesWritten } = await file.write(bytes, at, bytes.length - at, position + at).catch((cause) => {
-      throw new EngineError("Unwritable", `the new file cannot be written: ${cause.message}`, {}, { cause });
-    });
-    at += bytesWritten;
-  }
+async function writeAt(file: NewFile, bytes: Uint8Array, position: number): Promise<void> {
+  await file.write(bytes, position).catch((cause) => {
+    throw new EngineError("Unwritable", `the new file cannot be written: ${cause.message}`, {}, { cause });
+  });
 }
 
 async function checkTarget(out: string, force: boolean): Promise<void> {
@@ -192,29 +189,23 @@ async function writeWhole(
   out: string,
   force: boolean,
   layout: Layout,
-  work: (file: FileHandle) => Promise<void>,
+  work: (file: NewFile) => Promise<void>,
 ): Promise<void> {
-  const part = `${out}.part`;
-  // Whoever ends the program without waiting for us: listened to before the file is there, which is made at one go.
-  let ours = false;
-  const clear = () => ours && rmSync(part, { force: true });
+  let file: NewFile | null = null;
+  // A signal may end the program without waiting for us. Listeners are there before the file is, which is made in one step.
+  const clear = () => file?.discard();
   const end = () => process.exit(FAILED);
   process.once("exit", clear);
   for (const name of ENDINGS) process.once(name, end);
-  let file: FileHandle | null = null;
   try {
-    create(out, part, force);
-    ours = true;
-    file = await open(part, "r+");
+    file = create(out);
     await file.truncate(layout.size);
-    await writeAll(file, layout.header, 0);
+    await writeAt(file, layout.header, 0);
     await work(file);
-    await file.sync();
-    await file.close();
+    await file.flush();
     await checkTarget(out, force);
-    await rename(part, out);
+    await file.finish({ private: false });
   } catch (error) {
-    await file?.close().catch(() => {});
     clear();
     throw error;
   } finally {
@@ -223,15 +214,12 @@ async function writeWhole(
   }
 }
 
-function create(out: string, part: string, force: boolean): void {
+function create(out: string): NewFile {
   try {
-    closeSync(openSync(part, force ? "w" : "wx"));
+    return NewFile.create(out);
   } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException;
-    if (code !== "EEXIST")
-      throw new EngineError("Unwritable", `${out} cannot be written: ${message}`, { file: out }, { cause });
-    const reason = `${part} exists: another conversion, or what it left; --force replaces it`;
-    throw new EngineError("Exists", reason, { file: part });
+    const { message } = cause as Error;
+    throw new EngineError("Unwritable", `${out} cannot be written: ${message}`, { file: out }, { cause });
   }
 }
 

@@ -42,6 +42,8 @@ export type PromptSpec =
       /** The answer may hold nothing but calls. */
       toolChoice?: "required" | { name: string };
       templateOptions?: Record<string, unknown>;
+      /** Special tokens written out in messages become those tokens. */
+      parseSpecialTokens?: boolean;
     };
 
 export interface GenerateSettings extends SamplingOptions {

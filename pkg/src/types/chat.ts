@@ -25,4 +25,10 @@ export interface ChatOptions extends GenerateOptions {
   toolChoice?: ToolChoice | undefined;
   /** Further variables for the template. @default none */
   templateOptions?: Readonly<Record<string, unknown>> | undefined;
+  /**
+   * Whether special tokens that messages, tools and documents write out become those tokens. They are text otherwise: a message that
+   * contains `<|im_end|>` cannot end its turn.
+   * @default false
+   */
+  parseSpecialTokens?: boolean | undefined;
 }
