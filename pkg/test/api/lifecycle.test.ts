@@ -86,7 +86,7 @@ test("a thousand generations that are begun and aborted leave nothing behind", a
 
 for (const [order, message] of [
   // In the middle of its work the engine waits for it, and tells nobody any more; otherwise goes on without, and is told.
-  ["end a thread", /a pool worker failed|not said a word for 4 s/],
+  ["end a thread", /a pool worker failed|not answered for 4 s/],
   ["end", /the engine's worker failed: the worker ended by itself with code 3/],
 ] as const) {
   test(`a worker that dies (${order}) rejects what waits, and the next load works`, {
@@ -164,7 +164,7 @@ test("a thread that dies while weights come rejects the load, and the next load 
   );
   const { code, message } = await failure(loading);
   assert.equal(code, "WorkerFailed");
-  assert.match(message, /a pool worker failed|not said a word for 4 s/);
+  assert.match(message, /a pool worker failed|not answered for 4 s/);
   const next = await load(DEMO, { threads: 2 });
   assert.deepEqual((await next.generate(ONCE, GREEDY).finished).tokens, CONTINUATION.tokens);
   await next.close();
@@ -193,7 +193,7 @@ test("a tokenizer's pattern that never ends is ended", { timeout: 60_000 }, asyn
   for (const promise of [model.tokenize(hostile), model.generate(hostile).finished]) {
     const { code, message } = await failure(promise);
     assert.equal(code, "WorkerFailed");
-    assert.match(message, /not said a word for 4 s/);
+    assert.match(message, /not answered for 4 s/);
   }
   assert.equal((await failure(model.tokenize("a"))).code, "WorkerFailed");
 });
