@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import { run } from "./support.mjs";
 
 const pkg = fileURLToPath(new URL("../../", import.meta.url));
+const root = path.join(pkg, "..");
 const types = path.join(pkg, "dist", "types");
 
 /** Each of these has an example somewhere. */
@@ -79,7 +80,7 @@ test("the examples of the types compile and run", async (context) => {
   context.after(() => rm(folder, { recursive: true, force: true }));
   await mkdir(path.join(folder, "node_modules", "@types"), { recursive: true });
   await symlink(pkg, path.join(folder, "node_modules", "ternlight"));
-  await symlink(path.join(pkg, "node_modules", "@types", "node"), path.join(folder, "node_modules", "@types", "node"));
+  await symlink(path.join(root, "node_modules", "@types", "node"), path.join(folder, "node_modules", "@types", "node"));
   await writeFile(path.join(folder, "package.json"), JSON.stringify({ type: "module" }));
   await writeAdapter(path.join(folder, "my-adapter"));
 
@@ -100,7 +101,7 @@ test("the examples of the types compile and run", async (context) => {
     skipLibCheck: true,
   };
   await writeFile(path.join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["*.ts"] }));
-  await run(path.join(pkg, "node_modules", ".bin", "tsc"), ["--project", folder]).catch(({ stdout }) =>
+  await run(path.join(root, "node_modules", ".bin", "tsc"), ["--project", folder]).catch(({ stdout }) =>
     assert.fail(stdout),
   );
 

@@ -46,7 +46,7 @@ test("every package in a bundle is named with its licence", async () => {
   }
   assert.ok(bundled.size >= 2, "there are some");
   for (const name of bundled) {
-    const folder = path.join(pkg, "node_modules", name);
+    const folder = path.join(root, "node_modules", name);
     const { version } = JSON.parse(readFileSync(path.join(folder, "package.json"), "utf8"));
     assert.ok(textOf(name, version).includes(readFileSync(path.join(folder, "LICENSE"), "utf8").trim()), name);
   }
