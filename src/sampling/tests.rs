@@ -109,12 +109,12 @@ fn many_are_sorted_as_few_are_ties_by_id() {
         let mut logits: Vec<f32> =
             (0..len).map(|_| coarse(&mut rng)).map(|x| if x.is_nan() { 0.0 } else { x }).collect();
         logits[len / 2..].iter_mut().for_each(|logit| *logit += rng.unit() as f32);
-        let mut expected: Vec<Candidate> = candidates::all(&logits).collect();
+        let mut expected: Vec<Candidate> = all(&logits).collect();
         expected.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token)));
         let mut found = Vec::new();
-        candidates::best(candidates::all(&logits), len, &mut found);
+        candidates::best(all(&logits), len, &mut found);
         assert!(found == expected, "{len}");
-        candidates::best(candidates::all(&logits), len / 3, &mut found);
+        candidates::best(all(&logits), len / 3, &mut found);
         assert!(found == expected[..len / 3], "{len}");
     }
 }

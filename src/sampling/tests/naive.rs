@@ -38,6 +38,7 @@ impl Naive<'_> {
         self.left.retain(|candidate| *candidate == first || wanted(candidate.0));
     }
 
+    /// Runs one stage. It exceeds 60 lines because it defines every stage in one place.
     fn run(&mut self, stage: Stage, rng: &mut Rng) {
         let params = self.params;
         match stage {

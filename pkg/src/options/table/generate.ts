@@ -108,4 +108,10 @@ export const chatting = {
     otherwise: "none",
     help: "Further variables for the chat template.",
   },
+  parseSpecialTokens: {
+    kind: "boolean",
+    to: "prompt",
+    default: false,
+    help: "Whether special tokens that messages, tools and documents write out become those tokens; they are text otherwise.",
+  },
 } as const satisfies Group;
