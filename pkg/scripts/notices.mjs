@@ -53,7 +53,7 @@ export function crates() {
 
 /** npm packages that the sources import, and what those need. */
 export function npmPackages() {
-  const lock = JSON.parse(read(pkg, "package-lock.json")).packages;
+  const lock = JSON.parse(read(root, "package-lock.json")).packages;
   const names = new Set();
   const visit = (name) => {
     if (names.has(name)) return;
@@ -67,7 +67,7 @@ export function npmPackages() {
     }
   }
   return [...names].map((name) => {
-    const folder = path.join(pkg, "node_modules", name);
+    const folder = path.join(root, "node_modules", name);
     const { version, license, repository, author } = JSON.parse(read(folder, "package.json"));
     const locked = lock[`node_modules/${name}`]?.version;
     if (version !== locked) throw new Error(`${name} ${version} is installed, the lock file has ${locked}`);

@@ -273,7 +273,7 @@ fn array(reader: &mut Reader) -> Result<Array, Short> {
                 let len = reader.u64()?;
                 reader.take(len).map_err(|short| match short {
                     Short::Bad(error) => Short::Bad(error.offset(at)),
-                    need => need,
+                    need @ Short::Need(_) => need,
                 })?;
             }
             0
@@ -292,7 +292,7 @@ fn array(reader: &mut Reader) -> Result<Array, Short> {
 fn at_key(short: Short, key: &str) -> Short {
     match short {
         Short::Bad(error) => Short::Bad(error.key(key)),
-        need => need,
+        need @ Short::Need(_) => need,
     }
 }
 

@@ -162,7 +162,7 @@ fn place(name: String, entry: Entry, header_len: u64, total: u64) -> Result<Tens
     if end > total - header_len {
         return Err(Error::new(ErrorKind::Truncated, "the file ends inside the tensor")
             .tensor(&name)
-            .expected(format_args!("{} bytes of data", end), total - header_len)
+            .expected(format_args!("{end} bytes of data"), total - header_len)
             .offset(at));
     }
     // A byte holds four rows. From here on the shape is the matrix's.

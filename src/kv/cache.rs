@@ -103,6 +103,9 @@ impl Cache {
     }
 
     /// Sets the salt of a conversation. Its blocks then count as unpublished; the caller truncates the table to drop them.
+    ///
+    /// # Panics
+    /// If the conversation is closed.
     pub fn set_salt(&mut self, id: TableId, salt: CacheSalt) {
         let table = self.tables[id.0].as_mut().expect("an open table");
         (table.known, table.salt) = (0, salt);
@@ -135,6 +138,9 @@ impl Cache {
     ///
     /// # Errors
     /// `ContextFull` if no block is available; what was allocated until then stays with the table.
+    ///
+    /// # Panics
+    /// If the conversation is closed.
     pub fn extend(&mut self, id: TableId, from: usize, to: usize) -> Result<()> {
         let Self { pool, allocator, tables, .. } = self;
         let table = tables[id.0].as_mut().expect("an open table");
@@ -159,6 +165,9 @@ impl Cache {
     }
 
     /// Drops all but the first `positions`.
+    ///
+    /// # Panics
+    /// If the conversation is closed.
     pub fn truncate(&mut self, id: TableId, positions: usize) {
         let table = self.tables[id.0].as_mut().expect("an open table");
         let keep = positions.div_ceil(KV_BLOCK).min(table.blocks.len());
@@ -169,6 +178,9 @@ impl Cache {
 
     /// Takes over published blocks for these tokens, up to position `limit`, if they reach beyond the first `cached` positions
     /// that this conversation has. Returns the number of positions that are then computed.
+    ///
+    /// # Panics
+    /// If the conversation is closed.
     pub fn adopt(&mut self, id: TableId, tokens: &[u32], cached: usize, limit: usize) -> usize {
         let table = self.table(id);
         if table.private || !self.shares {
@@ -202,6 +214,9 @@ impl Cache {
 
     /// Publishes the full blocks of the first `computed` positions. A block that is published already by another conversation
     /// replaces this one's copy.
+    ///
+    /// # Panics
+    /// If the conversation is closed.
     pub fn publish(&mut self, id: TableId, tokens: &[u32], computed: usize) {
         let Self { allocator, tables, shares, .. } = self;
         let table = tables[id.0].as_mut().expect("an open table");
@@ -241,6 +256,9 @@ impl Cache {
 
     /// Stores the keys and values of one position, `[heads][dim]` each. The position must have been made writable by
     /// [`Self::extend`].
+    ///
+    /// # Panics
+    /// If the conversation is closed.
     pub fn write<I: Isa>(
         &mut self,
         team: &Team,

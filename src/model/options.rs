@@ -114,6 +114,9 @@ fn kv_cache_type<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Codec>, D:
 }
 
 /// Reads the option `i2s`, which the converter takes as well.
+///
+/// # Errors
+/// The text that is none of its values.
 pub fn i2s<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Interleave>, D::Error> {
     named(text, |name| match name {
         "128" => Some(Interleave::By128),

@@ -110,7 +110,7 @@ pub struct Layout {
 
 impl Layout {
     /// Ternary with one scale a row, as in BitNet models.
-    pub const TERNARY: Self = Self { codes: Codes::B2, step: 1, offset: 1, scales: Scales::Row };
+    pub const TERNARY: Self = Self { codes: B2, step: 1, offset: 1, scales: Scales::Row };
 
     const fn grouped(codes: Codes, step: i32, offset: i32, len: usize, scale_type: ScaleType, min: bool) -> Self {
         Self { codes, step, offset, scales: Scales::Group { len, scale_type, min } }
@@ -119,7 +119,7 @@ impl Layout {
     /// Returns the value of a code.
     #[inline]
     pub fn value(&self, code: u8, scale: f32, min: Option<f32>) -> f32 {
-        let code = if self.codes == Codes::I8 { i32::from(code as i8) } else { i32::from(code) };
+        let code = if self.codes == I8 { i32::from(code as i8) } else { i32::from(code) };
         let value = scale * (self.step * code - self.offset) as f32;
         min.map_or(value, |min| value + min)
     }

@@ -365,8 +365,8 @@ impl Team {
         // function neither returns nor unwinds (`JoinGuard`) before every server that entered has left.
         unsafe {
             *shared.job.get() =
-                Some(std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work))
-        };
+                Some(std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work));
+        }
         shared.gate.0.store(SharedState::OPEN, Ordering::Release);
         shared.signal();
         let join = JoinGuard(shared);

@@ -1,4 +1,4 @@
-/** A model of any source as one GGUF file, written beside its name and renamed when it is whole. */
+/** Writes a model of any source as one GGUF file, under another name until it is complete. */
 
 import { stat } from "node:fs/promises";
 import path from "node:path";
@@ -17,11 +17,11 @@ import { NewFile } from "./new_file.ts";
 import { textEntries } from "./text.ts";
 
 export interface ConvertOptions {
-  /** Of the layers' matrices: tq2_0, tq1_0, q1_0 or i2_s. @default what the source's codes ask for */
+  /** Type of the layers' matrices: tq2_0, tq1_0, q1_0 or i2_s. @default the one that fits the source's codes */
   type?: string;
-  /** keep, f16, q8_0, q6_k or q4_0. @default keep */
+  /** Type of the embedding: keep, f16, q8_0, q6_k or q4_0. @default keep */
   embedding?: string;
-  /** As the embedding, where the head is a matrix of its own. @default keep */
+  /** Type of the head, where it is a matrix of its own; the same choice as for the embedding. @default keep */
   head?: string;
   /** How an I2_S source interleaves its codes. */
   i2s?: I2sInterleave;
@@ -37,7 +37,7 @@ export interface Converted {
   file: string;
   bytes: number;
   tensors: number;
-  /** Of the layers' matrices. */
+  /** Type of the layers' matrices. */
   type: string;
   warnings: string[];
 }
@@ -49,9 +49,9 @@ interface Tensor extends TensorEntry {
   reads: Span[];
 }
 
-/** `general.file_type`, which tells readers nothing but is shown to people; both forks give 40 to a type of their own. */
+/** `general.file_type`: programs do not need it, but show it to people. Both forks of llama.cpp use 40 for a type of their own. */
 const FILE_TYPES: Record<string, number> = { TQ1_0: 36, TQ2_0: 37, Q1_0: 40, I2_S: 40 };
-/** Pairs that were about the source's file, not about its model. */
+/** Metadata about the source's file and not about its model: it is not copied. */
 const OF_THE_FILE = /^(split\.|general\.(file_type|quantization_version|alignment)$)/;
 
 /** Bytes that are converted at a time. */
@@ -88,7 +88,7 @@ export async function convert(source: SourceSpec, out: string, options: ConvertO
   }
 }
 
-/** The new file's header. What it was made from, a vocabulary above all, does not stay while the weights pass. */
+/** Lays out the new file's header. The vocabulary that it was made from is released before the weights are read. */
 async function describe(
   converter: Converter,
   headers: Headers,
@@ -184,7 +184,7 @@ async function checkTarget(out: string, force: boolean): Promise<void> {
 const ENDINGS = ["SIGTERM", "SIGHUP"] as const;
 const FAILED = 1;
 
-/** Only a whole file gets the name, and nothing else stays, however this ends. */
+/** Only a complete file gets the name, and after a failure nothing stays. */
 async function writeWhole(
   out: string,
   force: boolean,

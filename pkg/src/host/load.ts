@@ -96,7 +96,11 @@ function planOrThrow(glue: Glue, headers: Headers, settings: LoadSettings): { lo
   throw new EngineError("OutOfMemory", reason!, { needed: needed.total, available, suggestion });
 }
 
-/** Parses the headers once more in the instance that has memory for the model: no object can cross between two memories. */
+/**
+ * Parses the headers once more in the instance that has memory for the model. A shared memory must have its maximum when it is made, so
+ * that a plan in another instance has to count it first; a plan's objects lie in the memory of their instance and cannot be moved. A build
+ * with threads therefore plans exactly twice, any other once.
+ */
 async function moveTo({ glue }: Instance, headers: Headers, planned: Loader): Promise<undefined> {
   planned.free();
   headers.checkpoint.free();

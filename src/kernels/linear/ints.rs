@@ -16,7 +16,8 @@
 //! - Signed 8-bit weights take the signed operand. The activation is then offset to `q + 8192` and split into two unsigned
 //!   7-bit planes, and 8192 times the weights' sum, which the same loop adds up with one more dot by ones, is subtracted.
 //!
-//! All sums are exact in i32: the strict instruction set, which widens to 16 bits first, gives the same bits.
+//! All sums are exact in i32, for ternary rows of up to 2¹⁸ values; models' rows are far shorter. The strict instruction set, which
+//! widens to 16 bits first, therefore gives the same bits.
 //!
 //! # The layout and the loops
 //!
@@ -31,8 +32,8 @@
 //!
 //! A code that stands `s` bits up in its byte contributes `2ˢ` times its product. Those planes are shifted back once, after the
 //! loop, instead of at every step; the factor keeps the operand below 128 (2-bit codes: masks 0x03 and 0x0c, and one shift by
-//! four gives the other two planes). The Q8_0, Q6_K and I2_S kernels of llama.cpp and bitnet.cpp store
-//! rows contiguously and end in horizontal sums; rows in lanes avoid them and measured a third faster here.
+//! four gives the other two planes). The TQ2_0 and Q6_K kernels of llama.cpp and the I2_S kernel of bitnet.cpp read rows that are
+//! contiguous and end in horizontal sums; rows in lanes avoid these and measured a third faster here.
 //!
 //! # Two ways to sum
 //!
