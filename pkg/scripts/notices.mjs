@@ -6,7 +6,7 @@
  *     node pkg/scripts/notices.mjs --check    fails where it is out of date, or a licence is not in deny.toml's list
  */
 import { execFileSync } from "node:child_process";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -67,7 +67,9 @@ export function npmPackages() {
     }
   }
   return [...names].map((name) => {
-    const folder = path.join(root, "node_modules", name);
+    // npm puts a workspace's packages at its root, or beside the one that needs another version.
+    const folder = [pkg, root].map((at) => path.join(at, "node_modules", name)).find((at) => existsSync(at));
+    if (!folder) throw new Error(`${name} is not installed`);
     const { version, license, repository, author } = JSON.parse(read(folder, "package.json"));
     const locked = lock[`node_modules/${name}`]?.version;
     if (version !== locked) throw new Error(`${name} ${version} is installed, the lock file has ${locked}`);

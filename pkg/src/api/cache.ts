@@ -1,6 +1,6 @@
 /** The public view of a cache. Where the runtime has no storage, it is empty. */
 
-import { CHUNK, chunksOf, readHead } from "../cache/entry.ts";
+import { CHUNK, readHead } from "../cache/entry.ts";
 import { prefixOf } from "../cache/open.ts";
 import type { Kept } from "../cache/store.ts";
 import { checkOptions } from "../options/options.ts";
@@ -60,9 +60,8 @@ async function describe(files: Kept, id: string): Promise<CachedFile | null> {
     const head = await readHead(file).catch(() => null);
     const { url, size } = head?.identity ?? { url: "", size: file.size };
     let kept = 0;
-    for (let chunk = 0; chunk < chunksOf(size); chunk++) {
-      if (head?.isKept(chunk)) kept += Math.min(CHUNK, size - chunk * CHUNK);
-    }
+    // The chunks that are there, and not all that a damaged size would have.
+    for (const chunk of head?.marks.keys() ?? []) kept += Math.min(CHUNK, size - chunk * CHUNK);
     return { id, url, size, kept, complete: head !== null && kept === size, written: new Date(file.written) };
   } finally {
     file.close();

@@ -43,7 +43,6 @@ export interface Head {
   identity: Identity;
   /** The hashes of the chunks that are there. */
   marks: Map<number, Uint8Array>;
-  isKept(chunk: number): boolean;
   whole: Uint8Array;
   unclosed: boolean;
 }
@@ -68,7 +67,6 @@ export async function readHead(file: StoredFile): Promise<Head | null> {
   return {
     identity: { url, size, validator, access },
     marks,
-    isKept: (chunk) => marks.has(chunk),
     whole: head.slice(WHOLE),
     unclosed: head[UNCLOSED] !== 0,
   };
