@@ -20,7 +20,11 @@ export interface Build {
   url(): URL;
 }
 
-/** Fetches and compiles; streaming where the runtime can and the server names the right type. */
+/**
+ * Fetches and compiles; streaming where the runtime can and the server names the right type. A file is never streamed:
+ * its bytes come at once, so nothing is gained, and V8 goes on validating a streamed module after the worker that
+ * compiles it was ended, in memory that is freed by then. Node 20 to 26 die of that by a signal.
+ */
 export async function compile(url: URL, fetchFile: (url: URL) => Promise<Response>): Promise<WebAssembly.Module> {
   const response = await fetchFile(url).catch((cause) => {
     throw new EngineError("Network", `could not fetch ${url}: ${message(cause)}`, { file: url.href }, { cause });
@@ -30,12 +34,13 @@ export async function compile(url: URL, fetchFile: (url: URL) => Promise<Respons
     throw new EngineError(code, `could not fetch ${url}: HTTP ${response.status}`, { file: url.href });
   }
   const type = response.headers.get("content-type") ?? "";
-  const streams = "compileStreaming" in WebAssembly && type.toLowerCase() === "application/wasm";
+  const typed = type.toLowerCase() === "application/wasm";
+  const streams = typed && url.protocol !== "file:" && "compileStreaming" in WebAssembly;
   try {
     return await (streams ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer()));
   } catch (cause) {
     // Servers of single-page apps answer any path with their HTML; a content security policy may forbid wasm.
-    const hint = streams ? "" : ` (served as ${type || "no type"}, expected application/wasm)`;
+    const hint = typed ? "" : ` (served as ${type || "no type"}, expected application/wasm)`;
     throw new EngineError(
       "WorkerFailed",
       `could not compile ${url}${hint}: ${message(cause)}`,
