@@ -11,7 +11,6 @@ import {
   Bool,
   Callable,
   checkSize,
-  checkTree,
   contains,
   equal,
   isList,
@@ -19,13 +18,15 @@ import {
   isUndefined,
   iterate,
   List,
+  reading,
+  readingAll,
   str,
   text,
   texts,
   undefinedValue,
   type Value,
 } from "./jinja_values.ts";
-import { MAX_LIST, MAX_RENDERED, MAX_STEPS } from "./limits.ts";
+import { MAX_LIST, MAX_RENDER_MS, MAX_RENDERED, MAX_STEPS } from "./limits.ts";
 import * as py from "./python.ts";
 
 /** A node of the library's syntax tree. */
@@ -97,6 +98,9 @@ export function render(
 class PythonInterpreter extends Base {
   readonly #guard: Guard | null;
   #steps = 0;
+  /** The steps after which the clock is looked at again. */
+  #look = 0;
+  readonly #deadline = performance.now() + MAX_RENDER_MS;
 
   constructor(scope: Environment, guard: Guard | null) {
     super(scope);
@@ -111,14 +115,16 @@ class PythonInterpreter extends Base {
     const value = super.evaluate(node, scope);
     if (isText(value)) checkSize(value.value.length, MAX_RENDERED);
     else if (isList(value)) checkSize(value.value.length, MAX_LIST);
-    if (node && makes(node))
-      this.#spend(isText(value) ? value.value.length >> 3 : isList(value) ? value.value.length : 0);
+    if (node && makes(node)) this.#spend(reading(value));
     return value;
   }
 
   #spend(steps: number): void {
     this.#steps += steps;
     if (this.#steps > MAX_STEPS) throw new Error(`it runs for more than ${MAX_STEPS} steps`);
+    if (this.#steps < this.#look) return;
+    this.#look = this.#steps + STEPS_BETWEEN_LOOKS;
+    if (performance.now() > this.#deadline) throw new Error(`it runs for more than ${MAX_RENDER_MS} ms`);
   }
 
   override evaluateBlock(nodes: Node[], scope: Environment): Value {
@@ -149,8 +155,7 @@ class PythonInterpreter extends Base {
     if (operator === "and") return left.__bool__().value ? this.evaluate(node.right, scope) : left;
     if (operator === "or") return left.__bool__().value ? left : this.evaluate(node.right, scope);
     const right = this.evaluate(node.right, scope);
-    checkTree(left);
-    checkTree(right);
+    this.#spend(readingAll(left) + readingAll(right));
     if (operator === "==") return new Bool(equal(this.#plain(left), this.#plain(right)));
     if (operator === "!=") return new Bool(!equal(this.#plain(left), this.#plain(right)));
     if (operator === "~") return text(str(left) + str(right));
@@ -169,6 +174,8 @@ class PythonInterpreter extends Base {
   override evaluateMemberExpression(node: Node, scope: Environment): Value {
     const object = this.evaluate(node.object, scope);
     if (isUndefined(object)) throw new Error(`${describe(node.object)} is undefined`);
+    // Its characters are found by going through it.
+    if (isText(object) && node.computed) this.#spend(reading(object));
     if (node.computed && node.property.type === "SliceExpression") {
       // As a list of characters, in which a seam has no place of its own.
       const characters = this.#guard && isText(object) ? this.#guard.characters(object.value) : null;
@@ -201,12 +208,15 @@ class PythonInterpreter extends Base {
   #method(self: Value & { value: string }, name: string): Value | undefined {
     const method = (of: Value & { value: string }) =>
       textMethod(of.value, name) ?? (of as unknown as { builtins: Map<string, Value> }).builtins.get(name);
-    const guarded = method(self);
-    if (!this.#guard || typeof guarded?.value !== "function") return guarded;
+    const found = method(self);
+    if (typeof found?.value !== "function") return found;
     const measures = MEASURES.has(name);
-    const run = (measures ? method(this.#plain(self)) : guarded)?.value as (args: Value[]) => Value;
-    if (measures) return new Callable((args) => run(args.map((one) => this.#plain(one))));
-    return new Callable((args) => this.#derived(run(args), [self, ...args]));
+    const run = (measures ? method(this.#plain(self)) : found)?.value as (args: Value[]) => Value;
+    return new Callable((args) => {
+      this.#spend(args.reduce((sum, one) => sum + readingAll(one), reading(self)));
+      if (measures) return run(args.map((one) => this.#plain(one)));
+      return this.#derived(run(args), [self, ...args]);
+    });
   }
 
   #plain<T extends Value>(value: T): T {
@@ -230,7 +240,7 @@ class PythonInterpreter extends Base {
 
   override applyFilter(operand: Value, filter: Node, scope: Environment): Value {
     const name: string = filter.type === "CallExpression" ? filter.callee.value : filter.value;
-    if (name === "tojson") checkTree(operand);
+    this.#spend(WHOLE.has(name) ? readingAll(operand) : reading(operand));
     if (name === "map" && filter.type === "CallExpression" && filter.args[0]?.type === "StringLiteral") {
       const [mapped, ...args] = filter.args as [Node, ...Node[]];
       const inner = { type: "CallExpression", callee: { type: "Identifier", value: mapped.value }, args };
@@ -251,13 +261,16 @@ class PythonInterpreter extends Base {
   override evaluateTestExpression(node: Node, scope: Environment): Value {
     const test = tests.get(node.test.value);
     if (!test) throw new Error(`no test is called ${node.test.value}`);
-    return new Bool(test(this.evaluate(node.operand, scope)) !== node.negate);
+    const operand = this.evaluate(node.operand, scope);
+    this.#spend(reading(operand));
+    return new Bool(test(operand) !== node.negate);
   }
 
   /** Each turn of a loop has a scope of its own: what one sets, the next does not see. */
   override evaluateFor(node: Node, scope: Environment): Value {
     const selects = node.iterable.type === "SelectExpression";
     const iterable = this.evaluate(selects ? node.iterable.lhs : node.iterable, scope);
+    this.#spend(reading(iterable));
     const inside = (item: Value) => {
       const turn = new Environment(scope);
       const names: Node[] = node.loopvar.type === "TupleLiteral" ? node.loopvar.value : [node.loopvar];
@@ -287,6 +300,23 @@ class PythonInterpreter extends Base {
     return text(result);
   }
 }
+
+/** Steps between two looks at the clock: about a millisecond. */
+const STEPS_BETWEEN_LOOKS = 4096;
+
+/** Filters that visit all that a value holds. */
+const WHOLE = new Set([
+  "tojson",
+  "string",
+  "join",
+  "sort",
+  "unique",
+  "map",
+  "select",
+  "reject",
+  "selectattr",
+  "rejectattr",
+]);
 
 /** Methods and filters whose results are no texts. */
 const MEASURES = new Set(["startswith", "endswith", "find", "count", "length", "isdigit", "isalpha", "isspace"]);

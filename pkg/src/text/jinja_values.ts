@@ -41,11 +41,17 @@ export function checkSize(size: number, max: number): void {
   if (size > max) throw new Error(`it builds something larger than ${max}`);
 }
 
-/** Lists may hold one another many times over: what visits all of one counts first. */
-export function checkTree(value: Value, budget = { left: MAX_LIST }): void {
+/** The steps that it takes to read a value itself: a text or a list, without what is in it. */
+export const reading = (value: Value): number =>
+  isText(value) ? value.value.length >> 3 : isList(value) ? value.value.length : isDict(value) ? value.value.size : 0;
+
+/** The steps that it takes to visit all of a value. Lists may hold one another many times over, so they are counted first. */
+export function readingAll(value: Value, budget = { left: MAX_LIST }): number {
   if (--budget.left < 0) checkSize(MAX_LIST + 1, MAX_LIST);
-  const children = isList(value) ? value.value : isDict(value) ? value.value.values() : [];
-  for (const child of children) checkTree(child, budget);
+  if (!isList(value) && !isDict(value)) return 1 + reading(value);
+  let steps = 1;
+  for (const child of value.value.values()) steps += readingAll(child, budget);
+  return steps;
 }
 
 /** `str(value)`. */

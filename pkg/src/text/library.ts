@@ -5,8 +5,18 @@
 
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { EngineError } from "../types/errors.ts";
-import { MAX_ADDED, MAX_ADDED_TEXT, MAX_MERGES, MAX_TOKEN, MAX_VOCAB } from "./limits.ts";
-import { GPT2 } from "./pretokenizers.ts";
+import {
+  MAX_ADDED,
+  MAX_ADDED_TEXT,
+  MAX_GROWTH,
+  MAX_GROWTH_UNITS,
+  MAX_MERGES,
+  MAX_PARTS,
+  MAX_TOKEN,
+  MAX_VOCAB,
+} from "./limits.ts";
+import { Pattern } from "./pattern.ts";
+import { GPT2, PRE_TOKENIZERS } from "./pretokenizers.ts";
 import { type Bpe, mergedPair, type Part, type TokenizerJson } from "./tokenizer_json.ts";
 
 /** The library's own takes JavaScript's \s, which counts U+FEFF as a space and U+0085 not. */
@@ -22,14 +32,19 @@ export function build(json: TokenizerJson): Library {
   const pre_tokenizer = steps.length === 0 ? null : { type: "Sequence", pretokenizers: steps };
   // Added tokens are found by our own encoder; the library only has to know their ids. One that is spelled as a token of the model,
   // in whose alphabet a character is a byte, leaves that one its id.
+  if (steps.length > MAX_PARTS) throw bad("pre_tokenizer", `${steps.length} steps, more than ${MAX_PARTS}`);
   const library = new Library({ ...json, pre_tokenizer, added_tokens: [] }, {});
+  boundNormalizer(library.normalizer as unknown as Normalizer | null);
   const { tokens_to_ids, vocab } = library.model as unknown as { tokens_to_ids: Map<string, number>; vocab: string[] };
   for (const { id, content } of json.added_tokens) {
     if (!tokens_to_ids.has(content)) tokens_to_ids.set(content, id);
     vocab[id] = content;
   }
   const parts = library.pre_tokenizer as unknown as { tokenizers: { config?: Part; pattern?: RegExp }[] } | null;
-  for (const part of parts?.tokenizers ?? []) if (part.config?.type === "ByteLevel") part.pattern = GPT2_UNICODE;
+  for (const part of parts?.tokenizers ?? []) {
+    if (part.config?.type === "ByteLevel") part.pattern = GPT2_UNICODE;
+    else if (part.pattern && part.config?.known !== true) part.pattern = new Pattern(part.pattern.source) as never;
+  }
   const { scored } = json.model as Bpe;
   if (scored) {
     const ranks = (library.model as unknown as { bpe_ranks: Map<string, number> }).bpe_ranks;
@@ -41,6 +56,62 @@ export function build(json: TokenizerJson): Library {
   return library;
 }
 
+/** What the library keeps of a normalizer, so far as it is used here. */
+interface Normalizer {
+  config: Part;
+  pattern?: RegExp | null;
+  normalizers?: Normalizer[];
+  normalize(text: string): string;
+}
+
+/** Has every replacement run by patterns that end, and bounds the text that a normalizer makes by the one that it is given. */
+function boundNormalizer(normalizer: Normalizer | null): void {
+  if (!normalizer) return;
+  const growth: Growth = { units: 0, matches: 0 };
+  boundSteps(normalizer, growth);
+  const run = normalizer.normalize.bind(normalizer);
+  normalizer.normalize = (text) => {
+    growth.units = MAX_GROWTH * text.length + MAX_GROWTH_UNITS;
+    growth.matches = growth.units;
+    return checkGrowth(run(text), growth);
+  };
+}
+
+/** What is left for one text: units of what is made of it, and replacements. */
+interface Growth {
+  units: number;
+  matches: number;
+}
+
+function boundSteps(normalizer: Normalizer, growth: Growth): void {
+  const steps = normalizer.normalizers ?? [];
+  if (steps.length > MAX_PARTS) throw bad("normalizer", `${steps.length} steps, more than ${MAX_PARTS}`);
+  for (const step of steps) boundSteps(step, growth);
+  const { config, pattern } = normalizer;
+  if (config.type !== "Replace" || !pattern) return;
+  const content = String(config.content ?? "");
+  const { Regex: regex } = (config.pattern ?? {}) as { Regex?: string };
+  const matches = regex === undefined ? pattern : (new Pattern(pattern.source) as unknown as RegExp);
+  normalizer.normalize = (text) => {
+    const parts: string[] = [];
+    let [size, copied] = [text.length, 0];
+    for (const { 0: match, index } of text.matchAll(matches)) {
+      size += content.length - match.length;
+      if (size > growth.units || --growth.matches < 0) throw grows();
+      parts.push(text.slice(copied, index), content);
+      copied = index + match.length;
+    }
+    return parts.join("") + text.slice(copied);
+  };
+}
+
+function checkGrowth(text: string, { units }: Growth): string {
+  if (text.length > units) throw grows();
+  return text;
+}
+
+const grows = () => bad("normalizer", "makes a text grow without measure");
+
 /** A pre-tokenizer as a flat list of steps that the library takes apart text with as Hugging Face does. */
 export function preTokenizers(part: Part | null, path = "pre_tokenizer"): Part[] {
   if (part === null) return [];
@@ -49,6 +120,7 @@ export function preTokenizers(part: Part | null, path = "pre_tokenizer"): Part[]
     pattern: { Regex: pattern },
     behavior: "Isolated",
     invert: false,
+    known: true,
   });
   const only = (pattern: string): Part => ({ ...isolate(pattern), behavior: "Removed", invert: true });
   switch (part.type) {
@@ -82,8 +154,10 @@ export function preTokenizers(part: Part | null, path = "pre_tokenizer"): Part[]
     }
     case "Split": {
       // Isolated matches and isolated gaps are the same pieces; the library drops the gaps where it is inverted.
-      if (part.behavior === "Isolated") return [{ ...part, invert: false }];
-      if (part.behavior === "Removed" && part.invert === true) return [part];
+      const { Regex: regex } = (part.pattern ?? {}) as { Regex?: unknown };
+      const known = typeof regex !== "string" || PRE_TOKENIZERS.some((one) => one.splits.includes(regex));
+      if (part.behavior === "Isolated") return [{ ...part, invert: false, known }];
+      if (part.behavior === "Removed" && part.invert === true) return [{ ...part, known }];
       throw bad(`${path}.behavior`, `${String(part.behavior)} (invert: ${String(part.invert)}) is not supported`);
     }
     default:

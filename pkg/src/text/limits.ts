@@ -1,11 +1,18 @@
 /**
- * Tokenizers, templates and texts come from strangers: what this room accepts of them, and why that much. No cap here
- * stops a pre-tokenizer's pattern that backtracks, nor a filter of the library's on a long text: that takes a watchdog
- * outside, which ends the worker.
+ * Tokenizers, templates and texts come from strangers: the bounds of what is accepted of them, and why they are that high. Work that
+ * no size bounds is counted in steps (patterns, templates) and ends with an error of its own, also where no watchdog could end
+ * the engine from outside.
  */
 
 /** UTF-16 units in one text to encode: about a million tokens, eight times the longest context known. */
 export const MAX_TEXT = 4 * 1024 * 1024;
+
+/** Steps of a normalizer or a pre-tokenizer: the longest known has seven. */
+export const MAX_PARTS = 64;
+
+/** How many times longer a normalizer may make a text (a space becomes three units), and the units that it may add to any. */
+export const MAX_GROWTH = 8;
+export const MAX_GROWTH_UNITS = 1024 * 1024;
 
 /** Ids in a vocabulary: four times the largest one known (262,144). */
 export const MAX_VOCAB = 1024 * 1024;
@@ -49,8 +56,14 @@ export const MAX_RENDERED = MAX_TEXT;
 /** Elements of a list that a template builds: a message each would already overflow every context. */
 export const MAX_LIST = 1024 * 1024;
 
-/** Steps of a template: nodes evaluated, loop turns, and lengths made. A thousand messages of a thousand characters take 400,000. */
+/**
+ * Steps of a template: nodes evaluated, turns of loops, and an eighth of the length of each text that is read or made. A thousand
+ * messages of a thousand characters take about 700,000.
+ */
 export const MAX_STEPS = 4_000_000;
+
+/** Milliseconds that a template may take, on a slow machine too. Where clocks stand still, the steps alone end it. */
+export const MAX_RENDER_MS = 1500;
 
 /** Stop texts of one request, and the length of each: every piece is compared with all of them. */
 export const MAX_STOPS = 64;

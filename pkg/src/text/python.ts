@@ -1,5 +1,7 @@
 /** What Python's strings, `repr` and `strftime` do where JavaScript's differ: chat templates are written for them. */
 
+import { MAX_LIST } from "./limits.ts";
+
 /** What `str.isspace` holds for: unlike JavaScript's \s with U+001C to U+001F and U+0085, without U+FEFF. */
 const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const SPACES = new RegExp(`[${SPACE}]+`, "u");
@@ -9,23 +11,32 @@ const SPACES_AT_START = new RegExp(`^[${SPACE}]+`, "u");
 
 /** `str.strip`, `lstrip`, `rstrip`; `chars` is a set of characters, null means white space. */
 export function strip(text: string, chars: string | null, left = true, right = true): string {
-  const drop = chars === null ? (char: string) => SPACES.test(char) : (char: string) => chars.includes(char);
-  const points = [...text];
+  const set = chars === null ? null : new Set(chars);
+  const drop = (char: string) => (set ? set.has(char) : SPACES.test(char));
   let start = 0;
-  let end = points.length;
-  while (left && start < end && drop(points[start] as string)) start++;
-  while (right && end > start && drop(points[end - 1] as string)) end--;
-  return points.slice(start, end).join("");
+  let end = text.length;
+  while (left && start < end) {
+    const char = String.fromCodePoint(text.codePointAt(start) as number);
+    if (!drop(char)) break;
+    start += char.length;
+  }
+  while (right && end > start) {
+    const pair = end - start > 1 && (text.codePointAt(end - 2) as number) > 0xffff;
+    const char = text.slice(pair ? end - 2 : end - 1, end);
+    if (!drop(char)) break;
+    end -= char.length;
+  }
+  return text.slice(start, end);
 }
 
-/** `str.split`: at most `max` cuts from the left, all where it is negative. */
+/** `str.split`: at most `max` cuts from the left, all where it is negative. It ends where a list would be too long. */
 export function split(text: string, separator: string | null, max = -1): string[] {
   const parts: string[] = [];
   let rest = separator === null ? text.replace(SPACES_AT_START, "") : text;
   while (max < 0 || parts.length < max) {
     const found = separator === null ? SPACES.exec(rest) : null;
     const at = separator === null ? (found?.index ?? -1) : rest.indexOf(separator);
-    if (at < 0) break;
+    if (at < 0 || parts.length > MAX_LIST) break;
     parts.push(rest.slice(0, at));
     rest = rest.slice(at + (separator ?? (found as RegExpExecArray)[0]).length);
   }
@@ -35,9 +46,21 @@ export function split(text: string, separator: string | null, max = -1): string[
 
 /** `str.rsplit`: at most `max` cuts from the right. */
 export function rsplit(text: string, separator: string | null, max = -1): string[] {
-  const reverse = (some: string) => [...some].reverse().join("");
-  const parts = split(reverse(text), separator === null ? null : reverse(separator), max);
-  return parts.map(reverse).reverse();
+  const parts: string[] = [];
+  let end = text.length;
+  const isSpace = (at: number) => SPACES.test(text[at] as string);
+  if (separator === null) while (end > 0 && isSpace(end - 1)) end--;
+  while ((max < 0 || parts.length < max) && parts.length <= MAX_LIST) {
+    let at =
+      separator === null ? end - 1 : end < separator.length ? -1 : text.lastIndexOf(separator, end - separator.length);
+    if (separator === null) while (at >= 0 && !isSpace(at)) at--;
+    if (at < 0) break;
+    parts.push(text.slice(at + (separator?.length ?? 1), end));
+    end = at;
+    if (separator === null) while (end > 0 && isSpace(end - 1)) end--;
+  }
+  if (separator !== null || end > 0) parts.push(text.slice(0, end));
+  return parts.reverse();
 }
 
 export function splitLines(text: string): string[] {

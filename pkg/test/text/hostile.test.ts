@@ -3,8 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fromGguf } from "../../src/text/from_gguf.ts";
+import { ChatTemplate } from "../../src/text/template.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
-import type { Bpe } from "../../src/text/tokenizer_json.ts";
+import type { Bpe, TokenizerJson } from "../../src/text/tokenizer_json.ts";
+import type { EngineError } from "../../src/types/errors.ts";
 import { failure } from "./support/check.ts";
 import { parseGguf, writeGguf } from "./support/gguf_file.ts";
 
@@ -57,4 +59,139 @@ test("a scored vocabulary within the bounds is built", () => {
   });
   assert.ok(ms < 2000, `${ms} ms`);
   assert.ok(bytes < 256 << 20, `${bytes} bytes`);
+});
+
+test("a template is charged for the length of what it reads, and ends in time", () => {
+  const text = "{% set x = 'ab ' * 1300000 %}";
+  const list = "{% set x = range(1000000) %}";
+  const dict = "{% set x = {'a': ['b' * 100000] * 1000} %}";
+  const each = (work: string) => `{% for i in range(100000) %}${work}{% endfor %}`;
+  const uses = [
+    "x|length",
+    "x == x ~ 'a'",
+    "x in x",
+    "x|upper|length",
+    "x.lower()|length",
+    "x|trim|length",
+    "x.strip()|length",
+  ];
+  uses.push(
+    "x[0]",
+    "x[-1]",
+    "x[1:]|length",
+    "x[::2]|length",
+    "x.startswith('b')",
+    "x.find('c')",
+    "x.count('a')",
+    "x|title|length",
+  );
+  uses.push(
+    "x.split('z')|length",
+    "x.rsplit('z')|length",
+    "x.splitlines()|length",
+    "x.replace('z', '')|length",
+    "x is lower",
+  );
+  uses.push(
+    "x|list|length",
+    "x|reverse|length",
+    "x|first",
+    "x|last",
+    "x|tojson|length",
+    "(x ~ x)|length",
+    "x.isalpha()",
+    "x is string",
+  );
+  uses.push(
+    "x|indent|length",
+    "x|replace('z', 'y')|length",
+    "x|capitalize|length",
+    "x|default('a')|length",
+    "x|wordcount",
+    "x|int",
+  );
+  uses.push(
+    "'z'.join(x)|length",
+    "x|join('')|length",
+    "x < x ~ 'a'",
+    "x|string|length",
+    "x|safe|length",
+    "x|escape|length",
+    "x|select|list|length",
+  );
+  uses.push(
+    "x|map('string')|list|length",
+    "x|sort|length",
+    "x|unique|list|length",
+    "x|sum",
+    "x|batch(2)|list|length",
+    "x|items|list|length",
+  );
+  const nested = [
+    "x|tojson|length",
+    "x|string|length",
+    "x == x",
+    "x|list|length",
+    "x|items|list|length",
+    "x|join('')|length",
+  ];
+  for (const make of [text, list, dict])
+    for (const use of make === text ? uses : nested) {
+      const template = new ChatTemplate("hostile", { default: `${make}${each(`{{ ${use} }}`)}` }, {});
+      const begun = performance.now();
+      try {
+        template.render([]);
+        // What only looks something up may take a hundred thousand turns.
+        assert.ok(make !== text || use === "x is string", use);
+      } catch (error) {
+        assert.equal((error as EngineError).code, "BadTemplate", use);
+      }
+      const ms = performance.now() - begun;
+      assert.ok(ms < 2500, `${make} ${use}: ${ms} ms`);
+    }
+});
+
+const BYTES = Object.fromEntries(Array.from({ length: 94 }, (_, i) => [String.fromCharCode(33 + i), i]));
+const bpe = (change: object) =>
+  ({
+    model: { type: "BPE", vocab: BYTES, merges: [] },
+    decoder: { type: "ByteLevel" },
+    ...change,
+  }) as unknown as TokenizerJson;
+
+test("a pre-tokenizer's or normalizer's pattern that backtracks ends in a typed error", () => {
+  for (const pattern of ["(a+)+b", "(a|a)*b", "a+b", "(?:a?){50}a{50}b", "(.*)*x"]) {
+    const split = { type: "Split", pattern: { Regex: pattern }, behavior: "Isolated", known: true };
+    const replace = { type: "Replace", pattern: { Regex: pattern }, content: "" };
+    for (const change of [
+      { pre_tokenizer: split },
+      { pre_tokenizer: { type: "Sequence", pretokenizers: [{ ...split, behavior: "Removed", invert: true }] } },
+      { normalizer: replace },
+      { normalizer: { type: "Sequence", normalizers: [replace] } },
+    ]) {
+      const tokenizer = new Tokenizer(bpe(change), null);
+      const { ms } = cost(() => {
+        const { code } = failure(() => tokenizer.encode(`${"a".repeat(50_000)}!`));
+        assert.equal(code, "BadTokenizer");
+      });
+      assert.ok(ms < 2000, `${pattern}: ${ms} ms`);
+    }
+  }
+});
+
+test("a normalizer that makes a text grow is bounded", () => {
+  const double = { type: "Replace", pattern: { String: "a" }, content: "aa" };
+  const tokenizer = new Tokenizer(bpe({ normalizer: { type: "Sequence", normalizers: Array(40).fill(double) } }), null);
+  const { ms, bytes } = cost(() => assert.equal(failure(() => tokenizer.encode("a")).code, "BadTokenizer"));
+  assert.ok(ms < 2000 && bytes < 1 << 30, `${ms} ms, ${bytes} bytes`);
+  const long = { type: "Prepend", prepend: "a".repeat(1000) };
+  const many = { type: "Sequence", normalizers: Array(65).fill(long) };
+  assert.equal(failure(() => new Tokenizer(bpe({ normalizer: many }), null)).code, "BadTokenizer");
+});
+
+test("added tokens with long beginnings in common are searched for in bounded work", () => {
+  const added_tokens = Array.from({ length: 1000 }, (_, i) => ({ id: 100 + i, content: `${"a".repeat(250)}${i}` }));
+  const tokenizer = new Tokenizer(bpe({ added_tokens }), null);
+  const { ms } = cost(() => assert.equal(failure(() => tokenizer.encode("a".repeat(4_000_000))).code, "BadTokenizer"));
+  assert.ok(ms < 2000, `${ms} ms`);
 });
