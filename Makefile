@@ -35,7 +35,7 @@ test: test-rust test-wasm test-package
 test-rust: tools
 	cargo test --locked --lib
 	cargo test --locked --features threads
-	cargo test --locked --package ternlight-constrain
+	cargo test --locked --package ternlight-constrain --package ternlight-convert
 
 # The pool's crate has no Node support (pkg/src/wasm/threads.ts), so builds with threads are tested as a package.
 test-wasm: tools

@@ -29,7 +29,7 @@
 //!     }
 //! }
 //! # let _ = request;
-//! # Ok::<(), ternlight::error::Error>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod active;
