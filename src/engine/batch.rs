@@ -12,7 +12,7 @@ impl<I: Isa> Engine<I> {
     pub(super) fn next_batch(&mut self) -> (Vec<BatchRow>, Vec<RequestId>) {
         self.admit();
         let view = self.view();
-        self.rows_of(schedule(&view))
+        self.rows_of(schedule(view))
     }
 
     /// Gives free places to requests that wait.
