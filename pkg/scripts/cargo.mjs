@@ -29,7 +29,7 @@ export const tools = [
 export const target = "wasm32-unknown-unknown";
 
 /** Every flavour keeps its own directory: other flags, other std, and both can build at once. */
-export const targetDir = (flavour) => path.join(root, "target", "flavours", flavour.name);
+export const targetDir = (flavour) => path.join(root, "target", "flavours", flavour.directory ?? flavour.name);
 
 // rustc 1.95 no longer adds these by itself when `atomics` is on (rust-lang/rust#147225). The memory is imported so
 // that the loader may give it the maximum that the model needs; here stands only the most that an import may have.
@@ -72,7 +72,7 @@ export function cargo(flavour, command, ...args) {
       ...process.env,
       CARGO_ENCODED_RUSTFLAGS: rustflags.join("\x1f"),
       // `cargo test` runs in the first `node` that is found, and Node 20 knows no relaxed SIMD.
-      CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER: path.join(root, ".cache/tools/bin/wasm-bindgen-test-runner"),
+      CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER: path.join(root, ".cache/tools/build/debug/wasm-bindgen-test-runner"),
       PATH: `${path.join(root, "pkg/test/hosts/node_modules/node24/bin")}:${process.env.PATH}`,
       // `-Z build-std` and the `atomics` target feature ask for it on a stable toolchain.
       ...(flavour.buildStd ? { RUSTC_BOOTSTRAP: "1" } : {}),

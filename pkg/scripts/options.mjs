@@ -33,7 +33,9 @@ export const leanOptions = {
     build.onLoad({ filter: computed }, async ({ path: file }) => {
       if (!file.startsWith(path.resolve(options))) return null;
       const { default: _, ...exports } = await evaluate(file);
-      const lines = Object.entries(exports).map(([name, value]) => `export const ${name} = ${JSON.stringify(lean(value))};`);
+      const lines = Object.entries(exports).map(
+        ([name, value]) => `export const ${name} = ${JSON.stringify(lean(value))};`,
+      );
       return { contents: lines.join("\n"), loader: "js" };
     });
   },

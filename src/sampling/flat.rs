@@ -28,11 +28,11 @@ pub fn decode(flat: &[f64]) -> (Params, Lists) {
     params.adaptive_top_k = id(&mut flat) != 0;
     params.prompt_lookup = id(&mut flat) != 0;
     params.seed = u64::from(id(&mut flat)) << 32 | u64::from(id(&mut flat));
-    lists.bias = (0..id(&mut flat)).map(|_| (id(&mut flat), next(&mut flat).unwrap_or(0.0) as f32)).collect();
-    lists.banned = (0..id(&mut flat)).map(|_| ids(&mut flat)).collect();
-    lists.breakers = ids(&mut flat);
+    lists.logit_bias = (0..id(&mut flat)).map(|_| (id(&mut flat), next(&mut flat).unwrap_or(0.0) as f32)).collect();
+    lists.banned_sequences = (0..id(&mut flat)).map(|_| ids(&mut flat)).collect();
+    lists.dry_breakers = ids(&mut flat);
     if flat.len() > 0 {
-        lists.order = ids(&mut flat).into_iter().filter_map(|link| Stage::ALL.get(link as usize).copied()).collect();
+        lists.samplers = ids(&mut flat).into_iter().filter_map(|link| Stage::ALL.get(link as usize).copied()).collect();
     }
     (params, lists)
 }

@@ -114,13 +114,16 @@ impl Sampler {
     }
 
     fn greedy(&self) -> bool {
-        self.params.temperature == 0.0 && self.lists.order.contains(&Stage::Temperature)
+        self.params.temperature == 0.0 && self.lists.samplers.contains(&Stage::Temperature)
     }
 
     /// Tells whether a stage may change a logit.
     fn changes(&self) -> bool {
         let Self { params, lists, .. } = self;
-        params.penalises() || params.dry_multiplier > 0.0 || !lists.bias.is_empty() || !lists.banned.is_empty()
+        params.penalises()
+            || params.dry_multiplier > 0.0
+            || !lists.logit_bias.is_empty()
+            || !lists.banned_sequences.is_empty()
     }
 
     /// Runs the stages. Returns whether the likeliest of the remaining tokens is to be taken.
@@ -129,15 +132,15 @@ impl Sampler {
         let Self { params, lists, rng, history, mu, set } = self;
         let mirostat = params.mirostat_tau > 0.0;
         set.start(logits);
-        for (token, bias) in &lists.bias {
+        for (token, bias) in &lists.logit_bias {
             set.change(&[*token], &mut |_, logit| *logit += bias);
         }
-        history.ban(&lists.banned, set);
+        history.ban(&lists.banned_sequences, set);
         some_allowed(&set.whole)?;
-        for stage in &lists.order {
+        for stage in &lists.samplers {
             match stage {
                 Stage::Penalties if params.penalises() => history.penalise(params, set),
-                Stage::Dry if params.dry_multiplier > 0.0 => history.dry(params, &lists.breakers, set),
+                Stage::Dry if params.dry_multiplier > 0.0 => history.dry(params, &lists.dry_breakers, set),
                 _ if greedy => {}
                 Stage::Temperature => set.temperature = temperature(params, set),
                 _ if !mirostat => cut(*stage, params, set, rng),

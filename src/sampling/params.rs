@@ -193,18 +193,23 @@ impl Stage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lists {
     /// Added to the logits of these tokens; -∞ forbids one.
-    pub bias: Vec<(u32, f32)>,
+    pub logit_bias: Vec<(u32, f32)>,
     /// Sequences that must not occur: the last token of one is forbidden after the others.
-    pub banned: Vec<Vec<u32>>,
+    pub banned_sequences: Vec<Vec<u32>>,
     /// Tokens at which DRY's repetitions end, rising.
-    pub breakers: Vec<u32>,
+    pub dry_breakers: Vec<u32>,
     /// The stages that run, in order; the others are off.
-    pub order: Vec<Stage>,
+    pub samplers: Vec<Stage>,
 }
 
 impl Default for Lists {
     fn default() -> Self {
-        Self { bias: Vec::new(), banned: Vec::new(), breakers: Vec::new(), order: Stage::ALL.to_vec() }
+        Self {
+            logit_bias: Vec::new(),
+            banned_sequences: Vec::new(),
+            dry_breakers: Vec::new(),
+            samplers: Stage::ALL.to_vec(),
+        }
     }
 }
 
@@ -218,7 +223,7 @@ impl Lists {
             let what = Error::new(ErrorKind::InvalidArgument, "no such token").option(option);
             Err(what.expected(expected, found))
         };
-        for &(token, bias) in &self.bias {
+        for &(token, bias) in &self.logit_bias {
             if token as usize >= vocab {
                 return refuse("logitBias", "an id of the vocabulary", token);
             }
@@ -226,7 +231,7 @@ impl Lists {
                 return refuse("logitBias", "a number or -Infinity for every id", token);
             }
         }
-        match self.banned.iter().flatten().find(|&&token| token as usize >= vocab) {
+        match self.banned_sequences.iter().flatten().find(|&&token| token as usize >= vocab) {
             Some(&token) => refuse("bannedSequences", "ids of the vocabulary", token),
             None => Ok(()),
         }

@@ -84,14 +84,15 @@ fn every_link_in_every_order_is_what_sorting_does() {
             seed: round,
             ..Params::default()
         };
-        let mut lists = Lists { breakers: (0..rng.below(3) as u32).collect(), ..Lists::default() };
-        for i in (1..lists.order.len()).rev() {
-            lists.order.swap(i, rng.below(i + 1));
+        let mut lists = Lists { dry_breakers: (0..rng.below(3) as u32).collect(), ..Lists::default() };
+        for i in (1..lists.samplers.len()).rev() {
+            lists.samplers.swap(i, rng.below(i + 1));
         }
-        lists.order.truncate(1 + rng.below(9));
+        lists.samplers.truncate(1 + rng.below(9));
         if vocab > 20 {
-            lists.bias = vec![(7, f32::NEG_INFINITY), (rng.below(vocab) as u32, 3.5)];
-            lists.banned = (0..3).map(|_| (0..1 + rng.below(3)).map(|_| rng.below(4) as u32).collect()).collect();
+            lists.logit_bias = vec![(7, f32::NEG_INFINITY), (rng.below(vocab) as u32, 3.5)];
+            lists.banned_sequences =
+                (0..3).map(|_| (0..1 + rng.below(3)).map(|_| rng.below(4) as u32).collect()).collect();
         }
         let mut sampler = Sampler::new(params, lists.clone()).unwrap();
         tokens.iter().for_each(|&token| sampler.accept(token));
@@ -187,7 +188,7 @@ fn the_links_do_what_llama_cpp_does() {
     let dry = |dry_multiplier| Params { dry_multiplier, dry_base: 1.1, dry_allowed_length: 2, ..Params::default() };
     check(dry(1.0), none(), &[0, 1], &[0.25; 4], &[0.25; 4]);
     check(dry(1.0), none(), &[0, 1, 2, 0, 1], &[0.25; 4], &[0.296923, 0.296923, 0.296923, 0.109232]);
-    let three = Lists { breakers: vec![3], ..none() };
+    let three = Lists { dry_breakers: vec![3], ..none() };
     check(dry(1.0), three, &[0, 1, 3, 4, 0, 1], &[0.2; 5], &[0.2; 5]);
     check(dry(2.0), none(), &[0, 1, 2, 0, 1], &[0.2; 5], &[0.241818, 0.241818, 0.241818, 0.241818, 0.032727]);
     let often = Params { frequency_penalty: 0.5, presence_penalty: 0.5, ..Params::default() };
@@ -198,7 +199,7 @@ fn the_links_do_what_llama_cpp_does() {
 fn draws_follow_their_probabilities() {
     let logits = random_logits(&mut Rng::new(9), 12);
     let on = Params { temperature: 1.0, ..Params::default() };
-    let others = Lists { order: vec![Stage::Temperature, Stage::MinP, Stage::TopP], ..Lists::default() };
+    let others = Lists { samplers: vec![Stage::Temperature, Stage::MinP, Stage::TopP], ..Lists::default() };
     for (params, lists) in [
         (Params { temperature: 0.7, seed: 1, ..on }, Lists::default()),
         (Params { temperature: 2.0, top_k: 5, seed: 2, ..on }, Lists::default()),
@@ -312,9 +313,9 @@ fn at_temperature_0_only_what_changes_logits_counts() {
         Params { top_n_sigma: 0.1, typical_p: 0.01, xtc_probability: 1.0, xtc_threshold: 0.0, ..Params::default() };
     assert_eq!(sampler(greedy).sample(&logits).unwrap(), 1);
     assert_eq!(sampler(Params { mirostat_tau: 5.0, ..greedy }).sample(&logits).unwrap(), 1);
-    let lists = Lists { bias: vec![(1, f32::NEG_INFINITY)], ..Lists::default() };
+    let lists = Lists { logit_bias: vec![(1, f32::NEG_INFINITY)], ..Lists::default() };
     assert_eq!(Sampler::new(greedy, lists).unwrap().sample(&logits).unwrap(), 2);
-    let lists = Lists { banned: vec![vec![5, 1], vec![2]], ..Lists::default() };
+    let lists = Lists { banned_sequences: vec![vec![5, 1], vec![2]], ..Lists::default() };
     let mut sampler = Sampler::new(greedy, lists).unwrap();
     assert_eq!(sampler.sample(&logits).unwrap(), 1, "5 has not come");
     sampler.accept(5);
@@ -359,10 +360,10 @@ fn what_is_not_finite_is_refused() {
     assert_eq!(refused(wrong), (ErrorKind::InvalidArgument, "dryBase".to_owned()));
     assert!(Sampler::new(Params { temperature: f32::NAN, ..Params::default() }, Lists::default()).is_err());
     for (lists, option) in [
-        (Lists { bias: vec![(100, 1.0)], ..Lists::default() }, "logitBias"),
-        (Lists { bias: vec![(1, f32::NAN)], ..Lists::default() }, "logitBias"),
-        (Lists { bias: vec![(1, f32::INFINITY)], ..Lists::default() }, "logitBias"),
-        (Lists { banned: vec![vec![1, 100]], ..Lists::default() }, "bannedSequences"),
+        (Lists { logit_bias: vec![(100, 1.0)], ..Lists::default() }, "logitBias"),
+        (Lists { logit_bias: vec![(1, f32::NAN)], ..Lists::default() }, "logitBias"),
+        (Lists { logit_bias: vec![(1, f32::INFINITY)], ..Lists::default() }, "logitBias"),
+        (Lists { banned_sequences: vec![vec![1, 100]], ..Lists::default() }, "bannedSequences"),
     ] {
         assert_eq!(lists.check(100).unwrap_err().place.option.as_deref(), Some(option));
     }

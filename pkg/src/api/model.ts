@@ -48,10 +48,10 @@ import type {
 import { together } from "./completions.ts";
 import { type Feed, GenerationStream } from "./generation.ts";
 
-/** What the entries bring from their runtime. */
+/** What the public objects need from their runtime. The entry files provide it. */
 export interface Outside extends SpecRules {
   spawnEngine(): WorkerPort;
-  /** Asks for storage that lasts. */
+  /** Asks the runtime to keep the storage when space is short. */
   persist?(): void;
 }
 
@@ -67,7 +67,7 @@ export async function load(outside: Outside, source: ModelSource, options: LoadO
     return new LoadedModel(client, await info(client), outside);
   } catch (error) {
     const ended = client.close(closed());
-    // Who gives up is told at once; who tries again finds the memory free.
+    // After an abort the caller is rejected at once; otherwise when the memory is free, for the next attempt.
     if (!signal?.aborted) await ended;
     throw error;
   }
@@ -93,7 +93,7 @@ export async function canRun(outside: Outside, source: ModelSource, options: Loa
   });
 }
 
-/** A question that needs no model: its worker ends with the answer. */
+/** Makes a call that needs no model, in a worker that ends with the answer. */
 async function once<T>(
   outside: Outside,
   signal: AbortSignal | undefined,
@@ -139,7 +139,7 @@ export class LoadedModel implements Model {
   async loadAdapter(source: ModelSource, options: AdapterOptions = {}): Promise<AdapterInfo> {
     const { signal, ...settings } = checkOptions("loadAdapter", options);
     const args = { source: toSpec(source, this.#rules), settings };
-    // It may have come when nobody wanted it any more.
+    // An adapter that was loaded after the abort is unloaded.
     const onLate = ({ name }: AdapterInfo) => void this.#client.call("unloadAdapter", { name }).catch(() => {});
     const info = await this.#client.call("loadAdapter", args, { signal, onLate });
     this.#adapters = [...this.#adapters, info];
@@ -214,10 +214,10 @@ class OpenSession implements Session {
   readonly #fresh: () => number;
   #tokens: readonly number[] = [];
   #closed = false;
-  /** What it holds, after a generation that failed. */
+  /** Settles when the tokens are known after a generation that failed. */
   #asked: Promise<void> = Promise.resolve();
 
-  /** `fresh` gives numbers that no other session of the model has. */
+  /** @param fresh returns a number that no other session of the model has */
   constructor(client: Client, fresh: () => number) {
     this.#client = client;
     this.#number = fresh();
@@ -279,9 +279,9 @@ class OpenSession implements Session {
 
 interface Conversation {
   session: number;
-  /** Hears of the ids that the session holds after a generation. */
+  /** Receives the ids that the session holds after a generation. */
   onHeld(held: readonly number[]): void;
-  /** Hears that they may be others. */
+  /** The generation failed: the ids that the session holds are not known. */
   onFailed(): void;
 }
 
@@ -308,7 +308,7 @@ function chat(
 ): Generation {
   const options = checkOptions(conversation ? "chat" : "completeChat", given, "chat");
   checkMessages(messages);
-  const { tools, toolChoice = defaults.toolChoice, templateOptions } = options;
+  const { tools, toolChoice = defaults.toolChoice, templateOptions, parseSpecialTokens } = options;
   const spec: PromptSpec = { messages: messages.map((message) => ({ ...message })) };
   if (tools && toolChoice !== "none") spec.tools = [...tools];
   if (toolChoice !== "auto" && toolChoice !== "none") {
@@ -319,6 +319,7 @@ function chat(
     spec.toolChoice = toolChoice;
   }
   if (templateOptions) spec.templateOptions = { ...templateOptions };
+  if (parseSpecialTokens) spec.parseSpecialTokens = true;
   return start(client, conversation, spec, options);
 }
 
@@ -378,11 +379,11 @@ function start(
   return new GenerationStream((push) => (n === 1 ? begin(settings, push) : together(n, settings, begin, push)));
 }
 
-/** Has the caller's function change the logits of a generation that waits for them. */
+/** Lets the caller's function change the logits of a generation that waits for them. */
 async function choose(client: Client, id: number, { logits, tokens }: ChooseEvent, processor: LogitsProcessor) {
   const { length } = logits;
   const changed = (await processor(logits, tokens)) ?? logits;
-  // One that was transferred has no length.
+  // An array that was transferred elsewhere has length 0.
   if (!(changed instanceof Float32Array) || changed.length !== length) {
     const expected = `nothing or a Float32Array of ${length} values`;
     const message = `logitsProcessor must answer ${expected}, and keep what it was given in place`;

@@ -26,30 +26,30 @@ import { jitter, percentile, spread, sum } from "./stats.ts";
 import { traceRows } from "./trace.ts";
 
 export interface BenchOptions extends Partial<BenchSettings> {
-  /** Time of each kind of operation, in runs of their own. @default false */
+  /** Measures the time of each kind of operation, in additional runs. @default false */
   profile?: boolean;
-  /** What each matrix is and which numbers it meets, in a run of its own. @default false */
+  /** Records what each matrix is and which values it processes, in an additional run. @default false */
   trace?: boolean;
-  /** What this machine reads and multiplies at best. @default true */
+  /** Measures what this machine reads and multiplies at best. @default true */
   roofline?: boolean;
-  /** Bytes to read for it: more than its caches hold. @default 640 MB, at most a quarter of what is free */
+  /** Bytes to read for the roofline: more than the processor's caches hold. @default 640 MB, at most a quarter of what is free */
   readBytes?: number;
 }
 
-/** What the runtime knows of itself. */
+/** What the runtime reports of itself. */
 export interface Environment {
   machine: Machine;
-  /** Peak of the process so far; null where nobody tells. */
+  /** The process's peak of memory so far; null where the runtime does not tell. */
   peakRssBytes(): number | null;
 }
 
 export interface BenchTask {
   source: ModelSource;
-  /** How the report calls it. */
+  /** The model's name in the report. */
   name: string;
   options: BenchOptions;
   load: LoadOptions;
-  /** Hears what is being done. */
+  /** Receives what is being done, for display. */
   onNote?(note: string): void;
 }
 
@@ -63,9 +63,9 @@ export const DEFAULTS: BenchSettings = {
 };
 const READ_BYTES = 640e6;
 const STREAMS = [1, 2, 8];
-/** Tokens of a prompt that is traced: fewer than the least piece that a prompt is cut into. */
+/** Tokens of a prompt that is traced: fewer than the smallest chunk, so that the prompt is one step. */
 const TRACED = 16;
-/** Of the roofline: short, so many. */
+/** Repetitions of the roofline: each is short, so there are many. */
 const SAMPLES = 9;
 
 export const checkBench = (options: object): void => void checkAll("bench", rows, options);
@@ -243,7 +243,7 @@ async function endToEnd(model: LoadedModel, ids: number[], decode: number, signa
   let first = 0;
   for await (const _ of generation) first ||= performance.now();
   const { timings } = await generation.finished;
-  // Pieces come several at a time, so that the first to come is not the first to be made.
+  // Pieces come several at a time: the first piece arrives later than the first token is made.
   return { firstMs: first - start, restMs: performance.now() - start - timings.ttftMs };
 }
 
@@ -273,7 +273,7 @@ async function measureRoof(
   }
 }
 
-/** The mean of some runs, the longest operation first. */
+/** The mean of several runs, the longest operation first. */
 function profileRows(runs: readonly Measured[], phase: (run: Measured) => Phase): ProfileRow[] {
   const mean = (value: (phase: Phase) => number) => sum(runs.map((run) => value(phase(run)))) / runs.length;
   const all = mean(({ ms }) => ms);

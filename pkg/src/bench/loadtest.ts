@@ -37,12 +37,12 @@ interface Percentiles {
 export interface LoadTestReport {
   clients: number;
   seconds: number;
-  /** Answers that ended, were broken off, and were refused for a full queue. */
+  /** Answers that ended, that the client broke off, and that were refused because too many waited. */
   answers: { whole: number; brokenOff: number; refused: number };
   /** Answers that differ from what the prompt gets alone, or whose pieces are not their text. */
   wrong: number;
   tokensPerSecond: number;
-  /** Prompt tokens that others had computed, of all. */
+  /** Share of prompt tokens that another request had computed. */
   cachedShare: number;
   /** From the call to the first piece: of all prompts, and of those of at most 32 tokens. */
   firstPieceMs: Percentiles;
@@ -51,22 +51,22 @@ export interface LoadTestReport {
   gapMs: Percentiles;
   /** Before the clients begin: between two pieces of one answer, alone and while a long prompt is read beside it. */
   beside: { promptTokens: number; aloneGapMs: Percentiles; gapMs: Percentiles; firstPieceMs: number };
-  /** After a tenth of the time, and at the end. */
+  /** Bytes after a tenth of the time and at the end. */
   memory: { wasmBytes: [number, number]; processBytes: [number, number] | null };
-  /** At the end: nothing may be left. */
+  /** At the end: nothing may be running, waiting or in use. */
   status: ModelStatus;
 }
 
-/** Prompts with what each of them is answered alone. */
+/** How many prompts there are. */
 const ITEMS = 24;
 const ANSWER = 96;
 const LONGEST_PROMPT = 256;
 const SHORT = 32;
-/** Pieces of an answer that nothing else disturbs. */
+/** Gaps between pieces that are measured before the long prompt comes. */
 const ALONE = 32;
-/** A prompt that takes many steps to read. */
+/** Tokens of a prompt that takes many steps to read. */
 const LONG = 2000;
-/** Times that are kept of each kind. */
+/** Times of each kind that are kept. */
 const NOTED = 1 << 14;
 /** One answer in ten is broken off, and one in ten is read slowly. */
 const TEN = 10;
@@ -111,7 +111,7 @@ type Below = (most: number) => number;
 type Sampling = Pick<GenerateOptions, "temperature" | "ignoreEos" | "signal">;
 
 /**
- * Asks as many clients at once.
+ * Runs the load test.
  *
  * @throws {EngineError} `InvalidArgument` for options out of range and for a context that is too short
  */
@@ -215,7 +215,7 @@ async function ask(model: Model, item: Item, below: Below, sampling: Sampling, t
   tally.compare(answer.slice(0, maxTokens), heard, await generation.finished, breakAfter === Infinity);
 }
 
-/** One answer is written while nothing else happens, and then while a long prompt is read. */
+/** Measures one answer while nothing else runs, and then while a long prompt is read. */
 async function beside(model: Model, prompt: number[], sampling: GenerateOptions): Promise<LoadTestReport["beside"]> {
   const [alone, together] = [new Sample(0), new Sample(0)];
   const short = { ...sampling, onContextFull: "shift" } as const;

@@ -1,4 +1,5 @@
-import { open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
+import { NewFile } from "../convert/new_file.ts";
 import { EngineError } from "../types/errors.ts";
 import type { AdapterUse, Generation, Model, Session } from "../types/index.ts";
 import { loadAdapters, scaled } from "./adapters.ts";
@@ -51,34 +52,26 @@ async function checkPlace(file: string): Promise<void> {
   if (file === "") throw new UsageError("--session must be a file's name, which is not empty", { option: "--session" });
   const found = await stat(file).catch(() => null);
   if (found?.isDirectory()) throw unwritable(file, new Error("it is a folder"));
-  const part = partOf(file);
   try {
-    // One that is there already is what another run left, or is writing now.
-    const made = await open(part, "wx").catch((error) => {
-      if (error.code === "EEXIST") return null;
-      throw error;
-    });
-    await (made ?? (await open(part, "r+"))).close();
-    if (made) await rm(part);
+    NewFile.create(file).discard();
   } catch (cause) {
     throw unwritable(file, cause);
   }
 }
 
-/** In place of what was there once it is whole. */
+/** In place of what was there once it is whole; a conversation is its owner's alone. */
 async function keep(session: Session, file: string): Promise<void> {
-  const part = partOf(file);
   const bytes = await session.save();
+  let made: NewFile | null = null;
   try {
-    await writeFile(part, bytes);
-    await rename(part, file);
+    made = NewFile.create(file);
+    await made.write(bytes, 0);
+    await made.finish({ private: true });
   } catch (cause) {
-    await rm(part, { force: true }).catch(() => {});
+    made?.discard();
     throw unwritable(file, cause);
   }
 }
-
-const partOf = (file: string) => `${file}.part`;
 
 function unwritable(file: string, cause: unknown): EngineError {
   const reason = `the session cannot be kept in ${file}: ${(cause as Error).message}`;

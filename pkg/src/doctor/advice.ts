@@ -1,4 +1,4 @@
-/** From what was found to what can be done about it. Pure, so that every case can be tested. */
+/** Derives advice from what was found. A pure function, so that every case can be tested. */
 import type { Advice, DoctorReport, SourceReport } from "./report.ts";
 
 const GB = 2 ** 30;

@@ -1,4 +1,4 @@
-/** A look at a runtime with `load`'s own eyes: the same probes, the same choice, the same worker. */
+/** Examines a runtime as `load` sees it: the same probes, the same choice of a build, the same worker. */
 import { type Outside, UnstableEngine } from "../api/unstable.ts";
 import { checkOptions } from "../options/options.ts";
 import { probe } from "../wasm/features.ts";
@@ -7,10 +7,10 @@ import { advise } from "./advice.ts";
 import type { DoctorOptions, DoctorReport } from "./report.ts";
 import { lookAt } from "./source.ts";
 
-/** What an entry brings from its runtime. */
+/** The runtime that is examined. The entry files provide it. */
 export interface Patient {
   runtime: string;
-  /** Of the page; null where there are none. */
+  /** The page's origin; null in runtimes without pages. */
   origin: string | null;
   cores: number;
   freeMemory: number | null;
@@ -54,7 +54,7 @@ function tryPick(features: ReturnType<typeof probe>, cores: number): Pick | null
   }
 }
 
-/** The shortest module there is: a content security policy forbids it as it forbids all others. */
+/** Compiles the shortest possible module: a content security policy forbids it as it forbids all others. */
 function mayCompile(): boolean {
   try {
     return Boolean(new WebAssembly.Module(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0)));
@@ -63,7 +63,7 @@ function mayCompile(): boolean {
   }
 }
 
-/** Why a model's worker, its wasm or its threads do not start; null where a small sum comes out right. */
+/** Tells why the engine's worker, its wasm or its threads do not start; null where a short measurement succeeds. */
 async function tryEngine(patient: Patient, signal?: AbortSignal): Promise<string | null> {
   const engine = new UnstableEngine(patient);
   try {
@@ -77,14 +77,14 @@ async function tryEngine(patient: Patient, signal?: AbortSignal): Promise<string
   }
 }
 
-/** Address space only: it is let go at once, and no page of it is ever real. */
+/** Finds how much one memory can reserve. It is address space only, and released at once. */
 function reservable(shared: boolean): number {
   for (let pages = 65536; pages > 0; pages >>= 1) {
     try {
       new WebAssembly.Memory({ initial: 0, maximum: pages, shared });
       return pages * 65536;
     } catch {
-      // half as much
+      // Try half as much.
     }
   }
   return 0;

@@ -1,6 +1,7 @@
 /** From a prompt to the ids that a session has to read. */
 
 import type { PromptSpec } from "../rpc/protocol.ts";
+import type { Rendered } from "../text/guard.ts";
 import { safe } from "../text/safe.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ChatMessage } from "../types/index.ts";
@@ -20,12 +21,12 @@ export function promptIds(model: HostedModel, prompt: PromptSpec, session: numbe
     const addSpecial = prompt.addSpecial && engine.tokens(session).length === 0;
     return encode(model, sanitize ? safe(prompt.text) : prompt.text, addSpecial);
   }
-  const { messages, tools, templateOptions } = prompt;
-  const rendered = text.template.render(sanitize ? messages.map(cleaned) : messages, {
-    tools: tools ?? null,
-    ...(templateOptions ? { templateOptions } : {}),
-  });
-  const ids = encode(model, rendered, false);
+  const { messages, tools, templateOptions, parseSpecialTokens } = prompt;
+  const given = sanitize ? messages.map(cleaned) : messages;
+  const options = { tools: tools ?? null, ...(templateOptions ? { templateOptions } : {}) };
+  const ids = parseSpecialTokens
+    ? encode(model, text.template.render(given, options), false)
+    : encodeChat(model, text.template.renderGuarded(given, options, text.tokenizer.guard));
   const held = engine.tokens(session);
   let same = 0;
   while (same < held.length && same < ids.length - 1 && held[same] === ids[same]) same++;
@@ -36,12 +37,22 @@ export function promptIds(model: HostedModel, prompt: PromptSpec, session: numbe
 const cleaned = (message: ChatMessage): ChatMessage =>
   typeof message.content === "string" ? { ...message, content: safe(message.content) } : message;
 
+/** The ids of a rendered chat, in which special tokens are those that the template wrote. */
+function encodeChat(model: HostedModel, { text, seams }: Rendered): number[] {
+  return encode(model, text, false, seams);
+}
+
 /** Refuses a text that cannot fit before the tokenizer spends time on it. */
-function encode({ text, info }: HostedModel, prompt: string, addSpecial: boolean): number[] {
+function encode(
+  { text, info }: HostedModel,
+  prompt: string,
+  addSpecial: boolean,
+  seams: readonly number[] | null = null,
+): number[] {
   const { tokenizer } = text;
   const { contextLength } = info;
   const most = contextLength * tokenizer.longest;
-  if (prompt.length <= most) return tokenizer.encode(prompt, { addSpecial });
+  if (prompt.length <= most) return tokenizer.encode(prompt, { addSpecial, seams });
   const message = `the prompt is a text of length ${prompt.length}; the context's ${contextLength} tokens hold at most ${most}`;
   throw new EngineError("ContextFull", message, { expected: `at most ${most}`, found: String(prompt.length) });
 }

@@ -1,4 +1,4 @@
-/** A model's text side: its tokenizer and template, from the files beside it or from its header. */
+/** The text part of a model: its tokenizer and its chat template, from the files beside it or from its header. */
 
 import { type ModelDefault, modelDefaults } from "../options/routes.ts";
 import type { ModelFiles, SideFiles } from "../source/files.ts";
@@ -13,9 +13,9 @@ import type { Description, SamplingOptions } from "../types/index.ts";
 export class Text {
   readonly #tokenizer: Tokenizer | null;
   readonly #template: ChatTemplate | null;
-  /** What the model's own configuration says of sampling. */
+  /** The sampling values of the model's own configuration. */
   readonly sampling: SamplingOptions;
-  /** Ids that end an answer. */
+  /** The ids that end an answer. */
   readonly ends: readonly number[];
   readonly warnings: readonly string[];
 
@@ -106,7 +106,7 @@ function ggufText(metadata: Record<string, unknown>, header: Uint8Array): GgufTe
   };
 }
 
-/** generation_config.json or the header's like, and the end tokens of config.json. What is of a wrong type there is left out. */
+/** Reads generation_config.json or its counterpart in the header, and the end tokens of config.json. Values of a wrong type are ignored. */
 function generationConfig(files: SideFiles, gguf: GgufText | null): GenerationConfig {
   const object = (value: unknown) =>
     typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};

@@ -1,4 +1,4 @@
-/** A worker becomes what its first message says: the engine's host, or one of its threads. */
+/** A worker becomes the engine's host or one of its threads, depending on its first message. */
 
 import { builds } from "../wasm/builds.ts";
 import { isJoin, work } from "../wasm/threads.ts";

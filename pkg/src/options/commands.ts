@@ -165,11 +165,13 @@ export const usageLine = (name: CommandName): string => {
   return ["usage: ternlight", name, ...operands, needs, "[options]"].filter((word) => word !== "").join(" ");
 };
 
-/** The sentence of a flag, with the default. */
+/** The sentence of a flag, with its values and its default. */
 export function flagHelp({ option }: FlagRow): string {
-  const sentence = option.flag!.help ?? option.help;
-  const byDefault = option.flag!.value ? defaultText(option) : null;
-  return byDefault === null || byDefault === "none"
-    ? sentence
-    : `${sentence.replace(/\.$/, "")} (default: ${byDefault}).`;
+  const { flag, kind, help } = option;
+  const sentence = flag!.help ?? help;
+  if (!flag!.value) return sentence;
+  const values = typeof kind === "object" && "values" in kind ? [kind.values.join(", ")] : [];
+  const byDefault = defaultText(option)?.replaceAll('"', "") ?? "none";
+  const facts = [...values, ...(byDefault === "none" ? [] : [`default: ${byDefault}`])].join("; ");
+  return facts === "" ? sentence : `${sentence.replace(/\.$/, "")} (${facts}).`;
 }

@@ -2,7 +2,7 @@
 
 import { openStore } from "../cache/opfs_write.ts";
 import type { Platform } from "../host/platform.ts";
-// One by one: the whole module would bring `spawnEngine`, and with it the worker's own address, into the worker.
+// Imported one by one: the whole module would bring `spawnEngine`, and with it the worker's own address, into the worker.
 import { cores, fetchFile, freeMemory, ownPort, spawnSibling, turn } from "./browser.ts";
 
 export const platform: Platform = { cores, fetchFile, freeMemory, openStore, ownPort, spawnSibling, turn };

@@ -4,6 +4,7 @@ import { inOrder, type Part } from "./ahead.ts";
 import { BlobSource } from "./blob.ts";
 import { checkSize, decodedLimit, FILE_LIMITS, type FileLimits } from "./limits.ts";
 import { type Answer, failed, type HttpOptions, RetryPolicy, request, type UrlSpec } from "./request.ts";
+import { encodingOf, lengthOf, rangeOf, validatorOf } from "./response_headers.ts";
 import { cutShort, gather, type ReadOptions, type Source } from "./source.ts";
 
 /** Of the first request: most headers of models are smaller. */
@@ -194,33 +195,17 @@ export class HttpSource implements Source {
   }
 }
 
-/** Weak and strong mean the same to us: bytes are compared by their hashes. */
-function validatorOf({ headers }: Response): string | null {
-  return headers.get("etag")?.replace(/^W\//, "") ?? headers.get("last-modified");
-}
-
-/** How a body came encoded; of what fetch does not know it leaves the bytes as they are. */
-const ENCODING = /gzip|deflate|\bbr\b|zstd/i;
-
-const encodingOf = ({ headers }: Response) => ENCODING.exec(headers.get("content-encoding") ?? "")?.[0];
-
-/** The length that a whole answer says the file has. That of an encoded one is not the file's. */
-function lengthOf(response: Response): number | null {
-  const length = encodingOf(response) ? null : response.headers.get("content-length");
-  return length !== null && /^\d+$/.test(length) ? Number(length) : null;
-}
-
 /** The size of the file from a partial response, which must begin where it was asked to; null where it is not shown. */
 function total(spec: UrlSpec, response: Response, offset: number): number | null {
   if (response.status !== 206) return null;
   const encoding = encodingOf(response);
   if (encoding)
     throw failed(spec, `parts of it come encoded (${encoding}): serve it without Content-Encoding`, response);
-  const shown = response.headers.get("content-range");
-  if (shown === null) return null;
-  const [, from, size] = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(shown) ?? [];
-  if (Number(from) !== offset) throw failed(spec, `asked for byte ${offset}, the server sent ${shown}`, response);
-  return size === undefined || size === "*" ? null : Number(size);
+  const sent = response.headers.get("content-range");
+  if (sent === null) return null;
+  const range = rangeOf(response);
+  if (range?.from !== offset) throw failed(spec, `asked for byte ${offset}, the server sent ${sent}`, response);
+  return range.size;
 }
 
 /** A whole answer. It ends in an error as soon as more comes than was announced, or than such a file may have. */

@@ -91,25 +91,11 @@ class Reader {
     });
   }
 
-  /** What both kinds share: vocabulary, added tokens, BOS and EOS, config. */
-  private files(kind: {
-    ids: { bos: number | null; eos: number | null; unk: number | null };
-    addBos: boolean;
-    normalizer: Part | null;
-    pre_tokenizer: Part | null;
-    decoder: Part;
-    model: (vocab: Record<string, number>) => Bpe;
-  }): TokenizerFiles {
-    const { bos, eos, unk } = kind.ids;
-    const eot = this.tokenId("eot", null);
-    const pad = this.tokenId("padding", null);
-    const addBos = this.adds("bos", bos, kind.addBos);
-    const addEos = this.adds("eos", eos, false);
-
+  /** The ids by token, and the added tokens. Without types in the file, the `special` ids are control tokens. */
+  private vocabulary(special: ReadonlySet<number | null>): { vocab: Record<string, number>; added: AddedToken[] } {
     // No prototype: a token may be called __proto__.
     const vocab: Record<string, number> = Object.create(null);
     const added: AddedToken[] = [];
-    const special = new Set([bos, eos, eot, unk]);
     const seen = new Set<string>();
     for (let id = 0; id < this.tokens.length; id++) {
       const content = this.tokens[id] as string;
@@ -136,7 +122,25 @@ class Reader {
       }
       vocab[content] = id;
     }
+    return { vocab, added };
+  }
 
+  /** What both kinds share: vocabulary, added tokens, BOS and EOS, config. */
+  private files(kind: {
+    ids: { bos: number | null; eos: number | null; unk: number | null };
+    addBos: boolean;
+    normalizer: Part | null;
+    pre_tokenizer: Part | null;
+    decoder: Part;
+    model: (vocab: Record<string, number>) => Bpe;
+  }): TokenizerFiles {
+    const { bos, eos, unk } = kind.ids;
+    const eot = this.tokenId("eot", null);
+    const pad = this.tokenId("padding", null);
+    const addBos = this.adds("bos", bos, kind.addBos);
+    const addEos = this.adds("eos", eos, false);
+
+    const { vocab, added } = this.vocabulary(new Set([bos, eos, eot, unk]));
     const text = (id: number | null) => (id === null ? null : (this.tokens[id] ?? null));
     const template = this.gguf.get("tokenizer.chat_template");
     return {

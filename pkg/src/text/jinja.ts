@@ -4,10 +4,12 @@
  */
 
 import { Environment, Interpreter } from "@huggingface/jinja";
+import type { Guard } from "./guard.ts";
 import { dictMethods, filters, loop, range, tests, textMethod } from "./jinja_builtins.ts";
 import {
   arithmetic,
   Bool,
+  Callable,
   checkSize,
   checkTree,
   contains,
@@ -19,6 +21,7 @@ import {
   List,
   str,
   text,
+  texts,
   undefinedValue,
   type Value,
 } from "./jinja_values.ts";
@@ -64,8 +67,18 @@ export class TemplateFailure extends Error {
 /** Comments that begin with this carry the line of the tag that follows. */
 export const LINE_MARK = "\u0000line ";
 
+export interface RenderContext {
+  now: Date;
+  /** What the texts of the variables were marked by, where they were. */
+  guard: Guard | null;
+}
+
 /** Renders a program of the library's parser. */
-export function render(program: unknown, variables: Readonly<Record<string, unknown>>, now: Date): string {
+export function render(
+  program: unknown,
+  variables: Readonly<Record<string, unknown>>,
+  { now, guard }: RenderContext,
+): string {
   const globals = new Environment();
   for (const [name, value] of [["true", true] as const, ["false", false] as const, ["none", null] as const]) {
     globals.set(name, value);
@@ -78,11 +91,17 @@ export function render(program: unknown, variables: Readonly<Record<string, unkn
   });
   const scope = new Environment(globals);
   for (const [name, value] of Object.entries(variables)) scope.set(name, value);
-  return new PythonInterpreter(scope).run(program).value as string;
+  return new PythonInterpreter(scope, guard).run(program).value as string;
 }
 
 class PythonInterpreter extends Base {
+  readonly #guard: Guard | null;
   #steps = 0;
+
+  constructor(scope: Environment, guard: Guard | null) {
+    super(scope);
+    this.#guard = guard;
+  }
 
   override evaluate(node: Node | undefined, scope: Environment): Value {
     this.#spend(1);
@@ -132,10 +151,12 @@ class PythonInterpreter extends Base {
     const right = this.evaluate(node.right, scope);
     checkTree(left);
     checkTree(right);
-    if (operator === "==") return new Bool(equal(left, right));
-    if (operator === "!=") return new Bool(!equal(left, right));
+    if (operator === "==") return new Bool(equal(this.#plain(left), this.#plain(right)));
+    if (operator === "!=") return new Bool(!equal(this.#plain(left), this.#plain(right)));
     if (operator === "~") return text(str(left) + str(right));
-    if (operator === "in" || operator === "not in") return new Bool(contains(right, left) === (operator === "in"));
+    if (operator === "in" || operator === "not in") {
+      return new Bool(contains(this.#plain(right), this.#plain(left)) === (operator === "in"));
+    }
     for (const [side, value] of [[node.left, left] as const, [node.right, right] as const]) {
       if (isUndefined(value)) throw new Error(`${describe(side)} is undefined`);
     }
@@ -149,14 +170,20 @@ class PythonInterpreter extends Base {
     const object = this.evaluate(node.object, scope);
     if (isUndefined(object)) throw new Error(`${describe(node.object)} is undefined`);
     if (node.computed && node.property.type === "SliceExpression") {
-      return super.evaluateMemberExpression({ ...node, object: evaluated(object) }, scope);
+      // As a list of characters, in which a seam has no place of its own.
+      const characters = this.#guard && isText(object) ? this.#guard.characters(object.value) : null;
+      const of = characters ? texts(characters) : object;
+      const slice = super.evaluateMemberExpression({ ...node, object: evaluated(of) }, scope);
+      return this.#derived(characters && isList(slice) ? text(slice.value.map(str).join("")) : slice, [object]);
     }
     const name = node.computed ? this.evaluate(node.property, scope) : text(String(node.property.value));
     if (isText(object)) {
-      const method = isText(name) ? textMethod(object.value, name.value) : undefined;
-      if (method) return method;
+      if (isText(name)) {
+        const method = this.#method(object, name.value);
+        if (method) return method;
+      }
       if (typeof name.value === "number") {
-        const char = py.charAt(object.value, name.value);
+        const char = py.charAt(this.#plain(object).value, name.value);
         return char === undefined ? undefinedValue : text(char);
       }
     }
@@ -170,6 +197,37 @@ class PythonInterpreter extends Base {
     return super.evaluateMemberExpression({ ...node, object: evaluated(object), property }, scope);
   }
 
+  /** A method of a text. What it makes is guarded; what it measures or compares is the text as its author wrote it. */
+  #method(self: Value & { value: string }, name: string): Value | undefined {
+    const method = (of: Value & { value: string }) =>
+      textMethod(of.value, name) ?? (of as unknown as { builtins: Map<string, Value> }).builtins.get(name);
+    const guarded = method(self);
+    if (!this.#guard || typeof guarded?.value !== "function") return guarded;
+    const measures = MEASURES.has(name);
+    const run = (measures ? method(this.#plain(self)) : guarded)?.value as (args: Value[]) => Value;
+    if (measures) return new Callable((args) => run(args.map((one) => this.#plain(one))));
+    return new Callable((args) => this.#derived(run(args), [self, ...args]));
+  }
+
+  #plain<T extends Value>(value: T): T {
+    return this.#guard && isText(value) ? (text(this.#guard.plain(value.value)) as T) : value;
+  }
+
+  /** What was made of other values, guarded against special tokens that only come about by that. */
+  #derived(value: Value, from: readonly Value[]): Value {
+    const guard = this.#guard;
+    if (!guard) return value;
+    const texts = from.flatMap((one) => (isList(one) ? one.value : [one])).filter(isText);
+    const derived = (made: string) =>
+      guard.derived(
+        made,
+        texts.map((one) => one.value),
+      );
+    if (isText(value)) return text(derived(value.value));
+    if (!isList(value) || value.type === "TupleValue") return value;
+    return new List(value.value.map((item) => (isText(item) ? text(derived(item.value)) : item)));
+  }
+
   override applyFilter(operand: Value, filter: Node, scope: Environment): Value {
     const name: string = filter.type === "CallExpression" ? filter.callee.value : filter.value;
     if (name === "tojson") checkTree(operand);
@@ -179,10 +237,15 @@ class PythonInterpreter extends Base {
       return new List(iterate(operand).map((item) => this.applyFilter(item, inner, scope)));
     }
     const apply = Object.hasOwn(filters, name) ? filters[name] : undefined;
-    if (!apply) return super.applyFilter(operand, filter, scope);
+    if (!apply) {
+      const value = super.applyFilter(operand, filter, scope);
+      return isText(operand) ? this.#derived(value, [operand]) : value;
+    }
     const [args, keywords] =
       filter.type === "CallExpression" ? this.evaluateArguments(filter.args, scope) : [[], new Map()];
-    return apply(operand, args, keywords);
+    if (MEASURES.has(name)) return apply(this.#plain(operand), args, keywords);
+    const value = apply(operand, args, keywords);
+    return isText(operand) || name === "join" ? this.#derived(value, [operand, ...args, ...keywords.values()]) : value;
   }
 
   override evaluateTestExpression(node: Node, scope: Environment): Value {
@@ -224,6 +287,9 @@ class PythonInterpreter extends Base {
     return text(result);
   }
 }
+
+/** Methods and filters whose results are no texts. */
+const MEASURES = new Set(["startswith", "endswith", "find", "count", "length", "isdigit", "isalpha", "isspace"]);
 
 /** Whether a node makes its value, which costs as much as it is long, or only looks it up. */
 function makes({ type, property }: Node): boolean {

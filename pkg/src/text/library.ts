@@ -5,7 +5,7 @@
 
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { EngineError } from "../types/errors.ts";
-import { MAX_MERGES, MAX_TOKEN, MAX_VOCAB } from "./limits.ts";
+import { MAX_ADDED, MAX_ADDED_TEXT, MAX_MERGES, MAX_TOKEN, MAX_VOCAB } from "./limits.ts";
 import { GPT2 } from "./pretokenizers.ts";
 import { type Bpe, mergedPair, type Part, type TokenizerJson } from "./tokenizer_json.ts";
 
@@ -20,7 +20,14 @@ export function build(json: TokenizerJson): Library {
   checkAdded(json.added_tokens);
   const steps = preTokenizers(json.pre_tokenizer);
   const pre_tokenizer = steps.length === 0 ? null : { type: "Sequence", pretokenizers: steps };
-  const library = new Library({ ...json, pre_tokenizer }, {});
+  // Added tokens are found by our own encoder; the library only has to know their ids. One that is spelled as a token of the model,
+  // in whose alphabet a character is a byte, leaves that one its id.
+  const library = new Library({ ...json, pre_tokenizer, added_tokens: [] }, {});
+  const { tokens_to_ids, vocab } = library.model as unknown as { tokens_to_ids: Map<string, number>; vocab: string[] };
+  for (const { id, content } of json.added_tokens) {
+    if (!tokens_to_ids.has(content)) tokens_to_ids.set(content, id);
+    vocab[id] = content;
+  }
   const parts = library.pre_tokenizer as unknown as { tokenizers: { config?: Part; pattern?: RegExp }[] } | null;
   for (const part of parts?.tokenizers ?? []) if (part.config?.type === "ByteLevel") part.pattern = GPT2_UNICODE;
   const { scored } = json.model as Bpe;
@@ -105,13 +112,16 @@ function checkModel(model: Part): void {
 }
 
 function checkAdded(added: unknown): void {
-  for (const token of list(added, "added_tokens") as { id?: unknown; content?: unknown }[]) {
-    const { id, content } = token;
+  let length = 0;
+  for (const token of list(added, "added_tokens") as ({ id?: unknown; content?: unknown } | null)[]) {
+    const { id, content } = token ?? {};
     const fine = Number.isInteger(id) && (id as number) >= 0 && (id as number) < MAX_VOCAB;
-    if (!fine || typeof content !== "string" || content === "" || content.length > MAX_TOKEN) {
-      throw bad("added_tokens", `${JSON.stringify({ id, content })} is not an id with a text of 1 to ${MAX_TOKEN}`);
+    if (!fine || typeof content !== "string" || content === "" || content.length > MAX_ADDED) {
+      throw bad("added_tokens", `${JSON.stringify({ id, content })} is not an id with a text of 1 to ${MAX_ADDED}`);
     }
+    length += content.length;
   }
+  if (length > MAX_ADDED_TEXT) throw bad("added_tokens", `${length} characters, more than ${MAX_ADDED_TEXT}`);
 }
 
 /** Runs on what strangers wrote: whatever goes wrong is their file's fault. */

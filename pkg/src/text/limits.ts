@@ -13,6 +13,12 @@ export const MAX_VOCAB = 1024 * 1024;
 /** UTF-16 units in one token: the longest known has 256; taking a token apart costs its length squared. */
 export const MAX_TOKEN = 1024;
 
+/** UTF-16 units in an added token: the longest known has about 60; every text is searched for all of them. */
+export const MAX_ADDED = 256;
+
+/** UTF-16 units of all added tokens together: the longest known lists have about 100,000. */
+export const MAX_ADDED_TEXT = 512 * 1024;
+
 /** Merges of a vocabulary: the largest known list has 515,000. */
 export const MAX_MERGES = 4 * 1024 * 1024;
 

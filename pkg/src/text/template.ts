@@ -4,6 +4,7 @@ import { parse, tokenize } from "@huggingface/jinja";
 import { EngineError } from "../types/errors.ts";
 import type { ChatMessage } from "../types/index.ts";
 import type { GgufText } from "./gguf.ts";
+import type { Guard, Rendered } from "./guard.ts";
 import { LINE_MARK, render, TemplateFailure } from "./jinja.ts";
 import { MAX_TEMPLATE, MAX_TEMPLATE_SPACE } from "./limits.ts";
 import type { Tokenizer } from "./tokenizer.ts";
@@ -123,17 +124,30 @@ export class ChatTemplate {
   }
 
   render(messages: readonly ChatMessage[], options: RenderOptions = {}): string {
+    return this.#render(messages, options, null).text;
+  }
+
+  /** Renders so that no text of messages, tools and documents can be read as a special token. */
+  renderGuarded(messages: readonly ChatMessage[], options: RenderOptions, guard: Guard): Rendered {
+    return this.#render(messages, options, guard);
+  }
+
+  #render(messages: readonly ChatMessage[], options: RenderOptions, guard: Guard | null): Rendered {
     const { addGenerationPrompt = true, tools = null, templateOptions = {}, now = new Date() } = options;
-    const variables = {
-      ...this.#tokens,
-      messages,
-      tools,
-      documents: null,
-      add_generation_prompt: addGenerationPrompt,
-      ...templateOptions,
-    };
     try {
-      return render(this.#program(tools ? "tool_use" : "default"), variables, now);
+      const all: Record<string, unknown> = {
+        ...this.#tokens,
+        messages,
+        tools,
+        documents: null,
+        add_generation_prompt: addGenerationPrompt,
+        ...templateOptions,
+      };
+      // The other variables are the model's, or the application's own.
+      const content = { messages: all.messages, tools: all.tools, documents: all.documents };
+      const variables = guard ? { ...all, ...guard.mark(content) } : all;
+      const text = render(this.#program(tools ? "tool_use" : "default"), variables, { now, guard });
+      return guard ? guard.read(text) : { text, seams: [] };
     } catch (cause) {
       throw this.#failure(cause);
     }

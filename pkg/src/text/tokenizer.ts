@@ -2,6 +2,8 @@
 
 import type { Tokenizer as Library } from "@huggingface/tokenizers";
 import { EngineError } from "../types/errors.ts";
+import { Encoder } from "./encoder.ts";
+import { Guard } from "./guard.ts";
 import { attempt, bad, build } from "./library.ts";
 import { MAX_TEXT } from "./limits.ts";
 import { type Pieces, pieces } from "./pieces.ts";
@@ -13,6 +15,11 @@ import {
   type TokenizerJson,
   tokenContent,
 } from "./tokenizer_json.ts";
+
+export interface EncodeOptions {
+  addSpecial?: boolean;
+  seams?: readonly number[] | null;
+}
 
 export interface NamedToken {
   id: number;
@@ -50,6 +57,11 @@ export class Tokenizer {
   readonly #library: Library;
   readonly #pieces: Pieces;
   readonly #added: ReadonlyMap<number, AddedToken>;
+  readonly #encoder: Encoder;
+  /** Ids that a post-processor puts before and after a text. */
+  readonly #before: readonly number[];
+  readonly #after: readonly number[];
+  #guard: Guard | null = null;
 
   /**
    * @param file tokenizer.json, parsed, or what `fromGguf` made
@@ -62,6 +74,14 @@ export class Tokenizer {
     if (!around) throw bad("post_processor", "is of a kind not supported");
     this.#library = attempt("", () => build(json));
     this.#added = new Map(json.added_tokens.map((token) => [token.id, token]));
+    this.#encoder = attempt("added_tokens", () => new Encoder(this.#library, json.added_tokens));
+    const id = (token: string) => {
+      const id = this.#encoder.id(token);
+      if (id === undefined) throw bad("post_processor", "adds a token that the vocabulary lacks");
+      return id;
+    };
+    this.#before = around.before.map(id);
+    this.#after = around.after.map(id);
     this.leadingSpaces = this.#pieces.leadingSpaces;
     this.kind = json.model.type === "Unigram" ? "Unigram" : isByteLevel(json) ? "byte-level BPE" : "SentencePiece BPE";
     const { vocab } = this.#library.model as unknown as { vocab: string[] };
@@ -92,8 +112,9 @@ export class Tokenizer {
   /**
    * Special tokens written out in the text become those tokens.
    * @param options.addSpecial Add what the tokenizer adds: BOS, EOS. @default true
+   * @param options.seams Where the text is a rendered chat: places that no special token is read across.
    */
-  encode(text: string, { addSpecial = true }: { addSpecial?: boolean } = {}): number[] {
+  encode(text: string, { addSpecial = true, seams = null }: EncodeOptions = {}): number[] {
     if (text.length > MAX_TEXT) {
       throw new EngineError(
         "InvalidArgument",
@@ -104,12 +125,14 @@ export class Tokenizer {
         },
       );
     }
-    const ids: (number | undefined)[] = attempt(
-      "",
-      () => this.#library.encode(text, { add_special_tokens: addSpecial }).ids,
-    );
-    if (ids.includes(undefined)) throw bad("post_processor", "adds a token that the vocabulary lacks");
-    return ids as number[];
+    const ids = attempt("", () => this.#encoder.encode(text, seams));
+    return addSpecial ? [...this.#before, ...ids, ...this.#after] : ids;
+  }
+
+  /** What keeps this tokenizer's special tokens out of messages. */
+  get guard(): Guard {
+    this.#guard ??= new Guard(this.#encoder.special);
+    return this.#guard;
   }
 
   /**
@@ -141,7 +164,7 @@ export class Tokenizer {
 
   #named(text: string | undefined, notes: string[]): NamedToken | null {
     if (text === undefined) return null;
-    const id = this.#library.token_to_id(text);
+    const id = this.#encoder.id(text);
     if (id !== undefined) return { id, text };
     notes.push(`the tokenizer's configuration names ${JSON.stringify(text)}, which is not in the vocabulary`);
     return null;

@@ -6,7 +6,7 @@ type OnlyWithThreads = "initThreadPool" | "wbg_rayon_start_worker";
 /** What wasm-bindgen made for one instance: the engine's classes and functions. */
 export type Glue = Omit<Bindings, "default" | OnlyWithThreads> & Partial<Pick<Bindings, OnlyWithThreads>>;
 
-/** What the glue asks of whoever makes it. */
+/** What the glue needs from the code that creates it. */
 export interface GlueHost {
   startWorkers(module: WebAssembly.Module, memory: WebAssembly.Memory, builder: PoolBuilder): Promise<void>;
 }
@@ -15,7 +15,7 @@ export type PoolBuilder = Bindings["wbg_rayon_PoolBuilder"]["prototype"];
 /** One flavour. Each glue it creates has its own variables, so one module serves several instances. */
 export interface Build {
   createGlue(host: GlueHost): Glue;
-  /** Of a memory that is imported; 0 where the module brings its own. */
+  /** The initial size of the memory that the module imports; 0 where it has its own. */
   initialPages: number;
   url(): URL;
 }
@@ -46,7 +46,7 @@ export async function compile(url: URL, fetchFile: (url: URL) => Promise<Respons
 }
 
 export interface InstanceOptions {
-  /** The most memory this instance may ever hold. Without threads a memory has no such limit but the engine's 4 GiB. */
+  /** The most memory that this instance may ever hold. Builds without threads have no limit but the 4 GiB of wasm32. */
   maximumBytes: number;
   host: GlueHost;
 }
@@ -67,7 +67,7 @@ export function instantiate(build: Build, module: WebAssembly.Module, options: I
 const PAGE = 65536;
 const MOST_PAGES = 65536;
 
-/** Its address space is reserved here and now; pages are taken from the system as they are used. */
+/** Reserves the address space at once; the system provides pages as they are used. */
 function sharedMemory(initial: number, maximumBytes: number): WebAssembly.Memory {
   const maximum = Math.min(Math.max(Math.ceil(maximumBytes / PAGE), initial), MOST_PAGES);
   try {

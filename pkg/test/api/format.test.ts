@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import Ajv2020 from "ajv/dist/2020.js";
-import { EngineError, type ResponseFormat, type Model } from "ternlight";
+import { EngineError, type Model, type ResponseFormat } from "ternlight";
 import { demo, failure, GREEDY, ONCE, reason } from "./support/model.ts";
 
 const OWN = { type: "object", additionalProperties: false };
@@ -125,7 +125,11 @@ test("what cannot be kept to is a typed error that names the option and the plac
   };
   const loop: Record<string, unknown> = {};
   loop.items = loop;
-  assert.deepEqual(await refused({ type: "json_schema", schema: loop }), ["BadConstraint", "responseFormat.schema", undefined]);
+  assert.deepEqual(await refused({ type: "json_schema", schema: loop }), [
+    "BadConstraint",
+    "responseFormat.schema",
+    undefined,
+  ]);
   const schema = { properties: { a: { items: { not: {} } } } };
   const place = "#/properties/a/items";
   assert.deepEqual(await refused({ type: "json_schema", schema }), ["BadConstraint", "responseFormat.schema", place]);

@@ -58,7 +58,12 @@ test("progress is told in order", async (context) => {
 });
 
 test("info says what runs", async (context) => {
-  const model = await demo(context, { contextLength: 100, kvCacheType: "f16", activations: "int14", flavour: "simd128" });
+  const model = await demo(context, {
+    contextLength: 100,
+    kvCacheType: "f16",
+    activations: "int14",
+    flavour: "simd128",
+  });
   const { info } = model;
   assert.deepEqual(
     [info.flavour, info.threads, info.contextLength, info.kvCacheType, info.activations, info.vocab],

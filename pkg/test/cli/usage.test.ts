@@ -44,6 +44,17 @@ const wrong: [string[], RegExp][] = [
   [["run", DEMO, "-p", "a", "--json-schema", "{]"], /--json-schema: /],
   [["run", DEMO, "-p", "a", "--adapter", "x=often"], /--adapter must have a number from -1000 to 1000/],
   [["run", DEMO, "-p", "a", "--max-adapter-bytes", "x"], /--max-adapter-bytes must be an integer/],
+  [["run", DEMO, "-p", "a", "--kernel", "dot4"], /no flag --kernel; in its place there is --dot-product$/m],
+  [["run", DEMO, "-p", "a", "--preset", "none"], /in its place there is --generation-config$/m],
+  [["run", DEMO, "-p", "a", "--preprocess", "safe"], /in its place there is --sanitize$/m],
+  [["run", DEMO, "-p", "a", "--speculate"], /in its place there is --prompt-lookup$/m],
+  [["run", DEMO, "-p", "a", "--layout", "stored"], /in its place there is --no-repack$/m],
+  [["run", DEMO, "-p", "a", "--adapter-bytes", "9"], /in its place there is --max-adapter-bytes$/m],
+  [["loadtest", DEMO, "--max-queue", "1"], /in its place there is --max-waiting$/m],
+  [["loadtest", DEMO, "--cache-tokens", "64"], /in its place there is --kv-cache-tokens$/m],
+  [["loadtest", DEMO, "--first-come"], /in its place there is --scheduling$/m],
+  [["bench", DEMO, "--load"], /in its place there is the command loadtest$/m],
+  [["bench", DEMO, "--prompt", "16"], /in its place there is --prompt-tokens$/m],
   [["logits", DEMO], /--ids 1,2,3 is missing/],
   [["logits", DEMO, "--ids", "1,,2"], /--ids must be token ids/],
   [["logits", DEMO, "--ids", "1,-2"], /--ids must be token ids/],
@@ -82,6 +93,7 @@ test("with --json it is an error object too", async () => {
 test("help of every command names its flags, and needs no model", async () => {
   const { stdout } = await done("--help");
   const commands = ["run", "logits", "tokenize", "perplexity", "inspect", "convert"];
+  assert.match(stdout, /^ {2}loadtest +Runs many clients/m);
   for (const command of commands) {
     assert.match(stdout, new RegExp(`^  ${command} `, "m"));
     const help = (await done(command, "--help")).stdout;

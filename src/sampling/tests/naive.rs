@@ -70,14 +70,14 @@ impl Naive<'_> {
                         let mut length = 0;
                         while length < at
                             && tokens[at - 1 - length] == tokens[tokens.len() - 1 - length]
-                            && !self.lists.breakers.contains(&tokens[at - 1 - length])
+                            && !self.lists.dry_breakers.contains(&tokens[at - 1 - length])
                         {
                             length += 1;
                         }
                         longest = longest.max(length);
                     }
                     let counts = longest > 0 && longest >= params.dry_allowed_length;
-                    if params.dry_multiplier > 0.0 && counts && !self.lists.breakers.contains(token) {
+                    if params.dry_multiplier > 0.0 && counts && !self.lists.dry_breakers.contains(token) {
                         let over = (longest - params.dry_allowed_length) as f64;
                         let penalty = f64::from(params.dry_multiplier) * f64::from(params.dry_base).powf(over);
                         *logit = f64::from(*logit as f32 - penalty as f32);
@@ -166,16 +166,16 @@ impl Naive<'_> {
 /// Returns the candidates at the end with their probabilities, the likeliest first.
 pub fn naive(logits: &[f32], params: Params, lists: &Lists, tokens: &[u32], rng: &mut Rng) -> Vec<(u32, f64)> {
     let mut left: Vec<(f64, u32)> = logits.iter().enumerate().map(|(i, &l)| (f64::from(l), i as u32)).collect();
-    for &(token, bias) in &lists.bias {
+    for &(token, bias) in &lists.logit_bias {
         left[token as usize].0 = f64::from(left[token as usize].0 as f32 + bias);
     }
     left.retain(|(logit, token)| {
         let banned =
             |sequence: &Vec<u32>| sequence.last() == Some(token) && tokens.ends_with(&sequence[..sequence.len() - 1]);
-        *logit > f64::NEG_INFINITY && !lists.banned.iter().any(banned)
+        *logit > f64::NEG_INFINITY && !lists.banned_sequences.iter().any(banned)
     });
     let mut chain = Naive { params, lists, tokens, left, temperature: 1.0 };
-    for &stage in &lists.order {
+    for &stage in &lists.samplers {
         chain.run(stage, rng);
     }
     chain.sort();

@@ -6,7 +6,7 @@ export const sessions = {
   restore: {
     kind: "bytes",
     to: "caller",
-    otherwise: "a new session",
+    otherwise: "none",
     help: "What session.save() gave, to go on from there.",
   },
 } as const satisfies Group;

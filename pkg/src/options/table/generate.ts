@@ -72,7 +72,7 @@ export const adapting = {
   adapters: {
     kind: "adapters",
     to: "host",
-    otherwise: "none; in a session, those of its last call",
+    otherwise: "none",
     help: "The loaded adapters to apply, each with a scale from -1000 to 1000.",
   },
 } as const satisfies Group;
@@ -107,5 +107,11 @@ export const chatting = {
     to: "prompt",
     otherwise: "none",
     help: "Further variables for the chat template.",
+  },
+  parseSpecialTokens: {
+    kind: "boolean",
+    to: "prompt",
+    default: false,
+    help: "Whether special tokens that messages, tools and documents write out become those tokens; they are text otherwise.",
   },
 } as const satisfies Group;

@@ -149,7 +149,7 @@ export const source = {
   integrity: {
     kind: "integrity",
     to: "host",
-    otherwise: "any content",
+    otherwise: "none",
     flag: { value: "SHA256" },
     help: "The SHA-256 that the file must have, or an object of them by file name.",
   },

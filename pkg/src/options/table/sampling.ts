@@ -158,7 +158,7 @@ export const sampling = {
   dryBreakers: {
     kind: "texts",
     to: "sampler",
-    otherwise: "newline, colon, double quote and asterisk",
+    otherwise: "newline, colon, double quote, asterisk",
     flag: { name: "dry-breaker", value: "TEXT", many: true },
     help: "DRY: no repetition extends over a token that contains one of these texts.",
   },
