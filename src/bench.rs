@@ -1,7 +1,7 @@
-//! What this machine can do at best: the roof over every kernel, measured by the same vector language.
+//! The machine's limits, measured with the vector operations of the kernels: the roofline that bounds every kernel.
 //!
 //! A token reads all weights once, so that memory bounds decoding; a prompt multiplies them many times over, so that the
-//! dot product bounds prefill. The host times a call and divides, or lends
+//! dot product bounds prefill. The host times a call and divides, or passes
 //! its clock.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +14,7 @@ use crate::team::Team;
 pub type Line = [u8; 64];
 
 /// Reads every line once, all members their share of it, each as `streams` streams side by side (1, 2 or 8): a core
-/// keeps more reads in flight than one stream asks for, because prefetchers stop at the end of a page. Answers with
+/// keeps more reads in flight than one stream asks for, because prefetchers stop at the end of a page. Returns
 /// the sum of all 32-bit words.
 pub fn read<I: Isa>(team: &Team, lines: &[Line], streams: usize) -> u32 {
     let sum = AtomicU32::new(0);
@@ -66,7 +66,7 @@ const SIDE: usize = 3;
 /// Tiles of a round. Their weights stay in the nearest cache: kept in registers, a compiler would multiply them once.
 const TILES: usize = 64;
 
-/// Multiplies `rounds` times on every member, all sums in registers. Answers with the number of products, and a sum that
+/// Multiplies `rounds` times on every member, all sums in registers. Returns the number of products, and a sum that
 /// proves them: each member's share is `rounds` times [`ROUND_SUM`].
 pub fn multiply<I: Isa>(team: &Team, rounds: usize) -> (u64, u32) {
     let sum = AtomicU32::new(0);

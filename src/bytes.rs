@@ -10,10 +10,10 @@ pub struct Reader<'a> {
     total: u64,
 }
 
-/// Why a read did not answer.
+/// Why a read has no result.
 #[derive(Debug)]
 pub enum Short {
-    /// This many bytes from the start of the file.
+    /// This many bytes from the start of the file are needed.
     Need(u64),
     Bad(Error),
 }
@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
         self.at as u64
     }
 
-    /// Bytes of the file that come after this point, here or not.
+    /// Bytes of the file after this point, whether they are here or not.
     pub fn left(&self) -> u64 {
         self.total - self.at as u64
     }
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Changes with any one word.
+/// A hash of bytes that changes whenever any one word of 8 bytes does. It detects damage, not forgery.
 #[inline(never)]
 pub fn checksum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -91,7 +91,7 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     rest.iter().fold(hash, |hash, &byte| mixed(hash, u64::from(byte)))
 }
 
-/// One to one in each argument.
+/// Mixes a word into a hash. For each hash it is one-to-one in the word, and for each word in the hash.
 pub fn mixed(hash: u64, word: u64) -> u64 {
     (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }

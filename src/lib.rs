@@ -7,13 +7,13 @@
 //! ```
 //!
 //! This crate owns everything between bytes and token ids; the TypeScript in `pkg/` owns where bytes come from and what ids mean.
-//! It does no I/O, reads no clock and knows no text: a parser says what it still needs, a plan names byte ranges, a loader
-//! is fed chunks in any order, and the engine works step by step.
+//! It does no I/O, reads no clock and knows no text: a parser returns how many more bytes it needs, a plan names byte ranges, a
+//! loader is fed chunks in any order, and the engine computes step by step.
 //!
-//! The rooms, from the ground up; each knows only those before it:
+//! The modules, from the ground up; each uses only those before it (`tests/architecture.rs` checks this):
 //!
-//! - [`error`], [`bytes`], [`rng`] – what everybody uses
-//! - [`observe`] – what a step tells whoever measures it
+//! - [`error`], [`bytes`], [`rng`] – used by all other modules
+//! - [`observe`] – what a step reports to an observer
 //! - [`team`](crate::team) – threads
 //! - [`quant`] – storage types, block to values
 //! - [`formats`] – GGUF and safetensors headers

@@ -119,7 +119,7 @@ fn a_queue_is_full_when_it_is() {
     };
     let ids: Vec<RequestId> = (0..3).map(|_| ask().unwrap()).collect();
     let error = ask().unwrap_err();
-    assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::QueueFull, Some("maxQueue")));
+    assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::QueueFull, Some("maxWaiting")));
     engine.step(&mut || false).unwrap();
     assert_eq!((engine.status().running, engine.status().waiting), (2, 1));
     // Who waits for a reader is not in the line.
@@ -161,7 +161,7 @@ fn what_fits_nowhere_is_refused() {
     let files = Files::read(&golden("models/bitnet_packed"));
     let few = files.plan(Options { context_length: Some(64), kv_cache_tokens: Some(63), ..Options::default() });
     let error = common::error(few);
-    assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::InvalidArgument, Some("cacheTokens")));
+    assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::InvalidArgument, Some("kvCacheTokens")));
     let mut engine = engine(Options { context_length: Some(64), kv_cache_tokens: Some(64), ..Options::default() });
     let session = engine.open();
     let request = Request { tokens: prompt(65, 1), task: Task::Score };

@@ -1,7 +1,7 @@
 //! Which tokens may come next, so that a text keeps to a JSON schema, a regular expression or a grammar.
 //!
 //! `llguidance` does the work; this crate gives it a vocabulary, bounds what a stranger's schema may cost, and says where a
-//! refused one is wrong. It is a wasm of its own, which nobody loads who does not ask for a format.
+//! refused one is wrong. It is built as a wasm module of its own, which is loaded when a response format is asked for.
 
 mod place;
 mod schema;

@@ -64,7 +64,7 @@ impl Signs {
         self.group = group;
     }
 
-    /// Codes whose layout is ternary or of signs alone. Without groups of its own the scale is everybody's.
+    /// Takes codes whose layout is ternary or of signs alone. Without groups of their own the scale `all` is that of every row.
     pub fn take(
         &mut self,
         layout: Layout,

@@ -21,7 +21,7 @@ pub enum Value {
     Str(String),
 }
 
-/// The architecture's name in GGUF, which tells the gate and how pairs turn.
+/// The architecture's name in GGUF, which implies the gate and which values of a head are rotated together.
 ///
 /// # Errors
 /// `UnsupportedSetting` for an architecture whose GGUF name means another activation.

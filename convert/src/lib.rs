@@ -1,10 +1,9 @@
-//! A model of any source as one GGUF file: codes are copied, never rounded again.
+//! Converts a model of any supported format to one GGUF file. Codes are copied, never rounded again.
 //!
-//! [`plan`] says which tensors the new file has and what must be read for each, [`keys`] say in GGUF's words what the model is,
-//! [`codes`] and
-//! [`rows`] change one type for another. A [`Converter`] is told a tensor, fed its reads from the first byte to the last,
-//! and answers bytes with their place in the tensor: rows whose order differs between Hugging Face and GGUF may go anywhere.
-//! It holds some rows at a time and nothing of a tensor that is done.
+//! [`plan`] lists the tensors of the new file and what must be read for each, [`keys`] are the model's configuration as GGUF metadata,
+//! [`codes`] and `rows` convert one storage type to another. A [`Converter`] is given one tensor after another. It is fed the bytes of
+//! a tensor's reads from first to last and returns new bytes with their offset in the tensor, because the order of rows differs between
+//! Hugging Face and GGUF. It holds some rows at a time, and nothing of a tensor that is done.
 
 pub mod codes;
 pub mod keys;
@@ -23,10 +22,10 @@ use ternlight::model::load::decode::{DecodeBuffers, Mean, finite};
 use ternlight::model::plan::Plan;
 use ternlight::quant::Content;
 
-/// Rows that are taken at once.
+/// Rows that are converted at once.
 const ROWS: usize = 32;
 
-/// Bytes of the tensor at hand, and where in it they lie.
+/// Bytes of the current tensor, and their offset in it.
 #[derive(Debug, PartialEq)]
 pub struct Write {
     pub offset: u64,
@@ -47,7 +46,7 @@ pub struct Converter {
     worst: f64,
 }
 
-/// The tensor at hand.
+/// The tensor that is being converted.
 #[derive(Debug, Default)]
 struct Job {
     output: usize,
@@ -63,7 +62,7 @@ struct Job {
     mins: Vec<f32>,
     mean: Mean,
     rounding: Rounding,
-    /// Of an I2_S tensor to be.
+    /// The one scale of a new I2_S tensor, as far as its rows have shown it.
     flat: Option<f64>,
     writes: Vec<Write>,
 }
@@ -84,7 +83,7 @@ impl Converter {
         self.kind
     }
 
-    /// In the order of the new file.
+    /// The new file's tensors, in their order.
     pub fn outputs(&self) -> &[Output] {
         &self.outputs
     }
@@ -94,7 +93,7 @@ impl Converter {
         &self.plan
     }
 
-    /// What a reader should know, once all is done.
+    /// What a user should know, once all tensors are done.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.plan.warnings();
         if self.rounded > 0 {
@@ -108,7 +107,7 @@ impl Converter {
         warnings
     }
 
-    /// Turns to a tensor.
+    /// Begins a tensor.
     ///
     /// # Panics
     /// If there is no such tensor.
@@ -192,7 +191,7 @@ impl Converter {
         Ok(())
     }
 
-    /// Bytes that are taken whole.
+    /// The bytes that are converted at once.
     fn unit(&self, output: &Output, phase: Phase, len: u64) -> usize {
         match (phase, &output.form) {
             (Phase::Measure, _) => 4 << 10,

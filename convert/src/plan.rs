@@ -85,7 +85,7 @@ pub struct Output {
     pub bytes: u64,
     pub(super) reads: Vec<(Phase, Range)>,
     pub(super) form: Form,
-    /// Of the plan.
+    /// The item of the plan that it is made from.
     pub(super) item: Option<usize>,
     pub(super) rows: usize,
     pub(super) cols: usize,
@@ -99,7 +99,7 @@ impl Output {
         self.reads.iter().map(|(_, range)| *range)
     }
 
-    /// Where a row of the source goes: GGUF's `llama` turns neighbours, for which the two halves of each head are interleaved.
+    /// The place of a row of the source: GGUF's `llama` rotates neighbours, for which the two halves of each head are interleaved.
     pub(super) fn place(&self, row: usize) -> usize {
         let Some(head) = self.heads_of else { return row };
         let (first, within) = (row / head * head, row % head);

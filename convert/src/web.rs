@@ -1,5 +1,7 @@
 //! Converting: a new file's tensors and keys out, the source's bytes in, the new bytes out.
 
+#![allow(clippy::missing_errors_doc, reason = "whatever fails is thrown as `{ code, message, detail }`")]
+
 use js_sys::{Array, Uint8Array};
 use serde::{Deserialize, Serialize};
 use ternlight::bindings::{Checkpoint, Js, JsRange, decide, fitting, from_js, out_of_order, ranges, thrown, to_js};
@@ -171,19 +173,20 @@ impl Converter {
         Ok(self.chunk.as_mut_ptr())
     }
 
-    /// Turns to a tensor by its number. Answers as `feed` does.
+    /// Begins a tensor by its number. Returns writes as `feed` does.
     pub fn begin(&mut self, tensor: usize) -> Js<Array> {
         Ok(writes(self.converter()?.begin(tensor)))
     }
 
-    /// Takes the first `length` bytes of the buffer, the next of one read. Answers pairs of an offset in the tensor and its bytes.
+    /// Takes the first `length` bytes of the buffer, the next of one read. Returns pairs of an offset in the tensor and
+    /// the bytes to be written there.
     pub fn feed(&mut self, length: usize) -> Js<Array> {
         let chunk = self.chunk.get(..length).ok_or_else(out_of_order)?;
         let Stage::Converting(converter) = &mut self.stage else { return Err(out_of_order()) };
         converter.feed(chunk).map(writes).map_err(thrown)
     }
 
-    /// Ends the tensor. Answers as `feed` does.
+    /// Ends the tensor. Returns writes as `feed` does.
     pub fn end(&mut self) -> Js<Array> {
         self.converter()?.end().map(writes).map_err(thrown)
     }

@@ -1,5 +1,7 @@
 //! Headers: bytes in, a table of contents out.
 
+#![allow(clippy::missing_errors_doc, reason = "whatever fails is thrown as `{ code, message, detail }`")]
+
 use js_sys::{Object, Reflect};
 use wasm_bindgen::prelude::*;
 

@@ -12,7 +12,7 @@ impl<I: Isa> Engine<I> {
     pub(super) fn next_batch(&mut self) -> (Vec<BatchRow>, Vec<RequestId>) {
         self.admit();
         let view = self.view();
-        self.rows_of(schedule(&view))
+        self.rows_of(schedule(view))
     }
 
     /// Gives free places to requests that wait.
@@ -107,7 +107,7 @@ impl<I: Isa> Engine<I> {
             let (table, from, len) = (session.table, session.cached, session.tokens.len());
             let mut to = from + count;
             if to > len && !self.cache.fits(table, from, to) {
-                // Nobody is preempted for a guess.
+                // No other request is preempted for a guess.
                 to = len;
             }
             if let Some(request) = self.requests.get_mut(&id) {

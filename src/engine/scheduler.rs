@@ -150,31 +150,34 @@ pub(super) struct Batch {
 }
 
 /// Chooses the tokens of the next batch.
-pub(super) fn schedule(view: &View) -> Batch {
-    let View { limits, candidates } = view;
-    let of = |which: fn(usize) -> bool| candidates.iter().copied().filter(move |candidate| which(candidate.left));
-    let mut decoding: Vec<Candidate> = of(|left| left == 1).collect();
-    let mut prompts: Vec<Candidate> = of(|left| left > 1).collect();
-    // Where more sequences decode than a batch holds, those that waited longest do. Prompts keep one row.
-    decoding.sort_by_key(|candidate| (candidate.used, candidate.id));
-    decoding.truncate(if prompts.is_empty() { limits.rows } else { limits.rows.saturating_sub(1).max(1) });
-    let mut blocks = Vec::new();
-    prompts.retain(|prompt| {
-        let Some(block) = prompt.block else { return true };
-        let first = !blocks.contains(&block);
-        blocks.push(block);
-        first
-    });
+pub(super) fn schedule(View { limits, mut candidates }: View) -> Batch {
+    candidates.retain(|candidate| candidate.left > 0);
+    // Sequences that decode come first, of these those that waited longest; then prompts in order of arrival.
+    candidates
+        .sort_unstable_by_key(|&Candidate { id, used, left, .. }| (left > 1, if left > 1 { 0 } else { used }, id));
+    let (decoding, prompts) = candidates.split_at(candidates.partition_point(|candidate| candidate.left == 1));
+    // A batch that has no room for all of them keeps one row for prompts.
+    let most = if prompts.is_empty() { limits.rows } else { limits.rows.saturating_sub(1).max(1) };
+    let decoding = &decoding[..decoding.len().min(most)];
 
     let mut budget = limits.prompt_tokens(decoding.len());
-    let mut shares = Vec::new();
-    for Candidate { id, guesses, .. } in decoding {
+    let mut shares = Vec::with_capacity(candidates.len());
+    for &Candidate { id, guesses, .. } in decoding {
         let guesses = guesses.min(budget);
         budget -= guesses;
         shares.push((id, 1 + guesses));
     }
-    prompt_shares(limits, prompts, budget, &mut shares);
+    prompt_shares(&limits, first_of_each_block(prompts), budget, &mut shares);
     Batch { shares }
+}
+
+/// The prompts without those that would compute the same block next as an earlier one.
+fn first_of_each_block(prompts: &[Candidate]) -> Vec<Candidate> {
+    let earlier = |index: usize, block| prompts[..index].iter().any(|other| other.block == Some(block));
+    let all = prompts.iter().enumerate();
+    all.filter(|(index, prompt)| !prompt.block.is_some_and(|block| earlier(*index, block)))
+        .map(|(_, &one)| one)
+        .collect()
 }
 
 /// Half of the budget for the oldest prompt, so that it goes on, and the rest for the shortest, of equal ones the oldest first.

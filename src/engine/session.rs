@@ -136,7 +136,7 @@ impl<I: Isa> Engine<I> {
             if running.iter().any(|id| self.requests.contains_key(id)) {
                 return;
             }
-            // Nobody waits for this pass any more. What it has written lies behind every session's cached positions.
+            // No request waits for this pass any more. What it has written lies behind the cached positions of every session.
             self.running = None;
             self.forward.start(&[], Vec::new());
         }

@@ -1,4 +1,4 @@
-//! What a checkpoint is, told from its header.
+//! A summary of a checkpoint for people, from its header.
 
 use std::collections::BTreeMap;
 

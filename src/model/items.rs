@@ -1,4 +1,4 @@
-//! Every tensor in its place: what the architecture has, what is missing, what has no place.
+//! Assigns every tensor to its place in the architecture, and refuses files that lack a tensor or have one without a place.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ const MOST_COLS: usize = 1 << 16;
 /// How a tensor's bytes become codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// As the storage type says.
+    /// The storage type defines the codes.
     Stored,
-    /// Ternary blocks or floats whose one scale a row is kept once.
+    /// Ternary blocks or floats whose rows have one scale each, which is stored once.
     Joined,
     /// Latent weights: floats that are rounded to −1, 0 and +1 by the mean of their magnitudes.
     Latent,
@@ -54,7 +54,7 @@ impl Item {
         }
     }
 
-    /// Numbers that go with a weight are no parameters.
+    /// Whether it holds scales or minima of a weight, which do not count as parameters.
     pub fn is_scale(&self) -> bool {
         matches!(self.slot.field, Field::Scale | Field::Scales | Field::Mins)
     }
@@ -63,7 +63,7 @@ impl Item {
 pub(super) const MATRICES: [Part; 7] =
     [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
 
-/// Puts every tensor in its place; refuses what has none, and what is missing. In order of execution, with warnings.
+/// Assigns every tensor to its place. Returns the items in order of execution, and warnings.
 ///
 /// # Errors
 /// An error with the tensor that has no place, is missing or there twice, or whose shape or type does not fit its place.

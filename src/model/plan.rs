@@ -44,7 +44,7 @@ pub struct Range {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Known {
-    /// The caller said it.
+    /// The option `i2s` names it.
     Option,
     /// A tensor's values are no multiple of 128.
     Size,
@@ -67,7 +67,7 @@ pub struct Memory {
 pub struct Plan {
     pub config: Config,
     pub options: Options,
-    /// In order of execution.
+    /// One for each tensor, in order of execution.
     pub items: Vec<Item>,
     pub context: usize,
     pub kv: Codec,
@@ -77,7 +77,7 @@ pub struct Plan {
     pub(super) probes: Vec<Probe>,
     /// What probing found of each kind of matrix: whether one scale a row is enough.
     pub(super) row_scaled: LiteMap<Part, bool>,
-    /// Of files that have I2_S tensors.
+    /// How I2_S tensors interleave their codes, where there are any.
     pub i2s: Option<(Interleave, Known)>,
 }
 

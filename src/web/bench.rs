@@ -1,4 +1,4 @@
-//! The machine's own limits, for the host to time.
+//! Measurements of the machine's own limits; the host times them.
 
 use wasm_bindgen::prelude::*;
 
@@ -25,13 +25,13 @@ impl Roofline {
         Ok(Self { memory: filled("a buffer", bytes as u64, 1).map_err(thrown)?, team: team(threads)? })
     }
 
-    /// Reads all memory once, in `streams` streams a thread; answers with the sum of its words.
+    /// Reads all memory once, in `streams` streams a thread; returns the sum of its words.
     pub fn read(&self, streams: usize) -> u32 {
         let (lines, _) = self.memory.as_chunks();
         bench::read::<Active>(&self.team, lines, streams)
     }
 
-    /// Multiplies in registers; answers with how many products were made, each of which is 1.
+    /// Multiplies in registers; returns how many products were made, each of which is 1.
     pub fn multiply(&self, rounds: usize) -> Js<f64> {
         let (products, sum) = bench::multiply::<Active>(&self.team, rounds);
         // A sum of 32 bits proves them but for its overflow.
@@ -45,7 +45,7 @@ extern "C" {
     pub(super) fn now() -> f64;
 }
 
-/// Chooses the dot product of this name from now on, or the faster one for any other name; answers with its name.
+/// Chooses the dot product of this name from now on, or the faster one for any other name; returns its name.
 #[wasm_bindgen(js_name = dotProduct)]
 pub fn dot_product(name: &str) -> String {
     let named = DotProduct::ALL.into_iter().find(|dots| dots.name() == name);

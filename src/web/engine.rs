@@ -23,10 +23,10 @@ use crate::quant::{Layout, Scales};
 use crate::sampling::{Lists, Params, flat};
 use crate::team::Team;
 
-/// More than any request has; tokens have fewer than the 21 bits that are left.
+/// The factor that separates a token from its request in one number: request ids are below it, and token ids fit the 21 bits that are left.
 const REQUESTS: f64 = 4_294_967_296.0;
 
-/// What a request is to do, read by hand: derived readers of such a type are ten times as large.
+/// Reads the task of a request by hand: a derived reader of such a type is ten times as large.
 fn task(from: &JsValue, (params, lists): (Params, Lists)) -> Task {
     let get = |name: &str| Reflect::get(from, &name.into()).unwrap_or_default();
     let text = |name: &str| get(name).as_string().unwrap_or_default();
@@ -101,18 +101,18 @@ impl Engine {
         vec![weight_bytes as f64, weight_macs as f64]
     }
 
-    /// Begins to note where the time of steps goes, or ends it. Answers with what was noted before, four numbers for each of
+    /// Begins or ends to measure where the time of steps goes. Returns what was measured before, four numbers for each of
     /// [`operations`]: calls, milliseconds, bytes, products.
     pub fn profile(&mut self, on: bool) -> Vec<f64> {
         let before = std::mem::replace(&mut self.profile, on.then(Box::default));
         before.map_or_else(Vec::new, |rows| rows.as_flattened().to_vec())
     }
 
-    /// A whole step, told as 18 numbers for each matrix: layer (-1: none), operation, which of the operation's; rows, columns, bits of a
+    /// Runs a whole step and returns 18 numbers for each matrix: layer (-1: none), operation, which of the operation's; rows, columns, bits of a
     /// code; values that share a scale (0: a row, -1: dense), bits of a scale (0: a factor of 8 bits), whether there are minima; how its
     /// input is rounded (in the order of [`Precision`]); of the input and of the output least, most, root mean square and NaNs.
     pub fn trace(&mut self) -> Js<Vec<f64>> {
-        let mut told = Vec::new();
+        let mut numbers = Vec::new();
         let events =
             self.engine.traced_step(&mut |Traced { layer, operation, index, matrix, precision, input, output }| {
                 let MatrixShape { rows, cols, packing, .. } = matrix.shape;
@@ -125,20 +125,20 @@ impl Engine {
                     }
                 };
                 let head = [operation as usize, index, rows, cols, bits];
-                let told_of = |Values { least, most, nans, .. }, rms| [least.into(), most.into(), rms, nans as f64];
-                told.push(layer.map_or(-1.0, |layer| layer as f64));
-                told.extend(head.map(|number| number as f64));
-                told.extend([group, f64::from(scale), f64::from(u8::from(min)), f64::from(precision as u8)]);
-                told.extend([input, output].map(|values| told_of(values, values.rms())).as_flattened());
+                let numbers_of = |Values { least, most, nans, .. }, rms| [least.into(), most.into(), rms, nans as f64];
+                numbers.push(layer.map_or(-1.0, |layer| layer as f64));
+                numbers.extend(head.map(|number| number as f64));
+                numbers.extend([group, f64::from(scale), f64::from(u8::from(min)), f64::from(precision as u8)]);
+                numbers.extend([input, output].map(|values| numbers_of(values, values.rms())).as_flattened());
             });
         let failed = events.map_err(thrown)?.into_iter().find_map(|event| match event {
             Event::Failed { error, .. } => Some(thrown(error)),
             _ => None,
         });
-        failed.map_or(Ok(told), Err)
+        failed.map_or(Ok(numbers), Err)
     }
 
-    /// The last batch, once it is whole: request, first position and count of tokens, of each who had any.
+    /// The last batch, if its pass is completed: request, first position and number of tokens of each request in it.
     pub fn served(&self) -> Vec<u32> {
         self.engine.served().iter().flat_map(|&(id, from, count)| [id.0, from as u32, count as u32]).collect()
     }
@@ -169,7 +169,7 @@ impl Engine {
         self.engine.adapt(SessionId(session), &pairs(adapters)).map_err(thrown)
     }
 
-    /// Lets nobody ask for an adapter any more; who has it keeps it.
+    /// Removes an adapter; sessions that use it keep it.
     #[wasm_bindgen(js_name = removeAdapter)]
     pub fn remove_adapter(&mut self, adapter: u32) {
         self.engine.remove_adapter(AdapterId(adapter));
@@ -213,10 +213,11 @@ impl Engine {
         self.engine.pause(RequestId(request), paused);
     }
 
-    /// Goes on with a request whose `choose` event came: its logits, -∞ for what must not be chosen. Answers events as `step` does.
+    /// Goes on with a request that awaits logits since its `choose` event: one for each token, -∞ for what must not be chosen. Returns events
+    /// as `step` does.
     pub fn supply(&mut self, request: u32, logits: &[f32]) -> Js<Array> {
         let events = self.engine.resume(RequestId(request), logits).map_err(thrown)?;
-        told(events)
+        events_to_js(events)
     }
 
     /// Whether another step has anything to do.
@@ -224,7 +225,7 @@ impl Engine {
         self.engine.busy()
     }
 
-    /// Works for about `budget` milliseconds or until a batch is done. Answers events:
+    /// Computes for about `budget` milliseconds or until a batch is done. Returns events:
     /// `{ type: "prompt", request, tokens, cached }`, a token as the number `token · 2³² + request`, before it
     /// `{ type: "logprobs", request, chosen, ids, top }` where asked for, `{ type: "choose", request, logits }` (see `supply`),
     /// `{ type: "logits", request, position, logits }`, `{ type: "scored", request, nll, tokens }`,
@@ -244,7 +245,7 @@ impl Engine {
                 })
             }
         };
-        told(events.map_err(thrown)?)
+        events_to_js(events.map_err(thrown)?)
     }
 }
 
@@ -255,18 +256,18 @@ fn note([calls, time, bytes, products]: &mut [f64; 4], ms: f64, before: &Tally, 
     *products += (tally.weight_macs - before.weight_macs + tally.kv_macs - before.kv_macs) as f64;
 }
 
-/// What [`Engine::profile`] tells of, in its order, with spaces between.
+/// The names of the operations that [`Engine::profile`] measures, in its order, separated by spaces.
 #[wasm_bindgen]
 pub fn operations() -> String {
     Operation::NAMES.join(" ")
 }
 
-fn told(events: Vec<Event>) -> Js<Array> {
+fn events_to_js(events: Vec<Event>) -> Js<Array> {
     events.into_iter().map(event).collect()
 }
 
 fn event(event: Event) -> Js<JsValue> {
-    // What comes at every step is a number: an object of three names costs more than some small models' layers.
+    // The event of every step is a number: an object with three properties costs more than the layers of some small models.
     if let Event::Token { request, token } = event {
         return Ok((f64::from(token) * REQUESTS + f64::from(request.0)).into());
     }

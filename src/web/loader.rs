@@ -13,20 +13,20 @@ use crate::model::describe::Description;
 use crate::model::plan::{Memory, Plan};
 use crate::model::{self, Intake};
 
-/// A load under way: answer the probes, reserve, feed every range, finish.
+/// A load under way. The order of calls is: `decide` with the bytes of the probes, `reserve`, `feed` for every range, `finish`.
 #[wasm_bindgen]
 pub struct Loader {
     format: Format,
     stage: Stage,
-    /// Where JavaScript puts the bytes of a chunk.
+    /// The buffer into which JavaScript copies the bytes of a chunk.
     chunk: Vec<u8>,
 }
 
-/// Chunks, and rows on their way into tiles, at most.
+/// Bytes of chunks and of rows that are being packed, at most.
 const LOAD_BYTES: u64 = 24 << 20;
 
-/// Has the memory grow by all that the engine and this load will need. Browsers tell every thread of each growth; one that comes
-/// later, while threads run, is seen late by JavaScript, and in some versions of WebKit by the threads too.
+/// Grows the memory by all that the engine and this load will need, before threads run. JavaScript sees a later growth late, and in some
+/// versions of WebKit the threads do too.
 fn grow(bytes: u64) -> Js<()> {
     // No single allocation may take half of what can be addressed.
     let mut held = Vec::new();
@@ -36,7 +36,7 @@ fn grow(bytes: u64) -> Js<()> {
     Ok(())
 }
 
-/// Of the memory at a time.
+/// Bytes by which the memory grows at once: one allocation cannot have half of what 32 bits address.
 const GROWTH: u64 = 1 << 30;
 
 enum Stage {

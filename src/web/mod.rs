@@ -1,5 +1,7 @@
 //! The engine's classes at the edge to JavaScript: options come in, events and errors go out. No logic lives here.
 
+#![allow(clippy::missing_errors_doc, reason = "whatever fails is thrown as `{ code, message, detail }`")]
+
 mod adapter;
 mod bench;
 mod engine;

@@ -27,7 +27,7 @@ fn candidate(number: usize, left: usize) -> Candidate {
 }
 
 fn shares(limits: Limits, candidates: &[Candidate]) -> Vec<(usize, usize)> {
-    let batch = schedule(&View { limits, candidates: candidates.to_vec() });
+    let batch = schedule(View { limits, candidates: candidates.to_vec() });
     batch.shares.into_iter().map(|(id, tokens)| (id.0 as usize, tokens)).collect()
 }
 

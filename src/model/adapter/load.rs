@@ -22,7 +22,7 @@ pub struct Loader {
     tensors: Vec<Arc<Tensor>>,
     arrived: Vec<Option<Vec<u8>>>,
     hashes: Vec<u64>,
-    /// In the order of an adapter's branches.
+    /// One for each of the adapter's branches.
     planned: Vec<Option<Planned>>,
     branches: Vec<Option<Branch>>,
     /// Which branch each tensor belongs to.
@@ -38,7 +38,7 @@ pub struct Loader {
 #[derive(Debug)]
 struct Planned {
     width: usize,
-    /// Of all A together.
+    /// The shape of all A matrices, stacked.
     a: MatrixShape,
     pairs: Vec<Pair>,
 }
@@ -52,11 +52,11 @@ struct Pair {
     factor: f32,
     /// The first of its columns.
     first: usize,
-    /// Rows of heads, so many each, in the order of the other way of turning them: how they turn here.
+    /// For queries and keys whose rows are ordered for other pairs: the rows of a head, and the pairs of the model.
     turned: Option<(usize, Pairs)>,
 }
 
-/// Of a layer's matrices, those that read the same input.
+/// Which of a layer's matrices read the same input.
 const SHARED: [std::ops::Range<usize>; INPUTS] = [0..3, 3..4, 4..6, 6..7];
 
 fn dense(rows: usize, cols: usize, float: Float) -> MatrixShape {
@@ -237,7 +237,7 @@ fn matrix(shape: MatrixShape, bytes: &[u8]) -> Result<Matrix> {
     Ok(matrix)
 }
 
-/// Puts the rows of every head into the order in which they turn here: halves one behind the other, or each beside its partner.
+/// Reorders the rows of every head for the pairs that this model rotates: two halves, or each value beside its partner.
 fn turned(bytes: &[u8], row: usize, head: usize, pairs: Pairs) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for bytes in bytes.chunks_exact(head * row) {
@@ -252,7 +252,7 @@ fn turned(bytes: &[u8], row: usize, head: usize, pairs: Pairs) -> Vec<u8> {
     out
 }
 
-/// What stands around a module's name in those of its A and B: PEFT's words and llama.cpp's.
+/// The prefix and the suffixes that PEFT and llama.cpp add to a module's name for its A and B.
 fn words(naming: Naming) -> (&'static str, [&'static str; 2]) {
     match naming {
         Naming::HuggingFace => ("base_model.model.", [".lora_A.weight", ".lora_B.weight"]),

@@ -196,7 +196,7 @@ fn bitnet_quantization(config: &Json) -> Result<Quantization> {
         "online" => class == "autobitlinear",
         other => return Err(unsupported("quantization_config.quantization_mode", "offline or online", other)),
     };
-    // Packed tensors tell themselves from dense ones; latent weights do not.
+    // The storage type distinguishes packed tensors from dense ones, but not latent weights from others.
     if let Some(kept) = field(config, "modules_to_not_convert")
         && online
         && *kept != serde_json::json!(["lm_head"])

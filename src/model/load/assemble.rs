@@ -67,8 +67,8 @@ impl Assembly<'_> {
         })
     }
 
-    /// [`Training::ByScales`] settled: BitNet's kin are files of ternary types with one scale in a whole matrix, in every layer. Dense
-    /// weights that turn out to be ternary may be TriLM's as well, and everybody runs those with floats.
+    /// Resolves [`Training::ByScales`]: a file is taken for BitNet's if every matrix of the layers has a ternary type and one scale for the
+    /// whole matrix. Dense weights that turn out to be ternary may be TriLM's as well, which other engines run with float activations.
     fn training(&self) -> Training {
         if self.plan.config.training != Training::ByScales {
             return self.plan.config.training;

@@ -174,7 +174,7 @@ impl DecodeBuffers {
         Ok(Some(scales))
     }
 
-    /// As training rounds at every pass: `clamp(round(w · (1 / m)), −1, 1) / (1 / m)`, m being the mean of the magnitudes.
+    /// Rounds latent weights as training does at every pass: `clamp(round(w · (1 / m)), −1, 1) / (1 / m)`, m being the mean of the magnitudes.
     fn latent_rows(&mut self, float: Float, cols: usize, bytes: &[u8]) -> Result<RowScales> {
         finite(float, bytes)?;
         let mut mean = Mean::default();
@@ -244,7 +244,7 @@ pub(crate) fn finite_scale(scale: f32) -> Result<()> {
 /// [`ErrorKind::NonFinite`].
 #[inline(never)]
 pub fn finite(float: Float, bytes: &[u8]) -> Result<()> {
-    // The exponent alone tells.
+    // NaN and infinity are the values whose exponent has all bits set.
     let bad = match float {
         Float::F32 => bytes.as_chunks::<4>().0.iter().position(|b| b[3] & 0x7f == 0x7f && b[2] & 0x80 != 0),
         Float::BF16 => bytes.as_chunks::<2>().0.iter().position(|b| b[1] & 0x7f == 0x7f && b[0] & 0x80 != 0),

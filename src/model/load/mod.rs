@@ -3,6 +3,31 @@
 //! Every tensor is taken in *units*: the bytes of 32 source rows, which fill whole tiles. A unit that lies whole within a chunk is
 //! packed straight from it; what a chunk's edge cut waits in a staging buffer of one unit. Feeding the same bytes again packs the
 //! same tiles again.
+//!
+//! ```
+//! use ternlight::model::{Checkpoint, Loader, Options};
+//! use ternlight::team::Team;
+//!
+//! let file = std::fs::read("tests/golden/gguf/llama_bitlinear.TQ2_0.gguf")?;
+//! let mut checkpoint = Checkpoint::new();
+//! checkpoint.parse(0, file.len() as u64, &file)?;
+//!
+//! // A few rows decide what the header leaves open: here, whether one scale for each row is enough.
+//! let mut plan = checkpoint.plan(Options::default())?;
+//! let bytes = |offset: u64, len: u64| &file[offset as usize..][..len as usize];
+//! let rows: Vec<&[u8]> = plan.probes().iter().map(|probe| bytes(probe.range.offset, probe.range.len)).collect();
+//! assert!(!rows.is_empty());
+//! plan.decide(&rows)?;
+//!
+//! // The ranges may come in any order and any cut.
+//! let mut loader = Loader::new(plan)?;
+//! for range in loader.ranges().into_iter().rev() {
+//!     loader.feed(&Team::solo(), range.file, range.offset, bytes(range.offset, range.len))?;
+//! }
+//! let (model, plan) = loader.finish()?;
+//! assert_eq!(model.layers.len(), plan.config.layers);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod assemble;
 pub mod decode;
@@ -30,10 +55,11 @@ use decode::{finite, finite_scale};
 pub use intake::Intake;
 use units::Units;
 
+/// Takes the bytes of a plan's ranges in any order and packs the weights.
 #[derive(Debug)]
 pub struct Loader {
     plan: Plan,
-    /// In file order, beside the item of the plan that each fills.
+    /// One for each tensor, in file order.
     sinks: Vec<Sink>,
 }
 
@@ -43,7 +69,7 @@ struct Sink {
     tensor: Arc<Tensor>,
     kind: Kind,
     reading: Reading,
-    /// Of a matrix.
+    /// The shape of a matrix; `None` for values.
     shape: Option<MatrixShape>,
     unit: usize,
     /// Bytes behind the last unit: the scale of an I2_S tensor.
@@ -57,17 +83,17 @@ enum Kind {
     Matrix(Box<Matrix>),
     /// A vector or a number, kept as the file's bytes are widened.
     Values(Vec<f32>),
-    /// Only looked at: how many of its weights are zero.
+    /// A matrix of which only the zeros are counted.
     Survey {
         zeros: u64,
     },
 }
 
-/// A unit whose bytes have come in part.
+/// A unit of which some bytes have come.
 #[derive(Debug)]
 struct Staged {
     bytes: Vec<u8>,
-    /// Which of them are here, in order and apart.
+    /// The spans that have come, in order, none touching another.
     have: Vec<Span<usize>>,
 }
 
@@ -100,7 +126,7 @@ impl Loader {
         self.plan.memory()
     }
 
-    /// Keeps nothing of the weights and counts their zeros instead: what `inspect` reads a whole file for.
+    /// A loader that keeps nothing of the weights and counts their zeros instead, for `inspect`.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -128,7 +154,7 @@ impl Loader {
         Ok(shares)
     }
 
-    /// Takes some bytes of a file, and packs what they make whole. What belongs to no tensor is passed over.
+    /// Takes some bytes of a file, and packs every unit that they complete. Bytes that belong to no tensor are ignored.
     ///
     /// # Errors
     /// An error with the tensor and the offset: [`ErrorKind::NonFinite`] for a weight or scale that is NaN or infinite,
@@ -211,7 +237,7 @@ impl Sink {
         Ok(Self { item: index, kind, reading, shape, unit, tail, done, staged: LiteMap::new(), tensor })
     }
 
-    /// Where unit i lies in the tensor; the tail is the unit behind the last.
+    /// The bytes of a unit in its tensor; the tail is the unit behind the last.
     fn unit_span(&self, unit: usize) -> Span<u64> {
         let start = unit as u64 * self.unit as u64;
         if start >= self.tail.start && !self.tail.is_empty() {
