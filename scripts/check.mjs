@@ -37,6 +37,7 @@ function lanes() {
       name: "Rust of constrain",
       command: ["cargo", "test", "--locked", "--package", "ternlight-constrain"],
     },
+    { kind: "test", name: "Rust of convert", command: ["cargo", "test", "--locked", "--package", "ternlight-convert"] },
   ];
   const wasm = [
     { kind: "all", name: "build", command: ["node", "pkg/scripts/build.mjs"] },
@@ -61,6 +62,8 @@ function lanes() {
         command: [bin("tsc"), "--project", folder],
         needs: "build",
       })),
+    // It fails on a link that leads nowhere.
+    { kind: "test", name: "site of the documents", command: ["make", "docs"], needs: "build" },
     { kind: "lint", name: "commit subjects", command: ["scripts/check_commits.sh"] },
   ];
   return [native, wasm];
