@@ -53,7 +53,7 @@ function lanes() {
       command: forFlavour(flavour, "test", "--lib"),
     })),
     // They need the glue's types, so they come after the build.
-    { kind: "lint", name: "biome", command: [bin("biome"), "ci"], needs: "build" },
+    { kind: "lint", name: "biome", command: [bin("biome"), "ci", "--colors=off"], needs: "build" },
     ...["pkg", ...clients()]
       .filter((folder) => existsSync(`${root}${folder}/tsconfig.json`))
       .map((folder) => ({

@@ -25,11 +25,12 @@ console.log(
 for (const [index, [what, program, ...args]] of steps.entries()) {
   console.log(`${index + 1} of 3  ${what}`);
   const begin = performance.now();
-  const code = await new Promise((resolve, reject) => {
-    spawn(program, args, { cwd: root, stdio: "inherit" }).on("error", reject).on("exit", resolve);
+  const ended = await new Promise((resolve, reject) => {
+    const child = spawn(program, args, { cwd: root, stdio: "inherit" });
+    child.on("error", reject).on("exit", (code, signal) => resolve(signal ?? code));
   });
-  if (code !== 0) {
-    console.error(`step ${index + 1} failed: ${[program, ...args].join(" ")}`);
+  if (ended !== 0) {
+    console.error(`step ${index + 1} failed: ${[program, ...args].join(" ")} ended with ${ended}`);
     process.exit(1);
   }
   console.log(`${index + 1} of 3  took ${duration(performance.now() - begin)}`);
