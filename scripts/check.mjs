@@ -34,8 +34,8 @@ function lanes() {
     { kind: "test", name: "Rust with threads", command: ["cargo", "test", "--locked", "--features", "threads"] },
     {
       kind: "test",
-      name: "Rust of constrain",
-      command: ["cargo", "test", "--locked", "--package", "ternlight-constrain"],
+      name: "Rust of constrain and convert",
+      command: ["cargo", "test", "--locked", "--package", "ternlight-constrain", "--package", "ternlight-convert"],
     },
     { kind: "test", name: "Rust of convert", command: ["cargo", "test", "--locked", "--package", "ternlight-convert"] },
   ];
