@@ -30,6 +30,7 @@ export function checkIds(ids: readonly number[], { contextLength }: ModelInfo): 
 }
 
 function tooLong(message: string, found: number, most: number): EngineError {
-  const detail = { option: "contextLength", expected: `at most ${most} tokens`, found: String(found) };
-  return new EngineError("ContextFull", message, detail);
+  const expected = `at most ${most} tokens`;
+  const detail = { option: "contextLength", expected, found: String(found) };
+  return new EngineError("ContextFull", `${message}: expected ${expected}, found ${found}`, detail);
 }
