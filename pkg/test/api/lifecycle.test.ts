@@ -170,7 +170,9 @@ test("a thread that dies while weights come rejects the load, and the next load 
   await next.close();
 });
 
-test("a tokenizer's pattern that never ends is ended", { timeout: 60_000 }, async (context) => {
+test("a tokenizer's pattern that never ends is given up, and other answers go on", {
+  timeout: 60_000,
+}, async (context) => {
   const files: Record<string, Uint8Array> = {};
   for (const name of DEMO_FILES) files[name] = await readFile(new URL(name, DEMO));
   const tokenizer = JSON.parse(await readFile(new URL("tokenizer.json", DEMO), "utf8"));
@@ -183,17 +185,15 @@ test("a tokenizer's pattern that never ends is ended", { timeout: 60_000 }, asyn
     ],
   };
   files["tokenizer.json"] = new TextEncoder().encode(JSON.stringify(tokenizer));
-  const script = new URL("../../dist/node-worker.js", import.meta.url);
-  const spawnEngine = () => Object.assign(owned(new Worker(script)), { hangSeconds: 4 });
-  const model = await loadWith({ spawnEngine, base: null }, files, { threads: 1 });
+  const model = await load(files, { threads: 1 });
   context.after(() => model.close());
   const hostile = `${"a".repeat(60)}!`;
   const running = model.generate(ONCE, { temperature: 0, maxTokens: 8 });
-  assert.equal((await running.finished).tokens.length, 8);
   for (const promise of [model.tokenize(hostile), model.generate(hostile).finished]) {
     const { code, message } = await failure(promise);
-    assert.equal(code, "WorkerFailed");
-    assert.match(message, /not answered for 4 s/);
+    assert.equal(code, "BadTokenizer");
+    assert.match(message, /pattern/);
   }
-  assert.equal((await failure(model.tokenize("a"))).code, "WorkerFailed");
+  assert.equal((await running.finished).tokens.length, 8);
+  assert.ok((await model.tokenize("a")).length > 0);
 });
