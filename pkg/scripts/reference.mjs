@@ -125,7 +125,7 @@ function commandsPage(commandLine) {
     return [
       `## ${name}`,
       summary,
-      `\`\`\`\n${usage}\n\`\`\``,
+      `\`\`\`text\n${usage}\n\`\`\``,
       ...(rows.length > 0 ? [table(["", ""], rows)] : []),
     ].join("\n\n");
   });

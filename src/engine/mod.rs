@@ -56,7 +56,7 @@ use crate::kernels::isa::Isa;
 use crate::kernels::rows::KV_BLOCK;
 use crate::kv::Cache;
 use crate::model::forward::{Forward, Progress, Traced};
-use crate::model::{Adapter, Model, Plan};
+use crate::model::{Adapter, Model, Plan, tune};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
 use active::{Active, Outcome};
@@ -131,6 +131,14 @@ impl<I: Isa> Engine<I> {
             steps: 0,
             turn: 1,
         })
+    }
+
+    /// Measures which variants of kernels suit this machine and sets them, see [`tune`]; for a clock in milliseconds.
+    ///
+    /// # Errors
+    /// As [`tune::tune`].
+    pub fn tune(&self, now: &dyn Fn() -> f64) -> Result<Vec<tune::Choice>> {
+        tune::tune::<I>(&self.model, &self.team, now)
     }
 
     /// The model that it runs.

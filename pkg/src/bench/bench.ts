@@ -199,10 +199,10 @@ function reportOf(
 }
 
 function aboutModel(info: ModelInfo, source: string, weightBytes: number): Pick<BenchReport, "engine" | "model"> {
-  const { flavour, dotProduct, threads, threadsReason, kvCacheType, contextLength, activations } = info;
+  const { flavour, dotProduct, weightPrefetch, threads, threadsReason, kvCacheType, contextLength, activations } = info;
   const { name, architecture, parameters, bitsPerWeight, kinds, config } = info;
   return {
-    engine: { flavour, dotProduct, threads, threadsReason, kvCacheType, contextLength, activations },
+    engine: { flavour, dotProduct, weightPrefetch, threads, threadsReason, kvCacheType, contextLength, activations },
     model: { source, name, architecture, parameters, bitsPerWeight, kinds, config, weightBytes },
   };
 }

@@ -22,7 +22,14 @@ export interface BenchReport {
   machine: Machine;
   engine: Pick<
     ModelInfo,
-    "flavour" | "dotProduct" | "threads" | "threadsReason" | "kvCacheType" | "contextLength" | "activations"
+    | "flavour"
+    | "dotProduct"
+    | "weightPrefetch"
+    | "threads"
+    | "threadsReason"
+    | "kvCacheType"
+    | "contextLength"
+    | "activations"
   >;
   model: Pick<ModelInfo, "name" | "architecture" | "parameters" | "bitsPerWeight" | "kinds" | "config"> & {
     /** Where it came from. */

@@ -10,7 +10,7 @@ export function report(found: BenchReport): string {
   const { machine, engine, model, settings } = found;
   const parts = [
     `${model.name ?? model.source}: ${model.architecture}, ${count(model.parameters)} parameters, ${bytes(model.weightBytes)} a step`,
-    `${engine.flavour}, ${engine.dotProduct}, ${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kvCacheType}`,
+    `${engine.flavour}, ${engine.dotProduct}, ${prefetched(engine.weightPrefetch)}${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kvCacheType}`,
     `${machine.runtime} on ${machine.cpu ?? "an unknown processor"}, ${found.date}`,
     "",
     table("lrll", speeds(found)),
@@ -124,3 +124,9 @@ export function loadTestReport(found: LoadTestReport): string {
   ];
   return table("ll", rows);
 }
+
+/** Earlier reports have none. */
+const prefetched = (choices: BenchReport["engine"]["weightPrefetch"] = {}): string =>
+  Object.entries(choices)
+    .map(([kind, choice]) => `${kind} prefetch ${choice}, `)
+    .join("");

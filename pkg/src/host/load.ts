@@ -113,7 +113,10 @@ function infoOf(
   description: Description,
   { choice, settings }: LoadJob,
 ): ModelInfo & { warnings: string[] } {
-  const { dotProduct = "auto" } = settings;
+  const { dotProduct = "auto", weightPrefetch = "auto" } = settings;
+  // What prefetching gains depends on the dot product, so that is chosen first.
+  const dots = glue.dotProduct(dotProduct) as ModelInfo["dotProduct"];
+  const prefetched = engine.tune(weightPrefetch);
   return {
     ...description,
     warnings: [...description.warnings],
@@ -121,9 +124,17 @@ function infoOf(
     contextLength: engine.contextLength,
     kvCacheType: engine.kvCacheType as ModelInfo["kvCacheType"],
     flavour: choice.flavour,
-    dotProduct: glue.dotProduct(dotProduct) as ModelInfo["dotProduct"],
+    dotProduct: dots,
+    weightPrefetch: prefetchOf(prefetched),
     threads: choice.threads,
     threadsReason: choice.threadsReason,
     memoryBytes: memory.buffer.byteLength,
   };
+}
+
+/** For each kind of codes its bits, and 1 where it is prefetched. */
+function prefetchOf(choices: Uint8Array): ModelInfo["weightPrefetch"] {
+  const found: Record<string, "on" | "off"> = {};
+  for (let i = 0; i < choices.length; i += 2) found[`${choices[i]}-bit`] = choices[i + 1] ? "on" : "off";
+  return found;
 }

@@ -122,6 +122,8 @@ export interface ModelInfo extends Description {
   /** The build that runs: `threads-relaxed`, `single-simd128` … */
   flavour: string;
   dotProduct: Exclude<DotProduct, "auto">;
+  /** Whether weights are touched ahead of their use, by the bits of their codes: `{ "2-bit": "off" }`. Kinds without a choice are absent. */
+  weightPrefetch: Readonly<Record<string, "on" | "off">>;
   threads: number;
   /** Why there are fewer threads than cores, in words; null where there are not. */
   threadsReason: string | null;

@@ -52,7 +52,7 @@
 use std::ops::Range;
 
 use super::finish::{GroupInput, ROW_VECTORS, finish};
-use super::prefetch::{BURST_STEP, WeightPrefetch};
+use super::prefetch::{self, BURST_STEP, WeightPrefetch};
 use super::{TileOut, TileSums};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
@@ -84,7 +84,8 @@ pub(super) fn tile<I: Isa, const T: usize>(
     let finish = finish::<I, T>(layout);
     let bytes = matrix.tile(tile);
     // Only the first token's pass over a tile reads it from memory.
-    let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
+    let wanted = token == 0 && prefetch::is_on(layout.codes);
+    let mut prefetch = WeightPrefetch::new(matrix, tile, wanted);
     let rows: [_; T] = std::array::from_fn(|t| act.row(token + t));
     let (len, groups) = matrix.shape.groups();
     let group_bytes = bytes.len() / groups;
@@ -123,8 +124,8 @@ pub(super) fn sum<
     let GroupOperands { codes, at, prefetch, xs } = group;
     let bytes = 16 * C::VECTORS;
     let steps = codes.len() / bytes;
-    // A long group is prefetched chunk by chunk.
-    let chunk = if codes.len() < 2 * BURST_STEP { steps } else { BURST_STEP / bytes };
+    // A long group is prefetched chunk by chunk, and else multiplied at one go.
+    let chunk = if !prefetch.wanted() || codes.len() < 2 * BURST_STEP { steps } else { BURST_STEP / bytes };
     for first in (0..8 / P).step_by(V) {
         let mut dots = [[[[isa.splat_i32(0); A]; T]; P]; V];
         let mut weights = [isa.splat_i32(0); V];

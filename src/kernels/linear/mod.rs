@@ -31,7 +31,7 @@ mod dense;
 mod finish;
 mod ints;
 mod panel;
-mod prefetch;
+pub mod prefetch;
 #[cfg(test)]
 pub(in crate::kernels) mod suite;
 mod super_block;

@@ -27,10 +27,29 @@
 //! linear stream gained nothing at any distance; bursts over 4, 6, 16 or 32 pages, of two lines a page, or of every second line
 //! were no faster. On an AMD Zen 5 the core's prefetchers cross pages, one stream already reads 26 to 36 GB/s, and the bursts,
 //! with the chunks that they cut a row into, *cost* a third of the ternary decode speed while they double that of the Q6_K
-//! head. The right choice depends on the processor and the kernel and should be measured on the user's machine; this code does
-//! not do that.
+//! head. The right choice depends on the processor and the kernel, so [`set`] makes it for each kind of codes, after a measurement
+//! ([`tune`](crate::model::tune)). Kernels of super-blocks always prefetch.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::kernels::packed::Matrix;
+use crate::quant::Codes;
+
+/// The kinds of codes that have a choice.
+pub const KINDS: [Codes; 5] = [Codes::B1, Codes::B2, Codes::B4, Codes::B6, Codes::I8];
+
+/// One choice a kind for the process: what suits a machine suits all models on it.
+static OFF: [AtomicBool; KINDS.len()] = [const { AtomicBool::new(false) }; KINDS.len()];
+
+/// Sets whether kernels for few tokens prefetch weights of this kind from now on. Results do not change.
+pub fn set(codes: Codes, on: bool) {
+    OFF[codes as usize].store(!on, Ordering::Relaxed);
+}
+
+/// Whether they do; true at first.
+pub fn is_on(codes: Codes) -> bool {
+    !OFF[codes as usize].load(Ordering::Relaxed)
+}
 
 /// Loads weights into the cache before the kernel reads them; see the module's documentation.
 pub(super) struct WeightPrefetch<'a> {
@@ -60,6 +79,12 @@ impl<'a> WeightPrefetch<'a> {
         let phase = bytes.as_ptr().addr() % WINDOW;
         let next = if wanted { (phase + tile * matrix.shape.tile_bytes()) / BURST_STEP } else { usize::MAX };
         Self { bytes, phase, next, seen: 0 }
+    }
+
+    /// Whether there are bursts at all.
+    #[inline(always)]
+    pub fn wanted(&self) -> bool {
+        self.next != usize::MAX
     }
 
     /// Runs the bursts that are due when the kernel reads up to byte `at` of the matrix.

@@ -128,6 +128,13 @@ export const runtime = {
     flag: { value: "D" },
     help: "How products are summed, four or two to a lane; auto measures which one is faster.",
   },
+  weightPrefetch: {
+    kind: { values: ["auto", "on", "off"] },
+    to: "host",
+    default: "auto",
+    flag: { value: "P" },
+    help: "Whether kernels touch the weights ahead of their use; auto measures for each kind of codes what is faster.",
+  },
 } as const satisfies Group;
 
 /** How bytes come from servers. */
