@@ -11,6 +11,7 @@ import { availableParallelism } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { build as esbuild } from "esbuild";
+import { minify } from "terser";
 import { tools as extras, flavours, root } from "./cargo.mjs";
 import { clients } from "./clients.mjs";
 import { buildFlavour, buildQuickly, command, npmLock, npmTool, removeOutdated, say } from "./flavour.mjs";
@@ -111,10 +112,20 @@ async function bundle(platform, groups, outdir) {
   const glue = glueIn(path.join(outdir, "glue"));
   say("bundles", `esbuild, for ${platform === "node" ? "Node" : "pages"}`);
   await Promise.all(
-    groups.map(({ wholeOptions = false, ...group }) =>
-      esbuild({ ...common, ...group, plugins: wholeOptions ? [glue] : [glue, leanOptions] }),
-    ),
+    groups.map(async ({ wholeOptions = false, ...group }) => {
+      const plugins = wholeOptions ? [glue] : [glue, leanOptions];
+      const { outputFiles } = await esbuild({ ...common, ...group, plugins, write: false });
+      for (const { path: file, text } of outputFiles) {
+        writeFileSync(file, platform === "browser" ? await smaller(text, group.format) : text);
+      }
+    }),
   );
+}
+
+/** What a page loads counts: terser takes another 6 % of esbuild's gzipped size. */
+async function smaller(text, format) {
+  const { code } = await minify(text, { ecma: 2022, module: format === "esm", compress: { passes: 3 } });
+  return `${code}\n`;
 }
 
 /** Takes the glue from one folder. A build that is not there is left out, and an attempt to load it says so. */

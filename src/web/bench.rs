@@ -1,6 +1,8 @@
 //! Measurements of the machine's own limits; the host times them.
 
+use wasm_bindgen::JsCast;
 use wasm_bindgen::prelude::*;
+use web_sys::Performance;
 
 use super::team;
 use crate::bench;
@@ -39,10 +41,15 @@ impl Roofline {
     }
 }
 
-#[wasm_bindgen]
-extern "C" {
-    #[wasm_bindgen(js_namespace = performance)]
-    pub(super) fn now() -> f64;
+thread_local! {
+    /// The clock that pages, workers and servers have alike, as a property of the global object.
+    static CLOCK: Performance =
+        js_sys::Reflect::get(&js_sys::global(), &"performance".into()).unwrap_or(JsValue::UNDEFINED).unchecked_into();
+}
+
+/// Milliseconds since the thread began.
+pub(super) fn now() -> f64 {
+    CLOCK.with(Performance::now)
 }
 
 /// Chooses the dot product of this name from now on, or the faster one for any other name; returns its name.
