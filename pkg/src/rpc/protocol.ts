@@ -170,5 +170,7 @@ export type Reply =
   | { id: number; error: ErrorData }
   /** What was done when, for a load with `spans`. */
   | { spans: TimeSpan[] }
+  /** A thread of the engine's has started, whose end closes the port; null where all of them are about to be ended. */
+  | { thread: MessagePort | null }
   /** Nothing will be answered any more. */
   | { fatal: ErrorData };
