@@ -3,6 +3,7 @@
 //! `llguidance` does the work; this crate gives it a vocabulary, bounds what a stranger's schema may cost, and says where a
 //! refused one is wrong. It is built as a wasm module of its own, which is loaded when a response format is asked for.
 
+mod depth;
 mod place;
 mod schema;
 #[cfg(target_arch = "wasm32")]
@@ -95,6 +96,7 @@ impl Vocabulary {
         let matcher = match format {
             Format::JsonSchema(text) => {
                 let schema = schema::read(text)?;
+                depth::check_schema(&schema)?;
                 self.matcher(vec![json(&schema)]).map_err(|reason| self.within(schema, reason))?
             }
             Format::Regex(pattern) => {
@@ -102,6 +104,7 @@ impl Vocabulary {
                 self.matcher(vec![GrammarWithLexer::from_regex(pattern)]).map_err(nowhere)?
             }
             Format::Grammar(text) => {
+                depth::check_grammar(text)?;
                 self.matcher(vec![GrammarWithLexer::from_lark(text.to_owned())]).map_err(place::in_grammar)?
             }
             Format::Both(text) => self.both(text)?,
@@ -116,17 +119,19 @@ impl Vocabulary {
         let nowhere = |reason| Refusal { place: String::new(), reason };
         let both: Value = serde_json::from_str(text).map_err(|error| nowhere(error.to_string()))?;
         let grammar = both["grammar"].as_str().unwrap_or_default().to_owned();
+        depth::check_grammar(&grammar)?;
         let mut grammars = vec![GrammarWithLexer::from_lark(grammar)];
         for (number, schema) in both["schemas"].as_array().into_iter().flatten().enumerate() {
             let within = |refusal: Refusal| Refusal { place: format!("schema {number}, {}", refusal.place), ..refusal };
             let schema = schema::prepared(schema.clone()).map_err(within)?;
+            depth::check_schema(&schema).map_err(within)?;
             self.matcher(vec![json(&schema)]).map_err(|reason| within(self.within(schema.clone(), reason)))?;
             grammars.push(GrammarWithLexer { name: Some(format!("schema{number}")), ..json(&schema) });
         }
         self.matcher(grammars).map_err(place::in_grammar)
     }
 
-    /// Where in a schema it is that it is refused.
+    /// Where in a schema the part is that is refused.
     fn within(&self, schema: Value, reason: String) -> Refusal {
         place::in_schema(schema, reason, |part| self.matcher(vec![json(&part)]).err())
     }

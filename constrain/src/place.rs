@@ -5,8 +5,10 @@ use serde_json::{Map, Value};
 
 use crate::{Refusal, schema};
 
-/// Parts of a schema that are tried at most, to find the one that is refused.
-const MAX_TRIES: usize = 200;
+/// Parts of a schema that are compiled at most, to find the one that is refused, and how much JSON they are together: a place is a
+/// help, and none is worth the time that compiling a large schema over and over takes.
+const MAX_TRIES: usize = 64;
+const MAX_TRIED: usize = 16 << 10;
 
 /// What the library says, without the source that it quotes and what it adds about itself.
 pub fn plain(message: &str) -> String {
@@ -56,14 +58,19 @@ pub fn in_schema(root: Value, reason: String, refusal: impl Fn(Value) -> Option<
         .collect();
     let mut part = root;
     let mut place = "#".to_owned();
-    let mut tries = 0;
+    let (mut tries, mut left) = (MAX_TRIES, MAX_TRIED.saturating_sub(length(&Value::Object(frame.clone())) * 4));
     let mut refused = |child: &Value| {
         let Value::Object(mut alone) = child.clone() else { return false };
         for (key, value) in &frame {
             alone.entry(key.clone()).or_insert_with(|| value.clone());
         }
-        tries += 1;
-        tries <= MAX_TRIES && refusal(Value::Object(alone)).as_ref() == Some(&reason)
+        let alone = Value::Object(alone);
+        let size = length(&alone);
+        if tries == 0 || size > left {
+            return false;
+        }
+        (tries, left) = (tries - 1, left - size);
+        refusal(alone).as_ref() == Some(&reason)
     };
     let mut inner = |part: &mut Value| {
         schema::children(part).into_iter().find(|(_, child)| refused(child)).map(|(key, child)| (key, child.take()))
@@ -73,4 +80,14 @@ pub fn in_schema(root: Value, reason: String, refusal: impl Fn(Value) -> Option<
         part = child;
     }
     Refusal { place, reason }
+}
+
+/// About the bytes of a value as JSON.
+fn length(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(list) => list.iter().map(|item| length(item) + 1).sum::<usize>() + 2,
+        Value::Object(object) => object.iter().map(|(key, item)| key.len() + length(item) + 4).sum::<usize>() + 2,
+        _ => 5,
+    }
 }

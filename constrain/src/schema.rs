@@ -102,3 +102,15 @@ pub fn children(schema: &mut Value) -> Vec<(String, &mut Value)> {
     }
     found
 }
+
+/// All schemas directly within a schema, whatever key holds them: a value that is none is visited for nothing.
+pub fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
+    let lists = schema.as_array().into_iter().flatten();
+    let named = schema.as_object().into_iter().flat_map(|object| {
+        object
+            .iter()
+            .filter(|(key, _)| !matches!(key.as_str(), "const" | "enum" | "default" | "examples"))
+            .map(|(_, value)| value)
+    });
+    lists.chain(named)
+}

@@ -1,3 +1,5 @@
+use serde_json::Map;
+
 use super::*;
 
 const END: u32 = 261;
@@ -184,4 +186,71 @@ fn hostile_formats_end() {
         constraint.accept(u32::from(b'a')).expect("allowed");
     }
     assert!(!allowed(&mut constraint).is_empty());
+}
+
+/// References follow one another by calls in the library: too many of them would end its instance, not only the one answer.
+#[test]
+fn what_leads_too_deep_is_refused() {
+    let chain = |count: usize, upper: bool, rule: &dyn Fn(String) -> String| {
+        let name = |i: usize| format!("{}{i}", if upper { "R" } else { "r" });
+        let rules: Vec<_> = (0..count).map(|i| format!("{}: {}", name(i), rule(name(i + 1)))).collect();
+        format!("start: {}\n{}\n{}: \"a\"", name(0), rules.join("\n"), name(count))
+    };
+    let plain = |name: String| name;
+    assert!(
+        keeps(Format::Grammar(&chain(200, false, &plain)), "a")
+            && keeps(Format::Grammar(&chain(200, true, &plain)), "a")
+    );
+    for grammar in [
+        chain(20_000, false, &plain),
+        chain(1000, true, &plain),
+        chain(1000, false, &|name| format!("\"b\" | // no: x\n  /c\\// {name}?")),
+        chain(100, false, &|name| format!("(((({name}))))")),
+        chain(1000, false, &|name| format!("{name} start")),
+    ] {
+        assert!(refusal(Format::Grammar(&grammar)).1.contains("deep"), "{}", &grammar[..60]);
+        let both = serde_json::json!({ "grammar": grammar, "schemas": [] }).to_string();
+        assert!(refusal(Format::Both(&both)).1.contains("deep"));
+    }
+    // Many rules are fine, and so is one that leads back.
+    let flat: Vec<_> = (0..1500).map(|i| format!("r{i}: \"w{i}\"")).collect();
+    let names: Vec<_> = (0..1500).map(|i| format!("r{i}")).collect();
+    assert!(keeps(Format::Grammar(&format!("start: {}\n{}", names.join(" | "), flat.join("\n"))), "w77"));
+    assert!(keeps(Format::Grammar("start: \"(\" start \")\" | \"a\""), "((a))"));
+
+    let schema = |count: usize, to: &dyn Fn(Value) -> Value| {
+        let reference = |i: usize| serde_json::json!({ "$ref": format!("#/$defs/d{i}") });
+        let mut defs: Map<String, Value> = (0..count).map(|i| (format!("d{i}"), to(reference(i + 1)))).collect();
+        defs.insert(format!("d{count}"), serde_json::json!({ "type": "null" }));
+        serde_json::json!({ "$ref": "#/$defs/d0", "$defs": defs }).to_string()
+    };
+    assert!(keeps(Format::JsonSchema(&schema(100, &|to| to)), "null"));
+    for deep in [
+        schema(20_000, &|to| to),
+        schema(1000, &|to| serde_json::json!({ "type": "array", "items": to })),
+        schema(1000, &|to| serde_json::json!({ "allOf": [to] })),
+        schema(1000, &|to| serde_json::json!({ "anyOf": [{ "type": "integer" }, to] })),
+        schema(1000, &|to| serde_json::json!({ "properties": { "a": to } })),
+    ] {
+        assert!(refusal(Format::JsonSchema(&deep)).1.contains("deep"), "{}", &deep[..60]);
+    }
+}
+
+/// A place is looked for in a bounded part of the schema, whatever its size.
+#[test]
+fn looking_for_a_place_is_bounded() {
+    let wide = |count: usize| {
+        let part = |i: usize| format!(r#""p{i}":{{"type":"string","pattern":"^x{i}"}}"#);
+        let parts: Vec<_> = (0..count).map(part).collect();
+        format!(r#"{{"properties":{{{},"z":{{"items":{{"not":{{}}}}}}}}}}"#, parts.join(","))
+    };
+    assert_eq!(refusal(Format::JsonSchema(&wide(20))).0, "#/properties/z/items");
+    assert_eq!(refusal(Format::JsonSchema(&wide(5000))).0, "#");
+    let tried = std::cell::Cell::new(0);
+    let root: Value = serde_json::from_str(&wide(5000)).expect("JSON");
+    let found = place::in_schema(root, "no".to_owned(), |part| {
+        tried.set(tried.get() + part.to_string().len());
+        None
+    });
+    assert!(found.place == "#" && tried.get() > 0 && tried.get() < 64 << 10);
 }

@@ -13,6 +13,8 @@ export interface CallContext<V extends VerbName> {
   stopped?: boolean;
   /** Set by a generation that pauses for its reader: hears how many pieces were read so far. */
   onRead: ((pieces: number) => void) | null;
+  /** Pieces that the owner's reader had read before the generation began: all those to come, where nobody reads them. */
+  read?: number;
   /** Set by a generation that waits for logits to choose from. */
   onSupply: ((logits: Float32Array) => void) | null;
   send(event: Verbs[V]["event"], transfer?: Transferable[]): void;

@@ -2,6 +2,7 @@
 
 import type { ModelInfo, Progress } from "../types/index.ts";
 import type { Glue } from "../wasm/load.ts";
+import type { ThreadsOwner } from "../wasm/threads.ts";
 import type { Platform } from "./platform.ts";
 import type { Text } from "./text.ts";
 import type { Timeline } from "./timeline.ts";
@@ -12,6 +13,8 @@ export interface InstanceContext {
   signal: AbortSignal;
   /** A loaded instance cannot continue: one of its threads failed. */
   onFatal(error: unknown): void;
+  /** Hears of the instance's threads, which it cannot watch itself while a step runs. */
+  threads: ThreadsOwner;
 }
 
 export interface LoadContext extends InstanceContext {

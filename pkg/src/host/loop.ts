@@ -62,6 +62,8 @@ export class EngineLoop {
   cancel(request: number): void {
     this.#listeners.delete(request);
     this.engine.cancel(request);
+    // Its place may be another's now, also where every other request waits for logits.
+    this.#start();
   }
 
   /** Answers a `choose` event, unless the request has ended meanwhile. */

@@ -45,10 +45,10 @@ export class Runtime {
     this.#shared = build.initialPages > 0;
   }
 
-  static async start(choice: Pick, { platform, onFatal }: InstanceContext): Promise<Runtime> {
+  static async start(choice: Pick, { platform, onFatal, threads }: InstanceContext): Promise<Runtime> {
     const build = builds[choice.flavour] as Build;
     const module = platform.given?.module ?? (await compile(build.url(), platform.fetchFile));
-    return new Runtime(build, module, () => new Pool(choice.flavour, platform.spawnSibling, onFatal));
+    return new Runtime(build, module, () => new Pool(choice.flavour, platform.spawnSibling, onFatal, threads));
   }
 
   /** An instance that reads headers. */

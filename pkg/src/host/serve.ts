@@ -17,7 +17,13 @@ export function serve(platform: Platform, port: Port): void {
   const calls = new Map<number, Running>();
   const post = (reply: Reply, transfer?: Transferable[]) => port.post(reply, transfer);
   const timeline = new Timeline((spans) => post({ spans }));
-  const state = new HostState(platform, timeline, (error) => post({ fatal: toData(error) }));
+  const state = new HostState(platform, timeline, {
+    onFatal: (error) => post({ fatal: toData(error) }),
+    threads: {
+      onThread: (life) => post({ thread: life }, [life]),
+      onThreadsEnded: () => post({ thread: null }),
+    },
+  });
 
   port.onmessage = (data) => {
     const message = data as Call | Control;

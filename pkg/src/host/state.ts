@@ -2,6 +2,7 @@
 
 import type { Constrainer } from "../constrain/constraint.ts";
 import { EngineError } from "../types/errors.ts";
+import type { ThreadsOwner } from "../wasm/threads.ts";
 import type { Adapters } from "./adapters.ts";
 import type { Loaded } from "./context.ts";
 import type { EngineLoop } from "./loop.ts";
@@ -21,6 +22,8 @@ export class HostState {
   readonly timeline: Timeline;
   /** The engine cannot continue: every call that is pending, and every later one, fails with this error. */
   readonly onFatal: (error: unknown) => void;
+  /** The owner's end watches the engine's threads. */
+  readonly threads: ThreadsOwner;
   /** Engine sessions by the owner's numbers. */
   readonly sessions = new Map<number, number>();
   /** What ends the request under way on a session, by the engine's session. */
@@ -31,10 +34,11 @@ export class HostState {
   constrainer: Constrainer | null = null;
   #model: HostedModel | null = null;
 
-  constructor(platform: Platform, timeline: Timeline, onFatal: (error: unknown) => void) {
+  constructor(platform: Platform, timeline: Timeline, { onFatal, threads }: Pick<HostState, "onFatal" | "threads">) {
     this.platform = platform;
     this.timeline = timeline;
     this.onFatal = onFatal;
+    this.threads = threads;
   }
 
   /** @throws {EngineError} `Closed` before a model is loaded */

@@ -1,5 +1,6 @@
-/** A worker becomes the engine's host or one of its threads, depending on its first message. */
+/** A worker becomes the engine's host, one of its threads, or a compiler of response formats, depending on its first message. */
 
+import { compileFor, isOpening } from "../constrain/compiler.ts";
 import { builds } from "../wasm/builds.ts";
 import { isJoin, work } from "../wasm/threads.ts";
 import type { Platform } from "./platform.ts";
@@ -9,6 +10,7 @@ export function startWorker(platform: Platform): void {
   const port = platform.ownPort();
   port.onmessage = (message) => {
     if (isJoin(message)) return work(message, port, builds);
+    if (isOpening(message)) return compileFor(message, port);
     serve(platform, port);
     port.onmessage?.(message);
   };

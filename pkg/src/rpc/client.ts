@@ -3,6 +3,7 @@
 import { EngineError, type ErrorCode } from "../types/errors.ts";
 import type { WorkerPort } from "./port.ts";
 import type { ErrorData, Reply, VerbName, Verbs } from "./protocol.ts";
+import { ThreadWatch } from "./thread_watch.ts";
 import { show } from "./user_timing.ts";
 import { Watch } from "./watch.ts";
 
@@ -32,6 +33,9 @@ export interface RunningCall<T> {
 export class Client {
   readonly #port: WorkerPort;
   readonly #watch: Watch;
+  readonly #threads = new ThreadWatch(() =>
+    this.#end(new EngineError("WorkerFailed", "a thread of the engine's has ended by itself")),
+  );
   readonly #pending = new Map<number, Pending>();
   readonly #late = new Map<number, (result: never) => void>();
   /** Calls by their signals. Each signal has one listener, because Node warns where one has many. */
@@ -101,6 +105,7 @@ export class Client {
    * the worker has ended.
    */
   async close(reason: EngineError): Promise<void> {
+    this.#threads.clear();
     if (!this.#over) this.#ended = this.#port.terminate();
     this.#over ??= reason;
     await this.#ended;
@@ -145,7 +150,8 @@ export class Client {
   #hold(): void {
     const all = [...this.#pending.values()];
     const awaited = all.some(({ idle }) => !idle);
-    this.#port.hold?.(awaited);
+    // Who waits for the end of a worker holds it: the runtime sees to that.
+    if (!this.#over) this.#port.hold?.(awaited);
     this.#watch.on = awaited && !all.some(({ quiet }) => quiet);
   }
 
@@ -176,6 +182,11 @@ export class Client {
       this.#end(revive(reply.fatal, "WorkerFailed"));
       return;
     }
+    if ("thread" in reply) {
+      if (reply.thread) this.#threads.add(reply.thread);
+      else this.#threads.clear();
+      return;
+    }
     if ("spans" in reply) {
       show(reply.spans);
       return;
@@ -196,6 +207,7 @@ export class Client {
   #end(reason: EngineError): void {
     if (this.#over) return;
     this.#over = reason;
+    this.#threads.clear();
     this.#ended = this.#port.terminate();
     this.#reject(reason);
   }

@@ -15,6 +15,16 @@ interface Join {
   module: WebAssembly.Module;
   memory: WebAssembly.Memory;
   receiver: number;
+  /** Closes when the worker has ended, however that came. */
+  life: MessagePort;
+}
+
+/** Whoever is not inside a step hears there of threads that end by themselves. */
+export interface ThreadsOwner {
+  /** A thread has started; the port closes when it has ended. */
+  onThread(life: MessagePort): void;
+  /** All threads so far are about to be ended. */
+  onThreadsEnded(): void;
 }
 
 export const isJoin = (message: unknown): message is Join =>
@@ -25,18 +35,28 @@ export class Pool implements GlueHost {
   readonly #flavour: string;
   readonly #spawn: () => WorkerPort;
   readonly #onFailure: (error: EngineError) => void;
+  readonly #owner: ThreadsOwner;
   readonly #workers: WorkerPort[] = [];
   #over = false;
 
-  /** `onFailure` is called at most once, with the first failure. The team is then poisoned and the workers are gone. */
-  constructor(flavour: string, spawn: () => WorkerPort, onFailure: (error: EngineError) => void) {
+  /**
+   * `onFailure` is called at most once, with the first failure. The team is then poisoned and the workers are gone. A step that waits
+   * for a worker that was killed keeps this thread from hearing of it, so `owner` watches too.
+   */
+  constructor(
+    flavour: string,
+    spawn: () => WorkerPort,
+    onFailure: (error: EngineError) => void,
+    owner: ThreadsOwner = { onThread: (life) => life.close(), onThreadsEnded() {} },
+  ) {
     this.#flavour = flavour;
     this.#spawn = spawn;
     this.#onFailure = onFailure;
+    this.#owner = owner;
   }
 
   async startWorkers(module: WebAssembly.Module, memory: WebAssembly.Memory, builder: PoolBuilder): Promise<void> {
-    const join: Join = { join: this.#flavour, module, memory, receiver: builder.receiver() };
+    const join = { join: this.#flavour, module, memory, receiver: builder.receiver() };
     await Promise.all(Array.from({ length: builder.numThreads() }, () => this.#start(join)));
     // Returns when every worker has taken its thread from the builder's channel, so that nothing needs it after.
     builder.build();
@@ -46,10 +66,11 @@ export class Pool implements GlueHost {
   /** Ends the workers, so that nothing but the caller holds the memory. */
   end(): void {
     this.#over = true;
+    this.#owner.onThreadsEnded();
     for (const worker of this.#workers.splice(0)) worker.terminate();
   }
 
-  #start(join: Join): Promise<void> {
+  #start(join: Omit<Join, "life">): Promise<void> {
     return new Promise((resolve, reject) => {
       const worker = this.#spawn();
       this.#workers.push(worker);
@@ -62,15 +83,21 @@ export class Pool implements GlueHost {
       };
       worker.onerror = fail;
       worker.onmessage = (message) => (message === READY ? resolve() : fail(message));
-      worker.post(join);
+      const { port1, port2 } = new MessageChannel();
+      worker.post({ ...join, life: port1 }, [port1]);
+      this.#owner.onThread(port2);
     });
   }
 }
 
 const READY = "ready";
 
+/** A port that nothing refers to may be collected, which closes it. */
+const kept: MessagePort[] = [];
+
 /** The worker's side. Does not return before the pool ends. */
 export function work(message: Join, port: Port, builds: Readonly<Record<string, Build>>): void {
+  if (message.life) kept.push(message.life);
   const build = builds[message.join];
   if (!build) throw new Error(`no build is named ${message.join}`);
   const glue = build.createGlue({ startWorkers: () => Promise.reject(new Error("a pool worker starts no pool")) });

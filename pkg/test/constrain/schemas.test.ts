@@ -7,7 +7,7 @@ import Ajv from "ajv";
 import Ajv2020 from "ajv/dist/2020.js";
 import formats from "ajv-formats";
 import { createGlue } from "../../dist/glue/constrain.js";
-import { makeVocabulary } from "../../src/constrain/constraint.ts";
+import { vocabularyOf } from "../../src/constrain/compiler.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { grow, HAND_WRITTEN, random, type Schema } from "./support/schemas.ts";
 
@@ -19,7 +19,8 @@ const VOCAB = 4096;
 const ends = tokenizer.ends.map(({ id }) => id);
 const glue = createGlue();
 glue.initSync({ module: new WebAssembly.Module(read("dist/constrain.wasm")) });
-const vocabulary = makeVocabulary(glue, tokenizer, VOCAB, ends);
+const { bytes, lengths, special, ends: final } = vocabularyOf(tokenizer, VOCAB, ends);
+const vocabulary = new glue.Vocabulary(bytes, lengths, special, final);
 
 /** Tokens that bring a text nearer to its end, those before others. */
 const NEARER = [/^"$/, /^[\]}]$/, /^[-@.:0-9a]$/].map(

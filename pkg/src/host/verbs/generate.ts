@@ -60,8 +60,16 @@ function constrain(
   context: CallContext<"generate">,
 ): Promise<Constraint> {
   const { text, info } = state.model;
-  state.constrainer ??= new Constrainer(text.tokenizer, info.vocab, text.ends, () => constrainModule(state.platform));
+  const { platform } = state;
+  state.constrainer ??= new Constrainer({
+    tokenizer: text.tokenizer,
+    vocab: info.vocab,
+    ends: text.ends,
+    compiled: () => constrainModule(platform),
+    spawn: platform.given ? null : platform.spawnSibling,
+  });
   context.onStop = () => (context.stopped = true);
+  context.onRead = (pieces) => (context.read = pieces);
   return state.constrainer.start(format, mayEnd);
 }
 
@@ -104,21 +112,26 @@ function run(state: HostState, { session, ids, settings, constraint, context }: 
 
   const listen = (settle: Settle<Outcome>): Listener => {
     const sender = new Sender(settle.pause);
+    sender.read(context.read ?? 0);
     const choose = async ({ request, logits }: { request: number; logits: Float32Array }) => {
-      if (constraint && !constraint.mask(logits)) return settle.early(() => ended("stop"));
+      if (constraint && !(await constraint.mask(logits))) return settle.early(() => ended("stop"));
       const changed = await ask(hooks, logits, state.tokens(session));
       loop.supply(request, changed);
     };
+    // The last token that there was room for may be the one that makes the text whole.
+    const finish = async (reason: FinishReason) =>
+      settle.resolve(ended(reason === "length" && (await constraint?.done()) ? "stop" : reason));
     context.onStop = () => settle.early(() => ended("abort"));
     context.onRead = (pieces) => sender.read(pieces);
     return {
       onEvent(event) {
         if (event.type === "prompt") answer.begun(event.tokens, event.cached);
         else if (event.type === "logprobs") answer.note(event);
-        else if (event.type === "token" && (answer.token(event.token) || constraint?.accept(event.token)))
-          settle.early(() => ended("stop"));
-        else if (event.type === "choose") choose(event).catch(settle.fail);
-        else if (event.type === "finished") settle.resolve(ended(event.reason as FinishReason));
+        else if (event.type === "token") {
+          constraint?.accept(event.token);
+          if (answer.token(event.token)) settle.early(() => ended("stop"));
+        } else if (event.type === "choose") choose(event).catch(settle.fail);
+        else if (event.type === "finished") finish(event.reason as FinishReason).catch(settle.fail);
       },
       onSlice() {
         answer.flush();

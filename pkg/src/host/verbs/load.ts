@@ -30,8 +30,8 @@ export const canRun: Handler<"canRun"> = (state, { source, settings }, context) 
 
 /** The context of a load that a call asks for. */
 export function loadContext(
-  { platform, onFatal }: HostState,
+  { platform, onFatal, threads }: HostState,
   { signal, send }: CallContext<"load" | "inspect" | "canRun" | "loadAdapter">,
 ): LoadContext {
-  return { platform, signal, onProgress: send as LoadContext["onProgress"], onFatal };
+  return { platform, signal, onProgress: send as LoadContext["onProgress"], onFatal, threads };
 }

@@ -83,9 +83,9 @@ const MIN_MS = 20;
 
 /** How much this machine reads and multiplies, with the build and the threads that a model would get. */
 export const roofline: Handler<"roofline"> = async (state, { settings, bytes, streams, repeat }, { signal }) => {
-  const { platform, onFatal } = state;
+  const { platform, onFatal, threads } = state;
   const choice = choose(settings, platform);
-  const { glue } = (await Runtime.start(choice, { platform, signal, onFatal })).planner();
+  const { glue } = (await Runtime.start(choice, { platform, signal, onFatal, threads })).planner();
   if (choice.threads > 1) await glue.initThreadPool?.(choice.threads - 1);
   const size = Math.floor(Math.min(bytes, (platform.freeMemory() ?? Infinity) / 4) / 64) * 64;
   glue.dotProduct(settings.dotProduct ?? "auto");
