@@ -155,7 +155,7 @@ test("a large schema with an error stops no answer", async (context) => {
   let [last, gap] = [Number.NaN, 0];
   const plain = engine.generate("Once upon a time", { maxTokens: 400, ignoreEos: true, onContextFull: "shift" });
   const refused = assert.rejects(
-    engine.generate("Once", { format: { type: "json_schema", schema }, maxTokens: 4 }).finished,
+    engine.generate("Once", { responseFormat: { type: "json_schema", schema }, maxTokens: 4 }).finished,
     { code: "BadConstraint" },
   );
   for await (const _ of plain) {
