@@ -45,7 +45,7 @@ function adapter() {
   };
 }
 
-const model = await load(synthetic({ shape, layers }), { threads, contextLength: 1024, adapterBytes: 2 ** 30 });
+const model = await load(synthetic({ shape, layers }), { threads, contextLength: 1024, maxAdapterBytes: 2 ** 30 });
 const { name, bytes } = await model.loadAdapter(adapter(), { name: "random" });
 console.log(`${shape}, ${layers} layers, rank ${rank}: ${(bytes / 1e6).toFixed(0)} MB; ${model.info.flavour}`);
 const rows = new Map([[], [{ name }]].map((adapters) => [adapters, []]));

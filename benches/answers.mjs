@@ -3,7 +3,7 @@
  *
  *   node benches/answers.mjs "$(sh scripts/smollm2.sh)" [--threads 2] [--repeat 5]
  *
- * Decode speed with and without `speculate`, by turns, where an answer quotes its prompt and where it does not; and the time to the
+ * Decode speed with and without `promptLookup`, by turns, where an answer quotes its prompt and where it does not; and the time to the
  * first token of the first answer, with and without `warmup()` before it, each in a process of its own. Needs a built package.
  */
 import { execFileSync } from "node:child_process";
@@ -37,10 +37,10 @@ async function speculation() {
   for (const [name, prompt] of Object.entries(prompts)) {
     const speeds = { false: [], true: [] };
     for (let turn = 0; turn <= +values.repeat; turn++) {
-      for (const speculate of [false, true]) {
-        const { timings } = await say(prompt, { maxTokens: 120, speculate }).finished;
+      for (const promptLookup of [false, true]) {
+        const { timings } = await say(prompt, { maxTokens: 120, promptLookup }).finished;
         // The first round warms up.
-        if (turn > 0) speeds[speculate].push(timings.predictedPerSecond);
+        if (turn > 0) speeds[promptLookup].push(timings.predictedPerSecond);
       }
     }
     const [plain, guessed] = [median(speeds.false), median(speeds.true)];
@@ -59,7 +59,7 @@ async function first(warm) {
 if (values.first) {
   console.log(await first(values.first === "warm"));
 } else {
-  console.log("| | tokens/s | with `speculate` | ÷ |\n|---|--:|--:|--:|");
+  console.log("| | tokens/s | with `promptLookup` | ÷ |\n|---|--:|--:|--:|");
   await speculation();
   const runs = (how) =>
     Array.from({ length: +values.repeat }, () => {

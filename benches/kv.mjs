@@ -1,5 +1,5 @@
 /**
- * The README's table of KV codecs: what each takes, how fast it decodes and what it does to perplexity.
+ * The table of KV codecs in docs/guide/kv-cache.md: what each takes, how fast it decodes and what it does to perplexity.
  *
  *   node benches/kv.mjs TEXT [MODEL@WINDOW...] [--shape 135m] [--threads 2]
  *
@@ -26,13 +26,13 @@ function ternlight(...args) {
 
 /** Megabytes that 1,000 tokens take. */
 async function megabytes(model, kv) {
-  const cacheTokens = 32000;
-  return (await canRun(model, { kv, cacheTokens })).needed.kv / cacheTokens / 1000;
+  const kvCacheTokens = 32000;
+  return (await canRun(model, { kvCacheType: kv, kvCacheTokens })).needed.kv / kvCacheTokens / 1000;
 }
 
 function decode(kv, depth) {
   const settings = ["--kv", kv, "--threads", values.threads, "--ctx", String(depth), "--context", String(depth + 256)];
-  const sizes = ["--prompt", "16", "--decode", "32", "--warmup", "0", "--repeat", "3", "--no-roofline"];
+  const sizes = ["--prompt-tokens", "16", "--decode", "32", "--warmup", "0", "--repeat", "3", "--no-roofline"];
   return ternlight("bench", "--shape", values.shape, ...settings, ...sizes).decode.tokensPerSecond.median;
 }
 

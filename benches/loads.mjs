@@ -81,7 +81,7 @@ async function measure({ library, url, small, repeat, hashes }) {
   for (let i = 0; i < 5; i++) {
     performance.clearMeasures();
     const begun = performance.now();
-    const model = await load(small, { threads: 2, spans: true });
+    const model = await load(small, { threads: 2, userTiming: true });
     const loaded = performance.now() - begun;
     for await (const _ of model.generate("Once upon a time", { maxTokens: 1 })) break;
     const first = performance.now() - begun;

@@ -10,15 +10,15 @@ import { start } from "../pkg/test/page/support.mjs";
 const rows = {
   "b2b-chromium": { page: "shape=b2b&profile" },
   b2b: "--shape b2b",
-  "b2b-512": "--shape b2b --prompt 512",
+  "b2b-512": "--shape b2b --prompt-tokens 512",
   "b2b-1thread": "--shape b2b --threads 1",
-  "b2b-simd128": "--shape b2b --flavour simd128 --prompt 32",
-  "b2b-batch4": "--shape b2b --batch 4 --prompt 16",
-  "b2b-batch16": "--shape b2b --batch 16 --prompt 16",
-  "b2b-ctx512-f16": "--shape b2b --ctx 512 --kv f16 --prompt 16",
-  "b2b-ctx512-q8": "--shape b2b --ctx 512 --kv q8 --prompt 16",
-  "b2b-ctx4096-f16": "--shape b2b --ctx 4096 --kv f16 --prompt 16 --warmup 0 --repeat 1",
-  "b2b-ctx4096-q8": "--shape b2b --ctx 4096 --kv q8 --prompt 16 --warmup 0 --repeat 1",
+  "b2b-simd128": "--shape b2b --flavour simd128 --prompt-tokens 32",
+  "b2b-batch4": "--shape b2b --batch 4 --prompt-tokens 16",
+  "b2b-batch16": "--shape b2b --batch 16 --prompt-tokens 16",
+  "b2b-ctx512-f16": "--shape b2b --ctx 512 --kv f16 --prompt-tokens 16",
+  "b2b-ctx512-q8": "--shape b2b --ctx 512 --kv q8 --prompt-tokens 16",
+  "b2b-ctx4096-f16": "--shape b2b --ctx 4096 --kv f16 --prompt-tokens 16 --warmup 0 --repeat 1",
+  "b2b-ctx4096-q8": "--shape b2b --ctx 4096 --kv q8 --prompt-tokens 16 --warmup 0 --repeat 1",
   "b2b-q1_0": "--shape b2b --type q1_0",
   "2b4t": "--shape 2b4t",
   "138m-q1_0-chromium": { page: "shape=138m&type=q1_0&profile" },
@@ -26,7 +26,7 @@ const rows = {
   "135m-chromium": { page: "shape=135m&profile" },
   "135m": "--shape 135m",
   "fairy-chromium": { page: "shape=fairy&prompt=64&decode=128&profile" },
-  fairy: "--shape fairy --prompt 64 --decode 128",
+  fairy: "--shape fairy --prompt-tokens 64 --decode 128",
 };
 
 async function inNode(args) {

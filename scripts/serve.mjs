@@ -46,14 +46,15 @@ const statuses = { ENOENT: 404, ENOTDIR: 404, ENAMETOOLONG: 404, ERR_INVALID_URL
 /**
  * Serves folders by URL prefix: `{ "/": "www", "/ternlight/": "pkg" }`; the longest that fits is taken.
  * Answers with the port, which is 0's pick, the one asked for, or with `orNext` the first free one from there on.
- * Paths that were asked for gather in the list `asked`, where one is given.
+ * Paths that were asked for gather in the list `asked`, where one is given; `missed` is called with those that are absent.
  */
-export async function serve({ mounts, port = 0, orNext = false, headers = isolation, asked }) {
+export async function serve({ mounts, port = 0, orNext = false, headers = isolation, asked, missed }) {
   const prefixes = Object.keys(mounts).sort((a, b) => b.length - a.length);
   const server = createServer((request, response) => {
     answer(request, response).catch((error) => {
       if (response.headersSent) return response.destroy();
       const status = statuses[error.code] ?? (error instanceof URIError ? 400 : 500);
+      if (status === 404) missed?.(request.url);
       response.writeHead(status, headers).end(`${status}\n`);
     });
   });

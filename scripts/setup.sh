@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and what is not there yet. Each part is quick when there is nothing to do.
 #
-#     scripts/setup.sh [rust|npm|hosts|chromium|firefox|webkit]…
+#     scripts/setup.sh [rust|npm|test-runner|hosts|docs|chromium|firefox|webkit]…
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ say() { echo "setup           $*" >&2; }
 
 # rustup installs no toolchain by itself where that is switched off, so it is asked for by name.
 rust() {
-  local channel bindgen tools=.cache/tools
+  local channel
   command -v rustup >/dev/null || { say "Rust comes by rustup (rustup.rs), which is not here" && return 1; }
   channel=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
   if ! rustup run "$channel" rustc --version >/dev/null 2>&1 ||
@@ -21,23 +21,39 @@ rust() {
   fi
 
   # The tool refuses a module made with another version of its crate than its own.
-  bindgen=$(sed -n '/^name = "wasm-bindgen"$/{n;s/version = "\(.*\)"/\1/p}' Cargo.lock)
-  if [ "$("$tools/bin/wasm-bindgen" --version 2>/dev/null)" != "wasm-bindgen $bindgen" ]; then
-    say "wasm-bindgen-cli $bindgen (some minutes)"
-    # Its own lock file may name a version that has been withdrawn since.
-    cargo install wasm-bindgen-cli --version "$bindgen" --root "$tools" --locked ||
-      cargo install wasm-bindgen-cli --version "$bindgen" --root "$tools"
+  local wanted has
+  wanted=$(locked_version wasm-bindgen Cargo.lock)
+  has=$(locked_version wasm-bindgen-cli-support scripts/bindgen/Cargo.lock)
+  if [ "$wanted" != "$has" ]; then
+    say "Cargo.lock has wasm-bindgen $wanted, but scripts/bindgen/Cargo.lock has $has: please change its Cargo.toml"
+    return 1
   fi
+  tool bindgen "wasm-bindgen $wanted"
 }
 
-# npm keeps what it installed beside the packages; where that is the wanted list there is nothing to do.
+# The version of a crate in a lock file.
+locked_version() { sed -n "/^name = \"$1\"$/{n;s/version = \"\(.*\)\"/\1/p}" "$2"; }
+
+# Compiles a tool of scripts/bindgen, from its lock file and nothing else: name, description, more arguments for cargo.
+tool() {
+  [ -x ".cache/tools/build/debug/$1" ] || say "$2 (a minute or two of compiling)"
+  cargo build --quiet --locked --manifest-path scripts/bindgen/Cargo.toml --target-dir .cache/tools/build \
+    --bin "$1" "${@:3}"
+}
+
+# Runs `cargo test` for wasm.
+test_runner() { tool wasm-bindgen-test-runner "wasm-bindgen's test runner" --features test-runner; }
+
+# npm keeps what it installed beside the packages; where that is the wanted list there is nothing to do. A new package in
+# clients/ is wanted from the moment that it has a package.json, whether the lock file knows it or not.
 packages() {
-  local list="$1/package-lock.json" stamp="$1/node_modules/.installed"
-  if ! cmp -s "$list" "$stamp"; then
-    say "npm packages of $1"
+  local stamp="$1/node_modules/.installed" list
+  list=$(cat "$1/package-lock.json" "$1/package.json" "${@:2}")
+  if [ "$list" != "$(cat "$stamp" 2>/dev/null)" ]; then
+    say "npm packages of $1/package.json"
     # `npm ci` refuses a list without other platforms' optional packages, which not every registry has.
     npm install --prefix "$1" --no-save --no-audit --no-fund
-    cp "$list" "$stamp"
+    echo "$list" >"$stamp"
   fi
 }
 
@@ -69,8 +85,10 @@ webkit() {
 for part; do
   case $part in
     rust) rust ;;
-    npm) packages pkg ;;
+    npm) packages . pkg/package.json $(compgen -G 'clients/*/package.json') ;;
     hosts) packages pkg/test/hosts ;;
+    docs) packages docs ;;
+    test-runner) test_runner ;;
     chromium | firefox | webkit) $part ;;
     *) say "no part is named $part" && exit 2 ;;
   esac

@@ -1,25 +1,25 @@
-//! What this machine can do at best: the roof over every kernel, measured by the same vector language.
+//! The machine's limits, measured with the vector operations of the kernels: the roofline that bounds every kernel.
 //!
 //! A token reads all weights once, so that memory bounds decoding; a prompt multiplies them many times over, so that the
-//! dot product bounds prefill. The host times a call and divides, or lends
+//! dot product bounds prefill. The host times a call and divides, or passes
 //! its clock.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::kernels::isa::Isa;
-use crate::kernels::linear::{self, Dots};
+use crate::kernels::linear::{self, DotProduct};
 use crate::team::Team;
 
 /// A cache line.
 pub type Line = [u8; 64];
 
 /// Reads every line once, all members their share of it, each as `streams` streams side by side (1, 2 or 8): a core
-/// keeps more reads in flight than one stream asks for, because prefetchers stop at the end of a page. Answers with
+/// keeps more reads in flight than one stream asks for, because prefetchers stop at the end of a page. Returns
 /// the sum of all 32-bit words.
 pub fn read<I: Isa>(team: &Team, lines: &[Line], streams: usize) -> u32 {
     let sum = AtomicU32::new(0);
     let share = lines.len().div_ceil(team.members());
-    team.pieces(team.members(), 1, |piece| {
+    team.parallel_for(team.members(), 1, |piece| {
         let start = (piece.start * share).min(lines.len());
         let share = &lines[start..(start + share).min(lines.len())];
         let part = match streams {
@@ -66,11 +66,11 @@ const SIDE: usize = 3;
 /// Tiles of a round. Their weights stay in the nearest cache: kept in registers, a compiler would multiply them once.
 const TILES: usize = 64;
 
-/// Multiplies `rounds` times on every member, all sums in registers. Answers with the number of products, and a sum that
+/// Multiplies `rounds` times on every member, all sums in registers. Returns the number of products, and a sum that
 /// proves them: each member's share is `rounds` times [`ROUND_SUM`].
 pub fn multiply<I: Isa>(team: &Team, rounds: usize) -> (u64, u32) {
     let sum = AtomicU32::new(0);
-    team.pieces(team.members(), 1, |_| {
+    team.parallel_for(team.members(), 1, |_| {
         sum.fetch_add(tiles::<I>(linear::chosen(), rounds), Ordering::Relaxed);
     });
     let products = DOT * SIDE * SIDE * TILES;
@@ -85,12 +85,12 @@ const LEAST_MS: f64 = 0.5;
 const MOST_ROUNDS: usize = 1 << 15;
 
 /// The way to sum products that is faster here, by a clock in milliseconds.
-pub fn fastest<I: Isa>(now: impl Fn() -> f64) -> Dots {
+pub fn fastest<I: Isa>(now: impl Fn() -> f64) -> DotProduct {
     if !pairs_are_exact::<I>() {
-        return Dots::Fours;
+        return DotProduct::Dot4;
     }
     let time = |rounds| {
-        Dots::ALL.map(|dots| {
+        DotProduct::ALL.map(|dots| {
             let start = now();
             std::hint::black_box(tiles::<I>(dots, rounds));
             now() - start
@@ -109,7 +109,7 @@ pub fn fastest<I: Isa>(now: impl Fn() -> f64) -> Dots {
     // At the same rate sums in fours are better: they leave registers and instructions for the rest of a kernel.
     let pairs = |[fours, pairs]: [f64; 2]| pairs < 0.6 * fours;
     // Optimised code may have come between the two, but not twice.
-    if pairs(least(best)) && pairs(least(time(rounds))) { Dots::Pairs } else { Dots::Fours }
+    if pairs(least(best)) && pairs(least(time(rounds))) { DotProduct::Dot2 } else { DotProduct::Dot4 }
 }
 
 /// Engines had the relaxed instructions wrong before.
@@ -128,10 +128,10 @@ fn pairs_are_exact<I: Isa>() -> bool {
 
 /// One function for both, since engines compile functions, and compile them better, one by one.
 #[inline(never)]
-fn tiles<I: Isa>(dots: Dots, rounds: usize) -> u32 {
+fn tiles<I: Isa>(dots: DotProduct, rounds: usize) -> u32 {
     match dots {
-        Dots::Fours => tiles_by::<I, false>(rounds),
-        Dots::Pairs => tiles_by::<I, true>(rounds),
+        DotProduct::Dot4 => tiles_by::<I, false>(rounds),
+        DotProduct::Dot2 => tiles_by::<I, true>(rounds),
     }
 }
 
@@ -191,15 +191,17 @@ mod tests {
             let (products, sum) = multiply::<Active>(&Team::solo(), rounds);
             assert_eq!(products, rounds as u64 * u64::from(ROUND_SUM));
             assert_eq!(sum, rounds as u32 * ROUND_SUM);
-            assert_eq!(Dots::ALL.map(|dots| tiles::<Active>(dots, rounds)), [sum; 2]);
+            assert_eq!(DotProduct::ALL.map(|dots| tiles::<Active>(dots, rounds)), [sum; 2]);
         }
     }
 
     #[test]
     fn a_clock_decides_and_one_that_stands_still_ends() {
         assert!(pairs_are_exact::<Active>());
-        assert_eq!(fastest::<Active>(|| 0.0), Dots::Fours);
-        for (times, expected) in [([3.0, 1.0], Dots::Pairs), ([2.0, 1.3], Dots::Fours), ([1.0, 9.0], Dots::Fours)] {
+        assert_eq!(fastest::<Active>(|| 0.0), DotProduct::Dot4);
+        for (times, expected) in
+            [([3.0, 1.0], DotProduct::Dot2), ([2.0, 1.3], DotProduct::Dot4), ([1.0, 9.0], DotProduct::Dot4)]
+        {
             let (calls, time) = (Cell::new(0), Cell::new(0.0));
             let clock = || {
                 if calls.replace(calls.get() + 1) % 2 == 1 {
@@ -222,7 +224,7 @@ mod tests {
             }
             time.get()
         };
-        assert_eq!(fastest::<Active>(clock), Dots::Fours);
+        assert_eq!(fastest::<Active>(clock), DotProduct::Dot4);
         assert!(calls.get() > 12);
     }
 

@@ -10,10 +10,10 @@ pub struct Reader<'a> {
     total: u64,
 }
 
-/// Why a read did not answer.
+/// Why a read has no result.
 #[derive(Debug)]
 pub enum Short {
-    /// This many bytes from the start of the file.
+    /// This many bytes from the start of the file are needed.
     Need(u64),
     Bad(Error),
 }
@@ -30,15 +30,20 @@ impl<'a> Reader<'a> {
         Self { bytes, at: 0, total }
     }
 
+    /// Bytes read so far.
     pub fn offset(&self) -> u64 {
         self.at as u64
     }
 
-    /// Bytes of the file that come after this point, here or not.
+    /// Bytes of the file after this point, whether they are here or not.
     pub fn left(&self) -> u64 {
         self.total - self.at as u64
     }
 
+    /// Reads the next `len` bytes.
+    ///
+    /// # Errors
+    /// [`Short::Need`] if the file has them and they are not here, else [`ErrorKind::Truncated`].
     pub fn take(&mut self, len: u64) -> Result<&'a [u8], Short> {
         if len > self.left() {
             return Err(Error::new(ErrorKind::Truncated, "the file ends inside its header")
@@ -52,21 +57,33 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// Reads the next `N` bytes.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
         let bytes = self.take(N as u64)?;
-        Ok(bytes.try_into().expect("take gives what was asked"))
+        bytes.try_into().map_err(|_| Short::Need(self.at as u64))
     }
 
+    /// Reads a little-endian number of four bytes.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
     pub fn u32(&mut self) -> Result<u32, Short> {
         self.array().map(u32::from_le_bytes)
     }
 
+    /// Reads a little-endian number of eight bytes.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
     pub fn u64(&mut self) -> Result<u64, Short> {
         self.array().map(u64::from_le_bytes)
     }
 }
 
-/// Changes with any one word.
+/// A hash of bytes that changes whenever any one word of 8 bytes does. It detects damage, not forgery.
 #[inline(never)]
 pub fn checksum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -74,7 +91,7 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     rest.iter().fold(hash, |hash, &byte| mixed(hash, u64::from(byte)))
 }
 
-/// One to one in each argument.
+/// Mixes a word into a hash. For each hash it is one-to-one in the word, and for each word in the hash.
 pub fn mixed(hash: u64, word: u64) -> u64 {
     (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }

@@ -1,4 +1,4 @@
-//! One error for the whole crate: what kind, where it stands, what was expected and what came.
+//! The error of the whole crate: its kind, what it concerns, what was expected and what was found.
 
 use std::fmt;
 
@@ -22,51 +22,51 @@ macro_rules! kinds {
 kinds! {
     /// The bytes end before what they announce.
     Truncated,
-    /// A file that must be there is not.
+    /// A required file is absent.
     NotFound,
-    /// The file is none that we know.
+    /// The file has a format that is not known.
     BadMagic,
-    /// A known container of a version that we do not read.
+    /// A known container of a version that is not supported.
     UnsupportedVersion,
     /// A header that contradicts itself, its limits or the length of its file.
     BadHeader,
-    /// A storage type that we do not run.
+    /// A storage type that is not supported.
     UnsupportedType,
-    /// A model architecture that we do not run.
+    /// A model architecture that is not supported.
     UnsupportedArchitecture,
-    /// A known architecture with a setting that we do not run.
+    /// A known architecture with a setting that is not supported.
     UnsupportedSetting,
-    /// Metadata or a config field that must be there is not.
+    /// A required metadata key or config field is absent.
     MissingKey,
     /// A metadata value or config field of a wrong type or out of range.
     BadValue,
-    /// A tensor that must be there is not.
+    /// A required tensor is absent.
     MissingTensor,
     /// A tensor whose shape does not fit the model.
     ShapeMismatch,
     /// A NaN or an infinity among weights, scales or results.
     NonFinite,
-    /// Data contradict the layout that probed rows promised; the option named settles it.
+    /// The data contradict the layout that was chosen by a few rows; the option that is named settles it.
     LayoutContradicted,
-    /// Memory for the model or a request cannot be had.
+    /// There is not enough memory for the model or a request.
     OutOfMemory,
     /// The conversation is longer than its context.
     ContextFull,
-    /// As many requests wait as may.
+    /// The queue is full: as many requests wait as may wait.
     QueueFull,
-    /// A saved session is not what was written.
+    /// The bytes of a saved session have changed.
     Damaged,
-    /// A saved session is another model's.
+    /// A saved session belongs to another model.
     WrongModel,
     /// A caller's value is of a wrong type or out of range.
     InvalidArgument,
-    /// The step that was to run cannot: a thread of the team has died.
+    /// No step can run any more: a thread of the team has died.
     TeamPoisoned,
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Where an error stands. Only the fields that apply are set.
+/// What an error concerns. Only the fields that apply are set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Place {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ impl Error {
         Self::made(kind, reason.into())
     }
 
-    /// What all of them share is one copy of code.
+    /// The part that all callers share, in one copy.
     #[inline(never)]
     fn made(kind: ErrorKind, reason: String) -> Self {
         Self { kind, place: Box::default(), reason: clipped(reason) }
@@ -152,7 +152,7 @@ impl Error {
     }
 }
 
-/// Files quote themselves in messages; what a hostile one says can be megabytes.
+/// Messages quote the file, and a hostile file may have names of megabytes.
 fn clipped(mut text: String) -> String {
     const MOST: usize = 1024;
     if text.len() > MOST {
@@ -186,7 +186,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// As it crosses into JavaScript: `{ code, message, detail }`.
+/// The form in which an error crosses into JavaScript: `{ code, message, detail }`.
 impl Serialize for Error {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct;
@@ -198,8 +198,11 @@ impl Serialize for Error {
     }
 }
 
-/// A buffer whose size a stranger chose: refused with its size instead of aborting. The length has 64 bits, so that a product
-/// which does not fit the 32 of wasm's addresses arrives whole.
+/// Allocates a buffer whose size an input determines: too large a size is an error instead of an abort. The length has 64 bits, so that
+/// a product that exceeds the 32 bits of wasm's addresses is not cut.
+///
+/// # Errors
+/// [`ErrorKind::OutOfMemory`] with the bytes that were needed.
 pub fn reserve<T>(what: &str, len: u64) -> Result<Vec<T>> {
     let mut buffer = Vec::new();
     usize::try_from(len).ok().and_then(|len| buffer.try_reserve_exact(len).ok()).ok_or_else(|| {
@@ -209,7 +212,10 @@ pub fn reserve<T>(what: &str, len: u64) -> Result<Vec<T>> {
     Ok(buffer)
 }
 
-/// [`reserve`], filled.
+/// Allocates as [`reserve`] does and fills the buffer with a value.
+///
+/// # Errors
+/// As [`reserve`].
 pub fn filled<T: Clone>(what: &str, len: u64, value: T) -> Result<Vec<T>> {
     let mut buffer = reserve(what, len)?;
     buffer.resize(len as usize, value);

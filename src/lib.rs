@@ -7,13 +7,13 @@
 //! ```
 //!
 //! This crate owns everything between bytes and token ids; the TypeScript in `pkg/` owns where bytes come from and what ids mean.
-//! It does no I/O, reads no clock and knows no text: a parser says what it still needs, a plan names byte ranges, a loader
-//! is fed chunks in any order, and the engine works step by step.
+//! It does no I/O, reads no clock and knows no text: a parser returns how many more bytes it needs, a plan names byte ranges, a
+//! loader is fed chunks in any order, and the engine computes step by step.
 //!
-//! The rooms, from the ground up; each knows only those before it:
+//! The modules, from the ground up; each uses only those before it (`tests/architecture.rs` checks this):
 //!
-//! - [`error`], [`bytes`], [`rng`] – what everybody uses
-//! - [`observe`] – what a step tells whoever measures it
+//! - [`error`], [`bytes`], [`rng`] – used by all other modules
+//! - [`observe`] – what a step reports to an observer
 //! - [`team`](crate::team) – threads
 //! - [`quant`] – storage types, block to values
 //! - [`formats`] – GGUF and safetensors headers
@@ -23,8 +23,8 @@
 //! - [`model`] – what a model is, its loading, one pass of a batch
 //! - [`sampling`] – logits to token
 //! - [`engine`] – sessions and requests, step by step
-//! - [`convert`] – any of these as one GGUF file
-//! - `web` – the edge to JavaScript
+//! - `bindings` – the edge to JavaScript, as far as every wasm module shares it
+//! - `web` – the engine's own classes at that edge
 //!
 //! Logits are the same bits for every instruction set, thread count, batch and chunk size.
 
@@ -32,8 +32,9 @@
 #![cfg_attr(all(target_arch = "wasm32", target_feature = "atomics"), feature(stdarch_wasm_atomic_wait))]
 
 pub mod bench;
+#[cfg(target_arch = "wasm32")]
+pub mod bindings;
 pub mod bytes;
-pub mod convert;
 pub mod engine;
 pub mod error;
 pub mod formats;
@@ -45,5 +46,5 @@ pub mod quant;
 pub mod rng;
 pub mod sampling;
 pub mod team;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "web"))]
 pub mod web;

@@ -1,11 +1,11 @@
-//! What an engine tells whoever measures it: which piece of work has just ended, and how much has been done so far.
+//! What an engine reports to an observer: which operation has just ended, and how much has been computed so far.
 //!
-//! It reads no clock: the observer does. Nobody asks for it in an ordinary step, and nothing is spent on it.
+//! The engine reads no clock; the observer does. A step without an observer spends nothing on it.
 
-/// A piece of a step, in the order in which they come; every layer has those from `Qkv` to `Down`.
+/// The operations of a step, in order; every layer has those from `Qkv` to `Down`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Choosing the batch.
+    /// Scheduling: the next batch is chosen.
     Schedule,
     Embed,
     Qkv,
@@ -16,39 +16,40 @@ pub enum Operation {
     Down,
     Head,
     Sample,
-    /// Appending what was chosen.
+    /// The chosen tokens are appended to their sessions.
     Settle,
 }
 
 impl Operation {
-    /// In their order, so that an operation is an index.
+    /// The names, in the order of the operations, so that an operation is an index.
     pub const NAMES: [&str; 11] =
         ["schedule", "embed", "qkv", "rope", "attend", "output", "gate_up", "down", "head", "sample", "settle"];
 
+    /// The name in profiles.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 }
 
-/// What has been read and multiplied since an engine was made.
+/// Bytes read and products made since an engine was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Bytes of packed weights: one pass reads them once, however many rows it has.
     pub weight_bytes: u64,
     /// Products with weights, one for each weight and row.
     pub weight_macs: u64,
-    /// Bytes of keys and values, as often as a row asks for them.
+    /// Bytes of keys and values, counted for every row that reads them.
     pub kv_bytes: u64,
     /// Products with keys and values.
     pub kv_macs: u64,
 }
 
-/// Numbers in few: of those that are one.
+/// Statistics of float values. NaNs are counted apart from the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Values {
     pub least: f32,
     pub most: f32,
-    /// Of their squares.
+    /// The sum of the squares.
     pub sum: f64,
     pub count: u64,
     pub nans: u64,
@@ -61,6 +62,7 @@ impl Default for Values {
 }
 
 impl Values {
+    /// Adds values.
     pub fn add(&mut self, values: &[f32]) {
         for &value in values {
             if value.is_nan() {
@@ -74,6 +76,7 @@ impl Values {
         }
     }
 
+    /// The root of the mean of the squares.
     pub fn rms(&self) -> f64 {
         (self.sum / self.count as f64).sqrt()
     }

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Files, TestEngine, golden, greedy, logits, prompt, run, submit};
-use ternlight::engine::{Event, FinishReason, Request, RequestId, Work};
+use ternlight::engine::{Event, FinishReason, Request, RequestId, Task};
 use ternlight::error::ErrorKind;
 use ternlight::kv::Codec;
 use ternlight::model::forward::Traced;
@@ -146,7 +146,7 @@ fn chunks_threads_and_caches_change_no_bit() {
         let ids = prompt(70, 2);
         let expected = logits(&mut files.engine(Options::default(), Team::solo()).unwrap(), &ids, true).unwrap();
         for batch in [1, 7, 32, 64] {
-            let options = Options { batch, ..Options::default() };
+            let options = Options { prefill_chunk: batch, ..Options::default() };
             assert!(logits(&mut engine(model, options), &ids, true).unwrap() == expected, "{model}: chunks of {batch}");
         }
         #[cfg(feature = "threads")]
@@ -161,7 +161,7 @@ fn chunks_threads_and_caches_change_no_bit() {
         // Coarser keys and values are another result, but a near one, and just as reproducible.
         for (codec, near) in Codec::ALL.into_iter().zip([0.0, 5e-4, 0.01, 0.002, 0.05, 1.0]).skip(1) {
             let coarse = |batch| {
-                let options = Options { kv: Some(codec), batch, ..Options::default() };
+                let options = Options { kv_cache_type: Some(codec), prefill_chunk: batch, ..Options::default() };
                 logits(&mut files.engine(options, Team::solo()).unwrap(), &ids[..45], true).unwrap()
             };
             let found = coarse(64);
@@ -209,7 +209,7 @@ fn conversations_do_not_see_each_other() {
                 },
             })
             .collect();
-        let options = Options { batch: 24, ..Options::default() };
+        let options = Options { prefill_chunk: 24, ..Options::default() };
         let alone: Vec<Vec<u32>> = prompts
             .iter()
             .zip(&params)
@@ -389,7 +389,7 @@ fn a_step_stops_when_its_time_is_up() {
 
 #[test]
 fn cancelling_leaves_the_rest_alone() {
-    let mut engine = engine("models/bitnet_packed", Options { batch: 16, ..Options::default() });
+    let mut engine = engine("models/bitnet_packed", Options { prefill_chunk: 16, ..Options::default() });
     let ids = prompt(30, 4);
     let expected = greedy(&mut engine, &ids, 8).unwrap();
     let (a, b) = (engine.open(), engine.open());
@@ -467,7 +467,7 @@ fn a_session_goes_on_where_it_stopped() {
 
 #[test]
 fn the_context_ends_a_generation() {
-    let mut engine = engine("models/bitnet_packed", Options { context: Some(40), ..Options::default() });
+    let mut engine = engine("models/bitnet_packed", Options { context_length: Some(40), ..Options::default() });
     let session = engine.open();
     submit(&mut engine, session, &prompt(30, 8), 1000, Params::default()).unwrap();
     let (mut count, mut reason) = (0, None);
@@ -487,7 +487,7 @@ fn the_context_ends_a_generation() {
 #[test]
 fn a_full_cache_is_shared() {
     // Room for four full contexts; eight conversations of half a context fill it, idle ones give way, and all are right.
-    let options = Options { context: Some(64), batch: 32, ..Options::default() };
+    let options = Options { context_length: Some(64), prefill_chunk: 32, ..Options::default() };
     let mut engine = engine("models/bitnet_packed", options);
     let prompts: Vec<Vec<u32>> = (0..12).map(|i| prompt(40, 20 + i)).collect();
     let alone: Vec<Vec<u32>> = prompts.iter().map(|ids| greedy(&mut engine, ids, 10).unwrap()).collect();
@@ -525,7 +525,7 @@ fn a_full_cache_is_shared() {
 
 #[test]
 fn scores_are_those_of_the_logits() {
-    let mut engine = engine("models/llama_bf16", Options { batch: 10, ..Options::default() });
+    let mut engine = engine("models/llama_bf16", Options { prefill_chunk: 10, ..Options::default() });
     let ids = prompt(37, 10);
     let rows = logits(&mut engine, &ids, true).unwrap();
     let expected: f64 = rows
@@ -537,7 +537,7 @@ fn scores_are_those_of_the_logits() {
         })
         .sum();
     let session = engine.open();
-    engine.submit(session, Request { tokens: ids, work: Work::Score }).unwrap();
+    engine.submit(session, Request { tokens: ids, task: Task::Score }).unwrap();
     let mut found = None;
     run(&mut engine, |event| {
         if let Event::Scored { nll, tokens, .. } = event {

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Files, TestEngine, golden, submit};
-use ternlight::engine::{Event, Pooling, Request, RequestId, SessionId, WhenFull, Work};
+use ternlight::engine::{Event, Pooling, Request, RequestId, SessionId, Task, WhenFull};
 use ternlight::error::ErrorKind;
 use ternlight::model::Options;
 use ternlight::sampling::{Lists, Logprobs, Params};
@@ -18,7 +18,7 @@ fn engine() -> TestEngine {
 }
 
 fn hooked(engine: &mut TestEngine, session: SessionId, ids: &[u32], params: Params) -> RequestId {
-    let work = Work::Generate {
+    let task = Task::Generate {
         params,
         lists: Lists::default(),
         max_tokens: Some(COUNT),
@@ -26,7 +26,7 @@ fn hooked(engine: &mut TestEngine, session: SessionId, ids: &[u32], params: Para
         full: WhenFull::Stop,
         hook: true,
     };
-    engine.submit(session, Request { tokens: ids.to_vec(), work }).unwrap()
+    engine.submit(session, Request { tokens: ids.to_vec(), task }).unwrap()
 }
 
 /// Runs to the end, answering every question with `change`; each request's tokens.
@@ -40,9 +40,9 @@ fn answered(engine: &mut TestEngine, mut change: impl FnMut(&mut [f32])) -> BTre
         while let Some(event) = events.pop() {
             match event {
                 Event::Token { request, token } => tokens.entry(request).or_default().push(token),
-                Event::Choose { request, mut logits } => {
+                Event::LogitsRequest { request, mut logits } => {
                     change(&mut logits);
-                    events.extend(engine.supply(request, &logits).unwrap());
+                    events.extend(engine.resume(request, &logits).unwrap());
                 }
                 Event::Failed { error, .. } => panic!("{error}"),
                 _ => {}
@@ -104,7 +104,7 @@ fn others_go_on_while_one_waits() {
                     assert_eq!(request, running);
                     count += 1;
                 }
-                Event::Choose { request, logits } => {
+                Event::LogitsRequest { request, logits } => {
                     assert_eq!(request, waiting);
                     assert!(question.replace(logits).is_none(), "asked once");
                 }
@@ -116,11 +116,11 @@ fn others_go_on_while_one_waits() {
     assert!(engine.step(&mut || false).unwrap().is_empty(), "it still waits");
     let logits = question.unwrap();
 
-    let error = engine.supply(waiting, &logits[1..]).unwrap_err();
+    let error = engine.resume(waiting, &logits[1..]).unwrap_err();
     assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::InvalidArgument, Some("logits")));
     // A refused answer may be given again.
-    assert!(matches!(engine.supply(waiting, &logits).unwrap()[..], [Event::Token { .. }]));
-    let error = engine.supply(waiting, &logits).unwrap_err();
+    assert!(matches!(engine.resume(waiting, &logits).unwrap()[..], [Event::Token { .. }]));
+    let error = engine.resume(waiting, &logits).unwrap_err();
     assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::InvalidArgument, Some("request")), "no more");
 
     // Cancelled while it waits, the session goes on without it.
@@ -128,7 +128,7 @@ fn others_go_on_while_one_waits() {
         engine.step(&mut || false).unwrap();
     }
     engine.cancel(waiting);
-    assert_eq!(engine.supply(waiting, &logits).unwrap_err().kind, ErrorKind::InvalidArgument);
+    assert_eq!(engine.resume(waiting, &logits).unwrap_err().kind, ErrorKind::InvalidArgument);
     let again = submit(&mut engine, a, &[7], COUNT, Params::default()).unwrap();
     assert_eq!(answered(&mut engine, |_| {})[&again].len(), COUNT);
 }
@@ -146,9 +146,9 @@ fn what_cannot_be_chosen_from_fails_the_request() {
         let session = engine.open();
         let id = hooked(&mut engine, session, &[1], Params::default());
         let mut events = engine.step(&mut || false).unwrap();
-        let Some(Event::Choose { mut logits, .. }) = events.pop() else { panic!("a question") };
+        let Some(Event::LogitsRequest { mut logits, .. }) = events.pop() else { panic!("a question") };
         spoil(&mut logits);
-        let events = engine.supply(id, &logits).unwrap();
+        let events = engine.resume(id, &logits).unwrap();
         let [Event::Failed { request, error }] = &events[..] else { panic!("{events:?}") };
         assert_eq!((*request, error.kind), (id, ErrorKind::NonFinite));
         assert!(error.to_string().contains(reason), "{error}");
@@ -159,7 +159,7 @@ fn what_cannot_be_chosen_from_fails_the_request() {
 
 fn embed(engine: &mut TestEngine, ids: &[u32], pooling: Pooling) -> Vec<f32> {
     let session = engine.open();
-    engine.submit(session, Request { tokens: ids.to_vec(), work: Work::Embed { pooling } }).unwrap();
+    engine.submit(session, Request { tokens: ids.to_vec(), task: Task::Embed { pooling } }).unwrap();
     let mut found = Vec::new();
     while engine.busy() {
         for event in engine.step(&mut || false).unwrap() {
@@ -191,7 +191,7 @@ fn a_mean_state_is_the_mean_of_the_last_ones() {
     let squares = last.iter().zip(&whole.model().output_norm).map(|(x, w)| f64::from(x / w).powi(2));
     assert!((squares.sum::<f64>() / last.len() as f64 - 1.0).abs() < 1e-3);
     // In pieces it is the same.
-    let options = Options { batch: 5, ..Options::default() };
+    let options = Options { prefill_chunk: 5, ..Options::default() };
     let mut pieces = Files::read(&golden("models/bitnet_packed")).engine(options, Team::solo()).unwrap();
     assert_eq!(embed(&mut pieces, &ids, Pooling::Mean), mean);
 }
@@ -204,7 +204,7 @@ fn logprobs_come_before_their_tokens_and_know_nothing_of_hooks() {
     let first = common::logits(&mut engine, &ids, false).unwrap().remove(0);
     for hook in [false, true] {
         let session = engine.open();
-        let work = Work::Generate {
+        let task = Task::Generate {
             params,
             lists: Lists::default(),
             max_tokens: Some(1),
@@ -212,12 +212,12 @@ fn logprobs_come_before_their_tokens_and_know_nothing_of_hooks() {
             full: WhenFull::Stop,
             hook,
         };
-        let id = engine.submit(session, Request { tokens: ids.to_vec(), work }).unwrap();
+        let id = engine.submit(session, Request { tokens: ids.to_vec(), task }).unwrap();
         let mut events = engine.step(&mut || false).unwrap();
         if hook {
             let mut only = vec![f32::NEG_INFINITY; first.len()];
             only[9] = 0.0;
-            events = engine.supply(id, &only).unwrap();
+            events = engine.resume(id, &only).unwrap();
         }
         let [.., Event::Logprobs { logprobs, .. }, Event::Token { token, .. }, _] = &events[..] else {
             panic!("{events:?}")
@@ -238,10 +238,10 @@ fn a_right_guess_saves_a_step_and_no_guess_changes_an_answer() {
         Params { temperature: 0.6, top_k: 3, xtc_probability: 0.2, seed: 3, ..Params::default() },
         Params { temperature: 1.5, mirostat_tau: 3.0, logprobs: Some(2), seed: 4, ..Params::default() },
     ] {
-        let mut runs = [false, true].map(|speculate| {
+        let mut runs = [false, true].map(|prompt_lookup| {
             let mut engine = engine();
             let session = engine.open();
-            submit(&mut engine, session, &text, 60, Params { speculate, ..params }).unwrap();
+            submit(&mut engine, session, &text, 60, Params { prompt_lookup, ..params }).unwrap();
             let (mut steps, mut events) = (0, Vec::new());
             while engine.busy() {
                 steps += 1;
@@ -257,11 +257,11 @@ fn a_right_guess_saves_a_step_and_no_guess_changes_an_answer() {
         let mut engine = engine();
         let fresh = common::logits(&mut engine, &held, false).unwrap();
         let session = engine.open();
-        submit(&mut engine, session, &text, 60, Params { speculate: true, ..params }).unwrap();
+        submit(&mut engine, session, &text, 60, Params { prompt_lookup: true, ..params }).unwrap();
         while engine.busy() {
             engine.step(&mut || false).unwrap();
         }
-        engine.submit(session, Request { tokens: vec![], work: Work::Logits { all: false } }).unwrap();
+        engine.submit(session, Request { tokens: vec![], task: Task::Logits { all: false } }).unwrap();
         let mut last = Vec::new();
         common::run(&mut engine, |event| {
             if let Event::Logits { logits, .. } = event {

@@ -8,13 +8,13 @@ use serde_json::json;
 use ternlight::error::{Error, ErrorKind, ErrorKind::*};
 use ternlight::formats::Parsed;
 use ternlight::kernels::act::Precision;
-use ternlight::model::{Config, Options, Plan};
+use ternlight::model::{Checkpoint, Options};
 use ternlight::rng::Rng;
 use ternlight::team::Team;
 
 /// Loads and runs a file; whatever error comes first.
 fn run(files: &Files) -> Result<(), Error> {
-    let options = Options { batch: 4, ..Options::default() };
+    let options = Options { prefill_chunk: 4, ..Options::default() };
     logits(&mut files.engine(options, Team::solo())?, &[1, 2], false).map(drop)
 }
 
@@ -84,7 +84,7 @@ fn sizes_of_any_kind() {
         let fours = Sizes { hidden: sizes.hidden * 4, ffn: sizes.ffn * 4, ..sizes };
         let files = if i % 3 == 0 { Safetensors::sized(fours).pack().files() } else { Gguf::sized(sizes).files() };
         for activations in [None, Some(Precision::Int8), Some(Precision::Int14)] {
-            let options = Options { batch: 3, activations, ..Options::default() };
+            let options = Options { prefill_chunk: 3, activations, ..Options::default() };
             let rows = logits(&mut files.engine(options, Team::solo()).unwrap(), &[0; 7], true).unwrap();
             ran += usize::from(rows.iter().flatten().all(|logit| logit.is_finite()));
         }
@@ -293,7 +293,7 @@ fn gguf_tensors() {
         gguf(
             "a layer with two names",
             Gguf::llama().tensor("blk.0.attn_k.weight", |t| {
-                (t.name, t.dims) = ("blk.00.attn_v.weight".into(), vec![HIDDEN, HEAD])
+                (t.name, t.dims) = ("blk.00.attn_v.weight".into(), vec![HIDDEN, HEAD]);
             }),
             BadHeader,
             &["place"],
@@ -782,10 +782,10 @@ fn sizes_are_counted_in_64_bits() {
         tensor.offset = Some((i as u64) << 42);
     }
     let header = file.header();
-    let Ok(Parsed::Done(parsed)) = ternlight::formats::gguf::parse(&header, 1 << 50) else { panic!("a good header") };
-    let config = Config::from_gguf(&parsed.metadata, Some(vocab)).unwrap();
-    let options = Options { context: Some(context as usize), batch: 4096, ..Options::default() };
-    let memory = Plan::new(config, &parsed.tensors, options).unwrap().memory();
+    let mut checkpoint = Checkpoint::new();
+    assert!(matches!(checkpoint.parse(0, 1 << 50, &header), Ok(Parsed::Done(()))));
+    let options = Options { context_length: Some(context as usize), prefill_chunk: 4096, ..Options::default() };
+    let memory = checkpoint.plan(options).unwrap().memory();
     assert!(memory.weights > 4 * hidden * vocab, "{memory:?}");
     assert!(memory.kv >= 2 * 2 * HEAD * context, "{memory:?}");
     assert!(memory.scratch > 4 * 4096 * 2 * hidden, "{memory:?}");

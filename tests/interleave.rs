@@ -43,7 +43,7 @@ fn trained() -> (impl Fn(&str) -> Vec<u8>, usize, usize) {
         let bytes = &bytes[tensor.offset as usize..][..tensor.len as usize];
         let quarters = (0..4).flat_map(|quarter| {
             let mut codes = vec![0; bytes.len()];
-            ternary::quarter(bytes, quarter, &mut codes);
+            ternary::hf_quarter(bytes, quarter, &mut codes);
             codes
         });
         quarters.collect()

@@ -39,7 +39,7 @@ fn said(tensor: &Tensor, reading: Reading, bytes: &[u8]) -> Option<Said> {
     let storage = tensor.storage.expect("a type that runs");
     Some(match (storage.content, reading) {
         // Rounded by training's rule, which golden logits check.
-        (Content::Dense(_), Reading::Masters) => return None,
+        (Content::Dense(_), Reading::Latent) => return None,
         (Content::Dense(_) | Content::Blocks { .. }, _) => Said::Values(storage.values(bytes)),
         (Content::I2s, _) => {
             let mut codes = vec![0; tensor.values() as usize];
@@ -48,15 +48,15 @@ fn said(tensor: &Tensor, reading: Reading, bytes: &[u8]) -> Option<Said> {
             let scale = f32::from_le_bytes(tail[..4].try_into().unwrap());
             Said::Values(codes.into_iter().map(|code| scale * (f32::from(code) - 1.0)).collect())
         }
-        (Content::Quarters, _) => {
+        (Content::HfPacked, _) => {
             let quarters = (0..4).flat_map(|quarter| {
                 let mut codes = vec![0; bytes.len()];
-                ternary::quarter(bytes, quarter, &mut codes);
+                ternary::hf_quarter(bytes, quarter, &mut codes);
                 codes
             });
             Said::Codes(quarters.collect())
         }
-        (Content::Words, _) => return None,
+        (Content::MlxPacked, _) => return None,
     })
 }
 

@@ -199,10 +199,7 @@ fn damaged_headers() {
             let len = bytes.len() as u64 - 8;
             bytes[..8].copy_from_slice(&len.to_le_bytes());
         }
-        let (result, held) = peak(|| match &file.config {
-            None => trial::gguf_header(&bytes, total),
-            Some(config) => trial::safetensors_header(config, &bytes, total),
-        });
+        let (result, held) = peak(|| trial::header(file.config.as_deref(), &bytes, total));
         check_memory(name, held, bytes.len(), 8);
         tally.add(result);
     }
@@ -224,7 +221,7 @@ fn damaged_adapters() {
         ("models/bitnet_packed", "lora/bitnet_packed.lora"),
     ];
     let mut engines = pairs.map(|(model, adapter)| {
-        let options = Options { context: Some(8), batch: 2, ..Options::default() };
+        let options = Options { context_length: Some(8), prefill_chunk: 2, ..Options::default() };
         (Files::read(&golden(model)).engine(options, Team::solo()).unwrap(), Files::read(&golden(adapter)))
     });
     for seed in 0..2_000 {

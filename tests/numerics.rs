@@ -1,5 +1,5 @@
-//! How far logits are from transformers', by model family and by how activations are rounded. Prints the README's table:
-//! `cargo test --test numerics -- --nocapture`.
+//! How far logits are from transformers', by model family and by how activations are rounded. Prints the table of
+//! docs/numerics.md, and fails where that page differs: `cargo test --test numerics -- --nocapture`.
 
 mod common;
 
@@ -131,7 +131,9 @@ fn measure(family: &Family, activations: Option<Precision>, clear: f64) -> (Prec
         let width = rows[0].len();
         match values.floats(&format!("p{i}.logits{}", family.suffix)) {
             Some(all) => {
-                rows.iter().zip(all.chunks_exact(width)).for_each(|(row, expected)| deviation.add(row, expected, clear))
+                rows.iter()
+                    .zip(all.chunks_exact(width))
+                    .for_each(|(row, expected)| deviation.add(row, expected, clear));
             }
             None => {
                 let last = values.floats(&format!("p{i}.logits{}_last", family.suffix)).expect("golden logits");
@@ -155,6 +157,7 @@ fn short(value: f64) -> String {
 #[test]
 fn logits_follow_transformers() {
     let mut failed = Vec::new();
+    let document = std::fs::read_to_string(golden("../../docs/numerics.md")).unwrap();
     println!("| Model | `auto` is | Largest | Mean | Same winner | KL, nats | with int8 | with int14 | with float |");
     println!("|---|---|---|---|---|---|---|---|---|");
     for family in &FAMILIES {
@@ -179,6 +182,9 @@ fn logits_follow_transformers() {
             }
         }
         println!("{line}");
+        if !document.lines().any(|other| other == line) {
+            failed.push(format!("docs/numerics.md has another line for {}", family.name));
+        }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

@@ -7,9 +7,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Files, TestEngine, golden, run};
-use ternlight::engine::{AdapterId, Event, Pooling, Request, RequestId, SessionId, WhenFull, Work};
+use ternlight::engine::{AdapterId, Event, Pooling, Request, RequestId, SessionId, Task, WhenFull};
 use ternlight::kv::Codec;
-use ternlight::model::Options;
+use ternlight::model::{Options, Scheduling};
 use ternlight::rng::Rng;
 use ternlight::sampling::{Lists, Params};
 use ternlight::team::Team;
@@ -65,7 +65,7 @@ impl Said {
             Event::Scored { nll, tokens, .. } => self.score = Some((nll, tokens)),
             Event::Embedded { embedding, .. } => self.embedding = embedding,
             Event::Finished { .. } => self.done = true,
-            Event::Choose { .. } | Event::Logprobs { .. } => {}
+            Event::LogitsRequest { .. } | Event::Logprobs { .. } => {}
             Event::Prompt { tokens, cached, .. } => assert!(cached < tokens),
             Event::Failed { error, .. } => panic!("{error}"),
         }
@@ -77,7 +77,7 @@ fn request_of(event: &Event) -> RequestId {
         Event::Prompt { request, .. }
         | Event::Token { request, .. }
         | Event::Logprobs { request, .. }
-        | Event::Choose { request, .. }
+        | Event::LogitsRequest { request, .. }
         | Event::Logits { request, .. }
         | Event::Scored { request, .. }
         | Event::Embedded { request, .. }
@@ -113,14 +113,14 @@ struct Schedule {
 fn options(rng: &mut Rng, kv: Codec) -> (Options, usize) {
     let context = 40 + rng.below(120);
     let options = Options {
-        kv: Some(kv),
-        context: Some(context),
-        batch: [1, 5, 16, 33, 64][rng.below(5)],
-        batch_tokens: [1, 6, 2048][rng.below(3)],
-        sequences: 1 + rng.below(5),
-        queue: 64,
-        first_come: rng.below(4) == 0,
-        positions: Some(context + rng.below(3 * context)),
+        kv_cache_type: Some(kv),
+        context_length: Some(context),
+        prefill_chunk: [1, 5, 16, 33, 64][rng.below(5)],
+        max_batch_tokens: [1, 6, 2048][rng.below(3)],
+        max_sequences: 1 + rng.below(5),
+        max_waiting: 64,
+        scheduling: if rng.below(4) == 0 { Scheduling::Fcfs } else { Scheduling::Fair },
+        kv_cache_tokens: Some(context + rng.below(3 * context)),
         ..Options::default()
     };
     (options, context)
@@ -201,16 +201,16 @@ impl Schedule {
             before.clear();
         }
         let tokens = self.tokens((self.context - before.len()).min(self.context * 3 / 4).max(1));
-        let work = match self.rng.below(9) {
-            0 => Work::Logits { all: true },
-            1 => Work::Logits { all: false },
-            2 if before.is_empty() => Work::Score,
-            3 => Work::Embed { pooling: [Pooling::Mean, Pooling::Last][self.rng.below(2)] },
-            _ => Work::Generate {
+        let task = match self.rng.below(9) {
+            0 => Task::Logits { all: true },
+            1 => Task::Logits { all: false },
+            2 if before.is_empty() => Task::Score,
+            3 => Task::Embed { pooling: [Pooling::Mean, Pooling::Last][self.rng.below(2)] },
+            _ => Task::Generate {
                 params: Params {
                     temperature: [0.0, 0.9][self.rng.below(2)],
                     repetition_penalty: [1.0, 1.2][self.rng.below(2)],
-                    speculate: self.rng.below(2) == 0,
+                    prompt_lookup: self.rng.below(2) == 0,
                     seed: self.rng.next_u64(),
                     ..Params::default()
                 },
@@ -221,7 +221,7 @@ impl Schedule {
                 hook: self.rng.below(4) == 0,
             },
         };
-        let request = Request { tokens, work };
+        let request = Request { tokens, task };
         let id = self.engine.submit(session, request.clone()).unwrap();
         self.calls.insert(id, Call { session, before, set, request, said: Said::default() });
     }
@@ -242,7 +242,7 @@ impl Schedule {
     fn hear(&mut self, events: Vec<Event>) {
         for event in events {
             let id = request_of(&event);
-            if let Event::Choose { logits, .. } = &event {
+            if let Event::LogitsRequest { logits, .. } = &event {
                 self.asked.push((id, logits.clone()));
             }
             let call = self.calls.get_mut(&id).expect("nobody hears of a request that has ended");
@@ -257,7 +257,7 @@ impl Schedule {
     fn supply(&mut self) {
         for (id, logits) in std::mem::take(&mut self.asked) {
             if self.calls.contains_key(&id) {
-                let events = self.engine.supply(id, &logits).unwrap();
+                let events = self.engine.resume(id, &logits).unwrap();
                 self.hear(events);
             }
         }
@@ -302,14 +302,14 @@ impl Schedule {
             self.engine.close(session);
         }
         self.engine.step(&mut || false).unwrap();
-        assert_eq!(self.engine.status().held_tokens, 0, "every block comes back");
+        assert_eq!(self.engine.status().used_tokens, 0, "every block comes back");
         self.ended
     }
 }
 
 /// What a call says on an engine where nobody else ever was.
 fn alone(files: &Files, context: usize, kv: Codec, call: &Call) -> Said {
-    let options = Options { context: Some(context), kv: Some(kv), ..Options::default() };
+    let options = Options { context_length: Some(context), kv_cache_type: Some(kv), ..Options::default() };
     let mut engine = files.engine(options, Team::solo()).unwrap();
     // In another order: it is their content that decides how they are added.
     let adapters = load_adapters(&mut engine, [1, 0]);
@@ -318,9 +318,9 @@ fn alone(files: &Files, context: usize, kv: Codec, call: &Call) -> Said {
     let mut request = call.request.clone();
     // Logits are wanted of what was asked, not of what the session held before.
     let skip = call.before.len();
-    if let Work::Embed { pooling: Pooling::Mean } = request.work {
+    if let Task::Embed { pooling: Pooling::Mean } = request.task {
         // Its mean begins where it does.
-        let held = Request { tokens: call.before.clone(), work: Work::Logits { all: false } };
+        let held = Request { tokens: call.before.clone(), task: Task::Logits { all: false } };
         if skip > 0 {
             engine.submit(session, held).unwrap();
             run(&mut engine, |_| {}).unwrap();
@@ -329,8 +329,8 @@ fn alone(files: &Files, context: usize, kv: Codec, call: &Call) -> Said {
         request.tokens.splice(0..0, call.before.iter().copied());
     }
     // Logits that come back unchanged change nothing, nor do guesses.
-    if let Work::Generate { hook, params, .. } = &mut request.work {
-        (*hook, params.speculate) = (false, false);
+    if let Task::Generate { hook, params, .. } = &mut request.task {
+        (*hook, params.prompt_lookup) = (false, false);
     }
     engine.submit(session, request).unwrap();
     let mut said = Said::default();

@@ -5,9 +5,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Files, TestEngine, golden, prompt, submit};
-use ternlight::engine::{Event, Request, RequestId, Work};
+use ternlight::engine::{Event, Request, RequestId, Task};
 use ternlight::error::ErrorKind;
-use ternlight::model::Options;
+use ternlight::model::{Options, Scheduling};
 use ternlight::sampling::Params;
 use ternlight::team::Team;
 
@@ -39,8 +39,8 @@ fn percentile(mut values: Vec<usize>, percent: usize) -> usize {
 
 #[test]
 fn short_requests_pass_long_ones_and_these_do_not_starve() {
-    let run = |first_come: bool| {
-        let mut engine = engine(Options { batch: 32, sequences: 4, first_come, ..Options::default() });
+    let run = |scheduling: Scheduling| {
+        let mut engine = engine(Options { prefill_chunk: 32, max_sequences: 4, scheduling, ..Options::default() });
         let mut ask = |len: usize, answer: usize, seed: u64| {
             let session = engine.open();
             submit(&mut engine, session, &prompt(len, seed), answer, Params::default()).unwrap()
@@ -53,7 +53,7 @@ fn short_requests_pass_long_ones_and_these_do_not_starve() {
         let both = [short.clone(), long.clone()].concat();
         let found = [(&short, 50), (&short, 95), (&long, 95), (&both, 95)].map(|(of, p)| percentile(of.clone(), p));
         println!(
-            "first-come {first_come}: {all} steps, {:.2} tokens a step; steps to the first token: short p50 {} p95 {}, \
+            "{scheduling:?}: {all} steps, {:.2} tokens a step; steps to the first token: short p50 {} p95 {}, \
              long p95 {}, all p95 {}",
             (12 * 48 + 24 * 6) as f64 / all as f64,
             found[0],
@@ -63,7 +63,7 @@ fn short_requests_pass_long_ones_and_these_do_not_starve() {
         );
         (all, found)
     };
-    let ((plain_steps, plain), (steps, tiers)) = (run(true), run(false));
+    let ((plain_steps, plain), (steps, tiers)) = (run(Scheduling::Fcfs), run(Scheduling::Fair));
     assert!(2 * tiers[1] < plain[1], "short ones wait less than half as long");
     assert!(tiers[3] < plain[3], "nor is it worse for all together");
     assert!(2 * tiers[2] < 3 * plain[2], "long ones wait at most half as long again");
@@ -72,7 +72,7 @@ fn short_requests_pass_long_ones_and_these_do_not_starve() {
 
 #[test]
 fn running_answers_go_on_beside_a_long_prompt() {
-    let mut engine = engine(Options { batch: 512, ..Options::default() });
+    let mut engine = engine(Options { prefill_chunk: 512, ..Options::default() });
     let session = engine.open();
     let runs = submit(&mut engine, session, &[1, 2, 3], 100, Params::default()).unwrap();
     engine.step(&mut || false).unwrap();
@@ -93,7 +93,7 @@ fn running_answers_go_on_beside_a_long_prompt() {
 
 #[test]
 fn a_beginning_that_many_share_is_computed_once() {
-    let mut engine = engine(Options { batch: 40, ..Options::default() });
+    let mut engine = engine(Options { prefill_chunk: 40, ..Options::default() });
     let system = prompt(130, 2);
     for end in 0..6 {
         let session = engine.open();
@@ -112,14 +112,14 @@ fn a_beginning_that_many_share_is_computed_once() {
 
 #[test]
 fn a_queue_is_full_when_it_is() {
-    let mut engine = engine(Options { sequences: 2, queue: 1, ..Options::default() });
+    let mut engine = engine(Options { max_sequences: 2, max_waiting: 1, ..Options::default() });
     let mut ask = || {
         let session = engine.open();
         submit(&mut engine, session, &[1], 5, Params::default())
     };
     let ids: Vec<RequestId> = (0..3).map(|_| ask().unwrap()).collect();
     let error = ask().unwrap_err();
-    assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::QueueFull, Some("maxQueue")));
+    assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::QueueFull, Some("maxWaiting")));
     engine.step(&mut || false).unwrap();
     assert_eq!((engine.status().running, engine.status().waiting), (2, 1));
     // Who waits for a reader is not in the line.
@@ -133,9 +133,10 @@ fn a_queue_is_full_when_it_is() {
 #[test]
 fn nobody_ends_for_lack_of_room() {
     // Four contexts' worth of answers in the room of one and a half.
-    let options = Options { context: Some(96), positions: Some(144), batch: 16, ..Options::default() };
+    let options =
+        Options { context_length: Some(96), kv_cache_tokens: Some(144), prefill_chunk: 16, ..Options::default() };
     let prompts: Vec<Vec<u32>> = (0..4).map(|i| prompt(30, 30 + i)).collect();
-    let mut roomy = engine(Options { context: Some(96), ..Options::default() });
+    let mut roomy = engine(Options { context_length: Some(96), ..Options::default() });
     let alone: Vec<Vec<u32>> = prompts.iter().map(|ids| common::greedy(&mut roomy, ids, 60).unwrap()).collect();
     let mut engine = engine(options);
     let ids: Vec<RequestId> = prompts
@@ -158,11 +159,11 @@ fn nobody_ends_for_lack_of_room() {
 #[test]
 fn what_fits_nowhere_is_refused() {
     let files = Files::read(&golden("models/bitnet_packed"));
-    let few = files.plan(Options { context: Some(64), positions: Some(63), ..Options::default() });
+    let few = files.plan(Options { context_length: Some(64), kv_cache_tokens: Some(63), ..Options::default() });
     let error = common::error(few);
-    assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::InvalidArgument, Some("cacheTokens")));
-    let mut engine = engine(Options { context: Some(64), positions: Some(64), ..Options::default() });
+    assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::InvalidArgument, Some("kvCacheTokens")));
+    let mut engine = engine(Options { context_length: Some(64), kv_cache_tokens: Some(64), ..Options::default() });
     let session = engine.open();
-    let request = Request { tokens: prompt(65, 1), work: Work::Score };
+    let request = Request { tokens: prompt(65, 1), task: Task::Score };
     assert_eq!(engine.submit(session, request).unwrap_err().kind, ErrorKind::ContextFull);
 }

@@ -1,5 +1,5 @@
-//! Every storage type in every architecture, from either source, against the same values as F32; the README's table lists what is
-//! tested here, and this test fails where the two differ.
+//! Every storage type in every architecture, from either source, against the same values as F32; the table of
+//! docs/guide/formats.md lists what is tested here, and this test fails where the two differ.
 
 mod common;
 
@@ -23,10 +23,10 @@ use ternlight::team::Team;
 fn differ(files: &Files, values: &Files, options: Options) -> Option<String> {
     let ids = [3, 1, 4, 1, 5, 9, 2, 6];
     let run = |files: &Files, options: Options| {
-        let options = Options { activations: Some(Precision::Float), batch: 8, ..options };
+        let options = Options { activations: Some(Precision::Float), prefill_chunk: 8, ..options };
         logits(&mut files.engine(options, Team::solo())?, &ids, true)
     };
-    let expected = run(values, Options { stored: true, ..Options::default() }).unwrap();
+    let expected = run(values, Options { repack: false, ..Options::default() }).unwrap();
     let found = match run(files, options) {
         Ok(found) => found,
         Err(error) => return Some(error.to_string()),
@@ -155,7 +155,7 @@ fn mlx(rng: &mut Rng, rows: usize, cols: usize, bits: usize, group: usize) -> Co
     }
 }
 
-/// Masters, with the values that training makes of them.
+/// Latent weights, with the values that training makes of them.
 fn masters(rng: &mut Rng, storage: &'static Storage, rows: usize, cols: usize) -> Coded {
     let mut coded = floats(storage, 0, rows, cols, &dense_values(rng, rows, cols));
     let mean =
@@ -232,8 +232,11 @@ fn every_type_in_every_architecture() {
     }
     assert!(marks.failed.is_empty(), "{}", marks.failed.join("\n"));
     let table = marks.table();
-    let readme = std::fs::read_to_string(golden("../../README.md")).unwrap();
-    assert!(readme.contains(&table), "README.md lists something else; this is what is tested:\n\n{table}\n");
+    let document = std::fs::read_to_string(golden("../../docs/guide/formats.md")).unwrap();
+    assert!(
+        document.contains(&table),
+        "docs/guide/formats.md lists something else; this is what is tested:\n\n{table}\n"
+    );
 }
 
 /// Heads and embeddings of any type over ternary layers, tied and not.

@@ -73,8 +73,8 @@ function show({ engine, model, machine, settings, prefill, decode, endToEnd, mem
     ["Model", model.name ?? model.source, `${size(model.weightBytes)} a step`],
     [
       "Engine",
-      `${engine.flavour}, ${engine.kernel}`,
-      `${engine.threads} threads, activations ${engine.activations}, cache ${engine.kv}`,
+      `${engine.flavour}, ${engine.dotProduct}`,
+      `${engine.threads} threads, activations ${engine.activations}, cache ${engine.kvCacheType}`,
     ],
     ["Browser", machine.runtime, `${machine.cores} cores`],
     [`Prefill of ${settings.prompt}`, ...speed(prefill.tokensPerSecond)],

@@ -9,7 +9,7 @@ export function summary(info, note) {
 export function showEngine(list, info) {
   const { weights, kv, scratch } = info.memory;
   fill(list, [
-    ["Build", `${info.flavour}, ${info.kernel}`],
+    ["Build", `${info.flavour}, ${info.dotProduct}`],
     [
       "Threads",
       integer(info.threads),
@@ -30,7 +30,7 @@ export function showModel(list, info) {
     ["Bits per weight", decimal(info.bitsPerWeight)],
     ["Tensors", kinds.map(([kind, number]) => `${number} × ${kind}`).join(", ")],
     ["Activations", info.activations],
-    ["Context", `${integer(info.contextLength)} tokens`, `cache in ${info.kv}`],
+    ["Context", `${integer(info.contextLength)} tokens`, `cache in ${info.kvCacheType}`],
     ["Vocabulary", integer(vocab), info.tokenizer?.kind],
     ["Format", info.format],
     ...info.warnings.map((warning) => ["Note", warning]),

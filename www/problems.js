@@ -3,7 +3,7 @@
 import { size } from "./format.js";
 
 const damaged = "The file is damaged, or was made by a tool that gets this format wrong. Get it again, or another one.";
-const otherModel = "Another version of this model may work: the formats that run are listed in the README.";
+const otherModel = "Another version of this model may work: the formats that run are listed in docs/guide/formats.md.";
 const again = "Load the model again. If this happens every time, it is a bug: the details say where.";
 
 /** By code: what happened, and what to do. */

@@ -1,7 +1,7 @@
 //! Which tokens may come next, so that a text keeps to a JSON schema, a regular expression or a grammar.
 //!
 //! `llguidance` does the work; this crate gives it a vocabulary, bounds what a stranger's schema may cost, and says where a
-//! refused one is wrong. It is a wasm of its own, which nobody loads who does not ask for a format.
+//! refused one is wrong. It is built as a wasm module of its own, which is loaded when a response format is asked for.
 
 mod depth;
 mod place;
@@ -55,6 +55,9 @@ pub struct Vocabulary {
 
 impl Vocabulary {
     /// `tokens` by id: their bytes, and whether they are special, which no text of a grammar matches.
+    ///
+    /// # Panics
+    /// If the library refuses its own expressions, which no input can cause.
     pub fn new<'a>(tokens: impl Iterator<Item = (&'a [u8], bool)>, ends: &[u32]) -> Self {
         let words: Vec<Vec<u8>> = tokens
             .map(|(bytes, special)| match bytes {
@@ -70,7 +73,7 @@ impl Vocabulary {
         if !ends.is_empty() {
             trie = trie.with_eos_tokens(&ends);
         }
-        let environment: llguidance::toktrie::TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+        let environment: toktrie::TokEnv = Arc::new(ApproximateTokEnv::new(trie));
         let slices = SlicedBiasComputer::general_slices();
         let mut factory = ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
             .expect("the library's own slices are regular expressions");
@@ -79,6 +82,10 @@ impl Vocabulary {
         Self { factory, ends: !ends.is_empty() }
     }
 
+    /// A constraint on one answer.
+    ///
+    /// # Errors
+    /// A refusal that names the place in the source and the reason.
     pub fn constraint(&self, format: Format) -> Result<Constraint, Refusal> {
         let (Format::JsonSchema(source) | Format::Regex(source) | Format::Grammar(source) | Format::Both(source)) =
             format;
@@ -155,6 +162,9 @@ pub struct Constraint {
 
 impl Constraint {
     /// One bit for each token that may come next, end tokens among them where the text may end; empty where only an end may.
+    ///
+    /// # Errors
+    /// A message if no token leads on, or if a limit of the library is reached.
     pub fn mask(&mut self) -> Result<Vec<u32>, String> {
         // Without end tokens the library takes a text that is whole for one that cannot go on.
         let whole = !self.ends && self.complete();
@@ -173,6 +183,9 @@ impl Constraint {
     }
 
     /// Goes on by a token that the mask allowed; an end token ends it.
+    ///
+    /// # Errors
+    /// A message if the token was not allowed.
     pub fn accept(&mut self, token: u32) -> Result<(), String> {
         self.matcher.consume_token(token).map_err(|error| place::plain(&error.to_string()))?;
         self.over = self.matcher.is_stopped();

@@ -1,10 +1,15 @@
 //! The edge to JavaScript. What is refused is thrown as a string: its place, a line feed, the reason.
 
+#![allow(
+    clippy::missing_errors_doc,
+    reason = "every error is thrown as the string that the first line of this file describes"
+)]
+
 use wasm_bindgen::prelude::*;
 
 use crate::{Format, Refusal};
 
-/// The library measures itself by a clock that wasm does not have and whose times nobody reads.
+/// The library measures itself by a clock that wasm does not have. Its measurements are not read.
 #[unsafe(no_mangle)]
 extern "C" fn now() -> f64 {
     0.0

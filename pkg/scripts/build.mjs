@@ -1,142 +1,149 @@
 /**
- * From Rust and TypeScript to what `npm pack` takes: cargo → wasm-bindgen → wasm-opt → glue once per flavour, then the
- * bundles and the types. What has not changed is not built again.
+ * Builds the package: the wasm modules, then the bundles and the types. What has not changed is not built again.
+ *
+ *     node pkg/scripts/build.mjs           everything that `npm pack` takes, and what stands in clients/
+ *     node pkg/scripts/build.mjs page      the modules that an isolated page loads on this machine, and a page's bundles
+ *     node pkg/scripts/build.mjs bundles   bundles and types, beside the modules that are there
+ *     node pkg/scripts/build.mjs quick     one module in seconds and what Node loads, in target/quick
  */
-import { spawn } from "node:child_process";
-import {
-  appendFileSync,
-  chmodSync,
-  cpSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { build as esbuild } from "esbuild";
-import { cargo, tools as extras, flavours, root, target, targetDir } from "./cargo.mjs";
-import { buildGlue } from "./glue.mjs";
-import { mend } from "./mend.mjs";
+import { minify } from "terser";
+import { tools as extras, flavours, root } from "./cargo.mjs";
+import { clients } from "./clients.mjs";
+import { buildFlavour, buildQuickly, command, npmLock, npmTool, removeOutdated, say } from "./flavour.mjs";
+import { leanOptions } from "./options.mjs";
 import { ifChanged } from "./stamps.mjs";
 
 const pkg = fileURLToPath(new URL("../", import.meta.url));
 const dist = path.join(pkg, "dist");
-const tool = (name) => path.join(pkg, "node_modules", ".bin", name);
-const wasmBindgen = path.join(root, ".cache", "tools", "bin", "wasm-bindgen");
 
-const rust = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map((name) => path.join(root, name));
-const recipe = ["build.mjs", "cargo.mjs", "glue.mjs", "mend.mjs"].map((name) => path.join(pkg, "scripts", name));
-const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
-const tools = path.join(pkg, "package-lock.json");
-const bundles = [
-  "index.js",
-  "demo.js",
-  "bench.js",
-  "edge.js",
-  "doctor.js",
-  "isolate.js",
-  "node.js",
-  "node-worker.js",
-  "node-doctor.js",
-  "worker.js",
-  "cli.js",
+/** Bundles by where they run. */
+const forPages = [
+  { format: "esm", entryPoints: ["src/index.ts", "src/worker.ts", "src/demo.ts", "src/edge.ts", "src/doctor.ts"] },
+  { format: "esm", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] },
+  { format: "iife", entryPoints: ["src/isolate.ts"] },
 ];
+const forNode = [
+  { entryPoints: ["src/node.ts", "src/node-worker.ts", "src/node-doctor.ts"] },
+  // Its help comes from the whole option table.
+  { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
+];
+const pageFiles = ["index.js", "worker.js", "demo.js", "edge.js", "doctor.js", "bench.js", "isolate.js"];
+const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "cli.js"];
+/** What bundlers take instead, for the reason that bundler.jsx tells. */
+const copies = { "bundler.jsx": "src/bundler.jsx", "demo.jsx": "dist/demo.js", "doctor.jsx": "dist/doctor.js" };
+
+const own = ["build.mjs", "flavour.mjs", "options.mjs"].map((name) => path.join(pkg, "scripts", name));
+const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 /** Of what `import` of a .wasm gives, which tsc does not copy. */
 const wasmTypes = path.join(pkg, "scripts", "wasm.d.ts");
 const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts"];
 const papers = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
-const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), tools];
+const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), npmLock];
 
-async function buildFlavour(flavour) {
-  const out = (...names) => path.join(dist, ...names);
-  const { name, package: crate = "ternlight" } = flavour;
-  const own = path.join(root, crate === "ternlight" ? "src" : name);
-  await ifChanged(name, {
-    inputs: [own, ...rust, ...recipe, tools, JSON.stringify(flavour)],
-    outputs: [out(flavour.file), out("glue", `${name}.js`)],
-    async run() {
-      const { args, env } = cargo(flavour, "build", "--release", "--lib");
-      await command(name, "cargo", args, env);
+const kinds = {
+  async all() {
+    await buildFlavours([...flavours, ...extras]);
+    await buildBundles();
+    await buildTypes();
+    for (const name of papers) cpSync(path.join(root, name), path.join(pkg, name));
+    await buildClients();
+  },
+  async page() {
+    // A server that isolates its pages gives them threads, unless there is one core: see wasm/pick.ts.
+    const wanted = flavours.filter(({ threads }) => threads === availableParallelism() > 1);
+    await buildFlavours(wanted);
+    for (const flavour of [...flavours, ...extras]) if (!wanted.includes(flavour)) removeOutdated(flavour, dist);
+    await ifChanged("page", {
+      inputs: [...sources, ...own, path.join(dist, "glue")],
+      outputs: pageFiles.map((name) => path.join(dist, name)),
+      run: () => bundle("browser", forPages, dist),
+    });
+  },
+  async bundles() {
+    await buildBundles();
+    await buildTypes();
+  },
+  async quick() {
+    const quick = path.join(root, "target", "quick");
+    mkdirSync(path.join(quick, "glue"), { recursive: true });
+    await buildQuickly(
+      flavours.find(({ name }) => name === "single-relaxed"),
+      quick,
+    );
+    await bundle("node", forNode, quick);
+  },
+};
 
-      const bindgen = path.join(targetDir(flavour), "bindgen");
-      const built = path.join(targetDir(flavour), target, "release", `${crate.replace("-", "_")}.wasm`);
-      const asModule = ["--target=web", "--omit-default-module-path", "--remove-producers-section"];
-      asModule.push("--out-name=ternlight");
-      await command(name, wasmBindgen, [...asModule, `--out-dir=${bindgen}`, built]);
-
-      const optimised = path.join(targetDir(flavour), "optimised.wasm");
-      const input = path.join(bindgen, "ternlight_bg.wasm");
-      const dropped = (flavour.drop ?? []).map((names) => `--remove-exports=${names}`);
-      // Twice finds more; small functions are for LLVM to inline, which knows the loops.
-      const passes = [...dropped, "-O3", "-O3", "--flexible-inline-max-function-size=10"];
-      await command(name, tool("wasm-opt"), [...passes, ...features(flavour), `--output=${optimised}`, input]);
-      const wat = path.join(targetDir(flavour), "optimised.wat");
-      await command(name, tool("wasm-dis"), [...features(flavour), `--output=${wat}`, optimised]);
-      writeFileSync(wat, mend(readFileSync(wat, "utf8")));
-      await command(name, tool("wasm-as"), [...features(flavour), `--output=${out(flavour.file)}`, wat]);
-      appendFileSync(out(flavour.file), customSection("flavour", name));
-
-      await buildGlue(flavour, bindgen, out("glue"));
-    },
-  });
-}
-
-/** Tells an edge worker, which is given a module without its address, what that is. */
-function customSection(name, text) {
-  const content = [name.length, ...Buffer.from(name), ...Buffer.from(text)];
-  return Uint8Array.from([0, content.length, ...content]);
-}
-
-/** Named, because binaryen would otherwise trust a section that earlier tools may have dropped. */
-function features(flavour) {
-  const names = ["simd", "bulk-memory", "nontrapping-float-to-int", "sign-ext", "mutable-globals"];
-  names.push("reference-types", "multivalue");
-  if (flavour.simd === "relaxed") names.push("relaxed-simd");
-  if (flavour.threads) names.push("threads");
-  return names.map((name) => `--enable-${name}`);
+async function buildFlavours(wanted) {
+  mkdirSync(path.join(dist, "glue"), { recursive: true });
+  await eachAtOnce(wanted, availableParallelism(), (flavour) => buildFlavour(flavour, dist));
 }
 
 async function buildBundles() {
+  const absent = [...flavours, ...extras].filter(({ file }) => !existsSync(path.join(dist, file)));
+  if (absent.length > 0) throw new Error(`pkg/dist has no ${absent[0].file}: \`make build\` builds it`);
   await ifChanged("bundles", {
-    inputs: [...sources, ...recipe, path.join(dist, "glue")],
-    outputs: [...bundles, "bundler.jsx", "demo.jsx", "doctor.jsx"].map((name) => path.join(dist, name)),
+    inputs: [...sources, ...own, path.join(dist, "glue")],
+    outputs: [...pageFiles, ...nodeFiles, ...Object.keys(copies)].map((name) => path.join(dist, name)),
     async run() {
-      const common = {
-        absWorkingDir: pkg,
-        bundle: true,
-        format: "esm",
-        target: "es2022",
-        minify: true,
-        outdir: "dist",
-        logLevel: "warning",
-      };
-      say("bundles", "esbuild");
-      await Promise.all([
-        esbuild({ ...common, platform: "browser", entryPoints: ["src/index.ts", "src/worker.ts", "src/demo.ts"] }),
-        esbuild({ ...common, platform: "browser", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] }),
-        esbuild({ ...common, platform: "browser", entryPoints: ["src/edge.ts", "src/doctor.ts"] }),
-        esbuild({ ...common, platform: "browser", format: "iife", entryPoints: ["src/isolate.ts"] }),
-        esbuild({
-          ...common,
-          platform: "node",
-          entryPoints: ["src/node.ts", "src/node-worker.ts", "src/node-doctor.ts"],
-        }),
-        esbuild({
-          ...common,
-          platform: "node",
-          entryPoints: [{ in: "src/cli/main.ts", out: "cli" }],
-          banner: { js: "#!/usr/bin/env node" },
-        }),
-      ]);
+      await Promise.all([bundle("browser", forPages, dist), bundle("node", forNode, dist)]);
       chmodSync(path.join(dist, "cli.js"), 0o755);
-      cpSync(path.join(pkg, "src", "bundler.jsx"), path.join(dist, "bundler.jsx"));
-      // For the reason that bundler.jsx tells.
-      for (const name of ["demo", "doctor"]) cpSync(path.join(dist, `${name}.js`), path.join(dist, `${name}.jsx`));
+      for (const [name, from] of Object.entries(copies)) cpSync(path.join(pkg, from), path.join(dist, name));
     },
   });
+}
+
+async function bundle(platform, groups, outdir) {
+  const common = {
+    absWorkingDir: pkg,
+    bundle: true,
+    format: "esm",
+    target: "es2022",
+    minify: true,
+    outdir,
+    platform,
+    logLevel: "warning",
+  };
+  const glue = glueIn(path.join(outdir, "glue"));
+  say("bundles", `esbuild, for ${platform === "node" ? "Node" : "pages"}`);
+  await Promise.all(
+    groups.map(async ({ wholeOptions = false, ...group }) => {
+      const plugins = wholeOptions ? [glue] : [glue, leanOptions];
+      const { outputFiles } = await esbuild({ ...common, ...group, plugins, write: false });
+      for (const { path: file, text } of outputFiles) {
+        writeFileSync(file, platform === "browser" ? await smaller(text, group.format) : text);
+      }
+    }),
+  );
+}
+
+/** What a page loads counts: terser takes another 6 % of esbuild's gzipped size. */
+async function smaller(text, format) {
+  const { code } = await minify(text, { ecma: 2022, module: format === "esm", compress: { passes: 3 } });
+  return `${code}\n`;
+}
+
+/** Takes the glue from one folder. A build that is not there is left out, and an attempt to load it says so. */
+function glueIn(folder) {
+  return {
+    name: "glue",
+    setup({ onResolve, onLoad }) {
+      onResolve({ filter: /\/dist\/glue\/[\w-]+\.js$/ }, ({ path: asked }) => {
+        const file = path.join(folder, path.basename(asked));
+        return existsSync(file) ? { path: file } : { path: path.basename(asked, ".js"), namespace: "absent" };
+      });
+      onLoad({ filter: /.*/, namespace: "absent" }, ({ path: name }) => {
+        const message = JSON.stringify(`${name} is not in this build: \`make build\` adds it`);
+        const body = `throw new Error(${message});`;
+        return { contents: `export const createGlue = () => { ${body} };\nexport const initialPages = 0;\n` };
+      });
+    },
+  };
 }
 
 async function buildTypes() {
@@ -145,7 +152,7 @@ async function buildTypes() {
     outputs: [...typed, "wasm.d.ts"].map((name) => path.join(dist, "types", name)),
     async run() {
       rmSync(path.join(dist, "types"), { recursive: true, force: true });
-      await command("types", tool("tsc"), ["--project", path.join(pkg, "tsconfig.build.json")]);
+      await command("types", npmTool("tsc"), ["--project", path.join(pkg, "tsconfig.build.json")]);
       keepPublic(path.join(dist, "types"), typed);
       cpSync(wasmTypes, path.join(dist, "types", "wasm.d.ts"));
     },
@@ -170,35 +177,12 @@ function keepPublic(dir, entries) {
   }
 }
 
-/** Runs a program, with each line it prints under the name of what it is for. */
-function command(label, program, args, env = process.env) {
-  say(
-    label,
-    `${path.basename(program)} ${args.find((arg) => !arg.startsWith("-") && !arg.includes("/")) ?? ""}`.trim(),
-  );
-  return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { cwd: root, env, stdio: ["ignore", "pipe", "pipe"] });
-    for (const stream of [child.stdout, child.stderr]) {
-      let rest = "";
-      stream.setEncoding("utf8").on("data", (text) => {
-        const lines = (rest + text).split("\n");
-        rest = lines.pop();
-        // Two cargos take turns at the list of packages, and say so at every turn.
-        for (const line of lines) if (!line.includes("Blocking waiting for file lock")) say(label, line);
-      });
-      stream.on("end", () => rest && say(label, rest));
-    }
-    child.on("error", (error) =>
-      reject(new Error(`${program}: ${error.message} (\`make tools\` installs what is missing)`)),
-    );
-    child.on("close", (code) =>
-      code === 0 ? resolve() : reject(new Error(`${label}: ${program} ended with ${code}`)),
-    );
-  });
-}
-
-function say(label, line) {
-  console.error(`${label.padEnd(15)} ${line}`);
+/** Runs the build script of each package in clients/ that has one. */
+async function buildClients() {
+  for (const folder of clients()) {
+    const { name, scripts } = JSON.parse(readFileSync(path.join(root, folder, "package.json"), "utf8"));
+    if (scripts?.build) await command(name, "npm", ["run", "build", `--workspace=${folder}`]);
+  }
 }
 
 /** Each build ends in one long single-threaded link, so as many run at once as there are cores. */
@@ -218,11 +202,9 @@ async function eachAtOnce(items, count, run) {
 }
 
 try {
-  mkdirSync(path.join(dist, "glue"), { recursive: true });
-  await eachAtOnce([...flavours, ...extras], availableParallelism(), buildFlavour);
-  await buildBundles();
-  await buildTypes();
-  for (const name of papers) cpSync(path.join(root, name), path.join(pkg, name));
+  const [kind = "all"] = process.argv.slice(2);
+  if (!(kind in kinds)) throw new Error(`build.mjs builds ${Object.keys(kinds).join(", ")}, not ${kind}`);
+  await kinds[kind]();
 } catch (error) {
   // What went wrong has been printed by the tool that failed; this says which.
   console.error(error.message);

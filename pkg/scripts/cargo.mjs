@@ -15,7 +15,7 @@ const single = { threads: false, simd: "simd128", targetFeatures: ["simd128"], c
 const tool = { ...single, tool: true };
 /** Built as the flavours are, but no engine: what a command of the program, or an option, needs besides. */
 export const tools = [
-  { ...tool, name: "convert", file: "convert.wasm", package: "ternlight", cargoFeatures: ["convert"] },
+  { ...tool, name: "convert", file: "convert.wasm", package: "ternlight-convert" },
   // Its library exports an interface for C that nobody calls, and the clock that it is given.
   {
     ...tool,
@@ -29,7 +29,7 @@ export const tools = [
 export const target = "wasm32-unknown-unknown";
 
 /** Every flavour keeps its own directory: other flags, other std, and both can build at once. */
-export const targetDir = (flavour) => path.join(root, "target", "flavours", flavour.name);
+export const targetDir = (flavour) => path.join(root, "target", "flavours", flavour.directory ?? flavour.name);
 
 // rustc 1.95 no longer adds these by itself when `atomics` is on (rust-lang/rust#147225). The memory is imported so
 // that the loader may give it the maximum that the model needs; here stands only the most that an import may have.
@@ -48,10 +48,13 @@ const sharedMemory = [
 // twice as long.
 const frugal = "-Cllvm-args=-inline-threshold=45";
 
+// Where a panic arose in the sources takes 5 kB gzipped to say; its message stays.
+const unlocated = "-Zlocation-detail=none";
+
 export function cargo(flavour, command, ...args) {
   const rustflags = [
     `-Ctarget-feature=${flavour.targetFeatures.map((name) => `+${name}`).join(",")}`,
-    ...(flavour.tool ? [] : [frugal]),
+    ...(flavour.tool ? [] : [frugal, unlocated]),
     ...(flavour.threads ? sharedMemory.map((arg) => `-Clink-arg=${arg}`) : []),
     ...remapped(),
   ];
@@ -72,10 +75,10 @@ export function cargo(flavour, command, ...args) {
       ...process.env,
       CARGO_ENCODED_RUSTFLAGS: rustflags.join("\x1f"),
       // `cargo test` runs in the first `node` that is found, and Node 20 knows no relaxed SIMD.
-      CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER: path.join(root, ".cache/tools/bin/wasm-bindgen-test-runner"),
+      CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER: path.join(root, ".cache/tools/build/debug/wasm-bindgen-test-runner"),
       PATH: `${path.join(root, "pkg/test/hosts/node_modules/node24/bin")}:${process.env.PATH}`,
-      // `-Z build-std` and the `atomics` target feature ask for it on a stable toolchain.
-      ...(flavour.buildStd ? { RUSTC_BOOTSTRAP: "1" } : {}),
+      // `-Z` options and the `atomics` target feature ask for it on a stable toolchain.
+      ...(flavour.tool ? {} : { RUSTC_BOOTSTRAP: "1" }),
     },
   };
 }

@@ -11,15 +11,21 @@ const stamps = path.join(root, "target", "stamps");
  * Contents are hashed, not times or places: a `git switch` there and back builds nothing, nor does a checkout that was moved.
  */
 export async function ifChanged(name, { inputs, outputs, run }) {
-  const stamp = path.join(stamps, name);
   const digest = hash(inputs);
-  const upToDate =
-    existsSync(stamp) && readFileSync(stamp, "utf8") === digest && outputs.every((file) => existsSync(file));
-  if (upToDate) return;
+  if (matches(name, digest, outputs)) return;
+  const stamp = path.join(stamps, name);
   rmSync(stamp, { force: true });
   await run();
   mkdirSync(stamps, { recursive: true });
   writeFileSync(stamp, digest);
+}
+
+/** Whether a step's outputs are there and were made from these inputs. */
+export const isCurrent = (name, { inputs, outputs }) => matches(name, hash(inputs), outputs);
+
+function matches(name, digest, outputs) {
+  const stamp = path.join(stamps, name);
+  return existsSync(stamp) && readFileSync(stamp, "utf8") === digest && outputs.every((file) => existsSync(file));
 }
 
 function hash(inputs) {

@@ -1,6 +1,6 @@
 /**
- * The model that ships with the package, file by file, for `load`: 5.8 million parameters, trained on fairy tales. Whoever
- * does not import this does not carry it: bundlers follow each of these addresses.
+ * The model that ships with the package, file by file, for `load`: 5.8 million parameters, trained on fairy tales. A page
+ * that does not import this module does not ship the files: bundlers follow each of these addresses.
  */
 const demo: Record<string, URL> = {
   "config.json": new URL("../models/ternlight-demo/config.json", import.meta.url),

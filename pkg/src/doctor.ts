@@ -6,9 +6,19 @@ import { addressOf } from "./source/address.ts";
 export type * from "./doctor/report.ts";
 
 /**
- * Tells what this runtime can do with a model, what is in the way, and what to do about it.
+ * Examines what this runtime can do with a model, what is in the way, and what to do about it.
  *
- * @param url a model's address, to be looked at too: whether it answers, with ranges, to this page
+ * @param url the address of a model, to be examined too: whether it answers, with ranges, to this page
+ * @returns a report; what is wrong stands in its `advice`
+ * @throws {EngineError} `InvalidArgument` for an address or an option that is wrong; the signal's reason after an abort
+ * @example
+ * ```ts
+ * import { doctor } from "ternlight/doctor";
+ *
+ * const { runtime, flavour, threads, advice } = await doctor();
+ * console.log(runtime, flavour, threads);
+ * for (const { level, text } of advice) console.log(`${level}: ${text}`);
+ * ```
  */
 export async function doctor(url?: string | URL | null, options?: DoctorOptions): Promise<DoctorReport> {
   const page = pageAddress();

@@ -1,53 +1,63 @@
 import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./api/model.ts";
 import type { Given } from "./host/platform.ts";
 import { serve } from "./host/serve.ts";
-import { checked, isObject, show } from "./options/check.ts";
+import { checked, isObject } from "./options/check.ts";
+import { show } from "./options/show.ts";
 import { spawnEngine } from "./platform/edge.ts";
 import { EngineError } from "./types/errors.ts";
 import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types/index.ts";
 
-export { EngineError, type ErrorDetail } from "./types/errors.ts";
+export { EngineError, type ErrorCode, type ErrorDetail } from "./types/errors.ts";
 export type * from "./types/index.ts";
 
-/** What an edge worker brings along, because it may compile nothing itself. */
+/** Compiled modules that the caller provides, because an edge worker may compile nothing itself. */
 export interface EdgeOptions {
-  /**
-   * The engine: `single-relaxed.wasm` or `single-simd128.wasm` of this package, imported as a module.
-   *
-   * @example import wasm from "ternlight/single-relaxed.wasm";
-   */
+  /** The engine, imported as a module: `import wasm from "ternlight/single-relaxed.wasm"`, or `single-simd128.wasm`. */
   wasm: WebAssembly.Module;
   /**
-   * What the `format` and `toolChoice` options need: `constrain.wasm` of this package, imported as a module.
-   *
-   * @example import constrain from "ternlight/constrain.wasm";
+   * What the options `responseFormat` and `toolChoice` need, imported as a module: `import constrain from "ternlight/constrain.wasm"`.
+   * @default none
    */
   constrain?: WebAssembly.Module | undefined;
 }
 
-/** One thread and the build that `wasm` is: neither is left to choose. */
+/** There is one thread, and the build is the one given: neither can be chosen. */
 export type EdgeLoadOptions = Omit<LoadOptions, "threads" | "flavour"> & EdgeOptions;
 
-/** Loads a model into this thread, where there are no workers. */
+/**
+ * Loads a model into this thread, where there are no workers.
+ *
+ * @param source where its bytes are: a URL, a file, a folder
+ * @param given the compiled engine, and the options of a load
+ * @throws {EngineError} as `load` of `ternlight`; `InvalidArgument` also where `wasm` is another module
+ */
 export async function load(source: ModelSource, given: EdgeLoadOptions): Promise<Model> {
   const { wasm, constrain, ...options } = some(given);
-  // Between two events time stands still there: nothing can be measured.
-  return loadWith(outside(wasm, options, constrain), source, { kernel: "dot4", ...options });
+  // The clock of an edge worker stands still between two events: nothing can be measured.
+  return loadWith(outside(wasm, options, constrain), source, { dotProduct: "dot4", weightPrefetch: "on", ...options });
 }
 
-/** Tells what a model is from its header, without loading it. */
+/**
+ * Tells what a model is from its header, without loading it.
+ *
+ * @throws {EngineError} as `load`
+ */
 export async function inspect(source: ModelSource, given: InspectOptions & EdgeOptions): Promise<Description> {
   const { wasm, constrain, ...options } = some(given);
   return inspectWith(outside(wasm, options, constrain), source, options);
 }
 
-/** Tells from its header whether a model fits in memory with these options, and if not, the nearest ones that do. */
+/**
+ * Tells from its header whether a model fits in memory with these options, and if not, the nearest ones with which it does.
+ *
+ * @throws {EngineError} as `load`; a model that does not fit is no error here
+ */
 export async function canRun(source: ModelSource, given: EdgeLoadOptions): Promise<CanRun> {
   const { wasm, constrain, ...options } = some(given);
   return canRunWith(outside(wasm, options, constrain), source, options);
 }
 
-/** Here options cannot be left out. */
+/** The options are required here. */
 function some<T extends object>(options: T): T {
   return checked("ternlight/edge", "options", isObject, options);
 }
@@ -66,7 +76,7 @@ function outside(wasm: WebAssembly.Module, options: LoadOptions, constrain?: Web
   return { spawnEngine: () => spawnEngine(given, serve), base: null };
 }
 
-/** A module that could be compiled shows what this runtime can do; each says which it is in a section of its own. */
+/** What this runtime can do, from the module that it has compiled. Each build names itself in a custom section. */
 function features(wasm: WebAssembly.Module): Given["features"] {
   const found = flavour(wasm);
   if (found !== "single-relaxed" && found !== "single-simd128") {

@@ -1,10 +1,10 @@
 /**
- * Cross-origin isolation for pages whose host sends no headers. One file, twice the same: in a page a plain script (not a
- * module) that makes itself the site's service worker and loads the page once more; as service worker it gives pages
- * and workers of this site the two headers, and touches nothing else.
+ * Cross-origin isolation for pages whose host sends no headers. One file has two roles: in a page it is a plain script (not a
+ * module) that registers itself as the site's service worker and reloads the page once; as service worker it adds the two headers to
+ * pages and workers of this site and changes nothing else.
  */
 
-/** Answers that browsers look for the headers on. */
+/** Destinations of requests whose answers need the headers. */
 const kinds = ["document", "iframe", "frame", "worker", "sharedworker"];
 const headers = {
   "cross-origin-opener-policy": "same-origin",
@@ -15,7 +15,7 @@ if (typeof document === "undefined") serve(self as unknown as ServiceWorker);
 else if (!crossOriginIsolated) register((document.currentScript as HTMLScriptElement).src);
 else mark(false);
 
-/** What TypeScript's DOM does not know of service workers. */
+/** Parts of service workers that TypeScript's DOM types lack. */
 interface ServiceWorker extends EventTarget {
   skipWaiting(): void;
   clients: { claim(): Promise<void> };
@@ -37,7 +37,7 @@ function serve(worker: ServiceWorker): void {
 
 async function isolated(request: Request): Promise<Response> {
   const response = await fetch(request);
-  // What may not be read may not be changed either: redirects, other origins.
+  // An answer that cannot be read cannot be changed either: redirects, other origins.
   if (response.status === 0) return response;
   const { status, statusText, body } = response;
   const answer = new Response(body, { status, statusText, headers: response.headers });
@@ -46,18 +46,18 @@ async function isolated(request: Request): Promise<Response> {
 }
 
 async function register(script: string): Promise<void> {
-  // There are none in private windows of some browsers, nor without https.
+  // Private windows of some browsers have no service workers, and pages without https have none.
   const workers = navigator.serviceWorker as ServiceWorkerContainer | undefined;
   if (!workers) return;
   const controlled = new Promise((resolve) => workers.addEventListener("controllerchange", resolve, { once: true }));
   const { active } = await workers.register(script);
-  // A forced reload passes by a service worker that is there; a first one takes over when it is ready.
+  // A forced reload bypasses an active service worker; a new one takes over when it is ready.
   if (!active) await controlled;
-  // Once: where it does not help, the page stays as it is.
+  // Only once: where it does not help, the page stays as it is.
   if (mark(true)) location.reload();
 }
 
-/** Notes that the page was loaded again; true if that is new. */
+/** Records whether the page was reloaded. @returns whether it was not recorded before */
 function mark(value: boolean): boolean {
   const key = "ternlight-isolate";
   try {

@@ -1,14 +1,4 @@
 import { startWorker } from "./host/worker.ts";
-import {
-  cores,
-  fetchFile,
-  freeMemory,
-  hasher,
-  openStore,
-  ownPort,
-  paths,
-  spawnSibling,
-  turn,
-} from "./platform/node.ts";
+import { platform } from "./platform/node_worker.ts";
 
-startWorker({ cores, fetchFile, freeMemory, hasher, openStore, ownPort, paths, spawnSibling, turn });
+startWorker(platform);

@@ -11,7 +11,7 @@ import type {
   ModelSource,
 } from "./types/index.ts";
 
-export { EngineError, type ErrorDetail } from "./types/errors.ts";
+export { EngineError, type ErrorCode, type ErrorDetail } from "./types/errors.ts";
 export type * from "./types/index.ts";
 
 const outside: Outside = { spawnEngine, base: null, toPath };

@@ -1,7 +1,7 @@
 //! Prompt lookup: what came after these tokens last time is likely to come again. A guess is computed beside the token that it follows,
 //! in the same batch, and what the model itself chooses decides: the answer is the same, in fewer steps where guesses are right.
 
-/// Tokens guessed at once.
+/// Tokens guessed at once, at most.
 const MOST: usize = 6;
 /// Tokens that must have come before, the longer the better.
 const LONGEST: usize = 4;
@@ -10,8 +10,8 @@ const SHORTEST: usize = 2;
 /// What a guess costs, of a step: each row beside the first takes this much longer (0.6 to 0.7 at all shapes, `bench --batch`).
 const COST: f32 = 0.7;
 /// Tokens to wait until it is tried again, the first time and at most.
-const REST: usize = 64;
-const LONGEST_REST: usize = 512;
+const REST: usize = 32;
+const LONGEST_REST: usize = 256;
 
 #[derive(Debug)]
 pub struct Draft {
@@ -35,18 +35,18 @@ impl Default for Draft {
 const HOPE: f32 = 0.2;
 
 impl Draft {
-    /// Guesses at most `most` tokens that follow those `said`.
-    pub fn guess(&mut self, said: &[u32], most: usize) {
+    /// Guesses at most `most` tokens that follow those `history`.
+    pub fn guess(&mut self, history: &[u32], most: usize) {
         self.tokens.clear();
         if self.rest > 0 {
             self.rest -= 1;
             return;
         }
-        for length in (SHORTEST..=LONGEST).rev().filter(|&length| length < said.len()) {
-            let last = &said[said.len() - length..];
-            let before = said[..said.len() - 1].windows(length).rposition(|tokens| tokens == last);
+        for length in (SHORTEST..=LONGEST).rev().filter(|&length| length < history.len()) {
+            let last = &history[history.len() - length..];
+            let before = history[..history.len() - 1].windows(length).rposition(|tokens| tokens == last);
             if let Some(at) = before {
-                self.tokens.extend(said[at + length..].iter().take(most.min(self.most)));
+                self.tokens.extend(history[at + length..].iter().take(most.min(self.most)));
                 return;
             }
         }
@@ -76,8 +76,8 @@ mod tests {
     #[test]
     fn guesses_what_came_last_time() {
         let mut draft = Draft { most: MOST, ..Draft::default() };
-        let mut guess = |said: &[u32], most| {
-            draft.guess(said, most);
+        let mut guess = |history: &[u32], most| {
+            draft.guess(history, most);
             draft.tokens.clone()
         };
         assert_eq!(guess(&[1, 2, 3, 4, 5, 9, 1, 2], 9), [3, 4, 5, 9, 1, 2]);
@@ -92,10 +92,10 @@ mod tests {
 
     /// Guesses tried for so many tokens, of which `right` of each pass were.
     fn tried(draft: &mut Draft, tokens: usize, right: impl Fn(usize) -> usize) -> Vec<usize> {
-        let said = [1, 2, 3, 4, 5, 6, 7, 8, 1, 2];
+        let history = [1, 2, 3, 4, 5, 6, 7, 8, 1, 2];
         let mut tried = Vec::new();
         for _ in 0..tokens {
-            draft.guess(&said, 9);
+            draft.guess(&history, 9);
             if !draft.tokens.is_empty() {
                 tried.push(draft.tokens.len());
             }

@@ -2,17 +2,49 @@
 //!
 //! A *session* is a conversation's tokens and the keys and values of those already computed. A *request* is one call on a session:
 //! generate, logits, score, or embed. [`Engine::step`] puts the next tokens of the requests that run into one batch, runs it, and
-//! answers with events. It stops between two operations when its time is up and goes on at the next call. It reads no clock of its own and
-//! knows no text.
+//! returns events. It stops between two operations when its time is up and goes on at the next call. It reads no clock and knows no text.
+//!
+//! ```
+//! use ternlight::engine::{Engine, Event, Request, Task};
+//! use ternlight::kernels::isa::Active;
+//! use ternlight::model::{Checkpoint, Loader, Options};
+//! use ternlight::team::Team;
+//!
+//! let file = std::fs::read("tests/golden/gguf/llama_f32.F32.gguf")?;
+//! let mut checkpoint = Checkpoint::new();
+//! checkpoint.parse(0, file.len() as u64, &file)?;
+//! // Weights that stay as they are stored need no rows to be probed first (see `ternlight::model::load`).
+//! let plan = checkpoint.plan(Options { repack: false, ..Options::default() })?;
+//! let mut loader = Loader::new(plan)?;
+//! loader.feed(&Team::solo(), 0, 0, &file)?;
+//! let (model, plan) = loader.finish()?;
+//!
+//! let mut engine = Engine::<Active>::new(model, &plan, Team::solo())?;
+//! let session = engine.open();
+//! let request = engine.submit(session, Request { tokens: vec![1, 2, 3], task: Task::Logits { all: false } })?;
+//! while engine.busy() {
+//!     // A host returns true once its time is up, reads its messages, and steps again.
+//!     for event in engine.step(&mut || false)? {
+//!         if let Event::Logits { position, logits, .. } = event {
+//!             assert_eq!((position, logits.len()), (2, plan.config.vocab));
+//!         }
+//!     }
+//! }
+//! # let _ = request;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
+mod active;
 mod adapters;
+mod batch;
 mod draft;
 mod request;
 mod scheduler;
+mod session;
 mod snapshot;
 
 pub use adapters::AdapterId;
-pub use request::{Event, FinishReason, Pooling, Request, WhenFull, Work, window};
+pub use request::{Event, FinishReason, Pooling, Request, Task, WhenFull, window};
 pub use snapshot::fingerprint;
 
 use std::sync::Arc;
@@ -21,69 +53,42 @@ use litemap::LiteMap;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::BLOCK;
-use crate::kv::{Cache, TableId};
+use crate::kernels::rows::KV_BLOCK;
+use crate::kv::Cache;
 use crate::model::forward::{Forward, Progress, Traced};
-use crate::model::{Adapter, Model, Plan};
+use crate::model::{Adapter, Model, Plan, tune};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
-use adapters::{Blend, marked, root};
-use request::{Active, Outcome};
+use active::{Active, Outcome};
 use scheduler::Limits;
+use session::Session;
 
+/// Names a session of one engine; ids are never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u32);
 
+/// Names a request of one engine; later requests have larger ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u32);
-
-#[derive(Debug)]
-struct Session {
-    tokens: Vec<u32>,
-    /// How many of them have their keys and values in the cache.
-    cached: usize,
-    table: TableId,
-    /// The adapters with which it is computed.
-    blend: Blend,
-    /// The step at which it was last used; the longest unused gives its room first.
-    used: u64,
-    /// To be dropped once no pass reads its table.
-    closed: bool,
-}
 
 /// How busy an engine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Requests that are computed.
+    /// Requests that have a place among those that run.
     pub running: usize,
-    /// Requests that wait for their turn.
+    /// Requests that wait for a place.
     pub waiting: usize,
-    /// Requests that wait for their reader.
+    /// Requests whose reader lags behind.
     pub paused: usize,
-    /// Tokens whose keys and values there is room for.
-    pub cache_tokens: usize,
-    /// Of these, tokens of open sessions …
-    pub held_tokens: usize,
-    /// … and of closed ones, kept for whoever begins alike.
-    pub spare_tokens: usize,
+    /// Tokens that the KV cache has room for.
+    pub kv_cache_tokens: usize,
+    /// Of these, the room that open sessions use, in tokens.
+    pub used_tokens: usize,
+    /// Of these, tokens of closed sessions that later ones can share, until their room is needed.
+    pub evictable_tokens: usize,
 }
 
-impl Session {
-    /// Forgets the middle. What is kept behind it is at other positions now, and computed again as any other conversation.
-    fn shift(&mut self, context: usize) {
-        let (sinks, from) = window(self.tokens.len(), context);
-        self.tokens.drain(sinks..from);
-        self.cached = self.cached.min(sinks);
-    }
-}
-
-/// A batch under way: which request each of its rows serves.
-#[derive(Debug)]
-struct Running {
-    owners: Vec<RequestId>,
-}
-
-#[allow(missing_debug_implementations, reason = "a team has threads")]
+/// Sessions and requests on one loaded model. [`Self::step`] does all the work.
 pub struct Engine<I: Isa> {
     model: Model,
     cache: Cache,
@@ -94,19 +99,24 @@ pub struct Engine<I: Isa> {
     limits: Limits,
     sessions: LiteMap<SessionId, Session>,
     requests: LiteMap<RequestId, Active>,
-    running: Option<Running>,
-    /// Whose rows the last whole batch had.
+    /// Of the pass under way: which request each row of its batch serves.
+    running: Option<Vec<RequestId>>,
+    /// The same of the last pass that was completed.
     served: Vec<RequestId>,
     next: u32,
     steps: u64,
-    /// Whose turn a place is that both would have: 0 or 1.
+    /// See [`scheduler::Queue::turn`].
     turn: usize,
 }
 
 impl<I: Isa> Engine<I> {
+    /// An engine with the KV cache and the scratch memory of the plan by which the model was loaded.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] with the bytes that could not be had.
     pub fn new(model: Model, plan: &Plan, team: Team) -> Result<Self> {
         Ok(Self {
-            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.reuse)?,
+            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.prefix_reuse)?,
             forward: Forward::reserve(plan)?,
             adapters: Vec::new(),
             context: plan.context,
@@ -123,11 +133,20 @@ impl<I: Isa> Engine<I> {
         })
     }
 
+    /// Measures which variants of kernels suit this machine and sets them, see [`tune`]; for a clock in milliseconds.
+    ///
+    /// # Errors
+    /// As [`tune::tune`].
+    pub fn tune(&self, now: &dyn Fn() -> f64) -> Result<Vec<tune::Choice>> {
+        tune::tune::<I>(&self.model, &self.team, now)
+    }
+
+    /// The model that it runs.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// What has been done so far.
+    /// Bytes read and products made so far.
     pub fn tally(&self) -> Tally {
         self.forward.tally
     }
@@ -137,95 +156,16 @@ impl<I: Isa> Engine<I> {
         self.next
     }
 
-    pub fn open(&mut self) -> SessionId {
-        let table = self.cache.open();
-        self.insert(Vec::new(), 0, table, Blend::new())
-    }
-
-    fn insert(&mut self, tokens: Vec<u32>, cached: usize, table: TableId, blend: Blend) -> SessionId {
-        let id = SessionId(self.fresh());
-        self.sessions.insert(id, Session { tokens, cached, table, blend, used: self.steps, closed: false });
-        id
-    }
-
-    /// A session that begins with all that an idle one holds.
-    pub fn fork(&mut self, id: SessionId) -> Result<SessionId> {
-        self.refuse_busy(id)?;
-        let Session { tokens, cached, table, blend, .. } = self.session(id)?;
-        let (tokens, cached, table, blend) = (tokens.clone(), *cached, *table, blend.clone());
-        let table = self.cache.fork(table, cached);
-        Ok(self.insert(tokens, cached, table, blend))
-    }
-
-    /// An idle session as bytes, for the same model in any process; `fingerprint` says which one that is.
-    pub fn save(&mut self, id: SessionId, fingerprint: u64) -> Result<Vec<u8>> {
-        self.refuse_busy(id)?;
-        let Session { tokens, cached, table, blend, .. } = self.session(id)?;
-        let (tokens, cached, table) = (tokens.clone(), *cached, *table);
-        let fingerprint = marked(fingerprint, blend);
-        snapshot::save(&self.cache, table, &tokens, cached, fingerprint)
-    }
-
-    /// The session of which [`Self::save`] made these bytes, with the adapters that it had.
-    pub fn restore(&mut self, bytes: &[u8], fingerprint: u64, adapters: &[(AdapterId, f32)]) -> Result<SessionId> {
-        let (vocab, context) = (self.model.config.vocab, self.context);
-        let blend = self.blend(adapters)?;
-        let fingerprint = marked(fingerprint, &blend);
-        let (tokens, cached, table) = snapshot::restore(&mut self.cache, bytes, fingerprint, vocab, context)?;
-        self.cache.plant(table, root(&blend));
-        Ok(self.insert(tokens, cached, table, blend))
-    }
-
-    /// Ends a session and whatever runs on it.
-    pub fn close(&mut self, id: SessionId) {
-        self.requests.retain(|_, request| request.session != id);
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.closed = true;
-        }
-        self.drop_closed();
-    }
-
-    fn session(&mut self, id: SessionId) -> Result<&mut Session> {
-        self.sessions.get_mut(&id).filter(|session| !session.closed).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidArgument, "the session is closed").expected("an open session", id.0)
-        })
-    }
-
-    /// The tokens that a session holds.
-    pub fn tokens(&mut self, id: SessionId) -> Result<&[u32]> {
-        Ok(&self.session(id)?.tokens)
-    }
-
-    /// Forgets all but the first `count` tokens of an idle session.
-    pub fn truncate(&mut self, id: SessionId, count: usize) -> Result<()> {
-        self.refuse_busy(id)?;
-        let session = self.session(id)?;
-        session.tokens.truncate(count);
-        session.cached = session.cached.min(count);
-        let (table, cached) = (session.table, session.cached);
-        // A pass that was cut short may still write behind the kept positions: their blocks stay until it has ended.
-        if self.running.is_none() {
-            self.cache.truncate(table, cached);
-        }
-        Ok(())
-    }
-
-    fn refuse_busy(&self, id: SessionId) -> Result<()> {
-        if self.requests.values().any(|request| request.session == id) {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                "the session is busy: await or stop its generation first",
-            ));
-        }
-        Ok(())
-    }
-
     /// Adds a request; its first event comes from a later [`Self::step`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a session that is closed or busy, for an empty prompt, a token outside the vocabulary or a sampling
+    /// option out of range; [`ErrorKind::ContextFull`] for a prompt longer than the context; [`ErrorKind::QueueFull`].
     pub fn submit(&mut self, id: SessionId, request: Request) -> Result<RequestId> {
         self.refuse_busy(id)?;
         let (context, vocab) = (self.context, self.model.config.vocab);
         let Limits { sequences, queue, .. } = self.limits;
-        let ahead = self.requests.values().filter(|request| !request.paused).count();
+        let ahead = self.requests.values().filter(|request| !request.is_paused()).count();
         let session = self.session(id)?;
         let len = session.tokens.len() + request.tokens.len();
         if len == 0 || request.tokens.is_empty() && session.cached == len {
@@ -238,7 +178,7 @@ impl<I: Isa> Engine<I> {
                 .option("prompt")
                 .expected(format_args!("ids below {vocab}"), token));
         }
-        if let Work::Generate { lists, .. } = &request.work {
+        if let Task::Generate { lists, .. } = &request.task {
             lists.check(vocab)?;
         }
         let active = Active::new(id, &session.tokens, request)?;
@@ -251,7 +191,7 @@ impl<I: Isa> Engine<I> {
         }
         if ahead >= sequences + queue {
             return Err(Error::new(ErrorKind::QueueFull, "too many requests wait already")
-                .option("maxQueue")
+                .option("maxWaiting")
                 .expected(format_args!("at most {sequences} that run and {queue} that wait"), ahead));
         }
         session.tokens.extend_from_slice(new);
@@ -269,19 +209,21 @@ impl<I: Isa> Engine<I> {
         self.drop_closed();
     }
 
-    /// Lets a request wait until its reader has caught up, or go on. Meanwhile it takes nobody's place.
+    /// Pauses a request until its reader has caught up, or lets it go on. A paused request takes no place of another.
     pub fn pause(&mut self, id: RequestId, paused: bool) {
         if let Some(request) = self.requests.get_mut(&id) {
-            request.paused = paused;
-            request.admitted &= !paused;
+            request.pause(paused);
         }
     }
 
-    /// Goes on with a request that waits behind [`Event::Choose`]: one logit for every token, -∞ for those that must not be
-    /// chosen. Answers what it leads to.
-    pub fn supply(&mut self, id: RequestId, logits: &[f32]) -> Result<Vec<Event>> {
+    /// Goes on with a request that awaits logits since its [`Event::LogitsRequest`]: one logit for every token, -∞ for those that must not
+    /// be chosen. Returns the events that follow.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the request awaits no logits, or if their number is not that of the vocabulary.
+    pub fn resume(&mut self, id: RequestId, logits: &[f32]) -> Result<Vec<Event>> {
         let refuse = |what: &str, option| Error::new(ErrorKind::InvalidArgument, what).option(option);
-        let Some(request) = self.requests.get_mut(&id).filter(|request| request.parked) else {
+        let Some(request) = self.requests.get_mut(&id).filter(|request| request.awaits_logits()) else {
             return Err(refuse("the request does not wait for logits", "request"));
         };
         let vocab = self.model.config.vocab;
@@ -289,36 +231,43 @@ impl<I: Isa> Engine<I> {
             return Err(refuse("one logit for every token", "logits").expected(vocab, logits.len()));
         }
         let mut events = Vec::new();
-        request.supply(id, logits, &mut events);
+        request.resume(id, logits, &mut events);
         self.settle(id, 0, true, &mut events);
         Ok(events)
     }
 
-    /// Whether there is anything to do; who waits for [`Self::supply`] or for its reader gives nothing to do.
+    /// Whether a step has anything to do. Requests that are paused or await logits give nothing to do.
     pub fn busy(&self) -> bool {
-        self.requests.values().any(|request| !request.paused && !request.parked)
+        self.requests.values().any(|request| !request.is_paused() && !request.awaits_logits())
     }
 
+    /// How many requests and tokens there are.
     pub fn status(&self) -> Status {
         let count = |which: fn(&Active) -> bool| self.requests.values().filter(|request| which(request)).count();
-        let ledger = self.cache.ledger();
-        let held = ledger.blocks() - ledger.available();
+        let allocator = self.cache.allocator();
+        let used = allocator.blocks() - allocator.available();
         Status {
-            running: count(|request| request.admitted),
-            waiting: count(|request| !request.admitted && !request.paused),
-            paused: count(|request| request.paused),
-            cache_tokens: ledger.blocks() * BLOCK,
-            held_tokens: held * BLOCK,
-            spare_tokens: ledger.spare() * BLOCK,
+            running: count(|request| request.lane().is_some()),
+            waiting: count(|request| request.lane().is_none() && !request.is_paused()),
+            paused: count(Active::is_paused),
+            kv_cache_tokens: allocator.blocks() * KV_BLOCK,
+            used_tokens: used * KV_BLOCK,
+            evictable_tokens: allocator.evictable() * KV_BLOCK,
         }
     }
 
-    /// Works until a batch is done or `expired` says that time is up; it is asked between operations.
+    /// Computes until a batch is done, or until `expired`, which is asked between operations, returns true. Returns the events.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TeamPoisoned`] once a thread of the team has died. What goes wrong with one request is an event of it.
     pub fn step(&mut self, expired: &mut dyn FnMut() -> bool) -> Result<Vec<Event>> {
         self.observed_step(&mut |_, _| expired())
     }
 
-    /// [`Self::step`], with an observer that hears of every operation when it has ended, and says whether time is up.
+    /// [`Self::step`], with an observer that is called after every operation and returns whether time is up.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
     pub fn observed_step(&mut self, after: &mut dyn FnMut(Operation, Tally) -> bool) -> Result<Vec<Event>> {
         self.team.check()?;
         let mut events = Vec::new();
@@ -329,7 +278,7 @@ impl<I: Isa> Engine<I> {
             after(Operation::Schedule, self.forward.tally);
         }
         let Self { team, forward, model, cache, requests, running, .. } = self;
-        let owners = running.as_ref().map_or(&[][..], |running| &running.owners);
+        let owners = running.as_deref().unwrap_or_default();
         loop {
             let operation = forward.next(model);
             let progress = forward.advance(team, model, cache);
@@ -351,7 +300,10 @@ impl<I: Isa> Engine<I> {
         Ok(events)
     }
 
-    /// A whole step, after each operation of which every matrix is told with what it has read and written.
+    /// A whole step. After each operation `note` gets every matrix of it, with the values that it has read and written.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
     pub fn traced_step(&mut self, note: &mut dyn FnMut(Traced)) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         loop {
@@ -367,7 +319,7 @@ impl<I: Isa> Engine<I> {
         }
     }
 
-    /// The last batch, if it is whole: for each request its first position and its rows.
+    /// The last batch, if its pass is completed: for each request its first position and its number of rows.
     pub fn served(&self) -> Vec<(RequestId, usize, usize)> {
         let mut groups: Vec<(RequestId, usize, usize)> = Vec::new();
         let rows = if self.running.is_none() { &self.served[..] } else { &[] };
@@ -382,7 +334,7 @@ impl<I: Isa> Engine<I> {
 
     /// Gives hidden states to the requests that pool them.
     fn hand_out_states(&mut self) {
-        let owners = self.running.as_ref().map_or(&[][..], |running| &running.owners);
+        let owners = self.running.as_deref().unwrap_or_default();
         for (row, id) in owners.iter().enumerate() {
             let Some(request) = self.requests.get_mut(id) else { continue };
             let Some(session) = self.sessions.get(&request.session) else { continue };
@@ -392,26 +344,26 @@ impl<I: Isa> Engine<I> {
         }
     }
 
-    /// Puts the next batch together; `false` where there is none.
+    /// Starts a pass of the next batch; `false` where there is none.
     fn start(&mut self) -> bool {
         self.steps += 1;
-        let (rows, owners) = scheduler::batch(self);
+        let (rows, owners) = self.next_batch();
         if rows.is_empty() {
             self.served.clear();
             return false;
         }
         let uses = self.uses(&owners);
         self.forward.start(&rows, uses);
-        self.running = Some(Running { owners });
+        self.running = Some(owners);
         true
     }
 
-    /// After a pass: what was computed is cached, what was chosen is appended.
+    /// Completes a pass: what was computed counts as cached, what was chosen is appended.
     fn finish(&mut self, events: &mut Vec<Event>) {
-        let Some(running) = self.running.take() else { return };
+        let Some(owners) = self.running.take() else { return };
         let mut last = None;
-        for &id in running.owners.iter().filter(|&&id| last.replace(id) != Some(id)) {
-            let computed = running.owners.iter().filter(|&&owner| owner == id).count();
+        for &id in owners.iter().filter(|&&id| last.replace(id) != Some(id)) {
+            let computed = owners.iter().filter(|&&owner| owner == id).count();
             let guessed = self.requests.get_mut(&id).map_or(0, Active::guessed);
             self.settle(id, computed - guessed, false, events);
             // Each guess that was right has been computed as well.
@@ -419,12 +371,12 @@ impl<I: Isa> Engine<I> {
                 self.settle(id, 1, false, events);
             }
         }
-        self.served = running.owners;
+        self.served = owners;
         self.drop_closed();
     }
 
-    /// Settles a request of which so many tokens more are computed, or that was `supplied` with logits.
-    fn settle(&mut self, id: RequestId, computed: usize, supplied: bool, events: &mut Vec<Event>) {
+    /// Settles a request of which so many tokens more are computed, or that was `resumed` with logits.
+    fn settle(&mut self, id: RequestId, computed: usize, resumed: bool, events: &mut Vec<Event>) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let Some(session) = self.sessions.get_mut(&request.session) else { return };
         session.cached += computed;
@@ -434,7 +386,7 @@ impl<I: Isa> Engine<I> {
         if computed > 0 {
             request.count(id, computed, session.cached, len, events);
         }
-        match request.settle(id, supplied || session.cached == len, self.context, len, events) {
+        match request.settle(id, resumed || session.cached == len, self.context, len, events) {
             Outcome::More(None) => {}
             Outcome::More(Some(token)) => session.tokens.push(token),
             Outcome::Ended(token) => {
@@ -446,24 +398,6 @@ impl<I: Isa> Engine<I> {
                 session.tokens.push(token);
             }
         }
-    }
-
-    /// Drops closed sessions, unless a pass still writes to their tables.
-    fn drop_closed(&mut self) {
-        if let Some(running) = &self.running {
-            if running.owners.iter().any(|id| self.requests.contains_key(id)) {
-                return;
-            }
-            // Nobody waits for this pass any more. What it has written lies behind every session's cached positions.
-            self.running = None;
-            self.forward.start(&[], Vec::new());
-        }
-        self.sessions.retain(|_, session| {
-            if session.closed {
-                self.cache.close(session.table);
-            }
-            !session.closed
-        });
     }
 }
 

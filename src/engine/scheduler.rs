@@ -1,23 +1,22 @@
-//! Which requests run, and which tokens the next batch computes.
+//! Which requests run, and which tokens the next batch computes. These are pure functions of small views that the engine takes of its
+//! state: nothing here knows a model, a cache or a token.
 //!
-//! *Admission*: a request waits until one of the places is free and the pool has blocks for its prompt. Half of the places are for
-//! whoever came first, half for whoever came first among the shortest (lengths are told apart by powers of two), so that short
-//! requests pass long ones and long ones never wait for ever.
+//! *Admission* ([`admit`]): a request waits until a place is free and the KV cache has blocks for its prompt. Half of the places go to
+//! requests in order of arrival. The other half are the short-job lane: they go to the shortest requests, where lengths within one
+//! length bucket (a factor of two) count as equal. Short requests thus overtake long ones, and no long one waits for ever.
 //!
-//! *A batch*: conversations that decode go first, one row each, so that running streams stay smooth; beside them prompts get an
-//! eighth of a piece, alone a whole one. Half of that goes to the prompt that came first, the rest to the shortest. A prompt that
-//! begins as another one does that is being computed waits for it and takes up what it left.
+//! *A batch* ([`schedule`]): sequences that decode come first, with one row each, so that running streams stay smooth. Beside them
+//! prompts get an eighth of a chunk, alone a whole one. Half of that goes to the oldest prompt, the rest to the shortest. Of prompts
+//! that would compute the same block next, only the first is computed; the others wait and share its result.
 //!
-//! *Room*: where the pool is used up, idle sessions give their keys and values back, the longest unused first, then the youngest
-//! requests. Their tokens stay, and are computed again when they go on, bit for bit.
+//! *Preemption* ([`victim`]): when the KV cache is used up, idle sessions lose their blocks, least recently used first, then the
+//! youngest requests. Their tokens stay and are computed again later, bit for bit.
 
-use super::request::Active;
-use super::{Engine, RequestId, SessionId};
-use crate::kernels::isa::Isa;
-use crate::kernels::rows::BLOCK;
-use crate::model::Plan;
-use crate::model::forward::BatchRow;
+use super::{RequestId, SessionId};
+use crate::kernels::rows::KV_BLOCK;
+use crate::model::{Plan, Scheduling};
 
+/// The limits that a plan sets for scheduling.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Requests that run together.
@@ -25,211 +24,198 @@ pub(super) struct Limits {
     /// Requests that may wait.
     pub queue: usize,
     /// Rows of a batch.
-    rows: usize,
+    pub rows: usize,
     /// Prompt tokens of a batch.
-    piece: usize,
-    first_come: bool,
+    pub chunk: usize,
+    /// First come, first served: no short-job lane, no shortest prompt first.
+    pub fcfs: bool,
 }
 
 impl Limits {
     pub fn new(plan: &Plan) -> Self {
         let options = &plan.options;
         Self {
-            sequences: options.sequences,
-            queue: options.queue,
+            sequences: options.max_sequences,
+            queue: options.max_waiting,
             rows: plan.rows(),
-            piece: options.batch,
-            first_come: options.first_come,
+            chunk: options.prefill_chunk,
+            fcfs: options.scheduling == Scheduling::Fcfs,
         }
     }
 
-    /// Prompt tokens of a batch in which so many conversations decode.
-    fn prompts(&self, decoding: usize) -> usize {
-        let piece = if decoding == 0 { self.piece } else { (self.piece / 8).max(BLOCK).min(self.piece) };
-        piece.min(self.rows - decoding)
+    /// Prompt tokens of a batch in which so many sequences decode.
+    fn prompt_tokens(&self, decoding: usize) -> usize {
+        let chunk = if decoding == 0 { self.chunk } else { (self.chunk / 8).max(KV_BLOCK).min(self.chunk) };
+        chunk.min(self.rows - decoding)
     }
 }
 
-/// Requests whose lengths differ by less than a factor of two are as long as each other.
-fn tier(length: usize) -> u64 {
-    length.max(1).ilog2().into()
+/// The length bucket of a request: lengths within one bucket differ by less than a factor of two.
+fn bucket(tokens: usize) -> u32 {
+    tokens.max(1).ilog2()
 }
 
-/// The rows of the next batch and the requests they serve.
-pub(super) fn batch<I: Isa>(engine: &mut Engine<I>) -> (Vec<BatchRow>, Vec<RequestId>) {
-    admit(engine);
-    let (mut rows, mut owners) = (Vec::new(), Vec::new());
-    for (id, count) in shares(engine) {
-        let request = &engine.requests[&id];
-        if !request.admitted {
-            // It has just made room for another one.
-            continue;
-        }
-        let (session_id, session) = (request.session, &engine.sessions[&request.session]);
-        let (table, from, len) = (session.table, session.cached, session.tokens.len());
-        let mut count = count;
-        if count > len - from && !engine.cache.fits(table, from, from + count) {
-            // Nobody gives room for a guess.
-            engine.requests.get_mut(&id).expect("it runs").draft.tokens.clear();
-            count = len - from;
-        }
-        if !make_room(engine, id, session_id, from + count, &owners) {
-            continue;
-        }
-        let (request, session) = (&engine.requests[&id], &engine.sessions[&session_id]);
-        let token = |position: usize| {
-            session.tokens.get(position).copied().unwrap_or_else(|| request.draft.tokens[position - len])
-        };
-        rows.extend((from..from + count).map(|position| BatchRow {
-            table,
-            position,
-            token: token(position),
-            logits: request.wants(position, len),
-        }));
-        owners.extend((0..count).map(|_| id));
-    }
-    (rows, owners)
+/// Why a running request got its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// It was the oldest that waited.
+    Arrival,
+    /// It was among the shortest that waited.
+    Short,
 }
 
-/// How many tokens each request may compute, those first that find room first.
-fn shares<I: Isa>(engine: &mut Engine<I>) -> Vec<(RequestId, usize)> {
-    let (mut decoding, mut prompts) = (Vec::new(), Vec::new());
-    let mut begun = Vec::new();
-    let Engine { requests, sessions, cache, limits, context, .. } = engine;
-    for (&id, request) in requests.iter_mut().filter(|(_, request)| request.admitted && !request.parked) {
-        let Some(session) = sessions.get_mut(&request.session) else { continue };
-        let len = session.tokens.len();
-        // Behind what is computed an earlier pass may have left blocks.
-        cache.truncate(session.table, session.cached);
-        request.guess(&[], 0);
-        let limit = request.limit(len);
-        session.cached = cache.adopt(session.table, &session.tokens, session.cached, limit);
-        match len - session.cached {
-            0 => {}
-            1 => decoding.push((session.used, id)),
-            left => prompts.push((id, left, session.table, limit)),
-        }
-    }
-    // Of more decoding conversations than a batch holds, those that waited longest.
-    decoding.sort_unstable();
-    decoding.truncate(if prompts.is_empty() { limits.rows } else { limits.rows.saturating_sub(1).max(1) });
-    prompts.retain(|&(id, _, table, limit)| {
-        let session = &sessions[&requests[&id].session];
-        let Some(next) = cache.next(table, &session.tokens, limit) else { return true };
-        let first = !begun.contains(&next);
-        begun.push(next);
-        first
-    });
+/// What admission looks at.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    /// Requests that compute; one that awaits logits from its caller takes no place.
+    pub running: usize,
+    /// Running requests of the lane [`Lane::Arrival`], with those that await logits.
+    pub arrivals: usize,
+    /// Which lane a place falls to that is left over from two equal halves: 0 for short jobs, 1 for arrivals.
+    pub turn: usize,
+    /// Blocks that running requests need for their prompts and first answers.
+    pub promised: usize,
+    /// Blocks that are free or evictable.
+    pub available: usize,
+    /// Blocks that idle sessions would give back, those of the waiting requests included.
+    pub idle: usize,
+    /// In order of arrival.
+    pub waiting: Vec<Waiting>,
+}
 
-    let mut budget = limits.prompts(decoding.len());
-    let mut shares = Vec::new();
-    for (_, id) in decoding {
-        let Some(request) = requests.get_mut(&id) else { continue };
-        let said = &sessions[&request.session].tokens;
-        request.guess(said, budget.min(*context - said.len()));
-        let guesses = request.draft.tokens.len();
+/// A request that waits for a place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub id: RequestId,
+    /// Tokens that it may still take, prompt and answer.
+    pub tokens: usize,
+    /// Blocks that it needs for its prompt and the first token of its answer.
+    pub needs: usize,
+    /// Blocks that its idle session would give back.
+    pub holds: usize,
+}
+
+/// Gives free places to requests that wait, in this order.
+pub(super) fn admit(limits: &Limits, mut queue: Queue) -> Vec<(RequestId, Lane)> {
+    let mut admitted = Vec::new();
+    while queue.running < limits.sequences {
+        let short = !limits.fcfs && queue.arrivals >= (limits.sequences + queue.turn) / 2;
+        let line = 0..queue.waiting.len();
+        let next = if short { line.min_by_key(|&i| bucket(queue.waiting[i].tokens)) } else { line.min() };
+        let Some(index) = next else { break };
+        let Waiting { id, needs, holds, .. } = queue.waiting[index];
+        // Where nothing runs the request is admitted in any case: all other blocks can be had for it.
+        if queue.running > 0 && queue.promised + needs > queue.available + queue.idle - holds {
+            break;
+        }
+        queue.waiting.remove(index);
+        queue.running += 1;
+        queue.arrivals += usize::from(!short);
+        queue.promised += needs;
+        queue.idle -= holds;
+        queue.turn = 1 - queue.turn;
+        admitted.push((id, if short { Lane::Short } else { Lane::Arrival }));
+    }
+    admitted
+}
+
+/// What a batch is made from.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub limits: Limits,
+    /// Requests that run and do not await logits, in order of arrival.
+    pub candidates: Vec<Candidate>,
+}
+
+/// A running request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub id: RequestId,
+    /// The step that last computed something for it.
+    pub used: u64,
+    /// Tokens of its session that are not computed: 1 while it decodes, more in its prompt.
+    pub left: usize,
+    /// Tokens guessed by prompt lookup that could be verified in the same batch.
+    pub guesses: usize,
+    /// Which block of its prompt it computes next, as a number: equal numbers mean blocks of equal content at equal places. `None` where
+    /// its result is not shared.
+    pub block: Option<usize>,
+}
+
+/// The tokens that the next batch computes. Requests that come first get room in the KV cache first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Batch {
+    /// Requests, and how many tokens of each, guesses included.
+    pub shares: Vec<(RequestId, usize)>,
+}
+
+/// Chooses the tokens of the next batch.
+pub(super) fn schedule(View { limits, mut candidates }: View) -> Batch {
+    candidates.retain(|candidate| candidate.left > 0);
+    // Sequences that decode come first, of these those that waited longest; then prompts in order of arrival.
+    candidates
+        .sort_unstable_by_key(|&Candidate { id, used, left, .. }| (left > 1, if left > 1 { 0 } else { used }, id));
+    let (decoding, prompts) = candidates.split_at(candidates.partition_point(|candidate| candidate.left == 1));
+    // A batch that has no room for all of them keeps one row for prompts.
+    let most = if prompts.is_empty() { limits.rows } else { limits.rows.saturating_sub(1).max(1) };
+    let decoding = &decoding[..decoding.len().min(most)];
+
+    let mut budget = limits.prompt_tokens(decoding.len());
+    let mut shares = Vec::with_capacity(candidates.len());
+    for &Candidate { id, guesses, .. } in decoding {
+        let guesses = guesses.min(budget);
         budget -= guesses;
         shares.push((id, 1 + guesses));
     }
-    // Half for the oldest, so that it goes on, and the rest for the shortest, the oldest of them first.
-    let oldest = prompts.first().map_or(0, |&(_, left, ..)| {
-        let all = limits.first_come || prompts.len() == 1;
-        left.min(if all { budget } else { budget.div_ceil(2) })
-    });
+    prompt_shares(&limits, first_of_each_block(prompts), budget, &mut shares);
+    Batch { shares }
+}
+
+/// The prompts without those that would compute the same block next as an earlier one.
+fn first_of_each_block(prompts: &[Candidate]) -> Vec<Candidate> {
+    let earlier = |index: usize, block| prompts[..index].iter().any(|other| other.block == Some(block));
+    let all = prompts.iter().enumerate();
+    all.filter(|(index, prompt)| !prompt.block.is_some_and(|block| earlier(*index, block)))
+        .map(|(_, &one)| one)
+        .collect()
+}
+
+/// Half of the budget for the oldest prompt, so that it goes on, and the rest for the shortest, of equal ones the oldest first.
+fn prompt_shares(limits: &Limits, prompts: Vec<Candidate>, mut budget: usize, shares: &mut Vec<(RequestId, usize)>) {
+    let Some(&Candidate { id: first, left, .. }) = prompts.first() else { return };
+    let alone = limits.fcfs || prompts.len() == 1;
+    let oldest = left.min(if alone { budget } else { budget.div_ceil(2) });
     budget -= oldest;
-    let first = prompts.first().map(|&(id, ..)| id);
-    let tiers = prompts.into_iter().map(|(id, left, ..)| (if limits.first_come { 0 } else { tier(left) }, id, left));
-    let mut line: Vec<(u64, RequestId, usize)> = tiers.collect();
-    line.sort_unstable();
-    for (_, id, left) in line {
-        let before = if Some(id) == first { oldest } else { 0 };
+    let order = |prompt: &Candidate| (if limits.fcfs { 0 } else { bucket(prompt.left) }, prompt.id);
+    let mut line: Vec<Candidate> = prompts;
+    line.sort_by_key(order);
+    for Candidate { id, left, .. } in line {
+        let before = if id == first { oldest } else { 0 };
         let more = budget.min(left - before);
         budget -= more;
         if before + more > 0 {
             shares.push((id, before + more));
         }
     }
-    shares
 }
 
-/// Gives free places to requests that wait.
-fn admit<I: Isa>(engine: &mut Engine<I>) {
-    loop {
-        let waiting = |request: &Active| !request.admitted && !request.paused && !request.parked;
-        // Who waits for logits takes nobody's place.
-        let running = engine.requests.values().filter(|request| request.admitted && !request.parked).count();
-        let line = || engine.requests.iter().filter(|(_, request)| waiting(request));
-        if running >= engine.limits.sequences {
-            return;
-        }
-        let first = engine.requests.values().filter(|request| request.admitted && !request.passed).count();
-        // A place that is left over is for both in turns.
-        let passes = !engine.limits.first_come && first >= (engine.limits.sequences + engine.turn) / 2;
-        let next = if passes { line().min_by_key(|(_, one)| tier(length(engine, one))) } else { line().next() };
-        let Some((&id, request)) = next else { return };
-        if running > 0 && !fits(engine, request) {
-            return;
-        }
-        let request = engine.requests.get_mut(&id).expect("it waits");
-        (request.admitted, request.passed) = (true, passes);
-        engine.turn = 1 - engine.turn;
-    }
+/// A session with blocks in the KV cache that another one could use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holder {
+    pub session: SessionId,
+    /// The step at which it was last used.
+    pub used: u64,
+    /// The running request on it; `None` for an idle session.
+    pub request: Option<RequestId>,
 }
 
-fn length<I: Isa>(engine: &Engine<I>, request: &Active) -> usize {
-    let session = &engine.sessions[&request.session];
-    let len = session.tokens.len();
-    request.length(len - session.cached, engine.context - len)
+/// Which session loses its blocks to the request `asks`: the idle one that was least recently used, else that of the youngest request
+/// that came after. The oldest request thus always gets room.
+pub(super) fn victim(holders: &[Holder], asks: RequestId) -> Option<SessionId> {
+    let idle = holders.iter().filter(|holder| holder.request.is_none()).min_by_key(|holder| holder.used);
+    let younger = || holders.iter().filter(|holder| holder.request > Some(asks)).max_by_key(|holder| holder.request);
+    idle.or_else(younger).map(|holder| holder.session)
 }
 
-/// Whether the pool has blocks for a request's prompt and its first answer, beside those that running ones still need for theirs.
-fn fits<I: Isa>(engine: &Engine<I>, request: &Active) -> bool {
-    let needs = |request: &Active| {
-        let session = &engine.sessions[&request.session];
-        engine.cache.needs(session.table, session.cached, session.tokens.len() + 1)
-    };
-    let promised: usize = engine.requests.values().filter(|request| request.admitted).map(needs).sum();
-    let idle = engine.sessions.iter().filter(|(id, _)| is_idle(engine, **id) && **id != request.session);
-    let idle: usize = idle.map(|(_, session)| engine.cache.holds(session.table)).sum();
-    promised + needs(request) <= engine.cache.ledger().available() + idle
-}
-
-/// Whether no running request works on a session.
-fn is_idle<I: Isa>(engine: &Engine<I>, id: SessionId) -> bool {
-    !engine.requests.values().any(|request| request.admitted && request.session == id)
-}
-
-/// Room for a session's first `positions`: at the cost of idle ones, then of requests that are younger than `asks` and have no rows
-/// in this batch. The oldest request always gets it.
-fn make_room<I: Isa>(
-    engine: &mut Engine<I>,
-    asks: RequestId,
-    id: SessionId,
-    positions: usize,
-    served: &[RequestId],
-) -> bool {
-    let (table, from) = (engine.sessions[&id].table, engine.sessions[&id].cached);
-    while !engine.cache.fits(table, from, positions) {
-        let idle = engine.sessions.iter().filter(|(other, session)| {
-            **other != id && engine.cache.blocks(session.table) > 0 && is_idle(engine, **other)
-        });
-        let idle = idle.min_by_key(|(_, session)| session.used).map(|(&other, _)| other);
-        let given = idle.or_else(|| {
-            let mut younger = engine.requests.iter().filter(|(other, request)| {
-                request.admitted
-                    && **other > asks
-                    && !served.contains(other)
-                    && engine.cache.blocks(engine.sessions[&request.session].table) > 0
-            });
-            younger.next_back().map(|(_, request)| request.session)
-        });
-        let Some(given) = given else { return false };
-        for (_, request) in engine.requests.iter_mut().filter(|(_, request)| request.session == given) {
-            request.admitted = false;
-        }
-        let session = engine.sessions.get_mut(&given).expect("it was found");
-        session.cached = 0;
-        engine.cache.truncate(session.table, 0);
-    }
-    engine.cache.extend(table, from, positions).is_ok()
-}
+#[cfg(test)]
+mod tests;

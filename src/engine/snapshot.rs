@@ -10,7 +10,7 @@
 
 use crate::bytes::{checksum, mixed};
 use crate::error::{Error, ErrorKind, Result, reserve};
-use crate::kernels::rows::BLOCK;
+use crate::kernels::rows::KV_BLOCK;
 use crate::kv::{Cache, TableId};
 
 const MAGIC: [u8; 8] = *b"TLSESSN\n";
@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 const HEAD: usize = 32;
 
 pub(super) fn save(cache: &Cache, table: TableId, tokens: &[u32], cached: usize, fingerprint: u64) -> Result<Vec<u8>> {
-    let blocks = cached / BLOCK;
+    let blocks = cached / KV_BLOCK;
     let len = HEAD + 4 * tokens.len() + blocks * cache.block_bytes() + 8;
     let mut out = reserve("a saved session", len as u64)?;
     out.extend(MAGIC);
@@ -66,7 +66,7 @@ pub(super) fn restore(
     }
     let (tokens, blocks_bytes) = rest.split_at(4 * count);
     let tokens: Vec<u32> = tokens.as_chunks::<4>().0.iter().map(|token| u32::from_le_bytes(*token)).collect();
-    if blocks * BLOCK > count || tokens.iter().any(|&token| token as usize >= vocab) {
+    if blocks * KV_BLOCK > count || tokens.iter().any(|&token| token as usize >= vocab) {
         return Err(damaged("it contradicts itself"));
     }
     if count > context {
@@ -75,7 +75,7 @@ pub(super) fn restore(
             .expected(format_args!("at most {context} tokens"), count));
     }
     let (table, kept) = cache.restore(blocks_bytes.chunks_exact(block));
-    Ok((tokens, kept * BLOCK, table))
+    Ok((tokens, kept * KV_BLOCK, table))
 }
 
 /// Says which model it was that computed these logits.

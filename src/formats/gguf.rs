@@ -1,7 +1,7 @@
 //! GGUF, versions 2 and 3, little-endian: magic, counts, metadata pairs, tensor table, padding, data.
 //!
-//! Big arrays (a vocabulary, its merges) stay where they are: [`Value::Array`] says which bytes of the header they take, and
-//! whoever knows text reads them there.
+//! The format is described in ggml's `docs/gguf.md`. Arrays (a vocabulary, its merges) are not copied: [`Value::Array`] says
+//! which bytes of the header they take, and the tokenizer code reads them there.
 
 use std::collections::BTreeMap;
 
@@ -10,28 +10,38 @@ use crate::bytes::{Reader, Short};
 use crate::error::{Error, ErrorKind, Result};
 use crate::quant::{self, Content, Storage};
 
+/// The first bytes of a GGUF file.
 pub const MAGIC: &[u8] = b"GGUF";
 
+/// A metadata value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Any unsigned or signed width: i128 holds them all.
+    /// An integer of any width and signedness; i128 represents all of them.
     Int(i128),
+    /// A float of either width.
     Float(f64),
+    /// A boolean.
     Bool(bool),
+    /// A string.
     Str(String),
+    /// An array, whose elements stay in the header.
     Array(Array),
 }
 
-/// Where an array lies in the file: `len` bytes of `count` elements.
+/// The place of an array in the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Array {
-    /// GGUF's value type: 6 is f32, 8 string …
+    /// GGUF's value type of the elements, for example 6 for f32 and 8 for strings.
     pub element: u32,
+    /// The number of elements.
     pub count: u64,
+    /// The offset of the first element in the file, in bytes.
     pub offset: u64,
+    /// The length of all elements in bytes.
     pub len: u64,
 }
 
+/// The metadata of a GGUF file, by key.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata(BTreeMap<String, Value>);
 
@@ -42,14 +52,20 @@ impl FromIterator<(String, Value)> for Metadata {
 }
 
 impl Metadata {
+    /// Iterates over all pairs, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value))
     }
 
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.get(key)
     }
 
+    /// Returns the string of a key, if there is one.
+    ///
+    /// # Errors
+    /// `BadValue` if the value has another type.
     pub fn str(&self, key: &str) -> Result<Option<&str>> {
         self.typed(key, "a string", |value| match value {
             Value::Str(text) => Some(text.as_str()),
@@ -57,6 +73,10 @@ impl Metadata {
         })
     }
 
+    /// Returns the non-negative integer of a key, if there is one.
+    ///
+    /// # Errors
+    /// `BadValue` if the value has another type or range.
     pub fn uint(&self, key: &str) -> Result<Option<u64>> {
         self.typed(key, "a non-negative integer", |value| match value {
             Value::Int(int) => u64::try_from(*int).ok(),
@@ -64,6 +84,10 @@ impl Metadata {
         })
     }
 
+    /// Returns the number of a key, if there is one.
+    ///
+    /// # Errors
+    /// `BadValue` if the value is no finite number.
     pub fn float(&self, key: &str) -> Result<Option<f64>> {
         self.typed(key, "a finite number", |value| match value {
             Value::Float(float) => float.is_finite().then_some(*float),
@@ -95,19 +119,26 @@ impl Value {
     }
 }
 
+/// A parsed GGUF header.
 #[derive(Debug)]
 pub struct Gguf {
+    /// The metadata.
     pub metadata: Metadata,
+    /// The tensor table, in file order.
     pub tensors: Vec<Tensor>,
-    /// Bytes of the file before the first tensor.
+    /// The length of the header in bytes, without the padding before the data.
     pub header_len: u64,
 }
 
-/// Parses the beginning of a file of `total` bytes.
+/// Parses the header of a file of `total` bytes, given its first bytes.
+///
+/// # Errors
+/// `BadMagic`, `UnsupportedVersion`, `BadHeader`, `BadValue` or `Truncated`, with the offset, key or tensor.
 pub fn parse(prefix: &[u8], total: u64) -> Result<Parsed<Gguf>> {
     Parsed::from_short(read(Reader::new(prefix, total)))
 }
 
+/// Parses the whole header. It exceeds 60 lines because it follows the file from start to end.
 fn read(mut reader: Reader) -> Result<Gguf, Short> {
     let magic = reader.array::<4>()?;
     if magic != *MAGIC {
@@ -168,7 +199,7 @@ fn read(mut reader: Reader) -> Result<Gguf, Short> {
     Ok(Gguf { metadata, tensors, header_len })
 }
 
-/// A count that cannot be larger than the cap, nor than the bytes behind it: every element takes at least one.
+/// Reads a count, which may exceed neither the cap nor the bytes behind it: every element takes at least one byte.
 fn capped(reader: &mut Reader, what: &str, cap: u64) -> Result<u64, Short> {
     let at = reader.offset();
     let count = reader.u64()?;
@@ -242,7 +273,7 @@ fn array(reader: &mut Reader) -> Result<Array, Short> {
                 let len = reader.u64()?;
                 reader.take(len).map_err(|short| match short {
                     Short::Bad(error) => Short::Bad(error.offset(at)),
-                    need => need,
+                    need @ Short::Need(_) => need,
                 })?;
             }
             0
@@ -261,15 +292,19 @@ fn array(reader: &mut Reader) -> Result<Array, Short> {
 fn at_key(short: Short, key: &str) -> Short {
     match short {
         Short::Bad(error) => Short::Bad(error.key(key)),
-        need => need,
+        need @ Short::Need(_) => need,
     }
 }
 
+/// An entry of the tensor table as the file has it.
 struct Entry {
     name: String,
+    /// Innermost dimension first.
     dims: Vec<u64>,
     kind: u32,
+    /// The offset of the data from the start of the data section.
     offset: u64,
+    /// The offset of the entry in the file, for messages.
     at: u64,
 }
 
@@ -290,9 +325,9 @@ fn entry(reader: &mut Reader) -> Result<Entry, Short> {
 
 const TYPE_Q2_0: u32 = 42;
 
-/// Type 42 has had two layouts: blocks of 64 values, and before them blocks of 128, in 36 and 34 bytes for 128 values. The
-/// room up to the next tensor tells which. Alignment hides the difference for the smallest tensors; the others then speak for
-/// them.
+/// Determines the layout of type 42, which is blocks of 64 values, or in older files of 128: 36 or 34 bytes for 128 values. The
+/// distance to the next tensor shows which. Alignment hides the difference for the smallest tensors, for which the others then
+/// decide.
 fn q2_0_layout(entries: &[Entry], alignment: u64, data_len: u64) -> Result<&'static Storage> {
     let mut starts: Vec<u64> = entries.iter().map(|entry| entry.offset).collect();
     starts.sort_unstable();
@@ -309,7 +344,7 @@ fn q2_0_layout(entries: &[Entry], alignment: u64, data_len: u64) -> Result<&'sta
             (true, false) => &quant::Q2_0,
             (false, true) => &quant::PQ2_0,
             (true, true) => continue,
-            // The end of the file cuts it short: it will be refused for that.
+            // The file ends within the tensor, which is refused later for that.
             (false, false) if after == starts.len() && size(&quant::Q2_0).is_some_and(|size| room < size) => continue,
             (false, false) => {
                 return Err(Error::new(ErrorKind::BadHeader, "its size is that of neither Q2_0 layout")
@@ -328,7 +363,7 @@ fn q2_0_layout(entries: &[Entry], alignment: u64, data_len: u64) -> Result<&'sta
     Ok(found.unwrap_or(&quant::Q2_0))
 }
 
-/// Checks one entry against the file and gives it its place.
+/// Checks an entry against the file and computes its place.
 fn place(entry: Entry, data: u64, alignment: u64, total: u64, q2_0: &'static Storage) -> Result<Tensor> {
     let Entry { name, dims, kind, offset, at } = entry;
     let bad = |reason: &str| Error::new(ErrorKind::BadHeader, reason).tensor(&name).offset(at);

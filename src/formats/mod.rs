@@ -1,11 +1,12 @@
-//! Containers: the beginning of a file in, a table of tensors out.
+//! Container formats: from the beginning of a file to a table of its tensors.
 //!
-//! A parser sees a prefix of its file and answers [`Parsed::Need`] (come back with at least so many bytes) or
-//! [`Parsed::Done`]. It keeps nothing between calls: a header is parsed again from its start when more of it is here, which
-//! costs milliseconds and leaves no state to get wrong.
+//! A parser gets a prefix of its file and returns [`Parsed::Need`], the number of bytes that it needs at least, or
+//! [`Parsed::Done`]. It keeps no state between calls: a header is parsed again from its start when more of it has arrived,
+//! which costs milliseconds. Files come from strangers, so every count and length is checked against [`limits`] and against the
+//! bytes that are there.
 //!
-//! [`gguf`] is one file with metadata; [`safetensors`] are tensors alone, whose model is told by a `config.json`. Either may be
-//! cut into several files, which [`shards`] fits together.
+//! A [`gguf`] file has metadata and tensors; a [`safetensors`] file has tensors alone, and a `config.json` describes the model.
+//! Either may be split into several files, which [`shards`] checks.
 
 pub mod gguf;
 pub mod limits;
@@ -16,16 +17,17 @@ use crate::bytes::Short;
 use crate::error::{Error, ErrorKind, Result};
 use crate::quant::{self, Content, Storage};
 
-/// What a header parser answers.
+/// The result of a header parser.
 #[derive(Debug)]
 pub enum Parsed<T> {
-    /// Bytes from the start of the file.
+    /// The parser needs a prefix of at least so many bytes.
     Need(u64),
+    /// The header is complete.
     Done(T),
 }
 
 impl<T> Parsed<T> {
-    /// The parsers' own `Result<_, Short>` as callers see it.
+    /// Converts the parsers' internal result.
     fn from_short(result: Result<T, Short>) -> Result<Self> {
         match result {
             Ok(done) => Ok(Self::Done(done)),
@@ -39,56 +41,80 @@ impl<T> Parsed<T> {
     }
 }
 
-/// One entry of a tensor table, checked against the length of its file.
+/// An entry of a tensor table. Its bytes have been checked to lie within the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
+    /// The name in the file.
     pub name: String,
-    /// `None` for a type that is known or unknown, but not run.
+    /// The storage type, or `None` if it is not supported.
     pub storage: Option<&'static Storage>,
-    /// Why it is not run.
+    /// Why an unsupported type is refused.
     pub refusal: &'static str,
-    /// As the file says it.
+    /// The name of the type in the file.
     pub type_name: String,
-    /// Rows first: a matrix is `[out, in]`.
+    /// The shape, outermost dimension first: a matrix is `[out, in]`.
     pub shape: Vec<u64>,
-    /// Which file of the checkpoint, and where in it.
+    /// The index of the file in the checkpoint.
     pub file: usize,
+    /// The offset of the data in the file, in bytes.
     pub offset: u64,
+    /// The length of the data in bytes.
     pub len: u64,
 }
 
 impl Tensor {
+    /// The number of values.
     pub fn values(&self) -> u64 {
         self.shape.iter().product()
     }
 
-    /// What its bytes hold, of a type that is run.
+    /// What the bytes contain, if the type is supported.
     pub fn content(&self) -> Option<Content> {
         self.storage.map(|storage| storage.content)
     }
 
+    /// Tells whether the tensor holds floats.
     pub fn is_dense(&self) -> bool {
         matches!(self.content(), Some(Content::Dense(_)))
     }
 
-    /// The storage type, or the refusal that names it.
+    /// Returns the storage type.
+    ///
+    /// # Errors
+    /// `UnsupportedType`, with the reason and the supported types.
     pub fn runnable(&self) -> Result<&'static Storage> {
         self.storage.ok_or_else(|| {
             let reason = format!("storage type {} is not supported: {}", self.type_name, self.refusal);
-            Error::new(ErrorKind::UnsupportedType, reason).tensor(&self.name).expected(quant::RUN, &self.type_name)
+            Error::new(ErrorKind::UnsupportedType, reason)
+                .tensor(&self.name)
+                .expected(quant::SUPPORTED, &self.type_name)
         })
     }
 }
 
-/// The containers that can be told by their first bytes.
+/// A container format, recognised by a file's first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
+    /// GGUF, version 2 or 3.
     Gguf,
+    /// safetensors.
     Safetensors,
 }
 
 impl Format {
-    /// GGUF has a magic; a safetensors file begins with the length of a JSON object and its brace.
+    /// Recognises the format of a file of `total` bytes. GGUF has a magic number; a safetensors file begins with the length of
+    /// a JSON object and its brace.
+    ///
+    /// # Errors
+    /// `BadMagic` if the file is neither.
+    ///
+    /// ```
+    /// use ternlight::formats::{Format, Parsed};
+    ///
+    /// assert!(matches!(Format::sniff(b"GGUF\x03\0\0\0", 1000), Ok(Parsed::Done(Format::Gguf))));
+    /// assert!(matches!(Format::sniff(b"\x40\0", 1000), Ok(Parsed::Need(9))));
+    /// assert!(Format::sniff(b"PK\x03\x04 an archive", 1000).is_err());
+    /// ```
     pub fn sniff(prefix: &[u8], total: u64) -> Result<Parsed<Self>> {
         if prefix.starts_with(gguf::MAGIC) {
             return Ok(Parsed::Done(Self::Gguf));
@@ -108,6 +134,7 @@ impl Format {
             .offset(0))
     }
 
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gguf => "gguf",
@@ -116,20 +143,21 @@ impl Format {
     }
 }
 
-/// The product of some dimensions, kept below the cap; so is every dimension, for a 0 hides the others.
+/// Returns the product of some dimensions, or `None` if it or any dimension exceeds the cap; a dimension of 0 would hide the
+/// others.
 fn values(shape: &[u64]) -> Option<u64> {
     let fits = |n: &u64| *n <= limits::VALUES;
     shape.iter().try_fold(1u64, |product, dim| product.checked_mul(*dim).filter(fits).filter(|_| fits(dim)))
 }
 
-/// Not inlined: a sort is kilobytes of code.
+/// Sorts names. It is not inlined, because a sort is kilobytes of code.
 #[inline(never)]
 fn sorted(mut names: Vec<&str>) -> Vec<&str> {
     names.sort_unstable();
     names
 }
 
-/// Refuses tensors that share bytes of a file: no writer makes them, and they would count memory twice.
+/// Refuses tensors that share bytes of a file. No writer makes them, and their memory would be counted twice.
 fn refuse_overlap(tensors: &[Tensor]) -> Result<()> {
     let mut order: Vec<&Tensor> = tensors.iter().filter(|tensor| tensor.len > 0).collect();
     order.sort_by_key(|tensor| tensor.offset);

@@ -1,4 +1,4 @@
-//! safetensors: a length, a JSON object of tensors, their bytes.
+//! safetensors: the length of the header (u64), the header (a JSON object of tensors), then the tensors' bytes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,13 +11,19 @@ use crate::bytes::{Reader, Short};
 use crate::error::{Error, ErrorKind, Result};
 use crate::quant::{self, Content, Storage};
 
+/// A parsed safetensors header.
 #[derive(Debug)]
 pub struct Safetensors {
+    /// The tensor table, in the order of the header.
     pub tensors: Vec<Tensor>,
+    /// The length of the header in bytes, its length field included.
     pub header_len: u64,
 }
 
-/// Parses the beginning of a file of `total` bytes.
+/// Parses the header of a file of `total` bytes, given its first bytes.
+///
+/// # Errors
+/// `BadHeader`, `UnsupportedType` or `Truncated`, with the offset or tensor.
 pub fn parse(prefix: &[u8], total: u64) -> Result<Parsed<Safetensors>> {
     Parsed::from_short(read(Reader::new(prefix, total)))
 }
@@ -32,7 +38,7 @@ fn read(mut reader: Reader) -> Result<Safetensors, Short> {
     }
     let json = reader.take(len)?;
     let at_json = |error: serde_json::Error| {
-        // Headers are one line, so that the column is the offset.
+        // A header is usually one line, so that the column is the offset.
         let offset = if error.line() == 1 { 8 + error.column().saturating_sub(1) as u64 } else { 8 };
         Error::new(ErrorKind::BadHeader, format!("the header is no table of tensors: {error}")).offset(offset)
     };
@@ -54,7 +60,7 @@ struct Entry {
     data_offsets: (u64, u64),
 }
 
-/// A shape, refused as it grows: a list of zeros takes eight times the memory of its text.
+/// A shape. Its length is limited while it is read, because a list of numbers takes more memory than its text.
 struct Dims(Vec<u64>);
 
 impl<'de> Deserialize<'de> for Dims {
@@ -83,7 +89,7 @@ impl<'de> Deserialize<'de> for Dims {
     }
 }
 
-/// The header's pairs in file order. serde's own maps would let a second tensor of the same name win silently.
+/// The header's pairs in file order. With serde's own maps a second tensor of the same name would silently replace the first.
 struct Header(Vec<(String, Entry)>);
 
 impl<'de> Deserialize<'de> for Header {
@@ -120,7 +126,7 @@ impl<'de> Deserialize<'de> for Header {
     }
 }
 
-/// The types that can hold weights, with the bytes of one element; the rest have a name and a width.
+/// Returns the storage type of a dtype, if it is supported, and the bytes of an element.
 fn dtype(name: &str) -> Option<(Option<&'static Storage>, u64)> {
     Some(match name {
         "F32" => (Some(&quant::F32), 4),
@@ -156,11 +162,11 @@ fn place(name: String, entry: Entry, header_len: u64, total: u64) -> Result<Tens
     if end > total - header_len {
         return Err(Error::new(ErrorKind::Truncated, "the file ends inside the tensor")
             .tensor(&name)
-            .expected(format_args!("{} bytes of data", end), total - header_len)
+            .expected(format_args!("{end} bytes of data"), total - header_len)
             .offset(at));
     }
-    // Four values a byte, a quarter of the rows apart: from here on the shape is the matrix's.
-    if storage.is_some_and(|storage| matches!(storage.content, Content::Quarters))
+    // A byte holds four rows. From here on the shape is the matrix's.
+    if storage.is_some_and(|storage| matches!(storage.content, Content::HfPacked))
         && let Some(rows) = shape.first_mut()
     {
         *rows *= 4;

@@ -1,21 +1,26 @@
-//! Models in several files: whether the files at hand are all of one model, once each.
+//! Models in several files: checks that the given files are all parts of one model, each once.
+
+use std::borrow::Borrow;
 
 use super::gguf::Metadata;
 use super::{Tensor, sorted};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A file's metadata and how many tensors it has.
+/// A file's metadata and the number of its tensors.
 pub type Part<'a> = (&'a Metadata, usize);
 
-/// Checks the parts of a split GGUF, in any order; answers which of them is the first, which has the model's metadata.
+/// Checks the parts of a split GGUF, given in any order. Returns the index of the first part, which has the model's metadata.
+///
+/// # Errors
+/// `BadHeader` if parts do not belong together or one is given twice, `NotFound` with the numbers of missing parts, `BadValue`.
 pub fn first_part(parts: &[Part]) -> Result<usize> {
     let mut indices: Vec<Option<usize>> = Vec::new();
     for (index, (metadata, _)) in parts.iter().enumerate() {
-        // A file that was merged from parts says 0.
+        // The count is 0 in a file that was merged from parts.
         let count = metadata.uint("split.count")?.unwrap_or(1).max(1);
         let number = metadata.uint("split.no")?.unwrap_or(0);
         if index == 0 {
-            indices.resize(count.min(MOST) as usize, None);
+            indices.resize(count.min(MAX_PARTS) as usize, None);
         }
         if count != indices.len() as u64 {
             return Err(bad("split.count", "wrong number of parts").expected(indices.len(), count));
@@ -33,7 +38,7 @@ pub fn first_part(parts: &[Part]) -> Result<usize> {
     }
     let missing: Vec<usize> = (1..=indices.len()).filter(|number| indices[number - 1].is_none()).collect();
     if !missing.is_empty() {
-        let (named, more) = if missing.len() > NAMED { (NAMED, " …") } else { (missing.len(), "") };
+        let (named, more) = if missing.len() > MAX_LISTED { (MAX_LISTED, " …") } else { (missing.len(), "") };
         let named = format!("{:?}", &missing[..named]);
         let reason =
             format!("of the model's {} parts there is no {}{more}", indices.len(), named.trim_matches(['[', ']']));
@@ -49,18 +54,22 @@ pub fn first_part(parts: &[Part]) -> Result<usize> {
     Ok(indices.first().copied().flatten().unwrap_or(0))
 }
 
-/// Parts of a model: the count is a u16.
-const MOST: u64 = u16::MAX as u64;
-/// Missing parts that an error lists.
-const NAMED: usize = 10;
+/// The largest number of parts; the format's count is a u16.
+const MAX_PARTS: u64 = u16::MAX as u64;
+/// The largest number of missing parts that an error lists.
+const MAX_LISTED: usize = 10;
 
 fn bad(key: &str, reason: &str) -> Error {
     Error::new(ErrorKind::BadHeader, reason).key(key)
 }
 
-/// Compares a file's tensors with what an index says it has: what is missing is an error, what is there besides is told.
-pub fn check_index(tensors: &[Tensor], promised: &[String]) -> Result<Vec<String>> {
-    let there = sorted(tensors.iter().map(|tensor| &*tensor.name).collect());
+/// Compares a file's tensors with those that the index promises. Returns a warning for each tensor that the index does not
+/// list.
+///
+/// # Errors
+/// `MissingTensor` for one that the file does not have.
+pub fn check_index(tensors: &[impl Borrow<Tensor>], promised: &[String]) -> Result<Vec<String>> {
+    let there = sorted(tensors.iter().map(|tensor| &*tensor.borrow().name).collect());
     let promised = sorted(promised.iter().map(|name| &**name).collect());
     if let Some(name) = promised.iter().find(|name| there.binary_search(name).is_err()) {
         return Err(Error::new(ErrorKind::MissingTensor, "the index says that this file has the tensor").tensor(*name));
@@ -69,7 +78,10 @@ pub fn check_index(tensors: &[Tensor], promised: &[String]) -> Result<Vec<String
     Ok(extra.map(|name| format!("the index does not know of {name}")).collect())
 }
 
-/// Refuses a tensor that two files have.
+/// Refuses tensors that occur in two files.
+///
+/// # Errors
+/// `BadHeader` with the tensor.
 pub fn refuse_twice<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Result<()> {
     let names = sorted(tensors.map(|tensor| &*tensor.name).collect());
     match names.windows(2).find(|pair| pair[0] == pair[1]) {

@@ -1,14 +1,39 @@
-//! Activations as kernels read them: prepared once per input, read by every matrix that multiplies it.
+//! Activations: quantised once for an input, then read by every matrix that multiplies it.
 //!
-//! Integer activations are rounded per group, the same groups that the weights' scales have:
+//! # Rounding
+//!
+//! Integer activations have a scale for each group of values, the same groups that the weights' scales have:
 //!
 //! ```text
-//! q = round-half-even(x · s),   s = most / max |x|,   most = 127 (int8) or 8191 (int14)
+//! q = round-half-even(x · s),   s = limit / max |x|,   limit = 127 (int8) or 8191 (int14)
 //! ```
 //!
-//! Fourteen bits travel as two 7-bit planes, `q = 128 · high + low`. Weights with 7-bit codes leave the signed operand of the
-//! dot product to the activation: `low` is `0..=127` and `high` carries the sign. Signed weights take that operand themselves;
-//! then `q + 8192` is split, both planes are `0..=127`, and the kernel takes 8192 times the weights' sum away again.
+//! For int8 with one group a row this is the absmax quantisation that BitNet b1.58 was trained with, in the order of operations
+//! of transformers' code, so that the factor is the same number bit for bit.
+//!
+//! # Planes
+//!
+//! The dot instruction takes a signed byte and a byte of at most 7 bits (see [`linear`](super::linear)). int8 fits the signed
+//! operand. Fourteen bits become two planes, `q = 128 · high + low`, and two dots:
+//!
+//! ```text
+//!                 high            low          used with
+//! q               −64 … 63        0 … 127      codes of 1 to 6 bits: both planes are the signed operand
+//! q + 8192        0 … 127         0 … 127      signed weights: both planes are the 7-bit operand; the kernel subtracts
+//!                                              8192 · Σ w
+//! ```
+//!
+//! Two planes cost one more dot for a weight that is already loaded, and no work on the weight. Models that were trained with
+//! float activations get about 14 bits this way with exact integer sums.
+//!
+//! # Layout
+//!
+//! ```text
+//! row      planes, [plane][padded / 4] quads │ sums of q, a group │ scales, a group
+//! quad     four codes of neighbouring k, in the form that `Isa::splat_quad` loads
+//! ```
+//!
+//! Σ q of a group corrects the weights' offset and multiplies their minimum. K-quants need it for each group and plane.
 
 use std::marker::PhantomData;
 
@@ -16,15 +41,19 @@ use super::isa::Isa;
 use crate::error::{Result, reserve};
 use crate::team::Team;
 
-/// How the numbers of an input are rounded.
+/// How activations are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
+    /// −128 to 127.
     Int8,
+    /// −8192 to 8191.
     Int14,
+    /// f32, not rounded.
     Float,
 }
 
 impl Precision {
+    /// The name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Int8 => "int8",
@@ -34,46 +63,48 @@ impl Precision {
     }
 }
 
-/// What a matrix wants of its input.
+/// How a matrix needs its input to be prepared. Inputs with equal specifications may be shared by matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Spec {
+pub struct ActSpec {
+    /// The rounding.
     pub precision: Precision,
+    /// Values of a row.
     pub cols: usize,
-    /// `cols` with the matrix's padding.
+    /// `cols` with the matrix's padding; the padding is zeros.
     pub padded: usize,
-    /// Values that share a scale; `padded` where a row has one.
+    /// Values that share a scale; `padded` where a row has one scale.
     pub group: usize,
-    /// Values whose codes are summed together: `group`, or less where the weights' groups have factors.
-    pub part: usize,
-    /// One scale a row, kept as the factor s itself, because the result is divided by it.
-    pub whole: bool,
-    /// Both planes unsigned, for signed weights.
+    /// Values whose codes are summed together: `group`, or with K-quants the weights' group, which is shorter.
+    pub sum_len: usize,
+    /// Whether there is one scale a row. It is kept as the factor s itself, because the result is divided by it.
+    pub per_row: bool,
+    /// Whether both planes are unsigned, for signed weights.
     pub unsigned: bool,
-    /// int8 in two planes as well, the higher one with the sign, for kernels that have no other form: those whose weights meet int8
-    /// only where it is asked for.
-    pub wide: bool,
+    /// Whether int8 takes two planes as well, for layouts whose kernels exist in that form alone.
+    pub two_planes: bool,
 }
 
-/// What keeps the scale of an all but zero row finite: BitNet's training clamps at 1e-5, finer activations much lower.
-const LEAST_INT8: f32 = 1e-5;
-const LEAST_INT14: f32 = 1e-30;
+/// Lower bounds of max |x|, which keep the scale of a row near zero finite. BitNet's training clamps at 1e-5.
+const MIN_ABS_INT8: f32 = 1e-5;
+const MIN_ABS_INT14: f32 = 1e-30;
 
-impl Spec {
+impl ActSpec {
     fn groups(&self) -> usize {
         self.padded / self.group
     }
 
-    /// Each plane is summed for itself.
-    pub fn factored(&self) -> bool {
-        self.part != self.group
+    /// Tells whether the weights are K-quants; then each plane is summed on its own.
+    pub fn has_super_blocks(&self) -> bool {
+        self.sum_len != self.group
     }
 
+    /// Planes of 7-bit codes: 1 or 2.
     pub fn planes(&self) -> usize {
-        if self.precision == Precision::Int8 && !self.wide { 1 } else { 2 }
+        if self.precision == Precision::Int8 && !self.two_planes { 1 } else { 2 }
     }
 
     fn sums(&self) -> usize {
-        self.padded / self.part * if self.factored() { 2 } else { 1 }
+        self.padded / self.sum_len * if self.has_super_blocks() { 2 } else { 1 }
     }
 
     /// 32-bit words of one prepared row: the planes, then the sums, then the scales.
@@ -88,17 +119,18 @@ impl Spec {
         self.padded / 4 * (size_of::<I::Quad>() / 4)
     }
 
-    /// Bytes that `tokens` prepared rows take, whichever instruction set runs.
+    /// The largest number of bytes that `tokens` prepared rows take with any instruction set.
     pub fn bytes(&self, tokens: usize) -> u64 {
         tokens as u64 * 4 * (2 * self.padded as u64 + (self.sums() + self.groups()) as u64)
     }
 }
 
-/// Prepared rows, all of one [`Spec`].
+/// Prepared rows of activations, one a token, all of one [`ActSpec`].
 #[derive(Debug)]
 pub struct Act<I> {
-    spec: Spec,
-    /// Words of a row, of one of its planes, and its sums: found once, not for every row that a kernel reads.
+    spec: ActSpec,
+    /// Words of a row, words of one of its planes, and the number of its sums. They are computed once, not for every row that a
+    /// kernel reads.
     stride: usize,
     plane: usize,
     sums: usize,
@@ -106,45 +138,52 @@ pub struct Act<I> {
     isa: PhantomData<I>,
 }
 
-/// Writes the values of a row.
+/// A function that writes the values of a row, given its index.
 pub type Input<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
 
-/// One prepared row.
-pub struct Row<'a, I: Isa> {
+/// One prepared row of integers.
+pub struct ActRow<'a, I: Isa> {
+    /// The planes, the higher one first; the second is empty where there is one.
     pub planes: [&'a [I::Quad]; 2],
-    /// Σ q of each group; or, where weights have factors, of each part's higher plane and of its lower one.
+    /// Σ q of each group; with K-quants, of each of their groups, the higher plane's and the lower one's.
     pub sums: &'a [i32],
-    /// What one step of q is worth, per group; with [`Spec::whole`] the factor s.
+    /// The value of one unit of q, for each group; with [`ActSpec::per_row`] its reciprocal, the factor s.
     pub scales: &'a [f32],
 }
 
 impl<I: Isa> Act<I> {
-    /// Room for rows of `bytes` bytes in all, see [`Spec::bytes`].
+    /// Reserves memory for rows of `bytes` bytes in all, see [`ActSpec::bytes`].
+    ///
+    /// # Errors
+    /// `OutOfMemory` with the bytes needed.
     pub fn reserve(bytes: u64) -> Result<Self> {
-        let spec = Spec {
+        let spec = ActSpec {
             precision: Precision::Float,
             cols: 0,
             padded: 0,
             group: 1,
-            part: 1,
-            whole: false,
+            sum_len: 1,
+            per_row: false,
             unsigned: false,
-            wide: false,
+            two_planes: false,
         };
         Ok(Self { spec, stride: 1, plane: 0, sums: 0, words: reserve("activations", bytes / 4)?, isa: PhantomData })
     }
 
-    pub fn spec(&self) -> Spec {
+    /// How the current rows were prepared.
+    pub fn spec(&self) -> ActSpec {
         self.spec
     }
 
-    /// Prepares rows of `spec.cols` values; `input(row, buffer)` writes a row's values.
-    pub fn prepare(&mut self, team: &Team, spec: Spec, tokens: usize, input: impl Fn(usize, &mut [f32]) + Sync) {
+    /// Prepares `tokens` rows; `input(row, buffer)` writes the `spec.cols` values of a row. Rows are divided among the team.
+    ///
+    /// A group with a value that is not finite gets the scale NaN, which reaches every result that it contributes to.
+    pub fn prepare(&mut self, team: &Team, spec: ActSpec, tokens: usize, input: impl Fn(usize, &mut [f32]) + Sync) {
         self.prepare_from(team, spec, tokens, &input);
     }
 
-    /// The same, once for all inputs there are: a copy of it is kilobytes of code.
-    fn prepare_from(&mut self, team: &Team, spec: Spec, tokens: usize, input: Input) {
+    /// Is not generic over the input, because each copy would be kilobytes of code.
+    fn prepare_from(&mut self, team: &Team, spec: ActSpec, tokens: usize, input: Input) {
         let stride = spec.stride::<I>();
         (self.spec, self.stride, self.plane, self.sums) = (spec, stride, spec.plane_words::<I>(), spec.sums());
         self.words.clear();
@@ -156,6 +195,7 @@ impl<I: Isa> Act<I> {
         });
     }
 
+    /// The number of prepared rows.
     pub fn tokens(&self) -> usize {
         self.words.len() / self.stride
     }
@@ -165,19 +205,19 @@ impl<I: Isa> Act<I> {
         &self.words[token * self.stride..][..self.stride]
     }
 
-    /// The values of a [`Precision::Float`] row, padding included.
+    /// The values of a row of [`Precision::Float`], padding included.
     #[inline]
     pub fn floats(&self, token: usize) -> &[f32] {
         bytemuck::cast_slice(self.words(token))
     }
 
-    /// An integer row.
+    /// A row of integers.
     #[inline]
-    pub fn row(&self, token: usize) -> Row<'_, I> {
+    pub fn row(&self, token: usize) -> ActRow<'_, I> {
         let (codes, rest) = self.words(token).split_at(self.spec.planes() * self.plane);
         let (sums, scales) = rest.split_at(self.sums);
         let (first, second) = codes.split_at(self.plane);
-        Row {
+        ActRow {
             planes: [first, second].map(bytemuck::cast_slice),
             sums: bytemuck::cast_slice(sums),
             scales: bytemuck::cast_slice(scales),
@@ -186,11 +226,12 @@ impl<I: Isa> Act<I> {
 }
 
 thread_local! {
-    /// One row of floats on its way to codes.
+    /// A row of floats before it is rounded.
     static VALUES: std::cell::RefCell<Vec<f32>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-fn prepare_row<I: Isa>(spec: Spec, row: &mut [u32], token: usize, input: Input) {
+/// Prepares one row.
+fn prepare_row<I: Isa>(spec: ActSpec, row: &mut [u32], token: usize, input: Input) {
     if spec.precision == Precision::Float {
         let (values, padding) = row.split_at_mut(spec.cols);
         padding.fill(0);
@@ -202,25 +243,32 @@ fn prepare_row<I: Isa>(spec: Spec, row: &mut [u32], token: usize, input: Input) 
         input(token, &mut values[..spec.cols]);
         let (planes, rest) = row.split_at_mut(spec.planes() * spec.plane_words::<I>());
         let (sums, scales) = rest.split_at_mut(spec.sums());
-        let sums_of = spec.sums() / spec.groups();
+        let group_sums = spec.sums() / spec.groups();
         let (first, second) = planes.split_at_mut(spec.plane_words::<I>());
         let quads = spec.group / 4 * (size_of::<I::Quad>() / 4);
         for (group, values) in values.chunks_exact(spec.group).enumerate() {
             let first = bytemuck::cast_slice_mut(&mut first[group * quads..][..quads]);
             let second = if second.is_empty() { &mut [][..] } else { &mut second[group * quads..][..quads] };
-            let sums = bytemuck::cast_slice_mut(&mut sums[group * sums_of..][..sums_of]);
+            let sums = bytemuck::cast_slice_mut(&mut sums[group * group_sums..][..group_sums]);
             let scale = codes::<I>(spec, values, first, bytemuck::cast_slice_mut(second), sums);
             scales[group] = scale.to_bits();
         }
     });
 }
 
-/// Rounds one group; answers its scale.
-fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut [I::Quad], sums: &mut [i32]) -> f32 {
+/// Rounds one group and writes its planes and sums; returns its scale. It exceeds 60 lines because all its passes share the
+/// constants of the group.
+fn codes<I: Isa>(
+    spec: ActSpec,
+    values: &[f32],
+    first: &mut [I::Quad],
+    second: &mut [I::Quad],
+    sums: &mut [i32],
+) -> f32 {
     let isa = I::default();
     let (fours, _) = values.as_chunks::<4>();
     let (sixteens, _) = fours.as_chunks::<4>();
-    // Codes cannot say NaN, and would hide one: the scale says it for them. Times zero, all others are zeros.
+    // Codes cannot represent NaN or infinity, so the scale does. A finite value times zero is zero, any other is not.
     let zero = isa.splat_f32(0.0);
     let (mut most, mut zeros) = ([zero; 4], [zero; 4]);
     for fours in sixteens {
@@ -239,14 +287,15 @@ fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut
         return f32::NAN;
     }
 
-    let (limit, least) = if spec.precision == Precision::Int8 { (127.0, LEAST_INT8) } else { (8191.0, LEAST_INT14) };
-    // In this order: it is what training computes, and gives its factor bit for bit.
+    let (limit, least) =
+        if spec.precision == Precision::Int8 { (127.0, MIN_ABS_INT8) } else { (8191.0, MIN_ABS_INT14) };
+    // The order of operations in training, which gives the same factor bit for bit.
     let factor = 1.0 / if most < least { least } else { most } * limit;
-    let scale = if spec.whole { factor } else { most / limit };
+    let scale = if spec.per_row { factor } else { most / limit };
     let lowest = if spec.precision == Precision::Int8 { -128.0 } else { -8192.0 };
     let (factor, lowest, highest) = (isa.splat_f32(factor), isa.splat_f32(lowest), isa.splat_f32(limit));
     let offset = isa.splat_i32(if spec.unsigned { 8192 } else { 0 });
-    // A vector of sums until a part ends: it comes apart once.
+    // Sums stay in vectors until the end of what is summed together.
     let lanes = |sums: I::V| {
         let mut lanes = [0; 4];
         isa.store_i32(&mut lanes, sums);
@@ -274,8 +323,8 @@ fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut
     let planes = first.as_chunks_mut::<4>().0.iter_mut().zip(second.as_chunks_mut::<4>().0);
     let mut planes = sixteens.iter().zip(planes);
     let (mut sum, mut sum_high, mut sum_low) = (nothing, nothing, nothing);
-    for part in 0..spec.group / spec.part {
-        for (fours, (first, second)) in planes.by_ref().take(spec.part / 16) {
+    for part in 0..spec.group / spec.sum_len {
+        for (fours, (first, second)) in planes.by_ref().take(spec.sum_len / 16) {
             let q = rounded(fours);
             let shifted = q.map(|q| isa.add_i32(q, offset));
             let high = shifted.map(|q| isa.shr_i32(q, 7));
@@ -283,12 +332,12 @@ fn codes<I: Isa>(spec: Spec, values: &[f32], first: &mut [I::Quad], second: &mut
             (sum, sum_high, sum_low) = (add(sum, q), add(sum_high, high), add(sum_low, low));
             (*first, *second) = (isa.quads(high), isa.quads(low));
         }
-        if spec.factored() {
+        if spec.has_super_blocks() {
             sums[2 * part..][..2].copy_from_slice(&[lanes(sum_high), lanes(sum_low)]);
             (sum_high, sum_low) = (nothing, nothing);
         }
     }
-    if !spec.factored() {
+    if !spec.has_super_blocks() {
         sums[0] = lanes(sum);
     }
     scale

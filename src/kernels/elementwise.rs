@@ -1,11 +1,12 @@
-//! Norms, rotations, gates, exponentials: what happens between matrices, on rows of f32.
+//! The operations between matrices, on rows of f32: norms, rotary embeddings, gates, exponentials.
 //!
-//! Sums over a row run in sixteen fixed lanes, folded in a fixed order. `exp` is our own polynomial, sines and cosines are libm's
-//! pure Rust, so that no platform's mathematics leaks into a result.
+//! A sum over a row uses sixteen fixed lanes that are added in a fixed order, so that it does not depend on the instruction
+//! set. `exp` is a polynomial of our own, and sines and cosines come from the `libm` crate, which is Rust: no platform's
+//! mathematical library influences a result.
 
 use super::isa::Isa;
 
-/// Σ x², lanes first.
+/// Returns Σ x². Value i is added to lane i mod 16; the lanes are added at the end, then what is left of the row.
 fn square_sum<I: Isa>(isa: I, x: &[f32]) -> f32 {
     let (chunks, rest) = x.as_chunks::<16>();
     let mut sums = [isa.splat_f32(0.0); 4];
@@ -20,18 +21,22 @@ fn square_sum<I: Isa>(isa: I, x: &[f32]) -> f32 {
     rest.iter().fold((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]), |sum, x| sum + x * x)
 }
 
-/// `x = x / √(mean(x²) + eps) · weight`.
+/// RMSNorm (Zhang and Sennrich, 2019): `x = x / √(mean(x²) + eps) · weight`, in place. A row whose squares overflow becomes
+/// NaN.
+///
+/// # Panics
+/// If the lengths differ.
 pub fn rms_norm<I: Isa>(x: &mut [f32], weight: &[f32], eps: f32) {
     assert_eq!(x.len(), weight.len(), "one length");
     let isa = I::default();
     let mean = square_sum(isa, x) / x.len() as f32;
-    // An overflow would make zeros of everything, and look fine.
+    // With an infinite mean every value would become a plausible zero.
     let factor = if mean < f32::INFINITY { 1.0 / (mean + eps).sqrt() } else { f32::NAN };
     scale::<I>(x, factor);
     map2(isa, x, weight, |x, w| isa.mul(x, w));
 }
 
-/// `x *= factor`.
+/// Multiplies a row by a number: `x *= factor`.
 pub fn scale<I: Isa>(x: &mut [f32], factor: f32) {
     let isa = I::default();
     let (fours, rest) = x.as_chunks_mut::<4>();
@@ -42,13 +47,16 @@ pub fn scale<I: Isa>(x: &mut [f32], factor: f32) {
     rest.iter_mut().for_each(|x| *x *= factor);
 }
 
-/// `x += y`.
+/// Adds two rows: `x += y`.
+///
+/// # Panics
+/// If the lengths differ.
 pub fn add<I: Isa>(x: &mut [f32], y: &[f32]) {
     let isa = I::default();
     map2(isa, x, y, |x, y| isa.add(x, y));
 }
 
-/// The activation of a gate.
+/// The activation function of a gated feed-forward layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// `x / (1 + e⁻ˣ)`
@@ -58,6 +66,7 @@ pub enum Gate {
 }
 
 impl Gate {
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Silu => "silu",
@@ -66,7 +75,10 @@ impl Gate {
     }
 }
 
-/// `g = gate(g) · up`.
+/// Applies a gate: `g = activation(g) · up`.
+///
+/// # Panics
+/// If the lengths differ.
 pub fn gate<I: Isa>(kind: Gate, g: &mut [f32], up: &[f32]) {
     let isa = I::default();
     let (one, zero) = (isa.splat_f32(1.0), isa.splat_f32(0.0));
@@ -79,7 +91,7 @@ pub fn gate<I: Isa>(kind: Gate, g: &mut [f32], up: &[f32]) {
     }
 }
 
-/// `a = f(a, b)`, four at a time; what is left of a row goes through the same operations in a padded vector.
+/// Computes `a = f(a, b)`, four values at a time. The rest of a row goes through the same operations in a padded vector.
 #[inline(always)]
 fn map2<I: Isa>(isa: I, a: &mut [f32], b: &[f32], f: impl Fn(I::V, I::V) -> I::V) {
     assert_eq!(a.len(), b.len(), "one length");
@@ -96,13 +108,14 @@ fn map2<I: Isa>(isa: I, a: &mut [f32], b: &[f32], f: impl Fn(I::V, I::V) -> I::V
     }
 }
 
-/// eˣ to about one unit in the last place; 0 below -87.3 and 2¹²⁷·something above 88.
+/// Computes eˣ to about one unit in the last place. Below −87.33 the result is 0, and x is clamped to 88 above.
 ///
-/// x = n · ln 2 + r with |r| ≤ ln 2 / 2; the polynomial in r is Cephes', 2ⁿ goes straight into the exponent.
+/// With x = n · ln 2 + r, |r| ≤ ln 2 / 2: the polynomial in r is that of Cephes' `expf`, and 2ⁿ is written into the exponent.
+/// ln 2 is subtracted in two parts, so that r keeps its precision.
 #[inline(always)]
 pub fn exp<I: Isa>(isa: I, x: I::V) -> I::V {
     let f = |value: f32| isa.splat_f32(value);
-    // All but what is below, so that a NaN stays one.
+    // The comparison is false for NaN, which therefore stays in the mask.
     let alive = isa.sub_i32(isa.splat_i32(-1), isa.gt(f(-87.33), x));
     let whole = x;
     let x = isa.min(isa.max(x, f(-87.33)), f(88.0));
@@ -115,21 +128,25 @@ pub fn exp<I: Isa>(isa: I, x: I::V) -> I::V {
     }
     let y = isa.add(isa.add(isa.mul(p, isa.mul(r, r)), r), f(1.0));
     let power = isa.shl_i32(isa.add_i32(power_of_two, isa.splat_i32(127)), 23);
-    // Compilers and engines differ in what min and max make of a NaN: it goes around them.
+    // Compilers and engines differ in what min and max return for a NaN, so it bypasses them.
     let nan = isa.mul(isa.and(whole, alive), f(0.0));
     isa.add(isa.and(isa.mul(y, power), alive), nan)
 }
 
-/// Which dimensions of a head turn together.
+/// Which dimensions of a head form a pair that rotary embeddings turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairs {
-    /// 2i with 2i + 1: GGUF's `llama`, whose rows the converter has permuted for it.
+    /// 2i with 2i + 1, as in GGUF files of the architecture `llama`, whose Q and K rows the converter has permuted.
     Adjacent,
-    /// i with i + half: everything else.
+    /// i with i + half, as in all other models.
     Halves,
 }
 
-/// Turns the first `2 · cos.len()` values of every head by the angles of one position.
+/// Rotary position embedding (Su et al., "RoFormer", 2021): turns the first `2 · cos.len()` values of every head of `head`
+/// values by the angles of one position.
+///
+/// # Panics
+/// If the angles do not fit the head, or `cos` and `sin` differ in length.
 pub fn rope<I: Isa>(pairs: Pairs, heads: &mut [f32], head: usize, cos: &[f32], sin: &[f32]) {
     let isa = I::default();
     let half = cos.len();

@@ -1,13 +1,14 @@
-//! Arithmetic on packed weights: the safe door. Shapes are checked here and never inside a loop.
+//! Kernels: arithmetic on packed weights, activations and the KV cache. Shapes are checked at the public functions, never
+//! inside a loop.
 //!
-//! - [`isa`]: a small vector language, one file an instruction set
-//! - [`packed`]: how weights lie in memory
-//! - [`act`]: activations, rounded and laid out for the dot products
+//! - [`isa`]: a small set of vector operations, one file an instruction set
+//! - [`packed`]: the layout of weights in memory
+//! - [`act`]: activations, quantised and laid out for the dot products
 //! - [`linear`]: matrix times vector and matrix times matrix
-//! - [`rows`], [`attention`]: rows of the KV cache, and queries against them
-//! - [`elementwise`]: norms, rotations, gates, exponentials
+//! - [`rows`], [`attention`]: the codecs of the KV cache, and softmax attention over it
+//! - [`elementwise`]: norms, rotary embeddings, gates, exponentials
 //!
-//! Every function is generic over [`isa::Isa`] and gives the same bits for each.
+//! Every function is generic over [`isa::Isa`] and gives the same bits for each instruction set.
 
 pub mod act;
 pub mod attention;
@@ -20,41 +21,42 @@ pub mod rows;
 #[cfg(test)]
 mod suite;
 
-use act::{Precision, Spec};
-use packed::{Packing, Shape, TILE};
+use act::{ActSpec, Precision};
+use packed::{MatrixShape, Packing, TILE};
 
 use crate::quant::{Codes, Scales};
 use crate::team::Section;
 
-/// What a matrix wants of its input at a precision; dense weights always meet floats.
-pub fn spec(shape: &Shape, precision: Precision) -> Spec {
+/// Returns how a matrix's input must be prepared at a precision. Dense weights always take floats.
+pub fn spec(shape: &MatrixShape, precision: Precision) -> ActSpec {
     let (group, groups) = shape.blocks();
-    let part = shape.groups().0;
-    let base = Spec {
+    let sum_len = shape.groups().0;
+    let base = ActSpec {
         precision,
         cols: shape.cols,
         padded: group * groups,
         group,
-        part,
-        whole: false,
+        sum_len,
+        per_row: false,
         unsigned: false,
-        wide: false,
+        two_planes: false,
     };
     match shape.packing {
         Packing::Ints(layout) if precision != Precision::Float => {
-            let wide = shape.factored() || matches!(layout.codes, Codes::B4 | Codes::B6 | Codes::I8);
-            Spec { whole: layout.scales == Scales::Row, unsigned: layout.codes == Codes::I8, wide, ..base }
+            let two_planes = shape.has_super_blocks() || matches!(layout.codes, Codes::B4 | Codes::B6 | Codes::I8);
+            ActSpec { per_row: layout.scales == Scales::Row, unsigned: layout.codes == Codes::I8, two_planes, ..base }
         }
-        // One form of float input serves every matrix of a width.
+        // The same float input serves every matrix with as many columns.
         _ => {
             let padded = shape.cols.next_multiple_of(64);
-            Spec { precision: Precision::Float, padded, group: padded, part: padded, ..base }
+            ActSpec { precision: Precision::Float, padded, group: padded, sum_len: padded, ..base }
         }
     }
 }
 
-/// How the columns of a result, from `first` on, are shared out: whole tiles, part by part.
-pub fn sections(shape: &Shape, first: usize) -> impl Iterator<Item = Section> {
+/// Returns how a team divides the columns of a result, of which the matrix's begin at `first`: in whole tiles, one section for
+/// each part of the rows.
+pub fn sections(shape: &MatrixShape, first: usize) -> impl Iterator<Item = Section> {
     let width = shape.part_rows();
     (0..shape.parts).map(move |part| Section { first: first + part * width, width, unit: TILE })
 }

@@ -1,20 +1,22 @@
-//! Every kernel against naive code on unpacked values, once per instruction set, with `==`: the arithmetic that the kernels'
-//! documentation promises is carried out one row and one value at a time.
+//! The kernels' tests, once for each instruction set. Matrix kernels and attention have suites of their own beside them; here
+//! is what calls them, and the tests of activations and elementwise operations.
 
 use super::act::{Act, Precision};
 use super::attention::suite::{attention_is_softmax, what_is_not_finite_shows};
 use super::elementwise::{self, Gate, Pairs};
 use super::isa::{Isa, scalar::Scalar};
-use super::linear::{self, Dots};
-use super::packed::{Matrix, Packing, Rows, Shape, TILE};
-use super::{sections, spec};
-use crate::quant::{self, Codes, FACTORED, Float, Kept, Layout, Scales, Storage};
+use super::linear::suite::{
+    TERNARY, dense_products_are_added, matrices_multiply, narrow_sums_do_not_overflow, wide_rows_do_not_overflow,
+};
+use super::packed::{DecodedRows, Matrix, MatrixShape, Packing};
+use super::spec;
+use crate::quant::{self, Storage};
 use crate::rng::Rng;
 use crate::team::Team;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-/// Stamps a suite out for the plain instruction set and for the best that this build has.
+/// Instantiates tests for the scalar instruction set and for those that this build has.
 macro_rules! per_isa {
     ($($name:ident),* $(,)?) => {
         mod scalar { $(#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test::wasm_bindgen_test)] #[cfg_attr(not(target_arch = "wasm32"), test)] fn $name() { super::$name::<super::Scalar>() })* }
@@ -38,383 +40,11 @@ per_isa!(
     what_is_not_finite_shows,
 );
 
-const TERNARY: Packing = Packing::Ints(Layout::TERNARY);
-
-fn grouped(codes: Codes, offset: i32, len: usize, kept: Kept, min: bool) -> Packing {
-    Packing::Ints(Layout { codes, step: 1, offset, scales: Scales::Group { len, kept, min } })
-}
-
-fn ints(packing: Packing) -> Layout {
-    let Packing::Ints(layout) = packing else { unreachable!() };
-    layout
-}
-
-/// Every packing that a storage type leads to.
-fn packings() -> Vec<Packing> {
-    use Kept::*;
-    vec![
-        TERNARY,
-        Packing::Ints(Layout { step: 2, offset: 1, ..ints(grouped(Codes::B1, 1, 128, Half, false)) }),
-        grouped(Codes::B2, 1, 256, Half, false),
-        grouped(Codes::B2, 1, 64, Half, false),
-        grouped(Codes::B2, 0, 64, Single, true),
-        grouped(Codes::B2, 0, 16, Factors, true),
-        grouped(Codes::B4, 8, 32, Half, false),
-        grouped(Codes::B4, 0, 32, Half, true),
-        grouped(Codes::B4, 0, 128, Single, true),
-        grouped(Codes::B4, 4, 16, Factors, false),
-        grouped(Codes::B4, 0, 32, Factors, true),
-        grouped(Codes::B6, 16, 32, Half, false),
-        grouped(Codes::B6, 0, 32, Half, true),
-        grouped(Codes::B6, 32, 16, Factors, false),
-        grouped(Codes::B6, 0, 32, Factors, true),
-        grouped(Codes::I8, 0, 32, Half, false),
-        Packing::Dense(Float::F32),
-        Packing::Dense(Float::F16),
-        Packing::Dense(Float::BF16),
-    ]
-}
-
-/// A matrix with what it was made from, unpacked.
-struct Sample {
-    matrix: Matrix,
-    codes: Vec<u8>,
-    scales: Vec<f32>,
-    mins: Vec<f32>,
-    units: Vec<[f32; 2]>,
-    values: Vec<f32>,
-}
-
-fn half(value: f32) -> f32 {
-    half::f16::from_f32(value).to_f32()
-}
-
-fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rng) -> Sample {
-    let shape = Shape { rows, cols, packing, parts };
-    let groups = shape.groups().1;
-    let mut random = |spread: f32| (rng.unit() as f32 - 0.5) * spread;
-    let (mut codes, mut scales, mut mins, mut units, mut values) = (vec![], vec![], vec![], vec![], vec![]);
-    match packing {
-        Packing::Dense(float) => {
-            for _ in 0..rows * cols {
-                let value = random(2.0);
-                match float {
-                    Float::F32 => codes.extend(value.to_le_bytes()),
-                    Float::F16 => codes.extend(half::f16::from_f32(value * 1e-3).to_le_bytes()),
-                    Float::BF16 => codes.extend(half::bf16::from_f32(value).to_le_bytes()),
-                }
-            }
-            values = float.values(&codes).collect();
-        }
-        Packing::Ints(layout) => {
-            scales = (0..rows * groups).map(|_| half(random(0.1))).collect();
-            mins = (0..rows * groups).map(|_| half(random(0.1))).collect();
-            if shape.factored() {
-                units = (0..rows * shape.blocks().1).map(|_| [half(random(0.1)), half(random(0.1))]).collect();
-                let each = FACTORED / shape.groups().0;
-                let largest = if layout.offset == 32 { 255.0 } else { 126.0 };
-                for (i, (scale, min)) in scales.iter_mut().zip(&mut mins).enumerate() {
-                    let [unit, least] = units[i / each];
-                    (*scale, *min) = (unit * random(largest).round(), least * random(126.0).round());
-                }
-            }
-            let most = match layout.codes {
-                _ if layout == Layout::TERNARY => 3,
-                Codes::B1 => 2,
-                Codes::B2 => 4,
-                Codes::B4 => 16,
-                Codes::B6 => 64,
-                Codes::I8 => 256,
-            };
-            codes = (0..rows * cols).map(|_| (random(1.0) * most as f32 + most as f32 / 2.0) as u8).collect();
-        }
-    }
-    let mut sample = Sample { matrix: Matrix::reserve(shape).unwrap(), codes, scales, mins, units, values };
-    sample.pack();
-    sample
-}
-
-impl Sample {
-    /// Packs the matrix, over whatever it held.
-    fn pack(&mut self) {
-        let Self { matrix, codes, scales, mins, units, .. } = self;
-        let shape = matrix.shape;
-        let ((_, groups), (_, blocks)) = (shape.groups(), shape.blocks());
-        let width = if let Packing::Dense(float) = shape.packing { float.bytes() } else { 1 };
-        let row = shape.cols * width;
-        for tile in 0..shape.tiles() {
-            let (from, to) = (shape.tile_rows(tile).start, shape.tile_rows(tile).end);
-            let part = Rows {
-                codes: &codes[from * row..to * row],
-                scales: scales.get(from * groups..to * groups).unwrap_or(&[]),
-                mins: mins.get(from * groups..to * groups).unwrap_or(&[]),
-                units: units.get(from * blocks..to * blocks).unwrap_or(&[]),
-            };
-            matrix.pack(tile, part);
-            matrix.pack(tile, part);
-        }
-        if shape.has_row_scales() {
-            matrix.row_scales.clone_from(scales);
-        }
-    }
-}
-
-/// The documented sum of one output, from unpacked weights and unprepared activations.
-fn naive(sample: &Sample, row: usize, x: &[f32], precision: Precision) -> f32 {
-    let shape = &sample.matrix.shape;
-    let cols = shape.cols;
-    let (len, groups) = shape.groups();
-    let layout = match shape.packing {
-        Packing::Ints(layout) => Some(layout),
-        Packing::Dense(_) => None,
-    };
-    let scale = |col: usize| sample.scales[row * groups + col / len];
-    let min = |col: usize| sample.mins[row * groups + col / len];
-    let has_min = matches!(layout, Some(Layout { scales: Scales::Group { min: true, .. }, .. }));
-    if layout.is_none() || precision == Precision::Float {
-        let value = |col: usize| match layout {
-            None => sample.values[row * cols + col],
-            Some(layout) => {
-                let scale = if sample.matrix.divide { 1.0 / scale(col) } else { scale(col) };
-                layout.value(sample.codes[row * cols + col], scale, has_min.then(|| min(col)))
-            }
-        };
-        return (0..cols)
-            .step_by(64)
-            .fold(0.0, |y, from| y + (from..cols.min(from + 64)).fold(0.0, |sum, col| sum + value(col) * x[col]));
-    }
-    let layout = layout.unwrap();
-    if shape.factored() {
-        return naive_factored(sample, layout, row, x, precision);
-    }
-    let (limit, least) = if precision == Precision::Int8 { (127.0f32, 1e-5) } else { (8191.0, 1e-30) };
-    let mut y = 0.0;
-    for group in 0..groups {
-        let range = group * len..cols.min((group + 1) * len);
-        let most = x[range.clone()].iter().fold(0.0f32, |most, x| most.max(x.abs()));
-        let factor = 1.0 / most.max(least) * limit;
-        let q = |col: usize| (x[col] * factor).round_ties_even() as i64;
-        let code = |col: usize| {
-            let code = sample.codes[row * cols + col];
-            i64::from(layout.step) * if layout.codes == Codes::I8 { i64::from(code as i8) } else { i64::from(code) }
-        };
-        let sum: i64 = range.clone().map(|col| (code(col) - i64::from(layout.offset)) * q(col)).sum();
-        let sum = sum as i32 as f32;
-        if layout.scales == Scales::Row {
-            return if sample.matrix.divide { sum / (factor * scale(0)) } else { sum / factor * scale(0) };
-        }
-        let total: i64 = range.clone().map(q).sum();
-        let mut part = sum * scale(range.start);
-        if has_min {
-            part += total as i32 as f32 * min(range.start);
-        }
-        y += part * (most / limit);
-    }
-    y
-}
-
-/// The same where groups have factors: 256 values in integers, then one float for each plane.
-fn naive_factored(sample: &Sample, layout: Layout, row: usize, x: &[f32], precision: Precision) -> f32 {
-    let shape = &sample.matrix.shape;
-    let ((len, groups), (_, blocks)) = (shape.groups(), shape.blocks());
-    let has_min = matches!(layout.scales, Scales::Group { min: true, .. });
-    let (limit, least) = if precision == Precision::Int8 { (127.0f32, 1e-5) } else { (8191.0, 1e-30) };
-    let factor = |value: f32, unit: f32| if unit == 0.0 { 0 } else { (value / unit) as i64 };
-    (0..blocks).fold(0.0, |y, block| {
-        let range = block * FACTORED..(block + 1) * FACTORED;
-        let most = x[range.clone()].iter().fold(0.0f32, |most, x| most.max(x.abs()));
-        let [unit, unit_min] = sample.units[row * blocks + block];
-        let (mut high, mut low, mut mins) = (0, 0, 0);
-        for col in range {
-            let q = (x[col] * (1.0 / most.max(least) * limit)).round_ties_even() as i64;
-            let group = row * groups + col / len;
-            let weight = (i64::from(sample.codes[row * shape.cols + col]) - i64::from(layout.offset))
-                * factor(sample.scales[group], unit);
-            high += weight * (q >> 7);
-            low += weight * (q & 127);
-            mins += factor(sample.mins[group], unit_min) * q;
-        }
-        let mut part = (high as i32 as f32 * 128.0 + low as i32 as f32) * unit;
-        if has_min {
-            part += mins as i32 as f32 * unit_min;
-        }
-        y + part * (most / limit)
-    })
-}
-
-fn product<I: Isa>(matrix: &Matrix, x: &[f32], precision: Precision, team: &Team) -> Vec<f32> {
-    let [y, other] = Dots::ALL.map(|dots| product_by::<I>(dots, matrix, x, precision, team));
-    assert!(y == other, "{:?} {precision:?}: both ways to sum", matrix.shape);
-    y
-}
-
-fn product_by<I: Isa>(dots: Dots, matrix: &Matrix, x: &[f32], precision: Precision, team: &Team) -> Vec<f32> {
-    let shape = &matrix.shape;
-    let tokens = x.len() / shape.cols;
-    let spec = spec(shape, precision);
-    let mut act = Act::<I>::reserve(spec.bytes(tokens)).unwrap();
-    let mut y = vec![f32::NAN; tokens * shape.rows];
-    act.prepare(team, spec, tokens, |row, values| values.copy_from_slice(&x[row * shape.cols..][..shape.cols]));
-    let act = &act;
-    let sections: Vec<_> = sections(shape, 0).collect();
-    team.columns(&mut y, shape.rows, &sections, linear::grain(tokens), |part, tiles, columns| {
-        linear::multiply_by::<I>(dots, matrix, part, tiles, act, columns);
-    });
-    y
-}
-
-fn matrices_multiply<I: Isa>() {
-    let mut rng = Rng::new(158);
-    for packing in packings() {
-        for (number, (rows, cols, parts)) in [
-            (1, 256, 1),
-            (40, 256, 1),
-            (64, 512, 1),
-            (100, 768, 1),
-            (48, 256, 4),
-            (256, 256, 4),
-            (33, 100, 1),
-            (5, 37, 1),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            let grouped = matches!(packing, Packing::Ints(Layout { scales: Scales::Group { .. }, .. }));
-            if grouped && cols % 256 != 0 {
-                continue;
-            }
-            let mut sample = sample(packing, rows, cols, parts, &mut rng);
-            sample.matrix.divide = number % 2 == 1 && packing == TERNARY;
-            // Enough for the panel at some shapes, and a rest of every kind.
-            let tokens = [6, 24, 7, 29, 5, 25, 6, 134][number];
-            let mut x: Vec<f32> = (0..tokens * cols).map(|_| (rng.unit() as f32 - 0.5) * 20.0).collect();
-            x[..cols].iter_mut().step_by(3).for_each(|x| *x = 0.0);
-            x[cols..2 * cols].fill(0.0);
-            for precision in [Precision::Int8, Precision::Int14, Precision::Float] {
-                let y = product::<I>(&sample.matrix, &x, precision, &Team::solo());
-                for token in 0..tokens {
-                    let x = &x[token * cols..][..cols];
-                    for row in 0..rows {
-                        let expected = naive(&sample, row, x, precision);
-                        let found = y[token * rows + row];
-                        assert!(
-                            expected == found,
-                            "{packing:?} {rows}x{cols}/{parts} {precision:?} token {token} row {row}: {expected} {found}"
-                        );
-                    }
-                    let alone = product::<I>(&sample.matrix, x, precision, &Team::solo());
-                    assert!(alone == y[token * rows..][..rows], "{packing:?} {precision:?}: alone and in a batch");
-                }
-                #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
-                for members in [2, 3] {
-                    assert!(product::<I>(&sample.matrix, &x, precision, &Team::new(members).unwrap()) == y);
-                }
-            }
-            let mut values = vec![0.0; cols];
-            for row in [0, rows / 2, rows - 1] {
-                if packing != TERNARY {
-                    sample.matrix.row(row, &mut values);
-                    let unpacked: Vec<f32> = (0..cols)
-                        .map(|col| match packing {
-                            Packing::Dense(_) => sample.values[row * cols + col],
-                            Packing::Ints(layout) => {
-                                let (code, scale, min) = sample.matrix.code(row, col);
-                                assert_eq!(code, sample.codes[row * cols + col]);
-                                layout.value(code, scale, min)
-                            }
-                        })
-                        .collect();
-                    assert_eq!(values, unpacked);
-                }
-            }
-        }
-    }
-}
-
-/// In whatever order rows of the result lie, and however tokens are shared out.
-fn dense_products_are_added<I: Isa>() {
-    let mut rng = Rng::new(31);
-    for float in [Float::F32, Float::F16, Float::BF16] {
-        for (rows, cols) in [(1, 5), (40, 16), (70, 100), (33, 64)] {
-            let Sample { matrix, .. } = sample(Packing::Dense(float), rows, cols, 1, &mut rng);
-            let tokens = 7;
-            let x: Vec<f32> = (0..tokens * cols).map(|_| rng.unit() as f32 - 0.5).collect();
-            let before: Vec<f32> = (0..tokens * rows).map(|_| rng.unit() as f32).collect();
-            let spec = spec(&matrix.shape, Precision::Float);
-            let mut act = Act::<I>::reserve(spec.bytes(tokens)).unwrap();
-            act.prepare(&Team::solo(), spec, tokens, |t, out| out.copy_from_slice(&x[t * cols..][..cols]));
-            let place = |t: usize| (3 * t + 1) % tokens;
-            let sections: Vec<_> = sections(&matrix.shape, 0).collect();
-            let add = |tokens: std::ops::Range<usize>, y: &mut Vec<f32>, team: &Team| {
-                team.columns(y, rows, &sections, 1, |_, tiles, columns| {
-                    linear::add::<I>(&matrix, tiles, &act, tokens.clone(), &place, columns);
-                });
-            };
-            let mut y = before.clone();
-            add(0..tokens, &mut y, &Team::solo());
-            let plain = product::<I>(&matrix, &x, Precision::Float, &Team::solo());
-            for t in 0..tokens {
-                let expected: Vec<f32> =
-                    (0..rows).map(|row| before[place(t) * rows + row] + plain[t * rows + row]).collect();
-                if cols <= 64 {
-                    assert!(y[place(t) * rows..][..rows] == expected, "{float:?} {rows}x{cols}: one block of k");
-                } else {
-                    close(&y[place(t) * rows..][..rows], &expected, 1e-5);
-                }
-            }
-            let mut apart = before.clone();
-            for t in 0..tokens {
-                add(t..t + 1, &mut apart, &Team::solo());
-            }
-            assert!(apart == y, "{float:?} {rows}x{cols}: one by one");
-            #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
-            {
-                let mut shared = before.clone();
-                add(0..tokens, &mut shared, &Team::new(3).unwrap());
-                assert!(shared == y, "{float:?} {rows}x{cols}: by three");
-            }
-        }
-    }
-}
-
-fn wide_rows_do_not_overflow<I: Isa>() {
-    let cols = 32768;
-    let shape = Shape { rows: TILE, cols, packing: TERNARY, parts: 1 };
-    let mut matrix = Matrix::reserve(shape).unwrap();
-    matrix.pack(0, Rows { codes: &vec![2; TILE * cols], scales: &[], mins: &[], units: &[] });
-    matrix.row_scales.fill(1.0);
-    for precision in [Precision::Int8, Precision::Int14] {
-        let y = product::<I>(&matrix, &vec![-3.0; cols], precision, &Team::solo());
-        assert!(y.iter().all(|y| (y / (-3.0 * cols as f32) - 1.0).abs() < 1e-6), "{y:?}");
-    }
-}
-
-/// The largest products that there are, which 16 bits must hold wherever they are summed there.
-fn narrow_sums_do_not_overflow<I: Isa>() {
-    let cols = 1024;
-    for packing in packings().into_iter().filter(|packing| matches!(packing, Packing::Ints(_))) {
-        let mut sample = sample(packing, 3 * TILE, cols, 1, &mut Rng::new(7));
-        let bits = ints(packing).codes.bits();
-        let most = if bits == 8 { 127 } else { (1 << bits) - 1 };
-        sample.codes.fill(most);
-        sample.pack();
-        for sign in [1.0, -1.0] {
-            let x = vec![sign; 25 * cols];
-            for precision in [Precision::Int8, Precision::Int14] {
-                for (tokens, x) in [(1, &x[..cols]), (25, &x[..])] {
-                    let y = product::<I>(&sample.matrix, x, precision, &Team::solo());
-                    assert_eq!(y[0], naive(&sample, 0, &x[..cols], precision), "{packing:?} {precision:?} {tokens}");
-                }
-            }
-        }
-    }
-}
-
 fn floats_round_to_codes<I: Isa>() {
     let golden = quant::tests::Golden::new(include_bytes!("../../tests/golden/ops/ops.safetensors"));
     let (x, expected) = (golden.floats("act.x"), golden.bytes("act.codes_i8"));
     let scales = golden.floats("act.scale");
-    let shape = Shape { rows: 1, cols: 96, packing: TERNARY, parts: 1 };
+    let shape = MatrixShape { rows: 1, cols: 96, packing: TERNARY, parts: 1 };
     let spec = spec(&shape, Precision::Int8);
     let tokens = x.len() / 96;
     let mut act = Act::<I>::reserve(spec.bytes(tokens)).unwrap();
@@ -432,7 +62,7 @@ fn floats_round_to_codes<I: Isa>() {
     }
 }
 
-fn close(found: &[f32], expected: &[f32], tolerance: f32) {
+pub(in crate::kernels) fn close(found: &[f32], expected: &[f32], tolerance: f32) {
     let most = expected.iter().fold(0.0f32, |most, value| most.max(value.abs()));
     for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
         assert!((found - expected).abs() <= tolerance * most, "{i}: {found} for {expected} (of {most})");
@@ -453,7 +83,7 @@ fn norms_and_gates<I: Isa>() {
         let mut out = x.clone();
         elementwise::gate::<I>(kind, &mut out, &ones);
         close(&out, &golden.floats(name), 1e-6);
-        // Lengths that are no multiple of a vector give the same values.
+        // A length that is no multiple of a vector gives the same values.
         for len in [1, 3, 7] {
             let mut short = x[..len].to_vec();
             elementwise::gate::<I>(kind, &mut short, &ones[..len]);
@@ -517,7 +147,8 @@ fn exponentials<I: Isa>() {
     assert_eq!(out, [1.0; 4]);
 }
 
-/// What the naive sum of a storage type's blocks gives, end to end from file bytes.
+/// Packed rows decode to the values of the storage type, from the bytes of a file on. The list of types makes it exceed 60
+/// lines.
 #[test]
 fn storage_types_reach_the_kernels_unchanged() {
     let mut rng = Rng::new(11);
@@ -542,12 +173,12 @@ fn storage_types_reach_the_kernels_unchanged() {
         let storage: &'static Storage = storage;
         let quant::Content::Blocks { layout, decode } = storage.content else { unreachable!() };
         let (rows, cols) = (40, 512);
-        let shape = Shape { rows, cols, packing: Packing::Ints(layout), parts: 1 };
+        let shape = MatrixShape { rows, cols, packing: Packing::Ints(layout), parts: 1 };
         let (len, groups) = shape.groups();
         let mut bytes: Vec<u8> =
             (0..storage.size((rows * cols) as u64).unwrap()).map(|_| rng.next_u64() as u8).collect();
         for block in bytes.chunks_exact_mut(storage.bytes) {
-            // Halves wherever a type has them, so that no scale is a NaN.
+            // An f16 without a large exponent wherever a type has one, so that no scale is NaN.
             let end = block.len();
             for at in [0, 2, end - 4, end - 2] {
                 block[at + 1] = block[at + 1] & 0x83 | 0x24;
@@ -557,7 +188,7 @@ fn storage_types_reach_the_kernels_unchanged() {
         let (_, blocks) = shape.blocks();
         let (mut codes, mut scales, mut mins) =
             (vec![0; rows * cols], vec![0.0; rows * groups], vec![0.0; rows * groups]);
-        let mut units = vec![[1.0; 2]; rows * cols / storage.block];
+        let mut super_scales = vec![[1.0; 2]; rows * cols / storage.block];
         for (i, block) in bytes.chunks_exact(storage.bytes).enumerate() {
             let group = i * storage.block / len..(i + 1) * storage.block / len;
             decode(
@@ -566,7 +197,7 @@ fn storage_types_reach_the_kernels_unchanged() {
                     codes: &mut codes[i * storage.block..][..storage.block],
                     scales: &mut scales[group.clone()],
                     mins: &mut mins[group],
-                    units: &mut units[i],
+                    super_scales: &mut super_scales[i],
                 },
             );
         }
@@ -575,11 +206,11 @@ fn storage_types_reach_the_kernels_unchanged() {
             let range = shape.tile_rows(tile);
             matrix.pack(
                 tile,
-                Rows {
+                DecodedRows {
                     codes: &codes[range.start * cols..range.end * cols],
                     scales: &scales[range.start * groups..range.end * groups],
                     mins: &mins[range.start * groups..range.end * groups],
-                    units: units.get(range.start * blocks..range.end * blocks).unwrap_or(&[]),
+                    super_scales: super_scales.get(range.start * blocks..range.end * blocks).unwrap_or(&[]),
                 },
             );
         }

@@ -1,62 +1,69 @@
-//! The pool and the tables of all conversations, whichever codec the model was loaded with.
+//! The block tables of all conversations, over the pool and the allocator.
 
-use super::ledger::{Before, Ledger, Root};
-use super::{Pool, Shape};
+use super::allocator::{BlockAllocator, CacheSalt, Prefix};
+use super::{KvShape, Pool};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::attention::{self, Seen};
+use crate::kernels::attention::{self, OnlineSoftmax};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::{BLOCK, Codec};
+use crate::kernels::rows::{Codec, KV_BLOCK};
 use crate::team::Team;
 
-/// Names a conversation's table.
+/// The handle of a conversation's table. It is valid until the table is closed; the methods of [`Cache`] panic afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableId(usize);
 
-/// The blocks of one conversation, in order of their positions.
+/// The blocks of one conversation, in the order of their positions.
 #[derive(Clone, Debug, Default)]
 struct Table {
     blocks: Vec<u32>,
-    /// How many of them, from the first on, others can find.
+    /// How many of them, from the first on, are published.
     known: usize,
-    /// What came from outside is nobody else's.
+    /// Whether the contents were restored from outside: these are never published.
     private: bool,
-    root: Root,
+    salt: CacheSalt,
 }
 
 impl Table {
-    fn last_known(&self) -> Before {
+    fn last_known(&self) -> Prefix {
         match self.known.checked_sub(1) {
-            Some(last) => Before::Block(self.blocks[last]),
-            None => Before::Root(self.root.clone()),
+            Some(last) => Prefix::After(self.blocks[last]),
+            None => Prefix::Start(self.salt.clone()),
         }
     }
 }
 
+/// The KV cache of a model.
 #[derive(Debug)]
 pub struct Cache {
     pool: Pool,
-    /// Whether conversations that begin alike share blocks.
+    /// Whether conversations with a common prefix share blocks.
     shares: bool,
-    ledger: Ledger,
+    allocator: BlockAllocator,
     tables: Vec<Option<Table>>,
 }
 
 impl Cache {
-    pub fn reserve(codec: Codec, shape: Shape, positions: usize, shares: bool) -> Result<Self> {
+    /// Reserves a cache for `positions` positions in all. `shares` says whether conversations may share blocks.
+    ///
+    /// # Errors
+    /// `OutOfMemory` with the bytes needed.
+    pub fn reserve(codec: Codec, shape: KvShape, positions: usize, shares: bool) -> Result<Self> {
         let pool = Pool::reserve(codec, shape, positions)?;
-        let ledger = Ledger::new(positions.div_ceil(BLOCK));
-        Ok(Self { pool, shares, ledger, tables: Vec::new() })
+        let allocator = BlockAllocator::new(positions.div_ceil(KV_BLOCK));
+        Ok(Self { pool, shares, allocator, tables: Vec::new() })
     }
 
+    /// Bytes of a block.
     pub fn block_bytes(&self) -> usize {
         self.pool.block_bytes()
     }
 
-    /// Who has which blocks.
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+    /// The block allocator, for counts.
+    pub fn allocator(&self) -> &BlockAllocator {
+        &self.allocator
     }
 
+    /// Opens an empty table.
     pub fn open(&mut self) -> TableId {
         self.insert(Table::default())
     }
@@ -71,16 +78,16 @@ impl Cache {
         TableId(id)
     }
 
-    /// Another conversation that begins with the first `positions` of this one.
+    /// Opens another table that begins with the first `positions` of this one, by sharing its blocks.
     pub fn fork(&mut self, id: TableId, positions: usize) -> TableId {
         let mut table = self.table(id).clone();
-        table.blocks.truncate(positions.div_ceil(BLOCK));
-        table.known = table.known.min(positions / BLOCK);
-        table.blocks.iter().for_each(|&block| self.ledger.share(block));
+        table.blocks.truncate(positions.div_ceil(KV_BLOCK));
+        table.known = table.known.min(positions / KV_BLOCK);
+        table.blocks.iter().for_each(|&block| self.allocator.share(block));
         self.insert(table)
     }
 
-    /// Gives everything of a conversation back.
+    /// Closes a table and releases its blocks.
     pub fn close(&mut self, id: TableId) {
         self.truncate(id, 0);
         self.tables[id.0] = None;
@@ -90,133 +97,155 @@ impl Cache {
         self.tables[id.0].as_ref().expect("an open table")
     }
 
-    /// What a conversation depends on besides its tokens; nothing, unless it was said.
-    pub fn root(&self, id: TableId) -> &Root {
-        &self.table(id).root
+    /// The salt of a conversation: what its keys and values depend on besides its tokens. Empty at first.
+    pub fn salt(&self, id: TableId) -> &CacheSalt {
+        &self.table(id).salt
     }
 
-    /// Begins a conversation anew with another root; what it has of blocks stays until it is truncated.
-    pub fn plant(&mut self, id: TableId, root: Root) {
+    /// Sets the salt of a conversation. Its blocks then count as unpublished; the caller truncates the table to drop them.
+    ///
+    /// # Panics
+    /// If the conversation is closed.
+    pub fn set_salt(&mut self, id: TableId, salt: CacheSalt) {
         let table = self.tables[id.0].as_mut().expect("an open table");
-        (table.known, table.root) = (0, root);
+        (table.known, table.salt) = (0, salt);
     }
 
-    /// Blocks that must be taken so that positions from `from` up to `to` can be written.
+    /// The number of blocks that must be allocated before positions `from..to` can be written.
     pub fn needs(&self, id: TableId, from: usize, to: usize) -> usize {
         let blocks = &self.table(id).blocks;
-        let shared =
-            !from.is_multiple_of(BLOCK) && blocks.get(from / BLOCK).is_some_and(|&block| !self.ledger.may_write(block));
-        to.div_ceil(BLOCK).saturating_sub(blocks.len()) + usize::from(shared)
+        let shared = !from.is_multiple_of(KV_BLOCK)
+            && blocks.get(from / KV_BLOCK).is_some_and(|&block| !self.allocator.may_write(block));
+        to.div_ceil(KV_BLOCK).saturating_sub(blocks.len()) + usize::from(shared)
     }
 
+    /// Tells whether so many blocks are available.
     pub fn fits(&self, id: TableId, from: usize, to: usize) -> bool {
-        self.needs(id, from, to) <= self.ledger.available()
+        self.needs(id, from, to) <= self.allocator.available()
     }
 
+    /// The number of blocks of a conversation.
     pub fn blocks(&self, id: TableId) -> usize {
         self.table(id).blocks.len()
     }
 
-    /// Blocks that closing this conversation would give back.
+    /// The number of blocks that closing this conversation would make available.
     pub fn holds(&self, id: TableId) -> usize {
-        self.table(id).blocks.iter().filter(|&&block| self.ledger.alone(block)).count()
+        self.table(id).blocks.iter().filter(|&&block| self.allocator.alone(block)).count()
     }
 
-    /// Makes room for positions from `from` up to `to`, and what lies there this conversation's own.
+    /// Makes positions `from..to` writable: allocates blocks, and copies a shared block that `from` lies within.
+    ///
+    /// # Errors
+    /// `ContextFull` if no block is available; what was allocated until then stays with the table.
+    ///
+    /// # Panics
+    /// If the conversation is closed.
     pub fn extend(&mut self, id: TableId, from: usize, to: usize) -> Result<()> {
-        let Self { pool, ledger, tables, .. } = self;
+        let Self { pool, allocator, tables, .. } = self;
         let table = tables[id.0].as_mut().expect("an open table");
-        if !from.is_multiple_of(BLOCK)
-            && let Some(block) = table.blocks.get_mut(from / BLOCK)
+        if !from.is_multiple_of(KV_BLOCK)
+            && let Some(block) = table.blocks.get_mut(from / KV_BLOCK)
         {
-            if ledger.may_write(*block) {
-                ledger.withdraw(*block);
+            if allocator.may_write(*block) {
+                allocator.withdraw(*block);
             } else {
-                let own = ledger.take().ok_or_else(no_room)?;
+                let own = allocator.take().ok_or_else(no_room)?;
                 pool.copy(*block, own);
-                ledger.release(*block);
+                allocator.release(*block);
                 *block = own;
             }
         }
-        while table.blocks.len() * BLOCK < to {
-            let block = ledger.take().ok_or_else(no_room)?;
+        while table.blocks.len() * KV_BLOCK < to {
+            let block = allocator.take().ok_or_else(no_room)?;
             pool.prepare(block);
             table.blocks.push(block);
         }
         Ok(())
     }
 
-    /// Keeps the first `positions`.
+    /// Drops all but the first `positions`.
+    ///
+    /// # Panics
+    /// If the conversation is closed.
     pub fn truncate(&mut self, id: TableId, positions: usize) {
         let table = self.tables[id.0].as_mut().expect("an open table");
-        let keep = positions.div_ceil(BLOCK).min(table.blocks.len());
-        table.blocks.drain(keep..).rev().for_each(|block| self.ledger.release(block));
-        table.known = table.known.min(positions / BLOCK);
+        let keep = positions.div_ceil(KV_BLOCK).min(table.blocks.len());
+        table.blocks.drain(keep..).rev().for_each(|block| self.allocator.release(block));
+        table.known = table.known.min(positions / KV_BLOCK);
         table.private &= positions > 0;
     }
 
-    /// Takes up what others have computed of these tokens behind the first `cached`, up to the position `limit`. Answers how many
-    /// positions are then computed.
+    /// Takes over published blocks for these tokens, up to position `limit`, if they reach beyond the first `cached` positions
+    /// that this conversation has. Returns the number of positions that are then computed.
+    ///
+    /// # Panics
+    /// If the conversation is closed.
     pub fn adopt(&mut self, id: TableId, tokens: &[u32], cached: usize, limit: usize) -> usize {
         let table = self.table(id);
         if table.private || !self.shares {
             return cached;
         }
         let (known, mut before, mut found) = (table.known, table.last_known(), Vec::new());
-        for block in tokens[..limit.min(tokens.len())].chunks_exact(BLOCK).skip(known) {
-            let Some(block) = self.ledger.find(&before, block) else { break };
+        for block in tokens[..limit.min(tokens.len())].chunks_exact(KV_BLOCK).skip(known) {
+            let Some(block) = self.allocator.find(&before, block) else { break };
             found.push(block);
-            before = Before::Block(block);
+            before = Prefix::After(block);
         }
-        let reached = (known + found.len()) * BLOCK;
+        let reached = (known + found.len()) * KV_BLOCK;
         if reached <= cached {
             return cached;
         }
-        self.truncate(id, known * BLOCK);
-        found.iter().for_each(|&block| self.ledger.share(block));
+        self.truncate(id, known * KV_BLOCK);
+        found.iter().for_each(|&block| self.allocator.share(block));
         let table = self.tables[id.0].as_mut().expect("an open table");
         table.blocks.extend(found);
         table.known = table.blocks.len();
         reached
     }
 
-    /// What this conversation computes next: the block behind which, and its tokens. The same of two is worth computing once.
-    pub fn next<'a>(&self, id: TableId, tokens: &'a [u32], limit: usize) -> Option<(Before, &'a [u32])> {
+    /// The place and the tokens of the first whole block, up to position `limit`, that this conversation has not published. Two
+    /// conversations with an equal one should not compute it both.
+    pub fn next<'a>(&self, id: TableId, tokens: &'a [u32], limit: usize) -> Option<(Prefix, &'a [u32])> {
         let table = self.table(id);
-        let block = tokens[..limit.min(tokens.len())].chunks_exact(BLOCK).nth(table.known)?;
+        let block = tokens[..limit.min(tokens.len())].chunks_exact(KV_BLOCK).nth(table.known)?;
         (self.shares && !table.private).then_some((table.last_known(), block))
     }
 
-    /// Lets others find the blocks of the first `computed` positions.
+    /// Publishes the full blocks of the first `computed` positions. A block that is published already by another conversation
+    /// replaces this one's copy.
+    ///
+    /// # Panics
+    /// If the conversation is closed.
     pub fn publish(&mut self, id: TableId, tokens: &[u32], computed: usize) {
-        let Self { ledger, tables, shares, .. } = self;
+        let Self { allocator, tables, shares, .. } = self;
         let table = tables[id.0].as_mut().expect("an open table");
-        let (blocks, _) = tokens[..computed].as_chunks::<BLOCK>();
+        let (blocks, _) = tokens[..computed].as_chunks::<KV_BLOCK>();
         if table.private || !*shares {
             return;
         }
         for tokens in &blocks[table.known.min(blocks.len())..] {
             let own = table.blocks[table.known];
-            let known = ledger.publish(table.last_known(), tokens, own);
+            let known = allocator.publish(table.last_known(), tokens, own);
             if known != own {
-                ledger.share(known);
-                ledger.release(own);
+                allocator.share(known);
+                allocator.release(own);
                 table.blocks[table.known] = known;
             }
             table.known += 1;
         }
     }
 
-    /// The bytes of a conversation's first blocks.
+    /// The bytes of a conversation's first `blocks` blocks.
     pub fn bytes(&self, id: TableId, blocks: usize) -> impl Iterator<Item = &[u8]> {
         self.table(id).blocks[..blocks].iter().map(|&block| self.pool.bytes(block))
     }
 
-    /// A conversation of its own from the bytes of blocks, as many as there is room for. Answers how many those were.
+    /// Opens a table with saved blocks, as many as are available. Returns their number too. The table is never published.
     pub fn restore<'a>(&mut self, blocks: impl Iterator<Item = &'a [u8]>) -> (TableId, usize) {
         let mut table = Table { private: true, ..Table::default() };
         for bytes in blocks {
-            let Some(block) = self.ledger.take() else { break };
+            let Some(block) = self.allocator.take() else { break };
             self.pool.fill(block, bytes);
             table.blocks.push(block);
         }
@@ -225,7 +254,11 @@ impl Cache {
         (self.insert(table), count)
     }
 
-    /// Keeps the keys and values of one position.
+    /// Stores the keys and values of one position, `[heads][dim]` each. The position must have been made writable by
+    /// [`Self::extend`].
+    ///
+    /// # Panics
+    /// If the conversation is closed.
     pub fn write<I: Isa>(
         &mut self,
         team: &Team,
@@ -236,12 +269,12 @@ impl Cache {
         values: &[f32],
     ) {
         let table = self.tables[id.0].as_ref().expect("an open table");
-        let block = table.blocks[position / BLOCK];
-        self.pool.write::<I>(team, block, layer, position % BLOCK, keys, values);
+        let block = table.blocks[position / KV_BLOCK];
+        self.pool.write::<I>(team, block, layer, position % KV_BLOCK, keys, values);
     }
 
-    /// Attends with up to [`attention::QUERIES`] queries of one key/value head to the first `limit` positions.
-    pub fn attend<I: Isa>(&self, id: TableId, layer: usize, head: usize, limit: usize, queries: &mut [Seen]) {
+    /// Computes attention for up to [`attention::QUERIES`] queries of one key/value head over the first `limit` positions.
+    pub fn attend<I: Isa>(&self, id: TableId, layer: usize, head: usize, limit: usize, queries: &mut [OnlineSoftmax]) {
         let blocks = self.table(id).blocks.iter().map(|&block| self.pool.block(block, layer, head));
         attention::attend::<I>(self.pool.codec(), blocks, limit, queries);
     }
@@ -258,15 +291,15 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
-    const SHAPE: Shape = Shape { layers: 1, heads: 1, dim: 4 };
+    const SHAPE: KvShape = KvShape { layers: 1, heads: 1, dim: 4 };
 
     fn cache(blocks: usize) -> Cache {
-        Cache::reserve(Codec::F32, SHAPE, blocks * BLOCK, true).unwrap()
+        Cache::reserve(Codec::F32, SHAPE, blocks * KV_BLOCK, true).unwrap()
     }
 
-    /// The first key of a position.
+    /// The first number of a position's key.
     fn key(cache: &Cache, id: TableId, position: usize) -> f32 {
-        f32::from_bits(cache.pool.block(cache.table(id).blocks[position / BLOCK], 0, 0)[position % BLOCK])
+        f32::from_bits(cache.pool.block(cache.table(id).blocks[position / KV_BLOCK], 0, 0)[position % KV_BLOCK])
     }
 
     fn write(cache: &mut Cache, id: TableId, from: usize, to: usize, value: f32) {
@@ -282,15 +315,15 @@ mod tests {
         let (a, b) = (cache.open(), cache.open());
         cache.extend(a, 0, 33).unwrap();
         cache.extend(b, 0, 64).unwrap();
-        assert_eq!((cache.holds(a), cache.holds(b), cache.ledger.available()), (2, 2, 0));
+        assert_eq!((cache.holds(a), cache.holds(b), cache.allocator.available()), (2, 2, 0));
         assert!(cache.fits(a, 33, 64) && !cache.fits(a, 33, 65));
         assert_eq!(cache.extend(a, 33, 65).unwrap_err().kind, ErrorKind::ContextFull);
         cache.truncate(b, 1);
-        assert_eq!(cache.ledger.available(), 1);
+        assert_eq!(cache.allocator.available(), 1);
         cache.extend(a, 33, 65).unwrap();
         cache.truncate(a, 0);
         cache.close(b);
-        assert_eq!(cache.ledger.available(), 4);
+        assert_eq!(cache.allocator.available(), 4);
     }
 
     #[test]
@@ -299,13 +332,13 @@ mod tests {
         let a = cache.open();
         write(&mut cache, a, 0, 40, 1.0);
         let b = cache.fork(a, 40);
-        assert_eq!((cache.needs(b, 40, 41), cache.ledger.available()), (1, 2));
+        assert_eq!((cache.needs(b, 40, 41), cache.allocator.available()), (1, 2));
         write(&mut cache, b, 40, 41, 2.0);
         write(&mut cache, a, 40, 41, 3.0);
         assert_eq!((key(&cache, b, 39), key(&cache, b, 40), key(&cache, a, 40)), (1.0, 2.0, 3.0));
-        assert_eq!(cache.ledger.available(), 1, "the first block is shared");
+        assert_eq!(cache.allocator.available(), 1, "the first block is shared");
         cache.close(a);
-        assert_eq!((key(&cache, b, 0), cache.ledger.available()), (1.0, 2));
+        assert_eq!((key(&cache, b, 0), cache.allocator.available()), (1.0, 2));
     }
 
     #[test]
@@ -321,7 +354,7 @@ mod tests {
         other[40] = 99;
         let c = cache.open();
         assert_eq!(cache.adopt(c, &other, 0, 79), 32);
-        // Written anew from within a block that others know: theirs stays.
+        // Writing from the middle of a published block copies it: the others keep theirs.
         cache.truncate(b, 40);
         write(&mut cache, b, 40, 64, 2.0);
         cache.publish(b, &other, 64);
@@ -331,11 +364,11 @@ mod tests {
         for id in [a, b, c] {
             cache.close(id);
         }
-        assert_eq!((cache.ledger.available(), cache.ledger.spare()), (6, 3));
-        // Its room is wanted: everything goes.
+        assert_eq!((cache.allocator.available(), cache.allocator.evictable()), (6, 3));
+        // All blocks are needed, so that everything is evicted.
         let d = cache.open();
-        write(&mut cache, d, 0, 6 * BLOCK, 0.0);
-        assert_eq!(cache.ledger.spare(), 0);
+        write(&mut cache, d, 0, 6 * KV_BLOCK, 0.0);
+        assert_eq!(cache.allocator.evictable(), 0);
         let e = cache.open();
         assert_eq!(cache.adopt(e, &tokens, 0, 79), 0);
     }

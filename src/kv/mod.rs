@@ -1,59 +1,68 @@
-//! Keys and values of past positions, in blocks of 32 positions that conversations take from one pool.
+//! The KV cache: keys and values of past positions, in blocks of 32 positions that all conversations allocate from one pool.
 //!
-//! A block holds its positions for every layer and key/value head, keys and values each as [`crate::kernels::rows`] lays them
-//! out. All blocks are reserved when a model is loaded; a block's memory is touched when it is first taken, so that a short
-//! conversation costs little and a long one never allocates. Conversations that begin alike share blocks; whoever would write to
-//! a shared one writes to a copy.
+//! A block holds its positions for every layer and key/value head, in the layout of [`crate::kernels::rows`]. Memory is
+//! reserved for all blocks when a model is loaded and touched when a block is first allocated, so that a short conversation
+//! costs little and a long one never fails for lack of memory. Conversations with a common prefix share blocks, and a shared
+//! block is copied before it is written to. Paging the cache in blocks is the idea of vLLM's PagedAttention (Kwon et al.,
+//! 2023); the prefix tree resembles the radix tree of SGLang (Zheng et al., 2024).
+//!
+//! - [`allocator`]: which blocks are in use, and which can be found by their tokens
+//! - [`cache`]: the block tables of conversations, and the data
 
+pub mod allocator;
 pub mod cache;
-pub mod ledger;
 
 pub use crate::kernels::rows::Codec;
+pub use allocator::CacheSalt;
 pub use cache::{Cache, TableId};
-pub use ledger::Root;
 
 use crate::error::{Result, reserve};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::BLOCK;
+use crate::kernels::rows::KV_BLOCK;
 use crate::team::Team;
 
-/// Keys of one position that are worth sharing out.
+/// Numbers of a position from which on its heads are divided among the team's members.
 const SHARED: usize = 512;
 
-/// What one position of a model takes.
+/// The sizes of a model that determine the cache's.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct KvShape {
+    /// Layers.
     pub layers: usize,
+    /// Key/value heads of a layer.
     pub heads: usize,
-    /// Values of one head.
+    /// Values of a head, a multiple of 4.
     pub dim: usize,
 }
 
-impl Shape {
-    /// Words of a block, in 64 bits: a header may ask for more than wasm can address.
+impl KvShape {
+    /// 32-bit words of a block. 64 bits, because a header may ask for more than wasm can address.
     fn block(&self, codec: Codec) -> u64 {
-        self.layers as u64 * self.heads as u64 * codec.head(self.dim) as u64
+        self.layers as u64 * self.heads as u64 * codec.head_words(self.dim) as u64
     }
 
-    /// Bytes of the blocks that `positions` positions take.
+    /// Bytes of the blocks that `positions` positions need.
     pub fn bytes(&self, positions: usize, codec: Codec) -> u64 {
-        positions.div_ceil(BLOCK) as u64 * self.block(codec) * 4
+        positions.div_ceil(KV_BLOCK) as u64 * self.block(codec) * 4
     }
 }
 
-/// The memory of all blocks. Which are in use is the [`ledger`]'s matter.
+/// The memory of all blocks. The [`allocator`] knows which are in use.
 #[derive(Debug)]
 pub struct Pool {
     codec: Codec,
-    shape: Shape,
-    /// Of words, which every codec's numbers fit into.
+    shape: KvShape,
+    /// The words of each block; empty before it is first allocated.
     blocks: Vec<Vec<u32>>,
 }
 
 impl Pool {
-    /// Room for this many positions in all.
-    pub fn reserve(codec: Codec, shape: Shape, positions: usize) -> Result<Self> {
-        let count = positions.div_ceil(BLOCK);
+    /// Reserves memory for this many positions in all.
+    ///
+    /// # Errors
+    /// `OutOfMemory` with the bytes of the block that did not fit.
+    pub fn reserve(codec: Codec, shape: KvShape, positions: usize) -> Result<Self> {
+        let count = positions.div_ceil(KV_BLOCK);
         let mut blocks = reserve("a table of blocks", count as u64)?;
         for _ in 0..count {
             blocks.push(reserve("keys and values", shape.block(codec))?);
@@ -61,41 +70,49 @@ impl Pool {
         Ok(Self { codec, shape, blocks })
     }
 
+    /// The codec of keys and values.
     pub fn codec(&self) -> Codec {
         self.codec
     }
 
+    /// Bytes of a block.
     pub fn block_bytes(&self) -> usize {
-        self.shape.bytes(BLOCK, self.codec) as usize
+        self.shape.bytes(KV_BLOCK, self.codec) as usize
     }
 
-    /// Touches a block's memory, once.
+    /// Makes a block ready to be written; its memory is zeroed the first time.
     pub fn prepare(&mut self, block: u32) {
         let words = self.shape.block(self.codec) as usize;
         self.blocks[block as usize].resize(words, 0);
     }
 
+    /// Copies a block's contents to another.
     pub fn copy(&mut self, from: u32, to: u32) {
         let source = std::mem::take(&mut self.blocks[from as usize]);
         self.blocks[to as usize].clone_from(&source);
         self.blocks[from as usize] = source;
     }
 
+    /// The bytes of a block.
     pub fn bytes(&self, block: u32) -> &[u8] {
         bytemuck::cast_slice(&self.blocks[block as usize])
     }
 
+    /// Sets the bytes of a block.
+    ///
+    /// # Panics
+    /// If `bytes` is not as long as a block.
     pub fn fill(&mut self, block: u32, bytes: &[u8]) {
         self.prepare(block);
         bytemuck::cast_slice_mut(&mut self.blocks[block as usize]).copy_from_slice(bytes);
     }
 
-    /// Keeps the keys and values of one position: `heads · dim` values each.
+    /// Stores the keys and values of one position, `[heads][dim]` each; `at` is the position in the block, 0 to 31.
     pub fn write<I: Isa>(&mut self, team: &Team, block: u32, layer: usize, at: usize, keys: &[f32], values: &[f32]) {
-        let Shape { heads, dim, .. } = self.shape;
-        let (codec, size) = (self.codec, self.codec.head(dim));
+        let KvShape { heads, dim, .. } = self.shape;
+        let (codec, size) = (self.codec, self.codec.head_words(dim));
         let layer = &mut self.blocks[block as usize][layer * heads * size..][..heads * size];
-        // Every key's values lie on lines of their own, which come from memory: many are worth sharing out.
+        // A key's values lie on different cache lines, which come from memory, so that members divide the work on large models.
         let together = if heads * dim < SHARED { heads } else { 1 };
         team.rows(layer, together * size, |first, part| {
             let rows = keys.chunks_exact(dim).zip(values.chunks_exact(dim)).skip(first * together);
@@ -105,9 +122,9 @@ impl Pool {
         });
     }
 
-    /// One block of one layer and head, as attention reads it.
+    /// The part of a block for one layer and head, as attention reads it.
     pub fn block(&self, block: u32, layer: usize, head: usize) -> &[u32] {
-        let size = self.codec.head(self.shape.dim);
+        let size = self.codec.head_words(self.shape.dim);
         &self.blocks[block as usize][(layer * self.shape.heads + head) * size..][..size]
     }
 }
@@ -119,11 +136,11 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
-    const SHAPE: Shape = Shape { layers: 2, heads: 2, dim: 4 };
+    const SHAPE: KvShape = KvShape { layers: 2, heads: 2, dim: 4 };
 
     #[test]
     fn sizes_beyond_any_memory_are_refused_with_their_number() {
-        let shape = Shape { layers: 1 << 16, heads: 1 << 12, dim: 1 << 12 };
+        let shape = KvShape { layers: 1 << 16, heads: 1 << 12, dim: 1 << 12 };
         assert_eq!(shape.bytes(64, Codec::F32), 1 << 49);
         let error = Pool::reserve(Codec::F32, shape, 64).unwrap_err();
         assert_eq!((error.kind, error.place.needed), (ErrorKind::OutOfMemory, Some(1 << 48)));
@@ -138,7 +155,7 @@ mod tests {
         pool.write::<crate::kernels::isa::Active>(&Team::solo(), 1, 1, 5, &keys, &values);
         pool.copy(1, 0);
         for block in [0, 1].map(|index| Codec::F32.split(4, pool.block(index, 1, 1))) {
-            assert_eq!((0..4).map(|d| f32::from_bits(block.keys[d * BLOCK + 5])).collect::<Vec<_>>(), keys[4..]);
+            assert_eq!((0..4).map(|d| f32::from_bits(block.keys[d * KV_BLOCK + 5])).collect::<Vec<_>>(), keys[4..]);
             assert_eq!(bytemuck::cast_slice::<u32, f32>(&block.values[5 * 4..6 * 4]), &values[4..]);
         }
         assert!(pool.block(1, 0, 1).iter().all(|&word| word == 0));
@@ -157,11 +174,11 @@ mod tests {
         let values: Vec<f32> = (0..heads * dim).map(|i| (i as f32).cos()).collect();
         for codec in [Codec::F32, Codec::F16, Codec::Q8] {
             for members in [1, 3] {
-                let mut pool = Pool::reserve(codec, Shape { layers: 2, heads, dim }, 64).unwrap();
+                let mut pool = Pool::reserve(codec, KvShape { layers: 2, heads, dim }, 64).unwrap();
                 pool.prepare(0);
                 pool.write::<crate::kernels::isa::Active>(&team(members), 0, 1, 7, &keys, &values);
                 // A head alone is never shared out.
-                let mut alone = Pool::reserve(codec, Shape { layers: 1, heads: 1, dim }, 64).unwrap();
+                let mut alone = Pool::reserve(codec, KvShape { layers: 1, heads: 1, dim }, 64).unwrap();
                 alone.prepare(0);
                 for (head, (keys, values)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
                     alone.write::<crate::kernels::isa::Active>(&Team::solo(), 0, 0, 7, keys, values);

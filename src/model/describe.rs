@@ -1,4 +1,4 @@
-//! What a checkpoint is, told from its header.
+//! A summary of a checkpoint for people, from its header.
 
 use std::collections::BTreeMap;
 
@@ -133,8 +133,8 @@ fn scale(item: &Item) -> String {
             Scales::Group { len, .. } => format!("block of {len}"),
             Scales::Row => "row".to_owned(),
         },
-        Some(Content::I2s | Content::Quarters) => "tensor".to_owned(),
-        Some(Content::Words) => "group".to_owned(),
+        Some(Content::I2s | Content::HfPacked) => "tensor".to_owned(),
+        Some(Content::MlxPacked) => "group".to_owned(),
         Some(Content::Dense(_)) | None => "none".to_owned(),
     }
 }

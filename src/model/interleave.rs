@@ -1,7 +1,7 @@
 //! Which way a file's I2_S tensors interleave their codes: 128 values in 32 bytes, or 64 in 16. No header says it.
 //!
 //! Read the wrong way codes stay valid and rows keep their sums; only the columns of each 128 change places, three in four of them, in
-//! every tensor alike. So one matrix tells nothing, nor do two with the same input. Two that share a dimension as *rows of one and
+//! every tensor alike. So one matrix does not show the order, nor do two with the same input. Two that share a dimension as *rows of one and
 //! columns of the other* do: a neuron of the feed-forward block is a row of `ffn_up`, whose place is certain, and a column of
 //! `ffn_down`. Training makes both ends of a neuron strong or weak together, so the shares of nonzero weights of rows and of columns
 //! rise together, but only where the columns are in their own places.

@@ -1,13 +1,14 @@
-//! Every tensor in its place: what the architecture has, what is missing, what has no place.
+//! Assigns every tensor to its place in the architecture, and refuses files that lack a tensor or have one without a place.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::config::Config;
+use super::config::{Config, MlxPacking};
 use super::names::{Field, Part, Slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
-use crate::kernels::packed::{Packing, Shape};
-use crate::quant::{Codes, Content, Float, Interleave, Kept, Layout, Scales};
+use crate::kernels::packed::{MatrixShape, Packing};
+use crate::quant::{Codes, Content, Float, Interleave, Layout, ScaleType, Scales};
 
 /// Products over a row must fit their integers: 2^16 · 127 · 127 does.
 const MOST_COLS: usize = 1 << 16;
@@ -15,32 +16,34 @@ const MOST_COLS: usize = 1 << 16;
 /// How a tensor's bytes become codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// As the storage type says.
+    /// The storage type defines the codes.
     Stored,
-    /// Ternary blocks or floats whose one scale a row is kept once.
+    /// Ternary blocks or floats whose rows have one scale each, which is stored once.
     Joined,
-    /// Floats to be made ternary by the mean of their magnitudes.
-    Masters,
+    /// Latent weights: floats that are rounded to −1, 0 and +1 by the mean of their magnitudes.
+    Latent,
     I2s(Interleave),
-    Quarters,
-    /// 32-bit words of codes, scales and minima elsewhere.
-    Words,
+    /// Hugging Face's packed rows: four of them, a quarter of the matrix apart, share a byte.
+    HfPacked,
+    /// MLX's 32-bit words of codes, with scales and minima in other tensors.
+    MlxPacked,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// Kept as floats.
     Values,
-    Matrix(Shape, Reading),
+    Matrix(MatrixShape, Reading),
 }
 
 #[derive(Clone, Debug)]
 pub struct Item {
     pub slot: Slot,
-    pub tensor: Tensor,
+    /// Shared with the checkpoint that the plan was made of.
+    pub tensor: Arc<Tensor>,
     pub target: Target,
-    /// What its codes mean, where the file's type does not say.
-    pub words: Option<Layout>,
+    /// What the codes of a tensor that MLX packed mean; its storage type does not say.
+    pub mlx: Option<Layout>,
 }
 
 impl Item {
@@ -51,7 +54,7 @@ impl Item {
         }
     }
 
-    /// Numbers that go with a weight are no parameters.
+    /// Whether it holds scales or minima of a weight, which do not count as parameters.
     pub fn is_scale(&self) -> bool {
         matches!(self.slot.field, Field::Scale | Field::Scales | Field::Mins)
     }
@@ -60,8 +63,11 @@ impl Item {
 pub(super) const MATRICES: [Part; 7] =
     [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
 
-/// Puts every tensor in its place; refuses what has none, and what is missing. In order of execution, with warnings.
-pub fn items(config: &Config, tensors: &[Tensor]) -> Result<(Vec<Item>, Vec<String>)> {
+/// Assigns every tensor to its place. Returns the items in order of execution, and warnings.
+///
+/// # Errors
+/// An error with the tensor that has no place, is missing or there twice, or whose shape or type does not fit its place.
+pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec<String>)> {
     let mut warnings = config.warnings.clone();
     let mut found: BTreeMap<Slot, Item> = BTreeMap::new();
     for tensor in tensors {
@@ -87,9 +93,10 @@ pub fn items(config: &Config, tensors: &[Tensor]) -> Result<(Vec<Item>, Vec<Stri
     };
     let words: Vec<(Slot, bool)> = found.keys().map(|&slot| (slot, narrow(slot))).collect();
     for (slot, narrow) in words {
-        let item = found.get_mut(&slot).expect("its own key");
-        if let Some(Layout { scales: Scales::Group { kept, .. }, .. }) = &mut item.words {
-            *kept = if narrow { Kept::Half } else { Kept::Single };
+        if let Some(Layout { scales: Scales::Group { scale_type, .. }, .. }) =
+            found.get_mut(&slot).and_then(|item| item.mlx.as_mut())
+        {
+            *scale_type = if narrow { ScaleType::F16 } else { ScaleType::F32 };
         }
     }
     Ok((found.into_values().collect(), warnings))
@@ -116,8 +123,8 @@ fn check_complete(config: &Config, found: &BTreeMap<Slot, Item>) -> Result<()> {
             return missing(slot.field(Field::Weight), "what goes with it is there, the weight is not");
         }
         let beside: &[Field] = match content {
-            Some(Content::Quarters) => &[Field::Scale],
-            Some(Content::Words) => &[Field::Scales, Field::Mins],
+            Some(Content::HfPacked) => &[Field::Scale],
+            Some(Content::MlxPacked) => &[Field::Scales, Field::Mins],
             _ => &[],
         };
         for &field in beside.iter().filter(|_| slot.field == Field::Weight) {
@@ -175,63 +182,33 @@ pub(super) fn sizes(config: &Config, part: Part) -> (usize, usize) {
 }
 
 /// What a tensor becomes; its shape must be what the config says.
-fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
+fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
     if slot.in_layer().is_some_and(|layer| layer >= config.layers) {
         return Err(Error::new(ErrorKind::UnsupportedSetting, "the model has fewer layers")
             .tensor(&tensor.name)
             .expected(format_args!("layers 0 to {}", config.layers - 1), &tensor.name));
     }
-    let (rows, cols) = sizes(config, slot.part);
-    let matrix = slot.field(Field::Weight).is_matrix();
-    let known = match slot.part {
-        Part::AttnSubNorm | Part::FfnSubNorm => config.sub_norms,
-        Part::AttnQNorm | Part::AttnKNorm => config.qk_norms,
-        _ => true,
-    } && match slot.field {
-        Field::Weight => true,
-        Field::InNorm => config.in_norms.is_some() && MATRICES.contains(&slot.part),
-        Field::Bias => MATRICES.contains(&slot.part),
-        Field::Scale => matrix,
-        Field::Scales | Field::Mins => matrix && config.mlx.is_some(),
-    };
-    if !known {
+    if !has_place(config, slot) {
         return Err(no_place(config, tensor));
     }
+    let (rows, cols) = sizes(config, slot.part);
     let storage = tensor.runnable()?;
-    let mlx = config.mlx.as_ref().map(|mlx| mlx.of(slot));
-    let words = match (storage.content, mlx) {
-        (Content::Words, Some(mlx)) if matrix && slot.field == Field::Weight => {
-            let codes = [Codes::B1, Codes::B2, Codes::B4][mlx.bits.ilog2() as usize];
-            let scales = Scales::Group { len: mlx.group, kept: Kept::Single, min: true };
-            if cols % mlx.group != 0 {
-                return Err(Error::new(ErrorKind::UnsupportedSetting, "the rows are not whole groups")
-                    .tensor(&tensor.name)
-                    .expected(format_args!("a multiple of {}", mlx.group), cols));
-            }
-            Some((Layout { codes, step: 1, offset: 0, scales }, mlx))
-        }
+    let packing = config.mlx.as_ref().map(|mlx| mlx.of(slot));
+    let is_weight = slot.is_matrix() && slot.field == Field::Weight;
+    let mlx = match (storage.content, packing) {
+        (Content::MlxPacked, Some(packing)) if is_weight => Some(mlx_layout(tensor, cols, packing)?),
         _ => None,
-    };
-    let group = mlx.map_or(1, |mlx| mlx.group);
-    let expected = match slot.field {
-        Field::Scale => vec![1],
-        Field::InNorm => vec![cols],
-        Field::Bias => vec![rows],
-        Field::Scales | Field::Mins => vec![rows, cols / group],
-        Field::Weight if matrix => match words {
-            Some((_, mlx)) => vec![rows, cols * mlx.bits / 32],
-            None => vec![rows, cols],
-        },
-        Field::Weight => vec![rows],
     };
     let scalar = slot.field == Field::Scale && tensor.shape.is_empty();
     if !scalar {
-        check_shape(tensor, &expected)?;
+        let codes_per_word = packing.filter(|_| mlx.is_some()).map_or(1, |packing| 32 / packing.bits);
+        let group = packing.map_or(1, |packing| packing.group);
+        check_shape(tensor, &expected_shape(slot, (rows, cols), codes_per_word, group))?;
     }
     let is_matrix = slot.is_matrix();
     let fits = match storage.content {
         Content::Dense(_) => true,
-        Content::Words => words.is_some(),
+        Content::MlxPacked => mlx.is_some(),
         _ => is_matrix,
     };
     if !fits {
@@ -244,7 +221,48 @@ fn place(config: &Config, slot: Slot, tensor: &Tensor) -> Result<Item> {
             .tensor(&tensor.name)
             .expected(format_args!("a multiple of 4 up to {MOST_COLS}"), cols));
     }
-    let shape = Shape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
+    let shape = MatrixShape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
     let target = if is_matrix { Target::Matrix(shape, Reading::Stored) } else { Target::Values };
-    Ok(Item { slot, tensor: tensor.clone(), target, words: words.map(|(layout, _)| layout) })
+    Ok(Item { slot, tensor: Arc::clone(tensor), target, mlx })
+}
+
+/// Whether the architecture has such a tensor.
+fn has_place(config: &Config, slot: Slot) -> bool {
+    let matrix = slot.field(Field::Weight).is_matrix();
+    let part = match slot.part {
+        Part::AttnSubNorm | Part::FfnSubNorm => config.sub_norms,
+        Part::AttnQNorm | Part::AttnKNorm => config.qk_norms,
+        _ => true,
+    };
+    part && match slot.field {
+        Field::Weight => true,
+        Field::InNorm => config.in_norms.is_some() && MATRICES.contains(&slot.part),
+        Field::Bias => MATRICES.contains(&slot.part),
+        Field::Scale => matrix,
+        Field::Scales | Field::Mins => matrix && config.mlx.is_some(),
+    }
+}
+
+/// What the codes of a matrix mean that MLX packed.
+fn mlx_layout(tensor: &Tensor, cols: usize, packing: MlxPacking) -> Result<Layout> {
+    if !cols.is_multiple_of(packing.group) {
+        return Err(Error::new(ErrorKind::UnsupportedSetting, "the rows are not whole groups")
+            .tensor(&tensor.name)
+            .expected(format_args!("a multiple of {}", packing.group), cols));
+    }
+    let codes = [Codes::B1, Codes::B2, Codes::B4][packing.bits.ilog2() as usize];
+    let scales = Scales::Group { len: packing.group, scale_type: ScaleType::F32, min: true };
+    Ok(Layout { codes, step: 1, offset: 0, scales })
+}
+
+/// The shape of a tensor in the file; a row of scales or minima has one for each group.
+fn expected_shape(slot: Slot, (rows, cols): (usize, usize), codes_per_word: usize, group: usize) -> Vec<usize> {
+    match slot.field {
+        Field::Scale => vec![1],
+        Field::InNorm => vec![cols],
+        Field::Bias => vec![rows],
+        Field::Scales | Field::Mins => vec![rows, cols / group],
+        Field::Weight if slot.is_matrix() => vec![rows, cols / codes_per_word],
+        Field::Weight => vec![rows],
+    }
 }

@@ -1,10 +1,12 @@
 //! A model: what it is, what it is made of, how it is loaded and run.
 //!
-//! [`config`] reads what it is, [`items`] puts its tensors in their
-//! places, [`plan`] says which bytes they need and what they will take (asking [`interleave`] about I2_S), [`load`] packs them, [`weights`] are the
-//! result, [`adapter`]s may be added to them, [`forward`] runs a batch through it, [`describe`] tells people.
+//! A [`checkpoint`] is the parsed headers of its files. [`config`] reads what the model is, [`items`] assigns its tensors to their places,
+//! [`options`] are what a caller may choose, [`plan`] decides their layouts and counts memory, where the header leaves a layout open by [`probes`] of a few rows (and [`interleave`] for
+//! I2_S). [`load`] packs the weights, [`weights`] are the result, [`adapter`]s may be added to them, [`forward`] runs a batch through
+//! the model, [`describe`] summarises it for people, [`tune`] chooses between variants of its kernels.
 
 pub mod adapter;
+pub mod checkpoint;
 pub mod config;
 pub mod describe;
 pub mod forward;
@@ -12,11 +14,16 @@ pub mod interleave;
 pub mod items;
 pub mod load;
 pub mod names;
+pub mod options;
 pub mod plan;
+pub mod probes;
+pub mod tune;
 pub mod weights;
 
 pub use adapter::Adapter;
+pub use checkpoint::Checkpoint;
 pub use config::Config;
 pub use load::{Intake, Loader};
-pub use plan::{Options, Plan};
+pub use options::{Options, Scheduling};
+pub use plan::Plan;
 pub use weights::Model;

@@ -4,65 +4,24 @@
 //! dense weights are ternary, how I2_S interleaves), the plan names a few rows to probe first; what they say holds for every tensor
 //! of that kind, and a later row that contradicts is an error that names the option which settles it.
 
+use std::sync::Arc;
+
 use litemap::LiteMap;
 
 use super::config::{Config, Training};
-use super::interleave;
 use super::items::{Item, Reading, Target, items};
-use super::names::{Part, Slot};
+use super::names::Part;
+use super::options::Options;
+use super::probes::Probe;
 use super::weights::precision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
 use crate::kernels::act::Precision;
-use crate::kernels::packed::{Packing, Shape};
+use crate::kernels::packed::{MatrixShape, Packing};
+use crate::kernels::rows::KV_BLOCK;
 use crate::kernels::spec;
 use crate::kv::{self, Codec};
 use crate::quant::{Content, Interleave, Layout, Scales};
-
-/// A caller's choices; `None` is for us to decide.
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub activations: Option<Precision>,
-    pub kv: Option<Codec>,
-    pub context: Option<usize>,
-    /// Prompt tokens computed in one piece.
-    pub batch: usize,
-    /// Rows of a batch at most, prompts and running answers together.
-    pub batch_tokens: usize,
-    /// Requests that run together; more wait.
-    pub sequences: usize,
-    /// Requests that may wait.
-    pub queue: usize,
-    /// Requests are taken strictly as they come, instead of short ones being let past long ones.
-    pub first_come: bool,
-    /// Positions that all conversations together may hold.
-    pub positions: Option<usize>,
-    /// Conversations that begin alike share what was computed.
-    pub reuse: bool,
-    /// Keep the file's own scales and floats, even where fewer would do.
-    pub stored: bool,
-    /// How I2_S tensors interleave their codes; left out, their size and their weights are asked.
-    pub i2s: Option<Interleave>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            activations: None,
-            kv: None,
-            context: None,
-            batch: 256,
-            batch_tokens: 2048,
-            sequences: 8,
-            queue: 32,
-            first_come: false,
-            positions: None,
-            reuse: true,
-            stored: false,
-            i2s: None,
-        }
-    }
-}
 
 /// The context that is reserved unless the caller asks for another.
 const CONTEXT: usize = 4096;
@@ -81,22 +40,15 @@ pub struct Range {
     pub len: u64,
 }
 
-/// Some rows of a tensor, to be looked at before layouts are fixed.
-#[derive(Clone, Debug)]
-pub struct Probe {
-    pub range: Range,
-    item: usize,
-}
-
 /// How the order of a file's I2_S codes came to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Known {
-    /// The caller said it.
+    /// The option `i2s` names it.
     Option,
     /// A tensor's values are no multiple of 128.
     Size,
-    /// See [`interleave`].
+    /// The weights of one order correlate as those of a trained model do, see [`super::interleave`].
     Weights,
     /// It is not: the more frequent one is taken.
     Default,
@@ -115,37 +67,30 @@ pub struct Memory {
 pub struct Plan {
     pub config: Config,
     pub options: Options,
-    /// In order of execution.
+    /// One for each tensor, in order of execution.
     pub items: Vec<Item>,
     pub context: usize,
     pub kv: Codec,
     /// Positions that all conversations together may hold.
     pub positions: usize,
     pub warnings: Vec<String>,
-    probes: Vec<Probe>,
-    /// What probing found of each kind: whether one scale a row is enough.
-    row_scaled: LiteMap<Part, bool>,
-    /// Of files that have I2_S tensors.
+    pub(super) probes: Vec<Probe>,
+    /// What probing found of each kind of matrix: whether one scale a row is enough.
+    pub(super) row_scaled: LiteMap<Part, bool>,
+    /// How I2_S tensors interleave their codes, where there are any.
     pub i2s: Option<(Interleave, Known)>,
 }
 
 impl Plan {
-    pub fn new(config: Config, tensors: &[Tensor], options: Options) -> Result<Self> {
-        check_options(&config, &options)?;
+    /// Plans a load. Where [`Self::probes`] is not empty afterwards, [`Self::decide`] completes the plan.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] with an option that is out of range; an error with the tensor that does not fit the model.
+    pub fn new(config: Config, tensors: &[Arc<Tensor>], options: Options) -> Result<Self> {
+        let CacheSize { context, kv, positions } = CacheSize::of(&config, &options)?;
         let (items, warnings) = items(&config, tensors)?;
-        let context = options.context.unwrap_or(config.context.min(CONTEXT));
-        let one = kv_bytes(&config, context, Codec::F32);
-        let kv = options.kv.unwrap_or(if one <= F32_KV { Codec::F32 } else { Codec::F16 });
-        let each = kv_bytes(&config, context, kv).max(1);
-        let full = (F32_KV / each).clamp(1, FULL as u64) as usize;
-        let positions = options.positions.unwrap_or(full * context.next_multiple_of(32));
-        if positions < context {
-            return Err(Error::new(ErrorKind::InvalidArgument, "fewer than one conversation may hold")
-                .option("cacheTokens")
-                .expected(format_args!("at least {context}"), positions));
-        }
         let mut plan = Self {
-            positions: positions.next_multiple_of(32),
+            positions,
             config,
             options,
             items,
@@ -167,30 +112,6 @@ impl Plan {
         &self.probes
     }
 
-    /// Looks at the rows that were asked for, in their order.
-    pub fn decide(&mut self, rows: &[impl AsRef<[u8]>]) -> Result<()> {
-        assert_eq!(rows.len(), self.probes.len(), "every probe is answered");
-        let mut neurons = Vec::new();
-        for (probe, rows) in self.probes.iter().zip(rows) {
-            let item = &self.items[probe.item];
-            if matches!(item.target, Target::Matrix(_, Reading::I2s(_))) {
-                neurons.push(rows.as_ref());
-                continue;
-            }
-            let scale = row_scale(&item.tensor, rows.as_ref())?;
-            let entry = self.row_scaled.entry(item.slot.part).or_insert(true);
-            *entry &= scale.is_some();
-        }
-        let layers = neurons
-            .chunks_exact(2)
-            .map(|pair| interleave::scores(pair[0], self.config.hidden, pair[1], self.config.ffn));
-        if let Some(found) = interleave::decide(&layers.collect::<Vec<_>>()) {
-            self.i2s = Some((found, Known::Weights));
-        }
-        self.probes.clear();
-        self.fix_shapes()
-    }
-
     /// The weights, in file order.
     pub fn ranges(&self) -> Vec<Range> {
         let mut ranges: Vec<Range> = self
@@ -208,44 +129,62 @@ impl Plan {
         !self.items.iter().any(|item| item.slot.part == Part::Output)
     }
 
-    pub fn kv_shape(&self) -> kv::Shape {
+    /// What one position takes in the KV cache.
+    pub fn kv_shape(&self) -> kv::KvShape {
         kv_shape(&self.config)
     }
 
-    /// Bytes of the widest prepared input of a batch.
+    /// Bytes of the widest prepared input of the largest batch.
     pub fn act_bytes(&self) -> u64 {
+        self.widest_input() * self.rows() as u64
+    }
+
+    /// Bytes of one row of the widest prepared input.
+    fn widest_input(&self) -> u64 {
         let widest = self.items.iter().filter_map(|item| match item.target {
             Target::Matrix(shape, _) => {
                 [Precision::Int14, Precision::Float].map(|precision| spec(&shape, precision).bytes(1)).into_iter().max()
             }
             Target::Values => None,
         });
-        widest.max().unwrap_or(0) * self.rows() as u64
+        widest.max().unwrap_or(0)
     }
 
-    /// Rows of the largest batch: a piece of a prompt beside every other request's next token.
+    /// Rows of the largest batch: a chunk of a prompt beside every other request's next token.
     pub fn rows(&self) -> usize {
-        let Options { batch, batch_tokens, sequences, .. } = self.options;
-        batch_tokens.min(batch + sequences - 1)
+        self.options.rows()
     }
 
+    /// Bytes that running the model takes with the options of the plan.
     pub fn memory(&self) -> Memory {
-        let weights = self
-            .items
-            .iter()
-            .map(|item| match item.target {
-                Target::Matrix(shape, _) => shape.bytes(),
-                Target::Values => item.tensor.values() * 4,
-            })
-            .sum();
-        let kv = self.kv_shape().bytes(self.positions, self.kv);
+        let Self { context, kv, positions, .. } = *self;
+        self.memory_of(CacheSize { context, kv, positions }, self.rows())
+    }
+
+    /// Bytes that the model would take with other options for its context, its cache and its batches. The layouts of the weights stay as
+    /// they are planned, so that a search for settings that fit needs this one plan only.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] with the name of an option that is out of range.
+    pub fn memory_with(&self, options: &Options) -> Result<Memory> {
+        Ok(self.memory_of(CacheSize::of(&self.config, options)?, options.rows()))
+    }
+
+    fn memory_of(&self, cache: CacheSize, rows: usize) -> Memory {
+        let weights = self.items.iter().map(|item| match item.target {
+            Target::Matrix(shape, _) => shape.bytes(),
+            Target::Values => item.tensor.values() * 4,
+        });
+        let weights = weights.sum();
+        let kv = self.kv_shape().bytes(cache.positions, cache.kv);
         let config = &self.config;
         let row = 2 * config.hidden + 2 * config.q_width() + 2 * config.kv_width() + 2 * config.ffn + config.rope.dim;
         let logits = HEAD_ROWS * (config.vocab + config.hidden);
-        // Masters wait whole for their mean, one at a time.
-        let masters = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Masters)));
-        let staged = masters.map(|item| item.tensor.len).max().unwrap_or(0);
-        let scratch = staged + self.act_bytes() + 4 * (self.rows() as u64 * row as u64 + logits as u64);
+        // Latent weights wait whole for their mean, one matrix at a time.
+        let latent = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Latent)));
+        let staged = latent.map(|item| item.tensor.len).max().unwrap_or(0);
+        let rows = rows as u64;
+        let scratch = staged + self.widest_input() * rows + 4 * (rows * row as u64 + logits as u64);
         Memory { weights, kv, scratch, total: weights + kv + scratch }
     }
 
@@ -258,7 +197,7 @@ impl Plan {
         })?;
         let open = self.config.training == Training::ByScales && self.options.activations.is_none();
         let training = match reading {
-            Reading::I2s(_) | Reading::Quarters | Reading::Masters => Training::Int8,
+            Reading::I2s(_) | Reading::HfPacked | Reading::Latent => Training::Int8,
             Reading::Joined if open && !dense => return None,
             _ if open && !self.probes.is_empty() => return None,
             _ => self.config.training,
@@ -279,43 +218,18 @@ impl Plan {
         warnings
     }
 
-    fn find_probes(&mut self) {
-        if let Some((_, Known::Default)) = self.i2s {
-            self.probe_neurons();
-        }
-        if self.options.stored {
-            return;
-        }
-        // The first and the last row of the first and the last tensor of each kind.
-        let mut kinds: LiteMap<Part, Vec<usize>> = LiteMap::new();
-        for (index, item) in self.items.iter().enumerate().filter(|(_, item)| self.open(item)) {
-            kinds.entry(item.slot.part).or_default().push(index);
-        }
-        for (_, items) in kinds {
-            let mut chosen = vec![items[0], items[items.len() - 1]];
-            chosen.dedup();
-            for item in chosen {
-                let Tensor { file, offset, len, ref shape, .. } = self.items[item].tensor;
-                let row = len / shape[0];
-                for at in [0, len - row].into_iter().take(if shape[0] > 1 { 2 } else { 1 }) {
-                    self.probes.push(Probe { range: Range { file, offset: offset + at, len: row }, item });
-                }
-            }
-        }
-    }
-
     /// Whether an item's layout depends on its weights: ternary blocks, and a layer's dense matrices.
-    fn open(&self, item: &Item) -> bool {
+    pub(super) fn open(&self, item: &Item) -> bool {
         let Target::Matrix(..) = item.target else { return false };
         match item.tensor.content() {
             Some(Content::Blocks { layout, .. }) => Layout { scales: Scales::Row, ..layout } == Layout::TERNARY,
-            Some(Content::Dense(_)) => item.slot.in_layer().is_some() && !self.config.masters,
+            Some(Content::Dense(_)) => item.slot.in_layer().is_some() && !self.config.latent,
             _ => false,
         }
     }
 
     /// Gives every matrix the layout that is known by now.
-    fn fix_shapes(&mut self) -> Result<()> {
+    pub(super) fn fix_shapes(&mut self) -> Result<()> {
         for index in 0..self.items.len() {
             let item = &self.items[index];
             let Target::Matrix(shape, _) = item.target else { continue };
@@ -323,9 +237,7 @@ impl Plan {
             let ternary = Packing::Ints(Layout::TERNARY);
             let (reading, packing) = match item.tensor.runnable()?.content {
                 _ if joined => (Reading::Joined, ternary),
-                Content::Dense(_) if self.config.masters && item.slot.in_layer().is_some() => {
-                    (Reading::Masters, ternary)
-                }
+                Content::Dense(_) if self.config.latent && item.slot.in_layer().is_some() => (Reading::Latent, ternary),
                 Content::Dense(float) => (Reading::Stored, Packing::Dense(float)),
                 Content::Blocks { layout, .. } => (Reading::Stored, Packing::Ints(layout)),
                 Content::I2s => {
@@ -342,98 +254,46 @@ impl Plan {
                     }
                     (Reading::I2s(interleave), ternary)
                 }
-                Content::Quarters => (Reading::Quarters, ternary),
-                Content::Words => (Reading::Words, Packing::Ints(item.words.expect("placed with its layout"))),
+                Content::HfPacked => (Reading::HfPacked, ternary),
+                Content::MlxPacked => (Reading::MlxPacked, Packing::Ints(item.mlx.expect("placed with its layout"))),
             };
-            let parts = if reading == Reading::Quarters { 4 } else { 1 };
-            self.items[index].target = Target::Matrix(Shape { packing, parts, ..shape }, reading);
+            let parts = if reading == Reading::HfPacked { 4 } else { 1 };
+            self.items[index].target = Target::Matrix(MatrixShape { packing, parts, ..shape }, reading);
         }
         Ok(())
     }
-
-    /// The order of the I2_S codes as far as no weights are needed. A tensor is one list of codes in whole groups.
-    fn i2s_by_header(&self) -> Option<(Interleave, Known)> {
-        let mut sizes = self.items.iter().filter(|item| is_i2s(&item.tensor)).map(Item::parameters).peekable();
-        sizes.peek()?;
-        Some(match self.options.i2s {
-            Some(asked) => (asked, Known::Option),
-            None if sizes.any(|values| !values.is_multiple_of(128)) => (Interleave::By64, Known::Size),
-            None => (Interleave::By128, Known::Default),
-        })
-    }
-
-    /// Rows of `ffn_up` and of `ffn_down`, in turns, from the first and the last layer where their columns stay in their rows.
-    fn probe_neurons(&mut self) {
-        let Config { hidden, ffn, layers, .. } = self.config;
-        if !hidden.is_multiple_of(128) || !ffn.is_multiple_of(128) {
-            return;
-        }
-        let find = |layer, part| {
-            self.items.iter().position(|item| item.slot == Slot::layer(layer, part) && is_i2s(&item.tensor))
-        };
-        let mut chosen = vec![0, layers - 1];
-        chosen.dedup();
-        let pairs =
-            chosen.into_iter().filter_map(|layer| Some((find(layer, Part::FfnUp)?, find(layer, Part::FfnDown)?)));
-        for (up, down) in pairs.collect::<Vec<_>>() {
-            for (item, rows, cols) in
-                [(up, ffn.min(interleave::NEURONS), hidden), (down, hidden.min(interleave::ROWS), ffn)]
-            {
-                let Tensor { file, offset, .. } = self.items[item].tensor;
-                self.probes.push(Probe { range: Range { file, offset, len: (rows * cols / 4) as u64 }, item });
-            }
-        }
-    }
 }
 
-fn is_i2s(tensor: &Tensor) -> bool {
-    matches!(tensor.content(), Some(Content::I2s))
-}
-
-/// The one magnitude of a row whose weights are all −s, 0 or +s; `None` where there is none.
-fn row_scale(tensor: &Tensor, row: &[u8]) -> Result<Option<f32>> {
-    let storage = tensor.runnable()?;
-    let mut found = 0.0;
-    // Zeros, and blocks of scale 0, go with any other.
-    let mut fits = |magnitude: f32| {
-        let fits = magnitude == 0.0 || found == 0.0 || magnitude == found;
-        found = if magnitude == 0.0 { found } else { magnitude };
-        fits
-    };
-    let fits = match storage.content {
-        Content::Dense(float) => float.values(row).all(|value| fits(value.abs())),
-        Content::Blocks { decode, .. } => row.chunks_exact(storage.bytes).all(|block| {
-            let (mut codes, mut scales, mut mins) = ([0; 256], [0.0], [0.0]);
-            let codes = &mut codes[..storage.block];
-            decode(block, crate::quant::Block { codes, scales: &mut scales, mins: &mut mins, units: &mut [0.0; 2] });
-            fits(scales[0])
-        }),
-        _ => false,
-    };
-    Ok(fits.then_some(found))
-}
-
-fn kv_shape(config: &Config) -> kv::Shape {
-    kv::Shape { layers: config.layers, heads: config.kv_heads, dim: config.head }
+fn kv_shape(config: &Config) -> kv::KvShape {
+    kv::KvShape { layers: config.layers, heads: config.kv_heads, dim: config.head }
 }
 
 fn kv_bytes(config: &Config, positions: usize, codec: Codec) -> u64 {
     kv_shape(config).bytes(positions, codec)
 }
 
-fn check_options(config: &Config, options: &Options) -> Result<()> {
-    if let Some(context) = options.context.filter(|&context| context == 0 || context > config.context) {
-        return Err(Error::new(ErrorKind::InvalidArgument, "out of range")
-            .option("contextLength")
-            .expected(format_args!("1 to {}", config.context), context));
-    }
-    let Options { batch, batch_tokens, sequences, .. } = *options;
-    for (name, value) in [("prefillChunk", batch), ("maxBatchTokens", batch_tokens), ("maxSequences", sequences)] {
-        if value == 0 || value > 4096 {
-            return Err(Error::new(ErrorKind::InvalidArgument, "out of range")
-                .option(name)
-                .expected("1 to 4096", value));
+/// How many positions the cache holds, and how.
+struct CacheSize {
+    context: usize,
+    kv: Codec,
+    positions: usize,
+}
+
+impl CacheSize {
+    /// What the options ask for, and where they leave it open what suits the model.
+    fn of(config: &Config, options: &Options) -> Result<Self> {
+        options.check(config)?;
+        let context = options.context_length.unwrap_or(config.context.min(CONTEXT));
+        let one = kv_bytes(config, context, Codec::F32);
+        let kv = options.kv_cache_type.unwrap_or(if one <= F32_KV { Codec::F32 } else { Codec::F16 });
+        let each = kv_bytes(config, context, kv).max(1);
+        let full = (F32_KV / each).clamp(1, FULL as u64) as usize;
+        let positions = options.kv_cache_tokens.unwrap_or(full * context.next_multiple_of(KV_BLOCK));
+        if positions < context {
+            return Err(Error::new(ErrorKind::InvalidArgument, "fewer than one conversation may hold")
+                .option("kvCacheTokens")
+                .expected(format_args!("at least {context}"), positions));
         }
+        Ok(Self { context, kv, positions: positions.next_multiple_of(KV_BLOCK) })
     }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! A loaded model: immutable, shared by every conversation.
 
 use super::config::{Config, Training};
-use crate::kernels::act::{Precision, Spec};
+use crate::kernels::act::{ActSpec, Precision};
 use crate::kernels::packed::{Matrix, Packing};
 use crate::kernels::{sections, spec};
 use crate::quant::{Codes, Scales};
@@ -53,7 +53,7 @@ pub struct Linear {
 /// One prepared form of the input, and the matrices that read it.
 #[derive(Debug)]
 pub struct Input {
-    pub spec: Spec,
+    pub spec: ActSpec,
     /// A norm of these projections' own, with its epsilon.
     pub norm: Option<(Vec<f32>, f32)>,
     pub matrices: Vec<Matrix>,
@@ -72,6 +72,7 @@ pub struct Projection {
 }
 
 impl Linear {
+    /// Joins projections of one input. Those without a norm of their own that round their input alike share its rounded form.
     pub fn new(projections: Vec<Projection>) -> Self {
         let mut linear = Self { inputs: Vec::new(), width: 0, biases: Vec::new() };
         for Projection { matrix, precision, norm, bias } in projections {
@@ -84,7 +85,8 @@ impl Linear {
                 let (matrices, sections, parts) = (vec![], vec![], vec![]);
                 linear.inputs.push(Input { spec, norm, matrices, sections, parts });
             }
-            let input = linear.inputs.last_mut().expect("just pushed");
+            let last = linear.inputs.len() - 1;
+            let input = &mut linear.inputs[last];
             input.sections.extend(sections(&matrix.shape, first));
             input.parts.extend((0..matrix.shape.parts).map(|part| (input.matrices.len(), part)));
             input.matrices.push(matrix);

@@ -1,22 +1,23 @@
-//! ggml's K-quants: blocks of 256 values whose groups have small integer scales under one half.
+//! ggml's K-quants: super-blocks of 256 values, whose groups have small integer scales under an f16 scale.
 
 use super::Block;
 use super::dense::half_at;
 use super::simple::furthest;
 use half::f16;
 
-/// 32 bytes hold 128 bit pairs: 32 values a plane, low bits first. Arrays, so that compilers see vectors.
+/// Unpacks 128 bit pairs from 32 bytes: plane p, 32 values, is in bits 2p and 2p + 1 of each byte. Fixed-size arrays let the
+/// compiler use vectors.
 pub(super) fn pairs(bytes: &[u8; 32], codes: &mut [u8; 128]) {
     for (plane, codes) in codes.as_chunks_mut::<32>().0.iter_mut().enumerate() {
         *codes = bytes.map(|byte| byte >> (2 * plane) & 3);
     }
 }
 
-/// 16 bytes of a 4-bit scale and a 4-bit minimum each, 64 bytes of bit pairs, half d, half dmin; groups of 16.
+/// Q2_K: 16 bytes of a 4-bit scale and a 4-bit minimum each, 64 bytes of bit pairs, f16 d, f16 dmin; groups of 16.
 pub(super) fn q2_k(bytes: &[u8], block: Block) {
     let (factors, rest) = bytes.split_at(16);
     let (d, least) = (half_at(rest, 64), half_at(rest, 66));
-    *block.units = [d, -least];
+    *block.super_scales = [d, -least];
     for (i, &byte) in factors.iter().enumerate() {
         block.scales[i] = d * f32::from(byte & 15);
         block.mins[i] = -(least * f32::from(byte >> 4));
@@ -26,12 +27,12 @@ pub(super) fn q2_k(bytes: &[u8], block: Block) {
     }
 }
 
-/// 32 bytes of high bits, 64 bytes of bit pairs, 12 bytes of 6-bit scales, half d; groups of 16.
+/// Q3_K: 32 bytes of high bits, 64 bytes of bit pairs, 12 bytes of 6-bit scales, f16 d; groups of 16.
 pub(super) fn q3_k(bytes: &[u8], block: Block) {
     let (high, rest) = bytes.split_at(32);
     let (low, rest) = rest.split_at(64);
     let d = half_at(rest, 12);
-    block.units[0] = d;
+    block.super_scales[0] = d;
     for (i, scale) in block.scales.iter_mut().enumerate() {
         let low = rest[i % 8] >> (4 * (i / 8)) & 15;
         let high = rest[8 + i % 4] >> (2 * (i / 4)) & 3;
@@ -47,7 +48,7 @@ pub(super) fn q3_k(bytes: &[u8], block: Block) {
     }
 }
 
-/// Half d, half dmin, 12 bytes of 6-bit scales and minima, 128 bytes of nibbles; groups of 32.
+/// Q4_K: f16 d, f16 dmin, 12 bytes of 6-bit scales and minima, 128 bytes of nibbles; groups of 32.
 pub(super) fn q4_k(bytes: &[u8], mut block: Block) {
     six_bits(bytes, &mut block);
     for (bytes, codes) in bytes[16..].chunks_exact(32).zip(block.codes.chunks_exact_mut(64)) {
@@ -55,7 +56,7 @@ pub(super) fn q4_k(bytes: &[u8], mut block: Block) {
     }
 }
 
-/// As Q4_K with 32 bytes of fifth bits before the nibbles: bit s of byte l is for value l of group s.
+/// Q5_K: Q4_K with 32 bytes of fifth bits before the nibbles; bit s of byte l belongs to value l of group s.
 pub(super) fn q5_k(bytes: &[u8], mut block: Block) {
     six_bits(bytes, &mut block);
     let (high, low) = bytes[16..].split_at(32);
@@ -69,10 +70,11 @@ pub(super) fn q5_k(bytes: &[u8], mut block: Block) {
     }
 }
 
-/// The scales and minima of Q4_K and Q5_K: eight of six bits each, the last four in pieces.
+/// Reads the scales and minima of Q4_K and Q5_K, eight of six bits each. The upper two bits of the last four are in the first
+/// eight bytes.
 fn six_bits(bytes: &[u8], block: &mut Block) {
     let (d, least) = (half_at(bytes, 0), half_at(bytes, 2));
-    *block.units = [d, -least];
+    *block.super_scales = [d, -least];
     let packed = &bytes[4..16];
     for group in 0..8 {
         let (scale, min) = if group < 4 {
@@ -85,12 +87,12 @@ fn six_bits(bytes: &[u8], block: &mut Block) {
     }
 }
 
-/// 128 bytes of low nibbles, 64 bytes of high bit pairs, 16 signed scales, half d.
+/// Q6_K: 128 bytes of low nibbles, 64 bytes of high bit pairs, 16 signed scales, f16 d; groups of 16.
 pub(super) fn q6_k(bytes: &[u8], block: Block) {
     let (low, rest) = bytes.split_at(128);
     let (high, rest) = rest.split_at(64);
     let d = half_at(rest, 16);
-    block.units[0] = d;
+    block.super_scales[0] = d;
     for (scale, &factor) in block.scales.iter_mut().zip(rest) {
         *scale = d * f32::from(factor as i8);
     }
@@ -105,7 +107,7 @@ pub(super) fn q6_k(bytes: &[u8], block: Block) {
     }
 }
 
-/// Values rounded as ggml rounds them to Q6_K: the best scale for each group of 16, then those as multiples of one half.
+/// Quantises 256 values to Q6_K as ggml does: the best scale for each group of 16, then these scales as multiples of one f16.
 pub fn encode_q6_k(values: &[f32], block: &mut [u8]) {
     block.fill(0);
     let mut codes = [0u8; 256];
@@ -141,8 +143,8 @@ pub fn encode_q6_k(values: &[f32], block: &mut [u8]) {
     }
 }
 
-/// Of some scales around the one that makes the furthest value −32, the one with the least squared error, weighted by the
-/// values' squares; and the codes with it.
+/// Tries 19 scales around the one that maps the value of largest magnitude to −32. Returns the one with the least squared
+/// error, weighted by the values' squares, and writes its codes.
 fn best_scale(values: &[f32], codes: &mut [u8]) -> f32 {
     let most = furthest(values);
     codes.fill(0);

@@ -1,19 +1,30 @@
-//! Storage types: how a file's bytes become codes, scales and values. Plain safe code; it is the definition, and the
-//! oracle of the packed kernels' tests.
+//! Storage types: how a file's bytes become codes, scales and values. The code is plain and safe. It defines the types, and the
+//! tests of the packed kernels compare with it.
 //!
-//! Every quantised type here has one shape: a block holds small integer *codes* and, for each *group* of them, a scale
+//! Every quantised type here has the same form: a block holds small integer *codes* and, for each *group* of them, a scale
 //! and sometimes a minimum, and
 //!
 //! ```text
 //! value = scale · (step · code − offset) + min
 //! ```
 //!
-//! with `step` and `offset` fixed by the type. [`Layout`] names those facts, a decoder fills [`Block`]s, and the rest of
-//! the house needs to know nothing else about a format. Products are taken in this order in f32, which gives ggml's
-//! dequantised values bit for bit.
+//! with `step` and `offset` fixed by the type. A [`Layout`] holds these facts and a decoder fills [`Block`]s; other modules
+//! need to know nothing else about a format. Products are taken in this order in f32, which gives ggml's dequantised values bit
+//! for bit. The formats are ggml's (`ggml-common.h`, `ggml-quants.c`) except I2_S, which is bitnet.cpp's, and the packed types
+//! of Hugging Face and MLX.
 //!
-//! One file a family: [`dense`], [`simple`] (Q4_0 … Q8_0), [`kquants`], [`ternary`] (TQ, Q2_0, I2_S,
-//! Hugging Face's packed bytes), [`binary`] (Q1_0).
+//! Each family has a file: [`dense`], [`simple`] (Q4_0 to Q8_0), [`kquants`], [`ternary`] (TQ1_0, TQ2_0, Q2_0, I2_S, Hugging
+//! Face's packed bytes), [`binary`] (Q1_0).
+//!
+//! ```
+//! use ternlight::quant;
+//!
+//! // Q8_0: an f16 scale and 32 signed bytes. 0x3800 is 0.5.
+//! let mut block = vec![0x00, 0x38];
+//! block.extend((0..32).map(|i: i8| (i - 16) as u8));
+//! let values = quant::Q8_0.values(&block);
+//! assert_eq!((values[0], values[31]), (-8.0, 7.5));
+//! ```
 
 pub mod binary;
 pub mod dense;
@@ -26,7 +37,7 @@ pub(crate) mod tests;
 
 pub use dense::Float;
 
-/// How wide a code is in the packed layouts, and how it is read.
+/// The width of a code in the packed layouts, and its signedness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Codes {
     /// 1 bit: 0 or 1.
@@ -42,6 +53,7 @@ pub enum Codes {
 }
 
 impl Codes {
+    /// Bits of a code.
     pub fn bits(self) -> usize {
         match self {
             Self::B1 => 1,
@@ -53,92 +65,117 @@ impl Codes {
     }
 }
 
-/// What one scale covers.
+/// What a scale covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scales {
     /// A whole row: one f32 per row, kept beside the codes.
     Row,
-    /// This many values along the row.
-    Group { len: usize, kept: Kept, min: bool },
+    /// A group of values along the row.
+    Group {
+        /// Values of a group.
+        len: usize,
+        /// How scales and minima are stored.
+        scale_type: ScaleType,
+        /// Whether groups have a minimum too.
+        min: bool,
+    },
 }
 
-/// How the scales of groups are kept, and their minima.
+/// How the scales and minima of groups are stored in the packed layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kept {
-    Half,
-    Single,
-    /// As small integers that multiply one number a block of [`FACTORED`] values.
-    Factors,
+pub enum ScaleType {
+    /// As f16.
+    F16,
+    /// As f32.
+    F32,
+    /// As small integers under one f32 for a super-block of [`SUPER_BLOCK`] values.
+    SuperBlock,
 }
 
-/// Values of a block whose groups have factors.
-pub const FACTORED: usize = 256;
+/// Values of a super-block, the block of ggml's K-quants.
+pub const SUPER_BLOCK: usize = 256;
 
-/// What the codes of a matrix mean.
+/// What the codes of a matrix mean; see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
+    /// The width of codes.
     pub codes: Codes,
+    /// The difference between the integers of neighbouring codes: 1, or 2 for the 1-bit weights ±1.
     pub step: i32,
+    /// What is subtracted from `step · code`.
     pub offset: i32,
+    /// What scales cover.
     pub scales: Scales,
 }
 
 impl Layout {
-    /// Ternary with one scale a row: BitNet and its kin.
-    pub const TERNARY: Self = Self { codes: Codes::B2, step: 1, offset: 1, scales: Scales::Row };
+    /// Ternary with one scale a row, as in BitNet models.
+    pub const TERNARY: Self = Self { codes: B2, step: 1, offset: 1, scales: Scales::Row };
 
-    const fn grouped(codes: Codes, step: i32, offset: i32, len: usize, kept: Kept, min: bool) -> Self {
-        Self { codes, step, offset, scales: Scales::Group { len, kept, min } }
+    const fn grouped(codes: Codes, step: i32, offset: i32, len: usize, scale_type: ScaleType, min: bool) -> Self {
+        Self { codes, step, offset, scales: Scales::Group { len, scale_type, min } }
     }
 
-    /// The value of one code.
+    /// Returns the value of a code.
     #[inline]
     pub fn value(&self, code: u8, scale: f32, min: Option<f32>) -> f32 {
-        let code = if self.codes == Codes::I8 { i32::from(code as i8) } else { i32::from(code) };
+        let code = if self.codes == I8 { i32::from(code as i8) } else { i32::from(code) };
         let value = scale * (self.step * code - self.offset) as f32;
         min.map_or(value, |min| value + min)
     }
 }
 
-/// Codes of one block with the scale and minimum of each of its groups.
+/// Where a decoder writes one block: its codes, and the scale and minimum of each of its groups.
 #[derive(Debug)]
 pub struct Block<'a> {
+    /// One code a value.
     pub codes: &'a mut [u8],
+    /// One scale a group, the super-block's included.
     pub scales: &'a mut [f32],
+    /// One minimum a group; decoders of types without minima leave it alone.
     pub mins: &'a mut [f32],
-    /// With [`Kept::Factors`], what the factors of scales and of minima multiply.
-    pub units: &'a mut [f32; 2],
+    /// With [`ScaleType::SuperBlock`], the super-block's scale of scales and its scale of minima.
+    pub super_scales: &'a mut [f32; 2],
 }
 
+/// Decodes the bytes of one block.
 type Decode = fn(&[u8], Block);
+/// Quantises the values of one block to its bytes.
 type Round = fn(&[f32], &mut [u8]);
 
-/// What the bytes of a storage type hold.
+/// What the bytes of a storage type contain.
 #[derive(Clone, Copy, Debug)]
 pub enum Content {
+    /// Floats.
     Dense(Float),
     /// Blocks of `Storage::block` values along a row.
     Blocks {
+        /// What codes mean.
         layout: Layout,
+        /// Decodes a block.
         decode: Decode,
     },
-    /// Ternary, flat over the whole tensor in interleaved pieces, one scale behind the codes.
+    /// Ternary codes, interleaved over the tensor as one flat list, and one scale behind them.
     I2s,
-    /// 32-bit words of codes, low bits first; what they mean is told elsewhere.
-    Words,
-    /// Ternary in Hugging Face's packing: four rows a quarter of the matrix apart in one byte, scale in a tensor of its own.
-    Quarters,
+    /// MLX's packing: 32-bit words of codes, low bits first. Their width is in the config, scales and minima are in tensors of
+    /// their own.
+    MlxPacked,
+    /// Hugging Face's packing of ternary codes: a byte holds four rows that are a quarter of the matrix apart. The scale is in
+    /// a tensor of its own.
+    HfPacked,
 }
 
-/// The two orders of I2_S that occur; nothing in a file tells them apart.
+/// The two interleavings of I2_S, which nothing in a file tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interleave {
+    /// 128 values in 32 bytes, as x86 builds and the Python converter write it.
     By128,
+    /// 64 values in 16 bytes, as ARM builds write it.
     By64,
 }
 
 impl Interleave {
-    /// Values of a piece; a tensor is a whole number of them.
+    /// The values of an interleaved run; a tensor is a whole number of runs.
     pub fn values(self) -> usize {
         match self {
             Self::By128 => 128,
@@ -147,13 +184,16 @@ impl Interleave {
     }
 }
 
-/// One row of the table: a storage type as files have it.
+/// A storage type, as it occurs in files.
 #[derive(Debug)]
 pub struct Storage {
+    /// Its name, in ggml's spelling where ggml has it.
     pub name: &'static str,
-    /// Values in a block, and the bytes it takes.
+    /// Values of a block.
     pub block: usize,
+    /// Bytes of a block.
     pub bytes: usize,
+    /// What the bytes contain.
     pub content: Content,
 }
 
@@ -172,42 +212,62 @@ const fn blocks(name: &'static str, block: usize, bytes: usize, layout: Layout, 
 }
 
 use Codes::*;
-use Kept::*;
+use ScaleType as S;
+/// 32-bit floats.
 pub static F32: Storage = dense("F32", Float::F32, 4);
+/// 16-bit floats.
 pub static F16: Storage = dense("F16", Float::F16, 2);
+/// The upper halves of 32-bit floats.
 pub static BF16: Storage = dense("BF16", Float::BF16, 2);
-pub static Q4_0: Storage = blocks("Q4_0", 32, 18, Layout::grouped(B4, 1, 8, 32, Half, false), simple::q4_0);
-pub static Q4_1: Storage = blocks("Q4_1", 32, 20, Layout::grouped(B4, 1, 0, 32, Half, true), simple::q4_1);
-pub static Q5_0: Storage = blocks("Q5_0", 32, 22, Layout::grouped(B6, 1, 16, 32, Half, false), simple::q5_0);
-pub static Q5_1: Storage = blocks("Q5_1", 32, 24, Layout::grouped(B6, 1, 0, 32, Half, true), simple::q5_1);
-pub static Q8_0: Storage = blocks("Q8_0", 32, 34, Layout::grouped(I8, 1, 0, 32, Half, false), simple::q8_0);
-pub static Q2_K: Storage = blocks("Q2_K", 256, 84, Layout::grouped(B2, 1, 0, 16, Factors, true), kquants::q2_k);
-pub static Q3_K: Storage = blocks("Q3_K", 256, 110, Layout::grouped(B4, 1, 4, 16, Factors, false), kquants::q3_k);
-pub static Q4_K: Storage = blocks("Q4_K", 256, 144, Layout::grouped(B4, 1, 0, 32, Factors, true), kquants::q4_k);
-pub static Q5_K: Storage = blocks("Q5_K", 256, 176, Layout::grouped(B6, 1, 0, 32, Factors, true), kquants::q5_k);
-pub static Q6_K: Storage = blocks("Q6_K", 256, 210, Layout::grouped(B6, 1, 32, 16, Factors, false), kquants::q6_k);
-pub static TQ1_0: Storage = blocks("TQ1_0", 256, 54, Layout::grouped(B2, 1, 1, 256, Half, false), ternary::tq1_0);
-pub static TQ2_0: Storage = blocks("TQ2_0", 256, 66, Layout::grouped(B2, 1, 1, 256, Half, false), ternary::tq2_0);
-pub static Q1_0: Storage = blocks("Q1_0", 128, 18, Layout::grouped(B1, 2, 1, 128, Half, false), binary::q1_0);
-pub static Q2_0: Storage = blocks("Q2_0", 64, 18, Layout::grouped(B2, 1, 1, 64, Half, false), ternary::q2_0);
-/// Also what files with type 42 and blocks of 128 hold.
-pub static PQ2_0: Storage = blocks("PQ2_0", 128, 34, Layout::grouped(B2, 1, 1, 128, Half, false), ternary::q2_0);
-pub static PTQ1_0: Storage = blocks("PTQ1_0", 128, 28, Layout::grouped(B2, 1, 1, 128, Half, false), ternary::ptq1_0);
-/// Four codes a byte; `bytes` leaves out the 32 bytes behind the codes, which hold the scale.
+/// 4-bit codes minus 8, and a scale for 32.
+pub static Q4_0: Storage = blocks("Q4_0", 32, 18, Layout::grouped(B4, 1, 8, 32, S::F16, false), simple::q4_0);
+/// 4-bit codes, a scale and a minimum for 32.
+pub static Q4_1: Storage = blocks("Q4_1", 32, 20, Layout::grouped(B4, 1, 0, 32, S::F16, true), simple::q4_1);
+/// 5-bit codes minus 16, and a scale for 32.
+pub static Q5_0: Storage = blocks("Q5_0", 32, 22, Layout::grouped(B6, 1, 16, 32, S::F16, false), simple::q5_0);
+/// 5-bit codes, a scale and a minimum for 32.
+pub static Q5_1: Storage = blocks("Q5_1", 32, 24, Layout::grouped(B6, 1, 0, 32, S::F16, true), simple::q5_1);
+/// Signed 8-bit codes, and a scale for 32.
+pub static Q8_0: Storage = blocks("Q8_0", 32, 34, Layout::grouped(I8, 1, 0, 32, S::F16, false), simple::q8_0);
+/// 2-bit codes in groups of 16 with scales and minima.
+pub static Q2_K: Storage = blocks("Q2_K", 256, 84, Layout::grouped(B2, 1, 0, 16, S::SuperBlock, true), kquants::q2_k);
+/// 3-bit codes minus 4 in groups of 16 with scales.
+pub static Q3_K: Storage = blocks("Q3_K", 256, 110, Layout::grouped(B4, 1, 4, 16, S::SuperBlock, false), kquants::q3_k);
+/// 4-bit codes in groups of 32 with scales and minima.
+pub static Q4_K: Storage = blocks("Q4_K", 256, 144, Layout::grouped(B4, 1, 0, 32, S::SuperBlock, true), kquants::q4_k);
+/// 5-bit codes in groups of 32 with scales and minima.
+pub static Q5_K: Storage = blocks("Q5_K", 256, 176, Layout::grouped(B6, 1, 0, 32, S::SuperBlock, true), kquants::q5_k);
+/// 6-bit codes minus 32 in groups of 16 with scales.
+pub static Q6_K: Storage =
+    blocks("Q6_K", 256, 210, Layout::grouped(B6, 1, 32, 16, S::SuperBlock, false), kquants::q6_k);
+/// Ternary codes, five a byte in base 3, and a scale for 256.
+pub static TQ1_0: Storage = blocks("TQ1_0", 256, 54, Layout::grouped(B2, 1, 1, 256, S::F16, false), ternary::tq1_0);
+/// Ternary codes, four a byte, and a scale for 256.
+pub static TQ2_0: Storage = blocks("TQ2_0", 256, 66, Layout::grouped(B2, 1, 1, 256, S::F16, false), ternary::tq2_0);
+/// 1-bit codes for ±1, and a scale for 128.
+pub static Q1_0: Storage = blocks("Q1_0", 128, 18, Layout::grouped(B1, 2, 1, 128, S::F16, false), binary::q1_0);
+/// Ternary codes, four a byte, and a scale for 64.
+pub static Q2_0: Storage = blocks("Q2_0", 64, 18, Layout::grouped(B2, 1, 1, 64, S::F16, false), ternary::q2_0);
+/// Ternary codes, four a byte, and a scale for 128; also the layout of older files' type 42.
+pub static PQ2_0: Storage = blocks("PQ2_0", 128, 34, Layout::grouped(B2, 1, 1, 128, S::F16, false), ternary::q2_0);
+/// Ternary codes, five a byte in base 3, and a scale for 128.
+pub static PTQ1_0: Storage = blocks("PTQ1_0", 128, 28, Layout::grouped(B2, 1, 1, 128, S::F16, false), ternary::ptq1_0);
+/// Ternary codes, four a byte; `bytes` leaves out the 32 bytes behind the codes, which hold the scale.
 pub static I2_S: Storage = Storage { name: "I2_S", block: 4, bytes: 1, content: Content::I2s };
-/// safetensors calls it U8; the shape here is that of the matrix, not of its bytes.
-pub static U8X4: Storage = Storage { name: "U8x4", block: 4, bytes: 1, content: Content::Quarters };
+/// The dtype U8 of safetensors. Shapes are those of the matrix, not of its bytes.
+pub static U8X4: Storage = Storage { name: "U8x4", block: 4, bytes: 1, content: Content::HfPacked };
 
-pub static U32: Storage = Storage { name: "U32", block: 1, bytes: 4, content: Content::Words };
+/// The dtype U32 of safetensors, MLX's packed codes.
+pub static U32: Storage = Storage { name: "U32", block: 1, bytes: 4, content: Content::MlxPacked };
 
 /// Bytes behind the codes of an I2_S tensor: an f32 scale and padding.
 pub const I2S_TAIL: u64 = 32;
 
-/// What runs, in words.
-pub const RUN: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0, PTQ1_0, \
+/// The supported storage types, for messages.
+pub const SUPPORTED: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0, PTQ1_0, \
                        I2_S, packed U8 or MLX's U32";
 
-/// The type of a ggml id.
+/// Returns the storage type of a ggml type id.
 pub fn by_ggml_id(id: u32) -> Option<&'static Storage> {
     Some(match id {
         0 => &F32,
@@ -234,19 +294,19 @@ pub fn by_ggml_id(id: u32) -> Option<&'static Storage> {
     })
 }
 
-/// The ggml id of a type, where it has one.
+/// Returns the ggml type id of a storage type, where it has one.
 pub fn ggml_id(storage: &'static Storage) -> Option<u32> {
     (0..=143).find(|&id| by_ggml_id(id) == Some(storage))
 }
 
-/// How a block of values is rounded to a type, for those that values are rounded to here.
+/// Returns the quantiser of a storage type, where there is one: Q8_0, Q4_0, Q6_K.
 pub fn rounding(storage: &'static Storage) -> Option<Round> {
     [(&Q8_0, simple::encode_q8_0 as Round), (&Q4_0, simple::encode_q4_0), (&Q6_K, kquants::encode_q6_k)]
         .into_iter()
         .find_map(|(known, encode)| (known == storage).then_some(encode))
 }
 
-/// Types that are refused: their name, and why or what to convert to.
+/// Returns the name of an unsupported ggml type, and the reason or what to convert to.
 pub fn refused_ggml_id(id: u32) -> (String, &'static str) {
     let (name, advice) = match id {
         9 | 15 => ("Q8_1 or Q8_K", "it is for activations only"),
@@ -266,13 +326,13 @@ pub fn refused_ggml_id(id: u32) -> (String, &'static str) {
 }
 
 impl Storage {
-    /// The bytes of `values` values that start at a block; `None` where they are no whole number of blocks.
+    /// Returns the bytes of `values` values, or `None` where these are no whole number of blocks or the size overflows.
     pub fn size(&self, values: u64) -> Option<u64> {
         let block = self.block as u64;
         values.is_multiple_of(block).then(|| (values / block).checked_mul(self.bytes as u64)).flatten()
     }
 
-    /// Every value of some whole blocks; the definition that tests compare with.
+    /// Decodes whole blocks to values. Tests compare kernels with this definition.
     ///
     /// # Panics
     /// If the type has no blocks along a row, or `bytes` are not whole blocks.
@@ -289,7 +349,12 @@ impl Storage {
                     let codes = &mut codes[..self.block];
                     decode(
                         block,
-                        Block { codes, scales: &mut scales[..groups], mins: &mut mins[..groups], units: &mut [0.0; 2] },
+                        Block {
+                            codes,
+                            scales: &mut scales[..groups],
+                            mins: &mut mins[..groups],
+                            super_scales: &mut [0.0; 2],
+                        },
                     );
                     values.extend(
                         codes
@@ -300,7 +365,7 @@ impl Storage {
                 }
                 values
             }
-            Content::I2s | Content::Quarters | Content::Words => panic!("{} has no blocks along a row", self.name),
+            Content::I2s | Content::HfPacked | Content::MlxPacked => panic!("{} has no blocks along a row", self.name),
         }
     }
 }

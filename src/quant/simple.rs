@@ -1,30 +1,30 @@
-//! ggml's blocks of 32 values with halves for scales.
+//! ggml's simple types: blocks of 32 values with an f16 scale.
 
 use super::Block;
 use super::dense::half_at;
 use half::f16;
 
-/// Half d, 16 bytes: byte j has value j in its low nibble and value j + 16 in its high one.
+/// Q4_0: f16 d, 16 bytes; byte j has value j in its low nibble and value j + 16 in its high one.
 pub(super) fn q4_0(bytes: &[u8], block: Block) {
     block.scales[0] = half_at(bytes, 0);
     nibbles(&bytes[2..18], block.codes);
 }
 
-/// Half d, half m, then as Q4_0.
+/// Q4_1: f16 d, f16 minimum, then nibbles as in Q4_0.
 pub(super) fn q4_1(bytes: &[u8], block: Block) {
     block.scales[0] = half_at(bytes, 0);
     block.mins[0] = half_at(bytes, 2);
     nibbles(&bytes[4..20], block.codes);
 }
 
-/// Half d, 32 high bits, 16 bytes of low nibbles in Q4_0's order.
+/// Q5_0: f16 d, 32 high bits, 16 bytes of low nibbles in Q4_0's order.
 pub(super) fn q5_0(bytes: &[u8], block: Block) {
     block.scales[0] = half_at(bytes, 0);
     nibbles(&bytes[6..22], block.codes);
     fifth_bits(&bytes[2..6], block.codes);
 }
 
-/// Half d, half m, then as Q5_0.
+/// Q5_1: f16 d, f16 minimum, then as Q5_0.
 pub(super) fn q5_1(bytes: &[u8], block: Block) {
     block.scales[0] = half_at(bytes, 0);
     block.mins[0] = half_at(bytes, 2);
@@ -32,20 +32,20 @@ pub(super) fn q5_1(bytes: &[u8], block: Block) {
     fifth_bits(&bytes[4..8], block.codes);
 }
 
-/// Bit i of four bytes is bit 4 of code i.
+/// Adds the fifth bits: bit i of the four bytes is bit 4 of code i.
 fn fifth_bits(bytes: &[u8], codes: &mut [u8]) {
     for (i, code) in codes.iter_mut().enumerate() {
         *code |= (bytes[i / 8] >> (i % 8) & 1) << 4;
     }
 }
 
-/// Half d, 32 signed bytes.
+/// Q8_0: f16 d, 32 signed bytes.
 pub(super) fn q8_0(bytes: &[u8], block: Block) {
     block.scales[0] = half_at(bytes, 0);
     block.codes.copy_from_slice(&bytes[2..34]);
 }
 
-/// Low nibbles, then high nibbles.
+/// Unpacks nibbles: the low ones of all bytes, then the high ones.
 pub(super) fn nibbles(bytes: &[u8], codes: &mut [u8]) {
     let (low, high) = codes.split_at_mut(bytes.len());
     for ((&byte, low), high) in bytes.iter().zip(low).zip(high) {
@@ -54,7 +54,7 @@ pub(super) fn nibbles(bytes: &[u8], codes: &mut [u8]) {
     }
 }
 
-/// Values rounded as ggml rounds them to Q8_0.
+/// Quantises 32 values to Q8_0 as ggml does.
 pub fn encode_q8_0(values: &[f32], block: &mut [u8]) {
     let most = values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
     let scale = most / 127.0;
@@ -65,7 +65,7 @@ pub fn encode_q8_0(values: &[f32], block: &mut [u8]) {
     }
 }
 
-/// Values rounded as ggml rounds them to Q4_0: the one that is furthest from 0 becomes −8.
+/// Quantises 32 values to Q4_0 as ggml does: the value of largest magnitude becomes −8.
 pub fn encode_q4_0(values: &[f32], block: &mut [u8]) {
     let scale = furthest(values) / -8.0;
     let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
@@ -77,7 +77,7 @@ pub fn encode_q4_0(values: &[f32], block: &mut [u8]) {
     }
 }
 
-/// Codes with a scale and a minimum as Q4_1 keeps them; the inverse of its decoder.
+/// Encodes codes with a scale and a minimum as Q4_1, the inverse of its decoder.
 pub fn encode_q4_1(codes: &[u8], scale: f16, min: f16, block: &mut [u8]) {
     block[..2].copy_from_slice(&scale.to_le_bytes());
     block[2..4].copy_from_slice(&min.to_le_bytes());
@@ -87,7 +87,7 @@ pub fn encode_q4_1(codes: &[u8], scale: f16, min: f16, block: &mut [u8]) {
     }
 }
 
-/// The first of the values with the greatest magnitude.
+/// Returns the value of largest magnitude, the first of several.
 pub(super) fn furthest(values: &[f32]) -> f32 {
     values.iter().fold(0.0f32, |most, &value| if value.abs() > most.abs() { value } else { most })
 }

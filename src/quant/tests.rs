@@ -1,4 +1,4 @@
-//! Every decoder against ggml's own, bit for bit, on blocks that its quantisers made and on arbitrary bits.
+//! Every decoder is compared with ggml's, bit for bit, on blocks that its quantisers made and on random bits.
 
 use super::*;
 use crate::formats::{Parsed, Tensor, safetensors};
@@ -98,7 +98,10 @@ fn encoders_are_the_decoders_inverse() {
             for block in bytes.chunks_exact(storage.bytes) {
                 let Content::Blocks { decode, .. } = storage.content else { unreachable!() };
                 let mut codes = vec![9; storage.block];
-                decode(block, Block { codes: &mut codes, scales: &mut [0.0], mins: &mut [0.0], units: &mut [0.0; 2] });
+                decode(
+                    block,
+                    Block { codes: &mut codes, scales: &mut [0.0], mins: &mut [0.0], super_scales: &mut [0.0; 2] },
+                );
                 let mut again = vec![9; storage.bytes];
                 encode(&codes, half::f16::from_le_bytes([block[at], block[at + 1]]), &mut again);
                 assert_eq!(again, block, "{}.{kind}", storage.name);
@@ -107,7 +110,10 @@ fn encoders_are_the_decoders_inverse() {
     }
     for block in golden.bytes("Q4_1.random_bytes").chunks_exact(20) {
         let (mut codes, mut again) = (vec![9; 32], vec![9; 20]);
-        simple::q4_1(block, Block { codes: &mut codes, scales: &mut [0.0], mins: &mut [0.0], units: &mut [0.0; 2] });
+        simple::q4_1(
+            block,
+            Block { codes: &mut codes, scales: &mut [0.0], mins: &mut [0.0], super_scales: &mut [0.0; 2] },
+        );
         let half = |at: usize| half::f16::from_le_bytes([block[at], block[at + 1]]);
         simple::encode_q4_1(&codes, half(0), half(2), &mut again);
         assert_eq!(again, block);

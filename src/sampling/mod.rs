@@ -1,65 +1,95 @@
-//! From logits to a token.
+//! Sampling: from logits to a token.
 //!
-//! First logit bias and banned sequences; then the links of the chain in the caller's order, by default llama.cpp's: repetition,
-//! frequency and presence penalties · DRY · top-n-sigma · top-k (adaptive or not) · typical-p · top-p · min-p · XTC · temperature
-//! (dynamic or not); then the draw. Probabilities are always those among what is left by then, at the temperature set by then: top-p
-//! counts within what top-k left. Ties go to the lower id. The draw goes by likelihood behind a link that cuts by it, else by id.
+//! Logit bias and banned sequences come first. Then the stages run in the caller's order, which is llama.cpp's by default:
+//! repetition, frequency and presence penalties · DRY · top-n-sigma · top-k (adaptive or not) · typical-p · top-p · min-p · XTC
+//! · temperature (dynamic or not). Then a token is drawn. A stage computes probabilities among the candidates that earlier
+//! stages left, at the temperature that is set by then: top-p counts within what top-k left. Ties go to the lower id. After a
+//! stage that cuts by likelihood the draw goes through the candidates by likelihood, otherwise by id.
 //!
-//! At temperature 0 the links that cut do nothing: the likeliest is taken. With mirostat they do nothing either: it cuts by itself, at
-//! the end.
+//! At temperature 0 the stages that cut are skipped and the likeliest token is taken. With mirostat (version 2, Basu et al.,
+//! 2021) they are skipped too, because it cuts by itself at the end.
 //!
-//! All of it is deterministic: the same logits, parameters and seed draw the same token in every runtime.
+//! Everything is deterministic: the same logits, parameters and seed draw the same token in every runtime. Powers and
+//! logarithms are our own or `libm`'s, in f64.
 
+mod candidates;
+pub mod flat;
 mod history;
 mod params;
-mod pool;
 #[cfg(test)]
 mod tests;
 
-pub use params::{Lists, Params, Stage};
+pub use params::{Lists, Params, RANGES, Stage};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::rng::Rng;
+use candidates::{CandidateSet, all, exp, exp_to_zero};
 use history::History;
-use pool::{Pool, candidates, exp, exp_to_zero};
 
-/// One request's way of choosing.
+/// The sampler of one request: its parameters, its random numbers, and the tokens so far.
+///
+/// ```
+/// use ternlight::sampling::{Lists, Params, Sampler};
+///
+/// let logits = [0.5, 3.0, 1.0];
+/// let mut greedy = Sampler::new(Params::default(), Lists::default())?;
+/// assert_eq!(greedy.sample(&logits)?, 1);
+///
+/// // A seed fixes the draws; top-k 2 leaves the tokens 1 and 2.
+/// let params = Params { temperature: 1.0, top_k: 2, seed: 7, ..Params::default() };
+/// let mut sampler = Sampler::new(params, Lists::default())?;
+/// let token = sampler.sample(&logits)?;
+/// assert!([1, 2].contains(&token));
+/// sampler.accept(token);
+/// # Ok::<(), ternlight::error::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Sampler {
     params: Params,
     lists: Lists,
     rng: Rng,
     history: History,
-    /// Mirostat's limit of surprise, in bits.
-    limit: f64,
-    pool: Pool,
+    /// Mirostat's μ: the largest surprise of a candidate, in bits.
+    mu: f64,
+    set: CandidateSet,
 }
 
 impl Sampler {
+    /// Makes a sampler.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the option, if a parameter is out of range.
     pub fn new(params: Params, lists: Lists) -> Result<Self> {
         params.check()?;
         Ok(Self {
             rng: Rng::new(params.seed),
-            limit: 2.0 * f64::from(params.mirostat_tau),
+            mu: 2.0 * f64::from(params.mirostat_tau),
             params,
             lists,
             history: History::default(),
-            pool: Pool::default(),
+            set: CandidateSet::default(),
         })
     }
 
-    /// Tells the sampler of a token in the conversation.
+    /// Adds a token of the conversation to the history that penalties, DRY and banned sequences look at.
     pub fn accept(&mut self, token: u32) {
         self.history.push(token, &self.params);
     }
 
-    /// Chooses a token. Logits that are not finite are an error: they would make every choice a lie.
+    /// Chooses a token, given a logit for each token of the vocabulary.
+    ///
+    /// # Errors
+    /// `NonFinite` if a logit is not finite, which means that the model computed nonsense, or if bias and bans forbid every
+    /// token.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32> {
         check_finite(logits)?;
         self.choose(logits)
     }
 
-    /// The same among those that are not -∞, which says that a token is forbidden.
+    /// Chooses a token among those whose logit is not −∞, which marks a forbidden token.
+    ///
+    /// # Errors
+    /// `NonFinite` if a logit is NaN or +∞, or if every token is forbidden.
     pub fn sample_masked(&mut self, logits: &[f32]) -> Result<u32> {
         if let Some(token) = logits.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY) {
             return Err(not_finite(token, logits[token]).option("logits"));
@@ -69,123 +99,132 @@ impl Sampler {
 
     fn choose(&mut self, logits: &[f32]) -> Result<u32> {
         if self.greedy() && !self.changes() {
-            // A copy of all logits would take longer than the choice.
+            // Copying all logits would take longer than the choice.
             return some_allowed(logits).map(|()| argmax(logits) as u32);
         }
-        if self.narrow(logits)? {
-            return Ok(argmax(&self.pool.whole) as u32);
+        if self.run_chain(logits)? {
+            return Ok(argmax(&self.set.whole) as u32);
         }
-        let (token, probability) = self.pool.draw(self.rng.unit());
+        let (token, probability) = self.set.draw(self.rng.unit());
         if self.params.mirostat_tau > 0.0 {
             let error = surprise(probability) - f64::from(self.params.mirostat_tau);
-            self.limit -= f64::from(self.params.mirostat_eta) * error;
+            self.mu -= f64::from(self.params.mirostat_eta) * error;
         }
         Ok(token)
     }
 
     fn greedy(&self) -> bool {
-        self.params.temperature == 0.0 && self.lists.order.contains(&Stage::Temperature)
+        self.params.temperature == 0.0 && self.lists.samplers.contains(&Stage::Temperature)
     }
 
-    /// Whether anything may change a logit.
+    /// Tells whether a stage may change a logit.
     fn changes(&self) -> bool {
         let Self { params, lists, .. } = self;
-        params.penalises() || params.dry_multiplier > 0.0 || !lists.bias.is_empty() || !lists.banned.is_empty()
+        params.penalises()
+            || params.dry_multiplier > 0.0
+            || !lists.logit_bias.is_empty()
+            || !lists.banned_sequences.is_empty()
     }
 
-    /// Runs the chain; whether the likeliest is to be taken from what it leaves.
-    fn narrow(&mut self, logits: &[f32]) -> Result<bool> {
+    /// Runs the stages. Returns whether the likeliest of the remaining tokens is to be taken.
+    fn run_chain(&mut self, logits: &[f32]) -> Result<bool> {
         let greedy = self.greedy();
-        let Self { params, lists, rng, history, limit, pool } = self;
+        let Self { params, lists, rng, history, mu, set } = self;
         let mirostat = params.mirostat_tau > 0.0;
-        pool.start(logits);
-        for (token, bias) in &lists.bias {
-            pool.change(&[*token], &mut |_, logit| *logit += bias);
+        set.start(logits);
+        for (token, bias) in &lists.logit_bias {
+            set.change(&[*token], &mut |_, logit| *logit += bias);
         }
-        history.ban(&lists.banned, pool);
-        some_allowed(&pool.whole)?;
-        for stage in &lists.order {
+        history.ban(&lists.banned_sequences, set);
+        some_allowed(&set.whole)?;
+        for stage in &lists.samplers {
             match stage {
-                Stage::Penalties if params.penalises() => history.penalise(params, pool),
-                Stage::Dry if params.dry_multiplier > 0.0 => history.dry(params, &lists.breakers, pool),
+                Stage::Penalties if params.penalises() => history.penalise(params, set),
+                Stage::Dry if params.dry_multiplier > 0.0 => history.dry(params, &lists.dry_breakers, set),
                 _ if greedy => {}
-                Stage::Temperature => pool.temperature = temperature(params, pool),
-                _ if !mirostat => cut(*stage, params, pool, rng),
+                Stage::Temperature => set.temperature = temperature(params, set),
+                _ if !mirostat => cut(*stage, params, set, rng),
                 _ => {}
             }
         }
         if mirostat && !greedy {
-            // Version 2: what surprises more than the limit is dropped, and the limit follows what comes.
-            let total = pool.total();
-            pool.keep_weight(total * exp(-*limit * std::f64::consts::LN_2));
+            // Version 2: candidates whose surprise exceeds μ are dropped; μ follows the surprise of what is drawn.
+            let total = set.total();
+            set.keep_weight(total * exp(-*mu * std::f64::consts::LN_2));
         }
         Ok(greedy)
     }
 }
 
-/// In bits.
+/// Returns the surprise of a probability, −log₂ p, in bits.
 fn surprise(probability: f64) -> f64 {
     -libm::log(probability) * std::f64::consts::LOG2_E
 }
 
-/// The links that make the choice smaller.
-fn cut(stage: Stage, params: &Params, pool: &mut Pool, rng: &mut Rng) {
+/// Runs a stage that removes candidates.
+fn cut(stage: Stage, params: &Params, set: &mut CandidateSet, rng: &mut Rng) {
     match stage {
         Stage::TopNSigma if params.top_n_sigma > 0.0 => {
-            let (_, deviation) = pool.spread();
-            let most = pool.most();
-            pool.keep_above(f64::from(most) - f64::from(params.top_n_sigma) * deviation);
+            let (_, deviation) = set.spread();
+            let most = set.max_logit();
+            set.keep_above(f64::from(most) - f64::from(params.top_n_sigma) * deviation);
         }
         Stage::TopK => {
             if params.top_k > 0 {
-                pool.keep_best(params.top_k);
+                set.keep_best(params.top_k);
             }
             if params.adaptive_top_k {
-                let (mean, deviation) = pool.spread();
-                pool.keep_above(mean + 2.0 * deviation);
+                let (mean, deviation) = set.spread();
+                set.keep_above(mean + 2.0 * deviation);
             }
         }
-        Stage::TypicalP if params.typical_p < 1.0 => pool.keep_typical(f64::from(params.typical_p)),
-        Stage::TopP if params.top_p < 1.0 => pool.keep_nucleus(f64::from(params.top_p)),
-        Stage::MinP if params.min_p > 0.0 => pool.keep_weight(f64::from(params.min_p)),
-        // The number is drawn whatever comes of it: the next draw does not depend on this one.
+        Stage::TypicalP if params.typical_p < 1.0 => set.keep_typical(f64::from(params.typical_p)),
+        Stage::TopP if params.top_p < 1.0 => set.keep_nucleus(f64::from(params.top_p)),
+        Stage::MinP if params.min_p > 0.0 => set.keep_weight(f64::from(params.min_p)),
+        // The random number is drawn in any case, so that later draws do not depend on the outcome.
         Stage::Xtc if params.xtc_probability > 0.0 && rng.unit() < f64::from(params.xtc_probability) => {
-            pool.drop_top(f64::from(params.xtc_threshold));
+            set.drop_top(f64::from(params.xtc_threshold));
         }
         _ => {}
     }
 }
 
-/// The higher, the nearer the entropy is to the most it could be.
-fn temperature(params: &Params, pool: &mut Pool) -> f64 {
+/// Returns the temperature. With dynamic temperature, as in llama.cpp, it rises with the entropy of the
+/// candidates, relative to the largest that their number allows.
+fn temperature(params: &Params, set: &mut CandidateSet) -> f64 {
     let (middle, range) = (f64::from(params.temperature), f64::from(params.dynamic_temperature));
-    let count = if range > 0.0 { pool.left().len() } else { 1 };
+    let count = if range > 0.0 { set.remaining().len() } else { 1 };
     if count < 2 {
         return middle;
     }
     let (least, most) = ((middle - range).max(0.0), middle + range);
-    let undecided = pool.entropy() / libm::log(count as f64);
+    let undecided = set.entropy() / libm::log(count as f64);
     let undecided = exp(libm::log(undecided) * f64::from(params.dynamic_exponent));
     let temperature = least + (most - least) * undecided;
-    // At 0 there is nothing to divide by.
+    // Logits are divided by it.
     temperature.max(1e-6)
 }
 
-/// What a model said of a token: ln p from its own logits, before anything changed them.
+/// Log probabilities, ln p, by the model's own logits, before bias, penalties or temperature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logprobs {
+    /// That of the chosen token.
     pub chosen: f32,
-    /// The likeliest, in order.
+    /// The likeliest tokens with theirs, in falling order.
     pub top: Vec<(u32, f32)>,
 }
 
 impl Logprobs {
+    /// Computes the log probabilities of a token and of the `count` likeliest.
+    ///
+    /// # Panics
+    /// If the vocabulary has no such token.
     pub fn of(logits: &[f32], token: u32, count: usize) -> Self {
-        let log = log_total(logits);
+        let log = log_sum_exp(logits);
         let probability = |logit: f32| (f64::from(logit) - log) as f32;
         let mut top = Vec::new();
         if count > 0 {
-            pool::best(candidates(logits), count, &mut top);
+            candidates::best(all(logits), count, &mut top);
         }
         Self {
             chosen: probability(logits[token as usize]),
@@ -194,19 +233,23 @@ impl Logprobs {
     }
 }
 
-/// ln Σ e^logit
-pub fn log_total(logits: &[f32]) -> f64 {
+/// Returns ln Σ e^logit, the logarithm of softmax's denominator.
+pub fn log_sum_exp(logits: &[f32]) -> f64 {
     let most = f64::from(max(logits));
     let weights = |span: &[f32]| -> f64 {
         let mut weights = [0.0; 64];
         weights.iter_mut().zip(span).for_each(|(weight, &logit)| *weight = exp_to_zero(f64::from(logit) - most));
-        pool::sum(&weights)
+        candidates::sum(&weights)
     };
     libm::log(logits.chunks(64).map(weights).sum()) + most
 }
 
+/// Checks that all logits are finite.
+///
+/// # Errors
+/// `NonFinite` with the first token that is not.
 pub fn check_finite(logits: &[f32]) -> Result<()> {
-    // Times zero, what is finite is zero, and nothing else is.
+    // A finite value times zero is zero, any other is not.
     let zeros = lanes(logits, 0.0, |sum, logit| sum + logit * 0.0);
     if zeros.iter().all(|&sum| sum == 0.0) {
         return Ok(());
@@ -227,7 +270,7 @@ fn not_finite(token: usize, logit: f32) -> Error {
         .expected("a finite number", logit)
 }
 
-/// The first of the largest.
+/// Returns the token with the largest logit, the first of several.
 pub fn argmax(logits: &[f32]) -> usize {
     let most = max(logits);
     logits.iter().position(|&logit| logit == most).unwrap_or(0)
@@ -238,7 +281,7 @@ fn max(logits: &[f32]) -> f32 {
     lanes(logits, f32::NEG_INFINITY, larger).into_iter().fold(f32::NEG_INFINITY, larger)
 }
 
-/// Folds by sixteen lanes, which wait for none but themselves.
+/// Folds logits in sixteen independent lanes.
 #[inline(always)]
 fn lanes(logits: &[f32], start: f32, fold: impl Fn(f32, f32) -> f32) -> [f32; 16] {
     let (chunks, rest) = logits.as_chunks::<16>();

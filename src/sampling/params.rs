@@ -1,51 +1,57 @@
-//! What a caller may set, with what is off by default.
+//! The parameters of sampling. By default everything is off, which is greedy decoding.
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Numbers of the chain. `Default` is greedy with all else off.
+/// The numeric parameters. Ranges are checked by [`Params::check`]. `Default` is greedy decoding with everything else off.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
-    /// 0 takes the likeliest token.
+    /// Divides logits; 0 takes the likeliest token.
     pub temperature: f32,
-    /// Temperatures reach this far below and above, by how undecided the model is; 0 is off.
+    /// How far the temperature varies below and above `temperature`, with the entropy of the candidates; 0 is off.
     pub dynamic_temperature: f32,
+    /// The exponent of the relative entropy in dynamic temperature.
     pub dynamic_exponent: f32,
-    /// 0 keeps all.
+    /// The number of likeliest tokens to keep; 0 keeps all.
     pub top_k: usize,
-    /// Of top-k's only those above the mean of their logits by two standard deviations.
+    /// Whether top-k keeps only tokens whose logit exceeds the mean by two standard deviations.
     pub adaptive_top_k: bool,
-    /// 1 keeps all.
+    /// The total probability of the likeliest tokens to keep; 1 keeps all.
     pub top_p: f32,
-    /// 0 keeps all.
+    /// The least probability to keep, relative to the likeliest token's; 0 keeps all.
     pub min_p: f32,
-    /// 1 keeps all.
+    /// The total probability of the most typical tokens to keep; 1 keeps all.
     pub typical_p: f32,
-    /// 0 keeps all.
+    /// How many standard deviations below the largest logit tokens are kept; 0 keeps all.
     pub top_n_sigma: f32,
-    /// 0 is off.
+    /// The probability with which XTC removes the top choices; 0 is off.
     pub xtc_probability: f32,
+    /// The probability from which on XTC counts a token as a top choice.
     pub xtc_threshold: f32,
-    /// 1 is off.
+    /// Divides positive logits of tokens in the window and multiplies negative ones; 1 is off.
     pub repetition_penalty: f32,
-    /// 0 is off.
+    /// Subtracted from a token's logit for each occurrence in the window; 0 is off.
     pub frequency_penalty: f32,
-    /// 0 is off.
+    /// Subtracted from the logits of tokens in the window; 0 is off.
     pub presence_penalty: f32,
-    /// Tokens that the three look back on; 0 is all.
+    /// The window of the three penalties, in tokens; 0 is all.
     pub penalty_last_n: usize,
-    /// 0 is off.
+    /// DRY's penalty for a repetition of the allowed length; 0 is off.
     pub dry_multiplier: f32,
+    /// The factor of DRY's penalty for each further token.
     pub dry_base: f32,
+    /// The length of the shortest repetition that DRY penalises, in tokens.
     pub dry_allowed_length: usize,
-    /// Tokens that it looks back on; 0 is all.
+    /// DRY's window, in tokens; 0 is all.
     pub dry_last_n: usize,
-    /// Bits; 0 is off.
+    /// Mirostat's target surprise, in bits; 0 is off.
     pub mirostat_tau: f32,
+    /// Mirostat's learning rate.
     pub mirostat_eta: f32,
-    /// How many of the likeliest are told with every token.
+    /// How many of the likeliest tokens are reported with each token, with their log probabilities; `None` reports none.
     pub logprobs: Option<usize>,
-    /// Guess what comes and check it, which changes no result.
-    pub speculate: bool,
+    /// Whether to draft tokens by prompt lookup and verify them, which changes no result.
+    pub prompt_lookup: bool,
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
@@ -74,14 +80,14 @@ impl Default for Params {
             mirostat_tau: 0.0,
             mirostat_eta: 0.1,
             logprobs: None,
-            speculate: false,
+            prompt_lookup: false,
             seed: 0,
         }
     }
 }
 
-/// What each of [`Params::floats`] may be.
-const RANGES: [(&str, f32, f32); 16] = [
+/// The name, the least and the greatest value of each of [`Params::floats`], as the option table has them.
+pub const RANGES: [(&str, f32, f32); 16] = [
     ("temperature", 0.0, 100.0),
     ("dynamicTemperature", 0.0, 100.0),
     ("dynamicExponent", 0.01, 100.0),
@@ -101,6 +107,10 @@ const RANGES: [(&str, f32, f32); 16] = [
 ];
 
 impl Params {
+    /// Checks every parameter's range.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the option and its range.
     pub fn check(&self) -> Result<()> {
         let mut copy = *self;
         for (&value, (name, least, most)) in copy.floats().into_iter().map(|value| &*value).zip(RANGES) {
@@ -113,7 +123,7 @@ impl Params {
         Ok(())
     }
 
-    /// Those that are no counts, in the order of their ranges.
+    /// The parameters that are floats, in the order of their ranges.
     pub fn floats(&mut self) -> [&mut f32; 16] {
         [
             &mut self.temperature,
@@ -135,27 +145,37 @@ impl Params {
         ]
     }
 
+    /// Tells whether any of the three penalties is on.
     pub(super) fn penalises(&self) -> bool {
         self.repetition_penalty != 1.0 || self.frequency_penalty != 0.0 || self.presence_penalty != 0.0
     }
 }
 
-/// A link of the chain.
+/// A stage of sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// The repetition, frequency and presence penalties.
     Penalties,
+    /// DRY: a penalty for prolonging repetitions.
     Dry,
+    /// Top-n-sigma: a cut by standard deviations below the largest logit.
     TopNSigma,
+    /// Top-k: a cut by number.
     TopK,
+    /// Typical-p: a cut by distance from the expected surprise.
     TypicalP,
+    /// Top-p: a cut by total probability.
     TopP,
+    /// Min-p: a cut by probability relative to the largest.
     MinP,
+    /// XTC: a removal of the top choices, at random.
     Xtc,
+    /// The temperature.
     Temperature,
 }
 
 impl Stage {
-    /// In their default order.
+    /// All stages in their default order.
     pub const ALL: [Self; 9] = [
         Self::Penalties,
         Self::Dry,
@@ -169,33 +189,41 @@ impl Stage {
     ];
 }
 
-/// What the chain knows of single tokens, and its order.
+/// The parameters that name tokens, and the order of stages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lists {
     /// Added to the logits of these tokens; -∞ forbids one.
-    pub bias: Vec<(u32, f32)>,
-    /// Sequences that must not come: the last token of one is forbidden where the others have come.
-    pub banned: Vec<Vec<u32>>,
-    /// Tokens over which no repetition reaches that DRY counts. Rising.
-    pub breakers: Vec<u32>,
-    /// A link that is not there does nothing.
-    pub order: Vec<Stage>,
+    pub logit_bias: Vec<(u32, f32)>,
+    /// Sequences that must not occur: the last token of one is forbidden after the others.
+    pub banned_sequences: Vec<Vec<u32>>,
+    /// Tokens at which DRY's repetitions end, rising.
+    pub dry_breakers: Vec<u32>,
+    /// The stages that run, in order; the others are off.
+    pub samplers: Vec<Stage>,
 }
 
 impl Default for Lists {
     fn default() -> Self {
-        Self { bias: Vec::new(), banned: Vec::new(), breakers: Vec::new(), order: Stage::ALL.to_vec() }
+        Self {
+            logit_bias: Vec::new(),
+            banned_sequences: Vec::new(),
+            dry_breakers: Vec::new(),
+            samplers: Stage::ALL.to_vec(),
+        }
     }
 }
 
 impl Lists {
-    /// Refuses what would silently do nothing.
+    /// Checks that every token exists and every bias is a number or −∞.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the option.
     pub fn check(&self, vocab: usize) -> Result<()> {
         let refuse = |option, expected: &str, found: u32| {
             let what = Error::new(ErrorKind::InvalidArgument, "no such token").option(option);
             Err(what.expected(expected, found))
         };
-        for &(token, bias) in &self.bias {
+        for &(token, bias) in &self.logit_bias {
             if token as usize >= vocab {
                 return refuse("logitBias", "an id of the vocabulary", token);
             }
@@ -203,7 +231,7 @@ impl Lists {
                 return refuse("logitBias", "a number or -Infinity for every id", token);
             }
         }
-        match self.banned.iter().flatten().find(|&&token| token as usize >= vocab) {
+        match self.banned_sequences.iter().flatten().find(|&&token| token as usize >= vocab) {
             Some(&token) => refuse("bannedSequences", "ids of the vocabulary", token),
             None => Ok(()),
         }

@@ -1,10 +1,13 @@
-//! Against sorting everything, and the draws against their probabilities.
+//! The stages are compared with code that sorts everything, and the draws with their probabilities.
 
-use super::pool::Candidate;
+mod naive;
+
+use super::candidates::Candidate;
 use super::*;
+use naive::naive;
 
 fn random_logits(rng: &mut Rng, len: usize) -> Vec<f32> {
-    // Coarse values, so that there are ties.
+    // The values are coarse, so that there are ties.
     (0..len).map(|_| (rng.unit() * 200.0).round() as f32 / 10.0 - 10.0).collect()
 }
 
@@ -12,191 +15,12 @@ fn sampler(params: Params) -> Sampler {
     Sampler::new(params, Lists::default()).unwrap()
 }
 
-/// The chain in the plainest way: everything sorted, everything counted anew.
-struct Naive<'a> {
-    params: Params,
-    lists: &'a Lists,
-    said: &'a [u32],
-    /// Logit and token.
-    left: Vec<(f64, u32)>,
-    temperature: f64,
-}
-
-impl Naive<'_> {
-    fn sort(&mut self) {
-        self.left.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    }
-
-    fn probabilities(&self) -> Vec<f64> {
-        let most = self.left.iter().map(|(logit, _)| *logit).fold(f64::MIN, f64::max);
-        let weights: Vec<f64> = self.left.iter().map(|(logit, _)| ((logit - most) / self.temperature).exp()).collect();
-        let total: f64 = weights.iter().sum();
-        weights.iter().map(|weight| weight / total).collect()
-    }
-
-    fn spread(&self) -> (f64, f64) {
-        let count = self.left.len() as f64;
-        let mean = self.left.iter().map(|(logit, _)| logit).sum::<f64>() / count;
-        (mean, (self.left.iter().map(|(logit, _)| (logit - mean).powi(2)).sum::<f64>() / count).sqrt())
-    }
-
-    /// Without those for which `wanted` is false, but never without the first.
-    fn filter(&mut self, wanted: impl Fn(f64) -> bool) {
-        self.sort();
-        let first = self.left[0];
-        self.left.retain(|candidate| *candidate == first || wanted(candidate.0));
-    }
-
-    fn run(&mut self, stage: Stage, rng: &mut Rng) {
-        let params = self.params;
-        match stage {
-            Stage::Penalties => {
-                let from = match params.penalty_last_n {
-                    0 => 0,
-                    window => self.said.len().saturating_sub(window),
-                };
-                for (logit, token) in &mut self.left {
-                    let count = self.said[from..].iter().filter(|said| *said == token).count();
-                    if count > 0 {
-                        let penalty = params.repetition_penalty;
-                        let before = *logit as f32;
-                        let after = if before > 0.0 { before / penalty } else { before * penalty };
-                        let rest = count as f32 * params.frequency_penalty + params.presence_penalty;
-                        *logit = f64::from(after - rest);
-                    }
-                }
-            }
-            Stage::Dry => {
-                let from = match params.dry_last_n {
-                    0 => 0,
-                    window => self.said.len().saturating_sub(window),
-                };
-                let said = &self.said[from..];
-                for (logit, token) in &mut self.left {
-                    let mut longest = 0;
-                    for at in (0..said.len()).filter(|&at| said[at] == *token) {
-                        let mut length = 0;
-                        while length < at
-                            && said[at - 1 - length] == said[said.len() - 1 - length]
-                            && !self.lists.breakers.contains(&said[at - 1 - length])
-                        {
-                            length += 1;
-                        }
-                        longest = longest.max(length);
-                    }
-                    let counts = longest > 0 && longest >= params.dry_allowed_length;
-                    if params.dry_multiplier > 0.0 && counts && !self.lists.breakers.contains(token) {
-                        let over = (longest - params.dry_allowed_length) as f64;
-                        let penalty = f64::from(params.dry_multiplier) * f64::from(params.dry_base).powf(over);
-                        *logit = f64::from(*logit as f32 - penalty as f32);
-                    }
-                }
-            }
-            Stage::TopNSigma => {
-                if params.top_n_sigma > 0.0 {
-                    self.sort();
-                    let least = self.left[0].0 - f64::from(params.top_n_sigma) * self.spread().1;
-                    self.filter(|logit| logit >= least);
-                }
-            }
-            Stage::TopK => {
-                self.sort();
-                if params.top_k > 0 {
-                    self.left.truncate(params.top_k);
-                }
-                if params.adaptive_top_k {
-                    let (mean, deviation) = self.spread();
-                    let least = (mean + 2.0 * deviation).min(self.left[0].0);
-                    self.filter(|logit| logit >= least);
-                }
-            }
-            Stage::TypicalP => {
-                if params.typical_p < 1.0 {
-                    let probabilities = self.probabilities();
-                    let entropy: f64 = probabilities.iter().map(|p| -p * p.ln()).sum();
-                    let mut scored: Vec<(f64, f64, (f64, u32))> = probabilities
-                        .iter()
-                        .zip(&self.left)
-                        .map(|(p, candidate)| ((-p.ln() - entropy).abs(), *p, *candidate))
-                        .collect();
-                    scored.sort_by(|a, b| a.0.total_cmp(&b.0));
-                    let mut sum = 0.0;
-                    let cut = scored.iter().position(|(_, p, _)| {
-                        sum += p;
-                        sum > f64::from(params.typical_p)
-                    });
-                    scored.truncate(cut.map_or(scored.len(), |cut| cut + 1));
-                    self.left = scored.into_iter().map(|(_, _, candidate)| candidate).collect();
-                }
-            }
-            Stage::TopP => {
-                self.sort();
-                let probabilities = self.probabilities();
-                let mut sum = 0.0;
-                let mut kept = 0;
-                while kept < self.left.len()
-                    && (kept == 0 || params.top_p >= 1.0 || sum < f64::from(params.top_p) - 1e-13)
-                {
-                    sum += probabilities[kept];
-                    kept += 1;
-                }
-                self.left.truncate(kept);
-            }
-            Stage::MinP => {
-                self.sort();
-                let (most, least, temperature) = (self.left[0].0, f64::from(params.min_p), self.temperature);
-                self.filter(|logit| ((logit - most) / temperature).exp() >= least);
-            }
-            Stage::Xtc => {
-                if params.xtc_probability > 0.0 && rng.unit() < f64::from(params.xtc_probability) {
-                    self.sort();
-                    let probabilities = self.probabilities();
-                    let above = probabilities.iter().filter(|p| **p >= f64::from(params.xtc_threshold)).count();
-                    self.left.drain(..above.saturating_sub(1));
-                }
-            }
-            Stage::Temperature => {
-                let (middle, range) = (f64::from(params.temperature), f64::from(params.dynamic_temperature));
-                self.temperature = middle;
-                if range > 0.0 && self.left.len() > 1 {
-                    self.temperature = 1.0;
-                    let entropy: f64 =
-                        self.probabilities().iter().map(|p| if *p > 0.0 { -p * p.ln() } else { 0.0 }).sum();
-                    let part = (entropy / (self.left.len() as f64).ln()).powf(f64::from(params.dynamic_exponent));
-                    let least = (middle - range).max(0.0);
-                    self.temperature = (least + (middle + range - least) * part).max(1e-6);
-                }
-            }
-        }
-    }
-}
-
-/// What is left at the end and how probable it is, likeliest first.
-fn naive(logits: &[f32], params: Params, lists: &Lists, said: &[u32], rng: &mut Rng) -> Vec<(u32, f64)> {
-    let mut left: Vec<(f64, u32)> = logits.iter().enumerate().map(|(i, &l)| (f64::from(l), i as u32)).collect();
-    for &(token, bias) in &lists.bias {
-        left[token as usize].0 = f64::from(left[token as usize].0 as f32 + bias);
-    }
-    left.retain(|(logit, token)| {
-        let banned =
-            |sequence: &Vec<u32>| sequence.last() == Some(token) && said.ends_with(&sequence[..sequence.len() - 1]);
-        *logit > f64::NEG_INFINITY && !lists.banned.iter().any(banned)
-    });
-    let mut chain = Naive { params, lists, said, left, temperature: 1.0 };
-    for &stage in &lists.order {
-        chain.run(stage, rng);
-    }
-    chain.sort();
-    let probabilities = chain.probabilities();
-    chain.left.iter().map(|(_, token)| *token).zip(probabilities).collect()
-}
-
-/// The same from the chain itself.
+/// Returns the same from the sampler.
 fn found(sampler: &mut Sampler, logits: &[f32]) -> Vec<(u32, f64)> {
-    sampler.narrow(logits).unwrap();
-    let (most, total) = (sampler.pool.most(), sampler.pool.total());
-    let temperature = sampler.pool.temperature;
-    let mut left: Vec<Candidate> = sampler.pool.left().to_vec();
+    sampler.run_chain(logits).unwrap();
+    let (most, total) = (sampler.set.max_logit(), sampler.set.total());
+    let temperature = sampler.set.temperature;
+    let mut left: Vec<Candidate> = sampler.set.remaining().to_vec();
     left.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token)));
     left.iter().map(|c| (c.token, ((f64::from(c.logit) - f64::from(most)) / temperature).exp() / total)).collect()
 }
@@ -226,7 +50,7 @@ fn what_is_kept_is_what_sorting_keeps() {
     }
 }
 
-/// Any order of any links, with any settings, after anything that was said.
+/// Random orders of random stages, with random parameters, after random tokens.
 #[test]
 fn every_link_in_every_order_is_what_sorting_does() {
     let mut rng = Rng::new(17);
@@ -234,7 +58,7 @@ fn every_link_in_every_order_is_what_sorting_does() {
         let vocab = [3, 12, 60, 700, 4000][if round % 50 == 0 { 4 } else { rng.below(4) }];
         let logits = random_logits(&mut rng, vocab);
         // Few different tokens, so that they repeat.
-        let said: Vec<u32> = (0..rng.below(60)).map(|_| rng.below(vocab.min(4)) as u32).collect();
+        let tokens: Vec<u32> = (0..rng.below(60)).map(|_| rng.below(vocab.min(4)) as u32).collect();
         let mut off = |value: f32| if rng.below(2) == 0 { Some(value * rng.unit() as f32) } else { None };
         let or = |value: Option<f32>, otherwise: f32| value.unwrap_or(otherwise);
         let params = Params {
@@ -260,23 +84,23 @@ fn every_link_in_every_order_is_what_sorting_does() {
             seed: round,
             ..Params::default()
         };
-        let mut lists = Lists { breakers: (0..rng.below(3) as u32).collect(), ..Lists::default() };
-        for i in (1..lists.order.len()).rev() {
-            lists.order.swap(i, rng.below(i + 1));
+        let mut lists = Lists { dry_breakers: (0..rng.below(3) as u32).collect(), ..Lists::default() };
+        for i in (1..lists.samplers.len()).rev() {
+            lists.samplers.swap(i, rng.below(i + 1));
         }
-        lists.order.truncate(1 + rng.below(9));
+        lists.samplers.truncate(1 + rng.below(9));
         if vocab > 20 {
-            lists.bias = vec![(7, f32::NEG_INFINITY), (rng.below(vocab) as u32, 3.5)];
-            lists.banned = (0..3).map(|_| (0..1 + rng.below(3)).map(|_| rng.below(4) as u32).collect()).collect();
+            lists.logit_bias = vec![(7, f32::NEG_INFINITY), (rng.below(vocab) as u32, 3.5)];
+            lists.banned_sequences =
+                (0..3).map(|_| (0..1 + rng.below(3)).map(|_| rng.below(4) as u32).collect()).collect();
         }
         let mut sampler = Sampler::new(params, lists.clone()).unwrap();
-        said.iter().for_each(|&token| sampler.accept(token));
-        let expected = naive(&logits, params, &lists, &said, &mut Rng::new(round));
-        same(&found(&mut sampler, &logits), &expected, &format!("{round}: {params:?} {lists:?} {said:?}"));
+        tokens.iter().for_each(|&token| sampler.accept(token));
+        let expected = naive(&logits, params, &lists, &tokens, &mut Rng::new(round));
+        same(&found(&mut sampler, &logits), &expected, &format!("{round}: {params:?} {lists:?} {tokens:?}"));
     }
 }
 
-/// Four or five tokens with these probabilities.
 #[test]
 fn many_are_sorted_as_few_are_ties_by_id() {
     let mut rng = Rng::new(23);
@@ -285,12 +109,12 @@ fn many_are_sorted_as_few_are_ties_by_id() {
         let mut logits: Vec<f32> =
             (0..len).map(|_| coarse(&mut rng)).map(|x| if x.is_nan() { 0.0 } else { x }).collect();
         logits[len / 2..].iter_mut().for_each(|logit| *logit += rng.unit() as f32);
-        let mut expected: Vec<Candidate> = pool::candidates(&logits).collect();
+        let mut expected: Vec<Candidate> = all(&logits).collect();
         expected.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token)));
         let mut found = Vec::new();
-        pool::best(pool::candidates(&logits), len, &mut found);
+        candidates::best(all(&logits), len, &mut found);
         assert!(found == expected, "{len}");
-        pool::best(pool::candidates(&logits), len / 3, &mut found);
+        candidates::best(all(&logits), len / 3, &mut found);
         assert!(found == expected[..len / 3], "{len}");
     }
 }
@@ -300,8 +124,8 @@ fn a_draw_falls_where_the_running_sum_passes_it() {
     let mut rng = Rng::new(29);
     for len in [1, 7, 255, 256, 257, 5000] {
         let logits = random_logits(&mut rng, len);
-        let mut pool = Pool::default();
-        pool.start(&logits);
+        let mut set = CandidateSet::default();
+        set.start(&logits);
         let weights: Vec<f64> = logits.iter().map(|&logit| f64::from(logit).exp()).collect();
         let total: f64 = weights.iter().sum();
         for _ in 0..200 {
@@ -312,7 +136,7 @@ fn a_draw_falls_where_the_running_sum_passes_it() {
                 sum > unit * total
             };
             let expected = weights.iter().position(passes).unwrap();
-            let (token, probability) = pool.draw(unit);
+            let (token, probability) = set.draw(unit);
             assert_eq!(token as usize, expected, "{len}: {unit}");
             assert!((probability - weights[expected] / total).abs() < 1e-12);
         }
@@ -335,13 +159,13 @@ fn logits_of(probabilities: &[f32]) -> Vec<f32> {
     probabilities.iter().map(|p| p.ln()).collect()
 }
 
-/// Worked out by hand; most are cases of llama.cpp's own tests.
+/// The expected values were worked out by hand; most cases are those of llama.cpp's own tests.
 #[test]
 fn the_links_do_what_llama_cpp_does() {
-    let check = |params: Params, lists: Lists, said: &[u32], before: &[f32], after: &[f64]| {
+    let check = |params: Params, lists: Lists, tokens: &[u32], before: &[f32], after: &[f64]| {
         let params = Params { temperature: 1.0, ..params };
         let mut sampler = Sampler::new(params, lists).unwrap();
-        said.iter().for_each(|&token| sampler.accept(token));
+        tokens.iter().for_each(|&token| sampler.accept(token));
         let mut found: Vec<f64> = found(&mut sampler, &logits_of(before)).iter().map(|(_, p)| *p).collect();
         found.sort_by(|a, b| b.total_cmp(a));
         assert_eq!(found.len(), after.len(), "{params:?}: {found:?}");
@@ -364,7 +188,7 @@ fn the_links_do_what_llama_cpp_does() {
     let dry = |dry_multiplier| Params { dry_multiplier, dry_base: 1.1, dry_allowed_length: 2, ..Params::default() };
     check(dry(1.0), none(), &[0, 1], &[0.25; 4], &[0.25; 4]);
     check(dry(1.0), none(), &[0, 1, 2, 0, 1], &[0.25; 4], &[0.296923, 0.296923, 0.296923, 0.109232]);
-    let three = Lists { breakers: vec![3], ..none() };
+    let three = Lists { dry_breakers: vec![3], ..none() };
     check(dry(1.0), three, &[0, 1, 3, 4, 0, 1], &[0.2; 5], &[0.2; 5]);
     check(dry(2.0), none(), &[0, 1, 2, 0, 1], &[0.2; 5], &[0.241818, 0.241818, 0.241818, 0.241818, 0.032727]);
     let often = Params { frequency_penalty: 0.5, presence_penalty: 0.5, ..Params::default() };
@@ -375,7 +199,7 @@ fn the_links_do_what_llama_cpp_does() {
 fn draws_follow_their_probabilities() {
     let logits = random_logits(&mut Rng::new(9), 12);
     let on = Params { temperature: 1.0, ..Params::default() };
-    let others = Lists { order: vec![Stage::Temperature, Stage::MinP, Stage::TopP], ..Lists::default() };
+    let others = Lists { samplers: vec![Stage::Temperature, Stage::MinP, Stage::TopP], ..Lists::default() };
     for (params, lists) in [
         (Params { temperature: 0.7, seed: 1, ..on }, Lists::default()),
         (Params { temperature: 2.0, top_k: 5, seed: 2, ..on }, Lists::default()),
@@ -386,7 +210,7 @@ fn draws_follow_their_probabilities() {
         (Params { temperature: 2.0, dynamic_temperature: 1.5, dynamic_exponent: 0.7, seed: 7, ..on }, Lists::default()),
         (Params { temperature: 4.0, xtc_probability: 0.4, xtc_threshold: 0.02, seed: 8, ..on }, Lists::default()),
     ] {
-        // With a probability of its own XTC mixes two distributions.
+        // XTC mixes two distributions by its probability.
         let xtc = f64::from(params.xtc_probability);
         let with = |xtc_probability| {
             let params = Params { xtc_probability, ..params };
@@ -399,7 +223,8 @@ fn draws_follow_their_probabilities() {
     }
 }
 
-/// Pearson's statistic of many draws; with up to 11 degrees of freedom 40 is beyond one in ten thousand.
+/// Checks Pearson's statistic of many draws. With up to 11 degrees of freedom, 40 is exceeded less than once in ten thousand
+/// times.
 fn follows(sampler: &mut Sampler, logits: &[f32], expected: &[f64; 12]) {
     const DRAWS: usize = 40_000;
     let mut counts = [0usize; 12];
@@ -433,12 +258,12 @@ fn mirostat_keeps_to_its_surprise() {
     // Step by step, with the limit written out; and the mean surprise comes near what was asked for.
     let params = Params { temperature: 1.0, mirostat_tau: 3.0, mirostat_eta: 0.1, seed: 5, ..Params::default() };
     let (mut sampler, mut rng, mut noise) = (sampler(params), Rng::new(5), Rng::new(6));
-    let (mut limit, mut surprise) = (6.0, 0.0);
+    let (mut mu, mut surprise) = (6.0, 0.0);
     const STEPS: usize = 2000;
     for _ in 0..STEPS {
         let logits: Vec<f32> = (0..300).map(|_| (noise.unit() * 8.0) as f32).collect();
         let mut all = naive(&logits, params, &Lists::default(), &[], &mut Rng::new(0));
-        let kept = all.iter().take_while(|(_, p)| -p.log2() <= limit).count().max(1);
+        let kept = all.iter().take_while(|(_, p)| -p.log2() <= mu).count().max(1);
         all.truncate(kept);
         let total: f64 = all.iter().map(|(_, p)| p).sum();
         let mut rest = rng.unit() * total;
@@ -452,7 +277,7 @@ fn mirostat_keeps_to_its_surprise() {
         assert_eq!(sampler.sample(&logits).unwrap(), *token);
         let seen = -(p / total).log2();
         surprise += seen;
-        limit -= f64::from(0.1f32) * (seen - 3.0);
+        mu -= f64::from(0.1f32) * (seen - 3.0);
     }
     assert!((surprise / STEPS as f64 - 3.0).abs() < 0.05, "{}", surprise / STEPS as f64);
 }
@@ -488,9 +313,9 @@ fn at_temperature_0_only_what_changes_logits_counts() {
         Params { top_n_sigma: 0.1, typical_p: 0.01, xtc_probability: 1.0, xtc_threshold: 0.0, ..Params::default() };
     assert_eq!(sampler(greedy).sample(&logits).unwrap(), 1);
     assert_eq!(sampler(Params { mirostat_tau: 5.0, ..greedy }).sample(&logits).unwrap(), 1);
-    let lists = Lists { bias: vec![(1, f32::NEG_INFINITY)], ..Lists::default() };
+    let lists = Lists { logit_bias: vec![(1, f32::NEG_INFINITY)], ..Lists::default() };
     assert_eq!(Sampler::new(greedy, lists).unwrap().sample(&logits).unwrap(), 2);
-    let lists = Lists { banned: vec![vec![5, 1], vec![2]], ..Lists::default() };
+    let lists = Lists { banned_sequences: vec![vec![5, 1], vec![2]], ..Lists::default() };
     let mut sampler = Sampler::new(greedy, lists).unwrap();
     assert_eq!(sampler.sample(&logits).unwrap(), 1, "5 has not come");
     sampler.accept(5);
@@ -535,16 +360,16 @@ fn what_is_not_finite_is_refused() {
     assert_eq!(refused(wrong), (ErrorKind::InvalidArgument, "dryBase".to_owned()));
     assert!(Sampler::new(Params { temperature: f32::NAN, ..Params::default() }, Lists::default()).is_err());
     for (lists, option) in [
-        (Lists { bias: vec![(100, 1.0)], ..Lists::default() }, "logitBias"),
-        (Lists { bias: vec![(1, f32::NAN)], ..Lists::default() }, "logitBias"),
-        (Lists { bias: vec![(1, f32::INFINITY)], ..Lists::default() }, "logitBias"),
-        (Lists { banned: vec![vec![1, 100]], ..Lists::default() }, "bannedSequences"),
+        (Lists { logit_bias: vec![(100, 1.0)], ..Lists::default() }, "logitBias"),
+        (Lists { logit_bias: vec![(1, f32::NAN)], ..Lists::default() }, "logitBias"),
+        (Lists { logit_bias: vec![(1, f32::INFINITY)], ..Lists::default() }, "logitBias"),
+        (Lists { banned_sequences: vec![vec![1, 100]], ..Lists::default() }, "bannedSequences"),
     ] {
         assert_eq!(lists.check(100).unwrap_err().place.option.as_deref(), Some(option));
     }
 }
 
-/// `cargo test --release --lib sampling::tests::cost -- --ignored --nocapture`: milliseconds for each token.
+/// Prints the milliseconds for each token: `cargo test --release --lib sampling::tests::cost -- --ignored --nocapture`.
 #[test]
 #[ignore = "prints a table"]
 fn cost() {

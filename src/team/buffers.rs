@@ -1,4 +1,4 @@
-//! Buffers shared out by rows or by columns: who works on a part has it alone.
+//! Mutable buffers divided among members by rows or by columns. Every member gets parts that no other member can reach.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -8,20 +8,27 @@ use bytemuck::Zeroable;
 use super::Team;
 
 impl Team {
-    /// `work(first, part)` over the rows of `buffer`, each `stride` long; the last may be shorter.
+    /// Calls `work(first, part)` on parts that cover `buffer`, which is rows of `stride` values; the last row may be shorter.
+    /// `first` is the index of the part's first row.
+    ///
+    /// # Panics
+    /// As [`Team::parallel_for`] does.
     pub fn rows<T: Send>(&self, buffer: &mut [T], stride: usize, work: impl Fn(usize, &mut [T]) + Sync) {
-        let base = Shared(buffer.as_mut_ptr());
+        let base = SendPtr(buffer.as_mut_ptr());
         let (len, count) = (buffer.len(), if stride == 0 { 0 } else { buffer.len().div_ceil(stride) });
-        self.pieces(count, 1, |rows| {
+        self.parallel_for(count, 1, |rows| {
             let (from, end) = (rows.start * stride, len.min(rows.end * stride));
-            // SAFETY: pieces lie within the buffer, which is borrowed mutably until all are done, and no two share a row.
+            // SAFETY: ranges lie within the buffer, which is borrowed mutably until all are done, and no two share a row.
             let part = unsafe { std::slice::from_raw_parts_mut(base.at(from), end - from) };
             work(rows.start, part);
         });
     }
 
-    /// [`Self::rows`] over some rows of a buffer that grows, within its capacity, to hold them. New rows are zeros, and
-    /// whoever works on them is the first who touches them.
+    /// Does the same as [`Self::rows`] on some rows of a buffer that grows, within its capacity, to hold them. New rows are
+    /// zeroed by the member that works on them, so that their memory is first touched there.
+    ///
+    /// # Panics
+    /// If the buffer's capacity does not hold all rows, or as [`Team::parallel_for`] does.
     pub fn grow<T: Zeroable + Copy + Send>(
         &self,
         buffer: &mut Vec<T>,
@@ -35,10 +42,10 @@ impl Team {
             buffer.resize(from, T::zeroed());
         }
         let known = buffer.len();
-        let base = Shared(buffer.as_mut_ptr());
-        self.pieces(rows.len(), 1, |piece| {
+        let base = SendPtr(buffer.as_mut_ptr());
+        self.parallel_for(rows.len(), 1, |piece| {
             let (from, end) = (from + piece.start * stride, from + piece.end * stride);
-            // SAFETY: within the capacity, disjoint from all other pieces, and zero bytes are a T.
+            // SAFETY: the part is within the capacity and disjoint from all others, and zero bytes are a valid T.
             let part = unsafe {
                 let new = from.max(known.min(end));
                 base.at(new).write_bytes(0, end - new);
@@ -46,20 +53,21 @@ impl Team {
             };
             work(rows.start + piece.start, part);
         });
-        // SAFETY: everything before `from` was there, everything behind it has been written.
+        // SAFETY: everything before `from` was initialised before, everything behind it has been written.
         unsafe { buffer.set_len(known.max(end)) };
     }
 
-    /// `work(section, units, columns)` over columns of a row-major buffer, in pieces of whole `grain`s of units.
+    /// Calls `work(section, units, columns)` on parts that cover the sections of a row-major buffer `[rows][stride]`, in
+    /// multiples of `chunk` units.
     ///
     /// # Panics
-    /// If the sections overlap, do not rise, or leave the rows.
+    /// If the sections overlap, do not rise, or leave the rows, or as [`Team::parallel_for`] does.
     pub fn columns(
         &self,
         buffer: &mut [f32],
         stride: usize,
         sections: &[Section],
-        grain: usize,
+        chunk: usize,
         work: impl Fn(usize, Range<usize>, Columns) + Sync,
     ) {
         let count = buffer.len().checked_div(stride).unwrap_or(0);
@@ -71,8 +79,8 @@ impl Team {
             );
             end = section.first + section.width;
         }
-        let base = Shared(buffer.as_mut_ptr());
-        self.pieces(sections.iter().map(Section::units).sum(), grain, |piece| {
+        let base = SendPtr(buffer.as_mut_ptr());
+        self.parallel_for(sections.iter().map(Section::units).sum(), chunk, |piece| {
             let mut first = 0;
             for (index, section) in sections.iter().enumerate() {
                 let end = first + section.units();
@@ -87,11 +95,14 @@ impl Team {
     }
 }
 
-/// Neighbouring columns that are shared out in whole units; the last unit may be narrower.
+/// Neighbouring columns that are divided in whole units; the last unit may be narrower.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Section {
+    /// The first column.
     pub first: usize,
+    /// The number of columns.
     pub width: usize,
+    /// Columns of a unit.
     pub unit: usize,
 }
 
@@ -105,18 +116,19 @@ impl Section {
     }
 }
 
-struct Shared<T>(*mut T);
+/// A pointer that members may share.
+struct SendPtr<T>(*mut T);
 
 // SAFETY: only the methods of `Team` use it, for disjoint parts.
-unsafe impl<T: Send> Sync for Shared<T> {}
+unsafe impl<T: Send> Sync for SendPtr<T> {}
 
-impl<T> Shared<T> {
+impl<T> SendPtr<T> {
     fn at(&self, index: usize) -> *mut T {
         self.0.wrapping_add(index)
     }
 }
 
-/// Some columns of a row-major buffer, to be written by one member.
+/// Some columns of a row-major buffer, which one member alone may write.
 pub struct Columns<'a> {
     base: *mut f32,
     count: usize,
@@ -126,24 +138,29 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// All columns of some rows, each `stride` long.
+    /// Takes all columns of some rows, each `stride` long.
     pub fn all(rows: &'a mut [f32], stride: usize) -> Self {
         let count = rows.len().checked_div(stride).unwrap_or(0);
         Self { base: rows.as_mut_ptr(), count, stride, range: 0..stride, buffer: PhantomData }
     }
 
+    /// The columns, counted from the start of a row.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
 
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.count
     }
 
     /// These columns of one row.
+    ///
+    /// # Panics
+    /// If there is no such row.
     pub fn row(&mut self, row: usize) -> &mut [f32] {
         assert!(row < self.count);
-        // SAFETY: the row lies within the buffer, sections lie within the row and do not overlap, nor do pieces of
+        // SAFETY: the row lies within the buffer, sections lie within the row and do not overlap, nor do parts of
         // them, and the borrow of `self` keeps this member from having it twice.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(row * self.stride + self.range.start), self.range.len()) }
     }

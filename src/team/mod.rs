@@ -1,28 +1,43 @@
-//! The team, and the only room that knows threads.
+//! The thread team: a parallel for-loop over shared memory. This is the only module that knows threads.
 //!
-//! A team enters the pool once, when it is made: every member but the first becomes a server that waits for jobs, and the first,
-//! the one that calls, leads. [`Team::pieces`] posts a job and returns when it is done, which costs a fraction of a
-//! microsecond where waking a pool costs ten to a hundred. A wait spins for as long as a step's serial parts may take, and
-//! across the pause between two steps of a running stream; then it sleeps until notified.
+//! # How a job runs
 //!
-//! A job is cut into units. Every member has a share of them, which it takes from the front, piece by piece and ever smaller
-//! ones; who has done its own helps others, from the back. So a core that something else disturbs holds up nobody for long, and
-//! nobody waits for a member that has not even begun. Results depend neither on the cuts nor on who computes what: members share
-//! out rows and heads, never a sum.
+//! A [`Team`] enters the thread pool once, when it is made. Every member but the first becomes a *server* that waits for jobs;
+//! the first member is the calling thread, the *leader*. [`Team::parallel_for`] publishes a job and returns when it is done:
 //!
-//! While the caller has other things to do, a server may lead ([`Team::errand`]).
+//! ```text
+//! leader   write job → open gate → bump `posted`, wake sleepers → work → close gate → wait until the gate counts 0
+//! server   wait for `posted` to change → enter gate (count + 1) → work → leave gate (count − 1)
+//! ```
 //!
-//! If a member dies, nobody would ever finish: a poison word ends every wait. In wasm a panic traps its worker only, so the panic
-//! hook and the host's error handler set the word ([`poison`]).
+//! The gate's upper bit says whether servers may enter, its lower bits count those inside. A server that comes after the gate
+//! closed skips the job, so the leader never waits for a thread that has not begun. Inside an entered pool this costs a
+//! fraction of a microsecond a job; a call into the pool from outside was measured at 7 to 27 µs. A wait spins for about a
+//! third of a millisecond, which covers a step's serial parts and the pause between two steps, and sleeps afterwards.
+//!
+//! # How work is divided
+//!
+//! A job is `count` equal units, of which every member gets one contiguous share in a `WorkQueue`. The owner takes chunks from
+//! the front of its share, a quarter of what is left each time; a member whose own share is empty steals half of what is left
+//! of another's, from the back. This follows guided self-scheduling (Polychronopoulos and Kuck, 1987), with work stealing: a
+//! core that another program disturbs delays nobody for long. Results depend neither on the chunks nor on which member computes
+//! them, because members divide rows and heads and never split a sum.
+//!
+//! # Background tasks and failure
+//!
+//! While the caller does something else, a server may lead the team ([`Team::spawn`]).
+//!
+//! If a member dies, its job would never end: a global poison flag ends every wait. In wasm a panic traps only its own worker,
+//! so the panic hook and the host's error handler set the flag ([`poison`]).
 
+mod background;
 mod buffers;
-mod errand;
 #[cfg(all(test, feature = "threads", not(target_arch = "wasm32")))]
 mod tests;
 mod wait;
 
+pub use background::BackgroundTask;
 pub use buffers::{Columns, Section};
-pub use errand::Errand;
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -31,82 +46,91 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// More members than any machine that runs this has cores to spare.
-pub const MOST: usize = 64;
+/// The largest number of members. No machine that runs this has as many cores to spare.
+pub const MAX_MEMBERS: usize = 64;
 
-/// Rounds of a spin before sleeping: about a third of a millisecond. Where two threads first wake on one core, as schedulers
-/// like to do, every sleep and wake costs more than that.
+/// Iterations of a spin before a wait sleeps: about a third of a millisecond. A scheduler often wakes two threads on one core
+/// first, and then every sleep and wake-up costs more than that.
 const SPINS: u32 = 200_000;
 
 static POISON: AtomicU32 = AtomicU32::new(0);
 
-/// Says that a member has died. Every wait ends, and no step runs any more.
+/// Records that a member has died. Every wait ends with a panic, and no step runs any more. The flag is never cleared.
 pub fn poison() {
     POISON.store(1, Ordering::SeqCst);
 }
 
+/// Tells whether a member has died.
 pub fn poisoned() -> bool {
     POISON.load(Ordering::Relaxed) != 0
 }
 
 type Job = *const (dyn Fn(usize) + Sync);
 
-/// On a cache line of its own: members spin on it.
+/// A word on cache lines of its own, because members spin on it. 128 bytes, since x86 prefetches lines in pairs.
 #[repr(align(128))]
-struct Word(AtomicU32);
+struct PaddedAtomic(AtomicU32);
 
-struct Board {
-    /// How often a job was posted; [`Board::CLOSED`] in the upper bit ends the servers.
-    posted: Word,
-    /// Servers at work on the current job; [`Board::OPEN`] in the upper bit lets more of them in.
-    gate: Word,
+/// What the members of a team share.
+struct SharedState {
+    /// How often something was posted, a job or a task; [`SharedState::CLOSED`] in the upper bit ends the servers.
+    posted: PaddedAtomic,
+    /// The servers inside the current job; [`SharedState::OPEN`] in the upper bit lets more of them in.
+    gate: PaddedAtomic,
+    /// The members that sleep or are about to. Nobody is notified while it is 0.
     sleepers: AtomicUsize,
-    /// What is left of each member's share.
-    left: Box<[Left]>,
+    /// What nobody has taken yet of each member's share.
+    queues: Box<[WorkQueue]>,
+    /// The current job. The type's safety rests on who accesses it when; see below.
     job: UnsafeCell<Option<Job>>,
-    /// What the first server that is free does on its own.
-    errand: Mutex<Option<Task>>,
+    /// A background task for the first server that is free.
+    background: Mutex<Option<Task>>,
 }
 
 type Task = Box<dyn FnOnce() + Send>;
 
-// SAFETY: `job` is written by the leader alone, while the gate is shut and nobody within. Servers read it only within, after the
+// SAFETY: only the leader writes `job`, while the gate is closed and nobody is inside. Servers read it only inside, after the
 // count that let them in; the leader opens the gate with Release, and they enter with Acquire.
-unsafe impl Sync for Board {}
-// SAFETY: as above; the pointer in `job` is never followed but between these two moments.
-unsafe impl Send for Board {}
+unsafe impl Sync for SharedState {}
+// SAFETY: as above; the pointer in `job` is followed only between these two moments.
+unsafe impl Send for SharedState {}
 
+/// A group of threads that run one job at a time; see the [module](self).
 pub struct Team {
     members: usize,
-    board: Arc<Board>,
+    shared: Arc<SharedState>,
     #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
     _pool: Option<rayon::ThreadPool>,
 }
 
 impl Team {
-    /// The caller alone.
+    /// Makes a team of the caller alone. It runs every job itself, without any synchronisation.
     pub fn solo() -> Self {
         Self {
             members: 1,
-            board: Arc::new(Board::new(1)),
+            shared: Arc::new(SharedState::new(1)),
             #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
             _pool: None,
         }
     }
 
-    /// The caller and `members - 1` others. In wasm the others are the pool that the host has started before.
+    /// Makes a team of the caller and `members - 1` other threads. In wasm these are the pool that the host has started before.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `members` is not 1 to [`MAX_MEMBERS`], or is not the size of wasm's pool plus one; `OutOfMemory` if
+    /// threads cannot be started.
     #[cfg(feature = "threads")]
     pub fn new(members: usize) -> Result<Self> {
-        if !(1..=MOST).contains(&members) {
+        if !(1..=MAX_MEMBERS).contains(&members) {
             return Err(Error::new(ErrorKind::InvalidArgument, "wrong number of threads")
                 .option("threads")
-                .expected(format_args!("1 to {MOST}"), members));
+                .expected(format_args!("1 to {MAX_MEMBERS}"), members));
         }
         if members == 1 {
             return Ok(Self::solo());
         }
-        let board = Arc::new(Board::new(members));
-        let servers = Arc::clone(&board);
+        let shared = Arc::new(SharedState::new(members));
+        let servers = Arc::clone(&shared);
         let serve = move |context: rayon::BroadcastContext| servers.serve(context.index() + 1);
         #[cfg(target_arch = "wasm32")]
         {
@@ -117,7 +141,7 @@ impl Team {
                     .expected(members - 1, pool));
             }
             rayon::spawn_broadcast(serve);
-            Ok(Self { members, board })
+            Ok(Self { members, shared })
         }
         #[cfg(not(target_arch = "wasm32"))]
         {
@@ -126,11 +150,14 @@ impl Team {
                 Error::new(ErrorKind::OutOfMemory, format!("no threads: {error}")).option("threads")
             })?;
             pool.spawn_broadcast(serve);
-            Ok(Self { members, board, _pool: Some(pool) })
+            Ok(Self { members, shared, _pool: Some(pool) })
         }
     }
 
-    /// An error once a member has died.
+    /// Fails once a member has died.
+    ///
+    /// # Errors
+    /// `TeamPoisoned`, from then on.
     pub fn check(&self) -> Result<()> {
         if poisoned() {
             return Err(Error::new(ErrorKind::TeamPoisoned, "a thread of this model has died"));
@@ -141,27 +168,27 @@ impl Team {
 
 impl Drop for Team {
     fn drop(&mut self) {
-        self.board.posted.0.fetch_or(Board::CLOSED, Ordering::SeqCst);
-        wait::wake_all(&self.board.posted.0);
+        self.shared.posted.0.fetch_or(SharedState::CLOSED, Ordering::SeqCst);
+        wait::wake_all(&self.shared.posted.0);
     }
 }
 
-impl Board {
+impl SharedState {
     const CLOSED: u32 = 1 << 31;
     const OPEN: u32 = 1 << 31;
 
     fn new(members: usize) -> Self {
         Self {
-            posted: Word(AtomicU32::new(0)),
-            gate: Word(AtomicU32::new(0)),
+            posted: PaddedAtomic(AtomicU32::new(0)),
+            gate: PaddedAtomic(AtomicU32::new(0)),
             sleepers: AtomicUsize::new(0),
-            left: (0..members).map(|_| Left(AtomicU64::new(0))).collect(),
+            queues: (0..members).map(|_| WorkQueue(AtomicU64::new(0))).collect(),
             job: UnsafeCell::new(None),
-            errand: Mutex::new(None),
+            background: Mutex::new(None),
         }
     }
 
-    /// What every member but the leader does until the team ends.
+    /// Serves jobs and tasks until the team ends. Every member but the leader runs this.
     #[cfg(feature = "threads")]
     fn serve(&self, member: usize) {
         let mut seen = 0;
@@ -171,33 +198,36 @@ impl Board {
                 return;
             }
             self.help(member);
-            let errand = locked(&self.errand).take();
-            if let Some(errand) = errand {
-                let alive = Alive;
-                errand();
-                drop(alive);
+            let task = locked(&self.background).take();
+            if let Some(task) = task {
+                let guard = PanicGuard;
+                task();
+                drop(guard);
             }
         }
     }
 
-    /// Takes part in the current job, if it can be entered still.
+    /// Takes part in the current job, if it can still be entered.
     fn help(&self, member: usize) {
-        if let Some(inside) = self.enter() {
+        if let Some(entry) = self.enter() {
             // SAFETY: the gate was open when it counted us, so a job is posted, and the leader keeps it alive until we leave.
             let job = unsafe { &*(*self.job.get()).expect("a posted job") };
             job(member);
-            drop(inside);
+            drop(entry);
         }
     }
 
-    /// Through the gate, if it is open still.
-    fn enter(&self) -> Option<Inside<'_>> {
+    /// Enters the gate, if it is still open.
+    fn enter(&self) -> Option<EntryGuard<'_>> {
         let gate = &self.gate.0;
         let count = |now: u32| (now & Self::OPEN != 0).then_some(now + 1);
-        gate.fetch_update(Ordering::Acquire, Ordering::Relaxed, count).ok().map(|_| Inside(self))
+        gate.fetch_update(Ordering::Acquire, Ordering::Relaxed, count).ok().map(|_| EntryGuard(self))
     }
 
-    /// Spins, then sleeps, until the word is no longer `seen`.
+    /// Spins, then sleeps, until the word is no longer `seen`; returns the new value.
+    ///
+    /// # Panics
+    /// If a member has died.
     fn await_change(&self, word: &AtomicU32, seen: u32) -> u32 {
         for _ in 0..SPINS {
             let now = word.load(Ordering::Acquire);
@@ -220,10 +250,10 @@ impl Board {
         }
     }
 
-    /// Has everyone look at what there is to do.
-    fn call(&self) {
-        // The count leaves the upper bit alone, however long a team lives. Two may call at once: a server can find an errand, and
-        // post its first job, before the word of the errand itself is out.
+    /// Makes every member look for work or for news.
+    fn signal(&self) {
+        // The count never reaches the upper bit, however long a team lives. Two threads may signal at once: a server can find a
+        // task and post its first job before the thread that spawned the task has signalled.
         let next = |posted: u32| Some((posted + 1) & !Self::CLOSED);
         let _ = self.posted.0.fetch_update(Ordering::SeqCst, Ordering::Relaxed, next);
         self.wake(&self.posted.0);
@@ -236,10 +266,10 @@ impl Board {
     }
 }
 
-/// Poisons the team if what it guards panics.
-struct Alive;
+/// Poisons the team if the code it guards panics.
+struct PanicGuard;
 
-impl Drop for Alive {
+impl Drop for PanicGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             poison();
@@ -247,32 +277,33 @@ impl Drop for Alive {
     }
 }
 
-/// Counts a server that works; one that panics poisons the team before it leaves.
-struct Inside<'a>(&'a Board);
+/// A server's presence inside the gate. One that panics poisons the team before it leaves.
+struct EntryGuard<'a>(&'a SharedState);
 
-impl Drop for Inside<'_> {
+impl Drop for EntryGuard<'_> {
     fn drop(&mut self) {
-        drop(Alive);
+        drop(PanicGuard);
         self.0.gate.0.fetch_sub(1, Ordering::SeqCst);
         self.0.wake(&self.0.gate.0);
     }
 }
 
-/// The units of a share that nobody has taken yet: where they begin, and in the upper half where they end.
+/// The units of a share that nobody has taken yet: the first in the lower half of the word, the end in the upper half.
 #[repr(align(128))]
-struct Left(AtomicU64);
+struct WorkQueue(AtomicU64);
 
-impl Left {
+impl WorkQueue {
     fn set(&self, units: Range<usize>) {
         self.0.store(units.start as u64 | (units.end as u64) << 32, Ordering::Relaxed);
     }
 
-    /// A quarter of what is left for its owner, from the front; half of it for another, from the back; in whole `grain`s.
-    fn take(&self, own: bool, grain: usize) -> Option<Range<usize>> {
+    /// Takes some units, rounded up to whole chunks: a quarter of the rest from the front for the owner, half of the rest from
+    /// the back for another member.
+    fn take(&self, own: bool, chunk: usize) -> Option<Range<usize>> {
         let mut taken = 0..0;
         let shrunk = |left: u64| {
             let (start, end) = ((left as u32) as usize, (left >> 32) as usize);
-            let count = (end - start).div_ceil(if own { 4 } else { 2 }).next_multiple_of(grain).min(end - start);
+            let count = (end - start).div_ceil(if own { 4 } else { 2 }).next_multiple_of(chunk).min(end - start);
             taken = if own { start..start + count } else { end - count..end };
             let (start, end) = if own { (start + count, end) } else { (start, end - count) };
             (count > 0).then_some(start as u64 | (end as u64) << 32)
@@ -283,62 +314,79 @@ impl Left {
 }
 
 impl Team {
+    /// The number of members, the leader included.
     pub fn members(&self) -> usize {
         self.members
     }
 
-    /// `work(units)` over pieces of `0..count`, every unit once. Pieces are whole `grain`s but for a share's last.
-    pub fn pieces(&self, count: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
-        assert!(u32::try_from(count).is_ok() && grain > 0, "units that can be counted");
-        // What is one piece is not worth a signal.
-        if self.members == 1 || count <= grain {
+    /// Calls `work(units)` on ranges that cover `0..count`, each unit once, on all members. Every range is a multiple of
+    /// `chunk` units, except the last of a member's share.
+    ///
+    /// # Panics
+    /// If `count` does not fit 32 bits, `chunk` is 0, or `work` panics on any member.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use ternlight::team::Team;
+    ///
+    /// let sum = AtomicUsize::new(0);
+    /// Team::solo().parallel_for(100, 8, |units| {
+    ///     sum.fetch_add(units.sum(), Ordering::Relaxed);
+    /// });
+    /// assert_eq!(sum.into_inner(), 4950);
+    /// ```
+    pub fn parallel_for(&self, count: usize, chunk: usize, work: impl Fn(Range<usize>) + Sync) {
+        assert!(u32::try_from(count).is_ok() && chunk > 0, "units that can be counted");
+        // A single chunk is not worth a signal.
+        if self.members == 1 || count <= chunk {
             if count > 0 {
                 work(0..count);
             }
             return;
         }
-        let left = &*self.board.left;
-        for (member, left) in left.iter().enumerate() {
-            left.set(share(count, member, self.members));
+        let queues = &*self.shared.queues;
+        for (member, queue) in queues.iter().enumerate() {
+            queue.set(share(count, member, self.members));
         }
         self.post(&|member| {
-            let (before, from) = left.split_at(member);
-            for (turn, left) in from.iter().chain(before).enumerate() {
-                while let Some(units) = left.take(turn == 0, grain) {
+            let (before, from) = queues.split_at(member);
+            for (turn, queue) in from.iter().chain(before).enumerate() {
+                while let Some(units) = queue.take(turn == 0, chunk) {
                     work(units);
                 }
             }
         });
     }
 
-    /// Runs `work(member)` on the leader, member 0, and on every other member that comes before the leader is done.
+    /// Runs `work(member)` on the leader, which is member 0, and on every other member that enters before the leader is done.
     fn post(&self, work: &(dyn Fn(usize) + Sync)) {
-        let board = &*self.board;
-        // SAFETY: the gate is shut and nobody within, so that no server reads the cell. The pointer outlives its use: this function
-        // does not return, nor unwind (`Shut`), before every server that entered has left.
+        let shared = &*self.shared;
+        // SAFETY: the gate is closed and nobody is inside, so that no server reads the cell. The pointer outlives its use: this
+        // function neither returns nor unwinds (`JoinGuard`) before every server that entered has left.
         unsafe {
-            *board.job.get() =
-                Some(std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work))
-        };
-        board.gate.0.store(Board::OPEN, Ordering::Release);
-        board.call();
-        let shut = Shut(board);
+            *shared.job.get() =
+                Some(std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work));
+        }
+        shared.gate.0.store(SharedState::OPEN, Ordering::Release);
+        shared.signal();
+        let join = JoinGuard(shared);
         work(0);
-        drop(shut);
+        drop(join);
     }
 }
 
+/// Locks a mutex whatever happened to its last holder; the poison flag reports that.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shuts the gate and waits for who is within, whatever happens to the leader's own part.
-struct Shut<'a>(&'a Board);
+/// Closes the gate and waits for the servers inside, whatever happens to the leader's own part.
+struct JoinGuard<'a>(&'a SharedState);
 
-impl Drop for Shut<'_> {
+impl Drop for JoinGuard<'_> {
     fn drop(&mut self) {
         let gate = &self.0.gate.0;
-        let mut within = gate.fetch_and(!Board::OPEN, Ordering::AcqRel) & !Board::OPEN;
+        let mut within = gate.fetch_and(!SharedState::OPEN, Ordering::AcqRel) & !SharedState::OPEN;
         while within != 0 {
             within = self.0.await_change(gate, within);
         }
@@ -346,7 +394,7 @@ impl Drop for Shut<'_> {
     }
 }
 
-/// A member's share of `count` equal units.
+/// The share of `count` equal units that a member starts with.
 fn share(count: usize, member: usize, members: usize) -> Range<usize> {
     count * member / members..count * (member + 1) / members
 }

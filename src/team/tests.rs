@@ -5,7 +5,7 @@ use super::*;
 fn until(ready: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !ready() {
-        assert!(Instant::now() < end, "somebody waits for nobody");
+        assert!(Instant::now() < end, "the condition never held");
         std::thread::yield_now();
     }
 }
@@ -14,15 +14,15 @@ fn until(ready: impl Fn() -> bool) {
 fn every_unit_is_worked_on_once() {
     for members in [1, 2, 3, 8] {
         let team = Team::new(members).unwrap();
-        for (count, grain) in [(0, 1), (1, 1), (2, 3), (7, 1), (64, 3), (1000, 6), (10_007, 1)] {
+        for (count, chunk) in [(0, 1), (1, 1), (2, 3), (7, 1), (64, 3), (1000, 6), (10_007, 1)] {
             let times: Vec<_> = (0..count).map(|_| AtomicU32::new(0)).collect();
-            team.pieces(count, grain, |units| {
+            team.parallel_for(count, chunk, |units| {
                 assert!(!units.is_empty());
                 for time in &times[units] {
                     time.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            assert!(times.into_iter().all(|time| time.into_inner() == 1), "{members} members, {count} by {grain}");
+            assert!(times.into_iter().all(|time| time.into_inner() == 1), "{members} members, {count} by {chunk}");
         }
     }
 }
@@ -45,25 +45,25 @@ fn the_last_row_may_be_shorter() {
 }
 
 #[test]
-fn pieces_are_whole_grains_and_shrink() {
-    let left = Left(AtomicU64::new(0));
-    left.set(5..105);
-    assert_eq!(left.take(true, 3), Some(5..32));
-    assert_eq!(left.take(false, 3), Some(66..105));
-    assert_eq!(left.take(true, 3), Some(32..41));
-    assert_eq!(left.take(true, 40), Some(41..66));
-    assert_eq!(left.take(true, 1), None);
-    assert_eq!(left.take(false, 1), None);
+fn ranges_are_whole_chunks_and_shrink() {
+    let queue = WorkQueue(AtomicU64::new(0));
+    queue.set(5..105);
+    assert_eq!(queue.take(true, 3), Some(5..32));
+    assert_eq!(queue.take(false, 3), Some(66..105));
+    assert_eq!(queue.take(true, 3), Some(32..41));
+    assert_eq!(queue.take(true, 40), Some(41..66));
+    assert_eq!(queue.take(true, 1), None);
+    assert_eq!(queue.take(false, 1), None);
 }
 
-/// The first piece that a server takes waits for all others, which shares that nobody else may touch would never be.
+/// The first range that a server takes waits for all others. With shares that nobody else may take, those would never end.
 #[test]
 fn others_finish_what_a_slow_member_has_left() {
     let team = Team::new(3).unwrap();
     let leader = std::thread::current().id();
     for _ in 0..100 {
         let (done, held) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        team.pieces(3000, 1, |units| {
+        team.parallel_for(3000, 1, |units| {
             if std::thread::current().id() == leader {
                 until(|| held.load(Ordering::SeqCst) > 0);
             } else if held.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -76,19 +76,19 @@ fn others_finish_what_a_slow_member_has_left() {
 }
 
 #[test]
-fn an_errand_is_led_by_another_and_helped_by_who_waits() {
+fn a_task_is_led_by_another_member_and_helped_by_the_waiting_one() {
     for members in 1..=4 {
         let mut team = Team::new(members).unwrap();
         let caller = std::thread::current().id();
         for round in 0..300 {
-            let errand = team.errand(move |team| {
+            let task = team.spawn(move |team| {
                 let (units, helped) = (AtomicUsize::new(0), AtomicUsize::new(0));
                 let leader = std::thread::current().id();
                 assert!((leader == caller) == (members == 1));
-                team.pieces(50, 1, |piece| {
+                team.parallel_for(50, 1, |piece| {
                     units.fetch_add(piece.len(), Ordering::SeqCst);
                     helped.fetch_add((std::thread::current().id() == caller) as usize, Ordering::SeqCst);
-                    // Now and then nothing goes on before who waits has come.
+                    // In two rounds of three the job does not end before the waiting thread has joined.
                     if members > 1 && round % 3 > 0 && std::thread::current().id() != caller {
                         until(|| helped.load(Ordering::SeqCst) > 0);
                     }
@@ -98,12 +98,12 @@ fn an_errand_is_led_by_another_and_helped_by_who_waits() {
             if round % 3 == 0 {
                 std::thread::yield_now();
             }
-            let (back, (units, helped)) = errand.wait();
+            let (back, (units, helped)) = task.wait();
             assert_eq!(units, 50);
             assert!(members == 1 || round % 3 == 0 || helped > 0, "{members} members, round {round}");
             team = back;
             let sum = AtomicUsize::new(0);
-            team.pieces(20, 1, |piece| {
+            team.parallel_for(20, 1, |piece| {
                 sum.fetch_add(piece.len(), Ordering::SeqCst);
             });
             assert_eq!(sum.into_inner(), 20);
@@ -112,10 +112,10 @@ fn an_errand_is_led_by_another_and_helped_by_who_waits() {
 }
 
 #[test]
-fn an_errand_that_nobody_waits_for_ends_the_team() {
+fn a_task_that_nobody_waits_for_ends_the_team() {
     for members in 1..=3 {
         let (send, receive) = std::sync::mpsc::channel();
-        drop(Team::new(members).unwrap().errand(move |team| send.send(team.members()).unwrap()));
+        drop(Team::new(members).unwrap().spawn(move |team| send.send(team.members()).unwrap()));
         assert_eq!(receive.recv_timeout(Duration::from_secs(10)), Ok(members));
     }
 }
@@ -149,9 +149,9 @@ fn rows_that_grow_are_zeros_first() {
 
 #[test]
 fn nobody_waits_for_a_member_that_does_not_come() {
-    let team = Team { members: 3, board: Arc::new(Board::new(3)), _pool: None };
+    let team = Team { members: 3, shared: Arc::new(SharedState::new(3)), _pool: None };
     let done = AtomicUsize::new(0);
-    team.pieces(100, 1, |units| {
+    team.parallel_for(100, 1, |units| {
         done.fetch_add(units.len(), Ordering::SeqCst);
     });
     assert_eq!(done.into_inner(), 100);

@@ -1,8 +1,9 @@
-//! Adapters: a header in, ranges out, tensors in, a number at the end.
+//! Loading adapters: a header comes in, ranges go out, tensors come in, and the adapter gets its number.
 
 use wasm_bindgen::prelude::*;
 
-use super::{Checkpoint, Engine, Js, ranges, thrown};
+use super::Engine;
+use crate::bindings::{Checkpoint, Js, ranges, thrown};
 use crate::engine::AdapterId;
 use crate::model::adapter;
 
@@ -14,10 +15,10 @@ pub struct AdapterLoader(adapter::Loader);
 impl AdapterLoader {
     #[wasm_bindgen(constructor)]
     pub fn new(checkpoint: &Checkpoint, engine: &Engine) -> Js<AdapterLoader> {
-        checkpoint.adapter(engine.config()).map(Self).map_err(thrown)
+        checkpoint.inner().adapter(engine.config()).map(Self).map_err(thrown)
     }
 
-    /// Of every tensor.
+    /// The bytes of every tensor.
     pub fn ranges(&self) -> Js<JsValue> {
         ranges(self.0.ranges())
     }
@@ -32,7 +33,7 @@ impl AdapterLoader {
         self.0.feed(index, bytes).map_err(thrown)
     }
 
-    /// Once all have come: its number.
+    /// The adapter's number, once all tensors have come.
     pub fn finish(self, engine: &mut Engine) -> Js<u32> {
         engine.add_adapter(self.0.finish().map_err(thrown)?).map_err(thrown)
     }

@@ -1,12 +1,15 @@
-//! The machine's own limits, for the host to time.
+//! Measurements of the machine's own limits; the host times them.
 
+use wasm_bindgen::JsCast;
 use wasm_bindgen::prelude::*;
+use web_sys::Performance;
 
-use super::{Js, team, thrown};
+use super::team;
 use crate::bench;
+use crate::bindings::{Js, thrown};
 use crate::error::filled;
 use crate::kernels::isa::Active;
-use crate::kernels::linear::{self, Dots};
+use crate::kernels::linear::{self, DotProduct};
 use crate::team::Team;
 
 /// A team, and memory for it to read.
@@ -24,13 +27,13 @@ impl Roofline {
         Ok(Self { memory: filled("a buffer", bytes as u64, 1).map_err(thrown)?, team: team(threads)? })
     }
 
-    /// Reads all memory once, in `streams` streams a thread; answers with the sum of its words.
+    /// Reads all memory once, in `streams` streams a thread; returns the sum of its words.
     pub fn read(&self, streams: usize) -> u32 {
         let (lines, _) = self.memory.as_chunks();
         bench::read::<Active>(&self.team, lines, streams)
     }
 
-    /// Multiplies in registers; answers with how many products were made, each of which is 1.
+    /// Multiplies in registers; returns how many products were made, each of which is 1.
     pub fn multiply(&self, rounds: usize) -> Js<f64> {
         let (products, sum) = bench::multiply::<Active>(&self.team, rounds);
         // A sum of 32 bits proves them but for its overflow.
@@ -38,16 +41,21 @@ impl Roofline {
     }
 }
 
-#[wasm_bindgen]
-extern "C" {
-    #[wasm_bindgen(js_namespace = performance)]
-    pub(super) fn now() -> f64;
+thread_local! {
+    /// The clock that pages, workers and servers have alike, as a property of the global object.
+    static CLOCK: Performance =
+        js_sys::Reflect::get(&js_sys::global(), &"performance".into()).unwrap_or(JsValue::UNDEFINED).unchecked_into();
 }
 
-/// Sums products in the way of this name from now on, or in whichever is faster here; answers with its name.
-#[wasm_bindgen]
-pub fn dots(name: &str) -> String {
-    let named = Dots::ALL.into_iter().find(|dots| dots.name() == name);
+/// Milliseconds since the thread began.
+pub(super) fn now() -> f64 {
+    CLOCK.with(Performance::now)
+}
+
+/// Chooses the dot product of this name from now on, or the faster one for any other name; returns its name.
+#[wasm_bindgen(js_name = dotProduct)]
+pub fn dot_product(name: &str) -> String {
+    let named = DotProduct::ALL.into_iter().find(|dots| dots.name() == name);
     let dots = named.unwrap_or_else(|| bench::fastest::<Active>(now));
     linear::choose(dots);
     dots.name().to_owned()

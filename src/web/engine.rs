@@ -7,32 +7,31 @@ use wasm_bindgen::prelude::*;
 
 use super::adapter::pairs;
 use super::bench::now;
-use super::sampling::sampling;
-use super::{Js, thrown, to_js};
+use crate::bindings::{Js, thrown, to_js};
 use crate::engine::{
-    self, AdapterId, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, WhenFull, Work,
+    self, AdapterId, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, Task, WhenFull,
 };
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
-use crate::kernels::packed::{Packing, Shape};
+use crate::kernels::packed::{MatrixShape, Packing};
 use crate::model::describe::Description;
 use crate::model::forward::Traced;
-use crate::model::{Adapter, Config, Model, Plan};
+use crate::model::{Adapter, Config, Model, Plan, tune};
 use crate::observe::{Operation, Tally, Values};
 use crate::quant::{Layout, Scales};
-use crate::sampling::{Lists, Params};
+use crate::sampling::{Lists, Params, flat};
 use crate::team::Team;
 
-/// More than any request has; tokens have fewer than the 21 bits that are left.
+/// The factor that separates a token from its request in one number: request ids are below it, and token ids fit the 21 bits that are left.
 const REQUESTS: f64 = 4_294_967_296.0;
 
-/// What a request is to do, read by hand: derived readers of such a type are ten times as large.
-fn work(from: &JsValue, (params, lists): (Params, Lists)) -> Work {
+/// Reads the task of a request by hand: a derived reader of such a type is ten times as large.
+fn task(from: &JsValue, (params, lists): (Params, Lists)) -> Task {
     let get = |name: &str| Reflect::get(from, &name.into()).unwrap_or_default();
     let text = |name: &str| get(name).as_string().unwrap_or_default();
     match text("type").as_str() {
-        "generate" => Work::Generate {
+        "generate" => Task::Generate {
             params,
             lists,
             max_tokens: get("maxTokens").as_f64().map(|count| count as usize),
@@ -44,10 +43,10 @@ fn work(from: &JsValue, (params, lists): (Params, Lists)) -> Work {
                 _ => WhenFull::Stop,
             },
         },
-        "logits" => Work::Logits { all: get("all").is_truthy() },
-        "embed" if get("mean").is_truthy() => Work::Embed { pooling: Pooling::Mean },
-        "embed" => Work::Embed { pooling: Pooling::Last },
-        _ => Work::Score,
+        "logits" => Task::Logits { all: get("all").is_truthy() },
+        "embed" if get("mean").is_truthy() => Task::Embed { pooling: Pooling::Mean },
+        "embed" => Task::Embed { pooling: Pooling::Last },
+        _ => Task::Score,
     }
 }
 
@@ -90,10 +89,20 @@ impl Engine {
         self.plan.context
     }
 
-    /// How keys and values are kept.
-    #[wasm_bindgen(getter)]
-    pub fn kv(&self) -> String {
+    /// How keys and values are stored.
+    #[wasm_bindgen(js_name = kvCacheType, getter)]
+    pub fn kv_cache_type(&self) -> String {
         self.plan.kv.name().to_owned()
+    }
+
+    /// Sets whether weights are prefetched: `on`, `off`, or, for any other word, what a measurement of 40 ms finds for each kind of
+    /// codes in the model. Returns, for each kind, the bits of a code and 1 or 0.
+    pub fn tune(&self, prefetch: &str) -> Js<Vec<u8>> {
+        let choices = match prefetch {
+            "on" | "off" => tune::force(self.engine.model(), prefetch == "on"),
+            _ => self.engine.tune(&now).map_err(thrown)?,
+        };
+        Ok(choices.into_iter().flat_map(|(codes, on)| [codes.bits() as u8, u8::from(on)]).collect())
     }
 
     /// Bytes of weights read so far, and products with them.
@@ -102,44 +111,44 @@ impl Engine {
         vec![weight_bytes as f64, weight_macs as f64]
     }
 
-    /// Begins to note where the time of steps goes, or ends it. Answers with what was noted before, four numbers for each of
+    /// Begins or ends to measure where the time of steps goes. Returns what was measured before, four numbers for each of
     /// [`operations`]: calls, milliseconds, bytes, products.
     pub fn profile(&mut self, on: bool) -> Vec<f64> {
         let before = std::mem::replace(&mut self.profile, on.then(Box::default));
         before.map_or_else(Vec::new, |rows| rows.as_flattened().to_vec())
     }
 
-    /// A whole step, told as 18 numbers for each matrix: layer (-1: none), operation, which of the operation's; rows, columns, bits of a
+    /// Runs a whole step and returns 18 numbers for each matrix: layer (-1: none), operation, which of the operation's; rows, columns, bits of a
     /// code; values that share a scale (0: a row, -1: dense), bits of a scale (0: a factor of 8 bits), whether there are minima; how its
     /// input is rounded (in the order of [`Precision`]); of the input and of the output least, most, root mean square and NaNs.
     pub fn trace(&mut self) -> Js<Vec<f64>> {
-        let mut told = Vec::new();
+        let mut numbers = Vec::new();
         let events =
             self.engine.traced_step(&mut |Traced { layer, operation, index, matrix, precision, input, output }| {
-                let Shape { rows, cols, packing, .. } = matrix.shape;
+                let MatrixShape { rows, cols, packing, .. } = matrix.shape;
                 let (bits, group, scale, min) = match packing {
                     Packing::Dense(float) => (8 * float.bytes(), -1.0, 0, false),
                     Packing::Ints(Layout { codes, scales: Scales::Row, .. }) => (codes.bits(), 0.0, 32, false),
-                    Packing::Ints(Layout { codes, scales: Scales::Group { len, kept, min }, .. }) => {
-                        let scale = [16, 32, 0][kept as usize];
+                    Packing::Ints(Layout { codes, scales: Scales::Group { len, scale_type, min }, .. }) => {
+                        let scale = [16, 32, 0][scale_type as usize];
                         (codes.bits(), len as f64, scale, min)
                     }
                 };
                 let head = [operation as usize, index, rows, cols, bits];
-                let told_of = |Values { least, most, nans, .. }, rms| [least.into(), most.into(), rms, nans as f64];
-                told.push(layer.map_or(-1.0, |layer| layer as f64));
-                told.extend(head.map(|number| number as f64));
-                told.extend([group, f64::from(scale), f64::from(u8::from(min)), f64::from(precision as u8)]);
-                told.extend([input, output].map(|values| told_of(values, values.rms())).as_flattened());
+                let numbers_of = |Values { least, most, nans, .. }, rms| [least.into(), most.into(), rms, nans as f64];
+                numbers.push(layer.map_or(-1.0, |layer| layer as f64));
+                numbers.extend(head.map(|number| number as f64));
+                numbers.extend([group, f64::from(scale), f64::from(u8::from(min)), f64::from(precision as u8)]);
+                numbers.extend([input, output].map(|values| numbers_of(values, values.rms())).as_flattened());
             });
         let failed = events.map_err(thrown)?.into_iter().find_map(|event| match event {
             Event::Failed { error, .. } => Some(thrown(error)),
             _ => None,
         });
-        failed.map_or(Ok(told), Err)
+        failed.map_or(Ok(numbers), Err)
     }
 
-    /// The last batch, once it is whole: request, first position and count of tokens, of each who had any.
+    /// The last batch, if its pass is completed: request, first position and number of tokens of each request in it.
     pub fn served(&self) -> Vec<u32> {
         self.engine.served().iter().flat_map(|&(id, from, count)| [id.0, from as u32, count as u32]).collect()
     }
@@ -170,7 +179,7 @@ impl Engine {
         self.engine.adapt(SessionId(session), &pairs(adapters)).map_err(thrown)
     }
 
-    /// Lets nobody ask for an adapter any more; who has it keeps it.
+    /// Removes an adapter; sessions that use it keep it.
     #[wasm_bindgen(js_name = removeAdapter)]
     pub fn remove_adapter(&mut self, adapter: u32) {
         self.engine.remove_adapter(AdapterId(adapter));
@@ -178,8 +187,8 @@ impl Engine {
 
     /// The numbers of [`engine::Status`], in its order.
     pub fn status(&self) -> Vec<u32> {
-        let Status { running, waiting, paused, cache_tokens, held_tokens, spare_tokens } = self.engine.status();
-        [running, waiting, paused, cache_tokens, held_tokens, spare_tokens].map(|number| number as u32).to_vec()
+        let Status { running, waiting, paused, kv_cache_tokens, used_tokens, evictable_tokens } = self.engine.status();
+        [running, waiting, paused, kv_cache_tokens, used_tokens, evictable_tokens].map(|number| number as u32).to_vec()
     }
 
     /// Ends a session and what runs on it.
@@ -198,9 +207,9 @@ impl Engine {
     }
 
     /// Adds a request: `{ type: "generate" | "logits" | "score" | "embed", … }`, where it generates sampled as these
-    /// numbers say (see `sampling`), else greedily.
+    /// numbers say (see [`flat`]), else greedily.
     pub fn submit(&mut self, session: u32, tokens: Vec<u32>, task: &JsValue, numbers: Option<Vec<f64>>) -> Js<u32> {
-        let request = Request { tokens, work: work(task, sampling(&numbers.unwrap_or_default())) };
+        let request = Request { tokens, task: self::task(task, flat::decode(&numbers.unwrap_or_default())) };
         self.engine.submit(SessionId(session), request).map(|id| id.0).map_err(thrown)
     }
 
@@ -214,10 +223,11 @@ impl Engine {
         self.engine.pause(RequestId(request), paused);
     }
 
-    /// Goes on with a request whose `choose` event came: its logits, -∞ for what must not be chosen. Answers events as `step` does.
+    /// Goes on with a request that awaits logits since its `choose` event: one for each token, -∞ for what must not be chosen. Returns events
+    /// as `step` does.
     pub fn supply(&mut self, request: u32, logits: &[f32]) -> Js<Array> {
-        let events = self.engine.supply(RequestId(request), logits).map_err(thrown)?;
-        told(events)
+        let events = self.engine.resume(RequestId(request), logits).map_err(thrown)?;
+        events_to_js(events)
     }
 
     /// Whether another step has anything to do.
@@ -225,7 +235,7 @@ impl Engine {
         self.engine.busy()
     }
 
-    /// Works for about `budget` milliseconds or until a batch is done. Answers events:
+    /// Computes for about `budget` milliseconds or until a batch is done. Returns events:
     /// `{ type: "prompt", request, tokens, cached }`, a token as the number `token · 2³² + request`, before it
     /// `{ type: "logprobs", request, chosen, ids, top }` where asked for, `{ type: "choose", request, logits }` (see `supply`),
     /// `{ type: "logits", request, position, logits }`, `{ type: "scored", request, nll, tokens }`,
@@ -245,7 +255,7 @@ impl Engine {
                 })
             }
         };
-        told(events.map_err(thrown)?)
+        events_to_js(events.map_err(thrown)?)
     }
 }
 
@@ -256,18 +266,18 @@ fn note([calls, time, bytes, products]: &mut [f64; 4], ms: f64, before: &Tally, 
     *products += (tally.weight_macs - before.weight_macs + tally.kv_macs - before.kv_macs) as f64;
 }
 
-/// What [`Engine::profile`] tells of, in its order, with spaces between.
+/// The names of the operations that [`Engine::profile`] measures, in its order, separated by spaces.
 #[wasm_bindgen]
 pub fn operations() -> String {
     Operation::NAMES.join(" ")
 }
 
-fn told(events: Vec<Event>) -> Js<Array> {
+fn events_to_js(events: Vec<Event>) -> Js<Array> {
     events.into_iter().map(event).collect()
 }
 
 fn event(event: Event) -> Js<JsValue> {
-    // What comes at every step is a number: an object of three names costs more than some small models' layers.
+    // The event of every step is a number: an object with three properties costs more than the layers of some small models.
     if let Event::Token { request, token } = event {
         return Ok((f64::from(token) * REQUESTS + f64::from(request.0)).into());
     }
@@ -285,7 +295,7 @@ fn event(event: Event) -> Js<JsValue> {
             set("cached", cached.into())?;
         }
         Event::Token { .. } => {}
-        Event::Choose { request, logits } => {
+        Event::LogitsRequest { request, logits } => {
             head("choose", request)?;
             set("logits", Float32Array::from(&logits[..]).into())?;
         }

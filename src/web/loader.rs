@@ -5,27 +5,28 @@ use std::collections::BTreeMap;
 use js_sys::Array;
 use wasm_bindgen::prelude::*;
 
-use super::{Checkpoint, Engine, Js, answer, exact, fitting, out_of_order, ranges, team, thrown, to_js};
+use super::{Engine, team};
+use crate::bindings::{Checkpoint, Js, decide, exact, fitting, from_js, out_of_order, ranges, thrown, to_js};
 use crate::error::reserve;
 use crate::formats::Format;
 use crate::model::describe::Description;
 use crate::model::plan::{Memory, Plan};
 use crate::model::{self, Intake};
 
-/// A load under way: answer the probes, reserve, feed every range, finish.
+/// A load under way. The order of calls is: `decide` with the bytes of the probes, `reserve`, `feed` for every range, `finish`.
 #[wasm_bindgen]
 pub struct Loader {
     format: Format,
     stage: Stage,
-    /// Where JavaScript puts the bytes of a chunk.
+    /// The buffer into which JavaScript copies the bytes of a chunk.
     chunk: Vec<u8>,
 }
 
-/// Chunks, and rows on their way into tiles, at most.
+/// Bytes of chunks and of rows that are being packed, at most.
 const LOAD_BYTES: u64 = 24 << 20;
 
-/// Has the memory grow by all that the engine and this load will need. Browsers tell every thread of each growth; one that comes
-/// later, while threads run, is seen late by JavaScript, and in some versions of WebKit by the threads too.
+/// Grows the memory by all that the engine and this load will need, before threads run. JavaScript sees a later growth late, and in some
+/// versions of WebKit the threads do too.
 fn grow(bytes: u64) -> Js<()> {
     // No single allocation may take half of what can be addressed.
     let mut held = Vec::new();
@@ -35,19 +36,22 @@ fn grow(bytes: u64) -> Js<()> {
     Ok(())
 }
 
-/// Of the memory at a time.
+/// Bytes by which the memory grows at once: one allocation cannot have half of what 32 bits address.
 const GROWTH: u64 = 1 << 30;
 
 enum Stage {
     Planned(Box<Plan>),
     Loading(Intake),
+    /// The memory could not be reserved.
+    Failed,
 }
 
 #[wasm_bindgen]
 impl Loader {
     #[wasm_bindgen(constructor)]
-    pub fn new(checkpoint: &Checkpoint, options: JsValue) -> Js<Loader> {
-        let plan = checkpoint.plan(super::options::options(options)?).map_err(thrown)?;
+    pub fn new(checkpoint: &Checkpoint, settings: JsValue) -> Js<Loader> {
+        let checkpoint = checkpoint.inner();
+        let plan = checkpoint.plan(from_js(settings)?).map_err(thrown)?;
         Ok(Self { format: checkpoint.format(), stage: Stage::Planned(Box::new(plan)), chunk: Vec::new() })
     }
 
@@ -60,13 +64,27 @@ impl Loader {
     /// The bytes of the probes, as Uint8Arrays in their order.
     pub fn decide(&mut self, rows: Array) -> Js<()> {
         let Stage::Planned(plan) = &mut self.stage else { return Err(out_of_order()) };
-        answer(plan, &rows)
+        decide(plan, &rows)
     }
 
     /// Bytes that the model will take: `{ weights, kv, scratch, total }`.
     pub fn memory(&self) -> Js<JsValue> {
         let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
         to_js(&plan.memory())
+    }
+
+    /// What [`Self::memory`] would be with other settings for the context, the cache and the batches.
+    #[wasm_bindgen(js_name = memoryWith)]
+    pub fn memory_with(&self, settings: JsValue) -> Js<JsValue> {
+        let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
+        to_js(&plan.memory_with(&from_js(settings)?).map_err(thrown)?)
+    }
+
+    /// The longest context that the model was trained for, in tokens.
+    #[wasm_bindgen(js_name = trainedContext)]
+    pub fn trained_context(&self) -> Js<usize> {
+        let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
+        Ok(plan.config.context)
     }
 
     /// The weights' ranges `{ file, offset, length }`, in file order.
@@ -77,14 +95,19 @@ impl Loader {
 
     /// Reserves the weights' memory; with `survey` nothing is kept and zeros are counted instead. `threads` counts the caller.
     pub fn reserve(&mut self, survey: bool, threads: usize) -> Js<()> {
-        let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
-        let plan = (**plan).clone();
+        let plan = match std::mem::replace(&mut self.stage, Stage::Failed) {
+            Stage::Planned(plan) => plan,
+            other => {
+                self.stage = other;
+                return Err(out_of_order());
+            }
+        };
         let loader = if survey {
-            model::Loader::survey(plan)
+            model::Loader::survey(*plan)
         } else {
             let Memory { weights, total, .. } = plan.memory();
             grow(total + if threads > 1 { weights.min(LOAD_BYTES) } else { 0 })?;
-            model::Loader::new(plan)
+            model::Loader::new(*plan)
         };
         let loader = loader.map_err(thrown)?;
         self.stage = Stage::Loading(Intake::new(loader, team(threads)?));
@@ -125,6 +148,7 @@ impl Loader {
                 let zeros = loader.zero_shares().map_err(thrown)?;
                 to_js(&Description::new(self.format, loader.plan(), loader.precision(), &zeros))
             }
+            Stage::Failed => Err(out_of_order()),
         }
     }
 

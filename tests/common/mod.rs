@@ -9,13 +9,12 @@ pub mod trial;
 
 use std::path::{Path, PathBuf};
 
-use ternlight::engine::{AdapterId, Engine, Event, Request, RequestId, SessionId, WhenFull, Work};
-use ternlight::error::{Error, ErrorKind, Result};
-use ternlight::formats::{Format, Parsed, Tensor, gguf, safetensors};
+use ternlight::engine::{AdapterId, Engine, Event, Request, RequestId, SessionId, Task, WhenFull};
+use ternlight::error::{Error, Result};
+use ternlight::formats::{Parsed, Tensor, safetensors};
 use ternlight::kernels::isa::scalar::Scalar;
-use ternlight::model::config::Terms;
 use ternlight::model::plan::Range;
-use ternlight::model::{Adapter, Config, Loader, Model, Options, Plan, adapter};
+use ternlight::model::{Adapter, Checkpoint, Config, Loader, Model, Options, Plan};
 use ternlight::rng::Rng;
 use ternlight::sampling::{Lists, Params};
 use ternlight::team::Team;
@@ -69,40 +68,24 @@ impl Files {
         }
     }
 
-    pub fn plan(&self, options: Options) -> Result<Plan> {
-        let mut tensors: Vec<Tensor> = Vec::new();
-        let mut config = None;
+    /// The files' headers, parsed as a host does: with as few bytes as the parser asks for.
+    pub fn checkpoint(&self) -> Result<Checkpoint> {
+        let mut checkpoint = Checkpoint::new();
         for (file, bytes) in self.weights.iter().enumerate() {
-            let total = bytes.len() as u64;
-            let mut own = match need(bytes, |prefix| Format::sniff(prefix, total))? {
-                Format::Gguf => {
-                    let parsed = need(bytes, |prefix| gguf::parse(prefix, total))?;
-                    let vocab = parsed
-                        .tensors
-                        .iter()
-                        .find(|t| t.name == "token_embd.weight")
-                        .and_then(|t| t.shape.first().copied());
-                    config = Some(Config::from_gguf(&parsed.metadata, vocab)?);
-                    parsed.tensors
-                }
-                Format::Safetensors => need(bytes, |prefix| safetensors::parse(prefix, total))?.tensors,
-            };
-            own.iter_mut().for_each(|tensor| tensor.file = file);
-            tensors.extend(own);
+            need(bytes, |prefix| checkpoint.parse(file, bytes.len() as u64, prefix))?;
         }
-        let config = match (&self.config, config) {
-            (Some(json), _) => Config::from_json(json)?,
-            (None, Some(config)) => config,
-            (None, None) => return Err(Error::new(ErrorKind::MissingKey, "config.json")),
-        };
-        let mut plan = Plan::new(config, &tensors, options)?;
-        let rows: Vec<Vec<u8>> = plan
+        if let Some(json) = &self.config {
+            checkpoint.set_config(json.clone());
+        }
+        Ok(checkpoint)
+    }
+
+    pub fn plan(&self, options: Options) -> Result<Plan> {
+        let mut plan = self.checkpoint()?.plan(options)?;
+        let rows: Vec<&[u8]> = plan
             .probes()
             .iter()
-            .map(|probe| {
-                let range = probe.range;
-                self.weights[range.file][range.offset as usize..][..range.len as usize].to_vec()
-            })
+            .map(|probe| &self.weights[probe.range.file][probe.range.offset as usize..][..probe.range.len as usize])
             .collect();
         plan.decide(&rows)?;
         Ok(plan)
@@ -123,18 +106,7 @@ impl Files {
     /// An adapter, made for a model of this kind: PEFT's with its `adapter_config.json`, or a GGUF.
     pub fn adapter(&self, config: &Config) -> Result<Adapter> {
         let [bytes] = &self.weights[..] else { panic!("adapters are one file") };
-        let total = bytes.len() as u64;
-        let (terms, tensors) = match need(bytes, |prefix| Format::sniff(prefix, total))? {
-            Format::Gguf => {
-                let parsed = need(bytes, |prefix| gguf::parse(prefix, total))?;
-                (Terms::from_gguf(&parsed.metadata, config)?, parsed.tensors)
-            }
-            Format::Safetensors => {
-                let parsed = need(bytes, |prefix| safetensors::parse(prefix, total))?;
-                (Terms::from_peft(self.config.as_deref().unwrap_or_default())?, parsed.tensors)
-            }
-        };
-        let mut loader = adapter::Loader::new(config, &terms, &tensors)?;
+        let mut loader = self.checkpoint()?.adapter(config)?;
         let ranges: Vec<Range> = loader.ranges().collect();
         let promised = loader.bytes;
         for (index, Range { offset, len, .. }) in ranges.into_iter().enumerate() {
@@ -152,7 +124,7 @@ impl Files {
 }
 
 /// Parses as a host does: with as little as the parser says it needs.
-pub fn need<T>(bytes: &[u8], parse: impl Fn(&[u8]) -> Result<Parsed<T>>) -> Result<T> {
+pub fn need<T>(bytes: &[u8], mut parse: impl FnMut(&[u8]) -> Result<Parsed<T>>) -> Result<T> {
     let mut have = 0;
     for _ in 0..100_000 {
         match parse(&bytes[..have])? {
@@ -179,7 +151,7 @@ pub fn logits(engine: &mut TestEngine, ids: &[u32], all: bool) -> Result<Vec<Vec
 }
 
 fn rows(engine: &mut TestEngine, session: SessionId, ids: &[u32], all: bool) -> Result<Vec<Vec<f32>>> {
-    let request = Request { tokens: ids.to_vec(), work: Work::Logits { all } };
+    let request = Request { tokens: ids.to_vec(), task: Task::Logits { all } };
     engine.submit(session, request)?;
     let mut rows = Vec::new();
     run(engine, |event| {
@@ -218,7 +190,7 @@ pub fn submit(
     count: usize,
     params: Params,
 ) -> Result<RequestId> {
-    let work = Work::Generate {
+    let task = Task::Generate {
         params,
         lists: Lists::default(),
         max_tokens: Some(count),
@@ -226,7 +198,7 @@ pub fn submit(
         full: WhenFull::Stop,
         hook: false,
     };
-    engine.submit(session, Request { tokens: ids.to_vec(), work })
+    engine.submit(session, Request { tokens: ids.to_vec(), task })
 }
 
 /// Steps until nothing is left to do.

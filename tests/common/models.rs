@@ -21,7 +21,7 @@ pub const VOCAB: usize = 48;
 pub struct Architecture {
     pub gguf: &'static str,
     pub hugging_face: &'static str,
-    /// Under which heading the README lists it.
+    /// The heading under which docs/guide/formats.md lists it.
     pub family: &'static str,
 }
 

@@ -4,41 +4,30 @@
 use std::collections::BTreeMap;
 
 use ternlight::error::Result;
-use ternlight::formats::{Format, Parsed, gguf, safetensors, shards};
+use ternlight::formats::{Format, Parsed, gguf};
 use ternlight::model::describe::Description;
 use ternlight::model::plan::Memory;
-use ternlight::model::{Config, Loader, Options, Plan};
+use ternlight::model::{Checkpoint, Loader, Options, Plan};
 use ternlight::quant::{self, Content, Interleave, Storage, ternary};
 use ternlight::rng::Rng;
 use ternlight::team::Team;
 
 use super::{Files, TestEngine, adapted, logits};
 
-/// The beginning of a GGUF of `total` bytes, as far as its plan; `false` where more of it is asked for.
-pub fn gguf_header(bytes: &[u8], total: u64) -> Result<bool> {
-    let Some(parsed) = whole(bytes, total, gguf::parse(bytes, total)?) else { return Ok(false) };
-    shards::first_part(&[(&parsed.metadata, parsed.tensors.len())])?;
-    let embedding = parsed.tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
-    let config = Config::from_gguf(&parsed.metadata, embedding.and_then(|tensor| tensor.shape.first().copied()))?;
-    plan(Plan::new(config, &parsed.tensors, Options::default())?);
-    Ok(true)
-}
-
-/// The same of a safetensors file and its `config.json`.
-pub fn safetensors_header(config: &[u8], bytes: &[u8], total: u64) -> Result<bool> {
-    let Some(parsed) = whole(bytes, total, safetensors::parse(bytes, total)?) else { return Ok(false) };
-    plan(Plan::new(Config::from_json(config)?, &parsed.tensors, Options::default())?);
-    Ok(true)
-}
-
-fn whole<T>(bytes: &[u8], total: u64, parsed: Parsed<T>) -> Option<T> {
-    match parsed {
-        Parsed::Done(parsed) => Some(parsed),
-        Parsed::Need(more) => {
-            assert!(more > bytes.len() as u64 && more <= total, "needs {more} of {total} with {}", bytes.len());
-            None
-        }
+/// The beginning of a file of `total` bytes, and the `config.json` that safetensors have, as far as a plan; `false` where more of the
+/// file is asked for.
+pub fn header(config: Option<&[u8]>, bytes: &[u8], total: u64) -> Result<bool> {
+    let mut checkpoint = Checkpoint::new();
+    if let Parsed::Need(more) = checkpoint.parse(0, total, bytes)? {
+        assert!(more > bytes.len() as u64 && more <= total, "needs {more} of {total} with {}", bytes.len());
+        return Ok(false);
     }
+    if let Some(config) = config {
+        checkpoint.set_config(config.to_vec());
+    }
+    checkpoint.metadata()?;
+    plan(checkpoint.plan(Options::default())?);
+    Ok(true)
 }
 
 /// What can be asked of a plan.
@@ -51,7 +40,7 @@ fn plan(plan: Plan) {
 
 /// A whole model, from its headers to logits; they are finite, or not given.
 pub fn checkpoint(files: &Files, rng: &mut Rng) -> Result<()> {
-    let plan = files.plan(Options { context: Some(8), batch: 2, ..Options::default() })?;
+    let plan = files.plan(Options { context_length: Some(8), prefill_chunk: 2, ..Options::default() })?;
     let mut loader = Loader::new(plan)?;
     for (file, bytes) in files.weights.iter().enumerate() {
         for (from, to) in arrival(bytes.len(), rng) {
@@ -121,7 +110,7 @@ pub fn blocks(bytes: &[u8]) {
                         codes,
                         scales: &mut scales[..groups],
                         mins: &mut mins[..groups],
-                        units: &mut [0.0; 2],
+                        super_scales: &mut [0.0; 2],
                     },
                 );
                 let most = match layout.codes {
@@ -143,7 +132,7 @@ pub fn blocks(bytes: &[u8]) {
             }
             return;
         }
-        Content::Quarters | Content::Words => return,
+        Content::HfPacked | Content::MlxPacked => return,
     }
     values(storage, bytes);
 }

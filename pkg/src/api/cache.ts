@@ -1,6 +1,6 @@
-/** What users see of a cache. Where nothing can be kept, it is empty. */
+/** The public view of a cache. Where the runtime has no storage, it is empty. */
 
-import { CHUNK, chunksOf, readHead } from "../cache/entry.ts";
+import { CHUNK, readHead } from "../cache/entry.ts";
 import { prefixOf } from "../cache/open.ts";
 import type { Kept } from "../cache/store.ts";
 import { checkOptions } from "../options/options.ts";
@@ -8,7 +8,7 @@ import { addressOf } from "../source/address.ts";
 import { EngineError } from "../types/errors.ts";
 import type { CachedFile, CacheOptions, ModelCache } from "../types/index.ts";
 
-/** @param base what relative addresses begin from, where there is such a thing */
+/** @param base the address that relative ones are resolved against; null in runtimes without one */
 export function manage(open: ((directory?: string) => Promise<Kept>) | null, base: string | null): ModelCache {
   const store = async (options?: CacheOptions) => open?.(checkOptions("cache", options).directory) ?? null;
   return {
@@ -35,7 +35,7 @@ export function manage(open: ((directory?: string) => Promise<Kept>) | null, bas
     const prefix = await prefixOf(url.href);
     const found = names.filter((name) => name.startsWith(prefix));
     if (found.length > 0 || url.search) return found;
-    // As the list shows it, without its query; or all beneath.
+    // The address as the list shows it, without its query, or everything beneath it.
     const beneath = address.endsWith("/");
     const all = await Promise.all(names.map((name) => describe(files, name)));
     return all.flatMap((one) => (one && (beneath ? one.url.startsWith(address) : one.url === address) ? one.id : []));
@@ -60,9 +60,8 @@ async function describe(files: Kept, id: string): Promise<CachedFile | null> {
     const head = await readHead(file).catch(() => null);
     const { url, size } = head?.identity ?? { url: "", size: file.size };
     let kept = 0;
-    for (let chunk = 0; chunk < chunksOf(size); chunk++) {
-      if (head?.isKept(chunk)) kept += Math.min(CHUNK, size - chunk * CHUNK);
-    }
+    // The chunks that are there, and not all that a damaged size would have.
+    for (const chunk of head?.marks.keys() ?? []) kept += Math.min(CHUNK, size - chunk * CHUNK);
     return { id, url, size, kept, complete: head !== null && kept === size, written: new Date(file.written) };
   } finally {
     file.close();

@@ -8,14 +8,14 @@ import type { Feed } from "./generation.ts";
 /** The largest seed; the one after it is 0. */
 const MAX_SEED = Number.MAX_SAFE_INTEGER;
 
-/** Each with a seed of its own; they begin together, so that the engine computes their prompt once. */
+/** Begins `n` generations, each with a seed of its own. They begin together, so that the engine computes their prompt once. */
 export function together(
   n: number,
   settings: GenerateSettings,
   begin: (settings: GenerateSettings, push: (pieces: Piece[]) => void) => Feed,
   push: (pieces: Piece[]) => void,
 ): Feed {
-  /** Whose pieces came, in their order. */
+  /** To which generation each piece that came belongs, in order. */
   const order: number[] = [];
   const read = new Array<number>(n).fill(0);
   const feeds = read.map((_, index) => {
@@ -33,7 +33,7 @@ export function together(
     for (const feed of feeds) feed.stop();
   };
   const all = Promise.all(feeds.map((feed) => feed.finished));
-  // Where one fails nobody waits for the others.
+  // Where one fails, the others are not needed any more.
   all.catch(stop);
   return {
     finished: all.then((choices) => ({ ...choices[0]!, choices })),

@@ -1,16 +1,16 @@
-/** One answer under way, as its caller sees it. */
+/** One generation under way, as its caller sees it. */
 
 import { Acknowledger } from "../rpc/backpressure.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Finished, Generation, Piece } from "../types/index.ts";
 
-/** What feeds a generation: starts it and can end it. */
+/** The source of a generation's pieces. */
 export interface Feed {
   finished: Promise<Finished>;
   stop(): void;
   /** Acknowledges pieces: how many were read so far, or `ALL_PIECES`. */
   read(pieces: number): void;
-  /** Whose abort rejects it. */
+  /** The signal whose abort rejects it. */
   signal?: AbortSignal | undefined;
 }
 
@@ -25,7 +25,7 @@ export class GenerationStream implements Generation {
   #wake: (() => void) | null = null;
   #taken = false;
 
-  /** `start` is given where pieces go, and begins at once. */
+  /** @param start begins the generation at once and pushes its pieces */
   constructor(start: (push: (pieces: Piece[]) => void) => Feed) {
     const feed = start((pieces) => {
       this.#pieces.push(...pieces);
@@ -37,14 +37,14 @@ export class GenerationStream implements Generation {
       if (!this.#ended) feed.read(pieces);
     });
     this.#signal = feed.signal;
-    // Also handles the rejection for whoever only iterates.
+    // This also handles the rejection for a caller who only iterates.
     feed.finished.then(
       () => this.#end(),
       (reason) => this.#end({ reason }),
     );
   }
 
-  /** Who asks for it waits for the end, however many pieces are read. */
+  /** A caller who asks for it waits for the end, whether or not pieces are read. */
   get finished(): Promise<Finished> {
     this.#reader.all();
     return this.#finished;
@@ -57,7 +57,7 @@ export class GenerationStream implements Generation {
   [Symbol.asyncIterator](): AsyncGenerator<Piece, undefined> {
     const pieces = this.#iterate();
     const end = pieces.return.bind(pieces);
-    // Before the first piece is asked for, a generator's end would run nothing.
+    // A generator that was not started yet runs no `finally` when it is ended.
     pieces.return = (value) => {
       this.stop();
       return end(value);
@@ -69,7 +69,7 @@ export class GenerationStream implements Generation {
     this.#take();
     try {
       for (;;) {
-        // Without waiting for the promise to tell: who aborts in the loop's body sees no further piece.
+        // Checked here and not by the promise, which settles later: after an abort in the loop's body no further piece comes.
         if (!this.#ended) this.#signal?.throwIfAborted();
         const piece = this.#pieces.shift();
         if (piece) {
@@ -112,7 +112,7 @@ export class GenerationStream implements Generation {
   #end(failure: { reason: unknown } | null = null): void {
     this.#ended = true;
     this.#failure = failure;
-    // After an abort nobody wants what had gathered.
+    // After a failure, pieces that wait are dropped.
     if (failure) this.#pieces.length = 0;
     this.#wake?.();
   }

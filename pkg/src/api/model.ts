@@ -1,6 +1,5 @@
 /** The public objects, over calls to the engine's worker. */
 
-import { toFormatSpec } from "../options/format.ts";
 import {
   checkCount,
   checkIds,
@@ -8,14 +7,15 @@ import {
   checkOptions,
   checkText,
   checkTexts,
-  forEngine,
+  defaults,
+  forWorker,
 } from "../options/options.ts";
+import { toFormatSpec } from "../options/response_format.ts";
 import { Receiver } from "../rpc/backpressure.ts";
 import { Client } from "../rpc/client.ts";
 import type { WorkerPort } from "../rpc/port.ts";
 import type { ChooseEvent, GenerateSettings, PromptSpec } from "../rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "../source/spec.ts";
-import { safe } from "../text/safe.ts";
 import { EngineError } from "../types/errors.ts";
 import type {
   AdapterInfo,
@@ -48,10 +48,10 @@ import type {
 import { together } from "./completions.ts";
 import { type Feed, GenerationStream } from "./generation.ts";
 
-/** What the entries bring from their runtime. */
+/** What the public objects need from their runtime. The entry files provide it. */
 export interface Outside extends SpecRules {
   spawnEngine(): WorkerPort;
-  /** Asks for storage that lasts. */
+  /** Asks the runtime to keep the storage when space is short. */
   persist?(): void;
 }
 
@@ -67,7 +67,7 @@ export async function load(outside: Outside, source: ModelSource, options: LoadO
     return new LoadedModel(client, await info(client), outside);
   } catch (error) {
     const ended = client.close(closed());
-    // Who gives up is told at once; who tries again finds the memory free.
+    // After an abort the caller is rejected at once; otherwise when the memory is free, for the next attempt.
     if (!signal?.aborted) await ended;
     throw error;
   }
@@ -78,7 +78,7 @@ export async function inspect(
   source: ModelSource,
   options: InspectOptions = {},
 ): Promise<Description> {
-  const { signal, onProgress, weights = false, ...settings } = checkOptions("inspect", options);
+  const { signal, onProgress, weights = defaults.weights, ...settings } = checkOptions("inspect", options);
   return once(outside, signal, (client) => {
     const args = { source: toSpec(source, outside), settings, weights };
     return client.call("inspect", args, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
@@ -93,7 +93,7 @@ export async function canRun(outside: Outside, source: ModelSource, options: Loa
   });
 }
 
-/** A question that needs no model: its worker ends with the answer. */
+/** Makes a call that needs no model, in a worker that ends with the answer. */
 async function once<T>(
   outside: Outside,
   signal: AbortSignal | undefined,
@@ -139,7 +139,7 @@ export class LoadedModel implements Model {
   async loadAdapter(source: ModelSource, options: AdapterOptions = {}): Promise<AdapterInfo> {
     const { signal, ...settings } = checkOptions("loadAdapter", options);
     const args = { source: toSpec(source, this.#rules), settings };
-    // It may have come when nobody wanted it any more.
+    // An adapter that was loaded after the abort is unloaded.
     const onLate = ({ name }: AdapterInfo) => void this.#client.call("unloadAdapter", { name }).catch(() => {});
     const info = await this.#client.call("loadAdapter", args, { signal, onLate });
     this.#adapters = [...this.#adapters, info];
@@ -173,28 +173,33 @@ export class LoadedModel implements Model {
   }
 
   async logits(ids: readonly number[], options: LogitsOptions = {}): Promise<Float32Array[]> {
-    const { all = false, adapters, signal } = checkOptions("logits", options);
+    const { all = defaults.all, adapters, signal } = checkOptions("logits", options);
     return this.#client.call("logits", { ids: checkIds("logits", ids), all, adapters }, { signal });
   }
 
   async embed(texts: readonly Prompt[], options: EmbedOptions = {}): Promise<Float32Array[]> {
-    const { pooling = "mean", normalize = true, adapters, signal } = checkOptions("embed", options);
+    const {
+      pooling = defaults.pooling,
+      normalize = defaults.normalize,
+      adapters,
+      signal,
+    } = checkOptions("embed", options);
     const each = checkTexts("embed", texts);
     return this.#client.call("embed", { texts: each, mean: pooling === "mean", normalize, adapters }, { signal });
   }
 
   async perplexity(text: string, options: PerplexityOptions = {}): Promise<Perplexity> {
-    const { window = 512, adapters, signal } = checkOptions("perplexity", options);
+    const { window = defaults.window, adapters, signal } = checkOptions("perplexity", options);
     return this.#client.call("perplexity", { text: checkText("perplexity", text), window, adapters }, { signal });
   }
 
   async tokenize(text: string, options: TokenizeOptions = {}): Promise<number[]> {
-    const { addSpecial = true } = checkOptions("tokenize", options);
+    const { addSpecial = defaults.addSpecial } = checkOptions("tokenize", options);
     return this.#client.call("tokenize", { text: checkText("tokenize", text), addSpecial });
   }
 
   async detokenize(ids: readonly number[], options: DetokenizeOptions = {}): Promise<string> {
-    const { special = true } = checkOptions("detokenize", options);
+    const { special = defaults.special } = checkOptions("detokenize", options);
     return this.#client.call("detokenize", { ids: checkIds("detokenize", ids), special });
   }
 
@@ -209,10 +214,10 @@ class OpenSession implements Session {
   readonly #fresh: () => number;
   #tokens: readonly number[] = [];
   #closed = false;
-  /** What it holds, after a generation that failed. */
+  /** Settles when the tokens are known after a generation that failed. */
   #asked: Promise<void> = Promise.resolve();
 
-  /** `fresh` gives numbers that no other session of the model has. */
+  /** @param fresh returns a number that no other session of the model has */
   constructor(client: Client, fresh: () => number) {
     this.#client = client;
     this.#number = fresh();
@@ -274,9 +279,9 @@ class OpenSession implements Session {
 
 interface Conversation {
   session: number;
-  /** Hears of the ids that the session holds after a generation. */
+  /** Receives the ids that the session holds after a generation. */
   onHeld(held: readonly number[]): void;
-  /** Hears that they may be others. */
+  /** The generation failed: the ids that the session holds are not known. */
   onFailed(): void;
 }
 
@@ -287,11 +292,10 @@ function generate(
   given: GenerateOptions & CompletionOptions,
 ): Generation {
   const options = checkOptions(conversation ? "generate" : "complete", given, "generate");
-  const { addSpecial = true } = options;
-  const clean = cleaner(options);
+  const { addSpecial = defaults.addSpecial } = options;
   const spec =
     typeof prompt === "string"
-      ? { text: clean(prompt), addSpecial }
+      ? { text: prompt, addSpecial }
       : { ids: checkIds("generate", prompt, "prompt", "a text or a list of token ids") };
   return start(client, conversation, spec, options);
 }
@@ -304,16 +308,14 @@ function chat(
 ): Generation {
   const options = checkOptions(conversation ? "chat" : "completeChat", given, "chat");
   checkMessages(messages);
-  const { tools, toolChoice = "auto", templateOptions, parseSpecialTokens } = options;
-  const clean = cleaner(options);
-  const spec: PromptSpec = {
-    messages: messages.map((one) => ({ ...one, ...(one.content ? { content: clean(one.content) } : {}) })),
-  };
+  const { tools, toolChoice = defaults.toolChoice, templateOptions, parseSpecialTokens } = options;
+  const spec: PromptSpec = { messages: messages.map((message) => ({ ...message })) };
   if (tools && toolChoice !== "none") spec.tools = [...tools];
   if (toolChoice !== "auto" && toolChoice !== "none") {
     const option = "toolChoice";
-    const reason = options.format ? "and format are two formats" : "needs tools";
-    if (options.format || !tools) throw new EngineError("InvalidArgument", `chat: ${option} ${reason}`, { option });
+    const reason = options.responseFormat ? "and responseFormat are two formats" : "needs tools";
+    if (options.responseFormat || !tools)
+      throw new EngineError("InvalidArgument", `chat: ${option} ${reason}`, { option });
     spec.toolChoice = toolChoice;
   }
   if (templateOptions) spec.templateOptions = { ...templateOptions };
@@ -329,21 +331,22 @@ function start(
 ): Generation {
   const {
     stop = [],
-    ignoreEos = false,
-    onContextFull = "stop",
-    format,
+    ignoreEos = defaults.ignoreEos,
+    onContextFull = defaults.onContextFull,
+    responseFormat,
     logitsProcessor,
     signal,
-    n = 1,
+    n = defaults.n,
     adapters,
   } = options;
   const settings: GenerateSettings = {
-    ...forEngine(options),
+    ...forWorker(options),
     stop: typeof stop === "string" ? [stop] : [...stop],
     ignoreEos,
     onContextFull,
-    ...(format ? { format: toFormatSpec(format) } : {}),
+    ...(responseFormat ? { responseFormat: toFormatSpec(responseFormat) } : {}),
     ...(adapters ? { adapters } : {}),
+    sanitize: options.sanitize ?? false,
     logitsProcessor: logitsProcessor !== undefined,
   };
   const session = conversation?.session ?? null;
@@ -376,16 +379,11 @@ function start(
   return new GenerationStream((push) => (n === 1 ? begin(settings, push) : together(n, settings, begin, push)));
 }
 
-const cleaner =
-  ({ preprocess }: GenerateOptions) =>
-  (text: string) =>
-    preprocess === "safe" && typeof text === "string" ? safe(text) : text;
-
-/** Has the caller's function change the logits of a generation that waits for them. */
+/** Lets the caller's function change the logits of a generation that waits for them. */
 async function choose(client: Client, id: number, { logits, tokens }: ChooseEvent, processor: LogitsProcessor) {
   const { length } = logits;
   const changed = (await processor(logits, tokens)) ?? logits;
-  // One that was transferred has no length.
+  // An array that was transferred elsewhere has length 0.
   if (!(changed instanceof Float32Array) || changed.length !== length) {
     const expected = `nothing or a Float32Array of ${length} values`;
     const message = `logitsProcessor must answer ${expected}, and keep what it was given in place`;

@@ -1,12 +1,17 @@
 /** The benchmark itself: loads, runs, measures the machine, and works out what the numbers mean. */
 
-import { LoadedModel, type Outside } from "../api/model.ts";
-import { type Check, checkAll, integer, isBoolean } from "../options/check.ts";
-import { Client } from "../rpc/client.ts";
-import type { Phase, Verbs } from "../rpc/protocol.ts";
-import { toSpec } from "../source/spec.ts";
-import { EngineError } from "../types/errors.ts";
-import type { LoadOptions, ModelSource } from "../types/index.ts";
+import {
+  type LoadedModel,
+  loadInto,
+  type Measured,
+  type Outside,
+  type Phase,
+  type Traced,
+  UnstableEngine,
+} from "../api/unstable.ts";
+import { checkAll } from "../options/check.ts";
+import { bench as rows } from "../options/table/command_line.ts";
+import type { LoadOptions, ModelInfo, ModelSource } from "../types/index.ts";
 import { randomBits } from "./blocks.ts";
 import {
   type BenchReport,
@@ -21,179 +26,196 @@ import { jitter, percentile, spread, sum } from "./stats.ts";
 import { traceRows } from "./trace.ts";
 
 export interface BenchOptions extends Partial<BenchSettings> {
-  /** Time of each kind of operation, in runs of their own. @default false */
+  /** Measures the time of each kind of operation, in additional runs. @default false */
   profile?: boolean;
-  /** What each matrix is and which numbers it meets, in a run of its own. @default false */
+  /** Records what each matrix is and which values it processes, in an additional run. @default false */
   trace?: boolean;
-  /** What this machine reads and multiplies at best. @default true */
+  /** Measures what this machine reads and multiplies at best. @default true */
   roofline?: boolean;
-  /** Bytes to read for it: more than its caches hold. @default 640 MB, at most a quarter of what is free */
+  /** Bytes to read for the roofline: more than the processor's caches hold. @default 640 MB, at most a quarter of what is free */
   readBytes?: number;
 }
 
-/** What the runtime knows of itself. */
+/** What the runtime reports of itself. */
 export interface Environment {
   machine: Machine;
-  /** Peak of the process so far; null where nobody tells. */
+  /** The process's peak of memory so far; null where the runtime does not tell. */
   peakRssBytes(): number | null;
 }
 
 export interface BenchTask {
   source: ModelSource;
-  /** How the report calls it. */
+  /** The model's name in the report. */
   name: string;
   options: BenchOptions;
   load: LoadOptions;
-  /** Hears what is being done. */
+  /** Receives what is being done, for display. */
   onNote?(note: string): void;
 }
 
-export const DEFAULTS: BenchSettings = { prompt: 128, decode: 32, batch: 1, ctx: 0, warmup: 1, repeat: 5 };
+export const DEFAULTS: BenchSettings = {
+  prompt: rows.prompt.default,
+  decode: rows.decode.default,
+  batch: rows.batch.default,
+  ctx: rows.ctx.default,
+  warmup: rows.warmup.default,
+  repeat: rows.repeat.default,
+};
 const READ_BYTES = 640e6;
 const STREAMS = [1, 2, 8];
-/** Tokens of a prompt that is traced: fewer than the least piece that a prompt is cut into. */
+/** Tokens of a prompt that is traced: fewer than the smallest chunk, so that the prompt is one step. */
 const TRACED = 16;
-/** Of the roofline: short, so many. */
+/** Repetitions of the roofline: each is short, so there are many. */
 const SAMPLES = 9;
 
-const MOST = 1 << 20;
-const rules: Record<keyof BenchOptions, Check> = {
-  prompt: integer(1, MOST),
-  decode: integer(1, MOST),
-  batch: integer(1, 4096),
-  ctx: integer(0, MOST),
-  warmup: integer(0, 1000),
-  repeat: integer(1, 1000),
-  profile: isBoolean,
-  trace: isBoolean,
-  roofline: isBoolean,
-  readBytes: integer(1 << 20, 1e9),
-};
-
-export const checkBench = (options: object): void => void checkAll("bench", rules, options);
+export const checkBench = (options: object): void => void checkAll("bench", rows, options);
 
 export async function bench(outside: Outside, environment: Environment, task: BenchTask): Promise<BenchReport> {
-  const { source, name, options, load, onNote = () => {} } = task;
-  checkBench(options);
-  const { profile = false, trace = false, roofline = true, readBytes = READ_BYTES } = options;
-  const settings = withDefaults(options);
-  const { prompt, decode, batch, ctx, warmup, repeat } = settings;
-  const { signal, onProgress, ...engineSettings } = load;
+  checkBench(task.options);
+  const { options, load, onNote = () => {} } = task;
+  const { roofline = rows.roofline.default, readBytes = READ_BYTES } = options;
   const date = new Date().toISOString();
+  const measured = await measureModel(outside, environment, task);
+  // After the model, so that its memory is not part of the peak.
+  onNote("roofline");
+  const roof = roofline ? await measureRoof(outside, { readBytes, ...load }) : null;
+  return reportOf(date, environment.machine, task, measured, roof);
+}
+
+/** What was measured of a model, before it is worked out. */
+interface Measurements {
+  info: ModelInfo;
+  loadMs: number;
+  runs: Measured[];
+  profiled: Measured[] | null;
+  traced: { tokens: number; numbers: Traced } | null;
+  /** Runs through the public API; null with several conversations or tokens before the prompt. */
+  ends: EndToEnd[] | null;
+  peakRssBytes: number | null;
+}
+
+async function measureModel(outside: Outside, environment: Environment, task: BenchTask): Promise<Measurements> {
+  const { options, load, onNote = () => {} } = task;
+  const { prompt, decode, batch, ctx, warmup, repeat } = withDefaults(options);
+  const { signal } = load;
   // All conversations share one cache of the context's length, which is counted in blocks.
   const contextLength = batch * 32 * Math.ceil((ctx + prompt + decode + 1) / 32);
 
   onNote("loading");
-  const client = new Client(outside.spawnEngine());
+  const engine = new UnstableEngine(outside);
   try {
     const start = performance.now();
-    const info = await client.call(
-      "load",
-      {
-        source: toSpec(source, outside),
-        settings: { contextLength, maxSequences: batch, prefixReuse: false, ...engineSettings },
-      },
-      { signal, ...(onProgress ? { onEvent: onProgress } : {}) },
-    );
+    const settings = { contextLength, maxSequences: batch, prefixReuse: false, ...load };
+    const model = await loadInto(engine, outside, task.source, settings);
     const loadMs = performance.now() - start;
+    const { info } = model;
     const random = randomBits(1);
-    // Nobody shares a beginning with anybody.
+    // Random ids, so that no two conversations share a beginning.
     const ids = (count: number) => Array.from({ length: count }, () => random() % info.vocab);
     const lists = (count: number) => Array.from({ length: count > 0 ? batch : 0 }, () => ids(count));
     const run = { past: lists(ctx), prompts: lists(prompt), decode };
     const measured = (count: number, profile: boolean, what: string) =>
       times(count, (i) => {
         onNote(`${what} ${i + 1} of ${count}`);
-        return client.call("measure", { ...run, profile }, { signal });
+        return engine.measure({ ...run, profile }, signal);
       });
 
     await measured(warmup, false, "warming up");
     const runs = await measured(repeat, false, "run");
-    const traced = trace ? run.prompts[0]!.slice(0, TRACED) : [];
-    const told = trace ? await client.call("trace", { ids: traced }, { signal }) : null;
-    const profiled = profile ? await measured(repeat, true, "profile") : null;
+    const first = run.prompts[0]!;
+    const traced = (options.trace ?? rows.trace.default) ? await engine.trace(first.slice(0, TRACED), signal) : null;
+    const profiled = (options.profile ?? rows.profile.default) ? await measured(repeat, true, "profile") : null;
     const alone = batch === 1 && ctx === 0;
     onNote("end to end");
-    const model = new LoadedModel(client, info);
-    const ends = alone ? await times(warmup + repeat, () => endToEnd(model, run.prompts[0]!, decode, signal)) : [];
-    const peakRssBytes = environment.peakRssBytes();
-    await client.close(new EngineError("Closed", "the model is closed"));
-
-    // After the model, so that its memory is not part of the peak.
-    onNote("roofline");
-    const roof = roofline ? await measureRoof(outside, { readBytes, ...load }) : null;
-
-    const decodes = runs.map(({ decode }) => decode);
-    const prefills = runs.map(({ prefill }) => prefill);
-    const steps = decodes.flatMap(({ steps }) => steps);
-    const bytesPerStep = sum(decodes.map(({ weightBytes }) => weightBytes)) / steps.length;
-    const stepMs = {
-      p50: percentile(steps, 50),
-      p95: percentile(steps, 95),
-      p99: percentile(steps, 99),
-      mean: sum(steps) / steps.length,
-      jitter: sum(decodes.map(({ steps }) => jitter(steps))) / decodes.length,
-    };
-    const prefill = {
-      tokensPerSecond: spread(prefills.map(({ ms }) => (1000 * batch * prompt) / ms)),
-      gmacPerSecond: median(prefills, ({ weightMacs, ms }) => weightMacs / ms / 1e6),
-    };
-    const decoding = {
-      tokensPerSecond: spread(decodes.map(({ ms }) => (1000 * batch * decode) / ms)),
-      stepMs,
-      bytesPerStep,
-      bytesPerToken: bytesPerStep / batch,
-      gbPerSecond: median(decodes, ({ weightBytes, ms }) => weightBytes / ms / 1e6),
-    };
-    const rows = profiled && {
-      prefill: profileRows(profiled, (run) => run.prefill),
-      decode: profileRows(profiled, (run) => run.decode),
-    };
-    const [{ operations }] = runs as [Verbs["measure"]["result"]];
-    const { flavour, kernel, threads, threadsReason, kv, activations } = info;
-    const { architecture, parameters, bitsPerWeight, kinds, config } = info;
+    const ends = alone ? await times(warmup + repeat, () => endToEnd(model, first, decode, signal)) : null;
     return {
-      date,
-      machine: environment.machine,
-      engine: { flavour, kernel, threads, threadsReason, kv, contextLength: info.contextLength, activations },
-      model: {
-        source: name,
-        name: info.name,
-        architecture,
-        parameters,
-        bitsPerWeight,
-        kinds,
-        config,
-        weightBytes: bytesPerStep,
-      },
-      settings,
+      info,
       loadMs,
-      prefill,
-      decode: decoding,
-      endToEnd: alone
-        ? throughTheApi(
-            ends.slice(warmup),
-            decode,
-            median(decodes, ({ steps }) => sum(steps) / decode),
-          )
-        : null,
-      memory: {
-        wasmBytes: runs.at(-1)!.memoryBytes,
-        grownBytes: sum([...prefills, ...decodes].map(({ grownBytes }) => grownBytes)),
-        peakRssBytes,
-      },
-      roofline: roof,
-      ratios: roof && ratios(roof, decoding.gbPerSecond, prefill.gmacPerSecond, rows),
-      profile: rows,
-      trace: told && {
-        tokens: traced.length,
-        prefill: traceRows(told.prefill, operations),
-        decode: traceRows(told.decode, operations),
-      },
+      runs,
+      profiled,
+      traced: traced && { tokens: Math.min(TRACED, prompt), numbers: traced },
+      ends: ends?.slice(warmup) ?? null,
+      peakRssBytes: environment.peakRssBytes(),
     };
   } finally {
-    await client.close(new EngineError("Closed", "the model is closed"));
+    await engine.close();
   }
+}
+
+function reportOf(
+  date: string,
+  machine: Machine,
+  task: BenchTask,
+  measured: Measurements,
+  roof: Roofline | null,
+): BenchReport {
+  const { info, loadMs, runs, profiled, traced, ends, peakRssBytes } = measured;
+  const settings = withDefaults(task.options);
+  const { prompt, decode, batch } = settings;
+  const decodes = runs.map(({ decode }) => decode);
+  const prefills = runs.map(({ prefill }) => prefill);
+  const bytesPerStep =
+    sum(decodes.map(({ weightBytes }) => weightBytes)) / sum(decodes.map(({ steps }) => steps.length));
+  const prefill = {
+    tokensPerSecond: spread(prefills.map(({ ms }) => (1000 * batch * prompt) / ms)),
+    gmacPerSecond: median(prefills, ({ weightMacs, ms }) => weightMacs / ms / 1e6),
+  };
+  const decoding = {
+    tokensPerSecond: spread(decodes.map(({ ms }) => (1000 * batch * decode) / ms)),
+    stepMs: stepTimes(decodes),
+    bytesPerStep,
+    bytesPerToken: bytesPerStep / batch,
+    gbPerSecond: median(decodes, ({ weightBytes, ms }) => weightBytes / ms / 1e6),
+  };
+  const profile = profiled && {
+    prefill: profileRows(profiled, (run) => run.prefill),
+    decode: profileRows(profiled, (run) => run.decode),
+  };
+  const { operations } = runs[0]!;
+  const stepMs = median(decodes, ({ steps }) => sum(steps) / decode);
+  return {
+    date,
+    machine,
+    ...aboutModel(info, task.name, bytesPerStep),
+    settings,
+    loadMs,
+    prefill,
+    decode: decoding,
+    endToEnd: ends && throughTheApi(ends, decode, stepMs),
+    memory: {
+      wasmBytes: runs.at(-1)!.memoryBytes,
+      grownBytes: sum([...prefills, ...decodes].map(({ grownBytes }) => grownBytes)),
+      peakRssBytes,
+    },
+    roofline: roof,
+    ratios: roof && ratios(roof, decoding.gbPerSecond, prefill.gmacPerSecond, profile),
+    profile,
+    trace: traced && {
+      tokens: traced.tokens,
+      prefill: traceRows(traced.numbers.prefill, operations),
+      decode: traceRows(traced.numbers.decode, operations),
+    },
+  };
+}
+
+function aboutModel(info: ModelInfo, source: string, weightBytes: number): Pick<BenchReport, "engine" | "model"> {
+  const { flavour, dotProduct, weightPrefetch, threads, threadsReason, kvCacheType, contextLength, activations } = info;
+  const { name, architecture, parameters, bitsPerWeight, kinds, config } = info;
+  return {
+    engine: { flavour, dotProduct, weightPrefetch, threads, threadsReason, kvCacheType, contextLength, activations },
+    model: { source, name, architecture, parameters, bitsPerWeight, kinds, config, weightBytes },
+  };
+}
+
+function stepTimes(decodes: readonly Phase[]): BenchReport["decode"]["stepMs"] {
+  const steps = decodes.flatMap(({ steps }) => steps);
+  return {
+    p50: percentile(steps, 50),
+    p95: percentile(steps, 95),
+    p99: percentile(steps, 99),
+    mean: sum(steps) / steps.length,
+    jitter: sum(decodes.map(({ steps }) => jitter(steps))) / decodes.length,
+  };
 }
 
 export function withDefaults(options: BenchOptions): BenchSettings {
@@ -221,7 +243,7 @@ async function endToEnd(model: LoadedModel, ids: number[], decode: number, signa
   let first = 0;
   for await (const _ of generation) first ||= performance.now();
   const { timings } = await generation.finished;
-  // Pieces come several at a time, so that the first to come is not the first to be made.
+  // Pieces come several at a time: the first piece arrives later than the first token is made.
   return { firstMs: first - start, restMs: performance.now() - start - timings.ttftMs };
 }
 
@@ -235,26 +257,24 @@ function throughTheApi(runs: readonly EndToEnd[], decode: number, stepMs: number
 
 async function measureRoof(
   outside: Outside,
-  { readBytes, threads, flavour, kernel, signal }: LoadOptions & { readBytes: number },
+  { readBytes, threads, flavour, dotProduct, signal }: LoadOptions & { readBytes: number },
 ): Promise<Roofline> {
-  const client = new Client(outside.spawnEngine());
-  const settings = { ...(threads && { threads }), ...(flavour && { flavour }), ...(kernel && { kernel }) };
+  const engine = new UnstableEngine(outside);
+  const settings = { ...(threads && { threads }), ...(flavour && { flavour }), ...(dotProduct && { dotProduct }) };
   try {
     const args = { settings, bytes: readBytes, streams: STREAMS, repeat: SAMPLES };
-    const found: Verbs["roofline"]["result"] = await client.call("roofline", args, { signal });
+    const found = await engine.roofline(args, signal);
     const read = STREAMS.map((streams, i) => ({ streams, gbPerSecond: spread(found.read[i]!) }));
     const multiply = spread(found.multiply);
     const gbPerSecond = Math.max(...read.map(({ gbPerSecond }) => gbPerSecond.median));
     return { bytes: found.bytes, read, gbPerSecond, gmacPerSecond: multiply.median, multiply };
   } finally {
-    await client.close(new EngineError("Closed", "the benchmark is over"));
+    await engine.close();
   }
 }
 
-type Run = Verbs["measure"]["result"];
-
-/** The mean of some runs, the longest operation first. */
-function profileRows(runs: readonly Run[], phase: (run: Run) => Phase): ProfileRow[] {
+/** The mean of several runs, the longest operation first. */
+function profileRows(runs: readonly Measured[], phase: (run: Measured) => Phase): ProfileRow[] {
   const mean = (value: (phase: Phase) => number) => sum(runs.map((run) => value(phase(run)))) / runs.length;
   const all = mean(({ ms }) => ms);
   const row = (operation: string, calls: number, ms: number, bytes: number, products: number): ProfileRow => {

@@ -1,12 +1,12 @@
 /** Storage types as ggml writes them, filled with random values of a size that weights have. */
 
 export interface BlockType {
-  /** ggml's number. */
+  /** The type's number in ggml. */
   id: number;
-  /** Values of a block, and its bytes. */
+  /** Values and bytes of a block. */
   values: number;
   bytes: number;
-  /** What each byte may be; any where it is absent. */
+  /** The values that a byte may have; any value where it is absent. */
   codes?: readonly number[];
   /** 16-bit fields at fixed places of a block: scales, minima. */
   halves?: Readonly<Record<number, number>>;
@@ -58,7 +58,7 @@ export const blockTypes: Readonly<Record<string, BlockType>> = {
 const half = (value: number, exponent: number, mantissa: number) =>
   (value < 0 ? 0x8000 : 0) | exponent | Math.floor(Math.abs(value) * mantissa);
 
-/** Some whole blocks. */
+/** Makes some whole blocks of random values. */
 export function randomBlocks(type: BlockType, blocks: number, random: () => number): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(blocks * type.bytes);
   const view = new DataView(bytes.buffer);
@@ -75,7 +75,7 @@ export function randomBlocks(type: BlockType, blocks: number, random: () => numb
   return bytes;
 }
 
-/** 32 random bits at a time (xorshift): the same ones for the same seed. */
+/** A generator of 32 random bits at a time (xorshift); the same seed gives the same bits. */
 export function randomBits(seed: number): () => number {
   let state = (seed ^ 0x9e3779b9) >>> 0 || 1;
   return () => {

@@ -1,4 +1,4 @@
-/** Two reports against each other: what has become slower by more than both runs vary. */
+/** Compares two reports: finds what has become slower by more than both runs vary. */
 
 import { EngineError } from "../types/errors.ts";
 import type { BenchReport } from "./report.ts";
@@ -10,7 +10,7 @@ export interface Difference {
   b: number;
   /** b's median over a's. */
   ratio: number;
-  /** How far the medians may be apart by chance: half of each one's range. */
+  /** How far the medians may differ by chance: half of each report's range. */
   noise: number;
   slower: boolean;
 }
@@ -55,7 +55,7 @@ function row(what: string, a: Spread, b: Spread): Difference {
   return { what, a: a.median, b: b.median, ratio: b.median / a.median, noise, slower: a.median - b.median > noise };
 }
 
-/** Of what no load changes: less is better, and there is no noise. */
+/** A row for a number that does not depend on the machine's load: less is better, and there is no noise. */
 function exact(what: string, a: number, b: number): Difference {
   return { what, a, b, ratio: b / a, noise: 0, slower: b > a };
 }
@@ -64,13 +64,13 @@ function incomparable(why: string, option: string): EngineError {
   return new EngineError("InvalidArgument", `these reports cannot be compared: ${why}`, { option });
 }
 
-/** A report from its file. */
+/** Parses the file of a report. */
 export function parseReport(name: string, text: string): BenchReport {
   try {
     const report = JSON.parse(text) as BenchReport;
     if (report.prefill.tokensPerSecond.runs.length > 0 && report.decode.tokensPerSecond.runs.length > 0) return report;
   } catch {
-    // Said below.
+    // Not JSON: the error below says so.
   }
   throw new EngineError("BadHeader", `${name} is no report of ternlight bench`, { file: name });
 }

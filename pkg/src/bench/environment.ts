@@ -1,4 +1,4 @@
-/** What Node, Deno and Bun know of themselves. */
+/** What Node, Deno and Bun report of themselves and of their machine. */
 
 import { availableParallelism, cpus } from "node:os";
 import { runtimeName } from "../platform/node.ts";

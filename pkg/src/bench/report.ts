@@ -1,17 +1,17 @@
-/** What a benchmark tells, as JSON: the same from a terminal and from a page. */
+/** The report of a benchmark, as JSON: the same from a terminal and from a page. */
 
 import type { ModelInfo } from "../types/index.ts";
 import type { Spread } from "./stats.ts";
 
 export interface BenchSettings {
-  /** Tokens of a prompt, and of an answer behind its first. */
+  /** Tokens of a prompt; `decode` are those of an answer after its first. */
   prompt: number;
   decode: number;
   /** Conversations side by side. */
   batch: number;
   /** Tokens that each holds before its prompt. */
   ctx: number;
-  /** Runs before those that count. */
+  /** Runs before the measured ones. */
   warmup: number;
   repeat: number;
 }
@@ -20,11 +20,21 @@ export interface BenchReport {
   /** ISO 8601. */
   date: string;
   machine: Machine;
-  engine: Pick<ModelInfo, "flavour" | "kernel" | "threads" | "threadsReason" | "kv" | "contextLength" | "activations">;
+  engine: Pick<
+    ModelInfo,
+    | "flavour"
+    | "dotProduct"
+    | "weightPrefetch"
+    | "threads"
+    | "threadsReason"
+    | "kvCacheType"
+    | "contextLength"
+    | "activations"
+  >;
   model: Pick<ModelInfo, "name" | "architecture" | "parameters" | "bitsPerWeight" | "kinds" | "config"> & {
     /** Where it came from. */
     source: string;
-    /** Of the packed weights that a step reads: the layers' and the head's. */
+    /** Bytes of the packed weights that a step reads: the layers' and the head's. */
     weightBytes: number;
   };
   settings: BenchSettings;
@@ -32,27 +42,27 @@ export interface BenchReport {
   prefill: { tokensPerSecond: Spread; gmacPerSecond: number };
   decode: {
     tokensPerSecond: Spread;
-    /** Of one step, which gives each conversation a token. */
+    /** Milliseconds of one step, which gives each conversation a token. */
     stepMs: { p50: number; p95: number; p99: number; mean: number; jitter: number };
-    /** Weights read for one step. */
+    /** Bytes of weights that one step reads. */
     bytesPerStep: number;
     bytesPerToken: number;
     gbPerSecond: number;
   };
-  /** One conversation through the public API, text and messages included; null with others or a past. */
+  /** One conversation through the public API, text and messages included; null with `batch` above 1 or with `ctx`. */
   endToEnd: { tokensPerSecond: Spread; firstTokenMs: Spread; overheadMsPerToken: number } | null;
   memory: {
-    /** Of the engine's instance. */
+    /** Memory of the engine's instance. */
     wasmBytes: number;
-    /** What it grew by while the runs that count went on. */
+    /** Its growth during the measured runs. */
     grownBytes: number;
-    /** The process at its most; null where a runtime does not tell. */
+    /** The process's peak; null where the runtime does not tell. */
     peakRssBytes: number | null;
   };
   roofline: Roofline | null;
   ratios: Ratios | null;
   profile: { prefill: ProfileRow[]; decode: ProfileRow[] } | null;
-  /** One prompt of so many tokens, and the token after it. */
+  /** The matrices' values for one prompt of `tokens` tokens, and for the token after it. */
   trace: { tokens: number; prefill: TraceRow[]; decode: TraceRow[] } | null;
 }
 
@@ -66,9 +76,9 @@ export interface Roofline {
   bytes: number;
   /** GB/s for each number of streams that a thread reads side by side. */
   read: { streams: number; gbPerSecond: Spread }[];
-  /** The best of them. */
+  /** The best of these medians. */
   gbPerSecond: number;
-  /** The dot product's, with everything in registers. */
+  /** Products per second of the dot product instruction, in units of 10⁹, with everything in registers. */
   gmacPerSecond: number;
   multiply: Spread;
 }
@@ -83,7 +93,7 @@ export interface Ratios {
 
 /** One kind of operation in one run of a phase. */
 export interface ProfileRow {
-  /** `other` is what lies between them: scheduling of messages, the edge to JavaScript. */
+  /** `other` is the time between operations: messages and calls from JavaScript. */
   operation: string;
   calls: number;
   ms: number;
@@ -93,25 +103,25 @@ export interface ProfileRow {
   gmacPerSecond: number;
 }
 
-/** A matrix as it is packed, and the numbers that it met. */
+/** A matrix as it is packed, and the values that it processed. */
 export interface TraceRow {
-  /** GGUF's, without `.weight`; the head is `output`, tied or not. */
+  /** The name in GGUF without `.weight`; the head is `output`, tied or not. */
   name: string;
   rows: number;
   cols: number;
-  /** Of a code, or of a dense value. */
+  /** Bits of a code, or of a dense value. */
   bits: number;
-  /** What one scale covers, and how it is kept. */
+  /** What one scale covers, and how it is stored. */
   scales: string;
   /** How the input is rounded. */
   activations: string;
-  /** Normed, and not yet rounded. */
+  /** After the norm and before rounding. */
   input: TraceValues;
-  /** With what a bias adds. */
+  /** With the bias. */
   output: TraceValues;
 }
 
-/** Of all that are numbers; `nan` counts those that are none. */
+/** Statistics of all values that are numbers; `nan` counts the others. */
 export interface TraceValues {
   min: number;
   max: number;

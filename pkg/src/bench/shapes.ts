@@ -1,4 +1,4 @@
-/** Models by their sizes. */
+/** The sizes of some public models. */
 
 import { EngineError } from "../types/errors.ts";
 import { type BlockType, blockTypes } from "./blocks.ts";
@@ -10,7 +10,7 @@ export interface Shape {
   layers: number;
   heads: number;
   kv: number;
-  /** Values of a head. */
+  /** Values per head. */
   head: number;
   ffn: number;
   vocab: number;
@@ -26,7 +26,7 @@ interface Named extends Shape {
 const bitnet = { arch: "bitnet-b1.58", type: "tq2_0", embedding: "q6_k", tied: 1 };
 const twoBillion = { hidden: 2560, layers: 30, heads: 20, kv: 5, head: 128, ffn: 6912, vocab: 128256 };
 
-/** With the types that each is usually found in, as far as its width is a whole number of blocks. */
+/** Each with the types that it is usually published in, where its width is a whole number of blocks. */
 export const shapes: Readonly<Record<string, Named>> = {
   /** ternlight-demo. */
   fairy: { ...bitnet, hidden: 256, layers: 6, heads: 4, kv: 2, head: 64, ffn: 768, vocab: 4096 },

@@ -1,4 +1,4 @@
-/** Several runs of one thing in few numbers. */
+/** Summaries of several runs. */
 
 export interface Spread {
   median: number;

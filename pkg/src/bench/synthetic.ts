@@ -1,13 +1,13 @@
 /**
- * Models of any size from nothing: a GGUF with a true header and random weights, so that anybody can measure without a
- * download. What such a model writes means nothing; how fast it writes does.
+ * Makes models of any size: a GGUF with a valid header and random weights, so that speed can be measured without a download. The
+ * text of such a model means nothing.
  */
 
 import { type BlockType, randomBits, randomBlocks } from "./blocks.ts";
 import { type Kinds, kinds, type MatrixName, type SyntheticOptions, wrong } from "./shapes.ts";
 
 const ALIGNMENT = 32;
-/** Bytes of the piece that all tensors of a type are made of. A blob keeps it once, however often it occurs. */
+/** Bytes of the pattern that all tensors of a type repeat. A blob keeps it once, however often it occurs. */
 const PIECE = 1 << 20;
 
 interface Tensor {
@@ -98,7 +98,7 @@ function tensors({ shape, types }: Kinds, piece: (type: BlockType) => Blob): Ten
   return made;
 }
 
-/** The same random piece for every tensor of a type. */
+/** The random pattern of a type. */
 function pieces(seed: number): (type: BlockType) => Blob {
   const made = new Map<BlockType, Blob>();
   return (type) => {

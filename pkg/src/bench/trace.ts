@@ -1,4 +1,4 @@
-/** What the engine tells of each matrix, in words. */
+/** Decodes what the engine reports of each matrix. */
 
 import type { TraceRow, TraceValues } from "./report.ts";
 
@@ -13,7 +13,7 @@ const ROUNDED = ["int8", "int14", "float"];
 /** Numbers of a matrix, in the order of the engine's `trace`. */
 const NUMBERS = 18;
 
-/** `operations` are the engine's, in its order. */
+/** @param operations the engine's, in its order */
 export function traceRows(told: readonly number[], operations: readonly string[]): TraceRow[] {
   return Array.from({ length: told.length / NUMBERS }, (_, i) => {
     const row = told.slice(i * NUMBERS, (i + 1) * NUMBERS);

@@ -13,17 +13,17 @@ export class CachedSource implements Source {
   readonly #server: Source;
   readonly #entry: Entry;
   readonly #verify: boolean;
-  readonly settle: () => Promise<void>;
+  readonly dropEarlier: () => Promise<void>;
   /** Reads of a chunk that is missing would ask for it twice if they did not wait for each other. */
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(server: Source, entry: Entry, verify: boolean, settle: () => Promise<void>) {
+  constructor(server: Source, entry: Entry, verify: boolean, dropEarlier: () => Promise<void>) {
     this.name = server.name;
     this.size = server.size;
     this.#server = server;
     this.#entry = entry;
     this.#verify = verify;
-    this.settle = settle;
+    this.dropEarlier = dropEarlier;
   }
 
   read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
@@ -47,7 +47,7 @@ export class CachedSource implements Source {
     }
   }
 
-  /** Known to be the hash of the whole file. */
+  /** The hash that the whole file was found to have, while nothing of it is missing or new. */
   get sha256(): Uint8Array | null {
     const { whole } = this.#entry;
     return whole && this.#entry.complete ? whole : null;

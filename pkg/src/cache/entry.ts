@@ -1,14 +1,18 @@
 /**
  * One file of a cache, for one file on a server:
  *
- *     head        4096 bytes: what this is, as JSON; at its end whether a writer came to its end, and the whole file's SHA-256
+ *     head        4096 bytes: which file this is, as JSON; at its end whether the last writer closed it, and the whole file's SHA-256
  *     marks       32 bytes a chunk: the SHA-256 of what is kept, zeros where nothing is
  *     data        chunks of 512 kB, each at its place
  *
- * Data is written before its mark, so that whatever ends a load leaves no mark without data. A power cut may: what a writer
+ * Data is written before its mark, so that a load that ends early leaves no mark without data. A power cut may: what a writer
  * that did not close has left is hashed when it is read for the first time.
+ *
+ * Neither memory nor storage is taken for what has not arrived: marks of the chunks that are there are in a map, and the file of the
+ * cache grows with its chunks, whatever size the server announced.
  */
 
+import { FILE_LIMITS } from "../source/limits.ts";
 import type { Store, StoredFile } from "./store.ts";
 
 export const CHUNK = 1 << 19;
@@ -17,22 +21,34 @@ const HEAD = 4096;
 const WHOLE = HEAD - 32;
 const UNCLOSED = WHOLE - 1;
 const HASH = 32;
+/** Bytes of marks that are read at once. */
+const MARKS = 64 << 10;
 
-/** Says which file this is. The name of the cache's own file follows from it, and from the whole URL. */
+/** Which file this is. The name of the cache's own file follows from it, and from the whole URL. */
 export interface Identity {
   /** Without what may be secret in it. */
   url: string;
   size: number;
-  /** The server's own word for this version: its ETag, or when it was last modified. */
+  /** The server's own name of this version: its ETag, or when it was last modified. */
   validator: string;
+  /** What the request was authorised by that began to keep it (`accessOf`). */
+  access: string;
 }
 
 type Warn = (message: string) => void;
 
 export const chunksOf = (size: number): number => Math.ceil(size / CHUNK);
 
+export interface Head {
+  identity: Identity;
+  /** The hashes of the chunks that are there. */
+  marks: Map<number, Uint8Array>;
+  whole: Uint8Array;
+  unclosed: boolean;
+}
+
 /** What a file of a cache holds; null where it is none, or its head is damaged. */
-export async function readHead(file: StoredFile) {
+export async function readHead(file: StoredFile): Promise<Head | null> {
   const head = new Uint8Array(HEAD);
   if ((await file.read(head, 0)) !== HEAD) return null;
   const text = new TextDecoder().decode(head.subarray(0, UNCLOSED)).replace(/\0.*$/s, "");
@@ -42,15 +58,34 @@ export async function readHead(file: StoredFile) {
   } catch {
     return null;
   }
-  const { format, url, size, validator } = identity ?? {};
-  if (format !== 2 || typeof url !== "string" || typeof validator !== "string") return null;
-  if (!Number.isSafeInteger(size) || size < 0) return null;
+  const { format, url, size, validator, access } = identity ?? {};
+  if (format !== 3 || typeof url !== "string" || typeof validator !== "string" || typeof access !== "string")
+    return null;
   // A size that is damaged may be any.
-  if (HEAD + HASH * chunksOf(identity.size) > file.size) return null;
-  const marks = new Uint8Array(HASH * chunksOf(identity.size));
-  if ((await file.read(marks, HEAD)) !== marks.length) return null;
-  const isKept = (chunk: number) => marks.subarray(HASH * chunk, HASH * (chunk + 1)).some((byte) => byte !== 0);
-  return { identity, marks, isKept, whole: head.slice(WHOLE), unclosed: head[UNCLOSED] !== 0 };
+  if (!Number.isSafeInteger(size) || size < 0 || size > FILE_LIMITS.weights.size) return null;
+  const marks = await readMarks(file, chunksOf(size));
+  return {
+    identity: { url, size, validator, access },
+    marks,
+    whole: head.slice(WHOLE),
+    unclosed: head[UNCLOSED] !== 0,
+  };
+}
+
+/** A file that ends among its marks has none behind its end. */
+async function readMarks(file: StoredFile, chunks: number): Promise<Map<number, Uint8Array>> {
+  const marks = new Map<number, Uint8Array>();
+  const length = Math.min(HASH * chunks, file.size - HEAD);
+  const buffer = new Uint8Array(Math.max(0, Math.min(MARKS, length)));
+  for (let at = 0; at < length; at += MARKS) {
+    const part = buffer.subarray(0, Math.min(MARKS, length - at));
+    if ((await file.read(part, HEAD + at)) !== part.length) break;
+    for (let from = 0; from + HASH <= part.length; from += HASH) {
+      const mark = part.subarray(from, from + HASH);
+      if (mark.some((byte) => byte !== 0)) marks.set((at + from) / HASH, mark.slice());
+    }
+  }
+  return marks;
 }
 
 export class Entry {
@@ -58,14 +93,15 @@ export class Entry {
   readonly identity: Identity;
   readonly #store: Store;
   readonly #warn: Warn;
-  readonly #marks: Uint8Array;
-  #whole = new Uint8Array(HASH);
-  /** Known to be what their marks say: left by a writer that closed, or hashed since. */
+  readonly #chunks: number;
+  #marks = new Map<number, Uint8Array>();
+  #whole: Uint8Array = new Uint8Array(HASH);
+  /** Chunks that are known to match their marks: left by a writer that closed, or hashed since. */
   readonly #sure = new Set<number>();
   readonly #damaged = new Set<number>();
   #unclosed = false;
   #inherited = false;
-  /** What is in its place is of another version of this format, or damaged. */
+  /** The file in its place is of another version of this format, or damaged. */
   #useless = false;
   #left = false;
   #reader: StoredFile | null = null;
@@ -83,7 +119,7 @@ export class Entry {
     this.name = name;
     this.identity = identity;
     this.#warn = warn;
-    this.#marks = new Uint8Array(HASH * chunksOf(identity.size));
+    this.#chunks = chunksOf(identity.size);
   }
 
   /** Nothing is made before there is something to keep. */
@@ -95,16 +131,18 @@ export class Entry {
     } catch (error) {
       entry.#giveUp(error);
     }
-    entry.#inherited = entry.#chunks().some((chunk) => entry.has(chunk));
+    entry.#inherited = entry.#marks.size > 0;
     return entry;
   }
 
   get complete(): boolean {
-    return this.#chunks().every((chunk) => this.has(chunk));
+    let kept = this.#marks.size;
+    for (const chunk of this.#pending.keys()) if (!this.#marks.has(chunk)) kept++;
+    return kept === this.#chunks;
   }
 
   has(chunk: number): boolean {
-    return this.#pending.has(chunk) || this.#mark(chunk).some((byte) => byte !== 0);
+    return this.#pending.has(chunk) || this.#marks.has(chunk);
   }
 
   lengthOf(chunk: number): number {
@@ -115,24 +153,25 @@ export class Entry {
   async read(chunk: number, into: Uint8Array, verify: boolean): Promise<boolean> {
     await this.#pending.get(chunk);
     await this.#opening;
-    if (!this.has(chunk)) return false;
+    const mark = this.#marks.get(chunk);
+    if (!mark) return false;
     const file = this.#writer ?? this.#reader;
     // A file that another tab has changed since cannot be read any more.
     const length = await (async () => file?.read(into, this.#at(chunk)))().catch(() => 0);
     if (length === into.length) {
       if (!verify && this.#sure.has(chunk)) return true;
       const hash = await this.#store.digest(into);
-      if (hash.every((byte, i) => byte === this.#mark(chunk)[i])) {
+      if (hash.every((byte, i) => byte === mark[i])) {
         this.#sure.add(chunk);
         return true;
       }
     }
-    this.#mark(chunk).fill(0);
+    this.#marks.delete(chunk);
     this.#damaged.add(chunk);
     return false;
   }
 
-  /** Done when it is, until when the bytes must stay as they are. Failing to keep them is not the load's failure. */
+  /** Resolves when the chunk is kept; until then its bytes must stay as they are. A load does not fail because this does. */
   keep(chunk: number, bytes: Uint8Array): Promise<void> {
     const work = (async () => {
       const file = await this.#write();
@@ -144,7 +183,7 @@ export class Entry {
       const [hash] = await Promise.all([this.#store.digest(bytes), file.write(bytes, this.#at(chunk))]);
       await file.write(hash, HEAD + HASH * chunk);
       if (this.#left) return;
-      this.#mark(chunk).set(hash);
+      this.#marks.set(chunk, hash);
       this.#damaged.delete(chunk);
       this.#sure.add(chunk);
     })()
@@ -165,7 +204,7 @@ export class Entry {
     await file?.write(whole, WHOLE);
   }
 
-  /** What is kept turned out to be wrong. True where some of it is from earlier loads, and may be right when it comes anew. */
+  /** Deletes what is kept, which is wrong. True where some of it is from earlier loads: fetched again it may be right. */
   async forget(): Promise<boolean> {
     this.#leave();
     await this.close();
@@ -181,7 +220,7 @@ export class Entry {
 
   async #close(): Promise<void> {
     await Promise.all(this.#pending.values());
-    const sure = () => this.#chunks().every((chunk) => !this.has(chunk) || this.#sure.has(chunk));
+    const sure = () => [...this.#marks.keys()].every((chunk) => this.#sure.has(chunk));
     const file = this.#unclosed && !this.#left && sure() ? await this.#write() : null;
     // A load does not wait for the medium, where it need not.
     const flushed = (async () => {
@@ -212,8 +251,8 @@ export class Entry {
 
   async #openWriter(): Promise<StoredFile | null> {
     const { url } = this.identity;
-    const missing = this.#chunks().reduce((sum, chunk) => sum + (this.has(chunk) ? 0 : this.lengthOf(chunk)), 0);
-    // Before there is asked for room, which it may hold.
+    const missing = [...this.#marks.keys()].reduce((sum, chunk) => sum - this.lengthOf(chunk), this.identity.size);
+    // First, because it may hold the room that is asked for.
     if (this.#useless) {
       this.#reader?.close();
       this.#reader = null;
@@ -224,9 +263,9 @@ export class Entry {
       this.#warn(`${url} is not kept: it takes ${missing} bytes more, and storage has room for ${room}`);
       return null;
     }
-    const head = new Uint8Array(HEAD + this.#marks.length);
-    head.set(new TextEncoder().encode(JSON.stringify({ format: 2, ...this.identity })));
-    // Whoever reads stands in a writer's way.
+    const head = new Uint8Array(HEAD);
+    head.set(new TextEncoder().encode(JSON.stringify({ format: 3, ...this.identity })));
+    // A reader would keep a writer out.
     this.#reader?.close();
     this.#reader = null;
     for (let tries = 0; tries < 2; tries++) {
@@ -247,15 +286,15 @@ export class Entry {
     throw new Error("its place cannot be written");
   }
 
-  /** What a file says is kept; false where it is none of ours. What was found damaged stays missing. */
+  /** Takes over what a file has kept; false where it is not this file. Chunks that were found damaged stay missing. */
   async #take(file: StoredFile): Promise<boolean> {
-    this.#marks.fill(0);
+    this.#marks.clear();
     const head = await readHead(file);
     const { size, validator } = this.identity;
     if (head?.identity.size !== size || head.identity.validator !== validator) return false;
-    this.#marks.set(head.marks);
-    for (const chunk of this.#damaged) this.#mark(chunk).fill(0);
-    if (!head.unclosed) for (const chunk of this.#chunks()) this.#sure.add(chunk);
+    this.#marks = head.marks;
+    for (const chunk of this.#damaged) this.#marks.delete(chunk);
+    if (!head.unclosed) for (const chunk of this.#marks.keys()) this.#sure.add(chunk);
     this.#unclosed = head.unclosed;
     this.#whole = head.whole;
     return true;
@@ -270,22 +309,14 @@ export class Entry {
     this.#leave();
   }
 
-  /** Nothing of it counts any more; the file goes when nobody writes to it. */
+  /** Uses nothing of it any more; the file is deleted when nothing writes to it. */
   #leave(): void {
     this.#left = true;
-    this.#marks.fill(0);
+    this.#marks.clear();
     this.#opening = Promise.resolve(null);
   }
 
-  #chunks(): number[] {
-    return Array.from({ length: chunksOf(this.identity.size) }, (_, chunk) => chunk);
-  }
-
-  #mark(chunk: number): Uint8Array {
-    return this.#marks.subarray(HASH * chunk, HASH * (chunk + 1));
-  }
-
   #at(chunk: number): number {
-    return HEAD + this.#marks.length + chunk * CHUNK;
+    return HEAD + HASH * this.#chunks + chunk * CHUNK;
   }
 }

@@ -1,14 +1,11 @@
-/** Adapters as flags name them. */
+/** Adapters that flags name. */
 
 import type { AdapterUse, LoadOptions, Model } from "../types/index.ts";
 import type { Args } from "./args.ts";
-import type { FlagName } from "./flags.ts";
+import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
-import { UsageError } from "./usage.ts";
 
-export const adapterFlags: readonly FlagName[] = ["adapter", "adapter-bytes"];
-
-/** Loads what the flags name; a scale stands behind the last equals sign. */
+/** Loads the adapters that the flags name; a scale follows the last equals sign. */
 export async function loadAdapters(
   args: Args,
   { cache, verify, connections }: LoadOptions,
@@ -24,7 +21,7 @@ export async function loadAdapters(
   return adapters.length > 0 ? { adapters } : {};
 }
 
-/** Asked for before anything else, because it refuses what is no scale. */
+/** Files and scales, read before anything is loaded, because a wrong scale is a usage error. */
 export function scaled(args: Args): { file: string; scale: number }[] {
   return args.texts("adapter").map((text) => {
     const [, file, digits] = /^(.+)=([^=/\\]*)$/s.exec(text) ?? [];

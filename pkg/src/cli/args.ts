@@ -1,7 +1,22 @@
 /** A command's arguments, checked before anything is loaded. */
 
 import { parseArgs } from "node:util";
-import { checkOptions } from "../options/options.ts";
+import { checkAll } from "../options/check.ts";
+import {
+  type CommandName,
+  commands,
+  commonFlags,
+  type FlagGroup,
+  type FlagKey,
+  type FlagRow,
+  flagGroups,
+  flagsOf,
+  hyphenated,
+  type Syntax,
+  spelled,
+} from "../options/commands.ts";
+import { optionsOf } from "../options/options.ts";
+import type { FunctionName } from "../options/table.ts";
 import { EngineError } from "../types/errors.ts";
 import type {
   CompletionOptions,
@@ -10,8 +25,8 @@ import type {
   LoadOptions,
   PerplexityOptions,
 } from "../types/index.ts";
-import { common, type Flag, type FlagName, spelled } from "./flags.ts";
-import { meaning, nearest, type Syntax, UsageError } from "./syntax.ts";
+import { nearest, UsageError } from "./syntax.ts";
+import { readText } from "./values.ts";
 
 interface OptionsOf {
   load: LoadOptions;
@@ -20,58 +35,36 @@ interface OptionsOf {
   perplexity: PerplexityOptions;
 }
 
-/** Flags that answer by themselves, whatever else there is. */
-const ANSWERS: readonly FlagName[] = ["help", "version"];
+/** Flags that answer by themselves, whatever else is given. */
+const ANSWERS: readonly FlagKey[] = ["help", "version"];
 
 export class Args {
   readonly operands: readonly string[];
+  readonly #rows: readonly FlagRow[];
   /** The texts given with each flag; none for a switch. */
-  readonly #given: ReadonlyMap<FlagName, readonly string[]>;
-  readonly #flag: (name: FlagName) => Flag;
+  readonly #given: ReadonlyMap<FlagRow, readonly string[]>;
 
-  constructor(command: Syntax, argv: readonly string[]) {
-    const flag = (name: FlagName) => meaning(command, name);
-    this.#flag = flag;
-    const names = [...command.flags, ...common];
-    const options = names.map((name) => {
-      const { short, value } = flag(name);
-      return [name, { type: value ? "string" : "boolean", ...(short ? { short } : {}) } as const] as const;
-    });
-    // Not strict: the runtimes word their errors in different ways, and none names the nearest flag.
-    const { tokens } = parseArgs({
-      args: [...argv],
-      options: Object.fromEntries(options),
-      allowPositionals: true,
-      strict: false,
-      tokens: true,
-    });
-    const given = new Map<FlagName, string[]>();
-    const operands: string[] = [];
-    for (const token of tokens) {
-      if (token.kind === "positional") operands.push(token.value);
-      if (token.kind !== "option") continue;
-      const name = names.find((name) => name === token.name);
-      if (!name) throw unknown(token.rawName, names);
-      const value = flag(name).value ? text(name, token, names, flag) : withoutText(name, token.value);
-      given.set(name, [...(given.get(name) ?? []), ...value]);
-    }
+  constructor(name: CommandName, argv: readonly string[]) {
+    const command: Syntax = commands[name];
+    this.#rows = flagsOf([...command.flags, ...commonFlags]);
+    const { operands, given } = parse(command, this.#rows, argv);
     this.operands = operands;
     this.#given = given;
-    if (!ANSWERS.some((name) => this.has(name))) checkOperands(command, operands);
+    if (!ANSWERS.some((key) => this.has(key))) checkOperands(command, operands);
   }
 
-  has(name: FlagName): boolean {
-    return this.#given.has(name);
+  has(key: FlagKey): boolean {
+    return this.#texts(key) !== undefined;
   }
 
-  /** The text of a flag; of several the last. */
-  text(name: FlagName): string | undefined {
-    return this.#given.get(name)?.at(-1);
+  /** The text of a flag; the last one where it is given several times. */
+  text(key: FlagKey): string | undefined {
+    return this.#texts(key)?.at(-1);
   }
 
   /** All texts of a flag that may be given several times. */
-  texts(name: FlagName): readonly string[] {
-    return this.#given.get(name) ?? [];
+  texts(key: FlagKey): readonly string[] {
+    return this.#texts(key) ?? [];
   }
 
   ids(): number[] | undefined {
@@ -86,35 +79,75 @@ export class Args {
       });
   }
 
-  /** What these flags say of one function's options. */
-  options<Name extends keyof OptionsOf>(of: Name, names: readonly FlagName[]): OptionsOf[Name] {
-    return this.checked(names, (options) => checkOptions(of, options));
+  /** The options of a function that the flags of these groups set. */
+  options<Name extends FunctionName & keyof OptionsOf>(of: Name, groups: readonly FlagGroup[]): OptionsOf[Name] {
+    return this.#checked(groups, (options) => checkAll(of, optionsOf(of), options));
   }
 
-  /** The options that these flags set, unless `check` throws. */
-  checked<Options extends object>(names: readonly FlagName[], check: (options: object) => void): Options {
+  /** The options of a group that belongs to commands alone. */
+  own<Options extends object>(group: FlagGroup): Options {
+    return this.#checked([group], (options) => checkAll(group, flagGroups[group], options));
+  }
+
+  #texts(key: FlagKey): readonly string[] | undefined {
+    const row = this.#rows.find((row) => row.key === key);
+    return row && this.#given.get(row);
+  }
+
+  #checked<Options extends object>(groups: readonly FlagGroup[], check: (options: object) => void): Options {
     const options: Record<string, unknown> = {};
-    for (const name of names.filter((name) => this.has(name))) {
-      const { option, value, many, read = (text: string) => text } = this.#flag(name);
-      const texts = this.#given.get(name)!;
-      if (option) options[option] = value === undefined || (many ? [...texts] : read(texts.at(-1)!));
+    const rows = this.#rows.filter(({ group }) => groups.includes(group));
+    for (const row of rows) {
+      const texts = this.#given.get(row);
+      if (texts) options[row.key] = readText(row, texts);
     }
     try {
       check(options);
     } catch (error) {
-      throw byFlag(error, names, this.#flag);
+      throw byFlag(error, rows);
     }
     return options as Options;
   }
 }
 
-/** The API's complaint about an option, in the words of the one who wrote a flag. */
-function byFlag(error: unknown, names: readonly FlagName[], flag: (name: FlagName) => Flag): unknown {
+interface Parsed {
+  operands: string[];
+  given: Map<FlagRow, readonly string[]>;
+}
+
+function parse(command: Syntax, rows: readonly FlagRow[], argv: readonly string[]): Parsed {
+  const options = rows.map(({ name, option: { flag } }) => {
+    const { short, value } = flag!;
+    return [name, { type: value ? "string" : "boolean", ...(short ? { short } : {}) } as const] as const;
+  });
+  // Not strict: the runtimes word their errors in different ways, and none names the nearest flag.
+  const { tokens } = parseArgs({
+    args: [...argv],
+    options: Object.fromEntries(options),
+    allowPositionals: true,
+    strict: false,
+    tokens: true,
+  });
+  const given = new Map<FlagRow, readonly string[]>();
+  const operands: string[] = [];
+  for (const token of tokens) {
+    if (token.kind === "positional") operands.push(token.value);
+    if (token.kind !== "option") continue;
+    const row = rows.find(({ name }) => name === token.name);
+    if (!row) throw unknown(token.rawName, command, rows);
+    const texts = row.option.flag!.value ? textOf(row, token, rows) : withoutText(row, token.value);
+    given.set(row, [...(given.get(row) ?? []), ...texts]);
+  }
+  return { operands, given };
+}
+
+/** The API's complaint about an option, in the words of somebody who wrote a flag. */
+function byFlag(error: unknown, rows: readonly FlagRow[]): unknown {
   if (!(error instanceof EngineError)) return error;
-  const name = names.find((name) => flag(name).option === error.detail.option);
+  const row = rows.find(({ key }) => key === error.detail.option);
   const { expected, found } = error.detail;
-  return name
-    ? new UsageError(`--${name} must be ${expected}, not ${found}`, { option: `--${name}`, expected, found })
+  return row
+    ? new UsageError(`--${row.name} must be ${expected}, not ${found}`, { option: `--${row.name}`, expected, found })
     : error;
 }
 
@@ -124,28 +157,33 @@ interface OptionToken {
   inlineValue?: boolean | undefined;
 }
 
-function text(
-  name: FlagName,
-  { rawName, value, inlineValue }: OptionToken,
-  names: readonly FlagName[],
-  flag: (name: FlagName) => Flag,
-): string[] {
+function textOf(row: FlagRow, { rawName, value, inlineValue }: OptionToken, rows: readonly FlagRow[]): string[] {
   const missing = (why = "") =>
-    new UsageError(`${rawName} needs a value: ${spelled(name, flag(name))}${why}`, { option: `--${name}` });
+    new UsageError(`${rawName} needs a value: ${spelled(row)}${why}`, { option: `--${row.name}` });
   if (typeof value !== "string") throw missing();
-  const isFlag = names.some((name) => value === `--${name}` || value === `-${flag(name).short}`);
-  if (isFlag && !inlineValue) throw missing(` (--${name}=${value} if that is the value)`);
+  const isFlag = rows.some(({ name, option }) => value === `--${name}` || value === `-${option.flag!.short}`);
+  if (isFlag && !inlineValue) throw missing(` (--${row.name}=${value} if that is the value)`);
   return [value];
 }
 
-function withoutText(name: FlagName, value: unknown): string[] {
+function withoutText({ name }: FlagRow, value: unknown): string[] {
   if (typeof value === "string") throw new UsageError(`--${name} takes no value`, { option: `--${name}` });
   return [];
 }
 
-function unknown(rawName: string, names: readonly FlagName[]): UsageError {
-  const known = `--${nearest(rawName.replace(/^-+/, ""), names)}`;
-  return new UsageError(`there is no flag ${rawName}; the nearest is ${known}`, { option: rawName, expected: known });
+/** A flag of an earlier version is refused with what stands in for it, any other with the nearest one. */
+function unknown(rawName: string, { moved = {} }: Syntax, rows: readonly FlagRow[]): UsageError {
+  const written = rawName.replace(/^-+/, "");
+  const now = rows.find(({ option: { was } }) => was !== undefined && hyphenated(was) === written);
+  const instead = Object.hasOwn(moved, written) ? moved[written] : now && `--${now.name}`;
+  const expected =
+    instead ??
+    `--${nearest(
+      written,
+      rows.map(({ name }) => name),
+    )}`;
+  const hint = instead === undefined ? "the nearest is" : "in its place there is";
+  return new UsageError(`there is no flag ${rawName}; ${hint} ${expected}`, { option: rawName, expected });
 }
 
 function checkOperands(command: Syntax, operands: readonly string[]): void {

@@ -1,7 +1,7 @@
-/** A benchmark for people. */
+/** The report of a benchmark as text. */
 
-import type { CrowdReport } from "../bench/crowd.ts";
 import type { Diff } from "../bench/diff.ts";
+import type { LoadTestReport } from "../bench/loadtest.ts";
 import type { BenchReport, ProfileRow, TraceRow, TraceValues } from "../bench/report.ts";
 import type { Spread } from "../bench/stats.ts";
 import { bytes, count, ms, percent, plural, table } from "./format.ts";
@@ -10,7 +10,7 @@ export function report(found: BenchReport): string {
   const { machine, engine, model, settings } = found;
   const parts = [
     `${model.name ?? model.source}: ${model.architecture}, ${count(model.parameters)} parameters, ${bytes(model.weightBytes)} a step`,
-    `${engine.flavour}, ${engine.kernel}, ${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kv}`,
+    `${engine.flavour}, ${engine.dotProduct}, ${prefetched(engine.weightPrefetch)}${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kvCacheType}`,
     `${machine.runtime} on ${machine.cpu ?? "an unknown processor"}, ${found.date}`,
     "",
     table("lrll", speeds(found)),
@@ -102,10 +102,10 @@ export function difference({ rows, notes }: Diff): string {
   return [table("lrrrrl", [head, ...cells]), ...notes.map((note) => `  differs: ${note}`)].join("\n");
 }
 
-export function crowdReport(found: CrowdReport): string {
+export function loadTestReport(found: LoadTestReport): string {
   const { clients, seconds, answers, wrong, memory, status, beside } = found;
   const { whole, brokenOff, refused } = answers;
-  const spread = ({ p50, p95, p99, most }: CrowdReport["gapMs"]) =>
+  const spread = ({ p50, p95, p99, most }: LoadTestReport["gapMs"]) =>
     `p50 ${ms(p50)}, p95 ${ms(p95)}, p99 ${ms(p99)}, longest ${ms(most)}`;
   const grown = ([before, after]: [number, number]) => `${bytes(before)} then ${bytes(after)}`;
   const rows = [
@@ -120,7 +120,13 @@ export function crowdReport(found: CrowdReport): string {
     ["prompts", `${percent(found.cachedShare)} of their tokens were computed before`],
     ["wasm memory", grown(memory.wasmBytes)],
     ...(memory.processBytes ? [["process", grown(memory.processBytes)]] : []),
-    ["left over", `${status.running + status.waiting + status.paused} requests, ${status.heldTokens} tokens`],
+    ["left over", `${status.running + status.waiting + status.paused} requests, ${status.usedTokens} tokens`],
   ];
   return table("ll", rows);
 }
+
+/** Earlier reports have none. */
+const prefetched = (choices: BenchReport["engine"]["weightPrefetch"] = {}): string =>
+  Object.entries(choices)
+    .map(([kind, choice]) => `${kind} prefetch ${choice}, `)
+    .join("");

@@ -1,14 +1,13 @@
 import { cache } from "../node.ts";
+import { redacted } from "../source/address.ts";
 import type { CachedFile } from "../types/index.ts";
 import type { Args } from "./args.ts";
 import { bytes, plural } from "./format.ts";
-import { type Command, UsageError } from "./usage.ts";
+import { UsageError } from "./syntax.ts";
+import type { Command } from "./usage.ts";
 
 export const cacheList: Command = {
   name: "cache list",
-  summary: "Shows what of models is kept, so that it need not come again.",
-  operands: [],
-  flags: [],
   async run(args, terminal) {
     const files = await cache.list(place(args));
     if (terminal.json) return terminal.printJson({ files });
@@ -20,16 +19,10 @@ export const cacheList: Command = {
 
 export const cacheDelete: Command = {
   name: "cache delete",
-  summary: "Deletes what came from a URL, everything beneath one that ends in /, or everything there is.",
-  operands: [],
-  optional: ["URL"],
-  needs: "(URL | --all)",
-  flags: ["all"],
-  meanings: { all: { help: "everything" } },
   async run(args, terminal) {
     const [url] = args.operands;
     if ((url === undefined) !== args.has("all")) throw new UsageError("give either a URL or --all");
-    if (url !== undefined && !URL.canParse(url)) throw new UsageError(`${JSON.stringify(url)} is not a URL`);
+    if (url !== undefined && !URL.canParse(url)) throw new UsageError(`${JSON.stringify(redacted(url))} is not a URL`);
     const deleted = await cache.delete(url, place(args));
     if (terminal.json) return terminal.printJson({ deleted });
     await terminal.note(`${plural(deleted, "file")} deleted`);

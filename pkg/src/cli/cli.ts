@@ -1,6 +1,7 @@
-/** From arguments to an exit status. */
+/** Runs the command that the arguments name, and returns its exit status. */
 
 import { readFileSync } from "node:fs";
+import { usageLine } from "../options/commands.ts";
 import { EngineError } from "../types/errors.ts";
 import { Args } from "./args.ts";
 import { bench, benchDiff } from "./bench.ts";
@@ -8,14 +9,16 @@ import { cacheDelete, cacheList } from "./cache.ts";
 import { convert } from "./convert.ts";
 import { doctor } from "./doctor.ts";
 import { inspect } from "./inspect.ts";
+import { loadtest } from "./loadtest.ts";
 import { logits } from "./logits.ts";
 import { perplexity } from "./perplexity.ts";
 import { run } from "./run.ts";
+import { nearest, UsageError } from "./syntax.ts";
 import { Terminal } from "./terminal.ts";
 import { tokenize } from "./tokenize.ts";
-import { type Command, help, nearest, overview, UsageError, usageLine } from "./usage.ts";
+import { type Command, help, overview } from "./usage.ts";
 
-const loading: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, bench, benchDiff];
+const loading: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, bench, benchDiff, loadtest];
 const commands: readonly Command[] = [...loading, cacheList, cacheDelete, doctor];
 
 const DONE = 0;
@@ -26,12 +29,12 @@ const INTERRUPTED = 130;
 export async function cli(argv: readonly string[]): Promise<number> {
   const terminal = new Terminal({ out: process.stdout, err: process.stderr, json: argv.includes("--json") });
   process.on("SIGINT", () => (terminal.interrupted ? process.exit(INTERRUPTED) : terminal.interrupt()));
-  // Whoever stops reading (`| head`) has enough.
+  // A reader that closes the pipe (`| head`) has all that it wants.
   process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? DONE : FAILED));
-  // What is noted there is nobody's answer: the work goes on without whoever read it.
+  // Notes are not the result, so the work continues when nobody reads them any more.
   process.stderr.on("error", () => {});
 
-  // Of two that fit, the one with more words.
+  // `bench diff` is a command of its own, so the longer name is tried first.
   const named = (words: number) => commands.find(({ name }) => name === argv.slice(0, words).join(" "));
   const command = named(2) ?? named(1);
   try {
@@ -40,10 +43,10 @@ export async function cli(argv: readonly string[]): Promise<number> {
     return terminal.interrupted ? INTERRUPTED : terminal.status;
   } catch (error) {
     const { code, message, detail } = asEngineError(error);
-    // What fails behind the answer is told in words alone: there is one object.
+    // An error after the result goes to stderr alone, because stdout holds one object.
     if (terminal.json && !terminal.printed) await terminal.printJson({ error: { code, message, detail } });
     if (error instanceof UsageError) {
-      const usage = command ? usageLine(command) : overview(commands).trimEnd();
+      const usage = command ? usageLine(command.name) : overview().trimEnd();
       await terminal.note(`ternlight: ${message}\n${usage}`);
       return WRONG_USAGE;
     }
@@ -54,14 +57,14 @@ export async function cli(argv: readonly string[]): Promise<number> {
 }
 
 async function start(command: Command, argv: readonly string[], terminal: Terminal): Promise<void> {
-  const args = new Args(command, argv);
-  if (args.has("help")) await terminal.print(help(command));
+  const args = new Args(command.name, argv);
+  if (args.has("help")) await terminal.print(help(command.name));
   else if (args.has("version")) await terminal.print(`${version()}\n`);
   else await command.run(args, terminal);
 }
 
 async function withoutCommand(first: string | undefined, terminal: Terminal): Promise<void> {
-  if (first === "--help" || first === "-h") return terminal.print(overview(commands));
+  if (first === "--help" || first === "-h") return terminal.print(overview());
   if (first === "--version" || first === "-v") return terminal.print(`${version()}\n`);
   if (first === undefined) throw new UsageError("a command is missing");
   const what = first.startsWith("-") ? "the command comes first, not" : "there is no command";
@@ -72,7 +75,7 @@ async function withoutCommand(first: string | undefined, terminal: Terminal): Pr
   throw new UsageError(`${what} ${first}; the nearest is ${known}`, { found: first, expected: known });
 }
 
-/** Of the package that the built file belongs to. */
+/** The version of the package that the built file belongs to. */
 function version(): string {
   return JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")).version;
 }

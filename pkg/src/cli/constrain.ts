@@ -1,23 +1,23 @@
-/** What an answer keeps to, as flags say it. */
+/** The response format that flags ask for. */
 
-import type { Format } from "../types/index.ts";
+import { flagsOf } from "../options/commands.ts";
+import type { ResponseFormat } from "../types/index.ts";
 import type { Args } from "./args.ts";
 import { readText } from "./file.ts";
-import type { FlagName } from "./flags.ts";
-import { UsageError } from "./usage.ts";
+import { UsageError } from "./syntax.ts";
 
-export const formatFlags: readonly FlagName[] = ["json-schema", "regex", "grammar"];
+const FLAGS = flagsOf(["formatFlags"]);
 
-export async function formatOf(args: Args): Promise<Format | null> {
-  const given = formatFlags.filter((name) => args.has(name));
-  if (given.length > 1) throw new UsageError(`give either --${given[0]} or --${given[1]}`);
-  const [schema, pattern, grammar] = formatFlags.map((name) => args.text(name));
+export async function formatOf(args: Args): Promise<ResponseFormat | null> {
+  const [one, other] = FLAGS.filter(({ key }) => args.has(key));
+  if (other) throw new UsageError(`give either --${one!.name} or --${other.name}`);
+  const [schema, pattern, grammar] = [args.text("jsonSchema"), args.text("regex"), args.text("grammar")];
   if (schema !== undefined) return { type: "json_schema", schema: parse(await textOf(schema)) };
   if (pattern !== undefined) return { type: "regex", pattern };
   return grammar === undefined ? null : { type: "grammar", grammar: await readText(grammar) };
 }
 
-/** A schema begins with a brace, or is `true`; anything else is the name of a file. */
+/** The text of a schema: one begins with a brace or is `true`, anything else names a file. */
 const textOf = async (given: string) => (/^\s*(\{|true\s*$)/.test(given) ? given : await readText(given));
 
 function parse(text: string): object | true {

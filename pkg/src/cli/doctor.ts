@@ -1,14 +1,11 @@
 import { type DoctorReport, doctor as examine } from "../node-doctor.ts";
+import { redacted } from "../source/address.ts";
 import { bytes, table } from "./format.ts";
-import { type Command, UsageError } from "./usage.ts";
+import { UsageError } from "./syntax.ts";
+import type { Command } from "./usage.ts";
 
 export const doctor: Command = {
   name: "doctor",
-  summary: "Shows what this runtime can do with a model, and whether an address serves one well.",
-  operands: [],
-  optional: ["URL"],
-  needs: "[URL]",
-  flags: [],
   async run(args, terminal) {
     const report = await examine(address(args.operands[0]), { signal: terminal.signal });
     if (terminal.json) await terminal.printJson(report);
@@ -22,7 +19,9 @@ function address(text: string | undefined): URL | null {
   if (text === undefined) return null;
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url && /^https?:$/.test(url.protocol)) return url;
-  throw new UsageError(`URL must begin with https:// or http://, not ${JSON.stringify(text)}`, { option: "URL" });
+  throw new UsageError(`URL must begin with https:// or http://, not ${JSON.stringify(redacted(text))}`, {
+    option: "URL",
+  });
 }
 
 function lines({ advice, ...report }: DoctorReport): string {

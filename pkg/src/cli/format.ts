@@ -9,7 +9,7 @@ const UNITS: readonly [number, string][] = [
 
 /** Three digits and a decimal prefix: `2.10 M`. */
 function scaled(value: number): [string, string] {
-  // What would round up to 1000 belongs to the next unit.
+  // A value that would be rounded up to 1000 is shown in the next unit.
   const [size, prefix] = UNITS.find(([size]) => value >= 0.9995 * size) ?? [1, ""];
   return [prefix ? (value / size).toPrecision(3) : String(Math.round(value)), prefix];
 }

@@ -1,26 +1,23 @@
 import { createHash } from "node:crypto";
 import type { Model } from "../types/index.ts";
-import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
+import { loadAdapters, scaled } from "./adapters.ts";
 import { percent, table } from "./format.ts";
 import { loadOptions, withModel } from "./model.ts";
+import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
-import { type Command, UsageError } from "./usage.ts";
+import type { Command } from "./usage.ts";
 
-/** Of the likeliest tokens, for people. */
+/** How many of the most likely tokens the table shows. */
 const SHOWN = 10;
 
 export const logits: Command = {
   name: "logits",
-  summary: "Token ids in, logits out: to check an engine or a conversion.",
-  operands: ["MODEL"],
-  needs: "--ids 1,2,3",
-  flags: ["ids", "all", ...adapterFlags],
   async run(args, terminal) {
     const ids = args.ids();
     if (!ids) throw new UsageError("--ids 1,2,3 is missing", { option: "--ids" });
     const all = args.has("all");
     scaled(args);
-    const load = loadOptions(args, adapterFlags);
+    const load = loadOptions(args, ["loading"]);
     await withModel(args, terminal, load, async (model) => {
       const adapters = await loadAdapters(args, load, model, terminal);
       const rows = await model.logits(ids, { all, ...adapters, signal: terminal.signal });
@@ -34,14 +31,14 @@ export const logits: Command = {
   },
 };
 
-/** Of the rows as little-endian f32, which is what every machine with wasm has. */
+/** The hash of the rows as little-endian f32, which is the byte order of wasm. */
 function sha256(rows: readonly Float32Array[]): string {
   const hash = createHash("sha256");
   for (const { buffer, byteOffset, byteLength } of rows) hash.update(new Uint8Array(buffer, byteOffset, byteLength));
   return hash.digest("hex");
 }
 
-/** Row by row: all of them may be longer than a string can be. A number's shortest form gives back the same f32. */
+/** Prints row by row, because all rows together may exceed the longest string. The shortest form of a number gives back the same f32. */
 async function printJson(vocab: number, rows: readonly Float32Array[], sum: string, terminal: Terminal): Promise<void> {
   await terminal.print(`{"vocab":${vocab},"positions":${rows.length},"logits":[`);
   for (const [i, row] of rows.entries()) await terminal.print(`${i > 0 ? "," : ""}[${row.join(",")}]`);

@@ -1,4 +1,4 @@
 import { cli } from "./cli.ts";
 
-// Everything is written by then; what still waits (a connection kept alive) needs nobody to wait for it.
+// All output is written by then. Connections that are kept alive would delay the end for nothing.
 process.exit(await cli(process.argv.slice(2)));

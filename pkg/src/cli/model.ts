@@ -1,11 +1,11 @@
 /** The model that a command names. */
 
 import { load } from "../node.ts";
+import { engineFlags, type FlagGroup } from "../options/commands.ts";
 import type { LoadOptions, Model, ModelInfo } from "../types/index.ts";
 import type { Args } from "./args.ts";
-import { engine, type FlagName } from "./flags.ts";
+import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
-import { UsageError } from "./usage.ts";
 
 /** The name of the model in the package, which lies beside `dist`. */
 const DEMO = "ternlight-demo";
@@ -15,15 +15,15 @@ export function source(args: Args): string | URL {
   return name === DEMO ? new URL(`../models/${DEMO}/`, import.meta.url) : name;
 }
 
-/** What `load` is to be told; asked for before anything else, because it refuses wrong values. */
-export function loadOptions(args: Args, more: readonly FlagName[] = []): LoadOptions {
-  const options = args.options("load", [...engine, ...more]);
-  if (!args.has("no-cache")) return options;
+/** The options of `load`. Commands read them first, because wrong values are usage errors. */
+export function loadOptions(args: Args, more: readonly FlagGroup[] = []): LoadOptions {
+  const options = args.options("load", [...engineFlags, ...more]);
+  if (!args.has("noCache")) return options;
   if (args.has("cache")) throw new UsageError("give either --cache or --no-cache");
   return { ...options, cache: false };
 }
 
-/** Loads the model, works with it and ends it. */
+/** Loads the model, works with it and closes it. */
 export async function withModel(
   args: Args,
   terminal: Terminal,
@@ -40,7 +40,7 @@ export async function withModel(
   }
 }
 
-/** The list of tensors is `inspect`'s to print. */
+/** Leaves out the list of tensors, which the command `inspect` prints. */
 export function withoutTensors({ tensors, ...info }: ModelInfo): Omit<ModelInfo, "tensors"> {
   return info;
 }

@@ -1,19 +1,16 @@
 import { paths } from "../platform/node.ts";
 import { open } from "../source/open.ts";
 import { EngineError } from "../types/errors.ts";
-import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
+import { loadAdapters, scaled } from "./adapters.ts";
 import { loadOptions, withModel } from "./model.ts";
 import type { Command } from "./usage.ts";
 
 export const perplexity: Command = {
   name: "perplexity",
-  summary: "Measures how well a model predicts a text, window by window.",
-  operands: ["MODEL", "FILE"],
-  flags: ["window", ...adapterFlags],
   async run(args, terminal) {
-    const options = args.options("perplexity", ["window"]);
+    const options = args.options("perplexity", ["perplexity"]);
     scaled(args);
-    const load = loadOptions(args, adapterFlags);
+    const load = loadOptions(args, ["loading"]);
     const text = await read(args.operands[1]!);
     await withModel(args, terminal, load, async (model) => {
       const adapters = await loadAdapters(args, load, model, terminal);

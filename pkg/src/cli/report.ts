@@ -1,4 +1,4 @@
-/** A model's description for people. */
+/** The description of a model as text. */
 
 import type { Description, TensorSummary } from "../types/index.ts";
 import { bytes, count, percent, plural, table } from "./format.ts";
@@ -13,7 +13,7 @@ export function report(source: string, about: Description): string {
     table("lrllrr", groups(about.tensors)),
     ...(about.warnings.length > 0 ? ["Warnings", about.warnings.map((warning) => `  ${warning}`).join("\n")] : []),
   ];
-  // A blank line before every heading; none between a heading and what it is over.
+  // Every heading has a blank line before it and none after it.
   return parts.map((part, i) => (i % 2 === 0 && i > 0 ? `\n${part}` : part)).join("\n");
 }
 
@@ -78,7 +78,7 @@ interface Group {
   tensors: TensorSummary[];
 }
 
-/** Tensors that differ in their layer alone are one row. */
+/** Rows of the table of tensors. Tensors that differ only in their layer share a row. */
 function groups(tensors: readonly TensorSummary[]): string[][] {
   const found = new Map<string, Group>();
   for (const tensor of tensors) {
@@ -98,7 +98,7 @@ function groups(tensors: readonly TensorSummary[]): string[][] {
   return [["name", "layers", "type", "shape", "scale per", "size", "zeros"], ...rows];
 }
 
-/** `0-5 7` */
+/** Numbers as ranges: `0-5 7`. */
 function ranges(numbers: readonly number[]): string {
   const runs: [number, number][] = [];
   for (const number of [...numbers].sort((a, b) => a - b)) {
@@ -109,7 +109,7 @@ function ranges(numbers: readonly number[]): string {
   return runs.map(([from, to]) => (from === to ? `${from}` : `${from}-${to}`)).join(" ");
 }
 
-/** In a group, and from the least to the most of its tensors. */
+/** The share of zeros in a group, with the least and the greatest of its tensors. */
 function zeros(tensors: readonly TensorSummary[]): string {
   const mean = zeroShare(tensors);
   if (mean === null) return "";
@@ -118,7 +118,7 @@ function zeros(tensors: readonly TensorSummary[]): string {
   return percent(mean) + (least === most ? "" : ` (${least.replace(" %", "")}–${most.replace(" %", "")})`);
 }
 
-/** Of all the weights that were looked at; norms and scales are not. */
+/** The share of zeros in all weights that were read. Norms and scales are not read. */
 function zeroShare(tensors: readonly TensorSummary[]): number | null {
   const known = tensors.filter((tensor) => tensor.zeroShare !== undefined);
   return known.length > 0 ? sum(known, (tensor) => tensor.zeroShare! * values(tensor)) / sum(known, values) : null;

@@ -1,37 +1,33 @@
-import { open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
+import { NewFile } from "../convert/new_file.ts";
 import { EngineError } from "../types/errors.ts";
 import type { AdapterUse, Generation, Model, Session } from "../types/index.ts";
-import { adapterFlags, loadAdapters, scaled } from "./adapters.ts";
+import { loadAdapters, scaled } from "./adapters.ts";
 import type { Args } from "./args.ts";
-import { formatFlags, formatOf } from "./constrain.ts";
-import { sampling } from "./flags.ts";
+import { formatOf } from "./constrain.ts";
 import { ms, plural } from "./format.ts";
 import { loadOptions, withModel, withoutTensors } from "./model.ts";
+import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
-import { type Command, UsageError } from "./usage.ts";
+import type { Command } from "./usage.ts";
 
 export const run: Command = {
   name: "run",
-  summary: "Continues a text and prints what comes as it comes.",
-  operands: ["MODEL"],
-  needs: "(-p TEXT | --ids 1,2,3)",
-  flags: ["prompt", "ids", ...sampling, "completions", ...formatFlags, ...adapterFlags, "session", "no-special"],
   async run(args, terminal) {
     const prompt = promptOf(args);
-    const chosen = args.options("complete", [...sampling, "completions"]);
+    const chosen = args.options("complete", ["generation", "sampling", "completions", "prompting"]);
     const file = args.text("session");
-    if (file !== undefined && args.has("completions")) {
+    if (file !== undefined && args.has("n")) {
       throw new UsageError("--completions does not go with --session", { option: "--completions" });
     }
-    const format = await formatOf(args);
+    const responseFormat = await formatOf(args);
     const options = {
       ...chosen,
-      ...(format ? { format } : {}),
-      addSpecial: !args.has("no-special"),
+      ...(responseFormat ? { responseFormat } : {}),
       signal: terminal.signal,
     };
     scaled(args);
-    const load = loadOptions(args, adapterFlags);
+    const load = loadOptions(args, ["loading"]);
     if (file !== undefined) await checkPlace(file);
     await withModel(args, terminal, load, async (model) => {
       const adapters = await loadAdapters(args, load, model, terminal);
@@ -42,7 +38,7 @@ export const run: Command = {
   },
 };
 
-/** The session that a file has, or a new one. */
+/** The session that was saved in a file, or a new one where there is no file. */
 async function restored(model: Model, file: string, adapters: { adapters?: AdapterUse[] }): Promise<Session> {
   const saved = await readFile(file).catch((cause) => {
     if (cause.code === "ENOENT") return undefined;
@@ -51,39 +47,31 @@ async function restored(model: Model, file: string, adapters: { adapters?: Adapt
   return model.session({ ...(saved && { restore: saved }), ...adapters });
 }
 
-/** Whether `keep` will find room for its file, known before there is an answer to lose. */
+/** Checks that `keep` can write its file, before there is an answer that could be lost. */
 async function checkPlace(file: string): Promise<void> {
   if (file === "") throw new UsageError("--session must be a file's name, which is not empty", { option: "--session" });
   const found = await stat(file).catch(() => null);
   if (found?.isDirectory()) throw unwritable(file, new Error("it is a folder"));
-  const part = partOf(file);
   try {
-    // One that is there already is what another run left, or is writing now.
-    const made = await open(part, "wx").catch((error) => {
-      if (error.code === "EEXIST") return null;
-      throw error;
-    });
-    await (made ?? (await open(part, "r+"))).close();
-    if (made) await rm(part);
+    NewFile.create(file).discard();
   } catch (cause) {
     throw unwritable(file, cause);
   }
 }
 
-/** In place of what was there once it is whole. */
+/** Saves the session under another name first and replaces the file once that one is complete; only its owner may read it. */
 async function keep(session: Session, file: string): Promise<void> {
-  const part = partOf(file);
   const bytes = await session.save();
+  let made: NewFile | null = null;
   try {
-    await writeFile(part, bytes);
-    await rename(part, file);
+    made = NewFile.create(file);
+    await made.write(bytes, 0);
+    await made.finish({ private: true });
   } catch (cause) {
-    await rm(part, { force: true }).catch(() => {});
+    made?.discard();
     throw unwritable(file, cause);
   }
 }
-
-const partOf = (file: string) => `${file}.part`;
 
 function unwritable(file: string, cause: unknown): EngineError {
   const reason = `the session cannot be kept in ${file}: ${(cause as Error).message}`;
@@ -96,7 +84,7 @@ function promptOf(args: Args): string | number[] {
   return given[0]!;
 }
 
-/** Shows a generation as it comes, or all of it as JSON. Ctrl-C ends it with what there is. */
+/** Prints a generation while it runs, or all of it as JSON. Ctrl-C ends it with the text so far. */
 async function answer(model: Model, generation: Generation, terminal: Terminal): Promise<void> {
   const show = async () => {
     if (!terminal.json) await stream(model, generation, terminal);
@@ -116,12 +104,12 @@ async function answer(model: Model, generation: Generation, terminal: Terminal):
   await terminal.note(facts.join(" · "));
 }
 
-/** One token alone has no rate. */
+/** The rate in words; a single token has none. */
 const at = (perSecond: number) => (perSecond > 0 ? ` at ${perSecond.toFixed(perSecond < 100 ? 1 : 0)} tokens/s` : "");
 
-/** The first completion as it comes, the others behind it. */
+/** Prints the first completion while it runs, and the others after it. */
 async function stream(model: Model, generation: Generation, terminal: Terminal): Promise<void> {
-  // Without a tokenizer ids are all there is.
+  // Without a tokenizer there are only ids.
   const shown = (text: string, tokens: number[]) => (model.info.tokenizer ? text : `${tokens.join(" ")} `);
   for await (const { text, tokens, index = 0 } of generation) {
     if (index === 0) await terminal.print(shown(text, tokens));

@@ -1,24 +1,23 @@
-/** `inspect --strict`: whether the layers hold nothing but two values to a scale (`1bit`), or three (`ternary`). */
+/** `inspect --strict`: whether the layers hold only two values per scale (`1bit`), or only three (`ternary`). */
 
 import { EngineError } from "../types/errors.ts";
 import type { Description, TensorSummary } from "../types/index.ts";
 
-export const KINDS = ["1bit", "ternary"] as const;
-export type Kind = (typeof KINDS)[number];
+export type Kind = "1bit" | "ternary";
 
-/** How many values to a scale a storage type can hold. Of others only "more" is known. */
+/** How many values per scale a storage type can hold. All other types hold more than three. */
 const VALUES: Record<string, number> = { Q1_0: 2, TQ1_0: 3, TQ2_0: 3, I2_S: 3, U8x4: 3 };
 const MOST: Record<Kind, number> = { "1bit": 2, ternary: 3 };
 
 export interface Verdict {
   kind: Kind;
-  /** Names the first matrix that holds more; null where none does. */
+  /** Names the first matrix that holds more; null if none does. */
   reason: EngineError | null;
-  /** What settled it: the types that the header names, or the weights too. */
+  /** What the verdict rests on: the types in the header, or the weights as well. */
   decidedOn: "header" | "weights";
 }
 
-/** Of every matrix of the layers; embedding, head, norms and biases are not asked for. */
+/** Judges every matrix of the layers. Embedding, head, norms and biases do not count. */
 export function judge(kind: Kind, { tensors }: Description): Verdict {
   const matrices = tensors.filter(({ name, shape }) => /\.\d+\./.test(name) && shape.length > 1);
   const held = matrices.map((tensor) => ({ tensor, ...valuesOf(tensor, MOST[kind]) }));
@@ -27,7 +26,7 @@ export function judge(kind: Kind, { tensors }: Description): Verdict {
   return { kind, decidedOn, reason: over ? refusal(kind, over.tensor, decidedOn) : null };
 }
 
-/** A ternary type without a single zero holds two values: that only its weights tell. */
+/** A tensor of a ternary type without any zero holds two values, which only its weights can show. */
 function valuesOf({ type, zeroShare }: TensorSummary, most: number): { values: number; read: boolean } {
   const values = VALUES[type] ?? Number.POSITIVE_INFINITY;
   const read = values === 3 && most < 3 && zeroShare !== undefined;

@@ -1,23 +1,6 @@
-/** What a command accepts, and the error of a call that it does not accept. */
+/** The error of a call that a command does not accept, and the nearest of some words. */
 
 import { EngineError, type ErrorDetail } from "../types/errors.ts";
-import { type Flag, type FlagName, flag } from "./flags.ts";
-
-export interface Syntax {
-  name: string;
-  summary: string;
-  operands: readonly string[];
-  /** Operands that may follow. */
-  optional?: readonly string[];
-  /** The part of the usage line that says which flags there must be. */
-  needs?: string;
-  /** Its own; the common ones belong to all. */
-  flags: readonly FlagName[];
-  /** What a flag means here, where it is not what it means elsewhere. */
-  meanings?: Partial<Record<FlagName, Flag>>;
-}
-
-export const meaning = (command: Syntax, name: FlagName): Flag => command.meanings?.[name] ?? flag(name);
 
 /** Ends the program with status 2 and the usage line. */
 export class UsageError extends EngineError {
@@ -26,7 +9,7 @@ export class UsageError extends EngineError {
   }
 }
 
-/** Of some words the one most like what was written; a common beginning counts double. */
+/** The word that is most like what was written; a common beginning counts double. */
 export function nearest(written: string, words: readonly string[]): string {
   const scored = words.map((word) => ({ word, score: distance(written, word) - commonPrefix(written, word) }));
   return scored.reduce((best, one) => (one.score < best.score ? one : best)).word;

@@ -1,21 +1,22 @@
-/** Where a command writes: results to stdout, all else to stderr. */
+/** The output of a command: results go to stdout, everything else to stderr. */
 
 import { EngineError } from "../types/errors.ts";
 import type { Progress } from "../types/index.ts";
+import { forJson, forTerminal } from "./escape.ts";
 import { bytes } from "./format.ts";
 
-/** A stream, as far as it is written to. */
+/** The part of a stream that is used to write to it. */
 export interface Output {
   write(text: string, done: () => void): unknown;
   isTTY?: boolean;
 }
 
 export class Terminal {
-  /** One object on stdout, nothing else; `--help` and `--version` are text all the same. */
+  /** Whether stdout gets one JSON object and nothing else. `--help` and `--version` print text in any case. */
   readonly json: boolean;
-  /** Aborted by the first Ctrl-C, unless something else wants it. */
+  /** Aborted by the first Ctrl-C, unless `interruptible` handles it. */
   readonly signal: AbortSignal;
-  /** What a command that has done its work exits with. */
+  /** The exit status of a command that has done its work. */
   status = 0;
   readonly #abort = new AbortController();
   readonly #out: Output;
@@ -23,7 +24,7 @@ export class Terminal {
   #interrupted = false;
   #printed = false;
   #onInterrupt: (() => void) | null = null;
-  /** Whether a line of progress stands there, to be written over. */
+  /** Whether the last line is a line of progress, which the next output replaces. */
   #line = false;
 
   constructor({ out, err, json }: { out: Output; err: Output; json: boolean }) {
@@ -37,19 +38,19 @@ export class Terminal {
     return this.#interrupted;
   }
 
-  /** Whether anything stands on stdout. */
+  /** Whether anything was written to stdout. */
   get printed(): boolean {
     return this.#printed;
   }
 
-  /** Ctrl-C. The second one is for who called this to obey. */
+  /** Handles the first Ctrl-C. The caller handles the second one. */
   interrupt(): void {
     this.#interrupted = true;
     if (this.#onInterrupt) this.#onInterrupt();
     else this.#abort.abort(new EngineError("Interrupted", "interrupted"));
   }
 
-  /** While `work` runs, Ctrl-C ends it in its own way. */
+  /** Runs `work`, during which Ctrl-C calls `end` instead of aborting the signal. */
   async interruptible<T>(work: () => Promise<T>, end: () => void): Promise<T> {
     this.#onInterrupt = end;
     try {
@@ -59,20 +60,20 @@ export class Terminal {
     }
   }
 
-  /** Resolves when the text is written, so that a slow reader slows us down and the end loses nothing. */
+  /** Resolves when the text is written, so that a slow reader slows the command down and no output is lost at its end. */
   print(text: string): Promise<void> {
     this.#clear();
     this.#printed = true;
-    return write(this.#out, text);
+    return show(this.#out, text);
   }
 
   printJson(value: unknown): Promise<void> {
-    return this.print(`${JSON.stringify(value)}\n`);
+    return this.print(`${forJson(JSON.stringify(value))}\n`);
   }
 
   note(text: string): Promise<void> {
     this.#clear();
-    return write(this.#err, `${text}\n`);
+    return show(this.#err, `${text}\n`);
   }
 
   async warn(warnings: readonly string[]): Promise<void> {
@@ -85,12 +86,12 @@ export class Terminal {
     this.passing(phase === "download" ? `loading  ${bytes(loaded)} of ${bytes(total)}${rate}` : "");
   };
 
-  /** A line that stands until something else is written; only where somebody watches. */
+  /** Shows a line until the next output; on a terminal only. */
   passing(text: string): void {
     if (!this.#err.isTTY) return;
     this.#clear();
     this.#line = text !== "";
-    if (this.#line) void write(this.#err, text);
+    if (this.#line) void show(this.#err, text);
   }
 
   #clear(): void {
@@ -98,5 +99,8 @@ export class Terminal {
     this.#line = false;
   }
 }
+
+/** Writes text that may come from a model. */
+const show = (stream: Output, text: string) => write(stream, stream.isTTY ? forTerminal(text) : text);
 
 const write = (stream: Output, text: string) => new Promise<void>((resolve) => stream.write(text, () => resolve()));

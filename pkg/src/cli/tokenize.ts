@@ -1,18 +1,15 @@
 import { table } from "./format.ts";
 import { loadOptions, withModel } from "./model.ts";
-import { type Command, UsageError } from "./usage.ts";
+import { UsageError } from "./syntax.ts";
+import type { Command } from "./usage.ts";
 
 export const tokenize: Command = {
   name: "tokenize",
-  summary: "Shows the token ids of a text.",
-  operands: ["MODEL"],
-  needs: "-p TEXT",
-  flags: ["prompt", "no-special"],
   async run(args, terminal) {
     const text = args.text("prompt");
     if (text === undefined) throw new UsageError("-p TEXT is missing", { option: "--prompt" });
     await withModel(args, terminal, loadOptions(args), async (model) => {
-      const ids = await model.tokenize(text, { addSpecial: !args.has("no-special") });
+      const ids = await model.tokenize(text, { addSpecial: !args.has("addSpecial") });
       if (terminal.json) return terminal.printJson({ ids });
       const words = await Promise.all(ids.map(async (id) => JSON.stringify(await model.detokenize([id]))));
       await terminal.print(`${table("rl", [["id", "token"], ...ids.map((id, i) => [String(id), words[i]!])])}\n`);

@@ -1,48 +1,39 @@
-/** A command, and the help that is printed of it. */
+/** A command, and the help that is printed about it. */
 
+import {
+  type CommandName,
+  commands,
+  commonFlags,
+  flagHelp,
+  flagsOf,
+  operands,
+  type Syntax,
+  spelled,
+  usageLine,
+} from "../options/commands.ts";
 import type { Args } from "./args.ts";
-import { common, type FlagName, spelled } from "./flags.ts";
-import { meaning, type Syntax } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 
-export { meaning, nearest, UsageError } from "./syntax.ts";
-
-export interface Command extends Syntax {
+export interface Command {
+  name: CommandName;
   run(args: Args, terminal: Terminal): Promise<void>;
-}
-
-export const usageLine = ({ name, operands, needs }: Command): string =>
-  ["usage: ternlight", name, ...operands, ...(needs ? [needs] : []), "[options]"].join(" ");
-
-const operandHelp: Record<string, string> = {
-  MODEL: "a file, a folder or a URL; ternlight-demo is the model that ships",
-  URL: "a model's address",
-  FILE: "a text in UTF-8",
-  "OUT.gguf": "the file to write",
-  "A.json": "what bench --json printed before",
-  "B.json": "and after",
-};
-
-export function help(command: Command): string {
-  const flagRows = (names: readonly FlagName[]) =>
-    names.map((name): Row => {
-      const flag = meaning(command, name);
-      return [spelled(name, flag), flag.help];
-    });
-  const operands = [...command.operands, ...(command.optional ?? [])].map(
-    (name): Row => [name, operandHelp[name] ?? ""],
-  );
-  const own = [...operands, ...flagRows(command.flags)];
-  const shared = flagRows(common);
-  const width = Math.max(...[...own, ...shared].map(([left]) => left.length));
-  const list = (rows: Row[]) => rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}\n`).join("");
-  return `${usageLine(command)}\n\n${command.summary}\n\n${list(own)}\nWith every command:\n${list(shared)}`;
 }
 
 type Row = [string, string];
 
-export function overview(commands: readonly Command[]): string {
-  const width = Math.max(...commands.map(({ name }) => name.length));
-  const list = commands.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}\n`).join("");
-  return `usage: ternlight COMMAND …\n\n${list}\nternlight COMMAND --help tells more.\n`;
+export function help(name: CommandName): string {
+  const command: Syntax = commands[name];
+  const flagRows = (groups: Syntax["flags"]) => flagsOf(groups).map((row): Row => [spelled(row), flagHelp(row)]);
+  const named = [...command.operands, ...(command.optional ?? [])];
+  const own = [...named.map((name): Row => [name, operands[name] ?? ""]), ...flagRows(command.flags)];
+  const shared = flagRows(commonFlags);
+  const width = Math.max(...[...own, ...shared].map(([left]) => left.length));
+  const list = (rows: Row[]) => rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}\n`).join("");
+  return `${usageLine(name)}\n\n${command.summary}\n\n${list(own)}\nWith every command:\n${list(shared)}`;
+}
+
+export function overview(): string {
+  const width = Math.max(...Object.keys(commands).map((name) => name.length));
+  const rows = Object.entries(commands).map(([name, { summary }]) => `  ${name.padEnd(width)}  ${summary}\n`);
+  return `usage: ternlight COMMAND …\n\n${rows.join("")}\nternlight COMMAND --help says more.\n`;
 }

@@ -1,7 +1,7 @@
 /** The library for response formats: compiles them, and says which tokens may come next. It runs in a worker of its own, if there are any. */
 
 import { createGlue } from "../../dist/glue/constrain.js";
-import type { FormatSpec } from "../options/format.ts";
+import type { FormatSpec } from "../options/response_format.ts";
 import type { Port } from "../rpc/port.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 

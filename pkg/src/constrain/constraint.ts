@@ -1,6 +1,6 @@
 /** Answers that keep to a format: what may not come next is forbidden before every choice. */
 
-import type { FormatSpec } from "../options/format.ts";
+import type { FormatSpec } from "../options/response_format.ts";
 import type { WorkerPort } from "../rpc/port.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { EngineError } from "../types/errors.ts";

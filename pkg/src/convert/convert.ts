@@ -1,29 +1,32 @@
-/** A model of any source as one GGUF file, written beside its name and renamed when it is whole. */
+/** Writes a model of any source as one GGUF file, under another name until it is complete. */
 
-import { closeSync, openSync, rmSync } from "node:fs";
-import { type FileHandle, open, rename, stat } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import path from "node:path";
 import { createGlue } from "../../dist/glue/convert.js";
-import { type Headers, named, readHeaders } from "../host/headers.ts";
-import { readAll, type Span } from "../host/spans.ts";
-import { fetchFile, paths } from "../platform/node.ts";
+import { type Headers, readHeaders } from "../host/headers.ts";
+import { Meter } from "../host/meter.ts";
+import type { Platform } from "../host/platform.ts";
+import { readAll, type Span, streamAll } from "../host/spans.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
 import type { I2sInterleave, Progress } from "../types/index.ts";
 import { compile } from "../wasm/load.ts";
 import { type Layout, layOut, type RawPair, rawPair, rawPairs, type TensorEntry } from "./header.ts";
+import { NewFile } from "./new_file.ts";
 import { textEntries } from "./text.ts";
 
 export interface ConvertOptions {
-  /** Of the layers' matrices: tq2_0, tq1_0, q1_0 or i2_s. @default what the source's codes ask for */
+  /** Type of the layers' matrices: tq2_0, tq1_0, q1_0 or i2_s. @default the one that fits the source's codes */
   type?: string;
-  /** keep, f16, q8_0, q6_k or q4_0. @default keep */
+  /** Type of the embedding: keep, f16, q8_0, q6_k or q4_0. @default keep */
   embedding?: string;
-  /** As the embedding, where the head is a matrix of its own. @default keep */
+  /** Type of the head, where it is a matrix of its own; the same choice as for the embedding. @default keep */
   head?: string;
   /** How an I2_S source interleaves its codes. */
   i2s?: I2sInterleave;
+  /** The runtime that converts. */
+  runtime: Pick<Platform, "fetchFile" | "paths">;
   /** Whether a file of this name may be replaced. */
   force?: boolean;
   signal: AbortSignal;
@@ -34,7 +37,7 @@ export interface Converted {
   file: string;
   bytes: number;
   tensors: number;
-  /** Of the layers' matrices. */
+  /** Type of the layers' matrices. */
   type: string;
   warnings: string[];
 }
@@ -46,22 +49,22 @@ interface Tensor extends TensorEntry {
   reads: Span[];
 }
 
-/** `general.file_type`, which tells readers nothing but is shown to people; both forks give 40 to a type of their own. */
+/** `general.file_type`: programs do not need it, but show it to people. Both forks of llama.cpp use 40 for a type of their own. */
 const FILE_TYPES: Record<string, number> = { TQ1_0: 36, TQ2_0: 37, Q1_0: 40, I2_S: 40 };
-/** Pairs that were about the source's file, not about its model. */
+/** Metadata about the source's file and not about its model: it is not copied. */
 const OF_THE_FILE = /^(split\.|general\.(file_type|quantization_version|alignment)$)/;
 
-/** Of a chunk on its way in. */
+/** Bytes that are converted at a time. */
 const CHUNK = 1 << 20;
 
 export async function convert(source: SourceSpec, out: string, options: ConvertOptions): Promise<Converted> {
-  const { signal, onProgress, force = false, i2s, type, embedding, head } = options;
+  const { runtime, signal, onProgress, force = false, i2s, type, embedding, head } = options;
   await checkTarget(out, force);
   onProgress({ phase: "header", loaded: 0, total: 0, bytesPerSecond: 0 });
   const glue = createGlue();
-  const module = await compile(new URL("./convert.wasm", import.meta.url), fetchFile);
+  const module = await compile(new URL("./convert.wasm", import.meta.url), runtime.fetchFile);
   const { memory } = glue.initSync({ module });
-  const files = await openFiles(source, { paths, signal });
+  const files = await openFiles(source, { paths: runtime.paths, signal });
   try {
     const headers = await readHeaders(glue, files, signal);
     const converter = new glue.Converter(headers.checkpoint, defined({ i2s, type, embedding, head }));
@@ -69,7 +72,7 @@ export async function convert(source: SourceSpec, out: string, options: ConvertO
     const tensors = converter.tensors() as Tensor[];
     const { layout, warnings } = await describe(converter, headers, files, tensors, source);
     await writeWhole(out, force, layout, async (file) => {
-      await pump({ converter, memory, files, tensors, layout, file, signal, onProgress });
+      await copyTensors({ converter, memory, files, tensors, layout, file, signal, onProgress });
     });
     return {
       file: out,
@@ -85,7 +88,7 @@ export async function convert(source: SourceSpec, out: string, options: ConvertO
   }
 }
 
-/** The new file's header. What it was made from, a vocabulary above all, does not stay while the weights pass. */
+/** Lays out the new file's header. The vocabulary that it was made from is released before the weights are read. */
 async function describe(
   converter: Converter,
   headers: Headers,
@@ -127,62 +130,49 @@ function folderName(source: SourceSpec): string | null {
   return parts.findLast((part) => !/\.(safetensors|json)$/.test(part)) ?? null;
 }
 
-interface Pumping {
+interface Copying {
   converter: Converter;
   memory: WebAssembly.Memory;
   files: ModelFiles;
   tensors: readonly Tensor[];
   layout: Layout;
-  file: FileHandle;
+  file: NewFile;
   signal: AbortSignal;
   onProgress(progress: Progress): void;
 }
 
-async function pump({ converter, memory, files, tensors, layout, file, signal, onProgress }: Pumping): Promise<void> {
+/** Streams each tensor through the converter into its place in the new file. */
+async function copyTensors(copying: Copying): Promise<void> {
+  const { converter, memory, files, tensors, layout, file, signal, onProgress } = copying;
   const total = tensors.flatMap(({ reads }) => reads).reduce((sum, { length }) => sum + length, 0);
-  const begun = performance.now();
-  let [loaded, told] = [0, 0];
-  const tell = (phase: Progress["phase"]) => {
-    const now = performance.now();
-    if (phase === "download" && now - told < 100) return;
-    told = now;
-    onProgress({ phase, loaded, total, bytesPerSecond: (1000 * loaded) / Math.max(1, now - begun) });
-  };
+  const meter = new Meter(total, onProgress);
   for (const [index, { reads }] of tensors.entries()) {
     const write = async (writes: unknown[]) => {
       for (const [offset, bytes] of writes as [number, Uint8Array][]) {
-        await writeAll(file, bytes, layout.offsets[index]! + offset);
+        await writeAt(file, bytes, layout.offsets[index]! + offset);
       }
     };
     await write(converter.begin(index));
-    for (const { file: number, offset, length } of reads) {
-      const weights = files.weights[number]!;
-      await named(weights, async () => {
-        for await (const piece of weights.stream(offset, length, { signal })) {
-          for (let from = 0; from < piece.length; from += CHUNK) {
-            const part = piece.subarray(from, from + CHUNK);
-            const address = converter.buffer(part.length);
-            new Uint8Array(memory.buffer, address, part.length).set(part);
-            await write(converter.feed(part.length));
-            loaded += part.length;
-          }
-          signal.throwIfAborted();
-          tell("download");
+    await streamAll(reads, files, signal, {
+      async piece(bytes) {
+        for (let from = 0; from < bytes.length; from += CHUNK) {
+          const part = bytes.subarray(from, from + CHUNK);
+          const address = converter.buffer(part.length);
+          new Uint8Array(memory.buffer, address, part.length).set(part);
+          await write(converter.feed(part.length));
         }
-      });
-    }
+        meter.add(bytes.length);
+      },
+    });
     await write(converter.end());
   }
-  tell("ready");
+  meter.end("ready");
 }
 
-async function writeAll(file: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
-  for (let at = 0; at < bytes.length; ) {
-    const { bytesWritten } = await file.write(bytes, at, bytes.length - at, position + at).catch((cause) => {
-      throw new EngineError("Unwritable", `the new file cannot be written: ${cause.message}`, {}, { cause });
-    });
-    at += bytesWritten;
-  }
+async function writeAt(file: NewFile, bytes: Uint8Array, position: number): Promise<void> {
+  await file.write(bytes, position).catch((cause) => {
+    throw new EngineError("Unwritable", `the new file cannot be written: ${cause.message}`, {}, { cause });
+  });
 }
 
 async function checkTarget(out: string, force: boolean): Promise<void> {
@@ -194,34 +184,28 @@ async function checkTarget(out: string, force: boolean): Promise<void> {
 const ENDINGS = ["SIGTERM", "SIGHUP"] as const;
 const FAILED = 1;
 
-/** Whatever happens, only a whole file gets the name, and nothing else stays. */
+/** Only a complete file gets the name, and after a failure nothing stays. */
 async function writeWhole(
   out: string,
   force: boolean,
   layout: Layout,
-  work: (file: FileHandle) => Promise<void>,
+  work: (file: NewFile) => Promise<void>,
 ): Promise<void> {
-  const part = `${out}.part`;
-  // Whoever ends the program without waiting for us: listened to before the file is there, which is made at one go.
-  let ours = false;
-  const clear = () => ours && rmSync(part, { force: true });
+  let file: NewFile | null = null;
+  // A signal may end the program without waiting for us. Listeners are there before the file is, which is made in one step.
+  const clear = () => file?.discard();
   const end = () => process.exit(FAILED);
   process.once("exit", clear);
   for (const name of ENDINGS) process.once(name, end);
-  let file: FileHandle | null = null;
   try {
-    create(out, part, force);
-    ours = true;
-    file = await open(part, "r+");
+    file = create(out);
     await file.truncate(layout.size);
-    await writeAll(file, layout.header, 0);
+    await writeAt(file, layout.header, 0);
     await work(file);
-    await file.sync();
-    await file.close();
+    await file.flush();
     await checkTarget(out, force);
-    await rename(part, out);
+    await file.finish({ private: false });
   } catch (error) {
-    await file?.close().catch(() => {});
     clear();
     throw error;
   } finally {
@@ -230,15 +214,12 @@ async function writeWhole(
   }
 }
 
-function create(out: string, part: string, force: boolean): void {
+function create(out: string): NewFile {
   try {
-    closeSync(openSync(part, force ? "w" : "wx"));
+    return NewFile.create(out);
   } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException;
-    if (code !== "EEXIST")
-      throw new EngineError("Unwritable", `${out} cannot be written: ${message}`, { file: out }, { cause });
-    const reason = `${part} exists: another conversion, or what it left; --force replaces it`;
-    throw new EngineError("Exists", reason, { file: part });
+    const { message } = cause as Error;
+    throw new EngineError("Unwritable", `${out} cannot be written: ${message}`, { file: out }, { cause });
   }
 }
 

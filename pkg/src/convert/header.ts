@@ -1,10 +1,10 @@
-/** A GGUF header: metadata and tensor table, as bytes. */
+/** Writes a GGUF header: metadata and tensor table. */
 
 import { GGUF_BOOL, GGUF_F32, GGUF_I32, GGUF_STRING, GGUF_U32 } from "../text/gguf.ts";
 import type { GgufEntry } from "../text/to_gguf.ts";
 import { EngineError } from "../types/errors.ts";
 
-/** A metadata pair in its bytes: key, type and value. */
+/** A metadata pair as bytes: key, type and value. */
 export interface RawPair {
   key: string;
   bytes: Uint8Array;
@@ -12,7 +12,7 @@ export interface RawPair {
 
 export interface TensorEntry {
   name: string;
-  /** The row's length first. */
+  /** The length of a row first. */
   dims: number[];
   type: number;
   bytes: number;
@@ -78,7 +78,7 @@ export function rawPair({ key, value }: GgufEntry, f32 = false): RawPair {
   return { key, bytes: out.bytes() };
 }
 
-/** The metadata of a header that the core has parsed, pair by pair as they stand there. */
+/** The metadata pairs of a header that the core has parsed, byte by byte as in the file. */
 export function rawPairs(header: Uint8Array): RawPair[] {
   const view = new DataView(header.buffer, header.byteOffset, header.byteLength);
   let at = 8;
@@ -123,7 +123,7 @@ export function rawPairs(header: Uint8Array): RawPair[] {
 
 const encoder = new TextEncoder();
 
-/** Bytes that are written one after another. */
+/** A growing buffer of little-endian fields. */
 class Bytes {
   #buffer = new Uint8Array(256);
   length = 0;
@@ -153,7 +153,7 @@ class Bytes {
   }
 
   string(text: string): this {
-    // In place: hundreds of thousands of arrays for a vocabulary's tokens would be heavier than all the rest.
+    // Encoded in place: an array for each of a vocabulary's hundreds of thousands of tokens would take more memory than all the rest.
     const at = this.#grow(8 + 3 * text.length);
     const { written } = encoder.encodeInto(text, this.#buffer.subarray(at + 8));
     this.#view().setBigUint64(at, BigInt(written), true);

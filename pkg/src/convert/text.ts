@@ -1,4 +1,4 @@
-/** What a GGUF says of text, made from the files beside safetensors. */
+/** Makes the metadata of tokenizer and template from the files beside safetensors. */
 
 import type { SideFiles } from "../source/files.ts";
 import { type GgufEntry, toGguf } from "../text/to_gguf.ts";
@@ -9,7 +9,7 @@ export interface TextEntries {
   warnings: string[];
 }
 
-/** `rows` are the embedding's: ids that the tokenizer lacks are written as unused. */
+/** @param rows of the embedding: ids that the tokenizer lacks are written as unused */
 export function textEntries(files: SideFiles, rows: number): TextEntries {
   const json = files.tokenizer as TokenizerJson | null;
   const config = files.tokenizerConfig as TokenizerConfig | null;

@@ -1,4 +1,4 @@
-/** From what was found to what can be done about it. Pure, so that every case can be tested. */
+/** Derives advice from what was found. A pure function, so that every case can be tested. */
 import type { Advice, DoctorReport, SourceReport } from "./report.ts";
 
 const GB = 2 ** 30;
@@ -35,7 +35,7 @@ function ofRuntime({
   if (isolated === false) {
     say(
       "warning",
-      "the page is not cross-origin isolated, so it computes on one thread: send Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: require-corp with the page and its scripts, or where no headers can be set, include ternlight/isolate",
+      "the page is not cross-origin isolated, so it computes on one thread: send Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: require-corp with the page and its scripts, or where no headers can be set, copy dist/isolate.js of the package to the top folder of the site and include it with a script element",
     );
   } else if (threads === 1 && threadsReason !== null) {
     say("warning", `it computes on one thread: ${threadsReason}`);

@@ -1,27 +1,25 @@
-/** A look at a runtime with `load`'s own eyes: the same probes, the same choice, the same worker. */
-import { checkAll, isSignal } from "../options/check.ts";
-import { Client } from "../rpc/client.ts";
-import type { WorkerPort } from "../rpc/port.ts";
-import { EngineError } from "../types/errors.ts";
+/** Examines a runtime as `load` sees it: the same probes, the same choice of a build, the same worker. */
+import { type Outside, UnstableEngine } from "../api/unstable.ts";
+import { checkOptions } from "../options/options.ts";
 import { probe } from "../wasm/features.ts";
 import { type Pick, pick } from "../wasm/pick.ts";
 import { advise } from "./advice.ts";
 import type { DoctorOptions, DoctorReport } from "./report.ts";
 import { lookAt } from "./source.ts";
 
-/** What an entry brings from its runtime. */
+/** The runtime that is examined. The entry files provide it. */
 export interface Patient {
   runtime: string;
-  /** Of the page; null where there are none. */
+  /** The page's origin; null in runtimes without pages. */
   origin: string | null;
   cores: number;
   freeMemory: number | null;
-  spawnEngine(): WorkerPort;
+  spawnEngine: Outside["spawnEngine"];
   storage(): Promise<DoctorReport["storage"]>;
 }
 
 export async function examine(patient: Patient, url: URL | null, options?: DoctorOptions): Promise<DoctorReport> {
-  const { signal } = checkAll("doctor", { signal: isSignal }, options);
+  const { signal } = checkOptions("doctor", options);
   signal?.throwIfAborted();
   const features = probe();
   const choice = tryPick(features, patient.cores);
@@ -56,7 +54,7 @@ function tryPick(features: ReturnType<typeof probe>, cores: number): Pick | null
   }
 }
 
-/** The shortest module there is: a content security policy forbids it as it forbids all others. */
+/** Compiles the shortest possible module: a content security policy forbids it as it forbids all others. */
 function mayCompile(): boolean {
   try {
     return Boolean(new WebAssembly.Module(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0)));
@@ -65,28 +63,28 @@ function mayCompile(): boolean {
   }
 }
 
-/** Why a model's worker, its wasm or its threads do not start; null where a small sum comes out right. */
+/** Tells why the engine's worker, its wasm or its threads do not start; null where a short measurement succeeds. */
 async function tryEngine(patient: Patient, signal?: AbortSignal): Promise<string | null> {
-  const client = new Client(patient.spawnEngine());
+  const engine = new UnstableEngine(patient);
   try {
-    await client.call("roofline", { settings: {}, bytes: 1 << 16, streams: [1], repeat: 1 }, { signal });
+    await engine.roofline({ settings: {}, bytes: 1 << 16, streams: [1], repeat: 1 }, signal);
     return null;
   } catch (error) {
     signal?.throwIfAborted();
     return (error as Error).message;
   } finally {
-    await client.close(new EngineError("Closed", "the look is over"));
+    await engine.close();
   }
 }
 
-/** Address space only: it is let go at once, and no page of it is ever real. */
+/** Finds how much one memory can reserve. It is address space only, and released at once. */
 function reservable(shared: boolean): number {
   for (let pages = 65536; pages > 0; pages >>= 1) {
     try {
       new WebAssembly.Memory({ initial: 0, maximum: pages, shared });
       return pages * 65536;
     } catch {
-      // half as much
+      // Try half as much.
     }
   }
   return 0;

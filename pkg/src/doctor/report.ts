@@ -1,9 +1,9 @@
 export interface DoctorOptions {
-  /** Ends the look: it rejects with the signal's reason. */
+  /** Aborts the examination; the promise rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
 }
 
-/** What a look at a runtime and at a model's address finds. */
+/** What an examination of a runtime and of a model's address finds. */
 export interface DoctorReport {
   /** `Chrome 156`, `Node 24.21.0` */
   runtime: string;
@@ -13,7 +13,7 @@ export interface DoctorReport {
   simd: "relaxed" | "simd128" | null;
   /** The build that `load` takes; null where none runs. */
   flavour: string | null;
-  /** Threads that `load` takes, of the cores that the runtime tells of, and why not all of them. */
+  /** Threads that `load` takes. */
   threads: number;
   cores: number;
   threadsReason: string | null;
@@ -27,27 +27,28 @@ export interface DoctorReport {
   };
   /** What may be kept for this page, in bytes; null where there is no such storage or it does not tell. */
   storage: { quota: number; usage: number; persisted: boolean } | null;
-  /** The address that was given. */
+  /** What was found at the address; null where none was given. */
   source: SourceReport | null;
   /** What to do, the most important first; empty where nothing could be better. */
   advice: Advice[];
 }
 
 export interface SourceReport {
+  /** Without user, password and query, which may be secret. */
   url: string;
-  /** Of the answer; null where none came, or none that a page may see. */
+  /** The answer's status; null where none came, or none that a page may see. */
   status: number | null;
   error: string | null;
   /** Bytes of the whole file; null where the answer does not show it. */
   size: number | null;
   /** Whether a part of the file can be asked for. */
   range: boolean;
-  /** What an interrupted download is taken up by; null where the answer shows neither. */
+  /** The header that tells versions of the file apart, so that an interrupted download can continue; null where none is shown. */
   validator: "ETag" | "Last-Modified" | null;
   contentType: string | null;
-  /** What it begins with. */
+  /** The format that the file's first bytes show. */
   format: "GGUF" | "safetensors" | "web page" | "unknown" | null;
-  /** Whether pages of another origin may read it; null where that was not to be seen from a page of the same one. */
+  /** Whether pages of another origin may read it; null where a page of the same origin asked, which cannot see that. */
   cors: boolean | null;
 }
 

@@ -1,12 +1,15 @@
-/** A look at an address, through no more than its first bytes. */
+/** Examines an address by no more than its first bytes. */
+import { credentialsOf, shown as shownAddress } from "../source/address.ts";
+import { lengthOf, rangeOf, validatorName } from "../source/response_headers.ts";
 import type { SourceReport } from "./report.ts";
 
 const FIRST = 16;
 
-/** `origin` is of the page that asks; null for a program, which reads what it likes and is told what pages may. */
-export async function lookAt(url: string, origin: string | null, signal?: AbortSignal): Promise<SourceReport> {
+/** @param origin of the page that asks; null for a program, which may read everything: its report tells what pages may read */
+export async function lookAt(address: string, origin: string | null, signal?: AbortSignal): Promise<SourceReport> {
+  const { url, authorization } = credentialsOf(address);
   const report: SourceReport = {
-    url,
+    url: shownAddress(address),
     status: null,
     error: null,
     size: null,
@@ -16,11 +19,12 @@ export async function lookAt(url: string, origin: string | null, signal?: AbortS
     format: null,
     cors: null,
   };
-  const foreign = origin !== null && new URL(url).origin !== origin;
+  const foreign = origin !== null && url.origin !== origin;
   let response: Response;
   try {
     const headers: Record<string, string> = { range: `bytes=0-${FIRST - 1}` };
-    // In a page the browser sets it, to the page's own.
+    if (authorization) headers.authorization = authorization;
+    // In a page the browser sets this header, to the page's own origin.
     if (origin === null) headers.origin = "https://a-page.example";
     response = await fetch(url, { headers, cache: "no-store", ...(signal && { signal }) });
   } catch (error) {
@@ -35,20 +39,19 @@ export async function lookAt(url: string, origin: string | null, signal?: AbortS
   else if (origin === null) report.cors = allowed !== null;
   report.status = response.status;
   report.contentType = shown("content-type");
-  report.validator = shown("etag") ? "ETag" : shown("last-modified") ? "Last-Modified" : null;
+  report.validator = validatorName(response);
   if (!response.ok) {
     await response.body?.cancel().catch(() => {});
     return { ...report, error: `HTTP ${response.status}` };
   }
   report.range = response.status === 206;
-  const size = report.range ? /\/(\d+)$/.exec(shown("content-range") ?? "")?.[1] : shown("content-length");
-  if (size !== undefined && size !== null) report.size = Number(size);
+  report.size = report.range ? (rangeOf(response)?.size ?? null) : lengthOf(response);
   report.format = kind(await start(response), report.contentType);
   return report;
 }
 
-/** Whether a server answers at all: what it says stays hidden, so only its being there is learned. */
-function answersUnread(url: string, signal?: AbortSignal): Promise<boolean> {
+/** Whether a server answers at all. The browser hides the answer itself. */
+function answersUnread(url: URL, signal?: AbortSignal): Promise<boolean> {
   return fetch(url, { method: "HEAD", mode: "no-cors", ...(signal && { signal }) }).then(
     () => true,
     () => false,

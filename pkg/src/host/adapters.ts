@@ -2,7 +2,7 @@
 
 import type { AdapterSettings } from "../rpc/protocol.ts";
 import { openAdapter } from "../source/files.ts";
-import type { Opening } from "../source/open.ts";
+import type { OpenContext } from "../source/open.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
 import type { AdapterInfo, AdapterUse } from "../types/index.ts";
@@ -11,14 +11,14 @@ import { named, readHeaders } from "./headers.ts";
 import { openingOf, retryFresh } from "./opening.ts";
 import { readAll, type Span } from "./spans.ts";
 
-/** Of headers: those of adapters to a thousand layers. They are parsed beside the model, in the slack that it has. */
-const MOST_HEADER = 4 << 20;
-/** Bytes packed between two looks at the messages. */
-const SLICE = 4 << 20;
+/** Bytes of a header: enough for adapters of a thousand layers. It is parsed beside the model, in the slack of its memory. */
+const MAX_HEADER = 4 << 20;
+/** Bytes that are packed between two reads of the messages. */
+const YIELD_BYTES = 4 << 20;
 
 export class Adapters {
   readonly #loaded: Loaded;
-  /** Numbers and sizes; null while it is on its way. */
+  /** The engine's numbers and the sizes of adapters by name; null while one is being loaded. */
   readonly #known = new Map<string, { id: number; bytes: number } | null>();
   #bytes = 0;
 
@@ -36,7 +36,7 @@ export class Adapters {
   async #load(
     source: SourceSpec,
     settings: AdapterSettings,
-    opening: Opening,
+    opening: OpenContext,
     { signal, platform }: LoadContext,
   ): Promise<AdapterInfo> {
     const { glue, engine } = this.#loaded;
@@ -51,7 +51,7 @@ export class Adapters {
     }
     this.#known.set(name, null);
     try {
-      const { checkpoint, metadata } = await readHeaders(glue, files, signal, MOST_HEADER);
+      const { checkpoint, metadata } = await readHeaders(glue, files, signal, MAX_HEADER);
       const loader = await named(file!, async () => new glue.AdapterLoader(checkpoint, engine));
       checkpoint.free();
       try {
@@ -65,7 +65,7 @@ export class Adapters {
           for (const [index, part] of parts.entries()) {
             loader.feed(index, part);
             since += part.length;
-            if (since < SLICE) continue;
+            if (since < YIELD_BYTES) continue;
             since = 0;
             await platform.turn();
             signal.throwIfAborted();
@@ -95,7 +95,7 @@ export class Adapters {
     return null;
   }
 
-  /** As the engine takes them: numbers and scales in turns. */
+  /** Adapters in the engine's form: numbers and scales alternate. */
   flat(uses: readonly AdapterUse[]): Float64Array {
     return Float64Array.from(uses.flatMap(({ name, scale = 1 }) => [this.#find(name).id, scale]));
   }
@@ -108,10 +108,10 @@ export class Adapters {
   }
 
   #reserve(bytes: number): void {
-    const available = this.#loaded.adapterBytes - this.#bytes;
+    const available = this.#loaded.maxAdapterBytes - this.#bytes;
     if (bytes > available) {
-      const detail = { needed: bytes, available, option: "adapterBytes" };
-      const reason = `the adapter needs ${bytes} bytes; ${available} are left of what adapterBytes reserved`;
+      const detail = { needed: bytes, available, option: "maxAdapterBytes" };
+      const reason = `the adapter needs ${bytes} bytes; ${available} are left of what maxAdapterBytes reserved`;
       throw new EngineError("OutOfMemory", reason, detail);
     }
     this.#bytes += bytes;

@@ -1,4 +1,4 @@
-/** One generation inside the worker: tokens become pieces of text, stop texts end it, its timings are kept. */
+/** One generation inside the worker: makes pieces of text from tokens, ends at stop texts and takes the times. */
 
 import { StopMatcher } from "../text/stops.ts";
 import { TextStream } from "../text/stream.ts";
@@ -6,7 +6,7 @@ import type { Tokenizer } from "../text/tokenizer.ts";
 import type { Finished, FinishReason, Piece, TokenLogprobs } from "../types/index.ts";
 
 export interface AnswerOptions {
-  /** Null where a model has none: pieces then have ids alone. */
+  /** null where the model has none: pieces then have ids only. */
   tokenizer: Tokenizer | null;
   promptTokens: number[];
   stop: readonly string[];
@@ -22,14 +22,14 @@ export class Answer {
   #cached = 0;
   /** Prompt tokens that had to be computed. */
   #computed = 0;
-  /** Ids from the engine. */
+  /** How many ids the engine has given. */
   #taken = 0;
-  /** Pieces that were sent. */
+  /** How many pieces were sent. */
   #sent = 0;
   /** Ids whose text is still held back. */
   #waiting: number[] = [];
   #pieces: Piece[] = [];
-  /** Of `#tokens`, where asked for; the pieces have shown so many of them. */
+  /** One entry for each of `#tokens`, where asked for; `#shown` of them have gone out with pieces. */
   #logprobs: TokenLogprobs[] = [];
   #shown = 0;
   #noted: Omit<TokenLogprobs, "token"> | null = null;
@@ -44,7 +44,7 @@ export class Answer {
     this.#stops = new StopMatcher(options.stop);
   }
 
-  /** Hears how many tokens the conversation has by now, and how many of them were there before. */
+  /** The prompt is read. @param tokens of the conversation by now @param cached those that were there before */
   begun(tokens: number, cached: number): void {
     this.#cached = cached;
     this.#computed = Math.min(tokens - cached, this.#options.promptTokens.length);
@@ -59,12 +59,12 @@ export class Answer {
     return this.#taken - this.#tokens.length;
   }
 
-  /** What the model said of the token that comes next. */
+  /** Keeps the log-probabilities of the token that comes next. */
   note({ chosen, ids, top }: { chosen: number; ids: Uint32Array; top: Float32Array }): void {
     this.#noted = { logprob: chosen, top: Array.from(ids, (token, i) => ({ token, logprob: top[i]! })) };
   }
 
-  /** Takes a token; true when it completed a stop text. */
+  /** Takes a token. @returns whether it completed a stop text */
   token(id: number): boolean {
     this.#taken++;
     this.#last = performance.now();
@@ -80,7 +80,7 @@ export class Answer {
     return false;
   }
 
-  /** Sends what has gathered. */
+  /** Sends the pieces that have gathered. */
   flush(): void {
     if (this.#pieces.length === 0) return;
     this.#sent += this.#pieces.length;
@@ -111,7 +111,7 @@ export class Answer {
         promptPerSecond: perSecond(computed, promptMs),
         predictedN: predicted,
         predictedMs,
-        // The first token comes with the prompt.
+        // The first token comes with the prompt's last step.
         predictedPerSecond: perSecond(predicted - 1, predictedMs),
         ttftMs: promptMs,
       },

@@ -1,11 +1,11 @@
-/** What the engine is asked to do, and what its steps say. */
+/** Requests to the engine, and the events that its steps report. */
 
-/** What a step says about one request. */
+/** What a step reports of one request. */
 export type EngineEvent =
   /** The prompt is read; `cached` of the conversation's tokens did not have to be computed. */
   | { type: "prompt"; request: number; tokens: number; cached: number }
   | { type: "token"; request: number; token: number }
-  /** Of the `token` that comes next; `top` are the logprobs of `ids`. */
+  /** Log-probabilities of the `token` event that comes next; `top` are those of `ids`. */
   | { type: "logprobs"; request: number; chosen: number; ids: Uint32Array; top: Float32Array }
   /** The request waits for `supply`. */
   | { type: "choose"; request: number; logits: Float32Array }
@@ -18,7 +18,7 @@ export type EngineEvent =
 export type EngineWork =
   | {
       type: "generate";
-      /** `flat`'s; without it the likeliest token is taken. */
+      /** From `flat`; without it the most likely token is taken. */
       sampling?: Float64Array;
       maxTokens?: number;
       end: number[];
@@ -28,5 +28,5 @@ export type EngineWork =
     }
   | { type: "logits"; all: boolean }
   | { type: "score" }
-  /** Over all tokens, or of the last alone. */
+  /** The mean over all tokens, or the state of the last. */
   | { type: "embed"; mean: boolean };

@@ -36,9 +36,9 @@ export async function feed(intake: Intake, context: LoadContext): Promise<Loader
   } catch (error) {
     loader.free();
     const contradicted = (error as { code?: string }).code === "LayoutContradicted";
-    if (!contradicted || settings.layout === "stored") throw error;
+    if (!contradicted || settings.repack === false) throw error;
     // A later row contradicts what the probed rows showed of the layout. As it is stored, any file fits.
-    return feed({ ...intake, loader: undefined, settings: { ...settings, layout: "stored" } }, context);
+    return feed({ ...intake, loader: undefined, settings: { ...settings, repack: false } }, context);
   }
 }
 

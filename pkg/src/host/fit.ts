@@ -20,8 +20,8 @@ export interface Room {
 }
 
 /** What an instance leaves for a model. `free` is what the runtime says it has; null where that does not count. */
-export function room(headerBytes: number, free: number | null, adapterBytes = 0): Room {
-  const others = instanceBytes(adapterBytes, headerBytes);
+export function room(headerBytes: number, free: number | null, maxAdapterBytes = 0): Room {
+  const others = instanceBytes(maxAdapterBytes, headerBytes);
   const scarce = free !== null && free < MAX_BYTES;
   const available = Math.max(0, (scarce ? free : MAX_BYTES) - others);
   const owner = scarce ? "this machine has" : "WebAssembly has at most";
@@ -50,10 +50,10 @@ export function fit({ settings, needed, room, trainedContext, needs }: FitQuesti
   const fits = (changes: EngineSettings) => needs({ ...settings, ...changes }).total <= available;
   const words = `the model needs ${needed.total} bytes, ${reason}`;
   const no = { ok: false, needed, available };
-  if (fits({ kv: "f16" })) return { ...no, reason: words, suggestion: { kv: "f16" } };
+  if (fits({ kvCacheType: "f16" })) return { ...no, reason: words, suggestion: { kvCacheType: "f16" } };
 
   // The longest context that fits, by bisection: `low` fits, `high` does not.
-  const shortened = (context: number): EngineSettings => ({ kv: "f16", contextLength: context });
+  const shortened = (context: number): EngineSettings => ({ kvCacheType: "f16", contextLength: context });
   const most = settings.contextLength ?? trainedContext();
   let low = Math.min(MIN_CONTEXT, most);
   if (!fits(shortened(low))) {

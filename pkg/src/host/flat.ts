@@ -1,49 +1,23 @@
-/** Sampling options as the engine takes them: one list of numbers, with ids for texts. */
+/** Encodes sampling options for the engine: one list of numbers, with ids instead of texts. */
 
+import { samplerNumbers } from "../options/routes.ts";
 import { samplers as links } from "../options/samplers.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { SamplingOptions } from "../types/index.ts";
 import type { Text } from "./text.ts";
 
-/** llama.cpp's. */
+/** The breakers of llama.cpp. */
 const BREAKERS = ["\n", ":", '"', "*"];
-
-/** In the order of `src/web/sampling.rs`. */
-const NUMBERS = [
-  "temperature",
-  "dynamicTemperature",
-  "dynamicExponent",
-  "topP",
-  "minP",
-  "typicalP",
-  "topNSigma",
-  "xtcProbability",
-  "xtcThreshold",
-  "repetitionPenalty",
-  "frequencyPenalty",
-  "presencePenalty",
-  "dryMultiplier",
-  "dryBase",
-  "mirostatTau",
-  "mirostatEta",
-  "topK",
-  "penaltyLastN",
-  "dryAllowedLength",
-  "dryLastN",
-  "adaptiveTopK",
-  "logprobs",
-  "speculate",
-] as const;
 
 export function flat(options: SamplingOptions & { seed: number }, text: Text): Float64Array {
   const { seed, logitBias = {}, bannedSequences = [], dryMultiplier = 0, samplers } = options;
   const bias = Object.entries(logitBias);
   const banned = bannedSequences.flatMap((one) => (typeof one === "string" ? spellings(one, text.tokenizer) : [one]));
-  // Without a tokenizer no id is known to be a breaker, and nobody asked for one.
+  // The default needs a tokenizer: without one, no id is known to be a breaker.
   const { dryBreakers = text.tokenizerOrNull ? BREAKERS : [] } = options;
   const breakers = dryMultiplier > 0 && dryBreakers.length > 0 ? containing(dryBreakers, text.tokenizer) : [];
   return Float64Array.from([
-    ...NUMBERS.map((name) => Number(options[name] ?? Number.NaN)),
+    ...samplerNumbers.map((name) => Number(options[name] ?? Number.NaN)),
     Math.floor(seed / 2 ** 32),
     seed >>> 0,
     bias.length,
@@ -69,7 +43,7 @@ function spellings(text: string, tokenizer: Tokenizer): number[][] {
 
 const known = new WeakMap<Tokenizer, Map<string, number[]>>();
 
-/** Ids whose text contains one of these, rising. Looked up once for each list of texts. */
+/** The ids whose text contains one of these, in rising order. They are looked up once for each list of texts. */
 function containing(texts: readonly string[], tokenizer: Tokenizer): number[] {
   const lists = known.get(tokenizer) ?? new Map<string, number[]>();
   known.set(tokenizer, lists);

@@ -1,9 +1,9 @@
-/** A model's headers: read once, parsed in every instance that needs them. */
+/** A model's headers. They are read once and parsed in every instance that needs them. */
 
-import { few } from "../source/few.ts";
+import { mapConcurrent } from "../source/concurrent.ts";
 import type { ModelFiles } from "../source/files.ts";
 import type { Source } from "../source/source.ts";
-import { EngineError } from "../types/errors.ts";
+import { EngineError, type ErrorCode } from "../types/errors.ts";
 import type { Glue } from "../wasm/load.ts";
 
 type Checkpoint = Glue["Checkpoint"]["prototype"];
@@ -11,18 +11,18 @@ type Checkpoint = Glue["Checkpoint"]["prototype"];
 export interface Headers {
   checkpoint: Checkpoint;
   metadata: Record<string, unknown> | undefined;
-  /** What the metadata's arrays lie in: the first part's bytes, up to the end of its header. */
+  /** The bytes that the metadata's arrays refer to: the first file's, up to the end of its header. */
   prefix: Uint8Array;
-  /** Bytes of all files' headers. */
+  /** Bytes of the headers of all files. */
   length: number;
-  /** The same checkpoint in another instance. */
+  /** Parses the same headers in another instance. */
   again(glue: Glue): Promise<Checkpoint>;
 }
 
-/** Bytes to begin with: most headers are shorter. */
+/** Bytes of the first read: most headers are shorter. */
 const FIRST = 256 << 10;
 
-/** All files at once: none says anything about another. */
+/** Reads the headers of all files at once: none depends on another. */
 export async function readHeaders(
   glue: Pick<Glue, "Checkpoint">,
   files: ModelFiles,
@@ -38,7 +38,7 @@ export async function readHeaders(
     return checkpoint;
   };
   const checkpoint = new glue.Checkpoint();
-  const prefixes = await few([...weights.entries()], ([file, source]) =>
+  const prefixes = await mapConcurrent([...weights.entries()], ([file, source]) =>
     named(source, () => readHeader(checkpoint, file, source, signal, most)),
   );
   await complete(checkpoint);
@@ -55,7 +55,7 @@ export async function readHeaders(
   };
 }
 
-/** Of a header nothing is known before it is read: double until the parser has enough. */
+/** The length of a header is not known before it is read: the prefix doubles until the parser has enough. */
 async function readHeader(
   checkpoint: Checkpoint,
   file: number,
@@ -82,13 +82,13 @@ async function readHeader(
   }
 }
 
-/** Errors from the core know tensors and offsets, not file names. */
+/** Adds the file's name to errors of the core, which knows tensors and offsets but no names. */
 export async function named<T>(source: Source, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
     const { code, message, detail } = error as { code?: unknown; message?: string; detail?: { file?: string } };
     if (error instanceof Error || typeof code !== "string" || detail?.file) throw error;
-    throw new EngineError(code, `${source.name}: ${message}`, { file: source.name, ...detail });
+    throw new EngineError(code as ErrorCode, `${source.name}: ${message}`, { file: source.name, ...detail });
   }
 }

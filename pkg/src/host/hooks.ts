@@ -2,7 +2,7 @@
 
 import type { ChooseEvent } from "../rpc/protocol.ts";
 
-/** Changes `logits` in place, or answers others; `tokens` are all that the conversation holds. */
+/** Changes `logits` in place, or returns others; `tokens` are all ids of the conversation. */
 export type Hook = (
   logits: Float32Array,
   tokens: readonly number[],
@@ -20,7 +20,7 @@ interface Asking {
   send(event: ChooseEvent, transfer: Transferable[]): void;
 }
 
-/** Asks the other side, which answers with a `supply`. */
+/** A hook on the owner's side, which answers with a `supply`. */
 export function remote(context: Asking): Hook {
   return (logits, tokens) =>
     new Promise((resolve) => {

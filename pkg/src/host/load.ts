@@ -1,5 +1,6 @@
 /** A load inside the worker: headers, a plan, an instance with memory for it, chunks, an engine. */
 
+import { maxAdapterBytes as reserved } from "../options/routes.ts";
 import type { LoadSettings } from "../rpc/protocol.ts";
 import type { ModelFiles } from "../source/files.ts";
 import type { SourceSpec } from "../source/spec.ts";
@@ -14,9 +15,6 @@ import { openingOf, retryFresh, withFiles } from "./opening.ts";
 import { type Loader, planLoad } from "./plan.ts";
 import { choose, forPlan, Runtime } from "./runtime.ts";
 import { loadText } from "./text.ts";
-
-/** Bytes reserved for adapters by default. Where a memory has its limit from the beginning, they are address space alone. */
-const ADAPTER_BYTES = 128 << 20;
 
 export async function loadModel(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
   const choice = choose(settings, context.platform);
@@ -52,7 +50,8 @@ interface LoadJob {
 async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const { runtime, choice, settings, context } = job;
   const { signal, timeline } = context;
-  const { adapterBytes = ADAPTER_BYTES, chatTemplate } = settings;
+  // Where a memory has its limit from the beginning, what is reserved for adapters is address space alone.
+  const { maxAdapterBytes = reserved, chatTemplate } = settings;
   let begun = performance.now();
   const phase = (name: string, facts?: object) => {
     timeline?.add("load", name, begun, facts);
@@ -69,7 +68,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
     () => {},
   );
 
-  const instance = runtime.instance(needed.total + adapterBytes, headers.length);
+  const instance = runtime.instance(needed.total + maxAdapterBytes, headers.length);
   const own = instance === runtime.planner() ? planned : await moveTo(instance, headers, planned);
   begun = performance.now();
   if (choice.threads > 1) await instance.glue.initThreadPool?.(choice.threads - 1);
@@ -86,7 +85,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const info = infoOf(engine, instance, { ...description, ...loaded.describe() }, job);
   info.warnings.push(...loaded.warnings, ...job.warnings);
   context.onProgress({ phase: "ready", loaded: needed.weights, total: needed.weights, bytesPerSecond: 0 });
-  return { engine, text: loaded, info, memory: instance.memory, glue: instance.glue, adapterBytes };
+  return { engine, text: loaded, info, memory: instance.memory, glue: instance.glue, maxAdapterBytes };
 }
 
 function planOrThrow(glue: Glue, headers: Headers, settings: LoadSettings): { loader: Loader; needed: MemoryNeeds } {
@@ -97,7 +96,11 @@ function planOrThrow(glue: Glue, headers: Headers, settings: LoadSettings): { lo
   throw new EngineError("OutOfMemory", reason!, { needed: needed.total, available, suggestion });
 }
 
-/** Parses the headers once more in the instance that has memory for the model: no object can cross between two memories. */
+/**
+ * Parses the headers once more in the instance that has memory for the model. A shared memory must have its maximum when it is made, so
+ * that a plan in another instance has to count it first; a plan's objects lie in the memory of their instance and cannot be moved. A build
+ * with threads therefore plans exactly twice, any other once.
+ */
 async function moveTo({ glue }: Instance, headers: Headers, planned: Loader): Promise<undefined> {
   planned.free();
   headers.checkpoint.free();
@@ -110,17 +113,28 @@ function infoOf(
   description: Description,
   { choice, settings }: LoadJob,
 ): ModelInfo & { warnings: string[] } {
-  const { kernel = "auto" } = settings;
+  const { dotProduct = "auto", weightPrefetch = "auto" } = settings;
+  // What prefetching gains depends on the dot product, so that is chosen first.
+  const dots = glue.dotProduct(dotProduct) as ModelInfo["dotProduct"];
+  const prefetched = engine.tune(weightPrefetch);
   return {
     ...description,
     warnings: [...description.warnings],
     vocab: description.config.vocab,
     contextLength: engine.contextLength,
-    kv: engine.kv as ModelInfo["kv"],
+    kvCacheType: engine.kvCacheType as ModelInfo["kvCacheType"],
     flavour: choice.flavour,
-    kernel: glue.dots(kernel) as ModelInfo["kernel"],
+    dotProduct: dots,
+    weightPrefetch: prefetchOf(prefetched),
     threads: choice.threads,
     threadsReason: choice.threadsReason,
     memoryBytes: memory.buffer.byteLength,
   };
+}
+
+/** For each kind of codes its bits, and 1 where it is prefetched. */
+function prefetchOf(choices: Uint8Array): ModelInfo["weightPrefetch"] {
+  const found: Record<string, "on" | "off"> = {};
+  for (let i = 0; i < choices.length; i += 2) found[`${choices[i]}-bit`] = choices[i + 1] ? "on" : "off";
+  return found;
 }

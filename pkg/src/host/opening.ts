@@ -2,8 +2,8 @@
 
 import { openCached } from "../cache/open.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
-import { Vouchers } from "../source/integrity.ts";
-import type { Opening } from "../source/open.ts";
+import { IntegrityChecks } from "../source/integrity.ts";
+import type { OpenContext } from "../source/open.ts";
 import type { Source } from "../source/source.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type { EngineError } from "../types/errors.ts";
@@ -20,14 +20,14 @@ const CONTENT = /^(Bad(Magic|Header|Value|Tokenizer)|MissingKey|Unsupported(Vers
  * @param open opens the files; with `fresh`, without what an earlier load has kept
  */
 export async function retryFresh<T>(
-  open: (fresh: boolean) => Promise<Opening>,
-  work: (opening: Opening) => Promise<T>,
+  open: (fresh: boolean) => Promise<OpenContext>,
+  work: (opening: OpenContext) => Promise<T>,
   fresh = false,
 ): Promise<T> {
   const opening = await open(fresh);
   try {
     const made = await work(opening);
-    await opening.settle?.();
+    await opening.dropEarlier?.();
     return made;
   } catch (error) {
     const { code = "", detail } = error as Partial<EngineError>;
@@ -46,20 +46,20 @@ export async function openingOf(
   context: LoadContext,
   warn: (message: string) => void,
   fresh: boolean,
-): Promise<Opening> {
+): Promise<OpenContext> {
   const { cache = true, verify, integrity, connections } = settings;
   const { platform, signal } = context;
   const http = connections ? { connections } : {};
-  const opening: Opening = { paths: platform.paths, signal, http };
-  if (integrity !== undefined) opening.vouchers = new Vouchers(integrity, platform.hasher);
+  const opening: OpenContext = { paths: platform.paths, signal, http };
+  if (integrity !== undefined) opening.integrity = new IntegrityChecks(integrity, platform.hasher);
   if (cache === false) return opening;
   try {
     if (!platform.openStore) throw new Error("this runtime has no storage, or not in a page that is not secure");
     const store = await platform.openStore(typeof cache === "string" ? cache : undefined);
     const cached = { store, verify: verify === "always", http, signal, warn, fresh };
     const opened: Source[] = [];
-    opening.url = async (spec) => {
-      const source = await openCached(spec, cached);
+    opening.url = async (spec, limits) => {
+      const source = await openCached(spec, cached, limits);
       opened.push(source);
       return source;
     };
@@ -69,8 +69,8 @@ export async function openingOf(
       const old = await Promise.all(wrong.map((source) => source.forget?.()));
       return old.includes(true);
     };
-    opening.settle = async () => {
-      for (const source of opened) await source.settle?.();
+    opening.dropEarlier = async () => {
+      for (const source of opened) await source.dropEarlier?.();
     };
   } catch (error) {
     if (settings.cache) warn(`nothing is kept in a cache: ${(error as Error).message}`);
@@ -81,7 +81,7 @@ export async function openingOf(
 /** Opens a model's files for `work`, and closes them after it. */
 export async function withFiles<T>(
   spec: SourceSpec,
-  opening: Opening,
+  opening: OpenContext,
   context: LoadContext,
   work: (files: ModelFiles) => Promise<T>,
 ): Promise<T> {

@@ -1,7 +1,7 @@
 /** A plan of a load: what each tensor becomes, and the memory that all of them take. */
 
 import type { LoadSettings } from "../rpc/protocol.ts";
-import type { CanRun, Description, MemoryNeeds } from "../types/index.ts";
+import type { CanRun, MemoryNeeds } from "../types/index.ts";
 import type { Glue } from "../wasm/load.ts";
 import { fit, room } from "./fit.ts";
 import type { Headers } from "./headers.ts";
@@ -17,8 +17,8 @@ export interface Planned {
 }
 
 /**
- * Plans a load and says whether it fits. A plan copies the descriptions of all tensors, so the one for the given settings is kept for
- * the load; other settings are tried only where it does not fit.
+ * Plans a load and says whether it fits. There is one plan: the loader that is returned is fed where its instance runs the model, and
+ * it also tells what other settings for the context and the cache would take.
  *
  * @param free bytes that the runtime has; null where that does not count
  */
@@ -33,14 +33,9 @@ export function planLoad(
   const verdict = fit({
     settings,
     needed: loader.memory() as MemoryNeeds,
-    room: room(length, free, asked.adapterBytes),
-    trainedContext: () => (loader.describe() as Description).config.contextLength,
-    needs(other) {
-      const trial = new glue.Loader(checkpoint, other);
-      const memory = trial.memory() as MemoryNeeds;
-      trial.free();
-      return memory;
-    },
+    room: room(length, free, asked.maxAdapterBytes),
+    trainedContext: () => loader.trainedContext(),
+    needs: (other) => loader.memoryWith(other) as MemoryNeeds,
   });
   return { loader, verdict };
 }

@@ -6,15 +6,15 @@ import type { Hasher } from "../source/sha256.ts";
 import type { Paths } from "../source/source.ts";
 import type { Features } from "../wasm/features.ts";
 
-/** A build that its owner has compiled: edge workers may not. */
+/** A build that the caller has compiled, because edge workers may not compile. */
 export interface Given {
   module: WebAssembly.Module;
   features: Features;
-  /** What formats need. */
+  /** What response formats need. */
   constrain?: WebAssembly.Module;
 }
 
-/** What a worker needs of its runtime. `browser.ts` and `node.ts` both offer it, and the owner's `spawnEngine()`. */
+/** What a host needs from its runtime. The files of platform/ provide it. */
 export interface Platform {
   /** The worker's own end. */
   ownPort(): Port;
@@ -24,16 +24,16 @@ export interface Platform {
   fetchFile(url: URL): Promise<Response>;
   /** Threads that can run at once. */
   cores(): number;
-  /** Bytes that a model could take; null where the runtime does not tell. */
+  /** Free bytes; null where the runtime does not tell. */
   freeMemory(): number | null;
   /** Resolves when the messages that wait by now have been read. */
   turn(): Promise<void>;
-  /** The file system, where there is one. */
+  /** The file system; absent in runtimes without one. */
   paths?: Paths;
-  /** The one build there is, where none can be chosen and compiled. */
+  /** The only build, in runtimes where none can be chosen and compiled. */
   given?: Given;
-  /** Where what comes from servers can be kept. */
+  /** Opens the cache for what comes from servers; absent in runtimes without storage. */
   openStore?: OpenStore | undefined;
-  /** SHA-256, where the runtime has one that takes pieces. */
+  /** An incremental SHA-256, where the runtime has one. */
   hasher?(): Hasher;
 }

@@ -2,32 +2,40 @@
 
 import type { PromptSpec } from "../rpc/protocol.ts";
 import type { Rendered } from "../text/guard.ts";
+import { safe } from "../text/safe.ts";
 import { EngineError } from "../types/errors.ts";
+import type { ChatMessage } from "../types/index.ts";
 import type { HostedModel } from "./state.ts";
 
 /**
  * The ids to add to a session. A chat repeats the whole conversation: the session keeps what it holds of it already, and what it
  * holds beyond that is taken back.
+ *
+ * @param sanitize cleans the prompt's texts first
  */
-export function promptIds(model: HostedModel, prompt: PromptSpec, session: number): number[] {
+export function promptIds(model: HostedModel, prompt: PromptSpec, session: number, sanitize: boolean): number[] {
   const { engine, text } = model;
   if ("ids" in prompt) return prompt.ids;
   if ("text" in prompt) {
     // Special tokens belong to the beginning of a conversation alone.
     const addSpecial = prompt.addSpecial && engine.tokens(session).length === 0;
-    return encode(model, prompt.text, addSpecial);
+    return encode(model, sanitize ? safe(prompt.text) : prompt.text, addSpecial);
   }
   const { messages, tools, templateOptions, parseSpecialTokens } = prompt;
+  const given = sanitize ? messages.map(cleaned) : messages;
   const options = { tools: tools ?? null, ...(templateOptions ? { templateOptions } : {}) };
   const ids = parseSpecialTokens
-    ? encode(model, text.template.render(messages, options), false)
-    : encodeChat(model, text.template.renderGuarded(messages, options, text.tokenizer.guard));
+    ? encode(model, text.template.render(given, options), false)
+    : encodeChat(model, text.template.renderGuarded(given, options, text.tokenizer.guard));
   const held = engine.tokens(session);
   let same = 0;
   while (same < held.length && same < ids.length - 1 && held[same] === ids[same]) same++;
   engine.truncate(session, same);
   return ids.slice(same);
 }
+
+const cleaned = (message: ChatMessage): ChatMessage =>
+  typeof message.content === "string" ? { ...message, content: safe(message.content) } : message;
 
 /** The ids of a rendered chat, in which special tokens are those that the template wrote. */
 function encodeChat(model: HostedModel, { text, seams }: Rendered): number[] {

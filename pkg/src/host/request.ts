@@ -2,6 +2,7 @@
 
 import type { VerbName } from "../rpc/protocol.ts";
 import type { AdapterUse } from "../types/index.ts";
+import { checkIds } from "./bounds.ts";
 import type { CallContext } from "./call.ts";
 import type { EngineEvent, EngineWork } from "./events.ts";
 import type { Listener } from "./loop.ts";
@@ -32,6 +33,7 @@ export function request<T>(
   let submitted = false;
   return new Promise<T>((resolve, reject) => {
     signal.throwIfAborted();
+    checkIds(ids, state.model.info);
     let number = 0;
     const early = (value: () => T) => {
       loop.cancel(number);

@@ -1,5 +1,6 @@
 /** Which build of the engine runs, and its instances. */
 
+import { planOptions } from "../options/routes.ts";
 import type { EngineSettings, LoadSettings } from "../rpc/protocol.ts";
 import { builds } from "../wasm/builds.ts";
 import { type Features, probe } from "../wasm/features.ts";
@@ -23,9 +24,8 @@ export function choose({ threads, flavour }: LoadSettings, platform: Platform): 
 
 /** The settings that a plan depends on. */
 export function forPlan(settings: LoadSettings): EngineSettings {
-  const { threads, flavour, kernel, chatTemplate, spans, adapterBytes, ...others } = settings;
-  const { cache, verify, integrity, connections, ...rest } = others;
-  return rest;
+  const given = planOptions.filter((name) => settings[name] !== undefined);
+  return Object.fromEntries(given.map((name) => [name, settings[name]]));
 }
 
 /** The chosen build, compiled once, and its instances. */

@@ -1,6 +1,6 @@
-/** Pieces of files, and reads of many of them. */
+/** Ranges of files, and reads of many of them. */
 
-import { few } from "../source/few.ts";
+import { mapConcurrent } from "../source/concurrent.ts";
 import type { ModelFiles } from "../source/files.ts";
 import { named } from "./headers.ts";
 
@@ -10,10 +10,12 @@ export interface Span {
   length: number;
 }
 
-/** Scattered rows, in as few reads as may be. */
+/** Reads scattered ranges in as few requests as possible. */
 export async function readAll(spans: Span[], files: ModelFiles, signal: AbortSignal): Promise<Uint8Array[]> {
   const joined = join([...spans].sort((a, b) => a.file - b.file || a.offset - b.offset));
-  const read = await few(joined, (span) => files.weights[span.file]!.read(span.offset, span.length, { signal }));
+  const read = await mapConcurrent(joined, (span) =>
+    files.weights[span.file]!.read(span.offset, span.length, { signal }),
+  );
   return spans.map(({ file, offset, length }) => {
     const index = joined.findLastIndex((one) => one.file === file && one.offset <= offset);
     const from = offset - joined[index]!.offset;
@@ -21,7 +23,7 @@ export async function readAll(spans: Span[], files: ModelFiles, signal: AbortSig
   });
 }
 
-/** Neighbours are read at one go, small gaps with them. */
+/** Joins neighbours into one range, small gaps included. */
 export function join(spans: Span[]): Span[] {
   const joined: Span[] = [];
   for (const span of spans) {

@@ -1,5 +1,6 @@
-/** A model's text side: its tokenizer and template, from the files beside it or from its header. */
+/** The text part of a model: its tokenizer and its chat template, from the files beside it or from its header. */
 
+import { type ModelDefault, modelDefaults } from "../options/routes.ts";
 import type { ModelFiles, SideFiles } from "../source/files.ts";
 import { fromGguf } from "../text/from_gguf.ts";
 import type { GgufArray, GgufText } from "../text/gguf.ts";
@@ -12,9 +13,9 @@ import type { Description, SamplingOptions } from "../types/index.ts";
 export class Text {
   readonly #tokenizer: Tokenizer | null;
   readonly #template: ChatTemplate | null;
-  /** What the model's own configuration says of sampling. */
+  /** The sampling values of the model's own configuration. */
   readonly sampling: SamplingOptions;
-  /** Ids that end an answer. */
+  /** The ids that end an answer. */
   readonly ends: readonly number[];
   readonly warnings: readonly string[];
 
@@ -105,38 +106,31 @@ function ggufText(metadata: Record<string, unknown>, header: Uint8Array): GgufTe
   };
 }
 
-type Preset = Pick<
-  SamplingOptions,
-  "temperature" | "topK" | "topP" | "minP" | "typicalP" | "repetitionPenalty" | "xtcProbability" | "xtcThreshold"
->;
-
-/** Where files say what: in generation_config.json, and behind `general.sampling.` in a GGUF. */
-const PRESET: readonly [name: keyof Preset, file: string, gguf: string, least: number, most: number][] = [
-  ["temperature", "temperature", "temp", 0, 100],
-  ["topK", "top_k", "top_k", 0, 2 ** 31 - 1],
-  ["topP", "top_p", "top_p", 0, 1],
-  ["minP", "min_p", "min_p", 0, 1],
-  ["typicalP", "typical_p", "", 0, 1],
-  ["repetitionPenalty", "repetition_penalty", "penalty_repeat", 0.01, 100],
-  ["xtcProbability", "", "xtc_probability", 0, 1],
-  ["xtcThreshold", "", "xtc_threshold", 0, 1],
-];
-
-/** generation_config.json or the header's like, and the end tokens of config.json. What is of a wrong type there is left out. */
+/** Reads generation_config.json or its counterpart in the header, and the end tokens of config.json. Values of a wrong type are ignored. */
 function generationConfig(files: SideFiles, gguf: GgufText | null): GenerationConfig {
   const object = (value: unknown) =>
     typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
   const own = object(files.generationConfig);
-  const model = object(files.config && JSON.parse(new TextDecoder().decode(files.config)));
-  const sampling: Preset = {};
-  for (const [name, file, key, least, most] of PRESET) {
+  const model = object(files.config && parsed(files.config));
+  const sampling: Pick<SamplingOptions, ModelDefault> = {};
+  for (const { name, file = "", gguf: key = "", whole, range } of modelDefaults) {
     const value = own[file] ?? gguf?.get(`general.sampling.${key}`);
-    if (typeof value === "number" && value >= least && value <= most)
-      sampling[name] = name === "topK" ? Math.floor(value) : value;
+    if (typeof value === "number" && value >= range[0] && value <= range[1])
+      sampling[name] = whole ? Math.floor(value) : value;
   }
   if (own.do_sample === false) sampling.temperature = 0;
   const ends = [own.eos_token_id, model.eos_token_id]
     .flat()
     .filter((id): id is number => Number.isInteger(id) && (id as number) >= 0);
   return { sampling, ends };
+}
+
+/** config.json. The engine has read it already, unless it only lies beside a GGUF. */
+function parsed(config: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(config));
+  } catch (cause) {
+    const message = `config.json: ${(cause as Error).message}`;
+    throw new EngineError("BadHeader", message, { file: "config.json" }, { cause });
+  }
 }

@@ -1,4 +1,4 @@
-/** Spans for DevTools: noted where the work is done, shown in the timeline of the engine's owner. */
+/** Spans for DevTools. They are recorded where the work is done and shown in the timeline of the engine's owner. */
 
 import type { TimeSpan } from "../rpc/user_timing.ts";
 import type { EngineEvent } from "./events.ts";
@@ -6,16 +6,16 @@ import type { EngineEvent } from "./events.ts";
 export class Timeline {
   readonly #post: (spans: TimeSpan[]) => void;
   #spans: TimeSpan[] = [];
-  /** When the batch under way began. */
+  /** When the batch that is being computed began; null between batches. */
   #batch: number | null = null;
-  /** Requests that have read their prompts. */
+  /** Requests whose prompts are read. */
   readonly #decoding = new Set<number>();
 
   constructor(post: (spans: TimeSpan[]) => void) {
     this.#post = post;
   }
 
-  /** What began at `start`, by this thread's clock, and ends now. */
+  /** Records a span that began at `start`, by this thread's clock, and ends now. */
   add(track: string, name: string, start: number, facts: object = {}, color: TimeSpan["color"] = "tertiary"): void {
     const { timeOrigin } = performance;
     const properties = Object.entries(facts).map(([key, value]): [string, string] => [key, String(value)]);
@@ -29,12 +29,12 @@ export class Timeline {
     });
   }
 
-  /** A step goes on with a batch, or begins one. */
+  /** A step begins a batch, or continues one. */
   begin(): void {
     this.#batch ??= performance.now();
   }
 
-  /** A step has ended, and with it the batch where somebody was `served`: request, first position and count, of each. */
+  /** A step has ended. The batch has ended with it if any request was served: `served` has request, first position and count of each. */
   end(served: Uint32Array, events: readonly (EngineEvent | number)[]): void {
     for (let i = 0; i < served.length; i += 3) {
       const [request, from, count] = [...served.subarray(i, i + 3)] as [number, number, number];

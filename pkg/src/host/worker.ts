@@ -1,4 +1,4 @@
-/** A worker becomes what its first message says: the engine's host, one of its threads, or a compiler of response formats. */
+/** A worker becomes the engine's host, one of its threads, or a compiler of response formats, depending on its first message. */
 
 import { compileFor, isOpening } from "../constrain/compiler.ts";
 import { builds } from "../wasm/builds.ts";

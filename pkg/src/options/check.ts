@@ -1,71 +1,132 @@
-/** What checks of options are made of. */
+/** Checks of values, by the kinds of the option table. */
 
 import { EngineError } from "../types/errors.ts";
+import { type Kind, MOST_TOKENS, type NamedKind, type Range } from "./option.ts";
+import { checkResponseFormat } from "./response_format.ts";
+import { samplers } from "./samplers.ts";
+import { show } from "./show.ts";
 
+/** Answers what a value should be, or null where it is that. */
 export type Check = (value: unknown) => string | null;
 
-export const isSignal: Check = (value) => (value instanceof AbortSignal ? null : "an AbortSignal");
-export const isFunction: Check = (value) => (typeof value === "function" ? null : "a function");
-export const isBoolean: Check = (value) => (typeof value === "boolean" ? null : "true or false");
-export const isObject: Check = (value) =>
-  typeof value === "object" && value !== null && !Array.isArray(value) ? null : "an object";
-export const isList: Check = (value) => (Array.isArray(value) ? null : "a list");
+const expect =
+  (holds: (value: unknown) => boolean, expected: string): Check =>
+  (value) =>
+    holds(value) ? null : expected;
 
-export const oneOf = (...values: string[]): Check => {
-  const expected = values.map((value) => `"${value}"`).join(", ");
-  return (value) => (values.includes(value as string) ? null : expected);
+export const isObject: Check = expect(
+  (value) => typeof value === "object" && value !== null && !Array.isArray(value),
+  "an object",
+);
+
+const within = (value: unknown, [least, most]: Range) => typeof value === "number" && value >= least && value <= most;
+const isText = (value: unknown) => typeof value === "string" && value !== "";
+const isId = (value: unknown) => Number.isInteger(value) && within(value, [0, MOST_TOKENS]);
+const isIds = (value: unknown) => Array.isArray(value) && value.length > 0 && value.every(isId);
+const isHash = (value: unknown) =>
+  typeof value === "string" && /^([0-9a-f]{64}|sha256-[A-Za-z0-9+/]{43}=)$/i.test(value);
+const isBias = ([id, bias]: [string, unknown]) => /^\d{1,9}$/.test(id) && typeof bias === "number" && bias <= 1e30;
+
+function isAdapter(value: unknown): boolean {
+  const { name, scale = 1, ...rest } = (isObject(value) === null ? value : {}) as { name?: unknown; scale?: unknown };
+  return typeof name === "string" && within(scale, [-1000, 1000]) && Object.keys(rest).length === 0;
+}
+
+const every = (value: unknown, one: (value: unknown) => boolean) => Array.isArray(value) && value.every(one);
+const entries = (value: unknown, one: (entry: [string, unknown]) => boolean) =>
+  isObject(value) === null && Object.entries(value as object).every(one);
+const quoted = (values: readonly string[]) => values.map((value) => `"${value}"`).join(", ");
+
+const named: Record<NamedKind, Check> = {
+  adapters: expect((value) => every(value, isAdapter), "a list of { name, scale }, scales from -1000 to 1000"),
+  bannedSequences: expect(
+    (value) => every(value, (one) => isText(one) || isIds(one)),
+    "a list of texts and lists of token ids",
+  ),
+  boolean: expect((value) => typeof value === "boolean", "true or false"),
+  bytes: expect((value) => value instanceof Uint8Array, "what session.save() gave"),
+  cache: expect((value) => typeof value === "boolean" || isText(value), "true, false or a directory"),
+  function: expect((value) => typeof value === "function", "a function"),
+  integrity: expect(
+    (value) => isHash(value) || entries(value, ([, hash]) => isHash(hash)),
+    "a SHA-256 (64 hex digits, or sha256- and base64) or an object of them by file name",
+  ),
+  list: expect(Array.isArray, "a list"),
+  logitBias: expect((value) => entries(value, isBias), "an object of token ids with numbers or -Infinity"),
+  module: expect((value) => value instanceof WebAssembly.Module, "a WebAssembly module"),
+  object: isObject,
+  responseFormat: checkResponseFormat,
+  samplers: expect(
+    (value) => every(value, (one) => samplers.some((name) => name === one)),
+    `a list of ${quoted(samplers)}`,
+  ),
+  signal: expect((value) => value instanceof AbortSignal, "an AbortSignal"),
+  stop: expect(
+    (value) => typeof value === "string" || every(value, (one) => typeof one === "string"),
+    "a string or a list of strings",
+  ),
+  text: expect(isText, "a text that is not empty"),
+  texts: expect((value) => every(value, isText), "a list of texts"),
+  toolChoice: expect(
+    (value) =>
+      ["auto", "none", "required"].includes(value as string) ||
+      typeof (value as { name?: unknown } | null)?.name === "string",
+    '"auto", "none", "required" or { name }',
+  ),
 };
 
-export const integer = (least: number, most: number): Check => {
-  const inRange = (value: number) => Number.isInteger(value) && value >= least && value <= most;
-  return (value) => (typeof value === "number" && inRange(value) ? null : `an integer from ${least} to ${most}`);
-};
+/** The check of a kind. */
+export function checkOf(kind: Kind): Check {
+  if (typeof kind === "string") return named[kind];
+  if ("values" in kind) return expect((value) => kind.values.includes(value as string), quoted(kind.values));
+  const integer = "integer" in kind;
+  const [least, most] = integer ? kind.integer : kind.number;
+  const holds = (value: unknown) => within(value, [least, most]) && (!integer || Number.isInteger(value));
+  return expect(holds, `${integer ? "an integer" : "a number"} from ${least} to ${most}`);
+}
 
-export const number = (least: number, most: number): Check => {
-  return (value) =>
-    typeof value === "number" && value >= least && value <= most ? null : `a number from ${least} to ${most}`;
-};
+/** As much of the table's rows as checking needs. */
+export type Known = Readonly<Record<string, { readonly kind: Kind; readonly was?: string }>>;
 
 /**
  * Refuses names that are not known and values of another kind; what is undefined counts as left out.
  *
  * @returns what was given of the known names, inherited or not, as an object of its own
  */
-export function checkAll<T extends object>(name: string, known: Record<string, Check>, options: T | undefined): T {
+export function checkAll<T extends object>(label: string, known: Known, options: T | undefined): T {
   const given: Record<string, unknown> = {};
   if (options === undefined) return given as T;
-  if (isObject(options)) throw wrong(name, "options", "an object", options);
-  for (const option of Object.keys(options)) {
-    if (Object.hasOwn(known, option)) continue;
-    const expected = Object.keys(known).join(", ");
-    const message = `${name}: there is no option "${option}"; there are ${expected}`;
-    throw new EngineError("InvalidArgument", message, { option, expected });
-  }
-  for (const [option, check] of Object.entries(known)) {
+  if (isObject(options)) throw wrong(label, "options", "an object", options);
+  for (const option of Object.keys(options)) if (!Object.hasOwn(known, option)) throw unknown(label, known, option);
+  for (const [option, { kind }] of Object.entries(known)) {
     const value = (options as Record<string, unknown>)[option];
-    if (value !== undefined) given[option] = checked(name, option, check, value);
+    if (value !== undefined) given[option] = checked(label, option, checkOf(kind), value);
   }
   return given as T;
 }
 
-export function checked<T>(name: string, option: string, check: Check, value: T): T {
+/** An option of another version is refused with its name in this one. */
+function unknown(label: string, known: Known, option: string): EngineError {
+  const now = Object.entries(known).find(([, { was }]) => was === option);
+  const expected = now ? now[0] : Object.keys(known).join(", ");
+  const instead = now ? `it is ${expected} now: ${checkOf(now[1].kind)(undefined)}` : `there are ${expected}`;
+  return new EngineError("InvalidArgument", `${label}: there is no option "${option}"; ${instead}`, {
+    option,
+    expected,
+  });
+}
+
+export function checked<T>(label: string, option: string, check: Check, value: T): T {
   const expected = check(value);
-  if (expected) throw wrong(name, option, expected, value);
+  if (expected) throw wrong(label, option, expected, value);
   return value;
 }
 
-export function wrong(name: string, option: string, expected: string, value: unknown): EngineError {
+export function wrong(label: string, option: string, expected: string, value: unknown): EngineError {
   const found = show(value);
-  return new EngineError("InvalidArgument", `${name}: ${option} must be ${expected}, not ${found}`, {
+  return new EngineError("InvalidArgument", `${label}: ${option} must be ${expected}, not ${found}`, {
     option,
     expected,
     found,
   });
-}
-
-export function show(value: unknown): string {
-  if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}…` : value);
-  if (typeof value === "object" && value !== null)
-    return Array.isArray(value) ? "a list" : `a ${value.constructor?.name ?? "thing"}`;
-  return String(value);
 }

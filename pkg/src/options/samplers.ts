@@ -1,6 +1,6 @@
 import type { Sampler } from "../types/index.ts";
 
-/** The links of the sampler chain, in their order. */
+/** The samplers of the chain, in their default order. */
 export const samplers: readonly Sampler[] = [
   "penalties",
   "dry",

@@ -1,3 +1,4 @@
+import { openOpfs } from "../cache/opfs.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
 
 export function spawnEngine(): WorkerPort {
@@ -6,8 +7,8 @@ export function spawnEngine(): WorkerPort {
 }
 
 /**
- * By its own address, which is right wherever a bundler has put the file: to name it again would make bundlers follow
- * the worker into itself (Vite refuses). Bundlers may also have made it a classic script, hence the question.
+ * Starts a sibling by the worker's own address, which is right wherever a bundler has put the file: if the file were named again,
+ * bundlers would follow the worker into itself (Vite refuses). A bundler may also have made it a classic script, hence the check.
  */
 export function spawnSibling(): WorkerPort {
   return owned(
@@ -16,7 +17,7 @@ export function spawnSibling(): WorkerPort {
 }
 
 export function ownPort(): Port {
-  // A rejection that nobody handles would otherwise die unseen inside the worker.
+  // An unhandled rejection would otherwise stay unnoticed inside the worker.
   self.addEventListener("unhandledrejection", (event) => reportError(event.reason));
   const port: Port = {
     onmessage: null,
@@ -28,10 +29,14 @@ export function ownPort(): Port {
 
 export const fetchFile = (url: URL): Promise<Response> => fetch(url);
 
-/** What a relative URL in a page begins from. */
+/** The address that relative URLs of a page are resolved against. */
 export const pageAddress = (): string => (typeof document === "undefined" ? self.location.href : document.baseURI);
 
-/** Asks that what is kept is not cleared away when space is short. */
+/** Opens what loads keep in this origin's storage, to be listed and deleted; null where pages have no such storage. */
+export const keptOpener = (): typeof openOpfs | null =>
+  "getDirectory" in (globalThis.navigator?.storage ?? {}) ? openOpfs : null;
+
+/** Asks the browser to keep this origin's storage when space is short. */
 export function persist(): void {
   const { storage } = navigator;
   void storage
@@ -42,7 +47,7 @@ export function persist(): void {
 
 let channel: MessageChannel | undefined;
 
-/** By a message of our own, which comes after those that wait: timers are slowed down to milliseconds. */
+/** Posts a message to itself, which arrives after those that wait. Browsers delay timers to some milliseconds. */
 export function turn(): Promise<void> {
   channel ??= new MessageChannel();
   const { port1, port2 } = channel;
@@ -54,7 +59,7 @@ export function turn(): Promise<void> {
 
 export const cores = (): number => navigator.hardwareConcurrency || 1;
 
-/** All that the device has, roughly; few browsers tell. */
+/** Roughly the device's memory; few browsers tell it. */
 export function freeMemory(): number | null {
   const { deviceMemory } = navigator as { deviceMemory?: number };
   return deviceMemory ? deviceMemory * 2 ** 30 : null;
@@ -67,7 +72,7 @@ export function runtimeName(): string {
   return found ? [found[1], found[2]].sort().reverse().join(" ") : agent;
 }
 
-/** Workers that have a shared memory may be collected in Firefox while they run, unless something holds them (1702191). */
+/** Firefox may collect workers with a shared memory while they run, unless something refers to them (Firefox bug 1702191). */
 const running = new Set<Worker>();
 
 function owned(worker: Worker): WorkerPort {
@@ -92,8 +97,8 @@ function owned(worker: Worker): WorkerPort {
 }
 
 /**
- * A module may not call `importScripts`, which Firefox notices only where there is something to import. What is no
- * address fails in a classic script too, but in another way, and without a request.
+ * A module may not call `importScripts`; Firefox notices that only where there is something to import. An invalid address fails in
+ * a classic script too, but with another error, and without a request.
  */
 function isClassicScript(): boolean {
   try {

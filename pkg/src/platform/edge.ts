@@ -2,8 +2,8 @@ import type { Given, Platform } from "../host/platform.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
 
 /**
- * An engine in the caller's own thread, where no worker can be started. Messages take the turns that they would take
- * between threads, so neither end notices.
+ * An engine in the caller's own thread, for runtimes that cannot start workers. Messages are delivered in turns of their own, as
+ * between threads, so neither end notices the difference.
  */
 export function spawnEngine(given: Given, serve: (platform: Platform, port: Port) => void): WorkerPort {
   let over = false;
@@ -14,13 +14,13 @@ export function spawnEngine(given: Given, serve: (platform: Platform, port: Port
   const outside: WorkerPort = {
     onmessage: null,
     onerror: null,
-    // Also after the end: whoever aborts a load ends its worker in the same breath.
+    // Also after the end: an abort of a load posts its message and ends the worker in the same turn.
     post: (message) => queueMicrotask(() => host.onmessage?.(message)),
     terminate() {
       over = true;
     },
-    // In one thread nobody is there to see the other hang.
-    patience: Number.POSITIVE_INFINITY,
+    // In one thread the owner cannot notice that the engine hangs: it does not run then.
+    hangSeconds: Number.POSITIVE_INFINITY,
   };
   const noWorkers = () => {
     throw new Error("there are no workers here");
@@ -31,7 +31,7 @@ export function spawnEngine(given: Given, serve: (platform: Platform, port: Port
     fetchFile: fetch,
     cores: () => 1,
     freeMemory: () => null,
-    // What runs when the owner has gone goes no further: there is no worker to end.
+    // There is no worker to end: after the end, what is running never gets its next turn.
     turn: () => new Promise((resolve) => setTimeout(() => over || resolve(), 0)),
     given,
   };

@@ -10,10 +10,10 @@ import type { Paths } from "../source/source.ts";
 
 export const spawnEngine = (): WorkerPort => spawn(new URL("./node-worker.js", import.meta.url));
 
-/** `import.meta.url` is the worker's own file here: it is one bundle. */
+/** The worker is one bundle, so `import.meta.url` is its own file here. */
 export const spawnSibling = (): WorkerPort => spawn(new URL(import.meta.url));
 
-/** Without the program's own flags: some, `--input-type` of `node --eval` among them, no file may have. */
+/** Starts a worker without the program's own flags: some, as `--input-type` of `node --eval`, are errors for files. */
 const spawn = (url: URL): WorkerPort => owned(new Worker(url, { execArgv: [] }));
 
 export function ownPort(): Port {
@@ -24,7 +24,7 @@ export function ownPort(): Port {
   return port;
 }
 
-/** As a response, so that wasm is compiled from it the way it is in a page. */
+/** Reads a file as a response, so that wasm is compiled from it as in a page. */
 export async function fetchFile(url: URL): Promise<Response> {
   const type = url.pathname.endsWith(".wasm") ? "application/wasm" : "application/octet-stream";
   return new Response(await readFile(url), { headers: { "content-type": type } });
@@ -48,7 +48,7 @@ export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(r
 
 export const cores = (): number => availableParallelism();
 
-/** Of the machine, or of the container; 2^64 and 0 both say that there is none. */
+/** Free bytes of the machine or of the container. Node reports 2^64 or 0 where no container limits the memory. */
 export function freeMemory(): number {
   const most = process.constrainedMemory?.() || Infinity;
   return Math.max(0, Math.min(freemem(), most - process.memoryUsage.rss()));

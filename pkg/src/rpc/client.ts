@@ -1,6 +1,6 @@
-/** The owner's end: promises and events by request id. */
+/** The owner's end of a port: calls as promises, with the events of each, by request id. */
 
-import { EngineError } from "../types/errors.ts";
+import { EngineError, type ErrorCode } from "../types/errors.ts";
 import type { WorkerPort } from "./port.ts";
 import type { ErrorData, Reply, VerbName, Verbs } from "./protocol.ts";
 import { ThreadWatch } from "./thread_watch.ts";
@@ -9,9 +9,9 @@ import { Watch } from "./watch.ts";
 
 export interface CallOptions<V extends VerbName> {
   signal?: AbortSignal | undefined;
-  /** What it throws, or rejects with, is the call's end. */
+  /** An error that it throws, or rejects with, rejects the call. */
   onEvent?: (event: Verbs[V]["event"], id: number) => unknown;
-  /** Hears of a result that came after an abort. */
+  /** Receives a result that came after an abort. */
   onLate?: (result: Verbs[V]["result"]) => void;
 }
 
@@ -19,9 +19,9 @@ interface Pending {
   resolve(result: unknown): void;
   reject(reason: unknown): void;
   onEvent?: ((event: never, id: number) => unknown) | undefined;
-  /** Nobody waits for it. */
+  /** The caller is busy with something else and does not wait for the call. */
   idle: boolean;
-  /** What is measured is not interrupted, for seconds on a slow machine. */
+  /** A measurement, which reads no messages for seconds on a slow machine. */
   quiet: boolean;
 }
 
@@ -38,18 +38,18 @@ export class Client {
   );
   readonly #pending = new Map<number, Pending>();
   readonly #late = new Map<number, (result: never) => void>();
-  /** Calls by their signals: one listener each, as Node warns of many. */
+  /** Calls by their signals. Each signal has one listener, because Node warns where one has many. */
   readonly #signals = new Map<AbortSignal, { aborts: Set<() => void>; listener: () => void }>();
   #next = 0;
-  /** Why nothing can be asked any more. */
+  /** Why no call can be made any more; null while calls can be made. */
   #over: EngineError | null = null;
   #ended: unknown = null;
 
   constructor(port: WorkerPort) {
     this.#port = port;
     const hangs = (seconds: number) =>
-      this.#end(new EngineError("WorkerFailed", `the engine's worker has not said a word for ${seconds} s`));
-    this.#watch = new Watch(() => port.post({ id: 0, control: "ping" }), hangs, port.patience);
+      this.#end(new EngineError("WorkerFailed", `the engine's worker has not answered for ${seconds} s`));
+    this.#watch = new Watch(() => port.post({ id: 0, control: "ping" }), hangs, port.hangSeconds);
     port.onmessage = (message) => this.#receive(message as Reply);
     port.onerror = (cause) =>
       this.#end(new EngineError("WorkerFailed", `the engine's worker failed: ${cause.message}`, {}, { cause }));
@@ -59,7 +59,7 @@ export class Client {
     return this.start(verb, args, options).result;
   }
 
-  /** As `call`, with the number that `stop` takes. */
+  /** Like `call`, with the number that the other methods take. */
   start<V extends VerbName>(
     verb: V,
     args: Verbs[V]["args"],
@@ -74,12 +74,12 @@ export class Client {
     if (this.#pending.has(id)) this.#port.post({ id, control: "stop" });
   }
 
-  /** Says how many pieces of a generation were read so far. */
+  /** Acknowledges how many pieces of a generation were read so far. */
   read(id: number, pieces: number): void {
     if (this.#pending.has(id)) this.#port.post({ id, control: "read", pieces });
   }
 
-  /** Says whether a call's owner does something else: then it keeps no process alive. */
+  /** Marks a call whose caller is busy with something else: it does not keep the process alive. */
   idle(id: number, idle: boolean): void {
     const pending = this.#pending.get(id);
     if (!pending || pending.idle === idle) return;
@@ -87,12 +87,12 @@ export class Client {
     this.#hold();
   }
 
-  /** Answers a `ChooseEvent`; `given` are logits that nobody here needs any more. */
+  /** Answers a `ChooseEvent`. @param given buffers that move to the worker instead of being copied */
   supply(id: number, logits: Float32Array, given: Transferable[]): void {
     if (this.#pending.has(id)) this.#port.post({ id, control: "supply", logits }, given);
   }
 
-  /** Rejects a call for a reason on this side. */
+  /** Rejects a call for a reason on this side, and aborts it on the other. */
   fail(id: number, reason: unknown): void {
     const pending = this.#pending.get(id);
     if (!pending) return;
@@ -100,7 +100,10 @@ export class Client {
     pending.reject(reason);
   }
 
-  /** Ends the worker, and when it is gone, where the runtime tells, rejects what is pending: who waits for one sees both. */
+  /**
+   * Ends the worker. Pending calls are rejected when it is gone, where the runtime tells: a caller that waits for one of them knows that
+   * the worker has ended.
+   */
   async close(reason: EngineError): Promise<void> {
     this.#threads.clear();
     if (!this.#over) this.#ended = this.#port.terminate();
@@ -120,7 +123,7 @@ export class Client {
     let unlisten = () => {};
     try {
       return await new Promise<Verbs[V]["result"]>((resolve, reject) => {
-        // The caller is told at once; the engine ends the work when it next looks up.
+        // The caller is rejected at once; the engine ends the work when it next reads its messages.
         const abort = () => {
           if (onLate) this.#late.set(id, onLate);
           this.#port.post({ id, control: "abort" });
@@ -214,8 +217,8 @@ export class Client {
   }
 }
 
-function revive(data: ErrorData, code = "Internal"): EngineError {
-  const error = new EngineError(data.code ?? code, data.message, data.detail);
+function revive(data: ErrorData, code: ErrorCode = "Internal"): EngineError {
+  const error = new EngineError((data.code as ErrorCode | undefined) ?? code, data.message, data.detail);
   if (data.stack) error.stack = data.stack;
   return error;
 }

@@ -1,4 +1,4 @@
-/** Two ends that talk by messages: a worker and its owner, or both in one thread. */
+/** One of two ends that exchange messages: a worker and its owner, or both in one thread. */
 export interface Port {
   post(message: unknown, transfer?: readonly Transferable[]): void;
   onmessage: ((message: unknown) => void) | null;
@@ -6,12 +6,12 @@ export interface Port {
 
 /** The owner's end of a worker. */
 export interface WorkerPort extends Port {
-  /** The worker could not start, or an error in it was caught by nobody. */
+  /** The worker could not start, or an error in it was not caught. */
   onerror: ((error: Error) => void) | null;
-  /** What this returns resolves when it has ended, where the runtime tells. */
+  /** Ends the worker. What it returns resolves when the worker has ended, where the runtime tells. */
   terminate(): unknown;
-  /** Whether the process must live on for this worker's answers; absent where there is no such question. */
+  /** Whether the worker keeps the process alive; absent in runtimes whose workers never do. */
   hold?(awaited: boolean): void;
-  /** Seconds of silence after which it counts as hanging, where that is not what is usual. */
-  patience?: number;
+  /** Seconds of silence after which the worker counts as hanging. @default 30 */
+  hangSeconds?: number;
 }

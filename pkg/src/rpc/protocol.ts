@@ -1,6 +1,7 @@
-/** What crosses between a model's owner and its engine: one map of verbs, keyed by request. */
+/** The messages between a model's owner and its engine: one map of verbs, with calls and replies keyed by request. */
 
-import type { FormatSpec } from "../options/format.ts";
+import type { FormatSpec } from "../options/response_format.ts";
+import type { NamesTo } from "../options/routes.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type { ErrorDetail } from "../types/errors.ts";
 import type {
@@ -22,14 +23,11 @@ import type {
 } from "../types/index.ts";
 import type { TimeSpan } from "./user_timing.ts";
 
-/** All options of a load but those that work on the owner's side. */
-export type LoadSettings = Omit<LoadOptions, "signal" | "onProgress">;
+/** All options of a load except those that work on the owner's side. */
+export type LoadSettings = Omit<LoadOptions, NamesTo<"caller">>;
 
-/** Of these, what the engine itself takes. */
-export type EngineSettings = Omit<
-  LoadSettings,
-  keyof SourceOptions | "threads" | "flavour" | "kernel" | "chatTemplate" | "spans" | "adapterBytes"
->;
+/** The ones that the engine plans with. */
+export type EngineSettings = Pick<LoadSettings, NamesTo<"plan">>;
 
 export interface AdapterSettings extends SourceOptions {
   name?: string;
@@ -41,7 +39,7 @@ export type PromptSpec =
   | {
       messages: ChatMessage[];
       tools?: unknown[];
-      /** That nothing but calls may come. */
+      /** The answer may hold nothing but calls. */
       toolChoice?: "required" | { name: string };
       templateOptions?: Record<string, unknown>;
       /** Special tokens written out in messages become those tokens. */
@@ -53,8 +51,10 @@ export interface GenerateSettings extends SamplingOptions {
   stop: string[];
   ignoreEos: boolean;
   onContextFull: ContextFull;
-  format?: FormatSpec;
+  responseFormat?: FormatSpec;
   adapters?: readonly AdapterUse[];
+  /** Texts of the prompt are cleaned before they are tokenized. */
+  sanitize: boolean;
   /** Every choice is preceded by a `ChooseEvent` and waits for the `supply` that answers it. */
   logitsProcessor: boolean;
 }
@@ -65,7 +65,7 @@ export interface ChooseEvent {
   tokens: number[];
 }
 
-/** A generation's end, and what its session holds by then. */
+/** How a generation ended, and the ids that its session holds by then. */
 export interface Ended {
   finished: Finished;
   held: number[];
@@ -79,7 +79,7 @@ export interface Phase {
   weightBytes: number;
   /** Products with weights. */
   weightMacs: number;
-  /** What wasm's memory grew by. */
+  /** Growth of the wasm memory. */
   grownBytes: number;
   /** Calls, milliseconds, bytes and products of each operation; empty unless a profile was asked for. */
   profile: number[];
@@ -99,7 +99,7 @@ export interface Verbs {
   load: Verb<{ source: SourceSpec; settings: LoadSettings }, ModelInfo, Progress>;
   inspect: Verb<{ source: SourceSpec; settings: EngineSettings; weights: boolean }, Description, Progress>;
   canRun: Verb<{ source: SourceSpec; settings: LoadSettings }, CanRun, Progress>;
-  /** `session` is the caller's number for a session; null for one that ends with the generation. */
+  /** `session` is the owner's number of a session; null for a session that ends with the generation. */
   generate: Verb<
     { session: number | null; prompt: PromptSpec; settings: GenerateSettings },
     Ended,
@@ -108,12 +108,12 @@ export interface Verbs {
   closeSession: Verb<{ session: number }, null>;
   /** Makes `as` a session that begins with what `session` holds. */
   forkSession: Verb<{ session: number; as: number }, number[]>;
-  /** Takes the last `count` ids back; answers those that stay. */
+  /** Forgets the last `count` ids; returns those that stay. */
   rewindSession: Verb<{ session: number; count: number }, number[]>;
-  /** Its ids. */
+  /** The ids that a session holds. */
   heldSession: Verb<{ session: number }, number[]>;
   saveSession: Verb<{ session: number }, Uint8Array>;
-  /** Makes a session: of saved bytes, with adapters, or both. */
+  /** Makes a session from saved bytes, with adapters, or both. */
   makeSession: Verb<{ session: number; bytes?: Uint8Array; adapters?: readonly AdapterUse[] }, number[]>;
   loadAdapter: Verb<{ source: SourceSpec; settings: AdapterSettings }, AdapterInfo>;
   unloadAdapter: Verb<{ name: string }, null>;
@@ -124,17 +124,17 @@ export interface Verbs {
   perplexity: Verb<{ text: string; window: number } & Adapted, Perplexity>;
   tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
   detokenize: Verb<{ ids: number[]; special: boolean }, string>;
-  /** One list of ids a conversation: `past` is what it holds before anything is timed. Alone on the engine. */
+  /** Each list of ids is a conversation; `past` is what it holds before anything is timed. Nothing else runs on the engine. */
   measure: Verb<
     { past: number[][]; prompts: number[][]; decode: number; profile: boolean },
     { prefill: Phase; decode: Phase; memoryBytes: number; operations: string[] }
   >;
-  /** Numbers of each matrix, as the engine's `trace` tells them, for a prompt that is one step. */
+  /** The numbers of each matrix, as the engine's `trace` reports them, for a prompt that is one step. */
   trace: Verb<{ ids: number[] }, { prefill: number[]; decode: number[] }>;
-  /** GB/s for each number of streams a thread, and G products a second, `repeat` times. Needs no model. */
+  /** GB/s for each number of streams per thread, and 10⁹ products per second, `repeat` times. Needs no model. */
   roofline: Verb<
     {
-      settings: Pick<LoadSettings, "threads" | "flavour" | "kernel">;
+      settings: Pick<LoadSettings, "threads" | "flavour" | "dotProduct">;
       bytes: number;
       streams: number[];
       repeat: number;
@@ -156,7 +156,7 @@ export type Control =
   | { id: number; control: "read"; pieces: number }
   | { id: number; control: "supply"; logits: Float32Array };
 
-/** An error as data. `code` is absent for what no code was given to: a failure of our own. */
+/** An error as data. `code` is absent for an error that is none of this package's: a defect. */
 export interface ErrorData {
   code?: string;
   message: string;
@@ -168,9 +168,9 @@ export type Reply =
   | { id: number; event: unknown }
   | { id: number; result: unknown }
   | { id: number; error: ErrorData }
-  /** What was done when, for a load with `spans`. */
+  /** Spans of time, for a load with `userTiming`. */
   | { spans: TimeSpan[] }
   /** A thread of the engine's has started, whose end closes the port; null where all of them are about to be ended. */
   | { thread: MessagePort | null }
-  /** Nothing will be answered any more. */
+  /** The engine cannot continue: no call will be answered any more. */
   | { fatal: ErrorData };

@@ -10,7 +10,7 @@ export interface TimeSpan {
   properties: [string, string][];
 }
 
-/** Into this thread's timeline, as DevTools wants them for tracks of their own. */
+/** Enters spans into this thread's timeline, in the form that DevTools shows in tracks of their own. */
 export function show(spans: readonly TimeSpan[]): void {
   const own = (time: number) => Math.max(0, time - performance.timeOrigin);
   for (const { track, name, color, start, end, properties } of spans) {

@@ -5,24 +5,31 @@ export interface Part {
   length: number;
 }
 
+/** A stretch in parts of a length each; the last one may be shorter. */
+export interface Parts extends Part {
+  each: number;
+}
+
 type Stream = (part: Part, signal: AbortSignal) => AsyncIterable<Uint8Array>;
 
 /**
- * At most `count` parts are under way, none of them longer than the first; each holds what came before its turn. A piece is valid
- * until the next is asked for.
+ * At most `count` parts are under way; each holds what came before its turn. A piece is valid until the next is asked for.
  */
-export async function* inOrder(parts: Part[], count: number, stream: Stream, outer?: AbortSignal) {
+export async function* inOrder({ offset, length, each }: Parts, count: number, stream: Stream, outer?: AbortSignal) {
   const control = new AbortController();
   const abort = () => control.abort(outer!.reason);
   outer?.addEventListener("abort", abort);
-  const buffers = Array.from({ length: Math.min(count, parts.length) }, () => new Uint8Array(parts[0]!.length));
-  const under: Pump[] = [];
+  const parts = Math.ceil(length / each);
+  const buffers = Array.from({ length: Math.min(count, parts) }, () => new Uint8Array(Math.min(each, length)));
+  const under: Prefetcher[] = [];
   let next = 0;
   try {
-    while (next < parts.length || under.length > 0) {
-      while (next < parts.length && under.length < buffers.length) {
+    while (next < parts || under.length > 0) {
+      while (next < parts && under.length < buffers.length) {
         const buffer = buffers[next % buffers.length]!;
-        under.push(new Pump(stream(parts[next++]!, control.signal), buffer));
+        const part = { offset: offset + next * each, length: Math.min(each, length - next * each) };
+        under.push(new Prefetcher(stream(part, control.signal), buffer));
+        next++;
       }
       for (let piece = await under[0]!.take(); piece; piece = await under[0]!.take()) yield piece;
       under.shift();
@@ -30,12 +37,12 @@ export async function* inOrder(parts: Part[], count: number, stream: Stream, out
   } finally {
     outer?.removeEventListener("abort", abort);
     control.abort();
-    await Promise.all(under.map((pump) => pump.over));
+    await Promise.all(under.map(({ over }) => over));
   }
 }
 
-/** Reads on while nobody waits, into a buffer as long as what comes. */
-class Pump {
+/** Reads on while nothing is taken, into a buffer as long as the part. */
+class Prefetcher {
   readonly over: Promise<void>;
   readonly #buffer: Uint8Array;
   #came = 0;

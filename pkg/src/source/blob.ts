@@ -3,7 +3,7 @@ import { cutShort, type ReadOptions, type Source } from "./source.ts";
 /** Bytes of one slice: large enough for speed, small enough that a few of them do not matter. */
 const SLICE = 4 << 20;
 
-/** A Blob or File; bytes in memory too. */
+/** A Blob or File, or bytes in memory. */
 export class BlobSource implements Source {
   readonly name: string;
   readonly #blob: Blob;

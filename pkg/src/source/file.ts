@@ -1,9 +1,9 @@
 import { type FileHandle, open } from "node:fs/promises";
 import path from "node:path";
-import { EngineError } from "../types/errors.ts";
+import { EngineError, type ErrorCode } from "../types/errors.ts";
 import { cutShort, type ReadOptions, type Source } from "./source.ts";
 
-/** Of one read: large enough that the system's calls do not count. */
+/** Bytes of one read: enough that the cost of a system call does not matter. */
 const PIECE = 4 << 20;
 
 /** A file by its path, read by position. */
@@ -58,6 +58,6 @@ export class FileSource implements Source {
   }
 }
 
-function failed(file: string, code: string, cause: unknown): EngineError {
+function failed(file: string, code: ErrorCode, cause: unknown): EngineError {
   return new EngineError(code, `${file}: ${(cause as Error).message}`, { file }, { cause });
 }

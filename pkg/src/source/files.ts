@@ -1,10 +1,11 @@
 /** The files that make up a model. */
 
 import { EngineError } from "../types/errors.ts";
-import { few } from "./few.ts";
+import { mapConcurrent } from "./concurrent.ts";
 import { type Folder, locate } from "./folder.ts";
-import type { Vouchers } from "./integrity.ts";
-import { type Opening, open } from "./open.ts";
+import type { IntegrityChecks } from "./integrity.ts";
+import { checkSize, FILE_LIMITS, type FileLimits } from "./limits.ts";
+import { type OpenContext, open } from "./open.ts";
 import { INDEX, onlyModel, partsOf, readIndex, type Shards, SINGLE } from "./shards.ts";
 import type { Source } from "./source.ts";
 import type { FileSpec, SourceSpec } from "./spec.ts";
@@ -34,12 +35,9 @@ const CONFIG = "config.json";
 const ADAPTER = "adapter_model.safetensors";
 const ADAPTER_CONFIG = "adapter_config.json";
 
-/** Files beside weights are small: whatever is larger is none of them. */
-const MOST_SIDE_BYTES = 256 << 20;
-
-export async function openFiles(spec: SourceSpec, opening: Opening): Promise<ModelFiles> {
-  const { folder, file } = await locate(spec, opening.paths);
-  const opener = new Opener(opening);
+export async function openFiles(spec: SourceSpec, context: OpenContext): Promise<ModelFiles> {
+  const { folder, file } = await locate(spec, context.paths);
+  const opener = new Opener(context);
   try {
     return file === null ? await opener.folder(folder) : await opener.file(folder, file, spec as FileSpec);
   } catch (error) {
@@ -49,9 +47,9 @@ export async function openFiles(spec: SourceSpec, opening: Opening): Promise<Mod
 }
 
 /** An adapter: PEFT's folder or the weights in it, or a GGUF; with a name for it. */
-export async function openAdapter(spec: SourceSpec, opening: Opening): Promise<ModelFiles & { name: string }> {
-  const { folder, file } = await locate(spec, opening.paths);
-  const opener = new Opener(opening);
+export async function openAdapter(spec: SourceSpec, context: OpenContext): Promise<ModelFiles & { name: string }> {
+  const { folder, file } = await locate(spec, context.paths);
+  const opener = new Opener(context);
   try {
     const files = await opener.adapter(folder, file, spec as FileSpec);
     const [last] = (file || folder?.name || "")
@@ -66,13 +64,13 @@ export async function openAdapter(spec: SourceSpec, opening: Opening): Promise<M
 }
 
 class Opener {
-  readonly #opening: Opening;
+  readonly #context: OpenContext;
   readonly #opened: Source[] = [];
   /** Why files are not there. */
   readonly #absent = new Map<string, EngineError>();
 
-  constructor(opening: Opening) {
-    this.#opening = opening;
+  constructor(context: OpenContext) {
+    this.#context = context;
   }
 
   async file(folder: Folder | null, name: string, spec: FileSpec): Promise<ModelFiles> {
@@ -98,7 +96,7 @@ class Opener {
     // All at once: what a server has is known only by asking.
     const [single, index, side] = await settled(
       this.#optional(folder, SINGLE),
-      names ? null : this.#json(folder, INDEX),
+      names ? null : this.#json(folder, INDEX, FILE_LIMITS.index),
       this.#side(folder),
     );
     if (!single && index === null) {
@@ -115,8 +113,12 @@ class Opener {
   async adapter(folder: Folder | null, name: string | null, spec: FileSpec): Promise<ModelFiles> {
     const ggufs = folder?.names?.filter((one) => one.endsWith(".gguf")) ?? [];
     const file = name ?? (ggufs.length === 1 && !folder?.names?.includes(ADAPTER) ? ggufs[0]! : ADAPTER);
-    const source = name === null ? (await this.#all(folder!, [file]))[0]! : await this.#open(spec, file);
-    const config = folder && (await isSafetensors(source)) ? await this.#bytes(folder, ADAPTER_CONFIG) : null;
+    const source =
+      name === null
+        ? (await this.#all(folder!, [file], FILE_LIMITS.adapter))[0]!
+        : await this.#open(spec, file, FILE_LIMITS.adapter);
+    const config =
+      folder && (await isSafetensors(source)) ? await this.#bytes(folder, ADAPTER_CONFIG, FILE_LIMITS.config) : null;
     if (!config && (await isSafetensors(source))) {
       this.#missed(ADAPTER_CONFIG);
       const reason = `${source.name} is no adapter without ${ADAPTER_CONFIG} beside it`;
@@ -130,7 +132,7 @@ class Opener {
   }
 
   async #indexed(folder: Folder, name: string): Promise<ModelFiles> {
-    const [index, side] = await settled(this.#json(folder, name), this.#side(folder));
+    const [index, side] = await settled(this.#json(folder, name, FILE_LIMITS.index), this.#side(folder));
     this.#missed(name, CONFIG);
     if (index === null) throw new EngineError("NotFound", `${folder.name} has no ${name}`, { file: name });
     return { ...side, ...(await this.#shards(folder, readIndex(name, index))) };
@@ -140,19 +142,20 @@ class Opener {
     return { weights: await this.#all(folder, [...shards.keys()]), promised: [...shards.values()] };
   }
 
-  async #open(spec: FileSpec, name: string): Promise<Source> {
-    const source = await open(spec, this.#opening);
-    const { vouchers } = this.#opening;
+  async #open(spec: FileSpec, name: string, limits: FileLimits = FILE_LIMITS.weights): Promise<Source> {
+    const source = await open(spec, this.#context, limits);
+    const { integrity } = this.#context;
     const index = this.#opened.push(source) - 1;
-    if (vouchers) this.#opened[index] = guarded(vouchers, source, name, spec);
+    checkSize(name || source.name, source.size, limits.size);
+    if (integrity) this.#opened[index] = checked(integrity, source, name, spec);
     return this.#opened[index]!;
   }
 
   /** A file that need not be there. */
-  async #optional(folder: Folder, name: string): Promise<Source | null> {
+  async #optional(folder: Folder, name: string, limits?: FileLimits): Promise<Source | null> {
     try {
       const spec = await folder.find(name);
-      return spec && (await this.#open(spec, name));
+      return spec && (await this.#open(spec, name, limits));
     } catch (error) {
       if (!(error instanceof EngineError) || (error.code !== "NotFound" && !hidden(error))) throw error;
       this.#absent.set(name, error);
@@ -166,8 +169,8 @@ class Opener {
   }
 
   /** All parts of a model, or an error that names those that are missing. */
-  async #all(folder: Folder, names: string[]): Promise<Source[]> {
-    const found = await few(names, (name) => this.#optional(folder, name));
+  async #all(folder: Folder, names: string[], limits?: FileLimits): Promise<Source[]> {
+    const found = await mapConcurrent(names, (name) => this.#optional(folder, name, limits));
     const missing = names.filter((_, i) => !found[i]);
     if (missing.length === 0) return found as Source[];
     this.#missed(...missing);
@@ -178,15 +181,10 @@ class Opener {
     throw new EngineError("NotFound", reason, { file: first!, missing });
   }
 
-  async #bytes(folder: Folder, name: string): Promise<Uint8Array | null> {
-    const source = await this.#optional(folder, name);
+  async #bytes(folder: Folder, name: string, limits: FileLimits): Promise<Uint8Array | null> {
+    const source = await this.#optional(folder, name, limits);
     if (!source) return null;
-    if (source.size > MOST_SIDE_BYTES) {
-      const expected = `at most ${MOST_SIDE_BYTES} bytes`;
-      const detail = { file: name, expected, found: String(source.size) };
-      throw new EngineError("BadHeader", `${name} is too long`, detail);
-    }
-    const { signal } = this.#opening;
+    const { signal } = this.#context;
     const options = signal ? { signal } : {};
     const bytes = await source.read(0, source.size, options);
     await source.check?.(options);
@@ -195,8 +193,8 @@ class Opener {
     return bytes;
   }
 
-  async #json(folder: Folder, name: string): Promise<unknown> {
-    const bytes = await this.#bytes(folder, name);
+  async #json(folder: Folder, name: string, limits: FileLimits): Promise<unknown> {
+    const bytes = await this.#bytes(folder, name, limits);
     if (!bytes) return null;
     try {
       return JSON.parse(new TextDecoder().decode(bytes));
@@ -214,11 +212,11 @@ class Opener {
 
   async #side(folder: Folder): Promise<SideFiles> {
     const [config, generationConfig, tokenizer, tokenizerConfig, template] = await settled(
-      this.#bytes(folder, CONFIG),
-      this.#json(folder, "generation_config.json"),
-      this.#json(folder, "tokenizer.json"),
-      this.#json(folder, "tokenizer_config.json"),
-      this.#bytes(folder, "chat_template.jinja"),
+      this.#bytes(folder, CONFIG, FILE_LIMITS.config),
+      this.#json(folder, "generation_config.json", FILE_LIMITS.config),
+      this.#json(folder, "tokenizer.json", FILE_LIMITS.tokenizer),
+      this.#json(folder, "tokenizer_config.json", FILE_LIMITS.tokenizerConfig),
+      this.#bytes(folder, "chat_template.jinja", FILE_LIMITS.template),
     );
     const chatTemplate = template && new TextDecoder().decode(template);
     return { config, generationConfig, tokenizer, tokenizerConfig, chatTemplate };
@@ -235,13 +233,13 @@ async function settled<T extends readonly unknown[]>(...work: T): Promise<{ -rea
 /** Servers that show no lists (S3, CloudFront) forbid what is not there. */
 const hidden = (error: EngineError) => error.detail.status === 403;
 
-/** URLs escape names; who vouches for a file may have its name from either. */
-function guarded(vouchers: Vouchers, source: Source, name: string, { kind }: FileSpec): Source {
+/** URLs escape names, and a hash may be given by either form of one. */
+function checked(integrity: IntegrityChecks, source: Source, name: string, { kind }: FileSpec): Source {
   try {
-    return vouchers.guard(source, name);
+    return integrity.wrap(source, name);
   } catch (error) {
     if (kind !== "url") throw error;
-    return vouchers.guard(source, plain(name));
+    return integrity.wrap(source, plain(name));
   }
 }
 

@@ -1,7 +1,10 @@
 import { EngineError } from "../types/errors.ts";
+import { shown } from "./address.ts";
 import { inOrder, type Part } from "./ahead.ts";
 import { BlobSource } from "./blob.ts";
-import { type Answer, failed, type HttpOptions, Patience, request, shown, type UrlSpec } from "./request.ts";
+import { checkSize, decodedLimit, FILE_LIMITS, type FileLimits } from "./limits.ts";
+import { type Answer, failed, type HttpOptions, RetryPolicy, request, type UrlSpec } from "./request.ts";
+import { encodingOf, lengthOf, rangeOf, validatorOf } from "./response_headers.ts";
 import { cutShort, gather, type ReadOptions, type Source } from "./source.ts";
 
 /** Of the first request: most headers of models are smaller. */
@@ -13,8 +16,10 @@ const PART = 4 << 20;
 const CONNECTIONS = 4;
 /** Bytes a millisecond that one connection brings where others would only get in its way. */
 const ENOUGH = 64_000;
+/** Of a buffer that collects an answer's pieces, which may be short and many. */
+const PIECE = 256 << 10;
 
-/** What a server says of a file. */
+/** What a server announces of a file. */
 export interface Version {
   /** Null where it does not say. */
   size: number | null;
@@ -52,10 +57,17 @@ export class HttpSource implements Source {
   }
 
   /** Asks what there is, and for none of it; once. */
-  static async ask(spec: UrlSpec, options: HttpOptions = {}, signal?: AbortSignal): Promise<Version> {
+  static async ask(
+    spec: UrlSpec,
+    options: HttpOptions = {},
+    signal?: AbortSignal,
+    limits: FileLimits = FILE_LIMITS.weights,
+  ): Promise<Version> {
     const { response, cancel } = await request(spec, { method: "HEAD" }, options, signal);
     await cancel();
-    return { size: total(spec, response, 0) ?? lengthOf(response), validator: validatorOf(response) };
+    const size = total(spec, response, 0) ?? lengthOf(response);
+    if (size !== null) checkSize(shown(spec.url), size, limits.size);
+    return { size, validator: validatorOf(response) };
   }
 
   /** Asks for the beginning of the file. A server without ranges sends all of it, and that is kept. */
@@ -63,25 +75,26 @@ export class HttpSource implements Source {
     spec: UrlSpec,
     options: HttpOptions = {},
     signal?: AbortSignal,
+    limits: FileLimits = FILE_LIMITS.weights,
     length = FIRST,
   ): Promise<{ source: Source; validator: string | null }> {
-    return new Patience(options).answer(() => HttpSource.#open(spec, options, length, signal), signal);
+    return new RetryPolicy(options).answer(() => HttpSource.#open(spec, options, limits, length, signal), signal);
   }
 
-  static async #open(spec: UrlSpec, options: HttpOptions, length: number, signal?: AbortSignal) {
+  static async #open(
+    spec: UrlSpec,
+    options: HttpOptions,
+    limits: FileLimits,
+    length: number,
+    signal?: AbortSignal,
+  ): Promise<{ source: Source; validator: string | null }> {
     const answer = await request(spec, { range: [0, length] }, options, signal);
     const { response } = answer;
     const validator = validatorOf(response);
     if (response.status !== 206) {
-      const pieces: Uint8Array<ArrayBuffer>[] = [];
-      // Out of an empty file there is no range.
+      // An empty file has no ranges.
       if (response.status === 416) await answer.cancel();
-      else {
-        for (let piece = await answer.next(); piece; piece = await answer.next()) {
-          pieces.push(piece.slice());
-        }
-      }
-      const blob = new Blob(pieces);
+      const blob = response.status === 416 ? new Blob() : await wholeOf(spec, answer, limits.whole);
       refusePage(spec, response, new Uint8Array(await blob.slice(0, 64).arrayBuffer()));
       const announced = lengthOf(response) ?? blob.size;
       if (response.status === 200 && announced !== blob.size) {
@@ -91,9 +104,10 @@ export class HttpSource implements Source {
     }
     const first = await arrived(answer, length);
     refusePage(spec, response, first);
-    const size = total(spec, response, 0) ?? (await HttpSource.ask(spec, options, signal)).size;
-    // Servers of other origins show `Content-Range` only if they are told to; a length always.
+    const size = total(spec, response, 0) ?? (await HttpSource.ask(spec, options, signal, limits)).size;
+    // Servers of other origins show `Content-Range` only where they are set up to; a length always.
     if (size === null) throw failed(spec, "the server does not tell how long the file is (Content-Range)", response);
+    checkSize(shown(spec.url), size, limits.size);
     return { source: new HttpSource(spec, size, validator, options, first.subarray(0, size)), validator };
   }
 
@@ -106,22 +120,22 @@ export class HttpSource implements Source {
     if (known.length > 0) yield known;
     const [from, end] = [offset + known.length, offset + length];
     const { connections = CONNECTIONS, enough = ENOUGH } = this.#options;
-    const parts: Part[] = [];
-    for (let at = from; at < end; at += PART) parts.push({ offset: at, length: Math.min(PART, end - at) });
+    let start = from;
     // One request is as good as several for what is short.
-    if (connections > 1 && parts.length > 2) {
-      // The first tells what the server can do, and how fast one alone is.
+    if (connections > 1 && end - from > 2 * PART) {
+      // The first part shows what the server can do, and how fast one connection alone is.
+      start += PART;
       let [waited, since] = [0, performance.now()];
-      for await (const piece of this.#whole(parts.shift()!, signal)) {
+      for await (const piece of this.#whole({ offset: from, length: PART }, signal)) {
         waited += performance.now() - since;
         yield piece;
         since = performance.now();
       }
       if (this.#ranges && PART / waited < enough) {
+        const parts = { offset: start, length: end - start, each: PART };
         return yield* inOrder(parts, connections, (part, signal) => this.#whole(part, signal), signal);
       }
     }
-    const start = parts[0]?.offset ?? end;
     yield* this.#whole({ offset: start, length: end - start }, signal);
   }
 
@@ -129,7 +143,7 @@ export class HttpSource implements Source {
 
   /** A connection that drops is taken up again at the byte that it reached. */
   async *#whole({ offset, length }: Part, signal?: AbortSignal): AsyncIterable<Uint8Array> {
-    const patience = new Patience(this.#options);
+    const retries = new RetryPolicy(this.#options);
     for (let at = 0, mark = 0; at < length; ) {
       try {
         for await (const piece of this.#range(offset + at, length - at, signal)) {
@@ -138,9 +152,9 @@ export class HttpSource implements Source {
         }
         if (at < length) throw cutShort(this.name, offset, length, at);
       } catch (error) {
-        if (at - mark >= PROGRESS) patience.progressed();
+        if (at - mark >= PROGRESS) retries.progressed();
         mark = at;
-        await patience.again(error, signal);
+        await retries.again(error, signal);
       }
     }
   }
@@ -152,7 +166,7 @@ export class HttpSource implements Source {
     try {
       const partial = response.status === 206;
       const size = partial ? total(this.#spec, response, offset) : lengthOf(response);
-      // What is said to be whole, and says nothing of itself, may be anything.
+      // A whole answer without validator and length may be anything.
       const validator = validatorOf(response) ?? (partial || size !== null ? this.#validator : "");
       if ((size ?? this.size) !== this.size || validator !== (this.#validator ?? validator)) {
         throw failed(this.#spec, "the file has changed on the server while it was read", response, "SourceChanged");
@@ -175,26 +189,10 @@ export class HttpSource implements Source {
         if (left === 0 && !partial) return;
       }
     } finally {
-      // Whoever stops early must not leave the rest of the file coming.
+      // A reader that stops early must not leave the rest of the file coming.
       await answer.cancel();
     }
   }
-}
-
-/** Weak and strong mean the same to us: bytes are compared by their hashes. */
-function validatorOf({ headers }: Response): string | null {
-  return headers.get("etag")?.replace(/^W\//, "") ?? headers.get("last-modified");
-}
-
-/** How a body came encoded; of what fetch does not know it leaves the bytes as they are. */
-const ENCODING = /gzip|deflate|\bbr\b|zstd/i;
-
-const encodingOf = ({ headers }: Response) => ENCODING.exec(headers.get("content-encoding") ?? "")?.[0];
-
-/** The length that a whole answer says the file has. That of an encoded one is not the file's. */
-function lengthOf(response: Response): number | null {
-  const length = encodingOf(response) ? null : response.headers.get("content-length");
-  return length !== null && Number.isSafeInteger(Number(length)) ? Number(length) : null;
 }
 
 /** The size of the file from a partial response, which must begin where it was asked to; null where it is not shown. */
@@ -203,11 +201,42 @@ function total(spec: UrlSpec, response: Response, offset: number): number | null
   const encoding = encodingOf(response);
   if (encoding)
     throw failed(spec, `parts of it come encoded (${encoding}): serve it without Content-Encoding`, response);
-  const shown = response.headers.get("content-range");
-  if (shown === null) return null;
-  const [, from, size] = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(shown) ?? [];
-  if (Number(from) !== offset) throw failed(spec, `asked for byte ${offset}, the server sent ${shown}`, response);
-  return Number.isSafeInteger(Number(size)) ? Number(size) : null;
+  const sent = response.headers.get("content-range");
+  if (sent === null) return null;
+  const range = rangeOf(response);
+  if (range?.from !== offset) throw failed(spec, `asked for byte ${offset}, the server sent ${sent}`, response);
+  return range.size;
+}
+
+/** A whole answer. It ends in an error as soon as more comes than was announced, or than such a file may have. */
+async function wholeOf(spec: UrlSpec, answer: Answer, limit: number): Promise<Blob> {
+  const file = shown(spec.url);
+  const announced = lengthOf(answer.response);
+  const onItsWay = answer.response.headers.get("content-length");
+  const most = encodingOf(answer.response) ? decodedLimit(limit, onItsWay === null ? null : Number(onItsWay)) : limit;
+  const pieces: Uint8Array<ArrayBuffer>[] = [];
+  let buffer = new Uint8Array(Math.min(PIECE, announced ?? PIECE));
+  let [came, filled] = [0, 0];
+  try {
+    checkSize(file, announced ?? 0, most);
+    for (let piece = await answer.next(); piece; piece = await answer.next()) {
+      came += piece.length;
+      checkSize(file, came, most);
+      if (came > (announced ?? came)) throw cutShort(file, 0, announced!, came);
+      for (let done = 0; done < piece.length; ) {
+        if (filled === buffer.length) {
+          pieces.push(buffer);
+          [buffer, filled] = [new Uint8Array(PIECE), 0];
+        }
+        const part = piece.subarray(done, done + buffer.length - filled);
+        buffer.set(part, filled);
+        [filled, done] = [filled + part.length, done + part.length];
+      }
+    }
+  } finally {
+    await answer.cancel();
+  }
+  return new Blob([...pieces, buffer.subarray(0, filled)]);
 }
 
 /** What arrives of a response: where its connection drops, the rest is asked for when it is needed. */

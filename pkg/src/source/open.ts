@@ -1,28 +1,33 @@
-/** Opens the source that a spec describes. */
+/** From a description of a file to its bytes. */
 
 import { EngineError } from "../types/errors.ts";
 import { BlobSource } from "./blob.ts";
 import { HttpSource } from "./http.ts";
-import type { Vouchers } from "./integrity.ts";
+import type { IntegrityChecks } from "./integrity.ts";
+import { FILE_LIMITS, type FileLimits } from "./limits.ts";
 import type { HttpOptions, UrlSpec } from "./request.ts";
 import type { Paths, Source } from "./source.ts";
 import type { FileSpec } from "./spec.ts";
 
-/** How files are opened. */
-export interface Opening {
+/** What a load's files are opened with. */
+export interface OpenContext {
   paths?: Paths | undefined;
   signal?: AbortSignal | undefined;
   http?: HttpOptions;
-  /** Files on servers, by a way of its own. */
-  url?(spec: UrlSpec): Promise<Source>;
-  /** Lets go of what was kept of a file; true where some of it is from earlier loads. */
+  /** Opens a file on a server through a cache; absent where nothing is kept. */
+  url?(spec: UrlSpec, limits: FileLimits): Promise<Source>;
+  /** Deletes from the cache what an error names; true where some of it is from an earlier load. */
   forget?(file: string): Promise<boolean>;
-  /** What was opened has made a model: earlier versions of it may go. */
-  settle?(): Promise<void>;
-  vouchers?: Vouchers | undefined;
+  /** Deletes earlier versions from the cache: what was opened has made a model. */
+  dropEarlier?(): Promise<void>;
+  integrity?: IntegrityChecks | undefined;
 }
 
-export async function open(spec: FileSpec, { paths, signal, http, url }: Opening): Promise<Source> {
+export async function open(
+  spec: FileSpec,
+  { paths, signal, http, url }: OpenContext,
+  limits = FILE_LIMITS.weights,
+): Promise<Source> {
   switch (spec.kind) {
     case "bytes":
       return new BlobSource(new Blob([spec.bytes as Uint8Array<ArrayBuffer>]), spec.name ?? "bytes");
@@ -34,7 +39,7 @@ export async function open(spec: FileSpec, { paths, signal, http, url }: Opening
       if (!paths) throw new EngineError("InvalidArgument", "this runtime has no file paths", { file: spec.path });
       return paths.open(spec.path);
     case "url":
-      if (url && /^https?:/i.test(spec.url)) return url(spec);
-      return (await HttpSource.open(spec, http, signal)).source;
+      if (url && /^https?:/i.test(spec.url)) return url(spec, limits);
+      return (await HttpSource.open(spec, http, signal, limits)).source;
   }
 }

@@ -1,6 +1,7 @@
-/** Requests that end: in an answer, in an error of ours, or after a while without either. */
+/** Requests to servers. Each ends in an answer, in an EngineError, or after a while without either. */
 
-import { EngineError } from "../types/errors.ts";
+import { EngineError, type ErrorCode } from "../types/errors.ts";
+import { credentialsOf, shown } from "./address.ts";
 import type { FileSpec } from "./spec.ts";
 
 export type UrlSpec = Extract<FileSpec, { kind: "url" }>;
@@ -16,7 +17,7 @@ export interface HttpOptions {
   backoff?: number;
 }
 
-export interface Ask {
+export interface RequestKind {
   method?: "HEAD";
   /** Offset and length. */
   range?: [number, number];
@@ -35,7 +36,7 @@ const LONGEST_WAIT = 60_000;
 const PIECE = 256 << 10;
 const IN_BROWSER = "location" in globalThis;
 
-/** An answer under way. Whoever has it reads to its end, or cancels. */
+/** An answer under way. Its owner reads to its end, or cancels. */
 export interface Answer {
   response: Response;
   /** The next piece of the body, which takes the one before away; null at its end. */
@@ -45,71 +46,36 @@ export interface Answer {
 
 export async function request(
   spec: UrlSpec,
-  { method, range }: Ask,
+  { method, range }: RequestKind,
   { patience = PATIENCE }: HttpOptions,
   signal?: AbortSignal,
 ): Promise<Answer> {
   signal?.throwIfAborted();
-  const control = new AbortController();
-  const abort = () => control.abort(signal!.reason);
-  signal?.addEventListener("abort", abort);
-  const release = () => {
-    clearTimeout(timer);
-    signal?.removeEventListener("abort", abort);
-  };
-
-  // One timer a request, not one a piece: pieces may be small and many. Null while nothing is waited for.
-  let since: number | null = null;
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const watch = () => {
-    const left = since === null ? null : since + patience - performance.now();
-    timer = left === null ? undefined : left > 0 ? setTimeout(watch, left) : void control.abort();
-  };
-
-  /** Failures of the network as errors of ours; an abort stays what it is. */
-  async function within<T>(work: Promise<T>): Promise<T> {
-    since = performance.now();
-    timer ??= setTimeout(watch, patience);
-    try {
-      return await work;
-    } catch (error) {
-      release();
-      signal?.throwIfAborted();
-      if (control.signal.aborted) throw failed(spec, `nothing came for ${patience / 1000} seconds`);
-      // Node says "terminated", and why beneath.
-      const { message, cause } = error as Error;
-      throw failed(spec, cause instanceof Error && cause.message ? `${message} (${cause.message})` : message);
-    } finally {
-      since = null;
-    }
-  }
-
+  const stall = new StallTimer(spec, patience, signal);
   const headers = new Headers(spec.headers);
   if (range) headers.set("range", `bytes=${range[0]}-${range[0] + range[1] - 1}`);
-  // Encoded answers have lengths of their own: where a range is asked for, none is.
+  // A server that encodes a whole answer announces another length: it encodes none where a range is asked for.
   if (method) headers.set("range", "bytes=0-");
-  const url = new URL(spec.url);
-  if (url.username || url.password) {
-    headers.set("authorization", `Basic ${btoa(unescaped(`${url.username}:${url.password}`))}`);
-    url.username = url.password = "";
-  }
+  const { url, authorization } = credentialsOf(spec.url);
+  if (authorization) headers.set("authorization", authorization);
   const { credentials } = spec;
-  const init: RequestInit = { headers, signal: control.signal };
+  const init: RequestInit = { headers, signal: stall.signal };
   // A browser's own cache would keep everything a second time, and let only one request in at a time. Some of the others
   // refuse the option.
   if (IN_BROWSER) init.cache = "no-store";
   if (method) init.method = method;
   if (credentials) init.credentials = credentials;
-  const response = await within(fetch(url, init));
+  const secret = spec.headers.length > 0 || authorization !== null;
+  const response = await stall.within(secret ? fetchAtOrigin(url, init, headers.get("range")) : fetch(url, init));
   const reader = response.body && readerOf(response.body);
   const cancel = async () => {
-    release();
+    stall.release();
     await reader?.cancel().catch(() => {});
   };
   if (response.ok || (response.status === 416 && range?.[0] === 0)) {
     const next = async () => {
-      const piece = reader ? await within(reader.read()) : null;
-      if (!piece) release();
+      const piece = reader ? await stall.within(reader.read()) : null;
+      if (!piece) stall.release();
       return piece;
     };
     return { response, next, cancel };
@@ -120,9 +86,87 @@ export async function request(
   throw failed(spec, `the server answered ${status} ${statusText}`.trim(), response, code);
 }
 
-/** Bytes as letters, of which a URL escapes many. */
-const unescaped = (text: string) =>
-  text.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
+/** Aborts a request that brings nothing for a while. One timer serves a request, because its pieces may be small and many. */
+class StallTimer {
+  readonly #spec: UrlSpec;
+  readonly #patience: number;
+  readonly #outer: AbortSignal | undefined;
+  readonly #control = new AbortController();
+  /** When the wait for a piece began; null while nothing is waited for. */
+  #since: number | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(spec: UrlSpec, patience: number, outer: AbortSignal | undefined) {
+    this.#spec = spec;
+    this.#patience = patience;
+    this.#outer = outer;
+    outer?.addEventListener("abort", this.#abort);
+  }
+
+  /** Aborted by the caller's signal too. */
+  get signal(): AbortSignal {
+    return this.#control.signal;
+  }
+
+  /** Waits for what the network brings. Its failures are thrown as an EngineError; an abort by the caller stays what it is. */
+  async within<T>(work: Promise<T>): Promise<T> {
+    this.#since = performance.now();
+    this.#timer ??= setTimeout(this.#look, this.#patience);
+    try {
+      return await work;
+    } catch (error) {
+      this.release();
+      this.#outer?.throwIfAborted();
+      if (this.signal.aborted) throw failed(this.#spec, `nothing came for ${this.#patience / 1000} seconds`);
+      // Node says "terminated", and why beneath.
+      const { message, cause } = error as Error;
+      throw failed(this.#spec, cause instanceof Error && cause.message ? `${message} (${cause.message})` : message);
+    } finally {
+      this.#since = null;
+    }
+  }
+
+  release(): void {
+    clearTimeout(this.#timer);
+    this.#outer?.removeEventListener("abort", this.#abort);
+  }
+
+  readonly #abort = () => this.#control.abort(this.#outer!.reason);
+
+  readonly #look = () => {
+    const left = this.#since === null ? null : this.#since + this.#patience - performance.now();
+    this.#timer = left === null ? undefined : left > 0 ? setTimeout(this.#look, left) : void this.#control.abort();
+  };
+}
+
+/** Whether this runtime hides where a redirect leads, as pages' do. It is found out at the first one. */
+let hidesRedirects = false;
+const MAX_REDIRECTS = 20;
+
+/**
+ * The answer behind redirects, of which those to another origin are sent none of the caller's headers and no password. A browser
+ * follows redirects by its own rule: it drops `Authorization` at another origin, and sends other headers where that origin allows it.
+ */
+async function fetchAtOrigin(url: URL, init: RequestInit, range: string | null): Promise<Response> {
+  let at = url;
+  let own = init;
+  for (let hops = 0; !hidesRedirects && hops <= MAX_REDIRECTS; hops++) {
+    const response = await fetch(at, { ...own, redirect: "manual" });
+    if (response.type === "opaqueredirect") hidesRedirects = true;
+    const location = response.headers.get("location");
+    if (![301, 302, 303, 307, 308].includes(response.status) || location === null) {
+      if (hidesRedirects) break;
+      return response;
+    }
+    await response.body?.cancel().catch(() => {});
+    const next = new URL(location, at);
+    if (!/^https?:$/.test(next.protocol)) throw new Error(`a redirect leads to ${next.protocol}`);
+    if (next.origin !== url.origin) own = { ...init, headers: range === null ? {} : { range } };
+    at = next;
+  }
+  if (hidesRedirects) return fetch(url, init);
+  throw new Error(`more than ${MAX_REDIRECTS} redirects`);
+}
 
 /**
  * Reads a body. What a browser's response brings waits for its garbage collector, which does not see how much that is: there one
@@ -162,8 +206,8 @@ function byobReader(body: ReadableStream<Uint8Array>): ReadableStreamBYOBReader 
   }
 }
 
-/** New tries for what may pass: dropped connections, servers that are too busy now. */
-export class Patience {
+/** Tries again after what may pass: dropped connections, servers that are too busy now. */
+export class RetryPolicy {
   readonly #backoff: number;
   #failures = 0;
 
@@ -171,7 +215,7 @@ export class Patience {
     this.#backoff = backoff;
   }
 
-  /** What came in between makes the next failure a first one. */
+  /** Data came in between: the next failure counts as a first one. */
   progressed(): void {
     this.#failures = 0;
   }
@@ -184,7 +228,7 @@ export class Patience {
     await pause(asked ?? this.#backoff * 4 ** (this.#failures - 1), signal);
   }
 
-  /** Whatever it takes to be answered once. */
+  /** Runs `work` until it succeeds, or no further try is left. */
   async answer<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     for (;;) {
       try {
@@ -208,7 +252,7 @@ export function mayPass(error: unknown): error is EngineError {
   return status === undefined || status === 429 || (typeof status === "number" && status >= 500);
 }
 
-export function failed(spec: UrlSpec, reason: string, response?: Response, code = "Network"): EngineError {
+export function failed(spec: UrlSpec, reason: string, response?: Response, code: ErrorCode = "Network"): EngineError {
   const file = shown(spec.url);
   const wait = response && retryAfter(response);
   const detail = { file, ...(response && { status: response.status }), ...(wait != null && { retryAfter: wait }) };
@@ -235,11 +279,4 @@ function pause(ms: number, signal?: AbortSignal): Promise<void> {
     }, ms);
     signal?.addEventListener("abort", abort, { once: true });
   });
-}
-
-/** Without what may be secret: user, password and query. */
-export function shown(address: string): string {
-  const url = new URL(address);
-  if (url.protocol === "data:" || url.protocol === "blob:") return url.protocol;
-  return `${url.origin === "null" ? `${url.protocol}//` : url.origin}${url.pathname}`;
 }

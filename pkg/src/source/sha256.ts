@@ -6,7 +6,9 @@ export async function digest(bytes: Uint8Array): Promise<Uint8Array> {
 
 export interface Hasher {
   update(bytes: Uint8Array): unknown;
+  /** Ends it: a copy made before goes on. */
   digest(): Uint8Array;
+  copy(): Hasher;
 }
 
 /** Fractions of the square (of the first 8) and cube roots of the first 64 primes, as the standard has it. */
@@ -21,10 +23,11 @@ const [START, ROUNDS] = (() => {
 })();
 
 const BLOCK = 64;
+/** The schedule of the block at hand; nothing else runs meanwhile. */
+const WORDS = new Int32Array(64);
 
 export class Sha256 implements Hasher {
   readonly #state = START.slice();
-  readonly #words = new Int32Array(64);
   readonly #rest = new Uint8Array(BLOCK);
   #filled = 0;
   #length = 0;
@@ -46,6 +49,15 @@ export class Sha256 implements Hasher {
     return this;
   }
 
+  copy(): Sha256 {
+    const copy = new Sha256();
+    copy.#state.set(this.#state);
+    copy.#rest.set(this.#rest);
+    copy.#filled = this.#filled;
+    copy.#length = this.#length;
+    return copy;
+  }
+
   digest(): Uint8Array {
     const bits = this.#length * 8;
     const padding = new Uint8Array((this.#filled < 56 ? 56 : 120) - this.#filled + 8);
@@ -60,7 +72,7 @@ export class Sha256 implements Hasher {
   }
 
   #blocks(bytes: Uint8Array, from: number, to: number): void {
-    const w = this.#words;
+    const w = WORDS;
     const state = this.#state;
     const k = ROUNDS;
     for (let at = from; at < to; at += BLOCK) {

@@ -7,24 +7,24 @@ export interface ReadOptions {
 }
 
 export interface Source {
-  /** For messages, and for what its ending tells. */
+  /** For messages; its ending may tell the format. */
   readonly name: string;
   readonly size: number;
-  /** Exactly these bytes. */
+  /** Reads exactly these bytes. */
   read(offset: number, length: number, options?: ReadOptions): Promise<Uint8Array>;
-  /** These bytes in order, in pieces of any length. A piece is valid until the next is asked for. */
+  /** Reads these bytes in order, in pieces of any length. A piece is valid until the next is asked for. */
   stream(offset: number, length: number, options?: ReadOptions): AsyncIterable<Uint8Array>;
   close(): Promise<void>;
-  /** Compares what the file hashes to with what the caller said, where one did. */
+  /** Compares the file's hash with the one that the caller gave; absent where none was given. */
   check?(options?: ReadOptions): Promise<void>;
-  /**
-   * Of caches: the hash that the whole file was once found to have; keeps one; lets go of what is wrong, and says if some was old;
-   * lets go of earlier versions.
-   */
+  /** In a cache: the hash that the whole file was once found to have; null where it is not known. */
   readonly sha256?: Uint8Array | null;
+  /** In a cache: keeps that hash. */
   remember?(sha256: Uint8Array): Promise<void>;
+  /** In a cache: deletes the file, which is wrong; true where some of it is from an earlier load. */
   forget?(): Promise<boolean>;
-  settle?(): Promise<void>;
+  /** In a cache: deletes earlier versions of the file. */
+  dropEarlier?(): Promise<void>;
 }
 
 /** A runtime's file system; absent where it has none. */
@@ -34,7 +34,7 @@ export interface Paths {
   list(path: string): Promise<string[] | null>;
 }
 
-/** What a stream of so many bytes brings, in one. */
+/** The bytes of a stream, whose number is known, in one array. */
 export async function gather(pieces: AsyncIterable<Uint8Array>, length: number): Promise<Uint8Array> {
   const bytes = new Uint8Array(length);
   let at = 0;
@@ -45,7 +45,7 @@ export async function gather(pieces: AsyncIterable<Uint8Array>, length: number):
   return bytes;
 }
 
-/** What a source that ended early throws. */
+/** The error of a source that ended early. */
 export function cutShort(name: string, offset: number, expected: number, found: number): EngineError {
   return new EngineError("Truncated", `${name}: expected ${expected} bytes from byte ${offset}, found ${found}`, {
     file: name,

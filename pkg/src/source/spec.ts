@@ -1,6 +1,6 @@
 /** Where bytes come from, as plain data that can cross into a worker. */
 
-import { show } from "../options/check.ts";
+import { show } from "../options/show.ts";
 import { EngineError } from "../types/errors.ts";
 import type { FileSource, ModelSource } from "../types/index.ts";
 import { addressOf } from "./address.ts";

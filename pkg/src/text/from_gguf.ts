@@ -2,6 +2,7 @@
 
 import { EngineError } from "../types/errors.ts";
 import { type GgufText, readNumbers, readStrings } from "./gguf.ts";
+import { brief } from "./library.ts";
 import { MAX_MERGE_TEXT, MAX_MERGE_WORK, MAX_MERGES, MAX_SCORED_MERGES, MAX_TOKEN, MAX_VOCAB } from "./limits.ts";
 import { findPreTokenizer, PRE_TOKENIZERS, type PreTokenizer } from "./pretokenizers.ts";
 import type { AddedToken, Bpe, Part, ScoredMerges, TokenizerConfig, TokenizerJson } from "./tokenizer_json.ts";
@@ -91,25 +92,11 @@ class Reader {
     });
   }
 
-  /** What both kinds share: vocabulary, added tokens, BOS and EOS, config. */
-  private files(kind: {
-    ids: { bos: number | null; eos: number | null; unk: number | null };
-    addBos: boolean;
-    normalizer: Part | null;
-    pre_tokenizer: Part | null;
-    decoder: Part;
-    model: (vocab: Record<string, number>) => Bpe;
-  }): TokenizerFiles {
-    const { bos, eos, unk } = kind.ids;
-    const eot = this.tokenId("eot", null);
-    const pad = this.tokenId("padding", null);
-    const addBos = this.adds("bos", bos, kind.addBos);
-    const addEos = this.adds("eos", eos, false);
-
+  /** The ids by token, and the added tokens. Without types in the file, the `special` ids are control tokens. */
+  private vocabulary(special: ReadonlySet<number | null>): { vocab: Record<string, number>; added: AddedToken[] } {
     // No prototype: a token may be called __proto__.
     const vocab: Record<string, number> = Object.create(null);
     const added: AddedToken[] = [];
-    const special = new Set([bos, eos, eot, unk]);
     const seen = new Set<string>();
     for (let id = 0; id < this.tokens.length; id++) {
       const content = this.tokens[id] as string;
@@ -117,9 +104,9 @@ class Reader {
       if (type === UNUSED || content === "") continue;
       if (content.length > MAX_TOKEN) throw tooLong(id, content.length);
       if (seen.has(content)) {
-        throw new EngineError("BadTokenizer", `tokenizer.ggml.tokens: ${JSON.stringify(content)} occurs twice`, {
+        throw new EngineError("BadTokenizer", `tokenizer.ggml.tokens: ${brief(JSON.stringify(content))} occurs twice`, {
           key: "tokenizer.ggml.tokens",
-          found: content,
+          found: brief(content),
         });
       }
       seen.add(content);
@@ -136,7 +123,25 @@ class Reader {
       }
       vocab[content] = id;
     }
+    return { vocab, added };
+  }
 
+  /** What both kinds share: vocabulary, added tokens, BOS and EOS, config. */
+  private files(kind: {
+    ids: { bos: number | null; eos: number | null; unk: number | null };
+    addBos: boolean;
+    normalizer: Part | null;
+    pre_tokenizer: Part | null;
+    decoder: Part;
+    model: (vocab: Record<string, number>) => Bpe;
+  }): TokenizerFiles {
+    const { bos, eos, unk } = kind.ids;
+    const eot = this.tokenId("eot", null);
+    const pad = this.tokenId("padding", null);
+    const addBos = this.adds("bos", bos, kind.addBos);
+    const addEos = this.adds("eos", eos, false);
+
+    const { vocab, added } = this.vocabulary(new Set([bos, eos, eot, unk]));
     const text = (id: number | null) => (id === null ? null : (this.tokens[id] ?? null));
     const template = this.gguf.get("tokenizer.chat_template");
     return {
@@ -206,22 +211,22 @@ class Reader {
     if (id === null) return null;
     if (typeof id === "number" && Number.isInteger(id) && id >= 0 && id < this.tokens.length) return id;
     if (name === "bos" || name === "eos") {
-      throw new EngineError("BadTokenizer", `${key}: ${String(id)} is not an id below ${this.tokens.length}`, {
+      throw new EngineError("BadTokenizer", `${key}: ${brief(String(id))} is not an id below ${this.tokens.length}`, {
         key,
         expected: `an id below ${this.tokens.length}`,
-        found: String(id),
+        found: brief(String(id)),
       });
     }
-    this.warnings.push(`${key}: ${String(id)} is not an id below ${this.tokens.length}; ignored`);
+    this.warnings.push(`${key}: ${brief(String(id))} is not an id below ${this.tokens.length}; ignored`);
     return null;
   }
 
   private flag(key: string): boolean | undefined {
     const value = this.gguf.get(key);
     if (value === undefined || typeof value === "boolean") return value;
-    throw new EngineError("BadTokenizer", `${key}: expected a boolean, got ${String(value)}`, {
+    throw new EngineError("BadTokenizer", `${key}: expected a boolean, got ${brief(String(value))}`, {
       key,
-      found: String(value),
+      found: brief(String(value)),
     });
   }
 
@@ -337,9 +342,13 @@ function missing(key: string): EngineError {
 function unknown(key: string, found: unknown, known: readonly string[]): EngineError {
   if (found === undefined) return missing(key);
   const expected = known.join(", ");
-  return new EngineError("BadTokenizer", `${key}: ${JSON.stringify(found)} is not known; known are ${expected}`, {
-    key,
-    expected,
-    found: String(found),
-  });
+  return new EngineError(
+    "BadTokenizer",
+    `${key}: ${brief(JSON.stringify(found))} is not known; known are ${expected}`,
+    {
+      key,
+      expected,
+      found: brief(String(found)),
+    },
+  );
 }

@@ -1,7 +1,7 @@
 /** Calls of tools, in the formats that models are trained to write them in. */
 
-import type { FormatSpec } from "../options/format.ts";
-import { EngineError } from "../types/errors.ts";
+import type { FormatSpec } from "../options/response_format.ts";
+import { EngineError, type ErrorCode } from "../types/errors.ts";
 import type { ToolCall, ToolChoice, ToolError } from "../types/index.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
@@ -200,7 +200,7 @@ export function callFormat(
   choice: Exclude<ToolChoice, "auto" | "none">,
   tokenizer: Tokenizer,
 ): FormatSpec {
-  const refuse = (code: string, reason: string) =>
+  const refuse = (code: ErrorCode, reason: string) =>
     new EngineError(code, `toolChoice: ${reason}`, { option: "toolChoice", reason });
   const spelling = SPELLINGS.find(({ mark }) => template.includes(mark));
   if (!spelling || template.includes("<function=")) {

@@ -1,4 +1,8 @@
-/** Where an error stands: the fields that apply are there. */
+import type { ErrorCode } from "./error_codes.ts";
+
+export type { ErrorCode } from "./error_codes.ts";
+
+/** Where an error occurred. Only the fields that apply are set. */
 export interface ErrorDetail {
   file?: string;
   tensor?: string;
@@ -17,32 +21,32 @@ export interface ErrorDetail {
 /** Every error that ternlight raises by itself. `code` is stable; the message is for people. */
 export class EngineError extends Error {
   override readonly name = "EngineError";
-  readonly code: string;
+  readonly code: ErrorCode;
   readonly detail: ErrorDetail;
 
-  constructor(code: string, message: string, detail: ErrorDetail = {}, options?: { cause?: unknown }) {
+  constructor(code: ErrorCode, message: string, detail: ErrorDetail = {}, options?: { cause?: unknown }) {
     super(message, options);
     this.code = code;
     this.detail = detail;
   }
 
-  /** Every entry of the package has a copy of this class: by name they are one. */
+  /** Every entry of the package has its own copy of this class, so an instance is recognised by its name. */
   static override [Symbol.hasInstance](value: unknown): boolean {
-    // biome-ignore lint/complexity/noThisInStatic: what is derived from it is told as ever
+    // biome-ignore lint/complexity/noThisInStatic: subclasses are recognised as usual
     if (this !== EngineError) return super[Symbol.hasInstance](value);
     return value instanceof Error && value.name === "EngineError";
   }
 
-  /** As it crosses a worker's edge and as the CLI prints it. */
-  toJSON(): { code: string; message: string; detail: ErrorDetail } {
+  /** The error as data, as it crosses from a worker and as the command line prints it. */
+  toJSON(): { code: ErrorCode; message: string; detail: ErrorDetail } {
     return { code: this.code, message: this.message, detail: this.detail };
   }
 
-  /** An error that came as data gets its class back; anything else is returned as it is. */
+  /** Turns an error that arrived as data into an instance; anything else is returned unchanged. */
   static revive(value: unknown): unknown {
     if (typeof value !== "object" || value === null || value instanceof Error) return value;
     const { code, message, detail } = value as { code?: unknown; message?: unknown; detail?: unknown };
     if (typeof code !== "string" || typeof message !== "string") return value;
-    return new EngineError(code, message, (detail ?? {}) as ErrorDetail);
+    return new EngineError(code as ErrorCode, message, (detail ?? {}) as ErrorDetail);
   }
 }

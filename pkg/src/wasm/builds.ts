@@ -5,8 +5,8 @@ import * as threadsSimd128 from "../../dist/glue/threads-simd128.js";
 import type { Build } from "./load.ts";
 
 /**
- * The rows of flavours.json as built. The addresses hold in the bundles, which lie beside the wasm files; bundlers of
- * a page find them because each is written out in just this way.
+ * The rows of flavours.json as built. The addresses are right in the bundles, which lie beside the wasm files;
+ * bundlers of a page find them because each is written out in exactly this form.
  */
 export const builds: Readonly<Record<string, Build>> = {
   "threads-relaxed": { ...threadsRelaxed, url: () => new URL("./threads-relaxed.wasm", import.meta.url) },

@@ -2,8 +2,8 @@
 export interface Features {
   simd128: boolean;
   /**
-   * `wrong` is no theory: Node 20 takes relaxed SIMD behind a flag and computes its dot product wrongly. Ternary codes
-   * are never outside 7 bits, so an engine that keeps to the proposal has one right answer.
+   * `wrong` does occur: Node 20 accepts relaxed SIMD behind a flag and computes its dot product wrongly. Ternary codes
+   * always fit in 7 bits, so an implementation of the proposal has one right answer.
    */
   relaxed: "exact" | "wrong" | "absent";
   /** Why memory cannot be shared with workers, in words; null where it can. */
@@ -19,7 +19,7 @@ export function probe(): Features {
 }
 
 export function whyUnshared(scope: { crossOriginIsolated?: boolean; SharedArrayBuffer?: unknown }): string | null {
-  // Runtimes without pages have no isolation to ask for.
+  // Runtimes without pages have no isolation: there the property is undefined.
   if (scope.crossOriginIsolated === false) {
     return "the page is not cross-origin isolated (headers Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: require-corp)";
   }

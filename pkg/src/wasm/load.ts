@@ -6,7 +6,7 @@ type OnlyWithThreads = "initThreadPool" | "wbg_rayon_start_worker";
 /** What wasm-bindgen made for one instance: the engine's classes and functions. */
 export type Glue = Omit<Bindings, "default" | OnlyWithThreads> & Partial<Pick<Bindings, OnlyWithThreads>>;
 
-/** What the glue asks of whoever makes it. */
+/** What the glue needs from the code that creates it. */
 export interface GlueHost {
   startWorkers(module: WebAssembly.Module, memory: WebAssembly.Memory, builder: PoolBuilder): Promise<void>;
 }
@@ -15,12 +15,16 @@ export type PoolBuilder = Bindings["wbg_rayon_PoolBuilder"]["prototype"];
 /** One flavour. Each glue it creates has its own variables, so one module serves several instances. */
 export interface Build {
   createGlue(host: GlueHost): Glue;
-  /** Of a memory that is imported; 0 where the module brings its own. */
+  /** The initial size of the memory that the module imports; 0 where it has its own. */
   initialPages: number;
   url(): URL;
 }
 
-/** Fetches and compiles; streaming where the runtime can and the server names the right type. */
+/**
+ * Fetches and compiles; streaming where the runtime can and the server names the right type. A file is never streamed:
+ * its bytes come at once, so nothing is gained, and V8 goes on validating a streamed module after the worker that
+ * compiles it was ended, in memory that is freed by then. Node 20 to 26 die of that by a signal.
+ */
 export async function compile(url: URL, fetchFile: (url: URL) => Promise<Response>): Promise<WebAssembly.Module> {
   const response = await fetchFile(url).catch((cause) => {
     throw new EngineError("Network", `could not fetch ${url}: ${message(cause)}`, { file: url.href }, { cause });
@@ -30,12 +34,13 @@ export async function compile(url: URL, fetchFile: (url: URL) => Promise<Respons
     throw new EngineError(code, `could not fetch ${url}: HTTP ${response.status}`, { file: url.href });
   }
   const type = response.headers.get("content-type") ?? "";
-  const streams = "compileStreaming" in WebAssembly && type.toLowerCase() === "application/wasm";
+  const typed = type.toLowerCase() === "application/wasm";
+  const streams = typed && url.protocol !== "file:" && "compileStreaming" in WebAssembly;
   try {
     return await (streams ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer()));
   } catch (cause) {
     // Servers of single-page apps answer any path with their HTML; a content security policy may forbid wasm.
-    const hint = streams ? "" : ` (served as ${type || "no type"}, expected application/wasm)`;
+    const hint = typed ? "" : ` (served as ${type || "no type"}, expected application/wasm)`;
     throw new EngineError(
       "WorkerFailed",
       `could not compile ${url}${hint}: ${message(cause)}`,
@@ -46,7 +51,7 @@ export async function compile(url: URL, fetchFile: (url: URL) => Promise<Respons
 }
 
 export interface InstanceOptions {
-  /** The most memory this instance may ever hold. Without threads a memory has no such limit but the engine's 4 GiB. */
+  /** The most memory that this instance may ever hold. Builds without threads have no limit but the 4 GiB of wasm32. */
   maximumBytes: number;
   host: GlueHost;
 }
@@ -67,7 +72,7 @@ export function instantiate(build: Build, module: WebAssembly.Module, options: I
 const PAGE = 65536;
 const MOST_PAGES = 65536;
 
-/** Its address space is reserved here and now; pages are taken from the system as they are used. */
+/** Reserves the address space at once; the system provides pages as they are used. */
 function sharedMemory(initial: number, maximumBytes: number): WebAssembly.Memory {
   const maximum = Math.min(Math.max(Math.ceil(maximumBytes / PAGE), initial), MOST_PAGES);
   try {

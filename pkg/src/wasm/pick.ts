@@ -15,7 +15,7 @@ export interface Pick {
 /** More threads gain nothing where memory is the limit, and they wait by spinning. */
 const MOST_THREADS = 8;
 
-/** Which build runs and with how many threads. A wish that this runtime cannot fulfil is an error, a default adapts. */
+/** Decides which build runs and with how many threads. A choice of the caller that this runtime cannot fulfil is an error; defaults adapt. */
 export function pick(features: Features, cores: number, wish: { threads?: number; flavour?: Flavour } = {}): Pick {
   const simd = pickSimd(features, wish.flavour ?? "auto");
   const { threads, threadsReason } = pickThreads(features, cores, wish.threads);

@@ -145,14 +145,14 @@ test("sessions keep theirs", async (context) => {
 });
 
 test("what is wrong is refused, and the model goes on", async (context) => {
-  const loaded = await model(context, "models/llama_f32/", { adapterBytes: 100_000 });
+  const loaded = await model(context, "models/llama_f32/", { maxAdapterBytes: 100_000 });
   const { bytes } = await loaded.loadAdapter(PEFT, { name: "a" });
   const before = (await loaded.status()).memoryBytes;
   for (const [source, options, code, option] of [
     [PEFT, { name: "a" }, "InvalidArgument", "name"],
     [PEFT, { name: "" }, "InvalidArgument", "name"],
     [PEFT, { nome: "b" }, "InvalidArgument", "nome"],
-    [PEFT, { name: "b" }, "OutOfMemory", "adapterBytes"],
+    [PEFT, { name: "b" }, "OutOfMemory", "maxAdapterBytes"],
     [file("lora/bitnet_packed.lora/"), {}, "ShapeMismatch", undefined],
     [file("gguf/llama_f32.F32.gguf"), {}, "UnsupportedSetting", undefined],
     [file("models/llama_bf16/"), {}, "NotFound", undefined],

@@ -24,11 +24,11 @@ test("more requests than places wait for their turn, and say what each says alon
 });
 
 test("a full queue refuses", async (context) => {
-  const model = await demo(context, { maxSequences: 1, maxQueue: 1 });
+  const model = await demo(context, { maxSequences: 1, maxWaiting: 1 });
   const [first, second] = [model.generate(ONCE, ENDLESS), model.generate(ONCE, GREEDY)];
   await begun(first);
   const { code, detail } = await failure(() => model.generate(ONCE, GREEDY).finished);
-  assert.deepEqual([code, detail.option], ["QueueFull", "maxQueue"]);
+  assert.deepEqual([code, detail.option], ["QueueFull", "maxWaiting"]);
   first.stop();
   assert.equal((await second.finished).tokens.length, 12);
   await model.generate(ONCE, GREEDY).finished;
@@ -63,13 +63,13 @@ test("an ended answer gives its room back at once", async (context) => {
   const abort = new AbortController();
   const three = [0, 1, 2].map((i) => model.generate(ids(100, i + 1), { ...ENDLESS, signal: abort.signal }));
   const readers = await Promise.all(three.map(begun));
-  assert.ok((await model.status()).heldTokens >= 3 * 100);
+  assert.ok((await model.status()).usedTokens >= 3 * 100);
   await readers[0]!.return?.();
   three[1]!.stop();
   abort.abort();
   await Promise.allSettled(three.map(({ finished }) => finished));
-  const { heldTokens, running, waiting } = await model.status();
-  assert.deepEqual([heldTokens, running, waiting], [0, 0, 0]);
+  const { usedTokens, running, waiting } = await model.status();
+  assert.deepEqual([usedTokens, running, waiting], [0, 0, 0]);
 });
 
 test("a shared beginning is computed once, also by those who come together", async (context) => {
@@ -154,6 +154,6 @@ test("a full context ends, fails or shifts", async (context) => {
 test("warming up changes no answer", async (context) => {
   const model = await demo(context);
   await model.warmup();
-  assert.deepEqual((await model.status()).heldTokens, 0);
+  assert.deepEqual((await model.status()).usedTokens, 0);
   assert.equal((await model.generate(ONCE, GREEDY).finished).tokens.length, 12);
 });

@@ -23,7 +23,7 @@ test("a session that is closed ends its generation, running or waiting", { timeo
   assert.deepEqual((({ running, waiting }) => [running, waiting])(await model.status()), [0, 0]);
 
   const building = model.session();
-  const third = building.generate(ONCE, { ...LONG, format: "json" });
+  const third = building.generate(ONCE, { ...LONG, responseFormat: "json" });
   await building.close();
   assert.equal((await failure(() => third.finished)).code, "Closed");
 

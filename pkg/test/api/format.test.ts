@@ -1,15 +1,15 @@
-/** `format`: answers of the demo model that keep to it. */
+/** `responseFormat`: answers of the demo model that keep to it. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import Ajv2020 from "ajv/dist/2020.js";
-import { EngineError, type Format, type Model } from "ternlight";
+import { EngineError, type Model, type ResponseFormat } from "ternlight";
 import { demo, failure, GREEDY, ONCE, reason } from "./support/model.ts";
 
 const OWN = { type: "object", additionalProperties: false };
 
-const ask = (model: Model, format: Format, options = {}) =>
-  model.generate("Once upon a time", { format, seed: 3, maxTokens: 400, ...options }).finished;
+const ask = (model: Model, format: ResponseFormat, options = {}) =>
+  model.generate("Once upon a time", { responseFormat: format, seed: 3, maxTokens: 400, ...options }).finished;
 
 test("JSON schemas", async (context) => {
   const model = await demo(context);
@@ -65,7 +65,7 @@ test("regular expressions and grammars, in bytes and characters", async (context
       { type: "grammar", grammar: 'start: " " who (", " who){1,3} "."\nwho: "a fox" | "the king"' },
       /^ (a fox|the king)(, (a fox|the king)){1,3}\.$/,
     ],
-  ] as [Format, RegExp][]) {
+  ] as [ResponseFormat, RegExp][]) {
     for (const temperature of [0, 2]) {
       const { text, finishReason } = await ask(model, format, { temperature, repetitionPenalty: 1.2 });
       assert.match(text, expected);
@@ -76,7 +76,7 @@ test("regular expressions and grammars, in bytes and characters", async (context
 
 test("an answer ends where nothing may follow, or where it may and the model ends it", async (context) => {
   const model = await demo(context);
-  const format: Format = { type: "regex", pattern: "[a-z ]+" };
+  const format: ResponseFormat = { type: "regex", pattern: "[a-z ]+" };
   const cut = await ask(model, format, { ignoreEos: true, maxTokens: 9 });
   assert.deepEqual([cut.finishReason, cut.tokens.length], ["length", 9]);
   assert.match(cut.text, /^[a-z ]+$/);
@@ -86,7 +86,7 @@ test("an answer ends where nothing may follow, or where it may and the model end
 
 test("samplers, hooks, sessions and the same seed work as without", async (context) => {
   const model = await demo(context);
-  const format: Format = { type: "regex", pattern: "( [a-z]+){6}\\." };
+  const format: ResponseFormat = { type: "regex", pattern: "( [a-z]+){6}\\." };
   const [one, two] = await Promise.all([ask(model, format), ask(model, format)]);
   assert.deepEqual(one.tokens, two.tokens);
   assert.match(one.text, /^( [a-z]+){6}\.$/);
@@ -100,19 +100,19 @@ test("samplers, hooks, sessions and the same seed work as without", async (conte
   assert.ok(Math.max(...seen) < 1000 && Math.min(...seen) > 0, String(seen));
 
   const session = model.session();
-  const first = await session.generate(ONCE, { format, seed: 3 }).finished;
+  const first = await session.generate(ONCE, { responseFormat: format, seed: 3 }).finished;
   assert.deepEqual(session.tokens, [...ONCE, ...first.tokens]);
-  const { text } = await session.generate(" The", { format, seed: 3 }).finished;
+  const { text } = await session.generate(" The", { responseFormat: format, seed: 3 }).finished;
   assert.match(text, /^( [a-z]+){6}\.$/);
 });
 
 test("it can be stopped or aborted at once", async (context) => {
   const model = await demo(context);
-  const generation = model.generate(ONCE, { format: "json" });
+  const generation = model.generate(ONCE, { responseFormat: "json" });
   generation.stop();
   assert.deepEqual([(await generation.finished).finishReason, (await generation.finished).text], ["abort", ""]);
   const controller = new AbortController();
-  const doomed = model.generate(ONCE, { format: "json", signal: controller.signal });
+  const doomed = model.generate(ONCE, { responseFormat: "json", signal: controller.signal });
   controller.abort("enough");
   assert.equal(await reason(doomed.finished), "enough");
 });
@@ -120,21 +120,25 @@ test("it can be stopped or aborted at once", async (context) => {
 test("what cannot be kept to is a typed error that names the option and the place", async (context) => {
   const model = await demo(context);
   const refused = async (format: unknown) => {
-    const { code, detail } = await failure(() => ask(model, format as Format));
+    const { code, detail } = await failure(() => ask(model, format as ResponseFormat));
     return [code, detail.option, detail.place];
   };
   const loop: Record<string, unknown> = {};
   loop.items = loop;
-  assert.deepEqual(await refused({ type: "json_schema", schema: loop }), ["BadConstraint", "format.schema", undefined]);
+  assert.deepEqual(await refused({ type: "json_schema", schema: loop }), [
+    "BadConstraint",
+    "responseFormat.schema",
+    undefined,
+  ]);
   const schema = { properties: { a: { items: { not: {} } } } };
   const place = "#/properties/a/items";
-  assert.deepEqual(await refused({ type: "json_schema", schema }), ["BadConstraint", "format.schema", place]);
-  const pattern = ["BadConstraint", "format.pattern", "line 1, column 2"];
+  assert.deepEqual(await refused({ type: "json_schema", schema }), ["BadConstraint", "responseFormat.schema", place]);
+  const pattern = ["BadConstraint", "responseFormat.pattern", "line 1, column 2"];
   assert.deepEqual(await refused({ type: "regex", pattern: "a(b" }), pattern);
-  const grammar = ["BadConstraint", "format.grammar", "line 2, column 4"];
+  const grammar = ["BadConstraint", "responseFormat.grammar", "line 2, column 4"];
   assert.deepEqual(await refused({ type: "grammar", grammar: "start: a\na: b" }), grammar);
   for (const wrong of ["xml", {}, { type: "regex" }, { type: "json_schema", schema: false }, null, 3]) {
-    assert.deepEqual(await refused(wrong), ["InvalidArgument", "format", undefined]);
+    assert.deepEqual(await refused(wrong), ["InvalidArgument", "responseFormat", undefined]);
   }
   // A processor that allows what the format forbids.
   const logitsProcessor = (logits: Float32Array) => logits.fill(-Infinity).fill(0, 443, 444);

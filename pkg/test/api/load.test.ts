@@ -58,10 +58,15 @@ test("progress is told in order", async (context) => {
 });
 
 test("info says what runs", async (context) => {
-  const model = await demo(context, { contextLength: 100, kv: "f16", activations: "int14", flavour: "simd128" });
+  const model = await demo(context, {
+    contextLength: 100,
+    kvCacheType: "f16",
+    activations: "int14",
+    flavour: "simd128",
+  });
   const { info } = model;
   assert.deepEqual(
-    [info.flavour, info.threads, info.contextLength, info.kv, info.activations, info.vocab],
+    [info.flavour, info.threads, info.contextLength, info.kvCacheType, info.activations, info.vocab],
     ["single-simd128", 1, 100, "f16", "int14", 4096],
   );
   assert.ok(info.memoryBytes >= info.memory.total);
@@ -76,12 +81,12 @@ test("wrong options are refused by name before anything is read", async (context
     [{ threads: 1.5 }, /threads must be an integer/, "threads"],
     [{ flavour: "fast" }, /flavour must be "auto"/, "flavour"],
     [{ contextLength: "many" }, /contextLength must be an integer.*"many"/, "contextLength"],
-    [{ kv: "q6" }, /kv must be "auto", "f32", "f16", "fp8", "q8", "q4", "q2"/, "kv"],
+    [{ kvCacheType: "q6" }, /kvCacheType must be "auto", "f32", "f16", "fp8", "q8", "q4", "q2"/, "kvCacheType"],
     [{ activations: 8 }, /activations must be/, "activations"],
     [{ prefillChunk: 0 }, /prefillChunk must be/, "prefillChunk"],
     [{ signal: {} }, /signal must be an AbortSignal/, "signal"],
     [{ onProgress: true }, /onProgress must be a function/, "onProgress"],
-    [{ layout: "packed" }, /layout must be/, "layout"],
+    [{ repack: "no" }, /repack must be true or false/, "repack"],
     [{ i2s: 64 }, /i2s must be "auto", "128", "64", not 64/, "i2s"],
     [{ chatTemplate: "" }, /chatTemplate must be/, "chatTemplate"],
   ];

@@ -8,7 +8,7 @@ const MB = 1e6;
 const rss = () => process.memoryUsage().rss / MB;
 
 test("2,000 tokens of SmolLM2 take no memory", { timeout: 900_000 }, async (context) => {
-  const model = await load(smollm2(), { contextLength: 2048, cacheTokens: 2048 });
+  const model = await load(smollm2(), { contextLength: 2048, kvCacheTokens: 2048 });
   context.after(() => model.close());
   const prompt = [504, 3575, 282, 4649, 314];
   // The cache is reserved but a page of it becomes real when it is first written: once through all of its blocks.
@@ -31,7 +31,7 @@ test("2,000 tokens of SmolLM2 take no memory", { timeout: 900_000 }, async (cont
 test("a closed model gives its memory back", { timeout: 120_000 }, async (context) => {
   const held: number[] = [];
   for (let round = 0; round < 50; round++) {
-    const model = await load(DEMO, { contextLength: 512, prefillChunk: 2048, kv: "f32" });
+    const model = await load(DEMO, { contextLength: 512, prefillChunk: 2048, kvCacheType: "f32" });
     assert.ok(model.info.memoryBytes > 20 * MB);
     await model.generate(ONCE, GREEDY).finished;
     await model.close();

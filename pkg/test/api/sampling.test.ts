@@ -120,7 +120,7 @@ test("every wrong option is refused by name", async (context) => {
     [{ bannedSequences: [[99_999]] }, "bannedSequences"],
     [{ dryBreakers: "x" }, "dryBreakers"],
     [{ logprobs: 101 }, "logprobs"],
-    [{ preset: "mine" }, "preset"],
+    [{ generationConfig: "mine" }, "generationConfig"],
   ];
   for (const [options, option] of wrong) {
     const { code, detail } = await failure(() => model.generate(ONCE, options as GenerateOptions).finished);

@@ -66,12 +66,12 @@ test("a saved session goes on elsewhere, bit for bit", async (context) => {
 
 for (const kv of ["f16", "fp8", "q8", "q4", "q2"] as const) {
   test(`a session saved with ${kv} goes on, bit for bit`, async (context) => {
-    const model = await demo(context, { kv });
+    const model = await demo(context, { kvCacheType: kv });
     const session = model.session();
     await session.generate(ids(70), GREEDY).finished;
     const bytes = await session.save();
     const expected = await session.generate([7], MORE).finished;
-    const other = await demo(context, { kv });
+    const other = await demo(context, { kvCacheType: kv });
     const restored = await other.session({ restore: bytes });
     const { tokens, timings } = await restored.generate([7], MORE).finished;
     assert.deepEqual([tokens, timings.promptN], [expected.tokens, 1]);
@@ -94,7 +94,7 @@ test("what is no session of this model is refused", async (context) => {
     ["Damaged", bytes.subarray(0, bytes.length - 8)],
   ];
   for (const [code, restore] of cases) assert.equal((await failure(() => model.session({ restore }))).code, code);
-  const half = await demo(context, { kv: "f16" });
+  const half = await demo(context, { kvCacheType: "f16" });
   assert.equal((await failure(() => half.session({ restore: bytes }))).code, "WrongModel");
   const golden = new URL("../../../tests/golden/gguf/llama_bitlinear.TQ2_0.gguf", import.meta.url);
   const stranger = await load(golden, { threads: 1 });

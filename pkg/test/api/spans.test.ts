@@ -1,4 +1,4 @@
-/** `spans`: what was done when, in the timeline of whoever loads. */
+/** `userTiming`: what was done when, in the timeline of whoever loads. */
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
@@ -34,7 +34,7 @@ async function noted(
 
 test("a load's phases follow each other within it, by the owner's clock", async (context) => {
   const before = performance.now();
-  const entries = await noted(context, { spans: true }, async () => {});
+  const entries = await noted(context, { userTiming: true }, async () => {});
   const after = performance.now();
   const found = (name: string) => entries.find((entry) => entry.name === name)!;
   const whole = found("load");
@@ -57,7 +57,7 @@ test("a load's phases follow each other within it, by the owner's clock", async 
 
 test("each piece of a prompt and each step of an answer, for every request", async (context) => {
   const prompt = Array.from({ length: 70 }, (_, i) => 5 + i);
-  const entries = await noted(context, { spans: true, prefillChunk: 32 }, (model) =>
+  const entries = await noted(context, { userTiming: true, prefillChunk: 32 }, (model) =>
     Promise.all([
       model.generate(prompt, { ...GREEDY, maxTokens: 5 }).finished,
       model.generate(ONCE, { ...GREEDY, maxTokens: 3 }).finished,

@@ -77,7 +77,7 @@ test("what cannot be asked for is a typed error", async (context) => {
   assert.deepEqual(await refused({ toolChoice: "required" }), choice);
   assert.deepEqual(await refused({ tools, toolChoice: "always" }), choice);
   assert.deepEqual(await refused({ tools, toolChoice: { name: "fly" } }), choice);
-  assert.deepEqual(await refused({ tools, toolChoice: "required", format: "json" }), choice);
+  assert.deepEqual(await refused({ tools, toolChoice: "required", responseFormat: "json" }), choice);
   const not = [tools[0], { name: "odd", parameters: { properties: { a: { not: {} } } } }];
   const place = "schema 1, #/properties/a";
   assert.deepEqual(await refused({ tools: not, toolChoice: "required" }), ["BadConstraint", "tools", place]);

@@ -25,7 +25,7 @@ async function bench(...args: string[]): Promise<BenchReport> {
   return JSON.parse(stdout);
 }
 
-const small = ["--prompt", "16", "--decode", "8", "--repeat", "2", "--warmup", "1", "--no-roofline"];
+const small = ["--prompt-tokens", "16", "--decode", "8", "--repeat", "2", "--warmup", "1", "--no-roofline"];
 
 /** Facts that no load on the machine changes. */
 test("a step reads the packed weights once, however many conversations it serves, and memory does not grow", async () => {
@@ -178,7 +178,7 @@ test("what cannot be measured is refused", async () => {
     [["ternlight-demo", "--shape", "fairy"], 2, /give either/],
     [["ternlight-demo", "--type", "q8_0"], 2, /belong to --shape/],
     [["--shape", "fairy", "--repeat", "0"], 2, /--repeat must be an integer from 1/],
-    [["--shape", "fairy", "--prompt", "x"], 2, /--prompt must be an integer/],
+    [["--shape", "fairy", "--prompt-tokens", "x"], 2, /--prompt-tokens must be an integer/],
     [["--shape", "huge"], 2, /shape must be/],
     [["no-such-file.gguf"], 1, /NotFound/],
     [["diff", "a.json"], 2, /B\.json is missing/],

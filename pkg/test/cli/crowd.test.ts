@@ -4,8 +4,8 @@ import { DEMO, done, failure, json } from "./support/ternlight.ts";
 
 const SHORT = ["--clients", "12", "--seconds", "2", "--threads", "1"];
 
-test("bench --load: every answer is what it is alone, and nothing is left behind", async () => {
-  const found = await json("bench", DEMO, "--load", ...SHORT, "--max-sequences", "4", "--cache-tokens", "1024");
+test("loadtest: every answer is what it is alone, and nothing is left behind", async () => {
+  const found = await json("loadtest", DEMO, ...SHORT, "--max-sequences", "4", "--kv-cache-tokens", "1024");
   assert.equal(found.clients, 12);
   assert.equal(found.wrong, 0);
   const { whole, brokenOff, refused } = found.answers;
@@ -15,14 +15,14 @@ test("bench --load: every answer is what it is alone, and nothing is left behind
   for (const { p50, p95, p99, most } of [found.firstPieceMs, found.gapMs, found.beside.gapMs]) {
     assert.ok(p50 <= p95 && p95 <= p99 && p99 <= most && most > 0);
   }
-  const { running, waiting, paused, heldTokens, cacheTokens } = found.status;
-  assert.deepEqual([running, waiting, paused, heldTokens, cacheTokens], [0, 0, 0, 0, 1024]);
+  const { running, waiting, paused, usedTokens, kvCacheTokens } = found.status;
+  assert.deepEqual([running, waiting, paused, usedTokens, kvCacheTokens], [0, 0, 0, 0, 1024]);
   const [before, after] = found.memory.wasmBytes;
   assert.ok(after <= 1.05 * before, `${before} bytes became ${after}`);
 });
 
-test("bench --load: who is refused asks again", async () => {
-  const { stdout } = await done("bench", DEMO, "--load", ...SHORT, "--max-sequences", "2", "--max-queue", "1");
+test("loadtest: who is refused asks again", async () => {
+  const { stdout } = await done("loadtest", DEMO, ...SHORT, "--max-sequences", "2", "--max-waiting", "1");
   assert.match(stdout, /[1-9]\d* refused/);
   assert.match(stdout, /none: each is what it is alone/);
 });
@@ -30,8 +30,8 @@ test("bench --load: who is refused asks again", async () => {
 test("flags of the load test belong to it", async () => {
   for (const [flag, ...args] of [
     ["--clients", "bench", DEMO, "--clients", "2"],
-    ["--repeat", "bench", DEMO, "--load", "--repeat", "2"],
-    ["--seconds", "bench", DEMO, "--load", "--seconds", "0"],
+    ["--repeat", "loadtest", DEMO, "--repeat", "2"],
+    ["--seconds", "loadtest", DEMO, "--seconds", "0"],
   ] as [string, ...string[]][]) {
     const { detail } = await failure(2, ...args);
     assert.equal(detail.option, flag);

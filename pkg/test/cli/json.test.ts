@@ -1,7 +1,20 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdir, mkdtemp, open, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  lstat,
+  mkdtemp,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  symlink,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -42,8 +55,8 @@ test("run: every sampling flag sets its option", async () => {
   const flags =
     "--dynamic-temp 0.2 --dynamic-exponent 2 --typical-p 0.9 --top-n-sigma 3 --xtc-probability 0.1 --xtc-threshold 0.2 \
     --frequency-penalty 0.1 --presence-penalty 0.1 --penalty-last-n 64 --dry-multiplier 0.5 --dry-base 1.5 --dry-allowed-length 3 \
-    --dry-last-n 64 --dry-breaker . --dry-breaker ! --adaptive-top-k --mirostat-tau 4 --mirostat-eta 0.2 --preset none \
-    --samplers penalties,dry,temperature --preprocess safe --seed 7";
+    --dry-last-n 64 --dry-breaker . --dry-breaker ! --adaptive-top-k --mirostat-tau 4 --mirostat-eta 0.2 --generation-config none \
+    --samplers penalties,dry,temperature --sanitize --seed 7";
   const ask = (...more: string[]) => json("run", DEMO, "-p", "Once  upon a time", "-n", "3", "--threads", "1", ...more);
   const { tokens, promptTokens } = await ask(...flags.split(/\s+/));
   assert.equal(tokens.length, 3);
@@ -121,19 +134,49 @@ test("run: where no session can be kept is known before anything is computed", a
     assert.ok(message.includes(`${nowhere}: `), message);
     assert.deepEqual(detail, { file: nowhere });
     await writeFile(join(folder, "file"), "");
-    await mkdir(join(folder, "taken.part"));
-    for (const file of [folder, `${folder}/no/`, join(folder, "file", "talk"), join(folder, "taken")]) {
+    for (const file of [folder, `${folder}/no/`, join(folder, "file", "talk")]) {
       // A model that is not there was not looked for.
       assert.equal((await refused("nowhere.gguf", file)).code, "Unwritable", file);
     }
-    assert.deepEqual((await readdir(folder)).sort(), ["file", "taken.part"]);
+    assert.deepEqual(await readdir(folder), ["file"]);
 
-    // What a run that was killed left behind is in nobody's way, and is gone with the next.
-    await writeFile(join(folder, "talk.part"), "half of a sess");
+    // What a killed run left behind is in nobody's way, and is gone with the next; one that may still be running is left alone.
+    const part = (digit: string) => `.ternlight-${digit.repeat(32)}.part`;
+    for (const name of [part("a"), part("b"), "talk.part"]) await writeFile(join(folder, name), "half of a sess");
+    const before = new Date(Date.now() - 2 * 3_600_000);
+    await utimes(join(folder, part("a")), before, before);
+    await utimes(join(folder, "talk.part"), before, before);
     await json("run", DEMO, "-p", "Once", "-n", "2", "--session", join(folder, "talk"), ...GREEDY);
-    assert.deepEqual((await readdir(folder)).sort(), ["file", "taken.part", "talk"]);
+    assert.deepEqual((await readdir(folder)).sort(), [part("b"), "file", "talk", "talk.part"]);
     const unnamed = await failure(2, "run", DEMO, "-p", "Once", "--session", "");
     assert.match(unnamed.message, /--session must be a file's name/);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+test("run: a session is its owner's alone, and is written through no link", {
+  skip: process.platform === "win32" && "it has other permissions",
+}, async () => {
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
+  try {
+    const [own, other] = [join(folder, "talk"), join(folder, "other")];
+    await writeFile(other, "another's", { mode: 0o644 });
+    // What an attacker puts where an earlier version would have written.
+    await symlink(other, `${own}.part`);
+    await symlink(other, join(folder, "linked"));
+    const run = (file: string) => json("run", DEMO, "-p", "Once", "-n", "2", "--session", file, ...GREEDY);
+    await run(own);
+    assert.equal((await stat(own)).mode & 0o777, 0o600);
+    await chmod(own, 0o644);
+    await run(own);
+    assert.equal((await stat(own)).mode & 0o777, 0o600);
+    assert.equal((await failure(1, "run", DEMO, "-p", "Once", "--session", join(folder, "linked"))).code, "BadMagic");
+    await writeFile(other, await readFile(own));
+    const before = await readFile(other);
+    await run(join(folder, "linked"));
+    assert.deepEqual(await readFile(other), before, "what the link led to is as it was");
+    assert.ok((await lstat(join(folder, "linked"))).isFile());
   } finally {
     await rm(folder, { recursive: true });
   }
@@ -150,15 +193,18 @@ test("run: a session that cannot be kept in the end leaves the answer alone on s
     const { ended } = start(["run", DEMO, "-p", " and then", "-n", "6", "--session", pipe, "--json", ...GREEDY]);
     // Opens when the other end reads, which is after it has looked whether there is room.
     const writer = await open(pipe, "w");
-    await mkdir(`${pipe}.part`);
-    await writer.writeFile(await readFile(saved));
+    const session = await readFile(saved);
+    // Its folder is away by then.
+    await rename(folder, `${folder}-away`);
+    await writer.writeFile(session);
     await writer.close();
     const { status, stdout, stderr } = await ended;
     assert.equal(status, 1);
     assert.equal(JSON.parse(stdout).tokens.length, 6);
     assert.match(stderr, /^ternlight: Unwritable: the session cannot be kept in .*pipe: /m);
   } finally {
-    await rm(folder, { recursive: true });
+    await rm(folder, { recursive: true, force: true });
+    await rm(`${folder}-away`, { recursive: true, force: true });
   }
 });
 

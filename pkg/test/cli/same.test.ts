@@ -39,12 +39,12 @@ test("for every flavour and number of threads", async () => {
 
 test("for both ways to sum products, and on a processor whose own way is the other one", async () => {
   for (const flavour of ["relaxed", "simd128"]) {
-    for (const kernel of ["dot4", "dot2"]) {
-      const args = ["--flavour", flavour, "--kernel", kernel, "--threads", "1"];
+    for (const dotProduct of ["dot4", "dot2"]) {
+      const args = ["--flavour", flavour, "--dot-product", dotProduct, "--threads", "1"];
       const answer = await json(...run, ...args);
-      assert.equal(answer.model.kernel, kernel);
-      assert.deepEqual(answer.tokens, expected.tokens, `${flavour} ${kernel}`);
-      assert.equal((await json(...logits, ...args)).sha256, expected.sha256, `${flavour} ${kernel}`);
+      assert.equal(answer.model.dotProduct, dotProduct);
+      assert.deepEqual(answer.tokens, expected.tokens, `${flavour} ${dotProduct}`);
+      assert.equal((await json(...logits, ...args)).sha256, expected.sha256, `${flavour} ${dotProduct}`);
     }
   }
   if (process.arch !== "x64") return;
@@ -52,7 +52,7 @@ test("for both ways to sum products, and on a processor whose own way is the oth
   const { status, stdout, stderr } = await start([...run, "--json"], plain).ended;
   assert.equal(status, 0, stderr);
   const answer = JSON.parse(stdout);
-  assert.deepEqual([answer.model.kernel, answer.tokens], ["dot2", expected.tokens]);
+  assert.deepEqual([answer.model.dotProduct, answer.tokens], ["dot2", expected.tokens]);
 });
 
 test("for every size of the prompt's pieces", async () => {

@@ -33,7 +33,7 @@ const wrong: [string[], RegExp][] = [
   [["run", DEMO, "-p", "a", "--activations", "int4"], /--activations must be/],
   [["run", DEMO, "-p", "a", "--context", "0"], /--context must be/],
   [["run", DEMO, "-p", "a", "--prefill-chunk", "0"], /--prefill-chunk must be/],
-  [["run", DEMO, "-p", "a", "--layout", "packed"], /--layout must be "auto", "stored"/],
+  [["run", DEMO, "-p", "a", "--no-repack=yes"], /--no-repack takes no value/],
   [["run", DEMO, "-p", "a", "--i2s", "32"], /--i2s must be "auto", "128", "64"/],
   [["run", DEMO, "-p", "a", "--verify", "often"], /--verify must be "auto", "always"/],
   [["run", DEMO, "-p", "a", "--integrity", "abc"], /--integrity must be a SHA-256/],
@@ -43,7 +43,18 @@ const wrong: [string[], RegExp][] = [
   [["run", DEMO, "-p", "a", "--regex", "b", "--grammar", "c"], /either --regex or --grammar/],
   [["run", DEMO, "-p", "a", "--json-schema", "{]"], /--json-schema: /],
   [["run", DEMO, "-p", "a", "--adapter", "x=often"], /--adapter must have a number from -1000 to 1000/],
-  [["run", DEMO, "-p", "a", "--adapter-bytes", "x"], /--adapter-bytes must be an integer/],
+  [["run", DEMO, "-p", "a", "--max-adapter-bytes", "x"], /--max-adapter-bytes must be an integer/],
+  [["run", DEMO, "-p", "a", "--kernel", "dot4"], /no flag --kernel; in its place there is --dot-product$/m],
+  [["run", DEMO, "-p", "a", "--preset", "none"], /in its place there is --generation-config$/m],
+  [["run", DEMO, "-p", "a", "--preprocess", "safe"], /in its place there is --sanitize$/m],
+  [["run", DEMO, "-p", "a", "--speculate"], /in its place there is --prompt-lookup$/m],
+  [["run", DEMO, "-p", "a", "--layout", "stored"], /in its place there is --no-repack$/m],
+  [["run", DEMO, "-p", "a", "--adapter-bytes", "9"], /in its place there is --max-adapter-bytes$/m],
+  [["loadtest", DEMO, "--max-queue", "1"], /in its place there is --max-waiting$/m],
+  [["loadtest", DEMO, "--cache-tokens", "64"], /in its place there is --kv-cache-tokens$/m],
+  [["loadtest", DEMO, "--first-come"], /in its place there is --scheduling$/m],
+  [["bench", DEMO, "--load"], /in its place there is the command loadtest$/m],
+  [["bench", DEMO, "--prompt", "16"], /in its place there is --prompt-tokens$/m],
   [["logits", DEMO], /--ids 1,2,3 is missing/],
   [["logits", DEMO, "--ids", "1,,2"], /--ids must be token ids/],
   [["logits", DEMO, "--ids", "1,-2"], /--ids must be token ids/],
@@ -55,9 +66,9 @@ const wrong: [string[], RegExp][] = [
   [["convert", DEMO], /OUT\.gguf is missing/],
   [["convert", "nowhere.gguf", ""], /OUT\.gguf must be the name of a file, not ""/],
   [["convert", "nowhere.gguf", "newdir/"], /OUT\.gguf must be the name of a file, not "newdir\/"/],
-  [["convert", DEMO, "x.gguf", "--type", "q4_0"], /--type must be one of tq2_0, tq1_0, q1_0, i2_s, not q4_0/],
-  [["convert", DEMO, "x.gguf", "--head", "f32"], /--head must be one of keep/],
-  [["inspect", DEMO, "--strict", "2bit"], /--strict must be 1bit or ternary/],
+  [["convert", DEMO, "x.gguf", "--type", "q4_0"], /--type must be "tq2_0", "tq1_0", "q1_0", "i2_s", not "q4_0"/],
+  [["convert", DEMO, "x.gguf", "--head", "f32"], /--head must be "keep"/],
+  [["inspect", DEMO, "--strict", "2bit"], /--strict must be "1bit", "ternary"/],
 ];
 
 test("wrong usage ends with 2, says what is wrong and shows the usage", async (context) => {
@@ -82,6 +93,7 @@ test("with --json it is an error object too", async () => {
 test("help of every command names its flags, and needs no model", async () => {
   const { stdout } = await done("--help");
   const commands = ["run", "logits", "tokenize", "perplexity", "inspect", "convert"];
+  assert.match(stdout, /^ {2}loadtest +Runs many clients/m);
   for (const command of commands) {
     assert.match(stdout, new RegExp(`^  ${command} `, "m"));
     const help = (await done(command, "--help")).stdout;

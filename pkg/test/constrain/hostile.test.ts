@@ -8,7 +8,7 @@ import { runInNewContext } from "node:vm";
 import { Worker } from "node:worker_threads";
 import { Compiler, vocabularyOf } from "../../src/constrain/compiler.ts";
 import { Constrainer } from "../../src/constrain/constraint.ts";
-import type { FormatSpec } from "../../src/options/format.ts";
+import type { FormatSpec } from "../../src/options/response_format.ts";
 import { owned } from "../../src/platform/node.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { demo as model } from "../api/support/model.ts";
@@ -155,7 +155,7 @@ test("a large schema with an error stops no answer", async (context) => {
   let [last, gap] = [Number.NaN, 0];
   const plain = engine.generate("Once upon a time", { maxTokens: 400, ignoreEos: true, onContextFull: "shift" });
   const refused = assert.rejects(
-    engine.generate("Once", { format: { type: "json_schema", schema }, maxTokens: 4 }).finished,
+    engine.generate("Once", { responseFormat: { type: "json_schema", schema }, maxTokens: 4 }).finished,
     { code: "BadConstraint" },
   );
   for await (const _ of plain) {

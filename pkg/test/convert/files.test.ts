@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import type { ChildProcess } from "node:child_process";
-import { access, open, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { open, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { json as answer, failure, start } from "../cli/support/ternlight.ts";
@@ -78,7 +78,7 @@ test("whatever ends it, nothing is left behind", async (context) => {
   for (const [signal, expected] of ends) {
     const into = await folder(context);
     const { child, ended } = start(["convert", source, path.join(into, "x.gguf")]);
-    await begun(path.join(into, "x.gguf.part"), child);
+    await begun(into, child);
     child.kill(signal);
     assert.equal((await ended).status, expected, signal);
     assert.deepEqual(await readdir(into), NOTHING, signal);
@@ -86,22 +86,23 @@ test("whatever ends it, nothing is left behind", async (context) => {
   // Twice in a row is for the impatient.
   const into = await folder(context);
   const { child, ended } = start(["convert", source, path.join(into, "x.gguf")]);
-  await begun(path.join(into, "x.gguf.part"), child);
+  await begun(into, child);
   child.kill("SIGINT");
   child.kill("SIGINT");
   assert.equal((await ended).status, 130);
   assert.deepEqual(await readdir(into), NOTHING);
 });
 
-async function begun(file: string, child: ChildProcess): Promise<void> {
+/** Waits until it writes; the file that it writes to is nobody else's to read. */
+async function begun(into: string, child: ChildProcess): Promise<void> {
   while (child.exitCode === null) {
-    if (
-      await access(file).then(
-        () => true,
-        () => false,
-      )
-    )
+    const [part] = await readdir(into);
+    if (part) {
+      assert.match(part, /^\.ternlight-[0-9a-f]{32}\.part$/);
+      const { mode } = await stat(path.join(into, part));
+      if (process.platform !== "win32") assert.equal(mode & 0o777, 0o600);
       return;
+    }
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
   assert.fail("it ended before it began to write");
@@ -128,6 +129,8 @@ test("a file is replaced only if asked, and kept until the new one is whole", as
   assert.equal(await readFile(out, "utf8"), "mine");
   await answer("convert", source, out, "--force");
   assert.equal((await readFile(out)).subarray(0, 4).toString(), "GGUF");
+  const mode = 0o666 & ~process.umask();
+  if (process.platform !== "win32") assert.equal((await stat(out)).mode & 0o777, mode, "as any new file");
   assert.deepEqual(await readdir(into), ["x.gguf"]);
   assert.equal((await failure(1, "convert", source, into)).code, "InvalidArgument");
   const nowhere = await failure(1, "convert", source, path.join(into, "no", "x.gguf"));

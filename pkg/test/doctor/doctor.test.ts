@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
@@ -168,4 +169,47 @@ test("on the command line: words or JSON, and status 1 where something does not 
   assert.equal(status, 1, stderr);
   assert.match(stdout, /^runtime +Node .*\n(.*\n)*\nerror: the server answered 403/);
   assert.match((await failure(2, "doctor", "model.gguf")).message, /https:/);
+});
+
+test("passwords and tokens of an address are shown nowhere", async (context) => {
+  const seen: (string | undefined)[] = [];
+  const plain = await server(context, (request, response) => {
+    seen.push(request.headers.authorization);
+    if (!request.headers.authorization) return void response.writeHead(401).end();
+    partial(GGUF, { etag: '"1"' })(request, response);
+  });
+  const secret = `${plain.replace("//", "//joe:pass%20word@")}?token=hidden&sig=s3cret#key`;
+  const { source } = await doctor(secret);
+  assert.equal(source!.url, plain);
+  assert.deepEqual([source!.status, source!.format, source!.error], [206, "GGUF", null]);
+  assert.deepEqual(seen, [`Basic ${Buffer.from("joe:pass word").toString("base64")}`]);
+
+  const unreachable = secret.replace(/:\d+\//, ":9/");
+  for (const [command, address] of [
+    ["doctor", secret],
+    ["doctor", unreachable],
+    ["doctor", secret.replace("http:", "ftp:")],
+    ["doctor", secret.replace("127.0.0.1", "exa mple")],
+    ["inspect", unreachable],
+    ["inspect", secret.replace("127.0.0.1", "exa mple")],
+    ["cache delete", secret.replace("127.0.0.1", "exa mple")],
+  ] as const) {
+    for (const flags of [[], ["--json", "--debug"]]) {
+      const { stdout, stderr } = await ternlight(...command.split(" "), address, ...flags);
+      assert.doesNotMatch(stdout + stderr, /joe|pass|word|hidden|s3cret|key/, `${command} ${address}`);
+    }
+  }
+});
+
+test("a report names a model by its address without what is secret in it", async (context) => {
+  const folder = new URL("../../../tests/golden/models/bitnet_packed/", import.meta.url);
+  const url = await server(context, async (request, response) => {
+    const name = new URL(request.url!, "http://loopback").pathname.slice(1);
+    const body = await readFile(new URL(name, folder)).catch(() => null);
+    response.writeHead(body ? 200 : 404).end(body ?? "");
+  });
+  const address = `${new URL("/", url).href.replace("//", "//joe:pass@")}model.safetensors?token=hidden`;
+  const { stdout, status, stderr } = await ternlight("inspect", address);
+  assert.equal(status, 0, stderr);
+  assert.equal(stdout.split("\n")[0], new URL("/model.safetensors", url).href);
 });

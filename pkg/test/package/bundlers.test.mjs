@@ -28,7 +28,8 @@ for (const vite of ["vite5", "vite6", "vite7", "vite8"]) {
 
     for (const [name, headers, flavour] of flavours) {
       // Headers are all that a user has to configure.
-      const config = headers === isolation ? await recipe("docs/headers.md", "preview: {") : "export default {};\n";
+      const config =
+        headers === isolation ? await recipe("docs/guide/threads.md", "preview: {") : "export default {};\n";
       for (const command of ["preview", "dev"]) {
         await context.test(`${command}, ${name}`, async (context) => {
           await writeFile(path.join(folder, "vite.config.js"), config);

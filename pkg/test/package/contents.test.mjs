@@ -120,9 +120,9 @@ test("the tarball", async (context) => {
     await writeFile(path.join(folder, "program.ts"), program);
     await writeFile(path.join(folder, "on_edge.ts"), onEdge);
     await writeFile(path.join(folder, "picked.ts"), picked);
-    const tsc = fileURLToPath(new URL("../../node_modules/.bin/tsc", import.meta.url));
+    const tsc = fileURLToPath(new URL("../../../node_modules/.bin/tsc", import.meta.url));
     const strict = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022"];
-    const types = fileURLToPath(new URL("../../node_modules/@types", import.meta.url));
+    const types = fileURLToPath(new URL("../../../node_modules/@types", import.meta.url));
     const projects = {
       "a page": [["--types", "", "--lib", "es2022,dom,dom.iterable"], "program.ts", "on_edge.ts", "picked.ts"],
       "Node, without the DOM's types": [["--typeRoots", types, "--types", "node", "--lib", "es2022"], "program.ts"],

@@ -33,7 +33,7 @@ const routes = {
   async "/format"(source) {
     const ask = async (given) => {
       const model = await load(source, { wasm, ...given });
-      return model.generate("Once", { format: { type: "regex", pattern: " (yes|no)" } }).finished;
+      return model.generate("Once", { responseFormat: { type: "regex", pattern: " (yes|no)" } }).finished;
     };
     const { code, detail } = await ask({}).catch((error) => error);
     return JSON.stringify([(await ask({ constrain })).text, code, detail.option]);
@@ -113,10 +113,10 @@ test("an edge worker", async (context) => {
   }
 });
 
-test("the README's edge worker", { timeout: 60_000 }, async (context) => {
+test("the guide's edge worker", { timeout: 60_000 }, async (context) => {
   const folder = await emptyFolderWithPackage(context);
   const model = `${await serveFolder(context, folder, {})}model/`;
-  await writeFile(path.join(folder, "worker.js"), await recipe("README.md", "ternlight/edge"));
+  await writeFile(path.join(folder, "worker.js"), await recipe("docs/guide/edge.md", "export default"));
   const get = await start(context, folder, "single-relaxed", model);
   assert.match(await get("/"), /[a-z ]{20}/);
 });

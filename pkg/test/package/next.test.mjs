@@ -36,7 +36,10 @@ test("Next.js", async (context) => {
   const env = { ...process.env, NEXT_TELEMETRY_DISABLED: "1" };
 
   const alone = `{ turbopack: { root: ${JSON.stringify(root)} } }`;
-  const documented = (await recipe("docs/headers.md", "headers: () =>")).replace(/^export default/m, "const config =");
+  const documented = (await recipe("docs/guide/threads.md", "headers: () =>")).replace(
+    /^export default/m,
+    "const config =",
+  );
 
   for (const [name, config, flavour] of [
     ["isolated", `${documented}export default { ...config, ...${alone} };\n`, "threads-relaxed"],

@@ -29,7 +29,7 @@ async function folderOf(context) {
 test("a service worker isolates pages whose host sends no headers", async (context) => {
   const folder = await folderOf(context);
   await copyFile(path.join(folder, dist, "isolate.js"), path.join(folder, "isolate.js"));
-  const helper = await recipe("docs/headers.md", "isolate.js");
+  const helper = await recipe("docs/guide/threads.md", "isolate.js");
   // The page is there twice; the first time it is about to be loaded again.
   const main = (await readFile(path.join(folder, "main.js"), "utf8")).replace(
     'program("./model/")',
@@ -41,7 +41,7 @@ test("a service worker isolates pages whose host sends no headers", async (conte
 
   await context.test("and the page runs with threads", async (context) => {
     const asked = [];
-    const policy = (await recipe("docs/headers.md", "Content-Security-Policy:")).replace(/^.*?: |\n/g, "");
+    const policy = (await recipe("docs/guide/threads.md", "Content-Security-Policy:")).replace(/^.*?: |\n/g, "");
     const headers = { "content-security-policy": policy };
     const { printed } = await open(context, await serveFolder(context, folder, headers, asked));
     await expectAnswer(printed, { flavour: "threads-relaxed" });
@@ -66,7 +66,7 @@ test("a service worker isolates pages whose host sends no headers", async (conte
 test("every recipe for a host sends both headers", async () => {
   const opener = /cross-origin-opener-policy\W+(?:value\W+)?same-origin\b/i;
   const embedder = /cross-origin-embedder-policy\W+(?:value\W+)?require-corp\b/i;
-  const all = (await recipes("docs/headers.md")).filter((block) => /cross-origin/i.test(block));
+  const all = (await recipes("docs/guide/threads.md")).filter((block) => /cross-origin/i.test(block));
   assert.equal(all.length, 9);
   for (const block of all) for (const header of [opener, embedder]) assert.match(block, header);
 });

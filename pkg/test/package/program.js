@@ -6,8 +6,8 @@ export async function program(source, options) {
   const model = await load(source, options);
   const { flavour, threads } = model.info;
   const { text, tokens } = await model.generate("Once upon a time", { maxTokens: 32, temperature: 0 }).finished;
-  const format = { type: "regex", pattern: " there (was|lived) an? [a-z]+\\." };
-  const kept = await model.generate("Once upon a time", { format, temperature: 0 }).text();
+  const responseFormat = { type: "regex", pattern: " there (was|lived) an? [a-z]+\\." };
+  const kept = await model.generate("Once upon a time", { responseFormat, temperature: 0 }).text();
   const rows = await model.logits(tokens, { all: true });
   await model.close();
   return JSON.stringify({ flavour, threads, text, kept, tokens, logits: await sha256(rows) });

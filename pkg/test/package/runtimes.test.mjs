@@ -1,4 +1,4 @@
-/** The packed package in each runtime there is: the same words, ids and bits everywhere. README's table says what is found here. */
+/** The packed package in each runtime there is: the same words, ids and bits everywhere. The table of docs/guide/threads.md says what is found here. */
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
@@ -45,7 +45,7 @@ test("pages without a bundler", async (context) => {
   // WebKit tells pages of four cores at least.
   const webkitCores = Math.max(4, navigator.hardwareConcurrency);
   // Wasm, and no eval; workers from here; nothing from a blob.
-  const policy = (await recipe("docs/headers.md", "Content-Security-Policy:")).replace(/^.*?: |\n/g, "");
+  const policy = (await recipe("docs/guide/threads.md", "Content-Security-Policy:")).replace(/^.*?: |\n/g, "");
   assert.match(policy, /^default-src 'self'; script-src 'self' 'wasm-unsafe-eval'$/);
   const csp = { "content-security-policy": policy };
   for (const [name, open, simd, cores] of [

@@ -21,7 +21,7 @@ export const demoModel = path.join(pkg, "models", "ternlight-demo");
 export const host = (file) => path.join(pkg, "test", "hosts", "node_modules", file);
 
 /** The demo model's most likely words: the same ones in every build and runtime. */
-const greedy =
+export const greedy =
   ' there lived a man who had a wife and a wife.\n"What is the matter with you?" asked the man.\n"I am the wife of';
 
 /**

@@ -55,10 +55,10 @@ test("many clients in one page: each gets what it gets alone", async (context) =
   const { page, complaints } = await open(context, "?shape=fairy");
   const found = await page.evaluate(async (seconds) => {
     const { load } = await import(new URL("ternlight/dist/index.js", location.href).href);
-    const { crowd } = await import(new URL("ternlight/dist/bench.js", location.href).href);
+    const { loadTest } = await import(new URL("ternlight/dist/bench.js", location.href).href);
     const model = await load(new URL("ternlight/models/ternlight-demo/", location.href));
     try {
-      return await crowd(model, { clients: 32, seconds }, { processBytes: () => null });
+      return await loadTest(model, { clients: 32, seconds }, { processBytes: () => null });
     } finally {
       await model.close();
     }
@@ -66,8 +66,8 @@ test("many clients in one page: each gets what it gets alone", async (context) =
   context.diagnostic(JSON.stringify(found));
   assert.deepEqual([found.wrong, found.answers.refused], [0, 0]);
   assert.ok(found.answers.whole > 0);
-  const { running, waiting, paused, heldTokens } = found.status;
-  assert.deepEqual([running, waiting, paused, heldTokens], [0, 0, 0, 0]);
+  const { running, waiting, paused, usedTokens } = found.status;
+  assert.deepEqual([running, waiting, paused, usedTokens], [0, 0, 0, 0]);
   const [before, after] = found.memory.wasmBytes;
   assert.ok(after <= 1.05 * before, `${before} bytes became ${after}`);
   assert.deepEqual(complaints, []);

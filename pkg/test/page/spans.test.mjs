@@ -1,4 +1,4 @@
-/** `spans` in a page: DevTools reads the page's own timeline. */
+/** `userTiming` in a page: DevTools reads the page's own timeline. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { start } from "./support.mjs";
@@ -15,7 +15,7 @@ test("the worker's steps stand in the page's timeline", async () => {
   const { entries, began, ended } = await page.evaluate(async () => {
     const { load } = await import("/ternlight/dist/index.js");
     const { default: model } = await import("/ternlight/dist/demo.js");
-    const loaded = await load(model, { threads: 1, cache: false, spans: true });
+    const loaded = await load(model, { threads: 1, cache: false, userTiming: true });
     const began = performance.now();
     await loaded.generate([5, 6, 7, 8], { maxTokens: 6, ignoreEos: true }).text();
     const ended = performance.now();

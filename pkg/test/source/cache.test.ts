@@ -290,7 +290,7 @@ test("what cannot be read any more takes nobody's room", async (context) => {
     room: async () => ((await readdir(directory)).length > 0 ? 0 : 1e9),
   };
   const warnings: string[] = [];
-  const identity = { url: "https://example.com/", size: 1000, validator: "1" };
+  const identity = { url: "https://example.com/", size: 1000, validator: "1", access: "" };
   const open = () => Entry.open(store, "one-file", identity, (message) => warnings.push(message));
   const entry = await open();
   await entry.keep(0, weights.subarray(0, 1000));
@@ -299,9 +299,9 @@ test("what cannot be read any more takes nobody's room", async (context) => {
   assert.ok((await open()).complete);
 });
 
-test("the README's example", async (context) => {
-  const readme = await readFile(new URL("../../../README.md", import.meta.url), "utf8");
-  const [, example = ""] = /^```js\n(import \{ cache.*?)^```/ms.exec(readme) ?? [];
+test("the guide's example", async (context) => {
+  const guide = await readFile(new URL("../../../docs/guide/loading.md", import.meta.url), "utf8");
+  const [, example = ""] = /^```js\n(import \{ cache.*?)^```/ms.exec(guide) ?? [];
   const { url, directory } = await place(context, { "model.gguf": tiny });
   process.env.XDG_CACHE_HOME = directory;
   const program = example

@@ -91,18 +91,18 @@ test("a small model fits", async () => {
   const { memory } = await inspect(model);
   assert.deepEqual(answer, { ok: true, needed: memory, available: answer.available });
   assert.ok(answer.available > memory.total && answer.available < 4 * GB);
-  assert.ok((await canRun(goldenPath("models/llama_f32"), { contextLength: 64, kv: "f32" })).ok);
+  assert.ok((await canRun(goldenPath("models/llama_f32"), { contextLength: 64, kvCacheType: "f32" })).ok);
 });
 
 test("what does not fit comes with the longest context that does", async (context) => {
   const model = await fileOf(context, long);
-  const asked = { contextLength: 131072, kv: "f32" } as const;
+  const asked = { contextLength: 131072, kvCacheType: "f32" } as const;
   const { ok, needed, available, reason, suggestion } = await canRun(model, asked);
   assert.equal(ok, false);
   assert.ok(needed.total > available && needed.weights < GB, JSON.stringify(needed));
   assert.equal(needed.total, needed.weights + needed.kv + needed.scratch);
   assert.match(reason!, /^the model needs \d+ bytes, .* has .*\d+ bytes for it$/);
-  assert.equal(suggestion?.kv, "f16");
+  assert.equal(suggestion?.kvCacheType, "f16");
   const { contextLength = 0 } = suggestion;
   assert.ok(contextLength >= 256 && contextLength < 131072, `${contextLength} positions`);
 
@@ -114,8 +114,8 @@ test("what does not fit comes with the longest context that does", async (contex
 test("half the cache may be enough", async (context) => {
   // 2.4 GB of cache as f16: there is room for it once, not twice.
   const model = await fileOf(context, { ...long, hidden: 2048, ffn: 5632, context: 16384 });
-  const f32 = await canRun(model, { contextLength: 12288, kv: "f32" });
-  assert.deepEqual([f32.ok, f32.suggestion], [false, { kv: "f16" }], JSON.stringify(f32));
+  const f32 = await canRun(model, { contextLength: 12288, kvCacheType: "f32" });
+  assert.deepEqual([f32.ok, f32.suggestion], [false, { kvCacheType: "f16" }], JSON.stringify(f32));
 });
 
 test("weights that are too large leave nothing to suggest", async (context) => {
@@ -167,7 +167,7 @@ test("what cannot run at all is an error", async () => {
 
 test("what fits loads, also where it takes more than half of what can be addressed", async (context) => {
   const model = await fileOf(context, { layers: 8, hidden: 1024, ffn: 2816, vocab: 4096, context: 65536 });
-  const options = { contextLength: 40000, kv: "f32" } as const;
+  const options = { contextLength: 40000, kvCacheType: "f32" } as const;
   const { ok, needed } = await canRun(model, options);
   assert.ok(ok && needed.total > 2.4 * GB && needed.total < 3 * GB, `${needed.total} bytes`);
   for (const threads of [1, 2]) {

@@ -11,9 +11,9 @@ import path from "node:path";
 import { test } from "node:test";
 import { openDirectory } from "../../src/cache/disk.ts";
 import { openCached } from "../../src/cache/open.ts";
-import { EngineError } from "../../src/types/errors.ts";
-import { Vouchers } from "../../src/source/integrity.ts";
+import { IntegrityChecks } from "../../src/source/integrity.ts";
 import type { HttpOptions } from "../../src/source/request.ts";
+import { EngineError } from "../../src/types/errors.ts";
 import { type Fault, FaultyServer, faults, type Random, randomOf } from "./support/faulty.ts";
 
 const RUNS = Number(process.env.FAULT_RUNS ?? 48);
@@ -51,7 +51,9 @@ async function load(
   const store = await openDirectory(directory);
   const spec = { kind: "url" as const, url: server.url, headers: [] };
   const cached = await openCached(spec, { store, verify, http, signal, warn() {} });
-  const source = integrity ? new Vouchers(integrity, () => createHash("sha256")).guard(cached, "model.gguf") : cached;
+  const source = integrity
+    ? new IntegrityChecks(integrity, () => createHash("sha256")).wrap(cached, "model.gguf")
+    : cached;
   const options = signal ? { signal } : {};
   try {
     const middle = Math.floor(source.size / 2);

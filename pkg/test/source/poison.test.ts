@@ -103,7 +103,7 @@ test("what cannot be opened is left as it is, and the load goes on without", asy
     },
   };
   const warnings: string[] = [];
-  const identity = { url, size: tiny.length, validator: '"1"' };
+  const identity = { url, size: tiny.length, validator: '"1"', access: "" };
   const entry = await Entry.open(refusing, name!, identity, (message) => warnings.push(message));
   await entry.keep(0, tiny);
   await entry.close();
@@ -116,8 +116,8 @@ test("a file with a damaged head, or a folder in its place, hides no other", asy
   await ask(`${url}tiny.gguf?key=1`, { cache: directory });
   const head = (text: string) => new Uint8Array([...new TextEncoder().encode(text), ...new Uint8Array(8192)]);
   const at = (digit: string) => path.join(directory, `${digit.repeat(24)}-${digit.repeat(16)}`);
-  await writeFile(at("a"), head('{"format":2,"urm":"http://127.0.0.1/a","size":600000,"validator":"1"}'));
-  await writeFile(at("b"), head('{"format":2,"url":"http://127.0.0.1/b","size":-8000000,"validator":"1"}'));
+  await writeFile(at("a"), head('{"format":3,"urm":"http://127.0.0.1/a","size":600000,"validator":"1","access":""}'));
+  await writeFile(at("b"), head('{"format":3,"url":"http://127.0.0.1/b","size":-8000000,"validator":"1","access":""}'));
   await mkdir(at("c"));
   const list = await cache.list({ directory });
   assert.equal(list.length, 4);

@@ -15,7 +15,7 @@ import { load } from "ternlight/edge";
 
 const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
 const run = (tool: string, ...args: string[]) =>
-  promisify(execFile)(process.execPath, [path(`node_modules/.bin/${tool}`), ...FEATURES, ...args], {
+  promisify(execFile)(process.execPath, [path(`../node_modules/.bin/${tool}`), ...FEATURES, ...args], {
     maxBuffer: 1 << 30,
   });
 

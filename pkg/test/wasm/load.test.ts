@@ -20,6 +20,14 @@ test("wasm compiles whatever type the server gives it", async () => {
   assert.ok((await compile(url, fetchFile)) instanceof WebAssembly.Module);
 });
 
+test("a server's answer is compiled while it arrives, a file never: ending its worker would crash Node", async (context) => {
+  const stream = context.mock.method(WebAssembly, "compileStreaming");
+  await compile(url, fetchFile);
+  assert.equal(stream.mock.callCount(), 0);
+  await compile(new URL("https://example.com/engine.wasm"), async () => fetchFile(url));
+  assert.equal(stream.mock.callCount(), 1);
+});
+
 test("what cannot be compiled says what came instead", async () => {
   const html = () => new Response("<!doctype html>", { headers: { "content-type": "text/html" } });
   for (const [answer, code, message] of [

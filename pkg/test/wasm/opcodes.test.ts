@@ -11,7 +11,7 @@ const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.met
 /** The functions of a module in text form, by binaryen's disassembler. */
 async function functions(file: string): Promise<string[]> {
   const options = { maxBuffer: 1 << 30 };
-  const args = [path("node_modules/.bin/wasm-dis"), "--all-features", path(`dist/${file}`)];
+  const args = [path("../node_modules/.bin/wasm-dis"), "--all-features", path(`dist/${file}`)];
   const { stdout } = await promisify(execFile)(process.execPath, args, options);
   // What is not a function stands on the same level: imports, data with any text in it, exports.
   return stdout.split(/\n \((?=[a-z])/).filter((part) => part.startsWith("func "));

@@ -1,16 +1,27 @@
-//! f32 times f32: a vector of four positions or four dimensions at a time.
+//! Attention over float codecs: products in f32, a vector of four positions or four dimensions at a time.
+//!
+//! ```text
+//! scores   for each dimension:  s[4 positions] += k[dimension][4 positions] · splat q[dimension]
+//! values   for each position:   out[4 dimensions] += v[position][4 dimensions] · splat p[position]
+//! ```
+//!
+//! A score is summed over dimensions from zero in one accumulator, and a result over positions in one accumulator, in rising
+//! order, so that the number of queries or of vectors at a time changes nothing. f16 codes are widened without correcting their
+//! exponent (see `kernels::rows::floats`); the factor of 2¹¹² is multiplied into the query and the scores for keys, and into
+//! the weights for values.
 
-use super::{Ahead, QUERIES, Scores, Seen, scale, weigh};
+use super::{BlockPrefetch, OnlineSoftmax, QUERIES, Scores, scale, softmax_step};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::{BLOCK, Codec, Head, widen};
+use crate::kernels::rows::{Codec, HeadBlock, KV_BLOCK, widen};
 
-/// What [`widen`] leaves f16's exponents behind; and as much of it as a query can take without its products getting too small.
-/// Powers of two: no bit of a result depends on where they are multiplied.
-const HALF: f32 = f32::from_bits((127 + 112) << 23);
+/// The factor that [`widen`] leaves out of f16 values, and as much of it as a query takes: with less, products could become
+/// subnormal, and with more, large queries could overflow. Both are powers of two, so that no bit of a result depends on where
+/// they are multiplied.
+const F16_SCALE: f32 = f32::from_bits((127 + 112) << 23);
 const QUERY_F16: f32 = f32::from_bits((127 + 100) << 23);
 
-/// Lays the queries out as `[dim][queries]`.
-pub(super) fn prepare(codec: Codec, queries: &[Seen], xs: &mut [f32]) {
+/// Writes the queries as `[dim][queries]`.
+pub(super) fn prepare(codec: Codec, queries: &[OnlineSoftmax], xs: &mut [f32]) {
     let factor = if codec == Codec::F16 { QUERY_F16 } else { 1.0 };
     for (q, query) in queries.iter().enumerate() {
         for (x, value) in xs.iter_mut().skip(q).step_by(queries.len()).zip(query.query) {
@@ -19,45 +30,46 @@ pub(super) fn prepare(codec: Codec, queries: &[Seen], xs: &mut [f32]) {
     }
 }
 
-/// Folds one block into up to [`QUERIES`] queries.
+/// Adds one block to up to [`QUERIES`] queries; `live` of its positions count.
 pub(super) fn fold<I: Isa>(
     codec: Codec,
-    block: Head,
+    block: HeadBlock,
     stage: &mut [f32],
     xs: &[f32],
     live: usize,
-    queries: &mut [Seen],
-    ahead: &mut Ahead,
+    queries: &mut [OnlineSoftmax],
+    prefetch: &mut BlockPrefetch,
 ) {
     let isa = I::default();
-    let mut scores = [[0.0f32; BLOCK]; QUERIES];
+    let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
     let keys = as_f32(isa, codec, block.keys, stage);
     match queries.len() {
-        1 => score::<I, 1>(isa, keys, live, xs, &mut scores, ahead),
-        2 => score::<I, 2>(isa, keys, live, xs, &mut scores, ahead),
-        3 => score::<I, 3>(isa, keys, live, xs, &mut scores, ahead),
-        _ => score::<I, 4>(isa, keys, live, xs, &mut scores, ahead),
+        1 => score::<I, 1>(isa, keys, live, xs, &mut scores, prefetch),
+        2 => score::<I, 2>(isa, keys, live, xs, &mut scores, prefetch),
+        3 => score::<I, 3>(isa, keys, live, xs, &mut scores, prefetch),
+        _ => score::<I, 4>(isa, keys, live, xs, &mut scores, prefetch),
     }
     for (query, scores) in queries.iter_mut().zip(&mut scores) {
-        let rows = |scores: &mut [f32; BLOCK], own: usize, factor: f32| match codec {
-            Codec::Fp8 => scale(isa, scores, &block.own[own]),
+        let rows = |scores: &mut [f32; KV_BLOCK], params: usize, factor: f32| match codec {
+            Codec::Fp8 => scale(isa, scores, &block.row_params[params]),
             Codec::F16 => scores.iter_mut().for_each(|score| *score *= factor),
             _ => {}
         };
-        rows(scores, 0, HALF / QUERY_F16);
-        weigh(isa, scores, live, query);
-        rows(scores, 1, HALF);
+        rows(scores, 0, F16_SCALE / QUERY_F16);
+        softmax_step(isa, scores, live, query);
+        rows(scores, 1, F16_SCALE);
     }
     let values = as_f32(isa, codec, block.values, stage);
     match queries {
-        [a] => mix_all(isa, values, live, [a], &scores, ahead),
-        [a, b] => mix_all(isa, values, live, [a, b], &scores, ahead),
-        [a, b, c] => mix_all(isa, values, live, [a, b, c], &scores, ahead),
-        [a, b, c, d] => mix_all(isa, values, live, [a, b, c, d], &scores, ahead),
+        [a] => mix_all(isa, values, live, [a], &scores, prefetch),
+        [a, b] => mix_all(isa, values, live, [a, b], &scores, prefetch),
+        [a, b, c] => mix_all(isa, values, live, [a, b, c], &scores, prefetch),
+        [a, b, c, d] => mix_all(isa, values, live, [a, b, c, d], &scores, prefetch),
         _ => {}
     }
 }
 
+/// Returns codes as f32, widened in `stage` where necessary.
 #[inline]
 fn as_f32<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [f32]) -> &'a [f32] {
     if codec == Codec::F32 {
@@ -67,19 +79,19 @@ fn as_f32<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [f3
     stage
 }
 
-/// Scores of the first `live` positions.
+/// Computes the scores of the first `live` positions, eight positions at a time.
 fn score<I: Isa, const Q: usize>(
     isa: I,
     keys: &[f32],
     live: usize,
     xs: &[f32],
     scores: &mut Scores,
-    ahead: &mut Ahead,
+    prefetch: &mut BlockPrefetch,
 ) {
-    let (rows, _) = keys.as_chunks::<4>().0.as_chunks::<{ BLOCK / 4 }>();
-    // Two vectors of positions by four queries are eight sums: what registers hold.
-    for pair in 0..live.div_ceil(8).min(BLOCK / 8) {
-        ahead.touch(BLOCK / 4);
+    let (rows, _) = keys.as_chunks::<4>().0.as_chunks::<{ KV_BLOCK / 4 }>();
+    // Two vectors of positions by four queries are eight accumulators, which registers hold.
+    for pair in 0..live.div_ceil(8).min(KV_BLOCK / 8) {
+        prefetch.touch(KV_BLOCK / 4);
         let mut sums = [[isa.splat_f32(0.0); 2]; Q];
         for (row, xs) in rows.iter().zip(xs.as_chunks::<Q>().0) {
             let k = [isa.load_f32(&row[2 * pair]), isa.load_f32(&row[2 * pair + 1])];
@@ -96,18 +108,19 @@ fn score<I: Isa, const Q: usize>(
     }
 }
 
+/// Adds the weighted values of a block to the results, eight dimensions at a time.
 fn mix_all<I: Isa, const Q: usize>(
     isa: I,
     values: &[f32],
     live: usize,
-    mut queries: [&mut Seen; Q],
+    mut queries: [&mut OnlineSoftmax; Q],
     weights: &Scores,
-    ahead: &mut Ahead,
+    prefetch: &mut BlockPrefetch,
 ) {
-    let dim = values.len() / BLOCK;
+    let dim = values.len() / KV_BLOCK;
     let values = &values[..live * dim];
     for from in (0..dim / 8 * 8).step_by(8) {
-        ahead.touch(dim / 4);
+        prefetch.touch(dim / 4);
         let outs = queries.each_mut().map(|query| &mut query.out[from..]);
         mix::<I, Q, 2>(isa, values, dim, from, std::array::from_fn(|q| &weights[q]), outs);
     }
@@ -119,19 +132,19 @@ fn mix_all<I: Isa, const Q: usize>(
     }
 }
 
-/// Adds the weighted values of `4 · W` dimensions from `from` on.
+/// Adds the weighted values of `4 · W` dimensions from `from` on, for `Q` queries.
 #[inline]
 fn mix<I: Isa, const Q: usize, const W: usize>(
     isa: I,
     values: &[f32],
     dim: usize,
     from: usize,
-    weights: [&[f32; BLOCK]; Q],
+    weights: [&[f32; KV_BLOCK]; Q],
     outs: [&mut [f32]; Q],
 ) {
     let outs = outs.map(|out| &mut out.as_chunks_mut::<4>().0[..W]);
     let mut sums: [[I::V; W]; Q] = std::array::from_fn(|q| std::array::from_fn(|w| isa.load_f32(&outs[q][w])));
-    for (position, row) in values.chunks_exact(dim).enumerate().take(BLOCK) {
+    for (position, row) in values.chunks_exact(dim).enumerate().take(KV_BLOCK) {
         let (fours, _) = row[from..from + 4 * W].as_chunks::<4>();
         let v: [I::V; W] = std::array::from_fn(|w| isa.load_f32(&fours[w]));
         for q in 0..Q {

@@ -1,40 +1,43 @@
-//! Integers times integers, exact, then one float multiplication per block.
+//! Attention over integer codecs: exact integer dots, then one float multiplication a score.
 //!
-//! A query is rotated as keys are and rounded to 14 bits once; `q + 8192` travels in two planes of seven bits, for the keys take
-//! the signed operand of the dot product, and 8192 · Σ k is taken away again:
+//! A query is rotated as the keys were and rounded once to 14 bits. Keys are signed bytes and take the signed operand of the
+//! dot product, so the query must be the 7-bit one: `q + 8192` is split into two planes of seven bits, and 8192 · Σ k, whose
+//! sum is stored with the key, is subtracted again:
 //!
 //! ```text
 //! s  = (128 · Σ high · k + Σ low · k − 8192 · Σ k) · query's scale · key's scale
 //! ```
 //!
-//! Softmax weights times the values' scales are rounded to seven bits, of the block's largest. That is finer than the values
-//! themselves: their codes have seven bits and a sign.
+//! Softmax weights are multiplied by the values' scales and rounded to seven bits, in units of 1/127 of the block's largest.
+//! They are not negative and take the 7-bit operand; the values are the signed one. Weights below half a unit vanish. The
+//! values' codes have seven bits and a sign themselves, and every block has its own unit, so that a block of small weights is
+//! as precise as another.
 
-use super::{Ahead, QUERIES, Scores, Seen, scale, weigh};
+use super::{BlockPrefetch, OnlineSoftmax, QUERIES, Scores, scale, softmax_step};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::{BLOCK, Codec, Head, most, rotate, unpack};
+use crate::kernels::rows::{Codec, HeadBlock, KV_BLOCK, max_abs, rotate, unpack};
 
-/// Positions or dimensions in groups of four.
-const FOURS: usize = BLOCK / 4;
-/// The integers of one quad of dimensions.
-type Quad = [[u32; 4]; FOURS];
+/// Quads of positions in a block.
+const QUADS: usize = KV_BLOCK / 4;
+/// The integers of four dimensions of a block, 8 vectors.
+type QuadCodes = [[u32; 4]; QUADS];
 
-/// Words that a query's codes take.
-pub(super) fn words<I: Isa>(dim: usize) -> usize {
+/// 32-bit words that a query's codes take.
+pub(super) fn query_words<I: Isa>(dim: usize) -> usize {
     2 * (dim / 4) * (size_of::<I::Quad>() / 4)
 }
 
-/// Rounds the queries to two planes of `[dim / 4][queries]` codes; answers their scales.
-pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [Seen], codes: &mut [I::Quad]) -> [f32; QUERIES] {
+/// Rotates the queries and rounds them to two planes of `[dim / 4][queries]` quads; returns their scales.
+pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [OnlineSoftmax], codes: &mut [I::Quad]) -> [f32; QUERIES] {
     let (count, half) = (queries.len(), codes.len() / 2);
     let mut scales = [0.0; QUERIES];
     for (q, (query, scale)) in queries.iter_mut().zip(&mut scales).enumerate() {
-        // The result is not there yet: its place is free.
+        // The place of the result is still free.
         let row = &mut *query.out;
         row.copy_from_slice(query.query);
         let norm = rotate(row);
-        let most = most(isa, row);
-        let factor = 8191.0 / if most < 1e-30 { 1e-30 } else { most };
+        let max_abs = max_abs(isa, row);
+        let factor = 8191.0 / if max_abs < 1e-30 { 1e-30 } else { max_abs };
         let (high, low) = codes.split_at_mut(half);
         let places = high.iter_mut().zip(low).skip(q).step_by(count);
         for (four, (high, low)) in row.as_chunks::<4>().0.iter().zip(places) {
@@ -45,54 +48,55 @@ pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [Seen], codes: &mut [I::Quad
             *low = isa.quad(lanes.map(|q| (q & 127) as i8));
         }
         row.fill(0.0);
-        *scale = most / 8191.0 / norm;
+        *scale = max_abs / 8191.0 / norm;
     }
     scales
 }
 
-/// Folds one block into up to [`QUERIES`] queries.
+/// Adds one block to up to [`QUERIES`] queries; `live` of its positions count.
 pub(super) fn fold<I: Isa>(
     codec: Codec,
-    block: Head,
+    block: HeadBlock,
     stage: &mut [u32],
     (codes, scales): (&[I::Quad], [f32; QUERIES]),
     live: usize,
-    queries: &mut [Seen],
-    ahead: &mut Ahead,
+    queries: &mut [OnlineSoftmax],
+    prefetch: &mut BlockPrefetch,
 ) {
     let isa = I::default();
-    let mut scores = [[0.0f32; BLOCK]; QUERIES];
+    let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
     let keys = as_bytes(isa, codec, block.keys, stage);
     match queries.len() {
-        1 => score::<I, 1>(isa, keys, &block.own[2], codes, live, &mut scores, ahead),
-        2 => score::<I, 2>(isa, keys, &block.own[2], codes, live, &mut scores, ahead),
-        3 => score::<I, 3>(isa, keys, &block.own[2], codes, live, &mut scores, ahead),
-        _ => score::<I, 4>(isa, keys, &block.own[2], codes, live, &mut scores, ahead),
+        1 => score::<I, 1>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+        2 => score::<I, 2>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+        3 => score::<I, 3>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+        _ => score::<I, 4>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
     }
-    let mut weights = [[isa.quad([0; 4]); QUERIES]; FOURS];
-    let mut worth = [0.0; QUERIES];
+    let mut weights = [[isa.quad([0; 4]); QUERIES]; QUADS];
+    let mut weight_scales = [0.0; QUERIES];
     for (q, query) in queries.iter_mut().enumerate() {
         let scores = &mut scores[q];
         scores.iter_mut().for_each(|score| *score *= scales[q]);
-        scale(isa, scores, &block.own[0]);
-        weigh(isa, scores, live, query);
-        scale(isa, scores, &block.own[1]);
-        // Zero times whatever lies behind may be NaN.
+        scale(isa, scores, &block.row_params[0]);
+        softmax_step(isa, scores, live, query);
+        scale(isa, scores, &block.row_params[1]);
+        // Scales of unused positions may be NaN, and zero times NaN is NaN.
         scores[live..].fill(0.0);
-        worth[q] = round(isa, scores, q, &mut weights);
+        weight_scales[q] = round(isa, scores, q, &mut weights);
     }
     let values = as_bytes(isa, codec, block.values, stage);
     let weights = &weights[..live.div_ceil(4)];
     match queries {
-        [a] => mix_all(isa, values, weights, worth, [a], ahead),
-        [a, b] => mix_all(isa, values, weights, worth, [a, b], ahead),
-        [a, b, c] => mix_all(isa, values, weights, worth, [a, b, c], ahead),
-        [a, b, c, d] => mix_all(isa, values, weights, worth, [a, b, c, d], ahead),
+        [a] => mix_all(isa, values, weights, weight_scales, [a], prefetch),
+        [a, b] => mix_all(isa, values, weights, weight_scales, [a, b], prefetch),
+        [a, b, c] => mix_all(isa, values, weights, weight_scales, [a, b, c], prefetch),
+        [a, b, c, d] => mix_all(isa, values, weights, weight_scales, [a, b, c, d], prefetch),
         _ => {}
     }
 }
 
-fn as_bytes<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [u32]) -> &'a [Quad] {
+/// Returns codes as bytes in the layout of q8, converted in `stage` where necessary.
+fn as_bytes<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [u32]) -> &'a [QuadCodes] {
     let words = if codec == Codec::Q8 {
         codes
     } else {
@@ -102,19 +106,19 @@ fn as_bytes<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [
     words.as_chunks().0.as_chunks().0
 }
 
-/// Products with the first `live` positions, exact.
+/// Computes the dot products with the first `live` positions, exactly: two vectors of positions by `Q` queries.
 fn score<I: Isa, const Q: usize>(
     isa: I,
-    keys: &[Quad],
-    sums: &[u16; BLOCK],
+    keys: &[QuadCodes],
+    sums: &[u16; KV_BLOCK],
     codes: &[I::Quad],
     live: usize,
     scores: &mut Scores,
-    ahead: &mut Ahead,
+    prefetch: &mut BlockPrefetch,
 ) {
     let (planes, _) = codes.as_chunks::<Q>();
-    for pair in 0..live.div_ceil(8).min(FOURS / 2) {
-        ahead.touch(BLOCK / 4);
+    for pair in 0..live.div_ceil(8).min(QUADS / 2) {
+        prefetch.touch(KV_BLOCK / 4);
         let mut dots = [[isa.splat_i32(0); 2]; Q];
         for plane in planes.chunks_exact(keys.len()) {
             dots = dots.map(|dots| dots.map(|dot| isa.shl_i32(dot, 7)));
@@ -128,7 +132,7 @@ fn score<I: Isa, const Q: usize>(
         }
         for four in [2 * pair, 2 * pair + 1] {
             let sum: &[u16; 4] = &sums.as_chunks().0[four];
-            // Widened with its sign, times 8192.
+            // 8192 · Σ k, by a shift.
             let surplus = isa.shl_i32(isa.load_i16(bytemuck::cast_ref(sum)), 13);
             for q in 0..Q {
                 let exact = isa.to_f32(isa.sub_i32(dots[q][four % 2], surplus));
@@ -138,51 +142,52 @@ fn score<I: Isa, const Q: usize>(
     }
 }
 
-/// Rounds the weights of query `q` to codes up to 127; answers what one of them is worth.
-fn round<I: Isa>(isa: I, weights: &[f32; BLOCK], q: usize, codes: &mut [[I::Quad; QUERIES]; FOURS]) -> f32 {
-    let most = most(isa, weights);
-    let factor = isa.splat_f32(127.0 / if most < 1e-30 { 1e-30 } else { most });
+/// Rounds the weights of query `q` to codes 0 to 127; returns the value of one unit.
+fn round<I: Isa>(isa: I, weights: &[f32; KV_BLOCK], q: usize, codes: &mut [[I::Quad; QUERIES]; QUADS]) -> f32 {
+    let max_abs = max_abs(isa, weights);
+    let factor = isa.splat_f32(127.0 / if max_abs < 1e-30 { 1e-30 } else { max_abs });
     let (sixteens, _) = weights.as_chunks::<4>().0.as_chunks::<4>();
     for (codes, fours) in codes.as_chunks_mut::<4>().0.iter_mut().zip(sixteens) {
         let rounded = fours.each_ref().map(|four| isa.round(isa.mul(isa.load_f32(four), factor)));
         codes.iter_mut().zip(isa.quads(rounded)).for_each(|(codes, quad)| codes[q] = quad);
     }
-    most / 127.0
+    max_abs / 127.0
 }
 
+/// Adds the weighted values of a block to the results, two quads of dimensions at a time.
 fn mix_all<I: Isa, const Q: usize>(
     isa: I,
-    values: &[Quad],
+    values: &[QuadCodes],
     weights: &[[I::Quad; QUERIES]],
-    worth: [f32; QUERIES],
-    queries: [&mut Seen; Q],
-    ahead: &mut Ahead,
+    weight_scales: [f32; QUERIES],
+    queries: [&mut OnlineSoftmax; Q],
+    prefetch: &mut BlockPrefetch,
 ) {
     let (pairs, rest) = values.as_chunks::<2>();
     let mut outs = queries.map(|query| query.out.as_chunks_mut::<4>().0);
     for (i, pair) in pairs.iter().enumerate() {
-        ahead.touch(2 * pairs.len());
-        mix(isa, pair, weights, 0, worth, outs.each_mut().map(|out| &mut out[2 * i..]));
+        prefetch.touch(2 * pairs.len());
+        mix(isa, pair, weights, 0, weight_scales, outs.each_mut().map(|out| &mut out[2 * i..]));
     }
     if let [last] = rest {
         for (q, out) in outs.into_iter().enumerate() {
-            mix(isa, &[*last], weights, q, worth, [&mut out[2 * pairs.len()..]]);
+            mix(isa, &[*last], weights, q, weight_scales, [&mut out[2 * pairs.len()..]]);
         }
     }
 }
 
-/// Adds the values of `W` quads of dimensions with the weights of the queries from `first` on.
+/// Adds the weighted values of `W` quads of dimensions for `Q` queries, whose weights begin at `first`.
 #[inline]
 fn mix<I: Isa, const Q: usize, const W: usize>(
     isa: I,
-    values: &[Quad; W],
+    values: &[QuadCodes; W],
     weights: &[[I::Quad; QUERIES]],
     first: usize,
-    worth: [f32; QUERIES],
+    weight_scales: [f32; QUERIES],
     outs: [&mut [[f32; 4]]; Q],
 ) {
     let mut sums = [[isa.splat_i32(0); W]; Q];
-    for (group, xs) in weights.iter().enumerate().take(FOURS) {
+    for (group, xs) in weights.iter().enumerate().take(QUADS) {
         let v = values.each_ref().map(|quad| isa.load(bytemuck::cast_ref(&quad[group])));
         for q in 0..Q {
             let x = isa.splat_quad(&xs[first + q]);
@@ -193,7 +198,7 @@ fn mix<I: Isa, const Q: usize, const W: usize>(
     }
     for (q, out) in outs.into_iter().enumerate() {
         for (sum, four) in sums[q].iter().zip(out) {
-            let part = isa.mul(isa.to_f32(*sum), isa.splat_f32(worth[first + q]));
+            let part = isa.mul(isa.to_f32(*sum), isa.splat_f32(weight_scales[first + q]));
             let all = isa.add(isa.load_f32(four), part);
             isa.store_f32(four, all);
         }

@@ -1,4 +1,8 @@
-//! Queries against the rows of a cache: softmax(q · Kᵀ) · V, without ever holding more than 32 scores a query.
+//! Attention over the KV cache: softmax(q · Kᵀ) · V, with at most 32 scores a query in memory.
+//!
+//! A query passes over the cache once, block by block, and keeps a running maximum, sum and weighted value. When a block raises
+//! the maximum, what has been summed is scaled down. This is the online softmax of Milakov and Gimelshein ("Online normalizer
+//! calculation for softmax", 2018), which FlashAttention (Dao et al., 2022) extended to the weighted sum:
 //!
 //! ```text
 //! for each block of 32 positions, rising:
@@ -10,11 +14,19 @@
 //! out = acc / l
 //! ```
 //!
-//! Blocks begin at fixed cache positions, so that a query's arithmetic is the same whether it came alone or in a chunk. Up to
-//! four queries of one key/value head share every load of its rows; each keeps its own sums.
+//! Blocks begin at multiples of 32 positions, so that a query's arithmetic is the same whether it is decoded alone or is part
+//! of a chunk of a prompt. Within a block the sum Σ p has four lanes, added in a fixed order. Rescaling happens only when the
+//! maximum rises; skipping a factor of 1 changes no bit.
 //!
-//! The two products are [`floats`]' or [`ints`]', as the codec has it. Codes that they do not read as they lie are brought into
-//! that form a block at a time, which the nearest cache holds.
+//! Up to four queries share every load of a key/value head's rows: the heads of a group in grouped-query attention, or several
+//! tokens. Each has its own sums, so that results do not depend on how many there are.
+//!
+//! `floats` and `ints` have the two products, by codec. Formats that they do not read directly (f16, fp8, q4, q2) are converted
+//! a block at a time to a scratch buffer that stays in the nearest cache.
+//!
+//! While a block is multiplied the next one is prefetched, one line of all its pages at a time, for the reasons that
+//! `kernels::linear::prefetch` gives. Loading the block line after line instead gained a third of it. Like there, it was
+//! measured on one kind of processor.
 
 mod floats;
 mod ints;
@@ -23,42 +35,53 @@ pub(in crate::kernels) mod suite;
 
 use super::elementwise::exp;
 use super::isa::Isa;
-use super::rows::{BLOCK, Codec, rotate};
+use super::rows::{Codec, KV_BLOCK, rotate};
 
-/// Queries that share loads.
+/// The largest number of queries that share loads.
 pub const QUERIES: usize = 4;
 
-/// Scores of a block, then their weights.
-type Scores = [[f32; BLOCK]; QUERIES];
+/// The scores of a block, then their softmax weights.
+type Scores = [[f32; KV_BLOCK]; QUERIES];
 
-/// A query, and what it has seen so far.
-pub struct Seen<'a> {
+/// A query, and the state of its online softmax: the running maximum, sum and weighted value.
+pub struct OnlineSoftmax<'a> {
     /// The query, scaled by 1/√dim.
     pub query: &'a [f32],
     /// Its result, `dim` values; must be zero at the start.
     pub out: &'a mut [f32],
-    most: f32,
-    total: f32,
+    max: f32,
+    sum: f32,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> OnlineSoftmax<'a> {
+    /// Begins with a query; `out` must be as long and all zeros.
     pub fn new(query: &'a [f32], out: &'a mut [f32]) -> Self {
-        Self { query, out, most: f32::NEG_INFINITY, total: 0.0 }
+        Self { query, out, max: f32::NEG_INFINITY, sum: 0.0 }
     }
 }
 
 thread_local! {
-    /// The queries in the form that multiplies, then a block's rows in the form that is multiplied.
+    /// The prepared queries, then a block's converted rows.
     static SCRATCH: std::cell::RefCell<Vec<u32>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-/// Attends with up to [`QUERIES`] queries of one head to the first `limit` positions of its blocks.
-pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>, limit: usize, queries: &mut [Seen]) {
+/// Computes attention for up to [`QUERIES`] queries of one key/value head over the first `limit` positions of its blocks. The
+/// results replace the queries' `out`.
+///
+/// # Panics
+/// If there are too many queries, their length is no multiple of 4 or differs, or a block has another size.
+pub fn attend<'b, I: Isa>(
+    codec: Codec,
+    blocks: impl Iterator<Item = &'b [u32]>,
+    limit: usize,
+    queries: &mut [OnlineSoftmax],
+) {
     assert!(queries.len() <= QUERIES, "at most {QUERIES} queries");
     let isa = I::default();
     let dim = queries.first().map_or(0, |query| query.query.len());
     assert!(dim.is_multiple_of(4) && queries.iter().all(|query| query.query.len() == dim && query.out.len() == dim));
-    let (each, stage) = if codec.ints() { (ints::words::<I>(dim), BLOCK * dim / 4) } else { (dim, BLOCK * dim) };
+    let (each, stage) =
+        if codec.ints() { (ints::query_words::<I>(dim), KV_BLOCK * dim / 4) } else { (dim, KV_BLOCK * dim) };
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.resize(queries.len() * each + stage, 0);
         let (codes, stage) = scratch.split_at_mut(queries.len() * each);
@@ -68,22 +91,30 @@ pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>,
             floats::prepare(codec, queries, bytemuck::cast_slice_mut(codes));
             [1.0; QUERIES]
         };
-        let mut blocks = blocks.zip((0..limit).step_by(BLOCK)).peekable();
-        Ahead::new(blocks.peek()).touch(1);
+        let mut blocks = blocks.zip((0..limit).step_by(KV_BLOCK)).peekable();
+        BlockPrefetch::new(blocks.peek()).touch(1);
         while let Some((block, start)) = blocks.next() {
-            let live = BLOCK.min(limit - start);
-            let mut ahead = Ahead::new(blocks.peek());
+            let live = KV_BLOCK.min(limit - start);
+            let mut prefetch = BlockPrefetch::new(blocks.peek());
             let block = codec.split(dim, block);
             if codec.ints() {
-                ints::fold::<I>(codec, block, stage, (bytemuck::cast_slice(codes), scales), live, queries, &mut ahead);
+                ints::fold::<I>(
+                    codec,
+                    block,
+                    stage,
+                    (bytemuck::cast_slice(codes), scales),
+                    live,
+                    queries,
+                    &mut prefetch,
+                );
             } else {
                 let stage = bytemuck::cast_slice_mut(stage);
-                floats::fold::<I>(codec, block, stage, bytemuck::cast_slice(codes), live, queries, &mut ahead);
+                floats::fold::<I>(codec, block, stage, bytemuck::cast_slice(codes), live, queries, &mut prefetch);
             }
         }
     });
     for query in queries {
-        let mut total = query.total;
+        let mut total = query.sum;
         if codec.ints() {
             total *= rotate(query.out);
         }
@@ -91,25 +122,26 @@ pub fn attend<'b, I: Isa>(codec: Codec, blocks: impl Iterator<Item = &'b [u32]>,
     }
 }
 
-/// The next block on its way into the cache while this one is multiplied: line by line of all its pages at once, since a core's own
-/// prefetching keeps to each page and has to find out about it first.
-struct Ahead<'a> {
+/// Loads the next block into the cache while this one is multiplied: the same line of all its pages together, because a core's
+/// own prefetcher works within a page, and only after it has noticed a stream.
+struct BlockPrefetch<'a> {
     block: &'a [u32],
-    /// Of a page's lines.
+    /// The next line of every page.
     next: usize,
+    /// The XOR of what was loaded.
     seen: u32,
 }
 
-/// In words.
+/// A cache line and a page, in words.
 const LINE: usize = 16;
 const PAGE: usize = 1024;
 
-impl<'a> Ahead<'a> {
+impl<'a> BlockPrefetch<'a> {
     fn new(block: Option<&(&'a [u32], usize)>) -> Self {
         Self { block: block.map_or(&[], |(block, _)| block), next: 0, seen: 0 }
     }
 
-    /// Brings one of `parts` parts of the block.
+    /// Loads one of `parts` equal parts of the block.
     #[inline(never)]
     fn touch(&mut self, parts: usize) {
         let end = self.next + (PAGE / LINE).div_ceil(parts);
@@ -124,24 +156,24 @@ impl<'a> Ahead<'a> {
     }
 }
 
-impl Drop for Ahead<'_> {
-    /// A read that nobody uses would not be done.
+impl Drop for BlockPrefetch<'_> {
+    /// Makes the loads count as used: an unused one would be removed.
     fn drop(&mut self) {
         std::hint::black_box(self.seen);
     }
 }
 
-/// Turns scores into weights and brings what was seen before onto the same footing.
-fn weigh<I: Isa>(isa: I, scores: &mut [f32; BLOCK], live: usize, seen: &mut Seen) {
+/// One step of the online softmax: turns a block's scores into weights, and rescales the state where the maximum rises.
+fn softmax_step<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], live: usize, state: &mut OnlineSoftmax) {
     scores[live..].fill(f32::NEG_INFINITY);
     let (fours, _) = scores.as_chunks_mut::<4>();
     let mut lanes = [0.0; 4];
-    // A NaN is passed over, here and below.
-    let most = fours.iter().fold(isa.splat_f32(seen.most), |most, four| isa.max(most, isa.load_f32(four)));
-    isa.store_f32(&mut lanes, most);
-    let most = lanes.into_iter().fold(seen.most, |most, score| if most < score { score } else { most });
+    // A NaN does not become the maximum, here or below; it stays a NaN as a weight.
+    let new_max = fours.iter().fold(isa.splat_f32(state.max), |new_max, four| isa.max(new_max, isa.load_f32(four)));
+    isa.store_f32(&mut lanes, new_max);
+    let new_max = lanes.into_iter().fold(state.max, |new_max, score| if new_max < score { score } else { new_max });
     for four in fours.iter_mut().take(live.div_ceil(4)) {
-        let p = exp(isa, isa.sub(isa.load_f32(four), isa.splat_f32(most)));
+        let p = exp(isa, isa.sub(isa.load_f32(four), isa.splat_f32(new_max)));
         isa.store_f32(four, p);
     }
     scores[live..].fill(0.0);
@@ -149,19 +181,19 @@ fn weigh<I: Isa>(isa: I, scores: &mut [f32; BLOCK], live: usize, seen: &mut Seen
     let sum = fours.iter().fold(isa.splat_f32(0.0), |sum, four| isa.add(sum, isa.load_f32(four)));
     isa.store_f32(&mut lanes, sum);
     let sum = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
-    if most > seen.most {
-        isa.store_f32(&mut lanes, exp(isa, isa.splat_f32(seen.most - most)));
+    if new_max > state.max {
+        isa.store_f32(&mut lanes, exp(isa, isa.splat_f32(state.max - new_max)));
         let factor = lanes[0];
-        seen.total *= factor;
-        seen.out.iter_mut().for_each(|value| *value *= factor);
-        seen.most = most;
+        state.sum *= factor;
+        state.out.iter_mut().for_each(|value| *value *= factor);
+        state.max = new_max;
     }
-    seen.total += sum;
+    state.sum += sum;
 }
 
-/// Multiplies scores or weights by their rows' scales, as bf16 keeps them.
+/// Multiplies scores or weights by their rows' scales, which are bf16.
 #[inline]
-fn scale<I: Isa>(isa: I, scores: &mut [f32; BLOCK], scales: &[u16; BLOCK]) {
+fn scale<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], scales: &[u16; KV_BLOCK]) {
     for (four, scales) in scores.as_chunks_mut::<4>().0.iter_mut().zip(scales.as_chunks::<4>().0) {
         let scales = isa.shl_i32(isa.load_i16(bytemuck::cast_ref(scales)), 16);
         let scaled = isa.mul(isa.load_f32(four), scales);

@@ -1,13 +1,14 @@
-//! Attention against naive code: rows kept one value at a time, then the documented arithmetic one position at a time.
+//! Attention against naive code, with `==`: rows are rounded one value at a time, and the documented arithmetic is carried out
+//! one position at a time.
 
-use super::{Seen, attend};
+use super::{OnlineSoftmax, attend};
 use crate::kernels::elementwise::exp;
 use crate::kernels::isa::{Isa, scalar::Scalar};
-use crate::kernels::rows::{BLOCK, Codec};
+use crate::kernels::rows::{Codec, KV_BLOCK};
 use crate::rng::Rng;
 
-/// A row as its codec keeps it: integers or values, and what to multiply them by.
-struct Kept {
+/// A row as its codec stores it: integers or values, and their scale.
+struct StoredRow {
     values: Vec<f32>,
     scale: f32,
 }
@@ -17,7 +18,7 @@ fn bf16_up(exact: f32) -> f32 {
     if below == exact { exact } else { f32::from_bits(below.to_bits() + 0x1_0000) }
 }
 
-/// The definition: a Hadamard matrix doubles by sums and differences of its halves.
+/// Multiplies by the Hadamard matrix, by its recursive definition: sums and differences of halves.
 fn hadamard(fours: &[[f32; 4]]) -> Vec<[f32; 4]> {
     if fours.len() == 1 {
         return fours.to_vec();
@@ -43,7 +44,7 @@ fn largest(row: &[f32]) -> f32 {
     row.iter().fold(0.0, |most: f32, value| most.max(value.abs()))
 }
 
-/// The nearest of all magnitudes that fp8 has; of two as near the even one.
+/// Returns the nearest of all magnitudes that fp8 has, the even one of two at the same distance.
 fn nearest_fp8(value: f32) -> f32 {
     let magnitude = |code: i32| (1.0 + (code % 8) as f32 / 8.0) * 2.0f32.powi(code / 8 - 7);
     let distance = |code: &i32| f64::from((magnitude(*code) - value.abs()).abs());
@@ -51,19 +52,19 @@ fn nearest_fp8(value: f32) -> f32 {
     magnitude(nearest).copysign(value)
 }
 
-fn keep(codec: Codec, row: &[f32]) -> Kept {
+fn keep(codec: Codec, row: &[f32]) -> StoredRow {
     let most = largest(row);
     match codec {
-        Codec::F32 => Kept { values: row.to_vec(), scale: 1.0 },
+        Codec::F32 => StoredRow { values: row.to_vec(), scale: 1.0 },
         Codec::F16 => {
             let half =
                 |value: &f32| if value.abs() < 6.103_515_6e-5 { 0.0 } else { half::f16::from_f32(*value).to_f32() };
-            Kept { values: row.iter().map(half).collect(), scale: 1.0 }
+            StoredRow { values: row.iter().map(half).collect(), scale: 1.0 }
         }
         Codec::Fp8 => {
             let scale = bf16_up(most / 480.0);
             let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
-            Kept { values: row.iter().map(|value| nearest_fp8(value * inverse)).collect(), scale }
+            StoredRow { values: row.iter().map(|value| nearest_fp8(value * inverse)).collect(), scale }
         }
         Codec::Q8 | Codec::Q4 | Codec::Q2 => {
             let (row, _) = rotated(row);
@@ -78,7 +79,7 @@ fn keep(codec: Codec, row: &[f32]) -> Kept {
                 Codec::Q8 => (value * inverse).round_ties_even(),
                 _ => 2.0 * ((value * inverse + level) * 0.5).round_ties_even().clamp(0.0, level) - level,
             };
-            Kept { values: row.iter().map(nearest).collect(), scale }
+            StoredRow { values: row.iter().map(nearest).collect(), scale }
         }
     }
 }
@@ -89,12 +90,12 @@ fn naive_exp(x: f32) -> f32 {
     out[0]
 }
 
-fn naive(codec: Codec, keys: &[Kept], values: &[Kept], query: &[f32]) -> Vec<f32> {
+fn naive(codec: Codec, keys: &[StoredRow], values: &[StoredRow], query: &[f32]) -> Vec<f32> {
     let (turned, size) = rotated(query);
     let most = largest(&turned);
     let fourteen: Vec<i64> =
         turned.iter().map(|value| (value * (8191.0 / most.max(1e-30))).round_ties_even() as i64).collect();
-    let score = |key: &Kept| {
+    let score = |key: &StoredRow| {
         if codec.ints() {
             let sum: i64 = key.values.iter().zip(&fourteen).map(|(k, q)| *k as i64 * q).sum();
             return sum as i32 as f32 * (most / 8191.0 / size) * key.scale;
@@ -103,8 +104,8 @@ fn naive(codec: Codec, keys: &[Kept], values: &[Kept], query: &[f32]) -> Vec<f32
         if codec == Codec::Fp8 { sum * key.scale } else { sum }
     };
     let (mut most, mut total, mut out) = (f32::NEG_INFINITY, 0.0, vec![0.0; query.len()]);
-    for (keys, values) in keys.chunks(BLOCK).zip(values.chunks(BLOCK)) {
-        let mut p = [0.0; BLOCK];
+    for (keys, values) in keys.chunks(KV_BLOCK).zip(values.chunks(KV_BLOCK)) {
+        let mut p = [0.0; KV_BLOCK];
         keys.iter().zip(&mut p).for_each(|(key, p)| *p = score(key));
         let higher = p[..keys.len()].iter().fold(most, |most, score| most.max(*score));
         p[..keys.len()].iter_mut().for_each(|p| *p = naive_exp(*p - higher));
@@ -136,7 +137,7 @@ fn naive(codec: Codec, keys: &[Kept], values: &[Kept], query: &[f32]) -> Vec<f32
     out.iter().map(|out| out / total).collect()
 }
 
-/// What no rounding would give.
+/// Computes attention in f64 without any rounding of rows.
 fn exact(keys: &[Vec<f32>], values: &[Vec<f32>], query: &[f32]) -> Vec<f64> {
     let scores: Vec<f64> =
         keys.iter().map(|key| key.iter().zip(query).map(|(k, q)| f64::from(*k) * f64::from(*q)).sum()).collect();
@@ -149,10 +150,10 @@ fn exact(keys: &[Vec<f32>], values: &[Vec<f32>], query: &[f32]) -> Vec<f64> {
 }
 
 fn blocks(codec: Codec, dim: usize, keys: &[Vec<f32>], values: &[Vec<f32>]) -> Vec<Vec<u32>> {
-    // Whatever a block held before must not matter.
-    let mut blocks = vec![vec![0xffff_ffff; codec.head(dim)]; keys.len().div_ceil(BLOCK)];
+    // The previous contents of a block must not matter.
+    let mut blocks = vec![vec![0xffff_ffff; codec.head_words(dim)]; keys.len().div_ceil(KV_BLOCK)];
     for (position, (key, value)) in keys.iter().zip(values).enumerate() {
-        codec.write(Scalar, &mut blocks[position / BLOCK], position % BLOCK, key, value);
+        codec.write(Scalar, &mut blocks[position / KV_BLOCK], position % KV_BLOCK, key, value);
     }
     blocks
 }
@@ -165,7 +166,8 @@ fn attended<I: Isa>(
     together: usize,
 ) -> Vec<Vec<f32>> {
     let mut outs = vec![vec![0.0; queries[0].len()]; queries.len()];
-    let mut seen: Vec<Seen> = queries.iter().zip(&mut outs).map(|(query, out)| Seen::new(query, out)).collect();
+    let mut seen: Vec<OnlineSoftmax> =
+        queries.iter().zip(&mut outs).map(|(query, out)| OnlineSoftmax::new(query, out)).collect();
     for seen in seen.chunks_mut(together) {
         attend::<I>(codec, blocks.iter().map(|block| &block[..]), limit, seen);
     }
@@ -175,7 +177,7 @@ fn attended<I: Isa>(
 pub(in crate::kernels) fn attention_is_softmax<I: Isa>() {
     let mut rng = Rng::new(3);
     let mut random = |spread: f32| (rng.unit() as f32 - 0.5) * spread;
-    // How far off a result may be, as a share of what it is. Seven bits hold weights to a part in 254.
+    // The largest relative error of a result, for each codec. Seven bits round weights by at most 1/254 of the largest.
     for (codec, tolerance) in Codec::ALL.into_iter().zip([2e-6, 1e-3, 0.06, 0.05, 0.3, 0.8]) {
         for (dim, context) in
             [(64, 1), (64, 31), (96, 65), (80, 33), (100, 32), (12, 33), (4, 40), (128, 150), (512, 9)]
@@ -184,14 +186,14 @@ pub(in crate::kernels) fn attention_is_softmax<I: Isa>() {
                 (0..context).map(|_| (0..dim).map(|_| random(spread)).collect()).collect()
             };
             let (mut keys, mut values) = (rows(4.0), rows(4.0));
-            // An empty row, and one of which all but a value is small.
+            // A row of zeros, and a row with one large value.
             keys[context / 2].fill(0.0);
             values[context / 2].fill(0.0);
             values[context / 3][1] = 60.0;
             let queries: Vec<Vec<f32>> =
                 (0..4).map(|_| (0..dim).map(|_| random(3.0) / (dim as f32).sqrt()).collect()).collect();
             let blocks = blocks(codec, dim, &keys, &values);
-            let (kept_keys, kept_values): (Vec<Kept>, Vec<Kept>) =
+            let (kept_keys, kept_values): (Vec<StoredRow>, Vec<StoredRow>) =
                 keys.iter().zip(&values).map(|(key, value)| (keep(codec, key), keep(codec, value))).unzip();
             for limit in [context, context.saturating_sub(1).max(1), context.saturating_sub(40).max(1), 1] {
                 let outs = attended::<I>(codec, &blocks, &queries, limit, 4);
@@ -212,7 +214,7 @@ pub(in crate::kernels) fn attention_is_softmax<I: Isa>() {
     }
 }
 
-/// A row that is not finite makes nobody's result look fine who sees it, and no other's bad.
+/// A row that is not finite shows in every result that it contributes to, and in no other.
 pub(in crate::kernels) fn what_is_not_finite_shows<I: Isa>() {
     for codec in [Codec::F32, Codec::Fp8, Codec::Q8, Codec::Q4, Codec::Q2] {
         for bad in [f32::NAN, f32::INFINITY] {

@@ -1,11 +1,19 @@
-//! A small vector language: what kernels are written in, once, and each instruction set speaks.
+//! The vector operations that kernels are written in. A kernel is written once, over [`Isa`]; an instruction set is one file.
 //!
-//! A register is 128 untyped bits; an operation says how it sees them. Float operations are the plain IEEE ones, lane by
-//! lane, never fused and never relaxed, so that every implementation gives the same bits. The dots are exact integer sums
-//! wherever their operands keep to the documented ranges.
+//! A vector is 128 untyped bits, and each operation says how it interprets them. Float operations are plain IEEE ones, lane by
+//! lane, never fused and never relaxed, so that every implementation gives the same bits. The dots are exact integer sums as
+//! long as operands keep to the documented ranges: wasm leaves an eighth bit of the relaxed dot's second operand to the engine
+//! (x86 reads it as unsigned, ARM as signed).
 //!
-//! An implementation is a token without a size that exists only where its instructions do: holding one is the proof. Inside
-//! one wasm module the choice is made at compile time ([`Active`]), because a module with an unknown instruction does not load.
+//! | file | dot of four products | used |
+//! |---|---|---|
+//! | `scalar` | plain Rust | native builds, and the reference of the tests |
+//! | `simd128` strict | widened to 16 bits, `i32x4.dot_i16x8_s` | engines without relaxed SIMD |
+//! | `simd128` relaxed | `i32x4.relaxed_dot_i8x16_i7x16_add_s` | the others |
+//!
+//! An implementation is a type without a size that exists only where its instructions do, as in rten's `rten-simd`: holding a
+//! value proves that they exist. Within one wasm module the choice is made at compile time ([`Active`]), because a module with
+//! an unknown instruction does not load.
 
 pub mod scalar;
 #[cfg(target_feature = "simd128")]
@@ -16,100 +24,132 @@ use bytemuck::Pod;
 /// The fastest instruction set that this build may use.
 #[cfg(target_feature = "relaxed-simd")]
 pub type Active = simd128::Relaxed;
+/// The fastest instruction set that this build may use.
 #[cfg(all(target_feature = "simd128", not(target_feature = "relaxed-simd")))]
 pub type Active = simd128::Simd128;
+/// The fastest instruction set that this build may use.
 #[cfg(not(target_feature = "simd128"))]
 pub type Active = scalar::Scalar;
 
+/// The operations of an instruction set on 128-bit vectors.
 pub trait Isa: Copy + Default + Send + Sync + 'static {
-    /// 128 bits.
+    /// A vector of 128 bits.
     type V: Copy;
     /// Four activation codes as they lie in memory.
     type Quad: Pod;
-    /// Four activation codes, in every 32-bit lane, ready to multiply.
+    /// Four activation codes in every 32-bit lane, ready to be multiplied.
     type X: Copy;
 
-    /// A vector of 7-bit weights that came apart already.
+    /// Sixteen unpacked 7-bit weights in memory.
     type Weights: Pod;
 
+    /// The name of the flavour.
     const NAME: &'static str;
-    /// Sums that find a register beside what a product takes. One more is stored and loaded at every step, which takes as long as all
-    /// the rest, and half as long again where its place straddles a cache line.
-    const SUMS: usize;
+    /// The number of accumulators that stay in registers beside the operands of a product. One more is stored and loaded at
+    /// every step, which takes as long as all the rest, and half as long again where its stack slot straddles a cache line.
+    /// Measured in V8 on x86.
+    const ACCUMULATORS: usize;
 
+    /// Loads 16 bytes.
     fn load(self, from: &[u8; 16]) -> Self::V;
+    /// Loads four floats.
     fn load_f32(self, from: &[f32; 4]) -> Self::V;
+    /// Stores four floats.
     fn store_f32(self, to: &mut [f32; 4], v: Self::V);
+    /// Stores four integers.
     fn store_i32(self, to: &mut [i32; 4], v: Self::V);
+    /// Loads four integers.
     fn load_i32(self, from: &[i32; 4]) -> Self::V;
-    /// 16 signed bytes, widened, four a register.
+    /// Loads 16 signed bytes and widens them to 32 bits, four a vector.
     fn load_i8(self, from: &[u8; 16]) -> [Self::V; 4];
-    /// Four signed 16-bit values, widened.
+    /// Loads four signed 16-bit values and widens them to 32 bits.
     fn load_i16(self, from: &[u8; 8]) -> Self::V;
 
+    /// Copies a byte to all 16.
     fn splat_u8(self, byte: u8) -> Self::V;
+    /// Copies an integer to all four lanes.
     fn splat_i32(self, int: i32) -> Self::V;
+    /// Copies a float to all four lanes.
     fn splat_f32(self, float: f32) -> Self::V;
-    /// [`Self::splat_u8`] from memory: engines rebuild a constant in every round of a loop, a loaded one stays in its register.
+    /// Does what [`Self::splat_u8`] does, from memory. V8 rebuilds a constant in every iteration of a loop, whereas a loaded
+    /// value stays in its register.
     fn mask(self, byte: u8) -> Self::V {
         self.splat_u8(std::hint::black_box(byte))
     }
 
-    /// Lane i of row j becomes lane j of row i.
+    /// Transposes a 4 × 4 matrix of 32-bit lanes: lane i of row j becomes lane j of row i.
     fn transpose(self, rows: [Self::V; 4]) -> [Self::V; 4];
+    /// Bitwise and.
     fn and(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Bitwise or.
     fn or(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Bitwise exclusive or.
     fn xor(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Shifts every 16-bit lane right and fills with zeros.
     fn shr_u16(self, a: Self::V, by: u32) -> Self::V;
-    /// The bytes of `table` that the bytes of `at` name, all below 16.
+    /// Replaces every byte of `at`, which must be below 16, by that byte of `table`.
     fn lookup(self, table: Self::V, at: Self::V) -> Self::V;
 
+    /// Adds integers; overflow wraps, here and below.
     fn add_i32(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Subtracts integers.
     fn sub_i32(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Multiplies integers.
     fn mul_i32(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Shifts every lane left.
     fn shl_i32(self, a: Self::V, by: u32) -> Self::V;
+    /// Shifts every lane right and keeps its sign.
     fn shr_i32(self, a: Self::V, by: u32) -> Self::V;
+    /// Shifts every lane right and fills with zeros.
     fn shr_u32(self, a: Self::V, by: u32) -> Self::V;
 
-    /// Four codes in the form that [`Self::splat_quad`] reads.
+    /// Converts four activation codes to the form that [`Self::splat_quad`] loads.
     fn quad(self, codes: [i8; 4]) -> Self::Quad;
-    /// 16 codes, four a register.
+    /// Converts 16 activation codes, four 32-bit integers a vector.
     fn quads(self, codes: [Self::V; 4]) -> [Self::Quad; 4];
+    /// Loads four activation codes into every lane.
     fn splat_quad(self, quad: &Self::Quad) -> Self::X;
-    /// In every lane: sum + Σ of four products, weights `0..=127` in the masked bytes of `w`, signed activations in `x`.
+    /// Adds to every 32-bit lane four products of weights `0..=127`, the bytes of `w & mask`, and signed activations.
     fn dot(self, sum: Self::V, w: Self::V, mask: Self::V, x: Self::X) -> Self::V;
-    /// [`Self::dot`] into 16-bit lanes, two products each, which the caller keeps within 16 bits.
+    /// Adds to every 16-bit lane two such products. The caller keeps the sums within 16 bits.
     fn dot_pairs(self, pairs: Self::V, w: Self::V, mask: Self::V, x: Self::X) -> Self::V;
-    /// Adds neighbouring 16-bit lanes to every 32-bit one.
+    /// Adds to every 32-bit lane the two signed 16-bit lanes in its place.
     fn add_pairs(self, sum: Self::V, pairs: Self::V) -> Self::V;
-    /// Weights in the form that [`Self::dot_weights`] reads.
+    /// Converts 16 weights `0..=127` to the form that [`Self::dot_weights`] loads.
     fn weights(self, w: Self::V) -> Self::Weights;
-    /// [`Self::dot`] with weights from memory.
+    /// Does what [`Self::dot`] does, with unpacked weights from memory.
     fn dot_weights(self, sum: Self::V, w: &Self::Weights, x: Self::X) -> Self::V;
-    /// [`Self::dot_pairs`] with weights from memory.
+    /// Does what [`Self::dot_pairs`] does, with unpacked weights from memory.
     fn dot_weight_pairs(self, pairs: Self::V, w: &Self::Weights, x: Self::X) -> Self::V;
-    /// [`Self::dot`] with signed weights and activations `0..=127`.
+    /// Adds to every 32-bit lane four products of signed weights and activations `0..=127`.
     fn dot_i8(self, sum: Self::V, w: Self::V, x: Self::X) -> Self::V;
 
+    /// Adds floats.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Subtracts floats.
     fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Multiplies floats.
     fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Divides floats.
     fn div(self, a: Self::V, b: Self::V) -> Self::V;
-    /// `if a < b { b } else { a }`, lane by lane.
+    /// Returns `if a < b { b } else { a }`, lane by lane: a NaN in `b` is passed over.
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
-    /// `if b < a { b } else { a }`, lane by lane.
+    /// Returns `if b < a { b } else { a }`, lane by lane.
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
-    /// All bits where `a > b`, none elsewhere.
+    /// Sets all bits of a lane where `a > b`, and none elsewhere.
     fn gt(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Clears the signs.
     fn abs(self, a: Self::V) -> Self::V;
-    /// The nearest integer, halves to even, of values up to 2²² either way, some integer of others: added to 1.5 · 2²³, whose
-    /// last bit is worth one, it stands in the mantissa. Conversions that allow for all values take ten instructions.
+    /// Rounds to the nearest integer, ties to even, for magnitudes up to 2²²; other values give some integer.
+    ///
+    /// Adding 1.5 · 2²³, whose last bit is worth one, leaves the integer in the mantissa. Wasm's own conversion handles every
+    /// value and takes about ten instructions.
     #[inline(always)]
     fn round(self, a: Self::V) -> Self::V {
         let unit = 12_582_912.0_f32;
         let sum = self.add(a, self.splat_f32(unit));
         self.sub_i32(sum, self.splat_i32(unit.to_bits() as i32))
     }
-    /// Rounded to nearest even above 2²⁴.
+    /// Converts integers to floats; magnitudes above 2²⁴ are rounded to nearest, ties to even.
     fn to_f32(self, a: Self::V) -> Self::V;
 }

@@ -1,7 +1,12 @@
-//! Plain Rust: native builds and the other implementations' yardstick.
+//! The operations in plain Rust, for native builds. The other implementations are tested against the same naive code as this
+//! one.
+//!
+//! A vector is four `u32` words in memory order, byte 0 in the lowest bits of word 0, as wasm defines lanes. Compilers
+//! vectorise most of these loops, but nothing here is tuned.
 
 use super::Isa;
 
+/// Plain Rust.
 #[derive(Clone, Copy, Default)]
 pub struct Scalar;
 
@@ -33,7 +38,7 @@ impl Isa for Scalar {
     type Weights = V;
 
     const NAME: &'static str = "scalar";
-    const SUMS: usize = 8;
+    const ACCUMULATORS: usize = 8;
 
     #[inline(always)]
     fn load(self, from: &[u8; 16]) -> V {

@@ -1,42 +1,62 @@
-//! Dense weights, and integer ones that meet float activations.
+//! Dense weights (f32, f16, bf16), and integer weights with float activations.
+//!
+//! A vector holds four rows, so one splatted activation multiplies four rows at once and no horizontal sum is needed:
+//!
+//! ```text
+//! tile     step 0 │ step 1 │ …              a step is 1 value of k (f32) or 2 (f16, bf16) for 32 rows, 8 vectors
+//! vector   row r │ r + 1 │ r + 2 │ r + 3    one f32 a lane, or two 16-bit values of neighbouring k
+//! ```
+//!
+//! The float sum has one fixed order, which every kernel shape keeps: within a block of 64 values of k products are added from
+//! zero in rising k, one accumulator for each row and token; then the block's sum is added to the result. Splitting k over
+//! several accumulators would be faster for one row but would change the bits, so independent rows and tokens fill the
+//! registers instead: `V` vectors of rows by `T` tokens, 4 × 1 or 2 × 4.
+//!
+//! bf16 widens by a shift or a mask. f16 widens with an integer shift and one multiplication by 2¹¹² ([`f16_to_f32`]), which is
+//! exact, also for subnormals: the trick is known from Giesen's "half_to_float" notes.
+//!
+//! Integer weights with float activations are decoded to f32 one block at a time and then take the same path. This is the
+//! reference mode (`activations: "float"`), not a fast one: the decoder is scalar.
+//!
+//! [`f16_to_f32`]: crate::kernels::packed::f16_to_f32
 
-use super::{Out, quarter};
+use super::{TileOut, four_rows};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Dense, F32, Matrix, Packing, TILE};
 
-/// Values of k that sums take together.
-const BLOCK: usize = 64;
+/// Values of k whose products are summed from zero before they are added to the result.
+const K_BLOCK: usize = 64;
 
-/// Dense weights, `V` vectors of each step at a time.
+/// Multiplies one tile of dense weights for `T` tokens, `V` vectors of each step at a time, and adds to `out`.
 pub(super) fn dense<I: Isa, D: Dense<N>, const N: usize, const V: usize, const T: usize>(
     matrix: &Matrix,
     tile: usize,
     act: &Act<I>,
     token: usize,
-    out: &mut Out<T>,
+    out: &mut TileOut<T>,
 ) {
     let xs: [_; T] = std::array::from_fn(|t| act.floats(token + t));
-    for (i, bytes) in matrix.tile(tile).chunks(BLOCK * TILE * 4 / N).enumerate() {
+    for (i, bytes) in matrix.tile(tile).chunks(K_BLOCK * TILE * 4 / N).enumerate() {
         let len = bytes.len() / (TILE * 4 / N);
-        add_block::<I, D, N, V, T>(bytes, xs.map(|x| &x[i * BLOCK..][..len]), out);
+        add_block::<I, D, N, V, T>(bytes, xs.map(|x| &x[i * K_BLOCK..][..len]), out);
     }
 }
 
-/// Integer weights with float activations: a block's values are written out and meet the dense kernel.
+/// Multiplies one tile of integer weights for `T` tokens with float activations: each block is decoded to f32 first.
 pub(super) fn decoded<I: Isa, const V: usize, const T: usize>(
     matrix: &Matrix,
     tile: usize,
     act: &Act<I>,
     token: usize,
-    out: &mut Out<T>,
+    out: &mut TileOut<T>,
 ) {
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
     let xs: [_; T] = std::array::from_fn(|t| act.floats(token + t));
     let rows = matrix.shape.tile_rows(tile);
-    let mut panel = [[0.0; TILE]; BLOCK];
-    for from in (0..matrix.shape.cols).step_by(BLOCK) {
-        let len = BLOCK.min(matrix.shape.cols - from);
+    let mut panel = [[0.0; TILE]; K_BLOCK];
+    for from in (0..matrix.shape.cols).step_by(K_BLOCK) {
+        let len = K_BLOCK.min(matrix.shape.cols - from);
         for (i, row) in rows.clone().enumerate() {
             for (k, panel) in panel[..len].iter_mut().enumerate() {
                 let (code, scale, min) = matrix.code(row, from + k);
@@ -48,12 +68,12 @@ pub(super) fn decoded<I: Isa, const V: usize, const T: usize>(
     }
 }
 
-/// Adds one block of k: `N` values of k a step, from zero, then onto the results.
+/// Sums the products of one block of k from zero, `N` values of k a step, and adds the sums to the results.
 #[inline(always)]
 fn add_block<I: Isa, D: Dense<N>, const N: usize, const V: usize, const T: usize>(
     bytes: &[u8],
     xs: [&[f32]; T],
-    out: &mut Out<T>,
+    out: &mut TileOut<T>,
 ) {
     let isa = I::default();
     let (vectors, _) = bytes.as_chunks::<16>();
@@ -72,7 +92,7 @@ fn add_block<I: Isa, D: Dense<N>, const N: usize, const V: usize, const T: usize
         }
         for (v, sums) in sums.iter().enumerate() {
             for t in 0..T {
-                let y = quarter(&mut out[t], first + v);
+                let y = four_rows(&mut out[t], first + v);
                 let sum = isa.add(isa.load_f32(y), sums[t]);
                 isa.store_f32(y, sum);
             }

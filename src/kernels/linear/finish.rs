@@ -1,54 +1,73 @@
-//! From exact sums to results.
+//! Turns the exact integer sums of a group into float results.
+//!
+//! A weight is `scale · (step · code − offset) + min` and an activation `x.scale · q`, so a group's part of a dot product is
+//!
+//! ```text
+//! x.scale · ( scale · (step · Σ code · q − offset · Σ q) + min · Σ q )
+//! ```
+//!
+//! The kernels multiply the codes as they are stored, unsigned: 0, 1, 2 for the ternary −1, 0, +1. The offset is corrected
+//! here, once a group, by Σ q, which was computed when the activations were rounded. Up to this point everything is an exact
+//! integer, so kernels may sum in any order. From here on the float operations and their order are fixed; every kernel calls
+//! the same function, whatever the instruction set and the number of tokens. The correction by the activation sum is the one
+//! that gemmlowp describes for its zero points, and bitnet.cpp uses it for I2_S.
 
-use super::{Out, quarter};
-use crate::kernels::act::Row;
+use super::{TileOut, four_rows};
+use crate::kernels::act::ActRow;
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{Matrix, TILE, halves};
-use crate::quant::{Codes, Kept, Layout, Scales};
+use crate::kernels::packed::{Matrix, TILE, f16_to_f32};
+use crate::quant::{Codes, Layout, ScaleType, Scales};
 
-/// Fours of rows in a tile.
-pub(super) const FOURS: usize = TILE / 4;
+/// Vectors of four rows in a tile.
+pub(super) const ROW_VECTORS: usize = TILE / 4;
 
-/// What a group's sums need of one token's activations.
-pub(super) struct X {
-    /// Σ q, and with the weights' offset.
+/// What finishing a group needs of one token's activations.
+pub(super) struct GroupInput {
+    /// Σ q.
     sum: f32,
+    /// The weights' offset times Σ q.
     offset: i32,
+    /// The activations' scale; with one scale a row, the factor that they were multiplied by.
     scale: f32,
 }
 
-impl X {
+impl GroupInput {
+    /// Reads a group's numbers from a prepared row.
     #[inline]
-    pub fn new<I: Isa>(layout: Layout, row: &Row<I>, group: usize) -> Self {
+    pub fn new<I: Isa>(layout: Layout, row: &ActRow<I>, group: usize) -> Self {
         let sum = row.sums[group];
-        // The sums of signed weights are whole: nothing was added to them.
+        // Signed weights are stored without an offset.
         let offset = if layout.codes == Codes::I8 { 0 } else { layout.offset.wrapping_mul(sum) };
         Self { sum: sum as f32, offset, scale: row.scales[group] }
     }
 }
 
+/// A function that takes the sums of one group (4 rows a vector, `T` tokens) to results: matrix, tile, the group's header,
+/// sums, activations, results.
 pub(super) type Finish<I, const T: usize> =
-    fn(&Matrix, usize, &[u8], &[[<I as Isa>::V; T]; FOURS], &[X; T], &mut Out<T>);
+    fn(&Matrix, usize, &[u8], &[[<I as Isa>::V; T]; ROW_VECTORS], &[GroupInput; T], &mut TileOut<T>);
 
-/// From the exact sums of a group to results, of codes that count one or two: apart from the dots, and the same for all of them.
+/// Chooses the function for a layout: one scale a row, or f16 or f32 scales a group with or without minima; codes count 1 or,
+/// for the 1-bit weights ±1, 2.
 pub(super) fn finish<I: Isa, const T: usize>(layout: Layout) -> Finish<I, T> {
     match (layout.scales, layout.step) {
         (Scales::Row, _) => finish_rows::<I, T>,
-        (Scales::Group { kept: Kept::Half, min: false, .. }, 1) => finish_group::<I, T, false, false, 0>,
-        (Scales::Group { kept: Kept::Half, min: false, .. }, _) => finish_group::<I, T, false, false, 1>,
-        (Scales::Group { kept: Kept::Half, min: true, .. }, _) => finish_group::<I, T, false, true, 0>,
+        (Scales::Group { scale_type: ScaleType::F16, min: false, .. }, 1) => finish_group::<I, T, false, false, 0>,
+        (Scales::Group { scale_type: ScaleType::F16, min: false, .. }, _) => finish_group::<I, T, false, false, 1>,
+        (Scales::Group { scale_type: ScaleType::F16, min: true, .. }, _) => finish_group::<I, T, false, true, 0>,
         (Scales::Group { min: false, .. }, _) => finish_group::<I, T, true, false, 0>,
         (Scales::Group { min: true, .. }, _) => finish_group::<I, T, true, true, 0>,
     }
 }
 
+/// Writes `y = (Σ − offset) / s · scale`, or `y = (Σ − offset) / (s · scale)`; there is one group.
 fn finish_rows<I: Isa, const T: usize>(
     matrix: &Matrix,
     tile: usize,
     _: &[u8],
-    sums: &[[I::V; T]; FOURS],
-    xs: &[X; T],
-    out: &mut Out<T>,
+    sums: &[[I::V; T]; ROW_VECTORS],
+    xs: &[GroupInput; T],
+    out: &mut TileOut<T>,
 ) {
     let isa = I::default();
     let mut scales = [0.0; TILE];
@@ -62,42 +81,44 @@ fn finish_rows<I: Isa, const T: usize>(
             let factor = isa.splat_f32(xs[t].scale);
             let y =
                 if matrix.divide { isa.div(sum, isa.mul(factor, scale)) } else { isa.mul(isa.div(sum, factor), scale) };
-            isa.store_f32(quarter(&mut out[t], four), y);
+            isa.store_f32(four_rows(&mut out[t], four), y);
         }
     }
 }
 
-fn finish_group<I: Isa, const T: usize, const WIDE: bool, const MIN: bool, const DOUBLED: u32>(
+/// Adds a group's part: `y += (f32((Σ << STEP_SHIFT) − offset) · scale + f32(Σ q) · min) · x.scale`.
+fn finish_group<I: Isa, const T: usize, const F32_SCALES: bool, const MIN: bool, const STEP_SHIFT: u32>(
     _: &Matrix,
     _: usize,
     header: &[u8],
-    sums: &[[I::V; T]; FOURS],
-    xs: &[X; T],
-    out: &mut Out<T>,
+    sums: &[[I::V; T]; ROW_VECTORS],
+    xs: &[GroupInput; T],
+    out: &mut TileOut<T>,
 ) {
     let isa = I::default();
-    let (scales, mins) = header.split_at(TILE * if WIDE { 4 } else { 2 });
+    let (scales, mins) = header.split_at(TILE * if F32_SCALES { 4 } else { 2 });
     for (four, sums) in sums.iter().enumerate() {
-        let scale = load_scales::<I, WIDE>(isa, scales, four);
-        let min = if MIN { load_scales::<I, WIDE>(isa, mins, four) } else { scale };
+        let scale = load_scales::<I, F32_SCALES>(isa, scales, four);
+        let min = if MIN { load_scales::<I, F32_SCALES>(isa, mins, four) } else { scale };
         for t in 0..T {
-            let sum = isa.sub_i32(isa.shl_i32(sums[t], DOUBLED), isa.splat_i32(xs[t].offset));
+            let sum = isa.sub_i32(isa.shl_i32(sums[t], STEP_SHIFT), isa.splat_i32(xs[t].offset));
             let mut part = isa.mul(isa.to_f32(sum), scale);
             if MIN {
                 part = isa.add(part, isa.mul(isa.splat_f32(xs[t].sum), min));
             }
-            let y = quarter(&mut out[t], four);
+            let y = four_rows(&mut out[t], four);
             let sum = isa.add(isa.load_f32(y), isa.mul(part, isa.splat_f32(xs[t].scale)));
             isa.store_f32(y, sum);
         }
     }
 }
 
+/// Loads the scales of four rows.
 #[inline(always)]
-fn load_scales<I: Isa, const WIDE: bool>(isa: I, scales: &[u8], four: usize) -> I::V {
-    if WIDE {
+fn load_scales<I: Isa, const F32_SCALES: bool>(isa: I, scales: &[u8], four: usize) -> I::V {
+    if F32_SCALES {
         isa.load(&scales.as_chunks::<16>().0[four])
     } else {
-        halves(isa, isa.shl_i32(isa.load_i16(&scales.as_chunks::<8>().0[four]), 16))
+        f16_to_f32(isa, isa.shl_i32(isa.load_i16(&scales.as_chunks::<8>().0[four]), 16))
     }
 }

@@ -1,47 +1,97 @@
-//! Integer codes and few tokens: weights come apart in registers and meet their activations there.
+//! Integer weights times few tokens (decode): codes are unpacked in registers and multiplied at once.
+//!
+//! # The identity
+//!
+//! A row's dot product is `Σ (code − offset) · q = Σ code · q − offset · Σ q`. The left sum has small unsigned codes, the right
+//! one does not depend on the row. So the kernel multiplies codes as they are packed, and [`finish`](super::finish) subtracts
+//! the correction once a group.
+//!
+//! # The instruction
+//!
+//! `i32x4.relaxed_dot_i8x16_i7x16_add` adds, to each 32-bit lane, four products of a signed byte and a byte of at most seven
+//! bits. What an engine does with an eighth bit is up to it, so exactness needs the second operand in `0..=127`:
+//!
+//! - Codes of 1 to 6 bits are that operand; the signed one is the activation. A 14-bit activation is two planes,
+//!   `q = 128 · high + low`, hence two dots. The halves are joined at the end: `(Σ high << 7) + Σ low`.
+//! - Signed 8-bit weights take the signed operand. The activation is then offset to `q + 8192` and split into two unsigned
+//!   7-bit planes, and 8192 times the weights' sum, which the same loop adds up with one more dot by ones, is subtracted.
+//!
+//! All sums are exact in i32, for ternary rows of up to 2¹⁸ values; models' rows are far shorter. The strict instruction set, which
+//! widens to 16 bits first, therefore gives the same bits.
+//!
+//! # The layout and the loops
+//!
+//! A vector has rows in its lanes and four values of k in a lane ([`packed`](crate::kernels::packed)), so that one splat of
+//! four activations serves every vector of a step, and sums need no horizontal addition:
+//!
+//! ```text
+//! for each pass over the group          as many accumulators as registers hold; the codes are read again, from cache
+//!   for each step of 4 values of k      one splat a plane of activations
+//!     for each plane of codes           one AND, one dot
+//! ```
+//!
+//! A code that stands `s` bits up in its byte contributes `2ˢ` times its product. Those planes are shifted back once, after the
+//! loop, instead of at every step; the factor keeps the operand below 128 (2-bit codes: masks 0x03 and 0x0c, and one shift by
+//! four gives the other two planes). The TQ2_0 and Q6_K kernels of llama.cpp and the I2_S kernel of bitnet.cpp read rows that are
+//! contiguous and end in horizontal sums; rows in lanes avoid these and measured a third faster here.
+//!
+//! # Two ways to sum
+//!
+//! Without VNNI an x86 engine needs five instructions for the 32-bit dot. [`DotProduct::Dot2`](super::DotProduct) adds products
+//! in 16-bit lanes for [`Ints::DOT2_STEPS`] steps, which cannot overflow, and widens then; there it was 1.6 times faster. A
+//! short measurement at load chooses.
+//!
+//! # What was tried, and what is doubtful
+//!
+//! Lookup tables in the manner of T-MAC and bitnet.cpp's TL1 tie with Dot2 on such machines and need tables made for every
+//! input; base-3 codes (TQ1_0's) are bound by decoding and seven times slower; popcounts of bit-planes are six to nine times
+//! slower than the masked dots of 1-bit codes. The number of accumulators an engine keeps in registers ([`Isa::ACCUMULATORS`])
+//! was found by measuring V8 on x86; other engines and ARM were not examined. Bursts split a long group into chunks, and on
+//! some processors that costs more than it brings ([`prefetch`](super::prefetch)).
 
 use std::ops::Range;
 
-use super::ahead::{Ahead, CHUNK};
-use super::finish::{FOURS, X, finish};
-use super::{Out, Sums};
+use super::finish::{GroupInput, ROW_VECTORS, finish};
+use super::prefetch::{self, BURST_STEP, WeightPrefetch};
+use super::{TileOut, TileSums};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Ints, Matrix, Packing, TILE};
 
-/// The codes of a group and what they meet.
-pub(super) struct Group<'a, 'm, I: Isa, const T: usize> {
+/// The codes of a group and the activations they are multiplied by.
+pub(super) struct GroupOperands<'a, 'm, I: Isa, const T: usize> {
     codes: &'a [u8],
-    /// Where they begin among the matrix's bytes.
+    /// Their offset among the matrix's bytes.
     at: usize,
-    ahead: &'a mut Ahead<'m>,
-    /// The planes of each token; the second may be empty.
+    prefetch: &'a mut WeightPrefetch<'m>,
+    /// The planes of each token's activations; the second may be empty.
     xs: [[&'a [I::Quad]; 2]; T],
 }
 
-/// Exact sums of a group.
-pub(super) type Sum<I, const T: usize> = fn(Group<I, T>, &mut Sums<I, T>);
+/// A kernel: writes the exact sums of a group, four rows a vector.
+pub(super) type Sum<I, const T: usize> = fn(GroupOperands<I, T>, &mut TileSums<I, T>);
 
-/// Some tokens and one tile, group by group.
+/// Multiplies one tile for `T` tokens, group by group in rising k, and adds to `out`.
 pub(super) fn tile<I: Isa, const T: usize>(
     sum: Sum<I, T>,
     matrix: &Matrix,
     tile: usize,
     act: &Act<I>,
     token: usize,
-    out: &mut Out<T>,
+    out: &mut TileOut<T>,
 ) {
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
     let finish = finish::<I, T>(layout);
     let bytes = matrix.tile(tile);
-    // Only the first walk over a tile brings its bytes from memory.
-    let mut ahead = Ahead::new(matrix, tile, token == 0);
+    // Only the first token's pass over a tile reads it from memory.
+    let wanted = token == 0 && prefetch::is_on(layout.codes);
+    let mut prefetch = WeightPrefetch::new(matrix, tile, wanted);
     let rows: [_; T] = std::array::from_fn(|t| act.row(token + t));
     let (len, groups) = matrix.shape.groups();
     let group_bytes = bytes.len() / groups;
     let header = group_bytes - len * TILE * layout.codes.bits() / 8;
     let (quads, start) = (len / 4, tile * bytes.len());
-    let mut sums = [[I::default().splat_i32(0); T]; FOURS];
+    let mut sums = [[I::default().splat_i32(0); T]; ROW_VECTORS];
 
     for (group, bytes) in bytes.chunks_exact(group_bytes).enumerate() {
         let (header, codes) = bytes.split_at(header);
@@ -49,13 +99,14 @@ pub(super) fn tile<I: Isa, const T: usize>(
         let xs = std::array::from_fn(|t| {
             rows[t].planes.map(|plane| plane.get(group * quads..(group + 1) * quads).unwrap_or(&[]))
         });
-        sum(Group { codes, at, ahead: &mut ahead, xs }, &mut sums);
-        let xs: [_; T] = std::array::from_fn(|t| X::new(layout, &rows[t], group));
+        sum(GroupOperands { codes, at, prefetch: &mut prefetch, xs }, &mut sums);
+        let xs: [_; T] = std::array::from_fn(|t| GroupInput::new(layout, &rows[t], group));
         finish(matrix, tile, header, &sums, &xs, out);
     }
 }
 
-/// `V` parts of each step make a pass, of `T` tokens and `A` planes of activations; `PAIRS` sums products in 16 bits first.
+/// Writes the sums of one group: `V` of the `8 / P` parts of each step at a time, for `T` tokens and `A` planes of activations.
+/// With `DOT2` products are summed in 16-bit lanes first.
 pub(super) fn sum<
     I: Isa,
     C: Ints<P>,
@@ -63,28 +114,28 @@ pub(super) fn sum<
     const V: usize,
     const T: usize,
     const A: usize,
-    const PAIRS: bool,
+    const DOT2: bool,
 >(
-    group: Group<I, T>,
-    sums: &mut Sums<I, T>,
+    group: GroupOperands<I, T>,
+    sums: &mut TileSums<I, T>,
 ) {
     let isa = I::default();
     let masks = C::masks(isa);
-    let Group { codes, at, ahead, xs } = group;
+    let GroupOperands { codes, at, prefetch, xs } = group;
     let bytes = 16 * C::VECTORS;
     let steps = codes.len() / bytes;
-    // A long group is brought piece by piece.
-    let piece = if codes.len() < 2 * CHUNK { steps } else { CHUNK / bytes };
+    // A long group is prefetched chunk by chunk, and else multiplied at one go.
+    let chunk = if !prefetch.wanted() || codes.len() < 2 * BURST_STEP { steps } else { BURST_STEP / bytes };
     for first in (0..8 / P).step_by(V) {
         let mut dots = [[[[isa.splat_i32(0); A]; T]; P]; V];
         let mut weights = [isa.splat_i32(0); V];
         let mut from = 0;
         while from < steps {
-            let to = steps.min(from + piece);
-            ahead.touch(at + from * bytes);
+            let to = steps.min(from + chunk);
+            prefetch.touch(at + from * bytes);
             let xs = xs.map(|planes| std::array::from_fn(|a| &planes[a][from..to]));
             let codes = &codes[from * bytes..to * bytes];
-            if PAIRS {
+            if DOT2 {
                 dot_pairs::<I, C, P, V, T, A>(isa, &masks, codes, first, xs, &mut dots);
             } else {
                 dot::<I, C, P, V, T, A>(isa, &masks, codes, first, xs, &mut dots, &mut weights);
@@ -104,7 +155,7 @@ pub(super) fn sum<
     }
 }
 
-/// The first steps of every token's planes.
+/// Cuts every token's planes to `steps`, which removes bounds checks from the loop.
 #[inline]
 fn cut<Q, const T: usize, const A: usize>(mut xs: [[&[Q]; A]; T], steps: usize) -> [[&[Q]; A]; T] {
     for x in xs.as_flattened_mut() {
@@ -113,8 +164,8 @@ fn cut<Q, const T: usize, const A: usize>(mut xs: [[&[Q]; A]; T], steps: usize) 
     xs
 }
 
-/// What a step meets. A loop on its own: written as `map`s of arrays it is called at every step, and written where it is needed it
-/// keeps a check of its bounds.
+/// Splats a step's activations. The loop has a function of its own: written as `map`s of arrays it was not inlined, and written
+/// out where it is used it kept a bounds check.
 #[inline]
 fn splats<I: Isa, const T: usize, const A: usize>(isa: I, xs: &[[&[I::Quad]; A]; T], step: usize) -> [[I::X; A]; T] {
     let mut splats = [[isa.splat_quad(&isa.quad([0; 4])); A]; T];
@@ -124,9 +175,10 @@ fn splats<I: Isa, const T: usize, const A: usize>(isa: I, xs: &[[&[I::Quad]; A];
     splats
 }
 
-type Dots<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
+type Accumulators<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
 
-/// Adds some steps to the exact sums of `V` parts of each step, for every plane, token and half; and to those of signed weights.
+/// Adds some steps to the accumulators of `V` parts of each step, for every plane of codes, token and plane of activations;
+/// signed weights are summed too.
 #[inline(always)]
 pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,
@@ -134,41 +186,41 @@ pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: u
     codes: &[u8],
     first: usize,
     xs: [[&[I::Quad]; A]; T],
-    sums: &mut Dots<I::V, P, V, T, A>,
+    sums: &mut Accumulators<I::V, P, V, T, A>,
     weights: &mut [I::V; V],
 ) {
     let codes: &[C::Step] = bytemuck::cast_slice(codes);
-    // Written out, as a loop would not be unrolled.
-    let some = const { at_once(C::MOST, I::SUMS / (V * T * A), P) };
-    walk::<I, C, P, V, T, A>(isa, masks, codes, (first, 0..some), xs, sums, weights);
+    // Up to four passes, written out because a loop would not be unrolled.
+    let some = const { planes_per_pass(C::PLANES_PER_PASS, I::ACCUMULATORS / (V * T * A), P) };
+    run_pass::<I, C, P, V, T, A>(isa, masks, codes, (first, 0..some), xs, sums, weights);
     if some < P {
-        walk::<I, C, P, V, T, A>(isa, masks, codes, (first, some..P.min(2 * some)), xs, sums, weights);
+        run_pass::<I, C, P, V, T, A>(isa, masks, codes, (first, some..P.min(2 * some)), xs, sums, weights);
     }
     if 2 * some < P {
-        walk::<I, C, P, V, T, A>(isa, masks, codes, (first, 2 * some..P.min(3 * some)), xs, sums, weights);
+        run_pass::<I, C, P, V, T, A>(isa, masks, codes, (first, 2 * some..P.min(3 * some)), xs, sums, weights);
     }
     if 3 * some < P {
-        walk::<I, C, P, V, T, A>(isa, masks, codes, (first, 3 * some..P), xs, sums, weights);
+        run_pass::<I, C, P, V, T, A>(isa, masks, codes, (first, 3 * some..P), xs, sums, weights);
     }
 }
 
-/// Planes of a walk: as many as have registers, in four walks at most.
-const fn at_once(most: usize, sums: usize, planes: usize) -> usize {
+/// The planes of one pass: as many as registers hold, in at most four passes.
+const fn planes_per_pass(most: usize, sums: usize, planes: usize) -> usize {
     let some = if most < sums { most } else { sums };
     let least = planes.div_ceil(4);
     if some < least { least } else { some }
 }
 
-/// The same for some of the planes, with sums of its own: those of others would wait in memory.
+/// One pass: [`dot`] for some of the planes, with local accumulators. Those of other planes would only occupy registers.
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "an iterator's count is not known to be within the other slices")]
-fn walk<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
+fn run_pass<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,
     masks: &[I::V; 4],
     codes: &[C::Step],
     (first, planes): (usize, Range<usize>),
     xs: [[&[I::Quad]; A]; T],
-    sums: &mut Dots<I::V, P, V, T, A>,
+    sums: &mut Accumulators<I::V, P, V, T, A>,
     weights: &mut [I::V; V],
 ) {
     let ones = isa.splat_quad(&isa.quad([1; 4]));
@@ -201,7 +253,7 @@ fn walk<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, cons
     *sums = sum;
 }
 
-/// The same for unsigned codes: as many steps as fit are summed in lanes of 16 bits.
+/// Does what [`dot`] does for unsigned codes, and sums as many steps as fit in 16-bit lanes.
 #[inline(always)]
 fn dot_pairs<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,
@@ -209,11 +261,11 @@ fn dot_pairs<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize,
     codes: &[u8],
     first: usize,
     xs: [[&[I::Quad]; A]; T],
-    sums: &mut Dots<I::V, P, V, T, A>,
+    sums: &mut Accumulators<I::V, P, V, T, A>,
 ) {
     let (vectors, _) = codes.as_chunks::<16>();
-    for (some, vectors) in vectors.chunks(C::PAIRS * C::VECTORS).enumerate() {
-        let xs = xs.map(|planes| planes.map(|plane| &plane[some * C::PAIRS..][..vectors.len() / C::VECTORS]));
+    for (some, vectors) in vectors.chunks(C::DOT2_STEPS * C::VECTORS).enumerate() {
+        let xs = xs.map(|planes| planes.map(|plane| &plane[some * C::DOT2_STEPS..][..vectors.len() / C::VECTORS]));
         let mut pairs = [[[[isa.splat_i32(0); A]; T]; P]; V];
         for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
             let x = splats(isa, &xs, step);

@@ -1,29 +1,40 @@
-//! `y[t][row] = Σₖ w[row][k] · x[t][k]`: one token (decode), several (batches) and many (prefill), with the same bits.
+//! Matrix multiplication, `y[t][row] = Σₖ w[row][k] · x[t][k]`: for one token (decode), several (batches) and many (prefill),
+//! with the same bits.
 //!
-//! A kernel takes a tile of 32 rows and one token or four, Q6_K's up to [`MANY`]; from [`panel::LEAST`] tokens on, [`panel`] unpacks
-//! some tiles once for all of them. Integer layouts run
+//! The unit of work is a tile of 32 rows. Which kernel multiplies it depends on the layout and the number of tokens:
+//!
+//! | weights | 1 token | 4 tokens and more | 24 and more |
+//! |---|---|---|---|
+//! | codes of 1, 2, 4 bits, one scale a row or group | `ints` | `ints`, 4 at a time | `panel` |
+//! | 6-bit codes with plain group scales | `ints` | one by one | `panel` |
+//! | signed 8-bit codes | `ints` | `ints`, 4 at a time | likewise |
+//! | K-quants | `super_block` | Q5_K, Q6_K: up to 16 at a time; others one by one | likewise |
+//! | f32, f16, bf16, or any with float activations | `dense` | `dense`, 4 at a time | likewise |
+//!
+//! Integer layouts compute
 //!
 //! ```text
 //! for each group along k                           rising
-//!   for each pass over some of a step's parts      as many rows as accumulators fit into registers
-//!     sum  = Σ codes · q                           exact, i32: one dot instruction per plane, token and half of q
-//!   part = f32(step · sum − offset · Σq) · scale [+ f32(Σq) · min]
+//!   sum  = Σ code · q                              exact, i32
+//!   part = f32(step · sum − offset · Σ q) · scale [+ f32(Σ q) · min]
 //!   y   += part · x.scale
 //! ```
 //!
-//! with one group, `y = f32(sum) / s · scale`, where the layout has one scale a row ([`ints`], [`finish`]). K-quants sum blocks of
-//! groups in integers ([`factors`]). The same operations in the same order for every token count make batches equal to single
-//! tokens bit for bit, and exact sums may be taken in whichever way the machine does fastest ([`Dots`]).
+//! and with one scale a row, which is one group, `y = f32(sum − offset · Σ q) / s · scale`. The float operations are the same
+//! in the same order for every number of tokens, so a batch equals its tokens one by one, bit for bit; the exact sums may be
+//! taken in whichever way is fastest on the machine ([`DotProduct`]). Dense layouts add products in blocks of 64 values of k,
+//! from zero, and then the block to `y`.
 //!
-//! Dense layouts, and integer ones with float activations, add products in blocks of 64 values of k:
-//! `block += w · x` from zero, then `y += block` ([`dense`]).
+//! Each file begins with its identity, its loop order, and what was measured.
 
-mod ahead;
 mod dense;
-mod factors;
 mod finish;
 mod ints;
 mod panel;
+pub mod prefetch;
+#[cfg(test)]
+pub(in crate::kernels) mod suite;
+mod super_block;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,77 +43,116 @@ use super::act::{Act, Precision};
 use super::elementwise::scale;
 use super::isa::Isa;
 use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, Matrix, Packing, TILE};
-use crate::quant::{Codes, Float, Kept, Layout, Scales};
+use crate::quant::{Codes, Float, Layout, ScaleType, Scales};
 use crate::team::Columns;
 use dense::{decoded, dense};
-use factors::factors;
-use finish::FOURS;
+use finish::ROW_VECTORS;
 use ints::sum;
 
-/// Tokens that share one pass over the weights.
-const TOKENS: usize = 4;
-/// Tokens that meet a block of K-quants which came apart, at most.
-const MANY: usize = 16;
+/// Tokens of a kernel for several: they share every unpacked register of weights.
+const PASS_TOKENS: usize = 4;
+/// The largest number of tokens that share an unpacked super-block.
+const MAX_TOKENS: usize = 16;
 
-/// The results of one tile: rows in order, for each token.
-type Out<const T: usize> = [[f32; TILE]; T];
+/// The results of one tile, `[token][row]`.
+type TileOut<const T: usize> = [[f32; TILE]; T];
 
-/// The exact sums of one tile, four rows each.
-type Sums<I, const T: usize> = [[<I as Isa>::V; T]; FOURS];
+/// The exact sums of one tile, `[vector of four rows][token]`.
+type TileSums<I, const T: usize> = [[<I as Isa>::V; T]; ROW_VECTORS];
 
+/// The results of the vector `four` of a tile's rows.
 #[inline(always)]
-fn quarter(out: &mut [f32; TILE], four: usize) -> &mut [f32; 4] {
+fn four_rows(out: &mut [f32; TILE], four: usize) -> &mut [f32; 4] {
     &mut out.as_chunks_mut::<4>().0[four]
 }
 
-/// How integer products are summed.
+/// How integer products are summed. The results are the same bits either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dots {
-    /// Four to a lane of 32 bits: one instruction on processors with VNNI or SDOT.
-    Fours,
-    /// Two to a lane of 16 bits, and those now and then into 32: where the former takes five instructions.
-    Pairs,
+pub enum DotProduct {
+    /// Four products are added to a 32-bit lane: one instruction on processors with VNNI or SDOT.
+    Dot4,
+    /// Two products are added to a 16-bit lane, which is widened every few steps. It is faster on processors without such an
+    /// instruction, where [`Self::Dot4`] takes five.
+    Dot2,
 }
 
-impl Dots {
-    pub const ALL: [Self; 2] = [Self::Fours, Self::Pairs];
+impl DotProduct {
+    /// Both kinds.
+    pub const ALL: [Self; 2] = [Self::Dot4, Self::Dot2];
 
+    /// The name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Fours => "dot4",
-            Self::Pairs => "dot2",
+            Self::Dot4 => "dot4",
+            Self::Dot2 => "dot2",
         }
     }
 }
 
-/// What suits a machine suits all models on it.
-static PAIRS: AtomicBool = AtomicBool::new(false);
+/// One choice for the process: what suits a machine suits all models on it.
+static USE_DOT2: AtomicBool = AtomicBool::new(false);
 
-/// Takes this way from now on. The bits stay the same.
-pub fn choose(dots: Dots) {
-    PAIRS.store(dots == Dots::Pairs, Ordering::Relaxed);
+/// Sets the kind of dot product that [`multiply`] uses from now on. Results do not change.
+pub fn choose(dots: DotProduct) {
+    USE_DOT2.store(dots == DotProduct::Dot2, Ordering::Relaxed);
 }
 
-pub fn chosen() -> Dots {
-    if PAIRS.load(Ordering::Relaxed) { Dots::Pairs } else { Dots::Fours }
+/// The kind of dot product that [`multiply`] uses.
+pub fn chosen() -> DotProduct {
+    if USE_DOT2.load(Ordering::Relaxed) { DotProduct::Dot2 } else { DotProduct::Dot4 }
 }
 
-/// Multiplies some tiles of one part of the rows, for every prepared token; `columns` are their results.
+/// Multiplies some tiles of one part of a matrix with every prepared token.
+///
+/// `part` and `tiles` name rows of the matrix as [`sections`](super::sections) divides them; `columns` are these rows in the
+/// result `[tokens][rows]` and are overwritten.
 ///
 /// # Panics
 /// If the activations were prepared for another kind of matrix, or the columns are not the tiles' rows.
+///
+/// ```
+/// use ternlight::kernels::act::{Act, Precision};
+/// use ternlight::kernels::isa::Active;
+/// use ternlight::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing};
+/// use ternlight::kernels::{linear, spec};
+/// use ternlight::quant::Layout;
+/// use ternlight::team::{Columns, Team};
+///
+/// // A ternary matrix [32, 64]: codes 0, 1, 2 stand for −1, 0, 1; every row has the scale 0.5.
+/// let shape = MatrixShape { rows: 32, cols: 64, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
+/// let codes: Vec<u8> = (0..32 * 64).map(|i| (i * 7 % 3) as u8).collect();
+/// let mut matrix = Matrix::reserve(shape)?;
+/// matrix.pack(0, DecodedRows { codes: &codes, scales: &[], mins: &[], super_scales: &[] });
+/// matrix.row_scales.fill(0.5);
+///
+/// // One token, rounded to int8 with one scale: its largest magnitude, 127, becomes the code 127.
+/// let x: Vec<f32> = (0..64).map(|k| [127.0, -3.0, 0.0, 64.0][k % 4]).collect();
+/// let spec = spec(&matrix.shape, Precision::Int8);
+/// let mut act = Act::<Active>::reserve(spec.bytes(1))?;
+/// act.prepare(&Team::solo(), spec, 1, |_, row| row.copy_from_slice(&x));
+///
+/// let mut y = [0.0; 32];
+/// linear::multiply(&matrix, 0, 0..1, &act, Columns::all(&mut y, 32));
+///
+/// let naive = |row: usize| (0..64).map(|k| (f32::from(codes[row * 64 + k]) - 1.0) * 0.5 * x[k]).sum::<f32>();
+/// assert!((0..32).all(|row| y[row] == naive(row)));
+/// # Ok::<(), ternlight::error::Error>(())
+/// ```
 pub fn multiply<I: Isa>(matrix: &Matrix, part: usize, tiles: Range<usize>, act: &Act<I>, columns: Columns) {
     multiply_by(chosen(), matrix, part, tiles, act, columns);
 }
 
-/// Tiles that go together where so many tokens meet them.
-pub fn grain(tokens: usize) -> usize {
-    if tokens >= panel::LEAST { panel::TILES } else { 1 }
+/// The number of tiles that a member should take at once for so many tokens.
+pub fn chunk_size(tokens: usize) -> usize {
+    if tokens >= panel::MIN_TOKENS { panel::PANEL_TILES } else { 1 }
 }
 
-/// [`multiply`] with products summed in this way.
+/// Does what [`multiply`] does, with the given kind of dot product.
+///
+/// # Panics
+/// As [`multiply`] does.
 pub fn multiply_by<I: Isa>(
-    dots: Dots,
+    dots: DotProduct,
     matrix: &Matrix,
     part: usize,
     tiles: Range<usize>,
@@ -114,7 +164,7 @@ pub fn multiply_by<I: Isa>(
     let kernels = kernels::<I>(shape.packing, act.spec().precision, dots);
     let tokens = act.tokens();
     let first = part * shape.part_tiles();
-    if tokens >= panel::LEAST && panel::takes(shape, act.spec().precision) && !tiles.is_empty() {
+    if tokens >= panel::MIN_TOKENS && panel::supports(shape, act.spec().precision) && !tiles.is_empty() {
         return panel::multiply(dots, matrix, first + tiles.start..first + tiles.end, act, &mut columns);
     }
     let start = shape.tile_rows(first + tiles.start).start;
@@ -123,23 +173,23 @@ pub fn multiply_by<I: Isa>(
         let span = rows.start - start..rows.end - start;
         let mut token = 0;
         while token < tokens {
-            let some = MANY.min(tokens - token);
-            if some >= TOKENS && factors::takes(shape, act.spec().precision) {
-                let outs = &mut [[0.0; TILE]; MANY][..some];
-                factors::many(matrix, tile, act, token..token + some, outs);
+            let some = MAX_TOKENS.min(tokens - token);
+            if some >= PASS_TOKENS && super_block::unpacks_once(shape, act.spec().precision) {
+                let outs = &mut [[0.0; TILE]; MAX_TOKENS][..some];
+                super_block::many(matrix, tile, act, token..token + some, outs);
                 for (i, out) in outs.iter_mut().enumerate() {
                     write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
                 }
                 token += some;
             } else if let Some(many) = kernels.many
-                && tokens - token >= TOKENS
+                && tokens - token >= PASS_TOKENS
             {
-                let mut out = [[0.0; TILE]; TOKENS];
+                let mut out = [[0.0; TILE]; PASS_TOKENS];
                 many.run(matrix, tile, act, token, &mut out);
                 for (i, out) in out.iter_mut().enumerate() {
                     write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
                 }
-                token += TOKENS;
+                token += PASS_TOKENS;
             } else {
                 let mut out = [[0.0; TILE]];
                 kernels.one.run(matrix, tile, act, token, &mut out);
@@ -150,10 +200,11 @@ pub fn multiply_by<I: Isa>(
     }
 }
 
-/// Adds what some tiles of dense weights make of prepared tokens: `y[row(t)] += W · x[t]`, block by block of k.
+/// Adds the products of some tiles of dense weights with some prepared tokens: `y[row(t)] += W · x[t]`, block by block of k.
+/// Low-rank adapters use it.
 ///
 /// # Panics
-/// As [`multiply`] does, and if the weights have a factor or parts.
+/// As [`multiply`] does, and if the matrix has a factor or several parts.
 pub fn add<I: Isa>(
     matrix: &Matrix,
     tiles: Range<usize>,
@@ -165,19 +216,19 @@ pub fn add<I: Isa>(
     let shape = &matrix.shape;
     assert_eq!(act.spec(), super::spec(shape, Precision::Float), "activations fit the matrix");
     assert!(matrix.factor == 1.0 && shape.parts == 1, "plain weights");
-    let kernels = kernels::<I>(shape.packing, Precision::Float, Dots::Fours);
+    let kernels = kernels::<I>(shape.packing, Precision::Float, DotProduct::Dot4);
     let start = shape.tile_rows(tiles.start).start;
-    let mut out = [[0.0; TILE]; TOKENS];
+    let mut out = [[0.0; TILE]; PASS_TOKENS];
     for tile in tiles {
         let rows = shape.tile_rows(tile);
         let span = rows.start - start..rows.end - start;
-        for first in tokens.clone().step_by(TOKENS) {
-            let count = TOKENS.min(tokens.end - first);
+        for first in tokens.clone().step_by(PASS_TOKENS) {
+            let count = PASS_TOKENS.min(tokens.end - first);
             for (i, out) in out[..count].iter_mut().enumerate() {
                 out[..span.len()].copy_from_slice(&columns.row(row(first + i))[span.clone()]);
             }
             match kernels.many {
-                Some(many) if count == TOKENS => many.run(matrix, tile, act, first, &mut out),
+                Some(many) if count == PASS_TOKENS => many.run(matrix, tile, act, first, &mut out),
                 _ => out.as_chunks_mut::<1>().0[..count].iter_mut().enumerate().for_each(|(i, out)| {
                     kernels.one.run(matrix, tile, act, first + i, out);
                 }),
@@ -189,7 +240,7 @@ pub fn add<I: Isa>(
     }
 }
 
-/// A tile's results, where they belong.
+/// Writes a tile's results to their place, times the matrix's factor.
 fn write<I: Isa>(matrix: &Matrix, to: &mut [f32], results: &mut [f32; TILE]) {
     if matrix.factor != 1.0 {
         scale::<I>(results, matrix.factor);
@@ -197,15 +248,15 @@ fn write<I: Isa>(matrix: &Matrix, to: &mut [f32], results: &mut [f32; TILE]) {
     to.copy_from_slice(&results[..to.len()]);
 }
 
-/// What multiplies one tile for `T` tokens.
+/// A function that multiplies one tile for `T` tokens.
 #[derive(Clone, Copy)]
 enum Kernel<I: Isa, const T: usize> {
     Ints(ints::Sum<I, T>),
-    Other(fn(&Matrix, usize, &Act<I>, usize, &mut Out<T>)),
+    Other(fn(&Matrix, usize, &Act<I>, usize, &mut TileOut<T>)),
 }
 
 impl<I: Isa, const T: usize> Kernel<I, T> {
-    fn run(self, matrix: &Matrix, tile: usize, act: &Act<I>, token: usize, out: &mut Out<T>) {
+    fn run(self, matrix: &Matrix, tile: usize, act: &Act<I>, token: usize, out: &mut TileOut<T>) {
         match self {
             Self::Ints(sum) => ints::tile(sum, matrix, tile, act, token, out),
             Self::Other(kernel) => kernel(matrix, tile, act, token, out),
@@ -213,38 +264,40 @@ impl<I: Isa, const T: usize> Kernel<I, T> {
     }
 }
 
+/// The kernels of a layout.
 struct Kernels<I: Isa> {
     one: Kernel<I, 1>,
-    /// Absent where [`factors::many`] takes several, or nothing would be gained.
-    many: Option<Kernel<I, TOKENS>>,
+    /// `None` where [`super_block::many`] takes several tokens, or where nothing would be gained.
+    many: Option<Kernel<I, PASS_TOKENS>>,
 }
 
-/// The kernels of a layout. A pass takes two parts of a step where there are registers for their sums.
-fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: Dots) -> Kernels<I> {
-    let pairs = dots == Dots::Pairs;
+/// Chooses the kernels of a layout. A pass takes two parts of a step where registers hold their accumulators. It is one table,
+/// and therefore exceeds 60 lines.
+fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: DotProduct) -> Kernels<I> {
+    let pairs = dots == DotProduct::Dot2;
     macro_rules! ints {
         ($codes:ty, $planes:literal, $halves:literal) => {
             Kernels {
-                one: Kernel::Ints(match (pairs, I::SUMS >= 2 * $planes * $halves) {
+                one: Kernel::Ints(match (pairs, I::ACCUMULATORS >= 2 * $planes * $halves) {
                     (true, true) => sum::<I, $codes, $planes, 2, 1, $halves, true>,
                     (true, false) => sum::<I, $codes, $planes, 1, 1, $halves, true>,
                     (false, true) => sum::<I, $codes, $planes, 2, 1, $halves, false>,
                     (false, false) => sum::<I, $codes, $planes, 1, 1, $halves, false>,
                 }),
-                many: Some(Kernel::Ints(sum::<I, $codes, $planes, 1, TOKENS, $halves, false>)),
+                many: Some(Kernel::Ints(sum::<I, $codes, $planes, 1, PASS_TOKENS, $halves, false>)),
             }
         };
     }
-    macro_rules! factors {
+    macro_rules! super_block {
         ($codes:ty, $planes:literal, $vectors:literal, $steps:literal) => {
-            Kernels { one: Kernel::Other(factors::<I, $codes, $planes, $vectors, $steps>), many: None }
+            Kernels { one: Kernel::Other(super_block::one::<I, $codes, $planes, $vectors, $steps>), many: None }
         };
     }
     macro_rules! dense {
         ($values:ty, $width:literal) => {
             Kernels {
                 one: Kernel::Other(dense::<I, $values, $width, 4, 1>),
-                many: Some(Kernel::Other(dense::<I, $values, $width, 2, TOKENS>)),
+                many: Some(Kernel::Other(dense::<I, $values, $width, 2, PASS_TOKENS>)),
             }
         };
     }
@@ -253,18 +306,21 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: Dots) -> Kernel
         (Packing::Dense(Float::F16), _) => dense!(F16, 2),
         (Packing::Dense(Float::BF16), _) => dense!(Bf16, 2),
         (Packing::Ints(_), Precision::Float) => {
-            Kernels { one: Kernel::Other(decoded::<I, 4, 1>), many: Some(Kernel::Other(decoded::<I, 2, TOKENS>)) }
+            Kernels { one: Kernel::Other(decoded::<I, 4, 1>), many: Some(Kernel::Other(decoded::<I, 2, PASS_TOKENS>)) }
         }
-        (Packing::Ints(Layout { codes, scales: Scales::Group { len, kept: Kept::Factors, .. }, .. }), _) => {
-            match (codes, len) {
-                (Codes::B2, 16) => factors!(B2, 4, 1, 4),
-                (Codes::B4, 16) => factors!(B4, 2, 2, 4),
-                (Codes::B4, 32) => factors!(B4, 2, 2, 8),
-                (Codes::B6, 16) => factors!(B6, 4, 1, 4),
-                (Codes::B6, 32) => factors!(B6, 4, 1, 8),
-                _ => unreachable!("no type has factors for {len} {codes:?}"),
-            }
-        }
+        (
+            Packing::Ints(Layout {
+                codes, scales: Scales::Group { len, scale_type: ScaleType::SuperBlock, .. }, ..
+            }),
+            _,
+        ) => match (codes, len) {
+            (Codes::B2, 16) => super_block!(B2, 4, 1, 4),
+            (Codes::B4, 16) => super_block!(B4, 2, 2, 4),
+            (Codes::B4, 32) => super_block!(B4, 2, 2, 8),
+            (Codes::B6, 16) => super_block!(B6, 4, 1, 4),
+            (Codes::B6, 32) => super_block!(B6, 4, 1, 8),
+            _ => unreachable!("no storage type has super-blocks with groups of {len} {codes:?}"),
+        },
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
             (Codes::B1, Precision::Int8) => ints!(B1, 8, 1),
             (Codes::B1, _) => ints!(B1, 8, 2),
@@ -274,7 +330,7 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: Dots) -> Kernel
             (Codes::B6, _) => Kernels { one: Kernel::Ints(sum::<I, B6, 4, 1, 1, 2, false>), many: None },
             (Codes::I8, _) => Kernels {
                 one: Kernel::Ints(sum::<I, I8, 1, 2, 1, 2, false>),
-                many: Some(Kernel::Ints(sum::<I, I8, 1, 1, TOKENS, 2, false>)),
+                many: Some(Kernel::Ints(sum::<I, I8, 1, 1, PASS_TOKENS, 2, false>)),
             },
         },
     }

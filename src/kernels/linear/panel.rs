@@ -1,47 +1,97 @@
-//! Integer codes and many tokens: the weights of some tiles come apart once, and meet all tokens from the cache.
+//! Integer weights times many tokens (prefill): weights are unpacked once into a panel, which all tokens read from the cache.
+//!
+//! # Why
+//!
+//! With one token a kernel waits for memory, and unpacking in registers is free. With many tokens it is bound by arithmetic:
+//! the AND and shift that unpack a plane of 2-bit codes cost as much as the dot that uses it. Unpacking pays from about 24
+//! tokens on. Below that, [`ints`](super::ints) multiplies four tokens for each unpacked register.
+//!
+//! # The panel
+//!
+//! The codes of three tiles (96 rows), up to 512 values of k, are written out as one byte a weight:
 //!
 //! ```text
-//! panel    block 0 │ block 1 │ …       each `V` vectors of 4 rows; of 3 tiles, for up to 512 values of k
-//! block    step 0 │ step 1 │ …         4 values of k
-//! step     vector 0 │ … │ vector V−1   one byte a weight
+//! panel    block 0 │ block 1 │ …        24 vectors of 4 rows in blocks of V vectors: 8 blocks of 3, or 6 of 4
+//! block    step 0 │ step 1 │ …          up to 128 steps of 4 values of k
+//! step     vector 0 │ … │ vector V−1    16 bytes each: 4 rows by 4 values of k
 //! ```
 //!
-//! `V × T × A` sums stay in registers along a block: of `V` vectors, `T` tokens and `A` planes of activations. Three by three is the
-//! most that an engine keeps there, and takes six loads for nine products. All sums are exact, and what makes results of
-//! them is the same function as for few tokens.
+//! A panel has 96 × 512 bytes = 48 KiB, and one block, which the inner loop streams for token after token, 6 or 8 KiB: a block
+//! stays in the first-level cache and a panel in the second. (The strict instruction set stores 16-bit weights: twice as much.)
+//! The activations are kept as [`act`](crate::kernels::act) laid them out; packing them too, as GotoBLAS does with both
+//! operands, is unnecessary because a splat reads four of them at a time.
+//!
+//! # The loops
+//!
+//! ```text
+//! for each 3 tiles                      the caller's range
+//!   for each 128 tokens                 bounds the memory of the sums
+//!     for each group along k
+//!       for each 512 values of k        unpack the panel
+//!         for each block of V vectors
+//!           for each T tokens           V · T · A accumulators, in registers
+//!             for each step             V loads and T · A splats for V · T · A dots
+//!       finish the group                the same function as for one token
+//! ```
+//!
+//! The order is that of GotoBLAS and BLIS (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008): a
+//! packed panel in cache, a register tile inside. Three vectors by three tokens take nine accumulators and six loads for nine
+//! dots, the largest tile that V8 keeps in x86's registers: 4 × 3 or 3 × 4 spill, and run at half the speed. With two planes of
+//! activations the tile is 4 vectors × 1 token × 2 planes. Weights are the operand of at most seven bits, and so every code up
+//! to 6 bits is accepted here. Signed 8-bit weights would need their row sums as well; they stay with [`ints`](super::ints).
+//!
+//! # Why it is exact
+//!
+//! All sums are integers in i32, so blocks of k may be added in any grouping. Floats appear only in [`finish`](super::finish),
+//! per group in rising k, as for one token. With [`DotProduct::Dot2`] products are summed in 16-bit lanes for `flush_steps`
+//! steps at a time. A step adds two products of at most `127 · code` (or −128 · code) to a lane, which must stay within i16:
+//! 1-bit codes allow 128 steps, 2-bit codes 32, 4-bit codes 8. 6-bit codes are always summed in 32 bits.
+//!
+//! # What is doubtful
+//!
+//! The numbers (24 tokens, 512 values, 3 × 3) were chosen by measurement on an Intel server with V8 alone, where the register
+//! tile by itself reaches the peak of 128-bit dots (77 of 75 to 80 GMAC/s). On an AMD Zen 5 prefill also runs close to what the
+//! dots allow, but 16 tokens, which are below the threshold, reach half of it: 24 may be too high there. Processors with more
+//! vector registers, such as ARM's, might take larger tiles.
 
 use std::ops::Range;
 
-use super::finish::{FOURS, X, finish};
-use super::{Dots, TOKENS};
-use crate::kernels::act::{Act, Precision, Row};
+use super::finish::{GroupInput, ROW_VECTORS, finish};
+use super::{DotProduct, PASS_TOKENS};
+use crate::kernels::act::{Act, ActRow, Precision};
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, Packing, Shape, TILE};
+use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Layout};
 use crate::team::Columns;
 
-/// Tiles of a panel: so many that blocks of 3 and of 4 vectors both divide it.
-pub(super) const TILES: usize = 3;
-const ROWS: usize = TILES * TILE;
-/// Values of k of a panel, where a scale covers the row.
-const LEN: usize = 512;
-/// Tokens that share a panel before the next one is unpacked; what bounds the room for sums.
-const BATCH: usize = 128;
-/// From so many tokens on the unpacking pays.
-pub(super) const LEAST: usize = 24;
+/// Tiles of a panel: blocks of 3 and of 4 vectors both divide its 24 vectors.
+pub(super) const PANEL_TILES: usize = 3;
+const PANEL_ROWS: usize = PANEL_TILES * TILE;
+/// The largest number of values of k in a panel.
+const PANEL_K: usize = 512;
+/// Tokens that share a panel before the next one is unpacked. It bounds the memory of the sums.
+const TOKEN_BATCH: usize = 128;
+/// The number of tokens from which on unpacking pays.
+pub(super) const MIN_TOKENS: usize = 24;
 
-/// Whether these weights have a kernel here.
-pub(super) fn takes(shape: &Shape, precision: Precision) -> bool {
+/// Tells whether these weights have a kernel here: integer codes of at most 7 bits with plain group scales.
+pub(super) fn supports(shape: &MatrixShape, precision: Precision) -> bool {
     let signed = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::I8, .. }) | Packing::Dense(_));
-    !signed && !shape.factored() && precision != Precision::Float
+    !signed && !shape.has_super_blocks() && precision != Precision::Float
 }
 
-/// Multiplies `tiles` of the matrix, whose results are `columns`, for all tokens.
-pub(super) fn multiply<I: Isa>(dots: Dots, matrix: &Matrix, tiles: Range<usize>, act: &Act<I>, columns: &mut Columns) {
+/// Multiplies `tiles` of the matrix, whose results are `columns`, for all prepared tokens.
+pub(super) fn multiply<I: Isa>(
+    dots: DotProduct,
+    matrix: &Matrix,
+    tiles: Range<usize>,
+    act: &Act<I>,
+    columns: &mut Columns,
+) {
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("only integers come here") };
     let start = matrix.shape.tile_rows(tiles.start).start;
-    let pairs = match (dots, layout.codes) {
-        (Dots::Fours, _) | (_, Codes::B6 | Codes::I8) => 0,
+    let flush_steps = match (dots, layout.codes) {
+        (DotProduct::Dot4, _) | (_, Codes::B6 | Codes::I8) => 0,
         (_, Codes::B1) => 128,
         (_, Codes::B2) => 32,
         (_, Codes::B4) => 8,
@@ -49,11 +99,11 @@ pub(super) fn multiply<I: Isa>(dots: Dots, matrix: &Matrix, tiles: Range<usize>,
     let rows = (0..act.tokens()).map(|token| act.row(token)).collect();
     let planes = act.spec().planes();
     let mut panel =
-        Panel { matrix, layout, planes, rows, pairs, weights: vec![], sums: vec![], out: Default::default() };
-    for first in tiles.clone().step_by(TILES) {
-        let tiles = first..tiles.end.min(first + TILES);
-        for first in (0..act.tokens()).step_by(BATCH) {
-            let tokens = first..act.tokens().min(first + BATCH);
+        Panel { matrix, layout, planes, rows, flush_steps, weights: vec![], sums: vec![], out: Default::default() };
+    for first in tiles.clone().step_by(PANEL_TILES) {
+        let tiles = first..tiles.end.min(first + PANEL_TILES);
+        for first in (0..act.tokens()).step_by(TOKEN_BATCH) {
+            let tokens = first..act.tokens().min(first + TOKEN_BATCH);
             panel.multiply(tiles.clone(), tokens.clone());
             for (tile, out) in tiles.clone().zip(&mut panel.out) {
                 let rows = matrix.shape.tile_rows(tile);
@@ -65,22 +115,26 @@ pub(super) fn multiply<I: Isa>(dots: Dots, matrix: &Matrix, tiles: Range<usize>,
     }
 }
 
+/// A panel and the sums of the tokens that it is multiplied with.
 struct Panel<'a, I: Isa> {
     matrix: &'a Matrix,
     layout: Layout,
-    /// Of activations.
+    /// Planes of the activations: 1 or 2.
     planes: usize,
-    rows: Vec<Row<'a, I>>,
-    /// Steps whose products fit 16 bits in pairs; none where fours are summed.
-    pairs: usize,
+    /// The tokens' activations.
+    rows: Vec<ActRow<'a, I>>,
+    /// Steps whose products fit 16-bit lanes; 0 to sum in 32 bits at once.
+    flush_steps: usize,
+    /// The unpacked codes.
     weights: Vec<I::Weights>,
-    /// Of each token, for the rows of all tiles.
-    sums: Vec<[i32; ROWS]>,
-    /// Of each tile, for all tokens.
-    out: [Vec<[f32; TILE]>; TILES],
+    /// The sums of each token, for the rows of all tiles.
+    sums: Vec<[i32; PANEL_ROWS]>,
+    /// The results of each tile, for all tokens.
+    out: [Vec<[f32; TILE]>; PANEL_TILES],
 }
 
 impl<I: Isa> Panel<'_, I> {
+    /// Computes the results of up to three tiles for some tokens.
     fn multiply(&mut self, tiles: Range<usize>, tokens: Range<usize>) {
         let (len, groups) = self.matrix.shape.groups();
         let group_bytes = self.matrix.shape.tile_bytes() / groups;
@@ -92,15 +146,15 @@ impl<I: Isa> Panel<'_, I> {
         }
         for group in 0..groups {
             self.sums.clear();
-            self.sums.resize(tokens.len(), [0; ROWS]);
-            for from in (0..len).step_by(LEN) {
-                let steps = from / 4..len.min(from + LEN) / 4;
-                self.weights.resize(steps.len() * ROWS / 4, bytemuck::Zeroable::zeroed());
+            self.sums.resize(tokens.len(), [0; PANEL_ROWS]);
+            for from in (0..len).step_by(PANEL_K) {
+                let steps = from / 4..len.min(from + PANEL_K) / 4;
+                self.weights.resize(steps.len() * PANEL_ROWS / 4, bytemuck::Zeroable::zeroed());
                 for (i, tile) in tiles.clone().enumerate() {
                     let codes = &self.matrix.tile(tile)[group * group_bytes + header..];
                     let codes = &codes[steps.start * step_bytes..steps.end * step_bytes];
-                    let side = if self.planes == 1 { 3 } else { 4 };
-                    apart::<I>(self.layout.codes, codes, side, i, steps.len(), &mut self.weights);
+                    let width = if self.planes == 1 { 3 } else { 4 };
+                    unpack_tile::<I>(self.layout.codes, codes, width, i, steps.len(), &mut self.weights);
                 }
                 let steps = group * len / 4 + steps.start..group * len / 4 + steps.end;
                 if self.planes == 1 {
@@ -111,52 +165,53 @@ impl<I: Isa> Panel<'_, I> {
             }
             for (i, tile) in tiles.clone().enumerate() {
                 let header = &self.matrix.tile(tile)[group * group_bytes..][..header];
-                let four = tokens.len() / TOKENS * TOKENS;
-                self.finish::<TOKENS>(i, tile, header, group, tokens.start, 0..four);
+                let four = tokens.len() / PASS_TOKENS * PASS_TOKENS;
+                self.finish::<PASS_TOKENS>(i, tile, header, group, tokens.start, 0..four);
                 self.finish::<1>(i, tile, header, group, tokens.start, four..tokens.len());
             }
         }
     }
 
+    /// Adds the products of some steps to the sums, by the way of summing that was chosen.
     fn products_of<const V: usize, const T: usize, const A: usize>(
         &mut self,
         tiles: usize,
         tokens: &Range<usize>,
         steps: Range<usize>,
     ) {
-        if self.pairs > 0 {
+        if self.flush_steps > 0 {
             self.products::<V, T, A, true>(tiles, tokens, steps);
         } else {
             self.products::<V, T, A, false>(tiles, tokens, steps);
         }
     }
 
-    /// Adds the products of all blocks and tokens to the sums.
-    fn products<const V: usize, const T: usize, const A: usize, const PAIRS: bool>(
+    /// Adds the products of all blocks with all tokens, `T` tokens at a time, to the sums.
+    fn products<const V: usize, const T: usize, const A: usize, const DOT2: bool>(
         &mut self,
         tiles: usize,
         tokens: &Range<usize>,
         steps: Range<usize>,
     ) {
-        let Self { rows, weights, sums, pairs, .. } = self;
+        let Self { rows, weights, sums, flush_steps, .. } = self;
         let planes =
             |token: usize| -> [&[I::Quad]; A] { std::array::from_fn(|a| &rows[token].planes[a][steps.clone()]) };
         let (blocks, _) = weights.as_chunks::<V>();
-        for (block, weights) in blocks.chunks_exact(steps.len()).take((tiles * FOURS).div_ceil(V)).enumerate() {
+        for (block, weights) in blocks.chunks_exact(steps.len()).take((tiles * ROW_VECTORS).div_ceil(V)).enumerate() {
             let (many, rest) = sums.as_chunks_mut::<T>();
             let single = tokens.start + many.len() * T;
             for (token, sums) in tokens.clone().step_by(T).zip(many) {
                 let xs = std::array::from_fn(|t| planes(token + t));
                 let sums = sums.each_mut().map(|sums| lanes(sums, block));
-                dot::<I, V, T, A, PAIRS>(*pairs, weights, xs, sums);
+                dot::<I, V, T, A, DOT2>(*flush_steps, weights, xs, sums);
             }
             for (token, sums) in (single..).zip(rest) {
-                dot::<I, V, 1, A, PAIRS>(*pairs, weights, [planes(token)], [lanes(sums, block)]);
+                dot::<I, V, 1, A, DOT2>(*flush_steps, weights, [planes(token)], [lanes(sums, block)]);
             }
         }
     }
 
-    /// From one tile's sums of a group to its results, `T` tokens at a time.
+    /// Adds one tile's sums of a group to its results, `T` tokens at a time.
     fn finish<const T: usize>(
         &mut self,
         place: usize,
@@ -171,42 +226,46 @@ impl<I: Isa> Panel<'_, I> {
         let (sums, _) = self.sums[tokens.clone()].as_chunks::<T>();
         let (outs, _) = self.out[place][tokens.clone()].as_chunks_mut::<T>();
         for (i, (sums, out)) in sums.iter().zip(outs).enumerate() {
-            let xs = std::array::from_fn(|t| X::new(self.layout, &self.rows[start + tokens.start + i * T + t], group));
+            let xs = std::array::from_fn(|t| {
+                GroupInput::new(self.layout, &self.rows[start + tokens.start + i * T + t], group)
+            });
             let sums = std::array::from_fn(|four| {
-                std::array::from_fn(|t| isa.load_i32(&sums[t].as_chunks::<4>().0[place * FOURS + four]))
+                std::array::from_fn(|t| isa.load_i32(&sums[t].as_chunks::<4>().0[place * ROW_VECTORS + four]))
             });
             finish(self.matrix, tile, header, &sums, &xs, out);
         }
     }
 }
 
-/// Writes the codes of some steps of one tile into a panel whose blocks are of `side` vectors.
-pub(super) fn apart<I: Isa>(
+/// Writes the codes of some steps of one tile into a panel whose blocks have `width` vectors. `tile` is the tile's place in the
+/// panel.
+pub(super) fn unpack_tile<I: Isa>(
     codes: Codes,
     bytes: &[u8],
-    side: usize,
+    width: usize,
     tile: usize,
     steps: usize,
     panel: &mut [I::Weights],
 ) {
-    // Where each vector's first step belongs; the others follow `side` apart.
+    // The place of each vector's first step; its other steps follow at a distance of `width`.
     let at = std::array::from_fn(|vector| {
-        let vector = tile * FOURS + vector;
-        vector / side * steps * side + vector % side
+        let vector = tile * ROW_VECTORS + vector;
+        vector / width * steps * width + vector % width
     });
     match codes {
-        Codes::B1 => unpack::<I, B1, 8>(bytes, (at, side), panel),
-        Codes::B2 => unpack::<I, B2, 4>(bytes, (at, side), panel),
-        Codes::B4 => unpack::<I, B4, 2>(bytes, (at, side), panel),
-        Codes::B6 => unpack::<I, B6, 4>(bytes, (at, side), panel),
+        Codes::B1 => unpack_codes::<I, B1, 8>(bytes, (at, width), panel),
+        Codes::B2 => unpack_codes::<I, B2, 4>(bytes, (at, width), panel),
+        Codes::B4 => unpack_codes::<I, B4, 2>(bytes, (at, width), panel),
+        Codes::B6 => unpack_codes::<I, B6, 4>(bytes, (at, width), panel),
         Codes::I8 => unreachable!("signed weights stay packed"),
     }
 }
 
+/// Unpacks every plane of every step to one byte a code.
 #[inline(never)]
-fn unpack<I: Isa, C: Ints<P>, const P: usize>(
+fn unpack_codes<I: Isa, C: Ints<P>, const P: usize>(
     codes: &[u8],
-    (at, side): ([usize; FOURS], usize),
+    (at, width): ([usize; ROW_VECTORS], usize),
     panel: &mut [I::Weights],
 ) {
     let isa = I::default();
@@ -215,20 +274,21 @@ fn unpack<I: Isa, C: Ints<P>, const P: usize>(
     for part in 0..8 / P {
         for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
             for (p, (vector, mask)) in C::planes(isa, &masks, vectors, part).into_iter().enumerate() {
-                panel[at[part * P + p] + step * side] = isa.weights(isa.shr_u16(isa.and(vector, mask), C::SHIFT[p]));
+                panel[at[part * P + p] + step * width] = isa.weights(isa.shr_u16(isa.and(vector, mask), C::SHIFT[p]));
             }
         }
     }
 }
 
-/// A block's part of a token's sums.
-fn lanes<const V: usize>(sums: &mut [i32; ROWS], block: usize) -> &mut [[i32; 4]; V] {
+/// Returns a block's part of a token's sums.
+fn lanes<const V: usize>(sums: &mut [i32; PANEL_ROWS], block: usize) -> &mut [[i32; 4]; V] {
     let (fours, _) = sums.as_chunks_mut::<4>();
     &mut fours.as_chunks_mut::<V>().0[block]
 }
 
-fn dot<I: Isa, const V: usize, const T: usize, const A: usize, const PAIRS: bool>(
-    pairs: usize,
+/// Multiplies one block with `T` tokens and adds the sums, both planes joined.
+fn dot<I: Isa, const V: usize, const T: usize, const A: usize, const DOT2: bool>(
+    flush_steps: usize,
     weights: &[[I::Weights; V]],
     xs: [[&[I::Quad]; A]; T],
     sums: [&mut [[i32; 4]; V]; T],
@@ -236,12 +296,12 @@ fn dot<I: Isa, const V: usize, const T: usize, const A: usize, const PAIRS: bool
     let isa = I::default();
     let xs = xs.map(|planes| planes.map(|plane| &plane[..weights.len()]));
     let mut dots = [[[isa.splat_i32(0); V]; A]; T];
-    if !PAIRS {
-        fours(isa, weights, xs, &mut dots);
+    if !DOT2 {
+        dot4_steps(isa, weights, xs, &mut dots);
     } else {
-        for (some, weights) in weights.chunks(pairs).enumerate() {
-            let xs = xs.map(|planes| planes.map(|plane| &plane[some * pairs..][..weights.len()]));
-            twos(isa, weights, xs, &mut dots);
+        for (some, weights) in weights.chunks(flush_steps).enumerate() {
+            let xs = xs.map(|planes| planes.map(|plane| &plane[some * flush_steps..][..weights.len()]));
+            dot2_steps(isa, weights, xs, &mut dots);
         }
     }
     for (dots, sums) in dots.into_iter().zip(sums) {
@@ -253,8 +313,9 @@ fn dot<I: Isa, const V: usize, const T: usize, const A: usize, const PAIRS: bool
     }
 }
 
+/// Multiplies one block with `T` tokens; products are summed in 32-bit lanes.
 #[inline(always)]
-pub(super) fn fours<I: Isa, const V: usize, const T: usize, const A: usize>(
+pub(super) fn dot4_steps<I: Isa, const V: usize, const T: usize, const A: usize>(
     isa: I,
     weights: &[[I::Weights; V]],
     xs: [[&[I::Quad]; A]; T],
@@ -273,8 +334,9 @@ pub(super) fn fours<I: Isa, const V: usize, const T: usize, const A: usize>(
     }
 }
 
+/// Multiplies so few steps that products can be summed in 16-bit lanes, and widens at the end.
 #[inline(always)]
-fn twos<I: Isa, const V: usize, const T: usize, const A: usize>(
+fn dot2_steps<I: Isa, const V: usize, const T: usize, const A: usize>(
     isa: I,
     weights: &[[I::Weights; V]],
     xs: [[&[I::Quad]; A]; T],

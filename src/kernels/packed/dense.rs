@@ -1,10 +1,20 @@
-//! Dense weights: four rows a vector, one value of k in a lane as f32, two as f16 or bf16.
+//! Packing of dense weights: four rows a vector, and in a lane one value of k as f32 or two as f16 or bf16.
+//!
+//! ```text
+//! step     vector 0 │ … │ vector 7        32 rows; 1 value of k (f32) or 2 (16-bit floats)
+//! lane     f32 of k                       or: k in the low half, k + 1 in the high half
+//! ```
+//!
+//! bf16 is the upper half of an f32, so the odd value of a lane needs a mask and the even one a shift. f16 has a shorter
+//! exponent with another bias. Moving exponent and fraction three bits down puts them into an f32's fields, and multiplying by
+//! 2¹¹² adds the missing 112 to the exponent. The product is exact and makes normal numbers of f16's subnormals ("half to
+//! float" by Giesen). A subnormal f16 is a subnormal operand of that multiplication, which is slow on some processors.
 
 use super::TILE;
 use crate::kernels::isa::Isa;
 use crate::quant::Float;
 
-/// Packs one tile; `bytes` are the elements of `count` rows as the file has them.
+/// Packs one tile; `bytes` are the elements of `count` rows, `[count, cols]`, as the file has them.
 pub(super) fn pack(float: Float, out: &mut [u8], cols: usize, count: usize, bytes: &[u8]) {
     let width = float.bytes();
     let pair = 4 / width;
@@ -19,18 +29,20 @@ pub(super) fn pack(float: Float, out: &mut [u8], cols: usize, count: usize, byte
     }
 }
 
-/// The value of one row and k of a tile.
+/// Reads the value of one row and k of a tile.
 pub(super) fn element(float: Float, tile: &[u8], row: usize, k: usize) -> f32 {
     let width = float.bytes();
     let pair = 4 / width;
     float.value(&tile[k / pair * 4 * TILE + 4 * row + k % pair * width..][..width])
 }
 
-/// A float width as kernels use it: one vector gives four rows at `N` neighbouring values of k.
+/// A float type as kernels use it: one vector holds four rows at `N` neighbouring values of k.
 pub trait Dense<const N: usize>: Copy + Default {
+    /// Widens a vector to f32, one vector for each value of k.
     fn values<I: Isa>(isa: I, vector: I::V) -> [I::V; N];
 }
 
+/// f32 weights.
 #[derive(Clone, Copy, Default)]
 pub struct F32;
 
@@ -41,6 +53,7 @@ impl Dense<1> for F32 {
     }
 }
 
+/// bf16 weights.
 #[derive(Clone, Copy, Default)]
 pub struct Bf16;
 
@@ -51,21 +64,21 @@ impl Dense<2> for Bf16 {
     }
 }
 
+/// f16 weights.
 #[derive(Clone, Copy, Default)]
 pub struct F16;
 
 impl Dense<2> for F16 {
     #[inline(always)]
     fn values<I: Isa>(isa: I, vector: I::V) -> [I::V; 2] {
-        [halves(isa, isa.shl_i32(vector, 16)), halves(isa, vector)]
+        [f16_to_f32(isa, isa.shl_i32(vector, 16)), f16_to_f32(isa, vector)]
     }
 }
 
-/// IEEE halves in the upper 16 bits of each lane, as f32. Exponent and fraction move into place three bits further down;
-/// multiplying by 2¹¹² then sets the exponent's bias right, subnormals included. Files with infinities are refused, so that
-/// the top exponent does not occur.
+/// Widens the f16 in the upper 16 bits of each lane to f32, exactly, subnormals included. Infinities and NaN come out wrong;
+/// files with such weights are refused.
 #[inline(always)]
-pub fn halves<I: Isa>(isa: I, upper: I::V) -> I::V {
+pub fn f16_to_f32<I: Isa>(isa: I, upper: I::V) -> I::V {
     let sign = isa.and(upper, isa.splat_i32(i32::MIN));
     let rest = isa.shr_u32(isa.and(upper, isa.splat_i32(0x7fff_0000)), 3);
     isa.or(isa.mul(rest, isa.splat_f32(f32::from_bits(0x7780_0000))), sign)

@@ -1,20 +1,50 @@
-//! Integer codes: how a step is packed and how its vectors come apart.
+//! Packing of integer codes, and how a kernel extracts the planes of a vector.
+//!
+//! A vector has four lanes for four rows, and a lane four bytes for four values of k. A byte holds one code of `b` bits for
+//! each of `8 / b` *planes*; plane `p` belongs to four other rows. For 2-bit codes:
+//!
+//! ```text
+//! byte     bits 7 6   5 4   3 2   1 0
+//! row      r + 12     r + 8  r + 4  r          r = lane; a vector holds 16 rows by 4 values of k
+//! ```
+//!
+//! Extracting a plane should cost one AND. The code need not be shifted down for that: a code `c` that stands `s` bits up is
+//! the operand `2ˢ · c`, and the accumulator is divided by 2ˢ after the loop, which is exact. The operand of a relaxed dot must
+//! stay below 128, which limits `s`: one shift of the whole vector by four serves the upper half of the planes.
+//!
+//! | codes | masks | shared shift | largest operand |
+//! |---|---|---|---|
+//! | 1 bit | 1, 2, 4, 8 | by 4, for four of 8 planes | 8 |
+//! | 2 bits | 0x03, 0x0c | by 4, for two of 4 planes | 12 |
+//! | 4 bits | 0x0f | by 4, for one of 2 planes | 15 |
+//! | 6 bits | 0x3f | none for three of 4 planes | 63 |
+//! | 8 bits, signed | none | none | signed operand |
+//!
+//! Eight masks for 1-bit codes instead of four and a shift would not fit the registers of x86: that was half as fast. Six bits
+//! do not divide a byte, so three vectors hold three planes and, in the two bits above each, a third of the fourth:
+//!
+//! ```text
+//! byte     bits 7 6            5 … 0
+//! vector 0 plane 3, bits 1 0   plane 0
+//! vector 1 plane 3, bits 3 2   plane 1
+//! vector 2 plane 3, bits 5 4   plane 2
+//! ```
 
 use crate::kernels::isa::{Active, Isa};
 use crate::quant::Codes;
 
-/// Packs a block's codes, of which each row's begin `stride` behind those of the row before.
+/// Packs the codes of a block of 32 rows; a row's codes begin `stride` bytes behind those of the row before.
 pub(super) fn pack(codes: Codes, out: &mut [u8], rows: &[u8], stride: usize) {
     match codes {
-        // What most bytes of most models are, with its own loop; the others share one, which takes a third longer.
+        // The most common widths have loops of their own; the others share one, which takes a third longer.
         Codes::B2 => pack_bits(2, out, rows, stride),
         Codes::B6 => pack_bits(6, out, rows, stride),
         _ => pack_bits(codes.bits(), out, rows, stride),
     }
 }
 
-/// Four steps at a time, which is what sixteen codes of each row hold. Rows that share a vector are put together first, so that
-/// what is transposed is full.
+/// Packs four steps at a time, the sixteen codes that a vector of a row holds. Rows that share a vector are combined first, so
+/// that one transposition serves all of them.
 #[inline(always)]
 fn pack_bits(bits: usize, out: &mut [u8], rows: &[u8], stride: usize) {
     let isa = Active::default();
@@ -23,8 +53,8 @@ fn pack_bits(bits: usize, out: &mut [u8], rows: &[u8], stride: usize) {
         for vector in 0..bits {
             // Four rows, sixteen values of k each; then four values a step, in a lane for each row.
             let steps = isa.transpose(std::array::from_fn(|row| {
-                pieces(bits, vector).fold(isa.splat_i32(0), |packed, piece| {
-                    isa.or(packed, piece.of(isa, sixteen(4 * piece.rows + row)))
+                code_fields(bits, vector).fold(isa.splat_i32(0), |packed, field| {
+                    isa.or(packed, field.of(isa, sixteen(4 * field.rows + row)))
                 })
             }));
             for (step, packed) in steps.into_iter().enumerate() {
@@ -34,7 +64,7 @@ fn pack_bits(bits: usize, out: &mut [u8], rows: &[u8], stride: usize) {
     }
 }
 
-/// The code of one row and k in a group.
+/// Reads the code of one row and k in a block.
 pub(super) fn code(codes: Codes, group: &[u8], row: usize, k: usize) -> u8 {
     let bits = codes.bits();
     let step = &group[k / 4 * 16 * bits..][..16 * bits];
@@ -51,17 +81,19 @@ pub(super) fn code(codes: Codes, group: &[u8], row: usize, k: usize) -> u8 {
     byte(row / (4 * planes)) >> (bits * (row / 4 % planes)) & (0xff >> (8 - bits))
 }
 
-/// Codes of four rows, or two bits of them, and where they stand in a byte of the vector.
-struct Piece {
-    /// Fours of rows before them.
+/// A field of a vector's bytes: the codes of four rows, or two bits of them.
+struct CodeField {
+    /// The four rows, counted in fours.
     rows: usize,
-    /// Where the two bits begin; None is all of the code.
+    /// The lowest of the code's two bits; `None` for the whole code.
     from: Option<u32>,
+    /// The field's lowest bit in the byte.
     to: u32,
 }
 
-impl Piece {
-    /// No code is wider than its layout says, so that what is whole brings no bits of its neighbours along.
+impl CodeField {
+    /// Shifts the codes of a row, 16 bytes, to the field. Codes are never wider than their layout says, so that a shift of
+    /// 32-bit lanes moves no bits into a neighbouring byte.
     #[inline(always)]
     fn of<I: Isa>(&self, isa: I, codes: I::V) -> I::V {
         let bits = match self.from {
@@ -72,46 +104,49 @@ impl Piece {
     }
 }
 
-/// What a vector of a step holds.
+/// Lists the fields of a vector of a step.
 #[inline(always)]
-fn pieces(bits: usize, vector: usize) -> impl Iterator<Item = Piece> {
+fn code_fields(bits: usize, vector: usize) -> impl Iterator<Item = CodeField> {
     let planes = 8 / bits;
     let first = if bits == 6 { vector / 3 * 4 + vector % 3 } else { vector * planes };
-    let whole = (0..planes).map(move |plane| Piece { rows: first + plane, from: None, to: (bits * plane) as u32 });
-    let rest = (bits == 6).then_some(Piece { rows: vector / 3 * 4 + 3, from: Some(2 * (vector % 3) as u32), to: 6 });
+    let whole = (0..planes).map(move |plane| CodeField { rows: first + plane, from: None, to: (bits * plane) as u32 });
+    let rest =
+        (bits == 6).then_some(CodeField { rows: vector / 3 * 4 + 3, from: Some(2 * (vector % 3) as u32), to: 6 });
     whole.chain(rest)
 }
 
-/// A vector, and the mask that takes the codes of one plane out of it.
+/// A vector, and the mask that extracts the codes of one plane.
 pub type Plane<V> = (V, V);
 
-/// A code width as kernels use it. A step falls into `8 / P` parts, and `P` planes of 4 rows come out of each.
+/// A width of codes as kernels use it. A step of 32 rows has `8 / P` parts, and each part has `P` planes of four rows.
 pub trait Ints<const P: usize>: Copy + Default {
-    /// The vectors of a step, as many as a code has bits and `8 / P` parts take.
+    /// The vectors of a step, as many as a code has bits.
     type Step: AsRef<[[u8; 16]]> + bytemuck::Pod;
+    /// The number of vectors of a step.
     const VECTORS: usize = size_of::<Self::Step>() / 16;
-    /// Weights are signed and activations must not be, instead of the other way round.
+    /// Whether weights are the signed operand and activations the 7-bit one, instead of the other way round.
     const SIGNED: bool = false;
-    /// How far left the products of each plane stand: cheaper to shift back once than to move bits at every step.
+    /// How many bits up each plane's codes stand. The accumulators are shifted back once, after the loop.
     const SHIFT: [u32; P];
-    /// Planes of one walk over some steps at most, where taking them apart needs registers too.
-    const MOST: usize = P;
-    /// Steps whose products, as they stand, fit 16 bits in pairs.
-    const PAIRS: usize = 1;
+    /// The largest number of planes in a pass, where extracting them needs registers too.
+    const PLANES_PER_PASS: usize = P;
+    /// Steps whose unshifted products fit 16-bit lanes, two products a step.
+    const DOT2_STEPS: usize = 1;
 
-    /// The masks, taken out of the loop.
+    /// Loads the masks, before the loop.
     fn masks<I: Isa>(isa: I) -> [I::V; 4];
+    /// Loads the planes of one part of a step.
     fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [Plane<I::V>; P];
 }
 
-/// Four planes stay where they are, four come down by four bits: one shift and four masks, where eight would not fit registers.
+/// 1-bit codes: four planes stay in place, four are shifted down by four bits.
 #[derive(Clone, Copy, Default)]
 pub struct B1;
 
 impl Ints<8> for B1 {
     type Step = [[u8; 16]; 1];
     const SHIFT: [u32; 8] = [0, 1, 2, 3, 0, 1, 2, 3];
-    const PAIRS: usize = 16;
+    const DOT2_STEPS: usize = 16;
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {
@@ -125,14 +160,14 @@ impl Ints<8> for B1 {
     }
 }
 
-/// The same with two masks.
+/// 2-bit codes: two planes stay in place, two are shifted down by four bits.
 #[derive(Clone, Copy, Default)]
 pub struct B2;
 
 impl Ints<4> for B2 {
     type Step = [[u8; 16]; 2];
     const SHIFT: [u32; 4] = [0, 2, 0, 2];
-    const PAIRS: usize = 8;
+    const DOT2_STEPS: usize = 8;
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {
@@ -147,13 +182,14 @@ impl Ints<4> for B2 {
     }
 }
 
+/// 4-bit codes.
 #[derive(Clone, Copy, Default)]
 pub struct B4;
 
 impl Ints<2> for B4 {
     type Step = [[u8; 16]; 4];
     const SHIFT: [u32; 2] = [0, 0];
-    const PAIRS: usize = 8;
+    const DOT2_STEPS: usize = 8;
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {
@@ -166,15 +202,15 @@ impl Ints<2> for B4 {
     }
 }
 
-/// Three planes of 6 bits, and in the two bits above each a third of the fourth plane.
+/// 6-bit codes: the fourth plane is assembled from the upper two bits of three vectors.
 #[derive(Clone, Copy, Default)]
 pub struct B6;
 
 impl Ints<4> for B6 {
     type Step = [[u8; 16]; 6];
     const SHIFT: [u32; 4] = [0; 4];
-    const MOST: usize = 3;
-    const PAIRS: usize = 2;
+    const PLANES_PER_PASS: usize = 3;
+    const DOT2_STEPS: usize = 2;
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {
@@ -184,13 +220,14 @@ impl Ints<4> for B6 {
     fn planes<I: Isa>(isa: I, masks: &[I::V; 4], step: &[[u8; 16]], part: usize) -> [Plane<I::V>; 4] {
         let three: [I::V; 3] = std::array::from_fn(|i| isa.load(&step[3 * part + i]));
         let [a, b, c] = three.map(|vector| isa.and(vector, masks[0]));
-        // What is left of a byte is its two highest bits alone: no neighbour's bits come along.
+        // Only the two highest bits of every byte are left, so that a shift of 16-bit lanes moves no bits into a neighbour.
         let left = |i: usize, plane, by| isa.shr_u16(isa.xor(three[i], plane), by);
         let last = isa.or(isa.or(left(0, a, 6), left(1, b, 4)), left(2, c, 2));
         [(three[0], masks[0]), (three[1], masks[0]), (three[2], masks[0]), (last, isa.splat_u8(0xff))]
     }
 }
 
+/// Signed 8-bit codes.
 #[derive(Clone, Copy, Default)]
 pub struct I8;
 

@@ -1,28 +1,32 @@
-//! Weights as kernels read them: rows in lanes, 32 rows a tile.
+//! Packed weights: the layout that kernels read. A vector's lanes hold different rows, and 32 rows make a tile.
 //!
 //! ```text
 //! matrix   tile 0 │ tile 1 │ …                    32 output rows each; threads share out whole tiles
 //! tile     group 0 │ group 1 │ …                  along k, rising; a layout with one scale a row has one group
 //! group    32 scales [│ 32 minima] │ codes        f16 or f32, inline, so that a tile is one linear stream
-//!          32 units [│ 32 units] │ 32 factors of each part [│ and of minima] │ codes
-//!                                                 where groups have factors: blocks of 256 values in parts, f32 and bytes
+//!          32 super-scales │ 32 scales a group [│ the same for minima] │ codes
+//!                                                 K-quants: super-blocks of 256 values instead, f32 and signed bytes
 //! codes    step 0 │ step 1 │ …                    4 values of k for all 32 rows
 //! step     vector 0 │ … │ vector n−1              16 bytes; n = the bits of a code
 //! vector   lane 0 │ lane 1 │ lane 2 │ lane 3      32 bits; byte j of a lane is k = 4 · step + j
 //! byte     code of row r + 4 · plane              planes from the low bits up: 8 of 1 bit, 4 of 2 bits, 2 of 4, 1 of 8;
-//!                                                 of 6 bits 3 vectors hold 4 planes, the fourth in pieces of 2 bits
+//!                                                 of 6 bits 3 vectors hold 4 planes, the fourth 2 bits in each
 //! ```
 //!
-//! One splat of four activations meets every vector of a step, each plane is a mask away, sums need no horizontal step and
-//! come out as consecutive rows. Dense weights use the same tiles with 4 rows a vector: one value of k per lane as f32, a
-//! pair as f16 or bf16.
+//! One splat of four activations serves every vector of a step, one AND extracts a plane, and accumulators need no horizontal
+//! addition: their lanes are consecutive rows of the result. Formats that keep a row contiguous (ggml's blocks, I2_S) end each
+//! row in a horizontal sum instead; the same idea of interleaved rows is in llama.cpp's repacked `Q4_0_4_4` types and in
+//! XNNPACK's packed GEMM weights. A tile is one linear stream from scales to last code, because memory bounds decoding.
 //!
-//! Rows and k are padded; padded rows are never written out, padded k meets activations that are zero.
+//! Dense weights use the same tiles with 4 rows a vector: one value of k a lane as f32, two as f16 or bf16.
+//!
+//! Rows are padded to 32 and k to the layout's group with codes of no consequence: results of padded rows are never written
+//! out, and padded k is multiplied by activations that are zero.
 
 mod dense;
 mod ints;
 
-pub use dense::{Bf16, Dense, F16, F32, halves};
+pub use dense::{Bf16, Dense, F16, F32, f16_to_f32};
 pub use ints::{B1, B2, B4, B6, I8, Ints};
 
 use std::ops::Range;
@@ -31,48 +35,57 @@ use bytemuck::{Pod, Zeroable};
 use half::f16;
 
 use crate::error::{Result, filled, reserve};
-use crate::quant::{FACTORED, Float, Kept, Layout, Scales};
+use crate::quant::{Float, Layout, SUPER_BLOCK, ScaleType, Scales};
 use crate::team::Team;
 
-/// Rows of a tile.
+/// Output rows of a tile.
 pub const TILE: usize = 32;
 
-/// A cache line, the unit that weights are aligned to.
+/// A cache line, 64 bytes: weights are aligned to it.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub struct Line([u8; 64]);
 
-/// How the elements of a matrix are kept.
+/// How the elements of a matrix are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Packing {
+    /// Integer codes with scales.
     Ints(Layout),
+    /// Floats.
     Dense(Float),
 }
 
-/// Sizes of a packed matrix, known before its bytes are.
+/// The shape of a packed matrix, which determines all its sizes before any of its bytes are known.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct MatrixShape {
+    /// Output features.
     pub rows: usize,
+    /// Input features, k.
     pub cols: usize,
+    /// How elements are stored.
     pub packing: Packing,
-    /// Parts of the rows that are tiled on their own: 4 where a file packs rows a quarter of the matrix apart, else 1.
+    /// Parts of the rows that are tiled separately: 4 where a file packs rows a quarter of the matrix apart (Hugging Face's
+    /// packed U8), otherwise 1.
     pub parts: usize,
 }
 
-impl Shape {
+impl MatrixShape {
+    /// Rows of a part.
     pub fn part_rows(&self) -> usize {
         self.rows / self.parts
     }
 
+    /// Tiles of a part; its last may have fewer rows.
     pub fn part_tiles(&self) -> usize {
         self.part_rows().div_ceil(TILE)
     }
 
+    /// Tiles of the matrix.
     pub fn tiles(&self) -> usize {
         self.parts * self.part_tiles()
     }
 
-    /// The output rows of a tile.
+    /// The output rows of a tile, up to [`TILE`] of them.
     #[inline]
     pub fn tile_rows(&self, tile: usize) -> Range<usize> {
         let (part, tile) = (tile / self.part_tiles(), tile % self.part_tiles());
@@ -80,25 +93,29 @@ impl Shape {
         start + tile * TILE..(start + (tile + 1) * TILE).min(end)
     }
 
-    /// Where a row lies: its tile and its place there.
+    /// The tile of a row, and its index there.
     fn place(&self, row: usize) -> (usize, usize) {
         let (part, row) = (row / self.part_rows(), row % self.part_rows());
         (part * self.part_tiles() + row / TILE, row % TILE)
     }
 
-    /// Whether groups have factors, in blocks under one number.
-    pub fn factored(&self) -> bool {
-        matches!(self.packing, Packing::Ints(Layout { scales: Scales::Group { kept: Kept::Factors, .. }, .. }))
+    /// Tells whether groups have integer scales under the scale of a super-block, as K-quants do.
+    pub fn has_super_blocks(&self) -> bool {
+        matches!(
+            self.packing,
+            Packing::Ints(Layout { scales: Scales::Group { scale_type: ScaleType::SuperBlock, .. }, .. })
+        )
     }
 
-    /// Values of k that stand together behind one header, padding included, and how often: groups, or blocks of them.
+    /// The length along k, padding included, and the number of the blocks of a tile. A block is what follows one header: a
+    /// group, or a super-block of groups.
     #[inline]
     pub fn blocks(&self) -> (usize, usize) {
         let (len, groups) = self.groups();
-        if self.factored() { (FACTORED, groups / (FACTORED / len)) } else { (len, groups) }
+        if self.has_super_blocks() { (SUPER_BLOCK, groups / (SUPER_BLOCK / len)) } else { (len, groups) }
     }
 
-    /// Values of k that one scale covers, padding included, and the groups of a tile.
+    /// The values of k that one scale covers, padding included, and the number of groups of a row.
     #[inline]
     pub fn groups(&self) -> (usize, usize) {
         match self.packing {
@@ -108,24 +125,27 @@ impl Shape {
         }
     }
 
-    /// k with its padding: what prepared activations are long.
+    /// k with its padding, the length of a prepared row of activations.
     pub fn padded_cols(&self) -> usize {
         let (len, count) = self.groups();
         len * count
     }
 
-    /// Bytes of a block's scales and minima.
+    /// Bytes of a block's scales and minima, which precede its codes.
     #[inline]
     pub fn header(&self) -> usize {
-        let Packing::Ints(Layout { scales: Scales::Group { len, kept, min }, .. }) = self.packing else { return 0 };
-        let each = match kept {
-            Kept::Half => 2,
-            Kept::Single => 4,
-            Kept::Factors => 4 + FACTORED / len,
+        let Packing::Ints(Layout { scales: Scales::Group { len, scale_type, min }, .. }) = self.packing else {
+            return 0;
+        };
+        let each = match scale_type {
+            ScaleType::F16 => 2,
+            ScaleType::F32 => 4,
+            ScaleType::SuperBlock => 4 + SUPER_BLOCK / len,
         };
         TILE * each * if min { 2 } else { 1 }
     }
 
+    /// Bytes of a block of a tile, header and codes of all 32 rows.
     #[inline]
     pub fn block_bytes(&self) -> usize {
         let bits = match self.packing {
@@ -135,6 +155,7 @@ impl Shape {
         self.header() + self.blocks().0 * TILE * bits / 8
     }
 
+    /// Bytes of a tile, a multiple of 64.
     #[inline]
     pub fn tile_bytes(&self) -> usize {
         self.blocks().1 * self.block_bytes()
@@ -144,38 +165,42 @@ impl Shape {
         self.tile_bytes() / size_of::<Line>()
     }
 
-    /// Bytes that the packed matrix takes, row scales included.
+    /// Bytes of the packed matrix, row scales included. 64 bits, because a header may ask for more than wasm can address.
     pub fn bytes(&self) -> u64 {
         let scales = if self.has_row_scales() { 4 * self.rows as u64 } else { 0 };
         self.tiles() as u64 * self.tile_bytes() as u64 + scales
     }
 
+    /// Tells whether there is one scale a row, kept beside the tiles.
     pub fn has_row_scales(&self) -> bool {
         matches!(self.packing, Packing::Ints(Layout { scales: Scales::Row, .. }))
     }
 }
 
-/// What stands behind the codes of one source row: for each group its scale, and its minimum where the layout has them.
+/// Decoded rows of a tile, as [`Tile::pack`] takes them; all slices are row-major.
 #[derive(Clone, Copy)]
-pub struct Rows<'a> {
-    /// `[rows, cols]`, or the elements' bytes for dense weights.
+pub struct DecodedRows<'a> {
+    /// `[rows, cols]` codes, one byte each; for dense weights the bytes of the elements as the file has them.
     pub codes: &'a [u8],
-    /// `[rows, groups]`; empty without groups, or where [`Matrix::set_scales`] brings them.
+    /// `[rows, groups]` scales; empty where rows have one scale, or where [`Matrix::set_scales`] sets them later.
     pub scales: &'a [f32],
+    /// `[rows, groups]` minima, where the layout has them.
     pub mins: &'a [f32],
-    /// `[rows, blocks]`, where groups have factors: what those of scales and of minima multiply.
-    pub units: &'a [[f32; 2]],
+    /// `[rows, blocks]`, for K-quants: the super-block's scale of scales and its scale of minima.
+    pub super_scales: &'a [[f32; 2]],
 }
 
+/// A packed matrix.
 #[derive(Debug)]
 pub struct Matrix {
-    pub shape: Shape,
+    /// Its sizes and layout.
+    pub shape: MatrixShape,
     lines: Vec<Line>,
-    /// With one scale a row: `y = sum / s · scale`, or `y = sum / (s · scale)` where [`Self::divide`] is set, s being the
-    /// factor that the activations were multiplied with.
+    /// One scale a row, or empty: `y = sum / s · scale`, where s is the factor that the activations were multiplied by.
     pub row_scales: Vec<f32>,
+    /// Whether row scales are reciprocal, as in some Hugging Face checkpoints: `y = sum / (s · scale)`.
     pub divide: bool,
-    /// Multiplies every result; 1 where the file has no such number.
+    /// A factor of every result; 1 where the file has none.
     pub factor: f32,
 }
 
@@ -186,8 +211,11 @@ impl std::fmt::Debug for Line {
 }
 
 impl Matrix {
-    /// Room for a matrix. It is first touched when tiles are packed: until then it is address space alone.
-    pub fn reserve(shape: Shape) -> Result<Self> {
+    /// Reserves memory for a matrix. It is not touched before tiles are packed.
+    ///
+    /// # Errors
+    /// `OutOfMemory` with the bytes needed.
+    pub fn reserve(shape: MatrixShape) -> Result<Self> {
         Ok(Self {
             shape,
             lines: reserve("weights", shape.tiles() as u64 * shape.tile_lines() as u64)?,
@@ -197,25 +225,31 @@ impl Matrix {
         })
     }
 
-    /// The bytes of all tiles.
+    /// The bytes of all packed tiles.
     #[inline]
     pub fn codes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.lines)
     }
 
-    /// The bytes of one tile.
+    /// The bytes of one packed tile.
+    ///
+    /// # Panics
+    /// If the tile has not been reached by packing.
     #[inline]
     pub fn tile(&self, tile: usize) -> &[u8] {
         let lines = self.shape.tile_lines();
         bytemuck::cast_slice(&self.lines[tile * lines..][..lines])
     }
 
-    /// Packs the rows of a tile.
-    pub fn pack(&mut self, tile: usize, rows: Rows) {
+    /// Packs the rows of one tile.
+    ///
+    /// # Panics
+    /// If a slice of `rows` is shorter than the tile's rows need.
+    pub fn pack(&mut self, tile: usize, rows: DecodedRows) {
         self.pack_all(&Team::solo(), tile..tile + 1, |tiles| tiles.for_each(|mut tile| tile.pack(rows)));
     }
 
-    /// `work` over some tiles, which members share out.
+    /// Calls `work` on some tiles that are to be packed, divided among the team's members.
     pub fn pack_all(
         &mut self,
         team: &Team,
@@ -233,27 +267,32 @@ impl Matrix {
         });
     }
 
-    /// Scales and minima that came apart from their codes, `[rows, groups]`.
+    /// Sets scales and minima, `[rows, groups]` each, that a file keeps apart from the codes. It does nothing where there is
+    /// one scale a row.
     ///
     /// # Panics
-    /// If groups have factors.
+    /// If the layout has super-blocks, tiles are not packed, or a slice is too short.
     pub fn set_scales(&mut self, scales: &[f32], mins: &[f32]) {
         let shape = self.shape;
-        let Packing::Ints(Layout { scales: Scales::Group { kept, min, .. }, .. }) = shape.packing else { return };
+        let Packing::Ints(Layout { scales: Scales::Group { scale_type, min, .. }, .. }) = shape.packing else { return };
         let (_, groups) = shape.groups();
         let lines = shape.tile_lines();
         for tile in 0..shape.tiles() {
             let rows = shape.tile_rows(tile);
             let out: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines[tile * lines..][..lines]);
             let span = rows.start * groups..rows.end * groups;
-            let rows_of = Rows { codes: &[], scales: &scales[span.clone()], mins: &mins[span], units: &[] };
+            let rows_of =
+                DecodedRows { codes: &[], scales: &scales[span.clone()], mins: &mins[span], super_scales: &[] };
             for (group, out) in out.chunks_exact_mut(shape.block_bytes()).enumerate() {
-                pack_header(&mut out[..shape.header()], kept, min, (group, groups), rows.len(), &rows_of);
+                pack_header(&mut out[..shape.header()], scale_type, min, (group, groups), rows.len(), &rows_of);
             }
         }
     }
 
-    /// One code and the scale and minimum of its group.
+    /// Reads one code, with the scale and the minimum of its group.
+    ///
+    /// # Panics
+    /// If the matrix is dense, or there is no such element.
     pub fn code(&self, row: usize, col: usize) -> (u8, f32, Option<f32>) {
         let Packing::Ints(layout) = self.shape.packing else { panic!("dense matrices have no codes") };
         let (tile, place) = self.shape.place(row);
@@ -261,21 +300,26 @@ impl Matrix {
         let block = &self.tile(tile)[col / len * self.shape.block_bytes()..][..self.shape.block_bytes()];
         let (header, body) = block.split_at(self.shape.header());
         let code = ints::code(layout.codes, body, place, col % len);
-        let Scales::Group { len: group, kept, min } = layout.scales else { return (code, self.row_scales[row], None) };
+        let Scales::Group { len: group, scale_type, min } = layout.scales else {
+            return (code, self.row_scales[row], None);
+        };
         let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
-        let read = |numbers: &[u8]| match kept {
-            Kept::Half => Float::F16.value(&numbers[2 * place..][..2]),
-            Kept::Single => Float::F32.value(&numbers[4 * place..][..4]),
-            Kept::Factors => {
-                let (units, factors) = numbers.split_at(4 * TILE);
-                let factor = factors[col % len / group * TILE + place] as i8;
-                Float::F32.value(&units[4 * place..][..4]) * f32::from(factor)
+        let read = |numbers: &[u8]| match scale_type {
+            ScaleType::F16 => Float::F16.value(&numbers[2 * place..][..2]),
+            ScaleType::F32 => Float::F32.value(&numbers[4 * place..][..4]),
+            ScaleType::SuperBlock => {
+                let (super_scales, group_scales) = numbers.split_at(4 * TILE);
+                let group_scale = group_scales[col % len / group * TILE + place] as i8;
+                Float::F32.value(&super_scales[4 * place..][..4]) * f32::from(group_scale)
             }
         };
         (code, read(scales), min.then(|| read(mins)))
     }
 
-    /// The values of one row: an embedding look-up.
+    /// Decodes one row to `out`, `[cols]` values: an embedding look-up.
+    ///
+    /// # Panics
+    /// If `out` has another length, or there is no such row.
     pub fn row(&self, row: usize, out: &mut [f32]) {
         assert_eq!(out.len(), self.shape.cols, "a row has {} values", self.shape.cols);
         match self.shape.packing {
@@ -296,7 +340,7 @@ impl Matrix {
         }
     }
 
-    /// Bytes this matrix holds.
+    /// Bytes that this matrix occupies at the moment.
     pub fn bytes(&self) -> u64 {
         self.lines.len() as u64 * size_of::<Line>() as u64 + 4 * self.row_scales.len() as u64
     }
@@ -304,14 +348,18 @@ impl Matrix {
 
 /// A tile that is to be packed.
 pub struct Tile<'a> {
-    shape: Shape,
+    shape: MatrixShape,
+    /// Its number in the matrix.
     pub index: usize,
     bytes: &'a mut [u8],
 }
 
 impl Tile<'_> {
-    /// Everything of the tile is written, so that packing it again is harmless.
-    pub fn pack(&mut self, rows: Rows) {
+    /// Packs the tile's rows. All its bytes are written, so that packing it again is harmless.
+    ///
+    /// # Panics
+    /// If a slice of `rows` is shorter than the tile's rows need.
+    pub fn pack(&mut self, rows: DecodedRows) {
         let shape = self.shape;
         let count = shape.tile_rows(self.index).len();
         let (len, blocks) = shape.blocks();
@@ -319,17 +367,17 @@ impl Tile<'_> {
             let (header, body) = out.split_at_mut(shape.header());
             match shape.packing {
                 Packing::Ints(layout) => {
-                    if let Scales::Group { kept, min, .. } = layout.scales
+                    if let Scales::Group { scale_type, min, .. } = layout.scales
                         && !rows.scales.is_empty()
                     {
-                        pack_header(header, kept, min, (block, blocks), count, &rows);
+                        pack_header(header, scale_type, min, (block, blocks), count, &rows);
                     }
                     let from = block * len;
                     let cols = shape.cols.saturating_sub(from).min(len);
                     if (count, cols) == (TILE, len) {
                         ints::pack(layout.codes, body, &rows.codes[from..], shape.cols);
                     } else {
-                        // Zeros behind the end of rows, and where there is none.
+                        // Padding in k and missing rows are zeros.
                         let mut padded = vec![0; TILE * len];
                         for (row, padded) in padded.chunks_exact_mut(len).enumerate().take(count) {
                             padded[..cols].copy_from_slice(&rows.codes[row * shape.cols + from..][..cols]);
@@ -343,34 +391,41 @@ impl Tile<'_> {
     }
 }
 
-/// Writes the scales of a tile's block, and its minima in the second half; `count` rows have any.
-fn pack_header(out: &mut [u8], kept: Kept, min: bool, (block, blocks): (usize, usize), count: usize, rows: &Rows) {
+/// Writes the header of one block of a tile: the scales, and in the second half the minima, of `count` rows.
+fn pack_header(
+    out: &mut [u8],
+    scale_type: ScaleType,
+    min: bool,
+    (block, blocks): (usize, usize),
+    count: usize,
+    rows: &DecodedRows,
+) {
     let half = out.len() / if min { 2 } else { 1 };
     for (i, (out, values)) in out.chunks_exact_mut(half).zip([rows.scales, rows.mins]).enumerate() {
         let value = |row| if row < count { values[row * blocks + block] } else { 0.0 };
-        match kept {
-            // The file had halves: nothing is lost.
-            Kept::Half => {
+        match scale_type {
+            // The file stored f16: nothing is lost.
+            ScaleType::F16 => {
                 out.chunks_exact_mut(2)
                     .enumerate()
                     .for_each(|(row, out)| out.copy_from_slice(&f16::from_f32(value(row)).to_le_bytes()));
             }
-            Kept::Single => {
+            ScaleType::F32 => {
                 out.chunks_exact_mut(4)
                     .enumerate()
                     .for_each(|(row, out)| out.copy_from_slice(&value(row).to_le_bytes()));
             }
-            Kept::Factors => {
+            ScaleType::SuperBlock => {
                 out.fill(0);
                 let groups = half / TILE - 4;
-                let (units, factors) = out.split_at_mut(4 * TILE);
+                let (super_scales, group_scales) = out.split_at_mut(4 * TILE);
                 for row in 0..count {
-                    let unit = rows.units[row * blocks + block][i];
-                    units[4 * row..][..4].copy_from_slice(&unit.to_le_bytes());
+                    let super_scale = rows.super_scales[row * blocks + block][i];
+                    super_scales[4 * row..][..4].copy_from_slice(&super_scale.to_le_bytes());
                     let values = &values[(row * blocks + block) * groups..][..groups];
-                    for (factors, value) in factors.chunks_exact_mut(TILE).zip(values) {
-                        // Their product had room for every bit of both.
-                        factors[row] = if unit == 0.0 { 0 } else { (value / unit) as i8 as u8 };
+                    for (group_scales, value) in group_scales.chunks_exact_mut(TILE).zip(values) {
+                        // The decoder's product was exact, so that the quotient is the integer scale.
+                        group_scales[row] = if super_scale == 0.0 { 0 } else { (value / super_scale) as i8 as u8 };
                     }
                 }
             }
@@ -387,7 +442,7 @@ mod tests {
 
     #[test]
     fn sizes_beyond_any_memory_are_refused_with_their_number() {
-        let shape = Shape { rows: 1 << 30, cols: 1 << 16, packing: Packing::Dense(Float::F32), parts: 1 };
+        let shape = MatrixShape { rows: 1 << 30, cols: 1 << 16, packing: Packing::Dense(Float::F32), parts: 1 };
         let error = Matrix::reserve(shape).unwrap_err();
         assert_eq!((error.kind, error.place.needed), (ErrorKind::OutOfMemory, Some(1 << 48)));
     }

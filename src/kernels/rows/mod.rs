@@ -1,6 +1,7 @@
-//! Codecs of the KV cache: how key and value rows are kept.
+//! Codecs of the KV cache: how rows of keys and values are stored.
 //!
-//! A block holds 32 positions of one key/value head: the keys' codes, the values' codes, then what a row has of its own.
+//! A row is one head's key or value at one position, `dim` numbers. A block holds 32 positions of one key/value head: the keys'
+//! codes, the values' codes, then a few numbers for each row.
 //!
 //! ```text
 //! floats   keys    [dim][32 positions]             a vector is four positions of one dimension
@@ -11,7 +12,11 @@
 //!          sums    [32] of keys' codes             i16; ints
 //! ```
 //!
-//! so that neither scores nor their mix need a horizontal sum. See [`floats`] and [`ints`] for the codes.
+//! Scores `q · k` are needed for each position, so a vector of keys holds several positions; their weighted sum is needed for
+//! each dimension, so a vector of values holds several dimensions. Neither needs a horizontal sum. The integer layouts put four
+//! of the summed index into a 32-bit lane, as the dot instruction wants.
+//!
+//! `floats` (f32, f16, fp8) and `ints` (q8, q4, q2) explain the codes.
 
 mod floats;
 mod ints;
@@ -24,24 +29,30 @@ pub use rotate::rotate;
 use super::isa::Isa;
 
 /// Positions of a block.
-pub const BLOCK: usize = 32;
+pub const KV_BLOCK: usize = 32;
 
-/// How keys and values are kept.
+/// A format of stored keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
+    /// 32-bit floats.
     F32,
+    /// 16-bit floats; values below 2⁻¹⁴ become 0.
     F16,
-    /// Sign, four bits of exponent, three of fraction, and a scale per row.
+    /// 8-bit floats (sign, four bits of exponent, three of fraction) and a scale a row.
     Fp8,
-    /// Integers and a scale per row, of rotated rows.
+    /// 8-bit integers and a scale a row, of rotated rows; so are the next two.
     Q8,
+    /// 4-bit integers.
     Q4,
+    /// 2-bit integers.
     Q2,
 }
 
 impl Codec {
+    /// All codecs, the most precise first.
     pub const ALL: [Self; 6] = [Self::F32, Self::F16, Self::Fp8, Self::Q8, Self::Q4, Self::Q2];
 
+    /// The name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -53,11 +64,12 @@ impl Codec {
         }
     }
 
+    /// The codec of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|codec| codec.name() == name)
     }
 
-    /// Of one value.
+    /// Bits of one value, scales not counted.
     pub fn bits(self) -> usize {
         match self {
             Self::F32 => 32,
@@ -68,54 +80,60 @@ impl Codec {
         }
     }
 
-    /// Whether codes are integers.
+    /// Tells whether codes are integers.
     pub fn ints(self) -> bool {
         matches!(self, Self::Q8 | Self::Q4 | Self::Q2)
     }
 
-    /// Words of 32 bits that the codes of 32 rows take.
-    fn codes(self, dim: usize) -> usize {
+    /// 32-bit words that the codes of 32 rows take.
+    fn code_words(self, dim: usize) -> usize {
         dim * self.bits()
     }
 
-    /// Words of a block of one head.
-    pub fn head(self, dim: usize) -> usize {
-        let own = match self {
+    /// 32-bit words of a block of one head.
+    pub fn head_words(self, dim: usize) -> usize {
+        let row_params = match self {
             Self::F32 | Self::F16 => 0,
             Self::Fp8 => 2,
             Self::Q8 | Self::Q4 | Self::Q2 => 3,
         };
-        2 * self.codes(dim) + own * BLOCK / 2
+        2 * self.code_words(dim) + row_params * KV_BLOCK / 2
     }
 
-    /// A block's parts.
-    pub fn split(self, dim: usize, head: &[u32]) -> Head<'_> {
-        assert_eq!(head.len(), self.head(dim), "a block of this head size");
-        let (keys, rest) = head.split_at(self.codes(dim));
-        let (values, own) = rest.split_at(self.codes(dim));
-        let own: &[u16] = bytemuck::cast_slice(own);
-        Head { keys, values, own: own.as_chunks().0 }
+    /// Splits a block of one head into its parts.
+    ///
+    /// # Panics
+    /// If `head` is not a block for `dim` values.
+    pub fn split(self, dim: usize, head: &[u32]) -> HeadBlock<'_> {
+        assert_eq!(head.len(), self.head_words(dim), "a block of this head size");
+        let (keys, rest) = head.split_at(self.code_words(dim));
+        let (values, row_params) = rest.split_at(self.code_words(dim));
+        let row_params: &[u16] = bytemuck::cast_slice(row_params);
+        HeadBlock { keys, values, row_params: row_params.as_chunks().0 }
     }
 
-    /// Keeps one position: `dim` values each.
+    /// Stores the key and the value, `dim` values each, of position `at` (0 to 31) in a block of one head.
+    ///
+    /// # Panics
+    /// If the block is too short for `dim` values.
     pub fn write<I: Isa>(self, isa: I, head: &mut [u32], at: usize, keys: &[f32], values: &[f32]) {
         let dim = keys.len();
-        let (codes, own) = head.split_at_mut(2 * self.codes(dim));
-        let (k, v) = codes.split_at_mut(self.codes(dim));
-        let own: &mut [u16] = bytemuck::cast_slice_mut(own);
+        let (codes, row_params) = head.split_at_mut(2 * self.code_words(dim));
+        let (k, v) = codes.split_at_mut(self.code_words(dim));
+        let row_params: &mut [u16] = bytemuck::cast_slice_mut(row_params);
         let rows = [(k, keys, true), (v, values, false)];
-        for ((codes, row, is_key), own_scales) in rows.into_iter().zip([0, BLOCK]) {
+        for ((codes, row, is_key), scales_at) in rows.into_iter().zip([0, KV_BLOCK]) {
             if self.ints() {
                 let (scale, sum) = ints::write(isa, self, codes, row, at, is_key);
-                own[own_scales + at] = scale;
+                row_params[scales_at + at] = scale;
                 if is_key {
-                    own[2 * BLOCK + at] = sum;
+                    row_params[2 * KV_BLOCK + at] = sum;
                 }
             } else {
-                let (first, step) = if is_key { (at, BLOCK) } else { (at * dim, 1) };
+                let (first, step) = if is_key { (at, KV_BLOCK) } else { (at * dim, 1) };
                 let scale = floats::write(isa, self, codes, row, first, step);
                 if self == Self::Fp8 {
-                    own[own_scales + at] = scale;
+                    row_params[scales_at + at] = scale;
                 }
             }
         }
@@ -124,21 +142,23 @@ impl Codec {
 
 /// A block of one head, as attention reads it.
 #[derive(Clone, Copy)]
-pub struct Head<'a> {
+pub struct HeadBlock<'a> {
+    /// Codes of the keys.
     pub keys: &'a [u32],
+    /// Codes of the values.
     pub values: &'a [u32],
-    /// Scales of keys, scales of values, sums of keys, as far as the codec has them.
-    pub own: &'a [[u16; BLOCK]],
+    /// One number for each row: scales of keys, scales of values, sums of keys, as far as the codec has them.
+    pub row_params: &'a [[u16; KV_BLOCK]],
 }
 
-/// The largest magnitude of a multiple of four values; NaN where any is not finite, for codes cannot say so: the scale says it
-/// for them.
+/// Returns the largest magnitude of a row whose length is a multiple of four; NaN where any value is not finite. Codes cannot
+/// represent NaN, so a scale of NaN carries it.
 #[inline]
-pub fn most<I: Isa>(isa: I, values: &[f32]) -> f32 {
-    let (mut most, mut zeros) = (isa.splat_f32(0.0), isa.splat_f32(0.0));
+pub fn max_abs<I: Isa>(isa: I, values: &[f32]) -> f32 {
+    let (mut max_abs, mut zeros) = (isa.splat_f32(0.0), isa.splat_f32(0.0));
     for four in values.as_chunks::<4>().0 {
         let v = isa.load_f32(four);
-        most = isa.max(most, isa.abs(v));
+        max_abs = isa.max(max_abs, isa.abs(v));
         zeros = isa.add(zeros, isa.mul(v, isa.splat_f32(0.0)));
     }
     let mut lanes = [0.0; 4];
@@ -146,16 +166,16 @@ pub fn most<I: Isa>(isa: I, values: &[f32]) -> f32 {
     if lanes != [0.0; 4] {
         return f32::NAN;
     }
-    isa.store_f32(&mut lanes, most);
+    isa.store_f32(&mut lanes, max_abs);
     lanes.into_iter().fold(0.0, f32::max)
 }
 
-/// Scales below this are 0, and so are their rows.
-const LEAST: f32 = 1e-30;
+/// Smaller scales become 0, and so do their rows.
+const MIN_SCALE: f32 = 1e-30;
 
-/// A scale as it is kept: bf16, rounded up so that no code exceeds its range. With it what a value is multiplied by.
-fn scale(exact: f32) -> (u16, f32) {
-    if exact < LEAST {
+/// Rounds a scale to bf16, upwards so that no code exceeds its range; returns its bits and the factor for a row's values.
+fn encode_scale(exact: f32) -> (u16, f32) {
+    if exact < MIN_SCALE {
         return (0, 0.0);
     }
     let bits = (exact.to_bits() + 0xffff) >> 16;

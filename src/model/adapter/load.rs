@@ -1,11 +1,13 @@
 //! An adapter's tensors in, packed branches out. Their bytes wait only until all that share an input are there.
 
+use std::sync::Arc;
+
 use super::{Adapter, Branch, INPUTS, Product};
 use crate::bytes::{checksum, mixed};
 use crate::error::{Error, ErrorKind, Result, reserve};
 use crate::formats::Tensor;
 use crate::kernels::elementwise::Pairs;
-use crate::kernels::packed::{Matrix, Packing, Rows, Shape};
+use crate::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing};
 use crate::kernels::sections;
 use crate::model::config::{Config, MOST_RANK, Terms};
 use crate::model::items::{MATRICES, check_shape, sizes};
@@ -17,10 +19,10 @@ use crate::quant::{Content, Float};
 
 #[derive(Debug)]
 pub struct Loader {
-    tensors: Vec<Tensor>,
+    tensors: Vec<Arc<Tensor>>,
     arrived: Vec<Option<Vec<u8>>>,
-    marks: Vec<u64>,
-    /// In the order of an adapter's branches.
+    hashes: Vec<u64>,
+    /// One for each of the adapter's branches.
     planned: Vec<Option<Planned>>,
     branches: Vec<Option<Branch>>,
     /// Which branch each tensor belongs to.
@@ -36,8 +38,8 @@ pub struct Loader {
 #[derive(Debug)]
 struct Planned {
     width: usize,
-    /// Of all A together.
-    a: Shape,
+    /// The shape of all A matrices, stacked.
+    a: MatrixShape,
     pairs: Vec<Pair>,
 }
 
@@ -46,29 +48,32 @@ struct Planned {
 struct Pair {
     a: usize,
     b: usize,
-    shape: Shape,
+    shape: MatrixShape,
     factor: f32,
     /// The first of its columns.
     first: usize,
-    /// Rows of heads, so many each, in the order of the other way of turning them: how they turn here.
+    /// For queries and keys whose rows are ordered for other pairs: the rows of a head, and the pairs of the model.
     turned: Option<(usize, Pairs)>,
 }
 
-/// Of a layer's matrices, those that read the same input.
+/// Which of a layer's matrices read the same input.
 const SHARED: [std::ops::Range<usize>; INPUTS] = [0..3, 3..4, 4..6, 6..7];
 
-fn dense(rows: usize, cols: usize, float: Float) -> Shape {
-    Shape { rows, cols, packing: Packing::Dense(float), parts: 1 }
+fn dense(rows: usize, cols: usize, float: Float) -> MatrixShape {
+    MatrixShape { rows, cols, packing: Packing::Dense(float), parts: 1 }
 }
 
 impl Loader {
     /// Puts every tensor in its place beside a model's; refuses what has none, and halves without the other.
-    pub fn new(config: &Config, terms: &Terms, tensors: &[Tensor]) -> Result<Self> {
+    ///
+    /// # Errors
+    /// An error with the tensor that has no place in the model, has another shape or lacks its other half, or whose rank is out of range.
+    pub fn new(config: &Config, terms: &Terms, tensors: Vec<Arc<Tensor>>) -> Result<Self> {
         let count = tensors.len();
         let mut loader = Self {
-            tensors: tensors.to_vec(),
+            tensors,
             arrived: vec![None; count],
-            marks: vec![0; count],
+            hashes: vec![0; count],
             planned: Vec::new(),
             branches: Vec::new(),
             places: vec![0; count],
@@ -77,7 +82,7 @@ impl Loader {
             matrices: 0,
         };
         let mut halves: Vec<[Option<usize>; 2]> = vec![[None; 2]; config.layers * MATRICES.len() + 1];
-        for (index, tensor) in tensors.iter().enumerate() {
+        for (index, tensor) in loader.tensors.iter().enumerate() {
             let (place, b) = place(config, terms.naming, tensor)?;
             if halves[place][usize::from(b)].replace(index).is_some() {
                 return Err(Error::new(ErrorKind::BadHeader, "two tensors have this place").tensor(&tensor.name));
@@ -145,17 +150,20 @@ impl Loader {
 
     /// The bytes of each tensor.
     pub fn ranges(&self) -> impl Iterator<Item = Range> {
-        self.tensors.iter().map(|&Tensor { file, offset, len, .. }| Range { file, offset, len })
+        self.tensors.iter().map(|tensor| Range { file: tensor.file, offset: tensor.offset, len: tensor.len })
     }
 
     /// Takes the bytes of the tensor that is the `index`th of [`Self::ranges`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Truncated`] for another number of bytes, [`ErrorKind::NonFinite`] for a weight that is NaN or infinite.
     pub fn feed(&mut self, index: usize, bytes: Vec<u8>) -> Result<()> {
         let tensor = &self.tensors[index];
         if bytes.len() as u64 != tensor.len {
             return Err(lacking(tensor));
         }
         finite(float(tensor)?, &bytes).map_err(|error| error.tensor(&tensor.name).offset(tensor.offset))?;
-        self.marks[index] = checksum(&bytes);
+        self.hashes[index] = checksum(&bytes);
         self.arrived[index] = Some(bytes);
         let branch = self.places[index];
         let here = |index: usize| self.arrived[index].is_some();
@@ -168,21 +176,24 @@ impl Loader {
     }
 
     /// The adapter, once every tensor has come.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Truncated`] with the first tensor that has not come.
     pub fn finish(self) -> Result<Adapter> {
-        let Self { tensors, marks, planned, branches, places, bytes, .. } = self;
+        let Self { tensors, hashes, planned, branches, places, bytes, .. } = self;
         if let Some(index) = places.iter().position(|&place| branches[place].is_none()) {
             return Err(lacking(&tensors[index]));
         }
-        let mut mark = 0;
+        let mut content_hash = 0;
         for (branch, planned) in planned.iter().enumerate() {
             for Pair { a, b, factor, first, .. } in planned.iter().flat_map(|planned| &planned.pairs) {
-                for word in [branch as u64, *first as u64, marks[*a], marks[*b], u64::from(factor.to_bits())] {
-                    mark = mixed(mark, word);
+                for word in [branch as u64, *first as u64, hashes[*a], hashes[*b], u64::from(factor.to_bits())] {
+                    content_hash = mixed(content_hash, word);
                 }
             }
         }
         let width = planned.iter().flatten().map(|planned| planned.a.rows).max().unwrap_or(0);
-        Ok(Adapter { id: 0, mark, bytes, width, branches })
+        Ok(Adapter { id: 0, content_hash, bytes, width, branches })
     }
 }
 
@@ -191,7 +202,7 @@ fn lacking(tensor: &Tensor) -> Error {
 }
 
 /// Packs a branch; the bytes that it was made of are gone then.
-fn packed(planned: &Planned, tensors: &[Tensor], arrived: &mut [Option<Vec<u8>>]) -> Result<Branch> {
+fn packed(planned: &Planned, tensors: &[Arc<Tensor>], arrived: &mut [Option<Vec<u8>>]) -> Result<Branch> {
     let mut take = |index: usize| arrived[index].take().unwrap_or_default();
     let mut rows = reserve("an adapter", planned.a.bytes())?;
     let (mut bs, mut from) = (Vec::with_capacity(planned.pairs.len()), 0);
@@ -215,18 +226,18 @@ fn packed(planned: &Planned, tensors: &[Tensor], arrived: &mut [Option<Vec<u8>>]
     Ok(Branch { width: planned.width, bytes: bytes + a.bytes(), macs: products + macs(&a), a, bs })
 }
 
-fn matrix(shape: Shape, bytes: &[u8]) -> Result<Matrix> {
+fn matrix(shape: MatrixShape, bytes: &[u8]) -> Result<Matrix> {
     let mut matrix = Matrix::reserve(shape)?;
     let row = bytes.len() / shape.rows;
     for tile in 0..shape.tiles() {
         let rows = shape.tile_rows(tile);
         let codes = &bytes[rows.start * row..rows.end * row];
-        matrix.pack(tile, Rows { codes, scales: &[], mins: &[], units: &[] });
+        matrix.pack(tile, DecodedRows { codes, scales: &[], mins: &[], super_scales: &[] });
     }
     Ok(matrix)
 }
 
-/// Puts the rows of every head into the order in which they turn here: halves one behind the other, or each beside its partner.
+/// Reorders the rows of every head for the pairs that this model rotates: two halves, or each value beside its partner.
 fn turned(bytes: &[u8], row: usize, head: usize, pairs: Pairs) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for bytes in bytes.chunks_exact(head * row) {
@@ -241,7 +252,7 @@ fn turned(bytes: &[u8], row: usize, head: usize, pairs: Pairs) -> Vec<u8> {
     out
 }
 
-/// What stands around a module's name in those of its A and B: PEFT's words and llama.cpp's.
+/// The prefix and the suffixes that PEFT and llama.cpp add to a module's name for its A and B.
 fn words(naming: Naming) -> (&'static str, [&'static str; 2]) {
     match naming {
         Naming::HuggingFace => ("base_model.model.", [".lora_A.weight", ".lora_B.weight"]),

@@ -26,12 +26,12 @@ pub struct Adapter {
     /// Whose the keys and values are that it had a part in: no other adapter of an engine ever has it.
     pub id: u32,
     /// Changes with its content.
-    pub mark: u64,
+    pub content_hash: u64,
     /// Bytes that it holds.
     pub bytes: u64,
     /// What its inputs are narrowed to at most.
     pub width: usize,
-    /// Of every layer those of the four inputs that its matrices read, then the head's.
+    /// For every layer one for each of the four inputs that its matrices read, then the head's.
     branches: Vec<Option<Branch>>,
 }
 
@@ -83,9 +83,9 @@ pub struct Use {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Of the batch.
+    /// The row of the batch.
     pub from: usize,
-    /// Of the result.
+    /// The row of the result.
     to: usize,
     scale: f32,
 }
@@ -99,13 +99,13 @@ impl Row {
 /// The adapters of a pass, and what they need for it.
 #[derive(Debug, Default)]
 pub(super) struct Adapters {
-    /// In the order in which they are added.
+    /// The adapters of the pass, in the order in which their results are added.
     pub uses: Vec<Use>,
     /// A · x
     narrow: Vec<f32>,
 }
 
-/// Where in a pass a product is.
+/// The place of a product in a pass.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
     pub team: &'a Team,

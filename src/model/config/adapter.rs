@@ -1,4 +1,4 @@
-//! What an adapter says beside its tensors, in an `adapter_config.json` (PEFT) or in a GGUF's metadata.
+//! The configuration of an adapter, in an `adapter_config.json` (PEFT) or in a GGUF's metadata.
 
 use serde_json::Value as Json;
 
@@ -19,20 +19,20 @@ const FILE: &str = "adapter_config.json";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Terms {
     pub naming: Naming,
-    /// For which way of turning the rows of queries and keys are ordered.
+    /// The pairs of values that are rotated together in the model for which the rows of queries and keys are ordered.
     pub pairs: Pairs,
-    /// Where tensors must have one that is said.
+    /// The rank that tensors must have; `None` where each has its own.
     rank: Option<f64>,
-    /// 0: results are not scaled by it.
+    /// The numerator of the scale; 0 in a GGUF leaves results unscaled.
     alpha: f64,
-    /// Divided by the root of the rank instead of the rank.
+    /// Whether the scale divides by the root of the rank instead of the rank.
     rooted: bool,
-    /// Of modules that differ, by what their names end in.
+    /// Ranks and alphas of modules that differ from the others, by the ends of their names.
     ranks: Vec<(String, f64)>,
     alphas: Vec<(String, f64)>,
 }
 
-/// What PEFT's variants of LoRA set; left out, null, false, empty or `"none"` they are off.
+/// Keys of PEFT's variants of LoRA. A variant is off where its key is absent, null, false, empty or `"none"`.
 const VARIANTS: [&str; 14] = [
     "use_dora",
     "bias",
@@ -51,7 +51,10 @@ const VARIANTS: [&str; 14] = [
 ];
 
 impl Terms {
-    /// From the text of an `adapter_config.json`.
+    /// Reads the text of an `adapter_config.json`.
+    ///
+    /// # Errors
+    /// An error with the key whose value is missing, wrong, or one of a variant of LoRA that is not supported.
     pub fn from_peft(text: &[u8]) -> Result<Self> {
         let read = || {
             if text.len() > limits::CONFIG {
@@ -93,7 +96,10 @@ impl Terms {
         })
     }
 
-    /// From a GGUF that calls itself an adapter, for a model of this kind.
+    /// Reads the metadata of a GGUF adapter, for a model of this configuration.
+    ///
+    /// # Errors
+    /// An error with the key that is missing or wrong; [`ErrorKind::UnsupportedArchitecture`] for another model's adapter.
     pub fn from_gguf(metadata: &Metadata, config: &Config) -> Result<Self> {
         let say = |key: &str, expected: &str| match metadata.str(key)? {
             Some(found) if found == expected => Ok(()),
@@ -147,7 +153,7 @@ fn of(patterns: &[(String, f64)], module: &str) -> Option<f64> {
     patterns.iter().find(|(end, _)| ends(module, end)).map(|&(_, number)| number)
 }
 
-/// In whole words.
+/// Whether a module's name ends in these whole words.
 fn ends(module: &str, end: &str) -> bool {
     module.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }

@@ -33,6 +33,35 @@ impl Keys<'_> {
     fn need<T>(&self, name: &str, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| missing(&self.key(name)))
     }
+
+    /// Refuses what the known architectures may have and this engine does not run.
+    fn refuse_variants(&self, head: usize) -> Result<()> {
+        if let Some(values) = self.uint("attention.value_length", MOST_HEAD)?
+            && values != head
+        {
+            return Err(unsupported(&self.key("attention.value_length"), &head.to_string(), values));
+        }
+        if let Some(window) = self.metadata.uint(&self.key("attention.sliding_window"))?.filter(|&window| window > 0) {
+            return Err(unsupported(&self.key("attention.sliding_window"), "none", window));
+        }
+        for key in ["expert_count", "attention.clamp_kqv", "attention.max_alibi_bias"] {
+            if let Some(value) = self.float(key)?.filter(|&value| value != 0.0) {
+                return Err(unsupported(&self.key(key), "none", value));
+            }
+        }
+        Ok(())
+    }
+
+    fn scaling(&self) -> Result<RopeScaling> {
+        match self.metadata.str(&self.key("rope.scaling.type"))? {
+            None | Some("none") => Ok(RopeScaling::None),
+            Some("linear") => {
+                let factor = self.float("rope.scaling.factor")?;
+                Ok(RopeScaling::Linear(positive(&self.key("rope.scaling.factor"), factor)?))
+            }
+            Some(other) => Err(unsupported(&self.key("rope.scaling.type"), "none or linear", other)),
+        }
+    }
 }
 
 fn kind(architecture: &str) -> Result<Kind> {
@@ -56,6 +85,9 @@ fn kind(architecture: &str) -> Result<Kind> {
 
 impl Config {
     /// `vocab` is what the embedding table has, for files that do not say.
+    ///
+    /// # Errors
+    /// An error with the key whose value is missing, out of range or not supported.
     pub fn from_gguf(metadata: &Metadata, vocab: Option<u64>) -> Result<Self> {
         if metadata.str("general.type")? == Some("adapter") {
             return Err(unsupported("general.type", "a model", "an adapter, to be loaded onto one"));
@@ -77,27 +109,8 @@ impl Config {
             Some(head) => head,
             None => whole_head(&keys.key("attention.head_count"), hidden, heads)?,
         };
-        if let Some(values) = keys.uint("attention.value_length", MOST_HEAD)?
-            && values != head
-        {
-            return Err(unsupported(&keys.key("attention.value_length"), &head.to_string(), values));
-        }
-        if let Some(window) = metadata.uint(&keys.key("attention.sliding_window"))?.filter(|&window| window > 0) {
-            return Err(unsupported(&keys.key("attention.sliding_window"), "none", window));
-        }
-        for key in ["expert_count", "attention.clamp_kqv", "attention.max_alibi_bias"] {
-            if let Some(value) = keys.float(key)?.filter(|&value| value != 0.0) {
-                return Err(unsupported(&keys.key(key), "none", value));
-            }
-        }
-        let scaling = match metadata.str(&keys.key("rope.scaling.type"))? {
-            None | Some("none") => RopeScaling::None,
-            Some("linear") => {
-                let factor = keys.float("rope.scaling.factor")?;
-                RopeScaling::Linear(positive(&keys.key("rope.scaling.factor"), factor)?)
-            }
-            Some(other) => return Err(unsupported(&keys.key("rope.scaling.type"), "none or linear", other)),
-        };
+        keys.refuse_variants(head)?;
+        let scaling = keys.scaling()?;
         let config = Self {
             naming: Naming::Gguf,
             name: metadata.str("general.name")?.map(str::to_owned),
@@ -126,7 +139,7 @@ impl Config {
             scale: ScaleMeaning::Multiply,
             in_norms: None,
             qk_norms: kind.qk_norms,
-            masters: false,
+            latent: false,
             biases: kind.biases,
             mlx: None,
             warnings: Vec::new(),

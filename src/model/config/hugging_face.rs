@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use super::{
-    BITNET, Config, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH, Mlx, QWEN2, QWEN3,
-    Rope, RopeScaling, ScaleMeaning, Training, Words, epsilon, in_range, missing, positive, unknown_architecture,
-    unsupported, whole_head,
+    BITNET, Config, Kind, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH, Mlx,
+    MlxPacking, QWEN2, QWEN3, Rope, RopeScaling, ScaleMeaning, Training, epsilon, in_range, missing, positive,
+    unknown_architecture, unsupported, whole_head,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::elementwise::{Gate, Pairs};
@@ -47,21 +47,7 @@ pub(super) fn json_str<'a>(json: &'a Json, key: &str) -> Result<Option<&'a str>>
 }
 
 pub(super) fn read(json: &Json) -> Result<Config> {
-    let architecture = typed(json, "architectures", "a list of one name", |value| value.get(0)?.as_str())?
-        .ok_or_else(|| missing("architectures"))?;
-    let kind = match architecture {
-        "BitNetForCausalLM" | "BitnetForCausalLM" => BITNET,
-        "LlamaForCausalLM" => LLAMA,
-        "Qwen2ForCausalLM" => QWEN2,
-        "Qwen3ForCausalLM" => QWEN3,
-        _ => {
-            return Err(unknown_architecture(
-                "architectures",
-                "BitNetForCausalLM, BitnetForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM",
-                architecture,
-            ));
-        }
-    };
+    let (architecture, kind) = architecture(json)?;
     let need = |key: &str, value: Option<usize>| value.ok_or_else(|| missing(key));
     let hidden = need("hidden_size", json_uint(json, "hidden_size", MOST_WIDTH)?)?;
     let heads = need("num_attention_heads", json_uint(json, "num_attention_heads", MOST_HEADS)?)?;
@@ -69,48 +55,15 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         Some(head) => head,
         None => whole_head("num_attention_heads", hidden, heads)?,
     };
-    if json_bool(json, "use_sliding_window")? != Some(false)
-        && let Some(window) = field(json, "sliding_window")
-    {
-        return Err(unsupported("sliding_window", "null", window));
-    }
-    if let Some(types) = field(json, "layer_types").and_then(Json::as_array)
-        && let Some(other) = types.iter().find(|kind| kind.as_str() != Some("full_attention"))
-    {
-        return Err(unsupported("layer_types", "full_attention alone", other));
-    }
-    let attention_bias = json_bool(json, "attention_bias")?.unwrap_or(false);
-    let mlp_bias = json_bool(json, "mlp_bias")?.unwrap_or(false);
-    let biases: &'static [Part] = match (attention_bias, mlp_bias) {
-        (false, false) => kind.biases,
-        (true, false) => &ALL[..4],
-        (false, true) => &ALL[4..],
-        (true, true) => &ALL,
-    };
+    refuse_windows(json)?;
+    let biases = biases(json, &kind)?;
     let gate = match json_str(json, "hidden_act")?.unwrap_or("silu") {
         "silu" | "swish" => Gate::Silu,
         "relu2" => Gate::Relu2,
         other => return Err(unsupported("hidden_act", "silu or relu2", other)),
     };
     let mlx = mlx(json)?;
-    let quantization = match field(json, "quantization_config").filter(|_| mlx.is_none()) {
-        None => None,
-        Some(config) => Some(quantization(config)?),
-    };
-    let mut warnings = Vec::new();
-    // 1bitLLM's code rounds its masters at every pass; such a checkpoint has nothing else to be run as.
-    let unsaid = quantization.is_none() && mlx.is_none() && kind.sub_norms;
-    if unsaid && architecture == "BitNetForCausalLM" {
-        warnings.push(
-            "config.json has no quantization_config: the weights are taken as masters and made ternary".to_owned(),
-        );
-    }
-    let quantization = quantization.unwrap_or(Quantization {
-        scale: ScaleMeaning::Multiply,
-        in_norms: None,
-        online: unsaid,
-        named: false,
-    });
+    let (quantization, warnings) = quantization(json, architecture, &kind, mlx.is_some())?;
     let config = Config {
         architecture: architecture.to_owned(),
         name: json_str(json, "_name_or_path")?.filter(|name| !name.is_empty()).map(str::to_owned),
@@ -132,7 +85,7 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         scale: quantization.scale,
         in_norms: quantization.in_norms,
         qk_norms: kind.qk_norms,
-        masters: quantization.online,
+        latent: quantization.online,
         biases,
         mlx,
         warnings,
@@ -148,20 +101,82 @@ pub(super) fn read(json: &Json) -> Result<Config> {
     Ok(config)
 }
 
+fn architecture(json: &Json) -> Result<(&str, Kind)> {
+    let architecture = typed(json, "architectures", "a list of one name", |value| value.get(0)?.as_str())?
+        .ok_or_else(|| missing("architectures"))?;
+    let kind = match architecture {
+        "BitNetForCausalLM" | "BitnetForCausalLM" => BITNET,
+        "LlamaForCausalLM" => LLAMA,
+        "Qwen2ForCausalLM" => QWEN2,
+        "Qwen3ForCausalLM" => QWEN3,
+        _ => {
+            return Err(unknown_architecture(
+                "architectures",
+                "BitNetForCausalLM, BitnetForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM",
+                architecture,
+            ));
+        }
+    };
+    Ok((architecture, kind))
+}
+
+/// Every layer must attend to the whole context.
+fn refuse_windows(json: &Json) -> Result<()> {
+    if json_bool(json, "use_sliding_window")? != Some(false)
+        && let Some(window) = field(json, "sliding_window")
+    {
+        return Err(unsupported("sliding_window", "null", window));
+    }
+    if let Some(types) = field(json, "layer_types").and_then(Json::as_array)
+        && let Some(other) = types.iter().find(|kind| kind.as_str() != Some("full_attention"))
+    {
+        return Err(unsupported("layer_types", "full_attention alone", other));
+    }
+    Ok(())
+}
+
+/// The projections that must have a bias.
+fn biases(json: &Json, kind: &Kind) -> Result<&'static [Part]> {
+    let attention_bias = json_bool(json, "attention_bias")?.unwrap_or(false);
+    let mlp_bias = json_bool(json, "mlp_bias")?.unwrap_or(false);
+    Ok(match (attention_bias, mlp_bias) {
+        (false, false) => kind.biases,
+        (true, false) => &ALL[..4],
+        (false, true) => &ALL[4..],
+        (true, true) => &ALL,
+    })
+}
+
+/// How the weights are quantised; `mlx` files say so elsewhere.
+fn quantization(json: &Json, architecture: &str, kind: &Kind, mlx: bool) -> Result<(Quantization, Vec<String>)> {
+    if let Some(config) = field(json, "quantization_config").filter(|_| !mlx) {
+        return Ok((bitnet_quantization(config)?, Vec::new()));
+    }
+    let mut warnings = Vec::new();
+    // 1bitLLM's code rounds its latent weights at every pass; such a checkpoint has nothing else to be run as.
+    let online = !mlx && kind.sub_norms;
+    if online && architecture == "BitNetForCausalLM" {
+        warnings.push(
+            "config.json has no quantization_config: the weights are taken as latent ones and made ternary".to_owned(),
+        );
+    }
+    Ok((Quantization { scale: ScaleMeaning::Multiply, in_norms: None, online, named: false }, warnings))
+}
+
 const ALL: [Part; 7] =
     [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
 
 struct Quantization {
     scale: ScaleMeaning,
     in_norms: Option<f32>,
-    /// Weights are masters, rounded at every pass.
+    /// The weights are latent: training rounded them at every pass.
     online: bool,
     /// A config says so.
     named: bool,
 }
 
 /// transformers' `BitNetQuantConfig`: what `weight_scale` means, and whether projections have norms of their own.
-fn quantization(config: &Json) -> Result<Quantization> {
+fn bitnet_quantization(config: &Json) -> Result<Quantization> {
     let method = json_str(config, "quant_method")?.unwrap_or("");
     if method != "bitnet" {
         return Err(unsupported("quantization_config.quant_method", "bitnet", method));
@@ -181,7 +196,7 @@ fn quantization(config: &Json) -> Result<Quantization> {
         "online" => class == "autobitlinear",
         other => return Err(unsupported("quantization_config.quantization_mode", "offline or online", other)),
     };
-    // Packed tensors tell themselves from dense ones; masters do not.
+    // The storage type distinguishes packed tensors from dense ones, but not latent weights from others.
     if let Some(kept) = field(config, "modules_to_not_convert")
         && online
         && *kept != serde_json::json!(["lm_head"])
@@ -206,7 +221,7 @@ fn mlx(json: &Json) -> Result<Option<Mlx>> {
     Ok(Some(mlx))
 }
 
-fn words(config: &Json, key: &str) -> Result<Words> {
+fn words(config: &Json, key: &str) -> Result<MlxPacking> {
     let key = |name: &str| format!("{key}.{name}");
     if let Some(mode) = json_str(config, "mode")?.filter(|&mode| mode != "affine") {
         return Err(unsupported(&key("mode"), "affine", mode));
@@ -219,7 +234,7 @@ fn words(config: &Json, key: &str) -> Result<Words> {
     if !matches!(group, 32 | 64 | 128) {
         return Err(unsupported(&key("group_size"), "32, 64 or 128", group));
     }
-    Ok(Words { bits, group })
+    Ok(MlxPacking { bits, group })
 }
 
 /// transformers 5 keeps all of it in `rope_parameters`, older configs in `rope_theta` and `rope_scaling`.

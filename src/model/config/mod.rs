@@ -1,4 +1,4 @@
-//! What a model is, from a GGUF's metadata or a `config.json`.
+//! The configuration of a model, from a GGUF's metadata or a `config.json`.
 
 mod adapter;
 mod gguf;
@@ -14,18 +14,18 @@ use crate::formats::limits;
 use crate::kernels::elementwise::{Gate, Pairs};
 use crate::model::names::{Field, Naming, Part, Slot};
 
-/// How the layers' matrices met their inputs in training.
+/// How training rounded the inputs of the layers' matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Training {
-    /// Activations rounded to 8 bits, one scale a token: BitNet and its kin.
+    /// Activations were rounded to 8 bits with one scale for each token, as BitNet does.
     Int8,
-    /// Not rounded.
+    /// Activations were not rounded.
     Float,
-    /// The file does not say; its scales do: one for a whole matrix is BitNet's way.
+    /// The configuration leaves it open; the scales decide, because BitNet has one for a whole matrix.
     ByScales,
 }
 
-/// What a `weight_scale` does to a ternary product.
+/// Whether the `weight_scale` multiplies a ternary product or divides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScaleMeaning {
     Multiply,
@@ -35,9 +35,9 @@ pub enum ScaleMeaning {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RopeScaling {
     None,
-    /// Every frequency divided by this.
+    /// Every frequency is divided by this.
     Linear(f64),
-    /// Low frequencies divided, high ones kept, the rest in between.
+    /// Low frequencies are divided, high ones kept, those between interpolated.
     Llama3 {
         factor: f64,
         low: f64,
@@ -49,7 +49,7 @@ pub enum RopeScaling {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     pub base: f64,
-    /// Values of a head that turn.
+    /// How many values of a head are rotated.
     pub dim: usize,
     pub pairs: Pairs,
     pub scaling: RopeScaling,
@@ -73,7 +73,7 @@ pub struct Config {
     pub gate: Gate,
     /// BitNet's norms before `attn_output` and `ffn_down`.
     pub sub_norms: bool,
-    /// `None`: a head of its own is used where there is one.
+    /// Whether the embedding is the head too; where `None`, a head of its own is used if there is one.
     pub tied: Option<bool>,
     pub training: Training,
     pub scale: ScaleMeaning,
@@ -81,37 +81,37 @@ pub struct Config {
     pub in_norms: Option<f32>,
     /// Norms on every head of the queries and keys.
     pub qk_norms: bool,
-    /// The layers' matrices are masters of ternary ones: each is rounded to −1, 0, +1 by the mean of its magnitudes.
-    pub masters: bool,
+    /// Whether the layers' matrices are latent weights: each is rounded to −1, 0, +1 by the mean of its magnitudes.
+    pub latent: bool,
     /// Projections that must have a bias.
     pub biases: &'static [Part],
     /// Integer codes with scales in tensors of their own, as MLX packs them.
     pub mlx: Option<Mlx>,
-    /// What a reader should know.
+    /// What a user should know about the model.
     pub warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mlx {
-    pub usual: Words,
-    /// Of matrices that differ, embeddings most often.
-    pub others: BTreeMap<Slot, Words>,
+    pub usual: MlxPacking,
+    /// Matrices that are packed in another way, most often embeddings.
+    pub others: BTreeMap<Slot, MlxPacking>,
 }
 
-/// Codes of so many bits in 32-bit words, so many of them a group.
+/// MLX's packing: codes of so many bits in 32-bit words, with a scale and a minimum for each group of so many codes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Words {
+pub struct MlxPacking {
     pub bits: usize,
     pub group: usize,
 }
 
 impl Mlx {
-    pub fn of(&self, slot: Slot) -> Words {
+    pub fn of(&self, slot: Slot) -> MlxPacking {
         self.others.get(&slot.field(Field::Weight)).copied().unwrap_or(self.usual)
     }
 }
 
-/// Caps with the largest known model in mind, each some times above it; sizes of buffers follow from them.
+/// Limits of what a configuration may claim, each several times the largest known model's: buffers are sized by these numbers.
 const MOST_LAYERS: u64 = 1024;
 const MOST_WIDTH: u64 = 1 << 16;
 const MOST_HEADS: u64 = 1024;
@@ -136,7 +136,7 @@ fn unsupported(key: &str, expected: &str, found: impl std::fmt::Display) -> Erro
     Error::new(ErrorKind::UnsupportedSetting, "this setting is not supported").key(key).expected(expected, found)
 }
 
-/// What the architectures here have in common; the rest is told by their name.
+/// What distinguishes one architecture from another besides its sizes.
 #[derive(Clone, Copy)]
 struct Kind {
     gate: Gate,
@@ -166,6 +166,10 @@ fn unknown_architecture(key: &str, expected: &str, found: &str) -> Error {
 }
 
 impl Config {
+    /// Reads the text of a `config.json`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadHeader`] for text that is too long or no JSON; an error with the key whose value is missing, out of range or not supported.
     pub fn from_json(text: &[u8]) -> Result<Self> {
         if text.len() > limits::CONFIG {
             return Err(Error::new(ErrorKind::BadHeader, "the file is too long")
@@ -177,7 +181,7 @@ impl Config {
         hugging_face::read(&json).map_err(|error| error.file("config.json"))
     }
 
-    /// `key` turns GGUF's names into the source's.
+    /// Checks what sizes must have in common; `key` maps GGUF's key names to the source's.
     fn check(&self, key: impl Fn(&str) -> String) -> Result<()> {
         if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(Error::new(ErrorKind::BadValue, "query heads do not share key heads evenly")
@@ -195,11 +199,12 @@ impl Config {
         positive(&key("rope.freq_base"), Some(self.rope.base)).map(drop)
     }
 
-    /// Columns of the queries, and of the keys or values.
+    /// The width of all queries of a position.
     pub fn q_width(&self) -> usize {
         self.heads * self.head
     }
 
+    /// The width of all keys of a position, and of all values.
     pub fn kv_width(&self) -> usize {
         self.kv_heads * self.head
     }
@@ -229,7 +234,7 @@ fn epsilon(key: &str, value: Option<f64>) -> Result<f32> {
 }
 
 impl Rope {
-    /// The angle that each pair turns per position, in f32 as training computed it; `factors` are GGUF's `rope_freqs`.
+    /// The angle by which each pair is rotated per position, in f32 as training computed it; `factors` are GGUF's `rope_freqs`.
     pub fn frequencies(&self, factors: Option<&[f32]>) -> Vec<f32> {
         (0..self.dim / 2)
             .map(|i| {

@@ -1,6 +1,7 @@
 //! What the last operation's matrices read and wrote, looked up between two operations: all of it still lies in the scratch.
 
-use super::{Forward, HEAD_ROWS, LAYER, multiplied, row};
+use super::pass::multiplied;
+use super::{Forward, HEAD_ROWS, LAYER, row};
 use crate::kernels::act::Precision;
 use crate::kernels::elementwise;
 use crate::kernels::isa::Isa;

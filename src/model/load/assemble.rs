@@ -45,7 +45,7 @@ impl Assembly<'_> {
         }
         let embedding = self.matrix(Slot::new(Part::TokenEmbd))?;
         // The head is no BitNet layer: training leaves it as it is, unless it is packed like one.
-        let packed = |sink: &Sink| sink.reading == Reading::Quarters;
+        let packed = |sink: &Sink| sink.reading == Reading::HfPacked;
         let head_training = match self.items.get(&Slot::new(Part::Output)).is_some_and(packed) {
             true => Training::Int8,
             false => Training::Float,
@@ -67,8 +67,8 @@ impl Assembly<'_> {
         })
     }
 
-    /// [`Training::ByScales`] settled: BitNet's kin are files of ternary types with one scale in a whole matrix, in every layer. Dense
-    /// weights that turn out to be ternary may be TriLM's as well, and everybody runs those with floats.
+    /// Resolves [`Training::ByScales`]: a file is taken for BitNet's if every matrix of the layers has a ternary type and one scale for the
+    /// whole matrix. Dense weights that turn out to be ternary may be TriLM's as well, which other engines run with float activations.
     fn training(&self) -> Training {
         if self.plan.config.training != Training::ByScales {
             return self.plan.config.training;
@@ -108,12 +108,12 @@ impl Assembly<'_> {
             matrix.set_scales(&scales, &mins);
         }
         match (scale, self.plan.config.scale) {
-            (Some((name, 0.0)), ScaleMeaning::Divide) if reading == Reading::Quarters => {
+            (Some((name, 0.0)), ScaleMeaning::Divide) if reading == Reading::HfPacked => {
                 return Err(Error::new(ErrorKind::BadValue, "weights are divided by this scale")
                     .tensor(name)
                     .expected("a number other than 0", 0));
             }
-            (Some((_, scale)), meaning) if reading == Reading::Quarters => {
+            (Some((_, scale)), meaning) if reading == Reading::HfPacked => {
                 matrix.row_scales.fill(scale);
                 matrix.divide = meaning == ScaleMeaning::Divide;
             }

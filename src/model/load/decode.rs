@@ -1,42 +1,46 @@
 //! From a unit of a tensor's bytes to rows of codes, scales and minima.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::packed::Rows;
+use crate::kernels::packed::DecodedRows;
 use crate::model::items::Reading;
 use crate::quant::{Block, Codes, Content, Float, Interleave, Layout, Scales, Storage, ternary};
 
-/// Rows on their way to a tile, in buffers that all units share.
+/// Decoded rows. The buffers are used again for every unit.
 #[derive(Debug, Default)]
-pub(crate) struct Work {
+pub struct DecodeBuffers {
+    /// One code for each weight, row by row.
     pub codes: Vec<u8>,
     scales: Vec<f32>,
     mins: Vec<f32>,
     /// Two a block: what its factors multiply.
-    units: Vec<[f32; 2]>,
+    super_scales: Vec<[f32; 2]>,
 }
 
-/// What a unit of a matrix says besides its codes.
-pub(crate) enum Said {
-    /// Nothing: scales are with the codes, or in other tensors.
-    Nothing,
-    /// One scale for each of its rows.
-    RowScales(Vec<f32>),
-}
+/// One scale for each decoded row; `None` where the scales are with the codes or in other tensors.
+pub type RowScales = Option<Vec<f32>>;
 
-impl Work {
-    /// Room for so many codes and groups; whoever decodes writes all codes. What was there stays, where it has the same length.
+impl DecodeBuffers {
+    /// Makes room for so many codes and groups. A decoder overwrites all codes, so that buffers of the right length are not cleared.
     fn room(&mut self, codes: usize, groups: usize) {
         fit(&mut self.codes, codes, 0);
         fit(&mut self.scales, groups, 0.0);
         fit(&mut self.mins, groups, 0.0);
-        self.units.clear();
+        self.super_scales.clear();
     }
 
-    pub fn rows(&self) -> Rows<'_> {
-        Rows { codes: &self.codes, scales: &self.scales, mins: &self.mins, units: &self.units }
+    /// The decoded rows as a tile takes them.
+    pub fn rows(&self) -> DecodedRows<'_> {
+        DecodedRows { codes: &self.codes, scales: &self.scales, mins: &self.mins, super_scales: &self.super_scales }
     }
 
-    /// Decodes whole rows of `cols` values. Dense weights that stay dense are not decoded.
+    /// Decodes whole rows of `cols` weights each. Dense weights that stay dense are not decoded.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NonFinite`] for a scale or weight that is not finite, [`ErrorKind::LayoutContradicted`] if a row has more than the
+    /// one magnitude that the probed rows promised.
+    ///
+    /// # Panics
+    /// If the storage type cannot be read as `reading`; a plan makes no such pair.
     pub fn decode(
         &mut self,
         storage: &'static Storage,
@@ -44,7 +48,7 @@ impl Work {
         layout: Layout,
         cols: usize,
         bytes: &[u8],
-    ) -> Result<Said> {
+    ) -> Result<RowScales> {
         match (reading, storage.content) {
             (Reading::Stored, Content::Blocks { layout, decode }) => {
                 self.blocks(storage, layout, bytes, decode)?;
@@ -54,7 +58,7 @@ impl Work {
                 return self.join(cols, storage.block, layout.offset as u8);
             }
             (Reading::Joined, Content::Dense(float)) => return self.ternary_rows(float, cols, bytes),
-            (Reading::Masters, Content::Dense(float)) => return self.masters(float, cols, bytes),
+            (Reading::Latent, Content::Dense(float)) => return self.latent_rows(float, cols, bytes),
             (Reading::I2s(interleave), _) => {
                 self.room(bytes.len() * 4, 0);
                 match interleave {
@@ -62,7 +66,7 @@ impl Work {
                     Interleave::By64 => ternary::i2_s_arm(bytes, &mut self.codes),
                 }
             }
-            (Reading::Words, _) => {
+            (Reading::MlxPacked, _) => {
                 // Low bits first, in a word as in its bytes.
                 let bits = layout.codes.bits();
                 self.room(bytes.len() * 8 / bits, 0);
@@ -74,20 +78,20 @@ impl Work {
             }
             (reading, _) => unreachable!("{} is not read as {reading:?}", storage.name),
         }
-        Ok(Said::Nothing)
+        Ok(None)
     }
 
     /// The codes of one quarter of Hugging Face's packed rows.
     pub fn quarter(&mut self, bytes: &[u8], quarter: usize) {
         self.room(bytes.len(), 0);
-        ternary::quarter(bytes, quarter, &mut self.codes);
+        ternary::hf_quarter(bytes, quarter, &mut self.codes);
     }
 
     /// All four quarters, one after another.
     pub fn quarters(&mut self, bytes: &[u8]) {
         self.room(4 * bytes.len(), 0);
         for (quarter, codes) in self.codes.chunks_exact_mut(bytes.len().max(1)).enumerate() {
-            ternary::quarter(bytes, quarter, codes);
+            ternary::hf_quarter(bytes, quarter, codes);
         }
     }
 
@@ -114,21 +118,21 @@ impl Work {
         let count = bytes.len() / storage.bytes;
         let groups = storage.block / len;
         self.room(count * storage.block, count * groups);
-        fit(&mut self.units, count, [1.0; 2]);
+        fit(&mut self.super_scales, count, [1.0; 2]);
         let targets = self
             .codes
             .chunks_exact_mut(storage.block)
             .zip(self.scales.chunks_exact_mut(groups))
             .zip(self.mins.chunks_exact_mut(groups))
-            .zip(&mut self.units);
-        for (bytes, (((codes, scales), mins), units)) in bytes.chunks_exact(storage.bytes).zip(targets) {
-            decode(bytes, Block { codes, scales, mins, units });
+            .zip(&mut self.super_scales);
+        for (bytes, (((codes, scales), mins), super_scales)) in bytes.chunks_exact(storage.bytes).zip(targets) {
+            decode(bytes, Block { codes, scales, mins, super_scales });
         }
         self.scales.iter().chain(&self.mins).try_for_each(|&scale| finite_scale(scale))
     }
 
     /// One scale for each row from its blocks'. A block of scale 0 is all zeros, whatever its codes say.
-    fn join(&mut self, cols: usize, block: usize, zero: u8) -> Result<Said> {
+    fn join(&mut self, cols: usize, block: usize, zero: u8) -> Result<RowScales> {
         let blocks = cols / block;
         let mut rows = vec![0.0; self.codes.len() / cols];
         for (row, out) in rows.iter_mut().enumerate() {
@@ -144,11 +148,11 @@ impl Work {
             }
         }
         self.clear_scales();
-        Ok(Said::RowScales(rows))
+        Ok(Some(rows))
     }
 
     /// Floats that are −s, 0 or +s, with an s for each row.
-    fn ternary_rows(&mut self, float: Float, cols: usize, bytes: &[u8]) -> Result<Said> {
+    fn ternary_rows(&mut self, float: Float, cols: usize, bytes: &[u8]) -> Result<RowScales> {
         finite(float, bytes)?;
         let row = cols * float.bytes();
         self.room(bytes.len() / float.bytes(), 0);
@@ -167,20 +171,20 @@ impl Work {
             }
             scales.push(scale);
         }
-        Ok(Said::RowScales(scales))
+        Ok(Some(scales))
     }
 
-    /// As training rounds at every pass: `clamp(round(w · (1 / m)), −1, 1) / (1 / m)`, m being the mean of the magnitudes.
-    fn masters(&mut self, float: Float, cols: usize, bytes: &[u8]) -> Result<Said> {
+    /// Rounds latent weights as training does at every pass: `clamp(round(w · (1 / m)), −1, 1) / (1 / m)`, m being the mean of the magnitudes.
+    fn latent_rows(&mut self, float: Float, cols: usize, bytes: &[u8]) -> Result<RowScales> {
         finite(float, bytes)?;
         let mut mean = Mean::default();
         mean.add(float, bytes);
         let factor = mean.factor();
         self.ternarise(float, factor, bytes);
-        Ok(Said::RowScales(vec![1.0 / factor; self.codes.len() / cols]))
+        Ok(Some(vec![1.0 / factor; self.codes.len() / cols]))
     }
 
-    /// Masters whose factor is known.
+    /// Rounds latent weights whose factor is known.
     pub fn ternarise(&mut self, float: Float, factor: f32, bytes: &[u8]) {
         self.room(bytes.len() / float.bytes(), 0);
         for (value, code) in float.values(bytes).zip(&mut self.codes) {
@@ -203,7 +207,7 @@ fn fit<T: Clone>(values: &mut Vec<T>, len: usize, value: T) {
 
 /// The mean of magnitudes, over bytes that come in pieces.
 #[derive(Debug, Default)]
-pub(crate) struct Mean {
+pub struct Mean {
     sum: f64,
     count: u64,
 }
@@ -214,7 +218,7 @@ impl Mean {
         self.count += (bytes.len() / float.bytes()) as u64;
     }
 
-    /// What masters are multiplied by before they are rounded.
+    /// What latent weights are multiplied by before they are rounded.
     pub fn factor(&self) -> f32 {
         1.0 / ((self.sum / self.count.max(1) as f64) as f32).max(1e-5)
     }
@@ -222,8 +226,8 @@ impl Mean {
 
 fn contradiction(reason: &str) -> Error {
     Error::new(ErrorKind::LayoutContradicted, format!("{reason}, though those of the probed rows do not"))
-        .option("layout")
-        .expected("layout: \"stored\"", "layout: \"auto\"")
+        .option("repack")
+        .expected("repack: false", "repack: true")
 }
 
 #[inline]
@@ -234,9 +238,13 @@ pub(crate) fn finite_scale(scale: f32) -> Result<()> {
     Err(Error::new(ErrorKind::NonFinite, "a scale is not finite").expected("a finite number", scale))
 }
 
+/// Refuses floats of which one is NaN or infinite.
+///
+/// # Errors
+/// [`ErrorKind::NonFinite`].
 #[inline(never)]
-pub(crate) fn finite(float: Float, bytes: &[u8]) -> Result<()> {
-    // The exponent alone tells.
+pub fn finite(float: Float, bytes: &[u8]) -> Result<()> {
+    // NaN and infinity are the values whose exponent has all bits set.
     let bad = match float {
         Float::F32 => bytes.as_chunks::<4>().0.iter().position(|b| b[3] & 0x7f == 0x7f && b[2] & 0x80 != 0),
         Float::BF16 => bytes.as_chunks::<2>().0.iter().position(|b| b[1] & 0x7f == 0x7f && b[0] & 0x80 != 0),

@@ -3,14 +3,40 @@
 //! Every tensor is taken in *units*: the bytes of 32 source rows, which fill whole tiles. A unit that lies whole within a chunk is
 //! packed straight from it; what a chunk's edge cut waits in a staging buffer of one unit. Feeding the same bytes again packs the
 //! same tiles again.
+//!
+//! ```
+//! use ternlight::model::{Checkpoint, Loader, Options};
+//! use ternlight::team::Team;
+//!
+//! let file = std::fs::read("tests/golden/gguf/llama_bitlinear.TQ2_0.gguf")?;
+//! let mut checkpoint = Checkpoint::new();
+//! checkpoint.parse(0, file.len() as u64, &file)?;
+//!
+//! // A few rows decide what the header leaves open: here, whether one scale for each row is enough.
+//! let mut plan = checkpoint.plan(Options::default())?;
+//! let bytes = |offset: u64, len: u64| &file[offset as usize..][..len as usize];
+//! let rows: Vec<&[u8]> = plan.probes().iter().map(|probe| bytes(probe.range.offset, probe.range.len)).collect();
+//! assert!(!rows.is_empty());
+//! plan.decide(&rows)?;
+//!
+//! // The ranges may come in any order and any cut.
+//! let mut loader = Loader::new(plan)?;
+//! for range in loader.ranges().into_iter().rev() {
+//!     loader.feed(&Team::solo(), range.file, range.offset, bytes(range.offset, range.len))?;
+//! }
+//! let (model, plan) = loader.finish()?;
+//! assert_eq!(model.layers.len(), plan.config.layers);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod assemble;
-pub(crate) mod decode;
+pub mod decode;
 mod intake;
 mod units;
 
 use std::collections::BTreeMap;
 use std::ops::Range as Span;
+use std::sync::Arc;
 
 use litemap::LiteMap;
 
@@ -21,7 +47,7 @@ use super::weights::Model;
 use crate::error::{Error, ErrorKind, Result, filled};
 use crate::formats::Tensor;
 use crate::kernels::act::Precision;
-use crate::kernels::packed::{Matrix, Shape, TILE};
+use crate::kernels::packed::{Matrix, MatrixShape, TILE};
 use crate::quant::{Content, Float};
 use crate::team::Team;
 use assemble::Assembly;
@@ -29,21 +55,22 @@ use decode::{finite, finite_scale};
 pub use intake::Intake;
 use units::Units;
 
+/// Takes the bytes of a plan's ranges in any order and packs the weights.
 #[derive(Debug)]
 pub struct Loader {
     plan: Plan,
-    /// In file order, beside the item of the plan that each fills.
+    /// One for each tensor, in file order.
     sinks: Vec<Sink>,
 }
 
 #[derive(Debug)]
 struct Sink {
     item: usize,
-    tensor: Tensor,
+    tensor: Arc<Tensor>,
     kind: Kind,
     reading: Reading,
-    /// Of a matrix.
-    shape: Option<Shape>,
+    /// The shape of a matrix; `None` for values.
+    shape: Option<MatrixShape>,
     unit: usize,
     /// Bytes behind the last unit: the scale of an I2_S tensor.
     tail: Span<u64>,
@@ -56,17 +83,17 @@ enum Kind {
     Matrix(Box<Matrix>),
     /// A vector or a number, kept as the file's bytes are widened.
     Values(Vec<f32>),
-    /// Only looked at: how many of its weights are zero.
+    /// A matrix of which only the zeros are counted.
     Survey {
         zeros: u64,
     },
 }
 
-/// A unit whose bytes have come in part.
+/// A unit of which some bytes have come.
 #[derive(Debug)]
 struct Staged {
     bytes: Vec<u8>,
-    /// Which of them are here, in order and apart.
+    /// The spans that have come, in order, none touching another.
     have: Vec<Span<usize>>,
 }
 
@@ -75,6 +102,9 @@ impl Loader {
     ///
     /// # Panics
     /// If the plan still has probes to be answered.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] with the tensor for which there is no room.
     pub fn new(plan: Plan) -> Result<Self> {
         assert!(plan.probes().is_empty(), "probes come first");
         let mut sinks = Vec::with_capacity(plan.items.len());
@@ -91,11 +121,15 @@ impl Loader {
         self.plan.ranges()
     }
 
+    /// Bytes that running the model will take.
     pub fn memory(&self) -> Memory {
         self.plan.memory()
     }
 
-    /// Keeps nothing of the weights and counts their zeros instead: what `inspect` reads a whole file for.
+    /// A loader that keeps nothing of the weights and counts their zeros instead, for `inspect`.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
     pub fn survey(plan: Plan) -> Result<Self> {
         let mut sinks = Vec::with_capacity(plan.items.len());
         for (index, item) in plan.items.iter().enumerate() {
@@ -106,6 +140,9 @@ impl Loader {
     }
 
     /// The share of zeros of each matrix, once a survey has seen everything.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Truncated`] with the first tensor of which bytes are missing.
     pub fn zero_shares(&self) -> Result<BTreeMap<String, f64>> {
         let mut shares = BTreeMap::new();
         for sink in &self.sinks {
@@ -117,14 +154,18 @@ impl Loader {
         Ok(shares)
     }
 
-    /// Takes some bytes of a file, and packs what they make whole. What belongs to no tensor is passed over.
+    /// Takes some bytes of a file, and packs every unit that they complete. Bytes that belong to no tensor are ignored.
+    ///
+    /// # Errors
+    /// An error with the tensor and the offset: [`ErrorKind::NonFinite`] for a weight or scale that is NaN or infinite,
+    /// [`ErrorKind::LayoutContradicted`] for a row that is not as the probed ones promised.
     pub fn feed(&mut self, team: &Team, file: usize, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset.saturating_add(bytes.len() as u64);
         let first = self
             .sinks
             .partition_point(|sink| (sink.tensor.file, sink.tensor.offset + sink.tensor.len) <= (file, offset));
         for sink in &mut self.sinks[first..] {
-            let Tensor { file: own, offset: start, len, .. } = sink.tensor;
+            let Tensor { file: own, offset: start, len, .. } = *sink.tensor;
             if own != file || start >= end {
                 break;
             }
@@ -138,6 +179,7 @@ impl Loader {
         Ok(())
     }
 
+    /// The plan by which it loads.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -148,6 +190,9 @@ impl Loader {
     }
 
     /// The model, once everything has come.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Truncated`] with the first tensor of which bytes are missing; an error with a tensor whose scales the model cannot have.
     pub fn finish(mut self) -> Result<(Model, Plan)> {
         let mut items: LiteMap<Slot, Sink> = LiteMap::new();
         for sink in self.sinks.drain(..) {
@@ -169,16 +214,16 @@ impl Sink {
     }
 
     fn with_kind(index: usize, item: &Item, kind: Kind) -> Result<Self> {
-        let tensor = item.tensor.clone();
+        let tensor = Arc::clone(&item.tensor);
         let storage = tensor.runnable()?;
         let i2s = matches!(storage.content, Content::I2s);
         let (shape, reading, unit, body) = match item.target {
             Target::Matrix(shape, reading) => {
                 let body = if i2s { shape.rows as u64 * shape.cols as u64 / 4 } else { tensor.len };
-                let rows = if reading == Reading::Quarters { shape.rows / 4 } else { shape.rows };
+                let rows = if reading == Reading::HfPacked { shape.rows / 4 } else { shape.rows };
                 let row = body / rows.max(1) as u64;
-                // Masters need all of their rows at once.
-                let unit = if reading == Reading::Masters { body } else { TILE as u64 * row };
+                // The mean of latent weights needs all rows at once.
+                let unit = if reading == Reading::Latent { body } else { TILE as u64 * row };
                 (Some(shape), reading, unit, body)
             }
             Target::Values => (None, Reading::Stored, tensor.len, tensor.len),
@@ -192,7 +237,7 @@ impl Sink {
         Ok(Self { item: index, kind, reading, shape, unit, tail, done, staged: LiteMap::new(), tensor })
     }
 
-    /// Where unit i lies in the tensor; the tail is the unit behind the last.
+    /// The bytes of a unit in its tensor; the tail is the unit behind the last.
     fn unit_span(&self, unit: usize) -> Span<u64> {
         let start = unit as u64 * self.unit as u64;
         if start >= self.tail.start && !self.tail.is_empty() {

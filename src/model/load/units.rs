@@ -3,9 +3,9 @@
 use std::ops::Range as Span;
 use std::sync::{Mutex, PoisonError};
 
-use super::decode::{Said, Work, finite, finite_scale};
+use super::decode::{DecodeBuffers, RowScales, finite, finite_scale};
 use crate::error::{Error, Result};
-use crate::kernels::packed::{Matrix, Packing, Rows, Shape, TILE, Tile};
+use crate::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing, TILE, Tile};
 use crate::model::items::Reading;
 use crate::quant::{Layout, Storage};
 use crate::team::Team;
@@ -14,7 +14,7 @@ use crate::team::Team;
 pub(super) struct Units<'a> {
     pub storage: &'static Storage,
     pub reading: Reading,
-    pub shape: Shape,
+    pub shape: MatrixShape,
     pub first: usize,
     /// Bytes of each; a tensor's last may have fewer.
     pub len: usize,
@@ -31,33 +31,33 @@ impl Units<'_> {
             (_, Packing::Dense(float)) => share(team, matrix, units.clone(), |_, tile| {
                 let codes = bytes_of(tile.index);
                 finite(float, codes)?;
-                tile.pack(Rows { codes, scales: &[], mins: &[], units: &[] });
-                Ok(Said::Nothing)
+                tile.pack(DecodedRows { codes, scales: &[], mins: &[], super_scales: &[] });
+                Ok(None)
             }),
-            (Reading::Quarters, Packing::Ints(_)) => (0..4).try_for_each(|quarter| {
+            (Reading::HfPacked, Packing::Ints(_)) => (0..4).try_for_each(|quarter| {
                 let place = quarter * shape.part_tiles();
                 share(team, matrix, place + units.start..place + units.end, |work, tile| {
                     work.quarter(bytes_of(tile.index - place), quarter);
                     tile.pack(work.rows());
-                    Ok(Said::Nothing)
+                    Ok(None)
                 })
             }),
             // All rows at once.
-            (Reading::Masters, Packing::Ints(layout)) => {
-                let mut all = Work::default();
-                let said = all.decode(storage, reading, layout, shape.cols, self.bytes)?;
+            (Reading::Latent, Packing::Ints(layout)) => {
+                let mut all = DecodeBuffers::default();
+                let scales = all.decode(storage, reading, layout, shape.cols, self.bytes)?;
                 let rows = all.rows();
                 share(team, matrix, 0..shape.tiles(), |_, tile| {
                     let from = tile.index * TILE * shape.cols;
-                    tile.pack(Rows { codes: &rows.codes[from..], ..rows });
-                    Ok(Said::Nothing)
+                    tile.pack(DecodedRows { codes: &rows.codes[from..], ..rows });
+                    Ok(None)
                 })?;
-                keep(&mut matrix.row_scales, 0, said)
+                keep(&mut matrix.row_scales, 0, scales)
             }
             (_, Packing::Ints(layout)) => share(team, matrix, units.clone(), |work, tile| {
-                let said = work.decode(storage, reading, layout, shape.cols, bytes_of(tile.index))?;
+                let scales = work.decode(storage, reading, layout, shape.cols, bytes_of(tile.index))?;
                 tile.pack(work.rows());
-                Ok(said)
+                Ok(scales)
             }),
         }
     }
@@ -65,7 +65,7 @@ impl Units<'_> {
     /// How many of their weights are zero, of those units that are not `done` yet.
     pub fn zeros(&self, done: &[bool]) -> Result<u64> {
         let fresh = self.bytes.chunks(self.len).zip(&done[self.first..]).filter(|(_, done)| !**done);
-        let mut work = Work::default();
+        let mut work = DecodeBuffers::default();
         let mut zeros = 0;
         for (bytes, _) in fresh {
             zeros += match (self.reading, self.shape.packing) {
@@ -73,7 +73,7 @@ impl Units<'_> {
                     finite(float, bytes)?;
                     float.values(bytes).filter(|&value| value == 0.0).count() as u64
                 }
-                (Reading::Quarters, Packing::Ints(_)) => {
+                (Reading::HfPacked, Packing::Ints(_)) => {
                     work.quarters(bytes);
                     work.zeros(Layout::TERNARY)
                 }
@@ -92,17 +92,17 @@ fn share(
     team: &Team,
     matrix: &mut Matrix,
     tiles: Span<usize>,
-    work: impl Fn(&mut Work, &mut Tile) -> Result<Said> + Sync,
+    work: impl Fn(&mut DecodeBuffers, &mut Tile) -> Result<RowScales> + Sync,
 ) -> Result<()> {
     let shape = matrix.shape;
     let scales = Mutex::new(std::mem::take(&mut matrix.row_scales));
     let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
     matrix.pack_all(team, tiles, |tiles| {
-        let mut buffers = Work::default();
+        let mut buffers = DecodeBuffers::default();
         for mut tile in tiles {
-            let kept = work(&mut buffers, &mut tile).and_then(|said| {
+            let kept = work(&mut buffers, &mut tile).and_then(|new| {
                 let mut scales = scales.lock().unwrap_or_else(PoisonError::into_inner);
-                keep(&mut scales, shape.tile_rows(tile.index).start, said)
+                keep(&mut scales, shape.tile_rows(tile.index).start, new)
             });
             if let Err(error) = kept {
                 let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,8 +117,8 @@ fn share(
     failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, error)| Err(error))
 }
 
-fn keep(scales: &mut [f32], first: usize, said: Said) -> Result<()> {
-    let Said::RowScales(new) = said else { return Ok(()) };
+fn keep(scales: &mut [f32], first: usize, new: RowScales) -> Result<()> {
+    let Some(new) = new else { return Ok(()) };
     for (scale, &new) in scales[first..].iter_mut().zip(&new) {
         finite_scale(new)?;
         *scale = new;

@@ -1,7 +1,8 @@
 /** Generates an answer: prompt, constraint, sampling, hooks, pieces. */
 
 import { Constrainer, type Constraint } from "../../constrain/constraint.ts";
-import type { FormatSpec } from "../../options/format.ts";
+import type { FormatSpec } from "../../options/response_format.ts";
+import { samplerDefaults } from "../../options/routes.ts";
 import { Sender } from "../../rpc/backpressure.ts";
 import type { GenerateSettings, PromptSpec } from "../../rpc/protocol.ts";
 import { callFormat, findCalls } from "../../text/tools.ts";
@@ -20,21 +21,18 @@ import { adapt, request, type Settle } from "../request.ts";
 import type { HostState } from "../state.ts";
 import type { Text } from "../text.ts";
 
-/** Defaults where neither the caller nor the model has a value. */
-const SAMPLING = { temperature: 0.7, topK: 40, topP: 0.95 };
-
 export const generate: Handler<"generate"> = async (state, { session, prompt, settings }, context) => {
   const { engine, text } = state.model;
   const own = session === null;
   const id = own ? engine.open() : state.session(session);
   let constraint: Constraint | null = null;
   try {
-    const format = settings.format ?? formatOfCalls(text, prompt);
+    const format = settings.responseFormat ?? formatOfCalls(text, prompt);
     if (format) constraint = await constrain(state, format, !settings.ignoreEos, context);
     context.signal.throwIfAborted();
     if (!own && state.sessions.get(session) !== id) throw new EngineError("Closed", "the session is closed");
     adapt(state, id, settings.adapters);
-    const ids = promptIds(state.model, prompt, id);
+    const ids = promptIds(state.model, prompt, id, settings.sanitize);
     const { finished, surplus } = await run(state, { session: id, ids, settings, constraint, context });
     if ("tools" in prompt && prompt.tools) {
       Object.assign(finished, findCalls(text.tokenizer.decode(finished.tokens), prompt.tools));
@@ -79,7 +77,8 @@ function constrain(
 async function constrainModule({ given, fetchFile }: Platform): Promise<WebAssembly.Module> {
   if (!given) return compile(new URL("./constrain.wasm", import.meta.url), fetchFile);
   if (given.constrain) return given.constrain;
-  const message = "a format needs the load option constrain here: the compiled module of constrain.wasm";
+  const message =
+    "responseFormat and toolChoice need the load option constrain here: the compiled module of constrain.wasm";
   throw new EngineError("UnsupportedOption", message, { option: "constrain" });
 }
 
@@ -143,11 +142,16 @@ function run(state: HostState, { session, ids, settings, constraint, context }: 
   return request(state, session, ids, work, context, listen);
 }
 
-/** The engine's part of the settings. What the caller leaves open the model's own configuration decides, and then `SAMPLING`. */
+/** The engine's part of the settings. What the caller leaves open the model's own configuration decides, and then the option table. */
 function workOf(settings: GenerateSettings, text: Text, hook: boolean): EngineWork {
   const { ignoreEos, onContextFull, maxTokens, seed = randomSeed(), ...rest } = settings;
-  const { stop, format, logitsProcessor, preset, adapters, ...sampling } = rest;
-  const chosen = { ...SAMPLING, ...(preset === "none" ? {} : text.sampling), ...defined(sampling), seed };
+  const { stop, responseFormat, logitsProcessor, generationConfig, adapters, sanitize, ...sampling } = rest;
+  const chosen = {
+    ...samplerDefaults,
+    ...(generationConfig === "none" ? {} : text.sampling),
+    ...defined(sampling),
+    seed,
+  };
   return {
     type: "generate",
     sampling: flat(chosen, text),

@@ -9,7 +9,7 @@ import { EngineLoop } from "../loop.ts";
 import type { HostState } from "../state.ts";
 
 export const load: Handler<"load"> = async (state, { source, settings }, context) => {
-  const timeline = settings.spans ? state.timeline : undefined;
+  const timeline = settings.userTiming ? state.timeline : undefined;
   const begun = performance.now();
   try {
     const loaded = await loadModel(source, settings, { ...loadContext(state, context), timeline });

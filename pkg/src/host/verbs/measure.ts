@@ -88,7 +88,7 @@ export const roofline: Handler<"roofline"> = async (state, { settings, bytes, st
   const { glue } = (await Runtime.start(choice, { platform, signal, onFatal, threads })).planner();
   if (choice.threads > 1) await glue.initThreadPool?.(choice.threads - 1);
   const size = Math.floor(Math.min(bytes, (platform.freeMemory() ?? Infinity) / 4) / 64) * 64;
-  glue.dots(settings.kernel ?? "auto");
+  glue.dotProduct(settings.dotProduct ?? "auto");
   const roof = new glue.Roofline(choice.threads, size);
   const timed = (work: () => number) => {
     const start = performance.now();

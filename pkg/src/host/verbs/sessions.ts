@@ -2,6 +2,7 @@
 
 import type { VerbName } from "../../rpc/protocol.ts";
 import { EngineError } from "../../types/errors.ts";
+import { checkSaved } from "../bounds.ts";
 import type { CallContext, Handler } from "../call.ts";
 import type { HostState } from "../state.ts";
 import { logitsOf } from "./score.ts";
@@ -39,6 +40,7 @@ export const saveSession: Handler<"saveSession"> = async (state, { session }, co
 
 export const makeSession: Handler<"makeSession"> = async (state, args, context) => {
   const { session, bytes, adapters: uses = [] } = args;
+  if (bytes) checkSaved(bytes, state.model.info);
   const fingerprint = bytes && (await fingerprintOf(state, context));
   const { engine, adapters } = state.model;
   if (bytes) return register(state, session, engine.restore(bytes, fingerprint!, adapters.flat(uses)));

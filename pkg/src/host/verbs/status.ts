@@ -6,8 +6,16 @@ import { once } from "../request.ts";
 
 export const status: Handler<"status"> = ({ model: { engine, memory } }) => {
   const counts = [...engine.status()] as [number, number, number, number, number, number];
-  const [running, waiting, paused, cacheTokens, heldTokens, spareTokens] = counts;
-  return { running, waiting, paused, cacheTokens, heldTokens, spareTokens, memoryBytes: memory.buffer.byteLength };
+  const [running, waiting, paused, kvCacheTokens, usedTokens, evictableTokens] = counts;
+  return {
+    running,
+    waiting,
+    paused,
+    kvCacheTokens,
+    usedTokens,
+    evictableTokens,
+    memoryBytes: memory.buffer.byteLength,
+  };
 };
 
 /** Compilers in the background need about so long for all the functions that a token needs. */

@@ -1,0 +1,302 @@
+//! From a model's plan to the tensors of a new file: the type, the place and the reads of each.
+
+use super::keys;
+use ternlight::error::{Error, ErrorKind, Result};
+use ternlight::model::config::ScaleMeaning;
+use ternlight::model::items::{Item, Reading, Target};
+use ternlight::model::names::{Field, Naming, Part, Slot};
+use ternlight::model::plan::{Plan, Range};
+use ternlight::quant::{self, Codes, Content, I2S_TAIL, Interleave, Storage};
+
+/// What the layers' matrices become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Tq2,
+    Tq1,
+    Q1,
+    I2s,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Tq2, Self::Tq1, Self::I2s, Self::Q1];
+
+    pub fn storage(self) -> &'static Storage {
+        match self {
+            Self::Tq2 => &quant::TQ2_0,
+            Self::Tq1 => &quant::TQ1_0,
+            Self::Q1 => &quant::Q1_0,
+            Self::I2s => &quant::I2_S,
+        }
+    }
+
+    /// Values that a row must have a whole number of. I2_S interleaves the whole matrix, which rows must not share.
+    pub fn block(self) -> usize {
+        if self == Self::I2s { 128 } else { self.storage().block }
+    }
+}
+
+/// What the embedding or the head becomes; `None` is as it is.
+pub type Wish = Option<&'static Storage>;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// `None` follows the source: Q1_0 for signs, else TQ2_0.
+    pub kind: Option<Kind>,
+    pub embedding: Wish,
+    pub head: Wish,
+}
+
+/// What a read is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// One number that goes with the whole tensor.
+    Scale,
+    /// MLX's tensors beside the codes.
+    Scales,
+    Mins,
+    /// The latent weights, for the mean of their magnitudes.
+    Measure,
+    Body,
+}
+
+/// How a tensor's bytes become the new ones.
+#[derive(Clone, Debug)]
+pub(super) enum Form {
+    /// They are the new ones.
+    Copy,
+    /// Floats, widened to F32.
+    Floats,
+    Codes(Kind),
+    /// Any values, rounded to blocks or halves.
+    Rounded,
+    /// Four-bit codes with a scale and a minimum.
+    Nibbles,
+    /// No bytes of the source.
+    Given(Vec<u8>),
+}
+
+/// One tensor of the new file.
+#[derive(Clone, Debug)]
+pub struct Output {
+    pub name: String,
+    pub storage: &'static Storage,
+    /// The first is the row's length, as GGUF counts.
+    pub dims: Vec<u64>,
+    pub bytes: u64,
+    pub(super) reads: Vec<(Phase, Range)>,
+    pub(super) form: Form,
+    /// The item of the plan that it is made from.
+    pub(super) item: Option<usize>,
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    /// Rows of this many make a head whose halves become neighbours.
+    pub(super) heads_of: Option<usize>,
+}
+
+impl Output {
+    /// What must be read for it, in this order.
+    pub fn ranges(&self) -> impl Iterator<Item = Range> {
+        self.reads.iter().map(|(_, range)| *range)
+    }
+
+    /// The place of a row of the source: GGUF's `llama` rotates neighbours, for which the two halves of each head are interleaved.
+    pub(super) fn place(&self, row: usize) -> usize {
+        let Some(head) = self.heads_of else { return row };
+        let (first, within) = (row / head * head, row % head);
+        let half = head / 2;
+        first + if within < half { 2 * within } else { 2 * (within - half) + 1 }
+    }
+
+    pub(super) fn row_bytes(&self) -> usize {
+        match self.storage.content {
+            Content::I2s => self.cols / 4,
+            _ => self.cols / self.storage.block * self.storage.bytes,
+        }
+    }
+}
+
+pub(super) fn outputs(plan: &Plan, options: Options) -> Result<(Kind, Vec<Output>)> {
+    let config = &plan.config;
+    if config.in_norms.is_some() {
+        return Err(Error::new(
+            ErrorKind::UnsupportedSetting,
+            "GGUF has no place for norms on the inputs of single projections",
+        )
+        .key("quantization_config.use_rms_norm"));
+    }
+    if options.head.is_some() && plan.tied() {
+        return Err(Error::new(ErrorKind::InvalidArgument, "the head is the embedding: only that has a type")
+            .option("head")
+            .expected("no head type", "one"));
+    }
+    let kind = options.kind.unwrap_or_else(|| if plan.items.iter().any(signs) { Kind::Q1 } else { Kind::Tq2 });
+    fits_all(plan, kind)?;
+    let mut outputs = Vec::new();
+    for (index, item) in plan.items.iter().enumerate() {
+        if config.naming == Naming::HuggingFace && item.is_scale() {
+            continue;
+        }
+        let output = output(plan, options, kind, index, item).map_err(|error| error.tensor(&item.tensor.name))?;
+        outputs.push(output);
+        if item.slot == Slot::new(Part::TokenEmbd) && config.naming == Naming::HuggingFace {
+            outputs.extend(keys::rope_factors(config).map(given));
+        }
+    }
+    Ok((kind, outputs))
+}
+
+/// Whether a layer's matrix is stored as signs.
+fn signs(item: &Item) -> bool {
+    let layout = match item.tensor.storage.map(|storage| storage.content) {
+        Some(Content::Blocks { layout, .. }) => Some(layout),
+        _ => item.mlx,
+    };
+    item.slot.in_layer().is_some() && layout.is_some_and(|layout| layout.codes == Codes::B1)
+}
+
+fn layer_matrix(item: &Item) -> Option<usize> {
+    match item.target {
+        Target::Matrix(shape, _) if item.slot.in_layer().is_some() => Some(shape.cols),
+        _ => None,
+    }
+}
+
+/// Every matrix of the layers must have rows of whole blocks.
+fn fits_all(plan: &Plan, kind: Kind) -> Result<()> {
+    let fits = |kind: Kind| {
+        plan.items.iter().find(|item| layer_matrix(item).is_some_and(|cols| !cols.is_multiple_of(kind.block())))
+    };
+    let Some(item) = fits(kind) else { return Ok(()) };
+    // Signs are ternary too, but not the other way round.
+    let holds = |kind: Kind| kind != Kind::Q1 || plan.items.iter().any(signs);
+    let others = Kind::ALL.into_iter().filter(|&kind| holds(kind) && fits(kind).is_none());
+    let others: Vec<&str> = others.map(|kind| kind.storage().name).collect();
+    let advice = match others[..] {
+        [] => "no type that can be written fits every matrix".to_owned(),
+        _ => format!("every matrix fits {}", others.join(", ")),
+    };
+    Err(Error::new(
+        ErrorKind::UnsupportedSetting,
+        format!("its rows are not whole blocks of {}; {advice}", kind.storage().name),
+    )
+    .tensor(&item.tensor.name)
+    .option("type")
+    .expected(format_args!("a multiple of {}", kind.block()), layer_matrix(item).unwrap_or(0)))
+}
+
+fn given(factors: Vec<f32>) -> Output {
+    let bytes: Vec<u8> = factors.iter().flat_map(|factor| factor.to_le_bytes()).collect();
+    Output {
+        name: Naming::Gguf.name(Slot::new(Part::RopeFreqs)).to_string(),
+        storage: &quant::F32,
+        dims: vec![factors.len() as u64],
+        bytes: bytes.len() as u64,
+        reads: Vec::new(),
+        form: Form::Given(bytes),
+        item: None,
+        rows: factors.len(),
+        cols: 1,
+        heads_of: None,
+    }
+}
+
+fn output(plan: &Plan, options: Options, kind: Kind, index: usize, item: &Item) -> Result<Output> {
+    let name = Naming::Gguf.name(item.slot).to_string();
+    let from = item.tensor.runnable()?;
+    let (form, storage, rows, cols) = match item.target {
+        Target::Values => (Form::Floats, &quant::F32, item.tensor.values() as usize, 1),
+        Target::Matrix(shape, _) => {
+            let wish = match item.slot.part {
+                Part::TokenEmbd => Some(options.embedding),
+                Part::Output => Some(options.head),
+                _ => None,
+            };
+            let (form, storage) = match wish {
+                None => (Form::Codes(kind), kind.storage()),
+                Some(Some(storage)) => (Form::Rounded, storage),
+                Some(None) => kept(item, from, kind)?,
+            };
+            let whole = if storage == &quant::I2_S { kind.block() } else { storage.block };
+            if !shape.cols.is_multiple_of(whole) {
+                return Err(Error::new(
+                    ErrorKind::UnsupportedSetting,
+                    format!("its rows are not whole blocks of {}; f16 and keep fit any row", storage.name),
+                )
+                .option(if item.slot.part == Part::Output { "head" } else { "embedding" })
+                .expected(format_args!("a multiple of {whole}"), shape.cols));
+            }
+            let other_order = matches!((from.content, plan.i2s), (Content::I2s, Some((Interleave::By64, _))));
+            (if storage == from && !other_order { Form::Copy } else { form }, storage, shape.rows, shape.cols)
+        }
+    };
+    let turned = matches!(item.slot.part, Part::AttnQ | Part::AttnK)
+        && plan.config.naming == Naming::HuggingFace
+        && keys::architecture(&plan.config)? == "llama";
+    let vector = matches!(item.target, Target::Values);
+    let dims = if vector { vec![rows as u64] } else { vec![cols as u64, rows as u64] };
+    let values = rows as u64 * cols as u64;
+    let tail = if matches!(storage.content, Content::I2s) { I2S_TAIL } else { 0 };
+    let mut output = Output {
+        name,
+        storage,
+        dims,
+        bytes: storage.size(values).unwrap_or(0) + tail,
+        reads: Vec::new(),
+        form,
+        item: Some(index),
+        rows,
+        cols,
+        heads_of: turned.then_some(plan.config.head),
+    };
+    output.reads = reads(plan, item, &output);
+    Ok(output)
+}
+
+/// The type that needs no rounding: the source's own, or what holds its codes.
+fn kept(item: &Item, from: &'static Storage, kind: Kind) -> Result<(Form, &'static Storage)> {
+    Ok(match (quant::ggml_id(from), item.mlx) {
+        (Some(_), _) => (Form::Copy, from),
+        (None, Some(layout)) if layout.codes == Codes::B4 => (Form::Nibbles, &quant::Q4_1),
+        (None, _) => (Form::Codes(kind), kind.storage()),
+    })
+}
+
+/// transformers' AutoBitLinear multiplies the bias by the scale too.
+fn scaled_bias(plan: &Plan, item: &Item) -> bool {
+    item.slot.field == Field::Bias
+        && plan.config.naming == Naming::HuggingFace
+        && plan.config.scale == ScaleMeaning::Multiply
+}
+
+fn reads(plan: &Plan, item: &Item, output: &Output) -> Vec<(Phase, Range)> {
+    let all = |item: &Item| Range { file: item.tensor.file, offset: item.tensor.offset, len: item.tensor.len };
+    let body = all(item);
+    if matches!(output.form, Form::Copy) || matches!(output.form, Form::Floats) && !scaled_bias(plan, item) {
+        return vec![(Phase::Body, body)];
+    }
+    let mut reads = Vec::new();
+    // A GGUF's `.scale` stays a tensor of its own.
+    if plan.config.naming == Naming::HuggingFace {
+        let beside = [(Field::Scale, Phase::Scale), (Field::Scales, Phase::Scales), (Field::Mins, Phase::Mins)];
+        for (field, phase) in beside {
+            let found = plan.items.iter().find(|other| other.slot == item.slot.field(field));
+            reads.extend(found.map(|found| (phase, all(found))));
+        }
+    }
+    let Target::Matrix(shape, reading) = item.target else {
+        reads.push((Phase::Body, body));
+        return reads;
+    };
+    match reading {
+        Reading::I2s(_) => {
+            let codes = shape.rows as u64 * shape.cols as u64 / 4;
+            reads.push((Phase::Scale, Range { offset: body.offset + codes, len: 4, ..body }));
+            reads.push((Phase::Body, Range { len: codes, ..body }));
+        }
+        Reading::Latent if matches!(output.form, Form::Codes(_)) => {
+            reads.extend([(Phase::Measure, body), (Phase::Body, body)]);
+        }
+        _ => reads.push((Phase::Body, body)),
+    }
+    reads
+}

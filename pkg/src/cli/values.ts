@@ -1,0 +1,25 @@
+/** How the text of a flag becomes the value of an option. */
+
+import type { FlagRow } from "../options/commands.ts";
+
+/** What is no number stays text, which the option's check refuses, naming the range. */
+const number = (text: string): number | string => (text.trim() === "" || Number.isNaN(+text) ? text : +text);
+
+/** `12=-inf,40=2.5` */
+const biases = (text: string) =>
+  Object.fromEntries(
+    text.split(",").map((pair) => {
+      const [id = "", bias = ""] = pair.split("=");
+      return [id.trim(), bias.trim() === "-inf" ? -Infinity : number(bias)];
+    }),
+  );
+
+export function readText({ option: { kind, flag } }: FlagRow, texts: readonly string[]): unknown {
+  const { value, sets = true, many, read } = flag!;
+  if (value === undefined) return sets;
+  if (many) return [...texts];
+  const text = texts.at(-1)!;
+  if (read === "biases") return biases(text);
+  if (read === "list") return text.split(",");
+  return typeof kind === "object" && !("values" in kind) ? number(text) : text;
+}

@@ -1,0 +1,36 @@
+/** Looks at what callers hand over before it is copied into the engine's memory, which never shrinks. */
+
+import { EngineError } from "../types/errors.ts";
+import type { ModelInfo } from "../types/index.ts";
+
+/** What a saved session begins with, and where it has the number of its tokens. */
+const MAGIC = "TLSESSN\n";
+const COUNT = 12;
+/** Bytes of its numbers and its checksum. */
+const FRAME = 40;
+
+/** Refuses what cannot be a session of this model: it holds at most the keys and values of the cache, and an id for each position. */
+export function checkSaved(bytes: Uint8Array, { memory, contextLength }: ModelInfo): void {
+  const option = "restore";
+  if (new TextDecoder("latin1").decode(bytes.subarray(0, MAGIC.length)) !== MAGIC) {
+    throw new EngineError("BadMagic", "not a saved session", { option });
+  }
+  const limit = memory.kv + 4 * contextLength + FRAME;
+  if (bytes.length <= limit) return;
+  const count = new DataView(bytes.buffer, bytes.byteOffset).getUint32(COUNT, true);
+  if (count > contextLength) throw tooLong("the session is longer than the context", count, contextLength);
+  const message = "the session is larger than any of this model: it was saved by another one, or is damaged";
+  const expected = `at most ${limit} bytes`;
+  throw new EngineError("WrongModel", message, { option, expected, found: String(bytes.length) });
+}
+
+/** Refuses more ids than the context has positions. */
+export function checkIds(ids: readonly number[], { contextLength }: ModelInfo): void {
+  if (ids.length > contextLength) throw tooLong("the prompt is longer than the context", ids.length, contextLength);
+}
+
+function tooLong(message: string, found: number, most: number): EngineError {
+  const expected = `at most ${most} tokens`;
+  const detail = { option: "contextLength", expected, found: String(found) };
+  return new EngineError("ContextFull", `${message}: expected ${expected}, found ${found}`, detail);
+}

@@ -1,0 +1,177 @@
+/** The commands of the command line: what each takes, and which rows of the option table are its flags. */
+
+import type { Group, Option } from "./option.ts";
+import * as own from "./table/command_line.ts";
+import { groups } from "./table.ts";
+
+/** Groups of the table whose rows may be flags, those of functions and those of commands. */
+export const flagGroups = { ...groups, ...own } as const satisfies Record<string, Group>;
+
+export type FlagGroup = keyof typeof flagGroups;
+type Keys<T> = T extends T ? keyof T : never;
+/** Options that commands know, under their names in the table. */
+export type FlagKey = Keys<(typeof flagGroups)[FlagGroup]>;
+
+export interface Syntax {
+  readonly summary: string;
+  readonly operands: readonly string[];
+  /** Operands that may follow. */
+  readonly optional?: readonly string[];
+  /** The part of the usage line that says which flags there must be. */
+  readonly needs?: string;
+  readonly flags: readonly FlagGroup[];
+  /** Flags of earlier versions, and what stands in for them. */
+  readonly moved?: Readonly<Record<string, string>>;
+}
+
+/** What every command takes that loads a model. */
+export const engineFlags = ["runtime", "plan", "source"] as const satisfies readonly FlagGroup[];
+export const commonFlags = [...engineFlags, "everyCommand"] as const satisfies readonly FlagGroup[];
+
+const adapters = ["adapterFlags", "loading"] as const;
+
+export const commands = {
+  run: {
+    summary: "Continues a text and prints what comes as it comes.",
+    operands: ["MODEL"],
+    needs: "(-p TEXT | --ids 1,2,3)",
+    flags: [
+      "promptText",
+      "promptIds",
+      "generation",
+      "sampling",
+      "completions",
+      "formatFlags",
+      ...adapters,
+      "sessionFlags",
+      "prompting",
+    ],
+  },
+  logits: {
+    summary: "Token ids in, logits out: to check an engine or a conversion.",
+    operands: ["MODEL"],
+    needs: "--ids 1,2,3",
+    flags: ["promptIds", "logits", ...adapters],
+  },
+  tokenize: {
+    summary: "Shows the token ids of a text.",
+    operands: ["MODEL"],
+    needs: "-p TEXT",
+    flags: ["promptText", "prompting"],
+  },
+  perplexity: {
+    summary: "Measures how well a model predicts a text, window by window.",
+    operands: ["MODEL", "FILE"],
+    flags: ["perplexity", ...adapters],
+  },
+  inspect: {
+    summary: "Shows what a model is made of and what running it takes.",
+    operands: ["MODEL"],
+    flags: ["inspecting", "inspectFlags"],
+  },
+  convert: {
+    summary:
+      "Writes a model as one GGUF file. Ternary and 1-bit codes are copied exactly; nothing else can be converted.",
+    operands: ["MODEL", "OUT.gguf"],
+    flags: ["convertFlags"],
+  },
+  bench: {
+    summary: "Measures how fast a model runs here, and what this machine could do at best.",
+    operands: [],
+    optional: ["MODEL"],
+    needs: "(MODEL | --shape S)",
+    flags: ["bench", "syntheticFlags"],
+    moved: { prompt: "--prompt-tokens", load: "the command loadtest" },
+  },
+  "bench diff": {
+    summary: "Compares two reports of bench --json; exits 1 when the second is slower by more than both varied.",
+    operands: ["A.json", "B.json"],
+    flags: [],
+  },
+  loadtest: {
+    summary:
+      "Runs many clients at once: what they wait for, and whether each gets what it gets alone. Exits 1 when not.",
+    operands: [],
+    optional: ["MODEL"],
+    needs: "(MODEL | --shape S)",
+    flags: ["loadtest", "serving", "syntheticFlags"],
+  },
+  "cache list": {
+    summary: "Shows what is kept of models, so that it need not be downloaded again.",
+    operands: [],
+    flags: [],
+  },
+  "cache delete": {
+    summary: "Deletes what came from a URL, everything beneath one that ends in /, or everything there is.",
+    operands: [],
+    optional: ["URL"],
+    needs: "(URL | --all)",
+    flags: ["cacheFlags"],
+  },
+  doctor: {
+    summary: "Shows what this runtime can do with a model, and whether an address serves one well.",
+    operands: [],
+    optional: ["URL"],
+    flags: [],
+  },
+} as const satisfies Record<string, Syntax>;
+
+export type CommandName = keyof typeof commands;
+
+/** A row of the table as a flag. */
+export interface FlagRow {
+  key: FlagKey;
+  group: FlagGroup;
+  /** Without dashes. */
+  name: string;
+  option: Option;
+}
+
+/** The flags of some groups, in the table's order. */
+export const flagsOf = (names: readonly FlagGroup[]): FlagRow[] =>
+  names.flatMap((group) =>
+    Object.entries<Option>(flagGroups[group]).flatMap(([key, option]): FlagRow[] =>
+      option.flag ? [{ key: key as FlagKey, group, name: option.flag.name ?? hyphenated(key), option }] : [],
+    ),
+  );
+
+export const hyphenated = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+
+/** As help shows it: `-n, --max-tokens N`. */
+export function spelled({ name, option: { flag } }: FlagRow): string {
+  const { short, value } = flag!;
+  return `${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}`;
+}
+
+/** A default in words: `256 tokens`, `0.7, or the model's`; null where it is nothing to speak of. */
+export function defaultText({ default: value, otherwise, unit, model }: Option): string | null {
+  if (value === undefined) return otherwise ?? null;
+  const shown = typeof value === "string" ? JSON.stringify(value) : String(value);
+  return `${shown}${unit ? ` ${value === 1 ? unit.replace(/s$/, "") : unit}` : ""}${model ? ", or the model's" : ""}`;
+}
+
+/** What stands for an operand. */
+export const operands: Readonly<Record<string, string>> = {
+  MODEL: "A file, a folder or a URL; ternlight-demo is the model that ships.",
+  URL: "A model's address.",
+  FILE: "A text in UTF-8.",
+  "OUT.gguf": "The file to write.",
+  "A.json": "What bench --json printed before.",
+  "B.json": "What bench --json printed after.",
+};
+
+export const usageLine = (name: CommandName): string => {
+  const { operands, needs = "" }: Syntax = commands[name];
+  return ["usage: ternlight", name, ...operands, needs, "[options]"].filter((word) => word !== "").join(" ");
+};
+
+/** The sentence of a flag, with its values and its default. */
+export function flagHelp({ option }: FlagRow): string {
+  const { flag, kind, help } = option;
+  const sentence = flag!.help ?? help;
+  if (!flag!.value) return sentence;
+  const values = typeof kind === "object" && "values" in kind ? [kind.values.join(", ")] : [];
+  const byDefault = defaultText(option)?.replaceAll('"', "") ?? "none";
+  const facts = [...values, ...(byDefault === "none" ? [] : [`default: ${byDefault}`])].join("; ");
+  return facts === "" ? sentence : `${sentence.replace(/\.$/, "")} (${facts}).`;
+}

@@ -1,0 +1,43 @@
+/**
+ * The option table: every option and flag stands in it once. Checks, what crosses to the engine, the command line and the reference
+ * pages come from it; tests hold the public types and the engine to it. Of what stands here, pages load names, kinds and old names
+ * alone (`pkg/scripts/options.mjs`).
+ */
+
+import type { Group } from "./option.ts";
+import * as calls from "./table/calls.ts";
+import * as generate from "./table/generate.ts";
+import * as load from "./table/load.ts";
+import { sampling } from "./table/sampling.ts";
+
+/** Options of functions. */
+export const groups = { ...load, sampling, ...generate, ...calls } as const satisfies Record<string, Group>;
+
+export type GroupName = keyof typeof groups;
+
+const loads = ["plan", "serving", "runtime", "source", "loading", "progress", "abort"] as const;
+const generates = ["sampling", "generation", "prompting", "constraints", "adapting", "abort"] as const;
+
+/** Which options each function takes. */
+export const functions = {
+  load: loads,
+  canRun: loads,
+  inspect: ["plan", "inspecting", "progress", "abort"],
+  doctor: ["abort"],
+  /** `generate` and `chat` of a session … */
+  generate: generates,
+  chat: [...generates, "chatting"],
+  /** … and of a model. */
+  complete: [...generates, "completions"],
+  completeChat: [...generates, "chatting", "completions"],
+  session: ["sessions", "adapting"],
+  loadAdapter: ["source", "adapter", "abort"],
+  tokenize: ["prompting"],
+  detokenize: ["detokenizing"],
+  logits: ["logits", "adapting", "abort"],
+  embed: ["embedding", "adapting", "abort"],
+  perplexity: ["perplexity", "adapting", "abort"],
+  cache: ["caching"],
+} as const satisfies Record<string, readonly GroupName[]>;
+
+export type FunctionName = keyof typeof functions;

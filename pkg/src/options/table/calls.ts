@@ -1,0 +1,65 @@
+/** Options of the smaller calls. */
+
+import { type Group, MOST_TOKENS } from "../option.ts";
+
+export const sessions = {
+  restore: {
+    kind: "bytes",
+    to: "caller",
+    otherwise: "none",
+    help: "What session.save() gave, to go on from there.",
+  },
+} as const satisfies Group;
+
+export const adapter = {
+  name: {
+    kind: "text",
+    to: "host",
+    otherwise: "the name of its file without the ending, or of its folder",
+    help: "The name by which requests refer to the adapter.",
+  },
+} as const satisfies Group;
+
+export const detokenizing = {
+  special: { kind: "boolean", to: "caller", default: true, help: "Keeps special tokens in the text." },
+} as const satisfies Group;
+
+export const logits = {
+  all: {
+    kind: "boolean",
+    to: "caller",
+    default: false,
+    flag: {},
+    help: "Gives one row for every id instead of one for the last id alone.",
+  },
+} as const satisfies Group;
+
+export const embedding = {
+  pooling: {
+    kind: { values: ["mean", "last"] },
+    to: "caller",
+    default: "mean",
+    help: "How the states of a text's tokens become one: their mean, or the last one.",
+  },
+  normalize: { kind: "boolean", to: "caller", default: true, help: "Scales embeddings to length 1." },
+} as const satisfies Group;
+
+export const perplexity = {
+  window: {
+    kind: { integer: [2, MOST_TOKENS] },
+    to: "caller",
+    default: 512,
+    unit: "tokens",
+    flag: { value: "N" },
+    help: "Tokens of each window of the text.",
+  },
+} as const satisfies Group;
+
+export const caching = {
+  directory: {
+    kind: "text",
+    to: "caller",
+    otherwise: "where loads keep files by themselves",
+    help: "The directory to look at, as in the load option cache.",
+  },
+} as const satisfies Group;

@@ -1,0 +1,235 @@
+/** Flags that belong to commands alone. */
+
+import { type Group, MOST_TOKENS } from "../option.ts";
+
+export const everyCommand = {
+  noCache: {
+    kind: "boolean",
+    to: "command",
+    flag: {},
+    help: "Keep nothing of what comes from servers, and read nothing that was kept.",
+  },
+  json: { kind: "boolean", to: "command", flag: {}, help: "Print one JSON object on stdout." },
+  debug: { kind: "boolean", to: "command", flag: {}, help: "Show where in the program an error comes from." },
+  help: { kind: "boolean", to: "command", flag: { short: "h" }, help: "Show this help." },
+  version: { kind: "boolean", to: "command", flag: { short: "v" }, help: "Show the version." },
+} as const satisfies Group;
+
+export const promptText = {
+  prompt: { kind: "text", to: "command", flag: { short: "p", value: "TEXT" }, help: "The text itself." },
+} as const satisfies Group;
+
+export const promptIds = {
+  ids: {
+    kind: "list",
+    to: "command",
+    flag: { value: "1,2,3", read: "ids" },
+    help: "Token ids, which are fed exactly as given.",
+  },
+} as const satisfies Group;
+
+export const formatFlags = {
+  jsonSchema: {
+    kind: "text",
+    to: "command",
+    flag: { value: "FILE|JSON" },
+    help: "Keep to a JSON schema, given as it is or in a file.",
+  },
+  regex: { kind: "text", to: "command", flag: { value: "R" }, help: "Keep to a regular expression." },
+  grammar: {
+    kind: "text",
+    to: "command",
+    flag: { value: "FILE" },
+    help: "Keep to a grammar in Lark's syntax, from its rule start.",
+  },
+} as const satisfies Group;
+
+export const adapterFlags = {
+  adapter: {
+    kind: "texts",
+    to: "command",
+    flag: { value: "FILE[=SCALE]", many: true },
+    help: "A LoRA adapter (PEFT's folder or a GGUF), whose effect is multiplied by SCALE (1 by itself).",
+  },
+} as const satisfies Group;
+
+export const sessionFlags = {
+  session: {
+    kind: "text",
+    to: "command",
+    flag: { value: "FILE" },
+    help: "Go on from the conversation in FILE, if there is one, and keep this one in it.",
+  },
+} as const satisfies Group;
+
+export const inspectFlags = {
+  noWeights: {
+    kind: "boolean",
+    to: "command",
+    flag: {},
+    help: "Read the header alone, as for URLs; the weights of local files are read.",
+  },
+  strict: {
+    kind: { values: ["1bit", "ternary"] },
+    to: "command",
+    flag: { value: "KIND" },
+    help: "Fail unless the matrices of the layers hold nothing else.",
+  },
+} as const satisfies Group;
+
+export const convertFlags = {
+  type: {
+    kind: { values: ["tq2_0", "tq1_0", "q1_0", "i2_s"] },
+    to: "command",
+    otherwise: "by the source's codes",
+    flag: { value: "T" },
+    help: "The storage type of the layers' matrices.",
+  },
+  embedding: {
+    kind: { values: ["keep", "f16", "q8_0", "q6_k", "q4_0"] },
+    to: "command",
+    default: "keep",
+    flag: { value: "T" },
+    help: "The storage type of the embedding.",
+  },
+  head: {
+    kind: { values: ["keep", "f16", "q8_0", "q6_k", "q4_0"] },
+    to: "command",
+    default: "keep",
+    flag: { value: "T" },
+    help: "The storage type of a head that is not the embedding.",
+  },
+  force: { kind: "boolean", to: "command", default: false, flag: {}, help: "Replace the file if there is one." },
+} as const satisfies Group;
+
+const MOST = 2 ** 20;
+
+export const bench = {
+  prompt: {
+    kind: { integer: [1, MOST] },
+    to: "command",
+    default: 128,
+    unit: "tokens",
+    flag: { name: "prompt-tokens", short: "p", value: "N" },
+    help: "Tokens of the prompt.",
+  },
+  decode: {
+    kind: { integer: [1, MOST] },
+    to: "command",
+    default: 32,
+    unit: "tokens",
+    flag: { value: "N" },
+    help: "Tokens that are generated after the first one.",
+  },
+  batch: {
+    kind: { integer: [1, 4096] },
+    to: "command",
+    default: 1,
+    unit: "conversations",
+    flag: { value: "N" },
+    help: "Conversations that are computed side by side.",
+  },
+  ctx: {
+    kind: { integer: [0, MOST] },
+    to: "command",
+    default: 0,
+    unit: "tokens",
+    flag: { value: "N" },
+    help: "Tokens that each conversation holds before its prompt.",
+  },
+  warmup: {
+    kind: { integer: [0, 1000] },
+    to: "command",
+    default: 1,
+    unit: "runs",
+    flag: { value: "N" },
+    help: "Runs that do not count.",
+  },
+  repeat: {
+    kind: { integer: [1, 1000] },
+    to: "command",
+    default: 5,
+    unit: "runs",
+    flag: { value: "N" },
+    help: "Runs that count.",
+  },
+  profile: {
+    kind: "boolean",
+    to: "command",
+    default: false,
+    flag: {},
+    help: "Show where the time goes, operation by operation, in runs of their own.",
+  },
+  trace: {
+    kind: "boolean",
+    to: "command",
+    default: false,
+    flag: {},
+    help: "Show each matrix, and the range of what it reads and writes, for 16 tokens and for one.",
+  },
+  roofline: {
+    kind: "boolean",
+    to: "command",
+    default: true,
+    flag: { name: "no-roofline", sets: false, help: "Do not measure what this machine reads and multiplies at best." },
+    help: "Measures what this machine reads and multiplies at best.",
+  },
+  readBytes: {
+    kind: { integer: [2 ** 20, 1e9] },
+    to: "command",
+    otherwise: "640 MB, at most a quarter of what is free",
+    unit: "bytes",
+    help: "Bytes to read for the roofline: more than the machine's caches hold.",
+  },
+} as const satisfies Group;
+
+export const syntheticFlags = {
+  shape: {
+    kind: "text",
+    to: "command",
+    flag: { value: "S" },
+    help: "A model of random weights, by the name of its shape or with other sizes: 2b4t,layers=4.",
+  },
+  weightType: {
+    kind: "text",
+    to: "command",
+    flag: { name: "type", value: "T" },
+    help: "Its storage type, with others for single matrices: tq2_0,ffn_down=q6_k.",
+  },
+  embeddingType: {
+    kind: "text",
+    to: "command",
+    flag: { value: "T" },
+    help: "The storage type of its embedding and head.",
+  },
+} as const satisfies Group;
+
+export const loadtest = {
+  clients: {
+    kind: { integer: [1, 1024] },
+    to: "command",
+    default: 32,
+    unit: "clients",
+    flag: { value: "N" },
+    help: "Clients that ask at once; each one asks again when it has its answer.",
+  },
+  seconds: {
+    kind: { integer: [1, 86400] },
+    to: "command",
+    default: 30,
+    unit: "seconds",
+    flag: { value: "N" },
+    help: "How long the test runs.",
+  },
+  seed: {
+    kind: { integer: [0, MOST_TOKENS] },
+    to: "command",
+    default: 1,
+    flag: { value: "S" },
+    help: "The seed of prompts, lengths and the clients' behaviour.",
+  },
+} as const satisfies Group;
+
+export const cacheFlags = {
+  all: { kind: "boolean", to: "command", flag: {}, help: "Delete everything." },
+} as const satisfies Group;

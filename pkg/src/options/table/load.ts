@@ -1,0 +1,242 @@
+/** Options of a load: what the engine plans with, where it runs, and how its bytes come. */
+
+import { type Group, MOST_TOKENS } from "../option.ts";
+
+/** What a model's plan depends on, and what serves many requests. All of it goes to the engine. */
+export const plan = {
+  activations: {
+    kind: { values: ["auto", "int8", "int14", "float"] },
+    to: "plan",
+    default: "auto",
+    flag: { value: "A" },
+    help: "How activations are rounded before integer products; auto follows the way the model was trained.",
+  },
+  kvCacheType: {
+    kind: { values: ["auto", "f32", "f16", "fp8", "q8", "q4", "q2"] },
+    to: "plan",
+    default: "auto",
+    was: "kv",
+    flag: { name: "kv", value: "C" },
+    help: "How keys and values are stored; auto takes f32 while the KV cache stays small, else f16.",
+  },
+  contextLength: {
+    kind: { integer: [1, MOST_TOKENS] },
+    to: "plan",
+    otherwise: "what the model was trained for, at most 4096",
+    unit: "tokens",
+    flag: { name: "context", value: "N" },
+    help: "Positions that one conversation may hold.",
+  },
+  prefillChunk: {
+    kind: { integer: [1, 4096] },
+    to: "plan",
+    default: 256,
+    unit: "tokens",
+    flag: { value: "N" },
+    help: "The most prompt tokens that one pass computes.",
+  },
+  repack: {
+    kind: "boolean",
+    to: "plan",
+    default: true,
+    was: "layout",
+    flag: { name: "no-repack", sets: false, help: "Keep every tensor in the file's own type." },
+    help: "Packs weights that turn out to be ternary as ternary; otherwise every tensor keeps the file's type.",
+  },
+  i2s: {
+    kind: { values: ["auto", "128", "64"] },
+    to: "plan",
+    default: "auto",
+    flag: { value: "N" },
+    help: "How many values an I2_S file interleaves; auto decides by the weights.",
+  },
+} as const satisfies Group;
+
+export const serving = {
+  maxSequences: {
+    kind: { integer: [1, 4096] },
+    to: "plan",
+    default: 8,
+    unit: "requests",
+    flag: { value: "N" },
+    help: "Requests that are computed together; further ones wait for a place.",
+  },
+  maxBatchTokens: {
+    kind: { integer: [1, 4096] },
+    to: "plan",
+    default: 2048,
+    unit: "tokens",
+    flag: { value: "N" },
+    help: "The most tokens of one pass, prompts and running answers together.",
+  },
+  maxWaiting: {
+    kind: { integer: [0, MOST_TOKENS] },
+    to: "plan",
+    default: 32,
+    unit: "requests",
+    was: "maxQueue",
+    flag: { value: "N" },
+    help: "Requests that may wait; the next one is refused with QueueFull.",
+  },
+  scheduling: {
+    kind: { values: ["fair", "fcfs"] },
+    to: "plan",
+    default: "fair",
+    was: "firstCome",
+    flag: { value: "S" },
+    help: "The order of waiting requests: fair gives half of the places to the shortest, fcfs serves first come, first served.",
+  },
+  kvCacheTokens: {
+    kind: { integer: [1, MOST_TOKENS] },
+    to: "plan",
+    otherwise: "up to four full contexts within 256 MB",
+    unit: "tokens",
+    was: "cacheTokens",
+    flag: { value: "N" },
+    help: "Tokens whose keys and values are kept, for all conversations together.",
+  },
+  prefixReuse: {
+    kind: "boolean",
+    to: "plan",
+    default: true,
+    help: "Shares what was computed between conversations that begin alike, in whole blocks of 32 tokens.",
+  },
+} as const satisfies Group;
+
+/** Where the engine runs. */
+export const runtime = {
+  threads: {
+    kind: { integer: [1, 64] },
+    to: "host",
+    otherwise: "free cores, at most 8",
+    unit: "threads",
+    flag: { value: "N" },
+    help: "Threads to compute with; 1 takes the build without threads.",
+  },
+  flavour: {
+    kind: { values: ["auto", "relaxed", "simd128"] },
+    to: "host",
+    default: "auto",
+    flag: { value: "F" },
+    help: "Which build runs; auto takes the fastest one that this runtime runs correctly.",
+  },
+  dotProduct: {
+    kind: { values: ["auto", "dot4", "dot2"] },
+    to: "host",
+    default: "auto",
+    was: "kernel",
+    flag: { value: "D" },
+    help: "How products are summed, four or two to a lane; auto measures which one is faster.",
+  },
+  weightPrefetch: {
+    kind: { values: ["auto", "on", "off"] },
+    to: "host",
+    default: "auto",
+    flag: { value: "P" },
+    help: "Whether kernels touch the weights ahead of their use; auto measures for each kind of codes what is faster.",
+  },
+} as const satisfies Group;
+
+/** How bytes come from servers. */
+export const source = {
+  cache: {
+    kind: "cache",
+    to: "host",
+    default: true,
+    flag: { value: "DIR", help: "The directory that keeps files from servers." },
+    help: "Keeps files from servers; a text names the directory that keeps them.",
+  },
+  verify: {
+    kind: { values: ["auto", "always"] },
+    to: "host",
+    default: "auto",
+    flag: { value: "V" },
+    help: "Which cached chunks are hashed again as they are read: those of an interrupted load, or always all.",
+  },
+  integrity: {
+    kind: "integrity",
+    to: "host",
+    otherwise: "none",
+    flag: { value: "SHA256" },
+    help: "The SHA-256 that the file must have, or an object of them by file name.",
+  },
+  connections: {
+    kind: { integer: [1, 16] },
+    to: "host",
+    default: 4,
+    unit: "requests",
+    flag: { value: "N" },
+    help: "Byte ranges that are requested from a server at once.",
+  },
+} as const satisfies Group;
+
+/** The rest of a load. */
+export const loading = {
+  maxAdapterBytes: {
+    kind: { integer: [0, 2 ** 31] },
+    to: "host",
+    default: 128 * 2 ** 20,
+    unit: "bytes",
+    was: "adapterBytes",
+    flag: { value: "N" },
+    help: "Memory that all adapters together may take.",
+  },
+  chatTemplate: {
+    kind: "text",
+    to: "host",
+    otherwise: "the model's own",
+    help: 'The chat template to use; "embedded" takes the file\'s own even where it is known to be wrong.',
+  },
+  userTiming: {
+    kind: "boolean",
+    to: "host",
+    default: false,
+    was: "spans",
+    help: "Records the load and every request with performance.measure.",
+  },
+} as const satisfies Group;
+
+/** What reports on a call and ends it. */
+export const progress = {
+  onProgress: {
+    kind: "function",
+    to: "caller",
+    otherwise: "none",
+    help: "Called as bytes arrive, at most every 50 ms, and at each change of phase.",
+  },
+} as const satisfies Group;
+
+export const abort = {
+  signal: {
+    kind: "signal",
+    to: "caller",
+    otherwise: "none",
+    help: "Aborts the call, which rejects with the signal's reason.",
+  },
+} as const satisfies Group;
+
+export const inspecting = {
+  weights: {
+    kind: "boolean",
+    to: "caller",
+    default: false,
+    flag: {},
+    help: "Reads the weights too, which tells the share of zeros.",
+  },
+} as const satisfies Group;
+
+/** What an edge worker brings along. */
+export const edge = {
+  wasm: {
+    kind: "module",
+    to: "caller",
+    otherwise: "required",
+    help: "The engine: the compiled module of single-relaxed.wasm or single-simd128.wasm.",
+  },
+  constrain: {
+    kind: "module",
+    to: "caller",
+    otherwise: "none",
+    help: "The compiled module of constrain.wasm, which responseFormat and toolChoice need.",
+  },
+} as const satisfies Group;

@@ -1,0 +1,16 @@
+/** A worker of Node, Deno or Bun as the host's platform. */
+
+import type { Platform } from "../host/platform.ts";
+import { cores, fetchFile, freeMemory, hasher, openStore, ownPort, paths, spawnSibling, turn } from "./node.ts";
+
+export const platform: Platform = {
+  cores,
+  fetchFile,
+  freeMemory,
+  hasher,
+  openStore,
+  ownPort,
+  paths,
+  spawnSibling,
+  turn,
+};

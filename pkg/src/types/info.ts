@@ -1,0 +1,150 @@
+/** What a model is, whether it fits, and how busy it is. */
+
+import type { Activations, DotProduct, I2sInterleave, KvCacheType } from "./load.ts";
+import type { Progress } from "./sources.ts";
+
+/** One tensor of a file. */
+export interface TensorSummary {
+  name: string;
+  /** Storage type in the file: `TQ2_0`, `Q6_K`, `BF16`, `U8x4` (Hugging Face's packed ternary) … */
+  type: string;
+  /** Rows first. */
+  shape: number[];
+  bytes: number;
+  /** What one scale covers: `tensor`, `row`, `block of 256` … */
+  scale: string;
+  /** Share of weights that are exactly zero, from 0 to 1, where the weights were read. */
+  zeroShare?: number;
+}
+
+/** Memory of a model, in bytes. */
+export interface MemoryNeeds {
+  weights: number;
+  /** Keys and values. */
+  kv: number;
+  scratch: number;
+  total: number;
+}
+
+/** What `canRun` returns. Files that cannot run at all are errors instead, as from `load`. */
+export interface CanRun {
+  ok: boolean;
+  /** With the options given. */
+  needed: MemoryNeeds;
+  /**
+   * Bytes available for `needed.total`: WebAssembly's 4 GiB, or the memory that the runtime says it has, less what other parts of the
+   * engine take.
+   */
+  available: number;
+  /** Why it does not fit. */
+  reason?: string;
+  /** The nearest options with which it fits, where there are any. */
+  suggestion?: { contextLength?: number; kvCacheType?: KvCacheType };
+}
+
+export interface InspectOptions {
+  /** Reads the weights too, for what only they tell: the share of zeros. @default false */
+  weights?: boolean | undefined;
+  /** As in `load`: `memory` and `activations` of the description follow it. @default "auto" */
+  activations?: Activations | undefined;
+  /** As in `load`: `memory` of the description follows it. @default "auto" */
+  kvCacheType?: KvCacheType | undefined;
+  /** As in `load`. @default what the model was trained for, at most 4096 */
+  contextLength?: number | undefined;
+  /** As in `load`. @default 256 tokens */
+  prefillChunk?: number | undefined;
+  /**
+   * Packs as ternary what turns out to be ternary: dense TriLM weights, TQ2_0 blocks whose scales agree. Otherwise every tensor keeps
+   * the type that the file has.
+   * @default true
+   */
+  repack?: boolean | undefined;
+  /** How many values an I2_S file interleaves; other files do not need it. @default "auto" */
+  i2s?: I2sInterleave | undefined;
+  /** Aborts the reading; the promise rejects with the signal's reason. */
+  signal?: AbortSignal | undefined;
+  /** Called as bytes arrive, at most every 50 ms, and once at each change of phase. */
+  onProgress?: ((progress: Progress) => void) | undefined;
+}
+
+/** What `inspect` returns, and what `model.info` begins with. */
+export interface Description {
+  /** `gguf` or `safetensors`. */
+  format: string;
+  architecture: string;
+  name: string | null;
+  parameters: number;
+  /** Of all tensors, as stored. */
+  bitsPerWeight: number;
+  /** How many tensors there are of each storage type. */
+  kinds: Record<string, number>;
+  tensors: TensorSummary[];
+  /** How the activations of the layers' matrices are rounded. */
+  activations: string;
+  /**
+   * For files with I2_S tensors: how their codes are ordered, and from what that is known. `default` means that only the header was
+   * read, or that the weights do not tell.
+   */
+  i2s?: { interleave: "128" | "64"; from: "option" | "size" | "weights" | "default" };
+  config: {
+    layers: number;
+    /** Width of the hidden state. */
+    hidden: number;
+    /** Width of the feed-forward layers. */
+    ffn: number;
+    heads: number;
+    kvHeads: number;
+    headSize: number;
+    vocab: number;
+    /** The context that the model was trained for, in tokens. */
+    contextLength: number;
+    ropeBase: number;
+    activation: string;
+    /** Whether the head is the embedding matrix. */
+    tied: boolean;
+  };
+  /** null where the model has none. */
+  tokenizer: { kind: string; vocab: number; bos: string | null; eos: string[]; addBos: boolean } | null;
+  /** The chat template's place and length in characters; null where the model has none. */
+  template: { source: string; length: number } | null;
+  memory: MemoryNeeds;
+  /** What is unusual about the model, in words. */
+  warnings: string[];
+}
+
+/** What a loaded model is and how it runs. */
+export interface ModelInfo extends Description {
+  /** Logits of each position. */
+  vocab: number;
+  /** Positions that one conversation may hold. */
+  contextLength: number;
+  kvCacheType: Exclude<KvCacheType, "auto">;
+  /** The build that runs: `threads-relaxed`, `single-simd128` … */
+  flavour: string;
+  dotProduct: Exclude<DotProduct, "auto">;
+  /** Whether weights are touched ahead of their use, by the bits of their codes: `{ "2-bit": "off" }`. Kinds without a choice are absent. */
+  weightPrefetch: Readonly<Record<string, "on" | "off">>;
+  threads: number;
+  /** Why there are fewer threads than cores, in words; null where there are not. */
+  threadsReason: string | null;
+  /** Bytes of wasm memory that were held after the load. */
+  memoryBytes: number;
+}
+
+/** How busy a model is. */
+export interface ModelStatus {
+  /** Requests that are computed. */
+  running: number;
+  /** Requests that wait for a place, at most `maxWaiting`. */
+  waiting: number;
+  /** Requests that wait for their reader. */
+  paused: number;
+  /** Tokens whose keys and values there is room for. */
+  kvCacheTokens: number;
+  /** Of these, tokens of open sessions and running requests. */
+  usedTokens: number;
+  /** Of these, tokens of ended conversations, kept for later ones that begin alike until their room is needed. */
+  evictableTokens: number;
+  /** Bytes of wasm memory now held. */
+  memoryBytes: number;
+}

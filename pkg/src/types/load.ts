@@ -1,0 +1,127 @@
+/** The options of a load, and the choices that they offer. */
+
+import type { Progress, SourceOptions } from "./sources.ts";
+
+/** How activations are rounded before integer products. `auto` follows the way the model was trained. */
+export type Activations = "auto" | "int8" | "int14" | "float";
+
+/**
+ * How keys and values are stored between steps. `auto` is `f32` while the cache stays small, else `f16`. `fp8` (e4m3) and `q8`, `q4`,
+ * `q2` (integers, of rotated rows) have a scale for each head and position.
+ */
+export type KvCacheType = "auto" | "f32" | "f16" | "fp8" | "q8" | "q4" | "q2";
+
+/** Which build runs. `auto` takes the fastest one that this runtime runs correctly. */
+export type Flavour = "auto" | "relaxed" | "simd128";
+
+/**
+ * How kernels sum products: `dot4` sums four in one lane, which processors with VNNI or SDOT do in one instruction; `dot2` sums two,
+ * which other processors do faster. `auto` times both while a model loads, for a few milliseconds. Answers are the same, bit for bit.
+ */
+export type DotProduct = "auto" | "dot4" | "dot2";
+
+/**
+ * Whether kernels touch weights ahead of their use, which helps processors whose own prefetching stops at page ends and slows others
+ * down. `auto` measures it for each kind of codes while a model loads, for 40 ms at most. Answers are the same, bit for bit.
+ */
+export type WeightPrefetch = "auto" | "on" | "off";
+
+/**
+ * The order in which waiting requests get a place. `fair` gives half of the places to the shortest requests, so that these pass long
+ * ones; `fcfs` serves first come, first served.
+ */
+export type Scheduling = "fair" | "fcfs";
+
+/**
+ * How many values an I2_S file interleaves: x86 builds and Microsoft's converter write `128`, ARM builds wrote `64`. No header tells
+ * it. `auto` asks the weights: in a trained model the rows of `ffn_up` with many zeros are the columns of `ffn_down` with many zeros,
+ * but only in the right order. Weights from which nothing can be told (random ones can, once in 10⁹ files) are read as 128, with a
+ * warning.
+ */
+export type I2sInterleave = "auto" | "128" | "64";
+
+export interface LoadOptions extends SourceOptions {
+  /** Aborts the load; the promise rejects with the signal's reason. */
+  signal?: AbortSignal | undefined;
+  /** Called as bytes arrive, at most every 50 ms, and once at each change of phase. */
+  onProgress?: ((progress: Progress) => void) | undefined;
+  /**
+   * Threads to compute with. More than one needs shared memory (in a page: cross-origin isolation); 1 takes the build without threads.
+   * @default free cores, at most 8
+   */
+  threads?: number | undefined;
+  /** The build that runs. @default "auto" */
+  flavour?: Flavour | undefined;
+  /** How kernels sum products. On an edge worker, whose clock stands still, "auto" is "dot4". @default "auto" */
+  dotProduct?: DotProduct | undefined;
+  /** Whether kernels touch weights ahead of their use. On an edge worker "auto" is "on". @default "auto" */
+  weightPrefetch?: WeightPrefetch | undefined;
+  /**
+   * Positions that one conversation may hold.
+   * @default what the model was trained for, at most 4096
+   */
+  contextLength?: number | undefined;
+  /** How keys and values are stored. @default "auto" */
+  kvCacheType?: KvCacheType | undefined;
+  /** How activations are rounded. @default "auto" */
+  activations?: Activations | undefined;
+  /**
+   * The most prompt tokens that one pass computes; an eighth of it while other answers are being written, so that none of them waits
+   * long. It changes speed and scratch memory, never a result. One reading of the weights serves a whole chunk: more than 256 tokens
+   * gain nothing.
+   * @default 256 tokens
+   */
+  prefillChunk?: number | undefined;
+  /**
+   * Requests that are computed together; further ones wait for a place. One reading of the weights serves them all.
+   * @default 8 requests
+   */
+  maxSequences?: number | undefined;
+  /**
+   * The most tokens of one pass, prompts and running answers together. Scratch memory is reserved for this or for
+   * `prefillChunk + maxSequences - 1`, whichever is smaller.
+   * @default 2048 tokens
+   */
+  maxBatchTokens?: number | undefined;
+  /** Requests that may wait; the next one is refused with `QueueFull`. @default 32 requests */
+  maxWaiting?: number | undefined;
+  /**
+   * Tokens whose keys and values are kept, for all conversations together and, of ended conversations, for later ones that begin
+   * alike. At least `contextLength`. What was unused longest is evicted first, and computed again when it is needed.
+   * @default up to four full contexts within 256 MB
+   */
+  kvCacheTokens?: number | undefined;
+  /**
+   * Shares what was computed between conversations that begin alike, in whole blocks of 32 tokens. No result changes.
+   * @default true
+   */
+  prefixReuse?: boolean | undefined;
+  /** The order of waiting requests. @default "fair" */
+  scheduling?: Scheduling | undefined;
+  /**
+   * Memory that all adapters together may take, 128 MiB by default: `loadAdapter` refuses one that would need more. Until adapters are
+   * loaded it is address space alone.
+   * @default 134217728 bytes
+   */
+  maxAdapterBytes?: number | undefined;
+  /**
+   * Packs as ternary what turns out to be ternary: dense TriLM weights, TQ2_0 blocks whose scales agree. Otherwise every tensor keeps
+   * the type that the file has.
+   * @default true
+   */
+  repack?: boolean | undefined;
+  /** How many values an I2_S file interleaves; other files do not need it. @default "auto" */
+  i2s?: I2sInterleave | undefined;
+  /**
+   * A chat template to use instead of the model's own. `"embedded"` takes the file's own even where it is known to be wrong.
+   * @default the model's own
+   */
+  chatTemplate?: string | undefined;
+  /**
+   * Records what is done when with `performance.measure`, in the timeline of the thread that loads: the phases of the load, and for each
+   * request every chunk of its prompt and every step of its answer. DevTools shows them in tracks of their own, under `ternlight`. They
+   * accumulate until `performance.clearMeasures()`.
+   * @default false
+   */
+  userTiming?: boolean | undefined;
+}

@@ -1,0 +1,102 @@
+/**
+ * Runs lints and tests, and says of each part how long it took:
+ *
+ *     node scripts/check.mjs [lint|test]… [--show]
+ *
+ * Parts that use different folders of cargo run at the same time, one in each lane; what a part prints is in
+ * target/logs, and is shown where it fails (always with --show). All parts run, whatever fails, except for those that
+ * need one that failed. The last line is `N passed, N failed`.
+ */
+import { existsSync } from "node:fs";
+import { clients } from "../pkg/scripts/clients.mjs";
+import { close, notRun, report, root, runPart } from "./parts.mjs";
+
+const bin = (name) => `node_modules/.bin/${name}`;
+const node24 = "pkg/test/hosts/node_modules/node24/bin/node";
+const forFlavour = (flavour, ...args) => ["node", "pkg/scripts/cargo.mjs", flavour, ...args];
+const clippy = (...args) => ["clippy", "--locked", "--all-targets", ...args, "--", "-D", "warnings"];
+
+/** What every part needs, in this order. */
+const tools = { name: "tools", command: ["scripts/setup.sh", "rust", "npm"] };
+const hosts = {
+  name: "runtimes and browsers",
+  command: ["scripts/setup.sh", "test-runner", "hosts", "chromium", "firefox", "webkit"],
+};
+
+/** Lanes run side by side, the parts of a lane one after the other. */
+function lanes() {
+  const native = [
+    { kind: "lint", name: "rustfmt", command: ["cargo", "fmt", "--all", "--check"] },
+    { kind: "lint", name: "clippy", command: ["cargo", ...clippy("--workspace")] },
+    { kind: "lint", name: "clippy with threads", command: ["cargo", ...clippy("--features", "threads")] },
+    // Without threads there is less, and nothing else: the library's own tests suffice.
+    { kind: "test", name: "Rust without threads", command: ["cargo", "test", "--locked", "--lib"] },
+    { kind: "test", name: "Rust with threads", command: ["cargo", "test", "--locked", "--features", "threads"] },
+    {
+      kind: "test",
+      name: "Rust of constrain and convert",
+      command: ["cargo", "test", "--locked", "--package", "ternlight-constrain", "--package", "ternlight-convert"],
+    },
+    { kind: "test", name: "Rust of convert", command: ["cargo", "test", "--locked", "--package", "ternlight-convert"] },
+  ];
+  const wasm = [
+    { kind: "all", name: "build", command: ["node", "pkg/scripts/build.mjs"] },
+    ...["single-relaxed", "threads-relaxed", "convert", "constrain"].map((flavour) => ({
+      kind: "lint",
+      name: `clippy for ${flavour}`,
+      command: forFlavour(flavour, "clippy", "--all-targets", "--", "-D", "warnings"),
+    })),
+    // The pool's crate has no Node support (pkg/src/wasm/threads.ts), so builds with threads are tested as a package.
+    ...["single-relaxed", "single-simd128"].map((flavour) => ({
+      kind: "test",
+      name: `Rust for ${flavour}, in Node 24`,
+      command: forFlavour(flavour, "test", "--lib"),
+    })),
+    // They need the glue's types, so they come after the build.
+    { kind: "lint", name: "biome", command: [bin("biome"), "ci", "--colors=off"], needs: "build" },
+    ...["pkg", ...clients()]
+      .filter((folder) => existsSync(`${root}${folder}/tsconfig.json`))
+      .map((folder) => ({
+        kind: "lint",
+        name: `types of ${folder}`,
+        command: [bin("tsc"), "--project", folder],
+        needs: "build",
+      })),
+    // It fails on a link that leads nowhere.
+    { kind: "test", name: "site of the documents", command: ["make", "docs"], needs: "build" },
+    { kind: "lint", name: "commit subjects", command: ["scripts/check_commits.sh"] },
+  ];
+  return [native, wasm];
+}
+
+/** With the machine for itself, because what hangs is found by time. */
+const packageTests = {
+  kind: "test",
+  name: "package, page and command line",
+  command: [node24, "pkg/test/all.mjs", "pkg/test/**/*.test.{ts,mjs}", "clients/*/test/**/*.test.{ts,mjs}"],
+  needs: "build",
+};
+
+const start = performance.now();
+const show = process.argv.includes("--show");
+const kinds = process.argv.slice(2).filter((name) => name !== "--show");
+const wanted = ({ kind }) => kind === "all" || kinds.length === 0 || kinds.includes(kind);
+const results = [];
+
+async function run(part) {
+  const failed = results.find(({ name, failed }) => failed > 0 && [part.needs, tools.name].includes(name));
+  if (!failed) console.log(`begins  ${part.name}`);
+  const result = failed ? notRun(part, failed.name) : await runPart(part, { show });
+  results.push(result);
+  report(result);
+}
+
+await run(tools);
+if (wanted({ kind: "test" })) await run(hosts);
+await Promise.all(
+  lanes().map(async (lane) => {
+    for (const part of lane.filter(wanted)) await run(part);
+  }),
+);
+if (wanted(packageTests)) await run({ ...packageTests });
+close(results, start);

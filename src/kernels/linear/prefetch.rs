@@ -1,0 +1,120 @@
+//! Prefetching of weights in a language that has no prefetch instruction.
+//!
+//! A decode step multiplies one token, so every weight byte is used once and the kernel is bound by memory. A core's own
+//! prefetcher follows a linear stream but stops at each 4 KiB page, and a single stream then reaches only a part of what the
+//! memory can deliver. WebAssembly cannot ask for a cache line. An ordinary load can, provided its value is used: the core
+//! executes it ahead of the arithmetic and lets several misses run at once.
+//!
+//! Weights are therefore cut into windows of eight pages. While the kernel works in one window, a *burst* every 512 bytes loads
+//! one line from each of the eight pages of the next:
+//!
+//! ```text
+//! window n       │ page 0 │ page 1 │ … │ page 7 │      32 KiB, the kernel reads it from left to right
+//!                 ▲ after each 512 bytes, burst i (i = 0 … 63)
+//! window n + 1   │ i · 64 │ i · 64 │ … │ i · 64 │      one 64-byte line of each page: eight misses in flight
+//! ```
+//!
+//! After 64 bursts the next window has been touched completely, and eight page streams have been started at once. The kernel
+//! itself still reads one linear stream. The bytes are combined with XOR into a value that the destructor hides from the
+//! optimiser, because a load whose result is unused may be dropped, and in one engine it gave no gain.
+//!
+//! Windows are aligned to the machine's pages, not to the start of the weights; counted from the start, decode at 2B shape took
+//! a seventh longer.
+//!
+//! # What was tried, and what is doubtful
+//!
+//! On an Emerald Rapids server, one thread reading 2-bit weights went from 6.1 to 12.2 GB/s (Node 26). Touching ahead in one
+//! linear stream gained nothing at any distance; bursts over 4, 6, 16 or 32 pages, of two lines a page, or of every second line
+//! were no faster. On an AMD Zen 5 the core's prefetchers cross pages, one stream already reads 26 to 36 GB/s, and the bursts,
+//! with the chunks that they cut a row into, *cost* a third of the ternary decode speed while they double that of the Q6_K
+//! head. The right choice depends on the processor and the kernel, so [`set`] makes it for each kind of codes, after a measurement
+//! ([`tune`](crate::model::tune)). Kernels of super-blocks always prefetch.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::kernels::packed::Matrix;
+use crate::quant::Codes;
+
+/// The kinds of codes that have a choice.
+pub const KINDS: [Codes; 5] = [Codes::B1, Codes::B2, Codes::B4, Codes::B6, Codes::I8];
+
+/// One choice a kind for the process: what suits a machine suits all models on it.
+static OFF: [AtomicBool; KINDS.len()] = [const { AtomicBool::new(false) }; KINDS.len()];
+
+/// Sets whether kernels for few tokens prefetch weights of this kind from now on. Results do not change.
+pub fn set(codes: Codes, on: bool) {
+    OFF[codes as usize].store(!on, Ordering::Relaxed);
+}
+
+/// Whether they do; true at first.
+pub fn is_on(codes: Codes) -> bool {
+    !OFF[codes as usize].load(Ordering::Relaxed)
+}
+
+/// Loads weights into the cache before the kernel reads them; see the module's documentation.
+pub(super) struct WeightPrefetch<'a> {
+    /// All tiles of the matrix, so that a tile's last bursts reach into the next tile.
+    bytes: &'a [u8],
+    /// The offset of the first byte in its window.
+    phase: usize,
+    /// The number of the next burst, counted from the start of the first window; `usize::MAX` for none.
+    next: usize,
+    /// The XOR of what was loaded.
+    seen: u8,
+}
+
+/// Bytes that the kernel reads between two bursts.
+pub(super) const BURST_STEP: usize = PAGES * 64;
+const PAGE: usize = 4096;
+const PAGES: usize = 8;
+const WINDOW: usize = PAGE * PAGES;
+/// The bytes that a burst spans. They are bounds-checked once, so that its loads have no checks of their own.
+const BURST_SPAN: usize = (PAGES - 1) * PAGE + 1;
+
+impl<'a> WeightPrefetch<'a> {
+    /// Begins at a tile; `wanted` is false where the tile is in the cache already.
+    #[inline]
+    pub fn new(matrix: &'a Matrix, tile: usize, wanted: bool) -> Self {
+        let bytes = matrix.codes();
+        let phase = bytes.as_ptr().addr() % WINDOW;
+        let next = if wanted { (phase + tile * matrix.shape.tile_bytes()) / BURST_STEP } else { usize::MAX };
+        Self { bytes, phase, next, seen: 0 }
+    }
+
+    /// Whether there are bursts at all.
+    #[inline(always)]
+    pub fn wanted(&self) -> bool {
+        self.next != usize::MAX
+    }
+
+    /// Runs the bursts that are due when the kernel reads up to byte `at` of the matrix.
+    #[inline(always)]
+    pub fn touch(&mut self, at: usize) {
+        while self.next <= (self.phase + at) / BURST_STEP {
+            self.burst();
+        }
+    }
+
+    /// A call of its own, so that it takes no registers from the loops around it.
+    #[inline(never)]
+    fn burst(&mut self) {
+        let at = self.next * BURST_STEP;
+        let line = (at / WINDOW + 1) * WINDOW + at % WINDOW / PAGES - self.phase;
+        let rest = self.bytes.get(line..).unwrap_or_default();
+        if let Some(pages) = rest.first_chunk::<BURST_SPAN>() {
+            for page in 0..PAGES {
+                self.seen ^= pages[page * PAGE];
+            }
+        } else {
+            rest.chunks(PAGE).for_each(|page| self.seen ^= page[0]);
+        }
+        self.next += 1;
+    }
+}
+
+impl Drop for WeightPrefetch<'_> {
+    /// Makes the loads count as used: an unused one would be removed.
+    fn drop(&mut self) {
+        std::hint::black_box(self.seen);
+    }
+}

@@ -1,0 +1,250 @@
+//! The operations of a layer, each for all rows of a batch.
+
+use std::ops::Range;
+
+use super::{BatchRow, Forward, row};
+use crate::kernels::act::{self, Act};
+use crate::kernels::attention::{OnlineSoftmax, QUERIES};
+use crate::kernels::isa::Isa;
+use crate::kernels::rows::KV_BLOCK;
+use crate::kernels::{elementwise, linear};
+use crate::kv::Cache;
+use crate::model::adapter::{Adapters, Site};
+use crate::model::config::Config;
+use crate::model::weights::{Input, Layer, Linear};
+use crate::observe::{Operation, Tally};
+use crate::team::Section;
+
+/// Gates of one row that go together: fewer are not worth a signal.
+const GATES: usize = 512;
+
+/// `y = W · input`, for all rows, and what adapters add; `input(row, out)` writes a row of the input.
+fn multiply<I: Isa>(
+    site: Site,
+    linear: &Linear,
+    (adapters, tally): (&mut Adapters, &mut Tally),
+    act: &mut Act<I>,
+    rows: usize,
+    y: &mut Vec<f32>,
+    input: act::Input,
+) {
+    let team = site.team;
+    tally.weight_bytes += linear.bytes();
+    tally.weight_macs += linear.macs() * rows as u64;
+    y.resize(rows * linear.width, 0.0);
+    for Input { spec, norm, matrices, sections, parts } in &linear.inputs {
+        act.prepare(team, *spec, rows, |row, out| {
+            input(row, out);
+            if let Some((weight, eps)) = norm {
+                elementwise::rms_norm::<I>(out, weight, *eps);
+            }
+        });
+        let act = &*act;
+        team.columns(y, linear.width, sections, linear::chunk_size(rows), |section, tiles, columns| {
+            let (matrix, part) = parts[section];
+            linear::multiply(&matrices[matrix], part, tiles, act, columns);
+        });
+    }
+    for (first, bias) in &linear.biases {
+        for row in y.chunks_exact_mut(linear.width) {
+            elementwise::add::<I>(&mut row[*first..][..bias.len()], bias);
+        }
+    }
+    adapters.add(site, None, tally, act, y, input);
+}
+
+/// What the matrices of an operation multiply: row `i` of what the operation before has left, normed.
+#[inline(never)]
+pub(super) fn multiplied<I: Isa>(
+    config: &Config,
+    layer: &Layer,
+    operation: Operation,
+    from: &[f32],
+    i: usize,
+    out: &mut [f32],
+) {
+    let norm = match operation {
+        Operation::Qkv => Some(&layer.attn_norm),
+        Operation::Output => layer.attn_sub_norm.as_ref(),
+        Operation::GateUp => Some(&layer.ffn_norm),
+        _ => layer.ffn_sub_norm.as_ref(),
+    };
+    let width = if operation == Operation::Down { 2 * config.ffn } else { out.len() };
+    out.copy_from_slice(&row(from, width, i)[..out.len()]);
+    if let Some(norm) = norm {
+        elementwise::rms_norm::<I>(out, norm, config.eps);
+    }
+}
+
+/// A pass with all that its operations touch.
+pub(super) struct Pass<'a, I: Isa> {
+    pub forward: &'a mut Forward<I>,
+    pub site: Site<'a>,
+    pub config: &'a Config,
+    pub cache: &'a mut Cache,
+}
+
+impl<I: Isa> Pass<'_, I> {
+    fn count(&self) -> usize {
+        self.forward.rows.len()
+    }
+
+    /// `hidden += update`
+    fn add_update(&mut self) {
+        let width = self.config.hidden;
+        let update = &self.forward.update;
+        self.site.team.rows(&mut self.forward.hidden, width, |first, rows| {
+            elementwise::add::<I>(rows, &update[first * width..][..rows.len()]);
+        });
+    }
+
+    pub fn qkv(&mut self, layer: &Layer) {
+        let rows = self.count();
+        let (forward, config) = (&mut *self.forward, self.config);
+        let hidden = &forward.hidden;
+        let added = (&mut forward.adapters, &mut forward.tally);
+        multiply(self.site, &layer.qkv, added, &mut forward.act, rows, &mut forward.qkv, &|i, out| {
+            multiplied::<I>(config, layer, Operation::Qkv, hidden, i, out);
+        });
+    }
+
+    pub fn rotate_and_keep(&mut self, layer: &Layer, index: usize) {
+        let Forward { rows, qkv, cos, sin, .. } = &mut *self.forward;
+        let config = self.config;
+        let (q, kv, head, pairs) = (config.q_width(), config.kv_width(), config.head, config.rope.dim / 2);
+        let width = q + 2 * kv;
+        let (cos, sin) = (&*cos, &*sin);
+        self.site.team.rows(qkv, width, |first, part| {
+            for (i, row_qkv) in part.chunks_exact_mut(width).enumerate() {
+                let (cos, sin) = (row(cos, pairs, first + i), row(sin, pairs, first + i));
+                for (norm, heads) in [(&layer.q_norm, 0..q), (&layer.k_norm, q..q + kv)] {
+                    for values in row_qkv[heads].chunks_exact_mut(head).filter(|_| norm.is_some()) {
+                        elementwise::rms_norm::<I>(values, norm.as_deref().unwrap_or_default(), config.eps);
+                    }
+                }
+                elementwise::rope::<I>(config.rope.pairs, &mut row_qkv[..q + kv], head, cos, sin);
+                elementwise::scale::<I>(&mut row_qkv[..q], 1.0 / (head as f32).sqrt());
+            }
+        });
+        for (row, qkv) in rows.iter().zip(qkv.chunks_exact(width)) {
+            self.cache.write::<I>(self.site.team, row.table, index, row.position, &qkv[q..q + kv], &qkv[q + kv..]);
+        }
+    }
+
+    pub fn attend(&mut self, index: usize) {
+        let Forward { rows, qkv, attended, tally, .. } = &mut *self.forward;
+        let (config, cache) = (self.config, &*self.cache);
+        let (q, head) = (config.q_width(), config.head);
+        let width = q + 2 * config.kv_width();
+        let share = config.heads / config.kv_heads;
+        let seen: u64 = rows.iter().map(|row| row.position as u64 + 1).sum();
+        tally.kv_bytes += seen * cache.block_bytes() as u64 / (KV_BLOCK * config.layers) as u64;
+        tally.kv_macs += seen * (2 * q) as u64;
+        attended.clear();
+        attended.resize(rows.len() * q, 0.0);
+        let (rows, qkv) = (&*rows, &*qkv);
+        // The query heads `heads` of one row; `out` is theirs.
+        let attend = |i: usize, heads: Range<usize>, out: &mut [f32]| {
+            let BatchRow { table, position, .. } = rows[i];
+            let queries = &row(qkv, width, i)[heads.start * head..heads.end * head];
+            let mut pairs = queries.chunks_exact(head).zip(out.chunks_exact_mut(head));
+            let mut at = heads.start;
+            while at < heads.end {
+                let end = heads.end.min((at / share + 1) * share).min(at + QUERIES);
+                let mut seen = [const { None }; QUERIES];
+                for seen in &mut seen[..end - at] {
+                    *seen = pairs.next().map(|(query, out)| OnlineSoftmax::new(query, out));
+                }
+                attend_some(seen, |seen| cache.attend::<I>(table, index, at / share, position + 1, seen));
+                at = end;
+            }
+        };
+        let members = self.site.team.members();
+        if rows.len() < 2 * members {
+            // Few rows: their heads are shared out, in one piece each, as those that read the same keys go together.
+            let sections = [Section { first: 0, width: q, unit: head }];
+            let grain = config.heads.div_ceil(members);
+            self.site.team.columns(attended, q, &sections, grain, |_, heads, mut columns| {
+                for i in 0..rows.len() {
+                    attend(i, heads.clone(), columns.row(i));
+                }
+            });
+        } else {
+            self.site.team.rows(attended, q, |first, part| {
+                for (i, out) in part.chunks_exact_mut(q).enumerate() {
+                    attend(first + i, 0..config.heads, out);
+                }
+            });
+        }
+    }
+
+    /// `gate = gate(gate) · up`
+    fn gate(&mut self) {
+        let Config { ffn, gate: kind, .. } = *self.config;
+        let Site { team, .. } = self.site;
+        let few = self.count() < 2 * team.members();
+        let gate_up = &mut self.forward.gate_up;
+        if few {
+            for row in gate_up.chunks_exact_mut(2 * ffn) {
+                let (gate, up) = row.split_at_mut(ffn);
+                team.rows(gate, GATES, |first, gate| {
+                    elementwise::gate::<I>(kind, gate, &up[first * GATES..][..gate.len()]);
+                });
+            }
+        } else {
+            team.rows(gate_up, 2 * ffn, |_, part| {
+                for row in part.chunks_exact_mut(2 * ffn) {
+                    let (gate, up) = row.split_at_mut(ffn);
+                    elementwise::gate::<I>(kind, gate, up);
+                }
+            });
+        }
+    }
+
+    pub fn output(&mut self, layer: &Layer) {
+        let rows = self.count();
+        let (forward, config) = (&mut *self.forward, self.config);
+        let attended = &forward.attended;
+        let (act, update) = (&mut forward.act, &mut forward.update);
+        let added = (&mut forward.adapters, &mut forward.tally);
+        multiply(self.site, &layer.output, added, act, rows, update, &|i, out| {
+            multiplied::<I>(config, layer, Operation::Output, attended, i, out);
+        });
+        self.add_update();
+    }
+
+    pub fn gate_up(&mut self, layer: &Layer) {
+        let rows = self.count();
+        let (forward, config) = (&mut *self.forward, self.config);
+        let hidden = &forward.hidden;
+        let (act, gate_up) = (&mut forward.act, &mut forward.gate_up);
+        let added = (&mut forward.adapters, &mut forward.tally);
+        multiply(self.site, &layer.gate_up, added, act, rows, gate_up, &|i, out| {
+            multiplied::<I>(config, layer, Operation::GateUp, hidden, i, out);
+        });
+    }
+
+    pub fn down(&mut self, layer: &Layer) {
+        let rows = self.count();
+        self.gate();
+        let (forward, config) = (&mut *self.forward, self.config);
+        let gate_up = &forward.gate_up;
+        let (act, update) = (&mut forward.act, &mut forward.update);
+        let added = (&mut forward.adapters, &mut forward.tally);
+        multiply(self.site, &layer.down, added, act, rows, update, &|i, out| {
+            multiplied::<I>(config, layer, Operation::Down, gate_up, i, out);
+        });
+        self.add_update();
+    }
+}
+
+/// The queries that are there, together.
+fn attend_some(seen: [Option<OnlineSoftmax>; QUERIES], attend: impl Fn(&mut [OnlineSoftmax])) {
+    match seen {
+        [Some(a), Some(b), Some(c), Some(d)] => attend(&mut [a, b, c, d]),
+        [Some(a), Some(b), Some(c), None] => attend(&mut [a, b, c]),
+        [Some(a), Some(b), None, ..] => attend(&mut [a, b]),
+        [Some(a), None, ..] => attend(&mut [a]),
+        [None, ..] => {}
+    }
+}

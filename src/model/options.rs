@@ -1,0 +1,135 @@
+//! The options of a load that the engine itself takes, under the names that callers know them by.
+//!
+//! Names, defaults and ranges are those of the option table (`pkg/src/options`): `tests/options.rs` compares the two.
+
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
+
+use super::config::Config;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::act::Precision;
+use crate::kv::Codec;
+use crate::quant::Interleave;
+
+/// A caller's choices. `None` leaves the choice to the plan, which knows the model.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Options {
+    /// How activations are rounded before integer products; otherwise as the model was trained.
+    #[serde(deserialize_with = "activations")]
+    pub activations: Option<Precision>,
+    /// How keys and values are stored; otherwise by the size of the cache.
+    #[serde(deserialize_with = "kv_cache_type")]
+    pub kv_cache_type: Option<Codec>,
+    /// Positions of one conversation; otherwise what the model was trained for, up to a limit.
+    pub context_length: Option<usize>,
+    /// The most prompt tokens that one pass computes.
+    pub prefill_chunk: usize,
+    /// The most rows of one pass, prompts and running answers together.
+    pub max_batch_tokens: usize,
+    /// Requests that run together; further ones wait.
+    pub max_sequences: usize,
+    /// Requests that may wait; the next one is refused.
+    pub max_waiting: usize,
+    /// The order in which waiting requests get a place.
+    pub scheduling: Scheduling,
+    /// Positions that all conversations together may hold.
+    pub kv_cache_tokens: Option<usize>,
+    /// Whether conversations that begin alike share the keys and values of that beginning.
+    pub prefix_reuse: bool,
+    /// Whether weights that turn out to be ternary are packed as ternary. Otherwise each tensor keeps the file's own type.
+    pub repack: bool,
+    /// How I2_S tensors interleave their codes; otherwise their size and their weights decide.
+    #[serde(deserialize_with = "i2s")]
+    pub i2s: Option<Interleave>,
+}
+
+/// The order in which waiting requests get a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheduling {
+    /// Half of the places go to the shortest requests, so that these pass long ones.
+    Fair,
+    /// First come, first served.
+    Fcfs,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            activations: None,
+            kv_cache_type: None,
+            context_length: None,
+            prefill_chunk: 256,
+            max_batch_tokens: 2048,
+            max_sequences: 8,
+            max_waiting: 32,
+            scheduling: Scheduling::Fair,
+            kv_cache_tokens: None,
+            prefix_reuse: true,
+            repack: true,
+            i2s: None,
+        }
+    }
+}
+
+impl Options {
+    /// Name, least and greatest value of each number that scratch memory depends on.
+    pub const RANGES: [(&'static str, usize, usize); 3] =
+        [("prefillChunk", 1, 4096), ("maxBatchTokens", 1, 4096), ("maxSequences", 1, 4096)];
+
+    /// Rows of the largest batch: a chunk of a prompt beside every other request's next token.
+    pub(super) fn rows(&self) -> usize {
+        self.max_batch_tokens.min(self.prefill_chunk + self.max_sequences - 1)
+    }
+
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a number that is out of range; the context's range is the model's.
+    pub fn check(&self, config: &Config) -> Result<()> {
+        let refuse = |name, (least, most), value| {
+            let error = Error::new(ErrorKind::InvalidArgument, "out of range").option(name);
+            Err(error.expected(format_args!("{least} to {most}"), value))
+        };
+        if let Some(context) = self.context_length.filter(|context| !(1..=config.context).contains(context)) {
+            return refuse("contextLength", (1, config.context), context);
+        }
+        let values = [self.prefill_chunk, self.max_batch_tokens, self.max_sequences];
+        for ((name, least, most), value) in Self::RANGES.into_iter().zip(values) {
+            if !(least..=most).contains(&value) {
+                return refuse(name, (least, most), value);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn activations<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Precision>, D::Error> {
+    let all = [Precision::Int8, Precision::Int14, Precision::Float];
+    named(text, |name| all.into_iter().find(|precision| precision.name() == name))
+}
+
+fn kv_cache_type<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Codec>, D::Error> {
+    named(text, Codec::from_name)
+}
+
+/// Reads the option `i2s`, which the converter takes as well.
+///
+/// # Errors
+/// The text that is none of its values.
+pub fn i2s<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Interleave>, D::Error> {
+    named(text, |name| match name {
+        "128" => Some(Interleave::By128),
+        "64" => Some(Interleave::By64),
+        _ => None,
+    })
+}
+
+/// The value with a name; `"auto"` is `None`.
+fn named<'de, D: Deserializer<'de>, T>(text: D, value: impl Fn(&str) -> Option<T>) -> Result<Option<T>, D::Error> {
+    let name = String::deserialize(text)?;
+    match value(&name) {
+        None if name != "auto" => Err(D::Error::custom(format_args!("there is no {name:?}"))),
+        found => Ok(found),
+    }
+}
