@@ -47,9 +47,10 @@ for id in 2 3 6 7 8 10 11 12 13 14 34 35 36 41 42 142 143; do
   { printf "\\x$(printf %x "$id")"; head -c 1024 "$golden/gguf/blocks.safetensors"; } | seed blocks "type-$id"
 done
 
-# Answers of servers and files of a cache, of which `make test` does a few.
+# Answers of servers, files of a cache, tokenizers, configurations, GGUF metadata and templates, of which `make test` does a few.
 if [ $# = 0 ]; then
-  HOSTILE_CASES=${SOAK_CASES:-50000} pkg/test/hosts/node_modules/node24/bin/node --test pkg/test/source/hostile.test.ts
+  HOSTILE_CASES=${SOAK_CASES:-50000} pkg/test/hosts/node_modules/node24/bin/node --test --test-concurrency=1 \
+    pkg/test/source/hostile.test.ts pkg/test/text/fuzz.test.ts
 fi
 
 for target in $targets; do

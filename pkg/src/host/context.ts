@@ -14,7 +14,7 @@ export interface InstanceContext {
   /** A loaded instance cannot continue: one of its threads failed. */
   onFatal(error: unknown): void;
   /** Hears of the instance's threads, which it cannot watch itself while a step runs. */
-  threads: ThreadsOwner;
+  threads?: ThreadsOwner | undefined;
 }
 
 export interface LoadContext extends InstanceContext {

@@ -111,7 +111,7 @@ function generationConfig(files: SideFiles, gguf: GgufText | null): GenerationCo
   const object = (value: unknown) =>
     typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
   const own = object(files.generationConfig);
-  const model = object(files.config && JSON.parse(new TextDecoder().decode(files.config)));
+  const model = object(files.config && parsed(files.config));
   const sampling: Pick<SamplingOptions, ModelDefault> = {};
   for (const { name, file = "", gguf: key = "", whole, range } of modelDefaults) {
     const value = own[file] ?? gguf?.get(`general.sampling.${key}`);
@@ -123,4 +123,14 @@ function generationConfig(files: SideFiles, gguf: GgufText | null): GenerationCo
     .flat()
     .filter((id): id is number => Number.isInteger(id) && (id as number) >= 0);
   return { sampling, ends };
+}
+
+/** config.json. The engine has read it already, unless it only lies beside a GGUF. */
+function parsed(config: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(config));
+  } catch (cause) {
+    const message = `config.json: ${(cause as Error).message}`;
+    throw new EngineError("BadHeader", message, { file: "config.json" }, { cause });
+  }
 }

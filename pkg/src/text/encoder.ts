@@ -122,7 +122,8 @@ export class Encoder {
   *#ids(token: string, guarded: boolean): Generator<number> {
     const { model } = this.#library;
     const id = model.tokens_to_ids.get(token) ?? model.unk_token_id;
-    if (id === undefined) throw bad("model", "makes a token that the vocabulary lacks");
+    if (id === undefined || !(Number.isInteger(id) && id >= 0))
+      throw bad("model", "makes a token that the vocabulary lacks");
     if (!guarded || token === model.unk_token || !this.#specialIds.has(id)) yield id;
     else
       for (const char of token) {

@@ -2,6 +2,7 @@
 
 import { EngineError } from "../types/errors.ts";
 import { type GgufText, readNumbers, readStrings } from "./gguf.ts";
+import { brief } from "./library.ts";
 import { MAX_MERGE_TEXT, MAX_MERGE_WORK, MAX_MERGES, MAX_SCORED_MERGES, MAX_TOKEN, MAX_VOCAB } from "./limits.ts";
 import { findPreTokenizer, PRE_TOKENIZERS, type PreTokenizer } from "./pretokenizers.ts";
 import type { AddedToken, Bpe, Part, ScoredMerges, TokenizerConfig, TokenizerJson } from "./tokenizer_json.ts";
@@ -103,9 +104,9 @@ class Reader {
       if (type === UNUSED || content === "") continue;
       if (content.length > MAX_TOKEN) throw tooLong(id, content.length);
       if (seen.has(content)) {
-        throw new EngineError("BadTokenizer", `tokenizer.ggml.tokens: ${JSON.stringify(content)} occurs twice`, {
+        throw new EngineError("BadTokenizer", `tokenizer.ggml.tokens: ${brief(JSON.stringify(content))} occurs twice`, {
           key: "tokenizer.ggml.tokens",
-          found: content,
+          found: brief(content),
         });
       }
       seen.add(content);
@@ -210,22 +211,22 @@ class Reader {
     if (id === null) return null;
     if (typeof id === "number" && Number.isInteger(id) && id >= 0 && id < this.tokens.length) return id;
     if (name === "bos" || name === "eos") {
-      throw new EngineError("BadTokenizer", `${key}: ${String(id)} is not an id below ${this.tokens.length}`, {
+      throw new EngineError("BadTokenizer", `${key}: ${brief(String(id))} is not an id below ${this.tokens.length}`, {
         key,
         expected: `an id below ${this.tokens.length}`,
-        found: String(id),
+        found: brief(String(id)),
       });
     }
-    this.warnings.push(`${key}: ${String(id)} is not an id below ${this.tokens.length}; ignored`);
+    this.warnings.push(`${key}: ${brief(String(id))} is not an id below ${this.tokens.length}; ignored`);
     return null;
   }
 
   private flag(key: string): boolean | undefined {
     const value = this.gguf.get(key);
     if (value === undefined || typeof value === "boolean") return value;
-    throw new EngineError("BadTokenizer", `${key}: expected a boolean, got ${String(value)}`, {
+    throw new EngineError("BadTokenizer", `${key}: expected a boolean, got ${brief(String(value))}`, {
       key,
-      found: String(value),
+      found: brief(String(value)),
     });
   }
 
@@ -341,9 +342,13 @@ function missing(key: string): EngineError {
 function unknown(key: string, found: unknown, known: readonly string[]): EngineError {
   if (found === undefined) return missing(key);
   const expected = known.join(", ");
-  return new EngineError("BadTokenizer", `${key}: ${JSON.stringify(found)} is not known; known are ${expected}`, {
-    key,
-    expected,
-    found: String(found),
-  });
+  return new EngineError(
+    "BadTokenizer",
+    `${key}: ${brief(JSON.stringify(found))} is not known; known are ${expected}`,
+    {
+      key,
+      expected,
+      found: brief(String(found)),
+    },
+  );
 }

@@ -101,7 +101,10 @@ function find(text: GgufText, key: string, max: number): GgufArray | undefined {
       found: String(array.count),
     });
   }
-  if (array.offset + array.length > text.header.length) throw truncated(key, array, 0);
+  const whole = [array.count, array.offset, array.length].every(
+    (number) => Number.isSafeInteger(number) && number >= 0,
+  );
+  if (!whole || array.offset + array.length > text.header.length) throw truncated(key, array, 0);
   return array;
 }
 

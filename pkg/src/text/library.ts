@@ -214,5 +214,8 @@ export function list(value: unknown, path: string): readonly unknown[] {
 
 export function bad(key: string, message: string, cause?: unknown): EngineError {
   const where = key === "" ? "tokenizer.json" : `tokenizer.json ${key}`;
-  return new EngineError("BadTokenizer", `${where}: ${message}`, { key }, { cause });
+  return new EngineError("BadTokenizer", `${where}: ${brief(message)}`, { key }, { cause });
 }
+
+/** So much of a message that quotes a file as people read. */
+export const brief = (message: string) => (message.length > 500 ? `${message.slice(0, 500)}\u2026` : message);

@@ -6,6 +6,7 @@ import type { ChatMessage } from "../types/index.ts";
 import type { GgufText } from "./gguf.ts";
 import type { Guard, Rendered } from "./guard.ts";
 import { LINE_MARK, render, TemplateFailure } from "./jinja.ts";
+import { brief } from "./library.ts";
 import { MAX_TEMPLATE, MAX_TEMPLATE_SPACE } from "./limits.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 import type { TokenizerConfig } from "./tokenizer_json.ts";
@@ -174,7 +175,7 @@ export class ChatTemplate {
     const reason =
       cause instanceof RangeError || (cause as Error).cause instanceof RangeError
         ? "it nests too deeply or grows too large"
-        : (cause as Error).message;
+        : brief((cause as Error).message);
     const where = line === undefined ? "" : `, line ${line}`;
     return new EngineError(
       "BadTemplate",
