@@ -37,7 +37,7 @@ const ROOMS: Rooms = {
   // Downloads that are kept.
   cache: ["types", "source"],
   // Response formats.
-  constrain: ["types", "options", "text"],
+  constrain: ["types", "options", "text", "rpc"],
   // What runs inside the worker.
   host: ["types", "options", "source", "text", "rpc", "wasm", "cache", "constrain"],
   // The public objects. They reach the engine by messages, never through the host.
