@@ -28,6 +28,7 @@ const PUNCTUATION = "[!-/:-@\\[-`{-~\\p{P}]";
 export function build(json: TokenizerJson): Library {
   checkModel(json.model);
   checkAdded(json.added_tokens);
+  checkNormalizer(json.normalizer);
   const steps = preTokenizers(json.pre_tokenizer);
   const pre_tokenizer = steps.length === 0 ? null : { type: "Sequence", pretokenizers: steps };
   // Added tokens are found by our own encoder; the library only has to know their ids. One that is spelled as a token of the model,
@@ -105,6 +106,17 @@ function boundSteps(normalizer: Normalizer, growth: Growth): void {
   };
 }
 
+/** The library warns on the console of a pattern of another kind, and drops the text. */
+function checkPattern(pattern: unknown, path: string): void {
+  const { Regex: regex, String: text } = (pattern ?? {}) as { Regex?: unknown; String?: unknown };
+  if (typeof (regex ?? text) !== "string") throw bad(path, "expected a Regex or a String");
+}
+
+function checkNormalizer(part: Part | null | undefined): void {
+  if (part?.type === "Replace") checkPattern(part.pattern, "normalizer.pattern");
+  if (Array.isArray(part?.normalizers)) for (const step of part.normalizers) checkNormalizer(step);
+}
+
 function checkGrowth(text: string, { units }: Growth): string {
   if (text.length > units) throw grows();
   return text;
@@ -154,6 +166,7 @@ export function preTokenizers(part: Part | null, path = "pre_tokenizer"): Part[]
     }
     case "Split": {
       // Isolated matches and isolated gaps are the same pieces; the library drops the gaps where it is inverted.
+      checkPattern(part.pattern, `${path}.pattern`);
       const { Regex: regex } = (part.pattern ?? {}) as { Regex?: unknown };
       const known = typeof regex !== "string" || PRE_TOKENIZERS.some((one) => one.splits.includes(regex));
       if (part.behavior === "Isolated") return [{ ...part, invert: false, known }];
