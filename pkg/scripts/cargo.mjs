@@ -52,6 +52,8 @@ const frugal = "-Cllvm-args=-inline-threshold=45";
 const unlocated = "-Zlocation-detail=none";
 
 export function cargo(flavour, command, ...args) {
+  // Shared memory needs a std of its own always; the others have one for its size, which nothing but a build asks for.
+  const buildStd = flavour.buildStd && (flavour.threads || command === "build");
   const rustflags = [
     `-Ctarget-feature=${flavour.targetFeatures.map((name) => `+${name}`).join(",")}`,
     ...(flavour.tool ? [] : [frugal, unlocated]),
@@ -68,7 +70,7 @@ export function cargo(flavour, command, ...args) {
       "--locked",
       ...(flavour.small ? ["", '.package."*"'].map((part) => `--config=profile.release${part}.opt-level="z"`) : []),
       // Its sorts alone, one for every type that is sorted, would take 30 kB.
-      ...(flavour.buildStd ? ["-Zbuild-std=std,panic_abort", "-Zbuild-std-features=optimize_for_size"] : []),
+      ...(buildStd ? ["-Zbuild-std=std,panic_abort", "-Zbuild-std-features=optimize_for_size"] : []),
       ...args,
     ],
     env: {
