@@ -40,7 +40,7 @@ test("a model that fits is planned once for its load", async (context) => {
   const settings = { contextLength: 128 };
   const { loader, verdict } = planLoad(instance.glue, headers, settings, null);
   assert.equal(verdict.ok, true);
-  const loadContext = { platform: null!, signal, onProgress() {}, onFatal() {} } satisfies LoadContext;
+  const loadContext = { platform: null!, signal, onProgress() {}, onFatal() {}, threads: null! } satisfies LoadContext;
   const full = await feed({ instance, headers, files, settings: forPlan(settings), loader }, loadContext);
   assert.equal(full, loader);
   const engine = full.finish();
