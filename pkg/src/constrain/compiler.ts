@@ -101,9 +101,13 @@ export class Compiler {
   }
 }
 
+/** What a worker posts when it has read the vocabulary. */
+export const READY = "ready to compile";
+
 /** The worker's side. */
 export function compileFor(opening: Opening, port: Port): void {
   const compiler = new Compiler(opening);
+  port.post(READY);
   port.onmessage = (message) => {
     const state = compiler.run(message as Request);
     if (state) port.post(state, "bits" in state ? [state.bits.buffer as ArrayBuffer] : []);

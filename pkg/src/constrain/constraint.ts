@@ -4,13 +4,16 @@ import type { FormatSpec } from "../options/response_format.ts";
 import type { WorkerPort } from "../rpc/port.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { EngineError } from "../types/errors.ts";
-import { Compiler, type Opening, type Request, type State, vocabularyOf } from "./compiler.ts";
+import { Compiler, type Opening, READY, type Request, type State, vocabularyOf } from "./compiler.ts";
 
 /** Workers that compile, at most: as many formats are compiled and followed without waiting for each other. */
 const MAX_WORKERS = 4;
 
 /** Milliseconds that a compiler may take for one format or one token. The slowest schema of the schema store takes 0.4 s. */
 const PATIENCE_MS = 5000;
+
+/** Milliseconds in which a worker has to start, and to read a vocabulary. */
+const START_MS = 60_000;
 
 /** UTF-16 units of a format where there are no workers, and compiling it stops everything else: up to about 0.3 s. */
 const MAX_SOURCE_HERE = 16 * 1024;
@@ -103,6 +106,7 @@ class CompilerHandle {
   /** Requests without an answer so far, by their constraints. */
   readonly #waiting: number[] = [];
   #channel: Channel | null = null;
+  #ready = false;
   #watch: ReturnType<typeof setTimeout> | undefined;
 
   constructor(opening: Opening, spawn: (() => WorkerPort) | null, onIdle: () => void) {
@@ -142,6 +146,7 @@ class CompilerHandle {
   /** Begins anew, with everything that is under way. */
   #restart(): void {
     this.end();
+    this.#ready = false;
     this.#channel = this.#open();
     for (const constraint of [...this.#live.values()]) this.#post(constraint.beginning);
   }
@@ -162,7 +167,10 @@ class CompilerHandle {
     const port = this.#spawn();
     const channel: Channel = { post: (request) => port.post(request), end: () => port.terminate() };
     port.onmessage = (message) => {
-      if (this.#channel === channel) this.#receive(message as State);
+      if (this.#channel !== channel) return;
+      if (message !== READY) return this.#receive(message as State);
+      this.#ready = true;
+      this.#wait();
     };
     port.onerror = (error) => {
       if (this.#channel === channel) this.#fail(error.message);
@@ -181,7 +189,8 @@ class CompilerHandle {
   #wait(): void {
     clearTimeout(this.#watch);
     if (this.#waiting.length === 0 || !this.#spawn) return;
-    this.#watch = setTimeout(() => this.#fail(`nothing for ${PATIENCE_MS} ms`), PATIENCE_MS);
+    const patience = this.#ready ? PATIENCE_MS : START_MS;
+    this.#watch = setTimeout(() => this.#fail(`nothing for ${patience} ms`), patience);
   }
 
   #receive(state: State): void {
