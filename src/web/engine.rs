@@ -148,6 +148,13 @@ impl Engine {
         failed.map_or(Ok(numbers), Err)
     }
 
+    /// Three numbers for each matrix, in the order of [`Engine::trace`]: the milliseconds of its product with one token, those of a
+    /// read of its bytes by `streams` streams a thread, and the bytes.
+    pub fn times(&self, streams: usize) -> Js<Vec<f64>> {
+        let times = self.engine.times(streams, &now).map_err(thrown)?;
+        Ok(times.as_flattened().to_vec())
+    }
+
     /// The last batch, if its pass is completed: request, first position and number of tokens of each request in it.
     pub fn served(&self) -> Vec<u32> {
         self.engine.served().iter().flat_map(|&(id, from, count)| [id.0, from as u32, count as u32]).collect()

@@ -1,6 +1,7 @@
-/** Decodes what the engine reports of each matrix. */
+/** Decodes what the engine reports of each matrix, and of each operation. */
 
-import type { TraceRow, TraceValues } from "./report.ts";
+import type { LayerTime, MatrixTime, TraceRow, TraceValues } from "./report.ts";
+import { sum } from "./stats.ts";
 
 /** GGUF's names of an operation's matrices. */
 const NAMES: Readonly<Record<string, readonly string[]>> = {
@@ -44,4 +45,68 @@ function scales(group: number, bits: number, minima: boolean): string {
 function values(numbers: readonly number[]): TraceValues {
   const [min, max, rms, nan] = numbers as [number, number, number, number];
   return { min, max, rms, nan };
+}
+
+/** Numbers of a matrix, in the order of the engine's `times`. */
+const TIMED = 3;
+/** Runs of a group: its mean is taken, since some clocks are coarse. */
+const GROUP = 3;
+
+/**
+ * @param names of the matrices, in the engine's order
+ * @param runs what `times` gave in every run, a whole number of groups for each way to read
+ */
+export function matrixTimes(names: readonly string[], runs: readonly (readonly number[])[]): MatrixTime[] {
+  return names.map((name, i) => {
+    const of = (at: number) => leastMean(runs.map((run) => run[TIMED * i + at]!));
+    const [ms, readMs, bytes] = [of(0), of(1), runs[0]![TIMED * i + 2]!];
+    const unpackShare = ms > 0 ? Math.max(0, 1 - readMs / ms) : 0;
+    return { name, bytes, ms, readMs, unpackShare, gbPerSecond: ms > 0 ? bytes / ms / 1e6 : 0 };
+  });
+}
+
+/** The least mean of a group: what else the machine did, it did not do all the time. */
+function leastMean(values: readonly number[]): number {
+  const groups = Array.from({ length: values.length / GROUP }, (_, i) => values.slice(GROUP * i, GROUP * (i + 1)));
+  return Math.min(...groups.map((group) => sum(group) / GROUP));
+}
+
+/** Numbers of an operation in a profile. */
+const PROFILED = 4;
+/** The operation that ends a layer. */
+const LAST = "down";
+/** The operations that stand before the layers of a pass. */
+const BEFORE: readonly string[] = ["schedule", "embed"];
+
+/**
+ * Times by layer from a profile of single operations (`each`): for one of `count` tokens or prompts.
+ *
+ * @param profile the numbers of all operations, again for each that ran
+ */
+export function layerTimes(profile: readonly number[], operations: readonly string[], count: number): LayerTime[] {
+  const width = PROFILED * operations.length;
+  const layers = new Map<number | null, LayerTime>();
+  let layer = 0;
+  let inside = false;
+  for (let at = 0; at < profile.length; at += width) {
+    for (const [i, name] of operations.entries()) {
+      const [calls, ms, bytes] = profile.slice(at + PROFILED * i, at + PROFILED * (i + 1)) as [number, number, number];
+      if (calls === 0) continue;
+      if (BEFORE.includes(name)) [layer, inside] = [0, true];
+      else if (name === "head" || name === "settle") inside = false;
+      const number = inside && !BEFORE.includes(name) ? layer : null;
+      note(layers, number, name, ms / count, bytes / count);
+      if (name === LAST) layer++;
+    }
+  }
+  return [...layers.values()].sort((a, b) => (a.layer ?? Infinity) - (b.layer ?? Infinity));
+}
+
+function note(layers: Map<number | null, LayerTime>, layer: number | null, name: string, ms: number, bytes: number) {
+  const row = layers.get(layer) ?? { layer, operations: {}, ms: 0 };
+  layers.set(layer, row);
+  const operation = (row.operations[name] ??= { ms: 0, bytes: 0 });
+  operation.ms += ms;
+  operation.bytes += bytes;
+  row.ms += ms;
 }
