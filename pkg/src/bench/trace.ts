@@ -105,7 +105,8 @@ export function layerTimes(profile: readonly number[], operations: readonly stri
 function note(layers: Map<number | null, LayerTime>, layer: number | null, name: string, ms: number, bytes: number) {
   const row = layers.get(layer) ?? { layer, operations: {}, ms: 0 };
   layers.set(layer, row);
-  const operation = (row.operations[name] ??= { ms: 0, bytes: 0 });
+  const operation = row.operations[name] ?? { ms: 0, bytes: 0 };
+  row.operations[name] = operation;
   operation.ms += ms;
   operation.bytes += bytes;
   row.ms += ms;

@@ -164,9 +164,9 @@ async function targetOf(
   // Room for all that may be in flight, unless the caller measures another setting.
   const most = Math.max(...sizes.map((size) => size ?? 1));
   const tokens = BLOCK * Math.ceil((plan.promptTokens + plan.maxTokens + 1) / BLOCK);
-  const room = sizes.includes(null)
-    ? {}
-    : { maxSequences: most, ...(plan.prompts ? {} : { kvCacheTokens: most * tokens }) };
+  const { contextLength = tokens } = settings;
+  const made = { contextLength, kvCacheTokens: Math.max(contextLength, most * tokens) };
+  const room = sizes.includes(null) ? {} : { maxSequences: most, ...(plan.prompts ? {} : made) };
   const model = await load(source, { ...room, ...settings, signal, onProgress });
   const target = engineTarget(model, () => process.memoryUsage.rss());
   return { target, name, close: () => model.close() };

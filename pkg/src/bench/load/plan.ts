@@ -46,7 +46,8 @@ function fractions(seed: number, index: number): () => number {
 /** The moments of requests in seconds, rising: the pauses between them are exponential, `rps` a second on average. */
 export function* arrivals({ rps, duration, seed }: { rps: number; duration: number; seed: number }): Generator<number> {
   const fraction = fractions(seed, -1);
-  for (let at = -Math.log(fraction()) / rps; at < duration; at -= Math.log(fraction()) / rps) yield at;
+  const pause = () => -Math.log(fraction()) / rps;
+  for (let at = pause(); at < duration; at += pause()) yield at;
 }
 
 export function request(plan: LoadPlan, index: number): PlannedRequest {
