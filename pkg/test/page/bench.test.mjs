@@ -52,7 +52,7 @@ test("the demo model is measured where memory is not shared, and what is wrong i
 test("a trace is drawn as heat maps, with the number of each cell in words", async (context) => {
   const visited = await open(
     context,
-    "?shape=fairy,layers=3&prompt=16&decode=8&repeat=1&threads=1&trace=1&profile=0&run",
+    "?shape=fairy&prompt=16&decode=8&repeat=1&threads=1&trace=1&profile=0&run",
   );
   const { page, complaints } = visited;
   await visited.reach("done");
@@ -63,12 +63,12 @@ test("a trace is drawn as heat maps, with the number of each cell in words", asy
     "Share of unpacking and multiplying in each matrix",
   ]);
   const cells = await Promise.all([0, 1, 2].map((i) => maps.nth(i).locator("rect").count()));
-  assert.deepEqual(cells, [6 * 3, 6 * 3, 7 * 3 + 1]);
+  assert.deepEqual(cells, [6 * 6, 6 * 6, 7 * 6 + 1]);
   const words = await maps.locator("rect title").allTextContents();
   assert.ok(words.includes((await maps.nth(1).locator("rect title").allTextContents())[0]));
   assert.match(words.at(-1), /^output, layer 0: \d+ % of [\d.]+ ms; its read alone takes [\d.]+ ms$/);
-  for (const said of words.slice(0, 36))
-    assert.match(said, /^(qkv|rope|attend|output|gate_up|down), layer [012]: [\d.]+ ms$/);
+  for (const said of words.slice(0, 72))
+    assert.match(said, /^(qkv|rope|attend|output|gate_up|down), layer [0-5]: [\d.]+ ms$/);
   // The largest of a map is the strongest, and the lightest is not invisible.
   const strengths = await maps
     .nth(1)
@@ -77,7 +77,7 @@ test("a trace is drawn as heat maps, with the number of each cell in words", asy
   assert.ok(Math.max(...strengths) === 1 && Math.min(...strengths) > 0.05);
   const shown = await maps.nth(0).locator("rect").first().boundingBox();
   assert.ok(shown.width > 10 && shown.height > 10);
-  assert.equal(await page.locator("#maps tr").count(), 1 + 7 * 3 + 1);
+  assert.equal(await page.locator("#maps tr").count(), 1 + 7 * 6 + 1);
   assert.deepEqual(complaints, []);
 });
 
