@@ -96,7 +96,7 @@ export const commands = {
   },
   loadtest: {
     summary:
-      "Asks a model or a server at a rate or as many users: what they wait for. Without --rps, --users, --batch-sizes and --host: whether 32 clients at once get what each gets alone; exits 1 when not.",
+      "Asks a model or a server as many clients at once: what they wait for, or whether each gets what it gets alone (exits 1 when not).",
     operands: [],
     optional: ["MODEL"],
     needs: "(MODEL | --shape S | --host URL)",
