@@ -173,16 +173,10 @@ function traceOf({ tokens, numbers, times, each }: TraceNumbers, operations: rea
     decode,
     matrices: matrixTimes(names, times),
     layers: {
-      prefill: layerTimes(each.prefill.profile, operations, 1),
-      decode: layerTimes(each.decode.profile, operations, tokensOf(each.decode, operations)),
+      prefill: layerTimes(each.prefill.profile, operations),
+      decode: layerTimes(each.decode.profile, operations),
     },
   };
-}
-
-/** How many tokens a phase of one conversation has made, by how often one was chosen. */
-function tokensOf({ profile }: Phase, operations: readonly string[]): number {
-  const at = 4 * operations.indexOf("sample");
-  return sum(profile.filter((_, i) => i % (4 * operations.length) === at));
 }
 
 function aboutModel(info: ModelInfo, source: string, weightBytes: number): Pick<BenchReport, "engine" | "model"> {

@@ -67,8 +67,9 @@ export function matrixTimes(names: readonly string[], runs: readonly (readonly n
 
 /** The least mean of a group: what else the machine did, it did not do all the time. */
 function leastMean(values: readonly number[]): number {
-  const groups = Array.from({ length: values.length / GROUP }, (_, i) => values.slice(GROUP * i, GROUP * (i + 1)));
-  return Math.min(...groups.map((group) => sum(group) / GROUP));
+  const count = Math.max(1, Math.floor(values.length / GROUP));
+  const groups = Array.from({ length: count }, (_, i) => values.slice(GROUP * i, GROUP * (i + 1)));
+  return Math.min(...groups.map((group) => sum(group) / group.length));
 }
 
 /** Numbers of an operation in a profile. */
@@ -79,13 +80,13 @@ const LAST = "down";
 const BEFORE: readonly string[] = ["schedule", "embed"];
 
 /**
- * Times by layer from a profile of single operations (`each`): for one of `count` tokens or prompts.
+ * Times by layer from a profile of single operations (`each`): those of a pass.
  *
  * @param profile the numbers of all operations, again for each that ran
  */
-export function layerTimes(profile: readonly number[], operations: readonly string[], count: number): LayerTime[] {
+export function layerTimes(profile: readonly number[], operations: readonly string[]): LayerTime[] {
   const width = PROFILED * operations.length;
-  const layers = new Map<number | null, LayerTime>();
+  const layers = new Map<number | null, Seen>();
   let layer = 0;
   let inside = false;
   for (let at = 0; at < profile.length; at += width) {
@@ -94,20 +95,30 @@ export function layerTimes(profile: readonly number[], operations: readonly stri
       if (calls === 0) continue;
       if (BEFORE.includes(name)) [layer, inside] = [0, true];
       else if (name === "head" || name === "settle") inside = false;
-      const number = inside && !BEFORE.includes(name) ? layer : null;
-      note(layers, number, name, ms / count, bytes / count);
+      note(layers, inside && !BEFORE.includes(name) ? layer : null, name, { ms, bytes });
       if (name === LAST) layer++;
     }
   }
-  return [...layers.values()].sort((a, b) => (a.layer ?? Infinity) - (b.layer ?? Infinity));
+  const rows = [...layers].map(([layer, seen]) => {
+    const times = Object.entries(seen).map(([name, { all, bytes }]) => [name, { ms: leastMean(all), bytes }] as const);
+    return { layer, operations: Object.fromEntries(times), ms: sum(times.map(([, { ms }]) => ms)) };
+  });
+  return rows.sort((a, b) => (a.layer ?? Infinity) - (b.layer ?? Infinity));
 }
 
-function note(layers: Map<number | null, LayerTime>, layer: number | null, name: string, ms: number, bytes: number) {
-  const row = layers.get(layer) ?? { layer, operations: {}, ms: 0 };
-  layers.set(layer, row);
-  const operation = row.operations[name] ?? { ms: 0, bytes: 0 };
-  row.operations[name] = operation;
-  operation.ms += ms;
-  operation.bytes += bytes;
-  row.ms += ms;
+/** An operation of a layer: its milliseconds in every pass, and the bytes that it read in the last one. */
+type Seen = Record<string, { all: number[]; bytes: number }>;
+
+function note(
+  layers: Map<number | null, Seen>,
+  layer: number | null,
+  name: string,
+  { ms, bytes }: { ms: number; bytes: number },
+): void {
+  const seen = layers.get(layer) ?? {};
+  layers.set(layer, seen);
+  const operation = seen[name] ?? { all: [], bytes };
+  seen[name] = operation;
+  operation.all.push(ms);
+  operation.bytes = bytes;
 }
