@@ -346,8 +346,8 @@ fn a_trace_tells_what_each_matrix_reads_and_writes() {
         // A clock that goes on by 1 whenever it is looked at.
         let looks = Cell::new(0.0);
         let times = engine.times(2, &|| looks.replace(looks.get() + 1.0)).unwrap();
-        assert_eq!(times.len(), told.len(), "{model}");
-        for ([product, read, bytes], told) in times.into_iter().zip(&told) {
+        assert_eq!(times.len(), 3 * told.len(), "{model}");
+        for (&[product, read, bytes], told) in times.as_chunks().0.iter().zip(&told) {
             assert!((product - 1.0).abs() < 1e-9 && read == 1.0, "{model}: {product} {read}");
             assert_eq!(bytes, *told as f64, "{model}: in the order of a pass");
         }

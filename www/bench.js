@@ -110,7 +110,14 @@ function table(phase, rows) {
 
 function matrixTable(rows) {
   const cells = rows.map(({ name, bytes, ms, gbPerSecond, readMs, unpackShare }) => {
-    return [name, size(bytes), ms.toFixed(4), one(gbPerSecond), readMs.toFixed(4), percent(unpackShare)];
+    return [
+      name,
+      size(bytes),
+      ms.toFixed(4),
+      one(gbPerSecond),
+      readMs.toFixed(4),
+      unpackShare === null ? "" : percent(unpackShare),
+    ];
   });
   return tableOf(
     "each matrix alone, with one token",

@@ -82,7 +82,7 @@ function unpackingMap(matrices) {
     for (const { layer, kind, ms, readMs, unpackShare } of placed) {
       const share = `${(100 * unpackShare).toFixed(0)} %`;
       const said = `${name}, layer ${layer}: ${share} of ${ms.toFixed(4)} ms; its read alone takes ${readMs.toFixed(4)} ms`;
-      if (kind === name) cells[layer] = { value: unpackShare, words: said };
+      if (kind === name && unpackShare !== null) cells[layer] = { value: unpackShare, words: said };
     }
     return { name, cells: Array.from(cells, (cell) => cell ?? null) };
   });

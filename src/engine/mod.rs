@@ -145,7 +145,7 @@ impl<I: Isa> Engine<I> {
     ///
     /// # Errors
     /// As [`times::times`].
-    pub fn times(&self, streams: usize, now: &dyn Fn() -> f64) -> Result<Vec<[f64; 3]>> {
+    pub fn times(&self, streams: usize, now: &dyn Fn() -> f64) -> Result<Vec<f64>> {
         times::times::<I>(&self.model, &self.team, streams, now)
     }
 

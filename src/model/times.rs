@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::kernels::isa::Isa;
 use crate::team::Team;
 
-/// For each matrix, in the order of a pass: milliseconds of the product, milliseconds of the read, and bytes. `now` is a clock in
+/// Three numbers for each matrix, in the order of a pass: milliseconds of the product, milliseconds of the read, and bytes. `now` is a clock in
 /// milliseconds; a read keeps `streams` streams a thread.
 ///
 /// All products come before all reads, so that either finds in the caches what a pass leaves there, and no matrix is read right after it
@@ -16,21 +16,19 @@ use crate::team::Team;
 ///
 /// # Errors
 /// [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) for an input and a result of the largest matrix.
-pub fn times<I: Isa>(model: &Model, team: &Team, streams: usize, now: &dyn Fn() -> f64) -> Result<Vec<[f64; 3]>> {
+pub fn times<I: Isa>(model: &Model, team: &Team, streams: usize, now: &dyn Fn() -> f64) -> Result<Vec<f64>> {
     let all = tune::all(model);
     let mut timer = Timer::<I>::new(&all, team, now)?;
-    let mut times: Vec<_> = all
-        .iter()
-        .map(|(matrix, _)| {
-            let bytes = matrix.bytes() as f64;
-            [timer.time_next() * bytes, 0.0, bytes]
-        })
-        .collect();
-    for ((matrix, _), [_, read, _]) in all.iter().zip(&mut times) {
+    let mut times = Vec::new();
+    for (matrix, _) in &all {
+        let bytes = matrix.bytes() as f64;
+        times.extend([timer.time_next() * bytes, 0.0, bytes]);
+    }
+    for (i, (matrix, _)) in all.iter().enumerate() {
         let (lines, _) = matrix.codes().as_chunks();
         let begun = now();
         std::hint::black_box(bench::read::<I>(team, lines, streams));
-        *read = now() - begun;
+        times[3 * i + 1] = now() - begun;
     }
     Ok(times)
 }

@@ -173,8 +173,14 @@ function traceOf({ tokens, numbers, times, each }: TraceNumbers, operations: rea
     decode,
     matrices: matrixTimes(names, times),
     layers: {
-      prefill: layerTimes(each.prefill.profile, operations),
-      decode: layerTimes(each.decode.profile, operations),
+      prefill: layerTimes(
+        each.map(({ prefill }) => prefill.profile),
+        operations,
+      ),
+      decode: layerTimes(
+        each.map(({ decode }) => decode.profile),
+        operations,
+      ),
     },
   };
 }

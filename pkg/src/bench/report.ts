@@ -187,7 +187,7 @@ export interface ProfileRow {
   gmacPerSecond: number;
 }
 
-/** The time of a matrix alone, with one token: the least of several runs over all matrices. */
+/** The time of a matrix alone, with one token: from the quietest of several runs over all matrices. */
 export interface MatrixTime {
   /** As in `TraceRow`. */
   name: string;
@@ -195,8 +195,8 @@ export interface MatrixTime {
   ms: number;
   /** What reading its bytes takes, with nothing done to them. */
   readMs: number;
-  /** The share of the time that is left when the reading is taken away: unpacking codes and multiplying them. */
-  unpackShare: number;
+  /** The share of the time that is left when the reading is taken away: unpacking codes and multiplying them; null for what no clock sees. */
+  unpackShare: number | null;
   gbPerSecond: number;
 }
 

@@ -13,11 +13,16 @@ import { randomBits } from "./blocks.ts";
 import type { Counted } from "./counters.ts";
 import { Course } from "./over_time.ts";
 import type { BenchSettings, Counters, OverTime } from "./report.ts";
+import type { TimedRun } from "./trace.ts";
 
 /** Tokens of a prompt that is traced: fewer than the smallest chunk, so that the prompt is one step. */
 const TRACED = 16;
-/** Runs over all matrices: three in a row with one stream a thread, three with eight, and again. */
-const TIMED = [1, 8, 1, 8, 1, 8].flatMap((streams) => [streams, streams, streams]);
+/** Streams a thread with which matrices are read; runs with each alternate. */
+const STREAMS = [1, 8];
+/** Runs over all matrices and over all operations: so many, or more until they have taken so many milliseconds. */
+const LEAST = 6;
+const TRACE_MS = 400;
+const MOST = 400;
 /** Of a long run, one piece in so many is an answer through the public API, so that its memory is watched too. */
 const EVERY = 8;
 
@@ -51,10 +56,9 @@ export interface Measurements {
 export interface TraceNumbers {
   tokens: number;
   numbers: Traced;
-  /** What `times` gave in every run. */
-  times: number[][];
-  /** A run whose operations were timed one by one. */
-  each: Measured;
+  times: TimedRun[];
+  /** Runs whose operations were timed one by one. */
+  each: Measured[];
 }
 
 export interface EndToEnd {
@@ -162,13 +166,14 @@ export class Bench {
     const ids = run.prompts[0]!.slice(0, TRACED);
     this.#note("trace");
     const numbers = await this.#engine.trace(ids, this.#signal);
-    const found: number[][] = [];
-    for (const streams of TIMED) found.push(await this.#engine.times(streams, this.#signal));
+    const times = await repeated(async (i) => {
+      const streams = STREAMS[i % STREAMS.length]!;
+      return { streams, numbers: await this.#engine.times(streams, this.#signal) };
+    });
     // Many tokens would make millions of numbers.
     const one = { past: [], prompts: [ids], decode: Math.min(TRACED, run.decode) };
-    await this.#engine.measure({ ...one, profile: "each" }, this.#signal);
-    const each = await this.#engine.measure({ ...one, profile: "each" }, this.#signal);
-    return { tokens: ids.length, numbers, times: found, each };
+    const each = await repeated(() => this.#engine.measure({ ...one, profile: "each" }, this.#signal));
+    return { tokens: ids.length, numbers, times, each };
   }
 
   async #overTime(run: Ids, alone: boolean, seconds: number): Promise<OverTime> {
@@ -201,6 +206,16 @@ export class Bench {
     // Pieces come several at a time: the first piece arrives later than the first token is made.
     return { firstMs: first - start, restMs: performance.now() - start - timings.ttftMs };
   }
+}
+
+/** Runs often enough for coarse clocks and for machines that do something else at times. */
+async function repeated<T>(work: (i: number) => Promise<T>): Promise<T[]> {
+  const found: T[] = [];
+  const start = performance.now();
+  while (found.length < LEAST || (performance.now() - start < TRACE_MS && found.length < MOST)) {
+    found.push(await work(found.length));
+  }
+  return found;
 }
 
 async function times<T>(count: number, work: (i: number) => Promise<T>): Promise<T[]> {

@@ -47,29 +47,48 @@ function values(numbers: readonly number[]): TraceValues {
   return { min, max, rms, nan };
 }
 
-/** Numbers of a matrix, in the order of the engine's `times`. */
+/** Numbers of a matrix, in the order of the engine's `trace` with streams. */
 const TIMED = 3;
-/** Runs of a group: its mean is taken, since some clocks are coarse. */
-const GROUP = 3;
+/** Numbers of the engine's `trace` with so many streams. */
+export interface TimedRun {
+  streams: number;
+  numbers: readonly number[];
+}
 
-/**
- * @param names of the matrices, in the engine's order
- * @param runs what `times` gave in every run, a whole number of groups for each way to read
- */
-export function matrixTimes(names: readonly string[], runs: readonly (readonly number[])[]): MatrixTime[] {
+/** @param names of the matrices, in the engine's order */
+export function matrixTimes(names: readonly string[], runs: readonly TimedRun[]): MatrixTime[] {
+  const ways = [...new Set(runs.map(({ streams }) => streams))];
   return names.map((name, i) => {
-    const of = (at: number) => leastMean(runs.map((run) => run[TIMED * i + at]!));
-    const [ms, readMs, bytes] = [of(0), of(1), runs[0]![TIMED * i + 2]!];
-    const unpackShare = ms > 0 ? Math.max(0, 1 - readMs / ms) : 0;
+    const of = (at: number, among: readonly TimedRun[]) =>
+      leastMean(among.map(({ numbers }) => numbers[TIMED * i + at]!));
+    const ms = of(0, runs);
+    // How many streams read fastest depends on the processor.
+    const reads = ways.map((way) =>
+      of(
+        1,
+        runs.filter(({ streams }) => streams === way),
+      ),
+    );
+    const readMs = Math.min(...reads);
+    const bytes = runs[0]!.numbers[TIMED * i + 2]!;
+    const seen = ms > 0 && readMs > 0;
+    const unpackShare = seen ? Math.max(0, 1 - readMs / ms) : null;
     return { name, bytes, ms, readMs, unpackShare, gbPerSecond: ms > 0 ? bytes / ms / 1e6 : 0 };
   });
 }
 
-/** The least mean of a group: what else the machine did, it did not do all the time. */
+const PARTS = 3;
+
+/**
+ * The mean of the best third of runs that follow each other: what else the machine did, it did not do all the time. A mean, because some
+ * clocks are coarse: a single run is nothing or a tick.
+ */
 function leastMean(values: readonly number[]): number {
-  const count = Math.max(1, Math.floor(values.length / GROUP));
-  const groups = Array.from({ length: count }, (_, i) => values.slice(GROUP * i, GROUP * (i + 1)));
-  return Math.min(...groups.map((group) => sum(group) / group.length));
+  const size = Math.max(1, Math.floor(values.length / PARTS));
+  const parts = Array.from({ length: Math.min(PARTS, values.length) }, (_, i) =>
+    values.slice(size * i, size * (i + 1)),
+  );
+  return Math.min(...parts.map((part) => sum(part) / part.length));
 }
 
 /** Numbers of an operation in a profile. */
@@ -82,11 +101,20 @@ const BEFORE: readonly string[] = ["schedule", "embed"];
 /**
  * Times by layer from a profile of single operations (`each`): those of a pass.
  *
- * @param profile the numbers of all operations, again for each that ran
+ * @param profiles of several runs: the numbers of all operations, again for each that ran
  */
-export function layerTimes(profile: readonly number[], operations: readonly string[]): LayerTime[] {
-  const width = PROFILED * operations.length;
+export function layerTimes(profiles: readonly (readonly number[])[], operations: readonly string[]): LayerTime[] {
   const layers = new Map<number | null, Seen>();
+  for (const profile of profiles) addRun(layers, profile, operations);
+  const rows = [...layers].map(([layer, seen]) => {
+    const times = Object.entries(seen).map(([name, { all, bytes }]) => [name, { ms: leastMean(all), bytes }] as const);
+    return { layer, operations: Object.fromEntries(times), ms: sum(times.map(([, { ms }]) => ms)) };
+  });
+  return rows.sort((a, b) => (a.layer ?? Infinity) - (b.layer ?? Infinity));
+}
+
+function addRun(layers: Map<number | null, Seen>, profile: readonly number[], operations: readonly string[]): void {
+  const width = PROFILED * operations.length;
   let layer = 0;
   let inside = false;
   for (let at = 0; at < profile.length; at += width) {
@@ -99,11 +127,6 @@ export function layerTimes(profile: readonly number[], operations: readonly stri
       if (name === LAST) layer++;
     }
   }
-  const rows = [...layers].map(([layer, seen]) => {
-    const times = Object.entries(seen).map(([name, { all, bytes }]) => [name, { ms: leastMean(all), bytes }] as const);
-    return { layer, operations: Object.fromEntries(times), ms: sum(times.map(([, { ms }]) => ms)) };
-  });
-  return rows.sort((a, b) => (a.layer ?? Infinity) - (b.layer ?? Infinity));
 }
 
 /** An operation of a layer: its milliseconds in every pass, and the bytes that it read in the last one. */

@@ -56,7 +56,14 @@ export function report(found: BenchReport): string {
 function timed({ tokens, matrices, layers }: NonNullable<BenchReport["trace"]>): string[] {
   const head = ["", "bytes", "ms", "GB/s", "read alone, ms", "unpacking"];
   const rows = matrices.map(({ name, bytes: size, ms, gbPerSecond, readMs, unpackShare }: MatrixTime) => {
-    return [name, bytes(size), ms.toFixed(4), fixed(gbPerSecond), readMs.toFixed(4), percent(unpackShare)];
+    return [
+      name,
+      bytes(size),
+      ms.toFixed(4),
+      fixed(gbPerSecond),
+      readMs.toFixed(4),
+      unpackShare === null ? "" : percent(unpackShare),
+    ];
   });
   const all = (phase: LayerTime[]) => {
     const names = [...new Set(phase.flatMap(({ operations }) => Object.keys(operations)))];

@@ -138,7 +138,7 @@ export interface Verbs {
   >;
   /** The numbers of each matrix, as the engine's `trace` reports them, for a prompt that is one step. */
   trace: Verb<{ ids: number[] }, { prefill: number[]; decode: number[] }>;
-  /** Three numbers of each matrix, in the order of `trace`: see the engine's `times`. */
+  /** Three numbers of each matrix, in the order of `trace`: see the engine's `trace`. */
   times: Verb<{ streams: number }, number[]>;
   /** GB/s for each number of streams per thread, and 10⁹ products per second, `repeat` times. Needs no model. */
   roofline: Verb<

@@ -165,9 +165,9 @@ test("a trace times each matrix and each layer, and what reading alone would tak
     "every byte that a step reads",
   );
   for (const { name, bytes, ms, readMs, unpackShare, gbPerSecond } of matrices) {
-    assert.ok(ms > 0 && readMs > 0 && 0 <= unpackShare && unpackShare < 1, name);
+    assert.ok(ms > 0 && readMs > 0 && 0 <= unpackShare! && unpackShare! < 1, name);
     assert.ok(
-      Math.abs(unpackShare - Math.max(0, 1 - readMs / ms)) < 1e-9 && Math.abs(gbPerSecond * ms * 1e6 - bytes) < 1,
+      Math.abs(unpackShare! - Math.max(0, 1 - readMs / ms)) < 1e-9 && Math.abs(gbPerSecond * ms * 1e6 - bytes) < 1,
       name,
     );
   }

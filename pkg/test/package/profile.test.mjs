@@ -17,8 +17,13 @@ test("the build for profilers has the published code, and the names of its funct
     WebAssembly.Module.customSections(one, "name").map((bytes) => new TextDecoder("latin1").decode(bytes));
   assert.deepEqual(names(published), []);
   const [text] = names(named);
-  for (const name of ["ternlight::kernels::linear", "ternlight::bench::streamed", "Engine::step"]) {
-    assert.ok(text.includes(name), name);
+  // A crate's name carries a hash of its version.
+  for (const name of [
+    /\bternlight(\[\w+\])?::kernels::linear/,
+    /\bternlight(\[\w+\])?::bench::streamed/,
+    /Engine>?::step/,
+  ]) {
+    assert.match(text, name);
   }
   const code = (dist) => codeSection(readFileSync(path.join(dist, flavour.file)));
   assert.ok(code(folder).equals(code(path.join(root, "pkg", "dist"))), "nothing but the names differs");

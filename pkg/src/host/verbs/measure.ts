@@ -71,14 +71,14 @@ export const trace: Handler<"trace"> = ({ model: { engine } }, { ids }) => {
   const session = engine.open();
   try {
     engine.submit(session, Uint32Array.from(ids), greedy(2));
-    return { prefill: [...engine.trace()], decode: [...engine.trace()] };
+    return { prefill: [...engine.trace(0)], decode: [...engine.trace(0)] };
   } finally {
     engine.close(session);
   }
 };
 
 /** How long each matrix takes alone, and its bytes. */
-export const times: Handler<"times"> = ({ model: { engine } }, { streams }) => [...engine.times(streams)];
+export const times: Handler<"times"> = ({ model: { engine } }, { streams }) => [...engine.trace(streams)];
 
 const greedy = (maxTokens: number): EngineWork => ({
   type: "generate",
