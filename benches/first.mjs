@@ -3,14 +3,14 @@
  *
  *   node benches/first.mjs prefill [--shape b2b] [--rate 20] [--tokens 500] [--repeat 2] [--threads 2]
  *   node benches/first.mjs curve [--where node,chromium,firefox] [--repeat 5] [--pause 1000]
- *   node benches/first.mjs load [--where node,chromium,firefox] [--repeat 9]
+ *   node benches/first.mjs load [--where node,chromium,firefox] [--repeat 9] [--against DIST]
  *
  * `prefill`: a model of the shape from a server of its own process that sends so many MB/s; from the last byte to the first token, with the
  * option `prefill` and without, by turns. `curve`: how many tokens of the demo model's first answer have come after so many milliseconds,
  * with the option `warmup` and without, each run in a new process or browser that pauses between load and prompt. `load`: from `load()` to
- * the first token of the demo model out of the cache, with its phases. Writes results/DATE-first-WHAT.json. Needs a built package.
+ * the first token of the demo model out of the cache, with its phases; by turns with another build's `dist`. Writes results/DATE-first-WHAT.json. Needs a built package.
  */
-import { execFileSync, fork } from "node:child_process";
+import { execFile, fork } from "node:child_process";
 import { createWriteStream } from "node:fs";
 import { mkdir, mkdtemp, open as openFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -18,7 +18,7 @@ import { cpus, loadavg, tmpdir } from "node:os";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
+import { parseArgs, promisify } from "node:util";
 import { open, openInFirefox } from "../pkg/test/package/browsers.mjs";
 import { serve } from "../scripts/serve.mjs";
 
@@ -94,16 +94,17 @@ async function prefill({ shape, rate, tokens, repeat, threads }) {
 // In pages and in Node
 
 /** Answers with what `work(load, argument)` answers, from a page or a process of its own. */
-async function runIn(where, work, argument, base) {
+async function runIn(where, work, argument, base, build = "dist") {
   const program = (library) => `const { load } = await import(${JSON.stringify(library)});
     const work = ${work};
     const told = JSON.stringify(await work(load, ${JSON.stringify(argument)}));`;
   if (where === "node") {
-    const source = `${program(path.join(dist, "node.js"))} console.log(told);`;
-    return JSON.parse(execFileSync(process.execPath, ["--input-type=module", "--eval", source], { encoding: "utf8" }));
+    const source = `${program(path.join(base.builds[build], "node.js"))} console.log(told);`;
+    const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "--eval", source]);
+    return JSON.parse(stdout);
   }
   const name = `${where}.html`;
-  const script = `${program("/dist/index.js")} document.querySelector("output").textContent = told;`;
+  const script = `${program(`/${build}/index.js`)} document.querySelector("output").textContent = told;`;
   await writeFile(path.join(base.folder, name), `<!doctype html><output></output><script type="module">${script}</script>`);
   const after = [];
   try {
@@ -175,15 +176,23 @@ async function fromCache(load, { url, options, repeat }) {
 
 async function loads({ where, repeat, threads }, base) {
   const found = {};
-  process.env.XDG_CACHE_HOME = path.join(base.folder, "cache");
   for (const place of where.split(",")) {
-    const options = { threads: +threads };
-    const runs = await runIn(place, fromCache, { url: base.demo, options, repeat: +repeat }, base);
-    const [whole, loaded] = [median(runs.map((run) => run.first)), median(runs.map((run) => run.loaded))];
-    const least = Math.min(...runs.map((run) => run.first));
-    const middle = runs.toSorted((a, b) => a.first - b.first)[runs.length >> 1];
-    const shown = middle.phases.map(([name, from, ms]) => `${name} ${from.toFixed(0)}+${ms.toFixed(0)}`).join(", ");
-    console.log(`${place}: first token after ${whole.toFixed(0)} ms (least ${least.toFixed(0)}), loaded ${loaded.toFixed(0)}: ${shown}`);
+    const runs = Object.fromEntries(Object.keys(base.builds).map((build) => [build, []]));
+    // Three turns, each in a new process or browser.
+    for (let turn = 0; turn < 3; turn++) {
+      for (const build of Object.keys(base.builds)) {
+        const argument = { url: base.demo, options: { threads: +threads }, repeat: Math.ceil(repeat / 3) };
+        runs[build].push(...(await runIn(place, fromCache, argument, base, build)));
+      }
+    }
+    for (const [build, all] of Object.entries(runs)) {
+      const [whole, loaded] = [median(all.map((run) => run.first)), median(all.map((run) => run.loaded))];
+      const least = Math.min(...all.map((run) => run.first));
+      const middle = all.toSorted((a, b) => a.first - b.first)[all.length >> 1];
+      const shown = middle.phases.map(([name, from, ms]) => `${name} ${from.toFixed(0)}+${ms.toFixed(0)}`).join(", ");
+      const times = `first token after ${whole.toFixed(0)} ms (least ${least.toFixed(0)}), loaded ${loaded.toFixed(0)}`;
+      console.log(`${place}, ${build}: ${times}: ${shown}`);
+    }
     found[place] = runs;
   }
   return { threads: +threads, found };
@@ -195,7 +204,7 @@ async function main() {
     allowPositionals: true,
     options: {
       ...{ shape: text("b2b"), rate: text("20"), tokens: text("500"), repeat: { type: "string" }, threads: text("2") },
-      ...{ where: text("node,chromium,firefox"), pause: text("1000") },
+      ...{ where: text("node,chromium,firefox"), pause: text("1000"), against: { type: "string" } },
     },
   });
   const [what] = positionals;
@@ -204,10 +213,13 @@ async function main() {
   const repeat = values.repeat ?? { prefill: "2", curve: "5", load: "9" }[what];
   const folder = await mkdtemp(path.join(tmpdir(), "ternlight-first-"));
   await mkdir(path.join(folder, "cache"));
-  const server = await serve({ mounts: { "/": folder, "/dist/": dist, "/demo/": demo } });
+  const builds = { dist, ...(values.against && { against: path.resolve(values.against) }) };
+  const served = Object.entries(builds).map(([name, place]) => [`/${name}/`, place]);
+  const server = await serve({ mounts: { "/": folder, ...Object.fromEntries(served), "/demo/": demo } });
+  process.env.XDG_CACHE_HOME = path.join(folder, "cache");
   try {
     const before = loadavg()[0];
-    const found = await work({ ...values, repeat }, { folder, url: server.url, demo: `${server.url}demo/` });
+    const found = await work({ ...values, repeat }, { folder, builds, url: server.url, demo: `${server.url}demo/` });
     const machine = { cpu: cpus()[0].model, cores: cpus().length, node: process.version, loadBefore: before };
     const date = new Date().toISOString();
     const file = new URL(`results/${date.slice(0, 10)}-first-${what}.json`, import.meta.url);

@@ -20,17 +20,21 @@ import { loadText } from "./text.ts";
 export async function loadModel(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
   const choice = choose(settings, context.platform);
   const begun = performance.now();
-  const runtime = await Runtime.start(choice, context, choice.threads - 1);
-  context.timeline?.add("load", "compile", begun, { flavour: choice.flavour });
+  // The build is compiled and threads are started while the files are opened.
+  const starting = Runtime.start(choice, context, choice.threads - 1);
+  starting.then(
+    () => context.timeline?.add("load", "compile", begun, { flavour: choice.flavour }),
+    () => {},
+  );
   const warnings: string[] = [];
   const open = (fresh: boolean) => {
     warnings.length = 0;
     return openingOf(settings, context, (message) => warnings.push(message), fresh);
   };
-  const job: LoadJob = { runtime, choice, settings, context, warnings };
   const work = async (files: ModelFiles): Promise<Loaded> => {
+    const runtime = await starting;
     try {
-      return await loadFiles(files, job);
+      return await loadFiles(files, { runtime, choice, settings, context, warnings });
     } catch (error) {
       runtime.end();
       throw error;
@@ -40,7 +44,10 @@ export async function loadModel(source: SourceSpec, settings: LoadSettings, cont
     return await retryFresh(open, (opening) => withFiles(source, opening, context, work));
   } catch (error) {
     // Also where no file could be opened.
-    runtime.end();
+    await starting.then(
+      (runtime) => runtime.end(),
+      () => {},
+    );
     throw error;
   }
 }
@@ -67,7 +74,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const headers = await readHeaders(runtime.planner().glue, files, signal);
   phase("header", { bytes: headers.length });
   const { loader: planned, needed, contextLength } = planOrThrow(runtime.planner().glue, headers, settings);
-  const late = (prefill && planned.late()) ?? null;
+  const late = (prefill === undefined ? null : planned.late()) ?? null;
   // The tokenizer is built while the weights come.
   const text = loadText(headers.metadata, headers.prefix, files, chatTemplate);
   const reading = performance.now();
@@ -76,11 +83,11 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
     () => {},
   );
 
-  const ids = text.then((side) => (prefill ? prefillIds(prefill, side, contextLength) : []));
+  const ids = text.then((side) => (prefill === undefined ? [] : prefillIds(prefill, side, contextLength)));
   ids.catch(() => {});
   // Hashes of whole files are made in their order.
   const reorders = late !== null && settings.integrity === undefined;
-  const prompt = prefill && { ids, mostTokens: mostTokens(prefill), reorders };
+  const prompt = prefill === undefined ? undefined : { ids, mostTokens: mostTokens(prefill), reorders };
 
   const instance = runtime.instance(needed.total + maxAdapterBytes, headers.length);
   const own = instance === runtime.planner() ? planned : await moveTo(instance, headers, planned);

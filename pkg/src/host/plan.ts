@@ -33,7 +33,7 @@ export function planLoad(
 ): Planned {
   const settings = forPlan(asked);
   const loader = new glue.Loader(checkpoint, settings);
-  const contextLength = loader.expectPrefill(asked.prefill ? mostTokens(asked.prefill) : 0);
+  const contextLength = loader.expectPrefill(asked.prefill === undefined ? 0 : mostTokens(asked.prefill));
   const verdict = fit({
     settings,
     needed: loader.memory() as MemoryNeeds,

@@ -1,7 +1,7 @@
 /** The load option `prefill`: a prompt that is computed while the weights come. */
 
 import type { PromptSpec } from "../rpc/protocol.ts";
-import { EngineError, type ErrorCode } from "../types/errors.ts";
+import { EngineError, type ErrorCode, type ErrorDetail } from "../types/errors.ts";
 import type { Prefill } from "../types/index.ts";
 import { savedIds } from "./bounds.ts";
 import { encodePrompt } from "./prompt.ts";
@@ -26,7 +26,11 @@ function specOf(prefill: Prefill): PromptSpec {
   if (prefill instanceof Uint8Array) return { ids: savedIds(prefill) };
   if ("messages" in prefill) {
     const { messages, tools, templateOptions } = prefill;
-    return { messages: [...messages], ...(tools && { tools: [...tools] }), ...(templateOptions && { templateOptions }) };
+    return {
+      messages: [...messages],
+      ...(tools && { tools: [...tools] }),
+      ...(templateOptions && { templateOptions }),
+    };
   }
   const list = [...(prefill as readonly number[])];
   return typeof list[0] === "number" ? { ids: list } : { messages: list as never };
@@ -102,6 +106,6 @@ export class Prefilling {
 /** The engine throws data, which would be taken for an error of the file that is read. */
 function typed(error: unknown): unknown {
   if (error instanceof Error) return error;
-  const { code, message, detail } = error as { code: ErrorCode; message: string; detail: object };
+  const { code, message, detail } = error as { code: ErrorCode; message: string; detail: ErrorDetail };
   return new EngineError(code, message, detail);
 }

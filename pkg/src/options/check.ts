@@ -39,9 +39,7 @@ function isPrefill(value: unknown): boolean {
   if (isText(value) || value instanceof Uint8Array) return true;
   if (isList(value)) return isIds([...(value as number[])]) || isMessages(value);
   const { messages, tools = [], templateOptions = {}, ...rest } = Object(value) as Record<string, unknown>;
-  return (
-    isMessages(messages) && Array.isArray(tools) && !isObject(templateOptions) && Object.keys(rest).length === 0
-  );
+  return isMessages(messages) && Array.isArray(tools) && !isObject(templateOptions) && Object.keys(rest).length === 0;
 }
 
 const every = (value: unknown, one: (value: unknown) => boolean) => Array.isArray(value) && value.every(one);

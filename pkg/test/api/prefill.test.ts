@@ -47,7 +47,10 @@ test("a generation that begins with it goes on from there, with the same answer"
 });
 
 test("a chat with the same system message goes on behind it, in a session too", async (context) => {
-  const system = { role: "system", content: "You answer in one short sentence, and you never lie about rabbits. ".repeat(2) };
+  const system = {
+    role: "system",
+    content: "You answer in one short sentence, and you never lie about rabbits. ".repeat(2),
+  };
   const messages: ChatMessage[] = [system, { role: "user", content: "What do rabbits eat?" }];
   const plain = await loaded(context, TINY, {});
   const expected = await plain.chat(messages, GREEDY).finished;
@@ -86,7 +89,9 @@ test("what is no prompt of the model is refused, and nothing stays", async () =>
     const error = await failure(() => load("nowhere", { prefill: prefill as never }));
     assert.deepEqual([error.code, error.detail.option], ["InvalidArgument", "prefill"], JSON.stringify(prefill));
   }
-  const { code } = await failure(() => load(DEMO, { prefill: [{ role: "user", content: "Hi" }], chatTemplate: "{{ raise_exception('no') }}" }));
+  const { code } = await failure(() =>
+    load(DEMO, { prefill: [{ role: "user", content: "Hi" }], chatTemplate: "{{ raise_exception('no') }}" }),
+  );
   assert.notEqual(code, undefined);
 });
 
@@ -136,7 +141,8 @@ test("all but what the last bytes hold is computed before they come", async (con
       const begun = performance.now();
       server.release();
       const model = await loading;
-      const { tokens, timings } = await model.generate(prompt, { temperature: 0, ignoreEos: true, maxTokens: 1 }).finished;
+      const { tokens, timings } = await model.generate(prompt, { temperature: 0, ignoreEos: true, maxTokens: 1 })
+        .finished;
       return { ms: performance.now() - begun, tokens, timings, info: model.info };
     };
     const [without, with_] = [await first(undefined), await first(prompt)];

@@ -6,8 +6,8 @@ import type { LoadContext } from "../context.ts";
 import * as inspection from "../inspect.ts";
 import { loadModel } from "../load.ts";
 import { EngineLoop } from "../loop.ts";
-import { IdleWarmup } from "../warmup.ts";
 import type { HostState } from "../state.ts";
+import { IdleWarmup } from "../warmup.ts";
 
 export const load: Handler<"load"> = async (state, { source, settings }, context) => {
   const timeline = settings.userTiming ? state.timeline : undefined;
