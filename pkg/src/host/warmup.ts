@@ -46,16 +46,17 @@ export class IdleWarmup {
     // A prompt of the load goes first.
     while (engine.busy() && !this.#over) await platform.turn();
     const { ids, work } = warmupRound(info);
-    for (let spent = 0; spent * info.threads < MOST_MS && !this.#over; ) {
-      this.#session = engine.open();
-      engine.submit(this.#session, Uint32Array.from(ids), work);
-      while (engine.busy() && !this.#over) {
-        const begun = performance.now();
-        engine.step(STEP_MS);
-        spent += performance.now() - begun;
-        await platform.turn();
+    for (let spent = 0; spent * info.threads < MOST_MS && !this.#over; await platform.turn()) {
+      if (this.#session === null) {
+        this.#session = engine.open();
+        engine.submit(this.#session, Uint32Array.from(ids), work);
       }
-      if (!this.#over) engine.close(this.#session);
+      const begun = performance.now();
+      engine.step(STEP_MS);
+      spent += performance.now() - begun;
+      if (engine.busy()) continue;
+      engine.close(this.#session);
+      this.#session = null;
     }
     this.stop();
   }

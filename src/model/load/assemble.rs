@@ -30,15 +30,6 @@ pub(super) struct Front {
 impl Front {
     /// Adds the next layer. Returns whether the layers before it round their inputs otherwise from now on.
     pub fn push(&mut self, mut part: Assembly) -> Result<bool> {
-        let changed = self.judge(&part);
-        let layer = part.layer(self.model.layers.len(), part.training(self.single))?;
-        self.model.layers.push(layer);
-        Ok(changed)
-    }
-
-    /// Takes more of the model into account where its scales tell how it was trained. Returns whether that changes the layers that are
-    /// there.
-    fn judge(&mut self, part: &Assembly) -> bool {
         let before = part.training(self.single);
         self.single &= part.single();
         let training = part.training(self.single);
@@ -48,20 +39,16 @@ impl Front {
             let layers = self.model.layers.drain(..).map(|layer| layer.rounded(asked, training)).collect();
             self.model.layers = layers;
         }
-        changed
+        let layer = part.layer(self.model.layers.len(), training)?;
+        self.model.layers.push(layer);
+        Ok(changed)
     }
 }
 
 impl Assembly<'_> {
-    /// The whole model, with the front that was made before; and whether its layers round their inputs otherwise from now on.
-    pub fn model(mut self, front: Option<Front>) -> Result<(Model, bool)> {
-        let mut front = front.map_or_else(|| self.front(), Ok)?;
-        let changed = front.judge(&self);
-        let training = self.training(front.single);
-        let Front { mut model, .. } = front;
-        for layer in model.layers.len()..self.plan.config.layers {
-            model.layers.push(self.layer(layer, training)?);
-        }
+    /// The whole model, of which everything before the head is assembled.
+    pub fn model(mut self, front: Front) -> Result<Model> {
+        let mut model = front.model;
         // The head is no BitNet layer: training leaves it as it is, unless it is packed like one.
         let packed = |sink: &Sink| sink.reading == Reading::HfPacked;
         let head_training = match self.items.get(&Slot::new(Part::Output)).is_some_and(packed) {
@@ -74,7 +61,7 @@ impl Assembly<'_> {
         let asked = self.plan.options.activations;
         model.head_precision = precision(asked, head_training, model.head().shape.packing);
         model.output_norm = self.vector(Slot::new(Part::OutputNorm));
-        Ok((model, changed))
+        Ok(model)
     }
 
     /// What comes before the layers.

@@ -78,7 +78,7 @@ impl Intake {
     pub fn prefill(&mut self, tokens: Vec<u32>) -> Result<()> {
         let (team, mut work) = self.here()?;
         work.begun = Some(Begun::new(work.loader.plan(), tokens)?);
-        self.state = Some(State::Idle(team, work));
+        self.serve(team, work, true);
         Ok(())
     }
 
@@ -100,13 +100,8 @@ impl Intake {
     /// The error of an earlier chunk, as [`Loader::feed`]; after it every call fails.
     pub fn feed(&mut self, file: usize, offset: u64, bytes: Vec<u8>, len: usize) -> Result<Vec<u8>> {
         if !self.queue.add(Chunk { file, offset, bytes, len }) {
-            let (team, mut work) = self.here()?;
-            let queue = Arc::clone(&self.queue);
-            self.queue.lock().served = true;
-            self.state = Some(State::Packing(team.spawn(move |team| {
-                let outcome = queue.serve(team, &mut work);
-                (work, outcome)
-            })));
+            let (team, work) = self.here()?;
+            self.serve(team, work, false);
         }
         if let Some(buffer) = self.queue.free_buffer() {
             return Ok(buffer);
@@ -122,6 +117,16 @@ impl Intake {
             Some(buffer) => Ok(buffer),
             None => Err(self.here().err().unwrap_or_else(failed)),
         }
+    }
+
+    /// Packs what waits, in the background. `more`: weights for the prompt may have come before.
+    fn serve(&mut self, team: Team, mut work: Box<Work>, more: bool) {
+        let queue = Arc::clone(&self.queue);
+        self.queue.lock().served = true;
+        self.state = Some(State::Packing(team.spawn(move |team| {
+            let outcome = queue.serve(team, &mut work, more);
+            (work, outcome)
+        })));
     }
 
     /// The loader, after everything that has been fed.
@@ -180,9 +185,9 @@ impl Queue {
     }
 
     /// Packs what waits, until nothing does. A team of several computes the prompt beside its caller, whenever no chunk waits.
-    fn serve(&self, team: &Team, work: &mut Work) -> Result<()> {
+    fn serve(&self, team: &Team, work: &mut Work, more: bool) -> Result<()> {
         let beside = team.members() > 1;
-        let mut more = false;
+        let mut more = more && beside;
         while let Some(chunk) = self.next(more) {
             let outcome = match &chunk {
                 Some(Chunk { file, offset, bytes, len }) => {

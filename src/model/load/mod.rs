@@ -243,9 +243,17 @@ impl Loader {
     /// As [`Self::finish`]; says too whether layers that were taken up before round their inputs otherwise than was assumed.
     fn assemble(mut self) -> Result<(Model, Plan, bool)> {
         self.sinks.iter().try_for_each(Sink::check_done)?;
+        let mut rounded = false;
+        loop {
+            match self.take_up()? {
+                TakenUp::Nothing => break,
+                found => rounded |= found == TakenUp::Rounded,
+            }
+        }
         let (sinks, front) = (std::mem::take(&mut self.sinks), self.front.take());
         let items = sinks.into_iter().map(|sink| (self.plan.items[sink.item].slot, sink)).collect();
-        let (model, rounded) = Assembly { plan: &self.plan, items }.model(front)?;
+        let front = front.expect("what comes before the layers has come");
+        let model = Assembly { plan: &self.plan, items }.model(front)?;
         Ok((model, self.plan, rounded))
     }
 }
