@@ -26,7 +26,7 @@ pub mod weights;
 pub use adapter::Adapter;
 pub use checkpoint::Checkpoint;
 pub use config::Config;
-pub use load::{Intake, Loader};
+pub use load::{Begun, Intake, Loader};
 pub use options::{Options, Scheduling};
 pub use plan::Plan;
 pub use weights::Model;
