@@ -9,8 +9,8 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use super::config::{Config, Training};
-use super::head;
 use super::forward::Prefill;
+use super::head;
 use super::items::{Item, Reading, Target, items};
 use super::names::Part;
 use super::options::Options;
