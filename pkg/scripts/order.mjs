@@ -102,7 +102,12 @@ function sharedRuns(bodies) {
   const number = new Map();
   for (const [run, indices] of owners) if (indices.length > 1) number.set(run, number.size);
   return {
-    runsOf: all.map((runs) => Int32Array.from([...runs].filter((run) => number.has(run)), (run) => number.get(run))),
+    runsOf: all.map((runs) =>
+      Int32Array.from(
+        [...runs].filter((run) => number.has(run)),
+        (run) => number.get(run),
+      ),
+    ),
     ownersOf: [...number.keys()].map((run) => Int32Array.from(owners.get(run))),
   };
 }
