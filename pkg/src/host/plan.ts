@@ -5,6 +5,7 @@ import type { MemoryNeeds } from "../types/index.ts";
 import type { Glue } from "../wasm/load.ts";
 import { fit, room, type Verdict } from "./fit.ts";
 import type { Headers } from "./headers.ts";
+import { mostTokens } from "./prefill.ts";
 import { forPlan } from "./runtime.ts";
 
 /** Holds a plan, and takes the weights that it asks for. */
@@ -14,6 +15,8 @@ export interface Planned {
   /** For the settings that were asked for. The caller frees it. */
   loader: Loader;
   verdict: Verdict;
+  /** Positions of a conversation. */
+  contextLength: number;
 }
 
 /**
@@ -30,6 +33,7 @@ export function planLoad(
 ): Planned {
   const settings = forPlan(asked);
   const loader = new glue.Loader(checkpoint, settings);
+  const contextLength = loader.expectPrefill(asked.prefill === undefined ? 0 : mostTokens(asked.prefill));
   const verdict = fit({
     settings,
     needed: loader.memory() as MemoryNeeds,
@@ -37,5 +41,5 @@ export function planLoad(
     trainedContext: () => loader.trainedContext(),
     needs: (other) => loader.memoryWith(other) as MemoryNeeds,
   });
-  return { loader, verdict };
+  return { loader, verdict, contextLength };
 }

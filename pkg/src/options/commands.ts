@@ -84,17 +84,23 @@ export const commands = {
     moved: { prompt: "--prompt-tokens", load: "the command loadtest" },
   },
   "bench diff": {
-    summary: "Compares two reports of bench --json; exits 1 when the second is slower by more than both varied.",
+    summary: "Compares two reports of bench --json; exits 1 when the second is worse by more than both varied.",
     operands: ["A.json", "B.json"],
+    flags: [],
+  },
+  "bench check": {
+    summary: "Measures what a budget names, or takes a report of it, and exits 1 when a limit is missed.",
+    operands: ["BUDGET.json"],
+    optional: ["A.json"],
     flags: [],
   },
   loadtest: {
     summary:
-      "Runs many clients at once: what they wait for, and whether each gets what it gets alone. Exits 1 when not.",
+      "Asks a model or a server as many clients at once: what they wait for, or whether each gets what it gets alone (exits 1 when not).",
     operands: [],
     optional: ["MODEL"],
-    needs: "(MODEL | --shape S)",
-    flags: ["loadtest", "serving", "syntheticFlags"],
+    needs: "(MODEL | --shape S | --host URL)",
+    flags: ["loadPlan", "loadtest", "serving", "syntheticFlags"],
   },
   "cache list": {
     summary: "Shows what is kept of models, so that it need not be downloaded again.",
@@ -165,6 +171,7 @@ export const operands: Readonly<Record<string, string>> = {
   "OUT.gguf": "The file to write.",
   "A.json": "What bench --json printed before.",
   "B.json": "What bench --json printed after.",
+  "BUDGET.json": "A model, what to measure of it, and limits of numbers of the report.",
 };
 
 export const usageLine = (name: CommandName): string => {

@@ -143,6 +143,12 @@ export interface ModelInfo extends Description {
   threads: number;
   /** Why there are fewer threads than cores, in words; null where there are not. */
   threadsReason: string | null;
+  /**
+   * Of a load with `prefill`: the prompt's tokens, and the layers that were computed when the last byte had come. `late` is the tensor
+   * that comes so late in its file that most layers had to wait for it; null where none does, or where the weights could be read in
+   * another order than the file's, as without `integrity` they are.
+   */
+  prefill?: { readonly tokens: number; readonly layers: number; readonly late: string | null };
   /** Bytes of wasm memory that were held after the load. */
   memoryBytes: number;
 }

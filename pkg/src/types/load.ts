@@ -1,5 +1,7 @@
 /** The options of a load, and the choices that they offer. */
 
+import type { ChatMessage, ChatOptions } from "./chat.ts";
+import type { Prompt } from "./generate.ts";
 import type { Progress, SourceOptions } from "./sources.ts";
 
 /** How activations are rounded before integer products. `auto` follows the way the model was trained. */
@@ -45,6 +47,14 @@ export type I2sInterleave = "auto" | "128" | "64";
  * the bits that llama.cpp's quantiser writes.
  */
 export type Head = "stored" | "q8_0" | "q6_k" | "q4_0";
+
+/** A chat that is computed while the weights come, with what its template is given. */
+export interface PrefillChat extends Pick<ChatOptions, "tools" | "templateOptions"> {
+  messages: readonly ChatMessage[];
+}
+
+/** A prompt as `generate` takes it, messages as `chat` takes them, or what `session.save()` gave. */
+export type Prefill = Prompt | readonly ChatMessage[] | PrefillChat | Uint8Array;
 
 export interface LoadOptions extends SourceOptions {
   /** Aborts the load; the promise rejects with the signal's reason. */
@@ -130,6 +140,19 @@ export interface LoadOptions extends SourceOptions {
    * @default the model's own
    */
   chatTemplate?: string | undefined;
+  /**
+   * A prompt that is computed while the weights come, a layer as soon as all of it has come. The first generation that begins with it
+   * goes on from there; its answer is the same, bit for bit. What is left when the last byte has come is computed behind the load, until
+   * a request comes that begins otherwise. `model.info.prefill` tells how far it came.
+   * @default none
+   */
+  prefill?: Prefill | undefined;
+  /**
+   * Warms up in idle time behind the load, as `model.warmup()` does, for half a second of computing at most. It is given up as soon as
+   * the model has something to do.
+   * @default true in pages, false elsewhere
+   */
+  warmup?: boolean | undefined;
   /**
    * Records what is done when with `performance.measure`, in the timeline of the thread that loads: the phases of the load, and for each
    * request every chunk of its prompt and every step of its answer. DevTools shows them in tracks of their own, under `ternlight`. They

@@ -49,6 +49,7 @@ const named: Record<NamedKind, string[]> = {
   logitBias: ["Readonly<Record<number, number>>"],
   module: ["WebAssembly.Module"],
   object: ["Readonly<Record<string, unknown>>"],
+  prefill: ["Prefill"],
   responseFormat: ["ResponseFormat"],
   samplers: ["readonly Sampler[]"],
   signal: ["AbortSignal"],

@@ -194,6 +194,18 @@ export const loading = {
     otherwise: "the model's own",
     help: 'The chat template to use; "embedded" takes the file\'s own even where it is known to be wrong.',
   },
+  prefill: {
+    kind: "prefill",
+    to: "host",
+    otherwise: "none",
+    help: "A prompt that is computed while the weights come: a text, token ids, messages or a saved session.",
+  },
+  warmup: {
+    kind: "boolean",
+    to: "host",
+    otherwise: "true in pages, false elsewhere",
+    help: "Warms up in idle time behind the load, as model.warmup() does, until a call comes.",
+  },
   userTiming: {
     kind: "boolean",
     to: "host",
