@@ -70,7 +70,7 @@ fn a_load_beside_its_caller_gives_the_same_model() {
                 buffer[..part.len()].copy_from_slice(part);
                 buffer = intake.feed(0, (i * chunk) as u64, buffer, part.len())?;
             }
-            let (model, plan, team) = intake.finish()?;
+            let (model, plan, team, _) = intake.finish()?;
             logits(&mut TestEngine::new(model, &plan, team)?, &ids, true)
         };
         for (threads, chunk) in [(1, 1000), (2, 1 << 20), (3, 4001), (3, bytes.len())] {

@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { cargo, root, target, targetDir } from "./cargo.mjs";
 import { buildGlue } from "./glue.mjs";
 import { mend } from "./mend.mjs";
+import { ordered } from "./order.mjs";
 import { ifChanged, isCurrent } from "./stamps.mjs";
 
 const pkg = fileURLToPath(new URL("../", import.meta.url));
@@ -21,7 +22,7 @@ export const npmTool = (name) => path.join(root, "node_modules", ".bin", name);
 export const npmLock = path.join(root, "package-lock.json");
 
 const rust = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map((name) => path.join(root, name));
-export const recipe = ["cargo.mjs", "flavour.mjs", "glue.mjs", "mend.mjs"].map((name) =>
+export const recipe = ["cargo.mjs", "flavour.mjs", "glue.mjs", "mend.mjs", "order.mjs"].map((name) =>
   path.join(pkg, "scripts", name),
 );
 
@@ -60,7 +61,7 @@ async function make(flavour, dist, names) {
   const passes = [...dropped, "-O3", "-O3", ...inlining, ...kept(names)];
   const input = path.join(bindgen, "ternlight_bg.wasm");
   await command(name, npmTool("wasm-opt"), [...passes, ...features(flavour), `--output=${optimised}`, input]);
-  await finish(flavour, optimised, bindgen, dist, names);
+  await finish(flavour, optimised, bindgen, dist, { names, arrange: ordered });
 }
 
 /** Binaryen drops the names of functions unless it is told to keep them. */
@@ -96,12 +97,12 @@ async function compile(flavour, config) {
 }
 
 /** Mends what the tools got wrong, names the module, and writes it and its glue into `dist`. */
-async function finish(flavour, module, bindgen, dist, names = false) {
+async function finish(flavour, module, bindgen, dist, { names = false, arrange = (wat) => wat } = {}) {
   const { name } = flavour;
   const file = path.join(dist, flavour.file);
   const wat = path.join(targetDir(flavour), names ? "named.wat" : "optimised.wat");
   await command(name, npmTool("wasm-dis"), [...features(flavour), `--output=${wat}`, module]);
-  writeFileSync(wat, mend(readFileSync(wat, "utf8")));
+  writeFileSync(wat, mend(arrange(readFileSync(wat, "utf8"), readFileSync(module))));
   await command(name, npmTool("wasm-as"), [...features(flavour), ...kept(names), `--output=${file}`, wat]);
   appendFileSync(file, customSection("flavour", name));
   await buildGlue(flavour, bindgen, path.join(dist, "glue"));

@@ -17,7 +17,7 @@ use crate::kernels::isa::Active;
 use crate::kernels::packed::{MatrixShape, Packing};
 use crate::model::describe::Description;
 use crate::model::forward::Traced;
-use crate::model::{Adapter, Config, Model, Plan, tune};
+use crate::model::{Adapter, Begun, Config, Model, Plan, tune};
 use crate::observe::{Operation, Tally, Values};
 use crate::quant::{Layout, Scales};
 use crate::sampling::{Lists, Params, flat};
@@ -62,8 +62,12 @@ pub struct Engine {
 type Profile = [[f64; 4]; Operation::NAMES.len()];
 
 impl Engine {
-    pub(super) fn new(format: Format, model: Model, plan: Plan, team: Team) -> Result<Self> {
-        Ok(Self { engine: engine::Engine::new(model, &plan, team)?, format, plan, profile: None })
+    pub(super) fn new(format: Format, model: Model, plan: Plan, team: Team, begun: Option<Begun>) -> Result<Self> {
+        let engine = match begun {
+            None => engine::Engine::new(model, &plan, team)?,
+            Some(begun) => engine::Engine::begun(model, &plan, team, begun),
+        };
+        Ok(Self { engine, format, plan, profile: None })
     }
 
     pub(super) fn config(&self) -> &Config {
@@ -157,6 +161,16 @@ impl Engine {
     /// The last batch, if its pass is completed: request, first position and number of tokens of each request in it.
     pub fn served(&self) -> Vec<u32> {
         self.engine.served().iter().flat_map(|&(id, from, count)| [id.0, from as u32, count as u32]).collect()
+    }
+
+    /// Computes a prompt before a request asks for it.
+    pub fn prefill(&mut self, tokens: Vec<u32>) -> Js<()> {
+        self.engine.prefill(&self.plan, tokens).map_err(thrown)
+    }
+
+    /// Layers that this prompt, or that of the load, has behind it; nothing once it is complete.
+    pub fn prefilled(&self) -> Option<usize> {
+        self.engine.prefilled()
     }
 
     /// Opens a session.

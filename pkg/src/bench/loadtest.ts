@@ -101,8 +101,9 @@ class Tally {
     if (whole && finished.text !== heard.text) this.wrong++;
     this.answers[whole ? "whole" : "brokenOff"]++;
     this.tokens += finished.tokens.length;
-    this.cached += finished.timings.cachedN;
-    this.prompts += finished.timings.cachedN + finished.timings.promptN;
+    const { cachedN, promptN, recomputedN = 0 } = finished.timings;
+    this.cached += cachedN;
+    this.prompts += cachedN + promptN + recomputedN;
   }
 }
 

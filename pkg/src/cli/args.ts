@@ -4,13 +4,12 @@ import { parseArgs } from "node:util";
 import { checkAll, checked, checkOf } from "../options/check.ts";
 import {
   type CommandName,
+  commandFlags,
   commands,
-  commonFlags,
   type FlagGroup,
   type FlagKey,
   type FlagRow,
   flagGroups,
-  flagsOf,
   hyphenated,
   type Syntax,
   spelled,
@@ -46,7 +45,8 @@ export class Args {
 
   constructor(name: CommandName, argv: readonly string[]) {
     const command: Syntax = commands[name];
-    this.#rows = flagsOf([...command.flags, ...commonFlags]);
+    const { own, common } = commandFlags(command);
+    this.#rows = [...own, ...common];
     const { operands, given } = parse(command, this.#rows, argv);
     this.operands = operands;
     this.#given = given;

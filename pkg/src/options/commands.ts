@@ -141,6 +141,13 @@ export const flagsOf = (names: readonly FlagGroup[]): FlagRow[] =>
     ),
   );
 
+/** The flags of a command: its own, and those of every command whose names it does not take for its own. */
+export function commandFlags({ flags }: Syntax): { own: FlagRow[]; common: FlagRow[] } {
+  const own = flagsOf(flags);
+  const taken = own.map(({ name }) => name);
+  return { own, common: flagsOf(commonFlags).filter(({ name }) => !taken.includes(name)) };
+}
+
 export const hyphenated = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
 /** As help shows it: `-n, --max-tokens N`. */

@@ -23,6 +23,7 @@ export type NamedKind =
   | "logitBias"
   | "module"
   | "object"
+  | "prefill"
   | "responseFormat"
   | "samplers"
   | "signal"

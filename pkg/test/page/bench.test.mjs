@@ -50,10 +50,7 @@ test("the demo model is measured where memory is not shared, and what is wrong i
 });
 
 test("a trace is drawn as heat maps, with the number of each cell in words", async (context) => {
-  const visited = await open(
-    context,
-    "?shape=fairy&prompt=16&decode=8&repeat=1&threads=1&trace=1&profile=0&run",
-  );
+  const visited = await open(context, "?shape=fairy&prompt=16&decode=8&repeat=1&threads=1&trace=1&profile=0&run");
   const { page, complaints } = visited;
   await visited.reach("done");
   const maps = page.locator("#maps figure");

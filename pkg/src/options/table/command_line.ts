@@ -88,16 +88,16 @@ export const convertFlags = {
   embedding: {
     kind: { values: ["keep", "f16", "q8_0", "q6_k", "q4_0"] },
     to: "command",
-    default: "keep",
+    otherwise: "as the head",
     flag: { value: "T" },
-    help: "The storage type of the embedding.",
+    help: "The storage type of the embedding, in exactly this type.",
   },
   head: {
     kind: { values: ["keep", "f16", "q8_0", "q6_k", "q4_0"] },
     to: "command",
     default: "keep",
     flag: { value: "T" },
-    help: "The storage type of a head that is not the embedding.",
+    help: "The storage type of the head, and of the embedding unless --embedding is given; what takes no more as it is stored than q8_0, q6_k or q4_0 stays as it is.",
   },
   force: { kind: "boolean", to: "command", default: false, flag: {}, help: "Replace the file if there is one." },
 } as const satisfies Group;
