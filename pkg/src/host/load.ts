@@ -75,7 +75,11 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   phase("header", { bytes: headers.length });
   const { loader: planned, needed, late } = planOrThrow(runtime.planner().glue, headers, settings);
   const trained = planned.trainedContext();
-  // The tokenizer is built while the weights come.
+  const instance = runtime.instance(needed.total + maxAdapterBytes, headers.length);
+  const own = instance === runtime.planner() ? planned : await moveTo(instance, headers, planned);
+  begun = performance.now();
+  const joined = choice.threads > 1 ? instance.glue.initThreadPool?.(choice.threads - 1) : undefined;
+  // The tokenizer is built while threads join and the weights come.
   const text = loadText(headers.metadata, headers.prefix, files, chatTemplate);
   const reading = performance.now();
   text.then(
@@ -88,11 +92,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   // Hashes of whole files are made in their order.
   const reorders = late !== null && settings.integrity === undefined;
   const prompt = prefill === undefined ? undefined : { ids, mostTokens: mostTokens(prefill), reorders };
-
-  const instance = runtime.instance(needed.total + maxAdapterBytes, headers.length);
-  const own = instance === runtime.planner() ? planned : await moveTo(instance, headers, planned);
-  begun = performance.now();
-  if (choice.threads > 1) await instance.glue.initThreadPool?.(choice.threads - 1);
+  await joined;
   phase("threads", { threads: choice.threads });
   const { threads } = choice;
   const intake = { instance, headers, files, settings: forPlan(settings), loader: own, threads, prompt };
