@@ -57,7 +57,7 @@ use crate::kernels::isa::Isa;
 use crate::kernels::rows::KV_BLOCK;
 use crate::kv::Cache;
 use crate::model::forward::{Forward, Progress, Traced};
-use crate::model::{Adapter, Model, Plan, tune};
+use crate::model::{Adapter, Model, Plan, times, tune};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
 use active::{Active, Outcome};
@@ -149,6 +149,14 @@ impl<I: Isa> Engine<I> {
     /// As [`tune::tune`].
     pub fn tune(&self, now: &dyn Fn() -> f64) -> Result<Vec<tune::Choice>> {
         tune::tune::<I>(&self.model, &self.team, now)
+    }
+
+    /// Times each matrix of the model, see [`times`]; for a clock in milliseconds.
+    ///
+    /// # Errors
+    /// As [`times::times`].
+    pub fn times(&self, streams: usize, now: &dyn Fn() -> f64) -> Result<Vec<f64>> {
+        times::times::<I>(&self.model, &self.team, streams, now)
     }
 
     /// The model that it runs.

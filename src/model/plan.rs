@@ -10,6 +10,7 @@ use litemap::LiteMap;
 
 use super::config::{Config, Training};
 use super::forward::Prefill;
+use super::head;
 use super::items::{Item, Reading, Target, items};
 use super::names::Part;
 use super::options::Options;
@@ -210,11 +211,7 @@ impl Plan {
     }
 
     fn memory_of(&self, cache: CacheSize, rows: usize) -> Memory {
-        let weights = self.items.iter().map(|item| match item.target {
-            Target::Matrix(shape, _) => shape.bytes(),
-            Target::Values => item.tensor.values() * 4,
-        });
-        let weights = weights.sum();
+        let weights = self.items.iter().map(Item::bytes).sum();
         let kv = self.kv_shape().bytes(cache.positions, cache.kv);
         let config = &self.config;
         let row = 2 * config.hidden + 2 * config.q_width() + 2 * config.kv_width() + 2 * config.ffn + config.rope.dim;
@@ -248,6 +245,7 @@ impl Plan {
     /// What a user should know, about the model and about what was taken for granted.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.warnings.clone();
+        warnings.extend(self.heads_left_alone());
         if matches!(self.i2s, Some((_, Known::Default))) {
             let told = if self.probes.is_empty() { "the weights do not tell" } else { "the weights may tell" };
             warnings.push(format!(
@@ -296,6 +294,10 @@ impl Plan {
                 }
                 Content::HfPacked => (Reading::HfPacked, ternary),
                 Content::MlxPacked => (Reading::MlxPacked, Packing::Ints(item.mlx.expect("placed with its layout"))),
+            };
+            let (reading, packing) = match self.options.head {
+                Some(to) if head::rounds(self, item, to)? => (Reading::Rounded(to), head::packing(to)),
+                _ => (reading, packing),
             };
             let parts = if reading == Reading::HfPacked { 4 } else { 1 };
             self.items[index].target = Target::Matrix(MatrixShape { packing, parts, ..shape }, reading);

@@ -125,7 +125,13 @@ impl Engine {
     /// Runs a whole step and returns 18 numbers for each matrix: layer (-1: none), operation, which of the operation's; rows, columns, bits of a
     /// code; values that share a scale (0: a row, -1: dense), bits of a scale (0: a factor of 8 bits), whether there are minima; how its
     /// input is rounded (in the order of [`Precision`]); of the input and of the output least, most, root mean square and NaNs.
-    pub fn trace(&mut self) -> Js<Vec<f64>> {
+    ///
+    /// With `streams` no step runs. Three numbers for each matrix, in the same order, are instead the milliseconds of its product with one
+    /// token, those of a read of its bytes by so many streams a thread, and the bytes.
+    pub fn trace(&mut self, streams: usize) -> Js<Vec<f64>> {
+        if streams > 0 {
+            return self.engine.times(streams, &now).map_err(thrown);
+        }
         let mut numbers = Vec::new();
         let events =
             self.engine.traced_step(&mut |Traced { layer, operation, index, matrix, precision, input, output }| {

@@ -1,9 +1,9 @@
 /** A plan of a load: what each tensor becomes, and the memory that all of them take. */
 
 import type { LoadSettings } from "../rpc/protocol.ts";
-import type { CanRun, MemoryNeeds } from "../types/index.ts";
+import type { MemoryNeeds } from "../types/index.ts";
 import type { Glue } from "../wasm/load.ts";
-import { fit, room } from "./fit.ts";
+import { fit, room, type Verdict } from "./fit.ts";
 import type { Headers } from "./headers.ts";
 import { mostTokens } from "./prefill.ts";
 import { forPlan } from "./runtime.ts";
@@ -14,7 +14,7 @@ export type Loader = Glue["Loader"]["prototype"];
 export interface Planned {
   /** For the settings that were asked for. The caller frees it. */
   loader: Loader;
-  verdict: CanRun;
+  verdict: Verdict;
   /** The tensor that comes too late in its file for a prompt to be computed while the weights come. */
   late: string | null;
 }

@@ -42,6 +42,12 @@ export type Scheduling = "fair" | "fcfs";
  */
 export type I2sInterleave = "auto" | "128" | "64";
 
+/**
+ * What the embedding and the head are rounded to while they arrive. `stored` leaves both as the file has them. The types are ggml's, with
+ * the bits that llama.cpp's quantiser writes.
+ */
+export type Head = "stored" | "q8_0" | "q6_k" | "q4_0";
+
 /** A chat that is computed while the weights come, with what its template is given. */
 export interface PrefillChat extends Pick<ChatOptions, "tools" | "templateOptions"> {
   messages: readonly ChatMessage[];
@@ -122,6 +128,13 @@ export interface LoadOptions extends SourceOptions {
   repack?: boolean | undefined;
   /** How many values an I2_S file interleaves; other files do not need it. @default "auto" */
   i2s?: I2sInterleave | undefined;
+  /**
+   * Rounds the embedding and the head, be they one matrix or two, to a smaller type while they arrive: less memory, more tokens a
+   * second, and other logits. What takes no more than that as it is stored stays so, with a warning. Rows must be whole blocks: of 256
+   * values for `q6_k`, of 32 for the others. `inspect` and `canRun` tell what each choice takes.
+   * @default "stored"
+   */
+  head?: Head | undefined;
   /**
    * A chat template to use instead of the model's own. `"embedded"` takes the file's own even where it is known to be wrong.
    * @default the model's own

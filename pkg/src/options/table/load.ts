@@ -50,6 +50,13 @@ export const plan = {
     flag: { value: "N" },
     help: "How many values an I2_S file interleaves; auto decides by the weights.",
   },
+  head: {
+    kind: { values: ["stored", "q8_0", "q6_k", "q4_0"] },
+    to: "plan",
+    default: "stored",
+    flag: { value: "T" },
+    help: "Rounds the embedding and the head to this type while they load, unless they take no more as they are stored.",
+  },
 } as const satisfies Group;
 
 export const serving = {
