@@ -1,6 +1,6 @@
 /** Deno and Bun under attack, as Node is by the tests beside: cached files, links and pipes, servers, templates, sessions, terminals. */
 import assert from "node:assert/strict";
-import { cp, lstat, mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { cp, lstat, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -183,24 +183,37 @@ for (const [name, command] of Object.entries(HOSTS)) {
   });
 }
 
-test("Deno with the permissions that the guide names, and with fewer", { timeout: 240_000 }, async (context) => {
+test("Deno with the permissions that a load needs, and with fewer", { timeout: 240_000 }, async (context) => {
+  const { url } = await modelServer(context);
   const folder = await folderOf(context);
-  await mkdir(folder, { recursive: true });
-  const script = path.join(folder, "program.mjs");
+  const [script, directory] = [path.join(folder, "program.mjs"), path.join(folder, "kept")];
   await writeFile(
     script,
     `import { load } from ${JSON.stringify(new URL("../../dist/node.js", import.meta.url).href)};
-    const model = await load(${JSON.stringify(`${demoModel}/`)}, { threads: 2 });
+    const [, , source, cache] = process.argv;
+    const model = await load(source, { threads: 2, ...(cache ? { cache } : {}) });
     const { text } = await model.generate("Once upon a time", { maxTokens: 8, temperature: 0 }).finished;
-    console.log(JSON.stringify({ text, threads: model.info.threads, warnings: model.info.warnings }));
+    console.log(JSON.stringify({ text, warnings: model.info.warnings }));
     await model.close();`,
   );
-  const deno = (...permissions) =>
-    run(host(".bin/deno"), ["run", "--no-prompt", ...permissions, script], { env: { ...process.env, HOME: folder } });
-  const { stdout, stderr } = await deno(`--allow-read=${pkg}`);
-  assert.equal(stderr, "");
-  assert.match(JSON.parse(stdout).text, /^ there lived a man/);
-  const refused = await deno().catch((error) => error);
-  assert.match(refused.stderr, /--allow-read|Requires read access|NotCapable/);
-  assert.ok((await stat(folder)).isDirectory());
+  const deno = async (source, permissions, ...cache) => {
+    const args = ["run", "--no-prompt", ...permissions, script, source, ...cache];
+    const { stdout, stderr } = await run(host(".bin/deno"), args, { env: { ...process.env, HOME: folder } });
+    assert.equal(stderr, "");
+    const { text, warnings } = JSON.parse(stdout);
+    assert.match(text, /^ there lived a man/);
+    assert.deepEqual(warnings, []);
+  };
+  const read = (...more) => `--allow-read=${[pkg, script, ...more]}`;
+  const net = `--allow-net=${new URL(url).host}`;
+  await deno(`${demoModel}/`, [read()]);
+  await deno(url, [read(), net]);
+  await deno(url, [read(directory), net, `--allow-write=${directory}`], directory);
+  assert.ok((await readdir(directory)).length > 1);
+  for (const [source, permissions] of [
+    [`${demoModel}/`, []],
+    [url, [read()]],
+  ]) {
+    await assert.rejects(deno(source, permissions), /NotCapable|Requires (net|read) access/);
+  }
 });
