@@ -1,5 +1,6 @@
 //! From a model's plan to the tensors of a new file: the type, the place and the reads of each.
 
+use super::codes::check_codes;
 use super::keys;
 use ternlight::error::{Error, ErrorKind, Result};
 use ternlight::model::config::ScaleMeaning;
@@ -159,6 +160,7 @@ pub(super) fn outputs(plan: &Plan, options: Options) -> Result<(Kind, Vec<Output
             .option("head")
             .expected("one of the two options", "both"));
     }
+    refuse_wider(plan)?;
     let kind = options.kind.unwrap_or_else(|| if plan.items.iter().any(signs) { Kind::Q1 } else { Kind::Tq2 });
     fits_all(plan, kind)?;
     let mut outputs = Vec::new();
@@ -189,6 +191,15 @@ fn layer_matrix(item: &Item) -> Option<usize> {
         Target::Matrix(shape, _) if item.slot.in_layer().is_some() => Some(shape.cols),
         _ => None,
     }
+}
+
+/// Refuses what its storage type shows to be no ternary model. Floats, and types of two bits, are judged by their values.
+fn refuse_wider(plan: &Plan) -> Result<()> {
+    for item in plan.items.iter().filter(|item| layer_matrix(item).is_some()) {
+        let Some(Content::Blocks { layout, .. }) = item.tensor.storage.map(|storage| storage.content) else { continue };
+        check_codes(layout).map_err(|error| error.tensor(&item.tensor.name))?;
+    }
+    Ok(())
 }
 
 /// Every matrix of the layers must have rows of whole blocks.

@@ -45,7 +45,7 @@ const ROOMS: Rooms = {
   // The runtimes: what the host and the public objects need of each.
   platform: ["source", "rpc", "cache", "host"],
   // Tools beside the engine. They use the public objects, or the unstable entry.
-  doctor: ["options", "source", "wasm", "api"],
+  doctor: ["types", "options", "source", "wasm", "api"],
   bench: ["types", "options", "api", "platform"],
   convert: ["types", "source", "text", "wasm", "host"],
   // Entry files put a platform, the public objects and the tools together.

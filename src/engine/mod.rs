@@ -164,6 +164,11 @@ impl<I: Isa> Engine<I> {
         &self.model
     }
 
+    /// The threads that compute.
+    pub fn team(&self) -> &Team {
+        &self.team
+    }
+
     /// Bytes read and products made so far.
     pub fn tally(&self) -> Tally {
         self.forward.tally

@@ -109,6 +109,14 @@ impl Engine {
         Ok(choices.into_iter().flat_map(|(codes, on)| [codes.bits() as u8, u8::from(on)]).collect())
     }
 
+    /// Lets so many threads compute from now on. Returns how often one of them has kept the others waiting so far.
+    #[wasm_bindgen(js_name = setActiveThreads)]
+    pub fn set_active_threads(&self, count: usize) -> u32 {
+        let team = self.engine.team();
+        team.set_active(count);
+        team.stalls()
+    }
+
     /// Bytes of weights read so far, and products with them.
     pub fn tally(&self) -> Vec<f64> {
         let Tally { weight_bytes, weight_macs, .. } = self.engine.tally();

@@ -4,6 +4,7 @@ import { load } from "../node.ts";
 import { engineFlags, type FlagGroup } from "../options/commands.ts";
 import type { LoadOptions, Model, ModelInfo } from "../types/index.ts";
 import type { Args } from "./args.ts";
+import { plural } from "./format.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -35,6 +36,10 @@ export async function withModel(
   const model = await load(source(args), { ...options, signal, onProgress });
   try {
     await terminal.warn(model.info.warnings);
+    const { threads, threadsReason } = model.info;
+    if (options.threads && options.threads !== threads) {
+      await terminal.note(`${plural(threads, "thread")}: ${threadsReason}`);
+    }
     await work(model);
   } finally {
     await model.close();

@@ -15,7 +15,7 @@ export type FlagKey = Keys<(typeof flagGroups)[FlagGroup]>;
 export interface Syntax {
   readonly summary: string;
   readonly operands: readonly string[];
-  /** Operands that may follow. */
+  /** Operands that may follow; - is only itself. */
   readonly optional?: readonly string[];
   /** The part of the usage line that says which flags there must be. */
   readonly needs?: string;
@@ -34,7 +34,8 @@ export const commands = {
   run: {
     summary: "Continues a text and prints what comes as it comes.",
     operands: ["MODEL"],
-    needs: "(-p TEXT | --ids 1,2,3)",
+    optional: ["-"],
+    needs: "(-p TEXT | --ids 1,2,3 | -)",
     flags: [
       "promptText",
       "promptIds",
@@ -56,7 +57,8 @@ export const commands = {
   tokenize: {
     summary: "Shows the token ids of a text.",
     operands: ["MODEL"],
-    needs: "-p TEXT",
+    optional: ["-"],
+    needs: "(-p TEXT | -)",
     flags: ["promptText", "prompting"],
   },
   perplexity: {
@@ -166,9 +168,10 @@ export function defaultText({ default: value, otherwise, unit, model }: Option):
 /** What stands for an operand. */
 export const operands: Readonly<Record<string, string>> = {
   MODEL: "A file, a folder or a URL; ternlight-demo is the model that ships.",
+  "-": "The text is on standard input, as where nothing is said and a pipe or a file is there.",
   URL: "A model's address.",
-  FILE: "A text in UTF-8.",
-  "OUT.gguf": "The file to write.",
+  FILE: "A text in UTF-8; - is standard input.",
+  "OUT.gguf": "The file to write; - is standard output.",
   "A.json": "What bench --json printed before.",
   "B.json": "What bench --json printed after.",
   "BUDGET.json": "A model, what to measure of it, and limits of numbers of the report.",

@@ -16,7 +16,7 @@ export const groups = { ...load, sampling, ...generate, ...calls } as const sati
 export type GroupName = keyof typeof groups;
 
 const loads = ["plan", "serving", "runtime", "source", "loading", "progress", "abort"] as const;
-const generates = ["sampling", "generation", "prompting", "constraints", "adapting", "abort"] as const;
+const generates = ["sampling", "generation", "prompting", "constraints", "handing", "adapting", "abort"] as const;
 
 /** Which options each function takes. */
 export const functions = {
@@ -30,7 +30,10 @@ export const functions = {
   /** … and of a model. */
   complete: [...generates, "completions"],
   completeChat: [...generates, "chatting", "completions"],
-  session: ["sessions", "adapting"],
+  session: ["adapting"],
+  restoreSession: ["adapting"],
+  renderChat: ["chatting", "rendering"],
+  countTokens: ["chatting", "rendering", "prompting"],
   loadAdapter: ["source", "adapter", "abort"],
   tokenize: ["prompting"],
   detokenize: ["detokenizing"],

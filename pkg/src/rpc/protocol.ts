@@ -33,18 +33,17 @@ export interface AdapterSettings extends SourceOptions {
   name?: string;
 }
 
-export type PromptSpec =
-  | { text: string; addSpecial: boolean }
-  | { ids: number[] }
-  | {
-      messages: ChatMessage[];
-      tools?: unknown[];
-      /** The answer may hold nothing but calls. */
-      toolChoice?: "required" | { name: string };
-      templateOptions?: Record<string, unknown>;
-      /** Special tokens written out in messages become those tokens. */
-      parseSpecialTokens?: boolean;
-    };
+export interface ChatPrompt {
+  messages: ChatMessage[];
+  tools?: unknown[];
+  /** The answer may hold nothing but calls. */
+  toolChoice?: "required" | { name: string };
+  templateOptions?: Record<string, unknown>;
+  /** Special tokens written out in messages become those tokens. */
+  parseSpecialTokens?: boolean;
+}
+
+export type PromptSpec = { text: string; addSpecial: boolean } | { ids: number[] } | ChatPrompt;
 
 export interface GenerateSettings extends SamplingOptions {
   maxTokens?: number;
@@ -115,9 +114,10 @@ export interface Verbs {
   rewindSession: Verb<{ session: number; count: number }, number[]>;
   /** The ids that a session holds. */
   heldSession: Verb<{ session: number }, number[]>;
-  saveSession: Verb<{ session: number }, Uint8Array>;
-  /** Makes a session from saved bytes, with adapters, or both. */
-  makeSession: Verb<{ session: number; bytes?: Uint8Array; adapters?: readonly AdapterUse[] }, number[]>;
+  saveSession: Verb<{ session: number } & Adapted, Uint8Array>;
+  restoreSession: Verb<{ session: number; bytes: Uint8Array } & Adapted, number[]>;
+  /** Messages as a generation would compute them: their text, and how many ids that is. */
+  renderChat: Verb<{ prompt: ChatPrompt; addGenerationPrompt: boolean }, { text: string; tokens: number }>;
   loadAdapter: Verb<{ source: SourceSpec; settings: AdapterSettings }, AdapterInfo>;
   unloadAdapter: Verb<{ name: string }, null>;
   warmup: Verb<Record<string, never>, null>;

@@ -2,6 +2,7 @@
 
 import type { Activations, DotProduct, Head, I2sInterleave, KvCacheType } from "./load.ts";
 import type { Progress } from "./sources.ts";
+import type { AbortSignal } from "./web.ts";
 
 /** One tensor of a file. */
 export interface TensorSummary {
@@ -141,7 +142,7 @@ export interface ModelInfo extends Description {
   /** Whether weights are touched ahead of their use, by the bits of their codes: `{ "2-bit": "off" }`. Kinds without a choice are absent. */
   weightPrefetch: Readonly<Record<string, "on" | "off">>;
   threads: number;
-  /** Why there are fewer threads than cores, in words; null where there are not. */
+  /** Why there are fewer threads than cores, or than were asked for, in words; null where there are not. */
   threadsReason: string | null;
   /**
    * Of a load with `prefill`: the prompt's tokens, and the layers that were computed when the last byte had come. `late` is the tensor
@@ -169,4 +170,6 @@ export interface ModelStatus {
   evictableTokens: number;
   /** Bytes of wasm memory now held. */
   memoryBytes: number;
+  /** Threads that compute: one fewer than `info.threads` while a page that renders, or another program, makes that faster. */
+  threads: number;
 }

@@ -3,6 +3,7 @@
 import type { ChatMessage, ChatOptions } from "./chat.ts";
 import type { Prompt } from "./generate.ts";
 import type { Progress, SourceOptions } from "./sources.ts";
+import type { AbortSignal } from "./web.ts";
 
 /** How activations are rounded before integer products. `auto` follows the way the model was trained. */
 export type Activations = "auto" | "int8" | "int14" | "float";

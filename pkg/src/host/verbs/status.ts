@@ -4,7 +4,7 @@ import type { Handler } from "../call.ts";
 import { once } from "../request.ts";
 import { MAX_ROUNDS, WARMUP_MS, warmupRound } from "../warmup.ts";
 
-export const status: Handler<"status"> = ({ model: { engine, memory } }) => {
+export const status: Handler<"status"> = ({ model: { engine, memory, crowding } }) => {
   const counts = [...engine.status()] as [number, number, number, number, number, number];
   const [running, waiting, paused, kvCacheTokens, usedTokens, evictableTokens] = counts;
   return {
@@ -15,6 +15,7 @@ export const status: Handler<"status"> = ({ model: { engine, memory } }) => {
     usedTokens,
     evictableTokens,
     memoryBytes: memory.buffer.byteLength,
+    threads: crowding.active,
   };
 };
 

@@ -6,9 +6,9 @@ import { generate } from "./generate.ts";
 import { canRun, inspect, load } from "./load.ts";
 import { measure, roofline, times, trace } from "./measure.ts";
 import { embed, logits, perplexity } from "./score.ts";
-import { closeSession, forkSession, heldSession, makeSession, rewindSession, saveSession } from "./sessions.ts";
+import { closeSession, forkSession, heldSession, restoreSession, rewindSession, saveSession } from "./sessions.ts";
 import { status, warmup } from "./status.ts";
-import { detokenize, tokenize } from "./tokenize.ts";
+import { detokenize, renderChat, tokenize } from "./tokenize.ts";
 
 export const verbs: Handlers = {
   load,
@@ -20,7 +20,7 @@ export const verbs: Handlers = {
   rewindSession,
   heldSession,
   saveSession,
-  makeSession,
+  restoreSession,
   loadAdapter,
   unloadAdapter,
   warmup,
@@ -30,6 +30,7 @@ export const verbs: Handlers = {
   perplexity,
   tokenize,
   detokenize,
+  renderChat,
   measure,
   trace,
   times,

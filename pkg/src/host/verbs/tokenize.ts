@@ -1,9 +1,15 @@
 /** Between texts and token ids. */
 
 import type { Handler } from "../call.ts";
+import { renderChat as render } from "../prompt.ts";
 
 export const tokenize: Handler<"tokenize"> = ({ model }, { text, addSpecial }) =>
   model.text.tokenizer.encode(text, { addSpecial });
 
 export const detokenize: Handler<"detokenize"> = ({ model }, { ids, special }) =>
   model.text.tokenizer.decode(ids, { special });
+
+export const renderChat: Handler<"renderChat"> = ({ model }, { prompt, addGenerationPrompt }) => {
+  const { text, seams } = render(model.text, prompt, addGenerationPrompt);
+  return { text, tokens: model.text.tokenizer.encode(text, { addSpecial: false, seams }).length };
+};

@@ -30,7 +30,7 @@ export const generation = {
     to: "host",
     default: "stop",
     flag: { value: "W" },
-    help: "What happens when the context is full: the answer ends, fails, or goes on without the middle of the conversation.",
+    help: "What happens when the context is full: the answer ends, fails, or goes on without a chat's oldest turns or a text's middle.",
   },
   sanitize: {
     kind: "boolean",
@@ -65,6 +65,15 @@ export const constraints = {
     to: "caller",
     otherwise: "none",
     help: "A function that changes the logits before every choice.",
+  },
+} as const satisfies Group;
+
+export const handing = {
+  pieces: {
+    kind: { values: ["joined", "token"] },
+    to: "caller",
+    otherwise: '"joined" in a page, "token" elsewhere',
+    help: "Whether each token's text is a piece, or all that has come; joined pieces come once in a frame of a page.",
   },
 } as const satisfies Group;
 
