@@ -38,6 +38,7 @@ mod active;
 mod adapters;
 mod batch;
 mod draft;
+mod kept;
 mod request;
 mod scheduler;
 mod session;
@@ -60,6 +61,7 @@ use crate::model::{Adapter, Model, Plan, tune};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
 use active::{Active, Outcome};
+use kept::{Kept, STRIDE};
 use scheduler::Limits;
 use session::Session;
 
@@ -86,6 +88,9 @@ pub struct Status {
     pub used_tokens: usize,
     /// Of these, tokens of closed sessions that later ones can share, until their room is needed.
     pub evictable_tokens: usize,
+    /// States of conversations that a hybrid has room for, and how many of them are in use, kept ones included.
+    pub states: usize,
+    pub used_states: usize,
 }
 
 /// Sessions and requests on one loaded model. [`Self::step`] does all the work.
@@ -98,6 +103,9 @@ pub struct Engine<I: Isa> {
     context: usize,
     limits: Limits,
     sessions: LiteMap<SessionId, Session>,
+    /// On a hybrid.
+    kept: Vec<Kept>,
+    prefix_reuse: bool,
     requests: LiteMap<RequestId, Active>,
     /// Of the pass under way: which request each row of its batch serves.
     running: Option<Vec<RequestId>>,
@@ -116,7 +124,10 @@ impl<I: Isa> Engine<I> {
     /// [`ErrorKind::OutOfMemory`] with the bytes that could not be had.
     pub fn new(model: Model, plan: &Plan, team: Team) -> Result<Self> {
         Ok(Self {
-            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.prefix_reuse)?,
+            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.prefix_reuse)?
+                .with_states(plan.state_shape(), plan.states)?,
+            kept: Vec::new(),
+            prefix_reuse: plan.options.prefix_reuse,
             forward: Forward::reserve(plan)?,
             adapters: Vec::new(),
             context: plan.context,
@@ -197,6 +208,8 @@ impl<I: Isa> Engine<I> {
         session.tokens.extend_from_slice(new);
         if shifts {
             session.shift(context);
+            let id = active.session;
+            self.lose_state(id);
         }
         let id = RequestId(self.fresh());
         self.requests.insert(id, active);
@@ -205,7 +218,11 @@ impl<I: Isa> Engine<I> {
 
     /// Ends a request without an event. What it computed stays with its session.
     pub fn cancel(&mut self, id: RequestId) {
-        self.requests.remove(&id);
+        let request = self.requests.remove(&id);
+        // A pass has changed its state by now, or will, and nobody will say how far.
+        if let Some(request) = request.filter(|_| self.running.as_ref().is_some_and(|running| running.contains(&id))) {
+            self.lose_state(request.session);
+        }
         self.drop_closed();
     }
 
@@ -245,14 +262,18 @@ impl<I: Isa> Engine<I> {
     pub fn status(&self) -> Status {
         let count = |which: fn(&Active) -> bool| self.requests.values().filter(|request| which(request)).count();
         let allocator = self.cache.allocator();
-        let used = allocator.blocks() - allocator.available();
+        let kept = self.kept_blocks();
+        let used = allocator.blocks() - allocator.available() - kept;
+        let (states, free_states) = self.cache.states();
         Status {
             running: count(|request| request.lane().is_some()),
             waiting: count(|request| request.lane().is_none() && !request.is_paused()),
             paused: count(Active::is_paused),
             kv_cache_tokens: allocator.blocks() * KV_BLOCK,
             used_tokens: used * KV_BLOCK,
-            evictable_tokens: allocator.evictable() * KV_BLOCK,
+            evictable_tokens: (allocator.evictable() + kept) * KV_BLOCK,
+            states,
+            used_states: states - free_states,
         }
     }
 
@@ -386,17 +407,26 @@ impl<I: Isa> Engine<I> {
         if computed > 0 {
             request.count(id, computed, session.cached, len, events);
         }
+        // The end of the prompt.
+        let mut keeps = computed > 0 && (session.cached.is_multiple_of(STRIDE) || session.cached == len && request.begins());
+        let owner = request.session;
         match request.settle(id, resumed || session.cached == len, self.context, len, events) {
             Outcome::More(None) => {}
             Outcome::More(Some(token)) => session.tokens.push(token),
             Outcome::Ended(token) => {
                 session.tokens.extend(token);
+                keeps |= request.generates();
                 self.requests.remove(&id);
             }
             Outcome::Shift(token) => {
                 session.shift(self.context);
                 session.tokens.push(token);
+                self.lose_state(owner);
+                keeps = false;
             }
+        }
+        if keeps && self.cache.has_states() {
+            self.keep(owner);
         }
     }
 }

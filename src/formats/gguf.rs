@@ -29,7 +29,7 @@ pub enum Value {
 }
 
 /// The place of an array in the file.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     /// GGUF's value type of the elements, for example 6 for f32 and 8 for strings.
     pub element: u32,
@@ -39,6 +39,38 @@ pub struct Array {
     pub offset: u64,
     /// The length of all elements in bytes.
     pub len: u64,
+    /// The elements as they stand in the file, of an array that describes the model. Those of the tokenizer, which are large, are left out.
+    pub bytes: Vec<u8>,
+}
+
+impl Array {
+    /// The elements, where they are integers or booleans.
+    pub fn ints(&self) -> Option<Vec<i64>> {
+        let (bytes, width) = (&self.bytes[..], self.len.checked_div(self.count).unwrap_or(1) as usize);
+        let int = |element: &[u8]| {
+            let signed = matches!(self.element, 1 | 3 | 5 | 11);
+            let fill = if signed && element.last()? & 0x80 != 0 { 0xff } else { 0 };
+            let mut word = [fill; 8];
+            word.get_mut(..element.len())?.copy_from_slice(element);
+            Some(i64::from_le_bytes(word))
+        };
+        let known = matches!(self.element, 0..=5 | 7 | 10 | 11) && bytes.len() as u64 == self.len;
+        if known { bytes.chunks_exact(width.max(1)).map(int).collect() } else { None }
+    }
+
+    /// The elements, where they are strings.
+    pub fn strings(&self) -> Option<Vec<&str>> {
+        let (mut rest, mut strings) = (&self.bytes[..], Vec::new());
+        if self.element != 8 || rest.len() as u64 != self.len {
+            return None;
+        }
+        while let Some((len, text)) = rest.split_first_chunk::<8>() {
+            let (text, after) = text.split_at_checked(u64::from_le_bytes(*len) as usize)?;
+            strings.push(std::str::from_utf8(text).ok()?);
+            rest = after;
+        }
+        Some(strings)
+    }
 }
 
 /// The metadata of a GGUF file, by key.
@@ -92,6 +124,39 @@ impl Metadata {
         self.typed(key, "a finite number", |value| match value {
             Value::Float(float) => float.is_finite().then_some(*float),
             Value::Int(int) => Some(*int as f64),
+            _ => None,
+        })
+    }
+
+    /// Returns the boolean of a key, if there is one.
+    ///
+    /// # Errors
+    /// `BadValue` if the value has another type.
+    pub fn bool(&self, key: &str) -> Result<Option<bool>> {
+        self.typed(key, "true or false", |value| match value {
+            Value::Bool(bool) => Some(*bool),
+            _ => None,
+        })
+    }
+
+    /// Returns the integers or booleans of a key, if there are any.
+    ///
+    /// # Errors
+    /// `BadValue` if the value is no array of them.
+    pub fn ints(&self, key: &str) -> Result<Option<Vec<i64>>> {
+        self.typed(key, "an array of integers", |value| match value {
+            Value::Array(array) => array.ints(),
+            _ => None,
+        })
+    }
+
+    /// Returns the strings of a key, if there are any.
+    ///
+    /// # Errors
+    /// `BadValue` if the value is no array of them.
+    pub fn strings(&self, key: &str) -> Result<Option<Vec<&str>>> {
+        self.typed(key, "an array of strings", |value| match value {
+            Value::Array(array) => array.strings(),
             _ => None,
         })
     }
@@ -164,7 +229,8 @@ fn read(mut reader: Reader) -> Result<Gguf, Short> {
         let at = reader.offset();
         let key = string(&mut reader, limits::NAME)?;
         let kind = reader.u32()?;
-        let value = value(&mut reader, kind).map_err(|short| at_key(short, &key))?;
+        let keeps = !key.starts_with("tokenizer.");
+        let value = value(&mut reader, kind, keeps).map_err(|short| at_key(short, &key))?;
         if metadata.insert(key.clone(), value).is_some() {
             return Err(Error::new(ErrorKind::BadHeader, "the key occurs twice").key(key).offset(at).into());
         }
@@ -232,7 +298,8 @@ fn string(reader: &mut Reader, cap: u64) -> Result<String, Short> {
         .map_err(|_| Error::new(ErrorKind::BadHeader, "a string is not UTF-8").offset(at).into())
 }
 
-fn value(reader: &mut Reader, kind: u32) -> Result<Value, Short> {
+/// Reads a value; `keeps` says whether the elements of an array are kept.
+fn value(reader: &mut Reader, kind: u32, keeps: bool) -> Result<Value, Short> {
     let at = reader.offset();
     Ok(match kind {
         0 => Value::Int(u8::from_le_bytes(reader.array()?).into()),
@@ -244,7 +311,7 @@ fn value(reader: &mut Reader, kind: u32) -> Result<Value, Short> {
         6 => Value::Float(f32::from_le_bytes(reader.array()?).into()),
         7 => Value::Bool(reader.array::<1>()?[0] != 0),
         8 => Value::Str(string(reader, limits::HEADER)?),
-        9 => Value::Array(array(reader)?),
+        9 => Value::Array(array(reader, keeps)?),
         10 => Value::Int(reader.u64()?.into()),
         11 => Value::Int(i64::from_le_bytes(reader.array()?).into()),
         12 => Value::Float(f64::from_le_bytes(reader.array()?)),
@@ -257,7 +324,7 @@ fn value(reader: &mut Reader, kind: u32) -> Result<Value, Short> {
     })
 }
 
-fn array(reader: &mut Reader) -> Result<Array, Short> {
+fn array(reader: &mut Reader, keeps: bool) -> Result<Array, Short> {
     let at = reader.offset();
     let element = reader.u32()?;
     let count = capped(reader, "array elements", limits::HEADER)?;
@@ -286,7 +353,9 @@ fn array(reader: &mut Reader) -> Result<Array, Short> {
         }
     };
     reader.take(count * width)?;
-    Ok(Array { element, count, offset, len: reader.offset() - offset })
+    let len = reader.offset() - offset;
+    let bytes = if keeps && len <= limits::ARRAY { reader.since(offset).to_vec() } else { Vec::new() };
+    Ok(Array { element, count, offset, len, bytes })
 }
 
 fn at_key(short: Short, key: &str) -> Short {

@@ -8,13 +8,16 @@
 //!
 //! - [`allocator`]: which blocks are in use, and which can be found by their tokens
 //! - [`cache`]: the block tables of conversations, and the data
+//! - [`states`]: what the layers of a hybrid keep that do not attend
 
 pub mod allocator;
 pub mod cache;
+pub mod states;
 
 pub use crate::kernels::rows::Codec;
 pub use allocator::CacheSalt;
 pub use cache::{Cache, TableId};
+pub use states::StateShape;
 
 use crate::error::{Result, reserve};
 use crate::kernels::isa::Isa;
@@ -27,7 +30,7 @@ const SHARED: usize = 512;
 /// The sizes of a model that determine the cache's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KvShape {
-    /// Layers.
+    /// Layers that attend.
     pub layers: usize,
     /// Key/value heads of a layer.
     pub heads: usize,

@@ -24,6 +24,8 @@ pub struct Description {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub i2s: Option<I2sSummary>,
     pub config: ConfigSummary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotation: Option<RotationSummary>,
     pub memory: Memory,
     pub warnings: Vec<String>,
 }
@@ -62,6 +64,28 @@ pub struct ConfigSummary {
     pub rope_base: f64,
     pub activation: &'static str,
     pub tied: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta_net: Option<DeltaNetSummary>,
+}
+
+/// The gated delta nets of a hybrid.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeltaNetSummary {
+    pub layers: usize,
+    pub key_heads: usize,
+    pub value_heads: usize,
+    pub head_size: usize,
+}
+
+/// How inputs are rotated to fit weights that are stored so.
+#[derive(Clone, Debug, Serialize)]
+pub struct RotationSummary {
+    pub transform: &'static str,
+    pub block: usize,
+    pub signs: bool,
+    pub matrices: usize,
+    pub embedding: bool,
 }
 
 impl Description {
@@ -119,7 +143,20 @@ impl Description {
                 rope_base: config.rope.base,
                 activation: config.gate.name(),
                 tied: plan.tied(),
+                delta_net: config.hybrid.as_ref().map(|net| DeltaNetSummary {
+                    layers: config.layer_kinds().1,
+                    key_heads: net.key_heads,
+                    value_heads: net.value_heads,
+                    head_size: net.head,
+                }),
             },
+            rotation: config.rotation.as_ref().map(|rotation| RotationSummary {
+                transform: "hadamard",
+                block: rotation.block,
+                signs: rotation.signs.is_some(),
+                matrices: rotation.matrices.len(),
+                embedding: rotation.embedding,
+            }),
             memory: plan.memory(),
             warnings: plan.warnings(),
         }

@@ -6,6 +6,7 @@
 //!
 //! A pass is a list of operations, and [`Forward::advance`] runs one: its caller may stop between two of them and come back.
 
+mod delta;
 mod pass;
 mod trace;
 
@@ -66,7 +67,7 @@ pub struct Forward<I: Isa> {
     logits: Vec<f32>,
 }
 
-/// Operations of a layer.
+/// Operations of a layer; a gated delta net has as many.
 const LAYER: [Operation; 6] =
     [Operation::Qkv, Operation::Rope, Operation::Attend, Operation::Output, Operation::GateUp, Operation::Down];
 
@@ -77,6 +78,7 @@ impl<I: Isa> Forward<I> {
     /// [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) with the bytes that were needed.
     pub fn reserve(plan: &Plan) -> Result<Self> {
         let (config, batch) = (&plan.config, plan.rows() as u64);
+        let (first, second) = config.widest();
         let floats = |width: usize| reserve("scratch", batch * width as u64);
         Ok(Self {
             rows: reserve("a batch", batch)?,
@@ -86,8 +88,8 @@ impl<I: Isa> Forward<I> {
             tally: Tally::default(),
             adapters: Adapters::default(),
             hidden: floats(config.hidden)?,
-            qkv: floats(config.q_width() + 2 * config.kv_width())?,
-            attended: floats(config.q_width())?,
+            qkv: floats(first)?,
+            attended: floats(second)?,
             gate_up: floats(2 * config.ffn)?,
             update: floats(config.hidden)?,
             cos: floats(config.rope.dim / 2)?,
@@ -139,7 +141,14 @@ impl<I: Isa> Forward<I> {
     fn at(&self, index: usize, model: &Model) -> Operation {
         match index.checked_sub(1) {
             None => Operation::Embed,
-            Some(past) if past < model.layers.len() * LAYER.len() => LAYER[past % LAYER.len()],
+            Some(past) if past < model.layers.len() * LAYER.len() => {
+                let delta_net = model.layers[past / LAYER.len()].delta_net.is_some();
+                match LAYER[past % LAYER.len()] {
+                    Operation::Rope if delta_net => Operation::Convolve,
+                    Operation::Attend if delta_net => Operation::Recur,
+                    operation => operation,
+                }
+            }
             Some(_) => Operation::Head,
         }
     }
@@ -162,8 +171,10 @@ impl<I: Isa> Forward<I> {
             Pass { forward: self, site: Site { team, layer: index, operation }, config: &model.config, cache };
         match operation {
             Operation::Qkv => pass.qkv(layer),
-            Operation::Rope => pass.rotate_and_keep(layer, index),
-            Operation::Attend => pass.attend(index),
+            Operation::Rope => pass.rotate_and_keep(layer),
+            Operation::Attend => pass.attend(layer),
+            Operation::Convolve => pass.convolve(layer),
+            Operation::Recur => pass.recur(layer),
             Operation::Output => pass.output(layer),
             Operation::GateUp => pass.gate_up(layer),
             _ => pass.down(layer),
@@ -176,6 +187,9 @@ impl<I: Isa> Forward<I> {
         self.hidden.resize(self.rows.len() * config.hidden, 0.0);
         for (row, hidden) in self.rows.iter().zip(self.hidden.chunks_exact_mut(config.hidden)) {
             model.embedding.row(row.token as usize, hidden);
+            if let Some(rotation) = &model.embedding_rotation {
+                rotation.restore::<I>(hidden);
+            }
         }
         let pairs = model.frequencies.len();
         self.cos.resize(self.rows.len() * pairs, 0.0);
@@ -202,7 +216,12 @@ impl<I: Isa> Forward<I> {
             out.copy_from_slice(row(hidden, config.hidden, index));
             elementwise::rms_norm::<I>(out, &model.output_norm, config.eps);
         };
-        self.act.prepare(team, spec(&head.shape, model.head_precision), rows.len(), |i, out| normed(rows[i], out));
+        self.act.prepare(team, spec(&head.shape, model.head_precision), rows.len(), |i, out| {
+            normed(rows[i], out);
+            if let Some(rotation) = &model.head_rotation {
+                rotation.rotate::<I>(out);
+            }
+        });
         // Every one of them is written.
         self.logits.resize(rows.len() * config.vocab, 0.0);
         let sections: Vec<Section> = sections(&head.shape, 0).collect();

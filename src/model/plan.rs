@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use litemap::LiteMap;
 
-use super::config::{Config, Training};
+use super::config::{Config, Hybrid, Training};
 use super::items::{Item, Reading, Target, items};
 use super::names::Part;
 use super::options::Options;
@@ -19,14 +19,18 @@ use crate::formats::Tensor;
 use crate::kernels::act::Precision;
 use crate::kernels::packed::{MatrixShape, Packing};
 use crate::kernels::rows::KV_BLOCK;
-use crate::kernels::spec;
-use crate::kv::{self, Codec};
+use crate::kernels::{delta, spec};
+use crate::kv::{self, Codec, StateShape};
 use crate::quant::{Content, Interleave, Layout, Scales};
 
 /// The context that is reserved unless the caller asks for another.
 const CONTEXT: usize = 4096;
 /// Keys and values are kept as f32 while all of them stay below this, and as f16 from there on.
 const F32_KV: u64 = 256 << 20;
+/// States of a hybrid's conversations are kept up to this size together, and in these numbers.
+const STATES: u64 = 256 << 20;
+const LEAST_STATES: u64 = 2;
+const MOST_STATES: u64 = 64;
 /// Conversations that can be full at once, as far as [`F32_KV`] allows.
 const FULL: usize = 4;
 /// Logits rows that are computed together.
@@ -59,6 +63,8 @@ pub enum Known {
 pub struct Memory {
     pub weights: u64,
     pub kv: u64,
+    /// States of conversations on a hybrid.
+    pub states: u64,
     pub scratch: u64,
     pub total: u64,
 }
@@ -73,6 +79,8 @@ pub struct Plan {
     pub kv: Codec,
     /// Positions that all conversations together may hold.
     pub positions: usize,
+    /// States of conversations that a hybrid has room for.
+    pub states: usize,
     pub warnings: Vec<String>,
     pub(super) probes: Vec<Probe>,
     /// What probing found of each kind of matrix: whether one scale a row is enough.
@@ -87,10 +95,11 @@ impl Plan {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] with an option that is out of range; an error with the tensor that does not fit the model.
     pub fn new(config: Config, tensors: &[Arc<Tensor>], options: Options) -> Result<Self> {
-        let CacheSize { context, kv, positions } = CacheSize::of(&config, &options)?;
+        let CacheSize { context, kv, positions, states } = CacheSize::of(&config, &options)?;
         let (items, warnings) = items(&config, tensors)?;
         let mut plan = Self {
             positions,
+            states,
             config,
             options,
             items,
@@ -134,6 +143,11 @@ impl Plan {
         kv_shape(&self.config)
     }
 
+    /// What a conversation on a hybrid takes besides.
+    pub fn state_shape(&self) -> StateShape {
+        state_shape(&self.config)
+    }
+
     /// Bytes of the widest prepared input of the largest batch.
     pub fn act_bytes(&self) -> u64 {
         self.widest_input() * self.rows() as u64
@@ -157,8 +171,8 @@ impl Plan {
 
     /// Bytes that running the model takes with the options of the plan.
     pub fn memory(&self) -> Memory {
-        let Self { context, kv, positions, .. } = *self;
-        self.memory_of(CacheSize { context, kv, positions }, self.rows())
+        let Self { context, kv, positions, states, .. } = *self;
+        self.memory_of(CacheSize { context, kv, positions, states }, self.rows())
     }
 
     /// Bytes that the model would take with other options for its context, its cache and its batches. The layouts of the weights stay as
@@ -178,14 +192,16 @@ impl Plan {
         let weights = weights.sum();
         let kv = self.kv_shape().bytes(cache.positions, cache.kv);
         let config = &self.config;
-        let row = 2 * config.hidden + 2 * config.q_width() + 2 * config.kv_width() + 2 * config.ffn + config.rope.dim;
+        let states = state_shape(config).bytes() * cache.states as u64;
+        let (first, second) = config.widest();
+        let row = 2 * config.hidden + first + second + 2 * config.ffn + config.rope.dim;
         let logits = HEAD_ROWS * (config.vocab + config.hidden);
         // Latent weights wait whole for their mean, one matrix at a time.
         let latent = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Latent)));
         let staged = latent.map(|item| item.tensor.len).max().unwrap_or(0);
         let rows = rows as u64;
         let scratch = staged + self.widest_input() * rows + 4 * (rows * row as u64 + logits as u64);
-        Memory { weights, kv, scratch, total: weights + kv + scratch }
+        Memory { weights, kv, states, scratch, total: weights + kv + states + scratch }
     }
 
     /// The precision of the layers' matrices, where it is decided by now.
@@ -265,7 +281,15 @@ impl Plan {
 }
 
 fn kv_shape(config: &Config) -> kv::KvShape {
-    kv::KvShape { layers: config.layers, heads: config.kv_heads, dim: config.head }
+    kv::KvShape { layers: config.layer_kinds().0, heads: config.kv_heads, dim: config.head }
+}
+
+fn state_shape(config: &Config) -> StateShape {
+    let layer = |net: &Hybrid| {
+        net.conv_heads() * delta::history_len(net.head, net.kernel) + net.value_heads * delta::state_len(net.head)
+    };
+    let (_, layers) = config.layer_kinds();
+    StateShape { layers, layer: config.hybrid.as_ref().map_or(0, layer) }
 }
 
 fn kv_bytes(config: &Config, positions: usize, codec: Codec) -> u64 {
@@ -277,6 +301,7 @@ struct CacheSize {
     context: usize,
     kv: Codec,
     positions: usize,
+    states: usize,
 }
 
 impl CacheSize {
@@ -294,6 +319,10 @@ impl CacheSize {
                 .option("kvCacheTokens")
                 .expected(format_args!("at least {context}"), positions));
         }
-        Ok(Self { context, kv, positions: positions.next_multiple_of(KV_BLOCK) })
+        let states = match state_shape(config).bytes() {
+            0 => 0,
+            each => options.recurrent_states.unwrap_or((STATES / each).clamp(LEAST_STATES, MOST_STATES) as usize),
+        };
+        Ok(Self { context, kv, positions: positions.next_multiple_of(KV_BLOCK), states })
     }
 }

@@ -5,11 +5,11 @@ use litemap::LiteMap;
 use super::{Kind, Sink};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::packed::{Matrix, Packing};
-use crate::model::config::{ScaleMeaning, Training};
-use crate::model::items::Reading;
+use crate::model::config::{Config, ScaleMeaning, Training};
+use crate::model::items::{Reading, matrices};
 use crate::model::names::{Field, Naming, Part, Slot};
 use crate::model::plan::Plan;
-use crate::model::weights::{Layer, Linear, Model, Projection, precision};
+use crate::model::weights::{DeltaNet, InputRotation, Layer, Linear, Model, Projection, precision};
 use crate::quant::Layout;
 
 pub(super) struct Assembly<'a> {
@@ -22,20 +22,28 @@ impl Assembly<'_> {
         let config = self.plan.config.clone();
         let training = self.training();
         let mut layers = Vec::with_capacity(config.layers);
+        let from_one = config.gain_from_one && !self.gains_are_whole();
+        let mut indices = [0; 2];
         for layer in 0..config.layers {
             let slot = |part| Slot::layer(layer, part);
+            let [qkv, output, gate_up, down] = matrices(&config, layer);
+            let delta_net = self.delta_net(&config, layer);
+            let index = &mut indices[usize::from(delta_net.is_some())];
             layers.push(Layer {
-                attn_norm: self.vector(slot(Part::AttnNorm)),
-                qkv: self.linear(layer, &[Part::AttnQ, Part::AttnK, Part::AttnV], training)?,
-                q_norm: self.optional(slot(Part::AttnQNorm)),
-                k_norm: self.optional(slot(Part::AttnKNorm)),
+                attn_norm: gain(from_one, self.vector(slot(Part::AttnNorm))),
+                qkv: self.linear(layer, qkv, training)?,
+                q_norm: self.optional(slot(Part::AttnQNorm)).map(|weights| gain(from_one, weights)),
+                k_norm: self.optional(slot(Part::AttnKNorm)).map(|weights| gain(from_one, weights)),
                 attn_sub_norm: self.optional(slot(Part::AttnSubNorm)),
-                output: self.linear(layer, &[Part::AttnOutput], training)?,
-                ffn_norm: self.vector(slot(Part::FfnNorm)),
-                gate_up: self.linear(layer, &[Part::FfnGate, Part::FfnUp], training)?,
+                output: self.linear(layer, output, training)?,
+                delta_net,
+                index: *index,
+                ffn_norm: gain(from_one, self.vector(slot(Part::FfnNorm))),
+                gate_up: self.linear(layer, gate_up, training)?,
                 ffn_sub_norm: self.optional(slot(Part::FfnSubNorm)),
-                down: self.linear(layer, &[Part::FfnDown], training)?,
+                down: self.linear(layer, down, training)?,
             });
+            *index += 1;
         }
         let factors = self.optional(Slot::new(Part::RopeFreqs));
         if let Some(bad) = factors.iter().flatten().find(|&&factor| factor <= 0.0) {
@@ -56,10 +64,18 @@ impl Assembly<'_> {
         };
         let asked = self.plan.options.activations;
         let head_packing = head.as_ref().unwrap_or(&embedding).shape.packing;
+        let embedding_rotation = self.rotation(Slot::new(Part::TokenEmbd), config.hidden)?;
+        let head_rotation = match head {
+            Some(_) => self.rotation(Slot::new(Part::Output), config.hidden)?,
+            // Products with rotated rows are those of a rotated input.
+            None => embedding_rotation.clone(),
+        };
         Ok(Model {
             embedding,
+            embedding_rotation,
+            head_rotation,
             layers,
-            output_norm: self.vector(Slot::new(Part::OutputNorm)),
+            output_norm: gain(from_one, self.vector(Slot::new(Part::OutputNorm))),
             head_precision: precision(asked, head_training, head_packing),
             head,
             frequencies: config.rope.frequencies(factors.as_deref()),
@@ -79,10 +95,44 @@ impl Assembly<'_> {
             matrix.shape.packing == Packing::Ints(Layout::TERNARY) && scales.all(|scale| Some(scale) == first)
         };
         let mut matrices = self.items.iter().filter_map(|(slot, sink)| match &sink.kind {
+            // The small matrices of a gated delta net stay floats in any training.
+            Kind::Matrix(_) if matches!(slot.part, Part::SsmAlpha | Part::SsmBeta) => None,
             Kind::Matrix(matrix) if slot.in_layer().is_some() => Some((matrix, sink.tensor.is_dense())),
             _ => None,
         });
         if matrices.all(|(matrix, dense)| !dense && single(matrix)) { Training::Int8 } else { Training::Float }
+    }
+
+    /// Whether norms have been stored with the 1 that is added to their weights, as MLX does where it turns the convolution's axes.
+    fn gains_are_whole(&self) -> bool {
+        let turned = |sink: &Sink| sink.tensor.shape.len() == 3 && sink.tensor.shape[2] == 1;
+        self.items.iter().any(|(slot, sink)| slot.part == Part::SsmConv && turned(sink))
+    }
+
+    /// What a gated delta net has beside its matrices.
+    fn delta_net(&mut self, config: &Config, layer: usize) -> Option<DeltaNet> {
+        let net = config.delta_net(layer)?;
+        let mut vector = |part| self.vector(Slot::layer(layer, part));
+        let (channels, mut a) = (vector(Part::SsmConv), vector(Part::SsmA));
+        if config.naming == Naming::HuggingFace {
+            // A checkpoint has the logarithm of what GGUF has.
+            a.iter_mut().for_each(|a| *a = -libm::expf(*a));
+        }
+        let conv = (0..net.kernel).map(|at| channels.chunks_exact(net.kernel).map(|channel| channel[at]).collect());
+        Some(DeltaNet { conv: conv.collect(), a, dt: vector(Part::SsmDt), norm: vector(Part::SsmNorm) })
+    }
+
+    /// How the input of a matrix is rotated, of so many values.
+    fn rotation(&self, slot: Slot, width: usize) -> Result<Option<InputRotation>> {
+        let config = &self.plan.config;
+        let Some(rotation) = &config.rotation else { return Ok(None) };
+        let embedding = slot.part == Part::TokenEmbd && rotation.embedding;
+        if !embedding && rotation.matrices.binary_search(&slot).is_err() {
+            return Ok(None);
+        }
+        let heads = config.hybrid.as_ref().filter(|_| slot.part == Part::SsmOut && rotation.grouped);
+        let grouped = heads.map(|net| (net.key_heads, net.value_heads));
+        Ok(Some(InputRotation { block: rotation.block, signs: rotation.signs(width)?, grouped }))
     }
 
     fn sink(&mut self, slot: Slot) -> Sink {
@@ -147,8 +197,17 @@ impl Assembly<'_> {
             }
             let matrix = self.matrix(slot)?;
             let precision = precision(asked, training, matrix.shape.packing);
-            projections.push(Projection { matrix, precision, norm, bias });
+            let rotation = self.rotation(slot, matrix.shape.cols)?;
+            projections.push(Projection { matrix, precision, norm, rotation, bias });
         }
         Ok(Linear::new(projections))
     }
+}
+
+/// What a norm multiplies by.
+fn gain(from_one: bool, mut weights: Vec<f32>) -> Vec<f32> {
+    if from_one {
+        weights.iter_mut().for_each(|weight| *weight += 1.0);
+    }
+    weights
 }

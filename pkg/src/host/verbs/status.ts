@@ -5,8 +5,8 @@ import type { EngineWork } from "../events.ts";
 import { once } from "../request.ts";
 
 export const status: Handler<"status"> = ({ model: { engine, memory } }) => {
-  const counts = [...engine.status()] as [number, number, number, number, number, number];
-  const [running, waiting, paused, kvCacheTokens, usedTokens, evictableTokens] = counts;
+  const counts = [...engine.status()] as [number, number, number, number, number, number, number, number];
+  const [running, waiting, paused, kvCacheTokens, usedTokens, evictableTokens, recurrentStates, usedStates] = counts;
   return {
     running,
     waiting,
@@ -14,6 +14,8 @@ export const status: Handler<"status"> = ({ model: { engine, memory } }) => {
     kvCacheTokens,
     usedTokens,
     evictableTokens,
+    recurrentStates,
+    usedStates,
     memoryBytes: memory.buffer.byteLength,
   };
 };
