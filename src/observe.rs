@@ -26,8 +26,8 @@ pub enum Operation {
 impl Operation {
     /// The names, in the order of the operations, so that an operation is an index.
     pub const NAMES: [&str; 13] = [
-        "schedule", "embed", "qkv", "rope", "attend", "convolve", "recur", "output", "gate_up", "down", "head", "sample",
-        "settle",
+        "schedule", "embed", "qkv", "rope", "attend", "convolve", "recur", "output", "gate_up", "down", "head",
+        "sample", "settle",
     ];
 
     /// The name in profiles.

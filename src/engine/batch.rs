@@ -94,7 +94,8 @@ impl<I: Isa> Engine<I> {
             let left = len - session.cached;
             request.draft.tokens.clear();
             // A state cannot be cut back to the guesses that were right.
-            let guesses = if left == 1 && !cache.has_states() { request.guess(&session.tokens, *context - len) } else { 0 };
+            let guesses =
+                if left == 1 && !cache.has_states() { request.guess(&session.tokens, *context - len) } else { 0 };
             candidates.push(Candidate { id, used: session.used, left, guesses, block: None });
         }
         let mut blocks = Vec::new();

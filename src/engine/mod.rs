@@ -408,7 +408,8 @@ impl<I: Isa> Engine<I> {
             request.count(id, computed, session.cached, len, events);
         }
         // The end of the prompt.
-        let mut keeps = computed > 0 && (session.cached.is_multiple_of(STRIDE) || session.cached == len && request.begins());
+        let mut keeps =
+            computed > 0 && (session.cached.is_multiple_of(STRIDE) || session.cached == len && request.begins());
         let owner = request.session;
         match request.settle(id, resumed || session.cached == len, self.context, len, events) {
             Outcome::More(None) => {}

@@ -86,9 +86,9 @@ pub(super) fn restore(
     let (tokens, blocks_bytes) = rest.split_at(4 * count);
     let tokens: Vec<u32> = tokens.as_chunks::<4>().0.iter().map(|token| u32::from_le_bytes(*token)).collect();
     let (blocks_bytes, state) = blocks_bytes.split_at(blocks * block);
-    let (cached, state) = state.split_first_chunk().map_or((blocks * KV_BLOCK, state), |(cached, state)| {
-        (u32::from_le_bytes(*cached) as usize, state)
-    });
+    let (cached, state) = state
+        .split_first_chunk()
+        .map_or((blocks * KV_BLOCK, state), |(cached, state)| (u32::from_le_bytes(*cached) as usize, state));
     if cached > count || cached.div_ceil(KV_BLOCK) != blocks || tokens.iter().any(|&token| token as usize >= vocab) {
         return Err(damaged("it contradicts itself"));
     }

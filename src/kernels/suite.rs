@@ -238,7 +238,8 @@ fn recurrences<I: Isa>() {
         }
         let mut s = vec![vec![0.0f64; head]; head];
         for row in 0..rows {
-            let [q, k, v, z] = rows_of[row].each_ref().map(|part| part.iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
+            let [q, k, v, z] =
+                rows_of[row].each_ref().map(|part| part.iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
             let [alpha, beta] = numbers[row].map(f64::from);
             let decay = (f64::from(weights.a) * (alpha + f64::from(weights.dt)).exp().ln_1p()).exp();
             for j in 0..head {

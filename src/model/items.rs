@@ -62,12 +62,8 @@ impl Item {
 
 /// The matrices of a layer by the input that they read, in the order in which their results lie side by side.
 pub(super) type Inputs = [&'static [Part]; 4];
-const ATTENTION: Inputs = [
-    &[Part::AttnQ, Part::AttnK, Part::AttnV],
-    &[Part::AttnOutput],
-    &[Part::FfnGate, Part::FfnUp],
-    &[Part::FfnDown],
-];
+const ATTENTION: Inputs =
+    [&[Part::AttnQ, Part::AttnK, Part::AttnV], &[Part::AttnOutput], &[Part::FfnGate, Part::FfnUp], &[Part::FfnDown]];
 const DELTA_NET: Inputs = [
     &[Part::AttnQkv, Part::AttnGate, Part::SsmAlpha, Part::SsmBeta],
     &[Part::SsmOut],

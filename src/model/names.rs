@@ -173,8 +173,7 @@ const HUGGING_FACE_GLOBAL: &[(&str, Part)] =
 
 /// Names of a layer that are whole, without a suffix for what the tensor holds.
 const GGUF_WHOLE: &[(&str, Part)] = &[("ssm_a", Part::SsmA), ("ssm_dt.bias", Part::SsmDt)];
-const HUGGING_FACE_WHOLE: &[(&str, Part)] =
-    &[("linear_attn.A_log", Part::SsmA), ("linear_attn.dt_bias", Part::SsmDt)];
+const HUGGING_FACE_WHOLE: &[(&str, Part)] = &[("linear_attn.A_log", Part::SsmA), ("linear_attn.dt_bias", Part::SsmDt)];
 
 /// Prefixes of the text part of a model that has others: that of a layer, and what stands for it here.
 const TEXT_PARTS: [&str; 2] = ["model.language_model.", "language_model.model."];
@@ -230,8 +229,9 @@ impl Naming {
         if let Some((layer, part)) = in_layer.and_then(|(layer, rest)| Some((layer, part(whole, rest)?))) {
             return Some(Slot::layer(number(layer)?, part));
         }
-        let stem_of =
-            |name: &'a str| self.suffixes().iter().find_map(|&(suffix, field)| Some((name.strip_suffix(suffix)?, field)));
+        let stem_of = |name: &'a str| {
+            self.suffixes().iter().find_map(|&(suffix, field)| Some((name.strip_suffix(suffix)?, field)))
+        };
         let (slot, field) = match in_layer {
             Some((layer, rest)) => {
                 let (stem, field) = stem_of(rest)?;
@@ -254,7 +254,8 @@ impl Naming {
     /// The name of a place, for messages.
     pub fn name(self, slot: Slot) -> impl fmt::Display {
         let [layers, globals, whole] = self.tables();
-        let name = |table: &[(&'static str, Part)]| table.iter().find(|(_, part)| *part == slot.part).map(|(name, _)| *name);
+        let name =
+            |table: &[(&'static str, Part)]| table.iter().find(|(_, part)| *part == slot.part).map(|(name, _)| *name);
         let suffix = self.suffixes().iter().find(|(_, field)| *field == slot.field).map_or(".?", |(suffix, _)| suffix);
         match slot.in_layer() {
             Some(layer) => {

@@ -239,6 +239,8 @@ impl Plan {
         let Target::Matrix(..) = item.target else { return false };
         match item.tensor.content() {
             Some(Content::Blocks { layout, .. }) => Layout { scales: Scales::Row, ..layout } == Layout::TERNARY,
+            // The small matrices of a gated delta net are floats in any model.
+            Some(Content::Dense(_)) if matches!(item.slot.part, Part::SsmAlpha | Part::SsmBeta) => false,
             Some(Content::Dense(_)) => item.slot.in_layer().is_some() && !self.config.latent,
             _ => false,
         }

@@ -149,7 +149,9 @@ impl Linear {
             linear.biases.extend(bias.map(|bias| (first, bias)));
             let shared = norm.is_none();
             // Rotations of one input differ in nothing else.
-            let like = |input: &Input| input.norm.is_none() && input.spec == spec && input.rotation.is_some() == rotation.is_some();
+            let like = |input: &Input| {
+                input.norm.is_none() && input.spec == spec && input.rotation.is_some() == rotation.is_some()
+            };
             if !linear.inputs.last().is_some_and(|input| shared && like(input)) {
                 let (matrices, sections, parts) = (vec![], vec![], vec![]);
                 linear.inputs.push(Input { spec, norm, rotation, matrices, sections, parts });
@@ -231,7 +233,8 @@ mod tests {
         for (key_heads, share) in [(2, 3), (3, 2), (16, 3), (1, 4), (4, 1), (5, 7)] {
             let value_heads = key_heads * share;
             // Heads of two values that say which key head they belong to, and which of its heads they are.
-            let mut x: Vec<f32> = (0..value_heads).flat_map(|h| [(h % key_heads) as f32, (h / key_heads) as f32]).collect();
+            let mut x: Vec<f32> =
+                (0..value_heads).flat_map(|h| [(h % key_heads) as f32, (h / key_heads) as f32]).collect();
             group(&mut x, key_heads, value_heads);
             let expected = (0..value_heads).flat_map(|h| [(h / share) as f32, (h % share) as f32]);
             assert_eq!(x, expected.collect::<Vec<_>>(), "{key_heads} key heads, {value_heads} value heads");

@@ -45,6 +45,12 @@ impl Sizes {
         }
     }
 
+    /// Those of `tests/golden/models/qwen35`.
+    pub fn golden() -> Self {
+        let recurrent = vec![true, true, true, false];
+        Self { ffn: 512, state: 32, vocab: 512, recurrent, ..Self::small() }
+    }
+
     fn rotated(&self) -> usize {
         self.head / 4
     }
@@ -281,6 +287,30 @@ impl Weights {
     pub fn files(&self) -> Files {
         self.checkpoint().files()
     }
+}
+
+/// A PEFT adapter for every matrix of the layers, and the weights with what it adds to them.
+pub fn lora(weights: &Weights, rank: usize, seed: u64) -> (Files, Weights) {
+    let (mut rng, mut merged, mut tensors) = (Rng::new(seed), weights.clone(), Vec::new());
+    for layer in 0..weights.sizes.recurrent.len() {
+        for (matrix, _, rows, cols) in weights.sizes.matrices(layer) {
+            let name = format!("model.layers.{layer}.{matrix}");
+            let mut values = |count: usize, of: usize| -> Vec<f32> {
+                (0..count).map(|_| 0.5 * normal(&mut rng) / (of as f32).sqrt()).collect()
+            };
+            let (a, b) = (values(rank * cols, cols), values(rows * rank, rank));
+            let own = merged.values.get_mut(&format!("{name}.weight")).unwrap();
+            for (i, weight) in own.iter_mut().enumerate() {
+                *weight += (0..rank).map(|k| b[i / cols * rank + k] * a[k * cols + i % cols]).sum::<f32>();
+            }
+            for (half, shape, values) in [("A", vec![rank, cols], a), ("B", vec![rows, rank], b)] {
+                let name = format!("base_model.model.{name}.lora_{half}.weight");
+                tensors.push(Entry { name, ..entry(0, "F32", shape, f32s(&values)) });
+            }
+        }
+    }
+    let config = json!({ "peft_type": "LORA", "r": rank, "lora_alpha": rank });
+    (Safetensors { config, tensors }.files(), merged)
 }
 
 /// Value heads of `size` values each, from the order of training to that in which they take turns at the key heads.

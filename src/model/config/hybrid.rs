@@ -110,7 +110,8 @@ impl Hybrid {
         if values != hybrid.head {
             return Err(unsupported("linear_value_head_dim", &hybrid.head.to_string(), values));
         }
-        hybrid.check(&["linear_conv_kernel_dim", "linear_key_head_dim", "linear_num_value_heads"].map(str::to_owned))?;
+        hybrid
+            .check(&["linear_conv_kernel_dim", "linear_key_head_dim", "linear_num_value_heads"].map(str::to_owned))?;
         Ok(hybrid)
     }
 

@@ -179,11 +179,8 @@ const QWEN35: Kind = Kind { hybrid: true, ..QWEN3 };
 
 fn unknown_architecture(key: &str, expected: &str, found: &str) -> Error {
     let mixture = ["moe", "Moe", "MoE"].iter().any(|word| found.contains(word));
-    let reason =
-        if mixture { "mixtures of experts are not supported" } else { "this architecture is not supported" };
-    Error::new(ErrorKind::UnsupportedArchitecture, reason)
-        .key(key)
-        .expected(expected, found)
+    let reason = if mixture { "mixtures of experts are not supported" } else { "this architecture is not supported" };
+    Error::new(ErrorKind::UnsupportedArchitecture, reason).key(key).expected(expected, found)
 }
 
 impl Config {

@@ -137,7 +137,11 @@ fn signs(metadata: &Metadata) -> Result<Option<Vec<(usize, Arc<[f32]>)>>> {
         ("explicit", widths, _) => return Err(missing(if widths.is_none() { WIDTHS } else { VALUES })),
         ("identity", None, None) => return Ok(None),
         ("identity", widths, _) => {
-            return Err(unsupported(if widths.is_none() { VALUES } else { WIDTHS }, "no signs beside identity", "some"));
+            return Err(unsupported(
+                if widths.is_none() { VALUES } else { WIDTHS },
+                "no signs beside identity",
+                "some",
+            ));
         }
         (other, ..) => return Err(unsupported(MODE, "explicit or identity", other)),
     };

@@ -118,7 +118,8 @@ impl<I: Isa> Pass<'_, I> {
                 let (cos, sin) = (row(cos, pairs, first + i), row(sin, pairs, first + i));
                 let (queries, keys) = row_qkv[..q + kv].split_at_mut(q);
                 // A query may have its gate behind it.
-                for (norm, heads, stride) in [(&layer.q_norm, &mut *queries, stride), (&layer.k_norm, &mut *keys, head)] {
+                for (norm, heads, stride) in [(&layer.q_norm, &mut *queries, stride), (&layer.k_norm, &mut *keys, head)]
+                {
                     for values in heads.chunks_exact_mut(stride).filter(|_| norm.is_some()) {
                         let weights = norm.as_deref().unwrap_or_default();
                         elementwise::rms_norm::<I>(&mut values[..head], weights, config.eps);
