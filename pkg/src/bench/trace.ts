@@ -28,7 +28,10 @@ export function traceRows(told: readonly number[], operations: readonly string[]
   return Array.from({ length: told.length / NUMBERS }, (_, i) => {
     const row = told.slice(i * NUMBERS, (i + 1) * NUMBERS);
     const [layer, operation, index, rows, cols, bits, group, scaleBits, minima, rounded] = row as Numbers;
-    const name = layer < 0 ? "output" : `blk.${layer}.${(deltaNets.has(layer) ? DELTA_NET : NAMES)[operations[operation]!]![index]}`;
+    const name =
+      layer < 0
+        ? "output"
+        : `blk.${layer}.${(deltaNets.has(layer) ? DELTA_NET : NAMES)[operations[operation]!]![index]}`;
     return {
       name,
       rows,
