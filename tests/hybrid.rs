@@ -657,6 +657,43 @@ fn all_tasks_agree_with_token_by_token() {
     assert_eq!((said.len(), &said), (150, &ask(&mut one, &ids[..40], shifted())));
 }
 
+/// What a session says when it has guessed, and that it goes on as one that has not.
+#[test]
+fn guesses_leave_the_state_of_what_was_said() {
+    let periodic: Vec<u32> = (0..60).map(|i| [4, 9, 2, 30, 7][i % 5]).collect();
+    for bias in [None, Some(5)] {
+        let mut engine = golden_engine(Options::default());
+        let session = engine.open();
+        let lists = Lists { logit_bias: bias.iter().map(|&token| (token, 1000.0)).collect(), ..Lists::default() };
+        let task = Task::Generate {
+            params: Params { prompt_lookup: true, ..Params::default() },
+            lists,
+            max_tokens: Some(40),
+            end: Vec::new(),
+            full: WhenFull::Stop,
+            hook: false,
+        };
+        engine.submit(session, Request { tokens: periodic.clone(), task }).unwrap();
+        let (mut steps, mut tokens) = (0, Vec::new());
+        while engine.busy() {
+            steps += 1;
+            for event in engine.step(&mut || false).unwrap() {
+                if let Event::Token { token, .. } = event {
+                    tokens.push(token);
+                }
+            }
+        }
+        assert_eq!(tokens.len(), 40);
+        assert!(bias.is_none() || steps < 15 && tokens.iter().all(|&token| token == 5), "{steps} steps");
+        let held = engine.tokens(session).unwrap().to_vec();
+        let more = prompt(6, 23);
+        let (said, cached) = generate(&mut engine, session, &more, 15);
+        let all = [&held[..], &more].concat();
+        assert_eq!(said, greedy(&mut golden_engine(Options::default()), &all, 15).unwrap());
+        assert!(cached + 7 > held.len(), "{cached} of {}", held.len());
+    }
+}
+
 #[test]
 fn a_state_is_counted_and_does_not_grow() {
     let files = Files::read(&golden(GOLDEN));

@@ -63,7 +63,10 @@ fn rotations_and_states_are_kept() {
     let new = converted(&source);
     assert_eq!(new.tensors.len(), source.tensors.len());
     let kind = |name: &str| new.tensors.iter().find(|tensor| tensor.name == name).unwrap().kind;
-    assert_eq!((kind("blk.0.attn_qkv.weight"), kind("blk.1.attn_q.weight"), kind("blk.0.ssm_alpha.weight")), (35, 35, 0));
+    assert_eq!(
+        (kind("blk.0.attn_qkv.weight"), kind("blk.1.attn_q.weight"), kind("blk.0.ssm_alpha.weight")),
+        (35, 35, 0)
+    );
     let ids = [4, 8, 15, 16, 23, 42];
     let rows = |file: &Gguf| {
         let options = Options { activations: Some(Precision::Float), ..Options::default() };

@@ -85,6 +85,7 @@ impl<I: Isa> Engine<I> {
         self.resume_all_kept();
         let Self { requests, sessions, cache, limits, context, .. } = self;
         let mut candidates = Vec::new();
+        let alone = requests.values().filter(|request| request.computes()).count() == 1;
         for (&id, request) in requests.iter_mut().filter(|(_, request)| request.computes()) {
             let Some(session) = sessions.get_mut(&request.session) else { continue };
             let len = session.tokens.len();
@@ -93,9 +94,12 @@ impl<I: Isa> Engine<I> {
             session.cached = cache.adopt(session.table, &session.tokens, session.cached, request.limit(len));
             let left = len - session.cached;
             request.draft.tokens.clear();
-            // A state cannot be cut back to the guesses that were right.
-            let guesses =
-                if left == 1 && !cache.has_states() { request.guess(&session.tokens, *context - len) } else { 0 };
+            // The guesses of one conversation are kept until it is known which were right.
+            let guesses = if left == 1 && (alone || !cache.has_states()) {
+                request.guess(&session.tokens, *context - len)
+            } else {
+                0
+            };
             candidates.push(Candidate { id, used: session.used, left, guesses, block: None });
         }
         let mut blocks = Vec::new();
@@ -145,6 +149,7 @@ impl<I: Isa> Engine<I> {
                 position,
                 token,
                 logits: request.wants(position, len),
+                guessed: position >= len,
             }));
             owners.extend((from..to).map(|_| id));
         }

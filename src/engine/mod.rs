@@ -43,10 +43,12 @@ mod request;
 mod scheduler;
 mod session;
 mod snapshot;
+mod status;
 
 pub use adapters::AdapterId;
 pub use request::{Event, FinishReason, Pooling, Request, Task, WhenFull, window};
 pub use snapshot::fingerprint;
+pub use status::Status;
 
 use std::sync::Arc;
 
@@ -54,7 +56,6 @@ use litemap::LiteMap;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::KV_BLOCK;
 use crate::kv::Cache;
 use crate::model::forward::{Forward, Progress, Traced};
 use crate::model::{Adapter, Model, Plan, tune};
@@ -72,26 +73,6 @@ pub struct SessionId(pub u32);
 /// Names a request of one engine; later requests have larger ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u32);
-
-/// How busy an engine is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// Requests that have a place among those that run.
-    pub running: usize,
-    /// Requests that wait for a place.
-    pub waiting: usize,
-    /// Requests whose reader lags behind.
-    pub paused: usize,
-    /// Tokens that the KV cache has room for.
-    pub kv_cache_tokens: usize,
-    /// Of these, the room that open sessions use, in tokens.
-    pub used_tokens: usize,
-    /// Of these, tokens of closed sessions that later ones can share, until their room is needed.
-    pub evictable_tokens: usize,
-    /// States of conversations that a hybrid has room for, and how many of them are in use, kept ones included.
-    pub states: usize,
-    pub used_states: usize,
-}
 
 /// Sessions and requests on one loaded model. [`Self::step`] does all the work.
 pub struct Engine<I: Isa> {
@@ -258,25 +239,6 @@ impl<I: Isa> Engine<I> {
         self.requests.values().any(|request| !request.is_paused() && !request.awaits_logits())
     }
 
-    /// How many requests and tokens there are.
-    pub fn status(&self) -> Status {
-        let count = |which: fn(&Active) -> bool| self.requests.values().filter(|request| which(request)).count();
-        let allocator = self.cache.allocator();
-        let kept = self.kept_blocks();
-        let used = allocator.blocks() - allocator.available() - kept;
-        let (states, free_states) = self.cache.states();
-        Status {
-            running: count(|request| request.lane().is_some()),
-            waiting: count(|request| request.lane().is_none() && !request.is_paused()),
-            paused: count(Active::is_paused),
-            kv_cache_tokens: allocator.blocks() * KV_BLOCK,
-            used_tokens: used * KV_BLOCK,
-            evictable_tokens: (allocator.evictable() + kept) * KV_BLOCK,
-            states,
-            used_states: states - free_states,
-        }
-    }
-
     /// Computes until a batch is done, or until `expired`, which is asked between operations, returns true. Returns the events.
     ///
     /// # Errors
@@ -388,7 +350,11 @@ impl<I: Isa> Engine<I> {
             let guessed = self.requests.get_mut(&id).map_or(0, Active::guessed);
             self.settle(id, computed - guessed, false, events);
             // Each guess that was right has been computed as well.
-            while self.requests.get(&id).is_some_and(Active::unsettled) {
+            for index in 0.. {
+                let Some(request) = self.requests.get(&id).filter(|request| request.unsettled()) else { break };
+                if let Some(session) = self.sessions.get(&request.session).filter(|_| self.cache.has_states()) {
+                    self.forward.commit(&self.team, &self.model, &mut self.cache, session.table, index);
+                }
                 self.settle(id, 1, false, events);
             }
         }

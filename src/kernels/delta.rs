@@ -65,7 +65,16 @@ pub enum HeadKind {
     Value,
 }
 
-/// Convolves one head at the rows `rows`, in place. `columns` are those of some heads, of which this one begins at `first`; `weights` has a
+/// Rows of one conversation. The last ones may only be tried: their results are those of rows that follow, but the state behind them is
+/// that behind the others.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    pub all: Range<usize>,
+    /// The first that is only tried.
+    pub tried: usize,
+}
+
+/// Convolves one head at some rows, in place. `columns` are those of some heads, of which this one begins at `first`; `weights` has a
 /// row of the layer's channels for each position, of which this head's begin at `channel`. `history` holds the inputs of the positions
 /// before, and afterwards those before the next rows.
 ///
@@ -74,7 +83,7 @@ pub enum HeadKind {
 pub fn convolve<I: Isa>(
     kind: HeadKind,
     columns: &mut Columns,
-    (rows, first): (Range<usize>, usize),
+    (rows, first): (&Rows, usize),
     history: &mut [f32],
     weights: &[Vec<f32>],
     (channel, head): (usize, usize),
@@ -84,11 +93,11 @@ pub fn convolve<I: Isa>(
     INPUT.with_borrow_mut(|input| {
         input.clear();
         input.extend_from_slice(history);
-        for row in rows.clone() {
+        for row in rows.all.clone() {
             input.extend_from_slice(&columns.row(row)[first..first + head]);
         }
-        history.copy_from_slice(&input[rows.len() * head..]);
-        for (row, from) in rows.zip((0..).step_by(head)) {
+        history.copy_from_slice(&input[(rows.tried - rows.all.start) * head..][..history.len()]);
+        for (row, from) in rows.all.clone().zip((0..).step_by(head)) {
             let out = &mut columns.row(row)[first..first + head];
             for (at, out) in out.as_chunks_mut::<4>().0.iter_mut().enumerate() {
                 let mut sum = zero;
@@ -132,7 +141,12 @@ pub struct HeadWeights<'a> {
     pub eps: f32,
 }
 
-/// Takes the state of a value head over the rows `rows`. `columns` are the results of some heads, of which this one's begin at `first`: normed,
+thread_local! {
+    /// A block of S on which rows are tried.
+    static BLOCK: RefCell<Vec<[f32; COLUMNS]>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Takes the state of a value head over some rows. `columns` are the results of some heads, of which this one's begin at `first`: normed,
 /// and multiplied by the SiLU of the gate.
 ///
 /// # Panics
@@ -141,14 +155,15 @@ pub fn recur<'a, I: Isa>(
     state: &mut [f32],
     weights: HeadWeights,
     columns: &mut Columns,
-    (rows, first): (Range<usize>, usize),
+    (rows, first): (&Rows, usize),
     position: &dyn Fn(usize) -> Position<'a>,
 ) {
     let isa = I::default();
     let head = weights.norm.len();
-    let mut start = rows.start;
-    while start < rows.end {
-        let count = POSITIONS.min(rows.end - start);
+    let (mut start, end) = (rows.all.start, rows.all.end);
+    assert!(rows.tried == end || rows.all.len() <= POSITIONS, "rows are tried on one copy");
+    while start < end {
+        let count = POSITIONS.min(end - start);
         let mut gates = [[0.0; 2]; POSITIONS];
         for (gates, row) in gates.iter_mut().zip(start..start + count) {
             let Position { alpha, beta, .. } = position(row);
@@ -157,12 +172,23 @@ pub fn recur<'a, I: Isa>(
         for (block, rows_of_key) in state.chunks_exact_mut(head * COLUMNS).enumerate() {
             let (rows_of_key, _) = rows_of_key.as_chunks_mut::<COLUMNS>();
             let at = block * COLUMNS..head.min((block + 1) * COLUMNS);
-            for (&gates, row) in gates[..count].iter().zip(start..) {
-                let Position { query, key, value, .. } = position(row);
-                let mut values = [0.0; COLUMNS];
-                values[..at.len()].copy_from_slice(&value[at.clone()]);
-                step(isa, rows_of_key, gates, query, key, &mut values);
-                columns.row(row)[first..][at.clone()].copy_from_slice(&values[..at.len()]);
+            let mut take = |rows_of_key: &mut [[f32; COLUMNS]], rows: Range<usize>| {
+                for row in rows {
+                    let Position { query, key, value, .. } = position(row);
+                    let mut values = [0.0; COLUMNS];
+                    values[..at.len()].copy_from_slice(&value[at.clone()]);
+                    step(isa, rows_of_key, gates[row - start], query, key, &mut values);
+                    columns.row(row)[first..][at.clone()].copy_from_slice(&values[..at.len()]);
+                }
+            };
+            let sure = rows.tried.min(start + count);
+            take(rows_of_key, start..sure);
+            if sure < start + count {
+                BLOCK.with_borrow_mut(|copy| {
+                    copy.clear();
+                    copy.extend_from_slice(rows_of_key);
+                    take(copy, sure..start + count);
+                });
             }
         }
         for row in start..start + count {

@@ -3,7 +3,7 @@
 
 use super::act::{Act, Precision};
 use super::attention::suite::{attention_is_softmax, what_is_not_finite_shows};
-use super::delta::{self, HeadKind, HeadWeights, Position};
+use super::delta::{self, HeadKind, HeadWeights, Position, Rows};
 use super::elementwise::{self, Gate, Pairs};
 use super::hadamard;
 use super::isa::{Isa, scalar::Scalar};
@@ -174,8 +174,9 @@ fn convolutions<I: Isa>() {
                 let mut history = vec![0.0; delta::history_len(head, kernel)];
                 let mut columns = Columns::all(&mut out, 2 * head);
                 for from in (0..rows).step_by(piece) {
-                    let span = (from..rows.min(from + piece), head);
-                    delta::convolve::<I>(kind, &mut columns, span, &mut history, &weights, (channel, head));
+                    let all = from..rows.min(from + piece);
+                    let span = Rows { tried: all.end, all };
+                    delta::convolve::<I>(kind, &mut columns, (&span, head), &mut history, &weights, (channel, head));
                 }
                 (out, history)
             };
@@ -208,7 +209,7 @@ fn convolutions<I: Isa>() {
     }
 }
 
-/// Against the recurrence as it is written, on a whole matrix of f64.
+/// Against the recurrence as it is written, on a whole matrix of f64. Its cases exceed 60 lines.
 fn recurrences<I: Isa>() {
     let mut rng = Rng::new(4);
     for (head, rows) in [(4, 3), (16, 9), (20, 40), (64, 70)] {
@@ -228,13 +229,29 @@ fn recurrences<I: Isa>() {
             let mut out = vec![0.0; rows * 2 * head];
             let mut columns = Columns::all(&mut out, 2 * head);
             for from in (0..rows).step_by(piece) {
-                delta::recur::<I>(&mut state, weights, &mut columns, (from..rows.min(from + piece), head), &position);
+                let all = from..rows.min(from + piece);
+                let span = Rows { tried: all.end, all };
+                delta::recur::<I>(&mut state, weights, &mut columns, (&span, head), &position);
             }
             (out, state)
         };
         let (out, state) = run(rows);
         for piece in [1, 7] {
             assert!(run(piece) == (out.clone(), state.clone()), "pieces of {piece}");
+        }
+        // What is only tried has the same results, and leaves the state of what came before.
+        if rows <= 32 {
+            for tried in 0..rows {
+                let (mut after, mut before) = (vec![0.0; delta::state_len(head)], vec![0.0; delta::state_len(head)]);
+                let (mut all, mut some) = (vec![0.0; rows * 2 * head], vec![0.0; rows * 2 * head]);
+                let mut take = |state: &mut [f32], out: &mut [f32], end: usize| {
+                    let span = Rows { all: 0..end, tried };
+                    delta::recur::<I>(state, weights, &mut Columns::all(out, 2 * head), (&span, head), &position);
+                };
+                take(&mut after, &mut all, rows);
+                take(&mut before, &mut some, tried);
+                assert!(all == out && after == before, "{tried} of {rows}");
+            }
         }
         let mut s = vec![vec![0.0f64; head]; head];
         for row in 0..rows {

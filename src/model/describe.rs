@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::config::Rotation;
 use super::items::Item;
 use super::plan::{Known, Memory, Plan};
 use crate::formats::Format;
@@ -131,35 +132,44 @@ impl Description {
                 interleave: if interleave == Interleave::By128 { "128" } else { "64" },
                 from,
             }),
-            config: ConfigSummary {
-                layers: config.layers,
-                hidden: config.hidden,
-                ffn: config.ffn,
-                heads: config.heads,
-                kv_heads: config.kv_heads,
-                head_size: config.head,
-                vocab: config.vocab,
-                context_length: config.context,
-                rope_base: config.rope.base,
-                activation: config.gate.name(),
-                tied: plan.tied(),
-                delta_net: config.hybrid.as_ref().map(|net| DeltaNetSummary {
-                    layers: config.layer_kinds().1,
-                    key_heads: net.key_heads,
-                    value_heads: net.value_heads,
-                    head_size: net.head,
-                }),
-            },
-            rotation: config.rotation.as_ref().map(|rotation| RotationSummary {
-                transform: "hadamard",
-                block: rotation.block,
-                signs: rotation.signs.is_some(),
-                matrices: rotation.matrices.len(),
-                embedding: rotation.embedding,
-            }),
+            config: config_summary(plan),
+            rotation: config.rotation.as_ref().map(rotation_summary),
             memory: plan.memory(),
             warnings: plan.warnings(),
         }
+    }
+}
+
+fn config_summary(plan: &Plan) -> ConfigSummary {
+    let config = &plan.config;
+    ConfigSummary {
+        layers: config.layers,
+        hidden: config.hidden,
+        ffn: config.ffn,
+        heads: config.heads,
+        kv_heads: config.kv_heads,
+        head_size: config.head,
+        vocab: config.vocab,
+        context_length: config.context,
+        rope_base: config.rope.base,
+        activation: config.gate.name(),
+        tied: plan.tied(),
+        delta_net: config.hybrid.as_ref().map(|net| DeltaNetSummary {
+            layers: config.layer_kinds().1,
+            key_heads: net.key_heads,
+            value_heads: net.value_heads,
+            head_size: net.head,
+        }),
+    }
+}
+
+fn rotation_summary(rotation: &Rotation) -> RotationSummary {
+    RotationSummary {
+        transform: "hadamard",
+        block: rotation.block,
+        signs: rotation.signs.is_some(),
+        matrices: rotation.matrices.len(),
+        embedding: rotation.embedding,
     }
 }
 

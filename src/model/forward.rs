@@ -15,9 +15,10 @@ pub use trace::Traced;
 use pass::Pass;
 
 use super::adapter::{Adapters, Site, Use};
+use super::config::Config;
 use super::plan::{HEAD_ROWS, Plan};
 use super::weights::{Model, macs};
-use crate::error::{Result, reserve};
+use crate::error::{Result, filled, reserve};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
 use crate::kernels::{elementwise, linear, sections, spec};
@@ -32,6 +33,8 @@ pub struct BatchRow {
     pub token: u32,
     /// Whether the row's logits are wanted.
     pub logits: bool,
+    /// Whether the token is a guess: a hybrid's state is then that before it, until [`Forward::commit`] is told that it was right.
+    pub guessed: bool,
 }
 
 /// What one operation left behind.
@@ -65,6 +68,16 @@ pub struct Forward<I: Isa> {
     sin: Vec<f32>,
     act: Act<I>,
     logits: Vec<f32>,
+    /// What each gated delta net read at guessed rows.
+    guessed: Vec<f32>,
+}
+
+/// Guesses of a pass on a hybrid.
+pub const MOST_GUESSES: usize = 6;
+
+/// Values that are kept of the guesses of a pass.
+pub fn guessed_values(config: &Config) -> usize {
+    config.hybrid.as_ref().map_or(0, |net| config.layer_kinds().1 * MOST_GUESSES * net.in_width())
 }
 
 /// Operations of a layer; a gated delta net has as many.
@@ -95,6 +108,7 @@ impl<I: Isa> Forward<I> {
             cos: floats(config.rope.dim / 2)?,
             sin: floats(config.rope.dim / 2)?,
             act: Act::reserve(plan.act_bytes())?,
+            guessed: filled("scratch", guessed_values(config) as u64, 0.0)?,
             logits: reserve("logits", (HEAD_ROWS * config.vocab) as u64)?,
         })
     }
@@ -124,6 +138,24 @@ impl<I: Isa> Forward<I> {
     /// The logits of the i-th row of the last [`Progress::Logits`].
     pub fn logits(&self, i: usize) -> &[f32] {
         row(&self.logits, self.vocab, i)
+    }
+
+    /// Takes a conversation's state over the `index`th guess of the last pass, which was right.
+    pub fn commit(&mut self, team: &Team, model: &Model, cache: &mut Cache, table: TableId, index: usize) {
+        let Some(hybrid) = &model.config.hybrid else { return };
+        let width = hybrid.in_width();
+        let row = BatchRow { table, position: 0, token: 0, logits: false, guessed: false };
+        let rows = std::mem::replace(&mut self.rows, vec![row]);
+        for (number, layer) in model.layers.iter().enumerate().filter(|(_, layer)| layer.delta_net.is_some()) {
+            let from = (layer.index * MOST_GUESSES + index) * width;
+            self.qkv.clear();
+            self.qkv.extend_from_slice(&self.guessed[from..from + width]);
+            let site = Site { team, layer: number, operation: Operation::Recur };
+            let mut pass = Pass { forward: self, site, config: &model.config, cache };
+            pass.convolve(layer);
+            pass.recur(layer);
+        }
+        self.rows = rows;
     }
 
     /// The hidden state of a row behind the output norm, when the pass is done.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use super::config::{Config, Hybrid, Training};
+use super::forward::guessed_values;
 use super::items::{Item, Reading, Target, items};
 use super::names::Part;
 use super::options::Options;
@@ -200,7 +201,8 @@ impl Plan {
         let latent = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Latent)));
         let staged = latent.map(|item| item.tensor.len).max().unwrap_or(0);
         let rows = rows as u64;
-        let scratch = staged + self.widest_input() * rows + 4 * (rows * row as u64 + logits as u64);
+        let kept = guessed_values(config);
+        let scratch = staged + self.widest_input() * rows + 4 * (rows * row as u64 + logits as u64 + kept as u64);
         Memory { weights, kv, states, scratch, total: weights + kv + states + scratch }
     }
 

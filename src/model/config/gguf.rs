@@ -52,6 +52,19 @@ impl Keys<'_> {
         Ok(())
     }
 
+    /// The layers that run, and those of a head for further tokens behind them.
+    fn layers(&self, hybrid: bool) -> Result<(usize, usize)> {
+        let all = self.need("block_count", self.uint("block_count", MOST_LAYERS)?)?;
+        let key = self.key("nextn_predict_layers");
+        let mtp = self.metadata.uint(&key)?.filter(|_| hybrid).unwrap_or(0);
+        if mtp >= all as u64 {
+            return Err(Error::new(ErrorKind::BadValue, "no layer is left")
+                .key(key)
+                .expected(format_args!("fewer than {all}"), mtp));
+        }
+        Ok((all - mtp as usize, mtp as usize))
+    }
+
     fn scaling(&self) -> Result<RopeScaling> {
         match self.metadata.str(&self.key("rope.scaling.type"))? {
             None | Some("none") => Ok(RopeScaling::None),
@@ -105,14 +118,7 @@ impl Config {
         };
         keys.refuse_variants(head)?;
         let scaling = keys.scaling()?;
-        let all = keys.need("block_count", keys.uint("block_count", MOST_LAYERS)?)?;
-        let mtp = metadata.uint(&keys.key("nextn_predict_layers"))?.filter(|_| kind.hybrid).unwrap_or(0);
-        let layers = usize::try_from(mtp).ok().and_then(|mtp| all.checked_sub(mtp)).filter(|&layers| layers > 0);
-        let layers = layers.ok_or_else(|| {
-            Error::new(ErrorKind::BadValue, "no layer is left")
-                .key(keys.key("nextn_predict_layers"))
-                .expected(format_args!("fewer than {all}"), mtp)
-        })?;
+        let (layers, mtp) = keys.layers(kind.hybrid)?;
         let mut config = Self {
             naming: Naming::Gguf,
             name: metadata.str("general.name")?.map(str::to_owned),
@@ -143,8 +149,8 @@ impl Config {
             qk_norms: kind.qk_norms,
             gated: kind.hybrid,
             gain_from_one: false,
-            mtp: all - layers,
-            hybrid: if kind.hybrid { Some(Hybrid::from_gguf(&keys, layers, all)?) } else { None },
+            mtp,
+            hybrid: if kind.hybrid { Some(Hybrid::from_gguf(&keys, layers, layers + mtp)?) } else { None },
             rotation: None,
             latent: false,
             biases: kind.biases,

@@ -98,15 +98,18 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         mlx,
         warnings,
     };
-    config.check(|name| {
-        let own = match name {
-            "attention.head_count_kv" => "num_key_value_heads",
-            "rope.freq_base" => "rope_theta",
-            _ => "head_dim",
-        };
-        own.to_owned()
-    })?;
+    config.check(own_key)?;
     Ok(config)
+}
+
+/// GGUF's name of a key, in a `config.json`'s words.
+fn own_key(name: &str) -> String {
+    let own = match name {
+        "attention.head_count_kv" => "num_key_value_heads",
+        "rope.freq_base" => "rope_theta",
+        _ => "head_dim",
+    };
+    own.to_owned()
 }
 
 fn architecture(json: &Json) -> Result<(&str, Kind)> {

@@ -7,23 +7,22 @@
 //! ╰─── convolved ─────────╯
 //! ```
 
-use std::ops::Range;
-
 use super::pass::Pass;
-use super::{BatchRow, Forward, row};
-use crate::kernels::delta::{self, HeadKind, HeadWeights, Position};
+use super::{BatchRow, Forward, MOST_GUESSES, row};
+use crate::kernels::delta::{self, HeadKind, HeadWeights, Position, Rows};
 use crate::kernels::isa::Isa;
 use crate::model::config::{Config, Hybrid};
 use crate::model::weights::{DeltaNet, Layer};
 use crate::team::Section;
 
 /// The rows of each conversation: they are neighbours, and their positions rise.
-fn conversations(rows: &[BatchRow]) -> impl Iterator<Item = Range<usize>> {
+fn conversations(rows: &[BatchRow]) -> impl Iterator<Item = Rows> {
     let mut from = 0;
     rows.chunk_by(|a, b| a.table == b.table).map(move |chunk| {
-        let rows = from..from + chunk.len();
-        from = rows.end;
-        rows
+        let all = from..from + chunk.len();
+        let tried = from + chunk.iter().take_while(|row| !row.guessed).count();
+        from = all.end;
+        Rows { all, tried }
     })
 }
 
@@ -39,13 +38,16 @@ impl<I: Isa> Pass<'_, I> {
     pub fn convolve(&mut self, layer: &Layer) {
         let Self { forward, site, config, cache } = self;
         let (hybrid, net) = net_of(config, layer);
-        let Forward { rows, qkv, .. } = &mut **forward;
+        let Forward { rows, qkv, guessed, .. } = &mut **forward;
         let (head, key_heads, width) = (hybrid.head, hybrid.key_heads, hybrid.in_width());
         let history = delta::history_len(head, hybrid.kernel);
         let all = hybrid.conv_heads() * history;
         for span in conversations(rows) {
             // A conversation whose request has ended may have lost its state; nobody waits for it.
-            let Some(state) = cache.state(rows[span.start].table, layer.index) else { continue };
+            let Some(state) = cache.state(rows[span.all.start].table, layer.index) else { continue };
+            for (i, at) in (span.tried..span.all.end).zip(layer.index * MOST_GUESSES..) {
+                guessed[at * width..][..width].copy_from_slice(row(qkv, width, i));
+            }
             let inputs = (&mut qkv[..], width, Section { first: 0, width: hybrid.conv_width(), unit: head });
             let histories = (&mut state[..all], all, Section { first: 0, width: all, unit: history });
             site.team.paired_columns([inputs, histories], |heads, mut columns, mut histories| {
@@ -57,7 +59,7 @@ impl<I: Isa> Pass<'_, I> {
                         _ => HeadKind::Value,
                     };
                     let place = (index * head, head);
-                    delta::convolve::<I>(kind, &mut columns, (span.clone(), first), history, &net.conv, place);
+                    delta::convolve::<I>(kind, &mut columns, (&span, first), history, &net.conv, place);
                 }
             });
         }
@@ -73,12 +75,12 @@ impl<I: Isa> Pass<'_, I> {
         let all = hybrid.value_heads * len;
         attended.resize(rows.len() * values, 0.0);
         for span in conversations(rows) {
-            let Some(state) = cache.state(rows[span.start].table, layer.index) else { continue };
+            let Some(state) = cache.state(rows[span.all.start].table, layer.index) else { continue };
             let first = state.len() - all;
             let states = (&mut state[first..], all, Section { first: 0, width: all, unit: len });
             let results = (&mut attended[..], values, Section { first: 0, width: values, unit: head });
             tally.kv_bytes += 8 * all as u64;
-            tally.kv_macs += (3 * span.len() * all) as u64;
+            tally.kv_macs += (3 * span.all.len() * all) as u64;
             let qkv = &*qkv;
             site.team.paired_columns([states, results], |heads, mut states, mut columns| {
                 let pieces = states.row(0).chunks_exact_mut(len);
@@ -97,7 +99,7 @@ impl<I: Isa> Pass<'_, I> {
                         }
                     };
                     let weights = HeadWeights { a: net.a[index], dt: net.dt[index], norm: &net.norm, eps: config.eps };
-                    delta::recur::<I>(state, weights, &mut columns, (span.clone(), first), &position);
+                    delta::recur::<I>(state, weights, &mut columns, (&span, first), &position);
                 }
             });
         }

@@ -45,12 +45,7 @@ impl Assembly<'_> {
             });
             *index += 1;
         }
-        let factors = self.optional(Slot::new(Part::RopeFreqs));
-        if let Some(bad) = factors.iter().flatten().find(|&&factor| factor <= 0.0) {
-            return Err(Error::new(ErrorKind::BadValue, "a frequency is divided by this")
-                .tensor("rope_freqs.weight")
-                .expected("a positive number", bad));
-        }
+        let factors = self.frequency_factors()?;
         let embedding = self.matrix(Slot::new(Part::TokenEmbd))?;
         // The head is no BitNet layer: training leaves it as it is, unless it is packed like one.
         let packed = |sink: &Sink| sink.reading == Reading::HfPacked;
@@ -81,6 +76,16 @@ impl Assembly<'_> {
             frequencies: config.rope.frequencies(factors.as_deref()),
             config,
         })
+    }
+
+    fn frequency_factors(&mut self) -> Result<Option<Vec<f32>>> {
+        let factors = self.optional(Slot::new(Part::RopeFreqs));
+        match factors.iter().flatten().find(|&&factor| factor <= 0.0) {
+            None => Ok(factors),
+            Some(bad) => Err(Error::new(ErrorKind::BadValue, "a frequency is divided by this")
+                .tensor("rope_freqs.weight")
+                .expected("a positive number", bad)),
+        }
     }
 
     /// Resolves [`Training::ByScales`]: a file is taken for BitNet's if every matrix of the layers has a ternary type and one scale for the
