@@ -39,6 +39,7 @@ mod adapters;
 mod batch;
 mod draft;
 mod kept;
+mod prefill;
 mod request;
 mod scheduler;
 mod session;
@@ -58,11 +59,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::isa::Isa;
 use crate::kv::Cache;
 use crate::model::forward::{Forward, Progress, Traced};
-use crate::model::{Adapter, Model, Plan, tune};
+use crate::model::{Adapter, Model, Plan, times, tune};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
 use active::{Active, Outcome};
 use kept::{Kept, STRIDE};
+use prefill::Expected;
 use scheduler::Limits;
 use session::Session;
 
@@ -92,6 +94,8 @@ pub struct Engine<I: Isa> {
     running: Option<Vec<RequestId>>,
     /// The same of the last pass that was completed.
     served: Vec<RequestId>,
+    /// A prompt that is computed before it is asked for.
+    expected: Option<Expected>,
     next: u32,
     steps: u64,
     /// See [`scheduler::Queue::turn`].
@@ -104,12 +108,16 @@ impl<I: Isa> Engine<I> {
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] with the bytes that could not be had.
     pub fn new(model: Model, plan: &Plan, team: Team) -> Result<Self> {
-        Ok(Self {
-            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.prefix_reuse)?
-                .with_states(plan.state_shape(), plan.states)?,
+        let cache = plan.cache()?;
+        Ok(Self::with(model, plan, team, cache, Forward::reserve(plan)?))
+    }
+
+    fn with(model: Model, plan: &Plan, team: Team, cache: Cache, forward: Forward<I>) -> Self {
+        Self {
+            cache,
+            forward,
             kept: Vec::new(),
             prefix_reuse: plan.options.prefix_reuse,
-            forward: Forward::reserve(plan)?,
             adapters: Vec::new(),
             context: plan.context,
             limits: Limits::new(plan),
@@ -119,10 +127,11 @@ impl<I: Isa> Engine<I> {
             requests: LiteMap::new(),
             running: None,
             served: Vec::new(),
+            expected: None,
             next: 0,
             steps: 0,
             turn: 1,
-        })
+        }
     }
 
     /// Measures which variants of kernels suit this machine and sets them, see [`tune`]; for a clock in milliseconds.
@@ -131,6 +140,14 @@ impl<I: Isa> Engine<I> {
     /// As [`tune::tune`].
     pub fn tune(&self, now: &dyn Fn() -> f64) -> Result<Vec<tune::Choice>> {
         tune::tune::<I>(&self.model, &self.team, now)
+    }
+
+    /// Times each matrix of the model, see [`times`]; for a clock in milliseconds.
+    ///
+    /// # Errors
+    /// As [`times::times`].
+    pub fn times(&self, streams: usize, now: &dyn Fn() -> f64) -> Result<Vec<f64>> {
+        times::times::<I>(&self.model, &self.team, streams, now)
     }
 
     /// The model that it runs.
@@ -192,9 +209,10 @@ impl<I: Isa> Engine<I> {
             let id = active.session;
             self.lose_state(id);
         }
-        let id = RequestId(self.fresh());
-        self.requests.insert(id, active);
-        Ok(id)
+        let number = RequestId(self.fresh());
+        self.requests.insert(number, active);
+        self.meet(id, number);
+        Ok(number)
     }
 
     /// Ends a request without an event. What it computed stays with its session.
@@ -236,7 +254,7 @@ impl<I: Isa> Engine<I> {
 
     /// Whether a step has anything to do. Requests that are paused or await logits give nothing to do.
     pub fn busy(&self) -> bool {
-        self.requests.values().any(|request| !request.is_paused() && !request.awaits_logits())
+        self.expects() || self.requests.values().any(|request| !request.is_paused() && !request.awaits_logits())
     }
 
     /// Computes until a batch is done, or until `expired`, which is asked between operations, returns true. Returns the events.
@@ -255,7 +273,7 @@ impl<I: Isa> Engine<I> {
         self.team.check()?;
         let mut events = Vec::new();
         if self.running.is_none() {
-            if !self.start() {
+            if !self.compute_expected(after) || !self.start() {
                 return Ok(events);
             }
             after(Operation::Schedule, self.forward.tally);

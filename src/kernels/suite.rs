@@ -244,7 +244,7 @@ fn recurrences<I: Isa>() {
             for tried in 0..rows {
                 let (mut after, mut before) = (vec![0.0; delta::state_len(head)], vec![0.0; delta::state_len(head)]);
                 let (mut all, mut some) = (vec![0.0; rows * 2 * head], vec![0.0; rows * 2 * head]);
-                let mut take = |state: &mut [f32], out: &mut [f32], end: usize| {
+                let take = |state: &mut [f32], out: &mut [f32], end: usize| {
                     let span = Rows { all: 0..end, tried };
                     delta::recur::<I>(state, weights, &mut Columns::all(out, 2 * head), (&span, head), &position);
                 };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::config::Rotation;
+use super::head::{self, HeadChoice};
 use super::items::Item;
 use super::plan::{Known, Memory, Plan};
 use crate::formats::Format;
@@ -28,6 +29,7 @@ pub struct Description {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotation: Option<RotationSummary>,
     pub memory: Memory,
+    pub heads: Vec<HeadChoice>,
     pub warnings: Vec<String>,
 }
 
@@ -42,6 +44,8 @@ pub struct TensorSummary {
     pub scale: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero_share: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounded_to: Option<&'static str>,
 }
 
 /// The order of I2_S codes, and what it is known from.
@@ -107,6 +111,7 @@ impl Description {
             bytes: item.tensor.len,
             scale: scale(item),
             zero_share: zeros.get(&item.tensor.name).copied(),
+            rounded_to: head::rounded(item).map(|to| to.name),
         });
         let activations = match precision.or_else(|| plan.layer_precision()) {
             Some(precision) => precision.name().to_owned(),
@@ -135,6 +140,7 @@ impl Description {
             config: config_summary(plan),
             rotation: config.rotation.as_ref().map(rotation_summary),
             memory: plan.memory(),
+            heads: plan.heads(),
             warnings: plan.warnings(),
         }
     }

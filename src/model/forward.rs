@@ -8,8 +8,10 @@
 
 mod delta;
 mod pass;
+mod prefill;
 mod trace;
 
+pub use prefill::Prefill;
 pub use trace::Traced;
 
 use pass::Pass;
@@ -80,6 +82,16 @@ pub fn guessed_values(config: &Config) -> usize {
     config.hybrid.as_ref().map_or(0, |net| config.layer_kinds().1 * MOST_GUESSES * net.in_width())
 }
 
+/// What a pass keeps between two layers. Whatever else is in the scratch is written anew within each layer.
+#[derive(Debug)]
+struct Suspended {
+    rows: Vec<BatchRow>,
+    operation: usize,
+    hidden: Vec<f32>,
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+}
+
 /// Operations of a layer; a gated delta net has as many.
 const LAYER: [Operation; 6] =
     [Operation::Qkv, Operation::Rope, Operation::Attend, Operation::Output, Operation::GateUp, Operation::Down];
@@ -135,6 +147,15 @@ impl<I: Isa> Forward<I> {
         &self.rows
     }
 
+    /// Puts the pass under way aside and goes on with the one that was.
+    fn exchange(&mut self, other: &mut Suspended) {
+        std::mem::swap(&mut self.rows, &mut other.rows);
+        std::mem::swap(&mut self.operation, &mut other.operation);
+        std::mem::swap(&mut self.hidden, &mut other.hidden);
+        std::mem::swap(&mut self.cos, &mut other.cos);
+        std::mem::swap(&mut self.sin, &mut other.sin);
+    }
+
     /// The logits of the i-th row of the last [`Progress::Logits`].
     pub fn logits(&self, i: usize) -> &[f32] {
         row(&self.logits, self.vocab, i)
@@ -173,8 +194,8 @@ impl<I: Isa> Forward<I> {
     fn at(&self, index: usize, model: &Model) -> Operation {
         match index.checked_sub(1) {
             None => Operation::Embed,
-            Some(past) if past < model.layers.len() * LAYER.len() => {
-                let delta_net = model.layers[past / LAYER.len()].delta_net.is_some();
+            Some(past) if past < model.config.layers * LAYER.len() => {
+                let delta_net = model.config.delta_net(past / LAYER.len()).is_some();
                 match LAYER[past % LAYER.len()] {
                     Operation::Rope if delta_net => Operation::Convolve,
                     Operation::Attend if delta_net => Operation::Recur,
@@ -191,7 +212,7 @@ impl<I: Isa> Forward<I> {
         let past = self.operation.saturating_sub(1);
         self.operation += 1;
         if operation == Operation::Head {
-            return self.head(team, model, past - model.layers.len() * LAYER.len());
+            return self.head(team, model, past - model.config.layers * LAYER.len());
         }
         if operation == Operation::Embed {
             self.embed(model);
@@ -262,7 +283,7 @@ impl<I: Isa> Forward<I> {
         team.columns(&mut self.logits, config.vocab, &sections, grain, |part, tiles, columns| {
             linear::multiply(head, part, tiles, act, columns);
         });
-        let site = Site { team, layer: model.layers.len(), operation: Operation::Head };
+        let site = Site { team, layer: config.layers, operation: Operation::Head };
         self.adapters.add(site, Some(&rows), &mut self.tally, &mut self.act, &mut self.logits, &normed);
         self.tally.weight_bytes += head.bytes();
         self.tally.weight_macs += macs(head) * rows.len() as u64;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use super::config::{Config, Hybrid, Training};
-use super::forward::guessed_values;
+use super::forward::{Prefill, guessed_values};
+use super::head;
 use super::items::{Item, Reading, Target, items};
 use super::names::Part;
 use super::options::Options;
@@ -82,6 +83,8 @@ pub struct Plan {
     pub positions: usize,
     /// States of conversations that a hybrid has room for.
     pub states: usize,
+    /// Tokens of a prompt that is computed while the weights come, at most.
+    pub prefill: usize,
     pub warnings: Vec<String>,
     pub(super) probes: Vec<Probe>,
     /// What probing found of each kind of matrix: whether one scale a row is enough.
@@ -106,6 +109,7 @@ impl Plan {
             items,
             context,
             kv,
+            prefill: 0,
             warnings,
             probes: Vec::new(),
             row_scaled: LiteMap::new(),
@@ -124,14 +128,43 @@ impl Plan {
 
     /// The weights, in file order.
     pub fn ranges(&self) -> Vec<Range> {
-        let mut ranges: Vec<Range> = self
-            .items
-            .iter()
-            .map(|Item { tensor, .. }| Range { file: tensor.file, offset: tensor.offset, len: tensor.len })
-            .filter(|range| range.len > 0)
-            .collect();
+        self.sorted_ranges(|_, range| (0, range))
+    }
+
+    /// The weights in order of execution: the embedding, each layer, the head; within each in file order.
+    pub fn ranges_in_turn(&self) -> Vec<Range> {
+        self.sorted_ranges(|item, range| (item.slot.turn(), range))
+    }
+
+    fn sorted_ranges(&self, key: fn(&Item, Range) -> (usize, Range)) -> Vec<Range> {
+        let range = |Item { tensor, .. }: &Item| Range { file: tensor.file, offset: tensor.offset, len: tensor.len };
+        let mut ranges: Vec<(usize, Range)> = self.items.iter().map(|item| key(item, range(item))).collect();
+        ranges.retain(|(_, range)| range.len > 0);
         ranges.sort_unstable();
-        ranges
+        ranges.into_iter().map(|(_, range)| range).collect()
+    }
+
+    /// The tensor that comes so late in the files that less than half of the layers could be computed before the last tenth of the weights;
+    /// `None` where the order is no hindrance.
+    pub fn late(&self) -> Option<&Tensor> {
+        let mut files: Vec<&Item> = self.items.iter().collect();
+        files.sort_by_key(|item| (item.tensor.file, item.tensor.offset));
+        let total: u64 = files.iter().map(|item| item.tensor.len).sum();
+        let half = self.config.layers.div_ceil(2);
+        let mut came = 0;
+        let mut late = None;
+        for item in files {
+            came += item.tensor.len;
+            if item.slot.turn() <= half && came > total - total / 10 {
+                late = Some(&*item.tensor);
+            }
+        }
+        late
+    }
+
+    /// Counts memory for a prompt of so many tokens, as far as the context holds them, that is computed while the weights come.
+    pub fn expect_prefill(&mut self, tokens: usize) {
+        self.prefill = tokens.min(self.context);
     }
 
     /// Whether the embedding is the head.
@@ -142,6 +175,15 @@ impl Plan {
     /// What one position takes in the KV cache.
     pub fn kv_shape(&self) -> kv::KvShape {
         kv_shape(&self.config)
+    }
+
+    /// Reserves the KV cache, and the states of a hybrid.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] with the bytes that could not be had.
+    pub fn cache(&self) -> Result<kv::Cache> {
+        kv::Cache::reserve(self.kv, self.kv_shape(), self.positions, self.options.prefix_reuse)?
+            .with_states(self.state_shape(), self.states)
     }
 
     /// What a conversation on a hybrid takes besides.
@@ -186,11 +228,7 @@ impl Plan {
     }
 
     fn memory_of(&self, cache: CacheSize, rows: usize) -> Memory {
-        let weights = self.items.iter().map(|item| match item.target {
-            Target::Matrix(shape, _) => shape.bytes(),
-            Target::Values => item.tensor.values() * 4,
-        });
-        let weights = weights.sum();
+        let weights = self.items.iter().map(Item::bytes).sum();
         let kv = self.kv_shape().bytes(cache.positions, cache.kv);
         let config = &self.config;
         let states = state_shape(config).bytes() * cache.states as u64;
@@ -202,7 +240,9 @@ impl Plan {
         let staged = latent.map(|item| item.tensor.len).max().unwrap_or(0);
         let rows = rows as u64;
         let kept = guessed_values(config);
-        let scratch = staged + self.widest_input() * rows + 4 * (rows * row as u64 + logits as u64 + kept as u64);
+        let prompt = self.prefill.min(cache.context) as u64 * Prefill::bytes(config);
+        let floats = rows * row as u64 + (logits + kept) as u64;
+        let scratch = staged + prompt + self.widest_input() * rows + 4 * floats;
         Memory { weights, kv, states, scratch, total: weights + kv + states + scratch }
     }
 
@@ -226,6 +266,7 @@ impl Plan {
     /// What a user should know, about the model and about what was taken for granted.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.warnings.clone();
+        warnings.extend(self.heads_left_alone());
         if matches!(self.i2s, Some((_, Known::Default))) {
             let told = if self.probes.is_empty() { "the weights do not tell" } else { "the weights may tell" };
             warnings.push(format!(
@@ -276,6 +317,10 @@ impl Plan {
                 }
                 Content::HfPacked => (Reading::HfPacked, ternary),
                 Content::MlxPacked => (Reading::MlxPacked, Packing::Ints(item.mlx.expect("placed with its layout"))),
+            };
+            let (reading, packing) = match self.options.head {
+                Some(to) if head::rounds(self, item, to)? => (Reading::Rounded(to), head::packing(to)),
+                _ => (reading, packing),
             };
             let parts = if reading == Reading::HfPacked { 4 } else { 1 };
             self.items[index].target = Target::Matrix(MatrixShape { packing, parts, ..shape }, reading);

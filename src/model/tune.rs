@@ -32,7 +32,7 @@ const MAX_PAIRS: usize = 64;
 const GAIN: f64 = 0.95;
 
 /// A matrix, and the form that its kernel wants the input in.
-type Timed<'a> = (&'a Matrix, ActSpec);
+pub(super) type Timed<'a> = (&'a Matrix, ActSpec);
 
 /// Whether weights of a kind are prefetched.
 pub type Choice = (Codes, bool);
@@ -89,12 +89,17 @@ fn faster_without(pairs: &[[f64; 2]]) -> bool {
     last.chunks(PAIRS / 2).all(|half| best(half, 0) < GAIN * best(half, 1))
 }
 
-/// The matrices with such codes that a kernel for one token reads as integers.
-fn matrices(model: &Model, codes: Codes) -> Vec<Timed<'_>> {
+/// All matrices, in the order in which a pass reads them.
+pub(super) fn all(model: &Model) -> Vec<Timed<'_>> {
     let linears = model.layers.iter().flat_map(|layer| [&layer.qkv, &layer.output, &layer.gate_up, &layer.down]);
     let in_layers = linears.flat_map(|linear: &Linear| &linear.inputs);
     let in_layers = in_layers.flat_map(|input| input.matrices.iter().map(|matrix| (matrix, input.spec)));
     let head = (model.head(), crate::kernels::spec(&model.head().shape, model.head_precision));
+    in_layers.chain([head]).collect()
+}
+
+/// The matrices with such codes that a kernel for one token reads as integers.
+fn matrices(model: &Model, codes: Codes) -> Vec<Timed<'_>> {
     let fits = |(matrix, spec): &Timed| match matrix.shape.packing {
         // The kernels of super-blocks and of float activations have no choice.
         Packing::Ints(layout) => {
@@ -102,11 +107,11 @@ fn matrices(model: &Model, codes: Codes) -> Vec<Timed<'_>> {
         }
         Packing::Dense(_) => false,
     };
-    in_layers.chain([head]).filter(fits).collect()
+    all(model).into_iter().filter(fits).collect()
 }
 
 /// Multiplies one matrix after another with one token.
-struct Timer<'a, I: Isa> {
+pub(super) struct Timer<'a, I: Isa> {
     all: &'a [Timed<'a>],
     next: usize,
     act: Act<I>,
@@ -116,7 +121,7 @@ struct Timer<'a, I: Isa> {
 }
 
 impl<'a, I: Isa> Timer<'a, I> {
-    fn new(all: &'a [Timed<'a>], team: &'a Team, now: &'a dyn Fn() -> f64) -> Result<Self> {
+    pub(super) fn new(all: &'a [Timed<'a>], team: &'a Team, now: &'a dyn Fn() -> f64) -> Result<Self> {
         let act = all.iter().map(|(_, spec)| spec.bytes(1)).max().unwrap_or(0);
         let rows = all.iter().map(|(matrix, _)| matrix.shape.rows).max().unwrap_or(0);
         let y = crate::error::filled("the result of a measurement", rows as u64, 0.0)?;
@@ -124,7 +129,7 @@ impl<'a, I: Isa> Timer<'a, I> {
     }
 
     /// The milliseconds that the next matrix takes a byte.
-    fn time_next(&mut self) -> f64 {
+    pub(super) fn time_next(&mut self) -> f64 {
         let (matrix, spec) = self.all[self.next % self.all.len()];
         self.next += 1;
         self.act.prepare(self.team, spec, 1, |_, row| {

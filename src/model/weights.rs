@@ -104,6 +104,15 @@ fn group(x: &mut [f32], key_heads: usize, value_heads: usize) {
     }
 }
 
+impl Layer {
+    /// The same layer, whose matrices' inputs are rounded for this training.
+    pub fn rounded(self, asked: Option<Precision>, training: Training) -> Self {
+        let Self { qkv, output, gate_up, down, .. } = self;
+        let [qkv, output, gate_up, down] = [qkv, output, gate_up, down].map(|linear| linear.rounded(asked, training));
+        Self { qkv, output, gate_up, down, ..self }
+    }
+}
+
 /// Matrices that share an input and write side by side.
 #[derive(Debug)]
 pub struct Linear {
@@ -163,6 +172,25 @@ impl Linear {
             input.matrices.push(matrix);
         }
         linear
+    }
+
+    /// The same matrices, whose inputs are rounded for this training.
+    fn rounded(self, asked: Option<Precision>, training: Training) -> Self {
+        let mut biases = self.biases.into_iter().peekable();
+        let mut first = 0;
+        let mut projections = Vec::new();
+        for Input { norm, rotation, matrices, .. } in self.inputs {
+            // A norm is one projection's own.
+            let mut norm = norm;
+            for matrix in matrices {
+                let bias = biases.next_if(|(at, _)| *at == first).map(|(_, bias)| bias);
+                first += matrix.shape.rows;
+                let precision = precision(asked, training, matrix.shape.packing);
+                let rotation = rotation.clone();
+                projections.push(Projection { matrix, precision, norm: norm.take(), rotation, bias });
+            }
+        }
+        Self::new(projections)
     }
 
     /// Bytes of weights that one pass reads.

@@ -1,16 +1,15 @@
 /** A command's arguments, checked before anything is loaded. */
 
 import { parseArgs } from "node:util";
-import { checkAll } from "../options/check.ts";
+import { checkAll, checked, checkOf } from "../options/check.ts";
 import {
   type CommandName,
+  commandFlags,
   commands,
-  commonFlags,
   type FlagGroup,
   type FlagKey,
   type FlagRow,
   flagGroups,
-  flagsOf,
   hyphenated,
   type Syntax,
   spelled,
@@ -26,7 +25,7 @@ import type {
   PerplexityOptions,
 } from "../types/index.ts";
 import { nearest, UsageError } from "./syntax.ts";
-import { readText } from "./values.ts";
+import { readSweep, readText } from "./values.ts";
 
 interface OptionsOf {
   load: LoadOptions;
@@ -46,7 +45,8 @@ export class Args {
 
   constructor(name: CommandName, argv: readonly string[]) {
     const command: Syntax = commands[name];
-    this.#rows = flagsOf([...command.flags, ...commonFlags]);
+    const { own, common } = commandFlags(command);
+    this.#rows = [...own, ...common];
     const { operands, given } = parse(command, this.#rows, argv);
     this.operands = operands;
     this.#given = given;
@@ -79,6 +79,13 @@ export class Args {
       });
   }
 
+  /** All values of a flag that may be a sweep; undefined where it is not given. */
+  sweep(key: FlagKey): number[] | undefined {
+    const text = this.text(key);
+    const row = this.#rows.find((row) => row.key === key)!;
+    return text === undefined ? undefined : readSweep(text).map((value) => checkedFlag(row, value) as number);
+  }
+
   /** The options of a function that the flags of these groups set. */
   options<Name extends FunctionName & keyof OptionsOf>(of: Name, groups: readonly FlagGroup[]): OptionsOf[Name] {
     return this.#checked(groups, (options) => checkAll(of, optionsOf(of), options));
@@ -107,6 +114,14 @@ export class Args {
       throw byFlag(error, rows);
     }
     return options as Options;
+  }
+}
+
+function checkedFlag(row: FlagRow, value: unknown): unknown {
+  try {
+    return checked(row.group, row.key, checkOf(row.option.kind), value);
+  } catch (error) {
+    throw byFlag(error, [row]);
   }
 }
 

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { usageLine } from "../options/commands.ts";
 import { EngineError } from "../types/errors.ts";
 import { Args } from "./args.ts";
-import { bench, benchDiff } from "./bench.ts";
+import { bench, benchCheck, benchDiff } from "./bench.ts";
 import { cacheDelete, cacheList } from "./cache.ts";
 import { convert } from "./convert.ts";
 import { doctor } from "./doctor.ts";
@@ -18,7 +18,8 @@ import { Terminal } from "./terminal.ts";
 import { tokenize } from "./tokenize.ts";
 import { type Command, help, overview } from "./usage.ts";
 
-const loading: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, bench, benchDiff, loadtest];
+const measuring: readonly Command[] = [bench, benchDiff, benchCheck, loadtest];
+const loading: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, ...measuring];
 const commands: readonly Command[] = [...loading, cacheList, cacheDelete, doctor];
 
 const DONE = 0;

@@ -10,8 +10,9 @@ import type { Terminal } from "./terminal.ts";
 /** The name of the model in the package, which lies beside `dist`. */
 const DEMO = "ternlight-demo";
 
-export function source(args: Args): string | URL {
-  const name = args.operands[0]!;
+export const source = (args: Args): string | URL => sourceOf(args.operands[0]!);
+
+export function sourceOf(name: string): string | URL {
   return name === DEMO ? new URL(`../models/${DEMO}/`, import.meta.url) : name;
 }
 

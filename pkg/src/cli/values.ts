@@ -14,6 +14,8 @@ const biases = (text: string) =>
     }),
   );
 
+export const readSweep = (text: string): (number | string)[] => text.split(",").map(number);
+
 export function readText({ option: { kind, flag } }: FlagRow, texts: readonly string[]): unknown {
   const { value, sets = true, many, read } = flag!;
   if (value === undefined) return sets;
@@ -21,5 +23,7 @@ export function readText({ option: { kind, flag } }: FlagRow, texts: readonly st
   const text = texts.at(-1)!;
   if (read === "biases") return biases(text);
   if (read === "list") return text.split(",");
+  // What takes one value gets the first one.
+  if (read === "sweep") return readSweep(text)[0];
   return typeof kind === "object" && !("values" in kind) ? number(text) : text;
 }

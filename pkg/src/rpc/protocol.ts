@@ -81,7 +81,10 @@ export interface Phase {
   weightMacs: number;
   /** Growth of the wasm memory. */
   grownBytes: number;
-  /** Calls, milliseconds, bytes and products of each operation; empty unless a profile was asked for. */
+  /**
+   * Calls, milliseconds, bytes and products of each operation; empty unless a profile was asked for. With `each`, one such list for
+   * each operation that ran, one behind another, and each is a step of its own.
+   */
   profile: number[];
 }
 
@@ -124,13 +127,19 @@ export interface Verbs {
   perplexity: Verb<{ text: string; window: number } & Adapted, Perplexity>;
   tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
   detokenize: Verb<{ ids: number[]; special: boolean }, string>;
-  /** Each list of ids is a conversation; `past` is what it holds before anything is timed. Nothing else runs on the engine. */
+  /**
+   * Each list of ids is a conversation; `past` is what it holds before anything is timed. Nothing else runs on the engine. The event
+   * comes when decoding begins.
+   */
   measure: Verb<
-    { past: number[][]; prompts: number[][]; decode: number; profile: boolean },
-    { prefill: Phase; decode: Phase; memoryBytes: number; operations: string[] }
+    { past: number[][]; prompts: number[][]; decode: number; profile: boolean | "each" },
+    { prefill: Phase; decode: Phase; memoryBytes: number; operations: string[] },
+    null
   >;
   /** The numbers of each matrix, as the engine's `trace` reports them, for a prompt that is one step. */
   trace: Verb<{ ids: number[] }, { prefill: number[]; decode: number[] }>;
+  /** Three numbers of each matrix, in the order of `trace`: see the engine's `trace`. */
+  times: Verb<{ streams: number }, number[]>;
   /** GB/s for each number of streams per thread, and 10⁹ products per second, `repeat` times. Needs no model. */
   roofline: Verb<
     {

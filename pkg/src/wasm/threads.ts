@@ -33,10 +33,9 @@ export const isJoin = (message: unknown): message is Join =>
 /** The engine's side: starts the workers that `initThreadPool` asks for, and ends them. */
 export class Pool implements GlueHost {
   readonly #flavour: string;
-  readonly #spawn: () => WorkerPort;
+  readonly #workers: Workers;
   readonly #onFailure: (error: EngineError) => void;
   readonly #owner: ThreadsOwner;
-  readonly #workers: WorkerPort[] = [];
   #over = false;
 
   /**
@@ -45,12 +44,12 @@ export class Pool implements GlueHost {
    */
   constructor(
     flavour: string,
-    spawn: () => WorkerPort,
+    workers: Workers,
     onFailure: (error: EngineError) => void,
     owner: ThreadsOwner = { onThread: (life) => life.close(), onThreadsEnded() {} },
   ) {
     this.#flavour = flavour;
-    this.#spawn = spawn;
+    this.#workers = workers;
     this.#onFailure = onFailure;
     this.#owner = owner;
   }
@@ -67,13 +66,12 @@ export class Pool implements GlueHost {
   end(): void {
     this.#over = true;
     this.#owner.onThreadsEnded();
-    for (const worker of this.#workers.splice(0)) worker.terminate();
+    this.#workers.end();
   }
 
   #start(join: Omit<Join, "life">): Promise<void> {
     return new Promise((resolve, reject) => {
-      const worker = this.#spawn();
-      this.#workers.push(worker);
+      const { worker, failed } = this.#workers.take();
       const fail = (cause: unknown) => {
         const error = new EngineError("WorkerFailed", `a pool worker failed: ${words(cause)}`, {}, { cause });
         reject(error);
@@ -82,11 +80,48 @@ export class Pool implements GlueHost {
         this.#onFailure(error);
       };
       worker.onerror = fail;
+      if (failed) return fail(failed);
       worker.onmessage = (message) => (message === READY ? resolve() : fail(message));
       const { port1, port2 } = new MessageChannel();
       worker.post({ ...join, life: port1 }, [port1]);
       this.#owner.onThread(port2);
     });
+  }
+}
+
+/** Workers for a pool. They take as long to start as a module takes to compile, so that they may be started before it. */
+export class Workers {
+  readonly #spawn: () => WorkerPort;
+  readonly #all: WorkerPort[] = [];
+  #early: { worker: WorkerPort; failed: Error | null }[] = [];
+
+  constructor(spawn: () => WorkerPort) {
+    this.#spawn = spawn;
+  }
+
+  /** Starts so many before they are taken. */
+  start(count: number): void {
+    this.#early = Array.from({ length: count }, () => {
+      const early = { worker: this.#new(), failed: null as Error | null };
+      early.worker.onerror = (error) => (early.failed = error);
+      return early;
+    });
+  }
+
+  /** A worker that has its first message to come, and what has gone wrong with it already. */
+  take(): { worker: WorkerPort; failed: Error | null } {
+    return this.#early.shift() ?? { worker: this.#new(), failed: null };
+  }
+
+  end(): void {
+    this.#early = [];
+    for (const worker of this.#all.splice(0)) worker.terminate();
+  }
+
+  #new(): WorkerPort {
+    const worker = this.#spawn();
+    this.#all.push(worker);
+    return worker;
   }
 }
 

@@ -93,7 +93,7 @@ test("with --json it is an error object too", async () => {
 test("help of every command names its flags, and needs no model", async () => {
   const { stdout } = await done("--help");
   const commands = ["run", "logits", "tokenize", "perplexity", "inspect", "convert"];
-  assert.match(stdout, /^ {2}loadtest +Runs many clients/m);
+  assert.match(stdout, /^ {2}loadtest +Asks a model or a server as many clients/m);
   for (const command of commands) {
     assert.match(stdout, new RegExp(`^  ${command} `, "m"));
     const help = (await done(command, "--help")).stdout;

@@ -5,7 +5,7 @@ import { Worker } from "node:worker_threads";
 import { fetchFile, owned } from "../../src/platform/node.ts";
 import { builds } from "../../src/wasm/builds.ts";
 import { compile, instantiate } from "../../src/wasm/load.ts";
-import { Pool } from "../../src/wasm/threads.ts";
+import { Pool, Workers } from "../../src/wasm/threads.ts";
 
 const flavour = "threads-simd128";
 const file = (name: string) => new URL(`../../dist/${name}`, import.meta.url);
@@ -19,7 +19,7 @@ function engine(script = file("node-worker.js")) {
     workers.push(new Worker(script));
     return owned(workers.at(-1)!);
   };
-  const pool = new Pool(flavour, spawn, (error) => failures.push(error));
+  const pool = new Pool(flavour, new Workers(spawn), (error) => failures.push(error));
   const { glue, memory } = instantiate(builds[flavour]!, module, { maximumBytes: 64 << 20, host: pool });
   return { glue, pool, memory, workers, failures };
 }

@@ -47,6 +47,16 @@ impl Cache {
         Some(self.states.layer(slot, layer))
     }
 
+    /// Makes the state of a layer that before the first position.
+    ///
+    /// # Panics
+    /// If the conversation is closed.
+    pub fn clear_state(&mut self, id: TableId, layer: usize) {
+        if let Some(state) = self.state(id, layer) {
+            state.fill(0.0);
+        }
+    }
+
     /// Gives a conversation without a state one: that before the first position, or a copy of another conversation's. Returns whether
     /// one was free.
     ///

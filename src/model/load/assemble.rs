@@ -4,9 +4,10 @@ use litemap::LiteMap;
 
 use super::{Kind, Sink};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::act::Precision;
 use crate::kernels::packed::{Matrix, Packing};
-use crate::model::config::{Config, ScaleMeaning, Training};
-use crate::model::items::{Reading, matrices};
+use crate::model::config::{ScaleMeaning, Training};
+use crate::model::items::{Item, Reading, matrices};
 use crate::model::names::{Field, Naming, Part, Slot};
 use crate::model::plan::Plan;
 use crate::model::weights::{DeltaNet, InputRotation, Layer, Linear, Model, Projection, precision};
@@ -17,64 +18,95 @@ pub(super) struct Assembly<'a> {
     pub items: LiteMap<Slot, Sink>,
 }
 
-impl Assembly<'_> {
-    pub fn model(mut self) -> Result<Model> {
-        let config = self.plan.config.clone();
-        let training = self.training();
-        let mut layers = Vec::with_capacity(config.layers);
-        let from_one = config.gain_from_one && !self.gains_are_whole();
-        let mut indices = [0; 2];
-        for layer in 0..config.layers {
-            let slot = |part| Slot::layer(layer, part);
-            let [qkv, output, gate_up, down] = matrices(&config, layer);
-            let delta_net = self.delta_net(&config, layer);
-            let index = &mut indices[usize::from(delta_net.is_some())];
-            layers.push(Layer {
-                attn_norm: gain(from_one, self.vector(slot(Part::AttnNorm))),
-                qkv: self.linear(layer, qkv, training)?,
-                q_norm: self.optional(slot(Part::AttnQNorm)).map(|weights| gain(from_one, weights)),
-                k_norm: self.optional(slot(Part::AttnKNorm)).map(|weights| gain(from_one, weights)),
-                attn_sub_norm: self.optional(slot(Part::AttnSubNorm)),
-                output: self.linear(layer, output, training)?,
-                delta_net,
-                index: *index,
-                ffn_norm: gain(from_one, self.vector(slot(Part::FfnNorm))),
-                gate_up: self.linear(layer, gate_up, training)?,
-                ffn_sub_norm: self.optional(slot(Part::FfnSubNorm)),
-                down: self.linear(layer, down, training)?,
-            });
-            *index += 1;
+/// The beginning of a model: all that comes before the layers, and some layers.
+#[derive(Debug)]
+pub(super) struct Front {
+    /// Without the output norm and a head of its own.
+    pub model: Model,
+    /// Whether every matrix of the layers so far is ternary with one scale.
+    single: bool,
+}
+
+impl Front {
+    /// Adds the next layer. Returns whether the layers before it round their inputs otherwise from now on.
+    pub fn push(&mut self, mut part: Assembly) -> Result<bool> {
+        let before = part.training(self.single);
+        self.single &= part.single();
+        let training = part.training(self.single);
+        let changed = training != before && !self.model.layers.is_empty();
+        if changed {
+            let asked = part.plan.options.activations;
+            let layers = self.model.layers.drain(..).map(|layer| layer.rounded(asked, training)).collect();
+            self.model.layers = layers;
         }
-        let factors = self.frequency_factors()?;
-        let embedding = self.matrix(Slot::new(Part::TokenEmbd))?;
+        let number = self.model.layers.len();
+        let mut layer = part.layer(number, training)?;
+        let before = self.model.layers.iter();
+        layer.index = before.filter(|other| other.delta_net.is_some() == layer.delta_net.is_some()).count();
+        self.model.layers.push(layer);
+        Ok(changed)
+    }
+}
+
+impl Assembly<'_> {
+    /// The whole model, of which everything before the head is assembled.
+    pub fn model(mut self, front: Front) -> Result<Model> {
+        let mut model = front.model;
         // The head is no BitNet layer: training leaves it as it is, unless it is packed like one.
         let packed = |sink: &Sink| sink.reading == Reading::HfPacked;
         let head_training = match self.items.get(&Slot::new(Part::Output)).is_some_and(packed) {
             true => Training::Int8,
             false => Training::Float,
         };
-        let head = match self.items.contains_key(&Slot::new(Part::Output)) {
-            true => Some(self.matrix(Slot::new(Part::Output))?),
-            false => None,
-        };
+        if self.items.contains_key(&Slot::new(Part::Output)) {
+            model.head = Some(self.matrix(Slot::new(Part::Output))?);
+        }
         let asked = self.plan.options.activations;
-        let head_packing = head.as_ref().unwrap_or(&embedding).shape.packing;
-        let embedding_rotation = self.rotation(Slot::new(Part::TokenEmbd), config.hidden)?;
-        let head_rotation = match head {
-            Some(_) => self.rotation(Slot::new(Part::Output), config.hidden)?,
+        model.head_precision = precision(asked, head_training, model.head().shape.packing);
+        model.head_rotation = match model.head {
+            Some(_) => self.rotation(Slot::new(Part::Output), model.config.hidden)?,
             // Products with rotated rows are those of a rotated input.
-            None => embedding_rotation.clone(),
+            None => model.embedding_rotation.clone(),
         };
-        Ok(Model {
+        model.output_norm = self.gain(Slot::new(Part::OutputNorm));
+        Ok(model)
+    }
+
+    /// What comes before the layers.
+    pub fn front(&mut self) -> Result<Front> {
+        let config = self.plan.config.clone();
+        let factors = self.frequency_factors()?;
+        let embedding = self.matrix(Slot::new(Part::TokenEmbd))?;
+        let model = Model {
             embedding,
-            embedding_rotation,
-            head_rotation,
-            layers,
-            output_norm: gain(from_one, self.vector(Slot::new(Part::OutputNorm))),
-            head_precision: precision(asked, head_training, head_packing),
-            head,
+            embedding_rotation: self.rotation(Slot::new(Part::TokenEmbd), config.hidden)?,
+            head_rotation: None,
+            layers: Vec::with_capacity(config.layers),
+            output_norm: Vec::new(),
+            head_precision: Precision::Float,
+            head: None,
             frequencies: config.rope.frequencies(factors.as_deref()),
             config,
+        };
+        Ok(Front { model, single: true })
+    }
+
+    fn layer(&mut self, layer: usize, training: Training) -> Result<Layer> {
+        let slot = |part| Slot::layer(layer, part);
+        let [qkv, output, gate_up, down] = matrices(&self.plan.config, layer);
+        Ok(Layer {
+            attn_norm: self.gain(slot(Part::AttnNorm)),
+            qkv: self.linear(layer, qkv, training)?,
+            q_norm: self.optional_gain(slot(Part::AttnQNorm)),
+            k_norm: self.optional_gain(slot(Part::AttnKNorm)),
+            attn_sub_norm: self.optional(slot(Part::AttnSubNorm)),
+            output: self.linear(layer, output, training)?,
+            delta_net: self.delta_net(layer),
+            index: 0,
+            ffn_norm: self.gain(slot(Part::FfnNorm)),
+            gate_up: self.linear(layer, gate_up, training)?,
+            ffn_sub_norm: self.optional(slot(Part::FfnSubNorm)),
+            down: self.linear(layer, down, training)?,
         })
     }
 
@@ -89,11 +121,17 @@ impl Assembly<'_> {
     }
 
     /// Resolves [`Training::ByScales`]: a file is taken for BitNet's if every matrix of the layers has a ternary type and one scale for the
-    /// whole matrix. Dense weights that turn out to be ternary may be TriLM's as well, which other engines run with float activations.
-    fn training(&self) -> Training {
-        if self.plan.config.training != Training::ByScales {
-            return self.plan.config.training;
+    /// whole matrix (`single`). Dense weights that turn out to be ternary may be TriLM's as well, which other engines run with float
+    /// activations.
+    fn training(&self, single: bool) -> Training {
+        match self.plan.config.training {
+            Training::ByScales if single => Training::Int8,
+            Training::ByScales => Training::Float,
+            known => known,
         }
+    }
+
+    fn single(&self) -> bool {
         let single = |matrix: &Matrix| {
             let mut scales = matrix.row_scales.iter().filter(|&&scale| scale != 0.0);
             let first = scales.next();
@@ -105,25 +143,34 @@ impl Assembly<'_> {
             Kind::Matrix(matrix) if slot.in_layer().is_some() => Some((matrix, sink.tensor.is_dense())),
             _ => None,
         });
-        if matrices.all(|(matrix, dense)| !dense && single(matrix)) { Training::Int8 } else { Training::Float }
+        matrices.all(|(matrix, dense)| !dense && single(matrix))
     }
 
-    /// Whether norms have been stored with the 1 that is added to their weights, as MLX does where it turns the convolution's axes.
-    fn gains_are_whole(&self) -> bool {
-        let turned = |sink: &Sink| sink.tensor.shape.len() == 3 && sink.tensor.shape[2] == 1;
-        self.items.iter().any(|(slot, sink)| slot.part == Part::SsmConv && turned(sink))
+    /// What a norm multiplies by. MLX, which turns the axes of the convolution, stores norms with the 1 that others leave out.
+    fn gain(&mut self, slot: Slot) -> Vec<f32> {
+        let mut weights = self.vector(slot);
+        let turned = |item: &Item| item.slot.part == Part::SsmConv && item.tensor.shape.get(2) == Some(&1);
+        if self.plan.config.gain_from_one && !self.plan.items.iter().any(turned) {
+            weights.iter_mut().for_each(|weight| *weight += 1.0);
+        }
+        weights
+    }
+
+    fn optional_gain(&mut self, slot: Slot) -> Option<Vec<f32>> {
+        self.items.contains_key(&slot).then(|| self.gain(slot))
     }
 
     /// What a gated delta net has beside its matrices.
-    fn delta_net(&mut self, config: &Config, layer: usize) -> Option<DeltaNet> {
-        let net = config.delta_net(layer)?;
+    fn delta_net(&mut self, layer: usize) -> Option<DeltaNet> {
+        let config = &self.plan.config;
+        let kernel = config.delta_net(layer)?.kernel;
         let mut vector = |part| self.vector(Slot::layer(layer, part));
         let (channels, mut a) = (vector(Part::SsmConv), vector(Part::SsmA));
         if config.naming == Naming::HuggingFace {
             // A checkpoint has the logarithm of what GGUF has.
             a.iter_mut().for_each(|a| *a = -libm::expf(*a));
         }
-        let conv = (0..net.kernel).map(|at| channels.chunks_exact(net.kernel).map(|channel| channel[at]).collect());
+        let conv = (0..kernel).map(|at| channels.chunks_exact(kernel).map(|channel| channel[at]).collect());
         Some(DeltaNet { conv: conv.collect(), a, dt: vector(Part::SsmDt), norm: vector(Part::SsmNorm) })
     }
 
@@ -207,12 +254,4 @@ impl Assembly<'_> {
         }
         Ok(Linear::new(projections))
     }
-}
-
-/// What a norm multiplies by.
-fn gain(from_one: bool, mut weights: Vec<f32>) -> Vec<f32> {
-    if from_one {
-        weights.iter_mut().for_each(|weight| *weight += 1.0);
-    }
-    weights
 }

@@ -30,6 +30,7 @@
 //! ```
 
 mod assemble;
+mod begun;
 pub mod decode;
 mod intake;
 mod units;
@@ -41,7 +42,6 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use super::items::{Item, Reading, Target};
-use super::names::Slot;
 use super::plan::{Memory, Plan, Range};
 use super::weights::Model;
 use crate::error::{Error, ErrorKind, Result, filled};
@@ -50,7 +50,8 @@ use crate::kernels::act::Precision;
 use crate::kernels::packed::{Matrix, MatrixShape, TILE};
 use crate::quant::{Content, Float};
 use crate::team::Team;
-use assemble::Assembly;
+use assemble::{Assembly, Front};
+pub use begun::Begun;
 use decode::{finite, finite_scale};
 pub use intake::Intake;
 use units::Units;
@@ -61,6 +62,18 @@ pub struct Loader {
     plan: Plan,
     /// One for each tensor, in file order.
     sinks: Vec<Sink>,
+    /// What [`Self::take_up`] has made of others.
+    front: Option<Front>,
+}
+
+/// What [`Loader::take_up`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakenUp {
+    /// The next part has not come in full, or there is none.
+    Nothing,
+    Part,
+    /// A layer, which shows that the layers before it round their inputs otherwise than was assumed.
+    Rounded,
 }
 
 #[derive(Debug)]
@@ -113,7 +126,7 @@ impl Loader {
             sinks.push(Sink::new(index, item).map_err(|error| error.tensor(&item.tensor.name))?);
         }
         sinks.sort_by_key(|sink| (sink.tensor.file, sink.tensor.offset));
-        Ok(Self { plan, sinks })
+        Ok(Self { plan, sinks, front: None })
     }
 
     /// The weights, in file order.
@@ -136,7 +149,7 @@ impl Loader {
             sinks.push(Sink::with_kind(index, item, Kind::Survey { zeros: 0 })?);
         }
         sinks.sort_by_key(|sink| (sink.tensor.file, sink.tensor.offset));
-        Ok(Self { plan, sinks })
+        Ok(Self { plan, sinks, front: None })
     }
 
     /// The share of zeros of each matrix, once a survey has seen everything.
@@ -179,6 +192,36 @@ impl Loader {
         Ok(())
     }
 
+    /// Takes up the next part of the model, in order of execution, once all of its bytes have come: what comes before the layers, then a
+    /// layer each time.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn take_up(&mut self) -> Result<TakenUp> {
+        let turn = self.front.as_ref().map_or(0, |front| front.model.layers.len() + 1);
+        let of = |sink: &Sink| self.plan.items[sink.item].slot.turn() == turn;
+        let waits = |sink: &Sink| of(sink) && sink.check_done().is_err();
+        if turn > self.plan.config.layers || self.sinks.iter().any(waits) {
+            return Ok(TakenUp::Nothing);
+        }
+        let (taken, left): (Vec<Sink>, Vec<Sink>) = std::mem::take(&mut self.sinks).into_iter().partition(of);
+        self.sinks = left;
+        let items = taken.into_iter().map(|sink| (self.plan.items[sink.item].slot, sink)).collect();
+        let mut part = Assembly { plan: &self.plan, items };
+        match &mut self.front {
+            None => {
+                self.front = Some(part.front()?);
+                Ok(TakenUp::Part)
+            }
+            Some(front) => Ok(if front.push(part)? { TakenUp::Rounded } else { TakenUp::Part }),
+        }
+    }
+
+    /// The parts that were taken up: a model without the layers that follow, output norm and head.
+    pub fn front(&self) -> Option<&Model> {
+        self.front.as_ref().map(|front| &front.model)
+    }
+
     /// The plan by which it loads.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -193,14 +236,25 @@ impl Loader {
     ///
     /// # Errors
     /// [`ErrorKind::Truncated`] with the first tensor of which bytes are missing; an error with a tensor whose scales the model cannot have.
-    pub fn finish(mut self) -> Result<(Model, Plan)> {
-        let mut items: LiteMap<Slot, Sink> = LiteMap::new();
-        for sink in self.sinks.drain(..) {
-            sink.check_done()?;
-            items.insert(self.plan.items[sink.item].slot, sink);
+    pub fn finish(self) -> Result<(Model, Plan)> {
+        self.assemble().map(|(model, plan, _)| (model, plan))
+    }
+
+    /// As [`Self::finish`]; says too whether layers that were taken up before round their inputs otherwise than was assumed.
+    fn assemble(mut self) -> Result<(Model, Plan, bool)> {
+        self.sinks.iter().try_for_each(Sink::check_done)?;
+        let mut rounded = false;
+        loop {
+            match self.take_up()? {
+                TakenUp::Nothing => break,
+                found => rounded |= found == TakenUp::Rounded,
+            }
         }
-        let model = Assembly { plan: &self.plan, items }.model()?;
-        Ok((model, self.plan))
+        let (sinks, front) = (std::mem::take(&mut self.sinks), self.front.take());
+        let items = sinks.into_iter().map(|sink| (self.plan.items[sink.item].slot, sink)).collect();
+        let front = front.expect("what comes before the layers has come");
+        let model = Assembly { plan: &self.plan, items }.model(front)?;
+        Ok((model, self.plan, rounded))
     }
 }
 

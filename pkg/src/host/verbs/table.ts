@@ -4,7 +4,7 @@ import type { Handlers } from "../call.ts";
 import { loadAdapter, unloadAdapter } from "./adapters.ts";
 import { generate } from "./generate.ts";
 import { canRun, inspect, load } from "./load.ts";
-import { measure, roofline, trace } from "./measure.ts";
+import { measure, roofline, times, trace } from "./measure.ts";
 import { embed, logits, perplexity } from "./score.ts";
 import { closeSession, forkSession, heldSession, makeSession, rewindSession, saveSession } from "./sessions.ts";
 import { status, warmup } from "./status.ts";
@@ -32,5 +32,6 @@ export const verbs: Handlers = {
   detokenize,
   measure,
   trace,
+  times,
   roofline,
 };
