@@ -73,7 +73,7 @@ impl<I: Isa> Engine<I> {
         let Session { tokens, cached, table, adapters, .. } = self.session(id)?;
         let (tokens, cached, table) = (tokens.clone(), *cached, *table);
         let fingerprint = fingerprint_with(fingerprint, adapters);
-        snapshot::save(&self.cache, table, &tokens, cached, fingerprint)
+        snapshot::save::<I>(&self.cache, table, &tokens, cached, fingerprint)
     }
 
     /// Opens the session of which [`Self::save`] made these bytes, with the adapters that it had.

@@ -13,6 +13,7 @@
 
 use crate::bytes::{checksum, mixed};
 use crate::error::{Error, ErrorKind, Result, reserve};
+use crate::kernels::isa::Isa;
 use crate::kernels::rows::KV_BLOCK;
 use crate::kv::{Cache, TableId};
 
@@ -25,7 +26,13 @@ fn version(cache: &Cache) -> u32 {
     if cache.has_states() { VERSION_WITH_STATE } else { VERSION }
 }
 
-pub(super) fn save(cache: &Cache, table: TableId, tokens: &[u32], cached: usize, fingerprint: u64) -> Result<Vec<u8>> {
+pub(super) fn save<I: Isa>(
+    cache: &Cache,
+    table: TableId,
+    tokens: &[u32],
+    cached: usize,
+    fingerprint: u64,
+) -> Result<Vec<u8>> {
     let state = cache.saved_state(table);
     let blocks = if cache.has_states() { cached.div_ceil(KV_BLOCK) } else { cached / KV_BLOCK };
     let len = HEAD + 4 * tokens.len() + blocks * cache.block_bytes() + 4 + state.len() + 8;
@@ -36,8 +43,9 @@ pub(super) fn save(cache: &Cache, table: TableId, tokens: &[u32], cached: usize,
     }
     out.extend(fingerprint.to_le_bytes());
     tokens.iter().for_each(|token| out.extend(token.to_le_bytes()));
-    cache.bytes(table, blocks).for_each(|bytes| out.extend(bytes));
+    cache.bytes(table, cached / KV_BLOCK).for_each(|bytes| out.extend(bytes));
     if cache.has_states() {
+        cache.last_words::<I>(table, cached).iter().for_each(|word| out.extend(word.to_le_bytes()));
         out.extend((cached as u32).to_le_bytes());
         out.extend(state);
     }

@@ -101,6 +101,18 @@ impl Pool {
         bytemuck::cast_slice(&self.blocks[block as usize])
     }
 
+    /// A copy of a block without what stands behind its first `positions` positions.
+    pub fn beginning<I: Isa>(&self, block: u32, positions: usize) -> Vec<u32> {
+        let mut words = self.blocks[block as usize].clone();
+        let zeros = vec![0.0; self.shape.dim];
+        for head in words.chunks_exact_mut(self.codec.head_words(self.shape.dim)) {
+            for at in positions..KV_BLOCK {
+                self.codec.write(I::default(), head, at, &zeros, &zeros);
+            }
+        }
+        words
+    }
+
     /// Sets the bytes of a block.
     ///
     /// # Panics

@@ -2,6 +2,8 @@
 
 use super::{Cache, Table, TableId};
 use crate::error::Result;
+use crate::kernels::isa::Isa;
+use crate::kernels::rows::KV_BLOCK;
 use crate::kv::states::{StateShape, States};
 
 impl Cache {
@@ -93,6 +95,13 @@ impl Cache {
     /// The bytes of a conversation's state; none where it has no state.
     pub fn saved_state(&self, id: TableId) -> &[u8] {
         self.table(id).state.map_or(&[], |slot| self.states.bytes(slot))
+    }
+
+    /// The words of the block behind a conversation's last whole block, as far as its first `positions` reach into it.
+    pub fn last_words<I: Isa>(&self, id: TableId, positions: usize) -> Vec<u32> {
+        let whole = positions / KV_BLOCK;
+        let block = self.table(id).blocks.get(whole).filter(|_| !positions.is_multiple_of(KV_BLOCK));
+        block.map_or_else(Vec::new, |&block| self.pool.beginning::<I>(block, positions % KV_BLOCK))
     }
 
     /// Gives a conversation the state that was saved as these bytes. Returns whether one was free.
