@@ -684,7 +684,8 @@ fn guesses_leave_the_state_of_what_was_said() {
             }
         }
         assert_eq!(tokens.len(), 40);
-        assert!(bias.is_none() || steps < 15 && tokens.iter().all(|&token| token == 5), "{steps} steps");
+        // One token is known to follow each time, so that two are said in a step.
+        assert!(bias.is_none() || steps < 25 && tokens.iter().all(|&token| token == 5), "{steps} steps");
         let held = engine.tokens(session).unwrap().to_vec();
         let more = prompt(6, 23);
         let (said, cached) = generate(&mut engine, session, &more, 15);
