@@ -246,7 +246,16 @@ fn what_is_no_prompt_is_refused() {
     let files = Files::read(&golden("models/llama_bf16"));
     let refused = |ids: &[u32]| -> Error {
         let plan = plan(&files, options());
-        common::error(intake(plan, 2, Vec::new(), ids).map(|_| ()))
+        let all = parts(&files, &plan, 1 << 20);
+        let mut intake = Intake::new(Loader::new(plan).unwrap(), common::team(2));
+        let error = common::error(intake.prefill(ids.to_vec()));
+        // The load goes on without.
+        for (file, offset, bytes) in all {
+            let len = bytes.len();
+            intake.feed(file, offset, bytes, len).unwrap();
+        }
+        assert!(intake.finish().unwrap().3.is_none());
+        error
     };
     let errors = [refused(&[]), refused(&[1, 2, 512]), refused(&prompt(TOKENS + 1, 1))];
     let kinds = [ErrorKind::InvalidArgument, ErrorKind::InvalidArgument, ErrorKind::ContextFull];

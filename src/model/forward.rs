@@ -104,7 +104,7 @@ impl<I: Isa> Forward<I> {
     pub fn reserve(plan: &Plan) -> Result<Self> {
         let (config, batch) = (&plan.config, plan.rows() as u64);
         let (first, second) = config.widest();
-        let floats = |width: usize| reserve("scratch", batch * width as u64);
+        let floats = |width: usize| scratch(batch * width as u64);
         Ok(Self {
             rows: reserve("a batch", batch)?,
             wanted: reserve("a batch", batch)?,
@@ -121,7 +121,7 @@ impl<I: Isa> Forward<I> {
             sin: floats(config.rope.dim / 2)?,
             act: Act::reserve(plan.act_bytes())?,
             guessed: filled("scratch", guessed_values(config) as u64, 0.0)?,
-            logits: reserve("logits", (HEAD_ROWS * config.vocab) as u64)?,
+            logits: scratch((HEAD_ROWS * config.vocab) as u64)?,
         })
     }
 
@@ -289,6 +289,12 @@ impl<I: Isa> Forward<I> {
         self.tally.weight_macs += macs(head) * rows.len() as u64;
         Progress::Logits(rows)
     }
+}
+
+/// Room for so many values, in one copy of the code.
+#[inline(never)]
+fn scratch(values: u64) -> Result<Vec<f32>> {
+    reserve("scratch", values)
 }
 
 /// One row of a row-major buffer.

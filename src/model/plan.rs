@@ -128,38 +128,44 @@ impl Plan {
 
     /// The weights, in file order.
     pub fn ranges(&self) -> Vec<Range> {
-        self.sorted_ranges(|_, range| (0, range))
+        self.in_file_order().into_iter().map(|(range, _)| range).collect()
     }
 
     /// The weights in order of execution: the embedding, each layer, the head; within each in file order.
     pub fn ranges_in_turn(&self) -> Vec<Range> {
-        self.sorted_ranges(|item, range| (item.slot.turn(), range))
-    }
-
-    fn sorted_ranges(&self, key: fn(&Item, Range) -> (usize, Range)) -> Vec<Range> {
-        let range = |Item { tensor, .. }: &Item| Range { file: tensor.file, offset: tensor.offset, len: tensor.len };
-        let mut ranges: Vec<(usize, Range)> = self.items.iter().map(|item| key(item, range(item))).collect();
-        ranges.retain(|(_, range)| range.len > 0);
-        ranges.sort_unstable();
-        ranges.into_iter().map(|(_, range)| range).collect()
+        let all = self.in_file_order();
+        let mut ranges = Vec::with_capacity(all.len());
+        for turn in (0..=self.config.layers).chain([usize::MAX]) {
+            let of = |&(range, item): &(Range, usize)| (self.items[item].slot.turn() == turn).then_some(range);
+            ranges.extend(all.iter().filter_map(of));
+        }
+        ranges
     }
 
     /// The tensor that comes so late in the files that less than half of the layers could be computed before the last tenth of the weights;
     /// `None` where the order is no hindrance.
     pub fn late(&self) -> Option<&Tensor> {
-        let mut files: Vec<&Item> = self.items.iter().collect();
-        files.sort_by_key(|item| (item.tensor.file, item.tensor.offset));
-        let total: u64 = files.iter().map(|item| item.tensor.len).sum();
-        let half = self.config.layers.div_ceil(2);
+        let all = self.in_file_order();
+        let total: u64 = all.iter().map(|(range, _)| range.len).sum();
         let mut came = 0;
         let mut late = None;
-        for item in files {
-            came += item.tensor.len;
-            if item.slot.turn() <= half && came > total - total / 10 {
+        for (range, item) in all {
+            came += range.len;
+            let item = &self.items[item];
+            if item.slot.turn() <= self.config.layers.div_ceil(2) && came > total - total / 10 {
                 late = Some(&*item.tensor);
             }
         }
         late
+    }
+
+    /// The bytes of each item that has some.
+    fn in_file_order(&self) -> Vec<(Range, usize)> {
+        let range = |Item { tensor, .. }: &Item| Range { file: tensor.file, offset: tensor.offset, len: tensor.len };
+        let mut all: Vec<(Range, usize)> = self.items.iter().map(range).zip(0..).collect();
+        all.retain(|(range, _)| range.len > 0);
+        all.sort_unstable();
+        all
     }
 
     /// Counts memory for a prompt of so many tokens, as far as the context holds them, that is computed while the weights come.

@@ -105,11 +105,14 @@ fn group(x: &mut [f32], key_heads: usize, value_heads: usize) {
 }
 
 impl Layer {
-    /// The same layer, whose matrices' inputs are rounded for this training.
-    pub fn rounded(self, asked: Option<Precision>, training: Training) -> Self {
-        let Self { qkv, output, gate_up, down, .. } = self;
-        let [qkv, output, gate_up, down] = [qkv, output, gate_up, down].map(|linear| linear.rounded(asked, training));
-        Self { qkv, output, gate_up, down, ..self }
+    /// Rounds the inputs of its matrices, all of which are ternary, for another training: those that share an input go on to.
+    pub fn round(&mut self, asked: Option<Precision>, training: Training) {
+        for linear in [&mut self.qkv, &mut self.output, &mut self.gate_up, &mut self.down] {
+            for Input { spec: rounding, matrices, .. } in &mut linear.inputs {
+                let shape = &matrices[0].shape;
+                *rounding = spec(shape, precision(asked, training, shape.packing));
+            }
+        }
     }
 }
 
@@ -172,25 +175,6 @@ impl Linear {
             input.matrices.push(matrix);
         }
         linear
-    }
-
-    /// The same matrices, whose inputs are rounded for this training.
-    fn rounded(self, asked: Option<Precision>, training: Training) -> Self {
-        let mut biases = self.biases.into_iter().peekable();
-        let mut first = 0;
-        let mut projections = Vec::new();
-        for Input { norm, rotation, matrices, .. } in self.inputs {
-            // A norm is one projection's own.
-            let mut norm = norm;
-            for matrix in matrices {
-                let bias = biases.next_if(|(at, _)| *at == first).map(|(_, bias)| bias);
-                first += matrix.shape.rows;
-                let precision = precision(asked, training, matrix.shape.packing);
-                let rotation = rotation.clone();
-                projections.push(Projection { matrix, precision, norm: norm.take(), rotation, bias });
-            }
-        }
-        Self::new(projections)
     }
 
     /// Bytes of weights that one pass reads.

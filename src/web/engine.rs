@@ -163,14 +163,12 @@ impl Engine {
         self.engine.served().iter().flat_map(|&(id, from, count)| [id.0, from as u32, count as u32]).collect()
     }
 
-    /// Computes a prompt before a request asks for it.
-    pub fn prefill(&mut self, tokens: Vec<u32>) -> Js<()> {
-        self.engine.prefill(&self.plan, tokens).map_err(thrown)
-    }
-
-    /// Layers that this prompt, or that of the load, has behind it; nothing once it is complete.
-    pub fn prefilled(&self) -> Option<usize> {
-        self.engine.prefilled()
+    /// Goes on with the prompt that the load began, or begins with this one. Returns the layers that it has behind it.
+    pub fn prefill(&mut self, tokens: Vec<u32>) -> Js<usize> {
+        match self.engine.prefilled() {
+            Some(layers) => Ok(layers),
+            None => self.engine.prefill(&self.plan, tokens).map(|()| 0).map_err(thrown),
+        }
     }
 
     /// Opens a session.

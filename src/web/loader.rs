@@ -80,12 +80,13 @@ impl Loader {
         to_js(&plan.memory_with(&from_js(settings)?).map_err(thrown)?)
     }
 
-    /// Counts memory for a prompt of up to so many tokens, see [`Self::prefill`]. Returns how many the context holds.
+    /// Counts memory for a prompt of up to so many tokens, see [`Self::prefill`]. Returns the tensor that comes too late in the files for a
+    /// prompt to be computed while they come; often none.
     #[wasm_bindgen(js_name = expectPrefill)]
-    pub fn expect_prefill(&mut self, tokens: usize) -> Js<usize> {
-        let Stage::Planned(plan) = &mut self.stage else { return Err(out_of_order()) };
+    pub fn expect_prefill(&mut self, tokens: usize) -> Option<String> {
+        let Stage::Planned(plan) = &mut self.stage else { return None };
         plan.expect_prefill(tokens);
-        Ok(plan.context)
+        plan.late().map(|tensor| tensor.name.clone())
     }
 
     /// The longest context that the model was trained for, in tokens.
@@ -146,12 +147,6 @@ impl Loader {
     pub fn prefill(&mut self, tokens: Vec<u32>) -> Js<()> {
         let Stage::Loading(intake) = &mut self.stage else { return Err(out_of_order()) };
         intake.prefill(tokens).map_err(thrown)
-    }
-
-    /// The tensor that comes too late in the files for a prompt to be computed while they come; often none.
-    pub fn late(&self) -> Option<String> {
-        let Stage::Planned(plan) = &self.stage else { return None };
-        plan.late().map(|tensor| tensor.name.clone())
     }
 
     /// Runs one operation of the prompt. Returns whether the weights for another one may have come.

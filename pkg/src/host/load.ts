@@ -73,9 +73,13 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   };
   const headers = await readHeaders(runtime.planner().glue, files, signal);
   phase("header", { bytes: headers.length });
-  const { loader: planned, needed, contextLength } = planOrThrow(runtime.planner().glue, headers, settings);
-  const late = (prefill === undefined ? null : planned.late()) ?? null;
-  // The tokenizer is built while the weights come.
+  const { loader: planned, needed, late } = planOrThrow(runtime.planner().glue, headers, settings);
+  const trained = planned.trainedContext();
+  const instance = runtime.instance(needed.total + maxAdapterBytes, headers.length);
+  const own = instance === runtime.planner() ? planned : await moveTo(instance, headers, planned);
+  begun = performance.now();
+  const joined = choice.threads > 1 ? instance.glue.initThreadPool?.(choice.threads - 1) : undefined;
+  // The tokenizer is built while threads join and the weights come.
   const text = loadText(headers.metadata, headers.prefix, files, chatTemplate);
   const reading = performance.now();
   text.then(
@@ -83,16 +87,12 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
     () => {},
   );
 
-  const ids = text.then((side) => (prefill === undefined ? [] : prefillIds(prefill, side, contextLength)));
+  const ids = text.then((side) => (prefill === undefined ? [] : prefillIds(prefill, side, trained)));
   ids.catch(() => {});
   // Hashes of whole files are made in their order.
   const reorders = late !== null && settings.integrity === undefined;
   const prompt = prefill === undefined ? undefined : { ids, mostTokens: mostTokens(prefill), reorders };
-
-  const instance = runtime.instance(needed.total + maxAdapterBytes, headers.length);
-  const own = instance === runtime.planner() ? planned : await moveTo(instance, headers, planned);
-  begun = performance.now();
-  if (choice.threads > 1) await instance.glue.initThreadPool?.(choice.threads - 1);
+  await joined;
   phase("threads", { threads: choice.threads });
   const { threads } = choice;
   const intake = { instance, headers, files, settings: forPlan(settings), loader: own, threads, prompt };
@@ -118,17 +118,16 @@ function goOn(
   late: string | null,
   warnings: string[],
 ): ModelInfo["prefill"] {
-  const layers = engine.prefilled();
-  // The tokenizer took longer than the weights.
-  if (layers === undefined) engine.prefill(Uint32Array.from(ids));
+  // It may begin here: a tokenizer can take longer than the weights.
+  const layers = engine.prefill(Uint32Array.from(ids));
   if (late) warnings.push(`prefill: most layers had to wait for ${late}, which comes late in its file`);
-  return { tokens: ids.length, layers: layers ?? 0, late };
+  return { tokens: ids.length, layers, late };
 }
 
 function planOrThrow(glue: Glue, headers: Headers, settings: LoadSettings) {
-  const { loader, verdict, contextLength } = planLoad(glue, headers, settings, null);
+  const { loader, verdict, late } = planLoad(glue, headers, settings, null);
   const { needed, available, suggestion, reason } = verdict;
-  if (verdict.ok) return { loader, needed, contextLength };
+  if (verdict.ok) return { loader, needed, late };
   loader.free();
   throw new EngineError("OutOfMemory", reason!, { needed: needed.total, available, suggestion });
 }

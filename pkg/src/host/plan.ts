@@ -15,8 +15,8 @@ export interface Planned {
   /** For the settings that were asked for. The caller frees it. */
   loader: Loader;
   verdict: Verdict;
-  /** Positions of a conversation. */
-  contextLength: number;
+  /** The tensor that comes too late in its file for a prompt to be computed while the weights come. */
+  late: string | null;
 }
 
 /**
@@ -33,7 +33,7 @@ export function planLoad(
 ): Planned {
   const settings = forPlan(asked);
   const loader = new glue.Loader(checkpoint, settings);
-  const contextLength = loader.expectPrefill(asked.prefill === undefined ? 0 : mostTokens(asked.prefill));
+  const late = asked.prefill === undefined ? undefined : loader.expectPrefill(mostTokens(asked.prefill));
   const verdict = fit({
     settings,
     needed: loader.memory() as MemoryNeeds,
@@ -41,5 +41,5 @@ export function planLoad(
     trainedContext: () => loader.trainedContext(),
     needs: (other) => loader.memoryWith(other) as MemoryNeeds,
   });
-  return { loader, verdict, contextLength };
+  return { loader, verdict, late: late ?? null };
 }

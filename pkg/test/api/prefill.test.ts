@@ -102,6 +102,8 @@ async function slow(context: TestContext, bytes: Uint8Array, held: number) {
   let asked = () => {};
   const reached = new Promise<void>((resolve) => (asked = resolve));
   const server = createServer(async (request, response) => {
+    // There is no folder around it.
+    if (request.url !== "/model.gguf") return response.writeHead(404).end();
     const [, from = "0", to = ""] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "") ?? [];
     const end = Math.min(to === "" ? bytes.length : Number(to) + 1, bytes.length);
     const range = `bytes ${from}-${end - 1}/${bytes.length}`;

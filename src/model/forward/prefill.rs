@@ -1,6 +1,6 @@
 //! The keys and values of a prompt, layer by layer: every chunk of it goes through a layer before the next layer is needed.
 
-use super::{BatchRow, Forward, Suspended};
+use super::{BatchRow, Forward, Suspended, scratch};
 use crate::error::{Error, ErrorKind, Result, reserve};
 use crate::kernels::isa::Isa;
 use crate::kv::{Cache, TableId};
@@ -32,18 +32,15 @@ impl Prefill {
     /// [`ErrorKind::InvalidArgument`] for a token outside the vocabulary, [`ErrorKind::ContextFull`] for more tokens than the plan has
     /// counted or the cache has room for, [`ErrorKind::OutOfMemory`].
     pub fn new(plan: &Plan, cache: &mut Cache, tokens: Vec<u32>) -> Result<Self> {
-        let config = &plan.config;
-        let option = "prefill";
-        if tokens.is_empty() {
-            return Err(Error::new(ErrorKind::InvalidArgument, "the prompt is empty").option(option));
-        }
-        if let Some(token) = tokens.iter().find(|&&token| token as usize >= config.vocab) {
-            let error = Error::new(ErrorKind::InvalidArgument, "no such token").option(option);
-            return Err(error.expected(format_args!("ids below {}", config.vocab), token));
+        let refuse = |kind, what: &str| Err(Error::new(kind, what).option("prefill"));
+        if tokens.is_empty() || tokens.iter().any(|&token| token as usize >= plan.config.vocab) {
+            return refuse(
+                ErrorKind::InvalidArgument,
+                "no prompt: it is empty, or has a token that the vocabulary has not",
+            );
         }
         if tokens.len() > plan.prefill {
-            let error = Error::new(ErrorKind::ContextFull, "the prompt is longer than the context").option(option);
-            return Err(error.expected(format_args!("at most {} tokens", plan.prefill), tokens.len()));
+            return refuse(ErrorKind::ContextFull, "the prompt is longer than the context");
         }
         let table = cache.open();
         // A request begins with the logits of its last token, for which a hybrid needs the state before it.
@@ -117,7 +114,7 @@ fn passes(plan: &Plan, table: TableId, tokens: &[u32]) -> Result<Vec<Suspended>>
     let chunk = plan.options.prefill_chunk.min(plan.rows());
     let mut passes = reserve("the passes of a prompt", tokens.len().div_ceil(chunk) as u64)?;
     for (index, tokens) in tokens.chunks(chunk).enumerate() {
-        let floats = |width: usize| reserve("hidden states", (tokens.len() * width) as u64);
+        let floats = |width: usize| scratch((tokens.len() * width) as u64);
         let mut rows = reserve("a batch", tokens.len() as u64)?;
         let row = |(i, &token)| BatchRow { table, position: index * chunk + i, token, logits: false, guessed: false };
         rows.extend(tokens.iter().enumerate().map(row));

@@ -36,8 +36,7 @@ impl Front {
         let changed = training != before && !self.model.layers.is_empty();
         if changed {
             let asked = part.plan.options.activations;
-            let layers = self.model.layers.drain(..).map(|layer| layer.rounded(asked, training)).collect();
-            self.model.layers = layers;
+            self.model.layers.iter_mut().for_each(|layer| layer.round(asked, training));
         }
         let number = self.model.layers.len();
         let mut layer = part.layer(number, training)?;

@@ -74,12 +74,14 @@ impl Intake {
     /// [`Self::advance`].
     ///
     /// # Errors
-    /// As [`Self::feed`]; [`ErrorKind::InvalidArgument`] or [`ErrorKind::ContextFull`] for tokens that are no prompt of this model.
+    /// As [`Self::feed`]; [`ErrorKind::InvalidArgument`] or [`ErrorKind::ContextFull`] for tokens that are no prompt of this model. The
+    /// load then goes on without.
     pub fn prefill(&mut self, tokens: Vec<u32>) -> Result<()> {
         let (team, mut work) = self.here()?;
-        work.begun = Some(Begun::new(work.loader.plan(), tokens)?);
+        let begun = Begun::new(work.loader.plan(), tokens);
+        let outcome = begun.map(|begun| work.begun = Some(begun));
         self.serve(team, work, true);
-        Ok(())
+        outcome
     }
 
     /// Runs an operation of the prompt. Returns whether the weights for another one may have come.

@@ -42,6 +42,7 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use super::items::{Item, Reading, Target};
+use super::names::Slot;
 use super::plan::{Memory, Plan, Range};
 use super::weights::Model;
 use crate::error::{Error, ErrorKind, Result, filled};
@@ -199,14 +200,11 @@ impl Loader {
     /// As [`Self::finish`].
     pub fn take_up(&mut self) -> Result<TakenUp> {
         let turn = self.front.as_ref().map_or(0, |front| front.model.layers.len() + 1);
-        let of = |sink: &Sink| self.plan.items[sink.item].slot.turn() == turn;
-        let waits = |sink: &Sink| of(sink) && sink.check_done().is_err();
+        let waits = |sink: &Sink| self.turn(sink) == turn && sink.check_done().is_err();
         if turn > self.plan.config.layers || self.sinks.iter().any(waits) {
             return Ok(TakenUp::Nothing);
         }
-        let (taken, left): (Vec<Sink>, Vec<Sink>) = std::mem::take(&mut self.sinks).into_iter().partition(of);
-        self.sinks = left;
-        let items = taken.into_iter().map(|sink| (self.plan.items[sink.item].slot, sink)).collect();
+        let items = self.take_turn(turn);
         let mut part = Assembly { plan: &self.plan, items };
         match &mut self.front {
             None => {
@@ -215,6 +213,23 @@ impl Loader {
             }
             Some(front) => Ok(if front.push(part)? { TakenUp::Rounded } else { TakenUp::Part }),
         }
+    }
+
+    fn turn(&self, sink: &Sink) -> usize {
+        self.plan.items[sink.item].slot.turn()
+    }
+
+    #[inline(never)]
+    fn take_turn(&mut self, turn: usize) -> LiteMap<Slot, Sink> {
+        let mut items = LiteMap::new();
+        for sink in std::mem::take(&mut self.sinks) {
+            if self.turn(&sink) == turn {
+                items.insert(self.plan.items[sink.item].slot, sink);
+            } else {
+                self.sinks.push(sink);
+            }
+        }
+        items
     }
 
     /// The parts that were taken up: a model without the layers that follow, output norm and head.
@@ -250,9 +265,8 @@ impl Loader {
                 found => rounded |= found == TakenUp::Rounded,
             }
         }
-        let (sinks, front) = (std::mem::take(&mut self.sinks), self.front.take());
-        let items = sinks.into_iter().map(|sink| (self.plan.items[sink.item].slot, sink)).collect();
-        let front = front.expect("what comes before the layers has come");
+        let items = self.take_turn(usize::MAX);
+        let front = self.front.take().expect("what comes before the layers has come");
         let model = Assembly { plan: &self.plan, items }.model(front)?;
         Ok((model, self.plan, rounded))
     }
