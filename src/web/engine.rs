@@ -213,8 +213,10 @@ impl Engine {
 
     /// The numbers of [`engine::Status`], in its order.
     pub fn status(&self) -> Vec<u32> {
-        let Status { running, waiting, paused, kv_cache_tokens, used_tokens, evictable_tokens } = self.engine.status();
-        [running, waiting, paused, kv_cache_tokens, used_tokens, evictable_tokens].map(|number| number as u32).to_vec()
+        let Status { running, waiting, paused, kv_cache_tokens, used_tokens, evictable_tokens, states, used_states } =
+            self.engine.status();
+        let numbers = [running, waiting, paused, kv_cache_tokens, used_tokens, evictable_tokens, states, used_states];
+        numbers.map(|number| number as u32).to_vec()
     }
 
     /// Ends a session and what runs on it.

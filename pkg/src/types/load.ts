@@ -109,6 +109,12 @@ export interface LoadOptions extends SourceOptions {
    */
   kvCacheTokens?: number | undefined;
   /**
+   * Conversations on a hybrid (gated delta nets beside attention) whose state is kept: those that run, and earlier positions to which a
+   * conversation may be rewound or from which another one that begins alike goes on.
+   * @default as many as 256 MB hold, 2 to 64
+   */
+  recurrentStates?: number | undefined;
+  /**
    * Shares what was computed between conversations that begin alike, in whole blocks of 32 tokens. No result changes.
    * @default true
    */

@@ -5,8 +5,8 @@ import { once } from "../request.ts";
 import { MAX_ROUNDS, WARMUP_MS, warmupRound } from "../warmup.ts";
 
 export const status: Handler<"status"> = ({ model: { engine, memory, crowding } }) => {
-  const counts = [...engine.status()] as [number, number, number, number, number, number];
-  const [running, waiting, paused, kvCacheTokens, usedTokens, evictableTokens] = counts;
+  const counts = [...engine.status()] as [number, number, number, number, number, number, number, number];
+  const [running, waiting, paused, kvCacheTokens, usedTokens, evictableTokens, recurrentStates, usedStates] = counts;
   return {
     running,
     waiting,
@@ -14,6 +14,8 @@ export const status: Handler<"status"> = ({ model: { engine, memory, crowding } 
     kvCacheTokens,
     usedTokens,
     evictableTokens,
+    recurrentStates,
+    usedStates,
     memoryBytes: memory.buffer.byteLength,
     threads: crowding.active,
   };
