@@ -10,14 +10,15 @@
 //! program's load can then speak for one variant alone.
 
 use crate::error::Result;
-use crate::kernels::act::{Act, ActSpec, Precision};
+use crate::kernels::act::{ActSpec, Precision};
 use crate::kernels::isa::Isa;
-use crate::kernels::linear::{self, prefetch};
+use crate::kernels::linear::prefetch;
 use crate::kernels::packed::{Matrix, Packing};
 use crate::kernels::sections;
 use crate::quant::Codes;
 use crate::team::{Section, Team};
 
+use super::times::Products;
 use super::weights::{Linear, Model};
 
 /// Milliseconds of one comparison, and the weights below which a model gets less time: its load takes little longer than that.
@@ -111,40 +112,23 @@ fn matrices(model: &Model, codes: Codes) -> Vec<Timed<'_>> {
 }
 
 /// Multiplies one matrix after another with one token.
-pub(super) struct Timer<'a, I: Isa> {
+struct Timer<'a, I: Isa> {
     all: &'a [Timed<'a>],
     next: usize,
-    act: Act<I>,
-    y: Vec<f32>,
-    team: &'a Team,
-    now: &'a dyn Fn() -> f64,
+    products: Products<'a, I>,
 }
 
 impl<'a, I: Isa> Timer<'a, I> {
-    pub(super) fn new(all: &'a [Timed<'a>], team: &'a Team, now: &'a dyn Fn() -> f64) -> Result<Self> {
-        let act = all.iter().map(|(_, spec)| spec.bytes(1)).max().unwrap_or(0);
-        let rows = all.iter().map(|(matrix, _)| matrix.shape.rows).max().unwrap_or(0);
-        let y = crate::error::filled("the result of a measurement", rows as u64, 0.0)?;
-        Ok(Self { all, next: 0, act: Act::reserve(act)?, y, team, now })
+    fn new(all: &'a [Timed<'a>], team: &'a Team, now: &'a dyn Fn() -> f64) -> Result<Self> {
+        Ok(Self { all, next: 0, products: Products::new(all, team, now)? })
     }
 
     /// The milliseconds that the next matrix takes a byte.
-    pub(super) fn time_next(&mut self) -> f64 {
-        let (matrix, spec) = self.all[self.next % self.all.len()];
+    fn time_next(&mut self) -> f64 {
+        let timed = self.all[self.next % self.all.len()];
         self.next += 1;
-        self.act.prepare(self.team, spec, 1, |_, row| {
-            for (i, x) in row.iter_mut().enumerate() {
-                *x = (i % 7) as f32 - 3.0;
-            }
-        });
-        let rows = matrix.shape.rows;
-        let sections: Vec<Section> = sections(&matrix.shape, 0).collect();
-        let (act, team) = (&self.act, self.team);
-        let begun = (self.now)();
-        team.columns(&mut self.y[..rows], rows, &sections, linear::chunk_size(1), |part, tiles, columns| {
-            linear::multiply(matrix, part, tiles, act, columns);
-        });
-        ((self.now)() - begun) / matrix.bytes() as f64
+        let parts: Vec<Section> = sections(&timed.0.shape, 0).collect();
+        self.products.time(timed, &parts, 0) / timed.0.bytes() as f64
     }
 }
 

@@ -23,7 +23,7 @@ export function serve(platform: Platform, port: Port): void {
   const state = new HostState(platform, timeline, {
     onFatal: (error) => post({ fatal: toData(error) }),
     threads: {
-      onThread: (life) => post({ thread: life }, [life]),
+      onThread: (life) => post({ thread: life }, typeof life === "string" ? [] : [life]),
       onThreadsEnded: () => post({ thread: null }),
     },
   });

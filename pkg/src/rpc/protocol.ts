@@ -179,7 +179,7 @@ export type Reply =
   | { id: number; error: ErrorData }
   /** Spans of time, for a load with `userTiming`. */
   | { spans: TimeSpan[] }
-  /** A thread of the engine's has started, whose end closes the port; null where all of them are about to be ended. */
-  | { thread: MessagePort | null }
+  /** A thread of the engine's has started, whose end closes the port or frees the lock; null where all are about to be ended. */
+  | { thread: MessagePort | string | null }
   /** The engine cannot continue: no call will be answered any more. */
   | { fatal: ErrorData };

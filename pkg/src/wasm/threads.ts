@@ -15,14 +15,19 @@ interface Join {
   module: WebAssembly.Module;
   memory: WebAssembly.Memory;
   receiver: number;
-  /** Closes when the worker has ended, however that came. */
+  /** Closes when the worker has ended, however that came, in Node and in Chrome. */
   life: MessagePort;
+  /** The name of a lock that the worker holds as long as it lives, where it has Web Locks, as browsers do. */
+  lock: string;
 }
+
+/** What tells that a thread has ended: a port that closes, or the name of a lock that somebody else can have then. */
+export type Life = MessagePort | string;
 
 /** Whoever is not inside a step hears there of threads that end by themselves. */
 export interface ThreadsOwner {
-  /** A thread has started; the port closes when it has ended. */
-  onThread(life: MessagePort): void;
+  /** A thread has started. */
+  onThread(life: Life): void;
   /** All threads so far are about to be ended. */
   onThreadsEnded(): void;
 }
@@ -46,7 +51,7 @@ export class Pool implements GlueHost {
     flavour: string,
     workers: Workers,
     onFailure: (error: EngineError) => void,
-    owner: ThreadsOwner = { onThread: (life) => life.close(), onThreadsEnded() {} },
+    owner: ThreadsOwner = { onThread() {}, onThreadsEnded() {} },
   ) {
     this.#flavour = flavour;
     this.#workers = workers;
@@ -69,7 +74,7 @@ export class Pool implements GlueHost {
     this.#workers.end();
   }
 
-  #start(join: Omit<Join, "life">): Promise<void> {
+  #start(join: Omit<Join, "life" | "lock">): Promise<void> {
     return new Promise((resolve, reject) => {
       const { worker, failed } = this.#workers.take();
       const fail = (cause: unknown) => {
@@ -81,9 +86,15 @@ export class Pool implements GlueHost {
       };
       worker.onerror = fail;
       if (failed) return fail(failed);
-      worker.onmessage = (message) => (message === READY ? resolve() : fail(message));
+      const lock = `ternlight thread ${crypto.randomUUID()}`;
+      worker.onmessage = (message) => {
+        if (message === READY) resolve();
+        // Not before: whoever asks for the lock first has it.
+        else if (message === lock) this.#owner.onThread(lock);
+        else fail(message);
+      };
       const { port1, port2 } = new MessageChannel();
-      worker.post({ ...join, life: port1 }, [port1]);
+      worker.post({ ...join, life: port1, lock }, [port1]);
       this.#owner.onThread(port2);
     });
   }
@@ -130,9 +141,10 @@ const READY = "ready";
 /** A port that nothing refers to may be collected, which closes it. */
 const kept: MessagePort[] = [];
 
-/** The worker's side. Does not return before the pool ends. */
-export function work(message: Join, port: Port, builds: Readonly<Record<string, Build>>): void {
-  if (message.life) kept.push(message.life);
+/** The worker's side. Does not end before the pool does. */
+export async function work(message: Join, port: Port, builds: Readonly<Record<string, Build>>): Promise<void> {
+  kept.push(message.life);
+  if (await hold(message.lock)) port.post(message.lock);
   const build = builds[message.join];
   if (!build) throw new Error(`no build is named ${message.join}`);
   const glue = build.createGlue({ startWorkers: () => Promise.reject(new Error("a pool worker starts no pool")) });
@@ -145,6 +157,19 @@ export function work(message: Join, port: Port, builds: Readonly<Record<string, 
     glue.poison();
     port.post(words(error));
   }
+}
+
+/** Takes a lock that ends with this worker; false where there are none, or not for this page. */
+function hold(name: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const { locks } = globalThis.navigator ?? {};
+    const forEver = () => {
+      resolve(true);
+      return new Promise(() => {});
+    };
+    if (locks) locks.request(name, forEver).catch(() => resolve(false));
+    else resolve(false);
+  });
 }
 
 const words = (error: unknown) => (error instanceof Error ? error.message : String(error));
