@@ -60,7 +60,7 @@ struct Pair {
 const SHARED: [std::ops::Range<usize>; INPUTS] = [0..3, 3..4, 4..6, 6..7];
 
 fn dense(rows: usize, cols: usize, float: Float) -> MatrixShape {
-    MatrixShape { rows, cols, packing: Packing::Dense(float), parts: 1 }
+    MatrixShape { rows, cols, packing: Packing::Dense(float), parts: 1, lookup: false }
 }
 
 impl Loader {
