@@ -6,6 +6,7 @@
 //! | weights | 1 token | 4 tokens and more | 24 and more |
 //! |---|---|---|---|
 //! | codes of 1, 2, 4 bits, one scale a row or group | `ints` | `ints`, 4 at a time | `panel` |
+//! | the same, products summed in 16-bit lanes | `ints` | `ints`, one by one | 1 and 2 bits with int8 likewise; else `panel` |
 //! | 2-bit codes without a dot product of bytes | `lookup` | up to 7 one by one, then `panel` | `panel` |
 //! | 6-bit codes with plain group scales | `ints` | one by one | `panel` |
 //! | signed 8-bit codes | `ints` | `ints`, 4 at a time | likewise |
@@ -168,11 +169,12 @@ pub fn multiply_by<I: Isa>(
     let kernels = kernels::<I>(shape, act.spec().precision, dots);
     let tokens = act.tokens();
     let first = part * shape.part_tiles();
-    if tokens >= panel::min_tokens(shape) && panel::supports(shape, act.spec().precision) && !tiles.is_empty() {
+    let pairs = dots == DotProduct::Dot2 && !I::WIDE;
+    let supported = panel::supports(shape, act.spec().precision, pairs);
+    if tokens >= panel::min_tokens(shape) && supported && !tiles.is_empty() {
         return panel::multiply(dots, matrix, first + tiles.start..first + tiles.end, act, &mut columns);
     }
     let start = shape.tile_rows(first + tiles.start).start;
-    let pairs = dots == DotProduct::Dot2 && !I::WIDE;
     for tile in first + tiles.start..first + tiles.end {
         let rows = shape.tile_rows(tile);
         let span = rows.start - start..rows.end - start;
@@ -295,7 +297,7 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
                     (false, true) => sum::<I, $codes, $planes, 2, 1, $halves, false>,
                     (false, false) => sum::<I, $codes, $planes, 1, 1, $halves, false>,
                 }),
-                many: Some(Kernel::Ints(sum::<I, $codes, $planes, 1, PASS_TOKENS, $halves, false>)),
+                many: (!pairs).then_some(Kernel::Ints(sum::<I, $codes, $planes, 1, PASS_TOKENS, $halves, false>)),
             }
         };
     }
