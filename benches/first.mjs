@@ -11,6 +11,7 @@
  * the first token of the demo model out of the cache, with its phases; by turns with another build's `dist`. Writes results/DATE-first-WHAT.json. Needs a built package.
  */
 import { execFile, fork } from "node:child_process";
+import { once } from "node:events";
 import { createWriteStream } from "node:fs";
 import { mkdir, mkdtemp, open as openFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -37,10 +38,12 @@ async function serveSlowly(file, rate) {
   let [due, last] = [0, 0];
   const server = createServer(async (request, response) => {
     if (request.url === "/last") return response.end(String(last));
+    if (request.url !== "/model.gguf") return response.writeHead(404).end();
     const [, from = 0, to = size - 1] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "") ?? [];
     const end = Math.min(Number(to) + 1, size);
     const range = `bytes ${from}-${end - 1}/${size}`;
     response.writeHead(206, { "content-range": range, "content-length": end - from, etag: '"1"' });
+    const gone = once(response, "close");
     for (let at = Number(from); at < end && !response.destroyed; ) {
       const piece = Buffer.alloc(Math.min(64 << 10, end - at));
       await handle.read(piece, 0, piece.length, at);
@@ -48,7 +51,7 @@ async function serveSlowly(file, rate) {
       due = Math.max(due, performance.now()) + piece.length / rate;
       const wait = due - performance.now();
       if (wait > 1) await new Promise((next) => setTimeout(next, wait));
-      if (!response.write(piece)) await new Promise((next) => response.once("drain", next).once("close", next));
+      if (!response.write(piece)) await Promise.race([once(response, "drain"), gone]);
       if (at === size) last = epoch();
     }
     response.end();
