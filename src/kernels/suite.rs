@@ -284,7 +284,7 @@ fn rotations_of_inputs<I: Isa>() {
             let value = |at: usize| {
                 let (first, row) = (at / block * block, at % block);
                 let term = |col: usize| {
-                    let sign = if (row & col).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+                    let sign = if (row & col).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
                     sign * of(first + col) * f64::from(x[first + col])
                 };
                 ((0..block).map(term).sum::<f64>() / (block as f64).sqrt()) as f32

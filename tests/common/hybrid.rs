@@ -353,7 +353,7 @@ impl Folding {
             let (values, at) = blocks;
             for row in 0..block {
                 let term = |col: usize| {
-                    let sign = if (row & col).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+                    let sign = if (row & col).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
                     sign * f64::from(own[at * block + col]) * f64::from(values[col])
                 };
                 out.push(((0..block).map(term).sum::<f64>() / root) as f32);

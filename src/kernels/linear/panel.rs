@@ -88,11 +88,12 @@ pub(super) fn min_tokens(shape: &MatrixShape) -> usize {
 /// of so many instructions.
 pub(super) fn supports(shape: &MatrixShape, precision: Precision, pairs: bool) -> bool {
     let signed = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::I8, .. }) | Packing::Dense(_));
-    let narrow = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::B1 | Codes::B2, .. }));
-    !signed
-        && !(pairs && narrow && precision == Precision::Int8)
-        && !shape.has_super_blocks()
-        && precision != Precision::Float
+    // Many rows of activations have no tables, so that codes that lie by rows have no other kernel.
+    let narrow =
+        matches!(shape.packing, Packing::Ints(Layout { codes: Codes::B1 | Codes::B2, .. })) && !shape.by_rows();
+    let one_by_one = pairs && narrow && precision == Precision::Int8;
+    let other = signed || one_by_one || shape.has_super_blocks() || precision == Precision::Float;
+    !other
 }
 
 /// Multiplies `tiles` of the matrix, whose results are `columns`, for all prepared tokens.

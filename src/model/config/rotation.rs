@@ -13,7 +13,7 @@ pub struct Rotation {
     /// Values that are transformed together.
     pub block: usize,
     /// ±1 for each value of an input, by its width; `None` where no sign changes.
-    pub signs: Option<Vec<(usize, Arc<[f32]>)>>,
+    pub signs: Option<Signs>,
     /// The matrices whose input is rotated, in order.
     pub matrices: Vec<Slot>,
     /// Whether the rows of the embedding are stored rotated.
@@ -126,7 +126,10 @@ impl Rotation {
 /// The largest block; published models have 1024.
 const MOST_BLOCK: u64 = 1 << 16;
 
-fn signs(metadata: &Metadata) -> Result<Option<Vec<(usize, Arc<[f32]>)>>> {
+/// One vector for each width of rows.
+pub type Signs = Vec<(usize, Arc<[f32]>)>;
+
+fn signs(metadata: &Metadata) -> Result<Option<Signs>> {
     const MODE: &str = "prism.hadamard.sign_mode";
     const WIDTHS: &str = "prism.hadamard.sign_widths";
     const VALUES: &str = "prism.hadamard.sign_values";
