@@ -14,7 +14,7 @@ import { toFormatSpec } from "../options/response_format.ts";
 import { Receiver } from "../rpc/backpressure.ts";
 import { Client } from "../rpc/client.ts";
 import type { WorkerPort } from "../rpc/port.ts";
-import type { ChooseEvent, GenerateSettings, PromptSpec } from "../rpc/protocol.ts";
+import type { ChatPrompt, ChooseEvent, GenerateSettings, PromptSpec } from "../rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
 import type {
@@ -41,9 +41,15 @@ import type {
   PerplexityOptions,
   Piece,
   Prompt,
+  PromptLogprobsOptions,
+  RenderedChat,
   Session,
   SessionOptions,
+  TemplateOptions,
+  TokenBytes,
   TokenizeOptions,
+  TokenizerInfo,
+  TokenLogprobs,
 } from "../types/index.ts";
 import { together } from "./completions.ts";
 import { type Feed, GenerationStream } from "./generation.ts";
@@ -201,6 +207,33 @@ export class LoadedModel implements Model {
   async detokenize(ids: readonly number[], options: DetokenizeOptions = {}): Promise<string> {
     const { special = defaults.special } = checkOptions("detokenize", options);
     return this.#client.call("detokenize", { ids: checkIds("detokenize", ids), special });
+  }
+
+  async promptLogprobs(ids: readonly number[], options: PromptLogprobsOptions = {}): Promise<TokenLogprobs[]> {
+    const { top = defaults.top, adapters, signal } = checkOptions("promptLogprobs", options);
+    const args = { ids: checkIds("promptLogprobs", ids), logprobs: top, adapters };
+    return this.#client.call("promptLogprobs", args, { signal });
+  }
+
+  async applyChatTemplate(messages: readonly ChatMessage[], options: TemplateOptions = {}): Promise<RenderedChat> {
+    const { addGenerationPrompt = true, ...given } = checkOptions("applyChatTemplate", options);
+    checkMessages(messages);
+    return this.#client.call("applyChatTemplate", {
+      prompt: { messages, ...given } as ChatPrompt,
+      addGenerationPrompt,
+    });
+  }
+
+  async tokenizerInfo(): Promise<TokenizerInfo> {
+    return this.#client.call("tokenizerInfo", {});
+  }
+
+  async tokenBytes(ids: readonly number[]): Promise<TokenBytes[]> {
+    return this.#client.call("tokenBytes", { ids: checkIds("tokenBytes", ids) });
+  }
+
+  get lost(): Promise<EngineError> {
+    return this.#client.lost;
   }
 
   async close(): Promise<void> {

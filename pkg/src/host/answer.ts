@@ -10,6 +10,8 @@ export interface AnswerOptions {
   tokenizer: Tokenizer | null;
   promptTokens: number[];
   stop: readonly string[];
+  /** Special tokens stay in the text. */
+  special: boolean;
   send(pieces: Piece[]): void;
 }
 
@@ -40,7 +42,8 @@ export class Answer {
   constructor(options: AnswerOptions) {
     this.#options = options;
     this.#stream =
-      options.tokenizer && new TextStream(options.tokenizer, { continues: options.promptTokens.length > 0 });
+      options.tokenizer &&
+      new TextStream(options.tokenizer, { special: options.special, continues: options.promptTokens.length > 0 });
     this.#stops = new StopMatcher(options.stop);
   }
 
@@ -61,7 +64,7 @@ export class Answer {
 
   /** Keeps the log-probabilities of the token that comes next. */
   note({ chosen, ids, top }: { chosen: number; ids: Uint32Array; top: Float32Array }): void {
-    this.#noted = { logprob: chosen, top: Array.from(ids, (token, i) => ({ token, logprob: top[i]! })) };
+    this.#noted = { logprob: chosen, top: likeliest(ids, top) };
   }
 
   /** Takes a token. @returns whether it completed a stop text */
@@ -103,6 +106,7 @@ export class Answer {
       tokens: this.#tokens,
       promptTokens,
       finishReason: this.#stops.match ? "stop" : reason,
+      ...(this.#stops.match ? { stopText: this.#stops.match.stop } : {}),
       ...(this.#noted ? { logprobs: this.#logprobs } : {}),
       timings: {
         promptN: computed,
@@ -131,5 +135,9 @@ export class Answer {
     this.#pieces.push({ text, tokens, ...(this.#noted ? { logprobs } : {}) });
   }
 }
+
+/** The likeliest tokens of an event. */
+export const likeliest = (ids: Uint32Array, top: Float32Array): TokenLogprobs["top"] =>
+  Array.from(ids, (token, i) => ({ token, logprob: top[i]! }));
 
 const perSecond = (count: number, ms: number) => (count > 0 && ms > 0 ? (count * 1000) / ms : 0);

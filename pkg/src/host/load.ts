@@ -122,6 +122,7 @@ function infoOf(
     warnings: [...description.warnings],
     vocab: description.config.vocab,
     contextLength: engine.contextLength,
+    maxSequences: settings.maxSequences ?? MAX_SEQUENCES,
     kvCacheType: engine.kvCacheType as ModelInfo["kvCacheType"],
     flavour: choice.flavour,
     dotProduct: dots,
@@ -131,6 +132,9 @@ function infoOf(
     memoryBytes: memory.buffer.byteLength,
   };
 }
+
+/** As in the option table. */
+const MAX_SEQUENCES = 8;
 
 /** For each kind of codes its bits, and 1 where it is prefetched. */
 function prefetchOf(choices: Uint8Array): ModelInfo["weightPrefetch"] {

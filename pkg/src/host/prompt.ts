@@ -1,6 +1,6 @@
 /** From a prompt to the ids that a session has to read. */
 
-import type { PromptSpec } from "../rpc/protocol.ts";
+import type { ChatPrompt, PromptSpec } from "../rpc/protocol.ts";
 import type { Rendered } from "../text/guard.ts";
 import { safe } from "../text/safe.ts";
 import { EngineError } from "../types/errors.ts";
@@ -14,19 +14,14 @@ import type { HostedModel } from "./state.ts";
  * @param sanitize cleans the prompt's texts first
  */
 export function promptIds(model: HostedModel, prompt: PromptSpec, session: number, sanitize: boolean): number[] {
-  const { engine, text } = model;
+  const { engine } = model;
   if ("ids" in prompt) return prompt.ids;
   if ("text" in prompt) {
     // Special tokens belong to the beginning of a conversation alone.
     const addSpecial = prompt.addSpecial && engine.tokens(session).length === 0;
     return encode(model, sanitize ? safe(prompt.text) : prompt.text, addSpecial);
   }
-  const { messages, tools, templateOptions, parseSpecialTokens } = prompt;
-  const given = sanitize ? messages.map(cleaned) : messages;
-  const options = { tools: tools ?? null, ...(templateOptions ? { templateOptions } : {}) };
-  const ids = parseSpecialTokens
-    ? encode(model, text.template.render(given, options), false)
-    : encodeChat(model, text.template.renderGuarded(given, options, text.tokenizer.guard));
+  const ids = encodeChat(model, renderedChat(model, prompt, sanitize));
   const held = engine.tokens(session);
   let same = 0;
   while (same < held.length && same < ids.length - 1 && held[same] === ids[same]) same++;
@@ -34,11 +29,25 @@ export function promptIds(model: HostedModel, prompt: PromptSpec, session: numbe
   return ids.slice(same);
 }
 
+/** The text of a chat by the model's template, and where no special token may be read across. */
+export function renderedChat(
+  { text }: HostedModel,
+  { messages, tools, templateOptions = {}, parseSpecialTokens }: ChatPrompt,
+  sanitize: boolean,
+  addGenerationPrompt = true,
+): Rendered {
+  const given = sanitize ? messages.map(cleaned) : messages;
+  const options = { tools: tools ?? null, templateOptions, addGenerationPrompt };
+  return parseSpecialTokens
+    ? { text: text.template.render(given, options), seams: [] }
+    : text.template.renderGuarded(given, options, text.tokenizer.guard);
+}
+
 const cleaned = (message: ChatMessage): ChatMessage =>
   typeof message.content === "string" ? { ...message, content: safe(message.content) } : message;
 
 /** The ids of a rendered chat, in which special tokens are those that the template wrote. */
-function encodeChat(model: HostedModel, { text, seams }: Rendered): number[] {
+export function encodeChat(model: HostedModel, { text, seams }: Rendered): number[] {
   return encode(model, text, false, seams);
 }
 

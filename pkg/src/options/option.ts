@@ -51,7 +51,7 @@ export interface Flag {
   /** The sentence for the flag, where the option's does not fit it. */
   readonly help?: string;
   /** How its text is read. Numbers are read as numbers by themselves. */
-  readonly read?: "biases" | "ids" | "list";
+  readonly read?: "biases" | "bytes" | "ids" | "list";
 }
 
 export interface Option {

@@ -26,14 +26,16 @@ export const functions = {
   doctor: ["abort"],
   /** `generate` and `chat` of a session … */
   generate: generates,
-  chat: [...generates, "chatting"],
+  chat: [...generates, "templating", "chatting"],
   /** … and of a model. */
   complete: [...generates, "completions"],
-  completeChat: [...generates, "chatting", "completions"],
+  completeChat: [...generates, "templating", "chatting", "completions"],
   session: ["sessions", "adapting"],
   loadAdapter: ["source", "adapter", "abort"],
   tokenize: ["prompting"],
   detokenize: ["detokenizing"],
+  applyChatTemplate: ["templating", "rendering"],
+  promptLogprobs: ["scoring", "adapting", "abort"],
   logits: ["logits", "adapting", "abort"],
   embed: ["embedding", "adapting", "abort"],
   perplexity: ["perplexity", "adapting", "abort"],

@@ -18,8 +18,12 @@ import type {
   Perplexity,
   Piece,
   Progress,
+  RenderedChat,
   SamplingOptions,
   SourceOptions,
+  TokenBytes,
+  TokenizerInfo,
+  TokenLogprobs,
 } from "../types/index.ts";
 import type { TimeSpan } from "./user_timing.ts";
 
@@ -33,18 +37,17 @@ export interface AdapterSettings extends SourceOptions {
   name?: string;
 }
 
-export type PromptSpec =
-  | { text: string; addSpecial: boolean }
-  | { ids: number[] }
-  | {
-      messages: ChatMessage[];
-      tools?: unknown[];
-      /** The answer may hold nothing but calls. */
-      toolChoice?: "required" | { name: string };
-      templateOptions?: Record<string, unknown>;
-      /** Special tokens written out in messages become those tokens. */
-      parseSpecialTokens?: boolean;
-    };
+export type PromptSpec = { text: string; addSpecial: boolean } | { ids: number[] } | ChatPrompt;
+
+export interface ChatPrompt {
+  messages: ChatMessage[];
+  tools?: unknown[];
+  /** The answer may hold nothing but calls. */
+  toolChoice?: "required" | { name: string };
+  templateOptions?: Record<string, unknown>;
+  /** Special tokens written out in messages become those tokens. */
+  parseSpecialTokens?: boolean;
+}
 
 export interface GenerateSettings extends SamplingOptions {
   maxTokens?: number;
@@ -53,6 +56,8 @@ export interface GenerateSettings extends SamplingOptions {
   onContextFull: ContextFull;
   responseFormat?: FormatSpec;
   adapters?: readonly AdapterUse[];
+  /** Special tokens of the answer stay in its text. */
+  keepSpecialTokens?: boolean;
   /** Texts of the prompt are cleaned before they are tokenized. */
   sanitize: boolean;
   /** Every choice is preceded by a `ChooseEvent` and waits for the `supply` that answers it. */
@@ -124,6 +129,10 @@ export interface Verbs {
   perplexity: Verb<{ text: string; window: number } & Adapted, Perplexity>;
   tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
   detokenize: Verb<{ ids: number[]; special: boolean }, string>;
+  applyChatTemplate: Verb<{ prompt: ChatPrompt; addGenerationPrompt: boolean }, RenderedChat>;
+  tokenizerInfo: Verb<Record<string, never>, TokenizerInfo>;
+  tokenBytes: Verb<{ ids: number[] }, TokenBytes[]>;
+  promptLogprobs: Verb<{ ids: number[]; logprobs: number } & Adapted, TokenLogprobs[]>;
   /** Each list of ids is a conversation; `past` is what it holds before anything is timed. Nothing else runs on the engine. */
   measure: Verb<
     { past: number[][]; prompts: number[][]; decode: number; profile: boolean },

@@ -10,6 +10,24 @@ export interface ChatMessage {
   [key: string]: unknown;
 }
 
+export interface TemplateOptions {
+  /** As in `chat`. @default none */
+  tools?: readonly unknown[] | undefined;
+  /** As in `chat`. @default none */
+  templateOptions?: Readonly<Record<string, unknown>> | undefined;
+  /** As in `chat`. @default false */
+  parseSpecialTokens?: boolean | undefined;
+  /** Ends with the words that begin the model's turn. @default true */
+  addGenerationPrompt?: boolean | undefined;
+}
+
+/** Messages as a chat template writes them. */
+export interface RenderedChat {
+  text: string;
+  /** The ids that `chat` would feed. */
+  tokens: number[];
+}
+
 export interface ChatOptions extends GenerateOptions {
   /**
    * Tools in the shape that the model's template expects: `{ type: "function", function: { name, description, parameters } }` for most.

@@ -24,6 +24,8 @@ export interface GenerateOptions extends SamplingOptions {
   stop?: string | readonly string[] | undefined;
   /** Continues past the model's end tokens. @default false */
   ignoreEos?: boolean | undefined;
+  /** Keeps special tokens in the answer's text. @default false */
+  keepSpecialTokens?: boolean | undefined;
   /** Adds what the tokenizer adds to a text (BOS). Has no effect on ids and chats. @default true */
   addSpecial?: boolean | undefined;
   /** What happens when the context is full. @default "stop" */
@@ -125,6 +127,8 @@ export interface Finished {
   /** The prompt's ids as fed, BOS included. */
   promptTokens: number[];
   finishReason: FinishReason;
+  /** The stop text that ended it. */
+  stopText?: string;
   /** One entry for each of `tokens`, where `logprobs` asked for them. */
   logprobs?: TokenLogprobs[];
   timings: Timings;

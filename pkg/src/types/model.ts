@@ -1,8 +1,9 @@
 /** A loaded model. */
 
 import type { AdapterInfo, AdapterOptions } from "./adapters.ts";
-import type { ChatMessage, ChatOptions } from "./chat.ts";
-import type { CompletionOptions, GenerateOptions, Generation, Prompt, TokenIds } from "./generate.ts";
+import type { ChatMessage, ChatOptions, RenderedChat, TemplateOptions } from "./chat.ts";
+import type { EngineError } from "./errors.ts";
+import type { CompletionOptions, GenerateOptions, Generation, Prompt, TokenIds, TokenLogprobs } from "./generate.ts";
 import type { ModelInfo, ModelStatus } from "./info.ts";
 import type {
   DetokenizeOptions,
@@ -10,7 +11,10 @@ import type {
   LogitsOptions,
   Perplexity,
   PerplexityOptions,
+  PromptLogprobsOptions,
+  TokenBytes,
   TokenizeOptions,
+  TokenizerInfo,
 } from "./score.ts";
 import type { Session, SessionOptions } from "./session.ts";
 import type { ModelSource } from "./sources.ts";
@@ -22,6 +26,8 @@ import type { ModelSource } from "./sources.ts";
 export interface Model {
   /** What the model is and how it runs. */
   readonly info: ModelInfo;
+  /** Resolves when the model can answer no more: with `Closed` after `close()`, else with what ended its worker. */
+  readonly lost: Promise<EngineError>;
   /**
    * Continues a text or a list of token ids.
    *
@@ -169,6 +175,29 @@ export interface Model {
    * @throws {EngineError} `MissingTokenizer`
    */
   detokenize(ids: TokenIds, options?: DetokenizeOptions): Promise<string>;
+  /**
+   * Tells how likely each token of a prompt is behind those before it.
+   *
+   * @param ids token ids, fed exactly as given
+   * @returns one entry for each id but the first
+   * @throws {EngineError} `InvalidArgument` for ids that are none, `ContextFull`
+   */
+  promptLogprobs(ids: TokenIds, options?: PromptLogprobsOptions): Promise<TokenLogprobs[]>;
+  /**
+   * Renders messages as `chat` would feed them.
+   *
+   * @throws {EngineError} as `chat`
+   */
+  applyChatTemplate(messages: readonly ChatMessage[], options?: TemplateOptions): Promise<RenderedChat>;
+  /** Tells what the model's files say of its texts. */
+  tokenizerInfo(): Promise<TokenizerInfo>;
+  /**
+   * Tells what tokens are: their bytes, which need not be whole characters.
+   *
+   * @returns one entry for each id
+   * @throws {EngineError} `MissingTokenizer`
+   */
+  tokenBytes(ids: TokenIds): Promise<TokenBytes[]>;
   /**
    * Ends the workers and gives back all memory. Resolves when the runtime says that they have ended: Node does, browsers do not tell.
    * Calling it again does nothing.

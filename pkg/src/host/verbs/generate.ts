@@ -105,6 +105,7 @@ function run(state: HostState, { session, ids, settings, constraint, context }: 
     tokenizer: text.tokenizerOrNull,
     promptTokens: ids,
     stop: settings.stop,
+    special: settings.keepSpecialTokens ?? false,
     send: context.send,
   });
   const ended = (reason: FinishReason): Outcome => ({ finished: answer.finish(reason), surplus: answer.surplus });
@@ -145,7 +146,16 @@ function run(state: HostState, { session, ids, settings, constraint, context }: 
 /** The engine's part of the settings. What the caller leaves open the model's own configuration decides, and then the option table. */
 function workOf(settings: GenerateSettings, text: Text, hook: boolean): EngineWork {
   const { ignoreEos, onContextFull, maxTokens, seed = randomSeed(), ...rest } = settings;
-  const { stop, responseFormat, logitsProcessor, generationConfig, adapters, sanitize, ...sampling } = rest;
+  const {
+    stop,
+    responseFormat,
+    logitsProcessor,
+    generationConfig,
+    adapters,
+    sanitize,
+    keepSpecialTokens,
+    ...sampling
+  } = rest;
   const chosen = {
     ...samplerDefaults,
     ...(generationConfig === "none" ? {} : text.sampling),

@@ -14,7 +14,7 @@ export const load: Handler<"load"> = async (state, { source, settings }, context
   try {
     const loaded = await loadModel(source, settings, { ...loadContext(state, context), timeline });
     const loop = new EngineLoop(loaded.engine, state.platform.turn, state.onFatal, timeline);
-    state.model = { ...loaded, loop, adapters: new Adapters(loaded), maxSequences: settings.maxSequences ?? 8 };
+    state.model = { ...loaded, loop, adapters: new Adapters(loaded), maxSequences: loaded.info.maxSequences };
     return loaded.info;
   } finally {
     timeline?.add("load", "load", begun);

@@ -25,6 +25,13 @@ export const generation = {
     flag: {},
     help: "Continues at the model's end tokens.",
   },
+  keepSpecialTokens: {
+    kind: "boolean",
+    to: "host",
+    default: false,
+    flag: {},
+    help: "Keeps special tokens in the text of the answer.",
+  },
   onContextFull: {
     kind: { values: ["stop", "error", "shift"] },
     to: "host",
@@ -77,6 +84,15 @@ export const adapting = {
   },
 } as const satisfies Group;
 
+export const rendering = {
+  addGenerationPrompt: {
+    kind: "boolean",
+    to: "caller",
+    default: true,
+    help: "Ends with the words that begin the model's turn.",
+  },
+} as const satisfies Group;
+
 /** Of a model, not of a session. */
 export const completions = {
   n: {
@@ -89,18 +105,13 @@ export const completions = {
   },
 } as const satisfies Group;
 
-export const chatting = {
+/** How messages are rendered. */
+export const templating = {
   tools: {
     kind: "list",
     to: "prompt",
     otherwise: "none",
     help: "Tools that the model may call, in the shape that its template expects.",
-  },
-  toolChoice: {
-    kind: "toolChoice",
-    to: "prompt",
-    default: "auto",
-    help: 'Whether the model may ("auto"), must ("required") or must not ("none") call a tool, or { name } for a certain one.',
   },
   templateOptions: {
     kind: "object",
@@ -113,5 +124,14 @@ export const chatting = {
     to: "prompt",
     default: false,
     help: "Whether special tokens that messages, tools and documents write out become those tokens; they are text otherwise.",
+  },
+} as const satisfies Group;
+
+export const chatting = {
+  toolChoice: {
+    kind: "toolChoice",
+    to: "prompt",
+    default: "auto",
+    help: 'Whether the model may ("auto"), must ("required") or must not ("none") call a tool, or { name } for a certain one.',
   },
 } as const satisfies Group;
