@@ -43,7 +43,12 @@ const SAMPLERS: Readonly<Record<string, Sampler>> = {
 
 /** Seeds have 53 bits; further ones, and negative ones, are taken modulo. */
 const SEEDS = 2 ** 53;
-export const seedAt = (seed: number, index: number): number => ((((seed % SEEDS) + SEEDS) % SEEDS) + index) % SEEDS;
+export function seedAt(seed: number, index: number): number {
+  const own = seed % SEEDS;
+  // Sums above 2^53 would be rounded.
+  const whole = own < 0 ? own + SEEDS : own;
+  return whole < SEEDS - index ? whole + index : index - (SEEDS - whole);
+}
 
 const given = (fields: Fields, name: string): number | undefined => (fields[name] as number | null) ?? undefined;
 

@@ -73,7 +73,8 @@ async function* answer(ask: Ask, index: number, context: AnswerContext): AsyncGe
   for await (const { text, tokens, logprobs } of generation) {
     if (calls) yield* await calls.read(text, tokens, logprobs);
     else yield { type: "text", text, ...(logprobs ? { logprobs } : {}) };
-    if (ask.oneCall && calls?.between) generation.stop();
+    // What the engine has written beyond the call by now does not count.
+    if (ask.oneCall && calls?.between) break;
   }
   const finished = await generation.finished;
   if (calls) yield* calls.end();

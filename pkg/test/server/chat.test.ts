@@ -92,7 +92,7 @@ const tools = [
 
 test("a call that must come does, whole and in parts", async (context) => {
   const app = await served(context, { chatTemplate: HERMES });
-  const ask = { ...greedy, tools, tool_choice: "required", parallel_tool_calls: false, max_tokens: 100, seed: 1 };
+  const ask = { ...greedy, tools, tool_choice: "required", parallel_tool_calls: false, max_tokens: 200, seed: 1 };
   const { choices } = await body(app.post("/v1/chat/completions", ask));
   const { message, finish_reason: reason } = choices[0];
   assert.equal(reason, "tool_calls");
