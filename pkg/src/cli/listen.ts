@@ -17,7 +17,7 @@ export interface Place {
 export interface Listener {
   /** `http://127.0.0.1:8000`, `unix:/run/ternlight.sock` */
   url: string;
-  /** Closes every connection. */
+  /** Lets what is being sent end, and closes every connection. */
   close(): Promise<void>;
 }
 
@@ -29,6 +29,8 @@ const MOST_CONNECTIONS = 1024;
 const HEADERS_MS = 10_000;
 /** What a request may take to come, in milliseconds. */
 const REQUEST_MS = 60_000;
+/** What is left of an answer when the server has stopped, in milliseconds. */
+const LAST_MS = 1000;
 const MOST_HEADER_BYTES = 16_384;
 
 export async function listen(place: Place, answer: Answer): Promise<Listener> {
@@ -70,10 +72,21 @@ async function listenInNode(place: Place, answer: Answer): Promise<Listener> {
     url: urlOf({ ...place, port }),
     async close() {
       const closed = new Promise((resolve) => server.close(resolve));
+      await soon(closed);
       server.closeAllConnections();
       await closed;
     },
   };
+}
+
+/** Waits for what is being sent, but for nobody who does not read it. */
+async function soon(closed: unknown): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise((resolve) => {
+    timer = setTimeout(resolve, LAST_MS);
+  });
+  await Promise.race([closed, late]);
+  clearTimeout(timer);
 }
 
 interface DenoServer {
@@ -86,7 +99,7 @@ interface DenoServer {
 function listenInDeno(deno: DenoServer, place: Place, answer: Answer): Listener {
   const at = place.unix === undefined ? { hostname: place.host, port: place.port } : { path: place.unix };
   const server = deno.serve({ ...at, ...(place.tls ?? {}), onListen() {} }, answer);
-  return { url: urlOf({ ...place, port: server.addr.port ?? place.port }), close: async () => {} };
+  return { url: urlOf({ ...place, port: server.addr.port ?? place.port }), close: () => soon(server.shutdown()) };
 }
 
 interface BunServer {
@@ -104,7 +117,7 @@ interface BunServer {
 interface BunInstance {
   port?: number;
   timeout(request: Request, seconds: number): void;
-  stop(all: boolean): unknown;
+  stop(all?: boolean): unknown;
 }
 
 function listenInBun(bun: BunServer, place: Place, answer: Answer): Listener {
@@ -124,6 +137,7 @@ function listenInBun(bun: BunServer, place: Place, answer: Answer): Listener {
   return {
     url: urlOf({ ...place, port: server.port ?? place.port }),
     async close() {
+      await soon(server.stop());
       await server.stop(true);
     },
   };

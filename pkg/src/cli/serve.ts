@@ -27,8 +27,10 @@ export const serve: Command = {
     const stopped = new Promise<void>((resolve) => {
       stop = resolve;
     });
-    process.once("SIGTERM", () => {
-      process.once("SIGTERM", () => process.exit(TERMINATED));
+    let stopping = false;
+    process.on("SIGTERM", () => {
+      if (stopping) process.exit(TERMINATED);
+      stopping = true;
       stop();
     });
     const listener = await listen(place, app.fetch);
@@ -42,8 +44,8 @@ export const serve: Command = {
       };
       await terminal.interruptible(work, () => stop());
     } finally {
-      await app.close();
       await listener.close();
+      await app.close();
     }
   },
 };

@@ -18,16 +18,26 @@ export function healthRoutes(app: App, core: Core, version: string): void {
   app.get("/readyz", ready);
   app.get("/version", (c) => c.json({ version }));
 
+  // What llama-server and vLLM tell in metrics alone.
+  app.get("/status", async (c) => {
+    const each = models.slots.map(async (slot) => {
+      const { name, state } = slot;
+      const ready = await slot.current();
+      return { name, state, ...(ready ? await ready.model.status() : {}) };
+    });
+    return c.json({ active: core.active, models: await Promise.all(each) });
+  });
+
   app.get("/slots", async (c) => {
-    const found = await core.current(c.req.query("model"));
-    const { running, waiting, paused } = await found.model.status();
-    const { contextLength, maxSequences } = found.model.info;
+    const { model } = await core.current(c.req.query("model"));
+    const { running } = await model.status();
+    const { contextLength, maxSequences } = model.info;
     const slots = Array.from({ length: maxSequences }, (_, id) => ({
       id,
       n_ctx: contextLength,
       is_processing: id < running,
     }));
-    return c.json(slots, 200, { "x-waiting": String(waiting), "x-paused": String(paused) });
+    return c.json(slots);
   });
 
   app.get("/props", async (c) => {
