@@ -93,7 +93,8 @@ const records =
     const entry: Entry = { record, done: null };
     c.set("entry", entry);
     await next();
-    c.header("x-request-id", id);
+    // The second name is Anthropic's.
+    for (const name of ["x-request-id", "request-id"]) c.header(name, id);
     record.status = c.res.status;
     const end = () => {
       record.ms = performance.now() - begun;

@@ -9,7 +9,7 @@ export const DEMO = new URL("../../../models/ternlight-demo/", import.meta.url);
 export const PLAIN = "{% for message in messages %}{{ message.content }}{% endfor %}";
 /** Writes tools and calls as Hermes models do, which is where their format is seen. */
 export const HERMES =
-  "{% for tool in tools %}{{ tool | tojson }}{% endfor %}" +
+  "{% if tools %}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif %}" +
   "{% for message in messages %}{{ message.content }}{% endfor %}{% if false %}<tool_call></tool_call>{% endif %}";
 
 /** What the model most likely says behind "Once upon a time". */
