@@ -1,6 +1,7 @@
 /** What all routes share: the models, the limits, and the requests under way. */
 
 import { ApiError, retryHeaders, toApiError } from "../openai/errors.ts";
+import { EngineError } from "../types/errors.ts";
 import { readJson } from "./body.ts";
 import { type Models, stopping, type Work } from "./models.ts";
 import type { RequestRecord, Settings } from "./settings.ts";
@@ -164,11 +165,16 @@ export class Core {
   ): Promise<ApiError> {
     if (request.signal.aborted) return new ApiError(499, "the client has gone", { code: "client_closed_request" });
     const found = toApiError(error, param);
-    if (found.status >= 500)
-      entry.record.error = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    if (found.status >= 500) entry.record.error = reasonOf(error);
     if (found.code !== "queue_full") return found;
     const status = await ready.model.status().catch(() => ({ running: 1, waiting: 0 }));
     const headers = retryHeaders(slot.pace.retryMs(status));
     return new ApiError(found.status, found.message, { code: found.code, headers });
   }
+}
+
+/** What the log says of an error. */
+function reasonOf(error: unknown): string {
+  if (error instanceof EngineError) return `${error.code}: ${error.message}`;
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
