@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and what is not there yet. Each part is quick when there is nothing to do.
 #
-#     scripts/setup.sh [rust|npm|test-runner|hosts|docs|chromium|firefox|webkit]…
+#     scripts/setup.sh [rust|npm|test-runner|hosts|clients|docs|chromium|firefox|webkit]…
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -87,6 +87,7 @@ for part; do
     rust) rust ;;
     npm) packages . pkg/package.json $(compgen -G 'clients/*/package.json') ;;
     hosts) packages pkg/test/hosts ;;
+    clients) packages pkg/test/clients ;;
     docs) packages docs ;;
     test-runner) test_runner ;;
     chromium | firefox | webkit) $part ;;

@@ -24,6 +24,11 @@ const NOT_RUN = {
   "CONTRIBUTING.md": ["make runs these tests"],
   "docs/guide/edge.md": ["pkg/test/package/edge.test.mjs runs it in workerd with 128 MB"],
   "docs/guide/kv-cache.md": ["a benchmark that takes minutes"],
+  "docs/guide/server.md": [
+    "pkg/test/server/serve.test.ts starts it",
+    "pkg/test/clients/clients.test.mjs runs it",
+    "pkg/test/clients/clients.test.mjs runs it",
+  ],
   "docs/guide/threads.md": [
     "pkg/test/package/next.test.mjs builds and serves with it",
     "pkg/test/package/pages.test.mjs reads its headers, as Express is not installed",
