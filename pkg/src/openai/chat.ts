@@ -164,10 +164,12 @@ export const chatRequest: Schema = {
   },
 };
 
-export function readChat(body: unknown, defaultMaxTokens: number): Ask {
+/** @param known throws where there is no such model, which is told before what is wrong with the request itself */
+export function readChat(body: unknown, defaultMaxTokens: number, known: (model: string) => unknown = () => {}): Ask {
   const fault = check(chatRequest, body);
   if (fault) throw faulty(fault);
   const fields = body as Fields & { model: string };
+  known(fields.model);
   const {
     stream_options: streamed,
     logprobs,

@@ -36,6 +36,16 @@ export const refused = (description: string): Schema => treated("refused")({ typ
 /** A field whose value must be one of some texts. */
 export const choice = (...values: string[]): Schema => ({ type: ["string", "null"], enum: values });
 
+const pair: Schema = {
+  type: "array",
+  minItems: 2,
+  maxItems: 2,
+  prefixItems: [
+    { type: "integer", minimum: 0, maximum: 2 ** 31 - 1 },
+    { anyOf: [{ type: "number" }, { type: "boolean", enum: [false] }] },
+  ],
+};
+
 export const sampling: Readonly<Record<string, Schema>> = {
   temperature: option("temperature", { maximum: 2 }),
   top_p: option("topP"),
@@ -50,7 +60,7 @@ export const sampling: Readonly<Record<string, Schema>> = {
   logit_bias: {
     anyOf: [
       { type: "object", propertyNames: { pattern: "^[0-9]{1,9}$" }, additionalProperties: { type: "integer" } },
-      { type: "array", items: { type: "array", minItems: 2, maxItems: 2 } },
+      { type: "array", items: pair },
       { type: "null" },
     ],
     description: "Token ids with what is added to their logits; also as a list of pairs, where false forbids a token.",

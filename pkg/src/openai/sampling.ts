@@ -1,7 +1,6 @@
 /** From the fields of a request to the options of an answer. */
 
 import type { GenerateOptions, ResponseFormat, Sampler } from "../types/index.ts";
-import { invalid } from "./errors.ts";
 
 /** A checked request. */
 export type Fields = Readonly<Record<string, unknown>>;
@@ -86,12 +85,9 @@ function windows(fields: Fields, options: Record<string, unknown>): void {
 
 function biases(bias: unknown): Record<number, number> {
   if (!Array.isArray(bias)) return bias as Record<number, number>;
-  const pairs = bias.map(([id, value]: [unknown, unknown], i) => {
-    const number = value === false ? -Infinity : value;
-    if (Number.isInteger(id) && (id as number) >= 0 && typeof number === "number") return [id, number];
-    throw invalid(`logit_bias[${i}]`, `logit_bias[${i}] must be a token id and a number or false`);
-  });
-  return Object.fromEntries(pairs);
+  return Object.fromEntries(
+    bias.map(([id, value]: [number, number | false]) => [id, value === false ? -Infinity : value]),
+  );
 }
 
 function formatOf(fields: Fields): ResponseFormat | undefined {

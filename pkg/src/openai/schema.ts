@@ -20,6 +20,8 @@ export interface Schema {
   readonly minItems?: number;
   readonly maxItems?: number;
   readonly items?: Schema;
+  /** The first items, each with a schema of its own. */
+  readonly prefixItems?: readonly Schema[];
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly required?: readonly string[];
   readonly additionalProperties?: Schema | boolean;
@@ -69,14 +71,14 @@ const within = ({ minimum = -Infinity, maximum = Infinity }: Schema, value: numb
   value >= minimum && value <= maximum;
 
 function checkItems(schema: Schema, value: readonly unknown[], at: string): Fault | null {
-  const { items, minItems = 0, maxItems = Infinity } = schema;
+  const { items, prefixItems = [], minItems = 0, maxItems = Infinity } = schema;
   if (value.length < minItems || value.length > maxItems) {
     const expected = maxItems === Infinity ? `at least ${minItems}` : `${minItems} to ${maxItems}`;
     return { param: at, message: `${at} must have ${expected} items, not ${value.length}` };
   }
-  if (!items) return null;
   for (const [i, item] of value.entries()) {
-    const fault = check(items, item, `${at}[${i}]`);
+    const own = prefixItems[i] ?? items;
+    const fault = own ? check(own, item, `${at}[${i}]`) : null;
     if (fault) return fault;
   }
   return null;

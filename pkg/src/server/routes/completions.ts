@@ -19,7 +19,13 @@ export function completionRoutes(app: App, core: Core): void {
   const { defaultMaxTokens } = core.settings;
   app.post("/v1/chat/completions", async (c) => {
     const body = await core.body(c.req.raw);
-    return run(c, core, body, readChat(body, defaultMaxTokens), chat);
+    return run(
+      c,
+      core,
+      body,
+      readChat(body, defaultMaxTokens, (name) => core.models.find(name)),
+      chat,
+    );
   });
   app.post("/v1/completions", async (c) => {
     const body = await core.body(c.req.raw);
