@@ -1,7 +1,7 @@
 /**
  * A static file server for the demo page and the tests, on loopback only. By hand:
  *
- *     node scripts/serve.mjs [PORT]
+ *     node scripts/serve.mjs [PORT [PACKAGE]]      PACKAGE is pkg, or what `make profile` has built
  *
  * Any other static server will do: `www` at some place and `pkg` at `ternlight/` beneath it. Without the headers below
  * the page runs on one thread, and says so.
@@ -126,7 +126,10 @@ function closed(server) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const root = fileURLToPath(new URL("../", import.meta.url));
-  const mounts = { "/": path.join(root, "www"), "/ternlight/": path.join(root, "pkg") };
+  const mounts = {
+    "/": path.join(root, "www"),
+    "/ternlight/": path.resolve(process.argv[3] || path.join(root, "pkg")),
+  };
   const port = Number(process.argv[2] || 8080);
   const { url } = await serve({ mounts, port, orNext: true, headers: { ...isolation, ...policy } });
   console.log(`ternlight demo: ${url}`);

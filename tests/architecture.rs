@@ -15,7 +15,7 @@ const MODULES: [(&str, &[&str]); 15] = [
     ("kernels", &["quant", "team"]),
     ("bench", &["kernels", "team"]),
     ("kv", &["kernels", "team"]),
-    ("model", &["quant", "formats", "kernels", "kv", "observe", "team"]),
+    ("model", &["quant", "formats", "kernels", "bench", "kv", "observe", "team"]),
     ("sampling", &["rng"]),
     ("engine", &["kernels", "kv", "model", "observe", "sampling", "team"]),
     ("bindings", &["quant", "formats", "model", "team"]),

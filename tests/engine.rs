@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use common::{Files, TestEngine, golden, greedy, logits, prompt, run, submit};
@@ -69,7 +70,7 @@ fn a_load_beside_its_caller_gives_the_same_model() {
                 buffer[..part.len()].copy_from_slice(part);
                 buffer = intake.feed(0, (i * chunk) as u64, buffer, part.len())?;
             }
-            let (model, plan, team) = intake.finish()?;
+            let (model, plan, team, _) = intake.finish()?;
             logits(&mut TestEngine::new(model, &plan, team)?, &ids, true)
         };
         for (threads, chunk) in [(1, 1000), (2, 1 << 20), (3, 4001), (3, bytes.len())] {
@@ -341,6 +342,15 @@ fn a_trace_tells_what_each_matrix_reads_and_writes() {
         assert_eq!(places(&decode), every, "{model}");
         assert_eq!(decode[0].4.count, engine.model().config.hidden as u64, "{model}: one row");
         assert!(events.iter().any(|event| matches!(event, Event::Finished { .. })), "{model}");
+
+        // A clock that goes on by 1 whenever it is looked at.
+        let looks = Cell::new(0.0);
+        let times = engine.times(2, &|| looks.replace(looks.get() + 1.0)).unwrap();
+        assert_eq!(times.len(), 3 * told.len(), "{model}");
+        for (&[product, read, bytes], told) in times.as_chunks().0.iter().zip(&told) {
+            assert!((product - 1.0).abs() < 1e-9 && read == 1.0, "{model}: {product} {read}");
+            assert_eq!(bytes, *told as f64, "{model}: in the order of a pass");
+        }
     }
 }
 

@@ -4,6 +4,7 @@
  */
 import { fill, tag } from "./facts.js";
 import { size } from "./format.js";
+import { heatMaps } from "./heat.js";
 
 const $ = (id) => document.getElementById(id);
 const form = $("bench");
@@ -49,7 +50,7 @@ async function run() {
     report = await bench({
       source: shape ? synthetic(words) : demo,
       name: shape ? Object.values(words).join(" ") : "ternlight-demo",
-      options: { ...options, profile: elements.profile.checked },
+      options: { ...options, profile: elements.profile.checked, trace: elements.trace.checked },
       load: { signal: abort.signal, ...(given("threads") ? { threads: elements.threads.valueAsNumber } : {}) },
       onNote: (note) => setState("running", note[0].toUpperCase() + note.slice(1)),
     });
@@ -67,7 +68,8 @@ const one = (value) => value.toFixed(value < 10 ? 2 : 1);
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const speed = ({ median, least, most }) => [`${one(median)} tokens/s`, `${one(least)} to ${one(most)}`];
 
-function show({ engine, model, machine, settings, prefill, decode, endToEnd, memory, roofline, ratios, profile }) {
+function show({ engine, model, machine, settings, prefill, decode, endToEnd, memory, roofline, ratios, ...parts }) {
+  const { profile, trace } = parts;
   const { p50, p95, p99, jitter } = decode.stepMs;
   fill($("results"), [
     ["Model", model.name ?? model.source, `${size(model.weightBytes)} a step`],
@@ -90,6 +92,8 @@ function show({ engine, model, machine, settings, prefill, decode, endToEnd, mem
   ]);
   $("profile").hidden = !profile;
   if (profile) $("tables").replaceChildren(...["prefill", "decode"].map((phase) => table(phase, profile[phase])));
+  $("trace").hidden = !trace;
+  if (trace) $("maps").replaceChildren(...heatMaps(trace), matrixTable(trace.matrices));
   $("json").hidden = false;
   $("json").querySelector("pre").textContent = JSON.stringify(report, null, 2);
 }
@@ -97,17 +101,39 @@ function show({ engine, model, machine, settings, prefill, decode, endToEnd, mem
 const inside = (share) => share !== null && `matrices alone ${percent(share)}`;
 
 function table(phase, rows) {
+  const cells = rows.map(({ operation, ms, share, calls, gbPerSecond, gmacPerSecond }) => {
+    const rates = [gbPerSecond, gmacPerSecond].map((value) => (value > 0 ? one(value) : ""));
+    return [operation, one(ms), percent(share), calls > 0 ? String(calls) : "", ...rates];
+  });
+  return tableOf(phase, ["operation", "ms", "share", "calls", "GB/s", "GMAC/s"], cells);
+}
+
+function matrixTable(rows) {
+  const cells = rows.map(({ name, bytes, ms, gbPerSecond, readMs, unpackShare }) => {
+    return [
+      name,
+      size(bytes),
+      ms.toFixed(4),
+      one(gbPerSecond),
+      readMs.toFixed(4),
+      unpackShare === null ? "" : percent(unpackShare),
+    ];
+  });
+  return tableOf(
+    "each matrix alone, with one token",
+    ["", "bytes", "ms", "GB/s", "read alone, ms", "unpacking"],
+    cells,
+  );
+}
+
+function tableOf(caption, head, rows) {
   const element = document.createElement("table");
   const line = (cells, kind) => {
     const row = document.createElement("tr");
     row.append(...cells.map((cell) => tag(kind, cell)));
     return row;
   };
-  element.append(tag("caption", phase), line(["operation", "ms", "share", "calls", "GB/s", "GMAC/s"], "th"));
-  for (const { operation, ms, share, calls, gbPerSecond, gmacPerSecond } of rows) {
-    const rates = [gbPerSecond, gmacPerSecond].map((value) => (value > 0 ? one(value) : ""));
-    element.append(line([operation, one(ms), percent(share), calls > 0 ? String(calls) : "", ...rates], "td"));
-  }
+  element.append(tag("caption", caption), line(head, "th"), ...rows.map((cells) => line(cells, "td")));
   return element;
 }
 

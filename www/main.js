@@ -71,7 +71,7 @@ async function open(next, signal) {
   try {
     // Not at the top: a browser too old to read the package can still be told so.
     const { load } = await import("./ternlight/dist/index.js");
-    loaded = await load(next.source, { signal, onProgress: showProgress });
+    loaded = await load(next.source, { signal, onProgress: showProgress, ...firstText(next) });
   } catch (error) {
     showName();
     const part = await keptOf(next);
@@ -84,6 +84,9 @@ async function open(next, signal) {
   showLoaded();
   setState("ready", "Ready");
 }
+
+/** Computes what the page begins with while the weights come. Whoever writes something else has lost nothing. */
+const firstText = ({ opens }) => (opens !== undefined && prompt.value ? { prefill: opens + prompt.value } : {});
 
 /** What has arrived of a model whose load has ended early, in words; null where nothing has. */
 async function keptOf({ source }) {

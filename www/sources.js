@@ -9,6 +9,8 @@ export const builtIn = {
   name: "ternlight-demo",
   note: "built in",
   builtIn: true,
+  /** What its texts begin with. */
+  opens: "<|endoftext|>",
   source: folder.href,
   read: readUrl(new URL("model.safetensors", folder)),
 };

@@ -41,6 +41,8 @@ pub struct Converter {
     buffers: DecodeBuffers,
     signs: Signs,
     values: Vec<f32>,
+    /// What is said of an embedding and a head that stay as they are.
+    kept: Vec<String>,
     /// Tensors whose scales were rounded, and the worst of them.
     rounded: usize,
     worst: f64,
@@ -74,8 +76,9 @@ impl Converter {
     /// An error if GGUF has no place for what the model has, or if the rows of a matrix are not whole blocks of the type asked for.
     pub fn new(plan: Plan, options: Options) -> Result<Self> {
         let (kind, outputs) = plan::outputs(&plan, options)?;
+        let kept = plan::warnings(&plan, options);
         let (buffers, signs) = (DecodeBuffers::default(), Signs::default());
-        Ok(Self { plan, kind, outputs, job: None, buffers, signs, values: Vec::new(), rounded: 0, worst: 0.0 })
+        Ok(Self { plan, kind, outputs, job: None, buffers, signs, values: Vec::new(), kept, rounded: 0, worst: 0.0 })
     }
 
     /// What the layers' matrices become.
@@ -96,6 +99,7 @@ impl Converter {
     /// What a user should know, once all tensors are done.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.plan.warnings();
+        warnings.extend(self.kept.iter().cloned());
         if self.rounded > 0 {
             warnings.push(format!(
                 "the scales of {} tensors were rounded, by {:.1e} of their value at most: {} has no room for all of their digits",

@@ -3,6 +3,7 @@
 use super::keys;
 use ternlight::error::{Error, ErrorKind, Result};
 use ternlight::model::config::ScaleMeaning;
+use ternlight::model::head;
 use ternlight::model::items::{Item, Reading, Target};
 use ternlight::model::names::{Field, Naming, Part, Slot};
 use ternlight::model::plan::{Plan, Range};
@@ -35,15 +36,44 @@ impl Kind {
     }
 }
 
-/// What the embedding or the head becomes; `None` is as it is.
-pub type Wish = Option<&'static Storage>;
+/// What the embedding or the head becomes.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Wish {
+    /// As it is stored.
+    #[default]
+    Keep,
+    Exactly(&'static Storage),
+    /// As the load option `head` rounds it: what takes no more than this type stays as it is stored.
+    AtMost(&'static Storage),
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// `None` follows the source: Q1_0 for signs, else TQ2_0.
     pub kind: Option<Kind>,
-    pub embedding: Wish,
+    /// `None` is as the head.
+    pub embedding: Option<Wish>,
     pub head: Wish,
+}
+
+impl Options {
+    /// What is asked for in this place; `None` for the layers' matrices.
+    fn wish(&self, part: Part) -> Option<Wish> {
+        match part {
+            Part::TokenEmbd => Some(self.embedding.unwrap_or(self.head)),
+            Part::Output => Some(self.head),
+            _ => None,
+        }
+    }
+}
+
+/// What a user should know of an embedding or a head that is not rounded.
+pub(super) fn warnings(plan: &Plan, options: Options) -> Vec<String> {
+    let warning = |item: &Item| match options.wish(item.slot.part) {
+        Some(Wish::AtMost(to)) if !head::rounds(plan, item, to).unwrap_or(false) => head::stays(plan, item, to),
+        _ => None,
+    };
+    plan.items.iter().filter_map(warning).collect()
 }
 
 /// What a read is for.
@@ -124,10 +154,10 @@ pub(super) fn outputs(plan: &Plan, options: Options) -> Result<(Kind, Vec<Output
         )
         .key("quantization_config.use_rms_norm"));
     }
-    if options.head.is_some() && plan.tied() {
-        return Err(Error::new(ErrorKind::InvalidArgument, "the head is the embedding: only that has a type")
+    if plan.tied() && options.embedding.is_some() && !matches!(options.head, Wish::Keep) {
+        return Err(Error::new(ErrorKind::InvalidArgument, "the head is the embedding: they have one type")
             .option("head")
-            .expected("no head type", "one"));
+            .expected("one of the two options", "both"));
     }
     let kind = options.kind.unwrap_or_else(|| if plan.items.iter().any(signs) { Kind::Q1 } else { Kind::Tq2 });
     fits_all(plan, kind)?;
@@ -206,15 +236,11 @@ fn output(plan: &Plan, options: Options, kind: Kind, index: usize, item: &Item) 
     let (form, storage, rows, cols) = match item.target {
         Target::Values => (Form::Floats, &quant::F32, item.tensor.values() as usize, 1),
         Target::Matrix(shape, _) => {
-            let wish = match item.slot.part {
-                Part::TokenEmbd => Some(options.embedding),
-                Part::Output => Some(options.head),
-                _ => None,
-            };
-            let (form, storage) = match wish {
+            let (form, storage) = match options.wish(item.slot.part) {
                 None => (Form::Codes(kind), kind.storage()),
-                Some(Some(storage)) => (Form::Rounded, storage),
-                Some(None) => kept(item, from, kind)?,
+                Some(Wish::Exactly(storage)) => (Form::Rounded, storage),
+                Some(Wish::AtMost(storage)) if head::rounds(plan, item, storage)? => (Form::Rounded, storage),
+                Some(_) => kept(item, from, kind)?,
             };
             let whole = if storage == &quant::I2_S { kind.block() } else { storage.block };
             if !shape.cols.is_multiple_of(whole) {

@@ -6,10 +6,11 @@ use super::plan::{Form, Kind, Output, Phase};
 use super::{Converter, Job, Write, out_of_turn};
 use ternlight::error::{Error, ErrorKind, Result, filled};
 use ternlight::model::config::ScaleMeaning;
+use ternlight::model::head;
 use ternlight::model::items::{Item, Reading, Target};
 use ternlight::model::load::decode::finite;
 use ternlight::model::names::Field;
-use ternlight::quant::{self, Content, Float, Layout, Scales, Storage, simple};
+use ternlight::quant::{self, Content, Float, Layout, Scales, simple};
 
 impl Converter {
     /// How the tensor beside an item keeps its numbers.
@@ -162,11 +163,7 @@ impl Converter {
                 }
             }
             Form::Rounded => {
-                let encode = quant::rounding(output.storage).ok_or_else(out_of_turn)?;
-                let Storage { block, bytes, .. } = *output.storage;
-                for (values, out) in values().chunks_exact(block).zip(out.chunks_exact_mut(bytes)) {
-                    encode(values, out);
-                }
+                head::round(output.storage, values(), out)?;
             }
             Form::Nibbles => {
                 let item = &self.plan.items[output.item.ok_or_else(out_of_turn)?];

@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use ternlight::bindings::{Checkpoint, Js, JsRange, decide, fitting, from_js, out_of_order, ranges, thrown, to_js};
 use ternlight::error::{Error, ErrorKind};
 use ternlight::formats::Format;
+use ternlight::model::head::TYPES;
 use ternlight::model::options::{Options, i2s};
 use ternlight::model::plan;
 use ternlight::quant::{self, Interleave, Storage};
 use wasm_bindgen::prelude::*;
 
-use super::plan::{self as output, Kind};
+use super::plan::{self as output, Kind, Wish};
 use super::{Converter as Conversion, Write, keys};
 
 #[derive(Deserialize)]
@@ -53,15 +54,15 @@ fn kind(name: Option<String>) -> Js<Option<Kind>> {
     })
 }
 
-fn wish(option: &str, name: Option<String>) -> Js<Option<&'static Storage>> {
-    Ok(match name.as_deref() {
-        None | Some("keep") => None,
-        Some("f16") => Some(&quant::F16),
-        Some("q8_0") => Some(&quant::Q8_0),
-        Some("q6_k") => Some(&quant::Q6_K),
-        Some("q4_0") => Some(&quant::Q4_0),
-        Some(other) => return Err(refused(option, "keep, f16, q8_0, q6_k or q4_0", other)),
-    })
+/// The wish of this name; `typed` is what a type that rounds means.
+fn wish(option: &str, name: &str, typed: fn(&'static Storage) -> Wish) -> Js<Wish> {
+    let found = TYPES.into_iter().find(|(known, _)| *known == name);
+    match (name, found) {
+        ("keep", _) => Ok(Wish::Keep),
+        ("f16", _) => Ok(Wish::Exactly(&quant::F16)),
+        (_, Some((_, storage))) => Ok(typed(storage)),
+        _ => Err(refused(option, "keep, f16, q8_0, q6_k or q4_0", name)),
+    }
 }
 
 /// A conversion under way: for each tensor begin, feed its reads one after another, end.
@@ -96,8 +97,8 @@ impl Converter {
         let stored = Options { repack: false, i2s: options.i2s, ..Default::default() };
         let wishes = output::Options {
             kind: kind(options.kind)?,
-            embedding: wish("embedding", options.embedding)?,
-            head: wish("head", options.head)?,
+            embedding: options.embedding.map(|name| wish("embedding", &name, Wish::Exactly)).transpose()?,
+            head: wish("head", options.head.as_deref().unwrap_or("keep"), Wish::AtMost)?,
         };
         let plan = checkpoint.inner().plan(stored).map_err(thrown)?;
         let stage = Stage::Planned(Box::new(plan), wishes);

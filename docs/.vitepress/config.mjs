@@ -16,6 +16,7 @@ const guide = [
   ["tools", "Tools"],
   ["edge", "Edge workers"],
   ["command-line", "Command line"],
+  ["profiling", "Profiling"],
   ["troubleshooting", "Troubleshooting"],
 ];
 const about = [

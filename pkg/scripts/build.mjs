@@ -5,6 +5,8 @@
  *     node pkg/scripts/build.mjs page      the modules that an isolated page loads on this machine, and a page's bundles
  *     node pkg/scripts/build.mjs bundles   bundles and types, beside the modules that are there
  *     node pkg/scripts/build.mjs quick     one module in seconds and what Node loads, in target/quick
+ *     node pkg/scripts/build.mjs profile   the modules of this machine with the names of their functions, for profilers, in
+ *                                          target/profile: bundles for Node and pages that are not minified
  */
 import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -20,6 +22,7 @@ import { ifChanged } from "./stamps.mjs";
 
 const pkg = fileURLToPath(new URL("../", import.meta.url));
 const dist = path.join(pkg, "dist");
+const profiled = path.join(root, "target", "profile");
 
 /** Bundles by where they run. */
 const forPages = [
@@ -79,6 +82,17 @@ const kinds = {
     );
     await bundle("node", forNode, quick);
   },
+  async profile() {
+    const to = path.join(profiled, "dist");
+    mkdirSync(path.join(to, "glue"), { recursive: true });
+    const wanted = flavours.filter(({ simd }) => simd === "relaxed");
+    await eachAtOnce(wanted, availableParallelism(), (flavour) => buildFlavour(flavour, to, { names: true }));
+    await Promise.all([bundle("browser", forPages, to, false), bundle("node", forNode, to, false)]);
+    for (const name of ["package.json", "models"]) {
+      cpSync(path.join(pkg, name), path.join(profiled, name), { recursive: true });
+    }
+    say("profile", "target/profile is a package with the names of its functions: see docs/guide/profiling.md");
+  },
 };
 
 async function buildFlavours(wanted) {
@@ -100,13 +114,13 @@ async function buildBundles() {
   });
 }
 
-async function bundle(platform, groups, outdir) {
+async function bundle(platform, groups, outdir, minified = true) {
   const common = {
     absWorkingDir: pkg,
     bundle: true,
     format: "esm",
     target: "es2022",
-    minify: true,
+    minify: minified,
     outdir,
     platform,
     logLevel: "warning",
@@ -118,7 +132,7 @@ async function bundle(platform, groups, outdir) {
       const plugins = wholeOptions ? [glue] : [glue, leanOptions];
       const { outputFiles } = await esbuild({ ...common, ...group, plugins, write: false });
       for (const { path: file, text } of outputFiles) {
-        writeFileSync(file, platform === "browser" ? await smaller(text, group.format) : text);
+        writeFileSync(file, platform === "browser" && minified ? await smaller(text, group.format) : text);
       }
     }),
   );

@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { cargo, root, target, targetDir } from "./cargo.mjs";
 import { buildGlue } from "./glue.mjs";
 import { mend } from "./mend.mjs";
+import { ordered } from "./order.mjs";
 import { ifChanged, isCurrent } from "./stamps.mjs";
 
 const pkg = fileURLToPath(new URL("../", import.meta.url));
@@ -21,7 +22,7 @@ export const npmTool = (name) => path.join(root, "node_modules", ".bin", name);
 export const npmLock = path.join(root, "package-lock.json");
 
 const rust = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map((name) => path.join(root, name));
-export const recipe = ["cargo.mjs", "flavour.mjs", "glue.mjs", "mend.mjs"].map((name) =>
+export const recipe = ["cargo.mjs", "flavour.mjs", "glue.mjs", "mend.mjs", "order.mjs"].map((name) =>
   path.join(pkg, "scripts", name),
 );
 
@@ -36,10 +37,11 @@ function step(flavour, dist) {
   };
 }
 
-/** Builds a flavour into `dist`, unless it is there. */
-export async function buildFlavour(flavour, dist) {
+/** Builds a flavour into `dist`, unless it is there. With `names` the module tells what its functions are called; its code is the same. */
+export async function buildFlavour(flavour, dist, { names = false } = {}) {
   const { inputs, outputs } = step(flavour, dist);
-  await ifChanged(flavour.name, { inputs, outputs, run: () => make(flavour, dist) });
+  const stamp = names ? `profile-${flavour.name}` : flavour.name;
+  await ifChanged(stamp, { inputs, outputs, run: () => make(flavour, dist, names) });
 }
 
 /** Removes what an earlier version of the sources left of a flavour: parts of two versions must not meet. */
@@ -48,19 +50,22 @@ export function removeOutdated(flavour, dist) {
   if (!isCurrent(flavour.name, { inputs, outputs })) for (const file of outputs) rmSync(file, { force: true });
 }
 
-async function make(flavour, dist) {
+async function make(flavour, dist, names) {
   const { name } = flavour;
   const bindgen = await compile(flavour, []);
-  const optimised = path.join(targetDir(flavour), "optimised.wasm");
+  const optimised = path.join(targetDir(flavour), names ? "named.wasm" : "optimised.wasm");
   const dropped = (flavour.drop ?? []).map((names) => `--remove-exports=${names}`);
   // Twice finds more. Small functions, and those with one caller, are for LLVM to inline, which knows the loops: a function that is
   // kept apart on purpose stays so, and modules are 1 % smaller.
   const inlining = ["--flexible-inline-max-function-size=10", "--one-caller-inline-max-function-size=0"];
-  const passes = [...dropped, "-O3", "-O3", ...inlining];
+  const passes = [...dropped, "-O3", "-O3", ...inlining, ...kept(names)];
   const input = path.join(bindgen, "ternlight_bg.wasm");
   await command(name, npmTool("wasm-opt"), [...passes, ...features(flavour), `--output=${optimised}`, input]);
-  await finish(flavour, optimised, bindgen, dist);
+  await finish(flavour, optimised, bindgen, dist, { names, arrange: ordered });
 }
+
+/** Binaryen drops the names of functions unless it is told to keep them. */
+const kept = (names) => (names ? ["-g"] : []);
 
 /**
  * A flavour in seconds instead of minutes, for the inner loop: compiled in parts that cargo keeps, without the
@@ -92,13 +97,13 @@ async function compile(flavour, config) {
 }
 
 /** Mends what the tools got wrong, names the module, and writes it and its glue into `dist`. */
-async function finish(flavour, module, bindgen, dist) {
+async function finish(flavour, module, bindgen, dist, { names = false, arrange = (wat) => wat } = {}) {
   const { name } = flavour;
   const file = path.join(dist, flavour.file);
-  const wat = path.join(targetDir(flavour), "optimised.wat");
+  const wat = path.join(targetDir(flavour), names ? "named.wat" : "optimised.wat");
   await command(name, npmTool("wasm-dis"), [...features(flavour), `--output=${wat}`, module]);
-  writeFileSync(wat, mend(readFileSync(wat, "utf8")));
-  await command(name, npmTool("wasm-as"), [...features(flavour), `--output=${file}`, wat]);
+  writeFileSync(wat, mend(arrange(readFileSync(wat, "utf8"), readFileSync(module))));
+  await command(name, npmTool("wasm-as"), [...features(flavour), ...kept(names), `--output=${file}`, wat]);
   appendFileSync(file, customSection("flavour", name));
   await buildGlue(flavour, bindgen, path.join(dist, "glue"));
 }

@@ -29,10 +29,10 @@ function judge(what, { status, stdout, stderr }) {
 judge("licences and notices", run(process.execPath, [path.join(pkg, "scripts", "notices.mjs"), "--check"]));
 
 if (run("cargo", ["deny", "--version"]).status === 0) {
-  judge("cargo deny", run("cargo", ["deny", "--locked", "check", "licenses", "bans", "sources"]));
+  judge("cargo deny", run("cargo", ["deny", "--workspace", "--locked", "check", "licenses", "bans", "sources"]));
   // Its database is a repository: where that cannot be fetched, the one that is there is used, if any is.
   if (run("cargo", ["deny", "fetch", "db"]).status === 0)
-    judge("crates' advisories", run("cargo", ["deny", "check", "advisories"]));
+    judge("crates' advisories", run("cargo", ["deny", "--workspace", "check", "advisories"]));
   else say("crates' advisories", "not checked: their database cannot be reached");
 } else say("cargo deny", "not checked: it is not installed (cargo install cargo-deny --locked)");
 

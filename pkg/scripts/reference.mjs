@@ -56,6 +56,7 @@ const kinds = {
   module: "`WebAssembly.Module`",
   object: "object",
   responseFormat: '`"json"` or an object with `type`',
+  prefill: "text, ids, messages, `{ messages, tools, templateOptions }` or saved session",
   samplers: "list of names",
   signal: "`AbortSignal`",
   stop: "text or list of texts",

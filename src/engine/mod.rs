@@ -38,6 +38,7 @@ mod active;
 mod adapters;
 mod batch;
 mod draft;
+mod prefill;
 mod request;
 mod scheduler;
 mod session;
@@ -56,10 +57,11 @@ use crate::kernels::isa::Isa;
 use crate::kernels::rows::KV_BLOCK;
 use crate::kv::Cache;
 use crate::model::forward::{Forward, Progress, Traced};
-use crate::model::{Adapter, Model, Plan, tune};
+use crate::model::{Adapter, Model, Plan, times, tune};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
 use active::{Active, Outcome};
+use prefill::Expected;
 use scheduler::Limits;
 use session::Session;
 
@@ -103,6 +105,8 @@ pub struct Engine<I: Isa> {
     running: Option<Vec<RequestId>>,
     /// The same of the last pass that was completed.
     served: Vec<RequestId>,
+    /// A prompt that is computed before it is asked for.
+    expected: Option<Expected>,
     next: u32,
     steps: u64,
     /// See [`scheduler::Queue::turn`].
@@ -115,9 +119,14 @@ impl<I: Isa> Engine<I> {
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] with the bytes that could not be had.
     pub fn new(model: Model, plan: &Plan, team: Team) -> Result<Self> {
-        Ok(Self {
-            cache: Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.prefix_reuse)?,
-            forward: Forward::reserve(plan)?,
+        let cache = Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.prefix_reuse)?;
+        Ok(Self::with(model, plan, team, cache, Forward::reserve(plan)?))
+    }
+
+    fn with(model: Model, plan: &Plan, team: Team, cache: Cache, forward: Forward<I>) -> Self {
+        Self {
+            cache,
+            forward,
             adapters: Vec::new(),
             context: plan.context,
             limits: Limits::new(plan),
@@ -127,10 +136,11 @@ impl<I: Isa> Engine<I> {
             requests: LiteMap::new(),
             running: None,
             served: Vec::new(),
+            expected: None,
             next: 0,
             steps: 0,
             turn: 1,
-        })
+        }
     }
 
     /// Measures which variants of kernels suit this machine and sets them, see [`tune`]; for a clock in milliseconds.
@@ -139,6 +149,14 @@ impl<I: Isa> Engine<I> {
     /// As [`tune::tune`].
     pub fn tune(&self, now: &dyn Fn() -> f64) -> Result<Vec<tune::Choice>> {
         tune::tune::<I>(&self.model, &self.team, now)
+    }
+
+    /// Times each matrix of the model, see [`times`]; for a clock in milliseconds.
+    ///
+    /// # Errors
+    /// As [`times::times`].
+    pub fn times(&self, streams: usize, now: &dyn Fn() -> f64) -> Result<Vec<f64>> {
+        times::times::<I>(&self.model, &self.team, streams, now)
     }
 
     /// The model that it runs.
@@ -198,9 +216,10 @@ impl<I: Isa> Engine<I> {
         if shifts {
             session.shift(context);
         }
-        let id = RequestId(self.fresh());
-        self.requests.insert(id, active);
-        Ok(id)
+        let number = RequestId(self.fresh());
+        self.requests.insert(number, active);
+        self.meet(id, number);
+        Ok(number)
     }
 
     /// Ends a request without an event. What it computed stays with its session.
@@ -238,7 +257,7 @@ impl<I: Isa> Engine<I> {
 
     /// Whether a step has anything to do. Requests that are paused or await logits give nothing to do.
     pub fn busy(&self) -> bool {
-        self.requests.values().any(|request| !request.is_paused() && !request.awaits_logits())
+        self.expects() || self.requests.values().any(|request| !request.is_paused() && !request.awaits_logits())
     }
 
     /// How many requests and tokens there are.
@@ -272,7 +291,7 @@ impl<I: Isa> Engine<I> {
         self.team.check()?;
         let mut events = Vec::new();
         if self.running.is_none() {
-            if !self.start() {
+            if !self.compute_expected(after) || !self.start() {
                 return Ok(events);
             }
             after(Operation::Schedule, self.forward.tally);

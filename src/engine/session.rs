@@ -36,7 +36,13 @@ impl<I: Isa> Engine<I> {
         self.insert(Vec::new(), 0, table, AdapterSet::new())
     }
 
-    fn insert(&mut self, tokens: Vec<u32>, cached: usize, table: TableId, adapters: AdapterSet) -> SessionId {
+    pub(super) fn insert(
+        &mut self,
+        tokens: Vec<u32>,
+        cached: usize,
+        table: TableId,
+        adapters: AdapterSet,
+    ) -> SessionId {
         let id = SessionId(self.fresh());
         self.sessions.insert(id, Session { tokens, cached, table, adapters, used: self.steps, closed: false });
         id

@@ -61,7 +61,7 @@ pub(super) fn restore(
     }
     let (head, rest) = content.split_at(HEAD);
     if head[24..] != fingerprint.to_le_bytes() || block != cache.block_bytes() {
-        let reason = "the session was saved by another model, or with other adapters or settings of kv or activations";
+        let reason = "the session was saved by another model, or with other adapters or settings of kv, activations or head";
         return Err(Error::new(ErrorKind::WrongModel, reason).option("restore"));
     }
     let (tokens, blocks_bytes) = rest.split_at(4 * count);

@@ -87,6 +87,13 @@ impl Cache {
         self.insert(table)
     }
 
+    /// Makes a table begin with the first `positions` of another one, whose blocks it shares, instead of with what it had.
+    pub fn replace(&mut self, id: TableId, with: TableId, positions: usize) {
+        let fork = self.fork(with, positions);
+        self.close(id);
+        self.tables[id.0] = self.tables[fork.0].take();
+    }
+
     /// Closes a table and releases its blocks.
     pub fn close(&mut self, id: TableId) {
         self.truncate(id, 0);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::head::{self, HeadChoice};
 use super::items::Item;
 use super::plan::{Known, Memory, Plan};
 use crate::formats::Format;
@@ -25,6 +26,7 @@ pub struct Description {
     pub i2s: Option<I2sSummary>,
     pub config: ConfigSummary,
     pub memory: Memory,
+    pub heads: Vec<HeadChoice>,
     pub warnings: Vec<String>,
 }
 
@@ -39,6 +41,8 @@ pub struct TensorSummary {
     pub scale: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero_share: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounded_to: Option<&'static str>,
 }
 
 /// The order of I2_S codes, and what it is known from.
@@ -82,6 +86,7 @@ impl Description {
             bytes: item.tensor.len,
             scale: scale(item),
             zero_share: zeros.get(&item.tensor.name).copied(),
+            rounded_to: head::rounded(item).map(|to| to.name),
         });
         let activations = match precision.or_else(|| plan.layer_precision()) {
             Some(precision) => precision.name().to_owned(),
@@ -121,6 +126,7 @@ impl Description {
                 tied: plan.tied(),
             },
             memory: plan.memory(),
+            heads: plan.heads(),
             warnings: plan.warnings(),
         }
     }

@@ -7,8 +7,10 @@
 //! A pass is a list of operations, and [`Forward::advance`] runs one: its caller may stop between two of them and come back.
 
 mod pass;
+mod prefill;
 mod trace;
 
+pub use prefill::Prefill;
 pub use trace::Traced;
 
 use pass::Pass;
@@ -66,6 +68,16 @@ pub struct Forward<I: Isa> {
     logits: Vec<f32>,
 }
 
+/// What a pass keeps between two layers. Whatever else is in the scratch is written anew within each layer.
+#[derive(Debug)]
+struct Suspended {
+    rows: Vec<BatchRow>,
+    operation: usize,
+    hidden: Vec<f32>,
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+}
+
 /// Operations of a layer.
 const LAYER: [Operation; 6] =
     [Operation::Qkv, Operation::Rope, Operation::Attend, Operation::Output, Operation::GateUp, Operation::Down];
@@ -77,7 +89,7 @@ impl<I: Isa> Forward<I> {
     /// [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) with the bytes that were needed.
     pub fn reserve(plan: &Plan) -> Result<Self> {
         let (config, batch) = (&plan.config, plan.rows() as u64);
-        let floats = |width: usize| reserve("scratch", batch * width as u64);
+        let floats = |width: usize| scratch(batch * width as u64);
         Ok(Self {
             rows: reserve("a batch", batch)?,
             wanted: reserve("a batch", batch)?,
@@ -93,7 +105,7 @@ impl<I: Isa> Forward<I> {
             cos: floats(config.rope.dim / 2)?,
             sin: floats(config.rope.dim / 2)?,
             act: Act::reserve(plan.act_bytes())?,
-            logits: reserve("logits", (HEAD_ROWS * config.vocab) as u64)?,
+            logits: scratch((HEAD_ROWS * config.vocab) as u64)?,
         })
     }
 
@@ -119,6 +131,15 @@ impl<I: Isa> Forward<I> {
         &self.rows
     }
 
+    /// Puts the pass under way aside and goes on with the one that was.
+    fn exchange(&mut self, other: &mut Suspended) {
+        std::mem::swap(&mut self.rows, &mut other.rows);
+        std::mem::swap(&mut self.operation, &mut other.operation);
+        std::mem::swap(&mut self.hidden, &mut other.hidden);
+        std::mem::swap(&mut self.cos, &mut other.cos);
+        std::mem::swap(&mut self.sin, &mut other.sin);
+    }
+
     /// The logits of the i-th row of the last [`Progress::Logits`].
     pub fn logits(&self, i: usize) -> &[f32] {
         row(&self.logits, self.vocab, i)
@@ -139,7 +160,7 @@ impl<I: Isa> Forward<I> {
     fn at(&self, index: usize, model: &Model) -> Operation {
         match index.checked_sub(1) {
             None => Operation::Embed,
-            Some(past) if past < model.layers.len() * LAYER.len() => LAYER[past % LAYER.len()],
+            Some(past) if past < model.config.layers * LAYER.len() => LAYER[past % LAYER.len()],
             Some(_) => Operation::Head,
         }
     }
@@ -150,7 +171,7 @@ impl<I: Isa> Forward<I> {
         let past = self.operation.saturating_sub(1);
         self.operation += 1;
         if operation == Operation::Head {
-            return self.head(team, model, past - model.layers.len() * LAYER.len());
+            return self.head(team, model, past - model.config.layers * LAYER.len());
         }
         if operation == Operation::Embed {
             self.embed(model);
@@ -211,12 +232,18 @@ impl<I: Isa> Forward<I> {
         team.columns(&mut self.logits, config.vocab, &sections, grain, |part, tiles, columns| {
             linear::multiply(head, part, tiles, act, columns);
         });
-        let site = Site { team, layer: model.layers.len(), operation: Operation::Head };
+        let site = Site { team, layer: config.layers, operation: Operation::Head };
         self.adapters.add(site, Some(&rows), &mut self.tally, &mut self.act, &mut self.logits, &normed);
         self.tally.weight_bytes += head.bytes();
         self.tally.weight_macs += macs(head) * rows.len() as u64;
         Progress::Logits(rows)
     }
+}
+
+/// Room for so many values, in one copy of the code.
+#[inline(never)]
+fn scratch(values: u64) -> Result<Vec<f32>> {
+    reserve("scratch", values)
 }
 
 /// One row of a row-major buffer.

@@ -8,7 +8,7 @@ use super::names::{Field, Part, Slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
 use crate::kernels::packed::{MatrixShape, Packing};
-use crate::quant::{Codes, Content, Float, Interleave, Layout, ScaleType, Scales};
+use crate::quant::{Codes, Content, Float, Interleave, Layout, ScaleType, Scales, Storage};
 
 /// Products over a row must fit their integers: 2^16 · 127 · 127 does.
 const MOST_COLS: usize = 1 << 16;
@@ -27,6 +27,8 @@ pub enum Reading {
     HfPacked,
     /// MLX's 32-bit words of codes, with scales and minima in other tensors.
     MlxPacked,
+    /// Values that are rounded to this type before anything else; see [`head`](super::head).
+    Rounded(&'static Storage),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,6 +53,14 @@ impl Item {
         match self.target {
             Target::Matrix(shape, _) => shape.rows as u64 * shape.cols as u64,
             Target::Values => self.tensor.values(),
+        }
+    }
+
+    /// Bytes that it takes in memory.
+    pub fn bytes(&self) -> u64 {
+        match self.target {
+            Target::Matrix(shape, _) => shape.bytes(),
+            Target::Values => self.tensor.values() * 4,
         }
     }
 

@@ -65,6 +65,11 @@ impl Slot {
         Self { field, ..self }
     }
 
+    /// When its part of the model is needed: 0 before the layers, then 1 for the first of them and so on, the greatest number behind them.
+    pub fn turn(&self) -> usize {
+        self.layer
+    }
+
     /// Which layer, for the parts that layers have.
     pub fn in_layer(&self) -> Option<usize> {
         (self.layer != BEFORE && self.layer != BEHIND).then(|| self.layer - 1)

@@ -6,10 +6,11 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
+use super::head::TYPES;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::act::Precision;
 use crate::kv::Codec;
-use crate::quant::Interleave;
+use crate::quant::{Interleave, Storage};
 
 /// A caller's choices. `None` leaves the choice to the plan, which knows the model.
 #[derive(Clone, Debug, Deserialize)]
@@ -42,6 +43,9 @@ pub struct Options {
     /// How I2_S tensors interleave their codes; otherwise their size and their weights decide.
     #[serde(deserialize_with = "i2s")]
     pub i2s: Option<Interleave>,
+    /// What the embedding and the head are rounded to while they arrive; otherwise they stay as stored.
+    #[serde(deserialize_with = "head")]
+    pub head: Option<&'static Storage>,
 }
 
 /// The order in which waiting requests get a place.
@@ -69,6 +73,7 @@ impl Default for Options {
             prefix_reuse: true,
             repack: true,
             i2s: None,
+            head: None,
         }
     }
 }
@@ -106,11 +111,11 @@ impl Options {
 
 fn activations<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Precision>, D::Error> {
     let all = [Precision::Int8, Precision::Int14, Precision::Float];
-    named(text, |name| all.into_iter().find(|precision| precision.name() == name))
+    named(text, "auto", |name| all.into_iter().find(|precision| precision.name() == name))
 }
 
 fn kv_cache_type<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Codec>, D::Error> {
-    named(text, Codec::from_name)
+    named(text, "auto", Codec::from_name)
 }
 
 /// Reads the option `i2s`, which the converter takes as well.
@@ -118,18 +123,26 @@ fn kv_cache_type<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Codec>, D:
 /// # Errors
 /// The text that is none of its values.
 pub fn i2s<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Interleave>, D::Error> {
-    named(text, |name| match name {
+    named(text, "auto", |name| match name {
         "128" => Some(Interleave::By128),
         "64" => Some(Interleave::By64),
         _ => None,
     })
 }
 
-/// The value with a name; `"auto"` is `None`.
-fn named<'de, D: Deserializer<'de>, T>(text: D, value: impl Fn(&str) -> Option<T>) -> Result<Option<T>, D::Error> {
+fn head<'de, D: Deserializer<'de>>(text: D) -> Result<Option<&'static Storage>, D::Error> {
+    named(text, "stored", |name| TYPES.into_iter().find_map(|(known, to)| (known == name).then_some(to)))
+}
+
+/// The value with a name; `none` names the absence of one.
+fn named<'de, D: Deserializer<'de>, T>(
+    text: D,
+    none: &str,
+    value: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, D::Error> {
     let name = String::deserialize(text)?;
     match value(&name) {
-        None if name != "auto" => Err(D::Error::custom(format_args!("there is no {name:?}"))),
+        None if name != none => Err(D::Error::custom(format_args!("there is no {name:?}"))),
         found => Ok(found),
     }
 }

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use super::config::{Config, Training};
+use super::forward::Prefill;
+use super::head;
 use super::items::{Item, Reading, Target, items};
 use super::names::Part;
 use super::options::Options;
@@ -73,6 +75,8 @@ pub struct Plan {
     pub kv: Codec,
     /// Positions that all conversations together may hold.
     pub positions: usize,
+    /// Tokens of a prompt that is computed while the weights come, at most.
+    pub prefill: usize,
     pub warnings: Vec<String>,
     pub(super) probes: Vec<Probe>,
     /// What probing found of each kind of matrix: whether one scale a row is enough.
@@ -96,6 +100,7 @@ impl Plan {
             items,
             context,
             kv,
+            prefill: 0,
             warnings,
             probes: Vec::new(),
             row_scaled: LiteMap::new(),
@@ -114,14 +119,49 @@ impl Plan {
 
     /// The weights, in file order.
     pub fn ranges(&self) -> Vec<Range> {
-        let mut ranges: Vec<Range> = self
-            .items
-            .iter()
-            .map(|Item { tensor, .. }| Range { file: tensor.file, offset: tensor.offset, len: tensor.len })
-            .filter(|range| range.len > 0)
-            .collect();
-        ranges.sort_unstable();
+        self.in_file_order().into_iter().map(|(range, _)| range).collect()
+    }
+
+    /// The weights in order of execution: the embedding, each layer, the head; within each in file order.
+    pub fn ranges_in_turn(&self) -> Vec<Range> {
+        let all = self.in_file_order();
+        let mut ranges = Vec::with_capacity(all.len());
+        for turn in (0..=self.config.layers).chain([usize::MAX]) {
+            let of = |&(range, item): &(Range, usize)| (self.items[item].slot.turn() == turn).then_some(range);
+            ranges.extend(all.iter().filter_map(of));
+        }
         ranges
+    }
+
+    /// The tensor that comes so late in the files that less than half of the layers could be computed before the last tenth of the weights;
+    /// `None` where the order is no hindrance.
+    pub fn late(&self) -> Option<&Tensor> {
+        let all = self.in_file_order();
+        let total: u64 = all.iter().map(|(range, _)| range.len).sum();
+        let mut came = 0;
+        let mut late = None;
+        for (range, item) in all {
+            came += range.len;
+            let item = &self.items[item];
+            if item.slot.turn() <= self.config.layers.div_ceil(2) && came > total - total / 10 {
+                late = Some(&*item.tensor);
+            }
+        }
+        late
+    }
+
+    /// The bytes of each item that has some.
+    fn in_file_order(&self) -> Vec<(Range, usize)> {
+        let range = |Item { tensor, .. }: &Item| Range { file: tensor.file, offset: tensor.offset, len: tensor.len };
+        let mut all: Vec<(Range, usize)> = self.items.iter().map(range).zip(0..).collect();
+        all.retain(|(range, _)| range.len > 0);
+        all.sort_unstable();
+        all
+    }
+
+    /// Counts memory for a prompt of so many tokens, as far as the context holds them, that is computed while the weights come.
+    pub fn expect_prefill(&mut self, tokens: usize) {
+        self.prefill = tokens.min(self.context);
     }
 
     /// Whether the embedding is the head.
@@ -171,11 +211,7 @@ impl Plan {
     }
 
     fn memory_of(&self, cache: CacheSize, rows: usize) -> Memory {
-        let weights = self.items.iter().map(|item| match item.target {
-            Target::Matrix(shape, _) => shape.bytes(),
-            Target::Values => item.tensor.values() * 4,
-        });
-        let weights = weights.sum();
+        let weights = self.items.iter().map(Item::bytes).sum();
         let kv = self.kv_shape().bytes(cache.positions, cache.kv);
         let config = &self.config;
         let row = 2 * config.hidden + 2 * config.q_width() + 2 * config.kv_width() + 2 * config.ffn + config.rope.dim;
@@ -184,7 +220,8 @@ impl Plan {
         let latent = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Latent)));
         let staged = latent.map(|item| item.tensor.len).max().unwrap_or(0);
         let rows = rows as u64;
-        let scratch = staged + self.widest_input() * rows + 4 * (rows * row as u64 + logits as u64);
+        let prompt = self.prefill.min(cache.context) as u64 * Prefill::bytes(config);
+        let scratch = staged + prompt + self.widest_input() * rows + 4 * (rows * row as u64 + logits as u64);
         Memory { weights, kv, scratch, total: weights + kv + scratch }
     }
 
@@ -208,6 +245,7 @@ impl Plan {
     /// What a user should know, about the model and about what was taken for granted.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.warnings.clone();
+        warnings.extend(self.heads_left_alone());
         if matches!(self.i2s, Some((_, Known::Default))) {
             let told = if self.probes.is_empty() { "the weights do not tell" } else { "the weights may tell" };
             warnings.push(format!(
@@ -256,6 +294,10 @@ impl Plan {
                 }
                 Content::HfPacked => (Reading::HfPacked, ternary),
                 Content::MlxPacked => (Reading::MlxPacked, Packing::Ints(item.mlx.expect("placed with its layout"))),
+            };
+            let (reading, packing) = match self.options.head {
+                Some(to) if head::rounds(self, item, to)? => (Reading::Rounded(to), head::packing(to)),
+                _ => (reading, packing),
             };
             let parts = if reading == Reading::HfPacked { 4 } else { 1 };
             self.items[index].target = Target::Matrix(MatrixShape { packing, parts, ..shape }, reading);

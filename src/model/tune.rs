@@ -10,14 +10,15 @@
 //! program's load can then speak for one variant alone.
 
 use crate::error::Result;
-use crate::kernels::act::{Act, ActSpec, Precision};
+use crate::kernels::act::{ActSpec, Precision};
 use crate::kernels::isa::Isa;
-use crate::kernels::linear::{self, prefetch};
+use crate::kernels::linear::prefetch;
 use crate::kernels::packed::{Matrix, Packing};
 use crate::kernels::sections;
 use crate::quant::Codes;
 use crate::team::{Section, Team};
 
+use super::times::Products;
 use super::weights::{Linear, Model};
 
 /// Milliseconds of one comparison, and the weights below which a model gets less time: its load takes little longer than that.
@@ -32,7 +33,7 @@ const MAX_PAIRS: usize = 64;
 const GAIN: f64 = 0.95;
 
 /// A matrix, and the form that its kernel wants the input in.
-type Timed<'a> = (&'a Matrix, ActSpec);
+pub(super) type Timed<'a> = (&'a Matrix, ActSpec);
 
 /// Whether weights of a kind are prefetched.
 pub type Choice = (Codes, bool);
@@ -89,12 +90,17 @@ fn faster_without(pairs: &[[f64; 2]]) -> bool {
     last.chunks(PAIRS / 2).all(|half| best(half, 0) < GAIN * best(half, 1))
 }
 
-/// The matrices with such codes that a kernel for one token reads as integers.
-fn matrices(model: &Model, codes: Codes) -> Vec<Timed<'_>> {
+/// All matrices, in the order in which a pass reads them.
+pub(super) fn all(model: &Model) -> Vec<Timed<'_>> {
     let linears = model.layers.iter().flat_map(|layer| [&layer.qkv, &layer.output, &layer.gate_up, &layer.down]);
     let in_layers = linears.flat_map(|linear: &Linear| &linear.inputs);
     let in_layers = in_layers.flat_map(|input| input.matrices.iter().map(|matrix| (matrix, input.spec)));
     let head = (model.head(), crate::kernels::spec(&model.head().shape, model.head_precision));
+    in_layers.chain([head]).collect()
+}
+
+/// The matrices with such codes that a kernel for one token reads as integers.
+fn matrices(model: &Model, codes: Codes) -> Vec<Timed<'_>> {
     let fits = |(matrix, spec): &Timed| match matrix.shape.packing {
         // The kernels of super-blocks and of float activations have no choice.
         Packing::Ints(layout) => {
@@ -102,44 +108,27 @@ fn matrices(model: &Model, codes: Codes) -> Vec<Timed<'_>> {
         }
         Packing::Dense(_) => false,
     };
-    in_layers.chain([head]).filter(fits).collect()
+    all(model).into_iter().filter(fits).collect()
 }
 
 /// Multiplies one matrix after another with one token.
 struct Timer<'a, I: Isa> {
     all: &'a [Timed<'a>],
     next: usize,
-    act: Act<I>,
-    y: Vec<f32>,
-    team: &'a Team,
-    now: &'a dyn Fn() -> f64,
+    products: Products<'a, I>,
 }
 
 impl<'a, I: Isa> Timer<'a, I> {
     fn new(all: &'a [Timed<'a>], team: &'a Team, now: &'a dyn Fn() -> f64) -> Result<Self> {
-        let act = all.iter().map(|(_, spec)| spec.bytes(1)).max().unwrap_or(0);
-        let rows = all.iter().map(|(matrix, _)| matrix.shape.rows).max().unwrap_or(0);
-        let y = crate::error::filled("the result of a measurement", rows as u64, 0.0)?;
-        Ok(Self { all, next: 0, act: Act::reserve(act)?, y, team, now })
+        Ok(Self { all, next: 0, products: Products::new(all, team, now)? })
     }
 
     /// The milliseconds that the next matrix takes a byte.
     fn time_next(&mut self) -> f64 {
-        let (matrix, spec) = self.all[self.next % self.all.len()];
+        let timed = self.all[self.next % self.all.len()];
         self.next += 1;
-        self.act.prepare(self.team, spec, 1, |_, row| {
-            for (i, x) in row.iter_mut().enumerate() {
-                *x = (i % 7) as f32 - 3.0;
-            }
-        });
-        let rows = matrix.shape.rows;
-        let sections: Vec<Section> = sections(&matrix.shape, 0).collect();
-        let (act, team) = (&self.act, self.team);
-        let begun = (self.now)();
-        team.columns(&mut self.y[..rows], rows, &sections, linear::chunk_size(1), |part, tiles, columns| {
-            linear::multiply(matrix, part, tiles, act, columns);
-        });
-        ((self.now)() - begun) / matrix.bytes() as f64
+        let parts: Vec<Section> = sections(&timed.0.shape, 0).collect();
+        self.products.time(timed, &parts, 0) / timed.0.bytes() as f64
     }
 }
 

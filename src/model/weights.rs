@@ -40,6 +40,18 @@ pub struct Layer {
     pub down: Linear,
 }
 
+impl Layer {
+    /// Rounds the inputs of its matrices, all of which are ternary, for another training: those that share an input go on to.
+    pub fn round(&mut self, asked: Option<Precision>, training: Training) {
+        for linear in [&mut self.qkv, &mut self.output, &mut self.gate_up, &mut self.down] {
+            for Input { spec: rounding, matrices, .. } in &mut linear.inputs {
+                let shape = &matrices[0].shape;
+                *rounding = spec(shape, precision(asked, training, shape.packing));
+            }
+        }
+    }
+}
+
 /// Matrices that share an input and write side by side.
 #[derive(Debug)]
 pub struct Linear {

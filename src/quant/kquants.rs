@@ -107,30 +107,37 @@ pub(super) fn q6_k(bytes: &[u8], block: Block) {
     }
 }
 
+/// Values of a group of Q6_K, and groups of a block.
+const GROUP: usize = 16;
+/// One number for each group of a block: the compiler makes vectors of them.
+type Groups = [f32; GROUP];
+/// Smaller values and scales count as 0.
+const LEAST: f32 = 1e-15;
+
 /// Quantises 256 values to Q6_K as ggml does: the best scale for each group of 16, then these scales as multiples of one f16.
 pub fn encode_q6_k(values: &[f32], block: &mut [u8]) {
     block.fill(0);
-    let mut codes = [0u8; 256];
-    let mut scales = [0.0; 16];
-    for ((values, codes), scale) in values.chunks_exact(16).zip(codes.chunks_exact_mut(16)).zip(&mut scales) {
-        *scale = best_scale(values, codes);
-    }
+    // Value i of every group side by side.
+    let columns: [Groups; GROUP] = std::array::from_fn(|i| std::array::from_fn(|group| values[group * GROUP + i]));
+    let (inverses, scales) = best_scales(&columns);
     let most = furthest(&scales);
-    if most.abs() < 1e-15 {
+    if most.abs() < LEAST {
         return;
     }
     let inverse = -128.0 / most;
     let d = f16::from_f32(1.0 / inverse);
     block[208..].copy_from_slice(&d.to_le_bytes());
-    for (group, &scale) in scales.iter().enumerate() {
-        let factor = (inverse * scale).round_ties_even().min(127.0) as i8;
+    let mut codes = [0u8; 256];
+    for (group, (values, codes)) in values.chunks_exact(GROUP).zip(codes.chunks_exact_mut(GROUP)).enumerate() {
+        if inverses[group] == 0.0 {
+            continue;
+        }
+        let factor = (inverse * scales[group]).round_ties_even().min(127.0) as i8;
         block[192 + group] = factor as u8;
         let scale = d.to_f32() * f32::from(factor);
-        if scale != 0.0 {
-            let span = group * 16..group * 16 + 16;
-            for (value, code) in values[span.clone()].iter().zip(&mut codes[span]) {
-                *code = ((value / scale).round_ties_even().clamp(-32.0, 31.0) as i8 + 32) as u8;
-            }
+        for (&value, out) in values.iter().zip(codes) {
+            // With a scale of 0 no code has an effect; ggml keeps those of the best scale.
+            *out = (code(if scale == 0.0 { inverses[group] * value } else { value / scale }) as i8 + 32) as u8;
         }
     }
     for (half, codes) in codes.chunks_exact(128).enumerate() {
@@ -143,36 +150,46 @@ pub fn encode_q6_k(values: &[f32], block: &mut [u8]) {
     }
 }
 
-/// Tries 19 scales around the one that maps the value of largest magnitude to −32. Returns the one with the least squared
-/// error, weighted by the values' squares, and writes its codes.
-fn best_scale(values: &[f32], codes: &mut [u8]) -> f32 {
-    let most = furthest(values);
-    codes.fill(0);
-    if most.abs() < 1e-15 {
-        return 0.0;
-    }
-    let code = |value: f32, inverse: f32| (inverse * value).round_ties_even().clamp(-32.0, 31.0);
-    let sums = |inverse: f32| {
-        values.iter().fold((0.0, 0.0), |(products, squares), &value| {
-            let (weight, code) = (value * value, code(value, inverse));
-            (products + weight * value * code, squares + weight * code * code)
-        })
-    };
-    let mut inverse = -32.0 / most;
-    let (products, squares) = sums(inverse);
-    let mut scale = if squares == 0.0 { 0.0 } else { products / squares };
-    let mut best = scale * products;
-    for step in (-9..=9).filter(|&step| step != 0) {
-        let other = -(32.0 + 0.1 * step as f32) / most;
-        let (products, squares) = sums(other);
-        if squares > 0.0 && products * products > best * squares {
-            scale = products / squares;
-            best = scale * products;
-            inverse = other;
+/// A code of Q6_K, less its offset of 32.
+fn code(value: f32) -> f32 {
+    value.round_ties_even().clamp(-32.0, 31.0)
+}
+
+/// Tries 19 scales for each group, around the one that maps the value of largest magnitude to −32. Returns those with the least squared
+/// error, weighted by the values' squares, and before them what the values were multiplied with; 0 for groups of zeros.
+fn best_scales(columns: &[Groups; GROUP]) -> (Groups, Groups) {
+    let mut most = [0f32; GROUP];
+    for column in columns {
+        for (most, &value) in most.iter_mut().zip(column) {
+            *most = if value.abs() > most.abs() { value } else { *most };
         }
     }
-    for (value, out) in values.iter().zip(codes) {
-        *out = (code(*value, inverse) as i8 + 32) as u8;
+    // The first one, step 0, is better than this.
+    let mut best = [-1f32; GROUP];
+    let (mut inverses, mut scales) = ([0f32; GROUP], [0f32; GROUP]);
+    for step in [0].into_iter().chain(-9..=-1).chain(1..=9) {
+        let tried = most.map(|most| -(32.0 + 0.1 * step as f32) / most);
+        let (mut products, mut squares) = ([0f32; GROUP], [0f32; GROUP]);
+        for column in columns {
+            for group in 0..GROUP {
+                let value = column[group];
+                let (weight, code) = (value * value, code(tried[group] * value));
+                products[group] += weight * value * code;
+                squares[group] += weight * code * code;
+            }
+        }
+        for group in 0..GROUP {
+            let (products, squares) = (products[group], squares[group]);
+            if squares > 0.0 && products * products > best[group] * squares {
+                (inverses[group], scales[group]) = (tried[group], products / squares);
+                best[group] = scales[group] * products;
+            }
+        }
     }
-    scale
+    for group in 0..GROUP {
+        if most[group].abs() < LEAST {
+            (inverses[group], scales[group]) = (0.0, 0.0);
+        }
+    }
+    (inverses, scales)
 }

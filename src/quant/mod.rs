@@ -203,6 +203,8 @@ impl PartialEq for &'static Storage {
     }
 }
 
+impl Eq for &'static Storage {}
+
 const fn dense(name: &'static str, float: Float, bytes: usize) -> Storage {
     Storage { name, block: 1, bytes, content: Content::Dense(float) }
 }
@@ -299,11 +301,27 @@ pub fn ggml_id(storage: &'static Storage) -> Option<u32> {
     (0..=143).find(|&id| by_ggml_id(id) == Some(storage))
 }
 
-/// Returns the quantiser of a storage type, where there is one: Q8_0, Q4_0, Q6_K.
-pub fn rounding(storage: &'static Storage) -> Option<Round> {
-    [(&Q8_0, simple::encode_q8_0 as Round), (&Q4_0, simple::encode_q4_0), (&Q6_K, kquants::encode_q6_k)]
-        .into_iter()
-        .find_map(|(known, encode)| (known == storage).then_some(encode))
+/// Rounds values to Q8_0, Q4_0 or Q6_K, with the bytes that ggml's quantisers write. Returns whether they can be rounded: not where one
+/// is NaN or infinite, or larger than an f16 scale allows, which is about half a million for Q4_0.
+///
+/// # Panics
+/// For another type, and if the values or the room for them are not whole blocks.
+pub fn round(to: &'static Storage, values: &[f32], out: &mut [u8]) -> bool {
+    // Where a block has the f16 that multiplies all of its values.
+    let (encode, at) = match to {
+        _ if to == &Q8_0 => (simple::encode_q8_0 as Round, 0),
+        _ if to == &Q4_0 => (simple::encode_q4_0 as Round, 0),
+        _ if to == &Q6_K => (kquants::encode_q6_k as Round, 208),
+        _ => panic!("{} has no quantiser", to.name),
+    };
+    assert_eq!(values.len() / to.block * to.bytes, out.len(), "{}: whole blocks", to.name);
+    // Larger ones have squares that overflow, and no f16 scale. NaN is not less either.
+    let mut fits = values.iter().all(|value| value.abs() < 1e15);
+    for (values, block) in values.chunks_exact(to.block).zip(out.chunks_exact_mut(to.bytes)) {
+        encode(values, block);
+        fits &= dense::half_at(block, at).is_finite();
+    }
+    fits
 }
 
 /// Returns the name of an unsupported ggml type, and the reason or what to convert to.

@@ -61,8 +61,14 @@ pub fn encode_q8_0(values: &[f32], block: &mut [u8]) {
     let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
     block[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
     for (value, byte) in values.iter().zip(&mut block[2..]) {
-        *byte = (value * inverse).round() as i8 as u8;
+        *byte = half_away(value * inverse) as i8 as u8;
     }
+}
+
+/// Rounds halves away from zero, as C's `roundf` and `f32::round` do: WebAssembly has no instruction for it, but one that truncates.
+fn half_away(value: f32) -> f32 {
+    let whole = value.trunc();
+    if (value - whole).abs() >= 0.5 { whole + 1f32.copysign(value) } else { whole }
 }
 
 /// Quantises 32 values to Q4_0 as ggml does: the value of largest magnitude becomes −8.

@@ -17,7 +17,7 @@ use crate::kernels::isa::Active;
 use crate::kernels::packed::{MatrixShape, Packing};
 use crate::model::describe::Description;
 use crate::model::forward::Traced;
-use crate::model::{Adapter, Config, Model, Plan, tune};
+use crate::model::{Adapter, Begun, Config, Model, Plan, tune};
 use crate::observe::{Operation, Tally, Values};
 use crate::quant::{Layout, Scales};
 use crate::sampling::{Lists, Params, flat};
@@ -62,8 +62,12 @@ pub struct Engine {
 type Profile = [[f64; 4]; Operation::NAMES.len()];
 
 impl Engine {
-    pub(super) fn new(format: Format, model: Model, plan: Plan, team: Team) -> Result<Self> {
-        Ok(Self { engine: engine::Engine::new(model, &plan, team)?, format, plan, profile: None })
+    pub(super) fn new(format: Format, model: Model, plan: Plan, team: Team, begun: Option<Begun>) -> Result<Self> {
+        let engine = match begun {
+            None => engine::Engine::new(model, &plan, team)?,
+            Some(begun) => engine::Engine::begun(model, &plan, team, begun),
+        };
+        Ok(Self { engine, format, plan, profile: None })
     }
 
     pub(super) fn config(&self) -> &Config {
@@ -121,7 +125,13 @@ impl Engine {
     /// Runs a whole step and returns 18 numbers for each matrix: layer (-1: none), operation, which of the operation's; rows, columns, bits of a
     /// code; values that share a scale (0: a row, -1: dense), bits of a scale (0: a factor of 8 bits), whether there are minima; how its
     /// input is rounded (in the order of [`Precision`]); of the input and of the output least, most, root mean square and NaNs.
-    pub fn trace(&mut self) -> Js<Vec<f64>> {
+    ///
+    /// With `streams` no step runs. Three numbers for each matrix, in the same order, are instead the milliseconds of its product with one
+    /// token, those of a read of its bytes by so many streams a thread, and the bytes.
+    pub fn trace(&mut self, streams: usize) -> Js<Vec<f64>> {
+        if streams > 0 {
+            return self.engine.times(streams, &now).map_err(thrown);
+        }
         let mut numbers = Vec::new();
         let events =
             self.engine.traced_step(&mut |Traced { layer, operation, index, matrix, precision, input, output }| {
@@ -151,6 +161,14 @@ impl Engine {
     /// The last batch, if its pass is completed: request, first position and number of tokens of each request in it.
     pub fn served(&self) -> Vec<u32> {
         self.engine.served().iter().flat_map(|&(id, from, count)| [id.0, from as u32, count as u32]).collect()
+    }
+
+    /// Goes on with the prompt that the load began, or begins with this one. Returns the layers that it has behind it.
+    pub fn prefill(&mut self, tokens: Vec<u32>) -> Js<usize> {
+        match self.engine.prefilled() {
+            Some(layers) => Ok(layers),
+            None => self.engine.prefill(&self.plan, tokens).map(|()| 0).map_err(thrown),
+        }
     }
 
     /// Opens a session.

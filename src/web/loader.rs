@@ -80,6 +80,15 @@ impl Loader {
         to_js(&plan.memory_with(&from_js(settings)?).map_err(thrown)?)
     }
 
+    /// Counts memory for a prompt of up to so many tokens, see [`Self::prefill`]. Returns the tensor that comes too late in the files for a
+    /// prompt to be computed while they come; often none.
+    #[wasm_bindgen(js_name = expectPrefill)]
+    pub fn expect_prefill(&mut self, tokens: usize) -> Option<String> {
+        let Stage::Planned(plan) = &mut self.stage else { return None };
+        plan.expect_prefill(tokens);
+        plan.late().map(|tensor| tensor.name.clone())
+    }
+
     /// The longest context that the model was trained for, in tokens.
     #[wasm_bindgen(js_name = trainedContext)]
     pub fn trained_context(&self) -> Js<usize> {
@@ -87,10 +96,10 @@ impl Loader {
         Ok(plan.config.context)
     }
 
-    /// The weights' ranges `{ file, offset, length }`, in file order.
-    pub fn ranges(&self) -> Js<JsValue> {
+    /// The weights' ranges `{ file, offset, length }`, in file order or in order of execution.
+    pub fn ranges(&self, in_turn: bool) -> Js<JsValue> {
         let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
-        ranges(plan.ranges().into_iter())
+        ranges(if in_turn { plan.ranges_in_turn() } else { plan.ranges() }.into_iter())
     }
 
     /// Reserves the weights' memory; with `survey` nothing is kept and zeros are counted instead. `threads` counts the caller.
@@ -133,6 +142,19 @@ impl Loader {
         Ok(())
     }
 
+    /// Computes the keys and values of a prompt from now on, as far as the layers have come: beside the caller, or without threads in
+    /// [`Self::advance`].
+    pub fn prefill(&mut self, tokens: Vec<u32>) -> Js<()> {
+        let Stage::Loading(intake) = &mut self.stage else { return Err(out_of_order()) };
+        intake.prefill(tokens).map_err(thrown)
+    }
+
+    /// Runs one operation of the prompt. Returns whether the weights for another one may have come.
+    pub fn advance(&mut self) -> Js<bool> {
+        let Stage::Loading(intake) = &mut self.stage else { return Err(out_of_order()) };
+        intake.advance().map_err(thrown)
+    }
+
     /// Returns when all that was fed is packed.
     pub fn settle(&mut self) -> Js<()> {
         let Stage::Loading(intake) = &mut self.stage else { return Err(out_of_order()) };
@@ -156,7 +178,7 @@ impl Loader {
     pub fn finish(self) -> Js<Engine> {
         let Stage::Loading(intake) = self.stage else { return Err(out_of_order()) };
         drop(self.chunk);
-        let (model, plan, team) = intake.finish().map_err(thrown)?;
-        Engine::new(self.format, model, plan, team).map_err(thrown)
+        let (model, plan, team, begun) = intake.finish().map_err(thrown)?;
+        Engine::new(self.format, model, plan, team, begun).map_err(thrown)
     }
 }

@@ -10,7 +10,10 @@ import type { CachedFile, CacheOptions, ModelCache } from "../types/index.ts";
 
 /** @param base the address that relative ones are resolved against; null in runtimes without one */
 export function manage(open: ((directory?: string) => Promise<Kept>) | null, base: string | null): ModelCache {
-  const store = async (options?: CacheOptions) => open?.(checkOptions("cache", options).directory) ?? null;
+  const store = async (options?: CacheOptions) => {
+    const { directory } = checkOptions("cache", options);
+    return (await open?.(directory).catch(unreadable)) ?? null;
+  };
   return {
     async list(options) {
       const files = await store(options);
@@ -40,6 +43,10 @@ export function manage(open: ((directory?: string) => Promise<Kept>) | null, bas
     const all = await Promise.all(names.map((name) => describe(files, name)));
     return all.flatMap((one) => (one && (beneath ? one.url.startsWith(address) : one.url === address) ? one.id : []));
   }
+}
+
+function unreadable(cause: Error): never {
+  throw new EngineError("Unreadable", `the cache cannot be opened: ${cause.message}`, {}, { cause });
 }
 
 async function remove(files: Kept, name: string): Promise<boolean> {

@@ -28,12 +28,17 @@ export class UnstableEngine {
     this.client = new Client(spawnEngine());
   }
 
-  measure(args: Verbs["measure"]["args"], signal?: AbortSignal): Promise<Measured> {
-    return this.client.call("measure", args, { signal });
+  /** @param onDecode is called when the prompts are computed */
+  measure(args: Verbs["measure"]["args"], signal?: AbortSignal, onDecode?: () => void): Promise<Measured> {
+    return this.client.call("measure", args, { signal, ...(onDecode ? { onEvent: onDecode } : {}) });
   }
 
   trace(ids: number[], signal?: AbortSignal): Promise<Traced> {
     return this.client.call("trace", { ids }, { signal });
+  }
+
+  times(streams: number, signal?: AbortSignal): Promise<number[]> {
+    return this.client.call("times", { streams }, { signal });
   }
 
   /** Needs no model. */

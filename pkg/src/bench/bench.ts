@@ -1,18 +1,10 @@
-/** The benchmark itself: loads, runs, measures the machine, and works out what the numbers mean. */
+/** The benchmark itself: runs, measures the machine, and works out what the numbers mean. */
 
-import {
-  type LoadedModel,
-  loadInto,
-  type Measured,
-  type Outside,
-  type Phase,
-  type Traced,
-  UnstableEngine,
-} from "../api/unstable.ts";
+import { type Measured, type Outside, type Phase, UnstableEngine } from "../api/unstable.ts";
 import { checkAll } from "../options/check.ts";
 import { bench as rows } from "../options/table/command_line.ts";
 import type { LoadOptions, ModelInfo, ModelSource } from "../types/index.ts";
-import { randomBits } from "./blocks.ts";
+import { processUse } from "./counters.ts";
 import {
   type BenchReport,
   type BenchSettings,
@@ -22,14 +14,17 @@ import {
   type Ratios,
   type Roofline,
 } from "./report.ts";
+import { Bench, type EndToEnd, type Measurements, type TraceNumbers, type Watched } from "./runs.ts";
 import { jitter, percentile, spread, sum } from "./stats.ts";
-import { traceRows } from "./trace.ts";
+import { layerTimes, matrixTimes, traceRows } from "./trace.ts";
 
 export interface BenchOptions extends Partial<BenchSettings> {
   /** Measures the time of each kind of operation, in additional runs. @default false */
   profile?: boolean;
-  /** Records what each matrix is and which values it processes, in an additional run. @default false */
+  /** Records what each matrix is, which values it processes and what time it takes, in additional runs. @default false */
   trace?: boolean;
+  /** Repeats runs for so many seconds behind the others, to see how speed and memory go on. @default none */
+  seconds?: number;
   /** Measures what this machine reads and multiplies at best. @default true */
   roofline?: boolean;
   /** Bytes to read for the roofline: more than the processor's caches hold. @default 640 MB, at most a quarter of what is free */
@@ -37,10 +32,8 @@ export interface BenchOptions extends Partial<BenchSettings> {
 }
 
 /** What the runtime reports of itself. */
-export interface Environment {
+export interface Environment extends Watched {
   machine: Machine;
-  /** The process's peak of memory so far; null where the runtime does not tell. */
-  peakRssBytes(): number | null;
 }
 
 export interface BenchTask {
@@ -63,8 +56,6 @@ export const DEFAULTS: BenchSettings = {
 };
 const READ_BYTES = 640e6;
 const STREAMS = [1, 2, 8];
-/** Tokens of a prompt that is traced: fewer than the smallest chunk, so that the prompt is one step. */
-const TRACED = 16;
 /** Repetitions of the roofline: each is short, so there are many. */
 const SAMPLES = 9;
 
@@ -72,116 +63,74 @@ export const checkBench = (options: object): void => void checkAll("bench", rows
 
 export async function bench(outside: Outside, environment: Environment, task: BenchTask): Promise<BenchReport> {
   checkBench(task.options);
-  const { options, load, onNote = () => {} } = task;
+  const [report] = await reportAll(outside, environment, task, [withDefaults(task.options)]);
+  return report!;
+}
+
+/** Reports of several settings, from one load and one look at the machine. Options are not checked. */
+export async function reportAll(
+  outside: Outside,
+  environment: Environment,
+  task: BenchTask,
+  points: readonly BenchSettings[],
+): Promise<BenchReport[]> {
+  const { options, load, source, name, onNote = () => {} } = task;
   const { roofline = rows.roofline.default, readBytes = READ_BYTES } = options;
-  const date = new Date().toISOString();
-  const measured = await measureModel(outside, environment, task);
+  const { profile = rows.profile.default, trace = rows.trace.default, seconds = 0 } = options;
+  const about = { date: new Date().toISOString(), machine: environment.machine, name };
+  let point = "";
+  const note = (text: string) => onNote(point + text);
+  const measured = await Bench.with(outside, environment, { source, load, note }, points, async (bench) => {
+    const found: Loaded[] = [];
+    for (const settings of points) {
+      if (points.length > 1) point = `batch ${settings.batch}, past ${settings.ctx}: `;
+      const measurements = await bench.measure(settings, { profile, trace, seconds });
+      found.push({ ...measurements, settings, info: bench.info, loadMs: bench.loadMs });
+    }
+    return found;
+  });
   // After the model, so that its memory is not part of the peak.
   onNote("roofline");
   const roof = roofline ? await measureRoof(outside, { readBytes, ...load }) : null;
-  return reportOf(date, environment.machine, task, measured, roof);
+  return measured.map((one) => reportOf(about, one, roof));
 }
 
-/** What was measured of a model, before it is worked out. */
-interface Measurements {
+/** What was measured of a model with some settings. */
+interface Loaded extends Measurements {
+  settings: BenchSettings;
   info: ModelInfo;
   loadMs: number;
-  runs: Measured[];
-  profiled: Measured[] | null;
-  traced: { tokens: number; numbers: Traced } | null;
-  /** Runs through the public API; null with several conversations or tokens before the prompt. */
-  ends: EndToEnd[] | null;
-  peakRssBytes: number | null;
-}
-
-async function measureModel(outside: Outside, environment: Environment, task: BenchTask): Promise<Measurements> {
-  const { options, load, onNote = () => {} } = task;
-  const { prompt, decode, batch, ctx, warmup, repeat } = withDefaults(options);
-  const { signal } = load;
-  // All conversations share one cache of the context's length, which is counted in blocks.
-  const contextLength = batch * 32 * Math.ceil((ctx + prompt + decode + 1) / 32);
-
-  onNote("loading");
-  const engine = new UnstableEngine(outside);
-  try {
-    const start = performance.now();
-    const settings = { contextLength, maxSequences: batch, prefixReuse: false, ...load };
-    const model = await loadInto(engine, outside, task.source, settings);
-    const loadMs = performance.now() - start;
-    const { info } = model;
-    const random = randomBits(1);
-    // Random ids, so that no two conversations share a beginning.
-    const ids = (count: number) => Array.from({ length: count }, () => random() % info.vocab);
-    const lists = (count: number) => Array.from({ length: count > 0 ? batch : 0 }, () => ids(count));
-    const run = { past: lists(ctx), prompts: lists(prompt), decode };
-    const measured = (count: number, profile: boolean, what: string) =>
-      times(count, (i) => {
-        onNote(`${what} ${i + 1} of ${count}`);
-        return engine.measure({ ...run, profile }, signal);
-      });
-
-    await measured(warmup, false, "warming up");
-    const runs = await measured(repeat, false, "run");
-    const first = run.prompts[0]!;
-    const traced = (options.trace ?? rows.trace.default) ? await engine.trace(first.slice(0, TRACED), signal) : null;
-    const profiled = (options.profile ?? rows.profile.default) ? await measured(repeat, true, "profile") : null;
-    const alone = batch === 1 && ctx === 0;
-    onNote("end to end");
-    const ends = alone ? await times(warmup + repeat, () => endToEnd(model, first, decode, signal)) : null;
-    return {
-      info,
-      loadMs,
-      runs,
-      profiled,
-      traced: traced && { tokens: Math.min(TRACED, prompt), numbers: traced },
-      ends: ends?.slice(warmup) ?? null,
-      peakRssBytes: environment.peakRssBytes(),
-    };
-  } finally {
-    await engine.close();
-  }
 }
 
 function reportOf(
-  date: string,
-  machine: Machine,
-  task: BenchTask,
-  measured: Measurements,
+  { date, machine, name }: { date: string; machine: Machine; name: string },
+  measured: Loaded,
   roof: Roofline | null,
 ): BenchReport {
-  const { info, loadMs, runs, profiled, traced, ends, peakRssBytes } = measured;
-  const settings = withDefaults(task.options);
+  const { info, settings, loadMs, runs, profiled, traced, ends, overTime, peakRssBytes } = measured;
   const { prompt, decode, batch } = settings;
   const decodes = runs.map(({ decode }) => decode);
   const prefills = runs.map(({ prefill }) => prefill);
-  const bytesPerStep =
-    sum(decodes.map(({ weightBytes }) => weightBytes)) / sum(decodes.map(({ steps }) => steps.length));
+  const decoding = decodeOf(decodes, settings);
   const prefill = {
     tokensPerSecond: spread(prefills.map(({ ms }) => (1000 * batch * prompt) / ms)),
     gmacPerSecond: median(prefills, ({ weightMacs, ms }) => weightMacs / ms / 1e6),
-  };
-  const decoding = {
-    tokensPerSecond: spread(decodes.map(({ ms }) => (1000 * batch * decode) / ms)),
-    stepMs: stepTimes(decodes),
-    bytesPerStep,
-    bytesPerToken: bytesPerStep / batch,
-    gbPerSecond: median(decodes, ({ weightBytes, ms }) => weightBytes / ms / 1e6),
   };
   const profile = profiled && {
     prefill: profileRows(profiled, (run) => run.prefill),
     decode: profileRows(profiled, (run) => run.decode),
   };
-  const { operations } = runs[0]!;
   const stepMs = median(decodes, ({ steps }) => sum(steps) / decode);
   return {
     date,
     machine,
-    ...aboutModel(info, task.name, bytesPerStep),
+    ...aboutModel(info, name, decoding.bytesPerStep),
     settings,
     loadMs,
     prefill,
     decode: decoding,
     endToEnd: ends && throughTheApi(ends, decode, stepMs),
+    process: processUse(measured.counted, info.threads),
     memory: {
       wasmBytes: runs.at(-1)!.memoryBytes,
       grownBytes: sum([...prefills, ...decodes].map(({ grownBytes }) => grownBytes)),
@@ -190,10 +139,48 @@ function reportOf(
     roofline: roof,
     ratios: roof && ratios(roof, decoding.gbPerSecond, prefill.gmacPerSecond, profile),
     profile,
-    trace: traced && {
-      tokens: traced.tokens,
-      prefill: traceRows(traced.numbers.prefill, operations),
-      decode: traceRows(traced.numbers.decode, operations),
+    trace: traced && traceOf(traced, runs[0]!.operations),
+    overTime,
+  };
+}
+
+function decodeOf(decodes: readonly Phase[], { batch, decode }: BenchSettings): BenchReport["decode"] {
+  const steps = decodes.flatMap(({ steps }) => steps);
+  const tail = (p: number) => spread(decodes.map(({ steps }) => percentile(steps, p)));
+  const bytesPerStep = sum(decodes.map(({ weightBytes }) => weightBytes)) / steps.length;
+  return {
+    tokensPerSecond: spread(decodes.map(({ ms }) => (1000 * batch * decode) / ms)),
+    stepMs: {
+      p50: percentile(steps, 50),
+      p95: percentile(steps, 95),
+      p99: percentile(steps, 99),
+      mean: sum(steps) / steps.length,
+      jitter: sum(decodes.map(({ steps }) => jitter(steps))) / decodes.length,
+    },
+    tailMs: { p95: tail(95), p99: tail(99) },
+    bytesPerStep,
+    bytesPerToken: bytesPerStep / batch,
+    gbPerSecond: median(decodes, ({ weightBytes, ms }) => weightBytes / ms / 1e6),
+  };
+}
+
+function traceOf({ tokens, numbers, times, each }: TraceNumbers, operations: readonly string[]): BenchReport["trace"] {
+  const decode = traceRows(numbers.decode, operations);
+  const names = decode.map(({ name }) => name);
+  return {
+    tokens,
+    prefill: traceRows(numbers.prefill, operations),
+    decode,
+    matrices: matrixTimes(names, times),
+    layers: {
+      prefill: layerTimes(
+        each.map(({ prefill }) => prefill.profile),
+        operations,
+      ),
+      decode: layerTimes(
+        each.map(({ decode }) => decode.profile),
+        operations,
+      ),
     },
   };
 }
@@ -207,45 +194,12 @@ function aboutModel(info: ModelInfo, source: string, weightBytes: number): Pick<
   };
 }
 
-function stepTimes(decodes: readonly Phase[]): BenchReport["decode"]["stepMs"] {
-  const steps = decodes.flatMap(({ steps }) => steps);
-  return {
-    p50: percentile(steps, 50),
-    p95: percentile(steps, 95),
-    p99: percentile(steps, 99),
-    mean: sum(steps) / steps.length,
-    jitter: sum(decodes.map(({ steps }) => jitter(steps))) / decodes.length,
-  };
-}
-
 export function withDefaults(options: BenchOptions): BenchSettings {
   const { prompt, decode, batch, ctx, warmup, repeat } = { ...DEFAULTS, ...options };
   return { prompt, decode, batch, ctx, warmup, repeat };
 }
 
-async function times<T>(count: number, work: (i: number) => Promise<T>): Promise<T[]> {
-  const results: T[] = [];
-  for (let i = 0; i < count; i++) results.push(await work(i));
-  return results;
-}
-
 const median = <T>(items: readonly T[], value: (item: T) => number) => percentile(items.map(value), 50);
-
-interface EndToEnd {
-  firstMs: number;
-  restMs: number;
-}
-
-async function endToEnd(model: LoadedModel, ids: number[], decode: number, signal?: AbortSignal): Promise<EndToEnd> {
-  const start = performance.now();
-  const options = { temperature: 0, maxTokens: decode + 1, ignoreEos: true, ...(signal ? { signal } : {}) };
-  const generation = model.generate(ids, options);
-  let first = 0;
-  for await (const _ of generation) first ||= performance.now();
-  const { timings } = await generation.finished;
-  // Pieces come several at a time: the first piece arrives later than the first token is made.
-  return { firstMs: first - start, restMs: performance.now() - start - timings.ttftMs };
-}
 
 function throughTheApi(runs: readonly EndToEnd[], decode: number, stepMs: number): BenchReport["endToEnd"] {
   return {
@@ -254,7 +208,6 @@ function throughTheApi(runs: readonly EndToEnd[], decode: number, stepMs: number
     overheadMsPerToken: median(runs, ({ restMs }) => restMs / decode) - stepMs,
   };
 }
-
 async function measureRoof(
   outside: Outside,
   { readBytes, threads, flavour, dotProduct, signal }: LoadOptions & { readBytes: number },

@@ -1,4 +1,4 @@
-/** Compares two reports: finds what has become slower by more than both runs vary. */
+/** Compares two reports: finds what has become worse by more than both runs vary. */
 
 import { EngineError } from "../types/errors.ts";
 import type { BenchReport } from "./report.ts";
@@ -10,17 +10,24 @@ export interface Difference {
   b: number;
   /** b's median over a's. */
   ratio: number;
-  /** How far the medians may differ by chance: half of each report's range. */
+  /** How far the medians may differ by chance: half of each report's range, or a share of a where there is one number alone. */
   noise: number;
+  /** It is worse by more than that. */
   slower: boolean;
 }
 
 export interface Diff {
   rows: Difference[];
   slower: boolean;
-  /** What differs besides the code. */
+  /** What differs besides the code, and what only one report holds. */
   notes: string[];
 }
+
+/** What may differ by chance in a number that was measured once. */
+const LOAD_NOISE = 0.25;
+const MEMORY_NOISE = 0.05;
+/** Of memory that is reserved once: a build's own data may differ. */
+const RESERVED_NOISE = 0.01;
 
 export function diff(a: BenchReport, b: BenchReport): Diff {
   for (const [option, value] of [
@@ -31,14 +38,9 @@ export function diff(a: BenchReport, b: BenchReport): Diff {
     if (one !== other) throw incomparable(`their ${option} differ: ${one} and ${other}`, option);
   }
   if (Math.min(a.settings.repeat, b.settings.repeat) < 2) throw incomparable("one run has no noise", "repeat");
-  const rows = [
-    row("prefill tokens/s", a.prefill.tokensPerSecond, b.prefill.tokensPerSecond),
-    row("decode tokens/s", a.decode.tokensPerSecond, b.decode.tokensPerSecond),
-    ...(a.endToEnd && b.endToEnd
-      ? [row("end to end tokens/s", a.endToEnd.tokensPerSecond, b.endToEnd.tokensPerSecond)]
-      : []),
-    exact("bytes a step", a.decode.bytesPerStep, b.decode.bytesPerStep),
-  ];
+  const found = compared.map((compare) => compare(a, b));
+  const rows = found.filter((row) => row !== null && typeof row === "object");
+  const absent = found.filter((row) => typeof row === "string").map((what) => `${what}: one report has none`);
   const notes = (["machine", "engine"] as const).flatMap((part) =>
     Object.keys(a[part]).flatMap((key) => {
       const [one, other] = [a, b].map((report) =>
@@ -47,17 +49,48 @@ export function diff(a: BenchReport, b: BenchReport): Diff {
       return one === other ? [] : [`${key}: ${one} and ${other}`];
     }),
   );
-  return { rows, slower: rows.some(({ slower }) => slower), notes };
+  return { rows, slower: rows.some(({ slower }) => slower), notes: [...notes, ...absent] };
 }
 
-function row(what: string, a: Spread, b: Spread): Difference {
-  const noise = (a.most - a.least + b.most - b.least) / 2;
-  return { what, a: a.median, b: b.median, ratio: b.median / a.median, noise, slower: a.median - b.median > noise };
-}
+/** A row; its name where one report alone has the number, and null where neither has it. */
+type Compare = (a: BenchReport, b: BenchReport) => Difference | string | null;
+/** Reports of earlier versions hold less. */
+type Get<T> = (report: BenchReport) => T | null | undefined;
 
-/** A row for a number that does not depend on the machine's load: less is better, and there is no noise. */
-function exact(what: string, a: number, b: number): Difference {
-  return { what, a, b, ratio: b / a, noise: 0, slower: b > a };
+const both =
+  <T>(what: string, get: Get<T>, compare: (a: T, b: T) => Difference): Compare =>
+  (a, b) => {
+    const [one, other] = [get(a), get(b)];
+    if (one == null && other == null) return null;
+    return one == null || other == null ? what : compare(one, other);
+  };
+
+/** Several runs, of which more is better, or less. */
+const runs = (what: string, better: "more" | "less", get: Get<Spread>): Compare =>
+  both(what, get, (a, b) => {
+    const noise = (a.most - a.least + b.most - b.least) / 2;
+    return row(what, a.median, b.median, noise, better);
+  });
+
+/** One number, of which less is better and which differs by this share from run to run. */
+const once = (what: string, share: number, get: Get<number>): Compare =>
+  both(what, get, (a, b) => row(what, a, b, share * a, "less"));
+
+const compared: readonly Compare[] = [
+  runs("prefill tokens/s", "more", ({ prefill }) => prefill.tokensPerSecond),
+  runs("decode tokens/s", "more", ({ decode }) => decode.tokensPerSecond),
+  runs("end to end tokens/s", "more", ({ endToEnd }) => endToEnd?.tokensPerSecond),
+  runs("first token, ms", "less", ({ endToEnd }) => endToEnd?.firstTokenMs),
+  runs("a step, p95, ms", "less", ({ decode }) => decode.tailMs?.p95),
+  runs("a step, p99, ms", "less", ({ decode }) => decode.tailMs?.p99),
+  once("bytes a step", 0, ({ decode }) => decode.bytesPerStep),
+  once("wasm memory, bytes", RESERVED_NOISE, ({ memory }) => memory.wasmBytes),
+  once("process, bytes at most", MEMORY_NOISE, ({ memory }) => memory.peakRssBytes),
+  once("load, ms", LOAD_NOISE, ({ loadMs }) => loadMs),
+];
+
+function row(what: string, a: number, b: number, noise: number, better: "more" | "less"): Difference {
+  return { what, a, b, ratio: a === 0 ? 1 : b / a, noise, slower: (better === "more" ? a - b : b - a) > noise };
 }
 
 function incomparable(why: string, option: string): EngineError {

@@ -8,6 +8,7 @@ import { loadtest as rows } from "../options/table/command_line.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Finished, GenerateOptions, Model, ModelStatus } from "../types/index.ts";
 import { randomBits } from "./blocks.ts";
+import { Sample } from "./sample.ts";
 import { percentile } from "./stats.ts";
 
 export interface LoadTestOptions {
@@ -66,8 +67,6 @@ const SHORT = 32;
 const ALONE = 32;
 /** Tokens of a prompt that takes many steps to read. */
 const LONG = 2000;
-/** Times of each kind that are kept. */
-const NOTED = 1 << 14;
 /** One answer in ten is broken off, and one in ten is read slowly. */
 const TEN = 10;
 
@@ -102,8 +101,9 @@ class Tally {
     if (whole && finished.text !== heard.text) this.wrong++;
     this.answers[whole ? "whole" : "brokenOff"]++;
     this.tokens += finished.tokens.length;
-    this.cached += finished.timings.cachedN;
-    this.prompts += finished.timings.cachedN + finished.timings.promptN;
+    const { cachedN, promptN, recomputedN = 0 } = finished.timings;
+    this.cached += cachedN;
+    this.prompts += cachedN + promptN + recomputedN;
   }
 }
 
@@ -248,24 +248,3 @@ const percentiles = ({ values, most }: Sample): Percentiles => {
   const [p50, p95, p99] = [50, 95, 99].map((p) => percentile(values, p)) as [number, number, number];
   return { p50, p95, p99, most };
 };
-
-/**
- * The largest of many numbers, and a uniform sample of them (reservoir sampling): what is noted must not be what makes memory grow.
- */
-class Sample {
-  readonly values: number[] = [];
-  most = 0;
-  #count = 0;
-  readonly #random: () => number;
-
-  constructor(seed: number) {
-    this.#random = randomBits(seed);
-  }
-
-  push(value: number): void {
-    this.most = Math.max(this.most, value);
-    this.#count++;
-    const at = this.values.length < NOTED ? this.values.length : this.#random() % this.#count;
-    if (at < NOTED) this.values[at] = value;
-  }
-}

@@ -19,10 +19,17 @@ import path from "node:path";
 import type { Store, StoredFile } from "./store.ts";
 
 const { O_RDONLY, O_RDWR, O_CREAT, O_EXCL } = constants;
+/** A link would lead out of the directory, and a pipe be waited for. Windows has neither flag. */
+const PLAIN = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
 export async function openDirectory(directory = ownDirectory()): Promise<Store> {
   const at = (name: string) => path.join(directory, name);
-  const open = (name: string, flags: number) => new DiskFile(openSync(at(name), flags, 0o600));
+  const open = (name: string, flags: number) => {
+    const file = openSync(at(name), flags | PLAIN, 0o600);
+    if (fstatSync(file).isFile()) return new DiskFile(file);
+    closeSync(file);
+    throw new Error(`${name} is no regular file`);
+  };
   return {
     names: () => readdir(directory).catch(() => []),
     async read(name) {

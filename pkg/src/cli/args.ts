@@ -1,16 +1,15 @@
 /** A command's arguments, checked before anything is loaded. */
 
 import { parseArgs } from "node:util";
-import { checkAll } from "../options/check.ts";
+import { checkAll, checked, checkOf } from "../options/check.ts";
 import {
   type CommandName,
+  commandFlags,
   commands,
-  commonFlags,
   type FlagGroup,
   type FlagKey,
   type FlagRow,
   flagGroups,
-  flagsOf,
   hyphenated,
   type Syntax,
   spelled,
@@ -27,7 +26,7 @@ import type {
   PerplexityOptions,
 } from "../types/index.ts";
 import { nearest, UsageError } from "./syntax.ts";
-import { readText } from "./values.ts";
+import { readSweep, readText } from "./values.ts";
 
 interface OptionsOf {
   load: LoadOptions;
@@ -48,7 +47,8 @@ export class Args {
   /** @param env variables that stand for flags, where the command says so */
   constructor(name: CommandName, argv: readonly string[], env: Readonly<Record<string, string | undefined>> = {}) {
     const command: Syntax = commands[name];
-    this.#rows = flagsOf([...command.flags, ...commonFlags]);
+    const { own, common } = commandFlags(command);
+    this.#rows = [...own, ...common];
     const { operands, given } = parse(command, this.#rows, argv);
     this.operands = operands;
     this.#given = command.env ? new Map([...fromEnv(this.#rows, env), ...given]) : given;
@@ -79,6 +79,13 @@ export class Args {
         }
         return Number(id);
       });
+  }
+
+  /** All values of a flag that may be a sweep; undefined where it is not given. */
+  sweep(key: FlagKey): number[] | undefined {
+    const text = this.text(key);
+    const row = this.#rows.find((row) => row.key === key)!;
+    return text === undefined ? undefined : readSweep(text).map((value) => checkedFlag(row, value) as number);
   }
 
   /** The options of a function that the flags of these groups set. */
@@ -131,6 +138,14 @@ function fromEnv(rows: readonly FlagRow[], env: Readonly<Record<string, string |
     }
   }
   return given;
+}
+
+function checkedFlag(row: FlagRow, value: unknown): unknown {
+  try {
+    return checked(row.group, row.key, checkOf(row.option.kind), value);
+  } catch (error) {
+    throw byFlag(error, [row]);
+  }
 }
 
 interface Parsed {

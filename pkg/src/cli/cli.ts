@@ -3,7 +3,7 @@
 import { usageLine } from "../options/commands.ts";
 import { EngineError } from "../types/errors.ts";
 import { Args } from "./args.ts";
-import { bench, benchDiff } from "./bench.ts";
+import { bench, benchCheck, benchDiff } from "./bench.ts";
 import { cacheDelete, cacheList } from "./cache.ts";
 import { chat } from "./chat.ts";
 import { convert } from "./convert.ts";
@@ -20,19 +20,8 @@ import { tokenize } from "./tokenize.ts";
 import { type Command, help, overview } from "./usage.ts";
 import { version } from "./version.ts";
 
-const loading: readonly Command[] = [
-  run,
-  logits,
-  tokenize,
-  perplexity,
-  inspect,
-  convert,
-  bench,
-  benchDiff,
-  loadtest,
-  serve,
-  chat,
-];
+const measuring: readonly Command[] = [bench, benchDiff, benchCheck, loadtest];
+const loading: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, ...measuring, serve, chat];
 const commands: readonly Command[] = [...loading, cacheList, cacheDelete, doctor];
 
 const DONE = 0;

@@ -1,26 +1,173 @@
-import { type LoadTestOptions, loadTest } from "../bench/loadtest.ts";
+import { writeFile } from "node:fs/promises";
+import { environment } from "../bench/environment.ts";
+import { engineTarget } from "../bench/load/engine.ts";
+import { picture } from "../bench/load/picture.ts";
+import type { LoadPlan } from "../bench/load/plan.ts";
+import { csv, kneeOf, type LoadReport, type LoadRow } from "../bench/load/report.ts";
+import { run, type Target } from "../bench/load/run.ts";
+import { serverTarget } from "../bench/load/server.ts";
+import { LOAD_TEST, type LoadTestOptions, loadTest } from "../bench/loadtest.ts";
 import { load } from "../node.ts";
+import type { FlagKey } from "../options/commands.ts";
+import { loadPlan as rows } from "../options/table/command_line.ts";
+import { EngineError } from "../types/errors.ts";
+import type { LoadOptions } from "../types/index.ts";
+import type { Args } from "./args.ts";
 import { modelOf } from "./bench_model.ts";
-import { loadTestReport } from "./bench_report.ts";
+import { loadReport, loadTestReport } from "./bench_report.ts";
+import { readText } from "./file.ts";
 import { loadOptions } from "./model.ts";
+import { UsageError } from "./syntax.ts";
+import type { Terminal } from "./terminal.ts";
 import type { Command } from "./usage.ts";
 
-/** Exits with 1 where an answer differs from what its prompt gets alone. */
+/** Flags that ask for a measurement of load. */
+const MEASURES: readonly FlagKey[] = ["host", "rps", "users", "batchSizes"];
+const PERCENTILES = [50, 90, 99];
+/** Tokens of a block of the KV cache. */
+const BLOCK = 32;
+
+interface PlanFlags extends Partial<Omit<LoadPlan, "prompts" | "mix">> {
+  host?: string;
+  serverModel?: string;
+  apiKey?: string;
+  chat?: boolean;
+  stopAtEos?: boolean;
+  prompts?: string;
+  mix?: string;
+  csv?: string;
+  plot?: string;
+}
+
+/** Exits with 1 where an answer differs from what its prompt gets alone, or where not one request was served. */
 export const loadtest: Command = {
   name: "loadtest",
   async run(args, terminal) {
     const options = args.own<LoadTestOptions>("loadtest");
-    const { signal, progress: onProgress } = terminal;
     const settings = loadOptions(args, ["serving"]);
-    const model = await load(modelOf(args).source, { ...settings, signal, onProgress });
-    try {
-      terminal.passing("asking");
-      const found = await loadTest(model, options, { processBytes: () => process.memoryUsage().rss, signal });
-      if (terminal.json) await terminal.printJson(found);
-      else await terminal.print(`${loadTestReport(found)}\n`);
-      if (found.wrong > 0) terminal.status = 1;
-    } finally {
-      await model.close();
-    }
+    const flags = args.own<PlanFlags>("loadPlan");
+    if (MEASURES.some((key) => args.has(key))) return measured(args, terminal, settings, flags, options);
+    const alone = Object.keys(flags).find((key) => args.has(key as FlagKey));
+    if (alone) throw new UsageError(`--${nameOf(alone)} belongs to --rps, --users, --batch-sizes or --host`);
+    await compared(args, terminal, settings, options);
   },
 };
+
+const nameOf = (key: string) => key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+
+async function compared(args: Args, terminal: Terminal, settings: LoadOptions, options: LoadTestOptions) {
+  const { signal, progress: onProgress } = terminal;
+  const model = await load(modelOf(args).source, { ...settings, signal, onProgress });
+  try {
+    terminal.passing("asking");
+    const found = await loadTest(model, options, { processBytes: () => process.memoryUsage().rss, signal });
+    if (terminal.json) await terminal.printJson(found);
+    else await terminal.print(`${loadTestReport(found)}\n`);
+    if (found.wrong > 0) terminal.status = 1;
+  } finally {
+    await model.close();
+  }
+}
+
+async function measured(
+  args: Args,
+  terminal: Terminal,
+  settings: LoadOptions,
+  flags: PlanFlags,
+  { seed = LOAD_TEST.seed }: LoadTestOptions,
+): Promise<void> {
+  for (const key of ["clients", "seconds"] as const) {
+    if (args.has(key)) throw new UsageError(`--${key} does not go with --rps, --users, --batch-sizes or --host`);
+  }
+  if (args.has("rps") && args.has("users")) throw new UsageError("give either --rps or --users");
+  const sizes = args.sweep("batchSizes") ?? [null];
+  const percentiles = args.sweep("latencyPercentiles") ?? PERCENTILES;
+  const plan = await planOf(flags, seed, Math.max(...sizes.map((size) => size ?? 1)));
+  const { target, name, close } = await targetOf(args, terminal, settings, flags, { plan, sizes });
+  try {
+    const found: LoadRow[] = [];
+    for (const size of sizes) {
+      terminal.passing(size === null ? "asking" : `asking, ${size} in flight`);
+      // Users beyond what may be in flight would only wait.
+      const users = args.has("rps") ? {} : { users: flags.users ?? size ?? 1 };
+      const { signal } = terminal;
+      found.push(await run(target, { plan: { ...plan, ...users }, size, percentiles, signal, ...counting }));
+    }
+    const { duration } = plan;
+    const date = new Date().toISOString();
+    const about = { date, machine: environment.machine, target: name, duration, seed, percentiles };
+    await write({ ...about, rows: found, knee: kneeOf(found) }, flags, terminal);
+  } finally {
+    await close();
+  }
+}
+
+const counting = { counters: () => environment.counters?.() ?? null };
+
+async function write(report: LoadReport, { csv: table, plot }: PlanFlags, terminal: Terminal): Promise<void> {
+  if (table) await writeFile(table, csv(report));
+  if (plot) await writeFile(plot, picture(report));
+  if (terminal.json) await terminal.printJson(report);
+  else await terminal.print(`${loadReport(report)}\n`);
+  if (report.rows.every(({ whole, aborted }) => whole + aborted === 0)) terminal.status = 1;
+}
+
+async function planOf(flags: PlanFlags, seed: number, mostInFlight: number): Promise<LoadPlan> {
+  const { rps, users, mix, prompts } = flags;
+  const pair = mix === undefined ? undefined : /^(\d{1,6}):(\d{1,6})$/.exec(mix);
+  if (pair === null || (pair && Number(pair[1]) + Number(pair[2]) === 0)) {
+    throw new UsageError(`--mix must be two numbers like 3:1, not ${mix}`, { option: "--mix" });
+  }
+  return {
+    ...(rps === undefined ? { users: users ?? mostInFlight } : { rps }),
+    duration: flags.duration ?? rows.duration.default,
+    promptTokens: flags.promptTokens ?? rows.promptTokens.default,
+    maxTokens: flags.maxTokens ?? rows.maxTokens.default,
+    abort: flags.abort ?? rows.abort.default,
+    slow: flags.slow ?? rows.slow.default,
+    ...(pair ? { mix: [Number(pair[1]), Number(pair[2])] as const } : {}),
+    ...(prompts === undefined ? {} : { prompts: await linesOf(prompts) }),
+    seed,
+  };
+}
+
+async function linesOf(file: string): Promise<string[]> {
+  const lines = (await readText(file)).split(/\r?\n/).filter((line) => line.trim() !== "");
+  if (lines.length === 0) throw new EngineError("BadValue", `${file} holds no prompt`, { file });
+  return lines;
+}
+
+interface Opened {
+  target: Target;
+  name: string;
+  close(): Promise<void>;
+}
+
+async function targetOf(
+  args: Args,
+  terminal: Terminal,
+  settings: LoadOptions,
+  flags: PlanFlags,
+  { plan, sizes }: { plan: LoadPlan; sizes: readonly (number | null)[] },
+): Promise<Opened> {
+  const { signal, progress: onProgress } = terminal;
+  const { host, serverModel, apiKey, chat = false, stopAtEos = false } = flags;
+  if (host !== undefined) {
+    if (args.operands.length > 0 || args.has("shape")) throw new UsageError("give either a model or --host");
+    const named = { ...(serverModel ? { model: serverModel } : {}), ...(apiKey ? { apiKey } : {}) };
+    return { ...(await serverTarget({ host, chat, stopAtEos, ...named, signal })), close: async () => {} };
+  }
+  for (const key of ["serverModel", "apiKey", "chat", "stopAtEos"] as const) {
+    if (args.has(key)) throw new UsageError(`--${key === "serverModel" ? "model" : nameOf(key)} belongs to --host`);
+  }
+  const { source, name } = modelOf(args);
+  // Room for all that may be in flight, unless the caller measures another setting.
+  const most = Math.max(...sizes.map((size) => size ?? 1));
+  const tokens = BLOCK * Math.ceil((plan.promptTokens + plan.maxTokens + 1) / BLOCK);
+  const { contextLength = tokens } = settings;
+  const made = { contextLength, kvCacheTokens: Math.max(contextLength, most * tokens) };
+  const room = sizes.includes(null) ? {} : { maxSequences: most, ...(plan.prompts ? {} : made) };
+  const model = await load(source, { ...room, ...settings, signal, onProgress });
+  const target = engineTarget(model, () => process.memoryUsage.rss());
+  return { target, name, close: () => model.close() };
+}

@@ -1,12 +1,13 @@
 /** The description of a model as text. */
 
-import type { Description, TensorSummary } from "../types/index.ts";
+import type { Description, HeadChoice, TensorSummary } from "../types/index.ts";
 import { bytes, count, percent, plural, table } from "./format.ts";
 
 export function report(source: string, about: Description): string {
   const parts = [
     about.name ?? source,
     table("ll", facts(about)),
+    ...(about.heads.length > 1 ? ["Embedding and head", table("lrrr", heads(about.heads))] : []),
     "Storage types",
     table("lrrrrrr", kinds(about.tensors)),
     "Tensors",
@@ -40,6 +41,18 @@ function facts(about: Description): [string, string][] {
     ["chat template", template ? `${plural(template.length, "character")}, from ${template.source}` : "none"],
     ["memory to run", `${bytes(total)}: weights ${bytes(weights)}, KV cache ${bytes(kv)}, scratch ${bytes(scratch)}`],
   ];
+}
+
+/** What each value of --head takes, and what it gains. */
+function heads(choices: readonly HeadChoice[]): string[][] {
+  const [stored] = choices;
+  const rows = choices.map(({ head, memory, bytesPerToken }) => [
+    head,
+    bytes(memory.total),
+    bytes(bytesPerToken),
+    percent(bytesPerToken / stored!.bytesPerToken),
+  ]);
+  return [["--head", "memory to run", "read for a token", "of stored"], ...rows];
 }
 
 function i2sFacts({ interleave, from }: NonNullable<Description["i2s"]>): string {

@@ -2,10 +2,10 @@
 
 import {
   type CommandName,
+  commandFlags,
   commands,
-  commonFlags,
+  type FlagRow,
   flagHelp,
-  flagsOf,
   operands,
   type Syntax,
   spelled,
@@ -23,10 +23,11 @@ type Row = [string, string];
 
 export function help(name: CommandName): string {
   const command: Syntax = commands[name];
-  const flagRows = (groups: Syntax["flags"]) => flagsOf(groups).map((row): Row => [spelled(row), flagHelp(row)]);
+  const flags = commandFlags(command);
+  const flagRows = (rows: readonly FlagRow[]) => rows.map((row): Row => [spelled(row), flagHelp(row)]);
   const named = [...command.operands, ...(command.optional ?? [])];
-  const own = [...named.map((name): Row => [name, operands[name] ?? ""]), ...flagRows(command.flags)];
-  const shared = flagRows(commonFlags);
+  const own = [...named.map((name): Row => [name, operands[name] ?? ""]), ...flagRows(flags.own)];
+  const shared = flagRows(flags.common);
   const width = Math.max(...[...own, ...shared].map(([left]) => left.length));
   const list = (rows: Row[]) => rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}\n`).join("");
   const env = command.env

@@ -22,6 +22,8 @@ function bytes(text: string): number | string {
   return Math.round(Number(digits) * (unit[1] === "i" ? 1024 : 1000) ** Math.max(0, power));
 }
 
+export const readSweep = (text: string): (number | string)[] => text.split(",").map(number);
+
 export function readText({ option: { kind, flag } }: FlagRow, texts: readonly string[]): unknown {
   const { value, sets = true, many, read } = flag!;
   if (value === undefined) return sets;
@@ -30,5 +32,7 @@ export function readText({ option: { kind, flag } }: FlagRow, texts: readonly st
   if (read === "biases") return biases(text);
   if (read === "bytes") return bytes(text);
   if (read === "list") return text.split(",");
+  // What takes one value gets the first one.
+  if (read === "sweep") return readSweep(text)[0];
   return typeof kind === "object" && !("values" in kind) ? number(text) : text;
 }

@@ -195,7 +195,8 @@ class CompilerHandle {
 
   #receive(state: State): void {
     if ("trap" in state) {
-      this.#fail(state.trap);
+      // Forgetting one may trap too: then nobody has to hear of it.
+      this.#fail(state.trap, state.id);
       return;
     }
     this.#waiting.shift();
@@ -203,8 +204,8 @@ class CompilerHandle {
     this.#live.get(state.id)?.receive(state);
   }
 
-  #fail(cause: string): void {
-    const id = this.#waiting[0];
+  /** Throws the compiler away, and the constraint that it was working for. */
+  #fail(cause: string, id = this.#waiting[0]): void {
     const constraint = id === undefined ? undefined : this.#live.get(id);
     if (constraint) {
       this.#live.delete(constraint.id);

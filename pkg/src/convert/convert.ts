@@ -19,9 +19,9 @@ import { textEntries } from "./text.ts";
 export interface ConvertOptions {
   /** Type of the layers' matrices: tq2_0, tq1_0, q1_0 or i2_s. @default the one that fits the source's codes */
   type?: string;
-  /** Type of the embedding: keep, f16, q8_0, q6_k or q4_0. @default keep */
+  /** Type of the embedding: keep, f16, q8_0, q6_k or q4_0. @default as the head */
   embedding?: string;
-  /** Type of the head, where it is a matrix of its own; the same choice as for the embedding. @default keep */
+  /** Type of the head: keep, f16, or as the load option. @default keep */
   head?: string;
   /** How an I2_S source interleaves its codes. */
   i2s?: I2sInterleave;

@@ -1,5 +1,5 @@
 /** Examines an address by no more than its first bytes. */
-import { credentialsOf, shown as shownAddress } from "../source/address.ts";
+import { credentialsOf, shown as shownAddress, withoutSecrets } from "../source/address.ts";
 import { lengthOf, rangeOf, validatorName } from "../source/response_headers.ts";
 import type { SourceReport } from "./report.ts";
 
@@ -31,7 +31,8 @@ export async function lookAt(address: string, origin: string | null, signal?: Ab
     signal?.throwIfAborted();
     if (foreign) report.cors = (await answersUnread(url, signal)) ? false : null;
     const { message, cause } = error as Error;
-    return { ...report, error: cause instanceof Error && cause.message ? `${message}: ${cause.message}` : message };
+    const said = cause instanceof Error && cause.message ? `${message}: ${cause.message}` : message;
+    return { ...report, error: withoutSecrets(said) };
   }
   const shown = (name: string) => response.headers.get(name);
   const allowed = shown("access-control-allow-origin");

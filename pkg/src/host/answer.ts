@@ -22,8 +22,9 @@ export class Answer {
   readonly #tokens: number[] = [];
   #text = "";
   #cached = 0;
-  /** Prompt tokens that had to be computed. */
+  /** Prompt tokens that had to be computed, and tokens of the session before them. */
   #computed = 0;
+  #again = 0;
   /** How many ids the engine has given. */
   #taken = 0;
   /** How many pieces were sent. */
@@ -51,6 +52,7 @@ export class Answer {
   begun(tokens: number, cached: number): void {
     this.#cached = cached;
     this.#computed = Math.min(tokens - cached, this.#options.promptTokens.length);
+    this.#again = tokens - cached - this.#computed;
   }
 
   get sent(): number {
@@ -97,7 +99,7 @@ export class Answer {
     }
     this.flush();
     const { promptTokens } = this.#options;
-    const computed = this.#computed;
+    const [computed, again] = [this.#computed, this.#again];
     const predicted = this.#tokens.length;
     const promptMs = (this.#first || performance.now()) - this.#started;
     const predictedMs = this.#last - this.#first;
@@ -111,8 +113,9 @@ export class Answer {
       timings: {
         promptN: computed,
         cachedN: this.#cached,
+        ...(again > 0 ? { recomputedN: again } : {}),
         promptMs,
-        promptPerSecond: perSecond(computed, promptMs),
+        promptPerSecond: perSecond(computed + again, promptMs),
         predictedN: predicted,
         predictedMs,
         // The first token comes with the prompt's last step.

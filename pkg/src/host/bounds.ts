@@ -6,15 +6,14 @@ import type { ModelInfo } from "../types/index.ts";
 /** What a saved session begins with, and where it has the number of its tokens. */
 const MAGIC = "TLSESSN\n";
 const COUNT = 12;
-/** Bytes of its numbers and its checksum. */
+/** Bytes before its ids, and with the checksum behind its content. */
+const HEAD = 32;
 const FRAME = 40;
 
 /** Refuses what cannot be a session of this model: it holds at most the keys and values of the cache, and an id for each position. */
 export function checkSaved(bytes: Uint8Array, { memory, contextLength }: ModelInfo): void {
   const option = "restore";
-  if (new TextDecoder("latin1").decode(bytes.subarray(0, MAGIC.length)) !== MAGIC) {
-    throw new EngineError("BadMagic", "not a saved session", { option });
-  }
+  checkMagic(bytes, option);
   const limit = memory.kv + 4 * contextLength + FRAME;
   if (bytes.length <= limit) return;
   const count = new DataView(bytes.buffer, bytes.byteOffset).getUint32(COUNT, true);
@@ -22,6 +21,23 @@ export function checkSaved(bytes: Uint8Array, { memory, contextLength }: ModelIn
   const message = "the session is larger than any of this model: it was saved by another one, or is damaged";
   const expected = `at most ${limit} bytes`;
   throw new EngineError("WrongModel", message, { option, expected, found: String(bytes.length) });
+}
+
+/** The ids that a saved session holds. */
+export function savedIds(bytes: Uint8Array): number[] {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  checkMagic(bytes, "prefill");
+  const count = view.getUint32(COUNT, true);
+  const [expected, found] = [`at least ${4 * count + FRAME} bytes`, String(bytes.length)];
+  if (bytes.length < 4 * count + FRAME) {
+    throw new EngineError("Damaged", "prefill: the saved session is cut short", { option: "prefill", expected, found });
+  }
+  return Array.from({ length: count }, (_, i) => view.getUint32(HEAD + 4 * i, true));
+}
+
+function checkMagic(bytes: Uint8Array, option: string): void {
+  if (bytes.length >= FRAME && new TextDecoder("latin1").decode(bytes.subarray(0, MAGIC.length)) === MAGIC) return;
+  throw new EngineError("BadMagic", "not a saved session", { option });
 }
 
 /** Refuses more ids than the context has positions. */

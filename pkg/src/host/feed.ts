@@ -7,10 +7,19 @@ import type { LoadContext } from "./context.ts";
 import type { Headers } from "./headers.ts";
 import { Meter } from "./meter.ts";
 import type { Loader } from "./plan.ts";
+import { Prefilling } from "./prefill.ts";
 import { join, readAll, type Span, streamAll } from "./spans.ts";
 
 /** Bytes that are packed at a time. */
 const CHUNK = 2 << 20;
+
+export interface ExpectedPrompt {
+  /** Known when the tokenizer is there. */
+  ids: Promise<readonly number[]>;
+  mostTokens: number;
+  /** Whether the weights are read in order of execution, because that of the files would have the layers wait. */
+  reorders: boolean;
+}
 
 export interface Intake {
   instance: Instance;
@@ -24,6 +33,8 @@ export interface Intake {
   survey?: boolean;
   /** Threads of the instance, the engine's own included. @default 1 */
   threads?: number;
+  /** A prompt to compute while the weights come. */
+  prompt?: ExpectedPrompt | undefined;
 }
 
 /** Reads all weights. The loader that is returned holds them, packed. */
@@ -44,15 +55,17 @@ export async function feed(intake: Intake, context: LoadContext): Promise<Loader
 
 async function fill(
   loader: Loader,
-  { instance: { memory }, files, survey = false, threads = 1 }: Intake,
-  { signal, onProgress, timeline }: LoadContext,
+  { instance: { memory }, files, survey = false, threads = 1, prompt }: Intake,
+  { platform, signal, onProgress, timeline }: LoadContext,
 ): Promise<void> {
   const begun = performance.now();
+  if (prompt) loader.expectPrefill(prompt.mostTokens);
   loader.decide(await readAll(loader.probes() as Span[], files, signal));
-  const spans = join(loader.ranges() as Span[]);
+  const spans = join(loader.ranges(prompt?.reorders ?? false) as Span[]);
   loader.reserve(survey, threads);
   timeline?.add("load", "plan", begun);
 
+  const prefilling = prompt && new Prefilling({ loader, ids: prompt.ids, threads, turn: platform.turn }, signal);
   const total = spans.reduce((sum, span) => sum + span.length, 0);
   const chunk = Math.min(CHUNK, total);
   const meter = new Meter(total, onProgress);
@@ -66,11 +79,12 @@ async function fill(
     came = 0;
     waited += performance.now() - since;
   };
-  await streamAll(spans, files, signal, {
-    begin(span) {
+  const reader = {
+    begin(span: Span) {
       [file, at] = [span.file, span.offset];
     },
-    piece(bytes) {
+    piece(bytes: Uint8Array) {
+      prefilling?.came(bytes.length);
       for (let from = 0; from < bytes.length; ) {
         const part = bytes.subarray(from, from + chunk - came);
         const address = loader.buffer(chunk);
@@ -85,7 +99,8 @@ async function fill(
       flush();
       loader.settle();
     },
-  });
+  };
+  await streamAll(spans, files, prefilling?.signal ?? signal, reader).finally(() => prefilling?.end());
   timeline?.add("load", "read and pack", reading, { bytes: total, "waited for packing, ms": waited.toFixed(1) });
   meter.end("pack");
 }

@@ -3,6 +3,8 @@
 import type { EngineSettings } from "../rpc/protocol.ts";
 import type { CanRun, MemoryNeeds } from "../types/index.ts";
 
+export type Verdict = Omit<CanRun, "heads">;
+
 /** What an instance takes beside weights, KV cache and scratch: code, stacks, buffers of a load. */
 const SLACK_BYTES = 128 << 20;
 /** The address space of wasm32. */
@@ -44,7 +46,7 @@ export interface FitQuestion {
   needs(settings: EngineSettings): MemoryNeeds;
 }
 
-export function fit({ settings, needed, room, trainedContext, needs }: FitQuestion): CanRun {
+export function fit({ settings, needed, room, trainedContext, needs }: FitQuestion): Verdict {
   const { available, reason } = room;
   if (needed.total <= available) return { ok: true, needed, available };
   const fits = (changes: EngineSettings) => needs({ ...settings, ...changes }).total <= available;

@@ -20,8 +20,10 @@ export async function canRun(source: SourceSpec, settings: LoadSettings, context
     const { glue } = runtime.planner();
     const headers = await readHeaders(glue, files, signal);
     const { loader, verdict } = planLoad(glue, headers, settings, platform.freeMemory());
+    const { heads } = loader.describe() as Description;
     loader.free();
-    return verdict;
+    const { available } = verdict;
+    return { ...verdict, heads: heads.map((choice) => ({ ...choice, ok: choice.memory.total <= available })) };
   });
 }
 

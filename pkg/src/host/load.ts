@@ -5,7 +5,7 @@ import type { LoadSettings } from "../rpc/protocol.ts";
 import type { ModelFiles } from "../source/files.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
-import type { Description, MemoryNeeds, ModelInfo } from "../types/index.ts";
+import type { Description, ModelInfo } from "../types/index.ts";
 import type { Glue, Instance } from "../wasm/load.ts";
 import type { Pick } from "../wasm/pick.ts";
 import type { LoadContext, Loaded } from "./context.ts";
@@ -13,29 +13,43 @@ import { feed } from "./feed.ts";
 import { type Headers, readHeaders } from "./headers.ts";
 import { openingOf, retryFresh, withFiles } from "./opening.ts";
 import { type Loader, planLoad } from "./plan.ts";
+import { mostTokens, prefillIds } from "./prefill.ts";
 import { choose, forPlan, Runtime } from "./runtime.ts";
 import { loadText } from "./text.ts";
 
 export async function loadModel(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
   const choice = choose(settings, context.platform);
   const begun = performance.now();
-  const runtime = await Runtime.start(choice, context);
-  context.timeline?.add("load", "compile", begun, { flavour: choice.flavour });
+  // The build is compiled and threads are started while the files are opened.
+  const starting = Runtime.start(choice, context, choice.threads - 1);
+  starting.then(
+    () => context.timeline?.add("load", "compile", begun, { flavour: choice.flavour }),
+    () => {},
+  );
   const warnings: string[] = [];
   const open = (fresh: boolean) => {
     warnings.length = 0;
     return openingOf(settings, context, (message) => warnings.push(message), fresh);
   };
-  const job: LoadJob = { runtime, choice, settings, context, warnings };
   const work = async (files: ModelFiles): Promise<Loaded> => {
+    const runtime = await starting;
     try {
-      return await loadFiles(files, job);
+      return await loadFiles(files, { runtime, choice, settings, context, warnings });
     } catch (error) {
       runtime.end();
       throw error;
     }
   };
-  return retryFresh(open, (opening) => withFiles(source, opening, context, work));
+  try {
+    return await retryFresh(open, (opening) => withFiles(source, opening, context, work));
+  } catch (error) {
+    // Also where no file could be opened.
+    await starting.then(
+      (runtime) => runtime.end(),
+      () => {},
+    );
+    throw error;
+  }
 }
 
 interface LoadJob {
@@ -51,7 +65,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const { runtime, choice, settings, context } = job;
   const { signal, timeline } = context;
   // Where a memory has its limit from the beginning, what is reserved for adapters is address space alone.
-  const { maxAdapterBytes = reserved, chatTemplate } = settings;
+  const { maxAdapterBytes = reserved, chatTemplate, prefill } = settings;
   let begun = performance.now();
   const phase = (name: string, facts?: object) => {
     timeline?.add("load", name, begun, facts);
@@ -59,8 +73,13 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   };
   const headers = await readHeaders(runtime.planner().glue, files, signal);
   phase("header", { bytes: headers.length });
-  const { loader: planned, needed } = planOrThrow(runtime.planner().glue, headers, settings);
-  // The tokenizer is built while the weights come.
+  const { loader: planned, needed, late } = planOrThrow(runtime.planner().glue, headers, settings);
+  const trained = planned.trainedContext();
+  const instance = runtime.instance(needed.total + maxAdapterBytes, headers.length);
+  const own = instance === runtime.planner() ? planned : await moveTo(instance, headers, planned);
+  begun = performance.now();
+  const joined = choice.threads > 1 ? instance.glue.initThreadPool?.(choice.threads - 1) : undefined;
+  // The tokenizer is built while threads join and the weights come.
   const text = loadText(headers.metadata, headers.prefix, files, chatTemplate);
   const reading = performance.now();
   text.then(
@@ -68,12 +87,15 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
     () => {},
   );
 
-  const instance = runtime.instance(needed.total + maxAdapterBytes, headers.length);
-  const own = instance === runtime.planner() ? planned : await moveTo(instance, headers, planned);
-  begun = performance.now();
-  if (choice.threads > 1) await instance.glue.initThreadPool?.(choice.threads - 1);
+  const ids = text.then((side) => (prefill === undefined ? [] : prefillIds(prefill, side, trained)));
+  ids.catch(() => {});
+  // Hashes of whole files are made in their order.
+  const reorders = late !== null && settings.integrity === undefined;
+  const prompt = prefill === undefined ? undefined : { ids, mostTokens: mostTokens(prefill), reorders };
+  await joined;
   phase("threads", { threads: choice.threads });
-  const intake = { instance, headers, files, settings: forPlan(settings), loader: own, threads: choice.threads };
+  const { threads } = choice;
+  const intake = { instance, headers, files, settings: forPlan(settings), loader: own, threads, prompt };
   const loader = await feed(intake, context);
   for (const file of files.weights) await file.check?.({ signal });
   signal.throwIfAborted();
@@ -84,14 +106,28 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const loaded = await text;
   const info = infoOf(engine, instance, { ...description, ...loaded.describe() }, job);
   info.warnings.push(...loaded.warnings, ...job.warnings);
+  if (prompt) info.prefill = goOn(engine, await ids, reorders ? null : late, info.warnings);
   context.onProgress({ phase: "ready", loaded: needed.weights, total: needed.weights, bytesPerSecond: 0 });
   return { engine, text: loaded, info, memory: instance.memory, glue: instance.glue, maxAdapterBytes };
 }
 
-function planOrThrow(glue: Glue, headers: Headers, settings: LoadSettings): { loader: Loader; needed: MemoryNeeds } {
-  const { loader, verdict } = planLoad(glue, headers, settings, null);
+/** Has the engine compute what is left of a prompt, and says how far it came during the load. */
+function goOn(
+  engine: Loaded["engine"],
+  ids: readonly number[],
+  late: string | null,
+  warnings: string[],
+): ModelInfo["prefill"] {
+  // It may begin here: a tokenizer can take longer than the weights.
+  const layers = engine.prefill(Uint32Array.from(ids));
+  if (late) warnings.push(`prefill: most layers had to wait for ${late}, which comes late in its file`);
+  return { tokens: ids.length, layers, late };
+}
+
+function planOrThrow(glue: Glue, headers: Headers, settings: LoadSettings) {
+  const { loader, verdict, late } = planLoad(glue, headers, settings, null);
   const { needed, available, suggestion, reason } = verdict;
-  if (verdict.ok) return { loader, needed };
+  if (verdict.ok) return { loader, needed, late };
   loader.free();
   throw new EngineError("OutOfMemory", reason!, { needed: needed.total, available, suggestion });
 }

@@ -45,17 +45,18 @@ export class EngineLoop {
     const { sampling, ...rest } = work as EngineWork & { sampling?: Float64Array };
     const request = this.engine.submit(session, Uint32Array.from(ids), rest, sampling);
     this.#listeners.set(request, listener);
-    this.#start();
+    this.start();
     return request;
   }
 
   /** Pauses a request, or lets it continue. */
   pause(request: number, paused: boolean): void {
     this.engine.pause(request, paused);
-    if (!paused) this.#start();
+    if (!paused) this.start();
   }
 
-  #start(): void {
+  /** Steps until the engine has nothing to do. */
+  start(): void {
     if (!this.#running) void this.#run();
   }
 
@@ -63,14 +64,14 @@ export class EngineLoop {
     this.#listeners.delete(request);
     this.engine.cancel(request);
     // Its place may be another's now, also where every other request waits for logits.
-    this.#start();
+    this.start();
   }
 
   /** Answers a `choose` event, unless the request has ended meanwhile. */
   supply(request: number, logits: Float32Array): void {
     if (!this.#listeners.has(request)) return;
     for (const listener of this.#deliver(this.engine.supply(request, logits))) listener.onSlice?.();
-    this.#start();
+    this.start();
   }
 
   async #run(): Promise<void> {

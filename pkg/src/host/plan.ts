@@ -1,10 +1,11 @@
 /** A plan of a load: what each tensor becomes, and the memory that all of them take. */
 
 import type { LoadSettings } from "../rpc/protocol.ts";
-import type { CanRun, MemoryNeeds } from "../types/index.ts";
+import type { MemoryNeeds } from "../types/index.ts";
 import type { Glue } from "../wasm/load.ts";
-import { fit, room } from "./fit.ts";
+import { fit, room, type Verdict } from "./fit.ts";
 import type { Headers } from "./headers.ts";
+import { mostTokens } from "./prefill.ts";
 import { forPlan } from "./runtime.ts";
 
 /** Holds a plan, and takes the weights that it asks for. */
@@ -13,7 +14,9 @@ export type Loader = Glue["Loader"]["prototype"];
 export interface Planned {
   /** For the settings that were asked for. The caller frees it. */
   loader: Loader;
-  verdict: CanRun;
+  verdict: Verdict;
+  /** The tensor that comes too late in its file for a prompt to be computed while the weights come. */
+  late: string | null;
 }
 
 /**
@@ -30,6 +33,7 @@ export function planLoad(
 ): Planned {
   const settings = forPlan(asked);
   const loader = new glue.Loader(checkpoint, settings);
+  const late = asked.prefill === undefined ? undefined : loader.expectPrefill(mostTokens(asked.prefill));
   const verdict = fit({
     settings,
     needed: loader.memory() as MemoryNeeds,
@@ -37,5 +41,5 @@ export function planLoad(
     trainedContext: () => loader.trainedContext(),
     needs: (other) => loader.memoryWith(other) as MemoryNeeds,
   });
-  return { loader, verdict };
+  return { loader, verdict, late: late ?? null };
 }

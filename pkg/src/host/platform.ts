@@ -28,6 +28,8 @@ export interface Platform {
   freeMemory(): number | null;
   /** Resolves when the messages that wait by now have been read. */
   turn(): Promise<void>;
+  /** Whether a load warms up by itself: somebody looks at what comes first. */
+  warms?: boolean;
   /** The file system; absent in runtimes without one. */
   paths?: Paths;
   /** The only build, in runtimes where none can be chosen and compiled. */

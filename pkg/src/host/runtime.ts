@@ -6,7 +6,7 @@ import { builds } from "../wasm/builds.ts";
 import { type Features, probe } from "../wasm/features.ts";
 import { type Build, compile, type Instance, instantiate } from "../wasm/load.ts";
 import { type Pick, pick } from "../wasm/pick.ts";
-import { Pool } from "../wasm/threads.ts";
+import { Pool, Workers } from "../wasm/threads.ts";
 import type { InstanceContext } from "./context.ts";
 import { instanceBytes } from "./fit.ts";
 import type { Platform } from "./platform.ts";
@@ -33,22 +33,32 @@ export class Runtime {
   readonly #build: Build;
   readonly #module: WebAssembly.Module;
   readonly #makePool: () => Pool;
+  readonly #workers: Workers;
   readonly #shared: boolean;
   #first: Instance | null = null;
   /** The threads of the newest instance. */
   #pool: Pool | null = null;
 
-  private constructor(build: Build, module: WebAssembly.Module, makePool: () => Pool) {
+  private constructor(build: Build, module: WebAssembly.Module, workers: Workers, makePool: () => Pool) {
     this.#build = build;
     this.#module = module;
+    this.#workers = workers;
     this.#makePool = makePool;
     this.#shared = build.initialPages > 0;
   }
 
-  static async start(choice: Pick, { platform, onFatal, threads }: InstanceContext): Promise<Runtime> {
+  /** @param early workers for threads that are started while the build is compiled */
+  static async start(choice: Pick, { platform, onFatal, threads }: InstanceContext, early = 0): Promise<Runtime> {
     const build = builds[choice.flavour] as Build;
-    const module = platform.given?.module ?? (await compile(build.url(), platform.fetchFile));
-    return new Runtime(build, module, () => new Pool(choice.flavour, platform.spawnSibling, onFatal, threads));
+    const workers = new Workers(platform.spawnSibling);
+    workers.start(early);
+    try {
+      const module = platform.given?.module ?? (await compile(build.url(), platform.fetchFile));
+      return new Runtime(build, module, workers, () => new Pool(choice.flavour, workers, onFatal, threads));
+    } catch (error) {
+      workers.end();
+      throw error;
+    }
   }
 
   /** An instance that reads headers. */
@@ -65,9 +75,10 @@ export class Runtime {
     return this.#shared ? this.#make(instanceBytes(modelBytes, headerBytes)) : this.planner();
   }
 
-  /** Ends the threads of the newest instance: they would keep its memory alive. */
+  /** Ends all threads: they would keep an instance's memory alive. */
   end(): void {
     this.#pool?.end();
+    this.#workers.end();
   }
 
   #make(maximumBytes: number): Instance {

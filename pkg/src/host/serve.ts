@@ -8,6 +8,9 @@ import { HostState } from "./state.ts";
 import { Timeline } from "./timeline.ts";
 import { verbs } from "./verbs/table.ts";
 
+/** Calls that leave the engine alone. */
+const SIDE: ReadonlySet<VerbName> = new Set(["tokenize", "detokenize"]);
+
 interface Running {
   abort: AbortController;
   context: CallContext<VerbName>;
@@ -20,7 +23,7 @@ export function serve(platform: Platform, port: Port): void {
   const state = new HostState(platform, timeline, {
     onFatal: (error) => post({ fatal: toData(error) }),
     threads: {
-      onThread: (life) => post({ thread: life }, [life]),
+      onThread: (life) => post({ thread: life }, typeof life === "string" ? [] : [life]),
       onThreadsEnded: () => post({ thread: null }),
     },
   });
@@ -53,6 +56,7 @@ export function serve(platform: Platform, port: Port): void {
       send: (event, transfer) => post({ id, event }, transfer),
     };
     calls.set(id, { abort, context });
+    if (!SIDE.has(verb)) state.idle?.stop();
     try {
       // A verb's arguments and its handler have one type; TypeScript cannot follow that through a union of all verbs.
       const handler = verbs[verb] as (state: HostState, args: unknown, context: unknown) => unknown;

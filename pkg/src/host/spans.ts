@@ -29,7 +29,8 @@ export function join(spans: Span[]): Span[] {
   for (const span of spans) {
     const last = joined.at(-1);
     const gap = last && last.file === span.file ? span.offset - (last.offset + last.length) : Infinity;
-    if (last && gap <= 64 << 10) last.length = Math.max(last.length, span.offset + span.length - last.offset);
+    if (last && gap <= 64 << 10 && span.offset >= last.offset)
+      last.length = Math.max(last.length, span.offset + span.length - last.offset);
     else joined.push({ ...span });
   }
   return joined;

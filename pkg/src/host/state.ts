@@ -32,6 +32,8 @@ export class HostState {
   fingerprint: Float32Array | null = null;
   /** The library for response formats, once a generation has asked for one. */
   constrainer: Constrainer | null = null;
+  /** The warm-up behind the load, until a call ends it. */
+  idle: { stop(): void } | null = null;
   #model: HostedModel | null = null;
 
   constructor(platform: Platform, timeline: Timeline, { onFatal, threads }: Pick<HostState, "onFatal" | "threads">) {

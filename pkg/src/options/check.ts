@@ -32,9 +32,20 @@ function isAdapter(value: unknown): boolean {
   return typeof name === "string" && within(scale, [-1000, 1000]) && Object.keys(rest).length === 0;
 }
 
+const isMessage = (value: unknown) => typeof (value as { role?: unknown } | null)?.role === "string";
+const isList = (value: unknown) => Array.isArray(value) || value instanceof Uint32Array || value instanceof Int32Array;
+
+function isPrefill(value: unknown): boolean {
+  if (isText(value) || value instanceof Uint8Array) return true;
+  if (isList(value)) return isIds([...(value as number[])]) || isMessages(value);
+  const { messages, tools = [], templateOptions = {}, ...rest } = Object(value) as Record<string, unknown>;
+  return isMessages(messages) && Array.isArray(tools) && !isObject(templateOptions) && Object.keys(rest).length === 0;
+}
+
 const every = (value: unknown, one: (value: unknown) => boolean) => Array.isArray(value) && value.every(one);
 const entries = (value: unknown, one: (entry: [string, unknown]) => boolean) =>
   isObject(value) === null && Object.entries(value as object).every(one);
+const isMessages = (value: unknown) => every(value, isMessage) && (value as unknown[]).length > 0;
 const quoted = (values: readonly string[]) => values.map((value) => `"${value}"`).join(", ");
 
 const named: Record<NamedKind, Check> = {
@@ -55,6 +66,10 @@ const named: Record<NamedKind, Check> = {
   logitBias: expect((value) => entries(value, isBias), "an object of token ids with numbers or -Infinity"),
   module: expect((value) => value instanceof WebAssembly.Module, "a WebAssembly module"),
   object: isObject,
+  prefill: expect(
+    isPrefill,
+    "a text, token ids, messages, { messages, tools, templateOptions } or what session.save() gave",
+  ),
   responseFormat: checkResponseFormat,
   samplers: expect(
     (value) => every(value, (one) => samplers.some((name) => name === one)),

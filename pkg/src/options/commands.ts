@@ -105,17 +105,23 @@ export const commands = {
     flags: ["chatFlags", "generation", "sampling", "serving", "loading"],
   },
   "bench diff": {
-    summary: "Compares two reports of bench --json; exits 1 when the second is slower by more than both varied.",
+    summary: "Compares two reports of bench --json; exits 1 when the second is worse by more than both varied.",
     operands: ["A.json", "B.json"],
+    flags: [],
+  },
+  "bench check": {
+    summary: "Measures what a budget names, or takes a report of it, and exits 1 when a limit is missed.",
+    operands: ["BUDGET.json"],
+    optional: ["A.json"],
     flags: [],
   },
   loadtest: {
     summary:
-      "Runs many clients at once: what they wait for, and whether each gets what it gets alone. Exits 1 when not.",
+      "Asks a model or a server as many clients at once: what they wait for, or whether each gets what it gets alone (exits 1 when not).",
     operands: [],
     optional: ["MODEL"],
-    needs: "(MODEL | --shape S)",
-    flags: ["loadtest", "serving", "syntheticFlags"],
+    needs: "(MODEL | --shape S | --host URL)",
+    flags: ["loadPlan", "loadtest", "serving", "syntheticFlags"],
   },
   "cache list": {
     summary: "Shows what is kept of models, so that it need not be downloaded again.",
@@ -156,6 +162,13 @@ export const flagsOf = (names: readonly FlagGroup[]): FlagRow[] =>
     ),
   );
 
+/** The flags of a command: its own, and those of every command whose names it does not take for its own. */
+export function commandFlags({ flags }: Syntax): { own: FlagRow[]; common: FlagRow[] } {
+  const own = flagsOf(flags);
+  const taken = own.map(({ name }) => name);
+  return { own, common: flagsOf(commonFlags).filter(({ name }) => !taken.includes(name)) };
+}
+
 export const hyphenated = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
 /** The variable of the environment that stands for a flag. */
@@ -184,6 +197,7 @@ export const operands: Readonly<Record<string, string>> = {
   "OUT.gguf": "The file to write.",
   "A.json": "What bench --json printed before.",
   "B.json": "What bench --json printed after.",
+  "BUDGET.json": "A model, what to measure of it, and limits of numbers of the report.",
 };
 
 export const usageLine = (name: CommandName): string => {

@@ -23,6 +23,7 @@ export type NamedKind =
   | "logitBias"
   | "module"
   | "object"
+  | "prefill"
   | "responseFormat"
   | "samplers"
   | "signal"
@@ -50,8 +51,8 @@ export interface Flag {
   readonly many?: true;
   /** The sentence for the flag, where the option's does not fit it. */
   readonly help?: string;
-  /** How its text is read. Numbers are read as numbers by themselves. */
-  readonly read?: "biases" | "bytes" | "ids" | "list";
+  /** How its text is read. Numbers are read as numbers by themselves; `sweep` is for several of them, each checked as the option is. */
+  readonly read?: "biases" | "bytes" | "ids" | "list" | "sweep";
 }
 
 export interface Option {

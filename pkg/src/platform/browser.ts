@@ -46,13 +46,18 @@ export function persist(): void {
 }
 
 let channel: MessageChannel | undefined;
+/** Of each message that was posted, in their order. */
+const turns: (() => void)[] = [];
 
 /** Posts a message to itself, which arrives after those that wait. Browsers delay timers to some milliseconds. */
 export function turn(): Promise<void> {
-  channel ??= new MessageChannel();
-  const { port1, port2 } = channel;
+  if (!channel) {
+    channel = new MessageChannel();
+    channel.port1.onmessage = () => turns.shift()!();
+  }
+  const { port2 } = channel;
   return new Promise((resolve) => {
-    port1.onmessage = () => resolve();
+    turns.push(resolve);
     port2.postMessage(null);
   });
 }

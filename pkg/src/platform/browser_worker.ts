@@ -5,4 +5,4 @@ import type { Platform } from "../host/platform.ts";
 // Imported one by one: the whole module would bring `spawnEngine`, and with it the worker's own address, into the worker.
 import { cores, fetchFile, freeMemory, ownPort, spawnSibling, turn } from "./browser.ts";
 
-export const platform: Platform = { cores, fetchFile, freeMemory, openStore, ownPort, spawnSibling, turn };
+export const platform: Platform = { cores, fetchFile, freeMemory, openStore, ownPort, spawnSibling, turn, warms: true };

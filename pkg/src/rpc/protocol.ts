@@ -86,7 +86,10 @@ export interface Phase {
   weightMacs: number;
   /** Growth of the wasm memory. */
   grownBytes: number;
-  /** Calls, milliseconds, bytes and products of each operation; empty unless a profile was asked for. */
+  /**
+   * Calls, milliseconds, bytes and products of each operation; empty unless a profile was asked for. With `each`, one such list for
+   * each operation that ran, one behind another, and each is a step of its own.
+   */
   profile: number[];
 }
 
@@ -133,13 +136,19 @@ export interface Verbs {
   tokenizerInfo: Verb<Record<string, never>, TokenizerInfo>;
   tokenBytes: Verb<{ ids: number[] }, TokenBytes[]>;
   promptLogprobs: Verb<{ ids: number[]; logprobs: number } & Adapted, TokenLogprobs[]>;
-  /** Each list of ids is a conversation; `past` is what it holds before anything is timed. Nothing else runs on the engine. */
+  /**
+   * Each list of ids is a conversation; `past` is what it holds before anything is timed. Nothing else runs on the engine. The event
+   * comes when decoding begins.
+   */
   measure: Verb<
-    { past: number[][]; prompts: number[][]; decode: number; profile: boolean },
-    { prefill: Phase; decode: Phase; memoryBytes: number; operations: string[] }
+    { past: number[][]; prompts: number[][]; decode: number; profile: boolean | "each" },
+    { prefill: Phase; decode: Phase; memoryBytes: number; operations: string[] },
+    null
   >;
   /** The numbers of each matrix, as the engine's `trace` reports them, for a prompt that is one step. */
   trace: Verb<{ ids: number[] }, { prefill: number[]; decode: number[] }>;
+  /** Three numbers of each matrix, in the order of `trace`: see the engine's `trace`. */
+  times: Verb<{ streams: number }, number[]>;
   /** GB/s for each number of streams per thread, and 10⁹ products per second, `repeat` times. Needs no model. */
   roofline: Verb<
     {
@@ -179,7 +188,7 @@ export type Reply =
   | { id: number; error: ErrorData }
   /** Spans of time, for a load with `userTiming`. */
   | { spans: TimeSpan[] }
-  /** A thread of the engine's has started, whose end closes the port; null where all of them are about to be ended. */
-  | { thread: MessagePort | null }
+  /** A thread of the engine's has started, whose end closes the port or frees the lock; null where all are about to be ended. */
+  | { thread: MessagePort | string | null }
   /** The engine cannot continue: no call will be answered any more. */
   | { fatal: ErrorData };

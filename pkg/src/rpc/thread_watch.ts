@@ -4,20 +4,25 @@
 const GRACE = 250;
 
 export class ThreadWatch {
-  readonly #lives = new Set<MessagePort>();
+  /** Ports that close, and names of locks that come free, when a thread has ended. */
+  readonly #lives = new Set<MessagePort | string>();
   readonly #onDeath: () => void;
 
   constructor(onDeath: () => void) {
     this.#onDeath = onDeath;
   }
 
-  /** Not all browsers have the event (Chrome has since 122, Node has): elsewhere the engine's silence is noticed. */
-  add(life: MessagePort): void {
+  add(life: MessagePort | string): void {
     this.#lives.add(life);
-    life.addEventListener("close", () => {
+    const ended = () => {
       if (!this.#lives.has(life)) return;
       setTimeout(() => this.#lives.has(life) && this.#onDeath(), GRACE);
-    });
+    };
+    if (typeof life === "string") {
+      navigator.locks?.request(life, ended).catch(() => {});
+      return;
+    }
+    life.addEventListener("close", ended);
     // It keeps no process alive.
     (life as unknown as { unref?(): void }).unref?.();
   }

@@ -28,6 +28,10 @@ export function redacted(text: string): string {
   return text.replace(/^([a-z][a-z0-9+.-]*:)?([/\\]*).*@/is, "$1$2…@").replace(/([?#]).*/s, "$1…");
 }
 
+/** A runtime's message, in which Deno and Bun name the address that was asked for. */
+export const withoutSecrets = (message: string): string =>
+  message.replace(/\b[a-z][a-z0-9+.-]*:\/\/[^\s"'<>()]+/gi, redacted);
+
 /** A model's path or address, as it was given to a program. A path is shown as it is. */
 export const shownSource = (given: string): string =>
   /^[a-z][a-z0-9+.-]+:/i.test(given) && !/^[a-z]:[\\/]/i.test(given) ? redacted(given) : given;

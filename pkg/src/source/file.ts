@@ -1,3 +1,4 @@
+import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import path from "node:path";
 import { EngineError, type ErrorCode } from "../types/errors.ts";
@@ -21,8 +22,12 @@ export class FileSource implements Source {
   static async open(where: string): Promise<Source> {
     const name = path.basename(where);
     try {
-      const file = await open(where);
-      return new FileSource(name, (await file.stat()).size, file);
+      // A pipe would be waited for until somebody writes to it.
+      const file = await open(where, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+      const stat = await file.stat();
+      if (stat.isFile()) return new FileSource(name, stat.size, file);
+      await file.close();
+      throw new Error("it is no regular file");
     } catch (cause) {
       const missing = ["ENOENT", "ENOTDIR"].includes((cause as NodeJS.ErrnoException).code ?? "");
       throw failed(name, missing ? "NotFound" : "Unreadable", cause);

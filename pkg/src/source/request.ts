@@ -1,7 +1,7 @@
 /** Requests to servers. Each ends in an answer, in an EngineError, or after a while without either. */
 
 import { EngineError, type ErrorCode } from "../types/errors.ts";
-import { credentialsOf, shown } from "./address.ts";
+import { credentialsOf, shown, withoutSecrets } from "./address.ts";
 import type { FileSpec } from "./spec.ts";
 
 export type UrlSpec = Extract<FileSpec, { kind: "url" }>;
@@ -86,6 +86,14 @@ export async function request(
   throw failed(spec, `the server answered ${status} ${statusText}`.trim(), response, code);
 }
 
+/** Requests that are under way. */
+const underWay = new Set<StallTimer>();
+
+/** Ends all requests as if their connections had dropped: the runtime has lost one, and does not say which. */
+export function dropConnections(): void {
+  for (const request of underWay) request.drop();
+}
+
 /** Aborts a request that brings nothing for a while. One timer serves a request, because its pieces may be small and many. */
 class StallTimer {
   readonly #spec: UrlSpec;
@@ -101,6 +109,11 @@ class StallTimer {
     this.#patience = patience;
     this.#outer = outer;
     outer?.addEventListener("abort", this.#abort);
+    underWay.add(this);
+  }
+
+  drop(): void {
+    this.#control.abort(new Error("the connection was lost"));
   }
 
   /** Aborted by the caller's signal too. */
@@ -117,16 +130,18 @@ class StallTimer {
     } catch (error) {
       this.release();
       this.#outer?.throwIfAborted();
-      if (this.signal.aborted) throw failed(this.#spec, `nothing came for ${this.#patience / 1000} seconds`);
+      if (this.signal.aborted) throw failed(this.#spec, (this.signal.reason as Error).message);
       // Node says "terminated", and why beneath.
       const { message, cause } = error as Error;
-      throw failed(this.#spec, cause instanceof Error && cause.message ? `${message} (${cause.message})` : message);
+      const said = cause instanceof Error && cause.message ? `${message} (${cause.message})` : message;
+      throw failed(this.#spec, withoutSecrets(said));
     } finally {
       this.#since = null;
     }
   }
 
   release(): void {
+    underWay.delete(this);
     clearTimeout(this.#timer);
     this.#outer?.removeEventListener("abort", this.#abort);
   }
@@ -135,7 +150,9 @@ class StallTimer {
 
   readonly #look = () => {
     const left = this.#since === null ? null : this.#since + this.#patience - performance.now();
-    this.#timer = left === null ? undefined : left > 0 ? setTimeout(this.#look, left) : void this.#control.abort();
+    this.#timer = left !== null && left > 0 ? setTimeout(this.#look, left) : undefined;
+    const silence = `nothing came for ${this.#patience / 1000} seconds`;
+    if (left !== null && left <= 0) this.#control.abort(new Error(silence));
   };
 }
 

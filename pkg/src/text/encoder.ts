@@ -13,6 +13,7 @@ interface Inner {
     tokens_to_ids: Map<string, number>;
     unk_token?: string | null;
     unk_token_id?: number;
+    begin?(units: number): void;
   };
 }
 
@@ -23,8 +24,14 @@ interface Section {
   token: AddedToken | null;
 }
 
+/**
+ * What only marks of control are spelled like. Files are often wrong about which of their added tokens are special: of these it does
+ * not matter. llama.cpp decides by the same when it writes a GGUF, so both forms of a model are read alike.
+ */
+const CONTROL = /^(?:<\|.*\|>|<\uff5c.*\uff5c>)$/su;
+
 export class Encoder {
-  /** Texts of the special tokens. */
+  /** Texts of the tokens that no text of a message may become: the special ones, and those that are spelled like marks of control. */
   readonly special: readonly string[];
   readonly #library: Inner;
   /** By their texts, also in the normalized form. */
@@ -47,7 +54,7 @@ export class Encoder {
         this.#added.set(content, token);
       } else plain.push(token.content);
     }
-    const special = added.filter((token) => token.special);
+    const special = added.filter((token) => token.special || CONTROL.test(token.content));
     this.special = special.map((token) => token.content);
     this.#special = new Trie(this.special);
     this.#specialIds = new Set(special.map((token) => token.id));
@@ -63,6 +70,7 @@ export class Encoder {
   encode(text: string, seams: readonly number[] | null): number[] {
     const crossed = ({ start, end }: Match) => seams !== null && crosses(seams, text, start, end);
     const ids: number[] = [];
+    this.#library.model.begin?.(text.length);
     for (const [index, section] of this.#sections(text, this.#plain, crossed).entries()) {
       const { text: words, start, token } = section;
       const inside = (match: Match) => crossed({ start: start + match.start, end: start + match.end });
@@ -136,7 +144,7 @@ export class Encoder {
   #sections(text: string, words: Trie, barred: (match: Match) => boolean): Section[] {
     const token = (match: Match) => {
       const found = this.#added.get(text.slice(match.start, match.end));
-      return found && !(found.special && barred(match)) ? found : null;
+      return found && !(this.#specialIds.has(found.id) && barred(match)) ? found : null;
     };
     const sections: Section[] = [];
     let at = 0;

@@ -8,8 +8,8 @@
  * one. Messages without such text are rendered unchanged.
  */
 
-import { MAX_LIST } from "./limits.ts";
-import { Trie } from "./trie.ts";
+import { MAX_GUARD_LOOKS, MAX_LIST } from "./limits.ts";
+import { type Match, Trie } from "./trie.ts";
 
 /** A rendered chat: its text, and where no special token may be read across. */
 export interface Rendered {
@@ -26,33 +26,45 @@ export class Guard {
   readonly #reversed: Trie;
   readonly #longest: number;
   #seam = SEAM;
+  /** For all that is marked together, and what a template makes of it. */
+  readonly #looks = { left: 0 };
 
   /** @param words texts of the special tokens */
   constructor(words: readonly string[]) {
     this.#words = new Trie(words);
-    this.#reversed = new Trie(words.map((word) => String.fromCharCode(...units(word, word.length - 1, -1))));
+    this.#reversed = new Trie(words.map((word) => word.split("").reverse().join("")));
     this.#longest = words.reduce((longest, word) => Math.max(longest, word.length), 0);
   }
 
   /** The same value with seams in its texts. What is rendered together is marked together. */
   mark<T>(value: T): T {
     this.#seam = unused(value);
+    this.#looks.left = MAX_GUARD_LOOKS;
     return each(value, (text) => this.#text(text)) as T;
   }
 
   /**
-   * A text that a template has made of others. By leaving out or changing characters it may have put a special token together that
+   * For texts that a template has made of others. By leaving out or changing characters it may have put a special token together that
    * none of them has: such a one gets its seam here, and so do ends that are new.
    */
-  derived(made: string, from: readonly string[]): string {
-    const written = this.#written(made);
-    if (written.size > 0) for (const text of from) for (const word of this.#written(text)) written.delete(word);
-    return written.size > 0 ? this.#text(made, written) : this.#ends(made);
+  deriving(from: readonly string[]): (made: string) => string {
+    let before: ReadonlySet<string> | null = null;
+    return (made) => {
+      const written = this.#written(made);
+      if (written.size === 0) return this.#ends(made);
+      before ??= new Set(from.flatMap((text) => [...this.#written(text)]));
+      for (const word of written) if (before.has(word)) written.delete(word);
+      return written.size > 0 ? this.#text(made, written) : this.#ends(made);
+    };
+  }
+
+  #found(text: string): Match[] {
+    return this.#words.find(text, undefined, this.#looks);
   }
 
   /** The special tokens in a text that have no seam. */
   #written(text: string): Set<string> {
-    return new Set(this.#words.find(text).map(({ start, end }) => text.slice(start, end)));
+    return new Set(this.#found(text).map(({ start, end }) => text.slice(start, end)));
   }
 
   /** A text as its author wrote it, to compare it or to measure it. */
@@ -91,7 +103,7 @@ export class Guard {
   #text(text: string, words?: ReadonlySet<string>): string {
     let marked = "";
     let copied = 0;
-    for (const { start, end } of this.#words.find(text)) {
+    for (const { start, end } of this.#found(text)) {
       if (words?.has(text.slice(start, end)) === false) continue;
       const inside = start + ((text.codePointAt(start) as number) > 0xffff ? 2 : 1);
       marked += text.slice(copied, inside) + this.#seam;
@@ -104,15 +116,11 @@ export class Guard {
   #ends(text: string): string {
     let [before, after] = ["", ""];
     for (let length = 1; length < this.#longest && length <= text.length; length++) {
-      if (before === "" && this.#reversed.begins(units(text, length - 1, -1))) before = this.#seam;
-      if (after === "" && this.#words.begins(units(text, text.length - length, 1))) after = this.#seam;
+      if (before === "" && this.#reversed.begins(text, length - 1, -1, this.#looks)) before = this.#seam;
+      if (after === "" && this.#words.begins(text, text.length - length, 1, this.#looks)) after = this.#seam;
     }
     return before + text + after;
   }
-}
-
-function* units(text: string, from: number, step: 1 | -1): Generator<number> {
-  for (let at = from; at >= 0 && at < text.length; at += step) yield text.charCodeAt(at);
 }
 
 /** The value with its texts, keys among them, changed. What holds itself, or the same a million times, is refused. */

@@ -5,7 +5,7 @@
 
 import { Environment, Interpreter } from "@huggingface/jinja";
 import type { Guard } from "./guard.ts";
-import { dictMethods, filters, loop, range, tests, textMethod } from "./jinja_builtins.ts";
+import { dictMethods, filters, loop, range, spacing, tests, textMethod } from "./jinja_builtins.ts";
 import {
   arithmetic,
   Bool,
@@ -13,6 +13,7 @@ import {
   checkSize,
   contains,
   equal,
+  isDict,
   isList,
   isText,
   isUndefined,
@@ -88,7 +89,7 @@ export function render(
   globals.set("range", range);
   globals.set("strftime_now", (format: string) => py.strftime(now, format));
   globals.set("raise_exception", (message: unknown) => {
-    throw new Error(String(message));
+    throw new Error(typeof message === "object" ? "an exception that is no text" : String(message));
   });
   const scope = new Environment(globals);
   for (const [name, value] of Object.entries(variables)) scope.set(name, value);
@@ -137,7 +138,9 @@ class PythonInterpreter extends Base {
       }
       try {
         const value = this.evaluate(node, scope);
-        if (node.type !== "Set" && node.type !== "Macro") result += str(value);
+        if (node.type === "Set" || node.type === "Macro") continue;
+        if (!isText(value)) this.#spend(readingAll(value));
+        result += str(value);
         checkSize(result.length, MAX_RENDERED);
       } catch (error) {
         if (error instanceof BreakLoop || error instanceof ContinueLoop) throw new Interrupted(error, result);
@@ -160,6 +163,7 @@ class PythonInterpreter extends Base {
     if (operator === "!=") return new Bool(!equal(this.#plain(left), this.#plain(right)));
     if (operator === "~") return text(str(left) + str(right));
     if (operator === "in" || operator === "not in") {
+      this.#spend(searching(right, [left]));
       return new Bool(contains(this.#plain(right), this.#plain(left)) === (operator === "in"));
     }
     for (const [side, value] of [[node.left, left] as const, [node.right, right] as const]) {
@@ -213,7 +217,7 @@ class PythonInterpreter extends Base {
     const measures = MEASURES.has(name);
     const run = (measures ? method(this.#plain(self)) : found)?.value as (args: Value[]) => Value;
     return new Callable((args) => {
-      this.#spend(args.reduce((sum, one) => sum + readingAll(one), reading(self)));
+      this.#spend(args.reduce((sum, one) => sum + readingAll(one), reading(self) + searching(self, args)));
       if (measures) return run(args.map((one) => this.#plain(one)));
       return this.#derived(run(args), [self, ...args]);
     });
@@ -228,34 +232,44 @@ class PythonInterpreter extends Base {
     const guard = this.#guard;
     if (!guard) return value;
     const texts = from.flatMap((one) => (isList(one) ? one.value : [one])).filter(isText);
-    const derived = (made: string) =>
-      guard.derived(
-        made,
-        texts.map((one) => one.value),
-      );
+    const derived = guard.deriving(texts.map((one) => one.value));
     if (isText(value)) return text(derived(value.value));
     if (!isList(value) || value.type === "TupleValue") return value;
     return new List(value.value.map((item) => (isText(item) ? text(derived(item.value)) : item)));
   }
 
+  override evaluateArguments(nodes: Node[], scope: Environment): Arguments {
+    const given = super.evaluateArguments(nodes, scope);
+    const [positional, keyword] = given;
+    for (const values of [positional, keyword.values()]) for (const value of values) this.#spend(1 + reading(value));
+    return given;
+  }
+
   override applyFilter(operand: Value, filter: Node, scope: Environment): Value {
-    const name: string = filter.type === "CallExpression" ? filter.callee.value : filter.value;
-    this.#spend(WHOLE.has(name) ? readingAll(operand) : reading(operand));
-    if (name === "map" && filter.type === "CallExpression" && filter.args[0]?.type === "StringLiteral") {
-      const [mapped, ...args] = filter.args as [Node, ...Node[]];
-      const inner = { type: "CallExpression", callee: { type: "Identifier", value: mapped.value }, args };
+    const called = filter.type === "CallExpression";
+    const name: string = called ? filter.callee.value : filter.value;
+    const [args, keywords]: Arguments = called ? this.evaluateArguments(filter.args, scope) : [[], new Map()];
+    const given = [...args, ...keywords.values()];
+    if (SURFACE.has(name)) this.#spend(reading(operand));
+    else {
+      // Each item of a list is compared with what is given.
+      const each = given.reduce((sum, one) => sum + readingAll(one), 0);
+      this.#spend(readingAll(operand) + (isList(operand) ? operand.value.length * each : searching(operand, args)));
+    }
+    const [first] = args;
+    if (name === "map" && first && isText(first)) {
+      const inner = call(first.value, args.slice(1), keywords);
       return new List(iterate(operand).map((item) => this.applyFilter(item, inner, scope)));
     }
+    if (name === "tojson") checkSize(spacing(operand, keywords), MAX_RENDERED);
     const apply = Object.hasOwn(filters, name) ? filters[name] : undefined;
     if (!apply) {
-      const value = super.applyFilter(operand, filter, scope);
+      const value = super.applyFilter(operand, called ? call(name, args, keywords) : filter, scope);
       return isText(operand) ? this.#derived(value, [operand]) : value;
     }
-    const [args, keywords] =
-      filter.type === "CallExpression" ? this.evaluateArguments(filter.args, scope) : [[], new Map()];
     if (MEASURES.has(name)) return apply(this.#plain(operand), args, keywords);
     const value = apply(operand, args, keywords);
-    return isText(operand) || name === "join" ? this.#derived(value, [operand, ...args, ...keywords.values()]) : value;
+    return isText(operand) || name === "join" ? this.#derived(value, [operand, ...given]) : value;
   }
 
   override evaluateTestExpression(node: Node, scope: Environment): Value {
@@ -301,22 +315,22 @@ class PythonInterpreter extends Base {
   }
 }
 
-/** Steps between two looks at the clock: about a millisecond. */
-const STEPS_BETWEEN_LOOKS = 4096;
+/** Steps between two looks at the clock, which costs as much as one of them. Each takes some milliseconds at most. */
+const STEPS_BETWEEN_LOOKS = 64;
 
-/** Filters that visit all that a value holds. */
-const WHOLE = new Set([
-  "tojson",
-  "string",
-  "join",
-  "sort",
-  "unique",
-  "map",
-  "select",
-  "reject",
-  "selectattr",
-  "rejectattr",
-]);
+/** Filters that do not visit what a list or dict holds. */
+const SURFACE = new Set(["count", "d", "default", "first", "items", "last", "length", "list", "reverse", "safe"]);
+
+/**
+ * The steps that it takes to find the first argument in a text. Runtimes compare it at every place where it could be: a long one
+ * whose end is there everywhere takes the product of both lengths.
+ */
+function searching(text: Value, [part]: readonly Value[]): number {
+  if (!isText(text) || !part) return 0;
+  // Arguments by name come in a dict.
+  const length = isDict(part) ? [...part.value.values()].reduce((sum, one) => sum + reading(one), 0) : reading(part);
+  return (reading(text) * length) / 16;
+}
 
 /** Methods and filters whose results are no texts. */
 const MEASURES = new Set(["startswith", "endswith", "find", "count", "length", "isdigit", "isalpha", "isspace"]);
@@ -344,6 +358,18 @@ class Interrupted extends Error {
 }
 
 const evaluated = (value: Value): Node => ({ type: "Evaluated", value });
+
+/** A filter with arguments that have their values already. */
+function call(name: string, args: readonly Value[], keywords: ReadonlyMap<string, Value>): Node {
+  const named = [...keywords].map(([key, value]) => {
+    return { type: "KeywordArgumentExpression", key: { type: "Identifier", value: key }, value: evaluated(value) };
+  });
+  return {
+    type: "CallExpression",
+    callee: { type: "Identifier", value: name },
+    args: [...args.map(evaluated), ...named],
+  };
+}
 
 function describe(node: Node): string {
   if (node.type === "Identifier") return `'${node.value}'`;

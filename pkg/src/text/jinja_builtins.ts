@@ -28,6 +28,8 @@ import { MAX_LIST, MAX_RENDERED } from "./limits.ts";
 import * as py from "./python.ts";
 
 export function range(start: number, stop?: number, step = 1): number[] {
+  // Another value would be turned into a number by way of its text, however long that is.
+  if ([start, stop ?? 0, step].some((one) => typeof one !== "number")) throw new Error("range() takes numbers");
   const [from, to] = stop === undefined ? [0, start] : [start, stop];
   if (step === 0) throw new Error("range() step must not be zero");
   const count = Math.max(0, Math.ceil((to - from) / step));
@@ -77,6 +79,21 @@ function joined(parts: readonly string[], between: string): Value {
     MAX_RENDERED,
   );
   return text(parts.join(between));
+}
+
+/** The characters that `tojson` puts between values: indents and separators of any length. */
+export function spacing(value: Value, keywords: ReadonlyMap<string, Value>): number {
+  const indent = keywords.get("indent")?.value;
+  const separators = keywords.get("separators");
+  const by = typeof indent === "number" ? indent : 0;
+  const between = separators && isList(separators) ? str(separators).length : 2;
+  const of = (one: Value, depth: number): number => {
+    if (!isList(one) && !isDict(one)) return between + depth * by;
+    let size = between + 2 * depth * by;
+    for (const child of one.value.values()) size += of(child, depth + 1);
+    return size;
+  };
+  return of(value, 1);
 }
 
 export const dictMethods = new Set(["get", "items", "keys", "values"]);
@@ -197,7 +214,8 @@ export const filters: Record<string, Filter> = {
   },
   indent: (operand, [width, first, blank], keywords) => {
     const by = (width ?? keywords.get("width"))?.value ?? 4;
-    const indent = typeof by === "string" ? by : " ".repeat(Math.min(Number(by), MAX_RENDERED));
+    if (typeof by !== "string" && typeof by !== "number") throw new Error("indent takes a number or a text");
+    const indent = typeof by === "string" ? by : " ".repeat(Math.min(by, MAX_RENDERED));
     const [firstToo, blankToo] = [first ?? keywords.get("first"), blank ?? keywords.get("blank")].map(
       (flag) => flag?.value === true,
     );

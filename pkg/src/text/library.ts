@@ -6,10 +6,12 @@
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { EngineError } from "../types/errors.ts";
 import {
+  LATTICE_SPARE,
   MAX_ADDED,
   MAX_ADDED_TEXT,
   MAX_GROWTH,
   MAX_GROWTH_UNITS,
+  MAX_LATTICE,
   MAX_MERGES,
   MAX_PARTS,
   MAX_TOKEN,
@@ -46,6 +48,7 @@ export function build(json: TokenizerJson): Library {
     if (part.config?.type === "ByteLevel") part.pattern = GPT2_UNICODE;
     else if (part.pattern && part.config?.known !== true) part.pattern = new Pattern(part.pattern.source) as never;
   }
+  if (json.model.type === "Unigram") boundUnigram(library.model as unknown as Unigram);
   const { scored } = json.model as Bpe;
   if (scored) {
     const ranks = (library.model as unknown as { bpe_ranks: Map<string, number> }).bpe_ranks;
@@ -55,6 +58,53 @@ export function build(json: TokenizerJson): Library {
   Object.assign(library, { tokenizer: null });
   Object.assign(library.model as object, { config: null, merges: null });
   return library;
+}
+
+interface CharNode {
+  is_leaf: boolean;
+  children: Map<string, CharNode>;
+}
+
+/** What the library keeps of a Unigram model, so far as it is used here. */
+interface Unigram {
+  trie: { root: CharNode; common_prefix_search(chars: string[], start?: number): Iterable<string> };
+  populate_nodes(lattice: { begin_nodes: unknown[][]; end_nodes: unknown[][] }): void;
+  /** A text of so many units is going to be encoded. */
+  begin?(units: number): void;
+}
+
+/**
+ * Bounds the ways to cut a text into the tokens of a vocabulary. In a run of one letter, tokens that are runs of it begin and end at
+ * every place, and each that begins is compared with each that ends there.
+ */
+function boundUnigram(model: Unigram): void {
+  const { trie } = model;
+  let left = 0;
+  const spend = (work: number) => {
+    left -= work;
+    if (left < 0) throw bad("model", "has too many ways to cut this text into tokens");
+  };
+  model.begin = (units) => {
+    left = MAX_LATTICE * units + LATTICE_SPARE;
+  };
+  trie.common_prefix_search = function* (chars, start = 0) {
+    let node: CharNode | undefined = trie.root;
+    for (let i = start; i < chars.length; i++) {
+      node = node.children.get(chars[i] as string);
+      if (!node) return;
+      spend(1);
+      if (!node.is_leaf) continue;
+      spend(i - start);
+      yield chars.slice(start, i + 1).join("");
+    }
+  };
+  const populate = model.populate_nodes.bind(model);
+  model.populate_nodes = (lattice) => {
+    populate(lattice);
+    for (const [at, beginning] of lattice.begin_nodes.entries()) {
+      spend(beginning.length * (lattice.end_nodes[at] as unknown[]).length);
+    }
+  };
 }
 
 /** What the library keeps of a normalizer, so far as it is used here. */
@@ -89,7 +139,11 @@ function boundSteps(normalizer: Normalizer, growth: Growth): void {
   if (steps.length > MAX_PARTS) throw bad("normalizer", `${steps.length} steps, more than ${MAX_PARTS}`);
   for (const step of steps) boundSteps(step, growth);
   const { config, pattern } = normalizer;
-  if (config.type !== "Replace" || !pattern) return;
+  if (config.type !== "Replace" || !pattern) {
+    const run = normalizer.normalize.bind(normalizer);
+    normalizer.normalize = (text) => checkGrowth(run(text), growth);
+    return;
+  }
   const content = String(config.content ?? "");
   const { Regex: regex } = (config.pattern ?? {}) as { Regex?: string };
   const matches = regex === undefined ? pattern : (new Pattern(pattern.source) as unknown as RegExp);
@@ -180,7 +234,11 @@ export function preTokenizers(part: Part | null, path = "pre_tokenizer"): Part[]
 
 /** What the library trusts and would fail on later, or not at all. */
 function checkModel(model: Part): void {
-  if (model?.type === "Unigram") return;
+  if (model?.type === "Unigram") {
+    const { length } = list(model.vocab, "model.vocab");
+    if (length > MAX_VOCAB) throw bad("model.vocab", `${length} tokens, more than ${MAX_VOCAB}`);
+    return;
+  }
   if (model?.type !== "BPE")
     throw bad("model.type", `${JSON.stringify(model?.type)} is not supported; BPE and Unigram are`);
   for (const key of ["continuing_subword_prefix", "end_of_word_suffix"]) {

@@ -23,8 +23,18 @@ export const MAX_TOKEN = 1024;
 /** UTF-16 units in an added token: the longest known has about 60; every text is searched for all of them. */
 export const MAX_ADDED = 256;
 
+/** Units of messages, and of what a template makes of them, that are compared with special tokens: those after a `<`, mostly. */
+export const MAX_GUARD_LOOKS = 16 * 1024 * 1024;
+
 /** UTF-16 units of all added tokens together: the longest known lists have about 100,000. */
 export const MAX_ADDED_TEXT = 512 * 1024;
+
+/**
+ * What a Unigram vocabulary may look at for each unit of a text: units of tokens that begin there, and pairs of those that end and
+ * begin there. Published ones take about 30. In a row of spaces they take 400, for which each text may take more.
+ */
+export const MAX_LATTICE = 64;
+export const LATTICE_SPARE = 16 * 1024 * 1024;
 
 /** Merges of a vocabulary: the largest known list has 515,000. */
 export const MAX_MERGES = 4 * 1024 * 1024;

@@ -260,15 +260,18 @@ export class Pattern {
     if (made) return made;
     if (this.#classes.size === MAX_CLASSES) throw new Error(`the pattern has more than ${MAX_CLASSES} classes`);
     const test = new RegExp(`^${written}$`, "u");
-    const known = new Uint8Array(0x10000);
+    // By 256 characters each, as a text has them: a pattern may have hundreds of classes, and a tokenizer many patterns.
+    const known: (Uint8Array | undefined)[] = [];
     const single = (at: number) => {
       this.#spend();
       const unit = this.#text.charCodeAt(at);
       if (Number.isNaN(unit)) return 0;
       const code = (unit & 0xfc00) === 0xd800 ? (this.#text.codePointAt(at) as number) : unit;
       if (code > 0xffff) return test.test(String.fromCodePoint(code)) ? 2 : 0;
-      if (known[code] === 0) known[code] = test.test(String.fromCharCode(code)) ? 2 : 1;
-      return known[code] === 2 ? 1 : 0;
+      known[code >> 8] ??= new Uint8Array(256);
+      const page = known[code >> 8] as Uint8Array;
+      if (page[code & 255] === 0) page[code & 255] = test.test(String.fromCharCode(code)) ? 2 : 1;
+      return page[code & 255] === 2 ? 1 : 0;
     };
     this.#classes.set(written, single);
     return single;

@@ -71,9 +71,11 @@ export function splitLines(text: string): string[] {
 
 /** `str.capitalize`: the rest of the text becomes lower case. */
 export function capitalize(text: string): string {
-  const [first = "", ...rest] = [...text];
-  const [head = "", ...tail] = first.toUpperCase();
-  return head + (tail.join("") + rest.join("")).toLowerCase();
+  if (text === "") return "";
+  const first = String.fromCodePoint(text.codePointAt(0) as number);
+  const upper = first.toUpperCase();
+  const head = String.fromCodePoint(upper.codePointAt(0) as number);
+  return head + (upper.slice(head.length) + text.slice(first.length)).toLowerCase();
 }
 
 /** `str.title`: a letter is upper case after anything that is none. */
@@ -125,8 +127,13 @@ const MONTHS = [
   ...["July", "August", "September", "October", "November", "December"],
 ];
 
+/** Of a format of a date, each letter of which becomes some twenty characters. */
+const MAX_FORMAT = 1024;
+
 /** `datetime.strftime` in the C locale; `%-d` and its like drop the padding. */
 export function strftime(date: Date, format: string): string {
+  if (typeof format !== "string" || format.length > MAX_FORMAT)
+    throw new Error(`strftime takes a text of at most ${MAX_FORMAT} characters`);
   const day = DAYS[date.getDay()] as string;
   const month = MONTHS[date.getMonth()] as string;
   const hour12 = date.getHours() % 12 || 12;

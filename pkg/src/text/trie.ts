@@ -2,16 +2,39 @@
 
 import { EngineError } from "../types/errors.ts";
 
-interface Node {
-  next: Map<number, Node>;
+/** Most have one child: a map for each would take ten times as much as the words themselves, in many words. */
+class Node {
   /** Whether a word ends here. */
-  end: boolean;
-}
+  end = false;
+  /** The first child's unit. */
+  unit = -1;
+  child: Node | undefined = undefined;
+  more: Map<number, Node> | null = null;
 
-const node = (): Node => ({ next: new Map(), end: false });
+  get(unit: number): Node | undefined {
+    return unit === this.unit ? this.child : this.more?.get(unit);
+  }
+
+  make(unit: number): Node {
+    const made = new Node();
+    if (this.child) {
+      this.more ??= new Map();
+      this.more.set(unit, made);
+    } else {
+      this.unit = unit;
+      this.child = made;
+    }
+    return made;
+  }
+}
 
 /** Units looked at for each unit of a text, on average: words are gone through once, and one in ten of what is no word. */
 const MAX_LOOKS = 8;
+
+/** A budget, which several searches may share. */
+export interface Looks {
+  left: number;
+}
 
 export interface Match {
   start: number;
@@ -19,16 +42,14 @@ export interface Match {
 }
 
 export class Trie {
-  readonly #root = node();
+  readonly #root = new Node();
 
   constructor(words: Iterable<string>) {
     for (const word of words) {
       let at = this.#root;
       for (let i = 0; i < word.length; i++) {
         const unit = word.charCodeAt(i);
-        const next = at.next.get(unit) ?? node();
-        at.next.set(unit, next);
-        at = next;
+        at = at.get(unit) ?? at.make(unit);
       }
       at.end = true;
     }
@@ -37,13 +58,18 @@ export class Trie {
   /**
    * The words in a text from left to right, the longest at each place, without overlaps. `accepts` may refuse a match; then the next
    * shorter one is tried.
+   *
+   * @param looks units that may still be looked at
    */
-  find(text: string, accepts: (match: Match) => boolean = () => true): Match[] {
+  find(
+    text: string,
+    accepts: (match: Match) => boolean = () => true,
+    looks: Looks = { left: MAX_LOOKS * text.length + (1 << 16) },
+  ): Match[] {
     const found: Match[] = [];
-    if (this.#root.next.size === 0) return found;
-    let looks = MAX_LOOKS * text.length + (1 << 16);
+    if (!this.#root.child) return found;
     for (let start = 0; start < text.length; ) {
-      let at = this.#root.next.get(text.charCodeAt(start));
+      let at = this.#root.get(text.charCodeAt(start));
       if (!at) {
         start++;
         continue;
@@ -51,10 +77,10 @@ export class Trie {
       const ends: number[] = [];
       for (let end = start + 1; at; end++) {
         if (at.end) ends.push(end);
-        looks--;
-        at = end < text.length ? at.next.get(text.charCodeAt(end)) : undefined;
+        looks.left--;
+        at = end < text.length ? at.get(text.charCodeAt(end)) : undefined;
       }
-      if (looks < 0) throw tooMuch(text.length);
+      if (looks.left < 0) throw tooMuch(text.length);
       const end = ends.findLast((end) => accepts({ start, end }));
       if (end !== undefined) found.push({ start, end });
       start = end ?? start + 1;
@@ -62,14 +88,19 @@ export class Trie {
     return found;
   }
 
-  /** Whether a text could go on to be a word: all of it is the beginning of one that is longer. */
-  begins(units: Iterable<number>): boolean {
+  /**
+   * Whether a text could go on to be a word: all of it, from a place on in one direction, is the beginning of one that is longer.
+   *
+   * @param looks units that may still be looked at
+   */
+  begins(text: string, from: number, step: 1 | -1, looks: Looks): boolean {
     let at: Node | undefined = this.#root;
-    for (const unit of units) {
-      at = at.next.get(unit);
+    for (let i = from; i >= 0 && i < text.length; i += step) {
+      if (--looks.left < 0) throw tooMuch(text.length);
+      at = at.get(text.charCodeAt(i));
       if (!at) return false;
     }
-    return at.next.size > 0;
+    return at.child !== undefined;
   }
 }
 

@@ -107,8 +107,15 @@ export interface Timings {
   promptN: number;
   /** Tokens before the answer that did not need to be: the session's, or whole blocks of 32 from a conversation that began alike. */
   cachedN: number;
+  /**
+   * Tokens of the session that were computed again, where there are any: what a saved session holds behind its last whole block of 32,
+   * what gave its room to others, and the last token of an answer, which nobody had read yet. With `promptN` and `cachedN` it adds up to
+   * all tokens before the answer.
+   */
+  recomputedN?: number;
   /** Milliseconds from the call to the first token. */
   promptMs: number;
+  /** Of all tokens that were computed, those of `recomputedN` too. */
   promptPerSecond: number;
   /** Tokens of the answer. */
   predictedN: number;

@@ -1,6 +1,6 @@
 /** What a model is, whether it fits, and how busy it is. */
 
-import type { Activations, DotProduct, I2sInterleave, KvCacheType } from "./load.ts";
+import type { Activations, DotProduct, Head, I2sInterleave, KvCacheType } from "./load.ts";
 import type { Progress } from "./sources.ts";
 
 /** One tensor of a file. */
@@ -15,6 +15,8 @@ export interface TensorSummary {
   scale: string;
   /** Share of weights that are exactly zero, from 0 to 1, where the weights were read. */
   zeroShare?: number;
+  /** The type that the option `head` rounds it to while it arrives: `Q6_K` … */
+  roundedTo?: string;
 }
 
 /** Memory of a model, in bytes. */
@@ -24,6 +26,14 @@ export interface MemoryNeeds {
   kv: number;
   scratch: number;
   total: number;
+}
+
+/** What the model takes with one value of the option `head`. */
+export interface HeadChoice {
+  head: Head;
+  memory: MemoryNeeds;
+  /** Bytes of weights that computing one token reads. Decoding is at best as fast as memory brings these. */
+  bytesPerToken: number;
 }
 
 /** What `canRun` returns. Files that cannot run at all are errors instead, as from `load`. */
@@ -40,6 +50,8 @@ export interface CanRun {
   reason?: string;
   /** The nearest options with which it fits, where there are any. */
   suggestion?: { contextLength?: number; kvCacheType?: KvCacheType };
+  /** As `Description.heads`, and whether the model fits with each. */
+  heads: (HeadChoice & { ok: boolean })[];
 }
 
 export interface InspectOptions {
@@ -61,6 +73,8 @@ export interface InspectOptions {
   repack?: boolean | undefined;
   /** How many values an I2_S file interleaves; other files do not need it. @default "auto" */
   i2s?: I2sInterleave | undefined;
+  /** As in `load`: `memory` of the description follows it. @default "stored" */
+  head?: Head | undefined;
   /** Aborts the reading; the promise rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
   /** Called as bytes arrive, at most every 50 ms, and once at each change of phase. */
@@ -108,6 +122,8 @@ export interface Description {
   /** The chat template's place and length in characters; null where the model has none. */
   template: { source: string; length: number } | null;
   memory: MemoryNeeds;
+  /** The values of the option `head` that change this model, with what it takes then; `stored` comes first. */
+  heads: HeadChoice[];
   /** What is unusual about the model, in words. */
   warnings: string[];
 }
@@ -129,6 +145,12 @@ export interface ModelInfo extends Description {
   threads: number;
   /** Why there are fewer threads than cores, in words; null where there are not. */
   threadsReason: string | null;
+  /**
+   * Of a load with `prefill`: the prompt's tokens, and the layers that were computed when the last byte had come. `late` is the tensor
+   * that comes so late in its file that most layers had to wait for it; null where none does, or where the weights could be read in
+   * another order than the file's, as without `integrity` they are.
+   */
+  prefill?: { readonly tokens: number; readonly layers: number; readonly late: string | null };
   /** Bytes of wasm memory that were held after the load. */
   memoryBytes: number;
 }

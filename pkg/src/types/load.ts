@@ -1,5 +1,7 @@
 /** The options of a load, and the choices that they offer. */
 
+import type { ChatMessage, ChatOptions } from "./chat.ts";
+import type { Prompt } from "./generate.ts";
 import type { Progress, SourceOptions } from "./sources.ts";
 
 /** How activations are rounded before integer products. `auto` follows the way the model was trained. */
@@ -39,6 +41,20 @@ export type Scheduling = "fair" | "fcfs";
  * warning.
  */
 export type I2sInterleave = "auto" | "128" | "64";
+
+/**
+ * What the embedding and the head are rounded to while they arrive. `stored` leaves both as the file has them. The types are ggml's, with
+ * the bits that llama.cpp's quantiser writes.
+ */
+export type Head = "stored" | "q8_0" | "q6_k" | "q4_0";
+
+/** A chat that is computed while the weights come, with what its template is given. */
+export interface PrefillChat extends Pick<ChatOptions, "tools" | "templateOptions"> {
+  messages: readonly ChatMessage[];
+}
+
+/** A prompt as `generate` takes it, messages as `chat` takes them, or what `session.save()` gave. */
+export type Prefill = Prompt | readonly ChatMessage[] | PrefillChat | Uint8Array;
 
 export interface LoadOptions extends SourceOptions {
   /** Aborts the load; the promise rejects with the signal's reason. */
@@ -113,10 +129,30 @@ export interface LoadOptions extends SourceOptions {
   /** How many values an I2_S file interleaves; other files do not need it. @default "auto" */
   i2s?: I2sInterleave | undefined;
   /**
+   * Rounds the embedding and the head, be they one matrix or two, to a smaller type while they arrive: less memory, more tokens a
+   * second, and other logits. What takes no more than that as it is stored stays so, with a warning. Rows must be whole blocks: of 256
+   * values for `q6_k`, of 32 for the others. `inspect` and `canRun` tell what each choice takes.
+   * @default "stored"
+   */
+  head?: Head | undefined;
+  /**
    * A chat template to use instead of the model's own. `"embedded"` takes the file's own even where it is known to be wrong.
    * @default the model's own
    */
   chatTemplate?: string | undefined;
+  /**
+   * A prompt that is computed while the weights come, a layer as soon as all of it has come. The first generation that begins with it
+   * goes on from there; its answer is the same, bit for bit. What is left when the last byte has come is computed behind the load, until
+   * a request comes that begins otherwise. `model.info.prefill` tells how far it came.
+   * @default none
+   */
+  prefill?: Prefill | undefined;
+  /**
+   * Warms up in idle time behind the load, as `model.warmup()` does, for half a second of computing at most. It is given up as soon as
+   * the model has something to do.
+   * @default true in pages, false elsewhere
+   */
+  warmup?: boolean | undefined;
   /**
    * Records what is done when with `performance.measure`, in the timeline of the thread that loads: the phases of the load, and for each
    * request every chunk of its prompt and every step of its answer. DevTools shows them in tracks of their own, under `ternlight`. They

@@ -15,14 +15,19 @@ interface Join {
   module: WebAssembly.Module;
   memory: WebAssembly.Memory;
   receiver: number;
-  /** Closes when the worker has ended, however that came. */
+  /** Closes when the worker has ended, however that came, in Node and in Chrome. */
   life: MessagePort;
+  /** The name of a lock that the worker holds as long as it lives, where it has Web Locks, as browsers do. */
+  lock: string;
 }
+
+/** What tells that a thread has ended: a port that closes, or the name of a lock that somebody else can have then. */
+export type Life = MessagePort | string;
 
 /** Whoever is not inside a step hears there of threads that end by themselves. */
 export interface ThreadsOwner {
-  /** A thread has started; the port closes when it has ended. */
-  onThread(life: MessagePort): void;
+  /** A thread has started. */
+  onThread(life: Life): void;
   /** All threads so far are about to be ended. */
   onThreadsEnded(): void;
 }
@@ -33,10 +38,9 @@ export const isJoin = (message: unknown): message is Join =>
 /** The engine's side: starts the workers that `initThreadPool` asks for, and ends them. */
 export class Pool implements GlueHost {
   readonly #flavour: string;
-  readonly #spawn: () => WorkerPort;
+  readonly #workers: Workers;
   readonly #onFailure: (error: EngineError) => void;
   readonly #owner: ThreadsOwner;
-  readonly #workers: WorkerPort[] = [];
   #over = false;
 
   /**
@@ -45,12 +49,12 @@ export class Pool implements GlueHost {
    */
   constructor(
     flavour: string,
-    spawn: () => WorkerPort,
+    workers: Workers,
     onFailure: (error: EngineError) => void,
-    owner: ThreadsOwner = { onThread: (life) => life.close(), onThreadsEnded() {} },
+    owner: ThreadsOwner = { onThread() {}, onThreadsEnded() {} },
   ) {
     this.#flavour = flavour;
-    this.#spawn = spawn;
+    this.#workers = workers;
     this.#onFailure = onFailure;
     this.#owner = owner;
   }
@@ -67,13 +71,12 @@ export class Pool implements GlueHost {
   end(): void {
     this.#over = true;
     this.#owner.onThreadsEnded();
-    for (const worker of this.#workers.splice(0)) worker.terminate();
+    this.#workers.end();
   }
 
-  #start(join: Omit<Join, "life">): Promise<void> {
+  #start(join: Omit<Join, "life" | "lock">): Promise<void> {
     return new Promise((resolve, reject) => {
-      const worker = this.#spawn();
-      this.#workers.push(worker);
+      const { worker, failed } = this.#workers.take();
       const fail = (cause: unknown) => {
         const error = new EngineError("WorkerFailed", `a pool worker failed: ${words(cause)}`, {}, { cause });
         reject(error);
@@ -82,11 +85,54 @@ export class Pool implements GlueHost {
         this.#onFailure(error);
       };
       worker.onerror = fail;
-      worker.onmessage = (message) => (message === READY ? resolve() : fail(message));
+      if (failed) return fail(failed);
+      const lock = `ternlight thread ${crypto.randomUUID()}`;
+      worker.onmessage = (message) => {
+        if (message === READY) resolve();
+        // Not before: whoever asks for the lock first has it.
+        else if (message === lock) this.#owner.onThread(lock);
+        else fail(message);
+      };
       const { port1, port2 } = new MessageChannel();
-      worker.post({ ...join, life: port1 }, [port1]);
+      worker.post({ ...join, life: port1, lock }, [port1]);
       this.#owner.onThread(port2);
     });
+  }
+}
+
+/** Workers for a pool. They take as long to start as a module takes to compile, so that they may be started before it. */
+export class Workers {
+  readonly #spawn: () => WorkerPort;
+  readonly #all: WorkerPort[] = [];
+  #early: { worker: WorkerPort; failed: Error | null }[] = [];
+
+  constructor(spawn: () => WorkerPort) {
+    this.#spawn = spawn;
+  }
+
+  /** Starts so many before they are taken. */
+  start(count: number): void {
+    this.#early = Array.from({ length: count }, () => {
+      const early = { worker: this.#new(), failed: null as Error | null };
+      early.worker.onerror = (error) => (early.failed = error);
+      return early;
+    });
+  }
+
+  /** A worker that has its first message to come, and what has gone wrong with it already. */
+  take(): { worker: WorkerPort; failed: Error | null } {
+    return this.#early.shift() ?? { worker: this.#new(), failed: null };
+  }
+
+  end(): void {
+    this.#early = [];
+    for (const worker of this.#all.splice(0)) worker.terminate();
+  }
+
+  #new(): WorkerPort {
+    const worker = this.#spawn();
+    this.#all.push(worker);
+    return worker;
   }
 }
 
@@ -95,9 +141,10 @@ const READY = "ready";
 /** A port that nothing refers to may be collected, which closes it. */
 const kept: MessagePort[] = [];
 
-/** The worker's side. Does not return before the pool ends. */
-export function work(message: Join, port: Port, builds: Readonly<Record<string, Build>>): void {
-  if (message.life) kept.push(message.life);
+/** The worker's side. Does not end before the pool does. */
+export async function work(message: Join, port: Port, builds: Readonly<Record<string, Build>>): Promise<void> {
+  kept.push(message.life);
+  if (await hold(message.lock)) port.post(message.lock);
   const build = builds[message.join];
   if (!build) throw new Error(`no build is named ${message.join}`);
   const glue = build.createGlue({ startWorkers: () => Promise.reject(new Error("a pool worker starts no pool")) });
@@ -110,6 +157,19 @@ export function work(message: Join, port: Port, builds: Readonly<Record<string, 
     glue.poison();
     port.post(words(error));
   }
+}
+
+/** Takes a lock that ends with this worker; false where there are none, or not for this page. */
+function hold(name: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const { locks } = globalThis.navigator ?? {};
+    const forEver = () => {
+      resolve(true);
+      return new Promise(() => {});
+    };
+    if (locks) locks.request(name, forEver).catch(() => resolve(false));
+    else resolve(false);
+  });
 }
 
 const words = (error: unknown) => (error instanceof Error ? error.message : String(error));

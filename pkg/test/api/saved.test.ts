@@ -24,7 +24,8 @@ test("a fork goes its own way from what is there", async (context) => {
     [302, two],
   ] as const) {
     assert.deepEqual(tokens, (await model.generate([...before, end], GREEDY).finished).tokens);
-    assert.deepEqual([timings.promptN, timings.cachedN], [1, before.length - 1]);
+    // The last token of an answer is computed with what follows it.
+    assert.deepEqual([timings.promptN, timings.cachedN, timings.recomputedN], [1, before.length - 1, 1]);
   }
   await session.close();
   await fork.generate([5], GREEDY).finished;
@@ -38,7 +39,7 @@ test("a session goes back", async (context) => {
   assert.deepEqual(session.tokens, ids(50));
   const { tokens, timings } = await session.generate([8, 9], MORE).finished;
   assert.deepEqual(tokens, (await model.generate([...ids(50), 8, 9], MORE).finished).tokens);
-  assert.deepEqual([timings.promptN, timings.cachedN], [2, 50]);
+  assert.deepEqual([timings.promptN, timings.cachedN, timings.recomputedN], [2, 50, undefined]);
   assert.equal((await failure(() => session.rewind(1000))).code, "InvalidArgument");
   await session.rewind(session.tokens.length);
   assert.deepEqual(session.tokens, []);
@@ -57,7 +58,10 @@ test("a saved session goes on elsewhere, bit for bit", async (context) => {
   assert.deepEqual(restored.tokens, session.tokens.slice(0, 112));
   const found = await restored.generate([7], MORE).finished;
   assert.deepEqual(found.tokens, expected.tokens);
-  assert.deepEqual([found.timings.cachedN, found.timings.promptN], [96, 1]);
+  // Whole blocks of 32 are kept of the 112.
+  const { cachedN, promptN, recomputedN } = found.timings;
+  assert.deepEqual([cachedN, promptN, recomputedN], [96, 1, 16]);
+  assert.ok(Math.abs((found.timings.promptPerSecond * found.timings.promptMs) / 1000 - 17) < 1e-6);
   // What came from outside is nobody else's.
   assert.equal((await other.generate([...ids(100), 1], GREEDY).finished).timings.cachedN, 0);
   assert.deepEqual(await other.logits(restored.tokens), await model.logits(session.tokens));
@@ -75,6 +79,7 @@ for (const kv of ["f16", "fp8", "q8", "q4", "q2"] as const) {
     const restored = await other.session({ restore: bytes });
     const { tokens, timings } = await restored.generate([7], MORE).finished;
     assert.deepEqual([tokens, timings.promptN], [expected.tokens, 1]);
+    assert.equal(timings.promptN + timings.cachedN + timings.recomputedN!, restored.tokens.length - tokens.length);
     assert.deepEqual(await other.logits(restored.tokens), await model.logits(session.tokens));
   });
 }

@@ -6,14 +6,18 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { diff } from "../../src/bench/diff.ts";
-import { type BenchReport, MATRICES } from "../../src/bench/report.ts";
+import { type BenchReport, MATRICES, type SweepReport } from "../../src/bench/report.ts";
 import { jitter, percentile, spread } from "../../src/bench/stats.ts";
 
 const cli = fileURLToPath(new URL("../../dist/cli.js", import.meta.url));
 
-function run(...args: string[]): Promise<{ status: number; stdout: string; stderr: string }> {
+function run(
+  ...given: (string | Record<string, string>)[]
+): Promise<{ status: number; stdout: string; stderr: string }> {
+  const args = given.filter((one) => typeof one === "string");
+  const env = Object.assign({}, process.env, ...given.filter((one) => typeof one === "object"));
   return new Promise((resolve) => {
-    execFile(process.execPath, [cli, ...args], (error, stdout, stderr) =>
+    execFile(process.execPath, [cli, ...args], { env }, (error, stdout, stderr) =>
       resolve({ status: error ? Number(error.code) : 0, stdout, stderr }),
     );
   });
@@ -147,6 +151,117 @@ test("a trace names each matrix, what it is packed as, and the numbers that it m
   });
 });
 
+test("a trace times each matrix and each layer, and what reading alone would take", async () => {
+  const shape = "fairy,layers=3,ffn=1536";
+  const report = await bench("--shape", shape, "--type", "tq2_0,ffn_down=q8_0", ...small, "--trace", "--threads", "1");
+  const { decode, matrices, layers } = report.trace!;
+  assert.deepEqual(
+    matrices.map(({ name }) => name),
+    decode.map(({ name }) => name),
+  );
+  assert.equal(
+    matrices.reduce((sum, { bytes }) => sum + bytes, 0),
+    report.decode.bytesPerStep,
+    "every byte that a step reads",
+  );
+  for (const { name, bytes, ms, readMs, unpackShare, gbPerSecond } of matrices) {
+    assert.ok(ms > 0 && readMs > 0 && 0 <= unpackShare! && unpackShare! < 1, name);
+    assert.ok(
+      Math.abs(unpackShare! - Math.max(0, 1 - readMs / ms)) < 1e-9 && Math.abs(gbPerSecond * ms * 1e6 - bytes) < 1,
+      name,
+    );
+  }
+  // Whatever the machine does besides: the head is four times as large as any other matrix.
+  const largest = matrices.reduce((a, b) => (a.ms > b.ms ? a : b));
+  assert.equal(largest.name, "output");
+
+  const inside = ["qkv", "rope", "attend", "output", "gate_up", "down"];
+  for (const phase of [layers.prefill, layers.decode]) {
+    assert.deepEqual(
+      phase.map(({ layer }) => layer),
+      [0, 1, 2, null],
+    );
+    for (const { layer, operations, ms } of phase) {
+      const expected = layer === null ? ["schedule", "embed", "head", "sample", "settle"] : inside;
+      assert.deepEqual(Object.keys(operations).sort(), expected.sort(), `${layer}`);
+      const total = Object.values(operations).reduce((sum, operation) => sum + operation.ms, 0);
+      assert.ok(ms > 0 && Math.abs(total - ms) < 1e-9);
+    }
+  }
+  const weights = (phase: typeof layers.decode) =>
+    phase.flatMap(({ operations }) => MATRICES.map((name) => operations[name]?.bytes ?? 0)).reduce((a, b) => a + b, 0);
+  assert.equal(weights(layers.decode), report.decode.bytesPerStep, "for one token");
+  assert.equal(weights(layers.prefill), report.decode.bytesPerStep, "for one prompt");
+});
+
+test("a sweep measures every pair once, and names the knees", async () => {
+  const { status, stdout, stderr } = await run(
+    ...["bench", "--shape", "fairy,layers=1", ...small, "--threads", "1"],
+    ...["--batch", "4,1,2,4", "--ctx", "0,64", "--json"],
+  );
+  assert.equal(status, 0, stdout + stderr);
+  const { sweep, reports, batchKnees, ctxKnees }: SweepReport = JSON.parse(stdout);
+  assert.deepEqual(sweep, { batch: [1, 2, 4], ctx: [0, 64] });
+  assert.deepEqual(
+    reports.map(({ settings }) => [settings.ctx, settings.batch]),
+    [0, 64].flatMap((ctx) => [1, 2, 4].map((batch) => [ctx, batch])),
+  );
+  for (const { settings, decode, endToEnd, model } of reports) {
+    assert.equal(decode.bytesPerToken, model.weightBytes / settings.batch);
+    assert.equal(endToEnd === null, settings.batch > 1 || settings.ctx > 0);
+  }
+  assert.deepEqual(
+    batchKnees.map(({ ctx }) => ctx),
+    [0, 64],
+  );
+  assert.deepEqual(
+    ctxKnees.map(({ batch }) => batch),
+    [1, 2, 4],
+  );
+  const text = await run("bench", "--shape", "fairy,layers=1", ...small, "--threads", "1", "--batch", "1,2,8");
+  assert.match(text.stdout, /^ +8 +0 +[\d,.]+ +[\d,.]+ /m);
+  assert.match(text.stdout, /knee/);
+});
+
+test("the use of the process is told for decoding alone", async () => {
+  const { process: use, settings, engine } = await bench("--shape", "138m,layers=4", ...small, "--threads", "1");
+  assert.equal(use!.tokens, settings.repeat * settings.decode);
+  assert.ok(use!.seconds > 0 && use!.cpuCores > 0.2, JSON.stringify(use));
+  assert.ok(Math.abs(use!.cpuShare - use!.cpuCores / engine.threads) < 1e-9);
+  assert.ok(use!.minorFaultsPerToken >= 0 && use!.majorFaultsPerToken >= 0);
+  assert.ok(use!.joulesPerToken === null || use!.joulesPerToken > 0);
+});
+
+test("a long run compares its ends, and exits with 1 when memory grows", async (context) => {
+  const long = [
+    "bench",
+    "--shape",
+    "fairy,layers=1",
+    ...small,
+    "--threads",
+    "1",
+    "--seconds",
+    "3",
+    "--max-growth",
+    "25",
+  ];
+  const { status, stdout, stderr } = await run(...long, "--json");
+  assert.equal(status, 0, stderr);
+  const { overTime }: BenchReport = JSON.parse(stdout);
+  assert.ok(overTime!.seconds >= 3 && overTime!.spans.length === 3);
+  const { first, last, speed, growth } = overTime!;
+  assert.ok(first.tokens > 0 && last.tokens > 0 && speed > 0.2);
+  assert.equal(growth.wasm, 0);
+
+  const leak = "setInterval(() => (globalThis.kept ??= []).push(Buffer.alloc(1 << 22, 1)), 20).unref();";
+  const file = await files(context, {});
+  await writeFile(file("leak.mjs"), leak);
+  const leaking = await run(...long, { NODE_OPTIONS: `--import=${file("leak.mjs")}` });
+  assert.equal(leaking.status, 1, leaking.stdout);
+  assert.match(leaking.stderr, /memory grew by more than 25 %/);
+  assert.match(leaking.stdout, /last ÷ first: .* the process [1-9]/);
+});
+
 test("people get tables", async () => {
   const { stdout, status } = await run(
     "bench",
@@ -167,6 +282,11 @@ test("people get tables", async () => {
     /^a prompt of 16 tokens$/m,
     /^ +blk\.1\.ffn_gate +768 +256 +2 +one a row +int8 +-[\d.]+ /m,
     /^ +gate_up /m,
+    /^ +decoding uses +[\d.]+ cores, .* page faults a token/m,
+    /^the time of each matrix alone, with one token$/m,
+    /^ +blk\.1\.ffn_down +[\d.]+ kB +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ %$/m,
+    /^milliseconds of each layer, a token after it$/m,
+    /^ +outside /m,
   ]) {
     assert.match(stdout, line);
   }
@@ -178,6 +298,11 @@ test("what cannot be measured is refused", async () => {
     [["ternlight-demo", "--shape", "fairy"], 2, /give either/],
     [["ternlight-demo", "--type", "q8_0"], 2, /belong to --shape/],
     [["--shape", "fairy", "--repeat", "0"], 2, /--repeat must be an integer from 1/],
+    [["--shape", "fairy", "--batch", "1,0"], 2, /--batch must be an integer from 1 to 4096, not 0/],
+    [["--shape", "fairy", "--ctx", "0,,5"], 2, /--ctx must be an integer from 0/],
+    [["--shape", "fairy", "--batch", "1,2", "--trace"], 2, /--trace takes one batch and one past/],
+    [["--shape", "fairy", "--batch", "1,2", "--seconds", "5"], 2, /--seconds takes one batch/],
+    [["--shape", "fairy", "--max-growth", "5"], 2, /--max-growth needs --seconds/],
     [["--shape", "fairy", "--prompt-tokens", "x"], 2, /--prompt-tokens must be an integer/],
     [["--shape", "huge"], 2, /shape must be/],
     [["no-such-file.gguf"], 1, /NotFound/],
@@ -209,6 +334,41 @@ test("diff tells a loss from noise, by its exit status too", async (context) => 
   assert.deepEqual(slower(b([92, 91, 90])), [], "9 is within 10 and 1");
   assert.deepEqual(slower(b([89, 88, 87])), ["decode tokens/s"], "12 is not");
   assert.deepEqual(slower(b(faster.runs, a.decode.bytesPerStep + 1)), ["bytes a step"]);
+
+  const first = (runs: number[]) => ({ ...before, endToEnd: { ...a.endToEnd!, firstTokenMs: spread(runs) } });
+  const tails = (p95: number[], p99: number[]) => ({
+    ...before,
+    decode: { ...before.decode, tailMs: { p95: spread(p95), p99: spread(p99) } },
+  });
+  const memory = (wasmBytes: number, peakRssBytes: number | null) => ({
+    ...before,
+    memory: { ...a.memory, wasmBytes, peakRssBytes },
+  });
+  const pairs: [string, BenchReport, BenchReport, BenchReport][] = [
+    ["first token, ms", first([10, 11]), first([10.5, 12]), first([13, 14])],
+    ["a step, p95, ms", tails([5, 6], [9, 9]), tails([5.5, 6.3], [9, 9]), tails([7, 7.5], [9, 9])],
+    ["a step, p99, ms", tails([5, 6], [9, 10]), tails([5, 6], [9.9, 9.9]), tails([5, 6], [12, 13])],
+    ["wasm memory, bytes", memory(1e6, null), memory(1e6, null), memory(1.02e6, null)],
+    ["process, bytes at most", memory(1e6, 1e8), memory(1e6, 1.04e8), memory(1e6, 1.06e8)],
+    ["load, ms", { ...before, loadMs: 100 }, { ...before, loadMs: 120 }, { ...before, loadMs: 130 }],
+  ];
+  for (const [what, one, like, worse] of pairs) {
+    const found = (other: BenchReport) => diff(one, other).rows.filter(({ slower }) => slower);
+    assert.deepEqual(found(like), [], `${what}: within the noise`);
+    assert.deepEqual(
+      found(worse).map((row) => row.what),
+      [what],
+    );
+    assert.equal(diff(worse, one).slower, false, `${what}: better is not worse`);
+  }
+  // Earlier reports have less.
+  const { tailMs: _, ...decode } = before.decode;
+  const earlier = { ...before, decode, endToEnd: null } as unknown as BenchReport;
+  const { rows, notes } = diff(earlier, before);
+  assert.ok(!rows.some(({ what }) => /p95|first token/.test(what)));
+  assert.ok(
+    notes.includes("a step, p95, ms: one report has none") && notes.includes("first token, ms: one report has none"),
+  );
 
   const file = await files(context, { "a.json": before, "same.json": b([91, 101, 111]), "slow.json": b([50, 51, 52]) });
   const exits = async (other: string) => (await run("bench", "diff", file("a.json"), file(other))).status;

@@ -15,6 +15,7 @@ test("the demo model, weights included", async () => {
     "bitsPerWeight",
     "config",
     "format",
+    "heads",
     "kinds",
     "memory",
     "name",

@@ -35,6 +35,7 @@ const wrong: [string[], RegExp][] = [
   [["run", DEMO, "-p", "a", "--prefill-chunk", "0"], /--prefill-chunk must be/],
   [["run", DEMO, "-p", "a", "--no-repack=yes"], /--no-repack takes no value/],
   [["run", DEMO, "-p", "a", "--i2s", "32"], /--i2s must be "auto", "128", "64"/],
+  [["run", DEMO, "-p", "a", "--head", "f16"], /--head must be "stored", "q8_0", "q6_k", "q4_0"/],
   [["run", DEMO, "-p", "a", "--verify", "often"], /--verify must be "auto", "always"/],
   [["run", DEMO, "-p", "a", "--integrity", "abc"], /--integrity must be a SHA-256/],
   [["run", DEMO, "-p", "a", "--connections", "0"], /--connections must be an integer from 1 to 16/],
@@ -93,7 +94,7 @@ test("with --json it is an error object too", async () => {
 test("help of every command names its flags, and needs no model", async () => {
   const { stdout } = await done("--help");
   const commands = ["run", "logits", "tokenize", "perplexity", "inspect", "convert"];
-  assert.match(stdout, /^ {2}loadtest +Runs many clients/m);
+  assert.match(stdout, /^ {2}loadtest +Asks a model or a server as many clients/m);
   for (const command of commands) {
     assert.match(stdout, new RegExp(`^  ${command} `, "m"));
     const help = (await done(command, "--help")).stdout;

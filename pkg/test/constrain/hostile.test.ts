@@ -6,10 +6,11 @@ import { type TestContext, test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { Worker } from "node:worker_threads";
-import { Compiler, vocabularyOf } from "../../src/constrain/compiler.ts";
+import { Compiler, type Opening, READY, type Request, vocabularyOf } from "../../src/constrain/compiler.ts";
 import { Constrainer } from "../../src/constrain/constraint.ts";
 import type { FormatSpec } from "../../src/options/response_format.ts";
 import { owned } from "../../src/platform/node.ts";
+import type { WorkerPort } from "../../src/rpc/port.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { demo as model } from "../api/support/model.ts";
 
@@ -117,6 +118,36 @@ test("constraints beside one whose worker dies go on where they are", async (con
   const [b] = tokenizer.encode("b", { addSpecial: false });
   for (const other of others) other.accept(b!);
   for (const other of others) assert.equal(await allowed(other), 1);
+});
+
+test("an instance that traps while it forgets a format takes no other with it", async () => {
+  /** The library itself, which traps when it is to forget something, as it does with too little stack. */
+  const spawn = () => {
+    let compiler: Compiler | null = null;
+    const answer = (message: unknown) => {
+      if (!compiler) {
+        compiler = new Compiler(message as Opening);
+        return READY;
+      }
+      const request = message as Request;
+      return "free" in request ? { id: request.id, trap: "unreachable" } : compiler.run(request);
+    };
+    const port: WorkerPort = {
+      onmessage: null,
+      onerror: null,
+      terminate() {},
+      post: (message) => void setTimeout(() => port.onmessage?.(answer(message)), 1),
+    };
+    return port;
+  };
+  const made = new Constrainer({ tokenizer, vocab: VOCAB, ends, compiled: () => Promise.resolve(constrain), spawn });
+  const all = await Promise.all(Array.from({ length: 8 }, () => made.start(format("regex", "abc|xyz"), true)));
+  const [a] = tokenizer.encode("a", { addSpecial: false });
+  for (const one of all) one.accept(a!);
+  for (const one of all.slice(4)) one.free();
+  const expected = await Promise.all(all.slice(0, 4).map(allowed));
+  assert.ok(expected.every((count) => count === expected[0] && count > 0));
+  made.end();
 });
 
 test("a format that compiles for too long is given up, and keeps nobody waiting", async (context) => {

@@ -97,7 +97,7 @@ test("what cannot be copied exactly is refused by name", async (context) => {
     ["models/bitnet_packed", ["--type", "q1_0"], "model.layers.0.self_attn.q_proj.weight", /a weight is 0/],
     ["gguf/qwen3.Q1_0_all.gguf", ["--type", "tq2_0"], "blk.0.attn_output.weight", /every matrix fits I2_S, Q1_0/],
     ["models/llama_bitlinear_rmsnorm", [], undefined, /norms on the inputs/],
-    ["models/bitnet_packed", ["--head", "f16"], undefined, /the head is the embedding/],
+    ["models/bitnet_packed", ["--embedding", "q8_0", "--head", "f16"], undefined, /the head is the embedding/],
   ];
   for (const [source, flags, tensor, reason] of cases) {
     const { message, detail } = await refusal(context, goldenPath(source), ...flags);

@@ -23,7 +23,13 @@ const NOT_RUN = {
   "README.md": ["make runs these tests"],
   "CONTRIBUTING.md": ["make runs these tests"],
   "docs/guide/edge.md": ["pkg/test/package/edge.test.mjs runs it in workerd with 128 MB"],
+  "docs/guide/formats.md": ["a benchmark that takes minutes"],
   "docs/guide/kv-cache.md": ["a benchmark that takes minutes"],
+  "docs/guide/profiling.md": [
+    "a build of minutes, and a profiler",
+    "a build of minutes, and a profiler",
+    "a build of minutes, and a profiler",
+  ],
   "docs/guide/server.md": [
     "pkg/test/server/serve.test.ts starts it",
     "pkg/test/clients/clients.test.mjs runs it",

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { readAll, type Span } from "../../src/host/spans.ts";
+import { join, readAll, type Span } from "../../src/host/spans.ts";
 import type { ModelFiles } from "../../src/source/files.ts";
 
 const FAR = 1 << 20;
@@ -56,4 +56,11 @@ test("after one that fails no more are begun", async () => {
   await wait(50);
   assert.ok(count.all <= 15, `${count.all} of 40`);
   assert.equal(count.now, 0);
+});
+
+test("neighbours are joined in the order in which they come", () => {
+  const span = (offset: number, length: number, file = 0): Span => ({ file, offset, length });
+  assert.deepEqual(join([span(0, 10), span(10, 5), span(100, 1), span(0, 4, 1)]), [span(0, 101), span(0, 4, 1)]);
+  const turned = join([span(FAR, 10), span(0, 10), span(10, 5), span(FAR + 10, 5)]);
+  assert.deepEqual(turned, [span(FAR, 10), span(0, 15), span(FAR + 10, 5)], "what lies before is read by itself");
 });

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { checkOf } from "../../src/options/check.ts";
-import { commands, commonFlags, defaultText, flagGroups, flagsOf, type Syntax } from "../../src/options/commands.ts";
+import { commandFlags, commands, defaultText, flagGroups, type Syntax } from "../../src/options/commands.ts";
 import type { Kind, NamedKind, Option } from "../../src/options/option.ts";
 import { checkOptions } from "../../src/options/options.ts";
 import { samplerNumbers } from "../../src/options/routes.ts";
@@ -62,6 +62,7 @@ const named: Record<NamedKind, string[]> = {
     "Readonly<Record<string, Model | Loader>>",
     "Readonly<Record<string, Readonly<Record<string, ModelSource>>>>",
   ],
+  prefill: ["Prefill"],
   responseFormat: ["ResponseFormat"],
   samplers: ["readonly Sampler[]"],
   signal: ["AbortSignal"],
@@ -111,8 +112,9 @@ test("every default is a value that its option takes, and every sentence is one"
 });
 
 test("no command has two flags of one name, or two options of one key", () => {
-  for (const [name, { flags }] of Object.entries<Syntax>(commands)) {
-    const rows = flagsOf([...flags, ...commonFlags]);
+  for (const [name, syntax] of Object.entries<Syntax>(commands)) {
+    const { own, common } = commandFlags(syntax);
+    const rows = [...own, ...common];
     for (const names of [rows.map((row) => row.name), rows.map((row) => row.key), rows.flatMap(shorts)])
       assert.equal(new Set(names).size, names.length, `${name}: ${names.join(" ")}`);
   }

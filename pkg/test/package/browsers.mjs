@@ -8,13 +8,15 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { chromium } from "playwright-core";
 
-const PATIENCE = 60_000;
+/** Long, because other work on the machine makes a page's threads wait for each other. */
+const PATIENCE = 180_000;
 /** What a page has printed; null before. */
 const PRINTED = "document.querySelector('output')?.textContent || null";
 
 /** A Chromium with an empty profile; in a folder, what pages keep is on disk as users have it, else in memory. */
 export function launch(folder) {
-  const options = { executablePath: found("chromium", process.env.CHROMIUM ?? "/usr/bin/chromium"), args: flags };
+  const executablePath = found("chromium", process.env.CHROMIUM ?? "/usr/bin/chromium");
+  const options = { executablePath, args: flags, timeout: PATIENCE };
   return folder ? chromium.launchPersistentContext(folder, options) : chromium.launch(options);
 }
 
@@ -40,7 +42,7 @@ export async function open(context, url) {
   tab.on("requestfailed", (request) => seen.push(`failed: ${request.url()} ${request.failure()?.errorText}`));
   tab.on("response", (response) => response.status() >= 400 && seen.push(`${response.status()}: ${response.url()}`));
   try {
-    await tab.goto(url);
+    await tab.goto(url, { timeout: PATIENCE });
     const output = tab.locator("output:not(:empty)");
     await output.waitFor({ timeout: PATIENCE });
     return { printed: await output.textContent(), seen };
@@ -109,6 +111,10 @@ class Bidi {
     const bidi = new Bidi();
     bidi.#socket = new WebSocket(address);
     bidi.#socket.onmessage = ({ data }) => bidi.#receive(JSON.parse(data));
+    bidi.#socket.onclose = () => {
+      for (const { reject } of bidi.#waiting.values()) reject(new Error("the browser has gone"));
+      bidi.#waiting.clear();
+    };
     await new Promise((resolve, reject) => Object.assign(bidi.#socket, { onopen: resolve, onerror: reject }));
     return bidi;
   }
@@ -147,9 +153,7 @@ export async function openInWebKit(context, url) {
     // Safari moves an isolated page to a process that has it; under automation pages stay in the first one.
     JSC_useSharedArrayBuffer: "1",
   };
-  const port = await freePort();
-  const driver = spawn("WebKitWebDriver", [`--port=${port}`], { env, stdio: "ignore", detached: true });
-  context.after(() => ended(driver));
+  const port = await startDriver(context, env);
   const ask = async (method, what, body) => {
     const init = { method, ...(body && { body: JSON.stringify(body) }) };
     const { value } = await (await fetch(`http://127.0.0.1:${port}/session${what}`, init)).json();
@@ -170,6 +174,24 @@ export async function openInWebKit(context, url) {
   } finally {
     await ask("DELETE", its).catch(() => {});
   }
+}
+
+/** The port that a driver listens at. Another program may take it first: then the driver ends, and gets another one. */
+async function startDriver(context, env) {
+  for (let tries = 0; tries < 5; tries++) {
+    const port = await freePort();
+    const driver = spawn("WebKitWebDriver", [`--port=${port}`], { env, stdio: "ignore", detached: true });
+    context.after(() => ended(driver));
+    const over = new Promise((resolve) => driver.once("exit", () => resolve(false)));
+    const ready = until(async () => {
+      if (driver.exitCode !== null) return { own: false };
+      const answer = await fetch(`http://127.0.0.1:${port}/status`).catch(() => null);
+      return answer && { own: "value" in (await answer.json().catch(() => ({}))) };
+    }).then((found) => found?.own);
+    // One that answers there may be the other program.
+    if ((await Promise.race([over, ready])) && (await Promise.race([over, sleep(200, true)]))) return port;
+  }
+  throw new Error("WebKitWebDriver does not start");
 }
 
 /** The driver is not listening yet. */

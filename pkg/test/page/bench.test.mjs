@@ -49,6 +49,37 @@ test("the demo model is measured where memory is not shared, and what is wrong i
   assert.ok(await page.getByRole("alert").isHidden());
 });
 
+test("a trace is drawn as heat maps, with the number of each cell in words", async (context) => {
+  const visited = await open(context, "?shape=fairy&prompt=16&decode=8&repeat=1&threads=1&trace=1&profile=0&run");
+  const { page, complaints } = visited;
+  await visited.reach("done");
+  const maps = page.locator("#maps figure");
+  assert.deepEqual(await maps.locator("figcaption").allInnerTexts(), [
+    "Milliseconds by layer, a prompt of 16 tokens",
+    "Milliseconds by layer, a token",
+    "Share of unpacking and multiplying in each matrix",
+  ]);
+  const cells = await Promise.all([0, 1, 2].map((i) => maps.nth(i).locator("rect").count()));
+  assert.deepEqual(cells.slice(0, 2), [6 * 6, 6 * 6]);
+  // A browser's clock may be too coarse for the smallest ones.
+  assert.ok(cells[2] > 3 * 6 && cells[2] <= 7 * 6 + 1, String(cells[2]));
+  const words = await maps.locator("rect title").allTextContents();
+  assert.ok(words.includes((await maps.nth(1).locator("rect title").allTextContents())[0]));
+  assert.match(words.at(-1), /^output, layer 0: \d+ % of [\d.]+ ms; its read alone takes [\d.]+ ms$/);
+  for (const said of words.slice(0, 72))
+    assert.match(said, /^(qkv|rope|attend|output|gate_up|down), layer [0-5]: [\d.]+ ms$/);
+  // The largest of a map is the strongest, and the lightest is not invisible.
+  const strengths = await maps
+    .nth(1)
+    .locator("rect")
+    .evaluateAll((all) => all.map((one) => Number(one.getAttribute("fill-opacity"))));
+  assert.ok(Math.max(...strengths) === 1 && Math.min(...strengths) > 0.05);
+  const shown = await maps.nth(0).locator("rect").first().boundingBox();
+  assert.ok(shown.width > 10 && shown.height > 10);
+  assert.equal(await page.locator("#maps tr").count(), 1 + 7 * 6 + 1);
+  assert.deepEqual(complaints, []);
+});
+
 /** `LOAD_SECONDS=120 node --test pkg/test/page/bench.test.mjs` stays longer. */
 test("many clients in one page: each gets what it gets alone", async (context) => {
   const seconds = Number(process.env.LOAD_SECONDS ?? 2);

@@ -48,6 +48,28 @@ test("the built-in model loads, and writes when asked to", async (context) => {
   assert.deepEqual(page.complaints, []);
 });
 
+test("the first text is computed while the model loads", async (context) => {
+  const page = await open(context, { before: noteAnswers });
+  await page.reach("ready");
+  const [{ prefill }] = await page.page.evaluate(() => globalThis.answers.splice(0));
+  assert.ok(prefill.tokens > 5 && prefill.late === null, JSON.stringify(prefill));
+  await page.set({ "Max tokens": 5 });
+  await page.write();
+  const { finished } = await page.page.evaluate(() => globalThis.answers.at(-1));
+  assert.deepEqual([finished.promptTokens.length, finished.timings.cachedN], [prefill.tokens, prefill.tokens - 1]);
+});
+
+/** Notes what the engine's worker answers. */
+function noteAnswers() {
+  globalThis.answers = [];
+  globalThis.Worker = class extends Worker {
+    constructor(...given) {
+      super(...given);
+      this.addEventListener("message", ({ data }) => data?.result && globalThis.answers.push(data.result));
+    }
+  };
+}
+
 test("loading shows how far it is, and can be cancelled and begun again", async (context) => {
   const page = await open(context, { before: holdProgress });
   await page.page.waitForFunction(() => globalThis.seen?.some((words) => /\d of 3\.3 MB/.test(words)));

@@ -40,7 +40,7 @@ test("from a page to Node and back", { timeout: 120_000 }, async () => {
   const begun = await inPage({ ids });
   const taken = await inNode({ saved: begun.bytes });
   assert.deepEqual(taken, { ...begun, bytes: taken.bytes });
-  assert.equal(taken.promptN, 1, "nothing was computed anew");
+  assert.equal(taken.promptN, 1, "the prompt has one token");
   const back = await inPage({ saved: taken.bytes });
   assert.deepEqual(back, { ...begun, bytes: back.bytes });
 });

@@ -7,6 +7,7 @@ import { openInFirefox, openInWebKit } from "../package/browsers.mjs";
 import { isolation, launch, page, serve } from "../package/support.mjs";
 import { folderOf } from "./support/models.ts";
 import { files, MIB, modelServer, WEIGHTS } from "./support/stuck.mjs";
+import { listIn, loadIn, profileOf } from "./support/tabs.mjs";
 
 const dist = fileURLToPath(new URL("../../dist/", import.meta.url));
 
@@ -16,35 +17,7 @@ before(async () => {
 });
 after(() => browser?.close());
 
-/** A profile of its own with a page that has nothing on it. */
-async function profile(context) {
-  const index = new TextEncoder().encode(page("./empty.js"));
-  const folder = await folderOf(context, { "index.html": index, "empty.js": new Uint8Array() });
-  const server = await serve({ mounts: { "/": folder, "/ternlight/": dist }, headers: isolation });
-  const tabs = await browser.newContext();
-  context.after(() => Promise.all([tabs.close(), server.close()]));
-  return async () => {
-    const tab = await tabs.newPage();
-    await tab.goto(server.url);
-    return tab;
-  };
-}
-
-/** Loads in a page, and answers with what the model says. */
-const loadIn = (tab, url) =>
-  tab.evaluate(async (url) => {
-    const { load } = await import("/ternlight/index.js");
-    const model = await load(url, { threads: 1 });
-    const [logits] = await model.logits([1, 5, 9, 2]);
-    await model.close();
-    return { logits: [...logits.slice(0, 50)], warnings: model.info.warnings };
-  }, url);
-
-const listIn = (tab) =>
-  tab.evaluate(async () => {
-    const { cache } = await import("/ternlight/index.js");
-    return cache.list();
-  });
+const profile = (context) => profileOf(context, browser);
 
 const weightsOf = (list) => list.find((one) => one.url.endsWith(WEIGHTS));
 

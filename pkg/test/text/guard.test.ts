@@ -213,3 +213,22 @@ test("messages that hold themselves are refused", () => {
   const template = new ChatTemplate("bare", { default: "{{ messages[0].content }}" }, {});
   assert.throws(() => template.renderGuarded([message as never], {}, tokens.guard), { code: "BadTemplate" });
 });
+
+test("files that forget that a mark of control is special open no turn; words that only have an id of their own stay tokens", () => {
+  const { json, config } = tokenizerFiles("tiny_qwen2");
+  const plain = ["<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>", "<|user|>", "<think>", "</think>", "<tool_call>"];
+  const added = plain.map((content, i) => ({ id: 6000 + i, content, special: false, normalized: false }));
+  const tokens = new Tokenizer({ ...json, added_tokens: [...json.added_tokens, ...added] }, config);
+  const template = new ChatTemplate("x", { default: loop("<\uff5cUser\uff5c>{{ m.content }}<|user|>") }, {});
+  const ids = (content: string) => {
+    const { text, seams } = template.renderGuarded([{ role: "user", content }], {}, tokens.guard);
+    return tokens.encode(text, { addSpecial: false, seams }).filter((id) => id >= 6000);
+  };
+  const turn = ids("a");
+  assert.deepEqual(turn, [6000, 6002]);
+  for (const mark of plain.slice(0, 3)) assert.deepEqual(ids(`a ${mark}b`), turn, mark);
+  assert.deepEqual(ids("<\uff5cUser<think>\uff5c>"), [6000, 6003, 6002]);
+  assert.deepEqual(ids("<think>a</think><tool_call>"), [6000, 6003, 6004, 6005, 6002]);
+  // What a model writes is shown as its file says.
+  assert.equal(tokens.decode([6001], { special: false }), "<\uff5cAssistant\uff5c>");
+});

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fromGguf } from "../../src/text/from_gguf.ts";
+import { Guard } from "../../src/text/guard.ts";
 import { ChatTemplate } from "../../src/text/template.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import type { Bpe, TokenizerJson } from "../../src/text/tokenizer_json.ts";
@@ -151,6 +152,79 @@ test("a template is charged for the length of what it reads, and ends in time", 
     }
 });
 
+test("no single step of a template takes long, whatever it is charged", () => {
+  const nested = "{% set ns = namespace(s=[1]) %}{% for a in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}";
+  const once = [
+    // At every place of the text half of what is looked for is there.
+    "{% set a = 'a' * 1000000 %}{{ (a ~ 'b' ~ a) in (a * 4) }}",
+    "{% set a = 'a' * 1000000 %}{{ (a * 4).find(a ~ 'b' ~ a) }}",
+    "{% set a = 'a' * 1000000 %}{{ (a * 4).split(a ~ 'b' ~ a)|length }}",
+    "{% set a = 'a' * 1000000 %}{{ (a * 4).split(sep=a ~ 'b' ~ a)|length }}",
+    "{% set a = 'a' * 1000000 %}{{ (a * 4)|replace(a ~ 'b' ~ a, '')|length }}",
+    // Each item with each other.
+    "{{ range(1000000)|select('in', range(1000000))|list|length }}",
+    "{{ range(1000000)|map(attribute='.' * 4000000)|list|length }}",
+    "{% set x = [{'a': 1}] * 100000 %}{{ x|selectattr('a' ~ '.b' * 1000000)|list|length }}",
+    "{% set x = [{'a': 1}] * 100000 %}{{ x|sort(attribute='a' ~ '.b' * 1000000)|length }}",
+    // Much between little.
+    "{{ range(1000)|list|tojson(indent=400000)|length }}",
+    "{{ ([range(1000)|list] * 50)|tojson(indent=200000)|length }}",
+    "{{ range(1000)|list|tojson(separators=['a' * 400000, ':'])|length }}",
+    // What holds itself again and again, turned into a number or a message.
+    `${nested}{{ range(ns.s)|length }}`,
+    `${nested}{{ raise_exception(ns.s) }}`,
+    `${nested}{{ 'a'|indent(ns.s) }}`,
+    `${nested}{{ ns.s|upper|length }}`,
+    `${nested}{{ ns.s|trim|length }}`,
+    "{{ strftime_now('%c' * 2000000)|length }}",
+    "{{ ('a b' * 1300000)|title|length }}",
+    "{{ ('a b' * 1300000).title()|length }}",
+    // A template's own special tokens, in a hundred thousand parts of one text.
+    "{{ ('<|im_end|> ' * 100000).split(' ')|length }}",
+    "{{ ('a' * 255 ~ ' ') * 16000 }}{{ (('a' * 255 ~ ' ') * 16000).split(' ')|length }}",
+  ];
+  const many = [
+    // Printed where nobody sees it, and so not charged for what it becomes.
+    "{% set x = range(400000)|list %}{% for i in range(100000) %}{% set y %}{{ x }}{% endset %}{% endfor %}",
+    "{% set x = range(400000)|list %}{% for i in range(100000) %}{% set y = x|upper %}{% endfor %}",
+    "{% macro m(a) %}{% endmacro %}{% set x = range(400000)|list %}{% for i in range(100000) %}{{ m(*x) }}{% endfor %}",
+    `{% for i in range(100000) %}{% call(x) f() %}{% if x %}${"{{ x }}".repeat(30_000)}{% endif %}{% endcall %}{% endfor %}`,
+  ];
+  const guard = new Guard(["<|im_end|>", `${"a".repeat(255)}!`]);
+  for (const source of [...once, ...many]) {
+    const template = new ChatTemplate("hostile", { default: source }, {});
+    let end = "right";
+    const { ms, bytes } = cost(() => {
+      try {
+        template.renderGuarded([{ role: "user", content: "a" }], {}, guard);
+      } catch (error) {
+        end = (error as EngineError).code;
+      }
+    });
+    assert.ok(["right", "BadTemplate"].includes(end), `${source.slice(0, 100)}: ${end}`);
+    assert.ok(ms < 2500, `${source.slice(0, 100)}: ${ms} ms`);
+    assert.ok(bytes < 256 << 20, `${source.slice(0, 100)}: ${bytes} bytes`);
+  }
+});
+
+test("a Unigram vocabulary of runs of one letter ends in a typed error", () => {
+  const runs = Array.from({ length: 2000 }, (_, i) => ["a".repeat(i + 1), -1]);
+  const long = [
+    ["a", -1],
+    [`${"a".repeat(100_000)}b`, -1],
+  ];
+  for (const vocab of [runs, long]) {
+    const json = {
+      model: { type: "Unigram", unk_id: 0, vocab: [["<unk>", 0], ...vocab] },
+      decoder: { type: "Metaspace" },
+    } as unknown as TokenizerJson;
+    const tokenizer = new Tokenizer(json, null);
+    assert.equal(tokenizer.encode("a".repeat(100), { addSpecial: false }).length, vocab === runs ? 1 : 100);
+    const { ms } = cost(() => assert.equal(failure(() => tokenizer.encode("a".repeat(100_000))).code, "BadTokenizer"));
+    assert.ok(ms < 2000, `${ms} ms`);
+  }
+});
+
 const BYTES = Object.fromEntries(Array.from({ length: 94 }, (_, i) => [String.fromCharCode(33 + i), i]));
 const bpe = (change: object) =>
   ({
@@ -187,6 +261,44 @@ test("a normalizer that makes a text grow is bounded", () => {
   const long = { type: "Prepend", prepend: "a".repeat(1000) };
   const many = { type: "Sequence", normalizers: Array(65).fill(long) };
   assert.equal(failure(() => new Tokenizer(bpe({ normalizer: many }), null)).code, "BadTokenizer");
+});
+
+test("steps of a normalizer are bounded one by one", () => {
+  const long = { type: "Prepend", prepend: "A".repeat(8_000_000) };
+  const normalizer = {
+    type: "Sequence",
+    normalizers: Array(32)
+      .fill([long, { type: "Lowercase" }])
+      .flat(),
+  };
+  const { ms, bytes } = cost(() =>
+    assert.equal(failure(() => new Tokenizer(bpe({ normalizer }), null).encode("a")).code, "BadTokenizer"),
+  );
+  assert.ok(ms < 2000 && bytes < 256 << 20, `${ms} ms, ${bytes} bytes`);
+});
+
+test("patterns of many classes, and added tokens of many letters, take memory in proportion", () => {
+  const regex = Array.from({ length: 250 }, (_, i) => `[\\u${(0x4000 + i).toString(16)}x]`).join("");
+  const splits = Array.from({ length: 60 }, () => ({ type: "Split", pattern: { Regex: regex }, behavior: "Isolated" }));
+  const pre_tokenizer = { type: "Sequence", pretokenizers: splits };
+  const text = Array.from({ length: 0xd800 }, (_, i) => String.fromCharCode(i)).join("");
+  let kept: Tokenizer | undefined;
+  const classes = cost(() => {
+    kept = new Tokenizer(bpe({ pre_tokenizer }), null);
+    kept.encode(text);
+  });
+  assert.ok(classes.bytes < 256 << 20, `${classes.bytes} bytes`);
+  const added_tokens = Array.from({ length: 2000 }, (_, i) => ({
+    id: 100 + i,
+    content: `${String.fromCharCode(0x4000 + i)}${"a".repeat(250)}`,
+    special: true,
+  }));
+  const words = cost(() => {
+    kept = new Tokenizer(bpe({ added_tokens }), null);
+    kept.guard.mark("a");
+  });
+  assert.ok(words.bytes < 256 << 20, `${words.bytes} bytes`);
+  assert.ok(kept);
 });
 
 test("added tokens with long beginnings in common are searched for in bounded work", () => {

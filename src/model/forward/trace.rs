@@ -29,7 +29,7 @@ impl<I: Isa> Forward<I> {
         let Some(past) = self.operation.checked_sub(2) else { return };
         let operation = self.at(self.operation - 1, model);
         if operation == Operation::Head {
-            return self.trace_head(model, past - model.layers.len() * LAYER.len(), note);
+            return self.trace_head(model, past - model.config.layers * LAYER.len(), note);
         }
         let (number, config) = (past / LAYER.len(), &model.config);
         let layer = &model.layers[number];

@@ -4,6 +4,7 @@ use litemap::LiteMap;
 
 use super::{Kind, Sink};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::act::Precision;
 use crate::kernels::packed::{Matrix, Packing};
 use crate::model::config::{ScaleMeaning, Training};
 use crate::model::items::Reading;
@@ -17,26 +18,54 @@ pub(super) struct Assembly<'a> {
     pub items: LiteMap<Slot, Sink>,
 }
 
-impl Assembly<'_> {
-    pub fn model(mut self) -> Result<Model> {
-        let config = self.plan.config.clone();
-        let training = self.training();
-        let mut layers = Vec::with_capacity(config.layers);
-        for layer in 0..config.layers {
-            let slot = |part| Slot::layer(layer, part);
-            layers.push(Layer {
-                attn_norm: self.vector(slot(Part::AttnNorm)),
-                qkv: self.linear(layer, &[Part::AttnQ, Part::AttnK, Part::AttnV], training)?,
-                q_norm: self.optional(slot(Part::AttnQNorm)),
-                k_norm: self.optional(slot(Part::AttnKNorm)),
-                attn_sub_norm: self.optional(slot(Part::AttnSubNorm)),
-                output: self.linear(layer, &[Part::AttnOutput], training)?,
-                ffn_norm: self.vector(slot(Part::FfnNorm)),
-                gate_up: self.linear(layer, &[Part::FfnGate, Part::FfnUp], training)?,
-                ffn_sub_norm: self.optional(slot(Part::FfnSubNorm)),
-                down: self.linear(layer, &[Part::FfnDown], training)?,
-            });
+/// The beginning of a model: all that comes before the layers, and some layers.
+#[derive(Debug)]
+pub(super) struct Front {
+    /// Without the output norm and a head of its own.
+    pub model: Model,
+    /// Whether every matrix of the layers so far is ternary with one scale.
+    single: bool,
+}
+
+impl Front {
+    /// Adds the next layer. Returns whether the layers before it round their inputs otherwise from now on.
+    pub fn push(&mut self, mut part: Assembly) -> Result<bool> {
+        let before = part.training(self.single);
+        self.single &= part.single();
+        let training = part.training(self.single);
+        let changed = training != before && !self.model.layers.is_empty();
+        if changed {
+            let asked = part.plan.options.activations;
+            self.model.layers.iter_mut().for_each(|layer| layer.round(asked, training));
         }
+        let layer = part.layer(self.model.layers.len(), training)?;
+        self.model.layers.push(layer);
+        Ok(changed)
+    }
+}
+
+impl Assembly<'_> {
+    /// The whole model, of which everything before the head is assembled.
+    pub fn model(mut self, front: Front) -> Result<Model> {
+        let mut model = front.model;
+        // The head is no BitNet layer: training leaves it as it is, unless it is packed like one.
+        let packed = |sink: &Sink| sink.reading == Reading::HfPacked;
+        let head_training = match self.items.get(&Slot::new(Part::Output)).is_some_and(packed) {
+            true => Training::Int8,
+            false => Training::Float,
+        };
+        if self.items.contains_key(&Slot::new(Part::Output)) {
+            model.head = Some(self.matrix(Slot::new(Part::Output))?);
+        }
+        let asked = self.plan.options.activations;
+        model.head_precision = precision(asked, head_training, model.head().shape.packing);
+        model.output_norm = self.vector(Slot::new(Part::OutputNorm));
+        Ok(model)
+    }
+
+    /// What comes before the layers.
+    pub fn front(&mut self) -> Result<Front> {
+        let config = self.plan.config.clone();
         let factors = self.optional(Slot::new(Part::RopeFreqs));
         if let Some(bad) = factors.iter().flatten().find(|&&factor| factor <= 0.0) {
             return Err(Error::new(ErrorKind::BadValue, "a frequency is divided by this")
@@ -44,35 +73,46 @@ impl Assembly<'_> {
                 .expected("a positive number", bad));
         }
         let embedding = self.matrix(Slot::new(Part::TokenEmbd))?;
-        // The head is no BitNet layer: training leaves it as it is, unless it is packed like one.
-        let packed = |sink: &Sink| sink.reading == Reading::HfPacked;
-        let head_training = match self.items.get(&Slot::new(Part::Output)).is_some_and(packed) {
-            true => Training::Int8,
-            false => Training::Float,
-        };
-        let head = match self.items.contains_key(&Slot::new(Part::Output)) {
-            true => Some(self.matrix(Slot::new(Part::Output))?),
-            false => None,
-        };
-        let asked = self.plan.options.activations;
-        let head_packing = head.as_ref().unwrap_or(&embedding).shape.packing;
-        Ok(Model {
+        let model = Model {
             embedding,
-            layers,
-            output_norm: self.vector(Slot::new(Part::OutputNorm)),
-            head_precision: precision(asked, head_training, head_packing),
-            head,
+            layers: Vec::with_capacity(config.layers),
+            output_norm: Vec::new(),
+            head_precision: Precision::Float,
+            head: None,
             frequencies: config.rope.frequencies(factors.as_deref()),
             config,
+        };
+        Ok(Front { model, single: true })
+    }
+
+    fn layer(&mut self, layer: usize, training: Training) -> Result<Layer> {
+        let slot = |part| Slot::layer(layer, part);
+        Ok(Layer {
+            attn_norm: self.vector(slot(Part::AttnNorm)),
+            qkv: self.linear(layer, &[Part::AttnQ, Part::AttnK, Part::AttnV], training)?,
+            q_norm: self.optional(slot(Part::AttnQNorm)),
+            k_norm: self.optional(slot(Part::AttnKNorm)),
+            attn_sub_norm: self.optional(slot(Part::AttnSubNorm)),
+            output: self.linear(layer, &[Part::AttnOutput], training)?,
+            ffn_norm: self.vector(slot(Part::FfnNorm)),
+            gate_up: self.linear(layer, &[Part::FfnGate, Part::FfnUp], training)?,
+            ffn_sub_norm: self.optional(slot(Part::FfnSubNorm)),
+            down: self.linear(layer, &[Part::FfnDown], training)?,
         })
     }
 
     /// Resolves [`Training::ByScales`]: a file is taken for BitNet's if every matrix of the layers has a ternary type and one scale for the
-    /// whole matrix. Dense weights that turn out to be ternary may be TriLM's as well, which other engines run with float activations.
-    fn training(&self) -> Training {
-        if self.plan.config.training != Training::ByScales {
-            return self.plan.config.training;
+    /// whole matrix (`single`). Dense weights that turn out to be ternary may be TriLM's as well, which other engines run with float
+    /// activations.
+    fn training(&self, single: bool) -> Training {
+        match self.plan.config.training {
+            Training::ByScales if single => Training::Int8,
+            Training::ByScales => Training::Float,
+            known => known,
         }
+    }
+
+    fn single(&self) -> bool {
         let single = |matrix: &Matrix| {
             let mut scales = matrix.row_scales.iter().filter(|&&scale| scale != 0.0);
             let first = scales.next();
@@ -82,7 +122,7 @@ impl Assembly<'_> {
             Kind::Matrix(matrix) if slot.in_layer().is_some() => Some((matrix, sink.tensor.is_dense())),
             _ => None,
         });
-        if matrices.all(|(matrix, dense)| !dense && single(matrix)) { Training::Int8 } else { Training::Float }
+        matrices.all(|(matrix, dense)| !dense && single(matrix))
     }
 
     fn sink(&mut self, slot: Slot) -> Sink {

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::packed::DecodedRows;
+use crate::model::head;
 use crate::model::items::Reading;
 use crate::quant::{Block, Codes, Content, Float, Interleave, Layout, Scales, Storage, ternary};
 
@@ -14,6 +15,8 @@ pub struct DecodeBuffers {
     mins: Vec<f32>,
     /// Two a block: what its factors multiply.
     super_scales: Vec<[f32; 2]>,
+    /// Rows as a file of the type would have them that they are rounded to.
+    rounded: Vec<u8>,
 }
 
 /// One scale for each decoded row; `None` where the scales are with the codes or in other tensors.
@@ -36,7 +39,7 @@ impl DecodeBuffers {
     /// Decodes whole rows of `cols` weights each. Dense weights that stay dense are not decoded.
     ///
     /// # Errors
-    /// [`ErrorKind::NonFinite`] for a scale or weight that is not finite, [`ErrorKind::LayoutContradicted`] if a row has more than the
+    /// [`ErrorKind::NonFinite`] for a scale or weight that is not finite, or too large for the type that it is rounded to, [`ErrorKind::LayoutContradicted`] if a row has more than the
     /// one magnitude that the probed rows promised.
     ///
     /// # Panics
@@ -75,6 +78,13 @@ impl DecodeBuffers {
                         *code = byte >> (i * bits) & (0xff >> (8 - bits));
                     }
                 }
+            }
+            (Reading::Rounded(to), _) => {
+                let mut rounded = std::mem::take(&mut self.rounded);
+                let decoded = head::round_rows(storage, to, cols, bytes, &mut rounded)
+                    .and_then(|()| self.decode(to, Reading::Stored, layout, cols, &rounded));
+                self.rounded = rounded;
+                return decoded;
             }
             (reading, _) => unreachable!("{} is not read as {reading:?}", storage.name),
         }

@@ -1,9 +1,10 @@
-//! A load in the background: while the team packs some chunks, the caller receives the next ones.
+//! A load in the background: while the team packs some chunks, the caller receives the next ones. While no chunk waits, it computes a
+//! prompt as far as the layers have come.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Loader;
+use super::{Begun, Loader};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::Plan;
 use crate::model::weights::Model;
@@ -24,8 +25,21 @@ pub struct Intake {
 
 enum State {
     /// Everything that was fed is packed.
-    Idle(Team, Box<Loader>),
-    Packing(BackgroundTask<(Box<Loader>, Result<()>)>),
+    Idle(Team, Box<Work>),
+    Packing(BackgroundTask<(Box<Work>, Result<()>)>),
+}
+
+struct Work {
+    loader: Loader,
+    begun: Option<Begun>,
+}
+
+impl Work {
+    /// Runs an operation of the prompt; `false` where there is none to run.
+    fn advance(&mut self, team: &Team) -> Result<bool> {
+        let Self { loader, begun } = self;
+        begun.as_mut().map_or(Ok(false), |begun| begun.advance(team, loader))
+    }
 }
 
 #[derive(Default)]
@@ -38,6 +52,8 @@ struct Chunks {
     free: Vec<Vec<u8>>,
     /// Whether a background task takes what waits.
     served: bool,
+    /// Whether somebody waits for the background task to end: it leaves the prompt for later.
+    awaited: bool,
 }
 
 struct Chunk {
@@ -50,7 +66,33 @@ struct Chunk {
 impl Intake {
     /// Takes a loader and the team that packs for it.
     pub fn new(loader: Loader, team: Team) -> Self {
-        Self { state: Some(State::Idle(team, Box::new(loader))), queue: Arc::default(), buffers: 1 }
+        let work = Work { loader, begun: None };
+        Self { state: Some(State::Idle(team, Box::new(work))), queue: Arc::default(), buffers: 1 }
+    }
+
+    /// Computes the keys and values of a prompt from now on: beside the caller, between chunks, or in a team of one in
+    /// [`Self::advance`].
+    ///
+    /// # Errors
+    /// As [`Self::feed`]; [`ErrorKind::InvalidArgument`] or [`ErrorKind::ContextFull`] for tokens that are no prompt of this model. The
+    /// load then goes on without.
+    pub fn prefill(&mut self, tokens: Vec<u32>) -> Result<()> {
+        let (team, mut work) = self.here()?;
+        let begun = Begun::new(work.loader.plan(), tokens);
+        let outcome = begun.map(|begun| work.begun = Some(begun));
+        self.serve(team, work, true);
+        outcome
+    }
+
+    /// Runs an operation of the prompt. Returns whether the weights for another one may have come.
+    ///
+    /// # Errors
+    /// As [`Self::feed`].
+    pub fn advance(&mut self) -> Result<bool> {
+        let (team, mut work) = self.here()?;
+        let more = work.advance(&team)?;
+        self.state = Some(State::Idle(team, work));
+        Ok(more)
     }
 
     /// Queues the first `len` bytes of a chunk for [`Loader::feed`]. Returns a buffer for the next chunk, which is empty while there are
@@ -60,13 +102,8 @@ impl Intake {
     /// The error of an earlier chunk, as [`Loader::feed`]; after it every call fails.
     pub fn feed(&mut self, file: usize, offset: u64, bytes: Vec<u8>, len: usize) -> Result<Vec<u8>> {
         if !self.queue.add(Chunk { file, offset, bytes, len }) {
-            let (team, mut loader) = self.here()?;
-            let queue = Arc::clone(&self.queue);
-            self.queue.lock().served = true;
-            self.state = Some(State::Packing(team.spawn(move |team| {
-                let outcome = queue.serve(team, &mut loader);
-                (loader, outcome)
-            })));
+            let (team, work) = self.here()?;
+            self.serve(team, work, false);
         }
         if let Some(buffer) = self.queue.free_buffer() {
             return Ok(buffer);
@@ -84,36 +121,50 @@ impl Intake {
         }
     }
 
+    /// Packs what waits, in the background. `more`: weights for the prompt may have come before.
+    fn serve(&mut self, team: Team, mut work: Box<Work>, more: bool) {
+        let queue = Arc::clone(&self.queue);
+        self.queue.lock().served = true;
+        self.state = Some(State::Packing(team.spawn(move |team| {
+            let outcome = queue.serve(team, &mut work, more);
+            (work, outcome)
+        })));
+    }
+
     /// The loader, after everything that has been fed.
     ///
     /// # Errors
     /// As [`Self::feed`].
     pub fn loader(&mut self) -> Result<&Loader> {
-        let (team, loader) = self.here()?;
-        let State::Idle(_, loader) = self.state.insert(State::Idle(team, loader)) else {
-            unreachable!("just put there")
-        };
-        Ok(loader)
+        let (team, work) = self.here()?;
+        let State::Idle(_, work) = self.state.insert(State::Idle(team, work)) else { unreachable!("just put there") };
+        Ok(&work.loader)
     }
 
-    /// The model and the team that loaded it.
+    /// The model, the team that loaded it, and the prompt as far as it is computed.
     ///
     /// # Errors
     /// As [`Self::feed`] and [`Loader::finish`].
-    pub fn finish(mut self) -> Result<(Model, Plan, Team)> {
-        let (team, loader) = self.here()?;
-        let (model, plan) = loader.finish()?;
-        Ok((model, plan, team))
+    pub fn finish(mut self) -> Result<(Model, Plan, Team, Option<Begun>)> {
+        let (team, work) = self.here()?;
+        let Work { loader, mut begun } = *work;
+        let (model, plan, rounded) = loader.assemble()?;
+        if let Some(begun) = begun.as_mut().filter(|_| rounded) {
+            begun.prefill.restart();
+        }
+        Ok((model, plan, team, begun))
     }
 
-    fn here(&mut self) -> Result<(Team, Box<Loader>)> {
+    fn here(&mut self) -> Result<(Team, Box<Work>)> {
         match self.state.take() {
             None => Err(failed()),
-            Some(State::Idle(team, loader)) => Ok((team, loader)),
+            Some(State::Idle(team, work)) => Ok((team, work)),
             Some(State::Packing(task)) => {
-                let (team, (loader, outcome)) = task.wait();
+                self.queue.lock().awaited = true;
+                let (team, (work, outcome)) = task.wait();
+                self.queue.lock().awaited = false;
                 outcome?;
-                Ok((team, loader))
+                Ok((team, work))
             }
         }
     }
@@ -135,25 +186,33 @@ impl Queue {
         self.lock().free.pop()
     }
 
-    /// Packs what waits, until nothing does.
-    fn serve(&self, team: &Team, loader: &mut Loader) -> Result<()> {
-        while let Some(Chunk { file, offset, bytes, len }) = self.next() {
-            let outcome = loader.feed(team, file, offset, &bytes[..len]);
+    /// Packs what waits, until nothing does. A team of several computes the prompt beside its caller, whenever no chunk waits.
+    fn serve(&self, team: &Team, work: &mut Work, more: bool) -> Result<()> {
+        let beside = team.members() > 1;
+        let mut more = more && beside;
+        while let Some(chunk) = self.next(more) {
+            let outcome = match &chunk {
+                Some(Chunk { file, offset, bytes, len }) => {
+                    work.loader.feed(team, *file, *offset, &bytes[..*len]).map(|()| beside)
+                }
+                None => work.advance(team),
+            };
             let mut chunks = self.lock();
             chunks.served = outcome.is_ok();
-            outcome?;
-            chunks.free.push(bytes);
+            more = outcome?;
+            chunks.free.extend(chunk.map(|chunk| chunk.bytes));
             drop(chunks);
             team.notify();
         }
         Ok(())
     }
 
-    fn next(&self) -> Option<Chunk> {
+    /// The next chunk, or an empty turn for the prompt if there may be `more` of it to compute. `None` ends the task.
+    fn next(&self, more: bool) -> Option<Option<Chunk>> {
         let mut chunks = self.lock();
         let chunk = chunks.waiting.pop_front();
-        chunks.served = chunk.is_some();
-        chunk
+        chunks.served = chunk.is_some() || more && !chunks.awaited;
+        chunks.served.then_some(chunk)
     }
 }
 

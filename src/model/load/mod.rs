@@ -30,6 +30,7 @@
 //! ```
 
 mod assemble;
+mod begun;
 pub mod decode;
 mod intake;
 mod units;
@@ -50,7 +51,8 @@ use crate::kernels::act::Precision;
 use crate::kernels::packed::{Matrix, MatrixShape, TILE};
 use crate::quant::{Content, Float};
 use crate::team::Team;
-use assemble::Assembly;
+use assemble::{Assembly, Front};
+pub use begun::Begun;
 use decode::{finite, finite_scale};
 pub use intake::Intake;
 use units::Units;
@@ -61,6 +63,18 @@ pub struct Loader {
     plan: Plan,
     /// One for each tensor, in file order.
     sinks: Vec<Sink>,
+    /// What [`Self::take_up`] has made of others.
+    front: Option<Front>,
+}
+
+/// What [`Loader::take_up`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakenUp {
+    /// The next part has not come in full, or there is none.
+    Nothing,
+    Part,
+    /// A layer, which shows that the layers before it round their inputs otherwise than was assumed.
+    Rounded,
 }
 
 #[derive(Debug)]
@@ -113,7 +127,7 @@ impl Loader {
             sinks.push(Sink::new(index, item).map_err(|error| error.tensor(&item.tensor.name))?);
         }
         sinks.sort_by_key(|sink| (sink.tensor.file, sink.tensor.offset));
-        Ok(Self { plan, sinks })
+        Ok(Self { plan, sinks, front: None })
     }
 
     /// The weights, in file order.
@@ -136,7 +150,7 @@ impl Loader {
             sinks.push(Sink::with_kind(index, item, Kind::Survey { zeros: 0 })?);
         }
         sinks.sort_by_key(|sink| (sink.tensor.file, sink.tensor.offset));
-        Ok(Self { plan, sinks })
+        Ok(Self { plan, sinks, front: None })
     }
 
     /// The share of zeros of each matrix, once a survey has seen everything.
@@ -179,6 +193,50 @@ impl Loader {
         Ok(())
     }
 
+    /// Takes up the next part of the model, in order of execution, once all of its bytes have come: what comes before the layers, then a
+    /// layer each time.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn take_up(&mut self) -> Result<TakenUp> {
+        let turn = self.front.as_ref().map_or(0, |front| front.model.layers.len() + 1);
+        let waits = |sink: &Sink| self.turn(sink) == turn && sink.check_done().is_err();
+        if turn > self.plan.config.layers || self.sinks.iter().any(waits) {
+            return Ok(TakenUp::Nothing);
+        }
+        let items = self.take_turn(turn);
+        let mut part = Assembly { plan: &self.plan, items };
+        match &mut self.front {
+            None => {
+                self.front = Some(part.front()?);
+                Ok(TakenUp::Part)
+            }
+            Some(front) => Ok(if front.push(part)? { TakenUp::Rounded } else { TakenUp::Part }),
+        }
+    }
+
+    fn turn(&self, sink: &Sink) -> usize {
+        self.plan.items[sink.item].slot.turn()
+    }
+
+    #[inline(never)]
+    fn take_turn(&mut self, turn: usize) -> LiteMap<Slot, Sink> {
+        let mut items = LiteMap::new();
+        for sink in std::mem::take(&mut self.sinks) {
+            if self.turn(&sink) == turn {
+                items.insert(self.plan.items[sink.item].slot, sink);
+            } else {
+                self.sinks.push(sink);
+            }
+        }
+        items
+    }
+
+    /// The parts that were taken up: a model without the layers that follow, output norm and head.
+    pub fn front(&self) -> Option<&Model> {
+        self.front.as_ref().map(|front| &front.model)
+    }
+
     /// The plan by which it loads.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -193,14 +251,24 @@ impl Loader {
     ///
     /// # Errors
     /// [`ErrorKind::Truncated`] with the first tensor of which bytes are missing; an error with a tensor whose scales the model cannot have.
-    pub fn finish(mut self) -> Result<(Model, Plan)> {
-        let mut items: LiteMap<Slot, Sink> = LiteMap::new();
-        for sink in self.sinks.drain(..) {
-            sink.check_done()?;
-            items.insert(self.plan.items[sink.item].slot, sink);
+    pub fn finish(self) -> Result<(Model, Plan)> {
+        self.assemble().map(|(model, plan, _)| (model, plan))
+    }
+
+    /// As [`Self::finish`]; says too whether layers that were taken up before round their inputs otherwise than was assumed.
+    fn assemble(mut self) -> Result<(Model, Plan, bool)> {
+        self.sinks.iter().try_for_each(Sink::check_done)?;
+        let mut rounded = false;
+        loop {
+            match self.take_up()? {
+                TakenUp::Nothing => break,
+                found => rounded |= found == TakenUp::Rounded,
+            }
         }
-        let model = Assembly { plan: &self.plan, items }.model()?;
-        Ok((model, self.plan))
+        let items = self.take_turn(usize::MAX);
+        let front = self.front.take().expect("what comes before the layers has come");
+        let model = Assembly { plan: &self.plan, items }.model(front)?;
+        Ok((model, self.plan, rounded))
     }
 }
 

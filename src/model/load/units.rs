@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::decode::{DecodeBuffers, RowScales, finite, finite_scale};
 use crate::error::{Error, Result};
 use crate::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing, TILE, Tile};
+use crate::model::head;
 use crate::model::items::Reading;
 use crate::quant::{Layout, Storage};
 use crate::team::Team;
@@ -69,6 +70,12 @@ impl Units<'_> {
         let mut zeros = 0;
         for (bytes, _) in fresh {
             zeros += match (self.reading, self.shape.packing) {
+                // Zeros of the file, not those that rounding makes.
+                (Reading::Rounded(_), _) => {
+                    let values = self.storage.values(bytes);
+                    head::finite(&values)?;
+                    values.into_iter().filter(|&value| value == 0.0).count() as u64
+                }
                 (_, Packing::Dense(float)) => {
                     finite(float, bytes)?;
                     float.values(bytes).filter(|&value| value == 0.0).count() as u64

@@ -7,6 +7,7 @@ import * as inspection from "../inspect.ts";
 import { loadModel } from "../load.ts";
 import { EngineLoop } from "../loop.ts";
 import type { HostState } from "../state.ts";
+import { IdleWarmup } from "../warmup.ts";
 
 export const load: Handler<"load"> = async (state, { source, settings }, context) => {
   const timeline = settings.userTiming ? state.timeline : undefined;
@@ -15,6 +16,9 @@ export const load: Handler<"load"> = async (state, { source, settings }, context
     const loaded = await loadModel(source, settings, { ...loadContext(state, context), timeline });
     const loop = new EngineLoop(loaded.engine, state.platform.turn, state.onFatal, timeline);
     state.model = { ...loaded, loop, adapters: new Adapters(loaded), maxSequences: loaded.info.maxSequences };
+    // What is left of a prompt goes on.
+    loop.start();
+    if (settings.warmup ?? state.platform.warms) state.idle = new IdleWarmup(state);
     return loaded.info;
   } finally {
     timeline?.add("load", "load", begun);

@@ -19,6 +19,7 @@ export const measure: Handler<"measure"> = async (state, { past, prompts, decode
     if (past.length > 0) await phase(past, { type: "logits", all: false });
     // The prompt's last step gives the first token; `decode` more follow it.
     const prefill = await phase(prompts, greedy(1));
+    context.send(null);
     const answers = await phase([], greedy(decode));
     return {
       prefill,
@@ -34,27 +35,32 @@ export const measure: Handler<"measure"> = async (state, { past, prompts, decode
 /** Runs all that is submitted, and times each step. */
 async function timePhase(
   { model: { engine, memory }, platform }: HostState,
-  profile: boolean,
+  profile: boolean | "each",
   { signal }: CallContext<"measure">,
 ): Promise<Phase> {
   const steps: number[] = [];
+  const noted: number[] = [];
   const before = engine.tally();
   const held = memory.buffer.byteLength;
-  engine.profile(profile);
+  // A step whose time is up when it begins ends after one operation.
+  const each = profile === "each";
+  engine.profile(!!profile);
   const start = performance.now();
   let turned = start;
   for (let now = start; engine.busy(); ) {
     const begun = now;
-    for (const event of engine.step(Infinity) as EngineEvent[]) if (event.type === "failed") throw event.error;
+    const events = engine.step(each ? 0 : Infinity) as EngineEvent[];
+    for (const event of events) if (event.type === "failed") throw event.error;
     now = performance.now();
     steps.push(now - begun);
+    if (each) noted.push(...engine.profile(true));
     if (now - turned < SLICE_MS) continue;
     await platform.turn();
     signal.throwIfAborted();
     turned = now = performance.now();
   }
   const ms = performance.now() - start;
-  const noted = [...engine.profile(false)];
+  noted.push(...engine.profile(false));
   const [bytes, macs] = engine.tally().map((now, i) => now - before[i]!) as unknown as [number, number];
   const grownBytes = memory.buffer.byteLength - held;
   return { ms, steps, weightBytes: bytes, weightMacs: macs, grownBytes, profile: noted };
@@ -65,11 +71,14 @@ export const trace: Handler<"trace"> = ({ model: { engine } }, { ids }) => {
   const session = engine.open();
   try {
     engine.submit(session, Uint32Array.from(ids), greedy(2));
-    return { prefill: [...engine.trace()], decode: [...engine.trace()] };
+    return { prefill: [...engine.trace(0)], decode: [...engine.trace(0)] };
   } finally {
     engine.close(session);
   }
 };
+
+/** How long each matrix takes alone, and its bytes. */
+export const times: Handler<"times"> = ({ model: { engine } }, { streams }) => [...engine.trace(streams)];
 
 const greedy = (maxTokens: number): EngineWork => ({
   type: "generate",

@@ -4,7 +4,7 @@ import type { Handlers } from "../call.ts";
 import { loadAdapter, unloadAdapter } from "./adapters.ts";
 import { generate } from "./generate.ts";
 import { canRun, inspect, load } from "./load.ts";
-import { measure, roofline, trace } from "./measure.ts";
+import { measure, roofline, times, trace } from "./measure.ts";
 import { embed, logits, perplexity, promptLogprobs } from "./score.ts";
 import { closeSession, forkSession, heldSession, makeSession, rewindSession, saveSession } from "./sessions.ts";
 import { status, warmup } from "./status.ts";
@@ -36,5 +36,6 @@ export const verbs: Handlers = {
   tokenBytes,
   measure,
   trace,
+  times,
   roofline,
 };

@@ -4,8 +4,8 @@ import type { Handler } from "../call.ts";
 import { encodeChat, renderedChat } from "../prompt.ts";
 
 export const applyChatTemplate: Handler<"applyChatTemplate"> = ({ model }, { prompt, addGenerationPrompt }) => {
-  const rendered = renderedChat(model, prompt, false, addGenerationPrompt);
-  return { text: rendered.text, tokens: encodeChat(model, rendered) };
+  const rendered = renderedChat(model.text, prompt, false, addGenerationPrompt);
+  return { text: rendered.text, tokens: encodeChat(model.text, model.info.contextLength, rendered) };
 };
 
 export const tokenizerInfo: Handler<"tokenizerInfo"> = ({ model: { text } }) => ({

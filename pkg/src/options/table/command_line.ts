@@ -88,16 +88,16 @@ export const convertFlags = {
   embedding: {
     kind: { values: ["keep", "f16", "q8_0", "q6_k", "q4_0"] },
     to: "command",
-    default: "keep",
+    otherwise: "as the head",
     flag: { value: "T" },
-    help: "The storage type of the embedding.",
+    help: "The storage type of the embedding, in exactly this type.",
   },
   head: {
     kind: { values: ["keep", "f16", "q8_0", "q6_k", "q4_0"] },
     to: "command",
     default: "keep",
     flag: { value: "T" },
-    help: "The storage type of a head that is not the embedding.",
+    help: "The storage type of the head, and of the embedding unless --embedding is given; what takes no more as it is stored than q8_0, q6_k or q4_0 stays as it is.",
   },
   force: { kind: "boolean", to: "command", default: false, flag: {}, help: "Replace the file if there is one." },
 } as const satisfies Group;
@@ -155,7 +155,11 @@ export const bench = {
     to: "command",
     default: 1,
     unit: "conversations",
-    flag: { value: "N" },
+    flag: {
+      value: "N[,N…]",
+      read: "sweep",
+      help: "Conversations that are computed side by side; of several numbers each is measured, and the knee is named.",
+    },
     help: "Conversations that are computed side by side.",
   },
   ctx: {
@@ -163,7 +167,11 @@ export const bench = {
     to: "command",
     default: 0,
     unit: "tokens",
-    flag: { value: "N" },
+    flag: {
+      value: "N[,N…]",
+      read: "sweep",
+      help: "Tokens that each conversation holds before its prompt; of several numbers each is measured, and the knee is named.",
+    },
     help: "Tokens that each conversation holds before its prompt.",
   },
   warmup: {
@@ -194,7 +202,21 @@ export const bench = {
     to: "command",
     default: false,
     flag: {},
-    help: "Show each matrix, and the range of what it reads and writes, for 16 tokens and for one.",
+    help: "Show each matrix with the range of what it reads and writes, for 16 tokens and for one, and where its time goes.",
+  },
+  seconds: {
+    kind: { integer: [1, 604800] },
+    to: "command",
+    unit: "seconds",
+    flag: { value: "N" },
+    help: "Go on for so long, and compare speed and memory of the first minute with those of the last.",
+  },
+  maxGrowth: {
+    kind: { number: [0, 1000] },
+    to: "command",
+    unit: "per cent",
+    flag: { value: "P" },
+    help: "With --seconds: exit with 1 when memory grew by more than so many per cent.",
   },
   roofline: {
     kind: "boolean",
@@ -257,6 +279,119 @@ export const loadtest = {
     flag: { value: "S" },
     help: "The seed of prompts, lengths and the clients' behaviour.",
   },
+} as const satisfies Group;
+
+/** Of a load test that measures; without one of `rps`, `users`, `batchSizes` and `host` it compares answers instead. */
+export const loadPlan = {
+  host: {
+    kind: "text",
+    to: "command",
+    flag: { value: "URL" },
+    help: "Ask a server that speaks OpenAI's protocol, in place of a model in this process.",
+  },
+  serverModel: {
+    kind: "text",
+    to: "command",
+    otherwise: "the first that it lists",
+    flag: { name: "model", value: "NAME" },
+    help: "The model's name at the server.",
+  },
+  apiKey: { kind: "text", to: "command", flag: { value: "KEY" }, help: "Sent to the server with every request." },
+  chat: {
+    kind: "boolean",
+    to: "command",
+    default: false,
+    flag: {},
+    help: "Ask the server for chats in place of completions.",
+  },
+  stopAtEos: {
+    kind: "boolean",
+    to: "command",
+    default: false,
+    flag: {},
+    help: "Let a server's answers end where its model ends them, not only at their last token.",
+  },
+  rps: {
+    kind: { number: [0.001, 100000] },
+    to: "command",
+    unit: "requests/s",
+    flag: { value: "R" },
+    help: "Begin so many requests a second at random times, whatever the target does; times count from the moment planned.",
+  },
+  users: {
+    kind: { integer: [1, 65536] },
+    to: "command",
+    otherwise: "as many as may be in flight",
+    unit: "users",
+    flag: { value: "N" },
+    help: "So many users, each of whom asks again when the answer is there.",
+  },
+  duration: {
+    kind: { number: [0.1, 604800] },
+    to: "command",
+    default: 30,
+    unit: "seconds",
+    flag: { value: "S" },
+    help: "How long requests are begun in each run.",
+  },
+  batchSizes: {
+    kind: { integer: [1, 65536] },
+    to: "command",
+    otherwise: "one run without a limit",
+    flag: { value: "N[,N…]", read: "sweep" },
+    help: "The most requests in flight, with a run for each number; the knee is named.",
+  },
+  latencyPercentiles: {
+    kind: { number: [0, 100] },
+    to: "command",
+    otherwise: "50,90,99",
+    flag: { value: "P[,P…]", read: "sweep" },
+    help: "Percentiles of the times that are reported.",
+  },
+  promptTokens: {
+    kind: { integer: [1, 1048576] },
+    to: "command",
+    default: 128,
+    unit: "tokens",
+    flag: { value: "N" },
+    help: "Tokens of a made prompt; a server gets so many words.",
+  },
+  prompts: {
+    kind: "text",
+    to: "command",
+    flag: { value: "FILE" },
+    help: "Prompts to ask in turn, one in a line.",
+  },
+  maxTokens: {
+    kind: { integer: [1, 1048576] },
+    to: "command",
+    default: 64,
+    unit: "tokens",
+    flag: { short: "n", value: "N" },
+    help: "Tokens of an answer.",
+  },
+  mix: {
+    kind: "text",
+    to: "command",
+    flag: { value: "SHORT:LONG" },
+    help: "So many short requests for so many long ones; short ones have an eighth of the tokens.",
+  },
+  abort: {
+    kind: { number: [0, 1] },
+    to: "command",
+    default: 0,
+    flag: { value: "SHARE" },
+    help: "The share of requests that are broken off.",
+  },
+  slow: {
+    kind: { number: [0, 1] },
+    to: "command",
+    default: 0,
+    flag: { value: "SHARE" },
+    help: "The share of answers that are read slowly.",
+  },
+  csv: { kind: "text", to: "command", flag: { value: "FILE" }, help: "Write a line for each run to a file." },
+  plot: { kind: "text", to: "command", flag: { value: "FILE.svg" }, help: "Write a picture of latency over load." },
 } as const satisfies Group;
 
 export const cacheFlags = {

@@ -50,6 +50,13 @@ export const plan = {
     flag: { value: "N" },
     help: "How many values an I2_S file interleaves; auto decides by the weights.",
   },
+  head: {
+    kind: { values: ["stored", "q8_0", "q6_k", "q4_0"] },
+    to: "plan",
+    default: "stored",
+    flag: { value: "T" },
+    help: "Rounds the embedding and the head to this type while they load, unless they take no more as they are stored.",
+  },
 } as const satisfies Group;
 
 export const serving = {
@@ -188,6 +195,18 @@ export const loading = {
     otherwise: "the model's own",
     flag: { value: "FILE|TEMPLATE" },
     help: 'The chat template to use; "embedded" takes the file\'s own even where it is known to be wrong.',
+  },
+  prefill: {
+    kind: "prefill",
+    to: "host",
+    otherwise: "none",
+    help: "A prompt that is computed while the weights come: a text, token ids, messages or a saved session.",
+  },
+  warmup: {
+    kind: "boolean",
+    to: "host",
+    otherwise: "true in pages, false elsewhere",
+    help: "Warms up in idle time behind the load, as model.warmup() does, until a call comes.",
   },
   userTiming: {
     kind: "boolean",

@@ -1,0 +1,49 @@
+//! A prompt that is computed while the weights come.
+
+use super::{Loader, TakenUp};
+use crate::error::Result;
+use crate::kernels::isa::Active;
+use crate::kv::Cache;
+use crate::model::forward::{Forward, Prefill};
+use crate::model::plan::Plan;
+use crate::team::Team;
+
+/// A prompt under way, with the KV cache and the scratch that the engine takes over.
+pub struct Begun {
+    pub cache: Cache,
+    pub forward: Forward<Active>,
+    pub prefill: Prefill,
+}
+
+impl Begun {
+    /// Reserves what the engine would reserve later.
+    ///
+    /// # Errors
+    /// As [`Prefill::new`].
+    pub fn new(plan: &Plan, tokens: Vec<u32>) -> Result<Self> {
+        let mut cache = Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.prefix_reuse)?;
+        let forward = Forward::reserve(plan)?;
+        let prefill = Prefill::new(plan, &mut cache, tokens)?;
+        Ok(Self { cache, forward, prefill })
+    }
+
+    /// Runs one operation. Returns `false` where the layer that it needs has not come.
+    ///
+    /// # Errors
+    /// As [`Loader::take_up`].
+    pub fn advance(&mut self, team: &Team, loader: &mut Loader) -> Result<bool> {
+        let Self { cache, forward, prefill } = self;
+        loop {
+            if let Some(model) = loader.front()
+                && prefill.advance(forward, team, model, cache).is_some()
+            {
+                return Ok(true);
+            }
+            match loader.take_up()? {
+                TakenUp::Nothing => return Ok(false),
+                TakenUp::Part => {}
+                TakenUp::Rounded => prefill.restart(),
+            }
+        }
+    }
+}
