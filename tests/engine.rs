@@ -13,7 +13,7 @@ use ternlight::model::forward::Traced;
 use ternlight::model::{Intake, Loader, Options};
 use ternlight::observe::{Operation, Values};
 use ternlight::rng::Rng;
-use ternlight::sampling::Params;
+use ternlight::sampling::{Logprobs, Params};
 use ternlight::team::Team;
 
 const MODELS: [&str; 4] =
