@@ -35,6 +35,11 @@ impl<'a> Reader<'a> {
         self.at as u64
     }
 
+    /// What was read since some offset.
+    pub fn since(&self, offset: u64) -> &'a [u8] {
+        &self.bytes[(offset as usize).min(self.at)..self.at]
+    }
+
     /// Bytes of the file after this point, whether they are here or not.
     pub fn left(&self) -> u64 {
         self.total - self.at as u64

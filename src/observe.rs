@@ -11,6 +11,9 @@ pub enum Operation {
     Qkv,
     Rope,
     Attend,
+    /// In place of `Rope` and `Attend`, the convolution and the recurrence of a gated delta net.
+    Convolve,
+    Recur,
     Output,
     GateUp,
     Down,
@@ -22,8 +25,10 @@ pub enum Operation {
 
 impl Operation {
     /// The names, in the order of the operations, so that an operation is an index.
-    pub const NAMES: [&str; 11] =
-        ["schedule", "embed", "qkv", "rope", "attend", "output", "gate_up", "down", "head", "sample", "settle"];
+    pub const NAMES: [&str; 13] = [
+        "schedule", "embed", "qkv", "rope", "attend", "convolve", "recur", "output", "gate_up", "down", "head",
+        "sample", "settle",
+    ];
 
     /// The name in profiles.
     pub fn name(self) -> &'static str {

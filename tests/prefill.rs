@@ -129,6 +129,30 @@ fn keys_values_and_answers_are_those_of_a_load_without_it() {
     }
 }
 
+/// A hybrid goes on from the state before the last token.
+#[test]
+fn states_of_hybrids_are_those_of_a_load_without_it() {
+    for model in ["models/qwen35", "gguf/qwen35_odd.hadamard.F32.gguf"] {
+        let files = Files::read(&golden(model));
+        let ids = prompt(TOKENS, 3);
+        let (tokens, saved) = plain(&files, options(), &ids);
+        for (threads, size) in [(1, 100_000), (2, 60_000)] {
+            for states in [1, 4] {
+                let plan = plan(&files, Options { recurrent_states: Some(states), ..options() });
+                let parts = parts(&files, &plan, size);
+                let (mut engine, _) = engine(plan, threads, parts, &ids);
+                let found = answer(&mut engine, &ids);
+                assert!(found.0 == tokens && found.1 == saved, "{model}: {threads} threads, {states} states");
+                assert_eq!(found.2, TOKENS - 1, "{model}: all but the last token are there");
+                assert_eq!(engine.status().used_tokens, 0);
+                // What begins otherwise is computed as ever.
+                let other = prompt(40, 5);
+                assert!(answer(&mut engine, &other).0 == plain(&files, options(), &other).0, "{model}: another prompt");
+            }
+        }
+    }
+}
+
 #[test]
 fn every_type_of_the_kv_cache_gives_the_same_bits() {
     let files = Files::read(&golden("gguf/llama_bitlinear.TQ2_0.gguf"));

@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
+use common::hybrid::{Sizes, Weights, lora};
 use common::{Files, TestEngine, golden, run};
 use ternlight::engine::{AdapterId, Event, Pooling, Request, RequestId, SessionId, Task, WhenFull};
 use ternlight::kv::Codec;
@@ -14,13 +15,22 @@ use ternlight::rng::Rng;
 use ternlight::sampling::{Lists, Params};
 use ternlight::team::Team;
 
-const MODELS: [&str; 2] = ["models/bitnet_packed", "models/llama_bf16"];
+const MODELS: [&str; 3] = ["models/bitnet_packed", "models/llama_bf16", "models/qwen35"];
 
-/// An adapter that fits both models, and one with some of its numbers in another order.
+/// An adapter that fits the first two models, and one that fits the hybrid.
+fn adapter(engine: &TestEngine) -> Files {
+    if engine.model().config.hybrid.is_none() {
+        return Files::read(&golden("lora/bitnet_packed.lora"));
+    }
+    let weights = Weights::random(Sizes::golden(), 0);
+    lora(&weights, 2, 1).0
+}
+
+/// An adapter that fits the model, and one with some of its numbers in another order.
 fn load_adapters(engine: &mut TestEngine, order: [usize; 2]) -> [AdapterId; 2] {
     let mut ids = [AdapterId(0); 2];
     for which in order {
-        let mut files = Files::read(&golden("lora/bitnet_packed.lora"));
+        let mut files = adapter(engine);
         if which == 1 {
             let end = files.weights[0].len();
             files.weights[0][end - (16 << 10)..].as_chunks_mut::<4>().0.reverse();
@@ -121,6 +131,7 @@ fn options(rng: &mut Rng, kv: Codec) -> (Options, usize) {
         max_waiting: 64,
         scheduling: if rng.below(4) == 0 { Scheduling::Fcfs } else { Scheduling::Fair },
         kv_cache_tokens: Some(context + rng.below(3 * context)),
+        recurrent_states: Some(1 + rng.below(7)),
         ..Options::default()
     };
     (options, context)
@@ -341,12 +352,12 @@ fn alone(files: &Files, context: usize, kv: Codec, call: &Call) -> Said {
 
 #[test]
 fn each_gets_what_it_gets_alone() {
-    let rounds: u64 = std::env::var("SCHEDULES").map_or(12, |rounds| rounds.parse().unwrap());
+    let rounds: u64 = std::env::var("SCHEDULES").map_or(18, |rounds| rounds.parse().unwrap());
     let files = MODELS.map(|model| Files::read(&golden(model)));
     let (mut whole, mut cut) = (0, 0);
     for seed in 0..rounds {
-        let files = &files[seed as usize % 2];
-        let kv = Codec::ALL[seed as usize / 2 % 6];
+        let files = &files[seed as usize % 3];
+        let kv = Codec::ALL[seed as usize / 3 % 6];
         let schedule = Schedule::new(files, seed, kv);
         let context = schedule.context;
         for call in schedule.run(14) {

@@ -158,7 +158,7 @@ async function write(signal) {
     settle(finished.text);
     if (mode === "chat") prompt.value = finished.text ? "" : said;
     speed.finish(run, finished.timings, options.seed);
-    const stopped = finished.finishReason === "abort";
+    const stopped = finished.finishReason === "stopped";
     setState(stopped ? "stopped" : "ready", ending(finished, options.maxTokens));
   } catch (error) {
     settle("");
@@ -203,7 +203,7 @@ async function writeSeveral(signal) {
 
 function ending({ finishReason, timings: { predictedN, predictedMs, ttftMs } }, maxTokens) {
   const amount = `${tokens(predictedN)} in ${duration(ttftMs + predictedMs)}`;
-  if (finishReason === "abort") return `Stopped after ${amount}`;
+  if (finishReason === "stopped") return `Stopped after ${amount}`;
   if (finishReason === "stop") return `Ended by the model after ${amount}`;
   return `${amount}${predictedN < maxTokens ? ": the context is full" : ""}`;
 }

@@ -54,7 +54,6 @@ export class TextView {
 export class ChatView {
   #log;
   #element;
-  #session = null;
   #messages = [];
 
   constructor(log, element) {
@@ -64,16 +63,12 @@ export class ChatView {
 
   /** Forgets the conversation. */
   clear() {
-    // A model that is gone has taken its sessions with it.
-    this.#session?.close().catch(() => {});
-    this.#session = null;
     this.#messages = [];
     this.#element.replaceChildren();
   }
 
-  /** Says something. What the session holds of the turns before is not computed again. */
+  /** Says something. What was computed of the turns before is found again. */
   async begin(model, prompt, { options }) {
-    this.#session ??= model.session();
     const messages = [...this.#messages, { role: "user", content: prompt }];
     const asked = this.#turn("user", "You", prompt);
     const answer = this.#turn("assistant", "Model");
@@ -83,7 +78,7 @@ export class ChatView {
       if (text) this.#messages = [...messages, { role: "assistant", content: text }];
       else for (const turn of [asked, answer]) turn.remove();
     };
-    return { generation: this.#session.chat(messages, options), writer, promptTokens: null, settle };
+    return { generation: model.chat(messages, options), writer, promptTokens: null, settle };
   }
 
   #turn(kind, who, text = "") {

@@ -80,9 +80,7 @@ impl Signs {
             return self.push(codes.iter().copied());
         };
         self.reset(len);
-        if !matches!(layout.codes, Codes::B1 | Codes::B2) {
-            return Err(not_ternary("−1, 0 and +1", format_args!("codes of {} bits", layout.codes.bits())));
-        }
+        check_codes(layout)?;
         for (i, codes) in codes.chunks_exact(len).enumerate() {
             let (step, offset, scale) =
                 if min { middle(layout, scales[i], mins[i])? } else { (layout.step, layout.offset, scales[i]) };
@@ -197,6 +195,17 @@ fn middle(layout: Layout, scale: f32, min: f32) -> Result<(i32, i32, f32)> {
         Codes::B1 if scale == -2.0 * min => Ok((2, 1, -min)),
         Codes::B2 if scale == -min => Ok((1, 1, scale)),
         _ => Err(not_ternary("scales and minima of −1, 0 and +1", format_args!("scale {scale}, minimum {min}"))),
+    }
+}
+
+/// Codes that have groups of their own and more than two bits are of no ternary model.
+///
+/// # Errors
+/// [`ErrorKind::UnsupportedType`] for those.
+pub fn check_codes(layout: Layout) -> Result<()> {
+    match (layout.scales, layout.codes) {
+        (quant::Scales::Row, _) | (_, Codes::B1 | Codes::B2) => Ok(()),
+        (_, codes) => Err(not_ternary("−1, 0 and +1", format_args!("codes of {} bits", codes.bits()))),
     }
 }
 

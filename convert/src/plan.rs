@@ -1,5 +1,6 @@
 //! From a model's plan to the tensors of a new file: the type, the place and the reads of each.
 
+use super::codes::check_codes;
 use super::keys;
 use ternlight::error::{Error, ErrorKind, Result};
 use ternlight::model::config::ScaleMeaning;
@@ -154,11 +155,21 @@ pub(super) fn outputs(plan: &Plan, options: Options) -> Result<(Kind, Vec<Output
         )
         .key("quantization_config.use_rms_norm"));
     }
+    if config.hybrid.is_some() && config.naming == Naming::HuggingFace {
+        let reason = "a hybrid's safetensors are not converted: llama.cpp's converter makes a GGUF of them";
+        return Err(Error::new(ErrorKind::UnsupportedSetting, reason).key("architectures"));
+    }
+    if config.mtp > 0 {
+        let reason = "a head for further tokens (MTP) is not converted, and the rest would not be complete without it";
+        let key = format!("{}.nextn_predict_layers", config.architecture);
+        return Err(Error::new(ErrorKind::UnsupportedSetting, reason).key(key).expected(0, config.mtp));
+    }
     if plan.tied() && options.embedding.is_some() && !matches!(options.head, Wish::Keep) {
         return Err(Error::new(ErrorKind::InvalidArgument, "the head is the embedding: they have one type")
             .option("head")
             .expected("one of the two options", "both"));
     }
+    refuse_wider(plan)?;
     let kind = options.kind.unwrap_or_else(|| if plan.items.iter().any(signs) { Kind::Q1 } else { Kind::Tq2 });
     fits_all(plan, kind)?;
     let mut outputs = Vec::new();
@@ -184,11 +195,25 @@ fn signs(item: &Item) -> bool {
     item.slot.in_layer().is_some() && layout.is_some_and(|layout| layout.codes == Codes::B1)
 }
 
+/// Whether a matrix of a layer keeps its type: the small ones of a gated delta net are floats in any model.
+fn stays(item: &Item) -> bool {
+    matches!(item.slot.part, Part::SsmAlpha | Part::SsmBeta)
+}
+
 fn layer_matrix(item: &Item) -> Option<usize> {
     match item.target {
-        Target::Matrix(shape, _) if item.slot.in_layer().is_some() => Some(shape.cols),
+        Target::Matrix(shape, _) if item.slot.in_layer().is_some() && !stays(item) => Some(shape.cols),
         _ => None,
     }
+}
+
+/// Refuses what its storage type shows to be no ternary model. Floats, and types of two bits, are judged by their values.
+fn refuse_wider(plan: &Plan) -> Result<()> {
+    for item in plan.items.iter().filter(|item| layer_matrix(item).is_some()) {
+        let Some(Content::Blocks { layout, .. }) = item.tensor.storage.map(|storage| storage.content) else { continue };
+        check_codes(layout).map_err(|error| error.tensor(&item.tensor.name))?;
+    }
+    Ok(())
 }
 
 /// Every matrix of the layers must have rows of whole blocks.
@@ -231,12 +256,14 @@ fn given(factors: Vec<f32>) -> Output {
 }
 
 fn output(plan: &Plan, options: Options, kind: Kind, index: usize, item: &Item) -> Result<Output> {
-    let name = Naming::Gguf.name(item.slot).to_string();
+    let renamed = plan.config.naming != Naming::Gguf;
+    let name = if renamed { Naming::Gguf.name(item.slot).to_string() } else { item.tensor.name.clone() };
     let from = item.tensor.runnable()?;
     let (form, storage, rows, cols) = match item.target {
         Target::Values => (Form::Floats, &quant::F32, item.tensor.values() as usize, 1),
         Target::Matrix(shape, _) => {
-            let (form, storage) = match options.wish(item.slot.part) {
+            let wish = if stays(item) { Some(Wish::Keep) } else { options.wish(item.slot.part) };
+            let (form, storage) = match wish {
                 None => (Form::Codes(kind), kind.storage()),
                 Some(Wish::Exactly(storage)) => (Form::Rounded, storage),
                 Some(Wish::AtMost(storage)) if head::rounds(plan, item, storage)? => (Form::Rounded, storage),
@@ -259,7 +286,12 @@ fn output(plan: &Plan, options: Options, kind: Kind, index: usize, item: &Item) 
         && plan.config.naming == Naming::HuggingFace
         && keys::architecture(&plan.config)? == "llama";
     let vector = matches!(item.target, Target::Values);
-    let dims = if vector { vec![rows as u64] } else { vec![cols as u64, rows as u64] };
+    let dims = match vector {
+        // A GGUF's own shape: that of a convolution has two dimensions.
+        true if !renamed => item.tensor.shape.iter().rev().copied().collect(),
+        true => vec![rows as u64],
+        false => vec![cols as u64, rows as u64],
+    };
     let values = rows as u64 * cols as u64;
     let tail = if matches!(storage.content, Content::I2s) { I2S_TAIL } else { 0 };
     let mut output = Output {

@@ -47,7 +47,16 @@ const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.joi
 /** Of what `import` of a .wasm gives, which tsc does not copy. */
 const wasmTypes = path.join(pkg, "scripts", "wasm.d.ts");
 const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts", "server.d.ts"];
-const papers = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
+/** What README leads to is packed with it. */
+const papers = [
+  ...["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE-MIT", "LICENSE-APACHE"],
+  "benches/results/README.md",
+  ...["docs", "docs/guide", "docs/reference", "docs/images"].flatMap((folder) =>
+    readdirSync(path.join(root, folder))
+      .filter((name) => /\.(md|png)$/.test(name))
+      .map((name) => `${folder}/${name}`),
+  ),
+];
 const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), npmLock];
 
 const kinds = {
@@ -55,7 +64,7 @@ const kinds = {
     await buildFlavours([...flavours, ...extras]);
     await buildBundles();
     await buildTypes();
-    for (const name of papers) cpSync(path.join(root, name), path.join(pkg, name));
+    copyPapers();
     await buildClients();
   },
   async page() {
@@ -72,6 +81,7 @@ const kinds = {
   async bundles() {
     await buildBundles();
     await buildTypes();
+    copyPapers();
   },
   async quick() {
     const quick = path.join(root, "target", "quick");
@@ -94,6 +104,11 @@ const kinds = {
     say("profile", "target/profile is a package with the names of its functions: see docs/guide/profiling.md");
   },
 };
+
+function copyPapers() {
+  for (const folder of ["docs", "benches"]) rmSync(path.join(pkg, folder), { recursive: true, force: true });
+  for (const name of papers) cpSync(path.join(root, name), path.join(pkg, name), { recursive: true });
+}
 
 async function buildFlavours(wanted) {
   mkdirSync(path.join(dist, "glue"), { recursive: true });
@@ -120,7 +135,8 @@ async function bundle(platform, groups, outdir, minified = true) {
     bundle: true,
     format: "esm",
     target: "es2022",
-    minify: minified,
+    // Node shows the line where an error was made: it must be one that people can read.
+    minify: minified && platform === "browser",
     outdir,
     platform,
     logLevel: "warning",
@@ -149,9 +165,14 @@ function glueIn(folder) {
   return {
     name: "glue",
     setup({ onResolve, onLoad }) {
+      // Builds for different instruction sets have the same glue, which a bundle then holds once.
+      const known = new Map();
       onResolve({ filter: /\/dist\/glue\/[\w-]+\.js$/ }, ({ path: asked }) => {
         const file = path.join(folder, path.basename(asked));
-        return existsSync(file) ? { path: file } : { path: path.basename(asked, ".js"), namespace: "absent" };
+        if (!existsSync(file)) return { path: path.basename(asked, ".js"), namespace: "absent" };
+        const text = readFileSync(file, "utf8").replace(/^\/\/.*$/gm, "");
+        if (!known.has(text)) known.set(text, file);
+        return { path: known.get(text) };
       });
       onLoad({ filter: /.*/, namespace: "absent" }, ({ path: name }) => {
         const message = JSON.stringify(`${name} is not in this build: \`make build\` adds it`);

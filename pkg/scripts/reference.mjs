@@ -34,7 +34,6 @@ const calls = [
   [["loadAdapter"], "loadAdapter", ""],
   [["tokenize"], "tokenize", ""],
   [["detokenize"], "detokenize", ""],
-  [["applyChatTemplate"], "applyChatTemplate", ""],
   [["logits"], "logits", ""],
   [["promptLogprobs"], "promptLogprobs", ""],
   [["embed"], "embed", ""],

@@ -1,3 +1,3 @@
 /** A `.wasm` of the package, as tools for edge workers import it. */
-declare const module: WebAssembly.Module;
+declare const module: typeof globalThis extends { WebAssembly: { Module: { prototype: infer Type } } } ? Type : never;
 export default module;

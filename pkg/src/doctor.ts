@@ -2,6 +2,7 @@ import { examine } from "./doctor/doctor.ts";
 import type { DoctorOptions, DoctorReport } from "./doctor/report.ts";
 import { cores, freeMemory, pageAddress, runtimeName, spawnEngine } from "./platform/browser.ts";
 import { addressOf } from "./source/address.ts";
+import type { URL as Address } from "./types/web.ts";
 
 export type * from "./doctor/report.ts";
 
@@ -20,7 +21,7 @@ export type * from "./doctor/report.ts";
  * for (const { level, text } of advice) console.log(`${level}: ${text}`);
  * ```
  */
-export async function doctor(url?: string | URL | null, options?: DoctorOptions): Promise<DoctorReport> {
+export async function doctor(url?: string | Address | null, options?: DoctorOptions): Promise<DoctorReport> {
   const page = pageAddress();
   const patient = {
     runtime: runtimeName(),

@@ -6,19 +6,21 @@ import { show } from "./options/show.ts";
 import { spawnEngine } from "./platform/edge.ts";
 import { EngineError } from "./types/errors.ts";
 import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types/index.ts";
+import type { WasmModule } from "./types/web.ts";
 
+export { jsonSchema } from "./options/json_schema.ts";
 export { EngineError, type ErrorCode, type ErrorDetail } from "./types/errors.ts";
 export type * from "./types/index.ts";
 
 /** Compiled modules that the caller provides, because an edge worker may compile nothing itself. */
 export interface EdgeOptions {
   /** The engine, imported as a module: `import wasm from "ternlight/single-relaxed.wasm"`, or `single-simd128.wasm`. */
-  wasm: WebAssembly.Module;
+  wasm: WasmModule;
   /**
    * What the options `responseFormat` and `toolChoice` need, imported as a module: `import constrain from "ternlight/constrain.wasm"`.
    * @default none
    */
-  constrain?: WebAssembly.Module | undefined;
+  constrain?: WasmModule | undefined;
 }
 
 /** There is one thread, and the build is the one given: neither can be chosen. */

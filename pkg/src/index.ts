@@ -1,6 +1,6 @@
 import { manage } from "./api/cache.ts";
 import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./api/model.ts";
-import { keptOpener, pageAddress, persist, spawnEngine } from "./platform/browser.ts";
+import { frame, keptOpener, pageAddress, persist, showsFrames, spawnEngine } from "./platform/browser.ts";
 import type {
   CanRun,
   Description,
@@ -11,10 +11,11 @@ import type {
   ModelSource,
 } from "./types/index.ts";
 
+export { jsonSchema } from "./options/json_schema.ts";
 export { EngineError, type ErrorCode, type ErrorDetail } from "./types/errors.ts";
 export type * from "./types/index.ts";
 
-const outside: Outside = { spawnEngine, persist, base: pageAddress() };
+const outside: Outside = { spawnEngine, persist, base: pageAddress(), ...(showsFrames() && { frame }) };
 
 /**
  * What loads have kept: in a page in its origin's storage, elsewhere in a directory of the user.

@@ -1,5 +1,14 @@
 import { manage } from "./api/cache.ts";
-import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./api/model.ts";
+import { located, locateMethods } from "./api/located.ts";
+import {
+  canRun as canRunWith,
+  inspect as inspectWith,
+  LoadedModel,
+  load as loadWith,
+  type Outside,
+} from "./api/model.ts";
+import { OpenSession } from "./api/session.ts";
+import { showObjects } from "./api/shown.ts";
 import { openStore, spawnEngine, toPath } from "./platform/node.ts";
 import type {
   CanRun,
@@ -11,17 +20,25 @@ import type {
   ModelSource,
 } from "./types/index.ts";
 
+export { jsonSchema } from "./options/json_schema.ts";
 export { EngineError, type ErrorCode, type ErrorDetail } from "./types/errors.ts";
 export type * from "./types/index.ts";
+
+showObjects();
+for (const { prototype } of [LoadedModel, OpenSession]) locateMethods(prototype);
 
 const outside: Outside = { spawnEngine, base: null, toPath };
 
 export const cache: ModelCache = manage(openStore, null);
 
-export const load = (source: ModelSource, options?: LoadOptions): Promise<Model> => loadWith(outside, source, options);
+export const load = located(
+  (source: ModelSource, options?: LoadOptions): Promise<Model> => loadWith(outside, source, options),
+);
 
-export const inspect = (source: ModelSource, options?: InspectOptions): Promise<Description> =>
-  inspectWith(outside, source, options);
+export const inspect = located(
+  (source: ModelSource, options?: InspectOptions): Promise<Description> => inspectWith(outside, source, options),
+);
 
-export const canRun = (source: ModelSource, options?: LoadOptions): Promise<CanRun> =>
-  canRunWith(outside, source, options);
+export const canRun = located(
+  (source: ModelSource, options?: LoadOptions): Promise<CanRun> => canRunWith(outside, source, options),
+);

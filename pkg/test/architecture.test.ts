@@ -49,7 +49,7 @@ const ROOMS: Rooms = {
   // The server: a function from requests to responses, over the public objects.
   server: ["types", "options", "text", "openai"],
   // Tools beside the engine. They use the public objects, or the unstable entry.
-  doctor: ["options", "source", "wasm", "api"],
+  doctor: ["types", "options", "source", "wasm", "api"],
   bench: ["types", "options", "api", "platform"],
   convert: ["types", "source", "text", "wasm", "host"],
   // Entry files put a platform, the public objects and the tools together.

@@ -75,7 +75,7 @@ impl Checkpoint {
     }
 }
 
-fn described(&Array { element, count, offset, len }: &Array) -> Js<JsValue> {
+fn described(&Array { element, count, offset, len, .. }: &Array) -> Js<JsValue> {
     let object = Object::new();
     for (name, number) in [
         ("elementType", f64::from(element)),

@@ -142,6 +142,16 @@ impl Active {
         };
     }
 
+    /// Whether it continues a sequence.
+    pub fn generates(&self) -> bool {
+        matches!(self.request.task, Task::Generate { .. })
+    }
+
+    /// Whether it has not chosen anything of an answer yet.
+    pub fn begins(&self) -> bool {
+        self.generates() && self.generated == 0
+    }
+
     /// How the request goes on when the context is full.
     pub fn when_full(&self) -> WhenFull {
         match self.request.task {

@@ -66,6 +66,7 @@ impl<I: Isa> Engine<I> {
         session.adapters = set;
         if *self.cache.salt(table) != salt {
             self.session(id)?.cached = 0;
+            self.lose_state(id);
             self.cache.set_salt(table, salt);
             // As where a session is cut: a pass may still write to its blocks.
             if self.running.is_none() {

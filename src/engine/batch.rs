@@ -2,9 +2,11 @@
 //! places, tokens and blocks of the KV cache as it decides.
 
 use super::active::Active;
+use super::kept::STRIDE;
 use super::scheduler::{Batch, Candidate, Holder, Lane, Queue, View, Waiting, admit, schedule, victim};
 use super::{Engine, RequestId, SessionId};
 use crate::kernels::isa::Isa;
+use crate::kv::Cache;
 use crate::model::forward::BatchRow;
 
 impl<I: Isa> Engine<I> {
@@ -36,7 +38,7 @@ impl<I: Isa> Engine<I> {
             arrivals: 0,
             turn: self.turn,
             promised: 0,
-            available: self.cache.allocator().available(),
+            available: self.cache.allocator().available() + self.kept_blocks(),
             idle: 0,
             waiting: Vec::new(),
         };
@@ -64,11 +66,26 @@ impl<I: Isa> Engine<I> {
         self.requests.iter().find(|(_, request)| on(request)).map(|(&id, _)| id)
     }
 
+    /// On a hybrid, lets each running request go on from the nearest state that was kept.
+    fn resume_all_kept(&mut self) {
+        if !self.cache.has_states() {
+            return;
+        }
+        let running = self.requests.values().filter(|request| request.computes());
+        let limit = |request: &Active| request.limit(self.sessions[&request.session].tokens.len());
+        let all: Vec<(SessionId, usize)> = running.map(|request| (request.session, limit(request))).collect();
+        for (session, limit) in all {
+            self.resume_kept(session, limit);
+        }
+    }
+
     /// Prepares the running requests for a batch and describes them: each takes up what others have computed of its prompt, and guesses
     /// where it decodes.
     fn view(&mut self) -> View {
+        self.resume_all_kept();
         let Self { requests, sessions, cache, limits, context, .. } = self;
         let mut candidates = Vec::new();
+        let alone = requests.values().filter(|request| request.computes()).count() == 1;
         for (&id, request) in requests.iter_mut().filter(|(_, request)| request.computes()) {
             let Some(session) = sessions.get_mut(&request.session) else { continue };
             let len = session.tokens.len();
@@ -77,7 +94,12 @@ impl<I: Isa> Engine<I> {
             session.cached = cache.adopt(session.table, &session.tokens, session.cached, request.limit(len));
             let left = len - session.cached;
             request.draft.tokens.clear();
-            let guesses = if left == 1 { request.guess(&session.tokens, *context - len) } else { 0 };
+            // The guesses of one conversation are kept until it is known which were right.
+            let guesses = if left == 1 && (alone || !cache.has_states()) {
+                request.guess(&session.tokens, *context - len)
+            } else {
+                0
+            };
             candidates.push(Candidate { id, used: session.used, left, guesses, block: None });
         }
         let mut blocks = Vec::new();
@@ -106,6 +128,9 @@ impl<I: Isa> Engine<I> {
             let session = &self.sessions[&session_id];
             let (table, from, len) = (session.table, session.cached, session.tokens.len());
             let mut to = from + count;
+            if self.cache.has_states() {
+                to = to.min((from / STRIDE + 1) * STRIDE);
+            }
             if to > len && !self.cache.fits(table, from, to) {
                 // No other request is preempted for a guess.
                 to = len;
@@ -124,18 +149,27 @@ impl<I: Isa> Engine<I> {
                 position,
                 token,
                 logits: request.wants(position, len),
+                guessed: position >= len,
             }));
             owners.extend((from..to).map(|_| id));
         }
         (rows, owners)
     }
 
-    /// Makes room for the first `positions` of a session, at the cost of others (see [`victim`]) that have no rows in this batch.
+    /// Makes room for the first `positions` of a session and for its state, at the cost of others (see [`victim`]) that have no rows in this batch.
     fn make_room(&mut self, asks: RequestId, id: SessionId, positions: usize, served: &[RequestId]) -> bool {
         let (table, from) = (self.sessions[&id].table, self.sessions[&id].cached);
-        while !self.cache.fits(table, from, positions) {
-            let holders =
-                self.sessions.iter().filter(|(other, session)| **other != id && self.cache.blocks(session.table) > 0);
+        let lacks_state = |cache: &mut Cache| {
+            let lacks = cache.has_states() && !cache.has_state(table);
+            lacks && !cache.take_state(table, None)
+        };
+        while lacks_state(&mut self.cache) || !self.cache.fits(table, from, positions) {
+            if self.forget_kept() {
+                continue;
+            }
+            let holders = self.sessions.iter().filter(|(other, session)| {
+                **other != id && (self.cache.blocks(session.table) > 0 || self.cache.has_state(session.table))
+            });
             let holders =
                 holders.map(|(&session, own)| Holder { session, used: own.used, request: self.request_on(session) });
             let free = |holder: &Holder| holder.request.is_none_or(|request| !served.contains(&request));
@@ -147,6 +181,7 @@ impl<I: Isa> Engine<I> {
             if let Some(session) = self.sessions.get_mut(&given) {
                 session.cached = 0;
                 self.cache.truncate(session.table, 0);
+                self.cache.drop_state(session.table);
             }
         }
         self.cache.extend(table, from, positions).is_ok()

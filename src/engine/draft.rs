@@ -1,8 +1,10 @@
 //! Prompt lookup: what came after these tokens last time is likely to come again. A guess is computed beside the token that it follows,
 //! in the same batch, and what the model itself chooses decides: the answer is the same, in fewer steps where guesses are right.
 
+use crate::model::forward::MOST_GUESSES;
+
 /// Tokens guessed at once, at most.
-const MOST: usize = 6;
+const MOST: usize = MOST_GUESSES;
 /// Tokens that must have come before, the longer the better.
 const LONGEST: usize = 4;
 const SHORTEST: usize = 2;

@@ -38,15 +38,18 @@ mod active;
 mod adapters;
 mod batch;
 mod draft;
+mod kept;
 mod prefill;
 mod request;
 mod scheduler;
 mod session;
 mod snapshot;
+mod status;
 
 pub use adapters::AdapterId;
 pub use request::{Event, FinishReason, Pooling, Request, Task, WhenFull, window};
 pub use snapshot::fingerprint;
+pub use status::Status;
 
 use std::sync::Arc;
 
@@ -54,13 +57,13 @@ use litemap::LiteMap;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::KV_BLOCK;
 use crate::kv::Cache;
 use crate::model::forward::{Forward, Progress, Traced};
 use crate::model::{Adapter, Model, Plan, times, tune};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
 use active::{Active, Outcome};
+use kept::{Kept, STRIDE};
 use prefill::Expected;
 use scheduler::Limits;
 use session::Session;
@@ -73,23 +76,6 @@ pub struct SessionId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u32);
 
-/// How busy an engine is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// Requests that have a place among those that run.
-    pub running: usize,
-    /// Requests that wait for a place.
-    pub waiting: usize,
-    /// Requests whose reader lags behind.
-    pub paused: usize,
-    /// Tokens that the KV cache has room for.
-    pub kv_cache_tokens: usize,
-    /// Of these, the room that open sessions use, in tokens.
-    pub used_tokens: usize,
-    /// Of these, tokens of closed sessions that later ones can share, until their room is needed.
-    pub evictable_tokens: usize,
-}
-
 /// Sessions and requests on one loaded model. [`Self::step`] does all the work.
 pub struct Engine<I: Isa> {
     model: Model,
@@ -100,6 +86,9 @@ pub struct Engine<I: Isa> {
     context: usize,
     limits: Limits,
     sessions: LiteMap<SessionId, Session>,
+    /// On a hybrid.
+    kept: Vec<Kept>,
+    prefix_reuse: bool,
     requests: LiteMap<RequestId, Active>,
     /// Of the pass under way: which request each row of its batch serves.
     running: Option<Vec<RequestId>>,
@@ -119,7 +108,7 @@ impl<I: Isa> Engine<I> {
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] with the bytes that could not be had.
     pub fn new(model: Model, plan: &Plan, team: Team) -> Result<Self> {
-        let cache = Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.prefix_reuse)?;
+        let cache = plan.cache()?;
         Ok(Self::with(model, plan, team, cache, Forward::reserve(plan)?))
     }
 
@@ -127,6 +116,8 @@ impl<I: Isa> Engine<I> {
         Self {
             cache,
             forward,
+            kept: Vec::new(),
+            prefix_reuse: plan.options.prefix_reuse,
             adapters: Vec::new(),
             context: plan.context,
             limits: Limits::new(plan),
@@ -162,6 +153,11 @@ impl<I: Isa> Engine<I> {
     /// The model that it runs.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// The threads that compute.
+    pub fn team(&self) -> &Team {
+        &self.team
     }
 
     /// Bytes read and products made so far.
@@ -215,6 +211,8 @@ impl<I: Isa> Engine<I> {
         session.tokens.extend_from_slice(new);
         if shifts {
             session.shift(context);
+            let id = active.session;
+            self.lose_state(id);
         }
         let number = RequestId(self.fresh());
         self.requests.insert(number, active);
@@ -224,7 +222,11 @@ impl<I: Isa> Engine<I> {
 
     /// Ends a request without an event. What it computed stays with its session.
     pub fn cancel(&mut self, id: RequestId) {
-        self.requests.remove(&id);
+        let request = self.requests.remove(&id);
+        // A pass has changed its state by now, or will, and nobody will say how far.
+        if let Some(request) = request.filter(|_| self.running.as_ref().is_some_and(|running| running.contains(&id))) {
+            self.lose_state(request.session);
+        }
         self.drop_closed();
     }
 
@@ -258,21 +260,6 @@ impl<I: Isa> Engine<I> {
     /// Whether a step has anything to do. Requests that are paused or await logits give nothing to do.
     pub fn busy(&self) -> bool {
         self.expects() || self.requests.values().any(|request| !request.is_paused() && !request.awaits_logits())
-    }
-
-    /// How many requests and tokens there are.
-    pub fn status(&self) -> Status {
-        let count = |which: fn(&Active) -> bool| self.requests.values().filter(|request| which(request)).count();
-        let allocator = self.cache.allocator();
-        let used = allocator.blocks() - allocator.available();
-        Status {
-            running: count(|request| request.lane().is_some()),
-            waiting: count(|request| request.lane().is_none() && !request.is_paused()),
-            paused: count(Active::is_paused),
-            kv_cache_tokens: allocator.blocks() * KV_BLOCK,
-            used_tokens: used * KV_BLOCK,
-            evictable_tokens: allocator.evictable() * KV_BLOCK,
-        }
     }
 
     /// Computes until a batch is done, or until `expired`, which is asked between operations, returns true. Returns the events.
@@ -386,7 +373,11 @@ impl<I: Isa> Engine<I> {
             let guessed = self.requests.get_mut(&id).map_or(0, Active::guessed);
             self.settle(id, computed - guessed, false, events);
             // Each guess that was right has been computed as well.
-            while self.requests.get(&id).is_some_and(Active::unsettled) {
+            for index in 0.. {
+                let Some(request) = self.requests.get(&id).filter(|request| request.unsettled()) else { break };
+                if let Some(session) = self.sessions.get(&request.session).filter(|_| self.cache.has_states()) {
+                    self.forward.commit(&self.team, &self.model, &mut self.cache, session.table, index);
+                }
                 self.settle(id, 1, false, events);
             }
         }
@@ -405,17 +396,27 @@ impl<I: Isa> Engine<I> {
         if computed > 0 {
             request.count(id, computed, session.cached, len, events);
         }
+        // The end of the prompt.
+        let mut keeps =
+            computed > 0 && (session.cached.is_multiple_of(STRIDE) || session.cached == len && request.begins());
+        let owner = request.session;
         match request.settle(id, resumed || session.cached == len, self.context, len, events) {
             Outcome::More(None) => {}
             Outcome::More(Some(token)) => session.tokens.push(token),
             Outcome::Ended(token) => {
                 session.tokens.extend(token);
+                keeps |= request.generates();
                 self.requests.remove(&id);
             }
             Outcome::Shift(token) => {
                 session.shift(self.context);
                 session.tokens.push(token);
+                self.lose_state(owner);
+                keeps = false;
             }
+        }
+        if keeps && self.cache.has_states() {
+            self.keep(owner);
         }
     }
 }

@@ -37,6 +37,9 @@ impl<I: Isa> Engine<I> {
     /// As [`Prefill::new`].
     pub fn prefill(&mut self, plan: &Plan, tokens: Vec<u32>) -> Result<()> {
         self.forget_expected();
+        if self.cache.has_states() {
+            self.free_state();
+        }
         let prefill = Prefill::new(plan, &mut self.cache, tokens)?;
         self.expect(prefill);
         Ok(())
@@ -66,7 +69,7 @@ impl<I: Isa> Engine<I> {
                 return false;
             }
         }
-        let (id, count) = (*session, prefill.tokens.len());
+        let (id, count) = (*session, prefill.computed());
         *expected = Some(Expected { session: id, under_way: None });
         if let Some(session) = self.sessions.get_mut(&id) {
             session.cached = count;
@@ -95,10 +98,17 @@ impl<I: Isa> Engine<I> {
         }
         let limit = self.requests[&request].limit(theirs.tokens.len());
         let positions = same.min(ours.cached).min(limit);
+        // A state belongs to one position.
+        let fits = !self.cache.has_states() || positions == ours.cached;
         // A pass that was cut short may still write to the blocks of a session that has some.
         let free = self.running.is_none() || self.cache.blocks(theirs.table) == 0;
-        if alike && free && positions > theirs.cached {
-            self.cache.replace(theirs.table, ours.table, positions);
+        if alike && free && fits && positions > theirs.cached {
+            let (table, other) = (theirs.table, ours.table);
+            self.cache.replace(table, other, positions);
+            if self.cache.has_states() {
+                self.cache.drop_state(table);
+                self.cache.move_state(other, table);
+            }
             if let Some(theirs) = self.sessions.get_mut(&id) {
                 theirs.cached = positions;
             }

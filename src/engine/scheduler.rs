@@ -35,7 +35,8 @@ impl Limits {
     pub fn new(plan: &Plan) -> Self {
         let options = &plan.options;
         Self {
-            sequences: options.max_sequences,
+            // On a hybrid each that runs has a state.
+            sequences: if plan.states > 0 { options.max_sequences.min(plan.states) } else { options.max_sequences },
             queue: options.max_waiting,
             rows: plan.rows(),
             chunk: options.prefill_chunk,

@@ -56,8 +56,12 @@ impl<I: Isa> Engine<I> {
         self.refuse_busy(id)?;
         let Session { tokens, cached, table, adapters, .. } = self.session(id)?;
         let (tokens, cached, table, adapters) = (tokens.clone(), *cached, *table, adapters.clone());
-        let table = self.cache.fork(table, cached);
-        Ok(self.insert(tokens, cached, table, adapters))
+        let copy = self.cache.fork(table, cached);
+        // Without a state of its own it is computed again, from the nearest one that was kept.
+        let complete = !self.cache.has_state(table) || self.free_state() && self.cache.take_state(copy, Some(table));
+        let cached = if complete { cached } else { 0 };
+        self.cache.truncate(copy, cached);
+        Ok(self.insert(tokens, cached, copy, adapters))
     }
 
     /// An idle session as bytes, for the same model in any process. `fingerprint` identifies the model (see [`super::fingerprint`]).
@@ -69,7 +73,7 @@ impl<I: Isa> Engine<I> {
         let Session { tokens, cached, table, adapters, .. } = self.session(id)?;
         let (tokens, cached, table) = (tokens.clone(), *cached, *table);
         let fingerprint = fingerprint_with(fingerprint, adapters);
-        snapshot::save(&self.cache, table, &tokens, cached, fingerprint)
+        snapshot::save::<I>(&self.cache, table, &tokens, cached, fingerprint)
     }
 
     /// Opens the session of which [`Self::save`] made these bytes, with the adapters that it had.
@@ -81,6 +85,9 @@ impl<I: Isa> Engine<I> {
         let (vocab, context) = (self.model.config.vocab, self.context);
         let adapters = self.adapter_set(adapters)?;
         let fingerprint = fingerprint_with(fingerprint, &adapters);
+        if self.cache.has_states() {
+            self.free_state();
+        }
         let (tokens, cached, table) = snapshot::restore(&mut self.cache, bytes, fingerprint, vocab, context)?;
         self.cache.set_salt(table, salt(&adapters));
         Ok(self.insert(tokens, cached, table, adapters))
@@ -92,6 +99,7 @@ impl<I: Isa> Engine<I> {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.closed = true;
         }
+        self.forget_kept_of(id);
         self.drop_closed();
     }
 
@@ -115,6 +123,9 @@ impl<I: Isa> Engine<I> {
     /// [`ErrorKind::InvalidArgument`] if the session is closed or busy.
     pub fn truncate(&mut self, id: SessionId, count: usize) -> Result<()> {
         self.refuse_busy(id)?;
+        if count < self.session(id)?.cached {
+            self.lose_state(id);
+        }
         let session = self.session(id)?;
         session.tokens.truncate(count);
         session.cached = session.cached.min(count);

@@ -5,29 +5,50 @@
 //! magic 8 · version u32 · tokens u32 · blocks u32 · bytes of a block u32 · fingerprint u64 · tokens · blocks · checksum u64
 //! ```
 //!
+//! On a hybrid the version is 2, the block behind the last whole one comes as well, and behind the blocks how many positions are computed
+//! (u32), and the state behind them.
+//!
 //! All little-endian. A fingerprint is taken of logits: the same bits everywhere mean that what a model computes says which
 //! one it is, with its settings, in every build and runtime.
 
 use crate::bytes::{checksum, mixed};
 use crate::error::{Error, ErrorKind, Result, reserve};
+use crate::kernels::isa::Isa;
 use crate::kernels::rows::KV_BLOCK;
 use crate::kv::{Cache, TableId};
 
 const MAGIC: [u8; 8] = *b"TLSESSN\n";
 const VERSION: u32 = 1;
+const VERSION_WITH_STATE: u32 = 2;
 const HEAD: usize = 32;
 
-pub(super) fn save(cache: &Cache, table: TableId, tokens: &[u32], cached: usize, fingerprint: u64) -> Result<Vec<u8>> {
-    let blocks = cached / KV_BLOCK;
-    let len = HEAD + 4 * tokens.len() + blocks * cache.block_bytes() + 8;
+fn version(cache: &Cache) -> u32 {
+    if cache.has_states() { VERSION_WITH_STATE } else { VERSION }
+}
+
+pub(super) fn save<I: Isa>(
+    cache: &Cache,
+    table: TableId,
+    tokens: &[u32],
+    cached: usize,
+    fingerprint: u64,
+) -> Result<Vec<u8>> {
+    let state = cache.saved_state(table);
+    let blocks = if cache.has_states() { cached.div_ceil(KV_BLOCK) } else { cached / KV_BLOCK };
+    let len = HEAD + 4 * tokens.len() + blocks * cache.block_bytes() + 4 + state.len() + 8;
     let mut out = reserve("a saved session", len as u64)?;
     out.extend(MAGIC);
-    for number in [VERSION, tokens.len() as u32, blocks as u32, cache.block_bytes() as u32] {
+    for number in [version(cache), tokens.len() as u32, blocks as u32, cache.block_bytes() as u32] {
         out.extend(number.to_le_bytes());
     }
     out.extend(fingerprint.to_le_bytes());
     tokens.iter().for_each(|token| out.extend(token.to_le_bytes()));
-    cache.bytes(table, blocks).for_each(|bytes| out.extend(bytes));
+    cache.bytes(table, cached / KV_BLOCK).for_each(|bytes| out.extend(bytes));
+    if cache.has_states() {
+        cache.last_words::<I>(table, cached).iter().for_each(|word| out.extend(word.to_le_bytes()));
+        out.extend((cached as u32).to_le_bytes());
+        out.extend(state);
+    }
     out.extend(checksum(&out).to_le_bytes());
     Ok(out)
 }
@@ -46,12 +67,18 @@ pub(super) fn restore(
     let (numbers, _) = rest.as_chunks::<4>();
     let number = |at: usize| numbers.get(at).map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize);
     let (version, count, blocks, block) = (number(0), number(1), number(2), number(3));
-    if version != VERSION as usize {
+    let own = self::version(cache);
+    if version != own as usize {
         let error = Error::new(ErrorKind::UnsupportedVersion, "a session saved by another version").option("restore");
-        return Err(error.expected(format_args!("version {VERSION}"), version));
+        return Err(error.expected(format_args!("version {own}"), version));
     }
     let damaged = |what: &str| Error::new(ErrorKind::Damaged, what).option("restore");
-    let len = HEAD as u64 + 4 * count as u64 + blocks as u64 * block as u64 + 8;
+    let state = match (cache.has_states(), blocks) {
+        (false, _) => 0,
+        (true, 0) => 4,
+        (true, _) => 4 + cache.state_bytes(),
+    };
+    let len = HEAD as u64 + 4 * count as u64 + blocks as u64 * block as u64 + state + 8;
     if len != bytes.len() as u64 {
         return Err(damaged("of another length than it says").expected(format_args!("{len} bytes"), bytes.len()));
     }
@@ -61,12 +88,17 @@ pub(super) fn restore(
     }
     let (head, rest) = content.split_at(HEAD);
     if head[24..] != fingerprint.to_le_bytes() || block != cache.block_bytes() {
-        let reason = "the session was saved by another model, or with other adapters or settings of kv, activations or head";
+        let reason =
+            "the session was saved by another model, or with other adapters or settings of kv, activations or head";
         return Err(Error::new(ErrorKind::WrongModel, reason).option("restore"));
     }
     let (tokens, blocks_bytes) = rest.split_at(4 * count);
     let tokens: Vec<u32> = tokens.as_chunks::<4>().0.iter().map(|token| u32::from_le_bytes(*token)).collect();
-    if blocks * KV_BLOCK > count || tokens.iter().any(|&token| token as usize >= vocab) {
+    let (blocks_bytes, state) = blocks_bytes.split_at(blocks * block);
+    let (cached, state) = state
+        .split_first_chunk()
+        .map_or((blocks * KV_BLOCK, state), |(cached, state)| (u32::from_le_bytes(*cached) as usize, state));
+    if cached > count || cached.div_ceil(KV_BLOCK) != blocks || tokens.iter().any(|&token| token as usize >= vocab) {
         return Err(damaged("it contradicts itself"));
     }
     if count > context {
@@ -74,8 +106,14 @@ pub(super) fn restore(
             .option("contextLength")
             .expected(format_args!("at most {context} tokens"), count));
     }
-    let (table, kept) = cache.restore(blocks_bytes.chunks_exact(block));
-    Ok((tokens, kept * KV_BLOCK, table))
+    let (table, kept) = cache.restore(blocks_bytes.chunks_exact(block.max(1)));
+    let mut kept = cached.min(kept * KV_BLOCK);
+    // A state is of use with all that comes before it.
+    if !state.is_empty() && (kept < cached || !cache.restore_state(table, state)) {
+        cache.truncate(table, 0);
+        kept = 0;
+    }
+    Ok((tokens, kept, table))
 }
 
 /// Says which model it was that computed these logits.

@@ -3,6 +3,10 @@
 //! The format is described in ggml's `docs/gguf.md`. Arrays (a vocabulary, its merges) are not copied: [`Value::Array`] says
 //! which bytes of the header they take, and the tokenizer code reads them there.
 
+mod metadata;
+
+pub use metadata::{Array, Metadata, Value};
+
 use std::collections::BTreeMap;
 
 use super::{Parsed, Tensor, limits, refuse_overlap, sorted, values};
@@ -12,112 +16,6 @@ use crate::quant::{self, Content, Storage};
 
 /// The first bytes of a GGUF file.
 pub const MAGIC: &[u8] = b"GGUF";
-
-/// A metadata value.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// An integer of any width and signedness; i128 represents all of them.
-    Int(i128),
-    /// A float of either width.
-    Float(f64),
-    /// A boolean.
-    Bool(bool),
-    /// A string.
-    Str(String),
-    /// An array, whose elements stay in the header.
-    Array(Array),
-}
-
-/// The place of an array in the file.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Array {
-    /// GGUF's value type of the elements, for example 6 for f32 and 8 for strings.
-    pub element: u32,
-    /// The number of elements.
-    pub count: u64,
-    /// The offset of the first element in the file, in bytes.
-    pub offset: u64,
-    /// The length of all elements in bytes.
-    pub len: u64,
-}
-
-/// The metadata of a GGUF file, by key.
-#[derive(Clone, Debug, Default)]
-pub struct Metadata(BTreeMap<String, Value>);
-
-impl FromIterator<(String, Value)> for Metadata {
-    fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Self {
-        Self(pairs.into_iter().collect())
-    }
-}
-
-impl Metadata {
-    /// Iterates over all pairs, in the order of their keys.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value))
-    }
-
-    /// Returns the value of a key.
-    pub fn get(&self, key: &str) -> Option<&Value> {
-        self.0.get(key)
-    }
-
-    /// Returns the string of a key, if there is one.
-    ///
-    /// # Errors
-    /// `BadValue` if the value has another type.
-    pub fn str(&self, key: &str) -> Result<Option<&str>> {
-        self.typed(key, "a string", |value| match value {
-            Value::Str(text) => Some(text.as_str()),
-            _ => None,
-        })
-    }
-
-    /// Returns the non-negative integer of a key, if there is one.
-    ///
-    /// # Errors
-    /// `BadValue` if the value has another type or range.
-    pub fn uint(&self, key: &str) -> Result<Option<u64>> {
-        self.typed(key, "a non-negative integer", |value| match value {
-            Value::Int(int) => u64::try_from(*int).ok(),
-            _ => None,
-        })
-    }
-
-    /// Returns the number of a key, if there is one.
-    ///
-    /// # Errors
-    /// `BadValue` if the value is no finite number.
-    pub fn float(&self, key: &str) -> Result<Option<f64>> {
-        self.typed(key, "a finite number", |value| match value {
-            Value::Float(float) => float.is_finite().then_some(*float),
-            Value::Int(int) => Some(*int as f64),
-            _ => None,
-        })
-    }
-
-    fn typed<'a, T>(&'a self, key: &str, what: &str, read: impl Fn(&'a Value) -> Option<T>) -> Result<Option<T>> {
-        self.get(key)
-            .map(|value| {
-                read(value).ok_or_else(|| {
-                    Error::new(ErrorKind::BadValue, "wrong metadata value").key(key).expected(what, value.describe())
-                })
-            })
-            .transpose()
-    }
-}
-
-impl Value {
-    fn describe(&self) -> String {
-        match self {
-            Self::Int(int) => int.to_string(),
-            Self::Float(float) => float.to_string(),
-            Self::Bool(bool) => bool.to_string(),
-            Self::Str(text) => format!("{:?}", text.chars().take(40).collect::<String>()),
-            Self::Array(array) => format!("an array of {} elements", array.count),
-        }
-    }
-}
 
 /// A parsed GGUF header.
 #[derive(Debug)]
@@ -164,12 +62,13 @@ fn read(mut reader: Reader) -> Result<Gguf, Short> {
         let at = reader.offset();
         let key = string(&mut reader, limits::NAME)?;
         let kind = reader.u32()?;
-        let value = value(&mut reader, kind).map_err(|short| at_key(short, &key))?;
+        let keeps = !key.starts_with("tokenizer.");
+        let value = value(&mut reader, kind, keeps).map_err(|short| at_key(short, &key))?;
         if metadata.insert(key.clone(), value).is_some() {
             return Err(Error::new(ErrorKind::BadHeader, "the key occurs twice").key(key).offset(at).into());
         }
     }
-    let metadata = Metadata(metadata);
+    let metadata = Metadata::from(metadata);
 
     let mut entries = Vec::new();
     for _ in 0..tensor_count {
@@ -232,7 +131,8 @@ fn string(reader: &mut Reader, cap: u64) -> Result<String, Short> {
         .map_err(|_| Error::new(ErrorKind::BadHeader, "a string is not UTF-8").offset(at).into())
 }
 
-fn value(reader: &mut Reader, kind: u32) -> Result<Value, Short> {
+/// Reads a value; `keeps` says whether the elements of an array are kept.
+fn value(reader: &mut Reader, kind: u32, keeps: bool) -> Result<Value, Short> {
     let at = reader.offset();
     Ok(match kind {
         0 => Value::Int(u8::from_le_bytes(reader.array()?).into()),
@@ -244,7 +144,7 @@ fn value(reader: &mut Reader, kind: u32) -> Result<Value, Short> {
         6 => Value::Float(f32::from_le_bytes(reader.array()?).into()),
         7 => Value::Bool(reader.array::<1>()?[0] != 0),
         8 => Value::Str(string(reader, limits::HEADER)?),
-        9 => Value::Array(array(reader)?),
+        9 => Value::Array(array(reader, keeps)?),
         10 => Value::Int(reader.u64()?.into()),
         11 => Value::Int(i64::from_le_bytes(reader.array()?).into()),
         12 => Value::Float(f64::from_le_bytes(reader.array()?)),
@@ -257,7 +157,7 @@ fn value(reader: &mut Reader, kind: u32) -> Result<Value, Short> {
     })
 }
 
-fn array(reader: &mut Reader) -> Result<Array, Short> {
+fn array(reader: &mut Reader, keeps: bool) -> Result<Array, Short> {
     let at = reader.offset();
     let element = reader.u32()?;
     let count = capped(reader, "array elements", limits::HEADER)?;
@@ -286,7 +186,9 @@ fn array(reader: &mut Reader) -> Result<Array, Short> {
         }
     };
     reader.take(count * width)?;
-    Ok(Array { element, count, offset, len: reader.offset() - offset })
+    let len = reader.offset() - offset;
+    let bytes = if keeps && len <= limits::ARRAY { reader.since(offset).to_vec() } else { Vec::new() };
+    Ok(Array { element, count, offset, len, bytes })
 }
 
 fn at_key(short: Short, key: &str) -> Short {

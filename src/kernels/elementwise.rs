@@ -7,7 +7,7 @@
 use super::isa::Isa;
 
 /// Returns Σ x². Value i is added to lane i mod 16; the lanes are added at the end, then what is left of the row.
-fn square_sum<I: Isa>(isa: I, x: &[f32]) -> f32 {
+pub(super) fn square_sum<I: Isa>(isa: I, x: &[f32]) -> f32 {
     let (chunks, rest) = x.as_chunks::<16>();
     let mut sums = [isa.splat_f32(0.0); 4];
     for chunk in chunks {
@@ -89,6 +89,18 @@ pub fn gate<I: Isa>(kind: Gate, g: &mut [f32], up: &[f32]) {
             isa.mul(isa.mul(positive, positive), up)
         }),
     }
+}
+
+/// Multiplies a row by the sigmoid of a gate, or by the gate's own value as well (SiLU): `x = x · σ(g)`, `x = x · g · σ(g)`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn gated<I: Isa>(silu: bool, x: &mut [f32], g: &[f32]) {
+    let isa = I::default();
+    map2(isa, x, g, |x, g| {
+        let x = if silu { isa.mul(x, g) } else { x };
+        isa.div(x, isa.add(isa.splat_f32(1.0), exp(isa, isa.sub(isa.splat_f32(0.0), g))))
+    });
 }
 
 /// Computes `a = f(a, b)`, four values at a time. The rest of a row goes through the same operations in a padded vector.

@@ -6,13 +6,17 @@
 //! - [`act`]: activations, quantised and laid out for the dot products
 //! - [`linear`]: matrix times vector and matrix times matrix
 //! - [`rows`], [`attention`]: the codecs of the KV cache, and softmax attention over it
+//! - [`delta`]: the convolution and the recurrence of gated delta nets
+//! - [`hadamard`]: the rotation of inputs whose weights are stored rotated
 //! - [`elementwise`]: norms, rotary embeddings, gates, exponentials
 //!
 //! Every function is generic over [`isa::Isa`] and gives the same bits for each instruction set.
 
 pub mod act;
 pub mod attention;
+pub mod delta;
 pub mod elementwise;
+pub mod hadamard;
 pub mod isa;
 pub mod linear;
 pub mod packed;

@@ -3,7 +3,9 @@
 
 use super::act::{Act, Precision};
 use super::attention::suite::{attention_is_softmax, what_is_not_finite_shows};
+use super::delta::{self, HeadKind, HeadWeights, Position, Rows};
 use super::elementwise::{self, Gate, Pairs};
+use super::hadamard;
 use super::isa::{Isa, scalar::Scalar};
 use super::linear::suite::{
     TERNARY, dense_products_are_added, matrices_multiply, narrow_sums_do_not_overflow, wide_rows_do_not_overflow,
@@ -12,7 +14,7 @@ use super::packed::{DecodedRows, Matrix, MatrixShape, Packing};
 use super::spec;
 use crate::quant::{self, Storage};
 use crate::rng::Rng;
-use crate::team::Team;
+use crate::team::{Columns, Team};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -36,6 +38,9 @@ per_isa!(
     norms_and_gates,
     rotations,
     exponentials,
+    convolutions,
+    recurrences,
+    rotations_of_inputs,
     attention_is_softmax,
     what_is_not_finite_shows,
 );
@@ -145,6 +150,156 @@ fn exponentials<I: Isa>() {
     let mut out = [0.0; 4];
     isa.store_f32(&mut out, elementwise::exp(isa, isa.splat_f32(0.0)));
     assert_eq!(out, [1.0; 4]);
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+fn random(rng: &mut Rng, count: usize) -> Vec<f32> {
+    (0..count).map(|_| rng.unit() as f32 * 2.0 - 1.0).collect()
+}
+
+/// Against a sum over all of the past, channel by channel.
+fn convolutions<I: Isa>() {
+    let mut rng = Rng::new(3);
+    for (head, kernel, rows) in [(4, 4, 1), (16, 4, 7), (20, 2, 5), (128, 5, 40)] {
+        for kind in [HeadKind::Query, HeadKind::Key, HeadKind::Value] {
+            // Two heads side by side, of which the second is convolved, and channels of others before it.
+            let (channels, channel) = (3 * head, 2 * head);
+            let weights: Vec<Vec<f32>> = (0..kernel).map(|_| random(&mut rng, channels)).collect();
+            let input = random(&mut rng, rows * 2 * head);
+            let run = |piece: usize| {
+                let mut out = input.clone();
+                let mut history = vec![0.0; delta::history_len(head, kernel)];
+                let mut columns = Columns::all(&mut out, 2 * head);
+                for from in (0..rows).step_by(piece) {
+                    let all = from..rows.min(from + piece);
+                    let span = Rows { tried: all.end, all };
+                    delta::convolve::<I>(kind, &mut columns, (&span, head), &mut history, &weights, (channel, head));
+                }
+                (out, history)
+            };
+            let (out, history) = run(rows);
+            for piece in [1, 3] {
+                assert!(run(piece) == (out.clone(), history.clone()), "pieces of {piece}");
+            }
+            for row in 0..rows {
+                let value = |at: usize| {
+                    let past = (0..kernel).filter(|&k| row + k + 1 >= kernel);
+                    let term = |k: usize| {
+                        let from = row + k + 1 - kernel;
+                        f64::from(weights[k][channel + at]) * f64::from(input[from * 2 * head + head + at])
+                    };
+                    let sum: f64 = past.map(term).sum();
+                    sum * sigmoid(sum)
+                };
+                let values: Vec<f64> = (0..head).map(value).collect();
+                let length = (values.iter().map(|v| v * v).sum::<f64>() + 1e-6).sqrt();
+                let factor = match kind {
+                    HeadKind::Query => 1.0 / length / (head as f64).sqrt(),
+                    HeadKind::Key => 1.0 / length,
+                    HeadKind::Value => 1.0,
+                };
+                let expected: Vec<f32> = values.iter().map(|value| (value * factor) as f32).collect();
+                close(&out[row * 2 * head + head..][..head], &expected, 2e-6);
+                assert_eq!(out[row * 2 * head..][..head], input[row * 2 * head..][..head], "its neighbour");
+            }
+        }
+    }
+}
+
+/// Against the recurrence as it is written, on a whole matrix of f64. Its cases exceed 60 lines.
+fn recurrences<I: Isa>() {
+    let mut rng = Rng::new(4);
+    for (head, rows) in [(4, 3), (16, 9), (20, 40), (64, 70)] {
+        let [query, key, value, gate] = std::array::from_fn(|_| random(&mut rng, rows * head));
+        let numbers: Vec<[f32; 2]> = (0..rows).map(|_| [0, 1].map(|_| rng.unit() as f32 * 60.0 - 30.0)).collect();
+        let norm = random(&mut rng, head);
+        let weights = HeadWeights { a: -0.7, dt: 0.3, norm: &norm, eps: 1e-6 };
+        let part = |values: &[f32], row: usize| values[row * head..][..head].to_vec();
+        let rows_of: Vec<[Vec<f32>; 4]> =
+            (0..rows).map(|row| [part(&query, row), part(&key, row), part(&value, row), part(&gate, row)]).collect();
+        let position = |row: usize| {
+            let [query, key, value, gate] = &rows_of[row];
+            Position { query, key, value, gate, alpha: numbers[row][0], beta: numbers[row][1] }
+        };
+        let run = |piece: usize| {
+            let mut state = vec![0.0; delta::state_len(head)];
+            let mut out = vec![0.0; rows * 2 * head];
+            let mut columns = Columns::all(&mut out, 2 * head);
+            for from in (0..rows).step_by(piece) {
+                let all = from..rows.min(from + piece);
+                let span = Rows { tried: all.end, all };
+                delta::recur::<I>(&mut state, weights, &mut columns, (&span, head), &position);
+            }
+            (out, state)
+        };
+        let (out, state) = run(rows);
+        for piece in [1, 7] {
+            assert!(run(piece) == (out.clone(), state.clone()), "pieces of {piece}");
+        }
+        // What is only tried has the same results, and leaves the state of what came before.
+        if rows <= 32 {
+            for tried in 0..rows {
+                let (mut after, mut before) = (vec![0.0; delta::state_len(head)], vec![0.0; delta::state_len(head)]);
+                let (mut all, mut some) = (vec![0.0; rows * 2 * head], vec![0.0; rows * 2 * head]);
+                let take = |state: &mut [f32], out: &mut [f32], end: usize| {
+                    let span = Rows { all: 0..end, tried };
+                    delta::recur::<I>(state, weights, &mut Columns::all(out, 2 * head), (&span, head), &position);
+                };
+                take(&mut after, &mut all, rows);
+                take(&mut before, &mut some, tried);
+                assert!(all == out && after == before, "{tried} of {rows}");
+            }
+        }
+        let mut s = vec![vec![0.0f64; head]; head];
+        for row in 0..rows {
+            let [q, k, v, z] =
+                rows_of[row].each_ref().map(|part| part.iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
+            let [alpha, beta] = numbers[row].map(f64::from);
+            let decay = (f64::from(weights.a) * (alpha + f64::from(weights.dt)).exp().ln_1p()).exp();
+            for j in 0..head {
+                (0..head).for_each(|i| s[i][j] *= decay);
+                let known: f64 = (0..head).map(|i| s[i][j] * k[i]).sum();
+                let learnt = (v[j] - known) * sigmoid(beta);
+                (0..head).for_each(|i| s[i][j] += k[i] * learnt);
+            }
+            let o: Vec<f64> = (0..head).map(|j| (0..head).map(|i| s[i][j] * q[i]).sum()).collect();
+            let mean = o.iter().map(|o| o * o).sum::<f64>() / head as f64;
+            let expected = (0..head).map(|j| o[j] / (mean + 1e-6).sqrt() * f64::from(norm[j]) * z[j] * sigmoid(z[j]));
+            close(&out[row * 2 * head + head..][..head], &expected.map(|x| x as f32).collect::<Vec<_>>(), 2e-5);
+        }
+    }
+}
+
+/// Against the matrix by its definition.
+fn rotations_of_inputs<I: Isa>() {
+    let mut rng = Rng::new(5);
+    for block in [1, 2, 4, 8, 16, 128, 1024] {
+        let x = random(&mut rng, 3 * block);
+        let signs: Vec<f32> = (0..3 * block).map(|_| if rng.below(2) == 0 { -1.0 } else { 1.0 }).collect();
+        for signs in [None, Some(&signs[..])] {
+            let of = |at: usize| signs.map_or(1.0, |signs| f64::from(signs[at]));
+            let value = |at: usize| {
+                let (first, row) = (at / block * block, at % block);
+                let term = |col: usize| {
+                    let sign = if (row & col).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+                    sign * of(first + col) * f64::from(x[first + col])
+                };
+                ((0..block).map(term).sum::<f64>() / (block as f64).sqrt()) as f32
+            };
+            let expected: Vec<f32> = (0..3 * block).map(value).collect();
+            let (mut rotated, mut same) = (x.clone(), x.clone());
+            hadamard::rotate::<I>(&mut rotated, block, signs);
+            close(&rotated, &expected, 1e-6);
+            // The order of additions is one for all instruction sets.
+            hadamard::rotate::<Scalar>(&mut same, block, signs);
+            assert!(rotated == same, "block {block}");
+            hadamard::restore::<I>(&mut rotated, block, signs);
+            close(&rotated, &x, 1e-6);
+        }
+    }
 }
 
 /// Packed rows decode to the values of the storage type, from the bytes of a file on. The list of types makes it exceed 60

@@ -141,6 +141,11 @@ impl BlockAllocator {
         }
     }
 
+    /// The number of users of a block.
+    pub fn users(&self, block: u32) -> usize {
+        self.nodes[block as usize].users as usize
+    }
+
     /// Tells whether a block has exactly one user.
     pub fn alone(&self, block: u32) -> bool {
         self.nodes[block as usize].users == 1

@@ -1,6 +1,9 @@
 //! The block tables of all conversations, over the pool and the allocator.
 
+mod states;
+
 use super::allocator::{BlockAllocator, CacheSalt, Prefix};
+use super::states::{StateShape, States};
 use super::{KvShape, Pool};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::attention::{self, OnlineSoftmax};
@@ -21,6 +24,8 @@ struct Table {
     /// Whether the contents were restored from outside: these are never published.
     private: bool,
     salt: CacheSalt,
+    /// On a hybrid: the state behind the positions that are computed.
+    state: Option<usize>,
 }
 
 impl Table {
@@ -40,6 +45,7 @@ pub struct Cache {
     shares: bool,
     allocator: BlockAllocator,
     tables: Vec<Option<Table>>,
+    states: States,
 }
 
 impl Cache {
@@ -50,7 +56,8 @@ impl Cache {
     pub fn reserve(codec: Codec, shape: KvShape, positions: usize, shares: bool) -> Result<Self> {
         let pool = Pool::reserve(codec, shape, positions)?;
         let allocator = BlockAllocator::new(positions.div_ceil(KV_BLOCK));
-        Ok(Self { pool, shares, allocator, tables: Vec::new() })
+        let states = States::reserve(StateShape::default(), 0)?;
+        Ok(Self { pool, shares, allocator, tables: Vec::new(), states })
     }
 
     /// Bytes of a block.
@@ -80,23 +87,17 @@ impl Cache {
 
     /// Opens another table that begins with the first `positions` of this one, by sharing its blocks.
     pub fn fork(&mut self, id: TableId, positions: usize) -> TableId {
-        let mut table = self.table(id).clone();
+        let mut table = Table { state: None, ..self.table(id).clone() };
         table.blocks.truncate(positions.div_ceil(KV_BLOCK));
         table.known = table.known.min(positions / KV_BLOCK);
         table.blocks.iter().for_each(|&block| self.allocator.share(block));
         self.insert(table)
     }
 
-    /// Makes a table begin with the first `positions` of another one, whose blocks it shares, instead of with what it had.
-    pub fn replace(&mut self, id: TableId, with: TableId, positions: usize) {
-        let fork = self.fork(with, positions);
-        self.close(id);
-        self.tables[id.0] = self.tables[fork.0].take();
-    }
-
-    /// Closes a table and releases its blocks.
+    /// Closes a table and releases its blocks and its state.
     pub fn close(&mut self, id: TableId) {
         self.truncate(id, 0);
+        self.drop_state(id);
         self.tables[id.0] = None;
     }
 

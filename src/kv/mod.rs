@@ -8,13 +8,16 @@
 //!
 //! - [`allocator`]: which blocks are in use, and which can be found by their tokens
 //! - [`cache`]: the block tables of conversations, and the data
+//! - [`states`]: what the layers of a hybrid keep that do not attend
 
 pub mod allocator;
 pub mod cache;
+pub mod states;
 
 pub use crate::kernels::rows::Codec;
 pub use allocator::CacheSalt;
 pub use cache::{Cache, TableId};
+pub use states::StateShape;
 
 use crate::error::{Result, reserve};
 use crate::kernels::isa::Isa;
@@ -27,7 +30,7 @@ const SHARED: usize = 512;
 /// The sizes of a model that determine the cache's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KvShape {
-    /// Layers.
+    /// Layers that attend.
     pub layers: usize,
     /// Key/value heads of a layer.
     pub heads: usize,
@@ -96,6 +99,18 @@ impl Pool {
     /// The bytes of a block.
     pub fn bytes(&self, block: u32) -> &[u8] {
         bytemuck::cast_slice(&self.blocks[block as usize])
+    }
+
+    /// A copy of a block without what stands behind its first `positions` positions.
+    pub fn beginning<I: Isa>(&self, block: u32, positions: usize) -> Vec<u32> {
+        let mut words = self.blocks[block as usize].clone();
+        let zeros = vec![0.0; self.shape.dim];
+        for head in words.chunks_exact_mut(self.codec.head_words(self.shape.dim)) {
+            for at in positions..KV_BLOCK {
+                self.codec.write(I::default(), head, at, &zeros, &zeros);
+            }
+        }
+        words
     }
 
     /// Sets the bytes of a block.

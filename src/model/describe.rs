@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::config::Rotation;
 use super::head::{self, HeadChoice};
 use super::items::Item;
 use super::plan::{Known, Memory, Plan};
@@ -25,6 +26,8 @@ pub struct Description {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub i2s: Option<I2sSummary>,
     pub config: ConfigSummary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotation: Option<RotationSummary>,
     pub memory: Memory,
     pub heads: Vec<HeadChoice>,
     pub warnings: Vec<String>,
@@ -66,6 +69,28 @@ pub struct ConfigSummary {
     pub rope_base: f64,
     pub activation: &'static str,
     pub tied: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta_net: Option<DeltaNetSummary>,
+}
+
+/// The gated delta nets of a hybrid.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeltaNetSummary {
+    pub layers: usize,
+    pub key_heads: usize,
+    pub value_heads: usize,
+    pub head_size: usize,
+}
+
+/// How inputs are rotated to fit weights that are stored so.
+#[derive(Clone, Debug, Serialize)]
+pub struct RotationSummary {
+    pub transform: &'static str,
+    pub block: usize,
+    pub signs: bool,
+    pub matrices: usize,
+    pub embedding: bool,
 }
 
 impl Description {
@@ -112,23 +137,45 @@ impl Description {
                 interleave: if interleave == Interleave::By128 { "128" } else { "64" },
                 from,
             }),
-            config: ConfigSummary {
-                layers: config.layers,
-                hidden: config.hidden,
-                ffn: config.ffn,
-                heads: config.heads,
-                kv_heads: config.kv_heads,
-                head_size: config.head,
-                vocab: config.vocab,
-                context_length: config.context,
-                rope_base: config.rope.base,
-                activation: config.gate.name(),
-                tied: plan.tied(),
-            },
+            config: config_summary(plan),
+            rotation: config.rotation.as_ref().map(rotation_summary),
             memory: plan.memory(),
             heads: plan.heads(),
             warnings: plan.warnings(),
         }
+    }
+}
+
+fn config_summary(plan: &Plan) -> ConfigSummary {
+    let config = &plan.config;
+    ConfigSummary {
+        layers: config.layers,
+        hidden: config.hidden,
+        ffn: config.ffn,
+        heads: config.heads,
+        kv_heads: config.kv_heads,
+        head_size: config.head,
+        vocab: config.vocab,
+        context_length: config.context,
+        rope_base: config.rope.base,
+        activation: config.gate.name(),
+        tied: plan.tied(),
+        delta_net: config.hybrid.as_ref().map(|net| DeltaNetSummary {
+            layers: config.layer_kinds().1,
+            key_heads: net.key_heads,
+            value_heads: net.value_heads,
+            head_size: net.head,
+        }),
+    }
+}
+
+fn rotation_summary(rotation: &Rotation) -> RotationSummary {
+    RotationSummary {
+        transform: "hadamard",
+        block: rotation.block,
+        signs: rotation.signs.is_some(),
+        matrices: rotation.matrices.len(),
+        embedding: rotation.embedding,
     }
 }
 

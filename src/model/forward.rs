@@ -6,6 +6,7 @@
 //!
 //! A pass is a list of operations, and [`Forward::advance`] runs one: its caller may stop between two of them and come back.
 
+mod delta;
 mod pass;
 mod prefill;
 mod trace;
@@ -16,9 +17,10 @@ pub use trace::Traced;
 use pass::Pass;
 
 use super::adapter::{Adapters, Site, Use};
+use super::config::Config;
 use super::plan::{HEAD_ROWS, Plan};
 use super::weights::{Model, macs};
-use crate::error::{Result, reserve};
+use crate::error::{Result, filled, reserve};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
 use crate::kernels::{elementwise, linear, sections, spec};
@@ -33,6 +35,8 @@ pub struct BatchRow {
     pub token: u32,
     /// Whether the row's logits are wanted.
     pub logits: bool,
+    /// Whether the token is a guess: a hybrid's state is then that before it, until [`Forward::commit`] is told that it was right.
+    pub guessed: bool,
 }
 
 /// What one operation left behind.
@@ -66,6 +70,16 @@ pub struct Forward<I: Isa> {
     sin: Vec<f32>,
     act: Act<I>,
     logits: Vec<f32>,
+    /// What each gated delta net read at guessed rows.
+    guessed: Vec<f32>,
+}
+
+/// Guesses of a pass on a hybrid.
+pub const MOST_GUESSES: usize = 6;
+
+/// Values that are kept of the guesses of a pass.
+pub fn guessed_values(config: &Config) -> usize {
+    config.hybrid.as_ref().map_or(0, |net| config.layer_kinds().1 * MOST_GUESSES * net.in_width())
 }
 
 /// What a pass keeps between two layers. Whatever else is in the scratch is written anew within each layer.
@@ -78,7 +92,7 @@ struct Suspended {
     sin: Vec<f32>,
 }
 
-/// Operations of a layer.
+/// Operations of a layer; a gated delta net has as many.
 const LAYER: [Operation; 6] =
     [Operation::Qkv, Operation::Rope, Operation::Attend, Operation::Output, Operation::GateUp, Operation::Down];
 
@@ -89,6 +103,7 @@ impl<I: Isa> Forward<I> {
     /// [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) with the bytes that were needed.
     pub fn reserve(plan: &Plan) -> Result<Self> {
         let (config, batch) = (&plan.config, plan.rows() as u64);
+        let (first, second) = config.widest();
         let floats = |width: usize| scratch(batch * width as u64);
         Ok(Self {
             rows: reserve("a batch", batch)?,
@@ -98,13 +113,14 @@ impl<I: Isa> Forward<I> {
             tally: Tally::default(),
             adapters: Adapters::default(),
             hidden: floats(config.hidden)?,
-            qkv: floats(config.q_width() + 2 * config.kv_width())?,
-            attended: floats(config.q_width())?,
+            qkv: floats(first)?,
+            attended: floats(second)?,
             gate_up: floats(2 * config.ffn)?,
             update: floats(config.hidden)?,
             cos: floats(config.rope.dim / 2)?,
             sin: floats(config.rope.dim / 2)?,
             act: Act::reserve(plan.act_bytes())?,
+            guessed: filled("scratch", guessed_values(config) as u64, 0.0)?,
             logits: scratch((HEAD_ROWS * config.vocab) as u64)?,
         })
     }
@@ -145,6 +161,24 @@ impl<I: Isa> Forward<I> {
         row(&self.logits, self.vocab, i)
     }
 
+    /// Takes a conversation's state over the `index`th guess of the last pass, which was right.
+    pub fn commit(&mut self, team: &Team, model: &Model, cache: &mut Cache, table: TableId, index: usize) {
+        let Some(hybrid) = &model.config.hybrid else { return };
+        let width = hybrid.in_width();
+        let row = BatchRow { table, position: 0, token: 0, logits: false, guessed: false };
+        let rows = std::mem::replace(&mut self.rows, vec![row]);
+        for (number, layer) in model.layers.iter().enumerate().filter(|(_, layer)| layer.delta_net.is_some()) {
+            let from = (layer.index * MOST_GUESSES + index) * width;
+            self.qkv.clear();
+            self.qkv.extend_from_slice(&self.guessed[from..from + width]);
+            let site = Site { team, layer: number, operation: Operation::Recur };
+            let mut pass = Pass { forward: self, site, config: &model.config, cache };
+            pass.convolve(layer);
+            pass.recur(layer);
+        }
+        self.rows = rows;
+    }
+
     /// The hidden state of a row behind the output norm, when the pass is done.
     pub fn state(&self, model: &Model, index: usize) -> Vec<f32> {
         let mut state = row(&self.hidden, model.config.hidden, index).to_vec();
@@ -160,7 +194,14 @@ impl<I: Isa> Forward<I> {
     fn at(&self, index: usize, model: &Model) -> Operation {
         match index.checked_sub(1) {
             None => Operation::Embed,
-            Some(past) if past < model.config.layers * LAYER.len() => LAYER[past % LAYER.len()],
+            Some(past) if past < model.config.layers * LAYER.len() => {
+                let delta_net = model.config.delta_net(past / LAYER.len()).is_some();
+                match LAYER[past % LAYER.len()] {
+                    Operation::Rope if delta_net => Operation::Convolve,
+                    Operation::Attend if delta_net => Operation::Recur,
+                    operation => operation,
+                }
+            }
             Some(_) => Operation::Head,
         }
     }
@@ -183,8 +224,10 @@ impl<I: Isa> Forward<I> {
             Pass { forward: self, site: Site { team, layer: index, operation }, config: &model.config, cache };
         match operation {
             Operation::Qkv => pass.qkv(layer),
-            Operation::Rope => pass.rotate_and_keep(layer, index),
-            Operation::Attend => pass.attend(index),
+            Operation::Rope => pass.rotate_and_keep(layer),
+            Operation::Attend => pass.attend(layer),
+            Operation::Convolve => pass.convolve(layer),
+            Operation::Recur => pass.recur(layer),
             Operation::Output => pass.output(layer),
             Operation::GateUp => pass.gate_up(layer),
             _ => pass.down(layer),
@@ -197,6 +240,9 @@ impl<I: Isa> Forward<I> {
         self.hidden.resize(self.rows.len() * config.hidden, 0.0);
         for (row, hidden) in self.rows.iter().zip(self.hidden.chunks_exact_mut(config.hidden)) {
             model.embedding.row(row.token as usize, hidden);
+            if let Some(rotation) = &model.embedding_rotation {
+                rotation.restore::<I>(hidden);
+            }
         }
         let pairs = model.frequencies.len();
         self.cos.resize(self.rows.len() * pairs, 0.0);
@@ -223,7 +269,12 @@ impl<I: Isa> Forward<I> {
             out.copy_from_slice(row(hidden, config.hidden, index));
             elementwise::rms_norm::<I>(out, &model.output_norm, config.eps);
         };
-        self.act.prepare(team, spec(&head.shape, model.head_precision), rows.len(), |i, out| normed(rows[i], out));
+        self.act.prepare(team, spec(&head.shape, model.head_precision), rows.len(), |i, out| {
+            normed(rows[i], out);
+            if let Some(rotation) = &model.head_rotation {
+                rotation.rotate::<I>(out);
+            }
+        });
         // Every one of them is written.
         self.logits.resize(rows.len() * config.vocab, 0.0);
         let sections: Vec<Section> = sections(&head.shape, 0).collect();

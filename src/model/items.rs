@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::config::{Config, MlxPacking};
-use super::names::{Field, Part, Slot};
+use super::config::{Config, Hybrid, MlxPacking};
+use super::names::{Field, Naming, Part, Slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
 use crate::kernels::packed::{MatrixShape, Packing};
@@ -70,8 +70,33 @@ impl Item {
     }
 }
 
-pub(super) const MATRICES: [Part; 7] =
-    [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
+/// The matrices of a layer by the input that they read, in the order in which their results lie side by side.
+pub(super) type Inputs = [&'static [Part]; 4];
+const ATTENTION: Inputs =
+    [&[Part::AttnQ, Part::AttnK, Part::AttnV], &[Part::AttnOutput], &[Part::FfnGate, Part::FfnUp], &[Part::FfnDown]];
+const DELTA_NET: Inputs = [
+    &[Part::AttnQkv, Part::AttnGate, Part::SsmAlpha, Part::SsmBeta],
+    &[Part::SsmOut],
+    &[Part::FfnGate, Part::FfnUp],
+    &[Part::FfnDown],
+];
+/// Vectors of a gated delta net.
+const DELTA_NET_VECTORS: [Part; 4] = [Part::SsmConv, Part::SsmDt, Part::SsmA, Part::SsmNorm];
+
+pub(super) fn matrices(config: &Config, layer: usize) -> Inputs {
+    if config.delta_net(layer).is_some() { DELTA_NET } else { ATTENTION }
+}
+
+/// Tensors of other parts of a model: those that look at pictures, and those that guess further tokens.
+const OTHER_PARTS: [&str; 5] = ["mtp.", "model.visual.", "visual.", "vision_tower.", "model.mtp."];
+
+/// Whether a tensor belongs to a part of the model that does not run.
+fn is_other_part(config: &Config, name: &str) -> bool {
+    match config.naming {
+        Naming::Gguf => config.mtp > 0 && config.naming.layer(name).is_some_and(|layer| layer >= config.layers),
+        Naming::HuggingFace => config.hybrid.is_some() && OTHER_PARTS.iter().any(|prefix| name.starts_with(prefix)),
+    }
+}
 
 /// Assigns every tensor to its place. Returns the items in order of execution, and warnings.
 ///
@@ -80,7 +105,12 @@ pub(super) const MATRICES: [Part; 7] =
 pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec<String>)> {
     let mut warnings = config.warnings.clone();
     let mut found: BTreeMap<Slot, Item> = BTreeMap::new();
+    let mut others = 0;
     for tensor in tensors {
+        if is_other_part(config, &tensor.name) {
+            others += 1;
+            continue;
+        }
         let Some(slot) = config.naming.slot(&tensor.name) else {
             if tensor.name.ends_with(".rotary_emb.inv_freq") {
                 continue;
@@ -96,7 +126,11 @@ pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec
             return Err(Error::new(ErrorKind::BadHeader, "two tensors have this place").tensor(&tensor.name));
         }
     }
+    if others > 0 {
+        warnings.push(format!("{others} tensors are not used: they see pictures or guess further tokens (MTP)"));
+    }
     check_complete(config, &found)?;
+    check_rotation(config, tensors, &found)?;
     let narrow = |slot: Slot| {
         let float = |field| found.get(&slot.field(field)).and_then(|item| item.tensor.storage).map(|s| s.content);
         [float(Field::Scales), float(Field::Mins)].iter().all(|c| matches!(c, Some(Content::Dense(Float::F16))))
@@ -149,19 +183,45 @@ fn check_complete(config: &Config, found: &BTreeMap<Slot, Item>) -> Result<()> {
 fn required(config: &Config) -> impl Iterator<Item = Slot> {
     let head = (config.tied == Some(false)).then_some(Slot::new(Part::Output));
     let layers = (0..config.layers).flat_map(move |layer| {
+        let attends = config.delta_net(layer).is_none();
+        let inputs = || matrices(config, layer).into_iter().flatten().copied();
         let sub_norms = [Part::AttnSubNorm, Part::FfnSubNorm].into_iter().filter(|_| config.sub_norms);
-        let qk_norms = [Part::AttnQNorm, Part::AttnKNorm].into_iter().filter(|_| config.qk_norms);
-        let norms = [Part::AttnNorm, Part::FfnNorm].into_iter().chain(sub_norms).chain(qk_norms);
-        let in_norms = MATRICES.into_iter().filter(|_| config.in_norms.is_some());
+        let qk_norms = [Part::AttnQNorm, Part::AttnKNorm].into_iter().filter(move |_| config.qk_norms && attends);
+        let delta_net = DELTA_NET_VECTORS.into_iter().filter(move |_| !attends);
+        let norms = [Part::AttnNorm, Part::FfnNorm].into_iter().chain(sub_norms).chain(qk_norms).chain(delta_net);
+        let in_norms = inputs().filter(|_| config.in_norms.is_some());
         let slot = move |part| Slot::layer(layer, part);
-        MATRICES
-            .into_iter()
+        inputs()
             .chain(norms)
             .map(slot)
             .chain(in_norms.map(move |part| slot(part).field(Field::InNorm)))
             .chain(config.biases.iter().map(move |&part| slot(part).field(Field::Bias)))
     });
     [Slot::new(Part::TokenEmbd), Slot::new(Part::OutputNorm)].into_iter().chain(head).chain(layers)
+}
+
+/// What a rotation names must be there, and must fit it.
+fn check_rotation(config: &Config, tensors: &[Arc<Tensor>], found: &BTreeMap<Slot, Item>) -> Result<()> {
+    let Some(rotation) = &config.rotation else { return Ok(()) };
+    let embedding = rotation.embedding.then_some(Slot::new(Part::TokenEmbd));
+    for slot in rotation.matrices.iter().copied().chain(embedding) {
+        if slot.in_layer().is_some_and(|layer| layer >= config.layers) {
+            continue;
+        }
+        let Some(item) = found.get(&slot) else {
+            return Err(Error::new(ErrorKind::MissingTensor, "the weights to be rotated name this tensor")
+                .tensor(config.naming.name(slot).to_string())
+                .key("prism.hadamard.weight_names"));
+        };
+        rotation.signs(sizes(config, slot.part).1).map_err(|error| error.tensor(&item.tensor.name))?;
+    }
+    let known = |width: usize| tensors.iter().any(|tensor| tensor.shape.last() == Some(&(width as u64)));
+    match rotation.signs.iter().flatten().find(|(width, _)| !known(*width)) {
+        None => Ok(()),
+        Some((width, _)) => Err(Error::new(ErrorKind::UnsupportedSetting, "no tensor has rows of this width")
+            .key("prism.hadamard.sign_widths")
+            .expected("widths of rotated matrices", width)),
+    }
 }
 
 #[inline(never)]
@@ -176,9 +236,18 @@ pub(super) fn check_shape(tensor: &Tensor, expected: &[usize]) -> Result<()> {
 
 /// Rows and columns of a matrix; a vector has values and no columns.
 pub(super) fn sizes(config: &Config, part: Part) -> (usize, usize) {
+    let hidden = config.hidden;
+    let delta_net = |size: fn(&Hybrid) -> usize| config.hybrid.as_ref().map_or(0, size);
     match part {
         Part::TokenEmbd | Part::Output => (config.vocab, config.hidden),
-        Part::AttnQ => (config.q_width(), config.hidden),
+        Part::AttnQkv => (delta_net(Hybrid::conv_width), hidden),
+        Part::AttnGate => (delta_net(Hybrid::value_width), hidden),
+        Part::SsmAlpha | Part::SsmBeta => (delta_net(|net| net.value_heads), hidden),
+        Part::SsmOut => (hidden, delta_net(Hybrid::value_width)),
+        Part::SsmConv => (delta_net(Hybrid::conv_width), delta_net(|net| net.kernel)),
+        Part::SsmDt | Part::SsmA => (delta_net(|net| net.value_heads), 0),
+        Part::SsmNorm => (delta_net(|net| net.head), 0),
+        Part::AttnQ => (config.heads * config.q_stride(), config.hidden),
         Part::AttnK | Part::AttnV => (config.kv_width(), config.hidden),
         Part::AttnOutput => (config.hidden, config.q_width()),
         Part::FfnGate | Part::FfnUp => (config.ffn, config.hidden),
@@ -213,7 +282,16 @@ fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
     if !scalar {
         let codes_per_word = packing.filter(|_| mlx.is_some()).map_or(1, |packing| 32 / packing.bits);
         let group = packing.map_or(1, |packing| packing.group);
-        check_shape(tensor, &expected_shape(slot, (rows, cols), codes_per_word, group))?;
+        let mut expected = expected_shape(slot, (rows, cols), codes_per_word, group);
+        if slot.part == Part::SsmConv {
+            // Rows of one channel; MLX has moved the middle axis to the end.
+            expected = match (config.naming, tensor.shape.last()) {
+                (Naming::Gguf, _) => vec![rows, cols],
+                (Naming::HuggingFace, Some(1)) => vec![rows, cols, 1],
+                (Naming::HuggingFace, _) => vec![rows, 1, cols],
+            };
+        }
+        check_shape(tensor, &expected)?;
     }
     let is_matrix = slot.is_matrix();
     let fits = match storage.content {
@@ -239,15 +317,20 @@ fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
 /// Whether the architecture has such a tensor.
 fn has_place(config: &Config, slot: Slot) -> bool {
     let matrix = slot.field(Field::Weight).is_matrix();
+    let inputs = |layer| matrices(config, layer).into_iter().flatten().any(|&own| own == slot.part);
+    let recurrent = slot.in_layer().is_some_and(|layer| config.delta_net(layer).is_some());
     let part = match slot.part {
-        Part::AttnSubNorm | Part::FfnSubNorm => config.sub_norms,
-        Part::AttnQNorm | Part::AttnKNorm => config.qk_norms,
-        _ => true,
+        Part::AttnSubNorm => config.sub_norms && !recurrent,
+        Part::FfnSubNorm => config.sub_norms,
+        Part::AttnQNorm | Part::AttnKNorm => config.qk_norms && !recurrent,
+        Part::SsmConv | Part::SsmDt | Part::SsmA | Part::SsmNorm => recurrent,
+        _ => !slot.field(Field::Weight).is_matrix() || slot.in_layer().is_none_or(inputs),
     };
+    let biased = ATTENTION.into_iter().flatten().any(|&own| own == slot.part);
     part && match slot.field {
         Field::Weight => true,
-        Field::InNorm => config.in_norms.is_some() && MATRICES.contains(&slot.part),
-        Field::Bias => MATRICES.contains(&slot.part),
+        Field::InNorm => config.in_norms.is_some() && biased,
+        Field::Bias => biased,
         Field::Scale => matrix,
         Field::Scales | Field::Mins => matrix && config.mlx.is_some(),
     }

@@ -8,6 +8,17 @@ pub enum Part {
     TokenEmbd,
     RopeFreqs,
     AttnNorm,
+    /// Of a gated delta net: what its convolution reads, and the gate of its output.
+    AttnQkv,
+    AttnGate,
+    /// Two numbers for each of its value heads: how much stays of its state, and how much is learnt.
+    SsmAlpha,
+    SsmBeta,
+    SsmConv,
+    SsmDt,
+    SsmA,
+    SsmNorm,
+    SsmOut,
     AttnQ,
     AttnK,
     AttnV,
@@ -80,6 +91,11 @@ impl Slot {
             && matches!(
                 self.part,
                 Part::TokenEmbd
+                    | Part::AttnQkv
+                    | Part::AttnGate
+                    | Part::SsmAlpha
+                    | Part::SsmBeta
+                    | Part::SsmOut
                     | Part::AttnQ
                     | Part::AttnK
                     | Part::AttnV
@@ -99,8 +115,16 @@ pub enum Naming {
     HuggingFace,
 }
 
+/// The first name of a part is the one we say.
 const GGUF: &[(&str, Part)] = &[
     ("attn_norm", Part::AttnNorm),
+    ("attn_qkv", Part::AttnQkv),
+    ("attn_gate", Part::AttnGate),
+    ("ssm_alpha", Part::SsmAlpha),
+    ("ssm_beta", Part::SsmBeta),
+    ("ssm_conv1d", Part::SsmConv),
+    ("ssm_norm", Part::SsmNorm),
+    ("ssm_out", Part::SsmOut),
     ("attn_q", Part::AttnQ),
     ("attn_k", Part::AttnK),
     ("attn_v", Part::AttnV),
@@ -109,6 +133,7 @@ const GGUF: &[(&str, Part)] = &[
     ("attn_sub_norm", Part::AttnSubNorm),
     ("attn_output", Part::AttnOutput),
     ("ffn_norm", Part::FfnNorm),
+    ("post_attention_norm", Part::FfnNorm),
     ("ffn_gate", Part::FfnGate),
     ("ffn_up", Part::FfnUp),
     ("ffn_sub_norm", Part::FfnSubNorm),
@@ -125,6 +150,13 @@ const GGUF_GLOBAL: &[(&str, Part)] = &[
 /// 1bitLLM's checkpoints have names of their own for the two inner norms; the first name of a part is the one we say.
 const HUGGING_FACE: &[(&str, Part)] = &[
     ("input_layernorm", Part::AttnNorm),
+    ("linear_attn.in_proj_qkv", Part::AttnQkv),
+    ("linear_attn.in_proj_z", Part::AttnGate),
+    ("linear_attn.in_proj_a", Part::SsmAlpha),
+    ("linear_attn.in_proj_b", Part::SsmBeta),
+    ("linear_attn.conv1d", Part::SsmConv),
+    ("linear_attn.norm", Part::SsmNorm),
+    ("linear_attn.out_proj", Part::SsmOut),
     ("self_attn.q_proj", Part::AttnQ),
     ("self_attn.k_proj", Part::AttnK),
     ("self_attn.v_proj", Part::AttnV),
@@ -143,6 +175,13 @@ const HUGGING_FACE: &[(&str, Part)] = &[
 
 const HUGGING_FACE_GLOBAL: &[(&str, Part)] =
     &[("model.embed_tokens", Part::TokenEmbd), ("model.norm", Part::OutputNorm), ("lm_head", Part::Output)];
+
+/// Names of a layer that are whole, without a suffix for what the tensor holds.
+const GGUF_WHOLE: &[(&str, Part)] = &[("ssm_a", Part::SsmA), ("ssm_dt.bias", Part::SsmDt)];
+const HUGGING_FACE_WHOLE: &[(&str, Part)] = &[("linear_attn.A_log", Part::SsmA), ("linear_attn.dt_bias", Part::SsmDt)];
+
+/// Prefixes of the text part of a model that has others: that of a layer, and what stands for it here.
+const TEXT_PARTS: [&str; 2] = ["model.language_model.", "language_model.model."];
 
 fn part(table: &[(&str, Part)], name: &str) -> Option<Part> {
     table.iter().find(|(known, _)| *known == name).map(|&(_, part)| part)
@@ -164,34 +203,72 @@ impl Naming {
         }
     }
 
+    fn tables(self) -> [&'static [(&'static str, Part)]; 3] {
+        match self {
+            Self::Gguf => [GGUF, GGUF_GLOBAL, GGUF_WHOLE],
+            Self::HuggingFace => [HUGGING_FACE, HUGGING_FACE_GLOBAL, HUGGING_FACE_WHOLE],
+        }
+    }
+
+    fn layer_prefix(self) -> &'static str {
+        match self {
+            Self::Gguf => "blk.",
+            Self::HuggingFace => "model.layers.",
+        }
+    }
+
     /// The place of a name; `None` for names that no architecture here has. Not inlined: it is kilobytes of code.
     #[inline(never)]
-    pub fn slot(self, name: &str) -> Option<Slot> {
-        let (layers, globals, layer_prefix) = match self {
-            Self::Gguf => (GGUF, GGUF_GLOBAL, "blk."),
-            Self::HuggingFace => (HUGGING_FACE, HUGGING_FACE_GLOBAL, "model.layers."),
+    pub fn slot<'a>(self, name: &'a str) -> Option<Slot> {
+        if self == Self::HuggingFace {
+            if let Some(rest) = TEXT_PARTS.iter().find_map(|prefix| name.strip_prefix(prefix)) {
+                return self.slot(&format!("model.{rest}"));
+            }
+            if let Some(rest) = name.strip_prefix("language_model.") {
+                return self.slot(rest);
+            }
+        }
+        let [layers, globals, whole] = self.tables();
+        let in_layer = name.strip_prefix(self.layer_prefix()).and_then(|rest| rest.split_once('.'));
+        let number = |number: &str| number.parse::<u16>().ok().map(usize::from);
+        if let Some((layer, part)) = in_layer.and_then(|(layer, rest)| Some((layer, part(whole, rest)?))) {
+            return Some(Slot::layer(number(layer)?, part));
+        }
+        let stem_of = |name: &'a str| {
+            self.suffixes().iter().find_map(|&(suffix, field)| Some((name.strip_suffix(suffix)?, field)))
         };
-        let (stem, field) =
-            self.suffixes().iter().find_map(|&(suffix, field)| Some((name.strip_suffix(suffix)?, field)))?;
-        let slot = match stem.strip_prefix(layer_prefix).and_then(|rest| rest.split_once('.')) {
-            Some((number, stem)) => Slot::layer(number.parse::<u16>().ok()?.into(), part(layers, stem)?),
-            None => Slot::new(part(globals, stem)?),
+        let (slot, field) = match in_layer {
+            Some((layer, rest)) => {
+                let (stem, field) = stem_of(rest)?;
+                (Slot::layer(number(layer)?, part(layers, stem)?), field)
+            }
+            None => {
+                let (stem, field) = stem_of(name)?;
+                (Slot::new(part(globals, stem)?), field)
+            }
         };
         Some(slot.field(field))
     }
 
+    /// The layer that a name speaks of, whatever follows.
+    pub fn layer(self, name: &str) -> Option<usize> {
+        let (layer, _) = name.strip_prefix(self.layer_prefix())?.split_once('.')?;
+        layer.parse::<u16>().ok().map(usize::from)
+    }
+
     /// The name of a place, for messages.
     pub fn name(self, slot: Slot) -> impl fmt::Display {
-        let (layers, globals, prefix) = match self {
-            Self::Gguf => (GGUF, GGUF_GLOBAL, "blk"),
-            Self::HuggingFace => (HUGGING_FACE, HUGGING_FACE_GLOBAL, "model.layers"),
-        };
-        let table = if slot.in_layer().is_some() { layers } else { globals };
-        let stem = table.iter().find(|(_, part)| *part == slot.part).map_or("?", |(name, _)| name);
+        let [layers, globals, whole] = self.tables();
+        let name =
+            |table: &[(&'static str, Part)]| table.iter().find(|(_, part)| *part == slot.part).map(|(name, _)| *name);
         let suffix = self.suffixes().iter().find(|(_, field)| *field == slot.field).map_or(".?", |(suffix, _)| suffix);
         match slot.in_layer() {
-            Some(layer) => format!("{prefix}.{layer}.{stem}{suffix}"),
-            None => format!("{stem}{suffix}"),
+            Some(layer) => {
+                let (stem, suffix) =
+                    name(whole).map_or_else(|| (name(layers).unwrap_or("?"), suffix), |whole| (whole, ""));
+                format!("{}{layer}.{stem}{suffix}", self.layer_prefix())
+            }
+            None => format!("{}{suffix}", name(globals).unwrap_or("?")),
         }
     }
 }
@@ -213,12 +290,34 @@ mod tests {
             (Naming::HuggingFace, "model.layers.1.self_attn.k_norm.weight"),
             (Naming::HuggingFace, "model.layers.1.self_attn.v_proj.biases"),
             (Naming::Gguf, "blk.2.attn_v.bias"),
+            (Naming::Gguf, "blk.2.ssm_a"),
+            (Naming::Gguf, "blk.2.ssm_dt.bias"),
+            (Naming::Gguf, "blk.2.ssm_conv1d.weight"),
+            (Naming::HuggingFace, "model.layers.2.linear_attn.A_log"),
+            (Naming::HuggingFace, "model.layers.2.linear_attn.dt_bias"),
+            (Naming::HuggingFace, "model.layers.2.linear_attn.norm.weight"),
         ] {
             assert_eq!(naming.name(naming.slot(name).unwrap()).to_string(), name);
         }
         for name in ["blk.x.attn_q.weight", "blk.1.attn_q.biases", "blk.1.nothing.weight", "model.norm.weight"] {
             assert_eq!(Naming::Gguf.slot(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn other_names_of_the_same_places() {
+        let hugging_face = |name: &str| Naming::HuggingFace.slot(name).unwrap();
+        for (other, name) in [
+            ("model.language_model.layers.1.linear_attn.A_log", "model.layers.1.linear_attn.A_log"),
+            ("language_model.model.layers.1.mlp.up_proj.scales", "model.layers.1.mlp.up_proj.scales"),
+            ("model.language_model.embed_tokens.weight", "model.embed_tokens.weight"),
+            ("language_model.lm_head.weight", "lm_head.weight"),
+        ] {
+            assert_eq!(hugging_face(other), hugging_face(name));
+        }
+        let gguf = |name: &str| Naming::Gguf.slot(name).unwrap();
+        assert_eq!(gguf("blk.3.post_attention_norm.weight"), gguf("blk.3.ffn_norm.weight"));
+        assert_eq!(Naming::Gguf.layer("blk.12.nextn.eh_proj.weight"), Some(12));
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Options {
     pub scheduling: Scheduling,
     /// Positions that all conversations together may hold.
     pub kv_cache_tokens: Option<usize>,
+    /// Conversations on a hybrid whose state is kept, those that run included; otherwise as many as 256 MB hold.
+    pub recurrent_states: Option<usize>,
     /// Whether conversations that begin alike share the keys and values of that beginning.
     pub prefix_reuse: bool,
     /// Whether weights that turn out to be ternary are packed as ternary. Otherwise each tensor keeps the file's own type.
@@ -70,6 +72,7 @@ impl Default for Options {
             max_waiting: 32,
             scheduling: Scheduling::Fair,
             kv_cache_tokens: None,
+            recurrent_states: None,
             prefix_reuse: true,
             repack: true,
             i2s: None,
@@ -77,6 +80,9 @@ impl Default for Options {
         }
     }
 }
+
+/// The most states that may be asked for.
+const MOST_STATES: usize = 4096;
 
 impl Options {
     /// Name, least and greatest value of each number that scratch memory depends on.
@@ -98,6 +104,9 @@ impl Options {
         };
         if let Some(context) = self.context_length.filter(|context| !(1..=config.context).contains(context)) {
             return refuse("contextLength", (1, config.context), context);
+        }
+        if let Some(states) = self.recurrent_states.filter(|states| !(1..=MOST_STATES).contains(states)) {
+            return refuse("recurrentStates", (1, MOST_STATES), states);
         }
         let values = [self.prefill_chunk, self.max_batch_tokens, self.max_sequences];
         for ((name, least, most), value) in Self::RANGES.into_iter().zip(values) {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use litemap::LiteMap;
 
-use super::config::{Config, Training};
-use super::forward::Prefill;
+use super::config::{Config, Hybrid, Training};
+use super::forward::{Prefill, guessed_values};
 use super::head;
 use super::items::{Item, Reading, Target, items};
 use super::names::Part;
@@ -21,14 +21,18 @@ use crate::formats::Tensor;
 use crate::kernels::act::Precision;
 use crate::kernels::packed::{MatrixShape, Packing};
 use crate::kernels::rows::KV_BLOCK;
-use crate::kernels::spec;
-use crate::kv::{self, Codec};
+use crate::kernels::{delta, spec};
+use crate::kv::{self, Codec, StateShape};
 use crate::quant::{Content, Interleave, Layout, Scales};
 
 /// The context that is reserved unless the caller asks for another.
 const CONTEXT: usize = 4096;
 /// Keys and values are kept as f32 while all of them stay below this, and as f16 from there on.
 const F32_KV: u64 = 256 << 20;
+/// States of a hybrid's conversations are kept up to this size together, and in these numbers.
+const STATES: u64 = 256 << 20;
+const LEAST_STATES: u64 = 2;
+const MOST_STATES: u64 = 64;
 /// Conversations that can be full at once, as far as [`F32_KV`] allows.
 const FULL: usize = 4;
 /// Logits rows that are computed together.
@@ -61,6 +65,8 @@ pub enum Known {
 pub struct Memory {
     pub weights: u64,
     pub kv: u64,
+    /// States of conversations on a hybrid.
+    pub states: u64,
     pub scratch: u64,
     pub total: u64,
 }
@@ -75,6 +81,8 @@ pub struct Plan {
     pub kv: Codec,
     /// Positions that all conversations together may hold.
     pub positions: usize,
+    /// States of conversations that a hybrid has room for.
+    pub states: usize,
     /// Tokens of a prompt that is computed while the weights come, at most.
     pub prefill: usize,
     pub warnings: Vec<String>,
@@ -91,10 +99,11 @@ impl Plan {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] with an option that is out of range; an error with the tensor that does not fit the model.
     pub fn new(config: Config, tensors: &[Arc<Tensor>], options: Options) -> Result<Self> {
-        let CacheSize { context, kv, positions } = CacheSize::of(&config, &options)?;
+        let CacheSize { context, kv, positions, states } = CacheSize::of(&config, &options)?;
         let (items, warnings) = items(&config, tensors)?;
         let mut plan = Self {
             positions,
+            states,
             config,
             options,
             items,
@@ -174,6 +183,20 @@ impl Plan {
         kv_shape(&self.config)
     }
 
+    /// Reserves the KV cache, and the states of a hybrid.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] with the bytes that could not be had.
+    pub fn cache(&self) -> Result<kv::Cache> {
+        kv::Cache::reserve(self.kv, self.kv_shape(), self.positions, self.options.prefix_reuse)?
+            .with_states(self.state_shape(), self.states)
+    }
+
+    /// What a conversation on a hybrid takes besides.
+    pub fn state_shape(&self) -> StateShape {
+        state_shape(&self.config)
+    }
+
     /// Bytes of the widest prepared input of the largest batch.
     pub fn act_bytes(&self) -> u64 {
         self.widest_input() * self.rows() as u64
@@ -197,8 +220,8 @@ impl Plan {
 
     /// Bytes that running the model takes with the options of the plan.
     pub fn memory(&self) -> Memory {
-        let Self { context, kv, positions, .. } = *self;
-        self.memory_of(CacheSize { context, kv, positions }, self.rows())
+        let Self { context, kv, positions, states, .. } = *self;
+        self.memory_of(CacheSize { context, kv, positions, states }, self.rows())
     }
 
     /// Bytes that the model would take with other options for its context, its cache and its batches. The layouts of the weights stay as
@@ -214,15 +237,19 @@ impl Plan {
         let weights = self.items.iter().map(Item::bytes).sum();
         let kv = self.kv_shape().bytes(cache.positions, cache.kv);
         let config = &self.config;
-        let row = 2 * config.hidden + 2 * config.q_width() + 2 * config.kv_width() + 2 * config.ffn + config.rope.dim;
+        let states = state_shape(config).bytes() * cache.states as u64;
+        let (first, second) = config.widest();
+        let row = 2 * config.hidden + first + second + 2 * config.ffn + config.rope.dim;
         let logits = HEAD_ROWS * (config.vocab + config.hidden);
         // Latent weights wait whole for their mean, one matrix at a time.
         let latent = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Latent)));
         let staged = latent.map(|item| item.tensor.len).max().unwrap_or(0);
         let rows = rows as u64;
+        let kept = guessed_values(config);
         let prompt = self.prefill.min(cache.context) as u64 * Prefill::bytes(config);
-        let scratch = staged + prompt + self.widest_input() * rows + 4 * (rows * row as u64 + logits as u64);
-        Memory { weights, kv, scratch, total: weights + kv + scratch }
+        let floats = rows * row as u64 + (logits + kept) as u64;
+        let scratch = staged + prompt + self.widest_input() * rows + 4 * floats;
+        Memory { weights, kv, states, scratch, total: weights + kv + states + scratch }
     }
 
     /// The precision of the layers' matrices, where it is decided by now.
@@ -261,6 +288,8 @@ impl Plan {
         let Target::Matrix(..) = item.target else { return false };
         match item.tensor.content() {
             Some(Content::Blocks { layout, .. }) => Layout { scales: Scales::Row, ..layout } == Layout::TERNARY,
+            // The small matrices of a gated delta net are floats in any model.
+            Some(Content::Dense(_)) if matches!(item.slot.part, Part::SsmAlpha | Part::SsmBeta) => false,
             Some(Content::Dense(_)) => item.slot.in_layer().is_some() && !self.config.latent,
             _ => false,
         }
@@ -307,7 +336,15 @@ impl Plan {
 }
 
 fn kv_shape(config: &Config) -> kv::KvShape {
-    kv::KvShape { layers: config.layers, heads: config.kv_heads, dim: config.head }
+    kv::KvShape { layers: config.layer_kinds().0, heads: config.kv_heads, dim: config.head }
+}
+
+fn state_shape(config: &Config) -> StateShape {
+    let layer = |net: &Hybrid| {
+        net.conv_heads() * delta::history_len(net.head, net.kernel) + net.value_heads * delta::state_len(net.head)
+    };
+    let (_, layers) = config.layer_kinds();
+    StateShape { layers, layer: config.hybrid.as_ref().map_or(0, layer) }
 }
 
 fn kv_bytes(config: &Config, positions: usize, codec: Codec) -> u64 {
@@ -319,6 +356,7 @@ struct CacheSize {
     context: usize,
     kv: Codec,
     positions: usize,
+    states: usize,
 }
 
 impl CacheSize {
@@ -336,6 +374,10 @@ impl CacheSize {
                 .option("kvCacheTokens")
                 .expected(format_args!("at least {context}"), positions));
         }
-        Ok(Self { context, kv, positions: positions.next_multiple_of(KV_BLOCK) })
+        let states = match state_shape(config).bytes() {
+            0 => 0,
+            each => options.recurrent_states.unwrap_or((STATES / each).clamp(LEAST_STATES, MOST_STATES) as usize),
+        };
+        Ok(Self { context, kv, positions: positions.next_multiple_of(KV_BLOCK), states })
     }
 }

@@ -1,9 +1,12 @@
 //! A loaded model: immutable, shared by every conversation.
 
+use std::sync::Arc;
+
 use super::config::{Config, Training};
 use crate::kernels::act::{ActSpec, Precision};
+use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Matrix, Packing};
-use crate::kernels::{sections, spec};
+use crate::kernels::{elementwise, hadamard, sections, spec};
 use crate::quant::{Codes, Scales};
 use crate::team::Section;
 
@@ -17,6 +20,9 @@ pub struct Model {
     /// `[vocab, hidden]`; `None` where it is the embedding.
     pub head: Option<Matrix>,
     pub head_precision: Precision,
+    /// How the rows of the embedding become those of the model, and how the input of the head is rotated.
+    pub embedding_rotation: Option<InputRotation>,
+    pub head_rotation: Option<InputRotation>,
     /// The angle that each pair of a head's values turns per position.
     pub frequencies: Vec<f32>,
 }
@@ -24,20 +30,78 @@ pub struct Model {
 #[derive(Debug)]
 pub struct Layer {
     pub attn_norm: Vec<f32>,
-    /// Queries, keys and values side by side: `[q + 2 · kv, hidden]`.
+    /// Queries, keys and values side by side: `[q + 2 · kv, hidden]`; a gate may stand behind each query. Of a gated delta net: what is
+    /// convolved, the gate of the output, and two numbers for each value head.
     pub qkv: Linear,
     /// On every head of the queries and of the keys, before they turn.
     pub q_norm: Option<Vec<f32>>,
     pub k_norm: Option<Vec<f32>>,
     pub attn_sub_norm: Option<Vec<f32>>,
-    /// `[hidden, q]`
+    /// `[hidden, q]`; of a gated delta net, its values instead of q.
     pub output: Linear,
+    /// What makes it a gated delta net instead of attention.
+    pub delta_net: Option<DeltaNet>,
+    /// How many layers of its kind come before it.
+    pub index: usize,
     pub ffn_norm: Vec<f32>,
     /// Gate and up side by side: `[2 · ffn, hidden]`.
     pub gate_up: Linear,
     pub ffn_sub_norm: Option<Vec<f32>>,
     /// `[hidden, ffn]`
     pub down: Linear,
+}
+
+/// The weights of a gated delta net beside its matrices.
+#[derive(Debug)]
+pub struct DeltaNet {
+    /// `[kernel][channels]`, the oldest position first.
+    pub conv: Vec<Vec<f32>>,
+    /// One of each for every value head.
+    pub a: Vec<f32>,
+    pub dt: Vec<f32>,
+    /// On every value head of the output.
+    pub norm: Vec<f32>,
+}
+
+/// How an input is rotated.
+#[derive(Clone, Debug)]
+pub struct InputRotation {
+    pub block: usize,
+    pub signs: Option<Arc<[f32]>>,
+    /// Key heads and value heads that are reordered first: those of one key head come together.
+    pub grouped: Option<(usize, usize)>,
+}
+
+impl InputRotation {
+    /// Rotates an input.
+    pub fn rotate<I: Isa>(&self, x: &mut [f32]) {
+        if let Some((key_heads, value_heads)) = self.grouped {
+            group(x, key_heads, value_heads);
+        }
+        hadamard::rotate::<I>(x, self.block, self.signs.as_deref());
+    }
+
+    /// Takes the rotation of a table's row back.
+    pub fn restore<I: Isa>(&self, x: &mut [f32]) {
+        hadamard::restore::<I>(x, self.block, self.signs.as_deref());
+    }
+}
+
+/// Reorders value heads in place: from the order in which they take turns at the key heads to that in which those of one are neighbours.
+fn group(x: &mut [f32], key_heads: usize, value_heads: usize) {
+    let (size, share) = (x.len() / value_heads, value_heads / key_heads);
+    for to in 0..value_heads {
+        let source = |to: usize| to % share * key_heads + to / share;
+        let mut from = source(to);
+        // What stood in an earlier place has moved to where its new content came from.
+        while from < to {
+            from = source(from);
+        }
+        if from > to {
+            let (low, high) = x.split_at_mut(from * size);
+            low[to * size..][..size].swap_with_slice(&mut high[..size]);
+        }
+    }
 }
 
 impl Layer {
@@ -68,6 +132,8 @@ pub struct Input {
     pub spec: ActSpec,
     /// A norm of these projections' own, with its epsilon.
     pub norm: Option<(Vec<f32>, f32)>,
+    /// The rotation of these projections' input.
+    pub rotation: Option<InputRotation>,
     pub matrices: Vec<Matrix>,
     /// The columns of every part of every matrix, and which they are.
     pub sections: Vec<Section>,
@@ -80,6 +146,7 @@ pub struct Projection {
     pub matrix: Matrix,
     pub precision: Precision,
     pub norm: Option<(Vec<f32>, f32)>,
+    pub rotation: Option<InputRotation>,
     pub bias: Option<Vec<f32>>,
 }
 
@@ -87,15 +154,19 @@ impl Linear {
     /// Joins projections of one input. Those without a norm of their own that round their input alike share its rounded form.
     pub fn new(projections: Vec<Projection>) -> Self {
         let mut linear = Self { inputs: Vec::new(), width: 0, biases: Vec::new() };
-        for Projection { matrix, precision, norm, bias } in projections {
+        for Projection { matrix, precision, norm, rotation, bias } in projections {
             let spec = spec(&matrix.shape, precision);
             let first = linear.width;
             linear.width += matrix.shape.rows;
             linear.biases.extend(bias.map(|bias| (first, bias)));
             let shared = norm.is_none();
-            if !linear.inputs.last().is_some_and(|input| shared && input.norm.is_none() && input.spec == spec) {
+            // Rotations of one input differ in nothing else.
+            let like = |input: &Input| {
+                input.norm.is_none() && input.spec == spec && input.rotation.is_some() == rotation.is_some()
+            };
+            if !linear.inputs.last().is_some_and(|input| shared && like(input)) {
                 let (matrices, sections, parts) = (vec![], vec![], vec![]);
-                linear.inputs.push(Input { spec, norm, matrices, sections, parts });
+                linear.inputs.push(Input { spec, norm, rotation, matrices, sections, parts });
             }
             let last = linear.inputs.len() - 1;
             let input = &mut linear.inputs[last];
@@ -126,6 +197,18 @@ pub fn macs(matrix: &Matrix) -> u64 {
     matrix.shape.rows as u64 * matrix.shape.cols as u64
 }
 
+impl Input {
+    /// What its matrices read, from what all of the layer's read.
+    pub fn finish<I: Isa>(&self, values: &mut [f32]) {
+        if let Some((weight, eps)) = &self.norm {
+            elementwise::rms_norm::<I>(values, weight, *eps);
+        }
+        if let Some(rotation) = &self.rotation {
+            rotation.rotate::<I>(values);
+        }
+    }
+}
+
 impl Model {
     /// How the inputs of the layers' matrices are rounded; they are all of one kind, or the first speaks for them.
     pub fn layer_precision(&self) -> Option<Precision> {
@@ -149,6 +232,24 @@ pub fn precision(asked: Option<Precision>, training: Training, packing: Packing)
                 && matches!(layout.scales, Scales::Group { len: 64..=128, .. });
             let ternary = layout.codes == Codes::B2 && layout.offset == 1;
             if grouped || ternary && training == Training::Int8 { Precision::Int8 } else { Precision::Int14 }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn value_heads_come_together() {
+        for (key_heads, share) in [(2, 3), (3, 2), (16, 3), (1, 4), (4, 1), (5, 7)] {
+            let value_heads = key_heads * share;
+            // Heads of two values that say which key head they belong to, and which of its heads they are.
+            let mut x: Vec<f32> =
+                (0..value_heads).flat_map(|h| [(h % key_heads) as f32, (h / key_heads) as f32]).collect();
+            group(&mut x, key_heads, value_heads);
+            let expected = (0..value_heads).flat_map(|h| [(h / share) as f32, (h % share) as f32]);
+            assert_eq!(x, expected.collect::<Vec<_>>(), "{key_heads} key heads, {value_heads} value heads");
         }
     }
 }

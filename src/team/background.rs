@@ -15,6 +15,8 @@ pub struct BackgroundTask<R> {
 impl Team {
     /// Moves the team into a background task. [`BackgroundTask::wait`] gives it back.
     pub fn spawn<R: Send + 'static>(self, work: impl FnOnce(&Self) -> R + Send + 'static) -> BackgroundTask<R> {
+        // One that rests would not take the task.
+        self.set_active(self.members);
         let (shared, members) = (Arc::clone(&self.shared), self.members);
         let done = Arc::new(Mutex::new(None));
         let end = Arc::clone(&done);

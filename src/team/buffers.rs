@@ -93,6 +93,33 @@ impl Team {
             }
         });
     }
+
+    /// Does what [`Self::columns`] does with one section of each of two buffers, which have as many units: a part gets the same units of both.
+    ///
+    /// # Panics
+    /// If the sections have different numbers of units or leave the rows, or as [`Team::parallel_for`] does.
+    pub fn paired_columns(
+        &self,
+        [one, other]: [(&mut [f32], usize, Section); 2],
+        work: impl Fn(Range<usize>, Columns, Columns) + Sync,
+    ) {
+        assert_eq!(one.2.units(), other.2.units(), "as many units");
+        let units = one.2.units();
+        let [one, other] = [one, other].map(|(buffer, stride, section)| {
+            assert!(section.first + section.width <= stride, "a section stays within the rows");
+            (SendPtr(buffer.as_mut_ptr()), buffer.len().checked_div(stride).unwrap_or(0), stride, section)
+        });
+        self.parallel_for(units, 1, |units| {
+            let [one, other] = [&one, &other].map(|(base, count, stride, section)| Columns {
+                base: base.at(0),
+                count: *count,
+                stride: *stride,
+                range: section.columns(units.clone()),
+                buffer: PhantomData,
+            });
+            work(units, one, other);
+        });
+    }
 }
 
 /// Neighbouring columns that are divided in whole units; the last unit may be narrower.

@@ -23,6 +23,12 @@
 //! core that another program disturbs delays nobody for long. Results depend neither on the chunks nor on which member computes
 //! them, because members divide rows and heads and never split a sum.
 //!
+//! # A machine that is busy
+//!
+//! A member that loses its core to another program in the middle of a chunk delays all others until it gets it back, which takes
+//! milliseconds. [`Team::stalls`] counts such waits. Where there are many, a smaller team may be faster: members beyond
+//! [`Team::set_active`] take no part in jobs and sleep until they do.
+//!
 //! # Background tasks and failure
 //!
 //! While the caller does something else, a server may lead the team ([`Team::spawn`]).
@@ -79,6 +85,10 @@ struct SharedState {
     gate: PaddedAtomic,
     /// The members that sleep or are about to. Nobody is notified while it is 0.
     sleepers: AtomicUsize,
+    /// How many members take part in jobs.
+    active: AtomicU32,
+    /// How often the leader has waited so long for a member that it went to sleep.
+    stalls: AtomicU32,
     /// What nobody has taken yet of each member's share.
     queues: Box<[WorkQueue]>,
     /// The current job. The type's safety rests on who accesses it when; see below.
@@ -182,6 +192,8 @@ impl SharedState {
             posted: PaddedAtomic(AtomicU32::new(0)),
             gate: PaddedAtomic(AtomicU32::new(0)),
             sleepers: AtomicUsize::new(0),
+            active: AtomicU32::new(members as u32),
+            stalls: AtomicU32::new(0),
             queues: (0..members).map(|_| WorkQueue(AtomicU64::new(0))).collect(),
             job: UnsafeCell::new(None),
             background: Mutex::new(None),
@@ -197,12 +209,32 @@ impl SharedState {
             if seen & Self::CLOSED != 0 {
                 return;
             }
+            if self.rests(member) {
+                continue;
+            }
             self.help(member);
             let task = locked(&self.background).take();
             if let Some(task) = task {
                 let guard = PanicGuard;
                 task();
                 drop(guard);
+            }
+        }
+    }
+
+    /// Sleeps while the member takes no part; `false` where it does.
+    #[cfg(feature = "threads")]
+    fn rests(&self, member: usize) -> bool {
+        let mut rested = false;
+        loop {
+            let active = self.active.load(Ordering::Acquire);
+            if member < active as usize || self.posted.0.load(Ordering::Acquire) & Self::CLOSED != 0 {
+                return rested;
+            }
+            rested = true;
+            wait::sleep_while(&self.active, active);
+            if poisoned() {
+                panic!("a thread of this model has died");
             }
         }
     }
@@ -229,6 +261,11 @@ impl SharedState {
     /// # Panics
     /// If a member has died.
     fn await_change(&self, word: &AtomicU32, seen: u32) -> u32 {
+        self.await_noting(word, seen, || ())
+    }
+
+    /// The same; `slept` is called before the first sleep.
+    fn await_noting(&self, word: &AtomicU32, seen: u32, slept: impl FnOnce()) -> u32 {
         for _ in 0..SPINS {
             let now = word.load(Ordering::Acquire);
             if now != seen {
@@ -236,6 +273,7 @@ impl SharedState {
             }
             std::hint::spin_loop();
         }
+        slept();
         loop {
             self.sleepers.fetch_add(1, Ordering::SeqCst);
             wait::sleep_while(word, seen);
@@ -319,6 +357,18 @@ impl Team {
         self.members
     }
 
+    /// Lets so many members take part in jobs, the leader among them; the others sleep. What is computed does not depend on it.
+    pub fn set_active(&self, members: usize) {
+        let active = &self.shared.active;
+        active.store(members.clamp(1, self.members) as u32, Ordering::Release);
+        wait::wake_all(active);
+    }
+
+    /// How often the leader has waited for a member longer than any share of a job takes.
+    pub fn stalls(&self) -> u32 {
+        self.shared.stalls.load(Ordering::Relaxed)
+    }
+
     /// Calls `work(units)` on ranges that cover `0..count`, each unit once, on all members. Every range is a multiple of
     /// `chunk` units, except the last of a member's share.
     ///
@@ -344,12 +394,22 @@ impl Team {
             }
             return;
         }
-        let queues = &*self.shared.queues;
+        self.share_out(count, chunk, &work);
+    }
+
+    /// The part of [`Self::parallel_for`] that is the same for all work: it is called through a pointer once for each range.
+    fn share_out(&self, count: usize, chunk: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
+        let active = self.shared.active.load(Ordering::Relaxed) as usize;
+        if active == 1 {
+            return work(0..count);
+        }
+        let queues = &self.shared.queues[..active];
         for (member, queue) in queues.iter().enumerate() {
-            queue.set(share(count, member, self.members));
+            queue.set(share(count, member, active));
         }
         self.post(&|member| {
-            let (before, from) = queues.split_at(member);
+            // One that rests from now on may still have entered: it helps the others.
+            let (before, from) = queues.split_at(member.min(active - 1));
             for (turn, queue) in from.iter().chain(before).enumerate() {
                 while let Some(units) = queue.take(turn == 0, chunk) {
                     work(units);
@@ -388,7 +448,9 @@ impl Drop for JoinGuard<'_> {
         let gate = &self.0.gate.0;
         let mut within = gate.fetch_and(!SharedState::OPEN, Ordering::AcqRel) & !SharedState::OPEN;
         while within != 0 {
-            within = self.0.await_change(gate, within);
+            within = self.0.await_noting(gate, within, || {
+                self.0.stalls.fetch_add(1, Ordering::Relaxed);
+            });
         }
         assert!(!poisoned() || std::thread::panicking(), "a thread of this model has died");
     }

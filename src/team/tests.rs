@@ -76,6 +76,54 @@ fn others_finish_what_a_slow_member_has_left() {
 }
 
 #[test]
+fn members_that_rest_take_no_part_until_they_are_wanted() {
+    for members in [2, 4] {
+        let team = Team::new(members).unwrap();
+        // A job that lasts until so many threads are in it, or a while.
+        let taking_part = |wanted: usize| {
+            let seen = Mutex::new(std::collections::HashSet::new());
+            let end = Instant::now() + Duration::from_secs(if wanted == 0 { 0 } else { 20 });
+            let sum = AtomicUsize::new(0);
+            team.parallel_for(64, 1, |units| {
+                locked(&seen).insert(std::thread::current().id());
+                while locked(&seen).len() < wanted && Instant::now() < end {
+                    std::thread::yield_now();
+                }
+                sum.fetch_add(units.sum(), Ordering::Relaxed);
+            });
+            assert_eq!(sum.into_inner(), 64 * 63 / 2);
+            locked(&seen).len()
+        };
+        for active in (1..=members).chain((1..members).rev()).chain([members]) {
+            team.set_active(active);
+            assert_eq!(taking_part(active), active, "{members} members");
+            for _ in 0..200 {
+                assert!(taking_part(0) <= active, "{members} members, {active} of them active");
+            }
+        }
+        team.set_active(1);
+    }
+}
+
+#[test]
+fn a_wait_for_a_member_that_lost_its_core_is_counted() {
+    let team = Team::new(2).unwrap();
+    let leader = std::thread::current().id();
+    team.parallel_for(2, 1, |_| {});
+    let before = team.stalls();
+    let entered = AtomicUsize::new(0);
+    team.parallel_for(2, 1, |_| {
+        if std::thread::current().id() == leader {
+            until(|| entered.load(Ordering::SeqCst) > 0);
+        } else {
+            entered.fetch_add(1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    });
+    assert_eq!(team.stalls(), before + 1);
+}
+
+#[test]
 fn a_task_is_led_by_another_member_and_helped_by_the_waiting_one() {
     for members in 1..=4 {
         let mut team = Team::new(members).unwrap();

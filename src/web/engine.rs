@@ -109,6 +109,14 @@ impl Engine {
         Ok(choices.into_iter().flat_map(|(codes, on)| [codes.bits() as u8, u8::from(on)]).collect())
     }
 
+    /// Lets so many threads compute from now on. Returns how often one of them has kept the others waiting so far.
+    #[wasm_bindgen(js_name = setActiveThreads)]
+    pub fn set_active_threads(&self, count: usize) -> u32 {
+        let team = self.engine.team();
+        team.set_active(count);
+        team.stalls()
+    }
+
     /// Bytes of weights read so far, and products with them.
     pub fn tally(&self) -> Vec<f64> {
         let Tally { weight_bytes, weight_macs, .. } = self.engine.tally();
@@ -205,8 +213,10 @@ impl Engine {
 
     /// The numbers of [`engine::Status`], in its order.
     pub fn status(&self) -> Vec<u32> {
-        let Status { running, waiting, paused, kv_cache_tokens, used_tokens, evictable_tokens } = self.engine.status();
-        [running, waiting, paused, kv_cache_tokens, used_tokens, evictable_tokens].map(|number| number as u32).to_vec()
+        let Status { running, waiting, paused, kv_cache_tokens, used_tokens, evictable_tokens, states, used_states } =
+            self.engine.status();
+        let numbers = [running, waiting, paused, kv_cache_tokens, used_tokens, evictable_tokens, states, used_states];
+        numbers.map(|number| number as u32).to_vec()
     }
 
     /// Ends a session and what runs on it.

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses its own part")]
 
 pub mod craft;
+pub mod hybrid;
 pub mod lora;
 pub mod models;
 pub mod trial;

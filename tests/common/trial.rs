@@ -32,8 +32,8 @@ pub fn header(config: Option<&[u8]>, bytes: &[u8], total: u64) -> Result<bool> {
 
 /// What can be asked of a plan.
 fn plan(plan: Plan) {
-    let Memory { weights, kv, scratch, total } = plan.memory();
-    assert_eq!(Some(total), weights.checked_add(kv).and_then(|sum| sum.checked_add(scratch)));
+    let Memory { weights, kv, states, scratch, total } = plan.memory();
+    assert_eq!(Some(total), weights.checked_add(kv).and_then(|sum| sum.checked_add(states)?.checked_add(scratch)));
     Description::new(Format::Gguf, &plan, None, &BTreeMap::new());
     assert!(plan.ranges().is_sorted());
 }

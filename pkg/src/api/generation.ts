@@ -4,6 +4,9 @@ import { Acknowledger } from "../rpc/backpressure.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Finished, Generation, Piece } from "../types/index.ts";
 
+/** Resolves when the next piece may be handed over. */
+type Frame = () => Promise<void>;
+
 /** The source of a generation's pieces. */
 export interface Feed {
   finished: Promise<Finished>;
@@ -19,14 +22,19 @@ export class GenerationStream implements Generation {
   readonly #stop: () => void;
   readonly #reader: Acknowledger;
   readonly #signal: AbortSignal | undefined;
+  readonly #frame: Frame | null;
   readonly #pieces: Piece[] = [];
   #ended = false;
   #failure: { reason: unknown } | null = null;
   #wake: (() => void) | null = null;
   #taken = false;
 
-  /** @param start begins the generation at once and pushes its pieces */
-  constructor(start: (push: (pieces: Piece[]) => void) => Feed) {
+  /**
+   * @param start begins the generation at once and pushes its pieces
+   * @param frame where pieces are joined, what to wait for between two of them
+   */
+  constructor(start: (push: (pieces: Piece[]) => void) => Feed, frame: Frame | null = null) {
+    this.#frame = frame;
     const feed = start((pieces) => {
       this.#pieces.push(...pieces);
       this.#wake?.();
@@ -42,6 +50,11 @@ export class GenerationStream implements Generation {
       () => this.#end(),
       (reason) => this.#end({ reason }),
     );
+  }
+
+  /** How a generation ends, for who does not wait for it. */
+  static end(generation: GenerationStream): Promise<Finished> {
+    return generation.#finished;
   }
 
   /** A caller who asks for it waits for the end, whether or not pieces are read. */
@@ -71,10 +84,11 @@ export class GenerationStream implements Generation {
       for (;;) {
         // Checked here and not by the promise, which settles later: after an abort in the loop's body no further piece comes.
         if (!this.#ended) this.#signal?.throwIfAborted();
-        const piece = this.#pieces.shift();
+        const [count, piece] = this.#next();
         if (piece) {
-          this.#reader.read();
+          this.#reader.read(count);
           yield piece;
+          await this.#frame?.();
         } else if (this.#failure) throw this.#failure.reason;
         else if (this.#ended) return;
         else await new Promise<void>((resolve) => (this.#wake = resolve));
@@ -84,18 +98,40 @@ export class GenerationStream implements Generation {
     }
   }
 
+  /** The next piece, and how many of those that came it is made of. */
+  #next(): [count: number, piece: Piece | undefined] {
+    const [first] = this.#pieces;
+    if (!first || !this.#frame) return [1, this.#pieces.shift()];
+    const other = this.#pieces.findIndex(({ index }) => index !== first.index);
+    const all = this.#pieces.splice(0, other < 0 ? this.#pieces.length : other);
+    return [all.length, all.reduce(join)];
+  }
+
   async text(): Promise<string> {
     this.#take();
     return (await this.finished).text;
   }
 
   toReadableStream(): ReadableStream<Piece> {
+    return this.#stream((piece) => piece);
+  }
+
+  textStream(): ReadableStream<Uint8Array> {
+    const encoder = new TextEncoder();
+    return this.#stream(({ text, index }) => (text === "" || index ? null : encoder.encode(text)));
+  }
+
+  /** @param shown what the stream gives of a piece; null for nothing */
+  #stream<T>(shown: (piece: Piece) => T | null): ReadableStream<T> {
     const pieces = this[Symbol.asyncIterator]();
-    return new ReadableStream<Piece>({
+    return new ReadableStream<T>({
       async pull(controller) {
-        const { done, value } = await pieces.next();
-        if (done) controller.close();
-        else controller.enqueue(value);
+        for (let one = null; one === null; ) {
+          const { done, value } = await pieces.next();
+          if (done) return controller.close();
+          one = shown(value);
+          if (one !== null) controller.enqueue(one);
+        }
       },
       async cancel() {
         await pieces.return(undefined);
@@ -105,7 +141,10 @@ export class GenerationStream implements Generation {
 
   #take(): void {
     if (this.#taken)
-      throw new EngineError("InvalidArgument", "a generation is read once: by for await, text() or toReadableStream()");
+      throw new EngineError(
+        "InvalidArgument",
+        "a generation is read once: by for await, text(), textStream() or toReadableStream()",
+      );
     this.#taken = true;
   }
 
@@ -117,3 +156,10 @@ export class GenerationStream implements Generation {
     this.#wake?.();
   }
 }
+
+const join = (a: Piece, b: Piece): Piece => ({
+  ...a,
+  text: a.text + b.text,
+  tokens: [...a.tokens, ...b.tokens],
+  ...(a.logprobs && b.logprobs ? { logprobs: [...a.logprobs, ...b.logprobs] } : {}),
+});

@@ -1,20 +1,8 @@
 /** The public objects, over calls to the engine's worker. */
 
-import {
-  checkCount,
-  checkIds,
-  checkMessages,
-  checkOptions,
-  checkText,
-  checkTexts,
-  defaults,
-  forWorker,
-} from "../options/options.ts";
-import { toFormatSpec } from "../options/response_format.ts";
-import { Receiver } from "../rpc/backpressure.ts";
+import { checkIds, checkMessages, checkOptions, checkText, checkTexts, defaults } from "../options/options.ts";
 import { Client } from "../rpc/client.ts";
 import type { WorkerPort } from "../rpc/port.ts";
-import type { ChatPrompt, ChooseEvent, GenerateSettings, PromptSpec } from "../rpc/protocol.ts";
 import { hasAddress, type SpecRules, toSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
 import type {
@@ -24,6 +12,7 @@ import type {
   ChatMessage,
   ChatOptions,
   CompletionOptions,
+  CountOptions,
   Description,
   DetokenizeOptions,
   EmbedOptions,
@@ -32,31 +21,30 @@ import type {
   InspectOptions,
   LoadOptions,
   LogitsOptions,
-  LogitsProcessor,
   Model,
   ModelInfo,
   ModelSource,
   ModelStatus,
   Perplexity,
   PerplexityOptions,
-  Piece,
   Prompt,
   PromptLogprobsOptions,
-  RenderedChat,
+  RenderOptions,
   Session,
   SessionOptions,
-  TemplateOptions,
   TokenBytes,
   TokenizeOptions,
   TokenizerInfo,
   TokenLogprobs,
 } from "../types/index.ts";
-import { together } from "./completions.ts";
-import { type Feed, GenerationStream } from "./generation.ts";
+import { type Caller, chat, chatPrompt, generate } from "./answers.ts";
+import { OpenSession } from "./session.ts";
 
 /** What the public objects need from their runtime. The entry files provide it. */
 export interface Outside extends SpecRules {
   spawnEngine(): WorkerPort;
+  /** Resolves with the next frame that is shown; absent where nothing is. */
+  frame?(): Promise<void>;
   /** Asks the runtime to keep the storage when space is short. */
   persist?(): void;
 }
@@ -120,22 +108,39 @@ export class LoadedModel implements Model {
   readonly info: ModelInfo;
   readonly #client: Client;
   readonly #rules: SpecRules;
+  readonly #caller: Caller;
   #sessions = 0;
-  readonly #number = () => ++this.#sessions;
   #adapters: readonly AdapterInfo[] = [];
 
-  constructor(client: Client, info: ModelInfo, rules: SpecRules = { base: null }) {
+  constructor(client: Client, info: ModelInfo, rules: SpecRules & Pick<Outside, "frame"> = { base: null }) {
     this.#client = client;
     this.#rules = rules;
+    this.#caller = { client, frame: rules.frame, fresh: () => ++this.#sessions };
     this.info = info;
   }
 
   generate(prompt: Prompt, options: GenerateOptions & CompletionOptions = {}): Generation {
-    return generate(this.#client, null, prompt, options);
+    return generate(this.#caller, null, prompt, options);
   }
 
   chat(messages: readonly ChatMessage[], options: ChatOptions & CompletionOptions = {}): Generation {
-    return chat(this.#client, null, messages, options);
+    return chat(this.#caller, null, checkMessages("chat", messages), options);
+  }
+
+  async renderChat(messages: readonly ChatMessage[], options: RenderOptions = {}): Promise<string> {
+    return (await this.#rendered("renderChat", messages, options)).text;
+  }
+
+  async countTokens(prompt: string | readonly ChatMessage[], options: CountOptions = {}): Promise<number> {
+    if (typeof prompt !== "string") return (await this.#rendered("countTokens", prompt, options)).tokens;
+    const { addSpecial } = checkOptions("countTokens", options);
+    return (await this.tokenize(prompt, { addSpecial })).length;
+  }
+
+  #rendered(name: "renderChat" | "countTokens", messages: readonly ChatMessage[], given: CountOptions) {
+    const { addGenerationPrompt = defaults.addGenerationPrompt, ...options } = checkOptions(name, given);
+    const prompt = chatPrompt(name, checkMessages(name, messages), options);
+    return this.#client.call("renderChat", { prompt, addGenerationPrompt });
   }
 
   get adapters(): readonly AdapterInfo[] {
@@ -157,17 +162,15 @@ export class LoadedModel implements Model {
     this.#adapters = this.#adapters.filter((adapter) => adapter.name !== name);
   }
 
-  session(): Session;
-  session(options: SessionOptions): Promise<Session>;
-  session(options?: SessionOptions): Session | Promise<Session> {
-    if (options !== undefined) return this.#made(options);
+  session(options: SessionOptions = {}): Session {
+    const { adapters } = checkOptions("session", options);
     if (this.#client.over) throw this.#client.over;
-    return new OpenSession(this.#client, this.#number);
+    return new OpenSession(this.#caller, adapters);
   }
 
-  async #made(options: SessionOptions): Promise<Session> {
-    const given = checkOptions("session", options);
-    return new OpenSession(this.#client, this.#number).made(given);
+  async restoreSession(bytes: Uint8Array | ArrayBuffer, options: SessionOptions = {}): Promise<Session> {
+    const { adapters } = checkOptions("restoreSession", options);
+    return new OpenSession(this.#caller, adapters).restore(bytes);
   }
 
   async warmup(): Promise<void> {
@@ -215,15 +218,6 @@ export class LoadedModel implements Model {
     return this.#client.call("promptLogprobs", args, { signal });
   }
 
-  async applyChatTemplate(messages: readonly ChatMessage[], options: TemplateOptions = {}): Promise<RenderedChat> {
-    const { addGenerationPrompt = true, ...given } = checkOptions("applyChatTemplate", options);
-    checkMessages(messages);
-    return this.#client.call("applyChatTemplate", {
-      prompt: { messages, ...given } as ChatPrompt,
-      addGenerationPrompt,
-    });
-  }
-
   async tokenizerInfo(): Promise<TokenizerInfo> {
     return this.#client.call("tokenizerInfo", {});
   }
@@ -239,188 +233,8 @@ export class LoadedModel implements Model {
   async close(): Promise<void> {
     await this.#client.close(closed());
   }
-}
 
-class OpenSession implements Session {
-  readonly #client: Client;
-  readonly #number: number;
-  readonly #fresh: () => number;
-  #tokens: readonly number[] = [];
-  #closed = false;
-  /** Settles when the tokens are known after a generation that failed. */
-  #asked: Promise<void> = Promise.resolve();
-
-  /** @param fresh returns a number that no other session of the model has */
-  constructor(client: Client, fresh: () => number) {
-    this.#client = client;
-    this.#number = fresh();
-    this.#fresh = fresh;
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
-
-  async made({ restore, adapters }: SessionOptions): Promise<Session> {
-    const args = { session: this.#number, ...(restore && { bytes: restore }), ...(adapters && { adapters }) };
-    this.#tokens = await this.#client.call("makeSession", args);
-    return this;
-  }
-
-  get tokens(): readonly number[] {
-    return this.#tokens;
-  }
-
-  generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
-    return generate(this.#client, this.#open(), prompt, options);
-  }
-
-  chat(messages: readonly ChatMessage[], options: ChatOptions = {}): Generation {
-    return chat(this.#client, this.#open(), messages, options);
-  }
-
-  async fork(): Promise<Session> {
-    const fork = new OpenSession(this.#client, this.#fresh);
-    fork.#tokens = await this.#client.call("forkSession", { session: this.#open().session, as: fork.#number });
-    return fork;
-  }
-
-  async rewind(count: number): Promise<void> {
-    await this.#asked;
-    checkCount("rewind", count, this.#tokens.length);
-    this.#tokens = await this.#client.call("rewindSession", { session: this.#open().session, count });
-  }
-
-  async save(): Promise<Uint8Array> {
-    return this.#client.call("saveSession", { session: this.#open().session });
-  }
-
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
-    if (!this.#client.over) await this.#client.call("closeSession", { session: this.#number });
-  }
-
-  #open(): Conversation {
-    if (this.#closed) throw new EngineError("Closed", "the session is closed");
-    const session = this.#number;
-    const onHeld = (held: readonly number[]) => {
-      this.#tokens = held;
-    };
-    const onFailed = () => {
-      if (!this.#closed) this.#asked = this.#client.call("heldSession", { session }).then(onHeld, () => {});
-    };
-    return { session, onHeld, onFailed };
-  }
-}
-
-interface Conversation {
-  session: number;
-  /** Receives the ids that the session holds after a generation. */
-  onHeld(held: readonly number[]): void;
-  /** The generation failed: the ids that the session holds are not known. */
-  onFailed(): void;
-}
-
-function generate(
-  client: Client,
-  conversation: Conversation | null,
-  prompt: Prompt,
-  given: GenerateOptions & CompletionOptions,
-): Generation {
-  const options = checkOptions(conversation ? "generate" : "complete", given, "generate");
-  const { addSpecial = defaults.addSpecial } = options;
-  const spec =
-    typeof prompt === "string"
-      ? { text: prompt, addSpecial }
-      : { ids: checkIds("generate", prompt, "prompt", "a text or a list of token ids") };
-  return start(client, conversation, spec, options);
-}
-
-function chat(
-  client: Client,
-  conversation: Conversation | null,
-  messages: readonly ChatMessage[],
-  given: ChatOptions & CompletionOptions,
-): Generation {
-  const options = checkOptions(conversation ? "chat" : "completeChat", given, "chat");
-  checkMessages(messages);
-  const { tools, toolChoice = defaults.toolChoice, templateOptions, parseSpecialTokens } = options;
-  const spec: PromptSpec = { messages: messages.map((message) => ({ ...message })) };
-  if (tools && toolChoice !== "none") spec.tools = [...tools];
-  if (toolChoice !== "auto" && toolChoice !== "none") {
-    const option = "toolChoice";
-    const reason = options.responseFormat ? "and responseFormat are two formats" : "needs tools";
-    if (options.responseFormat || !tools)
-      throw new EngineError("InvalidArgument", `chat: ${option} ${reason}`, { option });
-    spec.toolChoice = toolChoice;
-  }
-  if (templateOptions) spec.templateOptions = { ...templateOptions };
-  if (parseSpecialTokens) spec.parseSpecialTokens = true;
-  return start(client, conversation, spec, options);
-}
-
-function start(
-  client: Client,
-  conversation: Conversation | null,
-  prompt: PromptSpec,
-  options: GenerateOptions & CompletionOptions,
-): Generation {
-  const {
-    stop = [],
-    ignoreEos = defaults.ignoreEos,
-    onContextFull = defaults.onContextFull,
-    responseFormat,
-    logitsProcessor,
-    signal,
-    n = defaults.n,
-    adapters,
-  } = options;
-  const settings: GenerateSettings = {
-    ...forWorker(options),
-    stop: typeof stop === "string" ? [stop] : [...stop],
-    ignoreEos,
-    onContextFull,
-    ...(responseFormat ? { responseFormat: toFormatSpec(responseFormat) } : {}),
-    ...(adapters ? { adapters } : {}),
-    sanitize: options.sanitize ?? false,
-    logitsProcessor: logitsProcessor !== undefined,
-  };
-  const session = conversation?.session ?? null;
-  const begin = (settings: GenerateSettings, push: (pieces: Piece[]) => void): Feed => {
-    const receiver = new Receiver();
-    const onEvent = (event: Piece[] | ChooseEvent, id: number) => {
-      if (!Array.isArray(event)) return choose(client, id, event, logitsProcessor!);
-      push(event);
-      receiver.received(event.length);
-      client.idle(id, receiver.idle);
-    };
-    const { id, result } = client.start("generate", { session, prompt, settings }, { signal, onEvent });
-    const finished = result.then(
-      (ended) => {
-        conversation?.onHeld(ended.held);
-        return ended.finished;
-      },
-      (reason) => {
-        conversation?.onFailed();
-        throw reason;
-      },
-    );
-    const onRead = (pieces: number) => {
-      client.read(id, pieces);
-      receiver.read(pieces);
-      client.idle(id, receiver.idle);
-    };
-    return { finished, stop: () => client.stop(id), read: onRead, signal };
-  };
-  return new GenerationStream((push) => (n === 1 ? begin(settings, push) : together(n, settings, begin, push)));
-}
-
-/** Lets the caller's function change the logits of a generation that waits for them. */
-async function choose(client: Client, id: number, { logits, tokens }: ChooseEvent, processor: LogitsProcessor) {
-  const { length } = logits;
-  const changed = (await processor(logits, tokens)) ?? logits;
-  // An array that was transferred elsewhere has length 0.
-  if (!(changed instanceof Float32Array) || changed.length !== length) {
-    const expected = `nothing or a Float32Array of ${length} values`;
-    const message = `logitsProcessor must answer ${expected}, and keep what it was given in place`;
-    throw new EngineError("InvalidArgument", message, { option: "logitsProcessor", expected });
-  }
-  client.supply(id, changed, changed === logits ? [logits.buffer as ArrayBuffer] : []);
 }

@@ -16,6 +16,11 @@ export interface Shape {
   vocab: number;
   /** 1 where the head is the embedding. */
   tied: number;
+  /** Of a hybrid: one layer in so many attends, the others are gated delta nets with such heads. */
+  interval?: number;
+  kheads?: number;
+  vheads?: number;
+  state?: number;
 }
 
 interface Named extends Shape {
@@ -24,6 +29,8 @@ interface Named extends Shape {
 }
 
 const bitnet = { arch: "bitnet-b1.58", type: "tq2_0", embedding: "q6_k", tied: 1 };
+const hybrid = { arch: "qwen35", head: 256, interval: 4, kheads: 16, state: 128, vocab: 248320 };
+const bonsai27b = { ...hybrid, hidden: 5120, layers: 64, heads: 24, kv: 4, ffn: 17408, vheads: 48, tied: 0 };
 const twoBillion = { hidden: 2560, layers: 30, heads: 20, kv: 5, head: 128, ffn: 6912, vocab: 128256 };
 
 /** Each with the types that it is usually published in, where its width is a whole number of blocks. */
@@ -48,6 +55,13 @@ export const shapes: Readonly<Record<string, Named>> = {
   "2b4t": { ...bitnet, ...twoBillion },
   /** … and its sizes with llama's graph, which engines without BitNet's run too. */
   b2b: { ...bitnet, ...twoBillion, arch: "llama" },
+  /** Hybrids: Qwen3.5 4B, Bonsai 27B and Ternary-Bonsai 27B. */
+  "qwen3.5-4b": {
+    ...{ ...hybrid, type: "q4_k", embedding: "q6_k", tied: 1 },
+    ...{ hidden: 2560, layers: 32, heads: 16, kv: 4, ffn: 9216, vheads: 32 },
+  },
+  bonsai27b: { ...bonsai27b, type: "q1_0", embedding: "q1_0" },
+  ternary27b: { ...bonsai27b, type: "q2_0", embedding: "q2_0" },
 };
 
 /** GGUF's names of the matrices. */
@@ -62,7 +76,10 @@ export const matrices = [
   "ffn_up",
   "ffn_down",
 ] as const;
-export type MatrixName = (typeof matrices)[number];
+/** Those of a gated delta net: the small ones are floats in any model. */
+const hybridMatrices = ["attn_qkv", "attn_gate", "ssm_out"] as const;
+const smallMatrices = ["ssm_alpha", "ssm_beta"] as const;
+export type MatrixName = (typeof matrices | typeof hybridMatrices | typeof smallMatrices)[number];
 
 export interface Kinds {
   name: string;
@@ -93,10 +110,13 @@ export function kinds({ shape, type, embedding }: SyntheticOptions): Kinds {
   }
   const [all, others] = words("type", type ?? named.type);
   const embedded = embedding ?? named.embedding;
-  const byName: Record<string, string> = Object.fromEntries(matrices.map((matrix) => [matrix, all]));
+  const isHybrid = sizes.interval !== undefined;
+  const own = isHybrid ? [...matrices, ...hybridMatrices] : matrices;
+  const byName: Record<string, string> = Object.fromEntries(own.map((matrix) => [matrix, all]));
   byName.token_embd = byName.output = embedded;
+  if (isHybrid) for (const name of smallMatrices) byName[name] = "bf16";
   for (const [key, value] of others) {
-    if (!(key in byName)) throw wrong("type", matrices.join(", "), key);
+    if (!(key in byName)) throw wrong("type", Object.keys(byName).join(", "), key);
     byName[key] = value;
   }
   const types = Object.entries(byName).map(([key, value]) => {

@@ -4,11 +4,13 @@
  */
 
 import { type BlockType, randomBits, randomBlocks } from "./blocks.ts";
-import { type Kinds, kinds, type MatrixName, type SyntheticOptions, wrong } from "./shapes.ts";
+import { type Kinds, kinds, type MatrixName, type Shape, type SyntheticOptions, wrong } from "./shapes.ts";
 
 const ALIGNMENT = 32;
 /** Bytes of the pattern that all tensors of a type repeat. A blob keeps it once, however often it occurs. */
 const PIECE = 1 << 20;
+/** Positions that the convolution of a gated delta net covers. */
+const CONV_KERNEL = 4;
 
 interface Tensor {
   name: string;
@@ -48,8 +50,9 @@ function metadata(header: Writer, { name, shape }: Kinds): void {
     "attention.head_count_kv": shape.kv,
     "attention.key_length": shape.head,
     "attention.value_length": shape.head,
-    "rope.dimension_count": shape.head,
+    "rope.dimension_count": shape.interval ? shape.head / 4 : shape.head,
     vocab_size: shape.vocab,
+    ...hybridNumbers(shape),
   };
   const floats: Record<string, number> = { "rope.freq_base": 500000, "attention.layer_norm_rms_epsilon": 1e-5 };
   header.u64(2 + Object.keys(numbers).length + Object.keys(floats).length);
@@ -57,6 +60,18 @@ function metadata(header: Writer, { name, shape }: Kinds): void {
   header.string("general.name").u32(8).string(name);
   for (const [key, value] of Object.entries(numbers)) header.string(`${arch}.${key}`).u32(4).u32(value);
   for (const [key, value] of Object.entries(floats)) header.string(`${arch}.${key}`).u32(6).f32(value);
+}
+
+function hybridNumbers({ interval, kheads = 0, vheads = 0, state = 0 }: Shape): Record<string, number> {
+  if (!interval) return {};
+  return {
+    full_attention_interval: interval,
+    "ssm.conv_kernel": CONV_KERNEL,
+    "ssm.state_size": state,
+    "ssm.group_count": kheads,
+    "ssm.time_step_rank": vheads,
+    "ssm.inner_size": vheads * state,
+  };
 }
 
 function tensors({ shape, types }: Kinds, piece: (type: BlockType) => Blob): Tensor[] {
@@ -74,20 +89,39 @@ function tensors({ shape, types }: Kinds, piece: (type: BlockType) => Blob): Ten
       data: filled(type, piece(type), size),
     });
   };
-  const norm = (name: string, width: number) => {
-    made.push({ name: `${name}.weight`, dims: [width], id: 0, data: new Blob([new Float32Array(width).fill(1)]) });
+  const vector = (name: string, dims: number[], value: number) => {
+    const values = new Float32Array(dims.reduce((product, dim) => product * dim, 1)).fill(value);
+    made.push({ name, dims, id: 0, data: new Blob([values]) });
+  };
+  const norm = (name: string, width: number) => vector(`${name}.weight`, [width], 1);
+  const { interval = 1, kheads = 0, vheads = 0, state = 0 } = shape;
+  const deltaNet = (prefix: string) => {
+    const channels = (2 * kheads + vheads) * state;
+    matrix(prefix, "attn_qkv", channels, hidden);
+    matrix(prefix, "attn_gate", vheads * state, hidden);
+    matrix(prefix, "ssm_alpha", vheads, hidden);
+    matrix(prefix, "ssm_beta", vheads, hidden);
+    vector(`${prefix}ssm_conv1d.weight`, [CONV_KERNEL, channels], 0.25);
+    vector(`${prefix}ssm_dt.bias`, [vheads], 0);
+    vector(`${prefix}ssm_a`, [vheads], -0.1);
+    norm(`${prefix}ssm_norm`, state);
+    matrix(prefix, "ssm_out", hidden, vheads * state);
+  };
+  const attention = (prefix: string) => {
+    matrix(prefix, "attn_q", heads * head * (arch === "qwen35" ? 2 : 1), hidden);
+    matrix(prefix, "attn_k", kv * head, hidden);
+    matrix(prefix, "attn_v", kv * head, hidden);
+    if (/^qwen3/.test(arch)) for (const one of ["q", "k"]) norm(`${prefix}attn_${one}_norm`, head);
+    if (arch.startsWith("bitnet")) norm(`${prefix}attn_sub_norm`, heads * head);
+    matrix(prefix, "attn_output", hidden, heads * head);
   };
   matrix("", "token_embd", vocab, hidden);
   for (let layer = 0; layer < layers; layer++) {
     const prefix = `blk.${layer}.`;
     norm(`${prefix}attn_norm`, hidden);
-    matrix(prefix, "attn_q", heads * head, hidden);
-    matrix(prefix, "attn_k", kv * head, hidden);
-    matrix(prefix, "attn_v", kv * head, hidden);
-    if (arch === "qwen3") for (const one of ["q", "k"]) norm(`${prefix}attn_${one}_norm`, head);
-    if (arch.startsWith("bitnet")) norm(`${prefix}attn_sub_norm`, heads * head);
-    matrix(prefix, "attn_output", hidden, heads * head);
-    norm(`${prefix}ffn_norm`, hidden);
+    if ((layer + 1) % interval) deltaNet(prefix);
+    else attention(prefix);
+    norm(`${prefix}${arch === "qwen35" ? "post_attention" : "ffn"}_norm`, hidden);
     matrix(prefix, "ffn_gate", ffn, hidden);
     matrix(prefix, "ffn_up", ffn, hidden);
     if (arch.startsWith("bitnet")) norm(`${prefix}ffn_sub_norm`, ffn);

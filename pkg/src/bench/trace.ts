@@ -10,16 +10,29 @@ const NAMES: Readonly<Record<string, readonly string[]>> = {
   gate_up: ["ffn_gate", "ffn_up"],
   down: ["ffn_down"],
 };
+/** The same of a gated delta net, which is told by its four first matrices. */
+const DELTA_NET: typeof NAMES = {
+  ...NAMES,
+  qkv: ["attn_qkv", "attn_gate", "ssm_alpha", "ssm_beta"],
+  output: ["ssm_out"],
+};
 const ROUNDED = ["int8", "int14", "float"];
 /** Numbers of a matrix, in the order of the engine's `trace`. */
 const NUMBERS = 18;
 
 /** @param operations the engine's, in its order */
 export function traceRows(told: readonly number[], operations: readonly string[]): TraceRow[] {
+  const deltaNets = new Set<number>();
+  for (let at = 0; at < told.length; at += NUMBERS) {
+    if (operations[told[at + 1]!] === "qkv" && told[at + 2] === 3) deltaNets.add(told[at]!);
+  }
   return Array.from({ length: told.length / NUMBERS }, (_, i) => {
     const row = told.slice(i * NUMBERS, (i + 1) * NUMBERS);
     const [layer, operation, index, rows, cols, bits, group, scaleBits, minima, rounded] = row as Numbers;
-    const name = layer < 0 ? "output" : `blk.${layer}.${NAMES[operations[operation]!]![index]}`;
+    const name =
+      layer < 0
+        ? "output"
+        : `blk.${layer}.${(deltaNets.has(layer) ? DELTA_NET : NAMES)[operations[operation]!]![index]}`;
     return {
       name,
       rows,

@@ -35,6 +35,9 @@ interface OptionsOf {
   perplexity: PerplexityOptions;
 }
 
+/** What stands for standard input, and for standard output where a file is written. */
+export const STANDARD = "-";
+
 /** Flags that answer by themselves, whatever else is given. */
 const ANSWERS: readonly FlagKey[] = ["help", "version"];
 
@@ -227,6 +230,9 @@ function unknown(rawName: string, { moved = {} }: Syntax, rows: readonly FlagRow
 function checkOperands(command: Syntax, operands: readonly string[]): void {
   const missing = command.operands[operands.length];
   if (missing) throw new UsageError(`${missing} is missing`, { option: missing });
-  const extra = command.many ? undefined : operands[command.operands.length + (command.optional?.length ?? 0)];
+  const known: readonly (string | undefined)[] = [...command.operands, ...(command.optional ?? [])];
+  const extra = command.many
+    ? undefined
+    : operands.find((operand, i) => known[i] === undefined || (known[i] === STANDARD && operand !== STANDARD));
   if (extra !== undefined) throw new UsageError(`unexpected argument ${JSON.stringify(extra)}`, { found: extra });
 }

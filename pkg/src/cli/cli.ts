@@ -8,6 +8,7 @@ import { cacheDelete, cacheList } from "./cache.ts";
 import { chat } from "./chat.ts";
 import { convert } from "./convert.ts";
 import { doctor } from "./doctor.ts";
+import { hintOf } from "./hints.ts";
 import { inspect } from "./inspect.ts";
 import { loadtest } from "./loadtest.ts";
 import { logits } from "./logits.ts";
@@ -42,7 +43,7 @@ export async function cli(argv: readonly string[]): Promise<number> {
   const command = named(2) ?? named(1);
   try {
     if (command) await start(command, argv.slice(command.name.split(" ").length), terminal);
-    else await withoutCommand(argv[0], terminal);
+    else await withoutCommand(argv, terminal);
     return terminal.interrupted ? INTERRUPTED : terminal.status;
   } catch (error) {
     const { code, message, detail } = asEngineError(error);
@@ -54,6 +55,8 @@ export async function cli(argv: readonly string[]): Promise<number> {
       return WRONG_USAGE;
     }
     await terminal.note(terminal.interrupted ? "ternlight: interrupted" : `ternlight: ${code}: ${message}`);
+    const hint = error instanceof EngineError && !terminal.interrupted ? hintOf(error, argv) : null;
+    if (hint) await terminal.note(`hint: ${hint}`);
     if (argv.includes("--debug")) await terminal.note(stack(error));
     return terminal.interrupted ? INTERRUPTED : FAILED;
   }
@@ -66,16 +69,18 @@ async function start(command: Command, argv: readonly string[], terminal: Termin
   else await command.run(args, terminal);
 }
 
-async function withoutCommand(first: string | undefined, terminal: Terminal): Promise<void> {
+async function withoutCommand([first, second]: readonly string[], terminal: Terminal): Promise<void> {
   if (first === "--help" || first === "-h") return terminal.print(overview());
   if (first === "--version" || first === "-v") return terminal.print(`${version()}\n`);
   if (first === undefined) throw new UsageError("a command is missing");
+  const names = commands.map(({ name }) => name);
+  const within = names.filter((name) => name.startsWith(`${first} `));
+  const asked = second?.startsWith("-") ? undefined : second;
+  if (within.length > 0 && asked === undefined) return terminal.print(overview(first));
   const what = first.startsWith("-") ? "the command comes first, not" : "there is no command";
-  const known = nearest(
-    first,
-    commands.map(({ name }) => name),
-  );
-  throw new UsageError(`${what} ${first}; the nearest is ${known}`, { found: first, expected: known });
+  const found = within.length > 0 ? `${first} ${asked}` : first;
+  const known = nearest(found, within.length > 0 ? within : names);
+  throw new UsageError(`${what} ${found}; the nearest is ${known}`, { found, expected: known });
 }
 
 function asEngineError(error: unknown): EngineError {

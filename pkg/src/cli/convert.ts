@@ -1,10 +1,15 @@
+import { createReadStream, rmSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import { type Converted, convert as write } from "../convert/convert.ts";
 import { fetchFile, paths, toPath } from "../platform/node.ts";
 import { toSpec } from "../source/spec.ts";
+import { STANDARD } from "./args.ts";
 import { bytes, plural } from "./format.ts";
 import { loadOptions, source } from "./model.ts";
 import { UsageError } from "./syntax.ts";
+import type { Terminal } from "./terminal.ts";
 import type { Command } from "./usage.ts";
 
 interface Chosen {
@@ -21,21 +26,44 @@ export const convert: Command = {
     loadOptions(args);
     const { i2s } = args.options("inspect", ["plan"]);
     const { force = false, ...chosen } = args.own<Chosen>("convertFlags");
-    const out = target(args.operands[1]!);
     const { signal, progress: onProgress } = terminal;
-    const converted = await write(toSpec(source(args), { base: null, toPath }), out, {
-      ...chosen,
-      ...(i2s ? { i2s } : {}),
-      runtime: { fetchFile, paths },
-      force,
-      signal,
-      onProgress,
-    });
+    const work = (out: string) =>
+      write(toSpec(source(args), { base: null, toPath }), out, {
+        ...chosen,
+        ...(i2s ? { i2s } : {}),
+        runtime: { fetchFile, paths },
+        force,
+        signal,
+        onProgress,
+      });
+    const out = args.operands[1]!;
+    if (out === STANDARD) return toOutput(work, terminal);
+    const converted = await work(target(out));
     await terminal.warn(converted.warnings);
     if (terminal.json) await terminal.printJson(converted);
     else await terminal.print(`${summary(converted)}\n`);
   },
 };
+
+/** Tensors are not written from their first byte to their last, so that the file is made first and then printed. */
+async function toOutput(work: (out: string) => Promise<Converted>, terminal: Terminal): Promise<void> {
+  const refuse = (reason: string) => new UsageError(`- as OUT.gguf ${reason}`, { option: "OUT.gguf" });
+  if (terminal.json) throw refuse("does not go with --json: both are for standard output");
+  if (terminal.isTTY) throw refuse("needs a pipe or a file: a terminal shows no model");
+  const folder = await mkdtemp(path.join(tmpdir(), "ternlight-"));
+  const clear = () => rmSync(folder, { recursive: true, force: true });
+  process.once("exit", clear);
+  try {
+    const file = path.join(folder, "model.gguf");
+    const converted = await work(file);
+    for await (const chunk of createReadStream(file, { highWaterMark: 1 << 20 })) await terminal.printBytes(chunk);
+    await terminal.warn(converted.warnings);
+    await terminal.note(summary({ ...converted, file: "standard output" }));
+  } finally {
+    process.off("exit", clear);
+    await rm(folder, { recursive: true, force: true });
+  }
+}
 
 /** The name of the file to write. The converter refuses an existing folder by itself. */
 function target(out: string): string {

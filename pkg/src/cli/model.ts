@@ -6,6 +6,7 @@ import { engineFlags, type FlagGroup } from "../options/commands.ts";
 import { EngineError } from "../types/errors.ts";
 import type { LoadOptions, Model, ModelInfo } from "../types/index.ts";
 import type { Args } from "./args.ts";
+import { plural } from "./format.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -52,6 +53,10 @@ export async function withModel(
   const model = await load(source(args), { ...options, signal, onProgress });
   try {
     await terminal.warn(model.info.warnings);
+    const { threads, threadsReason } = model.info;
+    if (options.threads && options.threads !== threads) {
+      await terminal.note(`${plural(threads, "thread")}: ${threadsReason}`);
+    }
     await work(model);
   } finally {
     await model.close();

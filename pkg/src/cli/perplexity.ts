@@ -1,7 +1,8 @@
 import { paths } from "../platform/node.ts";
 import { open } from "../source/open.ts";
-import { EngineError } from "../types/errors.ts";
 import { loadAdapters, scaled } from "./adapters.ts";
+import { STANDARD } from "./args.ts";
+import { readInput, utf8 } from "./input.ts";
 import { loadOptions, withModel } from "./model.ts";
 import type { Command } from "./usage.ts";
 
@@ -11,7 +12,8 @@ export const perplexity: Command = {
     const options = args.options("perplexity", ["perplexity"]);
     scaled(args);
     const load = loadOptions(args, ["loading"]);
-    const text = await read(args.operands[1]!);
+    const file = args.operands[1]!;
+    const text = await (file === STANDARD ? readInput(terminal.signal) : read(file));
     await withModel(args, terminal, load, async (model) => {
       const adapters = await loadAdapters(args, load, model, terminal);
       const result = await model.perplexity(text, { ...options, ...adapters, signal: terminal.signal });
@@ -25,11 +27,7 @@ export const perplexity: Command = {
 async function read(path: string): Promise<string> {
   const file = await open({ kind: "path", path }, { paths });
   try {
-    const bytes = await file.read(0, file.size);
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch (cause) {
-    if (cause instanceof EngineError) throw cause;
-    throw new EngineError("BadValue", `${file.name} is not UTF-8`, { file: file.name }, { cause });
+    return utf8(await file.read(0, file.size), file.name);
   } finally {
     await file.close();
   }

@@ -1,11 +1,13 @@
 import { readFile, stat } from "node:fs/promises";
 import { NewFile } from "../convert/new_file.ts";
+import { shownSource } from "../source/address.ts";
 import { EngineError } from "../types/errors.ts";
-import type { AdapterUse, Generation, Model, Session } from "../types/index.ts";
+import type { AdapterUse, Finished, Generation, Model, Session } from "../types/index.ts";
 import { loadAdapters, scaled } from "./adapters.ts";
 import type { Args } from "./args.ts";
 import { formatOf } from "./constrain.ts";
 import { ms, plural } from "./format.ts";
+import { givenText } from "./input.ts";
 import { loadOptions, withModel, withoutTensors } from "./model.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
@@ -14,7 +16,7 @@ import type { Command } from "./usage.ts";
 export const run: Command = {
   name: "run",
   async run(args, terminal) {
-    const prompt = promptOf(args);
+    checkPrompt(args);
     const chosen = args.options("complete", ["generation", "sampling", "completions", "prompting"]);
     const file = args.text("session");
     if (file !== undefined && args.has("n")) {
@@ -29,11 +31,13 @@ export const run: Command = {
     scaled(args);
     const load = loadOptions(args, ["loading"]);
     if (file !== undefined) await checkPlace(file);
+    const prompt = args.ids() ?? (await givenText(args, noPrompt(), terminal.signal));
     await withModel(args, terminal, load, async (model) => {
       const adapters = await loadAdapters(args, load, model, terminal);
       const session = file === undefined ? null : await restored(model, file, adapters);
-      await answer(model, (session ?? model).generate(prompt, { ...options, ...adapters }), terminal);
+      const finished = await answer(model, (session ?? model).generate(prompt, { ...options, ...adapters }), terminal);
       if (session) await keep(session, file!);
+      if (plain(model, prompt)) await hintAtChat(args.operands[0]!, finished, terminal);
     });
   },
 };
@@ -44,7 +48,7 @@ async function restored(model: Model, file: string, adapters: { adapters?: Adapt
     if (cause.code === "ENOENT") return undefined;
     throw new EngineError("NotFound", `${file}: ${cause.message}`, { file }, { cause });
   });
-  return model.session({ ...(saved && { restore: saved }), ...adapters });
+  return saved ? model.restoreSession(saved, adapters) : model.session(adapters);
 }
 
 /** Checks that `keep` can write its file, before there is an answer that could be lost. */
@@ -78,20 +82,39 @@ function unwritable(file: string, cause: unknown): EngineError {
   return new EngineError("Unwritable", reason, { file }, { cause });
 }
 
-function promptOf(args: Args): string | number[] {
-  const given = [args.text("prompt"), args.ids()].filter((prompt) => prompt !== undefined);
-  if (given.length !== 1) throw new UsageError("give either -p TEXT or --ids 1,2,3");
-  return given[0]!;
+const noPrompt = () => new UsageError("give either -p TEXT or --ids 1,2,3, or the text on standard input");
+
+/** Wrong flags are told before standard input is read. */
+function checkPrompt(args: Args): void {
+  const given = [args.ids(), args.text("prompt"), args.operands[1]].filter((one) => one !== undefined);
+  if (given.length > 1) throw noPrompt();
+}
+
+/** What text that spells a template's tokens itself has. */
+const FORMATTED = /<\||\[INST\]|<start_of_turn>/;
+
+/** Whether a model that was trained to chat got a text that is no chat. */
+const plain = ({ info }: Model, prompt: string | number[]) =>
+  info.template !== null && typeof prompt === "string" && !FORMATTED.test(prompt);
+
+async function hintAtChat(model: string, finished: Finished, terminal: Terminal): Promise<void> {
+  const nothing = finished.tokens.length === 0 && finished.finishReason === "stop";
+  const took = nothing ? "the model took the text for complete and added nothing: it" : "the text";
+  const chat = `to talk to the model: ternlight chat ${shownSource(model)}`;
+  await terminal.note(`hint: ${took} went to the model as it is, without its chat template; ${chat}`);
 }
 
 /** Prints a generation while it runs, or all of it as JSON. Ctrl-C ends it with the text so far. */
-async function answer(model: Model, generation: Generation, terminal: Terminal): Promise<void> {
+async function answer(model: Model, generation: Generation, terminal: Terminal): Promise<Finished> {
   const show = async () => {
     if (!terminal.json) await stream(model, generation, terminal);
     return generation.finished;
   };
   const finished = await terminal.interruptible(show, () => generation.stop());
-  if (terminal.json) return terminal.printJson({ ...finished, model: withoutTensors(model.info) });
+  if (terminal.json) {
+    await terminal.printJson({ ...finished, model: withoutTensors(model.info) });
+    return finished;
+  }
   const { promptN, promptPerSecond, predictedN, predictedPerSecond, ttftMs } = finished.timings;
   const facts = [
     plural(promptN, "prompt token") + at(promptPerSecond),
@@ -102,6 +125,7 @@ async function answer(model: Model, generation: Generation, terminal: Terminal):
     `${model.info.flavour}, ${plural(model.info.threads, "thread")}`,
   ];
   await terminal.note(facts.join(" · "));
+  return finished;
 }
 
 /** The rate in words; a single token has none. */

@@ -7,7 +7,7 @@ import { bytes } from "./format.ts";
 
 /** The part of a stream that is used to write to it. */
 export interface Output {
-  write(text: string, done: () => void): unknown;
+  write(text: string | Uint8Array, done: () => void): unknown;
   isTTY?: boolean;
 }
 
@@ -67,6 +67,15 @@ export class Terminal {
     return show(this.#out, text);
   }
 
+  get isTTY(): boolean {
+    return this.#out.isTTY === true;
+  }
+
+  printBytes(bytes: Uint8Array): Promise<void> {
+    this.#printed = true;
+    return write(this.#out, bytes);
+  }
+
   printJson(value: unknown): Promise<void> {
     return this.print(`${forJson(JSON.stringify(value))}\n`);
   }
@@ -103,4 +112,5 @@ export class Terminal {
 /** Writes text that may come from a model. */
 const show = (stream: Output, text: string) => write(stream, stream.isTTY ? forTerminal(text) : text);
 
-const write = (stream: Output, text: string) => new Promise<void>((resolve) => stream.write(text, () => resolve()));
+const write = (stream: Output, text: string | Uint8Array) =>
+  new Promise<void>((resolve) => stream.write(text, () => resolve()));

@@ -36,8 +36,11 @@ export function help(name: CommandName): string {
   return `${usageLine(name)}\n\n${command.summary}\n\n${list(own)}\nWith every command:\n${list(shared)}${env}`;
 }
 
-export function overview(): string {
-  const width = Math.max(...Object.keys(commands).map((name) => name.length));
-  const rows = Object.entries(commands).map(([name, { summary }]) => `  ${name.padEnd(width)}  ${summary}\n`);
-  return `usage: ternlight COMMAND …\n\n${rows.join("")}\nternlight COMMAND --help says more.\n`;
+/** All commands, or those whose names begin with a word. */
+export function overview(word?: string): string {
+  const all = Object.entries(commands).filter(([name]) => word === undefined || name.startsWith(`${word} `));
+  const width = Math.max(...all.map(([name]) => name.length));
+  const rows = all.map(([name, { summary }]) => `  ${name.padEnd(width)}  ${summary}\n`);
+  const command = word === undefined ? "COMMAND" : `${word} COMMAND`;
+  return `usage: ternlight ${command} …\n\n${rows.join("")}\nternlight ${command} --help says more.\n`;
 }

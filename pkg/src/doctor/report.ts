@@ -1,3 +1,5 @@
+import type { AbortSignal } from "../types/web.ts";
+
 export interface DoctorOptions {
   /** Aborts the examination; the promise rejects with the signal's reason. */
   signal?: AbortSignal | undefined;

@@ -50,9 +50,16 @@ export class Answer {
 
   /** The prompt is read. @param tokens of the conversation by now @param cached those that were there before */
   begun(tokens: number, cached: number): void {
+    // What is computed once more to make room counts as no prompt.
+    if (this.#taken > 0) return;
     this.#cached = cached;
     this.#computed = Math.min(tokens - cached, this.#options.promptTokens.length);
     this.#again = tokens - cached - this.#computed;
+  }
+
+  /** The ids of the answer so far. */
+  get tokens(): readonly number[] {
+    return this.#tokens;
   }
 
   get sent(): number {
@@ -92,7 +99,8 @@ export class Answer {
     this.#options.send(this.#pieces.splice(0));
   }
 
-  finish(reason: FinishReason): Finished {
+  /** @param dropped messages that were left out to make room */
+  finish(reason: FinishReason, dropped = 0): Finished {
     if (!this.#stops.match) {
       const rest = this.#stops.push(this.#stream?.flush() ?? "") + this.#stops.flush();
       if (rest !== "" || this.#waiting.length > 0) this.#show(rest, this.#waiting, true);
@@ -109,6 +117,7 @@ export class Answer {
       promptTokens,
       finishReason: this.#stops.match ? "stop" : reason,
       ...(this.#stops.match ? { stopText: this.#stops.match.stop } : {}),
+      ...(dropped > 0 ? { droppedMessages: dropped } : {}),
       ...(this.#noted ? { logprobs: this.#logprobs } : {}),
       timings: {
         promptN: computed,

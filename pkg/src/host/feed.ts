@@ -12,6 +12,8 @@ import { join, readAll, type Span, streamAll } from "./spans.ts";
 
 /** Bytes that are packed at a time. */
 const CHUNK = 2 << 20;
+/** The same where layers are awaited. */
+const CHUNK_AWAITED = 256 << 10;
 
 export interface ExpectedPrompt {
   /** Known when the tokenizer is there. */
@@ -67,7 +69,7 @@ async function fill(
 
   const prefilling = prompt && new Prefilling({ loader, ids: prompt.ids, threads, turn: platform.turn }, signal);
   const total = spans.reduce((sum, span) => sum + span.length, 0);
-  const chunk = Math.min(CHUNK, total);
+  const chunk = Math.min(prompt ? CHUNK_AWAITED : CHUNK, total);
   const meter = new Meter(total, onProgress);
   const reading = performance.now();
   // The chunk that is being filled: where it begins in its file, and how many of its bytes have come.

@@ -53,9 +53,13 @@ export function fit({ settings, needed, room, trainedContext, needs }: FitQuesti
   const words = `the model needs ${needed.total} bytes, ${reason}`;
   const no = { ok: false, needed, available };
   if (fits({ kvCacheType: "f16" })) return { ...no, reason: words, suggestion: { kvCacheType: "f16" } };
+  // Of a hybrid, fewer conversations before shorter ones.
+  const fewest: { recurrentStates?: number } = needed.states > 0 ? { recurrentStates: 1 } : {};
+  const narrow = { kvCacheType: "f16", ...fewest } as const;
+  if (fits(narrow)) return { ...no, reason: words, suggestion: narrow };
 
   // The longest context that fits, by bisection: `low` fits, `high` does not.
-  const shortened = (context: number): EngineSettings => ({ kvCacheType: "f16", contextLength: context });
+  const shortened = (context: number) => ({ ...narrow, contextLength: context });
   const most = settings.contextLength ?? trainedContext();
   let low = Math.min(MIN_CONTEXT, most);
   if (!fits(shortened(low))) {

@@ -1,6 +1,7 @@
 /** Steps an engine while it has work, and lets the worker read its messages between the steps. */
 
 import type { Glue } from "../wasm/load.ts";
+import type { Crowding } from "./crowding.ts";
 import type { EngineEvent, EngineWork } from "./events.ts";
 import type { Timeline } from "./timeline.ts";
 
@@ -26,6 +27,9 @@ export class EngineLoop {
   readonly #turn: () => Promise<void>;
   readonly #onTrap: (error: unknown) => void;
   readonly #timeline: Timeline | undefined;
+  readonly #crowding: Crowding | undefined;
+  /** Milliseconds of the batch that is being computed. */
+  #ms = 0;
   readonly #listeners = new Map<number, Listener>();
   #running = false;
 
@@ -33,8 +37,16 @@ export class EngineLoop {
    * @param turn resolves once the messages that wait were read
    * @param onTrap is called when the engine cannot continue
    * @param timeline records every batch
+   * @param crowding decides how many threads compute
    */
-  constructor(engine: WasmEngine, turn: () => Promise<void>, onTrap: (error: unknown) => void, timeline?: Timeline) {
+  constructor(
+    engine: WasmEngine,
+    turn: () => Promise<void>,
+    onTrap: (error: unknown) => void,
+    timeline?: Timeline,
+    crowding?: Crowding,
+  ) {
+    this.#crowding = crowding;
     this.engine = engine;
     this.#timeline = timeline;
     this.#turn = turn;
@@ -106,8 +118,16 @@ export class EngineLoop {
 
   #step(budget: number): (EngineEvent | number)[] {
     this.#timeline?.begin();
+    const begun = performance.now();
     const events = this.engine.step(budget) as (EngineEvent | number)[];
+    this.#ms += performance.now() - begun;
     this.#timeline?.end(this.engine.served(), events);
+    if (events.length > 0) {
+      // A batch that ends a prompt is like no other.
+      const answers = events.every((event) => typeof event === "number");
+      this.#crowding?.step(this.#ms, answers ? events.length : 0);
+      this.#ms = 0;
+    }
     return events;
   }
 

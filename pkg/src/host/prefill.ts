@@ -12,7 +12,7 @@ const FAST = 100_000;
 
 /** The ids of the prompt, as those of the generation that will ask for it. */
 export function prefillIds(prefill: Prefill, text: Text, contextLength: number): number[] {
-  return encodePrompt(text, contextLength, specOf(prefill), true, false);
+  return encodePrompt(text, contextLength, specOf(prefill), true, { sanitize: false, shift: false });
 }
 
 /** How many tokens it may have at most. */

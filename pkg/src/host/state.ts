@@ -5,6 +5,7 @@ import { EngineError } from "../types/errors.ts";
 import type { ThreadsOwner } from "../wasm/threads.ts";
 import type { Adapters } from "./adapters.ts";
 import type { Loaded } from "./context.ts";
+import type { Crowding } from "./crowding.ts";
 import type { EngineLoop } from "./loop.ts";
 import type { Platform } from "./platform.ts";
 import type { Timeline } from "./timeline.ts";
@@ -12,6 +13,7 @@ import type { Timeline } from "./timeline.ts";
 /** A loaded model with what runs requests on it. */
 export interface HostedModel extends Loaded {
   loop: EngineLoop;
+  crowding: Crowding;
   adapters: Adapters;
   /** How many requests the engine computes together. */
   maxSequences: number;

@@ -1,10 +1,9 @@
 /** What a request asks of a model, whatever interface it came by. */
 
-import type { ChatMessage, GenerateOptions, Prompt, TemplateOptions, ToolChoice } from "../types/index.ts";
+import type { ChatMessage, ChatOptions, GenerateOptions, Prompt } from "../types/index.ts";
 
-export interface ChatAsk extends TemplateOptions {
+export interface ChatAsk extends Pick<ChatOptions, "tools" | "toolChoice" | "templateOptions"> {
   messages: ChatMessage[];
-  toolChoice?: ToolChoice;
 }
 
 export interface Ask {
@@ -30,9 +29,10 @@ export interface Ask {
 }
 
 /** What a template is given of a chat. */
-export function rendering({ messages, toolChoice, tools, ...more }: ChatAsk): [ChatMessage[], TemplateOptions] {
-  return [messages, { ...more, ...(tools && toolChoice !== "none" ? { tools } : {}) }];
-}
+export const rendering = ({ messages, ...more }: ChatAsk): [ChatMessage[], Omit<ChatAsk, "messages">] => [
+  messages,
+  more,
+];
 
 /** Whether the same request gets the same answer again. */
 export const repeats = ({ options }: Ask): boolean => options.seed !== undefined || options.temperature === 0;

@@ -1,6 +1,7 @@
 /** Checks of values, by the kinds of the option table. */
 
 import { EngineError } from "../types/errors.ts";
+import { meant } from "./nearest.ts";
 import { type Kind, MOST_TOKENS, type NamedKind, type Range } from "./option.ts";
 import { checkResponseFormat } from "./response_format.ts";
 import { samplers } from "./samplers.ts";
@@ -55,7 +56,6 @@ const named: Record<NamedKind, Check> = {
     "a list of texts and lists of token ids",
   ),
   boolean: expect((value) => typeof value === "boolean", "true or false"),
-  bytes: expect((value) => value instanceof Uint8Array, "what session.save() gave"),
   cache: expect((value) => typeof value === "boolean" || isText(value), "true, false or a directory"),
   function: expect((value) => typeof value === "function", "a function"),
   integrity: expect(
@@ -83,12 +83,16 @@ const named: Record<NamedKind, Check> = {
   text: expect(isText, "a text that is not empty"),
   texts: expect((value) => every(value, isText), "a list of texts"),
   toolChoice: expect(
-    (value) =>
-      ["auto", "none", "required"].includes(value as string) ||
-      typeof (value as { name?: unknown } | null)?.name === "string",
+    (value) => ["auto", "none", "required"].includes(value as string) || typeof toolNamed(value) === "string",
     '"auto", "none", "required" or { name }',
   ),
 };
+
+/** The tool that a choice names, in our shape or in OpenAI's. */
+export function toolNamed(choice: unknown): string | undefined {
+  const { name, function: inner } = (choice ?? {}) as { name?: string; function?: { name?: string } };
+  return name ?? inner?.name;
+}
 
 /** The check of a kind. */
 export function checkOf(kind: Kind): Check {
@@ -123,8 +127,12 @@ export function checkAll<T extends object>(label: string, known: Known, options:
 /** An option of another version is refused with its name in this one. */
 function unknown(label: string, known: Known, option: string): EngineError {
   const now = Object.entries(known).find(([, { was }]) => was === option);
-  const expected = now ? now[0] : Object.keys(known).join(", ");
-  const instead = now ? `it is ${expected} now: ${checkOf(now[1].kind)(undefined)}` : `there are ${expected}`;
+  const names = Object.keys(known);
+  const expected = now ? now[0] : names.join(", ");
+  const near = meant(option, names);
+  const instead = now
+    ? `it is ${expected} now: ${checkOf(now[1].kind)(undefined)}`
+    : `${near ? `did you mean ${near}? There` : "there"} are ${expected}`;
   return new EngineError("InvalidArgument", `${label}: there is no option "${option}"; ${instead}`, {
     option,
     expected,

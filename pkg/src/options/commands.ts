@@ -16,7 +16,7 @@ export type FlagKey = Keys<(typeof flagGroups)[FlagGroup]>;
 export interface Syntax {
   readonly summary: string;
   readonly operands: readonly string[];
-  /** Operands that may follow. */
+  /** Operands that may follow; - is only itself. */
   readonly optional?: readonly string[];
   /** The last operand may be given several times. */
   readonly many?: true;
@@ -39,7 +39,8 @@ export const commands = {
   run: {
     summary: "Continues a text and prints what comes as it comes.",
     operands: ["MODEL"],
-    needs: "(-p TEXT | --ids 1,2,3)",
+    optional: ["-"],
+    needs: "(-p TEXT | --ids 1,2,3 | -)",
     flags: [
       "promptText",
       "promptIds",
@@ -61,7 +62,8 @@ export const commands = {
   tokenize: {
     summary: "Shows the token ids of a text.",
     operands: ["MODEL"],
-    needs: "-p TEXT",
+    optional: ["-"],
+    needs: "(-p TEXT | -)",
     flags: ["promptText", "prompting"],
   },
   perplexity: {
@@ -192,9 +194,10 @@ export const operands: Readonly<Record<string, string>> = {
   MODEL: "A file, a folder or a URL; ternlight-demo is the model that ships.",
   "[NAME=]MODEL": "A model and the name that clients use; ternlight-demo where none is given.",
   "MODEL|URL": "A model, or the address of a server; ternlight-demo where none is given.",
+  "-": "The text is on standard input, as where nothing is said and a pipe or a file is there.",
   URL: "A model's address.",
-  FILE: "A text in UTF-8.",
-  "OUT.gguf": "The file to write.",
+  FILE: "A text in UTF-8; - is standard input.",
+  "OUT.gguf": "The file to write; - is standard output.",
   "A.json": "What bench --json printed before.",
   "B.json": "What bench --json printed after.",
   "BUDGET.json": "A model, what to measure of it, and limits of numbers of the report.",

@@ -15,7 +15,6 @@ export type NamedKind =
   | "adapters"
   | "bannedSequences"
   | "boolean"
-  | "bytes"
   | "cache"
   | "function"
   | "integrity"

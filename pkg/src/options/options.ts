@@ -1,6 +1,6 @@
 /** Options are checked where they enter: an unknown name or a wrong type is an error that names the option. */
 
-import type { GenerateOptions, SamplingOptions } from "../types/index.ts";
+import type { ChatMessage, GenerateOptions, SamplingOptions } from "../types/index.ts";
 import { type Check, checkAll, checked, checkOf, type Known, wrong } from "./check.ts";
 import { MOST_TOKENS, type Option } from "./option.ts";
 import { answerOptions, type Row } from "./routes.ts";
@@ -49,9 +49,19 @@ export function checkTexts(name: string, texts: unknown): (string | number[])[] 
 export const checkCount = (name: string, count: number, most: number): number =>
   checked(name, "count", checkOf({ integer: [0, most] }), count);
 
-export function checkMessages(messages: unknown): void {
+/** Messages as templates take them: parts of text, which are OpenAI's shape, are joined. */
+export function checkMessages(name: string, messages: unknown): ChatMessage[] {
   const whole = (one: unknown) => typeof (one as { role?: unknown } | null)?.role === "string";
   if (!Array.isArray(messages) || messages.length === 0 || !messages.every(whole)) {
-    throw wrong("chat", "messages", "a list of { role, content }", messages);
+    throw wrong(name, "messages", "a list of { role, content }", messages);
   }
+  return messages.map((message, at) => {
+    const { content } = message;
+    if (!Array.isArray(content)) return { ...message };
+    const texts = content.map((part, index) => {
+      if (typeof part?.text === "string") return part.text;
+      throw wrong(name, `messages[${at}].content[${index}]`, '{ type: "text", text }', part?.type ?? part);
+    });
+    return { ...message, content: texts.join("\n") };
+  });
 }

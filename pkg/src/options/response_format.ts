@@ -11,12 +11,32 @@ export interface FormatSpec {
   option: string;
 }
 
+interface Parts {
+  type?: unknown;
+  schema?: unknown;
+  /** OpenAI's. */
+  json_schema?: { schema?: unknown } | null;
+  pattern?: unknown;
+  grammar?: unknown;
+}
+
+/** The schema of a format, in our shape or in OpenAI's, with its place. */
+function schemaOf({ type, schema, json_schema: inner }: Parts): [schema: unknown, place: string] | null {
+  if (type === "json_schema" && schema !== undefined) return [schema, "schema"];
+  return inner && (type ?? "json_schema") === "json_schema" ? [inner.schema, "json_schema.schema"] : null;
+}
+
 /** Answers what the option should be, or null where its shape is right. */
 export function checkResponseFormat(value: unknown): string | null {
-  const { type, schema, pattern, grammar } = (value ?? {}) as Record<string, unknown>;
+  const parts = (value ?? {}) as Parts;
+  const { type, pattern, grammar } = parts;
+  const [schema] = schemaOf(parts) ?? [];
   const fine =
     value === "json" ||
-    (type === "json_schema" && (typeof schema === "object" || schema === true)) ||
+    type === "json_object" ||
+    type === "text" ||
+    schema === true ||
+    (typeof schema === "object" && schema !== null) ||
     (type === "regex" && typeof pattern === "string") ||
     (type === "grammar" && typeof grammar === "string");
   return fine
@@ -24,14 +44,19 @@ export function checkResponseFormat(value: unknown): string | null {
     : '"json", { type: "json_schema", schema }, { type: "regex", pattern } or { type: "grammar", grammar }';
 }
 
-export function toFormatSpec(format: ResponseFormat): FormatSpec {
+/** @returns null where any text is allowed */
+export function toFormatSpec(format: ResponseFormat): FormatSpec | null {
   const name = "responseFormat";
-  if (format === "json") return { kind: "json_schema", source: '{"type":"object"}', option: name };
-  if (format.type === "regex") return { kind: "regex", source: format.pattern, option: `${name}.pattern` };
-  if (format.type === "grammar") return { kind: "grammar", source: format.grammar, option: `${name}.grammar` };
-  const option = `${name}.schema`;
+  const parts = (format === "json" ? { type: "json_object" } : format) as Parts;
+  const { type, pattern, grammar } = parts;
+  if (type === "text") return null;
+  if (type === "json_object") return { kind: "json_schema", source: '{"type":"object"}', option: name };
+  if (type === "regex") return { kind: type, source: pattern as string, option: `${name}.pattern` };
+  if (type === "grammar") return { kind: type, source: grammar as string, option: `${name}.grammar` };
+  const [schema, place] = schemaOf(parts)!;
+  const option = `${name}.${place}`;
   try {
-    return { kind: "json_schema", source: JSON.stringify(format.schema), option };
+    return { kind: "json_schema", source: JSON.stringify(schema), option };
   } catch (cause) {
     const reason = (cause as Error).message;
     throw new EngineError("BadConstraint", `${option} is no JSON: ${reason}`, { option, reason }, { cause });

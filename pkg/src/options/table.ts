@@ -16,7 +16,7 @@ export const groups = { ...load, sampling, ...generate, ...calls } as const sati
 export type GroupName = keyof typeof groups;
 
 const loads = ["plan", "serving", "runtime", "source", "loading", "progress", "abort"] as const;
-const generates = ["sampling", "generation", "prompting", "constraints", "adapting", "abort"] as const;
+const generates = ["sampling", "generation", "prompting", "constraints", "handing", "adapting", "abort"] as const;
 
 /** Which options each function takes. */
 export const functions = {
@@ -26,15 +26,17 @@ export const functions = {
   doctor: ["abort"],
   /** `generate` and `chat` of a session … */
   generate: generates,
-  chat: [...generates, "templating", "chatting"],
+  chat: [...generates, "chatting"],
   /** … and of a model. */
   complete: [...generates, "completions"],
-  completeChat: [...generates, "templating", "chatting", "completions"],
-  session: ["sessions", "adapting"],
+  completeChat: [...generates, "chatting", "completions"],
+  session: ["adapting"],
+  restoreSession: ["adapting"],
+  renderChat: ["chatting", "rendering"],
+  countTokens: ["chatting", "rendering", "prompting"],
   loadAdapter: ["source", "adapter", "abort"],
   tokenize: ["prompting"],
   detokenize: ["detokenizing"],
-  applyChatTemplate: ["templating", "rendering"],
   promptLogprobs: ["scoring", "adapting", "abort"],
   logits: ["logits", "adapting", "abort"],
   embed: ["embedding", "adapting", "abort"],

@@ -45,6 +45,23 @@ export function persist(): void {
     .catch(() => {});
 }
 
+/** Milliseconds after which a frame counts as shown: browsers show none of a page that is covered, for example. */
+const LONGEST_FRAME = 250;
+
+/** Resolves with the next frame of the page, or at once where nobody sees it. */
+export const frame = (): Promise<void> =>
+  new Promise((resolve) => {
+    if (document.hidden) return resolve();
+    const late = setTimeout(resolve, LONGEST_FRAME);
+    requestAnimationFrame(() => {
+      clearTimeout(late);
+      resolve();
+    });
+  });
+
+/** Whether there are frames here: a worker has none. */
+export const showsFrames = (): boolean => typeof document !== "undefined";
+
 let channel: MessageChannel | undefined;
 /** Of each message that was posted, in their order. */
 const turns: (() => void)[] = [];

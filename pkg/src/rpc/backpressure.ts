@@ -85,9 +85,10 @@ export class Acknowledger {
     this.#send = send;
   }
 
-  /** One more piece is read. */
-  read(): void {
-    if (++this.#read >= this.#acknowledged + ACKNOWLEDGE) this.#acknowledge(this.#read);
+  /** More pieces are read. */
+  read(count = 1): void {
+    this.#read += count;
+    if (this.#read >= this.#acknowledged + ACKNOWLEDGE) this.#acknowledge(this.#read);
   }
 
   /** Nobody reads piece by piece any more: the generation runs to its end. */

@@ -18,7 +18,6 @@ import type {
   Perplexity,
   Piece,
   Progress,
-  RenderedChat,
   SamplingOptions,
   SourceOptions,
   TokenBytes,
@@ -37,8 +36,6 @@ export interface AdapterSettings extends SourceOptions {
   name?: string;
 }
 
-export type PromptSpec = { text: string; addSpecial: boolean } | { ids: number[] } | ChatPrompt;
-
 export interface ChatPrompt {
   messages: ChatMessage[];
   tools?: unknown[];
@@ -48,6 +45,8 @@ export interface ChatPrompt {
   /** Special tokens written out in messages become those tokens. */
   parseSpecialTokens?: boolean;
 }
+
+export type PromptSpec = { text: string; addSpecial: boolean } | { ids: number[] } | ChatPrompt;
 
 export interface GenerateSettings extends SamplingOptions {
   maxTokens?: number;
@@ -120,9 +119,10 @@ export interface Verbs {
   rewindSession: Verb<{ session: number; count: number }, number[]>;
   /** The ids that a session holds. */
   heldSession: Verb<{ session: number }, number[]>;
-  saveSession: Verb<{ session: number }, Uint8Array>;
-  /** Makes a session from saved bytes, with adapters, or both. */
-  makeSession: Verb<{ session: number; bytes?: Uint8Array; adapters?: readonly AdapterUse[] }, number[]>;
+  saveSession: Verb<{ session: number } & Adapted, Uint8Array>;
+  restoreSession: Verb<{ session: number; bytes: Uint8Array } & Adapted, number[]>;
+  /** Messages as a generation would compute them: their text, and how many ids that is. */
+  renderChat: Verb<{ prompt: ChatPrompt; addGenerationPrompt: boolean }, { text: string; tokens: number }>;
   loadAdapter: Verb<{ source: SourceSpec; settings: AdapterSettings }, AdapterInfo>;
   unloadAdapter: Verb<{ name: string }, null>;
   warmup: Verb<Record<string, never>, null>;
@@ -132,7 +132,6 @@ export interface Verbs {
   perplexity: Verb<{ text: string; window: number } & Adapted, Perplexity>;
   tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
   detokenize: Verb<{ ids: number[]; special: boolean }, string>;
-  applyChatTemplate: Verb<{ prompt: ChatPrompt; addGenerationPrompt: boolean }, RenderedChat>;
   tokenizerInfo: Verb<Record<string, never>, TokenizerInfo>;
   tokenBytes: Verb<{ ids: number[] }, TokenBytes[]>;
   promptLogprobs: Verb<{ ids: number[]; logprobs: number } & Adapted, TokenLogprobs[]>;

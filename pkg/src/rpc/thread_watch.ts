@@ -7,6 +7,8 @@ export class ThreadWatch {
   /** Ports that close, and names of locks that come free, when a thread has ended. */
   readonly #lives = new Set<MessagePort | string>();
   readonly #onDeath: () => void;
+  /** Of requests for locks, which would be kept for good where none is freed. */
+  #over = new AbortController();
 
   constructor(onDeath: () => void) {
     this.#onDeath = onDeath;
@@ -19,7 +21,7 @@ export class ThreadWatch {
       setTimeout(() => this.#lives.has(life) && this.#onDeath(), GRACE);
     };
     if (typeof life === "string") {
-      navigator.locks?.request(life, ended).catch(() => {});
+      navigator.locks?.request(life, { signal: this.#over.signal }, ended).catch(() => {});
       return;
     }
     life.addEventListener("close", ended);
@@ -29,5 +31,7 @@ export class ThreadWatch {
 
   clear(): void {
     this.#lives.clear();
+    this.#over.abort();
+    this.#over = new AbortController();
   }
 }

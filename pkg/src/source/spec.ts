@@ -89,6 +89,7 @@ function toFileSpec(source: unknown, rules: SpecRules): FileSpec | null {
   }
   if (source instanceof Blob) return { kind: "blob", blob: source, name: (source as File).name ?? "" };
   if (source instanceof Uint8Array) return { kind: "bytes", bytes: source };
+  if (source instanceof ArrayBuffer) return { kind: "bytes", bytes: new Uint8Array(source) };
   if (typeof FileSystemFileHandle !== "undefined" && source instanceof FileSystemFileHandle) {
     return { kind: "handle", handle: source };
   }

@@ -93,6 +93,10 @@ export function missingTemplate(): EngineError {
   );
 }
 
+/** Roles that models are trained with, even where a template writes out any. */
+const USUAL = ["system", "user", "assistant", "tool"];
+const PROBE = "7391739173917391";
+
 export class ChatTemplate {
   /** Where it was found, for people. */
   readonly source: string;
@@ -100,6 +104,8 @@ export class ChatTemplate {
   readonly #templates: Readonly<Record<string, string>>;
   readonly #tokens: Readonly<Record<string, string>>;
   readonly #programs = new Map<string, unknown>();
+  /** By role, and by whether it is that of the first message: whether the template leaves out what it says. */
+  readonly #silent = new Map<string, boolean>();
 
   /** @param templates by name: `default`, and `tool_use` for when tools are given */
   constructor(
@@ -127,6 +133,45 @@ export class ChatTemplate {
   /** The text that tools are rendered by. */
   get forTools(): string {
     return this.#templates.tool_use ?? this.text;
+  }
+
+  /**
+   * Messages whose roles the template knows: the usual ones, and those that it names. `developer` is `system` in another word.
+   *
+   * @throws {EngineError} `InvalidArgument` for another role, and for one whose messages the template leaves out
+   */
+  known(messages: readonly ChatMessage[]): ChatMessage[] {
+    const source = Object.values(this.#templates).join("");
+    const names = (role: string) => [`'${role}'`, `"${role}"`].some((quoted) => source.includes(quoted));
+    return messages.map((message, at) => {
+      const role = message.role === "developer" && !names("developer") ? "system" : message.role;
+      if ((USUAL.includes(role) || names(role)) && !this.#leavesOut(role, at === 0)) return { ...message, role };
+      const found = message.role;
+      const reason = `messages[${at}] has the role ${JSON.stringify(found)}, which the chat template does not know`;
+      const expected = `a role that it writes out: one of ${USUAL.join(", ")}, or another one that it names`;
+      const detail = { option: "messages", message: at, source: this.source, expected, found };
+      throw new EngineError("InvalidArgument", `${reason}: expected ${expected}`, detail);
+    });
+  }
+
+  /** Tried with a text that no filter changes. A template that refuses the try will refuse the messages, and say why. */
+  #leavesOut(role: string, first: boolean): boolean {
+    if (role === "user" || role === "assistant") return false;
+    const key = `${first} ${role}`;
+    let silent = this.#silent.get(key);
+    if (silent === undefined) {
+      const [one, other] = [
+        { role, content: PROBE },
+        { role: "user", content: "" },
+      ];
+      try {
+        silent = !this.render(first ? [one, other] : [other, one]).includes(PROBE);
+      } catch {
+        silent = false;
+      }
+      this.#silent.set(key, silent);
+    }
+    return silent;
   }
 
   render(messages: readonly ChatMessage[], options: RenderOptions = {}): string {

@@ -2,7 +2,7 @@
 
 import type { FormatSpec } from "../options/response_format.ts";
 import { EngineError, type ErrorCode } from "../types/errors.ts";
-import type { ToolCall, ToolChoice, ToolError } from "../types/index.ts";
+import type { ToolCall, ToolError } from "../types/index.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 interface Tool {
@@ -197,7 +197,7 @@ const SPELLINGS: readonly Spelling[] = [
 export function callFormat(
   template: string,
   tools: readonly unknown[],
-  choice: Exclude<ToolChoice, "auto" | "none">,
+  choice: "required" | { name: string },
   tokenizer: Tokenizer,
 ): FormatSpec {
   const refuse = (code: ErrorCode, reason: string) =>

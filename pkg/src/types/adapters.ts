@@ -1,6 +1,7 @@
 /** LoRA adapters. */
 
 import type { SourceOptions } from "./sources.ts";
+import type { AbortSignal } from "./web.ts";
 
 /** An adapter that `loadAdapter` has loaded, in one request. */
 export interface AdapterUse {

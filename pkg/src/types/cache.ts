@@ -1,5 +1,7 @@
 /** What loads have kept of files from servers. */
 
+import type { URL } from "./web.ts";
+
 /** A file from a server, in the cache. */
 export interface CachedFile {
   id: string;

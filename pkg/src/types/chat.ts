@@ -3,29 +3,43 @@
 import type { GenerateOptions } from "./generate.ts";
 import type { ToolChoice } from "./tools.ts";
 
-export interface ChatMessage {
-  role: "system" | "user" | "assistant" | "tool" | (string & {});
-  /** null where an assistant's message is `tool_calls` alone, in the templates that know this. */
-  content: string | null;
+/** A part of a message, in OpenAI's shape. Parts of other types than `text` are refused. */
+export interface ContentPart {
+  type: "text" | (string & {});
+  text?: string;
   [key: string]: unknown;
 }
 
-export interface TemplateOptions {
-  /** As in `chat`. @default none */
+export interface ChatMessage {
+  /**
+   * One that the model's template knows. `developer` is `system` for a template that does not know it; any other role that a template
+   * does not name is refused.
+   */
+  role: "system" | "user" | "assistant" | "tool" | (string & {});
+  /**
+   * A text, or parts of text, which are joined by line feeds; null where an assistant's message is `tool_calls` alone, in the templates
+   * that know this.
+   */
+  content: string | readonly ContentPart[] | null;
+  [key: string]: unknown;
+}
+
+export interface RenderOptions {
+  /** As of `chat`. @default none */
   tools?: readonly unknown[] | undefined;
-  /** As in `chat`. @default none */
+  /** As of `chat`: `none` shows the template no tools. @default "auto" */
+  toolChoice?: ToolChoice | undefined;
+  /** As of `chat`. @default none */
   templateOptions?: Readonly<Record<string, unknown>> | undefined;
-  /** As in `chat`. @default false */
+  /** As of `chat`. @default false */
   parseSpecialTokens?: boolean | undefined;
-  /** Ends with the words that begin the model's turn. @default true */
+  /** Ends with what begins the model's turn. @default true */
   addGenerationPrompt?: boolean | undefined;
 }
 
-/** Messages as a chat template writes them. */
-export interface RenderedChat {
-  text: string;
-  /** The ids that `chat` would feed. */
-  tokens: number[];
+export interface CountOptions extends RenderOptions {
+  /** Counts what the tokenizer adds to a text (BOS). @default true */
+  addSpecial?: boolean | undefined;
 }
 
 export interface ChatOptions extends GenerateOptions {

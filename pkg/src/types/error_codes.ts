@@ -27,7 +27,7 @@ export const errorCodes = {
   },
   BadMagic: {
     meaning: "The bytes are of no format that is known here.",
-    when: "load, inspect, canRun, loadAdapter, session({ restore })",
+    when: "load, inspect, canRun, loadAdapter, restoreSession",
     action: "Check that the address or file is a GGUF, a safetensors file or a saved session, and no web page.",
   },
   BadTemplate: {
@@ -52,12 +52,12 @@ export const errorCodes = {
   },
   ContextFull: {
     meaning: "The conversation is longer than its context.",
-    when: 'generate and chat, with onContextFull: "error" or a prompt that does not fit at all',
+    when: 'generate and chat: a prompt that does not fit, unless onContextFull is "shift"; or an answer, where it is "error"',
     action: 'Raise contextLength, shorten the prompt, or choose onContextFull: "shift".',
   },
   Damaged: {
     meaning: "A saved session is not what was saved.",
-    when: "session({ restore })",
+    when: "restoreSession",
     action: "Restore from another copy.",
   },
   Exists: {
@@ -202,7 +202,7 @@ export const errorCodes = {
   },
   UnsupportedVersion: {
     meaning: "The format is known, but this version of it is not.",
-    when: "load, inspect, canRun, loadAdapter, session({ restore })",
+    when: "load, inspect, canRun, loadAdapter, restoreSession",
     action: otherModel,
   },
   Unwritable: {
@@ -217,7 +217,7 @@ export const errorCodes = {
   },
   WrongModel: {
     meaning: "A saved session belongs to another model or to other adapters.",
-    when: "session({ restore })",
+    when: "restoreSession",
     action: "Restore it in the model, with the kvCacheType, activations and adapters, that it was saved with.",
   },
 } as const satisfies Record<string, ErrorMeaning>;

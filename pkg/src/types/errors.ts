@@ -20,7 +20,7 @@ export interface ErrorDetail {
 
 /** Every error that ternlight raises by itself. `code` is stable; the message is for people. */
 export class EngineError extends Error {
-  override readonly name = "EngineError";
+  declare readonly name: "EngineError";
   readonly code: ErrorCode;
   readonly detail: ErrorDetail;
 
@@ -28,6 +28,11 @@ export class EngineError extends Error {
     super(message, options);
     this.code = code;
     this.detail = detail;
+  }
+
+  static {
+    // Before there is an instance: runtimes write the name into the stack when an error is made.
+    Object.defineProperty(EngineError.prototype, "name", { value: "EngineError" });
   }
 
   /** Every entry of the package has its own copy of this class, so an instance is recognised by its name. */

@@ -3,6 +3,7 @@
 import type { AdapterUse } from "./adapters.ts";
 import type { LogitsProcessor, SamplingOptions } from "./sampling.ts";
 import type { ToolCall, ToolError } from "./tools.ts";
+import type { AbortSignal } from "./web.ts";
 
 /** Token ids, as a list or as a typed array. */
 export type TokenIds = readonly number[] | Uint32Array | Int32Array;
@@ -12,8 +13,10 @@ export type Prompt = string | TokenIds;
 
 /**
  * What happens when a conversation has filled its context. `stop` ends the answer with `finishReason: "length"`; `error` ends it with a
- * `ContextFull`. `shift` continues: the first 32 tokens (at most an eighth of the context) and the latest half of the context stay, what
- * lies between is forgotten, and what stays is computed anew at its new positions, exactly as if it had been the prompt.
+ * `ContextFull`. `shift` continues. Of a chat the oldest turns go, whole turns with their answers, and never the system message or the
+ * last turn; `finished.droppedMessages` counts them. Of a text, or where the last turn alone is too long, the first 32 tokens (at most
+ * an eighth of the context) and the latest half of the context stay. What stays is computed anew at its new positions, exactly as if
+ * it had been the prompt. With `shift`, a prompt that is longer than the context is shortened in the same way; otherwise it is an error.
  */
 export type ContextFull = "stop" | "error" | "shift";
 
@@ -43,6 +46,8 @@ export interface GenerateOptions extends SamplingOptions {
    * @default false
    */
   sanitize?: boolean | undefined;
+  /** How tokens become pieces. @default "joined" in a page, "token" elsewhere */
+  pieces?: Pieces | undefined;
   /** Changes the logits before every choice. @default none */
   logitsProcessor?: LogitsProcessor | undefined;
   /**
@@ -55,13 +60,22 @@ export interface GenerateOptions extends SamplingOptions {
 }
 
 /**
+ * `token` gives each token's text as a piece of its own. `joined` gives all that has come since the last piece as one; in a page, at
+ * most one in each frame, because a page that renders more often than it is shown takes the time from the engine.
+ */
+export type Pieces = "token" | "joined";
+
+/**
  * `"json"` is any JSON object. A JSON schema that could only be followed approximately is refused (`not`, `uniqueItems`, a `oneOf` whose
  * options overlap). A regular expression is in Rust's syntax, which is JavaScript's without look-around and back-references, and
- * matches the whole text. A grammar is in Lark's syntax as llguidance reads it, from the rule `start`.
+ * matches the whole text. A grammar is in Lark's syntax as llguidance reads it, from the rule `start`. OpenAI's shapes are understood:
+ * `json_object` is `"json"`, `text` is any text.
  */
 export type ResponseFormat =
   | "json"
+  | { type: "text" | "json_object" }
   | { type: "json_schema"; schema: object | true }
+  | { type?: "json_schema"; json_schema: { schema: object | true } }
   | { type: "regex"; pattern: string }
   | { type: "grammar"; grammar: string };
 
@@ -75,7 +89,7 @@ export interface CompletionOptions {
   n?: number | undefined;
 }
 
-/** A part of an answer, as soon as it is certain. */
+/** A part of an answer: of one token, or of several where they are joined. */
 export interface Piece {
   /** Whole characters only. Empty only where a token adds no text of its own. */
   text: string;
@@ -96,10 +110,10 @@ export interface TokenLogprobs {
 }
 
 /**
- * `stop`: the model ended, or a stop text or a format did. `length`: `maxTokens` or the context ended it. `abort`: the caller did, by
- * `stop()` or by leaving the loop.
+ * `stop`: the model ended, or a stop text or a format did. `length`: `maxTokens` or the context ended it. `stopped`: the caller did, by
+ * `stop()` or by leaving the loop. An abort by `signal` is none of these: it rejects.
  */
-export type FinishReason = "stop" | "length" | "abort";
+export type FinishReason = "stop" | "length" | "stopped";
 
 /** Counts and times of a generation. */
 export interface Timings {
@@ -136,6 +150,8 @@ export interface Finished {
   finishReason: FinishReason;
   /** The stop text that ended it. */
   stopText?: string;
+  /** How many of the oldest messages were left out to make room, with `onContextFull: "shift"`. */
+  droppedMessages?: number;
   /** One entry for each of `tokens`, where `logprobs` asked for them. */
   logprobs?: TokenLogprobs[];
   timings: Timings;
@@ -148,7 +164,8 @@ export interface Finished {
 }
 
 /**
- * An answer that is being written. It is read once: by `for await`, `text()` or `toReadableStream()`. A reader that is slower than the
+ * An answer that is being written. It is read once: by `for await`, `text()`, `textStream()` or `toReadableStream()`. It is no promise:
+ * awaited, it is still the answer that is being written; `await generation.text()` is its text. A reader that is slower than the
  * model slows this answer alone: with 256 pieces unread it pauses, other answers take its place, and it continues when half of them are
  * read.
  */
@@ -158,7 +175,7 @@ export interface Generation extends AsyncIterable<Piece> {
    * never causes an unhandled rejection by itself.
    */
   readonly finished: Promise<Finished>;
-  /** Ends the generation normally, with the text so far and `finishReason: "abort"`. */
+  /** Ends the generation normally, with the text so far and `finishReason: "stopped"`. */
   stop(): void;
   /**
    * Reads all pieces.
@@ -173,4 +190,21 @@ export interface Generation extends AsyncIterable<Piece> {
    * @throws {EngineError} `InvalidArgument`, from the stream, where it is being read already
    */
   toReadableStream(): ReadableStream<Piece>;
+  /**
+   * Reads the text as a stream of UTF-8 bytes, which `new Response(…)` takes. Cancelling the stream stops the generation. Of several
+   * completions it is the first.
+   *
+   * @throws {EngineError} `InvalidArgument`, from the stream, where it is being read already
+   * @example
+   * ```ts
+   * import { load } from "ternlight";
+   * import demo from "ternlight/demo";
+   *
+   * const model = await load(demo);
+   * const response = new Response(model.generate("Once upon a time", { maxTokens: 32 }).textStream());
+   * console.log(await response.text());
+   * await model.close();
+   * ```
+   */
+  textStream(): ReadableStream<Uint8Array>;
 }

@@ -2,6 +2,7 @@
 
 import type { Activations, DotProduct, Head, I2sInterleave, KvCacheType } from "./load.ts";
 import type { Progress } from "./sources.ts";
+import type { AbortSignal } from "./web.ts";
 
 /** One tensor of a file. */
 export interface TensorSummary {
@@ -24,6 +25,8 @@ export interface MemoryNeeds {
   weights: number;
   /** Keys and values. */
   kv: number;
+  /** States of conversations on a hybrid, see `recurrentStates`; 0 for other models. */
+  states: number;
   scratch: number;
   total: number;
 }
@@ -49,7 +52,7 @@ export interface CanRun {
   /** Why it does not fit. */
   reason?: string;
   /** The nearest options with which it fits, where there are any. */
-  suggestion?: { contextLength?: number; kvCacheType?: KvCacheType };
+  suggestion?: { contextLength?: number; kvCacheType?: KvCacheType; recurrentStates?: number };
   /** As `Description.heads`, and whether the model fits with each. */
   heads: (HeadChoice & { ok: boolean })[];
 }
@@ -116,7 +119,11 @@ export interface Description {
     activation: string;
     /** Whether the head is the embedding matrix. */
     tied: boolean;
+    /** Of a hybrid: how many of the layers are gated delta nets, their heads and the size of one. */
+    deltaNet?: { layers: number; keyHeads: number; valueHeads: number; headSize: number };
   };
+  /** For files whose weights are stored in a rotated basis: how many matrices, and how their inputs are rotated to fit. */
+  rotation?: { transform: "hadamard"; block: number; signs: boolean; matrices: number; embedding: boolean };
   /** null where the model has none. */
   tokenizer: { kind: string; vocab: number; bos: string | null; eos: string[]; addBos: boolean } | null;
   /** The chat template's place and length in characters; null where the model has none. */
@@ -143,7 +150,7 @@ export interface ModelInfo extends Description {
   /** Whether weights are touched ahead of their use, by the bits of their codes: `{ "2-bit": "off" }`. Kinds without a choice are absent. */
   weightPrefetch: Readonly<Record<string, "on" | "off">>;
   threads: number;
-  /** Why there are fewer threads than cores, in words; null where there are not. */
+  /** Why there are fewer threads than cores, or than were asked for, in words; null where there are not. */
   threadsReason: string | null;
   /**
    * Of a load with `prefill`: the prompt's tokens, and the layers that were computed when the last byte had come. `late` is the tensor
@@ -169,6 +176,12 @@ export interface ModelStatus {
   usedTokens: number;
   /** Of these, tokens of ended conversations, kept for later ones that begin alike until their room is needed. */
   evictableTokens: number;
+  /** States of conversations that there is room for on a hybrid; 0 for other models. */
+  recurrentStates: number;
+  /** Of these, those of open sessions and running requests, and those that are kept for later ones that begin alike. */
+  usedStates: number;
   /** Bytes of wasm memory now held. */
   memoryBytes: number;
+  /** Threads that compute: one fewer than `info.threads` while a page that renders, or another program, makes that faster. */
+  threads: number;
 }

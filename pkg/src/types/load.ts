@@ -3,6 +3,7 @@
 import type { ChatMessage, ChatOptions } from "./chat.ts";
 import type { Prompt } from "./generate.ts";
 import type { Progress, SourceOptions } from "./sources.ts";
+import type { AbortSignal } from "./web.ts";
 
 /** How activations are rounded before integer products. `auto` follows the way the model was trained. */
 export type Activations = "auto" | "int8" | "int14" | "float";
@@ -107,6 +108,12 @@ export interface LoadOptions extends SourceOptions {
    * @default up to four full contexts within 256 MB
    */
   kvCacheTokens?: number | undefined;
+  /**
+   * Conversations on a hybrid (gated delta nets beside attention) whose state is kept: those that run, and earlier positions to which a
+   * conversation may be rewound or from which another one that begins alike goes on.
+   * @default as many as 256 MB hold, 2 to 64
+   */
+  recurrentStates?: number | undefined;
   /**
    * Shares what was computed between conversations that begin alike, in whole blocks of 32 tokens. No result changes.
    * @default true

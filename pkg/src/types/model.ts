@@ -1,7 +1,7 @@
 /** A loaded model. */
 
 import type { AdapterInfo, AdapterOptions } from "./adapters.ts";
-import type { ChatMessage, ChatOptions, RenderedChat, TemplateOptions } from "./chat.ts";
+import type { ChatMessage, ChatOptions, CountOptions, RenderOptions } from "./chat.ts";
 import type { EngineError } from "./errors.ts";
 import type { CompletionOptions, GenerateOptions, Generation, Prompt, TokenIds, TokenLogprobs } from "./generate.ts";
 import type { ModelInfo, ModelStatus } from "./info.ts";
@@ -18,12 +18,13 @@ import type {
 } from "./score.ts";
 import type { Session, SessionOptions } from "./session.ts";
 import type { ModelSource } from "./sources.ts";
+import type { AsyncDispose } from "./web.ts";
 
 /**
  * A loaded model. Many requests may run at once; each step computes a token of every one. After `close()` every method fails with
  * `Closed`.
  */
-export interface Model {
+export interface Model extends AsyncDispose {
   /** What the model is and how it runs. */
   readonly info: ModelInfo;
   /** Resolves when the model can answer no more: with `Closed` after `close()`, else with what ended its worker. */
@@ -55,7 +56,8 @@ export interface Model {
    * @param messages the whole conversation
    * @returns the answer, as from `generate`; it also rejects with `MissingTemplate` for a model without a template and with
    *   `BadTemplate` where the template fails on these messages
-   * @throws {EngineError} `InvalidArgument`, at once, for an option or a message that is wrong
+   * @throws {EngineError} `InvalidArgument`, at once, for an option or a message that is wrong; a role that the template does not know
+   *   rejects the answer
    * @example
    * ```ts
    * import { load } from "ternlight";
@@ -71,6 +73,28 @@ export interface Model {
    * ```
    */
   chat(messages: readonly ChatMessage[], options?: ChatOptions & CompletionOptions): Generation;
+  /**
+   * Renders messages as `chat` does.
+   *
+   * @returns the text that the model would be given
+   * @throws {EngineError} `InvalidArgument`, `MissingTemplate`, `BadTemplate`
+   */
+  renderChat(messages: readonly ChatMessage[], options?: RenderOptions): Promise<string>;
+  /**
+   * Counts the tokens that `chat` would compute of messages, or `generate` of a text.
+   *
+   * @throws {EngineError} `InvalidArgument`, `MissingTemplate`, `BadTemplate`, `MissingTokenizer`
+   * @example
+   * ```ts
+   * import { load } from "ternlight";
+   * import demo from "ternlight/demo";
+   *
+   * const model = await load(demo);
+   * console.log(await model.countTokens("Once upon a time"), "of", model.info.contextLength);
+   * await model.close();
+   * ```
+   */
+  countTokens(prompt: string | readonly ChatMessage[], options?: CountOptions): Promise<number>;
   /**
    * Loads a LoRA adapter, also while answers are being written: a PEFT folder (`adapter_config.json`, `adapter_model.safetensors`) or a
    * GGUF. Requests name it in `adapters`.
@@ -104,9 +128,18 @@ export interface Model {
    */
   unloadAdapter(name: string): Promise<void>;
   /**
-   * Opens a session: a conversation that keeps what was computed. With options it is made by the engine first, hence the promise.
+   * Opens a session: a conversation that keeps what was computed.
    *
-   * @throws {EngineError} `Closed`; with `restore`, `BadMagic`, `Damaged`, `UnsupportedVersion` or `WrongModel`
+   * @throws {EngineError} `Closed`
+   */
+  session(options?: SessionOptions): Session;
+  /**
+   * Opens a session that was saved.
+   *
+   * @param bytes what `session.save()` gave
+   * @param options the adapters with which the session was saved
+   * @throws {EngineError} `BadMagic` (no saved session), `Damaged`, `UnsupportedVersion`, or `WrongModel`, also where the session was
+   *   saved with other adapters
    * @example
    * ```ts
    * import { load } from "ternlight";
@@ -118,14 +151,13 @@ export interface Model {
    * const saved = await session.save();
    * await session.close();
    *
-   * const again = await model.session({ restore: saved });
+   * const again = await model.restoreSession(saved);
    * const { text, timings } = await again.generate(" Then the king", { maxTokens: 16 }).finished;
    * console.log(text, `(${timings.cachedN} tokens were not computed again)`);
    * await model.close();
    * ```
    */
-  session(): Session;
-  session(options: SessionOptions): Promise<Session>;
+  restoreSession(bytes: Uint8Array | ArrayBuffer, options?: SessionOptions): Promise<Session>;
   /** Computes a few tokens and throws them away: the first answer then comes as fast as any other. */
   warmup(): Promise<void>;
   /** Tells how many requests run and wait, and how much of the KV cache is in use. */
@@ -183,12 +215,6 @@ export interface Model {
    * @throws {EngineError} `InvalidArgument` for ids that are none, `ContextFull`
    */
   promptLogprobs(ids: TokenIds, options?: PromptLogprobsOptions): Promise<TokenLogprobs[]>;
-  /**
-   * Renders messages as `chat` would feed them.
-   *
-   * @throws {EngineError} as `chat`
-   */
-  applyChatTemplate(messages: readonly ChatMessage[], options?: TemplateOptions): Promise<RenderedChat>;
   /** Tells what the model's files say of its texts. */
   tokenizerInfo(): Promise<TokenizerInfo>;
   /**

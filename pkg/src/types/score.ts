@@ -1,6 +1,7 @@
 /** Options and results of what a model computes without generating: ids, logits, embeddings, perplexity. */
 
 import type { AdapterUse } from "./adapters.ts";
+import type { AbortSignal } from "./web.ts";
 
 export interface TokenizeOptions {
   /** Adds what the tokenizer adds to a text (BOS). @default true */

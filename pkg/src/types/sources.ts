@@ -1,7 +1,9 @@
 /** Where a model's bytes come from, and how they are brought. */
 
+import type { Blob, Request, URL } from "./web.ts";
+
 /** One file of a model. A string or URL is http(s), or a file path under Node, Deno and Bun. */
-export type FileSource = string | URL | Request | Blob | Uint8Array | FileHandleLike;
+export type FileSource = string | URL | Request | Blob | Uint8Array | ArrayBuffer | FileHandleLike;
 
 /**
  * Where a model comes from: one GGUF file, any part of a split one (`-00001-of-00003.gguf`) whose other parts lie beside it, or a

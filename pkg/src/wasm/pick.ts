@@ -54,7 +54,11 @@ function pickThreads(
   }
   if (features.unshared) return { threads: 1, threadsReason: cores > 1 ? features.unshared : null };
   const threads = Math.min(wish ?? MOST_THREADS, cores);
-  if (threads === cores) return { threads, threadsReason: null };
+  if (threads === cores) {
+    const fewer = wish !== undefined && wish > cores;
+    const threadsReason = fewer ? `threads: ${wish} were asked for, and there are ${cores} cores` : null;
+    return { threads, threadsReason };
+  }
   const threadsReason =
     wish === undefined ? `more than ${MOST_THREADS} threads gain nothing` : `threads: ${wish} was asked for`;
   return { threads, threadsReason };

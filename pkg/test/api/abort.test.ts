@@ -106,7 +106,7 @@ test("stop() keeps the text so far and ends normally", async (context) => {
   generation.stop();
   for (let next = await iterator.next(); !next.done; next = await iterator.next());
   const { text, tokens, finishReason } = await generation.finished;
-  assert.equal(finishReason, "abort");
+  assert.equal(finishReason, "stopped");
   assert.ok(tokens.length > 0 && tokens.length < 400, `${tokens.length} tokens`);
   assert.equal(text, await model.detokenize(tokens));
   assert.ok(text.startsWith(" there"));
@@ -120,7 +120,7 @@ test("`break` stops it as well", async (context) => {
     break;
   }
   const { finishReason, tokens } = await generation.finished;
-  assert.equal(finishReason, "abort");
+  assert.equal(finishReason, "stopped");
   assert.ok(tokens.length < 400);
 });
 

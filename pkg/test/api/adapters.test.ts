@@ -123,17 +123,17 @@ test("sessions keep theirs", async (context) => {
   const [plain, adapted] = [await tell({}), await tell({ adapters })];
   assert.notDeepEqual(plain, adapted);
 
-  const session = await loaded.session({ adapters });
+  const session = loaded.session({ adapters });
   await session.generate(prompt, { ...GREEDY, maxTokens: 0 }).finished;
   const [fork, bytes] = [await session.fork(), await session.save()];
-  const restored = await loaded.session({ restore: bytes, adapters });
+  const restored = await loaded.restoreSession(bytes, { adapters });
   for (const one of [session, fork, restored]) {
     assert.deepEqual((await one.generate([7], GREEDY).finished).tokens, adapted);
   }
   await session.rewind(session.tokens.length - 40);
   assert.deepEqual((await session.generate([7], { ...GREEDY, adapters: [] }).finished).tokens, plain);
   for (const others of [undefined, [], [{ name: "a" }]]) {
-    const { code } = await failure(() => loaded.session({ restore: bytes, adapters: others }));
+    const { code } = await failure(() => loaded.restoreSession(bytes, { adapters: others }));
     assert.equal(code, "WrongModel");
   }
 

@@ -121,7 +121,7 @@ test("several completions of one prompt", async (context) => {
   stopped.stop();
   assert.deepEqual(
     (await stopped.finished).choices!.map(({ finishReason }) => finishReason),
-    ["abort", "abort"],
+    ["stopped", "stopped"],
   );
   const { code } = await failure(() => model.session().generate(prompt, { n: 2 } as object));
   assert.equal(code, "InvalidArgument");

@@ -39,7 +39,7 @@ test("a stream that is cancelled before it was read ends its generation", { time
   const model = await demo(context);
   const generation = model.generate(ONCE, LONG);
   await generation.toReadableStream().cancel();
-  assert.equal((await generation.finished).finishReason, "abort");
+  assert.equal((await generation.finished).finishReason, "stopped");
   const again = model.generate(ONCE, GREEDY)[Symbol.asyncIterator]() as AsyncGenerator;
   await again.next();
   let more = 0;
@@ -47,7 +47,7 @@ test("a stream that is cancelled before it was read ends its generation", { time
   assert.ok(more > 0, "who has looked at the first piece may go on in a loop");
   const other = model.generate(ONCE, LONG);
   await other[Symbol.asyncIterator]().return!();
-  assert.equal((await other.finished).finishReason, "abort");
+  assert.equal((await other.finished).finishReason, "stopped");
 });
 
 test("a session knows what it holds after a generation that failed", async (context) => {
@@ -59,7 +59,7 @@ test("a session knows what it holds after a generation that failed", async (cont
   control.abort();
   await reason(generation.finished);
   assert.equal((await failure(() => session.rewind(10_000))).code, "InvalidArgument");
-  const saved = await model.session({ restore: await session.save() });
+  const saved = await model.restoreSession(await session.save());
   assert.ok(saved.tokens.length >= ONCE.length);
   assert.deepEqual(session.tokens, saved.tokens);
   await session.rewind(2);

@@ -110,7 +110,7 @@ test("it can be stopped or aborted at once", async (context) => {
   const model = await demo(context);
   const generation = model.generate(ONCE, { responseFormat: "json" });
   generation.stop();
-  assert.deepEqual([(await generation.finished).finishReason, (await generation.finished).text], ["abort", ""]);
+  assert.deepEqual([(await generation.finished).finishReason, (await generation.finished).text], ["stopped", ""]);
   const controller = new AbortController();
   const doomed = model.generate(ONCE, { responseFormat: "json", signal: controller.signal });
   controller.abort("enough");

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CONTINUATION, demo, failure, GREEDY, ONCE, pieces, textOf, tokensOf } from "./support/model.ts";
+import { type Finished, load, type Model, type Piece, type Session } from "ternlight";
+import { GenerationStream } from "../../src/api/generation.ts";
+import { CONTINUATION, DEMO, demo, failure, GREEDY, ONCE, pieces, textOf, tokensOf } from "./support/model.ts";
 
 test("pieces, `finished`, text() and a stream say the same", async (context) => {
   const model = await demo(context);
@@ -28,7 +30,7 @@ test("a cancelled stream stops its generation", async (context) => {
   const reader = generation.toReadableStream().getReader();
   await reader.read();
   await reader.cancel();
-  assert.equal((await generation.finished).finishReason, "abort");
+  assert.equal((await generation.finished).finishReason, "stopped");
 });
 
 test("it is read once", async (context) => {
@@ -144,4 +146,96 @@ test("logits: of the last position or of all", async (context) => {
   for (const [i, row] of all.entries()) assert.deepEqual((await model.logits(ONCE.slice(0, i + 1)))[0], row);
   const best = last[0]!.indexOf(Math.max(...last[0]!));
   assert.equal(best, CONTINUATION.tokens[0]);
+});
+
+test("textStream() is the text's bytes, as a Response takes them", async (context) => {
+  const model = await demo(context);
+  const response = new Response(model.generate(ONCE, GREEDY).textStream());
+  assert.equal(await response.text(), CONTINUATION.text);
+  const chunks = [];
+  for await (const chunk of model.generate(ONCE, GREEDY).textStream()) chunks.push(chunk);
+  assert.ok(chunks.length > 1 && chunks.every((chunk) => chunk instanceof Uint8Array && chunk.length > 0));
+  // Of several completions it is the first.
+  const several = { temperature: 1, seed: 4, n: 3, maxTokens: 8 } as const;
+  const { choices } = await model.generate(ONCE, several).finished;
+  assert.equal(await new Response(model.generate(ONCE, several).textStream()).text(), choices![0]!.text);
+  const endless = model.generate(ONCE, { temperature: 0, ignoreEos: true });
+  const reader = endless.textStream().getReader();
+  await reader.read();
+  await reader.cancel();
+  assert.equal((await endless.finished).finishReason, "stopped");
+});
+
+test("the stop text that ended an answer is named", async (context) => {
+  const model = await demo(context);
+  const { stopText, finishReason } = await model.generate(ONCE, { ...GREEDY, stop: ["nowhere", " wife", "man who"] })
+    .finished;
+  assert.deepEqual([stopText, finishReason], ["man who", "stop"]);
+  assert.ok(!("stopText" in (await model.generate(ONCE, { ...GREEDY, stop: "nowhere" }).finished)));
+});
+
+test("joined pieces are all that has come, at most one in a frame", async (context) => {
+  const model = await demo(context);
+  const whole = await model.generate(ONCE, { temperature: 0, maxTokens: 60, logprobs: 1 }).finished;
+  const joined = model.generate(ONCE, { temperature: 0, maxTokens: 60, logprobs: 1, pieces: "joined" });
+  await joined.finished;
+  const one = await pieces(joined);
+  assert.deepEqual([one.length, one[0]?.text, one[0]?.tokens], [1, whole.text, whole.tokens]);
+  assert.deepEqual(one[0]?.logprobs, whole.logprobs);
+
+  // A page hands in its frames; here they are timers.
+  let frames = 0;
+  const frame = () => new Promise<void>((resolve) => setTimeout(() => resolve(void frames++), 20));
+  const outcome = Promise.withResolvers<Finished>();
+  const read: number[] = [];
+  let push: (pieces: Piece[]) => void = () => {};
+  const stream = new GenerationStream((give) => {
+    push = give;
+    return { finished: outcome.promise, stop() {}, read: (count) => read.push(count) };
+  }, frame);
+  const piece = (token: number, index = 0) => ({ text: `${token} `, tokens: [token], index });
+  const seen: [frame: number, text: string][] = [];
+  const reading = (async () => {
+    for await (const { text } of stream) seen.push([frames, text]);
+  })();
+  push([piece(1)]);
+  for (let token = 2; token <= 100; token++) {
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    push([piece(token)]);
+  }
+  push([piece(101, 1), piece(102, 1), piece(103)]);
+  outcome.resolve(whole);
+  await reading;
+  assert.deepEqual(seen[0], [0, "1 "], "the first piece does not wait");
+  assert.equal(new Set(seen.map(([frame]) => frame)).size, seen.length, "no two pieces in one frame");
+  assert.ok(seen.length < 50, `${seen.length} pieces`);
+  assert.deepEqual(
+    seen.slice(-2).map(([, text]) => text),
+    ["101 102 ", "103 "],
+    "completions are not mixed",
+  );
+  assert.equal(seen.map(([, text]) => text).join(""), Array.from({ length: 103 }, (_, i) => `${i + 1} `).join(""));
+  assert.ok(read.length > 0 && read.every((count) => count <= 103), "all that is joined counts as read");
+});
+
+test("await gives the generation itself; its text is behind text()", async (context) => {
+  const model = await demo(context);
+  const awaited = await model.generate(ONCE, GREEDY);
+  assert.equal(await awaited.text(), CONTINUATION.text);
+});
+
+test("a model and a session are disposed of", async () => {
+  const disposed = { model: null as Model | null };
+  {
+    await using model = await load(DEMO, { threads: 1 });
+    disposed.model = model;
+    let inner: Session;
+    {
+      await using session = model.session();
+      await session.generate(ONCE, GREEDY).finished;
+      inner = session;
+    }
+    assert.equal((await failure(() => inner.generate(ONCE))).code, "Closed");
+  }
+  assert.equal((await failure(() => disposed.model!.tokenize("x"))).code, "Closed");
 });

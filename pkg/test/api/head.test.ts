@@ -199,8 +199,8 @@ test("an adapter that changes the head, and a session of another one", async (co
   const session = plain.session();
   await session.generate(IDS, { maxTokens: 40, ignoreEos: true, temperature: 0 }).finished;
   const saved = await session.save();
-  assert.equal((await failure(() => model.session({ restore: saved }))).code, "WrongModel");
-  await plain.session({ restore: saved });
+  assert.equal((await failure(() => model.restoreSession(saved))).code, "WrongModel");
+  await plain.restoreSession(saved);
 });
 
 test("the command line takes the same option", async () => {

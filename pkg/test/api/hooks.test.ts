@@ -51,7 +51,7 @@ test("others run on while one thinks, and it can be stopped or aborted meanwhile
   await one;
   assert.deepEqual((await model.generate(ONCE, GREEDY).finished).tokens, CONTINUATION.tokens);
   thinking.stop();
-  assert.equal((await thinking.finished).finishReason, "abort");
+  assert.equal((await thinking.finished).finishReason, "stopped");
 
   const controller = new AbortController();
   const two = begun();

@@ -19,6 +19,7 @@ test("the same model from every kind of source", async (context) => {
     ["a path without", folder.replace(/\/$/, "")],
     ["the path of its weights", `${folder}model.safetensors`],
     ["bytes by name", await named((bytes) => bytes)],
+    ["buffers by name", await named((bytes) => bytes.buffer)],
     ["blobs by name", await named((bytes) => new Blob([bytes]))],
     ["URLs by name", Object.fromEntries(FILES.map((name) => [name, new URL(name, DEMO)]))],
   ];
@@ -35,7 +36,7 @@ test("the same model from every kind of source", async (context) => {
   const gguf = new URL("../../../tests/golden/gguf/llama_bf16.Q8_0.gguf", import.meta.url);
   const bytes = new Uint8Array(await readFile(gguf));
   const expected = await inspect(gguf);
-  for (const source of [fileURLToPath(gguf), bytes, new Blob([bytes])])
+  for (const source of [fileURLToPath(gguf), bytes, bytes.slice().buffer, new Blob([bytes])])
     assert.deepEqual(await inspect(source), expected);
 });
 
@@ -76,7 +77,7 @@ test("info says what runs", async (context) => {
 
 test("wrong options are refused by name before anything is read", async (context) => {
   const loads: [object, RegExp, string][] = [
-    [{ thread: 2 }, /no option "thread"; there are .*threads/, "thread"],
+    [{ thread: 2 }, /no option "thread"; did you mean threads\? There are .*threads/, "thread"],
     [{ threads: 0 }, /threads must be an integer from 1/, "threads"],
     [{ threads: 1.5 }, /threads must be an integer/, "threads"],
     [{ flavour: "fast" }, /flavour must be "auto"/, "flavour"],

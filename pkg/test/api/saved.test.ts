@@ -54,7 +54,7 @@ test("a saved session goes on elsewhere, bit for bit", async (context) => {
 
   // Another worker and instance, with threads.
   const other = await demo(context, { threads: 2 });
-  const restored = await other.session({ restore: bytes });
+  const restored = await other.restoreSession(bytes);
   assert.deepEqual(restored.tokens, session.tokens.slice(0, 112));
   const found = await restored.generate([7], MORE).finished;
   assert.deepEqual(found.tokens, expected.tokens);
@@ -65,7 +65,7 @@ test("a saved session goes on elsewhere, bit for bit", async (context) => {
   // What came from outside is nobody else's.
   assert.equal((await other.generate([...ids(100), 1], GREEDY).finished).timings.cachedN, 0);
   assert.deepEqual(await other.logits(restored.tokens), await model.logits(session.tokens));
-  assert.deepEqual((await other.session({ restore: await restored.save() })).tokens, restored.tokens);
+  assert.deepEqual((await other.restoreSession(await restored.save())).tokens, restored.tokens);
 });
 
 for (const kv of ["f16", "fp8", "q8", "q4", "q2"] as const) {
@@ -76,7 +76,7 @@ for (const kv of ["f16", "fp8", "q8", "q4", "q2"] as const) {
     const bytes = await session.save();
     const expected = await session.generate([7], MORE).finished;
     const other = await demo(context, { kvCacheType: kv });
-    const restored = await other.session({ restore: bytes });
+    const restored = await other.restoreSession(bytes);
     const { tokens, timings } = await restored.generate([7], MORE).finished;
     assert.deepEqual([tokens, timings.promptN], [expected.tokens, 1]);
     assert.equal(timings.promptN + timings.cachedN + timings.recomputedN!, restored.tokens.length - tokens.length);
@@ -98,12 +98,12 @@ test("what is no session of this model is refused", async (context) => {
     ["Damaged", changed(bytes.length - 1000)],
     ["Damaged", bytes.subarray(0, bytes.length - 8)],
   ];
-  for (const [code, restore] of cases) assert.equal((await failure(() => model.session({ restore }))).code, code);
+  for (const [code, restore] of cases) assert.equal((await failure(() => model.restoreSession(restore))).code, code);
   const half = await demo(context, { kvCacheType: "f16" });
-  assert.equal((await failure(() => half.session({ restore: bytes }))).code, "WrongModel");
+  assert.equal((await failure(() => half.restoreSession(bytes))).code, "WrongModel");
   const golden = new URL("../../../tests/golden/gguf/llama_bitlinear.TQ2_0.gguf", import.meta.url);
   const stranger = await load(golden, { threads: 1 });
   context.after(() => stranger.close());
-  assert.equal((await failure(() => stranger.session({ restore: bytes }))).code, "WrongModel");
-  assert.equal((await failure(() => model.session({ restore: "x" as never }))).code, "InvalidArgument");
+  assert.equal((await failure(() => stranger.restoreSession(bytes))).code, "WrongModel");
+  assert.equal((await failure(() => model.restoreSession("x" as never))).code, "InvalidArgument");
 });

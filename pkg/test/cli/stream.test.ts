@@ -41,7 +41,7 @@ test("Ctrl-C under --json leaves one whole object", async () => {
   if (status === 0) assert.equal(answer.finishReason, "length");
   else {
     assert.equal(status, 130);
-    assert.ok(answer.finishReason === "abort" || answer.error.code === "Interrupted", stdout);
+    assert.ok(answer.finishReason === "stopped" || answer.error.code === "Interrupted", stdout);
   }
 });
 

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";
@@ -48,6 +49,23 @@ test("the tarball", async (context) => {
     assert.ok(!(await readdir(installed)).includes("src"));
   });
 
+  await context.test("has every file that its documents lead to", async () => {
+    const documents = (await readdir(installed, { recursive: true })).filter(
+      (name) => name.endsWith(".md") && !name.startsWith("models"),
+    );
+    assert.ok(documents.includes("README.md") && documents.length > 15, documents.join());
+    const absent = [];
+    for (const document of documents) {
+      const text = (await readFile(path.join(installed, document), "utf8")).replace(/^```[\s\S]*?^```$/gm, "");
+      for (const [, target] of text.matchAll(/\]\(([^)\s#]+)[^)]*\)/g)) {
+        if (/^(https?|mailto):/.test(target)) continue;
+        const file = path.join(installed, path.dirname(document), decodeURIComponent(target));
+        if (!existsSync(file)) absent.push(`${document}: ${target}`);
+      }
+    }
+    assert.deepEqual(absent, []);
+  });
+
   await context.test("has one worker file that bundlers need not follow anywhere", async () => {
     for (const worker of ["worker.js", "node-worker.js"]) {
       const script = await text(worker);
@@ -82,7 +100,40 @@ test("the tarball", async (context) => {
       export const chat = (model: Model) => model.chat(asked, { signal: undefined });
       export const typed = (model: Model, ids: Uint32Array | Int32Array) =>
         [model.generate(ids), model.embed([ids]), model.logits(ids), model.detokenize(ids)];
-      export const bytes = (read: Uint8Array, blob: Blob) => [load(read), load(blob), load({ "a.gguf": read }), load([blob])];
+
+      // Codes are a union: a switch over them is checked.
+      export const retried = (code: api.ErrorCode): boolean => code === "Network" || code === "QueueFull";
+      // @ts-expect-error
+      export const misspelt = (code: api.ErrorCode) => code === "NetworkError";
+      export const city = ({ arguments: given }: api.ToolCall): unknown => given.city;
+      export const restored = (model: Model, bytes: ArrayBuffer, read: Uint8Array): Promise<api.Session>[] =>
+        [model.restoreSession(bytes), model.restoreSession(read, { adapters: [{ name: "a" }] })];
+      export const opened = (model: Model): api.Session => model.session({ adapters: [{ name: "a" }] });
+      // @ts-expect-error
+      export const notSo = (model: Model, restore: Uint8Array) => model.session({ restore });
+      const schema = { type: "object", properties: { age: { type: "integer" } } };
+      export const formatted = (model: Model) => model.generate("", { responseFormat: api.jsonSchema(schema) });
+      export const ended = ({ finishReason, stopText = "" }: api.Finished): string => {
+        switch (finishReason) {
+          case "stop": return stopText;
+          case "length": case "stopped": return finishReason;
+          default: return finishReason satisfies never;
+        }
+      };
+      const said = [{ role: "user", content: [{ type: "text", text: "Hi" }] }];
+      export const awaited = async (model: Model): Promise<string> => {
+        const answer = await model.chat(said);
+        for await (const piece of answer) return piece.text;
+        return answer.text();
+      };
+      export const mistaken = async (model: Model): Promise<string> => {
+        // @ts-expect-error
+        const text: string = (await model.chat(said)).text;
+        // @ts-expect-error
+        const again: string = await model.chat(said);
+        return text + again;
+      };
+      export const bytes = (read: Uint8Array, all: ArrayBuffer) => [load(read), load(all), load({ "a.gguf": all }), load([read])];
 
       type Unset<T> = { [K in keyof T]-?: undefined };
       export const unset = (
@@ -112,6 +163,33 @@ test("the tarball", async (context) => {
       // @ts-expect-error
       export const text: string = wasm;
     `;
+    const known = `
+      import { load, type Model } from "ternlight";
+      export const blobs = (blob: Blob, url: URL, request: Request) => [load(blob), load([blob]), load(url), load(request)];
+      export const response = (model: Model): Response => new Response(model.generate("Once").textStream());
+      export const stoppable = (model: Model, signal: AbortSignal) => model.generate("Once", { signal });
+      // @ts-expect-error
+      export const unstoppable = (model: Model) => model.generate("Once", { signal: 5 });
+      export const pieces = async (model: Model): Promise<string> => {
+        const { value } = await model.generate("Once").toReadableStream().getReader().read();
+        return value!.text;
+      };
+    `;
+    const bare = `
+      import demo from "ternlight/demo";
+      import { type EdgeLoadOptions, inspect } from "ternlight/edge";
+      export const options: Omit<EdgeLoadOptions, "wasm"> = { contextLength: 64 };
+      export const files: string[] = Object.keys(demo);
+      export { inspect };
+    `;
+    const disposed = `
+      import { load } from "ternlight";
+      export async function once(): Promise<string> {
+        await using model = await load("https://example.com/");
+        await using session = model.session();
+        return session.generate("Once").text();
+      }
+    `;
     const picked = `
       import { load } from "ternlight";
       export const file = (handle: FileSystemFileHandle) => [load(handle), load([handle]), load({ "a.gguf": handle })];
@@ -121,12 +199,26 @@ test("the tarball", async (context) => {
     await writeFile(path.join(folder, "program.ts"), program);
     await writeFile(path.join(folder, "on_edge.ts"), onEdge);
     await writeFile(path.join(folder, "picked.ts"), picked);
+    await writeFile(path.join(folder, "known.ts"), known);
+    await writeFile(path.join(folder, "bare.ts"), bare);
+    await writeFile(path.join(folder, "disposed.ts"), disposed);
     const tsc = fileURLToPath(new URL("../../../node_modules/.bin/tsc", import.meta.url));
     const strict = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022"];
     const types = fileURLToPath(new URL("../../../node_modules/@types", import.meta.url));
     const projects = {
-      "a page": [["--types", "", "--lib", "es2022,dom,dom.iterable"], "program.ts", "on_edge.ts", "picked.ts"],
-      "Node, without the DOM's types": [["--typeRoots", types, "--types", "node", "--lib", "es2022"], "program.ts"],
+      "a page": [
+        ["--types", "", "--lib", "es2022,dom,dom.iterable"],
+        ...["program.ts", "on_edge.ts", "picked.ts", "known.ts"],
+      ],
+      "a page of tomorrow": [
+        ["--types", "", "--lib", "es2022,esnext.disposable,dom,dom.iterable,dom.asynciterable"],
+        ...["program.ts", "known.ts", "disposed.ts"],
+      ],
+      "Node, without the DOM's types": [
+        ["--typeRoots", types, "--types", "node", "--lib", "es2022"],
+        ...["program.ts", "known.ts", "disposed.ts"],
+      ],
+      "the language alone": [["--types", "", "--lib", "es2022"], "program.ts", "bare.ts"],
     };
     for (const [name, [environment, ...files]] of Object.entries(projects)) {
       for (const resolution of ["nodenext", "bundler"]) {

@@ -17,7 +17,7 @@ const MORE = { temperature: 0.8, seed: 9, maxTokens: 12 };
 async function goOn({ library, address, saved, ids, more }) {
   const { load } = await import(library);
   const model = await load(address, { threads: 2 });
-  const session = await model.session(saved ? { restore: Uint8Array.from(saved) } : {});
+  const session = saved ? await model.restoreSession(Uint8Array.from(saved)) : model.session();
   if (ids) await session.generate(ids, { temperature: 0, maxTokens: 8 }).finished;
   const bytes = await session.save();
   const { tokens, timings } = await session.generate([7], more).finished;

@@ -20,7 +20,13 @@ test("the fastest build that runs correctly is taken", () => {
     [all, 64, { threads: 12 }, { flavour: "threads-relaxed", threads: 12, threadsReason: "threads: 12 was asked for" }],
     [all, 4, { threads: 2 }, { flavour: "threads-relaxed", threads: 2, threadsReason: "threads: 2 was asked for" }],
     [all, 4, { threads: 1 }, { flavour: "single-relaxed", threads: 1, threadsReason: "threads: 1 was asked for" }],
-    [all, 2, { threads: 16 }, { flavour: "threads-relaxed", threads: 2, threadsReason: null }],
+    [
+      all,
+      2,
+      { threads: 16 },
+      { flavour: "threads-relaxed", threads: 2, threadsReason: "threads: 16 were asked for, and there are 2 cores" },
+    ],
+    [all, 2, { threads: 2 }, { flavour: "threads-relaxed", threads: 2, threadsReason: null }],
     [all, 4, { flavour: "simd128" }, { flavour: "threads-simd128", threads: 4, threadsReason: null }],
     [
       all,

@@ -49,7 +49,7 @@ for (const [name, open] of [
   ["Firefox", openInFirefox],
   ["WebKit", openInWebKit],
 ]) {
-  test(`${name}: a thread that is killed is noticed within a second`, { timeout: 300_000 }, async (context) => {
+  test(`${name}: a thread that is killed is noticed within seconds`, { timeout: 300_000 }, async (context) => {
     const encode = (text) => new TextEncoder().encode(text);
     const folder = await folderOf(context, { "index.html": encode(page("./main.js")), "main.js": encode(PROGRAM) });
     const copy = path.join(folder, "ternlight");

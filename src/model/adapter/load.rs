@@ -9,8 +9,8 @@ use crate::formats::Tensor;
 use crate::kernels::elementwise::Pairs;
 use crate::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing};
 use crate::kernels::sections;
-use crate::model::config::{Config, MOST_RANK, Terms};
-use crate::model::items::{MATRICES, check_shape, sizes};
+use crate::model::config::{Config, HeadOrder, Hybrid, MOST_RANK, Terms};
+use crate::model::items::{check_shape, matrices, sizes};
 use crate::model::load::decode::finite;
 use crate::model::names::{Naming, Part};
 use crate::model::plan::Range;
@@ -52,12 +52,60 @@ struct Pair {
     factor: f32,
     /// The first of its columns.
     first: usize,
-    /// For queries and keys whose rows are ordered for other pairs: the rows of a head, and the pairs of the model.
-    turned: Option<(usize, Pairs)>,
+    order: Order,
 }
 
-/// Which of a layer's matrices read the same input.
-const SHARED: [std::ops::Range<usize>; INPUTS] = [0..3, 3..4, 4..6, 6..7];
+/// How the rows of B, or the columns of A, become those of the model.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Same,
+    /// Queries and keys whose rows are ordered for other pairs: the rows of a head, and the pairs of the model.
+    Pairs(usize, Pairs),
+    /// Value heads in another order.
+    ValueHeads(ValueHeads),
+}
+
+/// Value heads of this many rows of B (or columns of A) each, behind `first` others.
+#[derive(Clone, Copy, Debug)]
+struct ValueHeads {
+    in_a: bool,
+    first: usize,
+    size: usize,
+    key_heads: usize,
+    share: usize,
+    /// The order of the model.
+    to: HeadOrder,
+}
+
+impl ValueHeads {
+    fn of(net: &Hybrid, part: Part) -> Option<Self> {
+        let (in_a, first, size) = match part {
+            Part::AttnQkv => (false, 2 * net.key_heads * net.head, net.head),
+            Part::AttnGate => (false, 0, net.head),
+            Part::SsmAlpha | Part::SsmBeta => (false, 0, 1),
+            Part::SsmOut => (true, 0, net.head),
+            _ => return None,
+        };
+        let share = net.value_heads / net.key_heads;
+        Some(Self { in_a, first, size, key_heads: net.key_heads, share, to: net.order })
+    }
+
+    /// Reorders pieces of bytes, one for each row or column.
+    fn apply(&self, bytes: &mut [u8], piece: usize) {
+        let heads = &mut bytes[self.first * piece..];
+        let (old, size) = (heads.to_vec(), self.size * piece);
+        for (to, head) in heads.chunks_exact_mut(size).enumerate() {
+            let from = match self.to {
+                HeadOrder::Tiled => to % self.key_heads * self.share + to / self.key_heads,
+                HeadOrder::Grouped => to % self.share * self.key_heads + to / self.share,
+            };
+            head.copy_from_slice(&old[from * size..][..size]);
+        }
+    }
+}
+
+/// Room for the matrices of a layer.
+const MATRICES: usize = 8;
 
 fn dense(rows: usize, cols: usize, float: Float) -> MatrixShape {
     MatrixShape { rows, cols, packing: Packing::Dense(float), parts: 1 }
@@ -81,7 +129,7 @@ impl Loader {
             rank: 0,
             matrices: 0,
         };
-        let mut halves: Vec<[Option<usize>; 2]> = vec![[None; 2]; config.layers * MATRICES.len() + 1];
+        let mut halves: Vec<[Option<usize>; 2]> = vec![[None; 2]; config.layers * MATRICES + 1];
         for (index, tensor) in loader.tensors.iter().enumerate() {
             let (place, b) = place(config, terms.naming, tensor)?;
             if halves[place][usize::from(b)].replace(index).is_some() {
@@ -89,9 +137,11 @@ impl Loader {
             }
         }
         for branch in 0..=config.layers * INPUTS {
-            let (layer, shared) = (branch / INPUTS, &SHARED[branch % INPUTS]);
-            let parts = if layer == config.layers { &[Part::Output][..] } else { &MATRICES[shared.clone()] };
-            let halves = &halves[layer * MATRICES.len() + shared.start..][..parts.len()];
+            let (layer, input) = (branch / INPUTS, branch % INPUTS);
+            let inputs = matrices(config, layer);
+            let parts = if layer == config.layers { &[Part::Output][..] } else { inputs[input] };
+            let first: usize = inputs[..input].iter().map(|parts| parts.len()).sum();
+            let halves = &halves[layer * MATRICES + first..][..parts.len()];
             let planned = loader.plan(config, terms, parts, halves)?;
             for Pair { a, b, .. } in planned.iter().flat_map(|planned| &planned.pairs) {
                 (loader.places[*a], loader.places[*b]) = (branch, branch);
@@ -138,8 +188,13 @@ impl Loader {
             let same = planned.pairs.is_empty() || planned.a.packing == Packing::Dense(float_a);
             planned.a = dense(planned.a.rows + rank, cols, if same { float_a } else { Float::F32 });
             let turns = matches!(part, Part::AttnQ | Part::AttnK) && terms.pairs != config.rope.pairs;
-            let turned = turns.then_some((config.head, config.rope.pairs));
-            planned.pairs.push(Pair { a, b, shape, factor: terms.factor(module, rank), first, turned });
+            let reorders = |net: &&Hybrid| (terms.naming == Naming::Gguf) != (net.order == HeadOrder::Tiled);
+            let order = match config.hybrid.as_ref().filter(reorders).and_then(|net| ValueHeads::of(net, part)) {
+                Some(heads) => Order::ValueHeads(heads),
+                None if turns => Order::Pairs(config.head, config.rope.pairs),
+                None => Order::Same,
+            };
+            planned.pairs.push(Pair { a, b, shape, factor: terms.factor(module, rank), first, order });
             self.bytes += shape.bytes();
             self.rank = self.rank.max(rank);
             self.matrices += 1;
@@ -207,14 +262,21 @@ fn packed(planned: &Planned, tensors: &[Arc<Tensor>], arrived: &mut [Option<Vec<
     let mut rows = reserve("an adapter", planned.a.bytes())?;
     let (mut bs, mut from) = (Vec::with_capacity(planned.pairs.len()), 0);
     let (mut bytes, mut products) = (0, 0);
-    for &Pair { a, b, shape, factor, first, turned: order } in &planned.pairs {
-        match float(&tensors[a])? {
-            own if planned.a.packing == Packing::Dense(own) => rows.extend(take(a)),
-            own => own.values(&take(a)).for_each(|value| rows.extend(value.to_le_bytes())),
+    for &Pair { a, b, shape, factor, first, order } in &planned.pairs {
+        let (mut own_a, mut own) = (take(a), take(b));
+        let row = own.len() / shape.rows;
+        match order {
+            Order::Same => {}
+            Order::Pairs(head, pairs) => own = turned(&own, row, head, pairs),
+            Order::ValueHeads(heads) if heads.in_a => {
+                let row = own_a.len() / shape.cols;
+                own_a.chunks_exact_mut(row).for_each(|values| heads.apply(values, row / planned.a.cols));
+            }
+            Order::ValueHeads(heads) => heads.apply(&mut own, row),
         }
-        let mut own = take(b);
-        if let Some((head, pairs)) = order {
-            own = turned(&own, own.len() / shape.rows, head, pairs);
+        match float(&tensors[a])? {
+            float if planned.a.packing == Packing::Dense(float) => rows.extend(own_a),
+            float => float.values(&own_a).for_each(|value| rows.extend(value.to_le_bytes())),
         }
         let b = matrix(shape, &own)?;
         bytes += b.bytes();
@@ -277,13 +339,14 @@ fn place(config: &Config, naming: Naming, tensor: &Tensor) -> Result<(usize, boo
     let known = "A and B of the layers' matrices or of the head";
     let (module, b) = module(naming, &tensor.name).ok_or_else(|| refuse(known))?;
     let slot = naming.slot(&format!("{module}.weight")).ok_or_else(|| refuse(known))?;
-    let place = match (slot.in_layer(), MATRICES.iter().position(|part| *part == slot.part)) {
-        (Some(layer), _) if layer >= config.layers => {
+    let position = |layer| matrices(config, layer).into_iter().flatten().position(|&part| part == slot.part);
+    let place = match slot.in_layer() {
+        Some(layer) if layer >= config.layers => {
             return Err(refuse(&format!("layers 0 to {}", config.layers - 1)));
         }
-        (Some(layer), Some(matrix)) => layer * MATRICES.len() + matrix,
-        (None, None) if slot.part == Part::Output => config.layers * MATRICES.len(),
-        _ => return Err(refuse(known)),
+        Some(layer) => layer * MATRICES + position(layer).ok_or_else(|| refuse(known))?,
+        None if slot.part == Part::Output => config.layers * MATRICES,
+        None => return Err(refuse(known)),
     };
     Ok((place, b))
 }

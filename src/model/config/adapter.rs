@@ -113,10 +113,10 @@ impl Terms {
         }
         let key = "general.architecture";
         let architecture = metadata.str(key)?.ok_or_else(|| missing(key))?;
-        // The tensors of bitnet, bitnet-b1.58 and BitNetForCausalLM are the same.
+        // The tensors of bitnet, bitnet-b1.58 and BitNetForCausalLM are the same, as are those of qwen35 and Qwen3_5ForCausalLM.
         let family = |name: &str| name.find(['-', 'F']).unwrap_or(name.len());
         let (own, base) = (&architecture[..family(architecture)], &config.architecture);
-        if own.is_empty() || !base[..family(base)].eq_ignore_ascii_case(own) {
+        if own.is_empty() || !base[..family(base)].replace('_', "").eq_ignore_ascii_case(own) {
             let reason = "the adapter was made for another architecture";
             return Err(Error::new(ErrorKind::UnsupportedArchitecture, reason).key(key).expected(base, architecture));
         }

@@ -1,9 +1,9 @@
 //! What a model is, from a GGUF's metadata.
 
 use super::{
-    BITNET, Config, Kind, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH, QWEN2,
-    QWEN3, Rope, RopeScaling, ScaleMeaning, epsilon, in_range, missing, positive, unknown_architecture, unsupported,
-    whole_head,
+    BITNET, Config, Hybrid, Kind, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH,
+    QWEN2, QWEN3, QWEN35, Rope, RopeScaling, Rotation, ScaleMeaning, epsilon, in_range, missing, positive,
+    unknown_architecture, unsupported, whole_head,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::gguf::Metadata;
@@ -11,17 +11,17 @@ use crate::kernels::elementwise::{Gate, Pairs};
 use crate::model::names::Naming;
 
 /// Metadata keys, typed, of one architecture.
-struct Keys<'a> {
-    metadata: &'a Metadata,
+pub(super) struct Keys<'a> {
+    pub metadata: &'a Metadata,
     architecture: &'a str,
 }
 
 impl Keys<'_> {
-    fn key(&self, name: &str) -> String {
+    pub fn key(&self, name: &str) -> String {
         format!("{}.{name}", self.architecture)
     }
 
-    fn uint(&self, name: &str, most: u64) -> Result<Option<usize>> {
+    pub fn uint(&self, name: &str, most: u64) -> Result<Option<usize>> {
         let key = self.key(name);
         in_range(&key, self.metadata.uint(&key)?, most)
     }
@@ -30,7 +30,7 @@ impl Keys<'_> {
         self.metadata.float(&self.key(name))
     }
 
-    fn need<T>(&self, name: &str, value: Option<T>) -> Result<T> {
+    pub fn need<T>(&self, name: &str, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| missing(&self.key(name)))
     }
 
@@ -50,6 +50,19 @@ impl Keys<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The layers that run, and those of a head for further tokens behind them.
+    fn layers(&self, hybrid: bool) -> Result<(usize, usize)> {
+        let all = self.need("block_count", self.uint("block_count", MOST_LAYERS)?)?;
+        let key = self.key("nextn_predict_layers");
+        let mtp = self.metadata.uint(&key)?.filter(|_| hybrid).unwrap_or(0);
+        if mtp >= all as u64 {
+            return Err(Error::new(ErrorKind::BadValue, "no layer is left")
+                .key(key)
+                .expected(format_args!("fewer than {all}"), mtp));
+        }
+        Ok((all - mtp as usize, mtp as usize))
     }
 
     fn scaling(&self) -> Result<RopeScaling> {
@@ -73,10 +86,11 @@ fn kind(architecture: &str) -> Result<Kind> {
         "llama" => Kind { pairs: Pairs::Adjacent, ..LLAMA },
         "qwen2" => QWEN2,
         "qwen3" => QWEN3,
+        "qwen35" => QWEN35,
         _ => {
             return Err(unknown_architecture(
                 "general.architecture",
-                "bitnet, bitnet-b1.58, bitnet-25, llama, qwen2 or qwen3",
+                "bitnet, bitnet-b1.58, bitnet-25, llama, qwen2, qwen3 or qwen35",
                 architecture,
             ));
         }
@@ -95,13 +109,6 @@ impl Config {
         let architecture =
             metadata.str("general.architecture")?.ok_or_else(|| missing("general.architecture"))?.to_owned();
         let kind = kind(&architecture)?;
-        if let Some((key, _)) = metadata.iter().find(|(key, _)| key.starts_with("prism.hadamard.")) {
-            return Err(Error::new(
-                ErrorKind::UnsupportedSetting,
-                "the weights are stored in a rotated basis (Hadamard), which is not supported: convert the model unrotated",
-            )
-            .key(key));
-        }
         let keys = Keys { metadata, architecture: &architecture };
         let hidden = keys.need("embedding_length", keys.uint("embedding_length", MOST_WIDTH)?)?;
         let heads = keys.need("attention.head_count", keys.uint("attention.head_count", MOST_HEADS)?)?;
@@ -111,10 +118,11 @@ impl Config {
         };
         keys.refuse_variants(head)?;
         let scaling = keys.scaling()?;
-        let config = Self {
+        let (layers, mtp) = keys.layers(kind.hybrid)?;
+        let mut config = Self {
             naming: Naming::Gguf,
             name: metadata.str("general.name")?.map(str::to_owned),
-            layers: keys.need("block_count", keys.uint("block_count", MOST_LAYERS)?)?,
+            layers,
             hidden,
             ffn: keys.need("feed_forward_length", keys.uint("feed_forward_length", MOST_WIDTH)?)?,
             heads,
@@ -139,6 +147,11 @@ impl Config {
             scale: ScaleMeaning::Multiply,
             in_norms: None,
             qk_norms: kind.qk_norms,
+            gated: kind.hybrid,
+            gain_from_one: false,
+            mtp,
+            hybrid: if kind.hybrid { Some(Hybrid::from_gguf(&keys, layers, layers + mtp)?) } else { None },
+            rotation: None,
             latent: false,
             biases: kind.biases,
             mlx: None,
@@ -146,6 +159,7 @@ impl Config {
             architecture: architecture.clone(),
         };
         config.check(|name| keys.key(name))?;
+        config.rotation = Rotation::from_gguf(metadata, &config)?;
         Ok(config)
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use super::{
-    BITNET, Config, Kind, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH, Mlx,
-    MlxPacking, QWEN2, QWEN3, Rope, RopeScaling, ScaleMeaning, Training, epsilon, in_range, missing, positive,
+    BITNET, Config, Hybrid, Kind, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH, Mlx,
+    MlxPacking, QWEN2, QWEN3, QWEN35, Rope, RopeScaling, ScaleMeaning, Training, epsilon, in_range, missing, positive,
     unknown_architecture, unsupported, whole_head,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -48,6 +48,8 @@ pub(super) fn json_str<'a>(json: &'a Json, key: &str) -> Result<Option<&'a str>>
 
 pub(super) fn read(json: &Json) -> Result<Config> {
     let (architecture, kind) = architecture(json)?;
+    let text = text_config(json).filter(|_| kind.hybrid);
+    let json = text.as_ref().unwrap_or(json);
     let need = |key: &str, value: Option<usize>| value.ok_or_else(|| missing(key));
     let hidden = need("hidden_size", json_uint(json, "hidden_size", MOST_WIDTH)?)?;
     let heads = need("num_attention_heads", json_uint(json, "num_attention_heads", MOST_HEADS)?)?;
@@ -55,7 +57,8 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         Some(head) => head,
         None => whole_head("num_attention_heads", hidden, heads)?,
     };
-    refuse_windows(json)?;
+    refuse_windows(json, kind.hybrid)?;
+    let layers = need("num_hidden_layers", json_uint(json, "num_hidden_layers", MOST_LAYERS)?)?;
     let biases = biases(json, &kind)?;
     let gate = match json_str(json, "hidden_act")?.unwrap_or("silu") {
         "silu" | "swish" => Gate::Silu,
@@ -68,7 +71,7 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         architecture: architecture.to_owned(),
         name: json_str(json, "_name_or_path")?.filter(|name| !name.is_empty()).map(str::to_owned),
         naming: Naming::HuggingFace,
-        layers: need("num_hidden_layers", json_uint(json, "num_hidden_layers", MOST_LAYERS)?)?,
+        layers,
         hidden,
         ffn: need("intermediate_size", json_uint(json, "intermediate_size", MOST_WIDTH)?)?,
         heads,
@@ -77,7 +80,7 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         vocab: need("vocab_size", json_uint(json, "vocab_size", MOST_VOCAB)?)?,
         context: json_uint(json, "max_position_embeddings", MOST_CONTEXT)?.unwrap_or(2048),
         eps: epsilon("rms_norm_eps", Some(json_float(json, "rms_norm_eps")?.unwrap_or(1e-6)))?,
-        rope: rope(json, head)?,
+        rope: rope(json, head, kind.hybrid)?,
         gate,
         sub_norms: kind.sub_norms,
         tied: json_bool(json, "tie_word_embeddings")?,
@@ -85,20 +88,28 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         scale: quantization.scale,
         in_norms: quantization.in_norms,
         qk_norms: kind.qk_norms,
+        gated: kind.hybrid && json_bool(json, "attn_output_gate")?.unwrap_or(true),
+        gain_from_one: kind.hybrid,
+        mtp: 0,
+        hybrid: if kind.hybrid { Some(Hybrid::from_json(json, layers)?) } else { None },
+        rotation: None,
         latent: quantization.online,
         biases,
         mlx,
         warnings,
     };
-    config.check(|name| {
-        let own = match name {
-            "attention.head_count_kv" => "num_key_value_heads",
-            "rope.freq_base" => "rope_theta",
-            _ => "head_dim",
-        };
-        own.to_owned()
-    })?;
+    config.check(own_key)?;
     Ok(config)
+}
+
+/// GGUF's name of a key, in a `config.json`'s words.
+fn own_key(name: &str) -> String {
+    let own = match name {
+        "attention.head_count_kv" => "num_key_value_heads",
+        "rope.freq_base" => "rope_theta",
+        _ => "head_dim",
+    };
+    own.to_owned()
 }
 
 fn architecture(json: &Json) -> Result<(&str, Kind)> {
@@ -109,10 +120,11 @@ fn architecture(json: &Json) -> Result<(&str, Kind)> {
         "LlamaForCausalLM" => LLAMA,
         "Qwen2ForCausalLM" => QWEN2,
         "Qwen3ForCausalLM" => QWEN3,
+        "Qwen3_5ForCausalLM" | "Qwen3_5ForConditionalGeneration" => QWEN35,
         _ => {
             return Err(unknown_architecture(
                 "architectures",
-                "BitNetForCausalLM, BitnetForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM",
+                "BitNetForCausalLM, BitnetForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM or Qwen3_5ForCausalLM",
                 architecture,
             ));
         }
@@ -120,14 +132,22 @@ fn architecture(json: &Json) -> Result<(&str, Kind)> {
     Ok((architecture, kind))
 }
 
-/// Every layer must attend to the whole context.
-fn refuse_windows(json: &Json) -> Result<()> {
+/// The configuration of the text part of a model that has others, its fields before those of the whole.
+fn text_config(json: &Json) -> Option<Json> {
+    let own = field(json, "text_config")?.as_object()?;
+    let mut all = json.as_object()?.clone();
+    all.extend(own.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), value.clone())));
+    Some(Json::Object(all))
+}
+
+/// Every layer must attend to the whole context, except those of a hybrid that do not attend at all.
+fn refuse_windows(json: &Json, hybrid: bool) -> Result<()> {
     if json_bool(json, "use_sliding_window")? != Some(false)
         && let Some(window) = field(json, "sliding_window")
     {
         return Err(unsupported("sliding_window", "null", window));
     }
-    if let Some(types) = field(json, "layer_types").and_then(Json::as_array)
+    if let Some(types) = field(json, "layer_types").and_then(Json::as_array).filter(|_| !hybrid)
         && let Some(other) = types.iter().find(|kind| kind.as_str() != Some("full_attention"))
     {
         return Err(unsupported("layer_types", "full_attention alone", other));
@@ -238,7 +258,7 @@ fn words(config: &Json, key: &str) -> Result<MlxPacking> {
 }
 
 /// transformers 5 keeps all of it in `rope_parameters`, older configs in `rope_theta` and `rope_scaling`.
-fn rope(json: &Json, head: usize) -> Result<Rope> {
+fn rope(json: &Json, head: usize, hybrid: bool) -> Result<Rope> {
     let new = field(json, "rope_parameters");
     let (parameters, name) = match new {
         Some(parameters) => (Some(parameters), "rope_parameters"),
@@ -270,8 +290,16 @@ fn rope(json: &Json, head: usize) -> Result<Rope> {
         }
         other => return Err(unsupported(&format!("{name}.rope_type"), "default, linear or llama3", other)),
     };
-    if let Some(partial) = json_float(json, "partial_rotary_factor")?.filter(|&factor| factor != 1.0) {
-        return Err(unsupported("partial_rotary_factor", "1", partial));
+    let mut factor = json_float(parameters, "partial_rotary_factor")?;
+    if factor.is_none() {
+        factor = json_float(json, "partial_rotary_factor")?;
     }
-    Ok(Rope { base, dim: head, pairs: Pairs::Halves, scaling })
+    let factor = factor.unwrap_or(if hybrid { PARTIAL } else { 1.0 });
+    if !(factor > 0.0 && factor <= 1.0 && (hybrid || factor == 1.0)) {
+        return Err(unsupported("partial_rotary_factor", if hybrid { "up to 1" } else { "1" }, factor));
+    }
+    Ok(Rope { base, dim: (head as f64 * factor) as usize, pairs: Pairs::Halves, scaling })
 }
+
+/// The share of a head that a hybrid rotates, unless it says another.
+const PARTIAL: f64 = 0.25;

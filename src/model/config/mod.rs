@@ -3,9 +3,13 @@
 mod adapter;
 mod gguf;
 mod hugging_face;
+mod hybrid;
+mod rotation;
 
 pub(super) use adapter::MOST_RANK;
 pub use adapter::Terms;
+pub use hybrid::{HeadOrder, Hybrid};
+pub use rotation::Rotation;
 
 use std::collections::BTreeMap;
 
@@ -83,6 +87,16 @@ pub struct Config {
     pub qk_norms: bool,
     /// Whether the layers' matrices are latent weights: each is rounded to −1, 0, +1 by the mean of its magnitudes.
     pub latent: bool,
+    /// Whether the output of attention is multiplied by the sigmoid of a gate: the queries' matrix then has the gate of each head behind it.
+    pub gated: bool,
+    /// Whether a norm multiplies by 1 + weight instead of the weight.
+    pub gain_from_one: bool,
+    /// Layers behind the last one, of a head for further tokens (MTP); their tensors are not used.
+    pub mtp: usize,
+    /// The gated delta nets among the layers, where there are any.
+    pub hybrid: Option<Hybrid>,
+    /// Weights in a rotated basis, where there are any.
+    pub rotation: Option<Rotation>,
     /// Projections that must have a bias.
     pub biases: &'static [Part],
     /// Integer codes with scales in tensors of their own, as MLX packs them.
@@ -143,6 +157,8 @@ struct Kind {
     pairs: Pairs,
     sub_norms: bool,
     qk_norms: bool,
+    /// Gated delta nets beside gated attention.
+    hybrid: bool,
     biases: &'static [Part],
     training: Training,
 }
@@ -152,17 +168,19 @@ const LLAMA: Kind = Kind {
     pairs: Pairs::Halves,
     sub_norms: false,
     qk_norms: false,
+    hybrid: false,
     biases: &[],
     training: Training::ByScales,
 };
 const BITNET: Kind = Kind { sub_norms: true, training: Training::Int8, ..LLAMA };
 const QWEN2: Kind = Kind { biases: &[Part::AttnQ, Part::AttnK, Part::AttnV], ..LLAMA };
 const QWEN3: Kind = Kind { qk_norms: true, ..LLAMA };
+const QWEN35: Kind = Kind { hybrid: true, ..QWEN3 };
 
 fn unknown_architecture(key: &str, expected: &str, found: &str) -> Error {
-    Error::new(ErrorKind::UnsupportedArchitecture, "this architecture is not supported")
-        .key(key)
-        .expected(expected, found)
+    let mixture = ["moe", "Moe", "MoE"].iter().any(|word| found.contains(word));
+    let reason = if mixture { "mixtures of experts are not supported" } else { "this architecture is not supported" };
+    Error::new(ErrorKind::UnsupportedArchitecture, reason).key(key).expected(expected, found)
 }
 
 impl Config {
@@ -191,12 +209,39 @@ impl Config {
         if !self.head.is_multiple_of(4) {
             return Err(unsupported(&key("attention.key_length"), "a multiple of 4", self.head));
         }
-        if self.rope.dim > self.head || !self.rope.dim.is_multiple_of(2) {
+        if self.rope.dim == 0 || self.rope.dim > self.head || !self.rope.dim.is_multiple_of(2) {
             return Err(Error::new(ErrorKind::BadValue, "wrong number of turning values")
                 .key(key("rope.dimension_count"))
                 .expected(format_args!("an even number up to {}", self.head), self.rope.dim));
         }
         positive(&key("rope.freq_base"), Some(self.rope.base)).map(drop)
+    }
+
+    /// The gated delta net that a layer is, unless it attends.
+    pub fn delta_net(&self, layer: usize) -> Option<&Hybrid> {
+        self.hybrid.as_ref().filter(|hybrid| hybrid.recurrent.get(layer) == Some(&true))
+    }
+
+    /// How many layers attend, and how many are gated delta nets.
+    pub fn layer_kinds(&self) -> (usize, usize) {
+        let recurrent = (0..self.layers).filter(|&layer| self.delta_net(layer).is_some()).count();
+        (self.layers - recurrent, recurrent)
+    }
+
+    /// From one head's query to the next: a gate may stand behind each.
+    pub fn q_stride(&self) -> usize {
+        if self.gated { 2 * self.head } else { self.head }
+    }
+
+    /// The width of what the first matrices of an attending layer write.
+    pub fn qkv_width(&self) -> usize {
+        self.heads * self.q_stride() + 2 * self.kv_width()
+    }
+
+    /// The widest that the first matrices of a layer write, and the widest input of its output matrix.
+    pub fn widest(&self) -> (usize, usize) {
+        let (inner, value) = self.hybrid.as_ref().map_or((0, 0), |hybrid| (hybrid.in_width(), hybrid.value_width()));
+        (self.qkv_width().max(inner), self.q_width().max(value))
     }
 
     /// The width of all queries of a position.
@@ -297,6 +342,7 @@ mod tests {
             ("hidden_act", serde_json::json!("gelu"), ErrorKind::UnsupportedSetting),
             ("sliding_window", serde_json::json!(512), ErrorKind::UnsupportedSetting),
             ("layer_types", serde_json::json!(["sliding_attention"]), ErrorKind::UnsupportedSetting),
+            ("architectures", serde_json::json!(["Qwen3_5MoeForCausalLM"]), ErrorKind::UnsupportedArchitecture),
         ] {
             let error = config(|json| json[key] = value.clone()).unwrap_err();
             assert_eq!((error.kind, error.place.key.as_deref()), (kind, Some(key)), "{error}");

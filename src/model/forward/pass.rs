@@ -32,12 +32,11 @@ fn multiply<I: Isa>(
     tally.weight_bytes += linear.bytes();
     tally.weight_macs += linear.macs() * rows as u64;
     y.resize(rows * linear.width, 0.0);
-    for Input { spec, norm, matrices, sections, parts } in &linear.inputs {
+    for shared in &linear.inputs {
+        let Input { spec, matrices, sections, parts, .. } = shared;
         act.prepare(team, *spec, rows, |row, out| {
             input(row, out);
-            if let Some((weight, eps)) = norm {
-                elementwise::rms_norm::<I>(out, weight, *eps);
-            }
+            shared.finish::<I>(out);
         });
         let act = &*act;
         team.columns(y, linear.width, sections, linear::chunk_size(rows), |section, tiles, columns| {
@@ -108,37 +107,44 @@ impl<I: Isa> Pass<'_, I> {
         });
     }
 
-    pub fn rotate_and_keep(&mut self, layer: &Layer, index: usize) {
+    pub fn rotate_and_keep(&mut self, layer: &Layer) {
         let Forward { rows, qkv, cos, sin, .. } = &mut *self.forward;
         let config = self.config;
-        let (q, kv, head, pairs) = (config.q_width(), config.kv_width(), config.head, config.rope.dim / 2);
-        let width = q + 2 * kv;
+        let (kv, head, pairs, stride) = (config.kv_width(), config.head, config.rope.dim / 2, config.q_stride());
+        let (q, width) = (config.heads * stride, config.qkv_width());
         let (cos, sin) = (&*cos, &*sin);
         self.site.team.rows(qkv, width, |first, part| {
             for (i, row_qkv) in part.chunks_exact_mut(width).enumerate() {
                 let (cos, sin) = (row(cos, pairs, first + i), row(sin, pairs, first + i));
-                for (norm, heads) in [(&layer.q_norm, 0..q), (&layer.k_norm, q..q + kv)] {
-                    for values in row_qkv[heads].chunks_exact_mut(head).filter(|_| norm.is_some()) {
-                        elementwise::rms_norm::<I>(values, norm.as_deref().unwrap_or_default(), config.eps);
+                let (queries, keys) = row_qkv[..q + kv].split_at_mut(q);
+                // A query may have its gate behind it.
+                for (norm, heads, stride) in [(&layer.q_norm, &mut *queries, stride), (&layer.k_norm, &mut *keys, head)]
+                {
+                    for values in heads.chunks_exact_mut(stride).filter(|_| norm.is_some()) {
+                        let weights = norm.as_deref().unwrap_or_default();
+                        elementwise::rms_norm::<I>(&mut values[..head], weights, config.eps);
                     }
+                    elementwise::rope::<I>(config.rope.pairs, heads, stride, cos, sin);
                 }
-                elementwise::rope::<I>(config.rope.pairs, &mut row_qkv[..q + kv], head, cos, sin);
-                elementwise::scale::<I>(&mut row_qkv[..q], 1.0 / (head as f32).sqrt());
+                for query in queries.chunks_exact_mut(stride) {
+                    elementwise::scale::<I>(&mut query[..head], 1.0 / (head as f32).sqrt());
+                }
             }
         });
         for (row, qkv) in rows.iter().zip(qkv.chunks_exact(width)) {
-            self.cache.write::<I>(self.site.team, row.table, index, row.position, &qkv[q..q + kv], &qkv[q + kv..]);
+            let (keys, values) = (&qkv[q..q + kv], &qkv[q + kv..]);
+            self.cache.write::<I>(self.site.team, row.table, layer.index, row.position, keys, values);
         }
     }
 
-    pub fn attend(&mut self, index: usize) {
+    pub fn attend(&mut self, layer: &Layer) {
         let Forward { rows, qkv, attended, tally, .. } = &mut *self.forward;
         let (config, cache) = (self.config, &*self.cache);
-        let (q, head) = (config.q_width(), config.head);
-        let width = q + 2 * config.kv_width();
+        let (q, head, stride) = (config.q_width(), config.head, config.q_stride());
+        let (width, index) = (config.qkv_width(), layer.index);
         let share = config.heads / config.kv_heads;
         let seen: u64 = rows.iter().map(|row| row.position as u64 + 1).sum();
-        tally.kv_bytes += seen * cache.block_bytes() as u64 / (KV_BLOCK * config.layers) as u64;
+        tally.kv_bytes += seen * cache.block_bytes() as u64 / (KV_BLOCK * config.layer_kinds().0) as u64;
         tally.kv_macs += seen * (2 * q) as u64;
         attended.clear();
         attended.resize(rows.len() * q, 0.0);
@@ -146,17 +152,22 @@ impl<I: Isa> Pass<'_, I> {
         // The query heads `heads` of one row; `out` is theirs.
         let attend = |i: usize, heads: Range<usize>, out: &mut [f32]| {
             let BatchRow { table, position, .. } = rows[i];
-            let queries = &row(qkv, width, i)[heads.start * head..heads.end * head];
-            let mut pairs = queries.chunks_exact(head).zip(out.chunks_exact_mut(head));
+            let queries = || row(qkv, width, i)[heads.start * stride..heads.end * stride].chunks_exact(stride);
+            let mut pairs = queries().zip(out.chunks_exact_mut(head));
             let mut at = heads.start;
             while at < heads.end {
                 let end = heads.end.min((at / share + 1) * share).min(at + QUERIES);
                 let mut seen = [const { None }; QUERIES];
                 for seen in &mut seen[..end - at] {
-                    *seen = pairs.next().map(|(query, out)| OnlineSoftmax::new(query, out));
+                    *seen = pairs.next().map(|(query, out)| OnlineSoftmax::new(&query[..head], out));
                 }
                 attend_some(seen, |seen| cache.attend::<I>(table, index, at / share, position + 1, seen));
                 at = end;
+            }
+            if config.gated {
+                for (query, out) in queries().zip(out.chunks_exact_mut(head)) {
+                    elementwise::gated::<I>(false, out, &query[head..]);
+                }
             }
         };
         let members = self.site.team.members();

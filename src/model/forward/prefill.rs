@@ -43,14 +43,26 @@ impl Prefill {
             return refuse(ErrorKind::ContextFull, "the prompt is longer than the context");
         }
         let table = cache.open();
-        let passes = cache.extend(table, 0, tokens.len()).and_then(|()| passes(plan, table, &tokens));
+        // A request begins with the logits of its last token, for which a hybrid needs the state before it.
+        let computed = if plan.states > 0 { (tokens.len() - 1).max(1) } else { tokens.len() };
+        let passes = cache.extend(table, 0, computed).and_then(|()| passes(plan, table, &tokens[..computed]));
+        let complete = plan.states == 0 || cache.take_state(table, None);
         match passes {
+            Ok(_) if !complete => {
+                cache.close(table);
+                Err(Error::new(ErrorKind::ContextFull, "no state is free").option(option))
+            }
             Ok(passes) => Ok(Self { tokens, table, passes, next: 0, layers: 0 }),
             Err(error) => {
                 cache.close(table);
                 Err(error)
             }
         }
+    }
+
+    /// Tokens that are computed.
+    pub fn computed(&self) -> usize {
+        self.passes.iter().map(|pass| pass.rows.len()).sum()
     }
 
     /// Layers that all of the prompt has behind it.
@@ -72,10 +84,14 @@ impl Prefill {
         let pass = &mut self.passes[self.next];
         forward.exchange(pass);
         let operation = forward.next(model);
+        // The first of all, or again after a restart.
+        if operation == Operation::Convolve && self.next == 0 {
+            cache.clear_state(self.table, model.layers[self.layers].index);
+        }
         forward.advance(team, model, cache);
         forward.exchange(pass);
-        let last = if self.layers + 1 == model.config.layers { Operation::Rope } else { Operation::Down };
-        if operation == last {
+        let is_last = self.layers + 1 == model.config.layers;
+        if operation == Operation::Down || is_last && matches!(operation, Operation::Rope | Operation::Recur) {
             self.next = (self.next + 1) % self.passes.len();
             self.layers += usize::from(self.next == 0);
         }
@@ -100,7 +116,7 @@ fn passes(plan: &Plan, table: TableId, tokens: &[u32]) -> Result<Vec<Suspended>>
     for (index, tokens) in tokens.chunks(chunk).enumerate() {
         let floats = |width: usize| scratch((tokens.len() * width) as u64);
         let mut rows = reserve("a batch", tokens.len() as u64)?;
-        let row = |(i, &token)| BatchRow { table, position: index * chunk + i, token, logits: false };
+        let row = |(i, &token)| BatchRow { table, position: index * chunk + i, token, logits: false, guessed: false };
         rows.extend(tokens.iter().enumerate().map(row));
         let pairs = plan.config.rope.dim / 2;
         passes.push(Suspended {

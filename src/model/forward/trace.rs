@@ -3,7 +3,6 @@
 use super::pass::multiplied;
 use super::{Forward, HEAD_ROWS, LAYER, row};
 use crate::kernels::act::Precision;
-use crate::kernels::elementwise;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::Matrix;
 use crate::model::weights::Model;
@@ -46,9 +45,7 @@ impl<I: Isa> Forward<I> {
             let mut values = vec![0.0; part.spec.cols];
             for i in 0..self.rows.len() {
                 multiplied::<I>(config, layer, operation, from, i, &mut values);
-                if let Some((weight, eps)) = &part.norm {
-                    elementwise::rms_norm::<I>(&mut values, weight, *eps);
-                }
+                part.finish::<I>(&mut values);
                 input.add(&values);
             }
             for matrix in &part.matrices {

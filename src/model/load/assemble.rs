@@ -7,10 +7,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::act::Precision;
 use crate::kernels::packed::{Matrix, Packing};
 use crate::model::config::{ScaleMeaning, Training};
-use crate::model::items::Reading;
+use crate::model::items::{Item, Reading, matrices};
 use crate::model::names::{Field, Naming, Part, Slot};
 use crate::model::plan::Plan;
-use crate::model::weights::{Layer, Linear, Model, Projection, precision};
+use crate::model::weights::{DeltaNet, InputRotation, Layer, Linear, Model, Projection, precision};
 use crate::quant::Layout;
 
 pub(super) struct Assembly<'a> {
@@ -38,7 +38,10 @@ impl Front {
             let asked = part.plan.options.activations;
             self.model.layers.iter_mut().for_each(|layer| layer.round(asked, training));
         }
-        let layer = part.layer(self.model.layers.len(), training)?;
+        let number = self.model.layers.len();
+        let mut layer = part.layer(number, training)?;
+        let before = self.model.layers.iter();
+        layer.index = before.filter(|other| other.delta_net.is_some() == layer.delta_net.is_some()).count();
         self.model.layers.push(layer);
         Ok(changed)
     }
@@ -59,22 +62,24 @@ impl Assembly<'_> {
         }
         let asked = self.plan.options.activations;
         model.head_precision = precision(asked, head_training, model.head().shape.packing);
-        model.output_norm = self.vector(Slot::new(Part::OutputNorm));
+        model.head_rotation = match model.head {
+            Some(_) => self.rotation(Slot::new(Part::Output), model.config.hidden)?,
+            // Products with rotated rows are those of a rotated input.
+            None => model.embedding_rotation.clone(),
+        };
+        model.output_norm = self.gain(Slot::new(Part::OutputNorm));
         Ok(model)
     }
 
     /// What comes before the layers.
     pub fn front(&mut self) -> Result<Front> {
         let config = self.plan.config.clone();
-        let factors = self.optional(Slot::new(Part::RopeFreqs));
-        if let Some(bad) = factors.iter().flatten().find(|&&factor| factor <= 0.0) {
-            return Err(Error::new(ErrorKind::BadValue, "a frequency is divided by this")
-                .tensor("rope_freqs.weight")
-                .expected("a positive number", bad));
-        }
+        let factors = self.frequency_factors()?;
         let embedding = self.matrix(Slot::new(Part::TokenEmbd))?;
         let model = Model {
             embedding,
+            embedding_rotation: self.rotation(Slot::new(Part::TokenEmbd), config.hidden)?,
+            head_rotation: None,
             layers: Vec::with_capacity(config.layers),
             output_norm: Vec::new(),
             head_precision: Precision::Float,
@@ -87,18 +92,31 @@ impl Assembly<'_> {
 
     fn layer(&mut self, layer: usize, training: Training) -> Result<Layer> {
         let slot = |part| Slot::layer(layer, part);
+        let [qkv, output, gate_up, down] = matrices(&self.plan.config, layer);
         Ok(Layer {
-            attn_norm: self.vector(slot(Part::AttnNorm)),
-            qkv: self.linear(layer, &[Part::AttnQ, Part::AttnK, Part::AttnV], training)?,
-            q_norm: self.optional(slot(Part::AttnQNorm)),
-            k_norm: self.optional(slot(Part::AttnKNorm)),
+            attn_norm: self.gain(slot(Part::AttnNorm)),
+            qkv: self.linear(layer, qkv, training)?,
+            q_norm: self.optional_gain(slot(Part::AttnQNorm)),
+            k_norm: self.optional_gain(slot(Part::AttnKNorm)),
             attn_sub_norm: self.optional(slot(Part::AttnSubNorm)),
-            output: self.linear(layer, &[Part::AttnOutput], training)?,
-            ffn_norm: self.vector(slot(Part::FfnNorm)),
-            gate_up: self.linear(layer, &[Part::FfnGate, Part::FfnUp], training)?,
+            output: self.linear(layer, output, training)?,
+            delta_net: self.delta_net(layer),
+            index: 0,
+            ffn_norm: self.gain(slot(Part::FfnNorm)),
+            gate_up: self.linear(layer, gate_up, training)?,
             ffn_sub_norm: self.optional(slot(Part::FfnSubNorm)),
-            down: self.linear(layer, &[Part::FfnDown], training)?,
+            down: self.linear(layer, down, training)?,
         })
+    }
+
+    fn frequency_factors(&mut self) -> Result<Option<Vec<f32>>> {
+        let factors = self.optional(Slot::new(Part::RopeFreqs));
+        match factors.iter().flatten().find(|&&factor| factor <= 0.0) {
+            None => Ok(factors),
+            Some(bad) => Err(Error::new(ErrorKind::BadValue, "a frequency is divided by this")
+                .tensor("rope_freqs.weight")
+                .expected("a positive number", bad)),
+        }
     }
 
     /// Resolves [`Training::ByScales`]: a file is taken for BitNet's if every matrix of the layers has a ternary type and one scale for the
@@ -119,10 +137,53 @@ impl Assembly<'_> {
             matrix.shape.packing == Packing::Ints(Layout::TERNARY) && scales.all(|scale| Some(scale) == first)
         };
         let mut matrices = self.items.iter().filter_map(|(slot, sink)| match &sink.kind {
+            // The small matrices of a gated delta net stay floats in any training.
+            Kind::Matrix(_) if matches!(slot.part, Part::SsmAlpha | Part::SsmBeta) => None,
             Kind::Matrix(matrix) if slot.in_layer().is_some() => Some((matrix, sink.tensor.is_dense())),
             _ => None,
         });
         matrices.all(|(matrix, dense)| !dense && single(matrix))
+    }
+
+    /// What a norm multiplies by. MLX, which turns the axes of the convolution, stores norms with the 1 that others leave out.
+    fn gain(&mut self, slot: Slot) -> Vec<f32> {
+        let mut weights = self.vector(slot);
+        let turned = |item: &Item| item.slot.part == Part::SsmConv && item.tensor.shape.get(2) == Some(&1);
+        if self.plan.config.gain_from_one && !self.plan.items.iter().any(turned) {
+            weights.iter_mut().for_each(|weight| *weight += 1.0);
+        }
+        weights
+    }
+
+    fn optional_gain(&mut self, slot: Slot) -> Option<Vec<f32>> {
+        self.items.contains_key(&slot).then(|| self.gain(slot))
+    }
+
+    /// What a gated delta net has beside its matrices.
+    fn delta_net(&mut self, layer: usize) -> Option<DeltaNet> {
+        let config = &self.plan.config;
+        let kernel = config.delta_net(layer)?.kernel;
+        let mut vector = |part| self.vector(Slot::layer(layer, part));
+        let (channels, mut a) = (vector(Part::SsmConv), vector(Part::SsmA));
+        if config.naming == Naming::HuggingFace {
+            // A checkpoint has the logarithm of what GGUF has.
+            a.iter_mut().for_each(|a| *a = -libm::expf(*a));
+        }
+        let conv = (0..kernel).map(|at| channels.chunks_exact(kernel).map(|channel| channel[at]).collect());
+        Some(DeltaNet { conv: conv.collect(), a, dt: vector(Part::SsmDt), norm: vector(Part::SsmNorm) })
+    }
+
+    /// How the input of a matrix is rotated, of so many values.
+    fn rotation(&self, slot: Slot, width: usize) -> Result<Option<InputRotation>> {
+        let config = &self.plan.config;
+        let Some(rotation) = &config.rotation else { return Ok(None) };
+        let embedding = slot.part == Part::TokenEmbd && rotation.embedding;
+        if !embedding && rotation.matrices.binary_search(&slot).is_err() {
+            return Ok(None);
+        }
+        let heads = config.hybrid.as_ref().filter(|_| slot.part == Part::SsmOut && rotation.grouped);
+        let grouped = heads.map(|net| (net.key_heads, net.value_heads));
+        Ok(Some(InputRotation { block: rotation.block, signs: rotation.signs(width)?, grouped }))
     }
 
     fn sink(&mut self, slot: Slot) -> Sink {
@@ -187,7 +248,8 @@ impl Assembly<'_> {
             }
             let matrix = self.matrix(slot)?;
             let precision = precision(asked, training, matrix.shape.packing);
-            projections.push(Projection { matrix, precision, norm, bias });
+            let rotation = self.rotation(slot, matrix.shape.cols)?;
+            projections.push(Projection { matrix, precision, norm, rotation, bias });
         }
         Ok(Linear::new(projections))
     }

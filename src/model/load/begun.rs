@@ -21,7 +21,7 @@ impl Begun {
     /// # Errors
     /// As [`Prefill::new`].
     pub fn new(plan: &Plan, tokens: Vec<u32>) -> Result<Self> {
-        let mut cache = Cache::reserve(plan.kv, plan.kv_shape(), plan.positions, plan.options.prefix_reuse)?;
+        let mut cache = plan.cache()?;
         let forward = Forward::reserve(plan)?;
         let prefill = Prefill::new(plan, &mut cache, tokens)?;
         Ok(Self { cache, forward, prefill })

@@ -32,8 +32,7 @@ export const generate: Handler<"generate"> = async (state, { session, prompt, se
     context.signal.throwIfAborted();
     if (!own && state.sessions.get(session) !== id) throw new EngineError("Closed", "the session is closed");
     adapt(state, id, settings.adapters);
-    const ids = promptIds(state.model, prompt, id, settings.sanitize);
-    const { finished, surplus } = await run(state, { session: id, ids, settings, constraint, context });
+    const { finished, surplus } = await run(state, { session: id, prompt, settings, constraint, context });
     if ("tools" in prompt && prompt.tools) {
       Object.assign(finished, findCalls(text.tokenizer.decode(finished.tokens), prompt.tools));
     }
@@ -85,7 +84,7 @@ async function constrainModule({ given, fetchFile }: Platform): Promise<WebAssem
 interface Run {
   /** The engine's. */
   session: number;
-  ids: number[];
+  prompt: PromptSpec;
   settings: GenerateSettings;
   constraint: Constraint | null;
   context: CallContext<"generate">;
@@ -97,33 +96,64 @@ interface Outcome {
   surplus: number;
 }
 
-function run(state: HostState, { session, ids, settings, constraint, context }: Run): Promise<Outcome> {
-  const { loop, text } = state.model;
-  const hooks = settings.logitsProcessor ? [remote(context)] : [];
-  const work = workOf(settings, text, constraint !== null || hooks.length > 0);
+/** A chat that shifts leaves out whole turns: where it has filled its context, it goes on as another request of fewer messages. */
+async function run(state: HostState, run: Run): Promise<Outcome> {
+  const { session, prompt, settings, context } = run;
+  const { maxTokens = Infinity, sanitize, onContextFull } = settings;
+  const shift = onContextFull === "shift";
+  const prompting = { sanitize, shift };
+  let { ids, dropped } = promptIds(state.model, prompt, session, prompting);
   const answer = new Answer({
-    tokenizer: text.tokenizerOrNull,
+    tokenizer: state.model.text.tokenizerOrNull,
     promptTokens: ids,
     stop: settings.stop,
     special: settings.keepSpecialTokens ?? false,
     send: context.send,
   });
-  const ended = (reason: FinishReason): Outcome => ({ finished: answer.finish(reason), surplus: answer.surplus });
-  if (context.stopped) return Promise.resolve(ended("abort"));
+  const ended = (reason: FinishReason): Outcome => ({
+    finished: answer.finish(reason, dropped),
+    surplus: answer.surplus,
+  });
+  if (context.stopped) return ended("stopped");
+  let byTurns = shift && "messages" in prompt;
+  for (let seed = settings.seed ?? randomSeed(); ; seed = (seed + 1) % 2 ** 53) {
+    const left = maxTokens - answer.tokens.length;
+    const work = workOf({ ...settings, seed, ...(byTurns && { onContextFull: "stop" }) }, left, state.model.text, run);
+    const outcome = await request(state, session, ids, work, context, listener(state, run, answer, ended, byTurns));
+    if (outcome) return outcome;
+    const before = dropped;
+    ({ ids, dropped } = promptIds(state.model, prompt, session, { ...prompting, answered: answer.tokens }));
+    // The last turn fills the context alone: from here on it loses its middle.
+    byTurns = dropped > before;
+  }
+}
 
-  const listen = (settle: Settle<Outcome>): Listener => {
+/** What hears the events of a request. @param byTurns whether its outcome is null where the context is full */
+const listener =
+  (state: HostState, run: Run, answer: Answer, ended: (reason: FinishReason) => Outcome, byTurns: boolean) =>
+  (settle: Settle<Outcome | null>): Listener => {
+    const { session, settings, constraint, context } = run;
+    const hooks = hooksOf(run);
     const sender = new Sender(settle.pause);
-    sender.read(context.read ?? 0);
     const choose = async ({ request, logits }: { request: number; logits: Float32Array }) => {
       if (constraint && !(await constraint.mask(logits))) return settle.early(() => ended("stop"));
       const changed = await ask(hooks, logits, state.tokens(session));
-      loop.supply(request, changed);
+      state.model.loop.supply(request, changed);
     };
     // The last token that there was room for may be the one that makes the text whole.
-    const finish = async (reason: FinishReason) =>
-      settle.resolve(ended(reason === "length" && (await constraint?.done()) ? "stop" : reason));
-    context.onStop = () => settle.early(() => ended("abort"));
-    context.onRead = (pieces) => sender.read(pieces);
+    const finish = async (reason: FinishReason) => {
+      const length = reason === "length";
+      if (length && (await constraint?.done())) return settle.resolve(ended("stop"));
+      const full = length && byTurns && answer.tokens.length !== settings.maxTokens;
+      settle.resolve(full ? null : ended(reason));
+    };
+    const onRead = (pieces: number) => {
+      context.read = pieces;
+      sender.read(pieces);
+    };
+    onRead(context.read ?? 0);
+    context.onStop = () => settle.early(() => ended("stopped"));
+    context.onRead = onRead;
     return {
       onEvent(event) {
         if (event.type === "prompt") answer.begun(event.tokens, event.cached);
@@ -140,12 +170,12 @@ function run(state: HostState, { session, ids, settings, constraint, context }: 
       },
     };
   };
-  return request(state, session, ids, work, context, listen);
-}
+
+const hooksOf = ({ settings, context }: Run) => (settings.logitsProcessor ? [remote(context)] : []);
 
 /** The engine's part of the settings. What the caller leaves open the model's own configuration decides, and then the option table. */
-function workOf(settings: GenerateSettings, text: Text, hook: boolean): EngineWork {
-  const { ignoreEos, onContextFull, maxTokens, seed = randomSeed(), ...rest } = settings;
+function workOf(settings: GenerateSettings & { seed: number }, left: number, text: Text, run: Run): EngineWork {
+  const { ignoreEos, onContextFull, maxTokens, seed, ...rest } = settings;
   const {
     stop,
     responseFormat,
@@ -167,8 +197,8 @@ function workOf(settings: GenerateSettings, text: Text, hook: boolean): EngineWo
     sampling: flat(chosen, text),
     end: ignoreEos ? [] : [...text.ends],
     full: ["stop", "error", "shift"].indexOf(onContextFull),
-    hook,
-    ...(maxTokens === undefined ? {} : { maxTokens }),
+    hook: run.constraint !== null || logitsProcessor,
+    ...(maxTokens === undefined ? {} : { maxTokens: left }),
   };
 }
 

@@ -3,6 +3,7 @@
 import { Adapters } from "../adapters.ts";
 import type { CallContext, Handler } from "../call.ts";
 import type { LoadContext } from "../context.ts";
+import { Crowding } from "../crowding.ts";
 import * as inspection from "../inspect.ts";
 import { loadModel } from "../load.ts";
 import { EngineLoop } from "../loop.ts";
@@ -14,8 +15,15 @@ export const load: Handler<"load"> = async (state, { source, settings }, context
   const begun = performance.now();
   try {
     const loaded = await loadModel(source, settings, { ...loadContext(state, context), timeline });
-    const loop = new EngineLoop(loaded.engine, state.platform.turn, state.onFatal, timeline);
-    state.model = { ...loaded, loop, adapters: new Adapters(loaded), maxSequences: loaded.info.maxSequences };
+    const crowding = new Crowding(loaded.engine, loaded.info.threads);
+    const loop = new EngineLoop(loaded.engine, state.platform.turn, state.onFatal, timeline, crowding);
+    state.model = {
+      ...loaded,
+      loop,
+      crowding,
+      adapters: new Adapters(loaded),
+      maxSequences: loaded.info.maxSequences,
+    };
     // What is left of a prompt goes on.
     loop.start();
     if (settings.warmup ?? state.platform.warms) state.idle = new IdleWarmup(state);

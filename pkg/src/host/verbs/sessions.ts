@@ -4,6 +4,7 @@ import type { VerbName } from "../../rpc/protocol.ts";
 import { EngineError } from "../../types/errors.ts";
 import { checkSaved } from "../bounds.ts";
 import type { CallContext, Handler } from "../call.ts";
+import { adapt } from "../request.ts";
 import type { HostState } from "../state.ts";
 import { logitsOf } from "./score.ts";
 
@@ -31,22 +32,20 @@ export const heldSession: Handler<"heldSession"> = (state, { session }) => {
   return id === undefined ? [] : state.tokens(id);
 };
 
-export const saveSession: Handler<"saveSession"> = async (state, { session }, context) => {
+export const saveSession: Handler<"saveSession"> = async (state, { session, adapters }, context) => {
   const { engine } = state.model;
   // Looked up before the wait: a session that is closed meanwhile is an error and not an empty one.
   const id = state.session(session);
+  adapt(state, id, adapters);
   return engine.save(id, await fingerprintOf(state, context));
 };
 
-export const makeSession: Handler<"makeSession"> = async (state, args, context) => {
+export const restoreSession: Handler<"restoreSession"> = async (state, args, context) => {
   const { session, bytes, adapters: uses = [] } = args;
-  if (bytes) checkSaved(bytes, state.model.info);
-  const fingerprint = bytes && (await fingerprintOf(state, context));
+  checkSaved(bytes, state.model.info);
+  const fingerprint = await fingerprintOf(state, context);
   const { engine, adapters } = state.model;
-  if (bytes) return register(state, session, engine.restore(bytes, fingerprint!, adapters.flat(uses)));
-  const flat = adapters.flat(uses);
-  engine.adapt(state.session(session), flat);
-  return [];
+  return register(state, session, engine.restore(bytes, fingerprint, adapters.flat(uses)));
 };
 
 /** Gives an engine's session the owner's number; answers its ids. */

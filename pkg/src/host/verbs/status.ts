@@ -4,9 +4,9 @@ import type { Handler } from "../call.ts";
 import { once } from "../request.ts";
 import { MAX_ROUNDS, WARMUP_MS, warmupRound } from "../warmup.ts";
 
-export const status: Handler<"status"> = ({ model: { engine, memory } }) => {
-  const counts = [...engine.status()] as [number, number, number, number, number, number];
-  const [running, waiting, paused, kvCacheTokens, usedTokens, evictableTokens] = counts;
+export const status: Handler<"status"> = ({ model: { engine, memory, crowding } }) => {
+  const counts = [...engine.status()] as [number, number, number, number, number, number, number, number];
+  const [running, waiting, paused, kvCacheTokens, usedTokens, evictableTokens, recurrentStates, usedStates] = counts;
   return {
     running,
     waiting,
@@ -14,7 +14,10 @@ export const status: Handler<"status"> = ({ model: { engine, memory } }) => {
     kvCacheTokens,
     usedTokens,
     evictableTokens,
+    recurrentStates,
+    usedStates,
     memoryBytes: memory.buffer.byteLength,
+    threads: crowding.active,
   };
 };
 

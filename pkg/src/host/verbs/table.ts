@@ -6,9 +6,9 @@ import { generate } from "./generate.ts";
 import { canRun, inspect, load } from "./load.ts";
 import { measure, roofline, times, trace } from "./measure.ts";
 import { embed, logits, perplexity, promptLogprobs } from "./score.ts";
-import { closeSession, forkSession, heldSession, makeSession, rewindSession, saveSession } from "./sessions.ts";
+import { closeSession, forkSession, heldSession, restoreSession, rewindSession, saveSession } from "./sessions.ts";
 import { status, warmup } from "./status.ts";
-import { applyChatTemplate, detokenize, tokenBytes, tokenize, tokenizerInfo } from "./tokenize.ts";
+import { detokenize, renderChat, tokenBytes, tokenize, tokenizerInfo } from "./tokenize.ts";
 
 export const verbs: Handlers = {
   load,
@@ -20,7 +20,7 @@ export const verbs: Handlers = {
   rewindSession,
   heldSession,
   saveSession,
-  makeSession,
+  restoreSession,
   loadAdapter,
   unloadAdapter,
   warmup,
@@ -31,7 +31,7 @@ export const verbs: Handlers = {
   promptLogprobs,
   tokenize,
   detokenize,
-  applyChatTemplate,
+  renderChat,
   tokenizerInfo,
   tokenBytes,
   measure,

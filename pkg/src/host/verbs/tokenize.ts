@@ -1,11 +1,17 @@
 /** Between texts and token ids. */
 
 import type { Handler } from "../call.ts";
-import { encodeChat, renderedChat } from "../prompt.ts";
+import { renderChat as render } from "../prompt.ts";
 
-export const applyChatTemplate: Handler<"applyChatTemplate"> = ({ model }, { prompt, addGenerationPrompt }) => {
-  const rendered = renderedChat(model.text, prompt, false, addGenerationPrompt);
-  return { text: rendered.text, tokens: encodeChat(model.text, model.info.contextLength, rendered) };
+export const tokenize: Handler<"tokenize"> = ({ model }, { text, addSpecial }) =>
+  model.text.tokenizer.encode(text, { addSpecial });
+
+export const detokenize: Handler<"detokenize"> = ({ model }, { ids, special }) =>
+  model.text.tokenizer.decode(ids, { special });
+
+export const renderChat: Handler<"renderChat"> = ({ model }, { prompt, addGenerationPrompt }) => {
+  const { text, seams } = render(model.text, prompt, addGenerationPrompt);
+  return { text, tokens: model.text.tokenizer.encode(text, { addSpecial: false, seams }).length };
 };
 
 export const tokenizerInfo: Handler<"tokenizerInfo"> = ({ model: { text } }) => ({
@@ -18,9 +24,3 @@ export const tokenBytes: Handler<"tokenBytes"> = ({ model: { text } }, { ids }) 
     const bytes = text.tokenizer.bytes(id, true);
     return { bytes, special: bytes.length > 0 && text.tokenizer.bytes(id, false).length === 0 };
   });
-
-export const tokenize: Handler<"tokenize"> = ({ model }, { text, addSpecial }) =>
-  model.text.tokenizer.encode(text, { addSpecial });
-
-export const detokenize: Handler<"detokenize"> = ({ model }, { ids, special }) =>
-  model.text.tokenizer.decode(ids, { special });

@@ -2,12 +2,12 @@
 
 import { type Group, MOST_TOKENS } from "../option.ts";
 
-export const sessions = {
-  restore: {
-    kind: "bytes",
-    to: "caller",
-    otherwise: "none",
-    help: "What session.save() gave, to go on from there.",
+export const rendering = {
+  addGenerationPrompt: {
+    kind: "boolean",
+    to: "prompt",
+    default: true,
+    help: "Ends with what begins the model's turn.",
   },
 } as const satisfies Group;
 

@@ -16,7 +16,12 @@ export const everyCommand = {
 } as const satisfies Group;
 
 export const promptText = {
-  prompt: { kind: "text", to: "command", flag: { short: "p", value: "TEXT" }, help: "The text itself." },
+  prompt: {
+    kind: "text",
+    to: "command",
+    flag: { short: "p", value: "TEXT" },
+    help: "The text itself; - is standard input.",
+  },
 } as const satisfies Group;
 
 export const promptIds = {

@@ -37,7 +37,7 @@ export const generation = {
     to: "host",
     default: "stop",
     flag: { value: "W" },
-    help: "What happens when the context is full: the answer ends, fails, or goes on without the middle of the conversation.",
+    help: "What happens when the context is full: the answer ends, fails, or goes on without a chat's oldest turns or a text's middle.",
   },
   sanitize: {
     kind: "boolean",
@@ -75,21 +75,21 @@ export const constraints = {
   },
 } as const satisfies Group;
 
+export const handing = {
+  pieces: {
+    kind: { values: ["joined", "token"] },
+    to: "caller",
+    otherwise: '"joined" in a page, "token" elsewhere',
+    help: "Whether each token's text is a piece, or all that has come; joined pieces come once in a frame of a page.",
+  },
+} as const satisfies Group;
+
 export const adapting = {
   adapters: {
     kind: "adapters",
     to: "host",
     otherwise: "none",
     help: "The loaded adapters to apply, each with a scale from -1000 to 1000.",
-  },
-} as const satisfies Group;
-
-export const rendering = {
-  addGenerationPrompt: {
-    kind: "boolean",
-    to: "caller",
-    default: true,
-    help: "Ends with the words that begin the model's turn.",
   },
 } as const satisfies Group;
 
@@ -105,13 +105,18 @@ export const completions = {
   },
 } as const satisfies Group;
 
-/** How messages are rendered. */
-export const templating = {
+export const chatting = {
   tools: {
     kind: "list",
     to: "prompt",
     otherwise: "none",
     help: "Tools that the model may call, in the shape that its template expects.",
+  },
+  toolChoice: {
+    kind: "toolChoice",
+    to: "prompt",
+    default: "auto",
+    help: 'Whether the model may ("auto"), must ("required") or must not ("none") call a tool, or { name } for a certain one.',
   },
   templateOptions: {
     kind: "object",
@@ -124,14 +129,5 @@ export const templating = {
     to: "prompt",
     default: false,
     help: "Whether special tokens that messages, tools and documents write out become those tokens; they are text otherwise.",
-  },
-} as const satisfies Group;
-
-export const chatting = {
-  toolChoice: {
-    kind: "toolChoice",
-    to: "prompt",
-    default: "auto",
-    help: 'Whether the model may ("auto"), must ("required") or must not ("none") call a tool, or { name } for a certain one.',
   },
 } as const satisfies Group;

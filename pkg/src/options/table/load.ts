@@ -102,6 +102,14 @@ export const serving = {
     flag: { value: "N" },
     help: "Tokens whose keys and values are kept, for all conversations together.",
   },
+  recurrentStates: {
+    kind: { integer: [1, 4096] },
+    to: "plan",
+    otherwise: "as many as 256 MB hold, 2 to 64",
+    unit: "states",
+    flag: { value: "N" },
+    help: "Conversations on a hybrid whose state is kept, those that run and earlier positions included.",
+  },
   prefixReuse: {
     kind: "boolean",
     to: "plan",

@@ -17,8 +17,7 @@ export function messageRoutes(app: App, core: Core): void {
   app.post("/v1/messages/count_tokens", async (c) => {
     const { model, chat } = readCount(await core.body(c.req.raw));
     return core.work(c.req.raw, c.get("entry"), model, "messages", async (work) => {
-      const { tokens } = await work.model.applyChatTemplate(...rendering(chat));
-      return { json: { input_tokens: tokens.length } };
+      return { json: { input_tokens: await work.model.countTokens(...rendering(chat)) } };
     });
   });
 }
@@ -30,9 +29,9 @@ const message: Answering = async (ask, work, ids, onEnd) => {
     const { choices, finished } = await collect(parts, head);
     return { json: messageReply(head, choices[0]!, finished[0]!) };
   }
-  const { tokens } = await work.model.applyChatTemplate(...rendering(ask.prompts[0] as ChatAsk));
+  const tokens = await work.model.countTokens(...rendering(ask.prompts[0] as ChatAsk));
   return {
-    events: messageEvents(parts, head, ids, tokens.length),
+    events: messageEvents(parts, head, ids, tokens),
     failed: (error) => ({ event: "error", data: messageError(error) }),
   };
 };

@@ -54,8 +54,7 @@ export function textRoutes(app: App, core: Core): void {
   app.post("/apply-template", async (c) => {
     const fields = await read(c.req.raw, tokenizing);
     return core.work(c.req.raw, c.get("entry"), named(fields), "messages", async (work) => {
-      const { text } = await rendered(fields, work);
-      return { json: { prompt: text } };
+      return { json: { prompt: await rendered(fields, work) } };
     });
   });
   app.get("/tokenizer_info", (c) => {
@@ -82,8 +81,8 @@ async function tokenized(fields: Fields, work: Work) {
   if (text === null && !messages) throw invalid("content", "content, prompt or messages must be given");
   // llama-server adds nothing where it is not asked to, vLLM does.
   const special = (fields.add_special ?? fields.add_special_tokens ?? content === undefined) as boolean;
-  const ids =
-    text === null ? (await rendered(fields, work)).tokens : await model.tokenize(text, { addSpecial: special });
+  const chat = text === null ? await rendered(fields, work) : text;
+  const ids = await model.tokenize(chat, { addSpecial: text !== null && special });
   const wanted = fields.with_pieces === true || fields.return_token_strs === true;
   if (wanted) await tokens.learn(ids);
   const pieces = ids.map((id) => ({ id, piece: wanted ? pieceOf(tokens.of(id)) : "" }));
@@ -102,5 +101,5 @@ function rendered(fields: Fields, { model, name }: Work) {
   // Messages are checked as a chat's are.
   readChat({ ...fields, model: name }, -1);
   const [messages, more] = rendering(chatOf(fields));
-  return model.applyChatTemplate(messages, { ...more, addGenerationPrompt: fields.add_generation_prompt !== false });
+  return model.renderChat(messages, { ...more, addGenerationPrompt: fields.add_generation_prompt !== false });
 }
