@@ -17,14 +17,13 @@ export interface Talker {
 export async function modelTalker(operand: string, options: LoadOptions, chosen: GenerateOptions): Promise<Talker> {
   const settings = operand === DEMO ? { chatTemplate: DEMO_TEMPLATE, ...options } : options;
   const model = await load(sourceOf(operand), settings);
-  // Repeats of the conversation are found in the session.
-  const session = model.session();
   const shown = ({ name, architecture }: ModelInfo) => name ?? architecture;
   return {
     name: shown(model.info),
     warnings: model.info.warnings,
     async *answer(messages, signal) {
-      const generation = session.chat(messages, chosen);
+      // What was computed of the conversation is found by its content.
+      const generation = model.chat(messages, chosen);
       signal.addEventListener("abort", () => generation.stop(), { once: true });
       for await (const { text } of generation) yield text;
     },
