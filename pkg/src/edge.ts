@@ -36,7 +36,11 @@ export type EdgeLoadOptions = Omit<LoadOptions, "threads" | "flavour"> & EdgeOpt
 export async function load(source: ModelSource, given: EdgeLoadOptions): Promise<Model> {
   const { wasm, constrain, ...options } = some(given);
   // The clock of an edge worker stands still between two events: nothing can be measured.
-  return loadWith(outside(wasm, options, constrain), source, { dotProduct: "dot4", weightPrefetch: "on", ...options });
+  return loadWith(outside(wasm, options, constrain), source, {
+    dotProduct: "dot4",
+    weightPrefetch: "pages",
+    ...options,
+  });
 }
 
 /**

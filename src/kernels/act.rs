@@ -26,12 +26,17 @@
 //! Two planes cost one more dot for a weight that is already loaded, and no work on the weight. Models that were trained with
 //! float activations get about 14 bits this way with exact integer sums.
 //!
+//! The strict instruction set multiplies 16-bit lanes ([`Isa::WIDE`]). There q itself is the operand of codes of 4 bits and
+//! more, and one dot replaces two or three. K-quants keep both planes, because their sums become floats apart.
+//!
 //! # Layout
 //!
 //! ```text
 //! row      planes, [plane][padded / 4] quads │ sums of q, a group │ scales, a group
 //! quad     four codes of neighbouring k, in the form that `Isa::splat_quad` loads
 //! ```
+//!
+//! Where kernels look products of 2-bit codes up, a few rows are prepared as tables instead of planes ([`fill_tables`]).
 //!
 //! Σ q of a group corrects the weights' offset and multiplies their minimum. K-quants need it for each group and plane.
 
@@ -82,7 +87,15 @@ pub struct ActSpec {
     pub unsigned: bool,
     /// Whether int8 takes two planes as well, for layouts whose kernels exist in that form alone.
     pub two_planes: bool,
+    /// Whether up to [`TABLE_ROWS`] rows are prepared as tables of sums.
+    pub tables: bool,
 }
+
+/// Rows that are prepared as tables at most; for more of them unpacked weights are faster.
+pub const TABLE_ROWS: usize = 7;
+
+/// What four values of k are looked up in, see [`fill_tables`].
+pub type Tables = [[u8; 16]; 4];
 
 /// Lower bounds of max |x|, which keep the scale of a row near zero finite. BitNet's training clamps at 1e-5.
 const MIN_ABS_INT8: f32 = 1e-5;
@@ -98,9 +111,10 @@ impl ActSpec {
         self.sum_len != self.group
     }
 
-    /// Planes of 7-bit codes: 1 or 2.
-    pub fn planes(&self) -> usize {
-        if self.precision == Precision::Int8 && !self.two_planes { 1 } else { 2 }
+    /// Planes of codes: 1 or 2.
+    pub fn planes<I: Isa>(&self) -> usize {
+        let joined = I::WIDE && self.two_planes && !self.has_super_blocks();
+        if joined || self.precision == Precision::Int8 && !self.two_planes { 1 } else { 2 }
     }
 
     fn sums(&self) -> usize {
@@ -108,11 +122,16 @@ impl ActSpec {
     }
 
     /// 32-bit words of one prepared row: the planes, then the sums, then the scales.
-    fn stride<I: Isa>(&self) -> usize {
+    fn stride<I: Isa>(&self, tables: bool) -> usize {
         match self.precision {
             Precision::Float => self.padded,
-            _ => self.planes() * self.plane_words::<I>() + self.sums() + self.groups(),
+            _ => self.planes::<I>() * self.stored_words::<I>(tables) + self.sums() + self.groups(),
         }
+    }
+
+    /// Words of a plane, or of its tables.
+    fn stored_words<I: Isa>(&self, tables: bool) -> usize {
+        if tables { self.padded / 4 * (size_of::<Tables>() / 4) } else { self.plane_words::<I>() }
     }
 
     fn plane_words<I: Isa>(&self) -> usize {
@@ -121,7 +140,10 @@ impl ActSpec {
 
     /// The largest number of bytes that `tokens` prepared rows take with any instruction set.
     pub fn bytes(&self, tokens: usize) -> u64 {
-        tokens as u64 * 4 * (2 * self.padded as u64 + (self.sums() + self.groups()) as u64)
+        let rest = (self.sums() + self.groups()) as u64;
+        let planes = tokens as u64 * 4 * (2 * self.padded as u64 + rest);
+        let rows = if self.tables { tokens.min(TABLE_ROWS) as u64 } else { 0 };
+        planes.max(rows * 4 * (2 * (self.padded / 4 * (size_of::<Tables>() / 4)) as u64 + rest))
     }
 }
 
@@ -134,6 +156,8 @@ pub struct Act<I> {
     stride: usize,
     plane: usize,
     sums: usize,
+    /// Whether the rows are tables.
+    tables: bool,
     words: Vec<u32>,
     isa: PhantomData<I>,
 }
@@ -143,9 +167,9 @@ pub type Input<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
 
 /// One prepared row of integers.
 pub struct ActRow<'a, I: Isa> {
-    /// The planes, the higher one first; the second is empty where there is one.
+    /// The planes, the higher one first, or the bytes of their tables; the second is empty where there is one.
     pub planes: [&'a [I::Quad]; 2],
-    /// Σ q of each group; with K-quants, of each of their groups, the higher plane's and the lower one's.
+    /// Σ q of each group; with K-quants, of each of their groups, the higher plane's and the lower one's, as [`Halves`].
     pub sums: &'a [i32],
     /// The value of one unit of q, for each group; with [`ActSpec::per_row`] its reciprocal, the factor s.
     pub scales: &'a [f32],
@@ -166,13 +190,20 @@ impl<I: Isa> Act<I> {
             per_row: false,
             unsigned: false,
             two_planes: false,
+            tables: false,
         };
-        Ok(Self { spec, stride: 1, plane: 0, sums: 0, words: reserve("activations", bytes / 4)?, isa: PhantomData })
+        let words = reserve("activations", bytes / 4)?;
+        Ok(Self { spec, stride: 1, plane: 0, sums: 0, tables: false, words, isa: PhantomData })
     }
 
     /// How the current rows were prepared.
     pub fn spec(&self) -> ActSpec {
         self.spec
+    }
+
+    /// Whether the current rows are tables.
+    pub fn has_tables(&self) -> bool {
+        self.tables
     }
 
     /// Prepares `tokens` rows; `input(row, buffer)` writes the `spec.cols` values of a row. Rows are divided among the team.
@@ -184,13 +215,15 @@ impl<I: Isa> Act<I> {
 
     /// Is not generic over the input, because each copy would be kilobytes of code.
     fn prepare_from(&mut self, team: &Team, spec: ActSpec, tokens: usize, input: Input) {
-        let stride = spec.stride::<I>();
-        (self.spec, self.stride, self.plane, self.sums) = (spec, stride, spec.plane_words::<I>(), spec.sums());
+        let tables = spec.tables && tokens <= TABLE_ROWS;
+        let stride = spec.stride::<I>(tables);
+        (self.spec, self.tables, self.stride, self.sums) = (spec, tables, stride, spec.sums());
+        self.plane = spec.stored_words::<I>(tables);
         self.words.clear();
         self.words.resize(tokens * stride, 0);
         team.rows(&mut self.words, stride, |first, rows| {
             for (i, row) in rows.chunks_exact_mut(stride).enumerate() {
-                prepare_row::<I>(spec, row, first + i, input);
+                prepare_row::<I>(spec, tables, row, first + i, input);
             }
         });
     }
@@ -214,7 +247,7 @@ impl<I: Isa> Act<I> {
     /// A row of integers.
     #[inline]
     pub fn row(&self, token: usize) -> ActRow<'_, I> {
-        let (codes, rest) = self.words(token).split_at(self.spec.planes() * self.plane);
+        let (codes, rest) = self.words(token).split_at(self.spec.planes::<I>() * self.plane);
         let (sums, scales) = rest.split_at(self.sums);
         let (first, second) = codes.split_at(self.plane);
         ActRow {
@@ -225,13 +258,38 @@ impl<I: Isa> Act<I> {
     }
 }
 
+/// The sums of a K-quants' group, in the two halves of a word: of the values that stand first or second among four of k, and of the
+/// others. Kernels that sum products in 16-bit lanes need them apart. A half is at most 16 · 127.
+#[derive(Clone, Copy)]
+pub struct Halves(pub i32);
+
+impl Halves {
+    fn of<I: Isa>(isa: I, sums: I::V) -> Self {
+        let mut lanes = [0; 4];
+        isa.store_i32(&mut lanes, sums);
+        Self((lanes[0] + lanes[1]) & 0xffff | (lanes[2] + lanes[3]) << 16)
+    }
+
+    /// Both halves' sum.
+    #[inline]
+    pub fn total(self) -> i32 {
+        i32::from(self.0 as i16) + (self.0 >> 16)
+    }
+
+    /// Both halves times a small factor.
+    #[inline]
+    pub fn times(self, factor: i32) -> i32 {
+        i32::from(self.0 as i16).wrapping_mul(factor) & 0xffff | (self.0 >> 16).wrapping_mul(factor) << 16
+    }
+}
+
 thread_local! {
     /// A row of floats before it is rounded.
     static VALUES: std::cell::RefCell<Vec<f32>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
 /// Prepares one row.
-fn prepare_row<I: Isa>(spec: ActSpec, row: &mut [u32], token: usize, input: Input) {
+fn prepare_row<I: Isa>(spec: ActSpec, tables: bool, row: &mut [u32], token: usize, input: Input) {
     if spec.precision == Precision::Float {
         let (values, padding) = row.split_at_mut(spec.cols);
         padding.fill(0);
@@ -241,10 +299,11 @@ fn prepare_row<I: Isa>(spec: ActSpec, row: &mut [u32], token: usize, input: Inpu
         values.clear();
         values.resize(spec.padded, 0.0);
         input(token, &mut values[..spec.cols]);
-        let (planes, rest) = row.split_at_mut(spec.planes() * spec.plane_words::<I>());
+        let stored = spec.stored_words::<I>(tables);
+        let (planes, rest) = row.split_at_mut(spec.planes::<I>() * stored);
         let (sums, scales) = rest.split_at_mut(spec.sums());
         let group_sums = spec.sums() / spec.groups();
-        let (first, second) = planes.split_at_mut(spec.plane_words::<I>());
+        let (first, second) = planes.split_at_mut(stored);
         let quads = spec.group / 4 * (size_of::<I::Quad>() / 4);
         for (group, values) in values.chunks_exact(spec.group).enumerate() {
             let first = bytemuck::cast_slice_mut(&mut first[group * quads..][..quads]);
@@ -253,7 +312,37 @@ fn prepare_row<I: Isa>(spec: ActSpec, row: &mut [u32], token: usize, input: Inpu
             let scale = codes::<I>(spec, values, first, bytemuck::cast_slice_mut(second), sums);
             scales[group] = scale.to_bits();
         }
+        if tables {
+            fill_tables::<I>(first);
+            fill_tables::<I>(second);
+        }
     });
+}
+
+/// Replaces a plane, which fills the beginning of `words`, by the tables of each of its quads.
+///
+/// A table of 16 entries answers for two values of k: entry `c + 4 · d` is `c · x0 + d · x1`, the products of the 2-bit codes c and
+/// d. A sum has 16 bits, so that there are two tables of bytes, the lower ones first; and four for a quad.
+fn fill_tables<I: Isa>(words: &mut [u32]) {
+    const FIRST: [i16; 16] = [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3];
+    const SECOND: [i16; 16] = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3];
+    let isa = I::default();
+    let quads = size_of::<I::Quad>() / 4;
+    // From the end, so that no quad is overwritten before it is read.
+    for step in (0..words.len() / (size_of::<Tables>() / 4)).rev() {
+        let quad: I::Quad = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[step * quads..][..quads]));
+        let codes = isa.codes(&quad);
+        let (pairs, _) = codes.as_chunks::<2>();
+        let mut tables: Tables = [[0; 16]; 4];
+        for (&[x0, x1], tables) in pairs.iter().zip(tables.as_chunks_mut::<2>().0) {
+            for i in 0..16 {
+                let sum = FIRST[i] * x0 + SECOND[i] * x1;
+                (tables[0][i], tables[1][i]) = (sum as u8, (sum >> 8) as u8);
+            }
+        }
+        words[step * (size_of::<Tables>() / 4)..][..size_of::<Tables>() / 4]
+            .copy_from_slice(bytemuck::cast_slice(tables.as_flattened()));
+    }
 }
 
 /// Rounds one group and writes its planes and sums; returns its scale. It exceeds 60 lines because all its passes share the
@@ -310,7 +399,7 @@ fn codes<I: Isa>(
         })
     };
     let nothing = isa.splat_i32(0);
-    if spec.planes() == 1 {
+    if spec.planes::<I>() == 1 {
         let mut sum = nothing;
         for (fours, first) in sixteens.iter().zip(first.as_chunks_mut::<4>().0) {
             let q = rounded(fours);
@@ -333,7 +422,7 @@ fn codes<I: Isa>(
             (*first, *second) = (isa.quads(high), isa.quads(low));
         }
         if spec.has_super_blocks() {
-            sums[2 * part..][..2].copy_from_slice(&[lanes(sum_high), lanes(sum_low)]);
+            sums[2 * part..][..2].copy_from_slice(&[sum_high, sum_low].map(|sum| Halves::of(isa, sum).0));
             (sum_high, sum_low) = (nothing, nothing);
         }
     }

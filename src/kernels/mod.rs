@@ -44,6 +44,7 @@ pub fn spec(shape: &MatrixShape, precision: Precision) -> ActSpec {
         per_row: false,
         unsigned: false,
         two_planes: false,
+        tables: shape.by_rows() && precision != Precision::Float,
     };
     match shape.packing {
         Packing::Ints(layout) if precision != Precision::Float => {
@@ -53,7 +54,7 @@ pub fn spec(shape: &MatrixShape, precision: Precision) -> ActSpec {
         // The same float input serves every matrix with as many columns.
         _ => {
             let padded = shape.cols.next_multiple_of(64);
-            ActSpec { precision: Precision::Float, padded, group: padded, sum_len: padded, ..base }
+            ActSpec { precision: Precision::Float, padded, group: padded, sum_len: padded, tables: false, ..base }
         }
     }
 }

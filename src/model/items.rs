@@ -7,7 +7,7 @@ use super::config::{Config, Hybrid, MlxPacking};
 use super::names::{Field, Naming, Part, Slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
-use crate::kernels::packed::{MatrixShape, Packing};
+use crate::kernels::packed::{LOOKUP, MatrixShape, Packing};
 use crate::quant::{Codes, Content, Float, Interleave, Layout, ScaleType, Scales, Storage};
 
 /// Products over a row must fit their integers: 2^16 · 127 · 127 does.
@@ -309,7 +309,7 @@ fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
             .tensor(&tensor.name)
             .expected(format_args!("a multiple of 4 up to {MOST_COLS}"), cols));
     }
-    let shape = MatrixShape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
+    let shape = MatrixShape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1, lookup: LOOKUP };
     let target = if is_matrix { Target::Matrix(shape, Reading::Stored) } else { Target::Values };
     Ok(Item { slot, tensor: Arc::clone(tensor), target, mlx })
 }

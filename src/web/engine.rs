@@ -14,6 +14,7 @@ use crate::engine::{
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
+use crate::kernels::linear::prefetch::Ahead;
 use crate::kernels::packed::{MatrixShape, Packing};
 use crate::model::describe::Description;
 use crate::model::forward::Traced;
@@ -99,14 +100,15 @@ impl Engine {
         self.plan.kv.name().to_owned()
     }
 
-    /// Sets whether weights are prefetched: `on`, `off`, or, for any other word, what a measurement of 40 ms finds for each kind of
-    /// codes in the model. Returns, for each kind, the bits of a code and 1 or 0.
-    pub fn tune(&self, prefetch: &str) -> Js<Vec<u8>> {
-        let choices = match prefetch {
-            "on" | "off" => tune::force(self.engine.model(), prefetch == "on"),
-            _ => self.engine.tune(&now).map_err(thrown)?,
+    /// Sets which weights are loaded ahead: `off`, `near`, `pages`, or, for any other word, what a measurement of 40 ms finds for each kind
+    /// of weights in the model. Returns, for each kind, the bits of a code, 1 for K-quants, and the place among [`Ahead::ALL`].
+    pub fn tune(&self, ahead: &str) -> Js<Vec<u8>> {
+        let choices = match Ahead::ALL.into_iter().find(|one| one.name() == ahead) {
+            Some(ahead) => tune::force(self.engine.model(), ahead),
+            None => self.engine.tune(&now).map_err(thrown)?,
         };
-        Ok(choices.into_iter().flat_map(|(codes, on)| [codes.bits() as u8, u8::from(on)]).collect())
+        let numbers = |(kind, ahead): tune::Choice| [kind.codes.bits() as u8, u8::from(kind.super_blocks), ahead as u8];
+        Ok(choices.into_iter().flat_map(numbers).collect())
     }
 
     /// Lets so many threads compute from now on. Returns how often one of them has kept the others waiting so far.

@@ -172,9 +172,11 @@ function infoOf(
 /** As in the option table. */
 const MAX_SEQUENCES = 8;
 
-/** For each kind of codes its bits, and 1 where it is prefetched. */
+/** For each kind of codes its bits, 1 for K-quants, and which weights are touched ahead. */
 function prefetchOf(choices: Uint8Array): ModelInfo["weightPrefetch"] {
-  const found: Record<string, "on" | "off"> = {};
-  for (let i = 0; i < choices.length; i += 2) found[`${choices[i]}-bit`] = choices[i + 1] ? "on" : "off";
+  const found: Record<string, "off" | "near" | "pages"> = {};
+  for (let i = 0; i < choices.length; i += 3) {
+    found[`${choices[i]}-bit${choices[i + 1] ? " K" : ""}`] = (["off", "near", "pages"] as const)[choices[i + 2]!]!;
+  }
   return found;
 }

@@ -1,6 +1,6 @@
 /** What a model is, whether it fits, and how busy it is. */
 
-import type { Activations, DotProduct, Head, I2sInterleave, KvCacheType } from "./load.ts";
+import type { Activations, DotProduct, Head, I2sInterleave, KvCacheType, WeightPrefetch } from "./load.ts";
 import type { Progress } from "./sources.ts";
 import type { AbortSignal } from "./web.ts";
 
@@ -147,8 +147,8 @@ export interface ModelInfo extends Description {
   /** The build that runs: `threads-relaxed`, `single-simd128` … */
   flavour: string;
   dotProduct: Exclude<DotProduct, "auto">;
-  /** Whether weights are touched ahead of their use, by the bits of their codes: `{ "2-bit": "off" }`. Kinds without a choice are absent. */
-  weightPrefetch: Readonly<Record<string, "on" | "off">>;
+  /** Which weights are touched ahead of their use, by the bits of their codes: `{ "2-bit": "off", "6-bit K": "near" }`. Kinds without a choice are absent. */
+  weightPrefetch: Readonly<Record<string, Exclude<WeightPrefetch, "auto">>>;
   threads: number;
   /** Why there are fewer threads than cores, or than were asked for, in words; null where there are not. */
   threadsReason: string | null;

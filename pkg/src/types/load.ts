@@ -27,7 +27,7 @@ export type DotProduct = "auto" | "dot4" | "dot2";
  * Whether kernels touch weights ahead of their use, which helps processors whose own prefetching stops at page ends and slows others
  * down. `auto` measures it for each kind of codes while a model loads, for 40 ms at most. Answers are the same, bit for bit.
  */
-export type WeightPrefetch = "auto" | "on" | "off";
+export type WeightPrefetch = "auto" | "off" | "near" | "pages";
 
 /**
  * The order in which waiting requests get a place. `fair` gives half of the places to the shortest requests, so that these pass long
@@ -71,7 +71,7 @@ export interface LoadOptions extends SourceOptions {
   flavour?: Flavour | undefined;
   /** How kernels sum products. On an edge worker, whose clock stands still, "auto" is "dot4". @default "auto" */
   dotProduct?: DotProduct | undefined;
-  /** Whether kernels touch weights ahead of their use. On an edge worker "auto" is "on". @default "auto" */
+  /** Which weights kernels touch ahead of their use. On an edge worker "auto" is "pages". @default "auto" */
   weightPrefetch?: WeightPrefetch | undefined;
   /**
    * Positions that one conversation may hold.

@@ -49,6 +49,8 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     /// every step, which takes as long as all the rest, and half as long again where its stack slot straddles a cache line.
     /// Measured in V8 on x86.
     const ACCUMULATORS: usize;
+    /// Whether activations are 16-bit operands, so that 14 bits need no two planes where both planes' sums are joined anyway.
+    const WIDE: bool;
 
     /// Loads 16 bytes.
     fn load(self, from: &[u8; 16]) -> Self::V;
@@ -62,6 +64,8 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     fn load_i32(self, from: &[i32; 4]) -> Self::V;
     /// Loads 16 signed bytes and widens them to 32 bits, four a vector.
     fn load_i8(self, from: &[u8; 16]) -> [Self::V; 4];
+    /// Loads 16 signed bytes and widens each to two neighbouring 16-bit lanes, four bytes a vector.
+    fn load_i8_twice(self, from: &[u8; 16]) -> [Self::V; 4];
     /// Loads four signed 16-bit values and widens them to 32 bits.
     fn load_i16(self, from: &[u8; 8]) -> Self::V;
 
@@ -89,6 +93,14 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     fn shr_u16(self, a: Self::V, by: u32) -> Self::V;
     /// Replaces every byte of `at`, which must be below 16, by that byte of `table`.
     fn lookup(self, table: Self::V, at: Self::V) -> Self::V;
+    /// Interleaves the bytes of the lower halves: `a0 b0 a1 b1 …`.
+    fn zip_low(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Interleaves the bytes of the upper halves.
+    fn zip_high(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Adds 16-bit integers; overflow wraps.
+    fn add_i16(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Widens eight signed 16-bit lanes to 32 bits, the lower four first.
+    fn widen_i16(self, a: Self::V) -> [Self::V; 2];
 
     /// Adds integers; overflow wraps, here and below.
     fn add_i32(self, a: Self::V, b: Self::V) -> Self::V;
@@ -107,6 +119,8 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     fn quad(self, codes: [i8; 4]) -> Self::Quad;
     /// Converts 16 activation codes, four 32-bit integers a vector.
     fn quads(self, codes: [Self::V; 4]) -> [Self::Quad; 4];
+    /// Does the reverse of [`Self::quad`].
+    fn codes(self, quad: &Self::Quad) -> [i16; 4];
     /// Loads four activation codes into every lane.
     fn splat_quad(self, quad: &Self::Quad) -> Self::X;
     /// Adds to every 32-bit lane four products of weights `0..=127`, the bytes of `w & mask`, and signed activations.
@@ -115,14 +129,20 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     fn dot_pairs(self, pairs: Self::V, w: Self::V, mask: Self::V, x: Self::X) -> Self::V;
     /// Adds to every 32-bit lane the two signed 16-bit lanes in its place.
     fn add_pairs(self, sum: Self::V, pairs: Self::V) -> Self::V;
+    /// Does what [`Self::add_pairs`] does, with each 16-bit lane times that of `factors`.
+    fn add_scaled_pairs(self, sum: Self::V, pairs: Self::V, factors: Self::V) -> Self::V;
     /// Converts 16 weights `0..=127` to the form that [`Self::dot_weights`] loads.
     fn weights(self, w: Self::V) -> Self::Weights;
     /// Does what [`Self::dot`] does, with unpacked weights from memory.
     fn dot_weights(self, sum: Self::V, w: &Self::Weights, x: Self::X) -> Self::V;
     /// Does what [`Self::dot_pairs`] does, with unpacked weights from memory.
     fn dot_weight_pairs(self, pairs: Self::V, w: &Self::Weights, x: Self::X) -> Self::V;
-    /// Adds to every 32-bit lane four products of signed weights and activations `0..=127`.
+    /// Adds to every 32-bit lane four products of signed weights and activations, which are `0..=127` unless
+    /// [`Self::WIDE`].
     fn dot_i8(self, sum: Self::V, w: Self::V, x: Self::X) -> Self::V;
+    /// Adds to every 32-bit lane four products of signed 16-bit weights and activations. A lane of the first vector has the
+    /// weights of k and k + 2, one of the second those of k + 1 and k + 3.
+    fn dot_i16(self, sum: Self::V, w: [Self::V; 2], x: Self::X) -> Self::V;
 
     /// Adds floats.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;

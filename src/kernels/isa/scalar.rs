@@ -31,6 +31,16 @@ fn dot(sum: V, w: V, x: [i8; 4], weight: impl Fn(u8) -> i32) -> V {
     })
 }
 
+/// Interleaves the bytes of two halves of vectors.
+#[inline(always)]
+fn zip(a: [u32; 2], b: [u32; 2]) -> V {
+    std::array::from_fn(|i| {
+        let [a, b] = [a, b].map(|half| half[i / 2].to_le_bytes());
+        let at = i % 2 * 2;
+        u32::from_le_bytes([a[at], b[at], a[at + 1], b[at + 1]])
+    })
+}
+
 impl Isa for Scalar {
     type V = V;
     type Quad = [i8; 4];
@@ -39,6 +49,7 @@ impl Isa for Scalar {
 
     const NAME: &'static str = "scalar";
     const ACCUMULATORS: usize = 8;
+    const WIDE: bool = false;
 
     #[inline(always)]
     fn load(self, from: &[u8; 16]) -> V {
@@ -64,6 +75,10 @@ impl Isa for Scalar {
     #[inline(always)]
     fn load_i8(self, from: &[u8; 16]) -> [V; 4] {
         std::array::from_fn(|four| std::array::from_fn(|i| i32::from(from[4 * four + i] as i8) as u32))
+    }
+    #[inline(always)]
+    fn load_i8_twice(self, from: &[u8; 16]) -> [V; 4] {
+        self.load_i8(from).map(|four| four.map(|word| word << 16 | word & 0xffff))
     }
     #[inline(always)]
     fn load_i16(self, from: &[u8; 8]) -> V {
@@ -109,6 +124,24 @@ impl Isa for Scalar {
         })
     }
     #[inline(always)]
+    fn zip_low(self, a: V, b: V) -> V {
+        zip([a[0], a[1]], [b[0], b[1]])
+    }
+    #[inline(always)]
+    fn zip_high(self, a: V, b: V) -> V {
+        zip([a[2], a[3]], [b[2], b[3]])
+    }
+    #[inline(always)]
+    fn add_i16(self, a: V, b: V) -> V {
+        std::array::from_fn(|i| {
+            (a[i] & 0xffff_0000).wrapping_add(b[i] & 0xffff_0000) | a[i].wrapping_add(b[i]) & 0xffff
+        })
+    }
+    #[inline(always)]
+    fn widen_i16(self, a: V) -> [V; 2] {
+        [[a[0], a[1]], [a[2], a[3]]].map(|[a, b]| [a << 16, a, b << 16, b].map(|word| (word as i32 >> 16) as u32))
+    }
+    #[inline(always)]
     fn add_i32(self, a: V, b: V) -> V {
         ints(a, b, i32::wrapping_add)
     }
@@ -141,6 +174,10 @@ impl Isa for Scalar {
         codes.map(|four| four.map(|code| code as i8))
     }
     #[inline(always)]
+    fn codes(self, quad: &[i8; 4]) -> [i16; 4] {
+        quad.map(i16::from)
+    }
+    #[inline(always)]
     fn splat_quad(self, quad: &[i8; 4]) -> [i8; 4] {
         *quad
     }
@@ -155,6 +192,14 @@ impl Isa for Scalar {
     #[inline(always)]
     fn add_pairs(self, sum: V, pairs: V) -> V {
         ints(sum, pairs, |sum, pairs| sum.wrapping_add(pairs >> 16).wrapping_add(pairs << 16 >> 16))
+    }
+    #[inline(always)]
+    fn add_scaled_pairs(self, sum: V, pairs: V, factors: V) -> V {
+        let product = |a: u32, b: u32| i32::from(a as i16) * i32::from(b as i16);
+        std::array::from_fn(|i| {
+            let pair = product(pairs[i], factors[i]) + product(pairs[i] >> 16, factors[i] >> 16);
+            sum[i].wrapping_add(pair as u32)
+        })
     }
     #[inline(always)]
     fn weights(self, w: V) -> V {
@@ -176,6 +221,15 @@ impl Isa for Scalar {
     #[inline(always)]
     fn dot_i8(self, sum: V, w: V, x: [i8; 4]) -> V {
         dot(sum, w, x, |w| i32::from(w as i8))
+    }
+    #[inline(always)]
+    fn dot_i16(self, sum: V, [even, odd]: [V; 2], [a, b, c, d]: [i8; 4]) -> V {
+        let pair = |w: u32, [low, high]: [i8; 2]| {
+            i32::from(w as i16) * i32::from(low) + i32::from((w >> 16) as i16) * i32::from(high)
+        };
+        std::array::from_fn(|i| {
+            (sum[i] as i32).wrapping_add(pair(even[i], [a, c])).wrapping_add(pair(odd[i], [b, d])) as u32
+        })
     }
     #[inline(always)]
     fn add(self, a: V, b: V) -> V {

@@ -35,8 +35,10 @@ pub trait Dot: Copy + Default + Send + Sync + 'static {
     type Weights: Pod;
     const NAME: &'static str;
     const ACCUMULATORS: usize;
+    const WIDE: bool;
     fn quad(codes: [i8; 4]) -> Self::Quad;
     fn quads(codes: [v128; 4]) -> [Self::Quad; 4];
+    fn codes(quad: &Self::Quad) -> [i16; 4];
     fn splat_quad(quad: &Self::Quad) -> Self::X;
     fn dot(sum: v128, w: v128, mask: v128, x: Self::X) -> v128;
     fn dot_pairs(pairs: v128, w: v128, mask: v128, x: Self::X) -> v128;
@@ -44,6 +46,7 @@ pub trait Dot: Copy + Default + Send + Sync + 'static {
     fn dot_weights(sum: v128, w: &Self::Weights, x: Self::X) -> v128;
     fn dot_weight_pairs(pairs: v128, w: &Self::Weights, x: Self::X) -> v128;
     fn dot_i8(sum: v128, w: v128, x: Self::X) -> v128;
+    fn dot_i16(sum: v128, w: [v128; 2], x: Self::X) -> v128;
 }
 
 /// WebAssembly's vectors with the dot products of `D`.
@@ -64,6 +67,7 @@ impl Dot for Strict {
     type Weights = [[u8; 16]; 2];
     const NAME: &'static str = "simd128";
     const ACCUMULATORS: usize = 4;
+    const WIDE: bool = true;
 
     #[inline(always)]
     fn quad([a, b, c, d]: [i8; 4]) -> [i16; 4] {
@@ -74,6 +78,10 @@ impl Dot for Strict {
         let paired = codes.map(|four| i32x4_shuffle::<0, 2, 1, 3>(four, four));
         let [a, b, c, d] = paired;
         bytemuck::cast([i16x8_narrow_i32x4(a, b), i16x8_narrow_i32x4(c, d)].map(store))
+    }
+    #[inline(always)]
+    fn codes(&[a, c, b, d]: &[i16; 4]) -> [i16; 4] {
+        [a, b, c, d]
     }
     #[inline(always)]
     fn splat_quad(quad: &[i16; 4]) -> (v128, v128) {
@@ -112,6 +120,11 @@ impl Dot for Strict {
         let sum = i32x4_add(sum, i32x4_dot_i16x8(i16x8_shr(i16x8_shl(w, 8), 8), even));
         i32x4_add(sum, i32x4_dot_i16x8(i16x8_shr(w, 8), odd))
     }
+    #[inline(always)]
+    fn dot_i16(sum: v128, [w_even, w_odd]: [v128; 2], (even, odd): (v128, v128)) -> v128 {
+        let sum = i32x4_add(sum, i32x4_dot_i16x8(w_even, even));
+        i32x4_add(sum, i32x4_dot_i16x8(w_odd, odd))
+    }
 }
 
 /// The strict instructions and the relaxed dot product.
@@ -130,6 +143,7 @@ impl Dot for RelaxedDot {
     type Weights = [u8; 16];
     const NAME: &'static str = "relaxed";
     const ACCUMULATORS: usize = 8;
+    const WIDE: bool = false;
 
     #[inline(always)]
     fn quad(codes: [i8; 4]) -> [i8; 4] {
@@ -138,6 +152,10 @@ impl Dot for RelaxedDot {
     #[inline(always)]
     fn quads([a, b, c, d]: [v128; 4]) -> [[i8; 4]; 4] {
         bytemuck::cast(store(i8x16_narrow_i16x8(i16x8_narrow_i32x4(a, b), i16x8_narrow_i32x4(c, d))))
+    }
+    #[inline(always)]
+    fn codes(quad: &[i8; 4]) -> [i16; 4] {
+        quad.map(i16::from)
     }
     #[inline(always)]
     fn splat_quad(quad: &[i8; 4]) -> v128 {
@@ -167,6 +185,11 @@ impl Dot for RelaxedDot {
     fn dot_i8(sum: v128, w: v128, x: v128) -> v128 {
         i32x4_relaxed_dot_i8x16_i7x16_add(w, x, sum)
     }
+    #[inline(always)]
+    fn dot_i16(sum: v128, [w_even, w_odd]: [v128; 2], x: v128) -> v128 {
+        let sum = i32x4_add(sum, i32x4_dot_i16x8(w_even, i16x8_shr(i16x8_shl(x, 8), 8)));
+        i32x4_add(sum, i32x4_dot_i16x8(w_odd, i16x8_shr(x, 8)))
+    }
 }
 
 #[inline(always)]
@@ -191,6 +214,7 @@ impl<D: Dot> Isa for Wasm<D> {
 
     const NAME: &'static str = D::NAME;
     const ACCUMULATORS: usize = D::ACCUMULATORS;
+    const WIDE: bool = D::WIDE;
 
     #[inline(always)]
     fn load(self, from: &[u8; 16]) -> v128 {
@@ -224,6 +248,17 @@ impl<D: Dot> Isa for Wasm<D> {
             i32x4_extend_high_i16x8(low),
             i32x4_extend_low_i16x8(high),
             i32x4_extend_high_i16x8(high),
+        ]
+    }
+    #[inline(always)]
+    fn load_i8_twice(self, from: &[u8; 16]) -> [v128; 4] {
+        let bytes = load(from);
+        let (low, high) = (self.zip_low(bytes, bytes), self.zip_high(bytes, bytes));
+        [
+            i16x8_extend_low_i8x16(low),
+            i16x8_extend_high_i8x16(low),
+            i16x8_extend_low_i8x16(high),
+            i16x8_extend_high_i8x16(high),
         ]
     }
     #[inline(always)]
@@ -275,6 +310,22 @@ impl<D: Dot> Isa for Wasm<D> {
         i8x16_swizzle(table, at)
     }
     #[inline(always)]
+    fn zip_low(self, a: v128, b: v128) -> v128 {
+        i8x16_shuffle::<0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23>(a, b)
+    }
+    #[inline(always)]
+    fn zip_high(self, a: v128, b: v128) -> v128 {
+        i8x16_shuffle::<8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31>(a, b)
+    }
+    #[inline(always)]
+    fn add_i16(self, a: v128, b: v128) -> v128 {
+        i16x8_add(a, b)
+    }
+    #[inline(always)]
+    fn widen_i16(self, a: v128) -> [v128; 2] {
+        [i32x4_extend_low_i16x8(a), i32x4_extend_high_i16x8(a)]
+    }
+    #[inline(always)]
     fn add_i32(self, a: v128, b: v128) -> v128 {
         i32x4_add(a, b)
     }
@@ -307,6 +358,10 @@ impl<D: Dot> Isa for Wasm<D> {
         D::quads(codes)
     }
     #[inline(always)]
+    fn codes(self, quad: &D::Quad) -> [i16; 4] {
+        D::codes(quad)
+    }
+    #[inline(always)]
     fn splat_quad(self, quad: &D::Quad) -> D::X {
         D::splat_quad(quad)
     }
@@ -323,6 +378,10 @@ impl<D: Dot> Isa for Wasm<D> {
         i32x4_add(sum, i32x4_extadd_pairwise_i16x8(pairs))
     }
     #[inline(always)]
+    fn add_scaled_pairs(self, sum: v128, pairs: v128, factors: v128) -> v128 {
+        i32x4_add(sum, i32x4_dot_i16x8(pairs, factors))
+    }
+    #[inline(always)]
     fn weights(self, w: v128) -> D::Weights {
         D::weights(w)
     }
@@ -337,6 +396,10 @@ impl<D: Dot> Isa for Wasm<D> {
     #[inline(always)]
     fn dot_i8(self, sum: v128, w: v128, x: D::X) -> v128 {
         D::dot_i8(sum, w, x)
+    }
+    #[inline(always)]
+    fn dot_i16(self, sum: v128, w: [v128; 2], x: D::X) -> v128 {
+        D::dot_i16(sum, w, x)
     }
     #[inline(always)]
     fn add(self, a: v128, b: v128) -> v128 {

@@ -52,7 +52,7 @@
 use std::ops::Range;
 
 use super::finish::{GroupInput, ROW_VECTORS, finish};
-use super::prefetch::{self, BURST_STEP, WeightPrefetch};
+use super::prefetch::{BURST_STEP, WeightPrefetch};
 use super::{TileOut, TileSums};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
@@ -84,8 +84,7 @@ pub(super) fn tile<I: Isa, const T: usize>(
     let finish = finish::<I, T>(layout);
     let bytes = matrix.tile(tile);
     // Only the first token's pass over a tile reads it from memory.
-    let wanted = token == 0 && prefetch::is_on(layout.codes);
-    let mut prefetch = WeightPrefetch::new(matrix, tile, wanted);
+    let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
     let rows: [_; T] = std::array::from_fn(|t| act.row(token + t));
     let (len, groups) = matrix.shape.groups();
     let group_bytes = bytes.len() / groups;
@@ -148,7 +147,7 @@ pub(super) fn sum<
                     let half = |a: usize| isa.shr_i32(dots[v][p][t][a], C::SHIFT[p]);
                     let sum = if A == 2 { isa.add_i32(isa.shl_i32(half(0), 7), half(1)) } else { half(0) };
                     sums[(first + v) * P + p][t] =
-                        if C::SIGNED { isa.sub_i32(sum, isa.shl_i32(weights[v], 13)) } else { sum };
+                        if C::SIGNED && A == 2 { isa.sub_i32(sum, isa.shl_i32(weights[v], 13)) } else { sum };
                 }
             }
         }
@@ -180,7 +179,7 @@ type Accumulators<V, const P: usize, const VS: usize, const T: usize, const A: u
 /// Adds some steps to the accumulators of `V` parts of each step, for every plane of codes, token and plane of activations;
 /// signed weights are summed too.
 #[inline(always)]
-pub(super) fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
+fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,
     masks: &[I::V; 4],
     codes: &[u8],
@@ -245,7 +244,7 @@ fn run_pass<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, 
                     }
                 }
             }
-            if C::SIGNED {
+            if C::SIGNED && A == 2 {
                 weights[v] = isa.dot_i8(weights[v], all[0].0, ones);
             }
         }

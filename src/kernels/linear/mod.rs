@@ -6,6 +6,8 @@
 //! | weights | 1 token | 4 tokens and more | 24 and more |
 //! |---|---|---|---|
 //! | codes of 1, 2, 4 bits, one scale a row or group | `ints` | `ints`, 4 at a time | `panel` |
+//! | the same, products summed in 16-bit lanes | `ints` | `ints`, one by one | 1 and 2 bits with int8 likewise; else `panel` |
+//! | 2-bit codes without a dot product of bytes | `lookup` | up to 7 one by one, then `panel` | `panel` |
 //! | 6-bit codes with plain group scales | `ints` | one by one | `panel` |
 //! | signed 8-bit codes | `ints` | `ints`, 4 at a time | likewise |
 //! | K-quants | `super_block` | Q5_K, Q6_K: up to 16 at a time; others one by one | likewise |
@@ -30,8 +32,10 @@
 mod dense;
 mod finish;
 mod ints;
+mod lookup;
 mod panel;
 pub mod prefetch;
+mod row_pairs;
 #[cfg(test)]
 pub(in crate::kernels) mod suite;
 mod super_block;
@@ -39,10 +43,10 @@ mod super_block;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::act::{Act, Precision};
+use super::act::{Act, Precision, TABLE_ROWS};
 use super::elementwise::scale;
 use super::isa::Isa;
-use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, Matrix, Packing, TILE};
+use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, LOOKUP, Matrix, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Float, Layout, ScaleType, Scales};
 use crate::team::Columns;
 use dense::{decoded, dense};
@@ -119,7 +123,7 @@ pub fn chosen() -> DotProduct {
 /// use ternlight::team::{Columns, Team};
 ///
 /// // A ternary matrix [32, 64]: codes 0, 1, 2 stand for −1, 0, 1; every row has the scale 0.5.
-/// let shape = MatrixShape { rows: 32, cols: 64, packing: Packing::Ints(Layout::TERNARY), parts: 1 };
+/// let shape = MatrixShape { rows: 32, cols: 64, packing: Packing::Ints(Layout::TERNARY), parts: 1, lookup: false };
 /// let codes: Vec<u8> = (0..32 * 64).map(|i| (i * 7 % 3) as u8).collect();
 /// let mut matrix = Matrix::reserve(shape)?;
 /// matrix.pack(0, DecodedRows { codes: &codes, scales: &[], mins: &[], super_scales: &[] });
@@ -144,7 +148,8 @@ pub fn multiply<I: Isa>(matrix: &Matrix, part: usize, tiles: Range<usize>, act: 
 
 /// The number of tiles that a member should take at once for so many tokens.
 pub fn chunk_size(tokens: usize) -> usize {
-    if tokens >= panel::MIN_TOKENS { panel::PANEL_TILES } else { 1 }
+    let least = if LOOKUP { TABLE_ROWS + 1 } else { panel::MIN_TOKENS };
+    if tokens >= least { panel::PANEL_TILES } else { 1 }
 }
 
 /// Does what [`multiply`] does, with the given kind of dot product.
@@ -161,10 +166,12 @@ pub fn multiply_by<I: Isa>(
 ) {
     let shape = &matrix.shape;
     assert_eq!(act.spec(), super::spec(shape, act.spec().precision), "activations fit the matrix");
-    let kernels = kernels::<I>(shape.packing, act.spec().precision, dots);
+    let kernels = kernels::<I>(shape, act.spec().precision, dots);
     let tokens = act.tokens();
     let first = part * shape.part_tiles();
-    if tokens >= panel::MIN_TOKENS && panel::supports(shape, act.spec().precision) && !tiles.is_empty() {
+    let pairs = dots == DotProduct::Dot2 && !I::WIDE;
+    let supported = panel::supports(shape, act.spec().precision, pairs);
+    if tokens >= panel::min_tokens(shape) && supported && !tiles.is_empty() {
         return panel::multiply(dots, matrix, first + tiles.start..first + tiles.end, act, &mut columns);
     }
     let start = shape.tile_rows(first + tiles.start).start;
@@ -176,7 +183,12 @@ pub fn multiply_by<I: Isa>(
             let some = MAX_TOKENS.min(tokens - token);
             if some >= PASS_TOKENS && super_block::unpacks_once(shape, act.spec().precision) {
                 let outs = &mut [[0.0; TILE]; MAX_TOKENS][..some];
-                super_block::many(matrix, tile, act, token..token + some, outs);
+                let many = match (shape.groups().0, pairs && super_block::has_dot2(shape)) {
+                    (16, true) => super_block::many::<I, 4, true>,
+                    (16, false) => super_block::many::<I, 4, false>,
+                    _ => super_block::many::<I, 8, false>,
+                };
+                many(matrix, tile, act, token..token + some, outs);
                 for (i, out) in outs.iter_mut().enumerate() {
                     write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
                 }
@@ -216,7 +228,7 @@ pub fn add<I: Isa>(
     let shape = &matrix.shape;
     assert_eq!(act.spec(), super::spec(shape, Precision::Float), "activations fit the matrix");
     assert!(matrix.factor == 1.0 && shape.parts == 1, "plain weights");
-    let kernels = kernels::<I>(shape.packing, Precision::Float, DotProduct::Dot4);
+    let kernels = kernels::<I>(shape, Precision::Float, DotProduct::Dot4);
     let start = shape.tile_rows(tiles.start).start;
     let mut out = [[0.0; TILE]; PASS_TOKENS];
     for tile in tiles {
@@ -273,8 +285,9 @@ struct Kernels<I: Isa> {
 
 /// Chooses the kernels of a layout. A pass takes two parts of a step where registers hold their accumulators. It is one table,
 /// and therefore exceeds 60 lines.
-fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: DotProduct) -> Kernels<I> {
-    let pairs = dots == DotProduct::Dot2;
+fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) -> Kernels<I> {
+    // Strict instructions multiply 16-bit lanes in both ways.
+    let pairs = dots == DotProduct::Dot2 && !I::WIDE;
     macro_rules! ints {
         ($codes:ty, $planes:literal, $halves:literal) => {
             Kernels {
@@ -284,13 +297,33 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: DotProduct) -> 
                     (false, true) => sum::<I, $codes, $planes, 2, 1, $halves, false>,
                     (false, false) => sum::<I, $codes, $planes, 1, 1, $halves, false>,
                 }),
+                many: (!pairs).then_some(Kernel::Ints(sum::<I, $codes, $planes, 1, PASS_TOKENS, $halves, false>)),
+            }
+        };
+    }
+    macro_rules! lookup {
+        ($halves:literal) => {
+            Kernels { one: Kernel::Other(lookup::one::<I, $halves>), many: None }
+        };
+    }
+    macro_rules! fours {
+        ($codes:ty, $planes:literal, $parts:literal, $halves:literal) => {
+            Kernels {
+                one: Kernel::Ints(sum::<I, $codes, $planes, $parts, 1, $halves, false>),
                 many: Some(Kernel::Ints(sum::<I, $codes, $planes, 1, PASS_TOKENS, $halves, false>)),
             }
         };
     }
     macro_rules! super_block {
         ($codes:ty, $planes:literal, $vectors:literal, $steps:literal) => {
-            Kernels { one: Kernel::Other(super_block::one::<I, $codes, $planes, $vectors, $steps>), many: None }
+            Kernels {
+                one: Kernel::Other(if pairs && super_block::has_dot2(shape) {
+                    super_block::one::<I, $codes, $planes, $vectors, $steps, true>
+                } else {
+                    super_block::one::<I, $codes, $planes, $vectors, $steps, false>
+                }),
+                many: None,
+            }
         };
     }
     macro_rules! dense {
@@ -301,7 +334,7 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: DotProduct) -> 
             }
         };
     }
-    match (packing, precision) {
+    match (shape.packing, precision) {
         (Packing::Dense(Float::F32), _) => dense!(F32, 1),
         (Packing::Dense(Float::F16), _) => dense!(F16, 2),
         (Packing::Dense(Float::BF16), _) => dense!(Bf16, 2),
@@ -314,24 +347,28 @@ fn kernels<I: Isa>(packing: Packing, precision: Precision, dots: DotProduct) -> 
             }),
             _,
         ) => match (codes, len) {
-            (Codes::B2, 16) => super_block!(B2, 4, 1, 4),
+            // Two planes stand two bits up, which a scale could not be multiplied with before they are shifted back.
+            (Codes::B2, 16) => Kernels { one: Kernel::Other(super_block::one::<I, B2, 4, 1, 4, false>), many: None },
             (Codes::B4, 16) => super_block!(B4, 2, 2, 4),
             (Codes::B4, 32) => super_block!(B4, 2, 2, 8),
             (Codes::B6, 16) => super_block!(B6, 4, 1, 4),
-            (Codes::B6, 32) => super_block!(B6, 4, 1, 8),
+            (Codes::B6, 32) => Kernels { one: Kernel::Other(super_block::one::<I, B6, 4, 1, 8, false>), many: None },
             _ => unreachable!("no storage type has super-blocks with groups of {len} {codes:?}"),
         },
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
             (Codes::B1, Precision::Int8) => ints!(B1, 8, 1),
             (Codes::B1, _) => ints!(B1, 8, 2),
+            (Codes::B2, Precision::Int8) if shape.by_rows() => lookup!(1),
+            (Codes::B2, _) if shape.by_rows() => lookup!(2),
             (Codes::B2, Precision::Int8) => ints!(B2, 4, 1),
             (Codes::B2, _) => ints!(B2, 4, 2),
+            // Products of 14 bits do not fit 16-bit lanes.
+            (Codes::B4, _) if I::WIDE => fours!(B4, 2, 2, 1),
             (Codes::B4, _) => ints!(B4, 2, 2),
+            (Codes::B6, _) if I::WIDE => Kernels { one: Kernel::Ints(sum::<I, B6, 4, 1, 1, 1, false>), many: None },
             (Codes::B6, _) => Kernels { one: Kernel::Ints(sum::<I, B6, 4, 1, 1, 2, false>), many: None },
-            (Codes::I8, _) => Kernels {
-                one: Kernel::Ints(sum::<I, I8, 1, 2, 1, 2, false>),
-                many: Some(Kernel::Ints(sum::<I, I8, 1, 1, PASS_TOKENS, 2, false>)),
-            },
+            (Codes::I8, _) if I::WIDE => fours!(I8, 1, 4, 1),
+            (Codes::I8, _) => fours!(I8, 1, 2, 2),
         },
     }
 }

@@ -57,8 +57,9 @@
 use std::ops::Range;
 
 use super::finish::{GroupInput, ROW_VECTORS, finish};
+use super::row_pairs::{self, Lanes, TILE_VECTORS};
 use super::{DotProduct, PASS_TOKENS};
-use crate::kernels::act::{Act, ActRow, Precision};
+use crate::kernels::act::{Act, ActRow, Precision, TABLE_ROWS};
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Layout};
@@ -69,15 +70,29 @@ pub(super) const PANEL_TILES: usize = 3;
 const PANEL_ROWS: usize = PANEL_TILES * TILE;
 /// The largest number of values of k in a panel.
 const PANEL_K: usize = 512;
+/// Vectors of eight rows in a block, where a lane holds two of them.
+const LANE_VECTORS: usize = 3;
 /// Tokens that share a panel before the next one is unpacked. It bounds the memory of the sums.
 const TOKEN_BATCH: usize = 128;
 /// The number of tokens from which on unpacking pays.
 pub(super) const MIN_TOKENS: usize = 24;
 
+/// The number of tokens from which on a panel multiplies a matrix.
+pub(super) fn min_tokens(shape: &MatrixShape) -> usize {
+    if shape.by_rows() { TABLE_ROWS + 1 } else { MIN_TOKENS }
+}
+
 /// Tells whether these weights have a kernel here: integer codes of at most 7 bits with plain group scales.
-pub(super) fn supports(shape: &MatrixShape, precision: Precision) -> bool {
+///
+/// With products summed in 16-bit lanes, codes of 1 and 2 bits are faster token by token with int8 activations: unpacking takes little
+/// of so many instructions.
+pub(super) fn supports(shape: &MatrixShape, precision: Precision, pairs: bool) -> bool {
     let signed = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::I8, .. }) | Packing::Dense(_));
-    !signed && !shape.has_super_blocks() && precision != Precision::Float
+    let narrow = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::B1 | Codes::B2, .. }));
+    !signed
+        && !(pairs && narrow && precision == Precision::Int8)
+        && !shape.has_super_blocks()
+        && precision != Precision::Float
 }
 
 /// Multiplies `tiles` of the matrix, whose results are `columns`, for all prepared tokens.
@@ -90,16 +105,18 @@ pub(super) fn multiply<I: Isa>(
 ) {
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("only integers come here") };
     let start = matrix.shape.tile_rows(tiles.start).start;
+    let planes = act.spec().planes::<I>();
     let flush_steps = match (dots, layout.codes) {
+        _ if I::WIDE => 0,
         (DotProduct::Dot4, _) | (_, Codes::B6 | Codes::I8) => 0,
         (_, Codes::B1) => 128,
         (_, Codes::B2) => 32,
         (_, Codes::B4) => 8,
     };
     let rows = (0..act.tokens()).map(|token| act.row(token)).collect();
-    let planes = act.spec().planes();
+    let (weights, lanes) = (vec![], vec![]);
     let mut panel =
-        Panel { matrix, layout, planes, rows, flush_steps, weights: vec![], sums: vec![], out: Default::default() };
+        Panel { matrix, layout, planes, rows, flush_steps, weights, lanes, sums: vec![], out: Default::default() };
     for first in tiles.clone().step_by(PANEL_TILES) {
         let tiles = first..tiles.end.min(first + PANEL_TILES);
         for first in (0..act.tokens()).step_by(TOKEN_BATCH) {
@@ -125,8 +142,9 @@ struct Panel<'a, I: Isa> {
     rows: Vec<ActRow<'a, I>>,
     /// Steps whose products fit 16-bit lanes; 0 to sum in 32 bits at once.
     flush_steps: usize,
-    /// The unpacked codes.
+    /// The unpacked codes; in one or the other form.
     weights: Vec<I::Weights>,
+    lanes: Vec<Lanes>,
     /// The sums of each token, for the rows of all tiles.
     sums: Vec<[i32; PANEL_ROWS]>,
     /// The results of each tile, for all tokens.
@@ -146,9 +164,18 @@ impl<I: Isa> Panel<'_, I> {
         }
         for group in 0..groups {
             self.sums.clear();
-            self.sums.resize(tokens.len(), [0; PANEL_ROWS]);
+            if self.matrix.shape.by_rows() {
+                // Codes are multiplied as if they began at -1.
+                self.sums.extend(self.rows[tokens.clone()].iter().map(|row| [row.sums[group]; PANEL_ROWS]));
+            } else {
+                self.sums.resize(tokens.len(), [0; PANEL_ROWS]);
+            }
             for from in (0..len).step_by(PANEL_K) {
                 let steps = from / 4..len.min(from + PANEL_K) / 4;
+                if self.matrix.shape.by_rows() {
+                    self.multiply_lanes(tiles.clone(), &tokens, group * group_bytes + header, group * len / 4, steps);
+                    continue;
+                }
                 self.weights.resize(steps.len() * PANEL_ROWS / 4, bytemuck::Zeroable::zeroed());
                 for (i, tile) in tiles.clone().enumerate() {
                     let codes = &self.matrix.tile(tile)[group * group_bytes + header..];
@@ -168,6 +195,59 @@ impl<I: Isa> Panel<'_, I> {
                 let four = tokens.len() / PASS_TOKENS * PASS_TOKENS;
                 self.finish::<PASS_TOKENS>(i, tile, header, group, tokens.start, 0..four);
                 self.finish::<1>(i, tile, header, group, tokens.start, four..tokens.len());
+            }
+        }
+    }
+
+    /// Adds the products of some steps of a group to the sums, with two rows a lane. The group's codes begin at byte `at` of a
+    /// tile, and its activations at `first`.
+    fn multiply_lanes(
+        &mut self,
+        tiles: Range<usize>,
+        tokens: &Range<usize>,
+        at: usize,
+        first: usize,
+        steps: Range<usize>,
+    ) {
+        let step_bytes = TILE;
+        self.lanes.resize(steps.len() * PANEL_TILES * TILE_VECTORS, [[0; 4]; 2]);
+        let mut most = usize::MAX;
+        for (i, tile) in tiles.clone().enumerate() {
+            let codes = &self.matrix.tile(tile)[at + steps.start * step_bytes..at + steps.end * step_bytes];
+            most = most.min(row_pairs::unpack_tile::<I>(codes, LANE_VECTORS, i, &mut self.lanes));
+        }
+        let steps = first + steps.start..first + steps.end;
+        if self.planes == 1 {
+            self.lane_products::<3, 1>(most, tiles.len(), tokens, steps);
+        } else {
+            self.lane_products::<1, 2>(most, tiles.len(), tokens, steps);
+        }
+    }
+
+    /// Adds the products of all blocks with all tokens, `T` tokens at a time, to the sums.
+    fn lane_products<const T: usize, const A: usize>(
+        &mut self,
+        most: usize,
+        tiles: usize,
+        tokens: &Range<usize>,
+        steps: Range<usize>,
+    ) {
+        let Self { rows, lanes, sums, .. } = self;
+        let planes =
+            |token: usize| -> [&[I::Quad]; A] { std::array::from_fn(|a| &rows[token].planes[a][steps.clone()]) };
+        let (blocks, _) = lanes.as_chunks::<LANE_VECTORS>();
+        let blocks = blocks.chunks_exact(steps.len()).take((tiles * TILE_VECTORS).div_ceil(LANE_VECTORS));
+        for (block, lanes) in blocks.enumerate() {
+            let (many, rest) = sums.as_chunks_mut::<T>();
+            let single = tokens.start + many.len() * T;
+            for (token, sums) in tokens.clone().step_by(T).zip(many) {
+                let xs = std::array::from_fn(|t| planes(token + t));
+                let sums = sums.each_mut().map(|sums| sums.as_chunks_mut::<4>().0);
+                row_pairs::dot::<I, LANE_VECTORS, T, A>(most, lanes, xs, block, sums);
+            }
+            for (token, sums) in (single..).zip(rest) {
+                let sums = [sums.as_chunks_mut::<4>().0];
+                row_pairs::dot::<I, LANE_VECTORS, 1, A>(most, lanes, [planes(token)], block, sums);
             }
         }
     }
@@ -315,7 +395,7 @@ fn dot<I: Isa, const V: usize, const T: usize, const A: usize, const DOT2: bool>
 
 /// Multiplies one block with `T` tokens; products are summed in 32-bit lanes.
 #[inline(always)]
-pub(super) fn dot4_steps<I: Isa, const V: usize, const T: usize, const A: usize>(
+fn dot4_steps<I: Isa, const V: usize, const T: usize, const A: usize>(
     isa: I,
     weights: &[[I::Weights; V]],
     xs: [[&[I::Quad]; A]; T],

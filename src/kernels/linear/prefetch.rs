@@ -18,6 +18,9 @@
 //! itself still reads one linear stream. The bytes are combined with XOR into a value that the destructor hides from the
 //! optimiser, because a load whose result is unused may be dropped, and in one engine it gave no gain.
 //!
+//! Nearer loads ([`Ahead::Near`]) bring the eight lines that lie 2 KiB ahead instead. They begin no new pages but are read soon, which
+//! suits K-quants on a Zen 4: their kernel reads each line in two passes, a pattern that the core's prefetcher does not follow.
+//!
 //! Windows are aligned to the machine's pages, not to the start of the weights; counted from the start, decode at 2B shape took
 //! a seventh longer.
 //!
@@ -27,28 +30,87 @@
 //! linear stream gained nothing at any distance; bursts over 4, 6, 16 or 32 pages, of two lines a page, or of every second line
 //! were no faster. On an AMD Zen 5 the core's prefetchers cross pages, one stream already reads 26 to 36 GB/s, and the bursts,
 //! with the chunks that they cut a row into, *cost* a third of the ternary decode speed while they double that of the Q6_K
-//! head. The right choice depends on the processor and the kernel, so [`set`] makes it for each kind of codes, after a measurement
-//! ([`tune`](crate::model::tune)). Kernels of super-blocks always prefetch.
+//! head. On a Zen 4 they cost every kernel but that of K-quants 5 to 35 %. The right choice depends on the processor and the kernel, so [`set`] makes it for
+//! each [`Kind`] of weights, after a measurement ([`tune`](crate::model::tune)).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::kernels::packed::Matrix;
+use crate::kernels::packed::{Matrix, MatrixShape, Packing};
 use crate::quant::Codes;
 
-/// The kinds of codes that have a choice.
-pub const KINDS: [Codes; 5] = [Codes::B1, Codes::B2, Codes::B4, Codes::B6, Codes::I8];
-
-/// One choice a kind for the process: what suits a machine suits all models on it.
-static OFF: [AtomicBool; KINDS.len()] = [const { AtomicBool::new(false) }; KINDS.len()];
-
-/// Sets whether kernels for few tokens prefetch weights of this kind from now on. Results do not change.
-pub fn set(codes: Codes, on: bool) {
-    OFF[codes as usize].store(!on, Ordering::Relaxed);
+/// A kind of packed weights: the width of their codes, and whether they are K-quants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// The width of the codes.
+    pub codes: Codes,
+    /// Whether super-blocks of 256 values have integer scales.
+    pub super_blocks: bool,
 }
 
-/// Whether they do; true at first.
-pub fn is_on(codes: Codes) -> bool {
-    !OFF[codes as usize].load(Ordering::Relaxed)
+const fn kind(codes: Codes, super_blocks: bool) -> Kind {
+    Kind { codes, super_blocks }
+}
+
+/// The kinds that have a choice.
+pub const KINDS: [Kind; 8] = [
+    kind(Codes::B1, false),
+    kind(Codes::B2, false),
+    kind(Codes::B4, false),
+    kind(Codes::B6, false),
+    kind(Codes::I8, false),
+    kind(Codes::B2, true),
+    kind(Codes::B4, true),
+    kind(Codes::B6, true),
+];
+
+/// Which lines are loaded ahead of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// None.
+    Off,
+    /// Those that the kernel reads next but a few.
+    Near,
+    /// One of each of eight pages.
+    Pages,
+}
+
+impl Ahead {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Near, Self::Pages];
+
+    /// The name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Near => "near",
+            Self::Pages => "pages",
+        }
+    }
+}
+
+/// One choice a kind for the process: what suits a machine suits all models on it.
+static CHOSEN: [AtomicU8; KINDS.len()] = [const { AtomicU8::new(Ahead::Pages as u8) }; KINDS.len()];
+
+impl Kind {
+    /// The kind of a matrix; `None` for dense ones.
+    pub fn of(shape: &MatrixShape) -> Option<Self> {
+        let Packing::Ints(layout) = shape.packing else { return None };
+        Some(kind(layout.codes, shape.has_super_blocks()))
+    }
+
+    fn choice(self) -> &'static AtomicU8 {
+        &CHOSEN[self.codes as usize + if self.super_blocks { 4 } else { 0 }]
+    }
+}
+
+/// Sets which weights of this kind kernels for few tokens load ahead from now on. Results do not change.
+pub fn set(kind: Kind, ahead: Ahead) {
+    kind.choice().store(ahead as u8, Ordering::Relaxed);
+}
+
+/// What they load ahead for a matrix; [`Ahead::Pages`] at first.
+pub fn chosen(shape: &MatrixShape) -> Ahead {
+    Kind::of(shape).map_or(Ahead::Off, |kind| Ahead::ALL[usize::from(kind.choice().load(Ordering::Relaxed))])
 }
 
 /// Loads weights into the cache before the kernel reads them; see the module's documentation.
@@ -61,6 +123,7 @@ pub(super) struct WeightPrefetch<'a> {
     next: usize,
     /// The XOR of what was loaded.
     seen: u8,
+    near: bool,
 }
 
 /// Bytes that the kernel reads between two bursts.
@@ -70,6 +133,8 @@ const PAGES: usize = 8;
 const WINDOW: usize = PAGE * PAGES;
 /// The bytes that a burst spans. They are bounds-checked once, so that its loads have no checks of their own.
 const BURST_SPAN: usize = (PAGES - 1) * PAGE + 1;
+/// How far ahead of the kernel a burst of neighbouring lines is.
+const NEAR: usize = 2048;
 
 impl<'a> WeightPrefetch<'a> {
     /// Begins at a tile; `wanted` is false where the tile is in the cache already.
@@ -77,8 +142,10 @@ impl<'a> WeightPrefetch<'a> {
     pub fn new(matrix: &'a Matrix, tile: usize, wanted: bool) -> Self {
         let bytes = matrix.codes();
         let phase = bytes.as_ptr().addr() % WINDOW;
+        let ahead = chosen(&matrix.shape);
+        let wanted = wanted && ahead != Ahead::Off;
         let next = if wanted { (phase + tile * matrix.shape.tile_bytes()) / BURST_STEP } else { usize::MAX };
-        Self { bytes, phase, next, seen: 0 }
+        Self { bytes, phase, next, seen: 0, near: ahead == Ahead::Near }
     }
 
     /// Whether there are bursts at all.
@@ -99,6 +166,16 @@ impl<'a> WeightPrefetch<'a> {
     #[inline(never)]
     fn burst(&mut self) {
         let at = self.next * BURST_STEP;
+        self.next += 1;
+        if self.near {
+            let rest = self.bytes.get(at + NEAR - self.phase..).unwrap_or_default();
+            if let Some(lines) = rest.first_chunk::<BURST_STEP>() {
+                for line in 0..PAGES {
+                    self.seen ^= lines[line * 64];
+                }
+            }
+            return;
+        }
         let line = (at / WINDOW + 1) * WINDOW + at % WINDOW / PAGES - self.phase;
         let rest = self.bytes.get(line..).unwrap_or_default();
         if let Some(pages) = rest.first_chunk::<BURST_SPAN>() {
@@ -108,7 +185,6 @@ impl<'a> WeightPrefetch<'a> {
         } else {
             rest.chunks(PAGE).for_each(|page| self.seen ^= page[0]);
         }
-        self.next += 1;
     }
 }
 

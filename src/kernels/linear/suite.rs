@@ -47,6 +47,14 @@ fn packings() -> Vec<Packing> {
     ]
 }
 
+/// Returns every packing in each of its layouts: whether codes are packed for kernels that look sums up.
+fn layouts() -> impl Iterator<Item = (Packing, bool)> {
+    packings().into_iter().flat_map(|packing| {
+        let shape = MatrixShape { rows: TILE, cols: 256, packing, parts: 1, lookup: true };
+        [false, true].into_iter().take(1 + usize::from(shape.by_rows())).map(move |lookup| (packing, lookup))
+    })
+}
+
 /// A matrix, and the unpacked codes and scales that it was made from.
 struct Sample {
     matrix: Matrix,
@@ -62,7 +70,12 @@ fn half(value: f32) -> f32 {
 }
 
 fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rng) -> Sample {
-    let shape = MatrixShape { rows, cols, packing, parts };
+    sample_by(false, packing, rows, cols, parts, rng)
+}
+
+/// With the layout of codes that kernels look sums up in, or the other.
+fn sample_by(lookup: bool, packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rng) -> Sample {
+    let shape = MatrixShape { rows, cols, packing, parts, lookup };
     let groups = shape.groups().1;
     let mut random = |spread: f32| (rng.unit() as f32 - 0.5) * spread;
     let (mut codes, mut scales, mut mins, mut super_scales, mut values) = (vec![], vec![], vec![], vec![], vec![]);
@@ -239,7 +252,7 @@ fn product_by<I: Isa>(dots: DotProduct, matrix: &Matrix, x: &[f32], precision: P
 /// that the test exceeds 60 lines.
 pub(in crate::kernels) fn matrices_multiply<I: Isa>() {
     let mut rng = Rng::new(158);
-    for packing in packings() {
+    for (packing, lookup) in layouts() {
         for (number, (rows, cols, parts)) in [
             (1, 256, 1),
             (40, 256, 1),
@@ -257,7 +270,7 @@ pub(in crate::kernels) fn matrices_multiply<I: Isa>() {
             if grouped && cols % 256 != 0 {
                 continue;
             }
-            let mut sample = sample(packing, rows, cols, parts, &mut rng);
+            let mut sample = sample_by(lookup, packing, rows, cols, parts, &mut rng);
             sample.matrix.divide = number % 2 == 1 && packing == TERNARY;
             // Some numbers of tokens are enough for the panel, and leave every kind of remainder.
             let tokens = [6, 24, 7, 29, 5, 25, 6, 134][number];
@@ -273,7 +286,7 @@ pub(in crate::kernels) fn matrices_multiply<I: Isa>() {
                         let found = y[token * rows + row];
                         assert!(
                             expected == found,
-                            "{packing:?} {rows}x{cols}/{parts} {precision:?} token {token} row {row}: {expected} {found}"
+                            "{packing:?} {lookup} {rows}x{cols}/{parts} {precision:?} token {token} row {row}: {expected} {found}"
                         );
                     }
                     let alone = product::<I>(&sample.matrix, x, precision, &Team::solo());
@@ -353,21 +366,25 @@ pub(in crate::kernels) fn dense_products_are_added<I: Isa>() {
 
 pub(in crate::kernels) fn wide_rows_do_not_overflow<I: Isa>() {
     let cols = 32768;
-    let shape = MatrixShape { rows: TILE, cols, packing: TERNARY, parts: 1 };
-    let mut matrix = Matrix::reserve(shape).unwrap();
-    matrix.pack(0, DecodedRows { codes: &vec![2; TILE * cols], scales: &[], mins: &[], super_scales: &[] });
-    matrix.row_scales.fill(1.0);
-    for precision in [Precision::Int8, Precision::Int14] {
-        let y = product::<I>(&matrix, &vec![-3.0; cols], precision, &Team::solo());
-        assert!(y.iter().all(|y| (y / (-3.0 * cols as f32) - 1.0).abs() < 1e-6), "{y:?}");
+    for lookup in [false, true] {
+        let shape = MatrixShape { rows: TILE, cols, packing: TERNARY, parts: 1, lookup };
+        let mut matrix = Matrix::reserve(shape).unwrap();
+        matrix.pack(0, DecodedRows { codes: &vec![2; TILE * cols], scales: &[], mins: &[], super_scales: &[] });
+        matrix.row_scales.fill(1.0);
+        for precision in [Precision::Int8, Precision::Int14] {
+            for tokens in [1, 24] {
+                let y = product::<I>(&matrix, &vec![-3.0; tokens * cols], precision, &Team::solo());
+                assert!(y.iter().all(|y| (y / (-3.0 * cols as f32) - 1.0).abs() < 1e-6), "{y:?}");
+            }
+        }
     }
 }
 
 /// The largest possible products must not overflow where they are summed in 16 bits.
 pub(in crate::kernels) fn narrow_sums_do_not_overflow<I: Isa>() {
     let cols = 1024;
-    for packing in packings().into_iter().filter(|packing| matches!(packing, Packing::Ints(_))) {
-        let mut sample = sample(packing, 3 * TILE, cols, 1, &mut Rng::new(7));
+    for (packing, lookup) in layouts().filter(|(packing, _)| matches!(packing, Packing::Ints(_))) {
+        let mut sample = sample_by(lookup, packing, 3 * TILE, cols, 1, &mut Rng::new(7));
         let bits = ints(packing).codes.bits();
         let most = if bits == 8 { 127 } else { (1 << bits) - 1 };
         sample.codes.fill(most);

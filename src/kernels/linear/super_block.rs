@@ -18,6 +18,12 @@
 //! instead of at zero. The scheme is that of llama.cpp's `vec_dot` for Q6_K with Q8_K activations, which likewise multiplies
 //! integer sums by integer scales; rows in lanes and 14-bit activations are ours.
 //!
+//! Without a dot product of bytes in one instruction, products are summed in 16-bit lanes ([`DotProduct::Dot2`]), which the whole group
+//! of Q6_K fits because it begins with its offset. `i32x4.dot_i16x8_s` multiplies the lanes with the group's scale and widens
+//! them, so that no 32-bit multiplication is left.
+//!
+//! [`DotProduct::Dot2`]: super::DotProduct
+//!
 //! A pass covers 16 rows, as many as a vector holds bytes of group scales.
 //!
 //! # Several tokens
@@ -33,11 +39,10 @@ use std::ops::Range;
 use bytemuck::Zeroable;
 
 use super::finish::ROW_VECTORS;
-use super::ints::dot;
-use super::panel::{dot4_steps, unpack_tile};
+use super::panel::unpack_tile;
 use super::prefetch::WeightPrefetch;
 use super::{TileOut, four_rows};
-use crate::kernels::act::{Act, Precision};
+use crate::kernels::act::{Act, Halves, Precision};
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Ints, Matrix, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Layout, SUPER_BLOCK, Scales};
@@ -47,8 +52,8 @@ const PASS_ROWS: usize = 16;
 const PASS_VECTORS: usize = PASS_ROWS / 4;
 
 /// Multiplies one tile for one token, and adds to `out`: `P` planes of `V` parts of each step make a pass of 16 rows; a group
-/// has `STEPS` steps.
-pub(super) fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usize>(
+/// has `STEPS` steps. With `DOT2` products are summed in 16-bit lanes first.
+pub(super) fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usize, const DOT2: bool>(
     matrix: &Matrix,
     tile: usize,
     act: &Act<I>,
@@ -62,43 +67,139 @@ pub(super) fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEP
     let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
     let row = act.row(token);
     let (block_bytes, header) = (matrix.shape.block_bytes(), matrix.shape.header());
-    let (group_bytes, groups) = (STEPS * 16 * layout.codes.bits(), SUPER_BLOCK / 4 / STEPS);
+    let group_bytes = STEPS * 16 * layout.codes.bits();
+    let [high, low] = row.planes;
+    let (high, low) = (high.as_chunks::<STEPS>().0, low.as_chunks::<STEPS>().0);
 
     for (block, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
         let at = tile * matrix.shape.tile_bytes() + block * block_bytes + header;
         let (header, codes) = bytes.split_at(header);
         let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
         let (super_scales, group_scales) = scales.split_at(4 * TILE);
-        let mut sums = [[isa.splat_i32(0); 2]; ROW_VECTORS];
-        for group in 0..groups {
+        let (group_scales, _) = group_scales.as_chunks::<PASS_ROWS>();
+        // Slices of a constant length need no checks inside the loops.
+        let (groups, _) = bytemuck::cast_slice::<u8, C::Step>(codes).as_chunks::<STEPS>();
+        let first = block * groups.len();
+        let of_x = &row.sums[2 * first..][..2 * groups.len()];
+        let (high, low) = (&high[first..][..groups.len()], &low[first..][..groups.len()]);
+        let mut sums = [[[isa.splat_i32(0); 2]; PASS_VECTORS]; TILE / PASS_ROWS];
+        for (group, codes) in groups.iter().enumerate() {
             prefetch.touch(at + (group + 1) * group_bytes);
-            let codes = &codes[group * group_bytes..][..group_bytes];
-            let steps = (block * groups + group) * STEPS;
-            let xs = [row.planes.map(|plane| &plane[steps..steps + STEPS])];
-            let (starts, _) = row.sums.as_chunks::<2>();
-            let starts = starts[block * groups + group].map(|sum| isa.splat_i32(layout.offset.wrapping_mul(-sum)));
-            for pass in 0..TILE / PASS_ROWS {
-                let mut dots = [[[starts; 1]; P]; V];
-                for dots in &mut dots {
-                    for (p, dots) in dots.iter_mut().enumerate() {
-                        dots[0] = dots[0].map(|start| isa.shl_i32(start, C::SHIFT[p]));
-                    }
-                }
-                dot::<I, C, P, V, 1, 2>(isa, &masks, codes, pass * V, xs, &mut dots, &mut [isa.splat_i32(0); V]);
-                let group_scales =
-                    isa.load_i8(&group_scales.as_chunks::<PASS_ROWS>().0[group * (TILE / PASS_ROWS) + pass]);
-                for (i, group_scale) in group_scales.into_iter().enumerate() {
-                    let sums = &mut sums[pass * PASS_VECTORS + i];
-                    for a in 0..2 {
-                        let dot = isa.shr_i32(dots[i / P][i % P][0][a], C::SHIFT[i % P]);
-                        sums[a] = isa.add_i32(sums[a], isa.mul_i32(dot, group_scale));
-                    }
+            let (high, low) = (&high[group], &low[group]);
+            let starts =
+                [start::<I, DOT2>(isa, layout, of_x[2 * group]), start::<I, DOT2>(isa, layout, of_x[2 * group + 1])];
+            for (pass, sums) in sums.iter_mut().enumerate() {
+                let scales = load_scales::<I, DOT2>(isa, &group_scales[group * (TILE / PASS_ROWS) + pass]);
+                let scales = scales.as_chunks::<P>().0.first_chunk().expect("four vectors");
+                let sums = sums.as_chunks_mut::<P>().0.first_chunk_mut().expect("four vectors");
+                add_group::<I, C, P, V, STEPS, DOT2>(isa, &masks, codes, pass * V, high, low, starts, scales, sums);
+            }
+        }
+        let min_terms = min.then(|| min_terms(isa, 0, mins, of_x));
+        let [[a, b, c, d], [e, f, g, h]] = sums;
+        add_block(isa, 0, super_scales, min_terms, row.scales[block], [a, b, c, d, e, f, g, h], &mut out[0]);
+    }
+}
+
+/// What the sums of a group and a plane begin at, so that codes count from the layout's offset.
+#[inline(always)]
+fn start<I: Isa, const DOT2: bool>(isa: I, layout: Layout, sum: i32) -> I::V {
+    let sum = Halves(sum);
+    isa.splat_i32(if DOT2 { sum.times(-layout.offset) } else { layout.offset.wrapping_mul(-sum.total()) })
+}
+
+/// Loads the scales of a group for 16 rows.
+#[inline(always)]
+fn load_scales<I: Isa, const DOT2: bool>(isa: I, scales: &[u8; PASS_ROWS]) -> [I::V; PASS_VECTORS] {
+    if DOT2 { isa.load_i8_twice(scales) } else { isa.load_i8(scales) }
+}
+
+/// Whether all sums of a group fit 16-bit lanes, which two of each step's four products share. With Q6_K's offset, with which they begin,
+/// they stay within 8 · 32 · 127; 4-bit codes reach 16 · 15 · 127. 2-bit codes stand two bits up in half of the planes.
+pub(super) fn has_dot2(shape: &MatrixShape) -> bool {
+    let Packing::Ints(layout) = shape.packing else { return false };
+    match layout.codes {
+        Codes::B6 => layout.offset == 32 && matches!(layout.scales, Scales::Group { len: 16, .. }),
+        Codes::B4 => matches!(layout.scales, Scales::Group { len: 0..=32, .. }),
+        _ => false,
+    }
+}
+
+/// Adds one group of `V` parts of each step.
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "it is a part of a loop")]
+fn add_group<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usize, const DOT2: bool>(
+    isa: I,
+    masks: &[I::V; 4],
+    codes: &[C::Step; STEPS],
+    first: usize,
+    high: &[I::Quad; STEPS],
+    low: &[I::Quad; STEPS],
+    starts: [I::V; 2],
+    scales: &[[I::V; P]; V],
+    sums: &mut [[[I::V; 2]; P]; V],
+) {
+    // The planes that registers hold; the rest in a second pass.
+    let some = const { least(C::PLANES_PER_PASS, I::ACCUMULATORS / 2) };
+    add_planes::<I, C, P, V, STEPS, DOT2>(isa, masks, codes, (first, 0..some.min(P)), high, low, starts, scales, sums);
+    if some < P {
+        add_planes::<I, C, P, V, STEPS, DOT2>(isa, masks, codes, (first, some..P), high, low, starts, scales, sums);
+    }
+}
+
+const fn least(a: usize, b: usize) -> usize {
+    if a < b { a } else { b }
+}
+
+/// Some planes of [`add_group`].
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "it is a part of a loop")]
+#[expect(clippy::needless_range_loop, reason = "all slices have one length, which iterators would compare")]
+fn add_planes<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usize, const DOT2: bool>(
+    isa: I,
+    masks: &[I::V; 4],
+    codes: &[C::Step; STEPS],
+    (first, planes): (usize, Range<usize>),
+    high: &[I::Quad; STEPS],
+    low: &[I::Quad; STEPS],
+    starts: [I::V; 2],
+    scales: &[[I::V; P]; V],
+    sums: &mut [[[I::V; 2]; P]; V],
+) {
+    let mut dots = [[starts; P]; V];
+    for v in 0..V {
+        for p in 0..P {
+            // Codes that stand some bits up have no offset in 16-bit lanes.
+            dots[v][p] = [isa.shl_i32(starts[0], C::SHIFT[p]), isa.shl_i32(starts[1], C::SHIFT[p])];
+        }
+    }
+    for step in 0..STEPS {
+        let x = [isa.splat_quad(&high[step]), isa.splat_quad(&low[step])];
+        for v in 0..V {
+            let all = C::planes(isa, masks, codes[step].as_ref(), first + v);
+            for p in planes.clone() {
+                let (vector, mask) = all[p];
+                for a in 0..2 {
+                    dots[v][p][a] = if DOT2 {
+                        isa.dot_pairs(dots[v][p][a], vector, mask, x[a])
+                    } else {
+                        isa.dot(dots[v][p][a], vector, mask, x[a])
+                    };
                 }
             }
         }
-        let of_x = &row.sums[2 * block * groups..][..2 * groups];
-        let min_terms = min.then(|| min_terms(isa, 0, mins, of_x));
-        add_block(isa, 0, super_scales, min_terms, row.scales[block], sums, &mut out[0]);
+    }
+    for v in 0..V {
+        for p in planes.clone() {
+            for a in 0..2 {
+                let sum = &mut sums[v][p][a];
+                *sum = if DOT2 {
+                    isa.add_scaled_pairs(*sum, dots[v][p][a], scales[v][p])
+                } else {
+                    isa.add_i32(*sum, isa.mul_i32(isa.shr_i32(dots[v][p][a], C::SHIFT[p]), scales[v][p]))
+                };
+            }
+        }
     }
 }
 
@@ -112,13 +213,19 @@ pub(super) fn unpacks_once(shape: &MatrixShape, precision: Precision) -> bool {
 const BLOCK_STEPS: usize = SUPER_BLOCK / 4;
 
 /// Multiplies one tile for several tokens with [`one`]'s results: a super-block is unpacked once for all of them.
-pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: Range<usize>, out: &mut [[f32; TILE]]) {
+pub(super) fn many<I: Isa, const STEPS: usize, const DOT2: bool>(
+    matrix: &Matrix,
+    tile: usize,
+    act: &Act<I>,
+    tokens: Range<usize>,
+    out: &mut [[f32; TILE]],
+) {
     let isa = I::default();
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
-    let Scales::Group { len, min, .. } = layout.scales else { unreachable!("chosen by the scales") };
+    let Scales::Group { min, .. } = layout.scales else { unreachable!("chosen by the scales") };
     let mut prefetch = WeightPrefetch::new(matrix, tile, tokens.start == 0);
     let (block_bytes, header) = (matrix.shape.block_bytes(), matrix.shape.header());
-    let (groups, steps) = (SUPER_BLOCK / len, len / 4);
+    let groups = BLOCK_STEPS / STEPS;
     let mut weights = [I::Weights::zeroed(); ROW_VECTORS * BLOCK_STEPS];
     // Bursts are spread between the products.
     let bursts = TILE / PASS_ROWS * tokens.len();
@@ -128,29 +235,48 @@ pub(super) fn many<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, tokens: R
         let (header, codes) = bytes.split_at(header);
         let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
         let (super_scales, group_scales) = scales.split_at(4 * TILE);
+        let (group_scales, _) = group_scales.as_chunks::<PASS_ROWS>();
         unpack_tile::<I>(layout.codes, codes, PASS_VECTORS, 0, BLOCK_STEPS, &mut weights);
         let (vectors, _) = weights.as_chunks::<PASS_VECTORS>();
         for (pass, vectors) in vectors.chunks_exact(BLOCK_STEPS).enumerate() {
-            let mut widened = [[isa.splat_i32(0); PASS_VECTORS]; SUPER_BLOCK / 16];
-            for (group, widened) in widened[..groups].iter_mut().enumerate() {
-                *widened = isa.load_i8(&group_scales.as_chunks::<PASS_ROWS>().0[group * (TILE / PASS_ROWS) + pass]);
+            let mut scales = [[isa.splat_i32(0); PASS_VECTORS]; SUPER_BLOCK / 16];
+            for (group, scales) in scales[..groups].iter_mut().enumerate() {
+                *scales = load_scales::<I, DOT2>(isa, &group_scales[group * (TILE / PASS_ROWS) + pass]);
             }
             for (i, (token, out)) in tokens.clone().zip(&mut *out).enumerate() {
                 prefetch.touch(at + (pass * tokens.len() + i + 1) * block_bytes / bursts);
                 let row = act.row(token);
                 let of_x = &row.sums[2 * block * groups..][..2 * groups];
-                let mut starts = [[0; 2]; SUPER_BLOCK / 16];
-                for (starts, sums) in starts.iter_mut().zip(of_x.as_chunks::<2>().0) {
-                    *starts = sums.map(|sum| layout.offset.wrapping_mul(-sum));
-                }
-                let planes = row.planes.map(|plane| &plane[block * BLOCK_STEPS..][..BLOCK_STEPS]);
+                let [high, low] = row.planes;
+                let (high, low) = (high.as_chunks::<STEPS>().0, low.as_chunks::<STEPS>().0);
+                let (high, low) = (&high[block * groups..][..groups], &low[block * groups..][..groups]);
                 let mut sums = [[isa.splat_i32(0); 2]; PASS_VECTORS];
-                for (group, vectors) in vectors.chunks_exact(steps).enumerate() {
-                    let mut dots = [starts[group].map(|start| [isa.splat_i32(start); PASS_VECTORS])];
-                    dot4_steps(isa, vectors, [planes.map(|plane| &plane[group * steps..][..steps])], &mut dots);
-                    for i in 0..PASS_VECTORS {
+                for (group, vectors) in vectors.as_chunks::<STEPS>().0.iter().enumerate() {
+                    let (high, low) = (&high[group], &low[group]);
+                    let mut dots = [
+                        [start::<I, DOT2>(isa, layout, of_x[2 * group]); PASS_VECTORS],
+                        [start::<I, DOT2>(isa, layout, of_x[2 * group + 1]); PASS_VECTORS],
+                    ];
+                    for step in 0..STEPS {
+                        let x = [isa.splat_quad(&high[step]), isa.splat_quad(&low[step])];
                         for a in 0..2 {
-                            sums[i][a] = isa.add_i32(sums[i][a], isa.mul_i32(dots[0][a][i], widened[group][i]));
+                            for i in 0..PASS_VECTORS {
+                                dots[a][i] = if DOT2 {
+                                    isa.dot_weight_pairs(dots[a][i], &vectors[step][i], x[a])
+                                } else {
+                                    isa.dot_weights(dots[a][i], &vectors[step][i], x[a])
+                                };
+                            }
+                        }
+                    }
+                    for i in 0..PASS_VECTORS {
+                        let scale = scales[group][i];
+                        for a in 0..2 {
+                            sums[i][a] = if DOT2 {
+                                isa.add_scaled_pairs(sums[i][a], dots[a][i], scale)
+                            } else {
+                                isa.add_i32(sums[i][a], isa.mul_i32(dots[a][i], scale))
+                            };
                         }
                     }
                 }
@@ -193,7 +319,7 @@ fn min_terms<I: Isa, const N: usize>(isa: I, pass: usize, mins: &[u8], sums: &[i
     let (passes, _) = group_scales.as_chunks::<PASS_ROWS>();
     let mut totals = [isa.splat_i32(0); N];
     for (passes, sums) in passes.chunks_exact(TILE / PASS_ROWS).zip(sums.as_chunks::<2>().0) {
-        let sum = isa.splat_i32(128 * sums[0] + sums[1]);
+        let sum = isa.splat_i32(128 * Halves(sums[0]).total() + Halves(sums[1]).total());
         for (group_scales, totals) in passes[pass..].iter().zip(totals.chunks_exact_mut(PASS_VECTORS)) {
             for (group_scale, total) in isa.load_i8(group_scales).into_iter().zip(totals) {
                 *total = isa.add_i32(*total, isa.mul_i32(sum, group_scale));

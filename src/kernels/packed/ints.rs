@@ -20,6 +20,9 @@
 //! | 6 bits | 0x3f | none for three of 4 planes | 63 |
 //! | 8 bits, signed | none | none | signed operand |
 //!
+//! 2-bit codes may lie by rows instead, for kernels that look sums up (`linear::lookup`): a vector of 16 bytes has 16 rows, and
+//! a byte the codes of four values of k, the first in its lowest bits.
+//!
 //! Eight masks for 1-bit codes instead of four and a shift would not fit the registers of x86: that was half as fast. Six bits
 //! do not divide a byte, so three vectors hold three planes and, in the two bits above each, a third of the fourth:
 //!
@@ -62,6 +65,33 @@ fn pack_bits(bits: usize, out: &mut [u8], rows: &[u8], stride: usize) {
             }
         }
     }
+}
+
+/// Packs 2-bit codes of a block of 32 rows by rows: a byte holds four values of k of one row, and a vector 16 rows.
+pub(super) fn pack_by_rows(out: &mut [u8], rows: &[u8], stride: usize) {
+    let isa = Active::default();
+    for (i, out) in bytemuck::cast_slice_mut::<u8, [i32; 4]>(out).chunks_exact_mut(8).enumerate() {
+        let sixteen = |row: usize| isa.load(rows[row * stride + 16 * i..].first_chunk().expect("whole rows"));
+        for vector in 0..2 {
+            let steps = isa.transpose(std::array::from_fn(|four| {
+                (0..4).fold(isa.splat_i32(0), |packed, row| {
+                    let codes = sixteen(16 * vector + 4 * four + row);
+                    // In every lane: codes 0 and 1 side by side, and 2 and 3; then all four in the lowest byte.
+                    let twos = isa.or(codes, isa.shr_u32(codes, 6));
+                    let all = isa.and(isa.or(twos, isa.shr_u32(twos, 12)), isa.splat_i32(0xff));
+                    isa.or(packed, isa.shl_i32(all, 8 * row as u32))
+                })
+            }));
+            for (step, packed) in steps.into_iter().enumerate() {
+                isa.store_i32(&mut out[2 * step + vector], packed);
+            }
+        }
+    }
+}
+
+/// Reads one code of [`pack_by_rows`].
+pub(super) fn code_by_rows(group: &[u8], row: usize, k: usize) -> u8 {
+    group[k / 4 * 32 + row] >> (k % 4 * 2) & 3
 }
 
 /// Reads the code of one row and k in a block.

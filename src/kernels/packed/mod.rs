@@ -35,7 +35,7 @@ use bytemuck::{Pod, Zeroable};
 use half::f16;
 
 use crate::error::{Result, filled, reserve};
-use crate::quant::{Float, Layout, SUPER_BLOCK, ScaleType, Scales};
+use crate::quant::{Codes, Float, Layout, SUPER_BLOCK, ScaleType, Scales};
 use crate::team::Team;
 
 /// Output rows of a tile.
@@ -67,7 +67,12 @@ pub struct MatrixShape {
     /// Parts of the rows that are tiled separately: 4 where a file packs rows a quarter of the matrix apart (Hugging Face's
     /// packed U8), otherwise 1.
     pub parts: usize,
+    /// Whether 2-bit codes lie by rows, see [`Self::by_rows`]. [`LOOKUP`] is what suits the build.
+    pub lookup: bool,
 }
+
+/// Whether kernels of this build look the products of 2-bit codes up, which is faster without a dot product of bytes.
+pub const LOOKUP: bool = cfg!(all(target_feature = "simd128", not(target_feature = "relaxed-simd")));
 
 impl MatrixShape {
     /// Rows of a part.
@@ -105,6 +110,14 @@ impl MatrixShape {
             self.packing,
             Packing::Ints(Layout { scales: Scales::Group { scale_type: ScaleType::SuperBlock, .. }, .. })
         )
+    }
+
+    /// Tells whether codes lie by rows: those of 2 bits, where kernels look their products up. K-quants have none.
+    #[inline]
+    pub fn by_rows(&self) -> bool {
+        self.lookup
+            && matches!(self.packing, Packing::Ints(Layout { codes: Codes::B2, .. }))
+            && !self.has_super_blocks()
     }
 
     /// The length along k, padding included, and the number of the blocks of a tile. A block is what follows one header: a
@@ -299,7 +312,11 @@ impl Matrix {
         let (len, _) = self.shape.blocks();
         let block = &self.tile(tile)[col / len * self.shape.block_bytes()..][..self.shape.block_bytes()];
         let (header, body) = block.split_at(self.shape.header());
-        let code = ints::code(layout.codes, body, place, col % len);
+        let code = if self.shape.by_rows() {
+            ints::code_by_rows(body, place, col % len)
+        } else {
+            ints::code(layout.codes, body, place, col % len)
+        };
         let Scales::Group { len: group, scale_type, min } = layout.scales else {
             return (code, self.row_scales[row], None);
         };
@@ -374,15 +391,22 @@ impl Tile<'_> {
                     }
                     let from = block * len;
                     let cols = shape.cols.saturating_sub(from).min(len);
+                    let mut pack = |codes: &[u8], stride| {
+                        if shape.by_rows() {
+                            ints::pack_by_rows(body, codes, stride);
+                        } else {
+                            ints::pack(layout.codes, body, codes, stride);
+                        }
+                    };
                     if (count, cols) == (TILE, len) {
-                        ints::pack(layout.codes, body, &rows.codes[from..], shape.cols);
+                        pack(&rows.codes[from..], shape.cols);
                     } else {
                         // Padding in k and missing rows are zeros.
                         let mut padded = vec![0; TILE * len];
                         for (row, padded) in padded.chunks_exact_mut(len).enumerate().take(count) {
                             padded[..cols].copy_from_slice(&rows.codes[row * shape.cols + from..][..cols]);
                         }
-                        ints::pack(layout.codes, body, &padded, len);
+                        pack(&padded, len);
                     }
                 }
                 Packing::Dense(float) => dense::pack(float, body, shape.cols, count, rows.codes),
@@ -442,7 +466,8 @@ mod tests {
 
     #[test]
     fn sizes_beyond_any_memory_are_refused_with_their_number() {
-        let shape = MatrixShape { rows: 1 << 30, cols: 1 << 16, packing: Packing::Dense(Float::F32), parts: 1 };
+        let shape =
+            MatrixShape { rows: 1 << 30, cols: 1 << 16, packing: Packing::Dense(Float::F32), parts: 1, lookup: false };
         let error = Matrix::reserve(shape).unwrap_err();
         assert_eq!((error.kind, error.place.needed), (ErrorKind::OutOfMemory, Some(1 << 48)));
     }

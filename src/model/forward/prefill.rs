@@ -50,7 +50,7 @@ impl Prefill {
         match passes {
             Ok(_) if !complete => {
                 cache.close(table);
-                Err(Error::new(ErrorKind::ContextFull, "no state is free").option(option))
+                refuse(ErrorKind::ContextFull, "no state is free")
             }
             Ok(passes) => Ok(Self { tokens, table, passes, next: 0, layers: 0 }),
             Err(error) => {

@@ -145,11 +145,11 @@ export const runtime = {
     help: "How products are summed, four or two to a lane; auto measures which one is faster.",
   },
   weightPrefetch: {
-    kind: { values: ["auto", "on", "off"] },
+    kind: { values: ["auto", "off", "near", "pages"] },
     to: "host",
     default: "auto",
     flag: { value: "P" },
-    help: "Whether kernels touch the weights ahead of their use; auto measures for each kind of codes what is faster.",
+    help: "Which weights kernels touch ahead of their use: none, the next lines, or a line of each of the next pages; auto measures for each kind of codes what is fastest.",
   },
 } as const satisfies Group;
 
