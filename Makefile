@@ -3,6 +3,7 @@
 #              threads, browsers, bundlers, other runtimes, golden and integration tests (scripts/quick.mjs lists them).
 #              BASE=HEAD: what has changed since that commit
 # make test    every test there is
+# make conformance   clients and harnesses in Python against the server; installs about 1 GB in .cache/conformance
 # make lint    format, clippy, biome, types, commit subjects
 # make ok      both: what a change needs before it is done
 # make build   the package, ready for `npm pack` in pkg/
@@ -16,7 +17,7 @@ PORT ?= 8080
 BASE ?= HEAD
 BIN := node_modules/.bin
 
-.PHONY: demo build quick profile docs test ok soak format lint licences tools clean
+.PHONY: demo build quick profile docs test conformance ok soak format lint licences tools clean
 
 demo:
 	@node scripts/demo.mjs $(PORT)
@@ -40,6 +41,10 @@ quick:
 
 test:
 	@node scripts/check.mjs test
+
+conformance: build
+	@scripts/setup.sh hosts conformance
+	@.cache/conformance/bin/python pkg/test/conformance/conformance.py pkg/test/hosts/node_modules/node24/bin/node pkg/dist/cli.js
 
 lint:
 	@node scripts/check.mjs lint

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and what is not there yet. Each part is quick when there is nothing to do.
 #
-#     scripts/setup.sh [rust|npm|test-runner|hosts|docs|chromium|firefox|webkit]…
+#     scripts/setup.sh [rust|npm|test-runner|hosts|clients|conformance|docs|chromium|firefox|webkit]…
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -57,6 +57,15 @@ packages() {
   fi
 }
 
+# Python packages of a list, in an environment of their own.
+python_packages() {
+  cmp --silent "$1/.installed" "$2" && return
+  say "Python packages of $2"
+  python3 -m venv "$1"
+  "$1/bin/pip" install --quiet --disable-pip-version-check --requirement "$2"
+  cp "$2" "$1/.installed"
+}
+
 # A browser from Debian, unless its program is there: name, program, packages.
 browser() {
   local name="$1" program="$2" packages="${*:3}"
@@ -87,6 +96,8 @@ for part; do
     rust) rust ;;
     npm) packages . pkg/package.json $(compgen -G 'clients/*/package.json') ;;
     hosts) packages pkg/test/hosts ;;
+    clients) packages pkg/test/clients ;;
+    conformance) python_packages .cache/conformance pkg/test/conformance/requirements.txt ;;
     docs) packages docs ;;
     test-runner) test_runner ;;
     chromium | firefox | webkit) $part ;;

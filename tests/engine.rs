@@ -13,7 +13,7 @@ use ternlight::model::forward::Traced;
 use ternlight::model::{Intake, Loader, Options};
 use ternlight::observe::{Operation, Values};
 use ternlight::rng::Rng;
-use ternlight::sampling::Params;
+use ternlight::sampling::{Logprobs, Params};
 use ternlight::team::Team;
 
 const MODELS: [&str; 4] =
@@ -547,7 +547,7 @@ fn scores_are_those_of_the_logits() {
         })
         .sum();
     let session = engine.open();
-    engine.submit(session, Request { tokens: ids, task: Task::Score }).unwrap();
+    engine.submit(session, Request { tokens: ids, task: Task::Score { logprobs: None } }).unwrap();
     let mut found = None;
     run(&mut engine, |event| {
         if let Event::Scored { nll, tokens, .. } = event {
@@ -558,6 +558,25 @@ fn scores_are_those_of_the_logits() {
     let (nll, tokens) = found.unwrap();
     assert_eq!(tokens, 36);
     assert!((nll / expected - 1.0).abs() < 1e-9, "{nll} {expected}");
+}
+
+#[test]
+fn the_log_probabilities_of_a_prompt_are_those_of_its_logits() {
+    let mut engine = engine("models/bitnet_packed", Options::default());
+    let ids: Vec<u32> = (0..70).map(|i| i * 7 % 512).collect();
+    let rows = logits(&mut engine, &ids, true).unwrap();
+    let session = engine.open();
+    engine.submit(session, Request { tokens: ids.clone(), task: Task::Score { logprobs: Some(3) } }).unwrap();
+    let mut found = Vec::new();
+    run(&mut engine, |event| {
+        if let Event::Logprobs { logprobs, .. } = event {
+            found.push(logprobs);
+        }
+    })
+    .unwrap();
+    let expected: Vec<_> = rows.iter().zip(&ids[1..]).map(|(row, &id)| Logprobs::of(row, id, 3)).collect();
+    assert_eq!(found.len(), 69);
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -215,7 +215,7 @@ impl Schedule {
         let task = match self.rng.below(9) {
             0 => Task::Logits { all: true },
             1 => Task::Logits { all: false },
-            2 if before.is_empty() => Task::Score,
+            2 if before.is_empty() => Task::Score { logprobs: None },
             3 => Task::Embed { pooling: [Pooling::Mean, Pooling::Last][self.rng.below(2)] },
             _ => Task::Generate {
                 params: Params {

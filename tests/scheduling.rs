@@ -164,6 +164,6 @@ fn what_fits_nowhere_is_refused() {
     assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::InvalidArgument, Some("kvCacheTokens")));
     let mut engine = engine(Options { context_length: Some(64), kv_cache_tokens: Some(64), ..Options::default() });
     let session = engine.open();
-    let request = Request { tokens: prompt(65, 1), task: Task::Score };
+    let request = Request { tokens: prompt(65, 1), task: Task::Score { logprobs: None } };
     assert_eq!(engine.submit(session, request).unwrap_err().kind, ErrorKind::ContextFull);
 }

@@ -27,6 +27,8 @@ const profiled = path.join(root, "target", "profile");
 /** Bundles by where they run. */
 const forPages = [
   { format: "esm", entryPoints: ["src/index.ts", "src/worker.ts", "src/demo.ts", "src/edge.ts", "src/doctor.ts"] },
+  // For edge and service workers too.
+  { format: "esm", entryPoints: ["src/server.ts"] },
   { format: "esm", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] },
   { format: "iife", entryPoints: ["src/isolate.ts"] },
 ];
@@ -35,7 +37,7 @@ const forNode = [
   // Its help comes from the whole option table.
   { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
 ];
-const pageFiles = ["index.js", "worker.js", "demo.js", "edge.js", "doctor.js", "bench.js", "isolate.js"];
+const pageFiles = ["index.js", "worker.js", "demo.js", "edge.js", "doctor.js", "server.js", "bench.js", "isolate.js"];
 const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "cli.js"];
 /** What bundlers take instead, for the reason that bundler.jsx tells. */
 const copies = { "bundler.jsx": "src/bundler.jsx", "demo.jsx": "dist/demo.js", "doctor.jsx": "dist/doctor.js" };
@@ -44,7 +46,7 @@ const own = ["build.mjs", "flavour.mjs", "options.mjs"].map((name) => path.join(
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 /** Of what `import` of a .wasm gives, which tsc does not copy. */
 const wasmTypes = path.join(pkg, "scripts", "wasm.d.ts");
-const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts"];
+const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts", "server.d.ts"];
 /** What README leads to is packed with it. */
 const papers = [
   ...["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE-MIT", "LICENSE-APACHE"],

@@ -35,6 +35,7 @@ const calls = [
   [["tokenize"], "tokenize", ""],
   [["detokenize"], "detokenize", ""],
   [["logits"], "logits", ""],
+  [["promptLogprobs"], "promptLogprobs", ""],
   [["embed"], "embed", ""],
   [["perplexity"], "perplexity", ""],
   [["cache"], "cache.list and cache.delete", ""],
@@ -96,6 +97,11 @@ function optionsPage({ functions }, { defaultText, flagGroups: groups, flagsOf, 
     "These come beside the options of `load`, `inspect` and `canRun`.",
     table(head, rowsOf(["edge"])),
   ];
+  const app = [
+    "## createApp",
+    "Of `ternlight/server`; a flag is one of the command `serve`.",
+    table(head, rowsOf(["serverApp"])),
+  ];
   const old = Object.values(groups).flatMap((group) =>
     Object.entries(group).flatMap(([name, { was }]) => (was ? [[`\`${was}\``, `\`${name}\``]] : [])),
   );
@@ -105,6 +111,7 @@ function optionsPage({ functions }, { defaultText, flagGroups: groups, flagsOf, 
     "An option that is `undefined` counts as left out. An unknown name or a value of another kind is an `InvalidArgument` whose `detail.option` names the option. Where a default is the model's, it stands in the model's `generation_config.json` or in its GGUF header.",
     ...sections,
     ...edge,
+    ...app,
     "## Names of earlier versions",
     "These are refused, with the new name in the message.",
     table(["earlier", "now"], old),
@@ -114,10 +121,13 @@ function optionsPage({ functions }, { defaultText, flagGroups: groups, flagsOf, 
     .trimEnd();
 }
 
+const ENV =
+  "Each flag may also stand in the environment: `--max-waiting` as `TERNLIGHT_MAX_WAITING`, a switch as `1`, and one that may be given several times with a line for each.";
+
 function commandsPage(commandLine) {
   const { commands, commonFlags, flagHelp, flagsOf, operands, spelled, usageLine } = commandLine;
   const rowsOf = (groups) => flagsOf(groups).map((flag) => [`\`${spelled(flag)}\``, flagHelp(flag)]);
-  const sections = Object.entries(commands).map(([name, { summary, operands: needed, optional = [], flags }]) => {
+  const sections = Object.entries(commands).map(([name, { summary, operands: needed, optional = [], flags, env }]) => {
     const rows = [
       ...[...needed, ...optional].map((operand) => [`\`${operand}\``, operands[operand]]),
       ...rowsOf(flags),
@@ -125,7 +135,7 @@ function commandsPage(commandLine) {
     const usage = usageLine(name).replace("usage: ", "");
     return [
       `## ${name}`,
-      summary,
+      env ? `${summary} ${ENV}` : summary,
       `\`\`\`text\n${usage}\n\`\`\``,
       ...(rows.length > 0 ? [table(["", ""], rows)] : []),
     ].join("\n\n");
@@ -155,6 +165,47 @@ function errorsPage({ errorCodes }) {
   ].join("\n\n");
 }
 
+const requests = {
+  createChatCompletion: "POST /v1/chat/completions",
+  createCompletion: "POST /v1/completions",
+  createEmbedding: "POST /v1/embeddings",
+  createResponse: "POST /v1/responses",
+  createMessage: "POST /v1/messages",
+};
+
+/** A schema in a few words. */
+function schemaText(schema) {
+  const { type, enum: values, anyOf, minimum, maximum, minItems, maxItems } = schema;
+  if (anyOf) return [...new Set(anyOf.map(schemaText))].join(" or ");
+  if (values) return values.map((value) => `\`${JSON.stringify(value)}\``).join(", ");
+  const kinds = [type ?? "object"].flat().filter((kind) => kind !== "null" || type === "null");
+  const large = maximum !== undefined && maximum >= 2 ** 31 - 1;
+  const range =
+    minimum !== undefined && !large ? ` from ${minimum}${maximum === undefined ? "" : ` to ${maximum}`}` : "";
+  const items = maxItems === undefined ? "" : ` of ${minItems ?? 0} to ${maxItems}`;
+  return `${kinds.join(" or ")}${range}${items}`;
+}
+
+function serverPage({ document }) {
+  const { schemas } = document("").components;
+  const sections = Object.entries(requests).map(([name, title]) => {
+    const { properties, required } = schemas[name];
+    const rows = Object.entries(properties).map(([field, schema]) => [
+      `\`${field}\``,
+      required.includes(field) ? "required" : (schema["x-treatment"] ?? "taken"),
+      schema["x-treatment"] === "refused" ? "" : schemaText(schema),
+      schema.description ?? "",
+    ]);
+    return [`## ${title}`, table(["field", "", "value", ""], rows)].join("\n\n");
+  });
+  return [
+    "# Requests of the server",
+    note("pkg/src/openai"),
+    "A field that is taken does what it says. One that is ignored is checked and has no effect. One that is refused is a 400 that names it. Fields that are not listed are taken without effect, and every field that is not required may be `null`.",
+    ...sections,
+  ].join("\n\n");
+}
+
 /** What the engine's tests compare: its options, and the samplers' numbers in the order in which they cross. */
 function engineTable({ groups }, { samplerNumbers }) {
   const rows = (to) =>
@@ -172,12 +223,21 @@ function engineTable({ groups }, { samplerNumbers }) {
 
 /** The files that follow from the tables, with their contents. */
 export async function reference() {
-  const modules = ["options/table.ts", "options/commands.ts", "options/routes.ts", "types/error_codes.ts"];
-  const [options, commandLine, routes, errors] = await Promise.all(modules.map((name) => evaluate(source(name))));
+  const modules = [
+    "options/table.ts",
+    "options/commands.ts",
+    "options/routes.ts",
+    "types/error_codes.ts",
+    "openai/document.ts",
+  ];
+  const [options, commandLine, routes, errors, server] = await Promise.all(
+    modules.map((name) => evaluate(source(name))),
+  );
   return {
     "docs/reference/options.md": `${optionsPage(options, commandLine)}\n`,
     "docs/reference/cli.md": `${commandsPage(commandLine)}\n`,
     "docs/reference/errors.md": `${errorsPage(errors)}\n`,
+    "docs/reference/server.md": `${serverPage(server)}\n`,
     "tests/options.json": `${JSON.stringify(engineTable(options, routes), null, 2)}\n`,
   };
 }

@@ -44,13 +44,17 @@ const ROOMS: Rooms = {
   api: ["types", "options", "source", "rpc", "cache"],
   // The runtimes: what the host and the public objects need of each.
   platform: ["source", "rpc", "cache", "host"],
+  // Requests and responses of OpenAI's interface and its neighbours: pure, for server, batches and clients.
+  openai: ["types", "options"],
+  // The server: a function from requests to responses, over the public objects.
+  server: ["types", "options", "text", "openai"],
   // Tools beside the engine. They use the public objects, or the unstable entry.
   doctor: ["types", "options", "source", "wasm", "api"],
   bench: ["types", "options", "api", "platform"],
   convert: ["types", "source", "text", "wasm", "host"],
   // Entry files put a platform, the public objects and the tools together.
-  [ENTRIES]: ["types", "options", "source", "host", "api", "platform", "doctor"],
-  cli: ["types", "options", "source", "platform", "bench", "convert", ENTRIES],
+  [ENTRIES]: ["types", "options", "source", "host", "api", "platform", "doctor", "server"],
+  cli: ["types", "options", "source", "platform", "openai", "server", "bench", "convert", ENTRIES],
 };
 
 /** Files that use one runtime's own storage. */

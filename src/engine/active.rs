@@ -74,7 +74,7 @@ impl Active {
     pub fn new(session: SessionId, before: &[u32], request: Request) -> Result<Self> {
         let mut sampler = match &request.task {
             Task::Generate { params, lists, .. } => Some(Sampler::new(*params, lists.clone())?),
-            Task::Logits { .. } | Task::Score | Task::Embed { .. } => None,
+            Task::Logits { .. } | Task::Score { .. } | Task::Embed { .. } => None,
         };
         if let Some(sampler) = &mut sampler {
             before.iter().chain(&request.tokens).for_each(|&token| sampler.accept(token));
@@ -164,7 +164,7 @@ impl Active {
     pub fn limit(&self, len: usize) -> usize {
         let all = matches!(
             self.request.task,
-            Task::Logits { all: true } | Task::Score | Task::Embed { pooling: Pooling::Mean }
+            Task::Logits { all: true } | Task::Score { .. } | Task::Embed { pooling: Pooling::Mean }
         );
         if all { self.unreported().min(len - 1) } else { len - 1 }
     }
@@ -190,7 +190,7 @@ impl Active {
         match self.request.task {
             Task::Generate { .. } => position + 1 >= len,
             Task::Logits { all } => last || all && position >= self.unreported(),
-            Task::Score => !last && position >= self.unreported(),
+            Task::Score { .. } => !last && position >= self.unreported(),
             Task::Embed { .. } => false,
         }
     }
@@ -226,9 +226,14 @@ impl Active {
             }
             Task::Logits { .. } => check_finite(logits)
                 .map(|()| events.push(Event::Logits { request: id, position, logits: logits.to_vec() })),
-            Task::Score => check_finite(logits).map(|()| {
+            &Task::Score { logprobs } => check_finite(logits).map(|()| {
                 let token = self.request.tokens[position + 1 - self.first];
-                self.nll += log_sum_exp(logits) - f64::from(logits[token as usize]);
+                match logprobs {
+                    Some(count) => {
+                        events.push(Event::Logprobs { request: id, logprobs: Logprobs::of(logits, token, count) });
+                    }
+                    None => self.nll += log_sum_exp(logits) - f64::from(logits[token as usize]),
+                }
             }),
             Task::Embed { .. } => Ok(()),
         };
@@ -324,7 +329,8 @@ impl Active {
         match (chosen, &self.request.task) {
             (Some(Chosen::Ask(logits)), _) => self.ask(id, logits, events),
             (Some(Chosen::Token(token, logprobs)), _) => self.settle_token(id, token, logprobs, (len, context), events),
-            (_, Task::Score) => {
+            (_, Task::Score { logprobs: Some(_) }) => finish(id, FinishReason::Stop, events),
+            (_, Task::Score { logprobs: None }) => {
                 let tokens = self.request.tokens.len().saturating_sub(1);
                 events.push(Event::Scored { request: id, nll: self.nll, tokens });
                 finish(id, FinishReason::Stop, events)

@@ -30,8 +30,9 @@ pub enum Task {
     },
     /// The logits behind the last token, or behind each token of the request.
     Logits { all: bool },
-    /// The negative log-likelihood of every token but the first.
-    Score,
+    /// The negative log-likelihood of every token but the first; or with `logprobs` an [`Event::Logprobs`] for each of these tokens, with
+    /// this many of the likeliest ones in its place.
+    Score { logprobs: Option<usize> },
     /// Hidden states behind the output norm, pooled to one vector.
     Embed { pooling: Pooling },
 }
@@ -71,7 +72,7 @@ pub enum Event {
     Prompt { request: RequestId, tokens: usize, cached: usize },
     /// The next token of the answer.
     Token { request: RequestId, token: u32 },
-    /// The log-probabilities of the token that comes next, where `logprobs` are asked for.
+    /// The log-probabilities of the token that comes next, where `logprobs` are asked for; or of the next one of a scored prompt.
     Logprobs { request: RequestId, logprobs: Logprobs },
     /// The logits of the next choice. The request awaits [`super::Engine::resume`] with the logits to choose from, changed or not.
     LogitsRequest { request: RequestId, logits: Vec<f32> },

@@ -47,7 +47,7 @@ fn task(from: &JsValue, (params, lists): (Params, Lists)) -> Task {
         "logits" => Task::Logits { all: get("all").is_truthy() },
         "embed" if get("mean").is_truthy() => Task::Embed { pooling: Pooling::Mean },
         "embed" => Task::Embed { pooling: Pooling::Last },
-        _ => Task::Score,
+        _ => Task::Score { logprobs: get("logprobs").as_f64().map(|count| count as usize) },
     }
 }
 

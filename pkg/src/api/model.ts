@@ -28,10 +28,14 @@ import type {
   Perplexity,
   PerplexityOptions,
   Prompt,
+  PromptLogprobsOptions,
   RenderOptions,
   Session,
   SessionOptions,
+  TokenBytes,
   TokenizeOptions,
+  TokenizerInfo,
+  TokenLogprobs,
 } from "../types/index.ts";
 import { type Caller, chat, chatPrompt, generate } from "./answers.ts";
 import { OpenSession } from "./session.ts";
@@ -206,6 +210,24 @@ export class LoadedModel implements Model {
   async detokenize(ids: readonly number[], options: DetokenizeOptions = {}): Promise<string> {
     const { special = defaults.special } = checkOptions("detokenize", options);
     return this.#client.call("detokenize", { ids: checkIds("detokenize", ids), special });
+  }
+
+  async promptLogprobs(ids: readonly number[], options: PromptLogprobsOptions = {}): Promise<TokenLogprobs[]> {
+    const { top = defaults.top, adapters, signal } = checkOptions("promptLogprobs", options);
+    const args = { ids: checkIds("promptLogprobs", ids), logprobs: top, adapters };
+    return this.#client.call("promptLogprobs", args, { signal });
+  }
+
+  async tokenizerInfo(): Promise<TokenizerInfo> {
+    return this.#client.call("tokenizerInfo", {});
+  }
+
+  async tokenBytes(ids: readonly number[]): Promise<TokenBytes[]> {
+    return this.#client.call("tokenBytes", { ids: checkIds("tokenBytes", ids) });
+  }
+
+  get lost(): Promise<EngineError> {
+    return this.#client.lost;
   }
 
   async close(): Promise<void> {

@@ -13,6 +13,7 @@ import {
   hyphenated,
   type Syntax,
   spelled,
+  variableOf,
 } from "../options/commands.ts";
 import { optionsOf } from "../options/options.ts";
 import type { FunctionName } from "../options/table.ts";
@@ -46,13 +47,14 @@ export class Args {
   /** The texts given with each flag; none for a switch. */
   readonly #given: ReadonlyMap<FlagRow, readonly string[]>;
 
-  constructor(name: CommandName, argv: readonly string[]) {
+  /** @param env variables that stand for flags, where the command says so */
+  constructor(name: CommandName, argv: readonly string[], env: Readonly<Record<string, string | undefined>> = {}) {
     const command: Syntax = commands[name];
     const { own, common } = commandFlags(command);
     this.#rows = [...own, ...common];
     const { operands, given } = parse(command, this.#rows, argv);
     this.operands = operands;
-    this.#given = given;
+    this.#given = command.env ? new Map([...fromEnv(this.#rows, env), ...given]) : given;
     if (!ANSWERS.some((key) => this.has(key))) checkOperands(command, operands);
   }
 
@@ -118,6 +120,27 @@ export class Args {
     }
     return options as Options;
   }
+}
+
+/** The flags that the environment gives: texts, or 1 and 0 for switches. A flag that may be given several times has a text a line. */
+function fromEnv(rows: readonly FlagRow[], env: Readonly<Record<string, string | undefined>>): Map<FlagRow, string[]> {
+  const given = new Map<FlagRow, string[]>();
+  for (const row of rows) {
+    const variable = variableOf(row);
+    const value = env[variable];
+    if (value === undefined || value === "" || ANSWERS.includes(row.key)) continue;
+    const { value: text, many } = row.option.flag!;
+    if (text) given.set(row, many ? value.split("\n").filter((line) => line !== "") : [value]);
+    else if (/^(1|true|on|yes)$/i.test(value)) given.set(row, []);
+    else if (!/^(0|false|off|no)$/i.test(value)) {
+      const expected = "1 or 0";
+      throw new UsageError(`${variable} must be ${expected}, not ${JSON.stringify(value)}`, {
+        option: variable,
+        expected,
+      });
+    }
+  }
+  return given;
 }
 
 function checkedFlag(row: FlagRow, value: unknown): unknown {
@@ -208,8 +231,8 @@ function checkOperands(command: Syntax, operands: readonly string[]): void {
   const missing = command.operands[operands.length];
   if (missing) throw new UsageError(`${missing} is missing`, { option: missing });
   const known: readonly (string | undefined)[] = [...command.operands, ...(command.optional ?? [])];
-  const extra = operands.find(
-    (operand, i) => known[i] === undefined || (known[i] === STANDARD && operand !== STANDARD),
-  );
+  const extra = command.many
+    ? undefined
+    : operands.find((operand, i) => known[i] === undefined || (known[i] === STANDARD && operand !== STANDARD));
   if (extra !== undefined) throw new UsageError(`unexpected argument ${JSON.stringify(extra)}`, { found: extra });
 }

@@ -1,11 +1,11 @@
 /** Runs the command that the arguments name, and returns its exit status. */
 
-import { readFileSync } from "node:fs";
 import { usageLine } from "../options/commands.ts";
 import { EngineError } from "../types/errors.ts";
 import { Args } from "./args.ts";
 import { bench, benchCheck, benchDiff } from "./bench.ts";
 import { cacheDelete, cacheList } from "./cache.ts";
+import { chat } from "./chat.ts";
 import { convert } from "./convert.ts";
 import { doctor } from "./doctor.ts";
 import { hintOf } from "./hints.ts";
@@ -14,13 +14,15 @@ import { loadtest } from "./loadtest.ts";
 import { logits } from "./logits.ts";
 import { perplexity } from "./perplexity.ts";
 import { run } from "./run.ts";
+import { serve } from "./serve.ts";
 import { nearest, UsageError } from "./syntax.ts";
 import { Terminal } from "./terminal.ts";
 import { tokenize } from "./tokenize.ts";
 import { type Command, help, overview } from "./usage.ts";
+import { version } from "./version.ts";
 
 const measuring: readonly Command[] = [bench, benchDiff, benchCheck, loadtest];
-const loading: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, ...measuring];
+const loading: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, ...measuring, serve, chat];
 const commands: readonly Command[] = [...loading, cacheList, cacheDelete, doctor];
 
 const DONE = 0;
@@ -61,7 +63,7 @@ export async function cli(argv: readonly string[]): Promise<number> {
 }
 
 async function start(command: Command, argv: readonly string[], terminal: Terminal): Promise<void> {
-  const args = new Args(command.name, argv);
+  const args = new Args(command.name, argv, process.env);
   if (args.has("help")) await terminal.print(help(command.name));
   else if (args.has("version")) await terminal.print(`${version()}\n`);
   else await command.run(args, terminal);
@@ -79,11 +81,6 @@ async function withoutCommand([first, second]: readonly string[], terminal: Term
   const found = within.length > 0 ? `${first} ${asked}` : first;
   const known = nearest(found, within.length > 0 ? within : names);
   throw new UsageError(`${what} ${found}; the nearest is ${known}`, { found, expected: known });
-}
-
-/** The version of the package that the built file belongs to. */
-function version(): string {
-  return JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")).version;
 }
 
 function asEngineError(error: unknown): EngineError {

@@ -1,7 +1,9 @@
 /** The model that a command names. */
 
+import { readFileSync } from "node:fs";
 import { load } from "../node.ts";
 import { engineFlags, type FlagGroup } from "../options/commands.ts";
+import { EngineError } from "../types/errors.ts";
 import type { LoadOptions, Model, ModelInfo } from "../types/index.ts";
 import type { Args } from "./args.ts";
 import { plural } from "./format.ts";
@@ -9,7 +11,10 @@ import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** The name of the model in the package, which lies beside `dist`. */
-const DEMO = "ternlight-demo";
+export const DEMO = "ternlight-demo";
+
+/** How the demo model, which has no template, takes messages: it goes on from their texts. */
+export const DEMO_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}";
 
 export const source = (args: Args): string | URL => sourceOf(args.operands[0]!);
 
@@ -19,10 +24,22 @@ export function sourceOf(name: string): string | URL {
 
 /** The options of `load`. Commands read them first, because wrong values are usage errors. */
 export function loadOptions(args: Args, more: readonly FlagGroup[] = []): LoadOptions {
-  const options = args.options("load", [...engineFlags, ...more]);
+  const { chatTemplate, ...rest } = args.options("load", [...engineFlags, ...more]);
+  const options = chatTemplate === undefined ? rest : { ...rest, chatTemplate: templateOf(chatTemplate) };
   if (!args.has("noCache")) return options;
   if (args.has("cache")) throw new UsageError("give either --cache or --no-cache");
   return { ...options, cache: false };
+}
+
+/** A template begins to be one with a brace; what has none is a file, or the file's own template. */
+function templateOf(given: string): string {
+  if (given.includes("{") || given === "embedded") return given;
+  try {
+    return readFileSync(given, "utf8");
+  } catch (cause) {
+    const [option, file] = ["--chat-template", given];
+    throw new EngineError("NotFound", `${option}: ${(cause as Error).message}`, { option, file }, { cause });
+  }
 }
 
 /** Loads the model, works with it and closes it. */

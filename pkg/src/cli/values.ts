@@ -14,6 +14,14 @@ const biases = (text: string) =>
     }),
   );
 
+/** `4MB`, `512 KiB`: bytes, or a text that is none. */
+function bytes(text: string): number | string {
+  const [, digits, unit = ""] = /^\s*(\d+(?:\.\d+)?)\s*([kmg]i?b?|b)?\s*$/i.exec(text) ?? [];
+  if (digits === undefined) return text;
+  const power = " kmg".indexOf(unit[0]?.toLowerCase() ?? " ");
+  return Math.round(Number(digits) * (unit[1] === "i" ? 1024 : 1000) ** Math.max(0, power));
+}
+
 export const readSweep = (text: string): (number | string)[] => text.split(",").map(number);
 
 export function readText({ option: { kind, flag } }: FlagRow, texts: readonly string[]): unknown {
@@ -22,6 +30,7 @@ export function readText({ option: { kind, flag } }: FlagRow, texts: readonly st
   if (many) return [...texts];
   const text = texts.at(-1)!;
   if (read === "biases") return biases(text);
+  if (read === "bytes") return bytes(text);
   if (read === "list") return text.split(",");
   // What takes one value gets the first one.
   if (read === "sweep") return readSweep(text)[0];

@@ -10,6 +10,8 @@ export interface AnswerOptions {
   tokenizer: Tokenizer | null;
   promptTokens: number[];
   stop: readonly string[];
+  /** Special tokens stay in the text. */
+  special: boolean;
   send(pieces: Piece[]): void;
 }
 
@@ -41,7 +43,8 @@ export class Answer {
   constructor(options: AnswerOptions) {
     this.#options = options;
     this.#stream =
-      options.tokenizer && new TextStream(options.tokenizer, { continues: options.promptTokens.length > 0 });
+      options.tokenizer &&
+      new TextStream(options.tokenizer, { special: options.special, continues: options.promptTokens.length > 0 });
     this.#stops = new StopMatcher(options.stop);
   }
 
@@ -70,7 +73,7 @@ export class Answer {
 
   /** Keeps the log-probabilities of the token that comes next. */
   note({ chosen, ids, top }: { chosen: number; ids: Uint32Array; top: Float32Array }): void {
-    this.#noted = { logprob: chosen, top: Array.from(ids, (token, i) => ({ token, logprob: top[i]! })) };
+    this.#noted = { logprob: chosen, top: likeliest(ids, top) };
   }
 
   /** Takes a token. @returns whether it completed a stop text */
@@ -144,5 +147,9 @@ export class Answer {
     this.#pieces.push({ text, tokens, ...(this.#noted ? { logprobs } : {}) });
   }
 }
+
+/** The likeliest tokens of an event. */
+export const likeliest = (ids: Uint32Array, top: Float32Array): TokenLogprobs["top"] =>
+  Array.from(ids, (token, i) => ({ token, logprob: top[i]! }));
 
 const perSecond = (count: number, ms: number) => (count > 0 && ms > 0 ? (count * 1000) / ms : 0);

@@ -5,7 +5,7 @@ export type EngineEvent =
   /** The prompt is read; `cached` of the conversation's tokens did not have to be computed. */
   | { type: "prompt"; request: number; tokens: number; cached: number }
   | { type: "token"; request: number; token: number }
-  /** Log-probabilities of the `token` event that comes next; `top` are those of `ids`. */
+  /** Log-probabilities of the `token` event that comes next, or of the next token of a scored prompt; `top` are those of `ids`. */
   | { type: "logprobs"; request: number; chosen: number; ids: Uint32Array; top: Float32Array }
   /** The request waits for `supply`. */
   | { type: "choose"; request: number; logits: Float32Array }
@@ -27,6 +27,7 @@ export type EngineWork =
       hook?: boolean;
     }
   | { type: "logits"; all: boolean }
-  | { type: "score" }
+  /** The negative log-likelihood of all; or with `logprobs`, those of each token but the first, and of this many of the likeliest. */
+  | { type: "score"; logprobs?: number }
   /** The mean over all tokens, or the state of the last. */
   | { type: "embed"; mean: boolean };

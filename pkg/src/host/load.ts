@@ -158,6 +158,7 @@ function infoOf(
     warnings: [...description.warnings],
     vocab: description.config.vocab,
     contextLength: engine.contextLength,
+    maxSequences: settings.maxSequences ?? MAX_SEQUENCES,
     kvCacheType: engine.kvCacheType as ModelInfo["kvCacheType"],
     flavour: choice.flavour,
     dotProduct: dots,
@@ -167,6 +168,9 @@ function infoOf(
     memoryBytes: memory.buffer.byteLength,
   };
 }
+
+/** As in the option table. */
+const MAX_SEQUENCES = 8;
 
 /** For each kind of codes its bits, 1 for K-quants, and which weights are touched ahead. */
 function prefetchOf(choices: Uint8Array): ModelInfo["weightPrefetch"] {

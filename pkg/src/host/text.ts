@@ -45,6 +45,10 @@ export class Text {
     );
   }
 
+  get templateOrNull(): ChatTemplate | null {
+    return this.#template;
+  }
+
   get template(): ChatTemplate {
     if (!this.#template) throw missingTemplate();
     return this.#template;

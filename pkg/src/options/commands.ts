@@ -2,10 +2,11 @@
 
 import type { Group, Option } from "./option.ts";
 import * as own from "./table/command_line.ts";
+import * as server from "./table/server.ts";
 import { groups } from "./table.ts";
 
 /** Groups of the table whose rows may be flags, those of functions and those of commands. */
-export const flagGroups = { ...groups, ...own } as const satisfies Record<string, Group>;
+export const flagGroups = { ...groups, ...own, ...server } as const satisfies Record<string, Group>;
 
 export type FlagGroup = keyof typeof flagGroups;
 type Keys<T> = T extends T ? keyof T : never;
@@ -17,6 +18,10 @@ export interface Syntax {
   readonly operands: readonly string[];
   /** Operands that may follow; - is only itself. */
   readonly optional?: readonly string[];
+  /** The last operand may be given several times. */
+  readonly many?: true;
+  /** Flags that are not given are looked for in the environment: `TERNLIGHT_THREADS` for `--threads`. */
+  readonly env?: true;
   /** The part of the usage line that says which flags there must be. */
   readonly needs?: string;
   readonly flags: readonly FlagGroup[];
@@ -85,6 +90,22 @@ export const commands = {
     flags: ["bench", "syntheticFlags"],
     moved: { prompt: "--prompt-tokens", load: "the command loadtest" },
   },
+  serve: {
+    summary: "Serves models to the clients of OpenAI's interface.",
+    operands: [],
+    optional: ["[NAME=]MODEL"],
+    many: true,
+    env: true,
+    needs: "[[NAME=]MODEL …]",
+    flags: ["serveFlags", "serverApp", "serving", "loading"],
+  },
+  chat: {
+    summary: "Talks with a model, or with a server of one, in the terminal.",
+    operands: [],
+    optional: ["MODEL|URL"],
+    needs: "[MODEL | URL]",
+    flags: ["chatFlags", "generation", "sampling", "serving", "loading"],
+  },
   "bench diff": {
     summary: "Compares two reports of bench --json; exits 1 when the second is worse by more than both varied.",
     operands: ["A.json", "B.json"],
@@ -152,6 +173,9 @@ export function commandFlags({ flags }: Syntax): { own: FlagRow[]; common: FlagR
 
 export const hyphenated = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
+/** The variable of the environment that stands for a flag. */
+export const variableOf = ({ name }: FlagRow): string => `TERNLIGHT_${name.toUpperCase().replaceAll("-", "_")}`;
+
 /** As help shows it: `-n, --max-tokens N`. */
 export function spelled({ name, option: { flag } }: FlagRow): string {
   const { short, value } = flag!;
@@ -168,6 +192,8 @@ export function defaultText({ default: value, otherwise, unit, model }: Option):
 /** What stands for an operand. */
 export const operands: Readonly<Record<string, string>> = {
   MODEL: "A file, a folder or a URL; ternlight-demo is the model that ships.",
+  "[NAME=]MODEL": "A model and the name that clients use; ternlight-demo where none is given.",
+  "MODEL|URL": "A model, or the address of a server; ternlight-demo where none is given.",
   "-": "The text is on standard input, as where nothing is said and a pipe or a file is there.",
   URL: "A model's address.",
   FILE: "A text in UTF-8; - is standard input.",

@@ -51,7 +51,7 @@ export interface Flag {
   /** The sentence for the flag, where the option's does not fit it. */
   readonly help?: string;
   /** How its text is read. Numbers are read as numbers by themselves; `sweep` is for several of them, each checked as the option is. */
-  readonly read?: "biases" | "ids" | "list" | "sweep";
+  readonly read?: "biases" | "bytes" | "ids" | "list" | "sweep";
 }
 
 export interface Option {

@@ -37,6 +37,7 @@ export const functions = {
   loadAdapter: ["source", "adapter", "abort"],
   tokenize: ["prompting"],
   detokenize: ["detokenizing"],
+  promptLogprobs: ["scoring", "adapting", "abort"],
   logits: ["logits", "adapting", "abort"],
   embed: ["embedding", "adapting", "abort"],
   perplexity: ["perplexity", "adapting", "abort"],

@@ -44,6 +44,11 @@ export class Client {
   /** Why no call can be made any more; null while calls can be made. */
   #over: EngineError | null = null;
   #ended: unknown = null;
+  #lose!: (reason: EngineError) => void;
+  /** Resolves with the reason why no call can be made any more. */
+  readonly lost: Promise<EngineError> = new Promise((resolve) => {
+    this.#lose = resolve;
+  });
 
   constructor(port: WorkerPort) {
     this.#port = port;
@@ -106,10 +111,9 @@ export class Client {
    */
   async close(reason: EngineError): Promise<void> {
     this.#threads.clear();
-    if (!this.#over) this.#ended = this.#port.terminate();
-    this.#over ??= reason;
+    this.#stop(reason);
     await this.#ended;
-    this.#reject(this.#over);
+    this.#reject(this.#over ?? reason);
   }
 
   get over(): EngineError | null {
@@ -206,10 +210,16 @@ export class Client {
 
   #end(reason: EngineError): void {
     if (this.#over) return;
-    this.#over = reason;
     this.#threads.clear();
-    this.#ended = this.#port.terminate();
+    this.#stop(reason);
     this.#reject(reason);
+  }
+
+  #stop(reason: EngineError): void {
+    if (this.#over) return;
+    this.#over = reason;
+    this.#ended = this.#port.terminate();
+    this.#lose(reason);
   }
 
   #reject(reason: EngineError): void {

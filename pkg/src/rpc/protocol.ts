@@ -20,6 +20,9 @@ import type {
   Progress,
   SamplingOptions,
   SourceOptions,
+  TokenBytes,
+  TokenizerInfo,
+  TokenLogprobs,
 } from "../types/index.ts";
 import type { TimeSpan } from "./user_timing.ts";
 
@@ -52,6 +55,8 @@ export interface GenerateSettings extends SamplingOptions {
   onContextFull: ContextFull;
   responseFormat?: FormatSpec;
   adapters?: readonly AdapterUse[];
+  /** Special tokens of the answer stay in its text. */
+  keepSpecialTokens?: boolean;
   /** Texts of the prompt are cleaned before they are tokenized. */
   sanitize: boolean;
   /** Every choice is preceded by a `ChooseEvent` and waits for the `supply` that answers it. */
@@ -127,6 +132,9 @@ export interface Verbs {
   perplexity: Verb<{ text: string; window: number } & Adapted, Perplexity>;
   tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
   detokenize: Verb<{ ids: number[]; special: boolean }, string>;
+  tokenizerInfo: Verb<Record<string, never>, TokenizerInfo>;
+  tokenBytes: Verb<{ ids: number[] }, TokenBytes[]>;
+  promptLogprobs: Verb<{ ids: number[]; logprobs: number } & Adapted, TokenLogprobs[]>;
   /**
    * Each list of ids is a conversation; `past` is what it holds before anything is timed. Nothing else runs on the engine. The event
    * comes when decoding begins.

@@ -122,12 +122,17 @@ export class ChatTemplate {
 
   /** UTF-16 units of the template used without tools. */
   get length(): number {
-    return this.#templates.default?.length ?? 0;
+    return this.text.length;
+  }
+
+  /** The template used without tools. */
+  get text(): string {
+    return this.#templates.default ?? "";
   }
 
   /** The text that tools are rendered by. */
   get forTools(): string {
-    return this.#templates.tool_use ?? this.#templates.default ?? "";
+    return this.#templates.tool_use ?? this.text;
   }
 
   /**

@@ -27,6 +27,8 @@ export interface GenerateOptions extends SamplingOptions {
   stop?: string | readonly string[] | undefined;
   /** Continues past the model's end tokens. @default false */
   ignoreEos?: boolean | undefined;
+  /** Keeps special tokens in the answer's text. @default false */
+  keepSpecialTokens?: boolean | undefined;
   /** Adds what the tokenizer adds to a text (BOS). Has no effect on ids and chats. @default true */
   addSpecial?: boolean | undefined;
   /** What happens when the context is full. @default "stop" */

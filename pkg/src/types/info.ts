@@ -141,6 +141,8 @@ export interface ModelInfo extends Description {
   vocab: number;
   /** Positions that one conversation may hold. */
   contextLength: number;
+  /** Requests that are computed together. */
+  maxSequences: number;
   kvCacheType: Exclude<KvCacheType, "auto">;
   /** The build that runs: `threads-relaxed`, `single-simd128` … */
   flavour: string;

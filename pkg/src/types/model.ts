@@ -2,7 +2,8 @@
 
 import type { AdapterInfo, AdapterOptions } from "./adapters.ts";
 import type { ChatMessage, ChatOptions, CountOptions, RenderOptions } from "./chat.ts";
-import type { CompletionOptions, GenerateOptions, Generation, Prompt, TokenIds } from "./generate.ts";
+import type { EngineError } from "./errors.ts";
+import type { CompletionOptions, GenerateOptions, Generation, Prompt, TokenIds, TokenLogprobs } from "./generate.ts";
 import type { ModelInfo, ModelStatus } from "./info.ts";
 import type {
   DetokenizeOptions,
@@ -10,7 +11,10 @@ import type {
   LogitsOptions,
   Perplexity,
   PerplexityOptions,
+  PromptLogprobsOptions,
+  TokenBytes,
   TokenizeOptions,
+  TokenizerInfo,
 } from "./score.ts";
 import type { Session, SessionOptions } from "./session.ts";
 import type { ModelSource } from "./sources.ts";
@@ -23,6 +27,8 @@ import type { AsyncDispose } from "./web.ts";
 export interface Model extends AsyncDispose {
   /** What the model is and how it runs. */
   readonly info: ModelInfo;
+  /** Resolves when the model can answer no more: with `Closed` after `close()`, else with what ended its worker. */
+  readonly lost: Promise<EngineError>;
   /**
    * Continues a text or a list of token ids.
    *
@@ -201,6 +207,23 @@ export interface Model extends AsyncDispose {
    * @throws {EngineError} `MissingTokenizer`
    */
   detokenize(ids: TokenIds, options?: DetokenizeOptions): Promise<string>;
+  /**
+   * Tells how likely each token of a prompt is behind those before it.
+   *
+   * @param ids token ids, fed exactly as given
+   * @returns one entry for each id but the first
+   * @throws {EngineError} `InvalidArgument` for ids that are none, `ContextFull`
+   */
+  promptLogprobs(ids: TokenIds, options?: PromptLogprobsOptions): Promise<TokenLogprobs[]>;
+  /** Tells what the model's files say of its texts. */
+  tokenizerInfo(): Promise<TokenizerInfo>;
+  /**
+   * Tells what tokens are: their bytes, which need not be whole characters.
+   *
+   * @returns one entry for each id
+   * @throws {EngineError} `MissingTokenizer`
+   */
+  tokenBytes(ids: TokenIds): Promise<TokenBytes[]>;
   /**
    * Ends the workers and gives back all memory. Resolves when the runtime says that they have ended: Node does, browsers do not tell.
    * Calling it again does nothing.

@@ -30,6 +30,11 @@ const NOT_RUN = {
     "a build of minutes, and a profiler",
     "a build of minutes, and a profiler",
   ],
+  "docs/guide/server.md": [
+    "pkg/test/server/serve.test.ts starts it",
+    "pkg/test/clients/clients.test.mjs runs it",
+    "pkg/test/clients/clients.test.mjs runs it",
+  ],
   "docs/guide/threads.md": [
     "pkg/test/package/next.test.mjs builds and serves with it",
     "pkg/test/package/pages.test.mjs reads its headers, as Express is not installed",

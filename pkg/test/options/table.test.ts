@@ -9,6 +9,7 @@ import type { Kind, NamedKind, Option } from "../../src/options/option.ts";
 import { checkOptions } from "../../src/options/options.ts";
 import { samplerNumbers } from "../../src/options/routes.ts";
 import { samplers } from "../../src/options/samplers.ts";
+import { serverApp } from "../../src/options/table/server.ts";
 import { type FunctionName, functions, groups } from "../../src/options/table.ts";
 import { EngineError } from "../../src/types/errors.ts";
 import { readTypes } from "./support/interfaces.ts";
@@ -18,6 +19,7 @@ const folder = new URL("pkg/src/types/", root);
 const types = readTypes([
   ...readdirSync(folder).map((name) => new URL(name, folder)),
   new URL("pkg/src/edge.ts", root),
+  new URL("pkg/src/server/settings.ts", root),
   new URL("pkg/src/doctor/report.ts", root),
 ]);
 
@@ -33,6 +35,7 @@ const interfaces: [name: string, ...functions: FunctionName[]][] = [
   ["TokenizeOptions", "tokenize"],
   ["DetokenizeOptions", "detokenize"],
   ["LogitsOptions", "logits"],
+  ["PromptLogprobsOptions", "promptLogprobs"],
   ["EmbedOptions", "embed"],
   ["PerplexityOptions", "perplexity"],
   ["CacheOptions", "cache"],
@@ -44,12 +47,21 @@ const named: Record<NamedKind, string[]> = {
   bannedSequences: ["readonly (string | readonly number[])[]"],
   boolean: ["boolean"],
   cache: ["boolean | string"],
-  function: ["((progress: Progress) => void)", "LogitsProcessor"],
+  function: [
+    "((progress: Progress) => void)",
+    "LogitsProcessor",
+    "((path: string) => ModelSource)",
+    "((record: RequestRecord) => void)",
+  ],
   integrity: ["string | Readonly<Record<string, string>>"],
   list: ["readonly unknown[]"],
   logitBias: ["Readonly<Record<number, number>>"],
   module: ["WasmModule"],
-  object: ["Readonly<Record<string, unknown>>"],
+  object: [
+    "Readonly<Record<string, unknown>>",
+    "Readonly<Record<string, Model | Loader>>",
+    "Readonly<Record<string, Readonly<Record<string, ModelSource>>>>",
+  ],
   prefill: ["Prefill"],
   responseFormat: ["ResponseFormat"],
   samplers: ["readonly Sampler[]"],
@@ -87,6 +99,7 @@ test("the public types have the table's options, values and defaults", () => {
   for (const [name, ...of] of interfaces) for (const each of of) compare(name, rowsOf(each));
   compare("CompletionOptions", groups.completions);
   compare("EdgeOptions", groups.edge);
+  compare("ServerOptions", serverApp);
   assert.deepEqual(types.literals("Sampler"), samplers);
 });
 

@@ -41,6 +41,7 @@ test("the tarball", async (context) => {
       "node-doctor.js",
       "node-worker.js",
       "node.js",
+      "server.js",
       "worker.js",
     ];
     const expected = [...scripts, ...flavours.map((row) => row.file), "types"];

@@ -107,6 +107,7 @@ async function run(state: HostState, run: Run): Promise<Outcome> {
     tokenizer: state.model.text.tokenizerOrNull,
     promptTokens: ids,
     stop: settings.stop,
+    special: settings.keepSpecialTokens ?? false,
     send: context.send,
   });
   const ended = (reason: FinishReason): Outcome => ({
@@ -175,7 +176,16 @@ const hooksOf = ({ settings, context }: Run) => (settings.logitsProcessor ? [rem
 /** The engine's part of the settings. What the caller leaves open the model's own configuration decides, and then the option table. */
 function workOf(settings: GenerateSettings & { seed: number }, left: number, text: Text, run: Run): EngineWork {
   const { ignoreEos, onContextFull, maxTokens, seed, ...rest } = settings;
-  const { stop, responseFormat, logitsProcessor, generationConfig, adapters, sanitize, ...sampling } = rest;
+  const {
+    stop,
+    responseFormat,
+    logitsProcessor,
+    generationConfig,
+    adapters,
+    sanitize,
+    keepSpecialTokens,
+    ...sampling
+  } = rest;
   const chosen = {
     ...samplerDefaults,
     ...(generationConfig === "none" ? {} : text.sampling),

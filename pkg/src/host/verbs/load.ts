@@ -22,7 +22,7 @@ export const load: Handler<"load"> = async (state, { source, settings }, context
       loop,
       crowding,
       adapters: new Adapters(loaded),
-      maxSequences: settings.maxSequences ?? 8,
+      maxSequences: loaded.info.maxSequences,
     };
     // What is left of a prompt goes on.
     loop.start();

@@ -2,7 +2,8 @@
 
 import type { VerbName } from "../../rpc/protocol.ts";
 import { EngineError } from "../../types/errors.ts";
-import type { AdapterUse } from "../../types/index.ts";
+import type { AdapterUse, TokenLogprobs } from "../../types/index.ts";
+import { likeliest } from "../answer.ts";
 import type { CallContext, Handler } from "../call.ts";
 import { type Gather, once } from "../request.ts";
 import type { HostState } from "../state.ts";
@@ -25,6 +26,20 @@ export function logitsOf(
   };
   return once(state, ids, { type: "logits", all }, context, gather, adapters);
 }
+
+/** One entry for each id but the first. */
+export const promptLogprobs: Handler<"promptLogprobs"> = (state, { ids, logprobs, adapters }, context) => {
+  const found: TokenLogprobs[] = [];
+  const gather: Gather<TokenLogprobs[]> = {
+    event(event) {
+      if (event.type !== "logprobs") return;
+      const { chosen, ids: likely, top } = event;
+      found.push({ token: ids[found.length + 1]!, logprob: chosen, top: likeliest(likely, top) });
+    },
+    result: () => found,
+  };
+  return once(state, ids, { type: "score", logprobs }, context, gather, adapters);
+};
 
 /** As many texts are under way at once as the engine computes together. */
 export const embed: Handler<"embed"> = async (state, args, context) => {

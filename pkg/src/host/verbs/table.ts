@@ -5,10 +5,10 @@ import { loadAdapter, unloadAdapter } from "./adapters.ts";
 import { generate } from "./generate.ts";
 import { canRun, inspect, load } from "./load.ts";
 import { measure, roofline, times, trace } from "./measure.ts";
-import { embed, logits, perplexity } from "./score.ts";
+import { embed, logits, perplexity, promptLogprobs } from "./score.ts";
 import { closeSession, forkSession, heldSession, restoreSession, rewindSession, saveSession } from "./sessions.ts";
 import { status, warmup } from "./status.ts";
-import { detokenize, renderChat, tokenize } from "./tokenize.ts";
+import { detokenize, renderChat, tokenBytes, tokenize, tokenizerInfo } from "./tokenize.ts";
 
 export const verbs: Handlers = {
   load,
@@ -28,9 +28,12 @@ export const verbs: Handlers = {
   logits,
   embed,
   perplexity,
+  promptLogprobs,
   tokenize,
   detokenize,
   renderChat,
+  tokenizerInfo,
+  tokenBytes,
   measure,
   trace,
   times,

@@ -13,3 +13,14 @@ export const renderChat: Handler<"renderChat"> = ({ model }, { prompt, addGenera
   const { text, seams } = render(model.text, prompt, addGenerationPrompt);
   return { text, tokens: model.text.tokenizer.encode(text, { addSpecial: false, seams }).length };
 };
+
+export const tokenizerInfo: Handler<"tokenizerInfo"> = ({ model: { text } }) => ({
+  specialTokens: text.tokenizerOrNull?.specialTokens ?? {},
+  template: text.templateOrNull?.text ?? null,
+});
+
+export const tokenBytes: Handler<"tokenBytes"> = ({ model: { text } }, { ids }) =>
+  ids.map((id) => {
+    const bytes = text.tokenizer.bytes(id, true);
+    return { bytes, special: bytes.length > 0 && text.tokenizer.bytes(id, false).length === 0 };
+  });

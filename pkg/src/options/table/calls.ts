@@ -34,6 +34,16 @@ export const logits = {
   },
 } as const satisfies Group;
 
+export const scoring = {
+  top: {
+    kind: { integer: [0, 100] },
+    to: "caller",
+    default: 0,
+    unit: "tokens",
+    help: "How many of the likeliest tokens are reported in each place.",
+  },
+} as const satisfies Group;
+
 export const embedding = {
   pooling: {
     kind: { values: ["mean", "last"] },

@@ -107,6 +107,35 @@ export const convertFlags = {
   force: { kind: "boolean", to: "command", default: false, flag: {}, help: "Replace the file if there is one." },
 } as const satisfies Group;
 
+export const chatFlags = {
+  system: {
+    kind: "text",
+    to: "command",
+    flag: { value: "TEXT" },
+    help: "What the model is told before the conversation.",
+  },
+  load: {
+    kind: "text",
+    to: "command",
+    flag: { value: "FILE" },
+    help: "Goes on from a conversation that /save has kept.",
+  },
+  servedModel: {
+    kind: "text",
+    to: "command",
+    otherwise: "the server's first",
+    flag: { name: "model", value: "NAME" },
+    help: "The server's model.",
+  },
+  key: {
+    kind: "text",
+    to: "command",
+    otherwise: "TERNLIGHT_API_KEY",
+    flag: { name: "api-key", value: "KEY" },
+    help: "The server's key.",
+  },
+} as const satisfies Group;
+
 const MOST = 2 ** 20;
 
 export const bench = {

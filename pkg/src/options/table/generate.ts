@@ -25,6 +25,13 @@ export const generation = {
     flag: {},
     help: "Continues at the model's end tokens.",
   },
+  keepSpecialTokens: {
+    kind: "boolean",
+    to: "host",
+    default: false,
+    flag: {},
+    help: "Keeps special tokens in the text of the answer.",
+  },
   onContextFull: {
     kind: { values: ["stop", "error", "shift"] },
     to: "host",

@@ -114,6 +114,7 @@ export const serving = {
     kind: "boolean",
     to: "plan",
     default: true,
+    flag: { name: "no-prefix-reuse", sets: false, help: "Compute every conversation for itself." },
     help: "Shares what was computed between conversations that begin alike, in whole blocks of 32 tokens.",
   },
 } as const satisfies Group;
@@ -200,6 +201,7 @@ export const loading = {
     kind: "text",
     to: "host",
     otherwise: "the model's own",
+    flag: { value: "FILE|TEMPLATE" },
     help: 'The chat template to use; "embedded" takes the file\'s own even where it is known to be wrong.',
   },
   prefill: {
@@ -219,6 +221,7 @@ export const loading = {
     to: "host",
     default: false,
     was: "spans",
+    flag: {},
     help: "Records the load and every request with performance.measure.",
   },
 } as const satisfies Group;

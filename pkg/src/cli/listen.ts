@@ -1,0 +1,144 @@
+/** Listens with a function of requests, on Node, Deno and Bun. */
+
+import { createServer, type ServerOptions } from "node:http";
+import { createServer as createSecureServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { getRequestListener } from "@hono/node-server";
+import { EngineError } from "../types/errors.ts";
+
+export interface Place {
+  host: string;
+  port: number;
+  unix?: string | undefined;
+  /** In PEM. */
+  tls?: { cert: string; key: string } | undefined;
+}
+
+export interface Listener {
+  /** `http://127.0.0.1:8000`, `unix:/run/ternlight.sock` */
+  url: string;
+  /** Lets what is being sent end, and closes every connection. */
+  close(): Promise<void>;
+}
+
+type Answer = (request: Request) => Promise<Response>;
+
+/** Connections at once: each answer has one, and some are kept open by their clients. */
+const MOST_CONNECTIONS = 1024;
+/** What a client that sends nothing gets of a connection, in milliseconds. */
+const HEADERS_MS = 10_000;
+/** What a request may take to come, in milliseconds. */
+const REQUEST_MS = 60_000;
+/** What is left of an answer when the server has stopped, in milliseconds. */
+const LAST_MS = 1000;
+const MOST_HEADER_BYTES = 16_384;
+
+export async function listen(place: Place, answer: Answer): Promise<Listener> {
+  const { Deno, Bun } = globalThis as { Deno?: DenoServer; Bun?: BunServer };
+  try {
+    if (Deno) return listenInDeno(Deno, place, answer);
+    if (Bun) return listenInBun(Bun, place, answer);
+    return await listenInNode(place, answer);
+  } catch (cause) {
+    const at = place.unix ?? `${place.host}:${place.port}`;
+    const message = `the server cannot listen on ${at}: ${(cause as Error).message}`;
+    throw new EngineError("InvalidArgument", message, { option: place.unix ? "--unix" : "--port" }, { cause });
+  }
+}
+
+function urlOf({ host, port, unix, tls }: Place): string {
+  if (unix !== undefined) return `unix:${unix}`;
+  return `${tls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+async function listenInNode(place: Place, answer: Answer): Promise<Listener> {
+  const listener = getRequestListener(answer, { overrideGlobalObjects: false });
+  const limits: ServerOptions = {
+    headersTimeout: HEADERS_MS,
+    requestTimeout: REQUEST_MS,
+    maxHeaderSize: MOST_HEADER_BYTES,
+    connectionsCheckingInterval: HEADERS_MS / 4,
+  };
+  const server = place.tls ? createSecureServer({ ...limits, ...place.tls }, listener) : createServer(limits, listener);
+  server.maxConnections = MOST_CONNECTIONS;
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    if (place.unix !== undefined) server.listen(place.unix, resolve);
+    else server.listen(place.port, place.host, resolve);
+  });
+  const address = server.address();
+  const { port } = typeof address === "object" && address ? (address as AddressInfo) : place;
+  return {
+    url: urlOf({ ...place, port }),
+    async close() {
+      const closed = new Promise((resolve) => server.close(resolve));
+      await soon(closed);
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+/** Waits for what is being sent, but for nobody who does not read it. */
+async function soon(closed: unknown): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise((resolve) => {
+    timer = setTimeout(resolve, LAST_MS);
+  });
+  await Promise.race([closed, late]);
+  clearTimeout(timer);
+}
+
+interface DenoServer {
+  serve(
+    options: { hostname?: string; port?: number; path?: string; cert?: string; key?: string; onListen(): void },
+    answer: Answer,
+  ): { addr: { port?: number }; shutdown(): Promise<void> };
+}
+
+function listenInDeno(deno: DenoServer, place: Place, answer: Answer): Listener {
+  const at = place.unix === undefined ? { hostname: place.host, port: place.port } : { path: place.unix };
+  const server = deno.serve({ ...at, ...(place.tls ?? {}), onListen() {} }, answer);
+  return { url: urlOf({ ...place, port: server.addr.port ?? place.port }), close: () => soon(server.shutdown()) };
+}
+
+interface BunServer {
+  serve(options: {
+    hostname?: string;
+    port?: number;
+    unix?: string;
+    tls?: { cert: string; key: string };
+    idleTimeout: number;
+    maxRequestBodySize: number;
+    fetch(request: Request, server: BunInstance): Promise<Response>;
+  }): BunInstance;
+}
+
+interface BunInstance {
+  port?: number;
+  timeout(request: Request, seconds: number): void;
+  stop(all?: boolean): unknown;
+}
+
+function listenInBun(bun: BunServer, place: Place, answer: Answer): Listener {
+  const at = place.unix === undefined ? { hostname: place.host, port: place.port } : { unix: place.unix };
+  const server = bun.serve({
+    ...at,
+    ...(place.tls ? { tls: place.tls } : {}),
+    idleTimeout: HEADERS_MS / 1000,
+    // The app has its own limit, which answers with an error.
+    maxRequestBodySize: 2 ** 31,
+    fetch(request, server) {
+      // A prompt may be computed in silence for longer.
+      server.timeout(request, 0);
+      return answer(request);
+    },
+  });
+  return {
+    url: urlOf({ ...place, port: server.port ?? place.port }),
+    async close() {
+      await soon(server.stop());
+      await server.stop(true);
+    },
+  };
+}

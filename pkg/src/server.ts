@@ -1,0 +1,3 @@
+export { createApp, type ServerApp } from "./server/app.ts";
+export type { RequestRecord, ServerOptions } from "./server/settings.ts";
+export type { Loader } from "./server/slot.ts";

@@ -1,0 +1,48 @@
+/** Who may ask: the Host header, keys and origins. */
+
+import type { MiddlewareHandler } from "hono";
+import { cors } from "hono/cors";
+import { ApiError } from "../openai/errors.ts";
+import { type Env, OPEN } from "./env.ts";
+
+/** A page whose own name leads to this machine (DNS rebinding) has that name in the Host header. */
+export function hosts(allowed: readonly string[]): MiddlewareHandler<Env> {
+  const names = new Set(allowed.map((name) => name.toLowerCase()));
+  return async (c, next) => {
+    const host = (c.req.header("host") ?? "").toLowerCase().replace(/:\d*$/, "");
+    if (!names.has(host))
+      throw new ApiError(403, `the server is not addressed as ${JSON.stringify(host.slice(0, 100))}`, {
+        code: "host_not_allowed",
+      });
+    await next();
+  };
+}
+
+export const origins = (allowed: readonly string[]): MiddlewareHandler<Env> =>
+  cors({
+    origin: allowed.includes("*") ? "*" : [...allowed],
+    exposeHeaders: ["x-request-id", "retry-after", "retry-after-ms"],
+    maxAge: 600,
+  });
+
+export function keys(given: readonly string[]): MiddlewareHandler<Env> {
+  const digests = Promise.all(given.map(digest));
+  return async (c, next) => {
+    if (OPEN.includes(c.req.path)) return next();
+    const bearer = /^Bearer +(.*)$/i.exec(c.req.header("authorization") ?? "")?.[1];
+    const key = bearer ?? c.req.header("x-api-key");
+    const code = "invalid_api_key";
+    if (key === undefined)
+      throw new ApiError(401, "a key is missing: Authorization: Bearer KEY", { code, headers: CHALLENGE });
+    const own = await digest(key.trim());
+    // Every key is compared, and of each every byte.
+    const matches = (await digests).map((one) => one.reduce((difference, byte, i) => difference | (byte ^ own[i]!), 0));
+    if (!matches.includes(0)) throw new ApiError(401, "the key is wrong", { code, headers: CHALLENGE });
+    await next();
+  };
+}
+
+const CHALLENGE = { "www-authenticate": "Bearer" };
+
+const digest = async (text: string) =>
+  new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));

@@ -1,0 +1,138 @@
+/** The answers to a request as they come, from one model, for every interface alike. */
+
+import type { Ask, ChatAsk } from "../openai/ask.ts";
+import { seedAt } from "../openai/sampling.ts";
+import { type CallEvent, CallStream } from "../text/call_stream.ts";
+import type {
+  AdapterUse,
+  Finished,
+  GenerateOptions,
+  Generation,
+  Model,
+  Prompt,
+  TokenLogprobs,
+} from "../types/index.ts";
+import { Channel } from "./channel.ts";
+import { inLanes } from "./lanes.ts";
+import type { Ready } from "./slot.ts";
+import type { TokenTexts } from "./tokens.ts";
+
+/** What becomes known of an answer. */
+export type Part =
+  | { type: "text"; text: string; logprobs?: TokenLogprobs[] }
+  | { type: "call"; call: number; id: string | undefined; name: string }
+  | { type: "arguments"; call: number; text: string }
+  | { type: "end"; finished: Finished; reason: "stop" | "length" | "tool_calls" };
+
+export interface Indexed {
+  index: number;
+  part: Part;
+}
+
+export interface AnswerContext extends Ready {
+  adapters: AdapterUse[];
+  signal: AbortSignal;
+  /** Hears of each answer that ended. */
+  onEnd?(finished: Finished): void;
+}
+
+/** The answer at an index is number `index % n` to prompt `⌊index / n⌋`. */
+export async function* answers(ask: Ask, context: AnswerContext): AsyncGenerator<Indexed, undefined> {
+  const channel = new Channel<Indexed>();
+  const abort = new AbortController();
+  const signal = AbortSignal.any([context.signal, abort.signal]);
+  const one = async (index: number, begun: () => void) => {
+    for await (const part of answer(ask, index, { ...context, signal })) {
+      begun();
+      await channel.put({ index, part });
+    }
+  };
+  inLanes(ask.prompts.length * ask.n, one).then(
+    () => channel.end(),
+    (error) => channel.fail(error),
+  );
+  try {
+    yield* channel;
+  } finally {
+    abort.abort();
+  }
+}
+
+/** One answer. */
+async function* answer(ask: Ask, index: number, context: AnswerContext): AsyncGenerator<Part, undefined> {
+  const prompt = ask.prompts[Math.floor(index / ask.n)]!;
+  const { adapters, signal } = context;
+  const { seed } = ask.options;
+  const generation = begin(context.model, ask, prompt, {
+    ...(seed === undefined ? {} : { seed: seedAt(seed, index % ask.n) }),
+    ...(adapters.length > 0 ? { adapters } : {}),
+    signal,
+  });
+  const { tools = [] } = isChat(prompt) ? prompt : {};
+  const calls = ask.calls ? new CallReader(tools, context.tokens) : null;
+  for await (const { text, tokens, logprobs } of generation) {
+    if (calls) yield* await calls.read(text, tokens, logprobs);
+    else yield { type: "text", text, ...(logprobs ? { logprobs } : {}) };
+    // What the engine has written beyond the call by now does not count.
+    if (ask.oneCall && calls?.between) break;
+  }
+  const finished = await generation.finished;
+  if (calls) yield* calls.end();
+  context.onEnd?.(finished);
+  const length = finished.finishReason === "length";
+  yield { type: "end", finished, reason: length ? "length" : calls?.found ? "tool_calls" : "stop" };
+}
+
+export const isChat = (prompt: Prompt | ChatAsk): prompt is ChatAsk =>
+  typeof prompt === "object" && "messages" in prompt;
+
+/** Begins an answer to one prompt. */
+export function begin(model: Model, ask: Ask, prompt: Prompt | ChatAsk, given: GenerateOptions): Generation {
+  const options: GenerateOptions = { ...ask.options, ...given };
+  if (!isChat(prompt)) return model.generate(prompt, options);
+  const { messages, ...more } = prompt;
+  return model.chat(messages, { ...options, ...more, ...(ask.calls ? { keepSpecialTokens: true } : {}) });
+}
+
+/** Separates calls from text that has its special tokens, and drops those from the text. */
+class CallReader {
+  readonly #stream: CallStream;
+  readonly #tokens: TokenTexts;
+  readonly #special = new Set<string>();
+
+  constructor(tools: readonly unknown[], tokens: TokenTexts) {
+    this.#stream = new CallStream(tools);
+    this.#tokens = tokens;
+  }
+
+  get found(): boolean {
+    return this.#stream.calls > 0;
+  }
+
+  get between(): boolean {
+    return this.#stream.between;
+  }
+
+  async read(text: string, ids: readonly number[], logprobs?: TokenLogprobs[]): Promise<Part[]> {
+    await this.#tokens.learn(ids);
+    for (const id of ids) {
+      const { special, text } = this.#tokens.of(id);
+      if (special) this.#special.add(text);
+    }
+    const parts = this.#stream.push(text).map((event) => this.#part(event));
+    // The log-probabilities of a call stand by themselves.
+    return logprobs ? [...parts, { type: "text", text: "", logprobs }] : parts;
+  }
+
+  end(): Part[] {
+    return this.#stream.end().map((event) => this.#part(event));
+  }
+
+  #part(event: CallEvent): Part {
+    if (event.type === "call") return { type: "call", call: event.index, id: event.id, name: event.name };
+    if (event.type === "arguments") return { type: "arguments", call: event.index, text: event.text };
+    let { text } = event;
+    for (const one of this.#special) text = text.replaceAll(one, "");
+    return { type: "text", text };
+  }
+}

@@ -1,0 +1,123 @@
+/** The server as a function from requests to responses. What listens, reads certificates and logs is the command line's. */
+
+import { Hono } from "hono";
+import { ApiError, toApiError } from "../openai/errors.ts";
+import type { ModelInfo } from "../types/index.ts";
+import { hosts, keys, origins } from "./access.ts";
+import { Core, type Entry } from "./core.ts";
+import type { App, AppContext, Env } from "./env.ts";
+import { messageError } from "./messages_reply.ts";
+import { Models } from "./models.ts";
+import { completionRoutes } from "./routes/completions.ts";
+import { documentRoute } from "./routes/document.ts";
+import { embeddingRoutes } from "./routes/embeddings.ts";
+import { healthRoutes } from "./routes/health.ts";
+import { messageRoutes } from "./routes/messages.ts";
+import { modelRoutes } from "./routes/models.ts";
+import { responseRoutes } from "./routes/responses.ts";
+import { textRoutes } from "./routes/text.ts";
+import { type RequestRecord, type ServerOptions, settingsOf } from "./settings.ts";
+import { Slot } from "./slot.ts";
+
+/** A server without a socket. */
+export interface ServerApp {
+  /** Answers a request; fits `Deno.serve`, `Bun.serve`, service workers and edge workers. */
+  fetch(request: Request): Promise<Response>;
+  /** Settles when all models are loaded, or with the error of one that cannot be. */
+  readonly ready: Promise<void>;
+  /** The models, with what is known of those that are loaded. */
+  models(): Promise<{ name: string; info: ModelInfo | null }[]>;
+  /** Requests under way. */
+  readonly active: number;
+  /** Refuses new work, and ends what runs when the time is up. */
+  drain(ms: number): Promise<void>;
+  /** Ends what runs and closes the models. */
+  close(): Promise<void>;
+}
+
+export function createApp(options: ServerOptions, version = ""): ServerApp {
+  const settings = settingsOf(options);
+  const more = { idleSeconds: settings.idleUnload };
+  const slots = Object.entries(options.models).map(
+    ([name, model]) => new Slot(name, model, more, settings.adapters?.[name]),
+  );
+  const core = new Core(new Models(slots), settings);
+  const app: App = new Hono<Env>({ getPath: pathOf });
+  app.use(records(settings.onRequest));
+  if (settings.allowedHosts) app.use(hosts(settings.allowedHosts));
+  if (settings.cors?.length) app.use(origins(settings.cors));
+  if (settings.apiKeys?.length) app.use(keys(settings.apiKeys));
+  healthRoutes(app, core, version);
+  modelRoutes(app, core);
+  completionRoutes(app, core);
+  embeddingRoutes(app, core);
+  textRoutes(app, core);
+  messageRoutes(app, core);
+  responseRoutes(app, core);
+  documentRoute(app, version);
+  app.notFound((c) => answerTo(c, unknown(app, c.req)));
+  app.onError((error, c) => answerTo(c, error));
+  const ready = Promise.all(slots.map(({ loaded }) => loaded)).then(() => {});
+  // Without anybody who waits, the failure of a load is told by each request.
+  ready.catch(() => {});
+  return {
+    fetch: async (request) => app.fetch(request),
+    ready,
+    models: () =>
+      Promise.all(slots.map(async (slot) => ({ name: slot.name, info: (await slot.current())?.model.info ?? null }))),
+    get active() {
+      return core.active;
+    },
+    drain: (ms) => core.drain(ms),
+    async close() {
+      await core.drain(0);
+      await Promise.all(slots.map((slot) => slot.close()));
+    },
+  };
+}
+
+/** The path with slashes single, as clients join addresses carelessly, and with /v1 before what clients also ask for without it. */
+function pathOf(request: Request): string {
+  const { pathname } = new URL(request.url);
+  const path = pathname.replace(/\/{2,}/g, "/").replace(/(?<=.)\/$/, "");
+  return /^\/(models|completions|chat\/completions|embeddings)(\/|$)/.test(path) ? `/v1${path}` : path;
+}
+
+/** Gives each request a number, and records what became of it. */
+const records =
+  (onRequest: ServerOptions["onRequest"]) =>
+  async (c: AppContext, next: () => Promise<void>): Promise<void> => {
+    const begun = performance.now();
+    const id = `req_${crypto.randomUUID().replaceAll("-", "")}`;
+    const record: RequestRecord = { id, method: c.req.method, path: c.req.path, status: 0, ms: 0 };
+    const entry: Entry = { record, done: null };
+    c.set("entry", entry);
+    await next();
+    // The second name is Anthropic's.
+    for (const name of ["x-request-id", "request-id"]) c.header(name, id);
+    record.status = c.res.status;
+    const end = () => {
+      record.ms = performance.now() - begun;
+      onRequest?.(record);
+    };
+    if (entry.done) void entry.done.then(end);
+    else end();
+  };
+
+function answerTo(c: AppContext, error: unknown): Response {
+  const found = toApiError(error, null);
+  const { record } = c.get("entry");
+  if (found.status >= 500 && !(error instanceof ApiError)) record.error ??= (error as Error).stack ?? String(error);
+  const body = c.req.path.startsWith("/v1/messages") ? messageError(found) : found.body();
+  return Response.json(body, { status: found.status, headers: found.headers });
+}
+
+/** A path that is there for other methods is a 405. */
+function unknown(app: App, { method, path }: { method: string; path: string }): ApiError {
+  const at = (route: string) => route === path || (route.includes(":") && path.startsWith(route.split(":")[0]!));
+  const methods = app.routes.filter((route) => route.method !== "ALL" && at(route.path)).map((route) => route.method);
+  const shown = `${method} ${path.slice(0, 200)}`;
+  if (methods.length === 0) return new ApiError(404, `there is no ${shown}`, { code: "not_found" });
+  const headers = { allow: [...new Set(methods)].join(", ") };
+  return new ApiError(405, `there is no ${shown}`, { code: "method_not_allowed", headers });
+}

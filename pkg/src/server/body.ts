@@ -1,0 +1,89 @@
+/** Reads the body of a request as JSON: bounded in size, in time and in depth. */
+
+import { ApiError, invalid } from "../openai/errors.ts";
+
+/** Objects and lists within each other: the deepest schemas known have about 20. */
+const MOST_DEPTH = 100;
+/** A body that is not whole by then is no request. */
+const BODY_MS = 30_000;
+
+export interface BodyLimits {
+  maxBytes: number;
+  /** Milliseconds for all of it. */
+  ms?: number;
+}
+
+export async function readJson(request: Request, limits: BodyLimits): Promise<unknown> {
+  const type = request.headers.get("content-type");
+  // A page of another origin may send other types without asking first; programs name none, or a form's.
+  if (request.headers.has("origin") && !/^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(type ?? ""))
+    throw new ApiError(415, `the body must be application/json, not ${(type ?? "without a type").slice(0, 100)}`);
+  const bytes = await readBytes(request, limits);
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw invalid(null, "the body is not UTF-8");
+  }
+  if (text.trim() === "") throw invalid(null, "the body is empty: it must be a JSON object");
+  if (depthOf(text) > MOST_DEPTH) throw invalid(null, `the body nests more than ${MOST_DEPTH} objects and lists`);
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw invalid(null, `the body is not JSON: ${(error as Error).message.slice(0, 200)}`);
+  }
+}
+
+async function readBytes(request: Request, { maxBytes, ms = BODY_MS }: BodyLimits): Promise<Uint8Array> {
+  const tooLarge = () =>
+    new ApiError(413, `the body may have ${maxBytes} bytes`, {
+      code: "body_too_large",
+      headers: { connection: "close" },
+    });
+  if (Number(request.headers.get("content-length") ?? 0) > maxBytes) throw tooLarge();
+  const reader = request.body?.getReader();
+  if (!reader) return new Uint8Array();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(
+      () => reject(new ApiError(408, "the body did not come in time", { headers: { connection: "close" } })),
+      ms,
+    );
+  });
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  try {
+    for (;;) {
+      const { done, value } = await Promise.race([reader.read(), late]);
+      if (done) break;
+      size += value.length;
+      if (size > maxBytes) throw tooLarge();
+      chunks.push(value);
+    }
+  } catch (error) {
+    void reader.cancel().catch(() => {});
+    throw error instanceof ApiError ? error : invalid(null, "the body broke off");
+  } finally {
+    clearTimeout(timer);
+  }
+  const bytes = new Uint8Array(size);
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.length;
+  }
+  return bytes;
+}
+
+function depthOf(text: string): number {
+  let [depth, most] = [0, 0];
+  for (let at = 0; at < text.length; at++) {
+    const char = text.charCodeAt(at);
+    if (char === 0x22) {
+      // To the end of the text.
+      for (at++; at < text.length && text.charCodeAt(at) !== 0x22; at++) if (text.charCodeAt(at) === 0x5c) at++;
+    } else if (char === 0x7b || char === 0x5b) most = Math.max(most, ++depth);
+    else if (char === 0x7d || char === 0x5d) depth--;
+  }
+  return most;
+}

@@ -1,0 +1,13 @@
+/** What hono's handlers know of a request. */
+
+import type { Context, Hono } from "hono";
+import type { Entry } from "./core.ts";
+
+export interface Env {
+  Variables: { entry: Entry };
+}
+export type App = Hono<Env>;
+export type AppContext = Context<Env>;
+
+/** Where anybody may look, whatever the key. */
+export const OPEN = ["/health", "/livez", "/readyz"];

@@ -1,0 +1,64 @@
+/** Whether the server lives, is ready, and what it does: for load balancers, dashboards and people. */
+
+import { type ApiError, retryHeaders } from "../../openai/errors.ts";
+import type { Core } from "../core.ts";
+import type { App } from "../env.ts";
+import { stopping } from "../models.ts";
+
+export function healthRoutes(app: App, core: Core, version: string): void {
+  const { models } = core;
+  app.get("/livez", (c) => c.json({ status: "ok" }));
+  const ready = () => {
+    if (core.stopping) return unready("stopping", stopping());
+    if (models.allReady) return Response.json({ status: "ok" });
+    const waiting = models.slots.find(({ state }) => state === "loading" || state === "failed")!;
+    return unready(waiting.state, waiting.unavailable(), { model: waiting.name, progress: waiting.progress });
+  };
+  app.get("/health", ready);
+  app.get("/readyz", ready);
+  app.get("/version", (c) => c.json({ version }));
+
+  // What llama-server and vLLM tell in metrics alone.
+  app.get("/status", async (c) => {
+    const each = models.slots.map(async (slot) => {
+      const { name, state } = slot;
+      const ready = await slot.current();
+      return { name, state, ...(ready ? await ready.model.status() : {}) };
+    });
+    return c.json({ active: core.active, models: await Promise.all(each) });
+  });
+
+  app.get("/slots", async (c) => {
+    const { model } = await core.current(c.req.query("model"));
+    const { running } = await model.status();
+    const { contextLength, maxSequences } = model.info;
+    const slots = Array.from({ length: maxSequences }, (_, id) => ({
+      id,
+      n_ctx: contextLength,
+      is_processing: id < running,
+    }));
+    return c.json(slots);
+  });
+
+  app.get("/props", async (c) => {
+    const { model, name } = await core.current(c.req.query("model"));
+    const { info } = model;
+    const { specialTokens, template } = await model.tokenizerInfo();
+    return c.json({
+      default_generation_settings: { n_ctx: info.contextLength, params: { n_predict: core.settings.defaultMaxTokens } },
+      total_slots: info.maxSequences,
+      model_alias: name,
+      chat_template: template ?? "",
+      bos_token: specialTokens.bos_token ?? "",
+      eos_token: specialTokens.eos_token ?? "",
+      modalities: { vision: false, audio: false },
+      build_info: `ternlight ${version} ${info.flavour}`,
+      is_sleeping: false,
+    });
+  });
+}
+
+function unready(status: string, error: ApiError, more: object = {}): Response {
+  const headers = { ...retryHeaders(1000), ...error.headers };
+  return Response.json({ status, ...more, ...error.body() }, { status: 503, headers });
+}

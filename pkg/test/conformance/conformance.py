@@ -1,0 +1,154 @@
+"""Clients and harnesses in Python, unchanged, against a server of the demo model.
+
+    python conformance.py NODE CLI
+
+NODE is a Node 24 or later, CLI the built pkg/dist/cli.js.
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BIN = Path(sys.executable).parent
+NODE, CLI = sys.argv[1:3]
+MODEL = "ternlight-demo"
+CONTINUATION = " there lived a man who had a wife and a wife."
+ENV = {
+    **os.environ,
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "OPENAI_API_KEY": "none",
+}
+os.environ.update(ENV)
+
+
+def post(url, body):
+    data = json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, data, {"content-type": "application/json"})) as reply:
+        return json.load(reply)
+
+
+def check_openai(url):
+    from openai import NotFoundError, OpenAI
+
+    client = OpenAI(base_url=f"{url}/v1", api_key="none")
+    ask = {"model": MODEL, "messages": [{"role": "user", "content": "Once upon a time"}], "temperature": 0, "max_tokens": 12}
+    assert client.models.list().data[0].id == MODEL
+    assert client.chat.completions.create(**ask).choices[0].message.content == CONTINUATION
+    chunks = client.chat.completions.create(**ask, stream=True, stream_options={"include_usage": True})
+    text, usage = "", None
+    for chunk in chunks:
+        text += "".join(choice.delta.content or "" for choice in chunk.choices)
+        usage = chunk.usage or usage
+    assert text == CONTINUATION and usage.completion_tokens == 12
+    assert len(client.embeddings.create(model=MODEL, input="a king").data[0].embedding) > 100
+    answer = client.responses.create(model=MODEL, input="Once upon a time", temperature=0, max_output_tokens=12)
+    assert answer.output_text == CONTINUATION
+    try:
+        client.chat.completions.create(**{**ask, "model": "gpt-4"})
+        raise AssertionError("an unknown model was answered")
+    except NotFoundError as error:
+        assert error.code == "model_not_found"
+
+
+def check_llm(url, folder):
+    models = f"- model_id: demo\n  model_name: {MODEL}\n  api_base: {url}/v1\n"
+    (folder / "extra-openai-models.yaml").write_text(models)
+    command = [BIN / "llm", "-m", "demo", "Once upon a time", "-o", "temperature", "0", "-o", "max_tokens", "12"]
+    for more in ([], ["--no-stream"]):
+        env = {**ENV, "LLM_USER_PATH": str(folder)}
+        found = subprocess.run([*command, *more], env=env, check=True, capture_output=True, text=True)
+        assert found.stdout.rstrip("\n") == CONTINUATION, found.stdout
+
+
+def check_litellm(url):
+    import litellm
+
+    ask = {"model": f"hosted_vllm/{MODEL}", "api_base": f"{url}/v1", "temperature": 0, "max_tokens": 12}
+    messages = [{"role": "user", "content": "Once upon a time"}]
+    assert litellm.completion(messages=messages, **ask).choices[0].message.content == CONTINUATION
+    parts = litellm.completion(messages=messages, stream=True, **ask)
+    assert "".join(part.choices[0].delta.content or "" for part in parts) == CONTINUATION
+
+
+def log_likelihood(context, ids):
+    """Of the ids behind the context, by the logits of the command line."""
+    every = ",".join(map(str, [*context, *ids]))
+    command = [NODE, CLI, "logits", MODEL, "--ids", every, "--all", "--json", "--threads", "1"]
+    rows = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["logits"]
+    total = 0.0
+    for at, token in enumerate(ids, len(context)):
+        row = rows[at - 1]
+        most = max(row)
+        total += row[token] - most - math.log(sum(math.exp(value - most) for value in row))
+    return total
+
+
+def check_lm_eval(url, folder):
+    task = (HERE / "stories.yaml").read_text().replace("STORIES", str(HERE / "stories.jsonl"))
+    (folder / "stories.yaml").write_text(task)
+    settings = f"model={MODEL},base_url={url}/v1/completions,tokenizer_backend=remote,tokenized_requests=True,num_concurrent=1"
+    command = [BIN / "lm_eval", "--model", "local-completions", "--model_args", settings, "--tasks", "stories"]
+    more = ["--include_path", str(folder), "--log_samples", "--output_path", str(folder / "out")]
+    done = subprocess.run([*command, *more], env={**ENV, "HF_HOME": str(folder)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    lines = [line for file in folder.glob("out/**/samples_*.jsonl") for line in file.read_text().splitlines()]
+    assert len(lines) == 4, lines
+    ids = lambda text: post(f"{url}/tokenize", {"prompt": text, "add_special_tokens": False})["tokens"]
+    for sample in map(json.loads, lines):
+        start = sample["doc"]["start"]
+        for end, reply in zip(sample["doc"]["ends"], sample["resps"]):
+            found = float(reply[0][0])
+            context = ids(start)
+            expected = log_likelihood(context, ids(start + end)[len(context):])
+            assert abs(found - expected) < 1e-5, (start, end, found, expected)
+
+
+def check_schemathesis(url):
+    """Three things differ on purpose from what it expects of OpenAI's document: a stream's body is checked as an envelope
+    and not by its events, the first token of a prompt has no log-probability (null), and errors have statuses (4xx)."""
+    paths = ["/v1/models", "/v1/completions", "/v1/chat/completions", "/v1/embeddings"]
+    include = [word for path in paths for word in ("--include-path", path)]
+    command = [BIN / "schemathesis", "run", f"{url}/openapi.json", *include, "--phases", "coverage,fuzzing"]
+    more = ["--max-examples", "15", "--suppress-health-check", "all", "--seed", "1"]
+    done = subprocess.run([*command, *more], env=ENV, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-6000:]
+    print(done.stdout.strip().splitlines()[-1])
+
+
+def main():
+    command = [NODE, CLI, "serve", "--threads", "1", "--port", "0", "--json", "--log", "none"]
+    failed = 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            url = json.loads(server.stdout.readline())["url"]
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                checks = {
+                    "openai": lambda: check_openai(url),
+                    "llm": lambda: check_llm(url, folder),
+                    "litellm": lambda: check_litellm(url),
+                    "lm-eval": lambda: check_lm_eval(url, folder),
+                    "schemathesis": lambda: check_schemathesis(url),
+                }
+                wanted = sys.argv[3:] or list(checks)
+                for check in wanted:
+                    try:
+                        checks[check]()
+                        print(f"passed  {check}", flush=True)
+                    except Exception as error:
+                        failed += 1
+                        print(f"failed  {check}: {error!r}"[:6000], flush=True)
+        finally:
+            server.terminate()
+    sys.exit(1 if failed else 0)
+
+
+main()

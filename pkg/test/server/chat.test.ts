@@ -1,0 +1,140 @@
+/** Chat completions: messages, streams, tools, formats. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { body, CONTINUATION, chunks, error, HERMES, served } from "./support/app.ts";
+
+const messages = [{ role: "user", content: "Once upon a time" }];
+const greedy = { model: "demo", messages, temperature: 0, max_tokens: 12 };
+
+test("messages of every form are answered", async (context) => {
+  const app = await served(context);
+  const one = await body(app.post("/v1/chat/completions", greedy));
+  assert.equal(one.object, "chat.completion");
+  const message = { role: "assistant", content: CONTINUATION, refusal: null };
+  assert.deepEqual(one.choices, [{ index: 0, message, logprobs: null, finish_reason: "length" }]);
+  const forms = [
+    [
+      { role: "developer", content: "Once upon " },
+      { role: "user", content: "a time" },
+    ],
+    [
+      {
+        role: "user",
+        content: [
+          { type: "text", text: "Once upon" },
+          { type: "text", text: " a time" },
+        ],
+      },
+    ],
+    [
+      { role: "assistant", content: null },
+      { role: "user", content: "Once upon a time", name: "x" },
+    ],
+  ];
+  for (const form of forms) {
+    const { choices } = await body(app.post("/v1/chat/completions", { ...greedy, messages: form }));
+    assert.equal(choices[0].message.content, CONTINUATION);
+  }
+  const named = await body(app.post("/v1/chat/completions", { ...greedy, max_tokens: 3, max_completion_tokens: 2 }));
+  assert.equal(named.usage.completion_tokens, 2);
+});
+
+test("a stream begins with the role and ends with a reason", async (context) => {
+  const app = await served(context);
+  const all = await chunks(
+    app.post("/v1/chat/completions", { ...greedy, stream: true, stream_options: { include_usage: true } }),
+  );
+  assert.deepEqual(all[0].choices[0].delta, { role: "assistant", content: "" });
+  const deltas = all.flatMap(({ choices }) =>
+    choices.map(({ delta }: { delta: { content?: string } }) => delta.content ?? ""),
+  );
+  assert.equal(deltas.join(""), CONTINUATION);
+  assert.equal(all.at(-2).choices[0].finish_reason, "length");
+  assert.deepEqual(all.at(-1).choices, []);
+  assert.equal(all.at(-1).usage.prompt_tokens, 4);
+  assert.equal(new Set(all.map(({ id }) => id)).size, 1);
+});
+
+test("log-probabilities have their tokens and bytes", async (context) => {
+  const app = await served(context);
+  const ask = { ...greedy, logprobs: true, top_logprobs: 2 };
+  const { choices } = await body(app.post("/v1/chat/completions", ask));
+  const { content } = choices[0].logprobs;
+  assert.equal(content.length, 12);
+  assert.equal(content.map(({ token }: { token: string }) => token).join(""), CONTINUATION);
+  for (const { token, logprob, bytes, top_logprobs: top } of content) {
+    assert.deepEqual(bytes, [...new TextEncoder().encode(token)]);
+    assert.deepEqual(top[0], { token, logprob, bytes });
+    assert.equal(top.length, 2);
+  }
+  const streamed = await chunks(app.post("/v1/chat/completions", { ...ask, stream: true }));
+  assert.deepEqual(
+    streamed.flatMap(({ choices }) => choices[0].logprobs?.content ?? []),
+    content,
+  );
+});
+
+const tools = [
+  {
+    type: "function",
+    function: {
+      name: "weather",
+      parameters: {
+        type: "object",
+        properties: { city: { type: "string", maxLength: 8 } },
+        required: ["city"],
+        additionalProperties: false,
+      },
+    },
+  },
+];
+
+test("a call that must come does, whole and in parts", async (context) => {
+  const app = await served(context, { chatTemplate: HERMES });
+  const ask = { ...greedy, tools, tool_choice: "required", parallel_tool_calls: false, max_tokens: 200, seed: 1 };
+  const { choices } = await body(app.post("/v1/chat/completions", ask));
+  const { message, finish_reason: reason } = choices[0];
+  assert.equal(reason, "tool_calls");
+  assert.equal(message.content, null);
+  const [call] = message.tool_calls;
+  assert.match(call.id, /^call_\w+$/);
+  assert.deepEqual([call.type, call.function.name], ["function", "weather"]);
+  assert.equal(typeof JSON.parse(call.function.arguments).city, "string");
+
+  const all = await chunks(app.post("/v1/chat/completions", { ...ask, stream: true }));
+  const deltas = all.flatMap(({ choices }) => choices[0].delta.tool_calls ?? []);
+  assert.deepEqual(
+    { ...deltas[0], id: "" },
+    { index: 0, id: "", type: "function", function: { name: "weather", arguments: "" } },
+  );
+  assert.ok(deltas.length > 3, "the arguments come in parts");
+  assert.ok(deltas.every(({ index }) => index === 0));
+  assert.equal(deltas.map(({ function: { arguments: part } }) => part).join(""), call.function.arguments);
+  assert.equal(all.at(-1).choices[0].finish_reason, "tool_calls");
+
+  const chosen = { ...ask, tool_choice: { type: "function", function: { name: "weather" } } };
+  assert.equal((await body(app.post("/v1/chat/completions", chosen))).choices[0].message.tool_calls.length, 1);
+  const unknown = { ...ask, tool_choice: { type: "function", function: { name: "none" } } };
+  assert.equal((await error(app.post("/v1/chat/completions", unknown), 400)).param, "tool_choice");
+  assert.equal(
+    (await error(app.post("/v1/chat/completions", { ...greedy, tool_choice: "required" }), 400)).param,
+    "tool_choice",
+  );
+});
+
+test("an answer keeps to its format", async (context) => {
+  const app = await served(context);
+  const schema = { type: "object", properties: { n: { enum: [1, 2] } }, required: ["n"], additionalProperties: false };
+  const format = (response_format: object) =>
+    app.post("/v1/chat/completions", { ...greedy, max_tokens: 200, response_format });
+  const strict = await body(format({ type: "json_schema", json_schema: { name: "n", schema, strict: true } }));
+  assert.ok([1, 2].includes(JSON.parse(strict.choices[0].message.content).n));
+  const text = await body(format({ type: "text" }));
+  assert.ok(text.choices[0].message.content.startsWith(CONTINUATION));
+  const wrong = await error(
+    format({ type: "json_schema", json_schema: { name: "n", schema: { type: "nothing" } } }),
+    400,
+  );
+  assert.deepEqual([wrong.param, wrong.code], ["response_format", "bad_constraint"]);
+});

@@ -1,0 +1,174 @@
+/** What is refused, and how: every client branches on these statuses and bodies. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createApp } from "ternlight/server";
+import { asked, body, error, loader, parseEvents, served } from "./support/app.ts";
+
+const ask = { model: "demo", prompt: "Once upon a time", max_tokens: 4, temperature: 0 };
+
+test("an error has a message, a type, a param and a code", async (context) => {
+  const app = await served(context);
+  const completions = (body: unknown) => app.post("/v1/completions", body);
+  const missing = await error(completions({ ...ask, model: "gpt-4" }), 404);
+  assert.deepEqual([missing.code, missing.param], ["model_not_found", "model"]);
+  assert.equal((await error(completions({ ...ask, suffix: "x" }), 400)).param, "suffix");
+  assert.equal((await error(completions({ ...ask, best_of: 3 }), 400)).param, "best_of");
+  assert.equal((await error(completions({ ...ask, prompt: [99_999_999] }), 400)).param, "prompt");
+  assert.equal((await error(completions(""), 400)).message, "the body is empty: it must be a JSON object");
+  await error(completions("{"), 400);
+  await error(completions("[]"), 400);
+  await error(app.get("/v1/nothing"), 404);
+  const wrong = await app.get("/v1/completions");
+  assert.equal(wrong.headers.get("allow"), "POST");
+  await error(wrong, 405);
+  await error(app.get("/v1/models/none"), 404);
+});
+
+test("paths with double slashes, and without /v1, lead where they mean to", async (context) => {
+  const app = await served(context);
+  assert.equal((await body(app.get("//v1//models"))).data.length, 1);
+  assert.equal((await body(app.get("/v1/models/"))).data.length, 1);
+  assert.equal(
+    (await body(app.post("//v1/chat/completions", { ...ask, messages: [{ role: "user", content: "Hi" }] }))).object,
+    "chat.completion",
+  );
+  assert.equal((await body(app.post("/completions", ask))).object, "text_completion");
+});
+
+test("a body without bounds is refused, and so is one that is no text", async (context) => {
+  const app = await served(context, {}, { maxBody: 100_000 });
+  const send = (body: BodyInit, headers: Record<string, string> = {}) =>
+    app.fetch(
+      new Request("http://localhost/v1/completions", { method: "POST", body, headers, duplex: "half" } as RequestInit),
+    );
+  await error(send("x".repeat(100_001)), 413);
+  let sent = 0;
+  const endless = new ReadableStream({
+    pull(controller) {
+      sent += 10_000;
+      controller.enqueue(new Uint8Array(10_000).fill(32));
+    },
+  });
+  await error(send(endless), 413);
+  assert.ok(sent < 300_000, `${sent} bytes were taken`);
+  assert.match((await error(send(new Uint8Array([0x7b, 0xff, 0x7d])), 400)).message, /UTF-8/);
+  assert.match((await error(send("[".repeat(50_000)), 400)).message, /nests/);
+  assert.match((await error(send(`{"a":${"[".repeat(101)}${"]".repeat(101)}}`), 400)).message, /nests/);
+  await error(send("{}", { origin: "http://evil.example", "content-type": "text/plain" }), 415);
+});
+
+test("hostile fields are typed errors", async (context) => {
+  const app = await served(context);
+  const chat = (more: object) =>
+    app.post("/v1/chat/completions", { model: "demo", messages: [{ role: "user", content: "Hi" }], ...more });
+  assert.equal((await error(chat({ stop: Array(10_000).fill("x") }), 400)).param, "stop");
+  let schema: object = { type: "string" };
+  for (let i = 0; i < 40; i++) schema = { anyOf: [schema, schema] };
+  const nested = {
+    type: "json_schema",
+    json_schema: { name: "n", schema: JSON.parse(`${'{"not":'.repeat(50)}{}${"}".repeat(50)}`) },
+  };
+  assert.equal((await error(chat({ response_format: nested }), 400)).param, "response_format");
+  assert.equal(
+    (await error(chat({ tools: [{ type: "function", function: { name: "x", parameters: [] } }] }), 400)).param,
+    "tools[0].function.parameters",
+  );
+  assert.equal((await error(chat({ __proto__: null, messages: "Hi" }), 400)).param, "messages");
+  assert.equal((await body(chat({ max_tokens: 1, ["__proto__"]: { polluted: 1 } }))).object, "chat.completion");
+  assert.equal(({} as { polluted?: number }).polluted, undefined);
+});
+
+test("a full queue is a 429 that says when to come again, and nothing else is", async (context) => {
+  const app = await served(context, { maxSequences: 1, maxWaiting: 1 });
+  const slow = { ...ask, max_tokens: 300, ignore_eos: true };
+  const all = await Promise.all(Array.from({ length: 6 }, () => app.post("/v1/completions", slow)));
+  const full = all.filter(({ status }) => status === 429);
+  assert.deepEqual([...new Set(all.map(({ status }) => status))].sort(), [200, 429]);
+  assert.ok(full.length >= 1 && full.length <= 4);
+  for (const response of full) {
+    assert.match(response.headers.get("retry-after")!, /^[1-9]\d*$/);
+    const ms = Number(response.headers.get("retry-after-ms"));
+    assert.ok(ms >= 50 && ms <= 60_000, String(ms));
+    assert.equal((await error(response, 429)).code, "queue_full");
+  }
+});
+
+test("keys are asked for everywhere but at the health checks", async (context) => {
+  const app = await served(context, {}, { apiKeys: ["one", "two"] });
+  const none = await app.get("/v1/models");
+  assert.equal(none.headers.get("www-authenticate"), "Bearer");
+  assert.equal((await error(none, 401)).code, "invalid_api_key");
+  await error(app.get("/v1/models", { headers: { authorization: "Bearer three" } }), 401);
+  const right: Record<string, string>[] = [{ authorization: "Bearer two" }, { "x-api-key": "one" }];
+  for (const headers of right) assert.equal((await app.get("/v1/models", { headers })).status, 200);
+  for (const path of ["/health", "/livez", "/readyz"]) assert.equal((await app.get(path)).status, 200);
+});
+
+test("pages of other origins are let in where they are named", async (context) => {
+  const app = await served(context, {}, { cors: ["https://app.example"], apiKeys: ["k"] });
+  const from = (origin: string) =>
+    app.fetch(
+      new Request("http://localhost/v1/models", {
+        method: "OPTIONS",
+        headers: { origin, "access-control-request-method": "POST" },
+      }),
+    );
+  assert.equal((await from("https://app.example")).headers.get("access-control-allow-origin"), "https://app.example");
+  assert.equal((await from("https://evil.example")).headers.get("access-control-allow-origin"), null);
+  const closed = await served(context);
+  const response = await closed.get("/v1/models", { headers: { origin: "https://app.example" } });
+  assert.equal(response.headers.get("access-control-allow-origin"), null);
+});
+
+test("while a model loads, and when it cannot be loaded, requests are a 503", async (context) => {
+  let go = () => {};
+  const gate = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  const app = asked(
+    createApp({
+      models: {
+        demo: async (more) => {
+          await gate;
+          return loader()(more);
+        },
+      },
+    }),
+  );
+  context.after(() => app.close());
+  const early = await app.post("/v1/completions", ask);
+  assert.ok(early.headers.get("retry-after"));
+  assert.equal((await error(early, 503)).code, "model_loading");
+  assert.equal((await body(app.get("/readyz"), 503)).status, "loading");
+  assert.equal((await app.get("/livez")).status, 200);
+  go();
+  await app.ready;
+  assert.equal((await app.get("/readyz")).status, 200);
+  const broken = asked(createApp({ models: { demo: () => Promise.reject(new Error("/home/secret is gone")) } }));
+  await assert.rejects(broken.ready, /secret/);
+  const failed = await error(broken.post("/v1/completions", ask), 503);
+  assert.equal(failed.code, "load_failed");
+  assert.ok(!JSON.stringify(failed).includes("secret"));
+});
+
+test("a server that stops finishes what runs, and refuses what comes", async (context) => {
+  const app = await served(context);
+  const running = app.post("/v1/completions", { ...ask, max_tokens: 200, ignore_eos: true });
+  while (app.active === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+  const drained = app.drain(20_000);
+  assert.equal((await error(app.post("/v1/completions", ask), 503)).code, "stopping");
+  assert.equal((await app.get("/readyz")).status, 503);
+  assert.equal((await body(running)).usage.completion_tokens, 200);
+  await drained;
+});
+
+test("what does not end in time is told so in its stream", async (context) => {
+  const app = await served(context);
+  const response = await app.post("/v1/completions", { ...ask, max_tokens: 3000, ignore_eos: true, stream: true });
+  const text = response.text();
+  await app.drain(50);
+  const last = parseEvents(await text).at(-1)!;
+  assert.equal(last.event, "error");
+  assert.equal(JSON.parse(last.data).error.code, "stopping");
+});

@@ -1,0 +1,131 @@
+/** What outlasts a failure: streams that break, workers that die, models that idle. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Worker } from "node:worker_threads";
+import { createApp } from "ternlight/server";
+import { load as loadWith } from "../../src/api/model.ts";
+import { owned } from "../../src/platform/node.ts";
+import { asked, body, CONTINUATION, DEMO, error, events, loader, PLAIN, type SseEvent, served } from "./support/app.ts";
+
+const ask = { model: "demo", prompt: "Once upon a time", max_tokens: 12, temperature: 0 };
+
+const bare = (all: readonly SseEvent[]) =>
+  all.map(({ id, data }) => ({ id, ...(data === "[DONE]" ? {} : { ...JSON.parse(data), timings: null }) }));
+
+test("a stream goes on behind the last event that the client has seen", async (context) => {
+  const app = await served(context);
+  const messages = [{ role: "user", content: "Once upon a time" }];
+  const requests: [path: string, body: object][] = [
+    ["/v1/completions", { ...ask, stream: true, stream_options: { include_usage: true } }],
+    ["/v1/completions", { ...ask, temperature: 1, seed: 5, stream: true }],
+    ["/v1/chat/completions", { ...ask, messages, stream: true, logprobs: true }],
+    ["/v1/messages", { ...ask, messages, stream: true }],
+    [
+      "/v1/responses",
+      { model: "demo", input: "Once upon a time", temperature: 0, max_output_tokens: 12, stream: true },
+    ],
+  ];
+  for (const [path, request] of requests) {
+    const whole = await events(app.post(path, request));
+    const ids = whole.flatMap(({ id }) => id ?? []);
+    assert.equal(new Set(ids).size, ids.length);
+    for (const at of [0, 3, ids.length - 1]) {
+      const rest = await events(app.post(path, request, { headers: { "last-event-id": ids[at]! } }));
+      assert.deepEqual(bare(rest), bare(whole.slice(at + 1)), `${path} from ${at}`);
+    }
+  }
+});
+
+test("several answers of one stream go on, each where it was", async (context) => {
+  const app = await served(context);
+  const request = { ...ask, temperature: 1, seed: 5, n: 3, stream: true };
+  const whole = await events(app.post("/v1/completions", request));
+  const texts = (all: readonly SseEvent[]) => {
+    const found = ["", "", ""];
+    for (const { data } of all)
+      for (const { index, text } of JSON.parse(data === "[DONE]" ? '{"choices":[]}' : data).choices)
+        found[index] += text;
+    return found;
+  };
+  const seen = whole.slice(0, 9);
+  const rest = await events(app.post("/v1/completions", request, { headers: { "last-event-id": seen.at(-1)!.id! } }));
+  const [before, after] = [texts(seen), texts(rest)];
+  assert.deepEqual(
+    before.map((text, i) => text + after[i]),
+    texts(whole),
+  );
+});
+
+test("a stream does not go on for another request, or where chance decides", async (context) => {
+  const app = await served(context);
+  const [first] = await events(app.post("/v1/completions", { ...ask, stream: true }));
+  const headers = { "last-event-id": first!.id! };
+  const other = await error(app.post("/v1/completions", { ...ask, max_tokens: 13, stream: true }, { headers }), 400);
+  assert.equal(other.code, "invalid_last_event_id");
+  await error(app.post("/v1/completions", { ...ask, stream: true }, { headers: { "last-event-id": "7" } }), 400);
+  const chance = { ...ask, temperature: 1, stream: true };
+  await error(app.post("/v1/completions", chance, { headers }), 400);
+  assert.ok((await events(app.post("/v1/completions", chance))).every(({ id }) => id === undefined));
+});
+
+test("a worker that dies is replaced: what was pending is a 500, the next request works", {
+  timeout: 60_000,
+}, async (context) => {
+  const orders = new BroadcastChannel(`ternlight server ${process.pid}`);
+  context.after(() => orders.close());
+  let loads = 0;
+  const script = new URL("../api/support/pool-worker.mjs", import.meta.url);
+  const spawnEngine = () => owned(new Worker(script, { workerData: { orders: orders.name } }));
+  const load = () => {
+    loads++;
+    return loadWith({ spawnEngine, base: null }, DEMO.pathname, { threads: 1, chatTemplate: PLAIN });
+  };
+  const records: { status: number; error?: string }[] = [];
+  const app = asked(createApp({ models: { demo: load }, onRequest: (record) => records.push(record) }));
+  context.after(() => app.close());
+  await app.ready;
+  const long = { ...ask, max_tokens: 400, ignore_eos: true };
+  const plain = app.post("/v1/completions", long);
+  const streamed = app.post("/v1/completions", { ...long, stream: true });
+  assert.equal((await streamed).status, 200);
+  orders.postMessage("end");
+  const failed = await error(plain, 500);
+  assert.deepEqual([failed.code, failed.type], ["worker_failed", "server_error"]);
+  const last = (await events(streamed)).at(-1)!;
+  assert.equal(last.event, "error");
+  assert.equal(JSON.parse(last.data).error.code, "worker_failed");
+  const { choices } = await body(app.post("/v1/completions", ask));
+  assert.equal(choices[0].text, CONTINUATION);
+  assert.equal(loads, 2);
+  assert.ok(records.some(({ status, error }) => status === 500 && error?.includes("WorkerFailed")));
+
+  // One that dies while nobody asks is replaced too.
+  orders.postMessage("end");
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  assert.equal((await body(app.post("/v1/completions", ask))).choices[0].text, CONTINUATION);
+  assert.equal(loads, 3);
+});
+
+test("a model that idles is unloaded, and loaded again for the next request", async (context) => {
+  let loads = 0;
+  const app = asked(
+    createApp({
+      models: {
+        demo: (more) => {
+          loads++;
+          return loader()(more);
+        },
+      },
+      idleUnload: 1,
+    }),
+  );
+  context.after(() => app.close());
+  await app.ready;
+  await body(app.post("/v1/completions", ask));
+  await new Promise((resolve) => setTimeout(resolve, 1300));
+  assert.equal((await body(app.get("/status"))).models[0].state, "idle");
+  assert.equal((await app.get("/readyz")).status, 200);
+  assert.equal((await body(app.post("/v1/completions", ask))).choices[0].text, CONTINUATION);
+  assert.equal(loads, 2);
+});

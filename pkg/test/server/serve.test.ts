@@ -1,0 +1,218 @@
+/** The command `serve`, on every runtime. */
+
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { request } from "node:http";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { body, CONTINUATION, chunks, error } from "./support/app.ts";
+import { runtimes, type Server, serve } from "./support/command.ts";
+
+const ask = { model: "ternlight-demo", prompt: "Once upon a time", temperature: 0, max_tokens: 12 };
+const post = ({ url }: Server, path: string, body: object, init: RequestInit = {}) =>
+  fetch(url + path, { method: "POST", body: JSON.stringify(body), ...init });
+
+for (const runtime of Object.keys(runtimes)) {
+  test(`${runtime}: answers, forgets clients that go, and stops`, async (context) => {
+    const server = await serve(context, [], { runtime });
+    const { models } = JSON.parse(server.out());
+    assert.deepEqual(models, ["ternlight-demo"]);
+    const messages = [{ role: "user", content: ask.prompt }];
+    const { choices } = await body(post(server, "/v1/chat/completions", { ...ask, messages }));
+    assert.equal(choices[0].message.content, CONTINUATION);
+    const streamed = await chunks(post(server, "/v1/completions", { ...ask, stream: true }));
+    assert.equal(streamed.map(({ choices }) => choices[0].text).join(""), CONTINUATION);
+
+    await leave(server, 25);
+    await idle(server);
+
+    const long = post(server, "/v1/completions", { ...ask, max_tokens: 300, ignore_eos: true });
+    await until(async () => (await status(server)).running > 0);
+    server.child.kill("SIGTERM");
+    await until(async () => (await fetch(`${server.url}/readyz`)).status === 503);
+    assert.equal((await error(post(server, "/v1/completions", ask), 503)).code, "stopping");
+    assert.equal((await body(long)).usage.completion_tokens, 300);
+    assert.equal(await server.ended, 0, server.err());
+  });
+}
+
+/** Clients that ask for long answers, streamed, plain or of a long prompt, and break off. */
+async function leave(server: Server, count: number): Promise<void> {
+  const prompt = Array(400).fill(5);
+  const one = async (i: number) => {
+    const more = [{ stream: true }, {}, { prompt }][i % 3];
+    const abort = new AbortController();
+    const going = post(
+      server,
+      "/v1/completions",
+      { ...ask, max_tokens: 100_000, ignore_eos: true, ...more },
+      { signal: abort.signal },
+    );
+    setTimeout(() => abort.abort(), 20 + 15 * (i % 8));
+    await going.then((response) => response.text()).catch(() => {});
+  };
+  await Promise.all(Array.from({ length: count }, (_, i) => one(i)));
+}
+
+async function status({ url }: Server) {
+  const { models } = await body(fetch(`${url}/status`));
+  return models[0];
+}
+
+/** Nothing runs, waits or holds memory any more. */
+async function idle(server: Server): Promise<void> {
+  await until(async () => {
+    const { running, waiting, paused, usedTokens } = await status(server);
+    return running + waiting + paused + usedTokens === 0;
+  });
+}
+
+async function until(holds: () => Promise<boolean>, ms = 10_000): Promise<void> {
+  for (const end = Date.now() + ms; !(await holds()); ) {
+    assert.ok(Date.now() < end, "it does not come to be");
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+test("a hundred clients that were killed leave nothing behind", async (context) => {
+  const server = await serve(context);
+  await leave(server, 100);
+  await idle(server);
+  const { choices } = await body(post(server, "/v1/completions", ask));
+  assert.equal(choices[0].text, CONTINUATION);
+});
+
+test("a second signal ends it at once", async (context) => {
+  const server = await serve(context, ["--shutdown-timeout", "600"]);
+  const { signal } = new AbortController();
+  void post(server, "/v1/completions", { ...ask, max_tokens: 400, ignore_eos: true, n: 100 }, { signal }).catch(
+    () => {},
+  );
+  await until(async () => (await status(server)).running > 0);
+  server.child.kill("SIGTERM");
+  await until(async () => (await fetch(`${server.url}/readyz`)).status === 503);
+  server.child.kill("SIGTERM");
+  assert.equal(await server.ended, 143);
+});
+
+test("flags also come from the environment, and a flag wins", async (context) => {
+  const env = {
+    TERNLIGHT_API_KEY: "a\nb",
+    TERNLIGHT_CONTEXT: "64",
+    TERNLIGHT_NAME: "x",
+    TERNLIGHT_NO_PREFIX_REUSE: "1",
+  };
+  const server = await serve(context, ["--name", "mine", "--log", "json"], { env });
+  assert.equal((await fetch(`${server.url}/v1/models`)).status, 401);
+  const headers = { authorization: "Bearer b" };
+  const { data } = await body(fetch(`${server.url}/v1/models`, { headers }));
+  assert.deepEqual(
+    data.map(({ id }: { id: string }) => id),
+    ["mine"],
+  );
+  const props = await body(fetch(`${server.url}/props`, { headers }));
+  assert.equal(props.default_generation_settings.n_ctx, 64);
+  await until(async () => server.err().trim().split("\n").length === 3);
+  const [first] = server
+    .err()
+    .split("\n")
+    .map((line) => JSON.parse(line || "null"));
+  assert.deepEqual([first.method, first.path, first.status], ["GET", "/v1/models", 401]);
+});
+
+test("wrong flags and variables are told before anything is loaded", async (context) => {
+  const wrong: [string[], Record<string, string>, RegExp][] = [
+    [["--port", "x"], {}, /--port must be an integer from 0 to 65535/],
+    [["--max-body", "many"], {}, /--max-body must be an integer/],
+    [["--adapter", "file"], {}, /NAME=FILE/],
+    [["--tls-cert", "x"], {}, /go together/],
+    [["ternlight-demo", "ternlight-demo"], {}, /two models are called/],
+    [[], { TERNLIGHT_MAX_REQUESTS: "-1" }, /--max-requests must be/],
+    [[], { TERNLIGHT_NO_REPACK: "maybe" }, /TERNLIGHT_NO_REPACK must be 1 or 0/],
+  ];
+  for (const [args, env, message] of wrong) {
+    await assert.rejects(serve(context, args, { env }), (error: Error) => {
+      assert.match(error.message, /^it ended with 2/);
+      assert.match(error.message, message);
+      return true;
+    });
+  }
+});
+
+test("several models have their names", async (context) => {
+  const server = await serve(context, ["one=ternlight-demo", "two=ternlight-demo"]);
+  for (const model of ["one", "two"]) {
+    const reply = await body(post(server, "/v1/completions", { ...ask, model }));
+    assert.deepEqual([reply.model, reply.choices[0].text], [model, CONTINUATION]);
+  }
+});
+
+test("it listens on a Unix socket", async (context) => {
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
+  context.after(() => rm(folder, { recursive: true }));
+  const socketPath = join(folder, "s.sock");
+  const server = await serve(context, ["--unix", socketPath]);
+  assert.equal(server.url, `unix:${socketPath}`);
+  const status = await new Promise((resolve, reject) => {
+    request({ socketPath, path: "/v1/models" }, (response) => resolve(response.resume().statusCode))
+      .on("error", reject)
+      .end();
+  });
+  assert.equal(status, 200);
+  await assert.rejects(serve(context, ["--unix", socketPath, "--port", "1"]), /either --unix or/);
+});
+
+test("the Host header is checked on loopback", async (context) => {
+  const server = await serve(context, ["--allowed-host", "models.example"]);
+  const { port } = new URL(server.url);
+  const asked = (host: string) =>
+    new Promise<number>((resolve, reject) => {
+      request({ port, host: "127.0.0.1", path: "/v1/models", headers: { host } }, (response) =>
+        resolve(response.resume().statusCode!),
+      )
+        .on("error", reject)
+        .end();
+    });
+  for (const host of ["localhost", `127.0.0.1:${port}`, "MODELS.example:80"])
+    assert.equal(await asked(host), 200, host);
+  for (const host of ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io"])
+    assert.ok((await asked(host)) >= 400, host);
+});
+
+test("a client that says nothing, or a header without end, is closed", async (context) => {
+  const server = await serve(context);
+  const { port } = new URL(server.url);
+  const closed = (text: string) =>
+    new Promise<string>((resolve) => {
+      let answer = "";
+      const socket = connect(Number(port), "127.0.0.1", () => socket.write(text));
+      socket.on("data", (data) => (answer += data));
+      socket.on("error", () => {});
+      socket.on("close", () => resolve(answer));
+    });
+  const head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\n";
+  const [slow, wide, odd] = await Promise.all([
+    closed(`${head}x-a:`),
+    closed(`${head}x-a: ${"y".repeat(40_000)}\r\n\r\n`),
+    closed("GET / HTTP/1.1\r\nhost: localhost\r\ncontent-length: x\r\n\r\n"),
+  ]);
+  assert.match(slow, /^(HTTP\/1.1 408|$)/);
+  assert.match(wide, /^HTTP\/1.1 431/);
+  assert.match(odd, /^HTTP\/1.1 400/);
+  assert.equal((await fetch(`${server.url}/health`)).status, 200);
+});
+
+test("requests of a file are answered before it is ready", async (context) => {
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
+  context.after(() => rm(folder, { recursive: true }));
+  const file = join(folder, "warm.jsonl");
+  const prompt = "Once upon a time there was a king who had a daughter. ".repeat(8);
+  await writeFile(file, `${JSON.stringify({ prompt })}\n`);
+  const server = await serve(context, ["--warmup", file]);
+  const { usage } = await body(post(server, "/v1/completions", { ...ask, prompt }));
+  assert.ok(usage.prompt_tokens_details.cached_tokens >= 32);
+  await writeFile(file, "{}\nnonsense\n");
+  await assert.rejects(serve(context, ["--warmup", file]), /line 1 .*prompt is missing/);
+});

@@ -1,0 +1,89 @@
+/** Texts and token ids in both dialects, and what harnesses and load balancers ask. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { body, error, HERMES, PLAIN, served } from "./support/app.ts";
+
+test("tokenize and detokenize take and answer both dialects", async (context) => {
+  const app = await served(context);
+  const llama = await body(app.post("/tokenize", { content: "Once upon a time" }));
+  assert.deepEqual(llama.tokens, [2343, 821, 259, 522]);
+  const vllm = await body(
+    app.post("/tokenize", { model: "demo", prompt: "Once upon a time", add_special_tokens: false }),
+  );
+  assert.deepEqual([vllm.tokens, vllm.count, vllm.max_model_len], [llama.tokens, 4, 512]);
+  const { tokens } = await body(app.post("/tokenize", { content: "Once upon", with_pieces: true }));
+  assert.deepEqual(tokens.map(({ piece }: { piece: string }) => piece).join(""), "Once upon");
+  const text = await body(app.post("/detokenize", { tokens: llama.tokens }));
+  assert.deepEqual([text.content, text.prompt], ["Once upon a time", "Once upon a time"]);
+  const chat = await body(app.post("/tokenize", { messages: [{ role: "user", content: "Once upon a time" }] }));
+  assert.deepEqual(chat.tokens, llama.tokens);
+  assert.equal((await error(app.post("/tokenize", {}), 400)).param, "content");
+  assert.equal((await error(app.post("/detokenize", {}), 400)).param, "tokens");
+});
+
+test("a chat is rendered, with its tools", async (context) => {
+  const app = await served(context, { chatTemplate: HERMES });
+  const messages = [{ role: "user", content: [{ type: "text", text: "Hi" }] }];
+  assert.deepEqual(await body(app.post("/apply-template", { messages })), { prompt: "Hi" });
+  const tools = [{ type: "function", function: { name: "x" } }];
+  const { prompt } = await body(app.post("/apply-template", { messages, tools }));
+  assert.match(prompt, /"name": "x".*Hi$/);
+  assert.equal((await error(app.post("/apply-template", { messages: [{}] }), 400)).param, "messages[0].role");
+});
+
+test("lm-eval finds what it asks of a tokenizer", async (context) => {
+  const app = await served(context);
+  const info = await body(app.get("/tokenizer_info"));
+  assert.deepEqual([info.eos_token, info.bos_token, info.chat_template], ["<|endoftext|>", "<|endoftext|>", PLAIN]);
+  assert.ok("pad_token" in info);
+});
+
+test("health, slots, properties and version", async (context) => {
+  const app = await served(context, { maxSequences: 3 });
+  for (const path of ["/health", "/livez", "/readyz"]) assert.equal((await body(app.get(path))).status, "ok");
+  const slots = await body(app.get("/slots"));
+  assert.deepEqual(
+    slots.map(({ id, n_ctx }: { id: number; n_ctx: number }) => [id, n_ctx]),
+    [
+      [0, 512],
+      [1, 512],
+      [2, 512],
+    ],
+  );
+  const props = await body(app.get("/props"));
+  assert.deepEqual([props.total_slots, props.chat_template], [3, PLAIN]);
+  assert.ok(!JSON.stringify(props).includes("/models/"), "no path of the machine");
+  assert.equal(typeof (await body(app.get("/version"))).version, "string");
+  const { models, active } = await body(app.get("/status"));
+  assert.deepEqual([models[0].state, models[0].usedTokens, active], ["ready", 0, 0]);
+});
+
+test("embeddings are numbers, or the same as base64", async (context) => {
+  const app = await served(context);
+  const ask = { model: "demo", input: ["a king", "a queen"] };
+  const { data, usage } = await body(app.post("/v1/embeddings", ask));
+  assert.deepEqual(
+    data.map(({ index }: { index: number }) => index),
+    [0, 1],
+  );
+  assert.equal(usage.prompt_tokens, usage.total_tokens);
+  const packed = await body(app.post("/v1/embeddings", { ...ask, encoding_format: "base64" }));
+  const bytes = Buffer.from(packed.data[1].embedding, "base64");
+  assert.deepEqual([...new Float32Array(new Uint8Array(bytes).buffer)], data[1].embedding);
+  const width = data[0].embedding.length;
+  assert.equal((await body(app.post("/v1/embeddings", { ...ask, dimensions: width }))).data.length, 2);
+  assert.equal((await error(app.post("/v1/embeddings", { ...ask, dimensions: 8 }), 400)).param, "dimensions");
+});
+
+test("the document describes what the server takes, with the schemas that it checks with", async (context) => {
+  const app = await served(context);
+  const { openapi, paths, components } = await body(app.get("/openapi.json"));
+  assert.equal(openapi, "3.1.0");
+  for (const path of ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models"])
+    assert.ok(paths[path], path);
+  const chat = components.schemas.createChatCompletion;
+  assert.deepEqual(chat.required, ["model", "messages"]);
+  assert.equal(chat.properties.temperature.maximum, 2);
+  assert.equal(chat.properties.functions["x-treatment"], "refused");
+});
