@@ -1,6 +1,7 @@
 //! The error of the whole crate: its kind, what it concerns, what was expected and what was found.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 use serde::{Serialize, Serializer};
 
@@ -89,43 +90,64 @@ pub struct Place {
     pub available: Option<u64>,
 }
 
+/// One pointer, because every result that may be an error carries room for one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Error {
+pub struct Error(Box<Details>);
+
+/// What an [`Error`] says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Details {
     pub kind: ErrorKind,
-    pub place: Box<Place>,
+    pub place: Place,
     reason: String,
 }
 
+impl Deref for Error {
+    type Target = Details;
+
+    fn deref(&self) -> &Details {
+        &self.0
+    }
+}
+
+impl DerefMut for Error {
+    fn deref_mut(&mut self) -> &mut Details {
+        &mut self.0
+    }
+}
+
 impl Error {
-    pub fn new(kind: ErrorKind, reason: impl Into<String>) -> Self {
-        Self::made(kind, reason.into())
+    pub fn new(kind: ErrorKind, reason: impl AsRef<str>) -> Self {
+        Self::made(kind, reason.as_ref())
     }
 
     /// The part that all callers share, in one copy.
+    #[cold]
     #[inline(never)]
-    fn made(kind: ErrorKind, reason: String) -> Self {
-        Self { kind, place: Box::default(), reason: clipped(reason) }
+    fn made(kind: ErrorKind, reason: &str) -> Self {
+        Self(Box::new(Details { kind, place: Place::default(), reason: clipped(reason) }))
     }
 
-    pub fn file(self, name: impl Into<String>) -> Self {
-        self.placed(name.into(), |place| &mut place.file)
+    pub fn file(self, name: impl AsRef<str>) -> Self {
+        self.placed(name.as_ref(), |place| &mut place.file)
     }
 
-    pub fn tensor(self, name: impl Into<String>) -> Self {
-        self.placed(name.into(), |place| &mut place.tensor)
+    pub fn tensor(self, name: impl AsRef<str>) -> Self {
+        self.placed(name.as_ref(), |place| &mut place.tensor)
     }
 
-    pub fn key(self, name: impl Into<String>) -> Self {
-        self.placed(name.into(), |place| &mut place.key)
+    pub fn key(self, name: impl AsRef<str>) -> Self {
+        self.placed(name.as_ref(), |place| &mut place.key)
     }
 
-    pub fn option(self, name: impl Into<String>) -> Self {
-        self.placed(name.into(), |place| &mut place.option)
+    pub fn option(self, name: impl AsRef<str>) -> Self {
+        self.placed(name.as_ref(), |place| &mut place.option)
     }
 
+    #[cold]
     #[inline(never)]
-    fn placed(mut self, name: String, field: fn(&mut Place) -> &mut Option<String>) -> Self {
-        field(&mut self.place).get_or_insert(name);
+    fn placed(mut self, name: &str, field: fn(&mut Place) -> &mut Option<String>) -> Self {
+        field(&mut self.place).get_or_insert_with(|| name.to_owned());
         self
     }
 
@@ -138,10 +160,11 @@ impl Error {
         self.compared(&what, &found)
     }
 
+    #[cold]
     #[inline(never)]
     fn compared(mut self, what: &dyn fmt::Display, found: &dyn fmt::Display) -> Self {
-        self.place.expected = Some(clipped(what.to_string()));
-        self.place.found = Some(clipped(found.to_string()));
+        self.place.expected = Some(clipped(&what.to_string()));
+        self.place.found = Some(clipped(&found.to_string()));
         self
     }
 
@@ -153,19 +176,17 @@ impl Error {
 }
 
 /// Messages quote the file, and a hostile file may have names of megabytes.
-fn clipped(mut text: String) -> String {
+fn clipped(text: &str) -> String {
     const MOST: usize = 1024;
-    if text.len() > MOST {
-        text.truncate(text.floor_char_boundary(MOST));
-        text.shrink_to_fit();
-        text.push('…');
+    if text.len() <= MOST {
+        return text.to_owned();
     }
-    text
+    format!("{}…", &text[..text.floor_char_boundary(MOST)])
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = &*self.place;
+        let place = &self.place;
         for (what, name) in
             [("", &place.file), ("tensor ", &place.tensor), ("key ", &place.key), ("option ", &place.option)]
         {
@@ -193,7 +214,7 @@ impl Serialize for Error {
         let mut out = serializer.serialize_struct("Error", 3)?;
         out.serialize_field("code", self.kind.code())?;
         out.serialize_field("message", &self.to_string())?;
-        out.serialize_field("detail", &*self.place)?;
+        out.serialize_field("detail", &self.place)?;
         out.end()
     }
 }

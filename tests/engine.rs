@@ -1,6 +1,6 @@
 //! The same bits whatever the company, the order of bytes, the chunks and the threads; and one reading of the weights for all.
 
-mod common;
+use crate::common;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -116,7 +116,7 @@ fn a_load_that_fails_says_so_once_and_stays_failed() {
         let mut feed = |at: usize, part: &[u8]| intake.feed(0, at as u64, part.to_vec(), part.len());
         let first = (0..).step_by(997).zip(bytes.chunks(997)).find_map(|(at, part)| feed(at, part).err());
         let error = first.or_else(|| intake.loader().err()).unwrap();
-        assert_eq!((error.kind, error.place.tensor), (ErrorKind::NonFinite, Some(table.tensor.name.clone())));
+        assert_eq!((error.kind, error.place.tensor.clone()), (ErrorKind::NonFinite, Some(table.tensor.name.clone())));
         let next = common::error(intake.feed(0, 0, Vec::new(), 0));
         assert_eq!(next.kind, ErrorKind::InvalidArgument);
         assert_eq!(common::error(intake.finish().map(|_| ())).kind, ErrorKind::InvalidArgument);

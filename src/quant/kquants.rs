@@ -118,7 +118,10 @@ const LEAST: f32 = 1e-15;
 pub fn encode_q6_k(values: &[f32], block: &mut [u8]) {
     block.fill(0);
     // Value i of every group side by side.
-    let columns: [Groups; GROUP] = std::array::from_fn(|i| std::array::from_fn(|group| values[group * GROUP + i]));
+    let mut columns = [[0f32; GROUP]; GROUP];
+    for (at, &value) in values.iter().enumerate() {
+        columns[at % GROUP][at / GROUP] = value;
+    }
     let (inverses, scales) = best_scales(&columns);
     let most = furthest(&scales);
     if most.abs() < LEAST {
@@ -157,7 +160,10 @@ fn code(value: f32) -> f32 {
 
 /// Tries 19 scales for each group, around the one that maps the value of largest magnitude to −32. Returns those with the least squared
 /// error, weighted by the values' squares, and before them what the values were multiplied with; 0 for groups of zeros.
-fn best_scales(columns: &[Groups; GROUP]) -> (Groups, Groups) {
+///
+/// The columns are a slice so that their loop stays one: unrolled, it takes 2 kB of wasm.
+#[inline(never)]
+fn best_scales(columns: &[Groups]) -> (Groups, Groups) {
     let mut most = [0f32; GROUP];
     for column in columns {
         for (most, &value) in most.iter_mut().zip(column) {

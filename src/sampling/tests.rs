@@ -352,7 +352,7 @@ fn what_is_not_finite_is_refused() {
     }
     let refused = |params: Params| {
         let error = Sampler::new(params, Lists::default()).unwrap_err();
-        (error.kind, error.place.option.unwrap())
+        (error.kind, error.place.option.clone().unwrap())
     };
     let wrong = Params { top_p: 1.5, ..Params::default() };
     assert_eq!(refused(wrong), (ErrorKind::InvalidArgument, "topP".to_owned()));
