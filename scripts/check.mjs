@@ -37,7 +37,6 @@ function lanes() {
       name: "Rust of constrain and convert",
       command: ["cargo", "test", "--locked", "--package", "ternlight-constrain", "--package", "ternlight-convert"],
     },
-    { kind: "test", name: "Rust of convert", command: ["cargo", "test", "--locked", "--package", "ternlight-convert"] },
   ];
   const wasm = [
     { kind: "all", name: "build", command: ["node", "pkg/scripts/build.mjs"] },

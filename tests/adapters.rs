@@ -1,6 +1,6 @@
 //! Adapters beside a model: against PEFT and llama.cpp, against weights that they are merged into, and what is refused.
 
-mod common;
+use crate::common;
 
 use common::lora::Lora;
 use common::models::{ARCHITECTURES, Architecture, Coded, Made, VOCAB, dense_values, floats};

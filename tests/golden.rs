@@ -1,6 +1,6 @@
 //! Whole models against the values of other implementations. `tests/golden/README.md` derives the tolerances.
 
-mod common;
+use crate::common;
 
 use common::{Files, Golden, TestEngine, distance, golden, greedy, ids, json, logits};
 use ternlight::kernels::act::Precision;

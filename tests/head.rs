@@ -1,6 +1,6 @@
 //! The option `head`: an embedding and a head that are rounded while they arrive, against files that were rounded before.
 
-mod common;
+use crate::common;
 
 use common::craft::{BLOCKS, Gguf, Sizes};
 use common::lora::Lora;

@@ -1,6 +1,6 @@
 //! Requests that wait for somebody's logits, and those that ask for more than tokens.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Files with one thing wrong: each is refused with its own kind, and the message says where, what was expected, what was found.
 
-mod common;
+use crate::common;
 
 use common::craft::{BLOCKS, Gguf, HEAD, HIDDEN, Safetensors, Sizes, Value, array, float, text, uint, with_header};
 use common::{Files, logits};
@@ -358,10 +358,10 @@ fn gguf_metadata() {
             &["general.architecture", "a string"],
         ),
         gguf(
-            "rotated weights",
-            set("prism.hadamard.version", uint(1)),
+            "weights rotated in another way",
+            set("prism.hadamard.version", uint(2)),
             UnsupportedSetting,
-            &["prism.hadamard.version", "Hadamard"],
+            &["prism.hadamard.version", "1"],
         ),
         gguf(
             "three heads",

@@ -1,6 +1,6 @@
 //! Hybrids of gated delta nets and gated attention: their values, their bits, and the states of their conversations.
 
-mod common;
+use crate::common;
 
 use common::hybrid::{Fold, Sizes, Weights, lora, texts};
 use common::{
@@ -634,7 +634,8 @@ fn all_tasks_agree_with_token_by_token() {
     };
     let tasks = || {
         [
-            Task::Score,
+            Task::Score { logprobs: None },
+            Task::Score { logprobs: Some(2) },
             Task::Embed { pooling: Pooling::Mean },
             Task::Embed { pooling: Pooling::Last },
             generate(Params { logprobs: Some(3), ..Params::default() }, WhenFull::Stop, 4),

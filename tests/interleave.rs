@@ -1,6 +1,6 @@
 //! The order of I2_S codes told from weights: a trained model decides, random ones never do, and sizes may.
 
-mod common;
+use crate::common;
 
 use common::craft::{Gguf, Sizes};
 use common::{Files, golden, need};

@@ -1,6 +1,6 @@
 //! Packing changes layouts, never weights: every matrix of every golden file is read back from its packed form, code by code.
 
-mod common;
+use crate::common;
 
 use common::{Files, golden};
 use ternlight::formats::Tensor;
@@ -20,7 +20,11 @@ fn matrix(model: &Model, layer: Option<usize>, part: Part) -> &Matrix {
         Part::AttnQ => (&layer.qkv, 0),
         Part::AttnK => (&layer.qkv, 1),
         Part::AttnV => (&layer.qkv, 2),
-        Part::AttnOutput => (&layer.output, 0),
+        Part::AttnQkv => (&layer.qkv, 0),
+        Part::AttnGate => (&layer.qkv, 1),
+        Part::SsmAlpha => (&layer.qkv, 2),
+        Part::SsmBeta => (&layer.qkv, 3),
+        Part::AttnOutput | Part::SsmOut => (&layer.output, 0),
         Part::FfnGate => (&layer.gate_up, 0),
         Part::FfnUp => (&layer.gate_up, 1),
         Part::FfnDown => (&layer.down, 0),

@@ -1,7 +1,7 @@
 //! How far logits are from transformers', by model family and by how activations are rounded. Prints the table of
-//! docs/numerics.md, and fails where that page differs: `cargo test --test numerics -- --nocapture`.
+//! docs/numerics.md, and fails where that page differs: `cargo test --test integration numerics -- --nocapture`.
 
-mod common;
+use crate::common;
 
 use common::{Files, Golden, TestEngine, golden, ids, json, logits};
 use ternlight::kernels::act::Precision::{self, Float, Int8, Int14};

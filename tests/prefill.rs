@@ -1,6 +1,6 @@
 //! A prompt that is computed while the weights come: the bits of a request without it, in any order of bytes, and nothing left behind.
 
-mod common;
+use crate::common;
 
 use common::{Files, TestEngine, golden, prompt, run, submit};
 use half::f16;
@@ -175,7 +175,8 @@ fn bytes_in_any_order_give_the_same_bits() {
         let (tokens, saved) = plain(&files, options(), &ids);
         let layers = plan(&files, options()).config.layers;
         let in_order = |plan: &Plan| parts(&files, plan, 2000);
-        let orders: [(&str, &dyn Fn(&Plan) -> Parts); 4] = [
+        type Order<'a> = &'a dyn Fn(&Plan) -> Parts;
+        let orders: [(&str, Order); 4] = [
             ("backwards", &|plan| in_order(plan).into_iter().rev().collect()),
             ("shuffled", &|plan| shuffled(in_order(plan), 1)),
             ("some parts twice", &|plan| {

@@ -1,8 +1,8 @@
 //! Whoever else runs, comes, goes, waits or shares: a request gets what it gets alone, bit for bit.
 //!
-//! `SCHEDULES=1000 cargo test --release --test schedules` tries more of them.
+//! `SCHEDULES=1000 cargo test --release --test integration schedules` tries more of them.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! What the order of requests gains, counted in steps and in products, never by a clock.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 

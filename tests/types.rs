@@ -1,7 +1,7 @@
 //! Every storage type in every architecture, from either source, against the same values as F32; the table of
 //! docs/guide/formats.md lists what is tested here, and this test fails where the two differ.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 

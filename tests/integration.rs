@@ -1,0 +1,21 @@
+//! The engine as its users have it, in one program: each file of its own would compile the kernels that it calls once more. Tests that
+//! count what the whole process allocates, or set what all of it uses, are programs of their own (see `Cargo.toml`).
+
+mod common;
+
+mod adapters;
+mod architecture;
+mod engine;
+mod golden;
+mod head;
+mod hooks;
+mod hostile;
+mod hybrid;
+mod interleave;
+mod lossless;
+mod numerics;
+mod options;
+mod prefill;
+mod schedules;
+mod scheduling;
+mod types;
