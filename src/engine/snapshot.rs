@@ -53,6 +53,16 @@ pub(super) fn save<I: Isa>(
     Ok(out)
 }
 
+/// What a session of so many tokens and blocks takes.
+fn len(cache: &Cache, tokens: usize, blocks: usize, block: usize) -> u64 {
+    let state = match (cache.has_states(), blocks) {
+        (false, _) => 0,
+        (true, 0) => 4,
+        (true, _) => 4 + cache.state_bytes(),
+    };
+    HEAD as u64 + 4 * tokens as u64 + blocks as u64 * block as u64 + state + 8
+}
+
 /// The tokens, how many of them are computed, and their table.
 pub(super) fn restore(
     cache: &mut Cache,
@@ -69,16 +79,12 @@ pub(super) fn restore(
     let (version, count, blocks, block) = (number(0), number(1), number(2), number(3));
     let own = self::version(cache);
     if version != own as usize {
-        let error = Error::new(ErrorKind::UnsupportedVersion, "a session saved by another version").option("restore");
-        return Err(error.expected(format_args!("version {own}"), version));
+        return Err(Error::new(ErrorKind::UnsupportedVersion, "a session saved by another version")
+            .option("restore")
+            .expected(format_args!("version {own}"), version));
     }
     let damaged = |what: &str| Error::new(ErrorKind::Damaged, what).option("restore");
-    let state = match (cache.has_states(), blocks) {
-        (false, _) => 0,
-        (true, 0) => 4,
-        (true, _) => 4 + cache.state_bytes(),
-    };
-    let len = HEAD as u64 + 4 * count as u64 + blocks as u64 * block as u64 + state + 8;
+    let len = len(cache, count, blocks, block);
     if len != bytes.len() as u64 {
         return Err(damaged("of another length than it says").expected(format_args!("{len} bytes"), bytes.len()));
     }

@@ -38,6 +38,7 @@
 
 mod background;
 mod buffers;
+mod queue;
 #[cfg(all(test, feature = "threads", not(target_arch = "wasm32")))]
 mod tests;
 mod wait;
@@ -47,9 +48,10 @@ pub use buffers::{Columns, Section};
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::queue::{WorkQueue, share};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The largest number of members. No machine that runs this has as many cores to spare.
@@ -194,7 +196,7 @@ impl SharedState {
             sleepers: AtomicUsize::new(0),
             active: AtomicU32::new(members as u32),
             stalls: AtomicU32::new(0),
-            queues: (0..members).map(|_| WorkQueue(AtomicU64::new(0))).collect(),
+            queues: (0..members).map(|_| WorkQueue::default()).collect(),
             job: UnsafeCell::new(None),
             background: Mutex::new(None),
         }
@@ -326,31 +328,6 @@ impl Drop for EntryGuard<'_> {
     }
 }
 
-/// The units of a share that nobody has taken yet: the first in the lower half of the word, the end in the upper half.
-#[repr(align(128))]
-struct WorkQueue(AtomicU64);
-
-impl WorkQueue {
-    fn set(&self, units: Range<usize>) {
-        self.0.store(units.start as u64 | (units.end as u64) << 32, Ordering::Relaxed);
-    }
-
-    /// Takes some units, rounded up to whole chunks: a quarter of the rest from the front for the owner, half of the rest from
-    /// the back for another member.
-    fn take(&self, own: bool, chunk: usize) -> Option<Range<usize>> {
-        let mut taken = 0..0;
-        let shrunk = |left: u64| {
-            let (start, end) = ((left as u32) as usize, (left >> 32) as usize);
-            let count = (end - start).div_ceil(if own { 4 } else { 2 }).next_multiple_of(chunk).min(end - start);
-            taken = if own { start..start + count } else { end - count..end };
-            let (start, end) = if own { (start + count, end) } else { (start, end - count) };
-            (count > 0).then_some(start as u64 | (end as u64) << 32)
-        };
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, shrunk).ok()?;
-        Some(taken)
-    }
-}
-
 impl Team {
     /// The number of members, the leader included.
     pub fn members(&self) -> usize {
@@ -454,9 +431,4 @@ impl Drop for JoinGuard<'_> {
         }
         assert!(!poisoned() || std::thread::panicking(), "a thread of this model has died");
     }
-}
-
-/// The share of `count` equal units that a member starts with.
-fn share(count: usize, member: usize, members: usize) -> Range<usize> {
-    count * member / members..count * (member + 1) / members
 }

@@ -46,7 +46,7 @@ fn the_last_row_may_be_shorter() {
 
 #[test]
 fn ranges_are_whole_chunks_and_shrink() {
-    let queue = WorkQueue(AtomicU64::new(0));
+    let queue = WorkQueue::default();
     queue.set(5..105);
     assert_eq!(queue.take(true, 3), Some(5..32));
     assert_eq!(queue.take(false, 3), Some(66..105));

@@ -212,7 +212,8 @@ pub(super) fn unpacks_once(shape: &MatrixShape, precision: Precision) -> bool {
 /// Steps of a super-block, each of four values of k.
 const BLOCK_STEPS: usize = SUPER_BLOCK / 4;
 
-/// Multiplies one tile for several tokens with [`one`]'s results: a super-block is unpacked once for all of them.
+/// Multiplies one tile for several tokens with [`one`]'s results: a super-block is unpacked once for all of them. It exceeds 60 lines
+/// because its loops share what they unpack.
 pub(super) fn many<I: Isa, const STEPS: usize, const DOT2: bool>(
     matrix: &Matrix,
     tile: usize,

@@ -25,14 +25,16 @@
 
 mod dense;
 mod ints;
+mod tile;
 
 pub use dense::{Bf16, Dense, F16, F32, f16_to_f32};
 pub use ints::{B1, B2, B4, B6, I8, Ints};
+pub use tile::Tile;
+use tile::pack_header;
 
 use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
-use half::f16;
 
 use crate::error::{Result, filled, reserve};
 use crate::quant::{Codes, Float, Layout, SUPER_BLOCK, ScaleType, Scales};
@@ -360,100 +362,6 @@ impl Matrix {
     /// Bytes that this matrix occupies at the moment.
     pub fn bytes(&self) -> u64 {
         self.lines.len() as u64 * size_of::<Line>() as u64 + 4 * self.row_scales.len() as u64
-    }
-}
-
-/// A tile that is to be packed.
-pub struct Tile<'a> {
-    shape: MatrixShape,
-    /// Its number in the matrix.
-    pub index: usize,
-    bytes: &'a mut [u8],
-}
-
-impl Tile<'_> {
-    /// Packs the tile's rows. All its bytes are written, so that packing it again is harmless.
-    ///
-    /// # Panics
-    /// If a slice of `rows` is shorter than the tile's rows need.
-    pub fn pack(&mut self, rows: DecodedRows) {
-        let shape = self.shape;
-        let count = shape.tile_rows(self.index).len();
-        let (len, blocks) = shape.blocks();
-        for (block, out) in self.bytes.chunks_exact_mut(shape.block_bytes()).enumerate() {
-            let (header, body) = out.split_at_mut(shape.header());
-            match shape.packing {
-                Packing::Ints(layout) => {
-                    if let Scales::Group { scale_type, min, .. } = layout.scales
-                        && !rows.scales.is_empty()
-                    {
-                        pack_header(header, scale_type, min, (block, blocks), count, &rows);
-                    }
-                    let from = block * len;
-                    let cols = shape.cols.saturating_sub(from).min(len);
-                    let mut pack = |codes: &[u8], stride| {
-                        if shape.by_rows() {
-                            ints::pack_by_rows(body, codes, stride);
-                        } else {
-                            ints::pack(layout.codes, body, codes, stride);
-                        }
-                    };
-                    if (count, cols) == (TILE, len) {
-                        pack(&rows.codes[from..], shape.cols);
-                    } else {
-                        // Padding in k and missing rows are zeros.
-                        let mut padded = vec![0; TILE * len];
-                        for (row, padded) in padded.chunks_exact_mut(len).enumerate().take(count) {
-                            padded[..cols].copy_from_slice(&rows.codes[row * shape.cols + from..][..cols]);
-                        }
-                        pack(&padded, len);
-                    }
-                }
-                Packing::Dense(float) => dense::pack(float, body, shape.cols, count, rows.codes),
-            }
-        }
-    }
-}
-
-/// Writes the header of one block of a tile: the scales, and in the second half the minima, of `count` rows.
-fn pack_header(
-    out: &mut [u8],
-    scale_type: ScaleType,
-    min: bool,
-    (block, blocks): (usize, usize),
-    count: usize,
-    rows: &DecodedRows,
-) {
-    let half = out.len() / if min { 2 } else { 1 };
-    for (i, (out, values)) in out.chunks_exact_mut(half).zip([rows.scales, rows.mins]).enumerate() {
-        let value = |row| if row < count { values[row * blocks + block] } else { 0.0 };
-        match scale_type {
-            // The file stored f16: nothing is lost.
-            ScaleType::F16 => {
-                out.chunks_exact_mut(2)
-                    .enumerate()
-                    .for_each(|(row, out)| out.copy_from_slice(&f16::from_f32(value(row)).to_le_bytes()));
-            }
-            ScaleType::F32 => {
-                out.chunks_exact_mut(4)
-                    .enumerate()
-                    .for_each(|(row, out)| out.copy_from_slice(&value(row).to_le_bytes()));
-            }
-            ScaleType::SuperBlock => {
-                out.fill(0);
-                let groups = half / TILE - 4;
-                let (super_scales, group_scales) = out.split_at_mut(4 * TILE);
-                for row in 0..count {
-                    let super_scale = rows.super_scales[row * blocks + block][i];
-                    super_scales[4 * row..][..4].copy_from_slice(&super_scale.to_le_bytes());
-                    let values = &values[(row * blocks + block) * groups..][..groups];
-                    for (group_scales, value) in group_scales.chunks_exact_mut(TILE).zip(values) {
-                        // The decoder's product was exact, so that the quotient is the integer scale.
-                        group_scales[row] = if super_scale == 0.0 { 0 } else { (value / super_scale) as i8 as u8 };
-                    }
-                }
-            }
-        }
     }
 }
 
