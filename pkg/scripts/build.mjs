@@ -30,6 +30,7 @@ const forPages = [
   // For edge and service workers too.
   { format: "esm", entryPoints: ["src/server.ts"] },
   { format: "esm", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] },
+  { format: "esm", entryPoints: [{ in: "src/text/chat.ts", out: "chat" }] },
   { format: "iife", entryPoints: ["src/isolate.ts"] },
 ];
 const forNode = [
@@ -37,7 +38,9 @@ const forNode = [
   // Its help comes from the whole option table.
   { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
 ];
-const pageFiles = ["index.js", "worker.js", "demo.js", "edge.js", "doctor.js", "server.js", "bench.js", "isolate.js"];
+const pageFiles = [
+  ...["index.js", "worker.js", "chat.js", "demo.js", "edge.js", "doctor.js", "server.js", "bench.js", "isolate.js"],
+];
 const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "cli.js"];
 /** What bundlers take instead, for the reason that bundler.jsx tells. */
 const copies = { "bundler.jsx": "src/bundler.jsx", "demo.jsx": "dist/demo.js", "doctor.jsx": "dist/doctor.js" };
@@ -136,7 +139,9 @@ async function bundle(platform, groups, outdir, minified = true) {
     format: "esm",
     target: "es2022",
     // Node shows the line where an error was made: it must be one that people can read.
-    minify: minified && platform === "browser",
+    // White space is left to terser: with it, esbuild takes the comments that bundlers read.
+    minifySyntax: minified && platform === "browser",
+    minifyIdentifiers: minified && platform === "browser",
     outdir,
     platform,
     logLevel: "warning",
@@ -156,7 +161,10 @@ async function bundle(platform, groups, outdir, minified = true) {
 
 /** What a page loads counts: terser takes another 6 % of esbuild's gzipped size. */
 async function smaller(text, format) {
-  const { code } = await minify(text, { ecma: 2022, module: format === "esm", compress: { passes: 3 } });
+  // Bundlers read the comments in an import().
+  const comments = /@vite-ignore|(webpack|turbopack)Ignore/;
+  const options = { ecma: 2022, module: format === "esm", compress: { passes: 3 }, format: { comments } };
+  const { code } = await minify(text, options);
   return `${code}\n`;
 }
 

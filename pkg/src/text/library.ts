@@ -5,6 +5,7 @@
 
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { EngineError } from "../types/errors.ts";
+import { brief } from "./brief.ts";
 import {
   LATTICE_SPARE,
   MAX_ADDED,
@@ -287,6 +288,3 @@ export function bad(key: string, message: string, cause?: unknown): EngineError 
   const where = key === "" ? "tokenizer.json" : `tokenizer.json ${key}`;
   return new EngineError("BadTokenizer", `${where}: ${brief(message)}`, { key }, { cause });
 }
-
-/** So much of a message that quotes a file as people read. */
-export const brief = (message: string) => (message.length > 500 ? `${message.slice(0, 500)}\u2026` : message);

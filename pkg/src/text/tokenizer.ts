@@ -3,7 +3,6 @@
 import type { Tokenizer as Library } from "@huggingface/tokenizers";
 import { EngineError } from "../types/errors.ts";
 import { Encoder } from "./encoder.ts";
-import { Guard } from "./guard.ts";
 import { attempt, bad, build } from "./library.ts";
 import { MAX_TEXT } from "./limits.ts";
 import { type Pieces, pieces } from "./pieces.ts";
@@ -61,7 +60,6 @@ export class Tokenizer {
   /** Ids that a post-processor puts before and after a text. */
   readonly #before: readonly number[];
   readonly #after: readonly number[];
-  #guard: Guard | null = null;
 
   /**
    * @param file tokenizer.json, parsed, or what `fromGguf` made
@@ -129,10 +127,9 @@ export class Tokenizer {
     return addSpecial ? [...this.#before, ...ids, ...this.#after] : ids;
   }
 
-  /** What keeps this tokenizer's special tokens out of messages. */
-  get guard(): Guard {
-    this.#guard ??= new Guard(this.#encoder.special);
-    return this.#guard;
+  /** Texts of the tokens that no text of a message may become. */
+  get special(): readonly string[] {
+    return this.#encoder.special;
   }
 
   /**
