@@ -17,6 +17,7 @@ import { minify } from "terser";
 import { tools as extras, flavours, root } from "./cargo.mjs";
 import { clients } from "./clients.mjs";
 import { buildFlavour, buildQuickly, command, npmLock, npmTool, removeOutdated, say } from "./flavour.mjs";
+import { serves, sharedGlue } from "./glue.mjs";
 import { leanOptions } from "./options.mjs";
 import { ifChanged } from "./stamps.mjs";
 
@@ -45,7 +46,7 @@ const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "cli.js"];
 /** What bundlers take instead, for the reason that bundler.jsx tells. */
 const copies = { "bundler.jsx": "src/bundler.jsx", "demo.jsx": "dist/demo.js", "doctor.jsx": "dist/doctor.js" };
 
-const own = ["build.mjs", "flavour.mjs", "options.mjs"].map((name) => path.join(pkg, "scripts", name));
+const own = ["build.mjs", "flavour.mjs", "glue.mjs", "options.mjs"].map((name) => path.join(pkg, "scripts", name));
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 /** Of what `import` of a .wasm gives, which tsc does not copy. */
 const wasmTypes = path.join(pkg, "scripts", "wasm.d.ts");
@@ -173,14 +174,22 @@ function glueIn(folder) {
   return {
     name: "glue",
     setup({ onResolve, onLoad }) {
-      // Builds for different instruction sets have the same glue, which a bundle then holds once.
+      // Builds for different instruction sets have the same glue, and one for threads does without: a bundle holds it once.
       const known = new Map();
+      const read = (file) => readFileSync(file, "utf8").replace(/^\/\/.*$/gm, "");
       onResolve({ filter: /\/dist\/glue\/[\w-]+\.js$/ }, ({ path: asked }) => {
         const file = path.join(folder, path.basename(asked));
         if (!existsSync(file)) return { path: path.basename(asked, ".js"), namespace: "absent" };
-        const text = readFileSync(file, "utf8").replace(/^\/\/.*$/gm, "");
+        const text = read(file);
         if (!known.has(text)) known.set(text, file);
         return { path: known.get(text) };
+      });
+      onLoad({ filter: /\/(single|threads)-[\w-]+\.js$/ }, ({ path: file }) => {
+        const threads = path.join(folder, path.basename(file).replace("single", "threads"));
+        const shared = existsSync(threads) && sharedGlue(read(threads));
+        if (!shared || file === threads) return shared && { contents: shared };
+        const contents = `export { createGlue } from ${JSON.stringify(`../../dist/glue/${path.basename(threads)}`)};\nexport const initialPages = 0;\n`;
+        return serves(read(threads), read(file)) ? { contents, resolveDir: folder } : null;
       });
       onLoad({ filter: /.*/, namespace: "absent" }, ({ path: name }) => {
         const message = JSON.stringify(`${name} is not in this build: \`make build\` adds it`);
