@@ -17,6 +17,7 @@ import { minify } from "terser";
 import { tools as extras, flavours, root } from "./cargo.mjs";
 import { clients } from "./clients.mjs";
 import { buildFlavour, buildQuickly, command, npmLock, npmTool, removeOutdated, say } from "./flavour.mjs";
+import { serves, sharedGlue } from "./glue.mjs";
 import { leanOptions } from "./options.mjs";
 import { ifChanged } from "./stamps.mjs";
 
@@ -30,6 +31,7 @@ const forPages = [
   // For edge and service workers too.
   { format: "esm", entryPoints: ["src/server.ts"] },
   { format: "esm", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] },
+  { format: "esm", entryPoints: [{ in: "src/text/chat.ts", out: "chat" }] },
   { format: "iife", entryPoints: ["src/isolate.ts"] },
 ];
 const forNode = [
@@ -37,12 +39,14 @@ const forNode = [
   // Its help comes from the whole option table.
   { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
 ];
-const pageFiles = ["index.js", "worker.js", "demo.js", "edge.js", "doctor.js", "server.js", "bench.js", "isolate.js"];
+const pageFiles = [
+  ...["index.js", "worker.js", "chat.js", "demo.js", "edge.js", "doctor.js", "server.js", "bench.js", "isolate.js"],
+];
 const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "cli.js"];
 /** What bundlers take instead, for the reason that bundler.jsx tells. */
 const copies = { "bundler.jsx": "src/bundler.jsx", "demo.jsx": "dist/demo.js", "doctor.jsx": "dist/doctor.js" };
 
-const own = ["build.mjs", "flavour.mjs", "options.mjs"].map((name) => path.join(pkg, "scripts", name));
+const own = ["build.mjs", "flavour.mjs", "glue.mjs", "options.mjs"].map((name) => path.join(pkg, "scripts", name));
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 /** Of what `import` of a .wasm gives, which tsc does not copy. */
 const wasmTypes = path.join(pkg, "scripts", "wasm.d.ts");
@@ -136,7 +140,9 @@ async function bundle(platform, groups, outdir, minified = true) {
     format: "esm",
     target: "es2022",
     // Node shows the line where an error was made: it must be one that people can read.
-    minify: minified && platform === "browser",
+    // White space is left to terser: with it, esbuild takes the comments that bundlers read.
+    minifySyntax: minified && platform === "browser",
+    minifyIdentifiers: minified && platform === "browser",
     outdir,
     platform,
     logLevel: "warning",
@@ -156,7 +162,10 @@ async function bundle(platform, groups, outdir, minified = true) {
 
 /** What a page loads counts: terser takes another 6 % of esbuild's gzipped size. */
 async function smaller(text, format) {
-  const { code } = await minify(text, { ecma: 2022, module: format === "esm", compress: { passes: 3 } });
+  // Bundlers read the comments in an import().
+  const comments = /@vite-ignore|(webpack|turbopack)Ignore/;
+  const options = { ecma: 2022, module: format === "esm", compress: { passes: 3 }, format: { comments } };
+  const { code } = await minify(text, options);
   return `${code}\n`;
 }
 
@@ -165,14 +174,22 @@ function glueIn(folder) {
   return {
     name: "glue",
     setup({ onResolve, onLoad }) {
-      // Builds for different instruction sets have the same glue, which a bundle then holds once.
+      // Builds for different instruction sets have the same glue, and one for threads does without: a bundle holds it once.
       const known = new Map();
+      const read = (file) => readFileSync(file, "utf8").replace(/^\/\/.*$/gm, "");
       onResolve({ filter: /\/dist\/glue\/[\w-]+\.js$/ }, ({ path: asked }) => {
         const file = path.join(folder, path.basename(asked));
         if (!existsSync(file)) return { path: path.basename(asked, ".js"), namespace: "absent" };
-        const text = readFileSync(file, "utf8").replace(/^\/\/.*$/gm, "");
+        const text = read(file);
         if (!known.has(text)) known.set(text, file);
         return { path: known.get(text) };
+      });
+      onLoad({ filter: /\/(single|threads)-[\w-]+\.js$/ }, ({ path: file }) => {
+        const threads = path.join(folder, path.basename(file).replace("single", "threads"));
+        const shared = existsSync(threads) && sharedGlue(read(threads));
+        if (!shared || file === threads) return shared && { contents: shared };
+        const contents = `export { createGlue } from ${JSON.stringify(`../../dist/glue/${path.basename(threads)}`)};\nexport const initialPages = 0;\n`;
+        return serves(read(threads), read(file)) ? { contents, resolveDir: folder } : null;
       });
       onLoad({ filter: /.*/, namespace: "absent" }, ({ path: name }) => {
         const message = JSON.stringify(`${name} is not in this build: \`make build\` adds it`);

@@ -72,3 +72,22 @@ function initialPages(flavour, entry) {
   if (!found) throw new Error(`${flavour.name}: the glue makes no shared memory; did the link arguments change?`);
   return Number(found[1]);
 }
+
+const memoryOfItsOwn = / \|\| new WebAssembly\.Memory\(\{[^}]*shared: true[^}]*\}\)/;
+
+/** The glue of a build with threads for any build: without a memory of its own, which it is always given, or has no use for. */
+export function sharedGlue(threads) {
+  if (!memoryOfItsOwn.test(threads)) throw new Error("the glue for threads makes no memory; did wasm-bindgen change?");
+  return threads.replace(memoryOfItsOwn, "");
+}
+
+/** What a shared memory makes different, always so that it is right for both kinds: views of the memory, texts, the start. */
+const DIFFERENT =
+  /^(function (get\w+Memory0|decodeText|initSync|__wbg_finalize_init|__wbg_get_imports)\(|(var )?cachedText|if \(.*cachedText|return \{|export const)/;
+
+/** Whether the glue for threads has all that the one without has: each declaration and each import, to the letter. */
+export function serves(threads, single) {
+  const parts = (text) => text.split(/\n(?=[^\s}\])]| {4}__wb)/).map((part) => /^.*?(?=\s*$|\n {4}\})/s.exec(part)[0]);
+  const there = new Set(parts(threads));
+  return parts(single).every((part) => there.has(part) || DIFFERENT.test(part));
+}

@@ -43,7 +43,7 @@ const ROOMS: Rooms = {
   // The public objects. They reach the engine by messages, never through the host.
   api: ["types", "options", "source", "rpc", "cache"],
   // The runtimes: what the host and the public objects need of each.
-  platform: ["source", "rpc", "cache", "host"],
+  platform: ["types", "source", "text", "rpc", "cache", "host"],
   // Requests and responses of OpenAI's interface and its neighbours: pure, for server, batches and clients.
   openai: ["types", "options"],
   // The server: a function from requests to responses, over the public objects.

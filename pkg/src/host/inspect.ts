@@ -44,7 +44,7 @@ export async function inspect(
       ? await feed({ instance, headers, files, settings, survey: true }, context)
       : new instance.glue.Loader(headers.checkpoint, settings);
     const description = loader.describe() as Description;
-    const text = await loadText(headers.metadata, headers.prefix, files);
+    const text = await loadText(headers.metadata, headers.prefix, files, platform);
     return { ...description, ...text.describe(), warnings: [...description.warnings, ...text.warnings] };
   });
 }

@@ -80,7 +80,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   begun = performance.now();
   const joined = choice.threads > 1 ? instance.glue.initThreadPool?.(choice.threads - 1) : undefined;
   // The tokenizer is built while threads join and the weights come.
-  const text = loadText(headers.metadata, headers.prefix, files, chatTemplate);
+  const text = loadText(headers.metadata, headers.prefix, files, context.platform, chatTemplate);
   const reading = performance.now();
   text.then(
     () => timeline?.add("tokenizer", "tokenizer", reading),

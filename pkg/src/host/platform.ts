@@ -4,6 +4,7 @@ import type { OpenStore } from "../cache/store.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
 import type { Hasher } from "../source/sha256.ts";
 import type { Paths } from "../source/source.ts";
+import type * as chats from "../text/chat.ts";
 import type { Features } from "../wasm/features.ts";
 
 /** A build that the caller has compiled, because edge workers may not compile. */
@@ -22,6 +23,8 @@ export interface Platform {
   spawnSibling(): WorkerPort;
   /** Reads a file of this package. */
   fetchFile(url: URL): Promise<Response>;
+  /** What only models with a chat template need, which a page loads with the first of them. */
+  chats(): Promise<typeof chats>;
   /** Threads that can run at once. */
   cores(): number;
   /** Free bytes; null where the runtime does not tell. */

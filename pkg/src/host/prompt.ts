@@ -57,14 +57,9 @@ export function encodePrompt(
 }
 
 /** Messages as text, with the places that no special token is read across. */
-export function renderChat({ template, tokenizer }: Text, prompt: ChatPrompt, addGenerationPrompt = true) {
-  const { tools = null, templateOptions = {}, parseSpecialTokens } = prompt;
-  const messages = template.known(prompt.messages);
-  const options = { tools, templateOptions, addGenerationPrompt };
-  // Special tokens are those alone that the template has written.
-  return parseSpecialTokens
-    ? { text: template.render(messages, options), seams: null }
-    : template.renderGuarded(messages, options, tokenizer.guard);
+export function renderChat({ chat }: Text, prompt: ChatPrompt, addGenerationPrompt = true) {
+  const { tools = null, templateOptions = {}, parseSpecialTokens = false } = prompt;
+  return chat.render(prompt.messages, { tools, templateOptions, addGenerationPrompt }, parseSpecialTokens);
 }
 
 /** Takes back what a session holds beyond its beginning in common with these ids; the ids that it has to read then. */

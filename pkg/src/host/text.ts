@@ -2,31 +2,34 @@
 
 import { type ModelDefault, modelDefaults } from "../options/routes.ts";
 import type { ModelFiles, SideFiles } from "../source/files.ts";
+import type { Chat } from "../text/chat.ts";
 import { fromGguf } from "../text/from_gguf.ts";
 import type { GgufArray, GgufText } from "../text/gguf.ts";
-import { type ChatTemplate, missingTemplate, pickTemplate } from "../text/template.ts";
+import { findTemplate, missingTemplate } from "../text/template_source.ts";
 import { Tokenizer } from "../text/tokenizer.ts";
 import type { TokenizerConfig, TokenizerJson } from "../text/tokenizer_json.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Description, SamplingOptions } from "../types/index.ts";
+import type { Platform } from "./platform.ts";
 
 export class Text {
   readonly #tokenizer: Tokenizer | null;
-  readonly #template: ChatTemplate | null;
+  /** What a model with a chat template has. */
+  readonly chatOrNull: Chat | null;
   /** The sampling values of the model's own configuration. */
   readonly sampling: SamplingOptions;
   /** The ids that end an answer. */
   readonly ends: readonly number[];
   readonly warnings: readonly string[];
 
-  constructor(tokenizer: Tokenizer | null, template: ChatTemplate | null, generation: GenerationConfig) {
+  constructor(tokenizer: Tokenizer | null, chat: Chat | null, generation: GenerationConfig) {
     this.#tokenizer = tokenizer;
-    this.#template = template;
+    this.chatOrNull = chat;
     this.sampling = generation.sampling;
     this.ends = [...new Set([...(tokenizer?.ends.map((end) => end.id) ?? []), ...generation.ends])];
     this.warnings = [
       ...(tokenizer?.warnings ?? ["the model has no tokenizer: prompts must be token ids"]),
-      ...(template?.warnings ?? []),
+      ...(chat?.template.warnings ?? []),
     ];
   }
 
@@ -45,18 +48,14 @@ export class Text {
     );
   }
 
-  get templateOrNull(): ChatTemplate | null {
-    return this.#template;
-  }
-
-  get template(): ChatTemplate {
-    if (!this.#template) throw missingTemplate();
-    return this.#template;
+  get chat(): Chat {
+    if (!this.chatOrNull) throw missingTemplate();
+    return this.chatOrNull;
   }
 
   describe(): Pick<Description, "tokenizer" | "template"> {
     const tokenizer = this.#tokenizer;
-    const template = this.#template;
+    const template = this.chatOrNull?.template ?? null;
     return {
       tokenizer: tokenizer && {
         kind: tokenizer.kind,
@@ -75,16 +74,22 @@ interface GenerationConfig {
   ends: number[];
 }
 
+/** @param platform brings what only chats need, to models that can chat */
 export async function loadText(
   metadata: Record<string, unknown> | undefined,
   header: Uint8Array,
   files: ModelFiles,
+  platform: Pick<Platform, "chats">,
   override: string | null = null,
 ): Promise<Text> {
   const gguf = metadata ? ggufText(metadata, header) : null;
   const mute = gguf !== null && gguf.get("tokenizer.ggml.model") === undefined;
   const side = (mute && (await files.beside?.())) || files;
   const config = side.tokenizerConfig as TokenizerConfig | null;
+  const found = findTemplate({ override, file: side.chatTemplate, config, gguf });
+  // It comes while the tokenizer is built.
+  const chats = found && (side.tokenizer || (gguf && !mute)) ? platform.chats() : null;
+  chats?.catch(() => {});
   let tokenizer: Tokenizer | null = null;
   if (side.tokenizer) {
     tokenizer = new Tokenizer(side.tokenizer as TokenizerJson, config);
@@ -92,8 +97,8 @@ export async function loadText(
     const made = fromGguf(gguf);
     tokenizer = new Tokenizer(made.json, made.config, made.warnings);
   }
-  const template = tokenizer && pickTemplate({ override, file: side.chatTemplate, config, gguf }, tokenizer);
-  return new Text(tokenizer, template, generationConfig(side, gguf));
+  const chat = found && tokenizer && chats ? new (await chats).Chat(found, tokenizer) : null;
+  return new Text(tokenizer, chat, generationConfig(side, gguf));
 }
 
 function ggufText(metadata: Record<string, unknown>, header: Uint8Array): GgufText {

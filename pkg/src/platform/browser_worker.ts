@@ -2,7 +2,24 @@
 
 import { openStore } from "../cache/opfs_write.ts";
 import type { Platform } from "../host/platform.ts";
+import { EngineError } from "../types/errors.ts";
 // Imported one by one: the whole module would bring `spawnEngine`, and with it the worker's own address, into the worker.
 import { cores, fetchFile, freeMemory, ownPort, spawnSibling, turn } from "./browser.ts";
 
-export const platform: Platform = { cores, fetchFile, freeMemory, openStore, ownPort, spawnSibling, turn, warms: true };
+/**
+ * Bundlers copy the file that is named here, as they do with wasm, and put its new address in. They must not follow the import:
+ * most of them build a worker as one file.
+ */
+async function chats(): ReturnType<Platform["chats"]> {
+  const url = new URL("./chat.js", import.meta.url);
+  try {
+    return await import(/* @vite-ignore */ /* webpackIgnore: true */ /* turbopackIgnore: true */ url.href);
+  } catch (cause) {
+    const message = `could not import ${url}, which models with a chat template need: ${(cause as Error).message}`;
+    throw new EngineError("Network", message, { file: url.href }, { cause });
+  }
+}
+
+const runtime = { cores, fetchFile, freeMemory, ownPort, spawnSibling, turn };
+
+export const platform: Platform = { ...runtime, chats, openStore, warms: true };

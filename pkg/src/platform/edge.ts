@@ -1,5 +1,6 @@
 import type { Given, Platform } from "../host/platform.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
+import * as chats from "../text/chat.ts";
 
 /**
  * An engine in the caller's own thread, for runtimes that cannot start workers. Messages are delivered in turns of their own, as
@@ -29,6 +30,7 @@ export function spawnEngine(given: Given, serve: (platform: Platform, port: Port
     ownPort: () => host,
     spawnSibling: noWorkers,
     fetchFile: fetch,
+    chats: async () => chats,
     cores: () => 1,
     freeMemory: () => null,
     // There is no worker to end: after the end, what is running never gets its next turn.

@@ -1,6 +1,7 @@
 /** A worker of Node, Deno or Bun as the host's platform. */
 
 import type { Platform } from "../host/platform.ts";
+import * as chats from "../text/chat.ts";
 import {
   cores,
   fetchFile,
@@ -17,6 +18,7 @@ import {
 surviveLostConnections();
 
 export const platform: Platform = {
+  chats: async () => chats,
   cores,
   fetchFile,
   freeMemory,

@@ -1,21 +1,8 @@
 /** From a text to ids, by the parts of the library: added tokens first, the model's own between them. */
 
-import type { Tokenizer as Library } from "@huggingface/tokenizers";
-import { bad } from "./library.ts";
+import { bad, type Pipeline } from "./library.ts";
 import type { AddedToken } from "./tokenizer_json.ts";
 import { type Match, Trie } from "./trie.ts";
-
-/** What the library keeps private, so far as it is used here. */
-interface Inner {
-  normalizer: ((text: string) => string) | null;
-  pre_tokenizer: ((text: string, options: { section_index: number }) => string[]) | null;
-  model: ((tokens: string[]) => string[]) & {
-    tokens_to_ids: Map<string, number>;
-    unk_token?: string | null;
-    unk_token_id?: number;
-    begin?(units: number): void;
-  };
-}
 
 interface Section {
   text: string;
@@ -33,7 +20,7 @@ const CONTROL = /^(?:<\|.*\|>|<\uff5c.*\uff5c>)$/su;
 export class Encoder {
   /** Texts of the tokens that no text of a message may become: the special ones, and those that are spelled like marks of control. */
   readonly special: readonly string[];
-  readonly #library: Inner;
+  readonly #pipeline: Pipeline;
   /** By their texts, also in the normalized form. */
   readonly #added = new Map<string, AddedToken>();
   readonly #contents: ReadonlyMap<string, number>;
@@ -42,9 +29,9 @@ export class Encoder {
   readonly #plain: Trie;
   readonly #normalized: Trie;
 
-  constructor(library: Library, added: readonly AddedToken[]) {
-    this.#library = library as unknown as Inner;
-    const { normalizer } = this.#library;
+  constructor(pipeline: Pipeline, added: readonly AddedToken[]) {
+    this.#pipeline = pipeline;
+    const { normalizer } = pipeline;
     const [plain, normalized]: [string[], string[]] = [[], []];
     for (const token of added) {
       this.#added.set(token.content, token);
@@ -70,7 +57,7 @@ export class Encoder {
   encode(text: string, seams: readonly number[] | null): number[] {
     const crossed = ({ start, end }: Match) => seams !== null && crosses(seams, text, start, end);
     const ids: number[] = [];
-    this.#library.model.begin?.(text.length);
+    this.#pipeline.model.begin?.(text.length);
     for (const [index, section] of this.#sections(text, this.#plain, crossed).entries()) {
       const { text: words, start, token } = section;
       const inside = (match: Match) => crossed({ start: start + match.start, end: start + match.end });
@@ -83,7 +70,7 @@ export class Encoder {
 
   /** A text between added tokens. Where it holds messages, `crossed` is whether a seam lies inside of a span. */
   *#words(text: string, index: number, crossed: ((match: Match) => boolean) | null): Generator<number> {
-    const { normalizer, pre_tokenizer, model } = this.#library;
+    const { normalizer, pre_tokenizer, model } = this.#pipeline;
     const normal = normalizer ? normalizer(text) : text;
     if (normal === "") return;
     let written: ReadonlySet<string> | null = null;
@@ -123,12 +110,12 @@ export class Encoder {
 
   /** The id of a text that is one token. */
   id(text: string): number | undefined {
-    return this.#contents.get(text) ?? this.#library.model.tokens_to_ids.get(text);
+    return this.#contents.get(text) ?? this.#pipeline.model.tokens_to_ids.get(text);
   }
 
   /** The id of a token of the model. A special one that only its merges have made is spelled out, so far as the vocabulary can. */
   *#ids(token: string, guarded: boolean): Generator<number> {
-    const { model } = this.#library;
+    const { model } = this.#pipeline;
     const id = model.tokens_to_ids.get(token) ?? model.unk_token_id;
     if (id === undefined || !(Number.isInteger(id) && id >= 0))
       throw bad("model", "makes a token that the vocabulary lacks");

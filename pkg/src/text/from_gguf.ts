@@ -1,8 +1,8 @@
 /** A GGUF's embedded tokenizer as the library's tokenizer.json and tokenizer_config.json. */
 
 import { EngineError } from "../types/errors.ts";
+import { brief } from "./brief.ts";
 import { type GgufText, readNumbers, readStrings } from "./gguf.ts";
-import { brief } from "./library.ts";
 import { MAX_MERGE_TEXT, MAX_MERGE_WORK, MAX_MERGES, MAX_SCORED_MERGES, MAX_TOKEN, MAX_VOCAB } from "./limits.ts";
 import { findPreTokenizer, PRE_TOKENIZERS, type PreTokenizer } from "./pretokenizers.ts";
 import type { AddedToken, Bpe, Part, ScoredMerges, TokenizerConfig, TokenizerJson } from "./tokenizer_json.ts";

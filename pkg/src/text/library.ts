@@ -3,8 +3,16 @@
  * it does get right, and what it would silently get wrong is refused by name.
  */
 
-import { Tokenizer as Library } from "@huggingface/tokenizers";
+import {
+  BPE,
+  ByteLevelPreTokenizer,
+  MetaspacePreTokenizer,
+  SequenceNormalizer,
+  SplitPreTokenizer,
+  Unigram,
+} from "@huggingface/tokenizers";
 import { EngineError } from "../types/errors.ts";
+import { brief } from "./brief.ts";
 import {
   LATTICE_SPARE,
   MAX_ADDED,
@@ -26,38 +34,72 @@ const GPT2_UNICODE = new RegExp(GPT2.replaceAll("\\s", "\\p{White_Space}").repla
 
 const PUNCTUATION = "[!-/:-@\\[-`{-~\\p{P}]";
 
-/** Builds the library's tokenizer, from parts that it runs as Hugging Face does. */
-export function build(json: TokenizerJson): Library {
+/** What a text goes through: parts of the library, so far as they are used here. */
+export interface Pipeline {
+  normalizer: ((text: string) => string) | null;
+  pre_tokenizer: ((text: string, options: { section_index: number }) => string[]) | null;
+  model: Model;
+}
+
+type Model = ((tokens: string[]) => string[]) & {
+  tokens_to_ids: Map<string, number>;
+  /** Tokens by their ids. */
+  vocab: string[];
+  unk_token?: string | null;
+  unk_token_id?: number;
+  /** A text of so many units is going to be encoded. */
+  begin?(units: number): void;
+};
+
+/**
+ * Puts the library's parts together, from descriptions that it runs as Hugging Face does. Its own tokenizer would bring all kinds of
+ * parts into a page, a third of them for nothing.
+ */
+export function build(json: TokenizerJson): Pipeline {
   checkModel(json.model);
   checkAdded(json.added_tokens);
   checkNormalizer(json.normalizer);
   const steps = preTokenizers(json.pre_tokenizer);
-  const pre_tokenizer = steps.length === 0 ? null : { type: "Sequence", pretokenizers: steps };
-  // Added tokens are found by our own encoder; the library only has to know their ids. One that is spelled as a token of the model,
-  // in whose alphabet a character is a byte, leaves that one its id.
   if (steps.length > MAX_PARTS) throw bad("pre_tokenizer", `${steps.length} steps, more than ${MAX_PARTS}`);
-  const library = new Library({ ...json, pre_tokenizer, added_tokens: [] }, {});
-  boundNormalizer(library.normalizer as unknown as Normalizer | null);
-  const { tokens_to_ids, vocab } = library.model as unknown as { tokens_to_ids: Map<string, number>; vocab: string[] };
+  const [normalizer] = new SequenceNormalizer({ normalizers: [json.normalizer] } as never).normalizers;
+  boundNormalizer(normalizer as unknown as Normalizer | null);
+  const model = modelOf(json.model);
+  // Added tokens are found by our own encoder; the model only has to know their ids. One that is spelled as a token of the model, in
+  // whose alphabet a character is a byte, leaves that one its id.
   for (const { id, content } of json.added_tokens) {
-    if (!tokens_to_ids.has(content)) tokens_to_ids.set(content, id);
-    vocab[id] = content;
+    if (!model.tokens_to_ids.has(content)) model.tokens_to_ids.set(content, id);
+    model.vocab[id] = content;
   }
-  const parts = library.pre_tokenizer as unknown as { tokenizers: { config?: Part; pattern?: RegExp }[] } | null;
-  for (const part of parts?.tokenizers ?? []) {
-    if (part.config?.type === "ByteLevel") part.pattern = GPT2_UNICODE;
-    else if (part.pattern && part.config?.known !== true) part.pattern = new Pattern(part.pattern.source) as never;
-  }
-  if (json.model.type === "Unigram") boundUnigram(library.model as unknown as Unigram);
-  const { scored } = json.model as Bpe;
+  return {
+    normalizer: normalizer as unknown as Pipeline["normalizer"],
+    pre_tokenizer: steps.length === 0 ? null : preTokenizerOf(steps),
+    model,
+  };
+}
+
+function preTokenizerOf(steps: readonly Part[]): Pipeline["pre_tokenizer"] {
+  const parts = steps.map((step) => {
+    if (step.type === "Metaspace") return new MetaspacePreTokenizer(step as never);
+    if (step.type === "ByteLevel")
+      return Object.assign(new ByteLevelPreTokenizer(step as never), { pattern: GPT2_UNICODE });
+    const part = new SplitPreTokenizer(step as never);
+    if (part.pattern && step.known !== true) part.pattern = new Pattern((part.pattern as RegExp).source) as never;
+    return part;
+  });
+  return (text, options) => parts.reduce((pieces, part) => part.pre_tokenize(pieces, options), [text]);
+}
+
+function modelOf(part: Part): Model {
+  const unigram = part.type === "Unigram";
+  const model = unigram ? new Unigram(part as never, undefined as never) : new BPE(part as never);
+  if (unigram) boundUnigram(model as unknown as UnigramModel);
+  const { scored } = part as Bpe;
   if (scored) {
-    const ranks = (library.model as unknown as { bpe_ranks: Map<string, number> }).bpe_ranks;
+    const ranks = (model as unknown as { bpe_ranks: Map<string, number> }).bpe_ranks;
     for (let i = 0; i < scored.ids.length; i++) ranks.set(JSON.stringify(mergedPair(scored, i)), scored.ranks[i]!);
   }
   // It keeps its input, half of its memory, but reads it no more.
-  Object.assign(library, { tokenizer: null });
-  Object.assign(library.model as object, { config: null, merges: null });
-  return library;
+  return Object.assign(model, { config: null, merges: null }) as unknown as Model;
 }
 
 interface CharNode {
@@ -66,18 +108,17 @@ interface CharNode {
 }
 
 /** What the library keeps of a Unigram model, so far as it is used here. */
-interface Unigram {
+interface UnigramModel {
   trie: { root: CharNode; common_prefix_search(chars: string[], start?: number): Iterable<string> };
   populate_nodes(lattice: { begin_nodes: unknown[][]; end_nodes: unknown[][] }): void;
-  /** A text of so many units is going to be encoded. */
-  begin?(units: number): void;
+  begin?: Model["begin"];
 }
 
 /**
  * Bounds the ways to cut a text into the tokens of a vocabulary. In a run of one letter, tokens that are runs of it begin and end at
  * every place, and each that begins is compared with each that ends there.
  */
-function boundUnigram(model: Unigram): void {
+function boundUnigram(model: UnigramModel): void {
   const { trie } = model;
   let left = 0;
   const spend = (work: number) => {
@@ -287,6 +328,3 @@ export function bad(key: string, message: string, cause?: unknown): EngineError 
   const where = key === "" ? "tokenizer.json" : `tokenizer.json ${key}`;
   return new EngineError("BadTokenizer", `${where}: ${brief(message)}`, { key }, { cause });
 }
-
-/** So much of a message that quotes a file as people read. */
-export const brief = (message: string) => (message.length > 500 ? `${message.slice(0, 500)}\u2026` : message);

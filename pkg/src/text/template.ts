@@ -1,26 +1,14 @@
-/** Chat templates: which one a model has, and messages rendered with it as Hugging Face does. */
+/** Chat templates: messages rendered with them as Hugging Face does. */
 
 import { parse, tokenize } from "@huggingface/jinja";
 import { EngineError } from "../types/errors.ts";
 import type { ChatMessage } from "../types/index.ts";
-import type { GgufText } from "./gguf.ts";
+import { brief } from "./brief.ts";
 import type { Guard, Rendered } from "./guard.ts";
 import { LINE_MARK, render, TemplateFailure } from "./jinja.ts";
-import { brief } from "./library.ts";
 import { MAX_TEMPLATE, MAX_TEMPLATE_SPACE } from "./limits.ts";
+import type { FoundTemplate } from "./template_source.ts";
 import type { Tokenizer } from "./tokenizer.ts";
-import type { TokenizerConfig } from "./tokenizer_json.ts";
-
-export interface TemplateSources {
-  /** Text of chat_template.jinja, which wins over tokenizer_config.json. */
-  file?: string | null;
-  /** tokenizer_config.json, parsed. */
-  config?: TokenizerConfig | null;
-  /** Metadata of a GGUF file. */
-  gguf?: GgufText | null;
-  /** A template to use instead, or `"embedded"`: the model's own, even where it is known to be wrong. */
-  override?: string | null;
-}
 
 export interface RenderOptions {
   /** End with the words that begin the model's turn. @default true */
@@ -37,35 +25,19 @@ const BITNET_CHAT =
   "{% for message in messages %}{{ message['role'] | capitalize + ': ' + message['content'] | trim + '<|eot_id|>' }}{% endfor %}" +
   "{% if add_generation_prompt %}{{ 'Assistant: ' }}{% endif %}";
 
-/** The template of a model, or null where it has none. */
-export function pickTemplate(sources: TemplateSources, tokenizer: Tokenizer): ChatTemplate | null {
-  const { override, file, config, gguf } = sources;
+/** What renders a template that was found, or the one that its model was trained with where the file's own is known to be wrong. */
+export function openTemplate({ source, templates, suspect }: FoundTemplate, tokenizer: Tokenizer): ChatTemplate {
   const tokens = tokenizer.specialTokens;
-  if (override && override !== "embedded")
-    return new ChatTemplate("the chatTemplate option", { default: override }, tokens);
-  if (file) return new ChatTemplate("chat_template.jinja", { default: file }, tokens);
-  const listed = config?.chat_template;
-  if (listed && !gguf) {
-    const named = typeof listed === "string" ? { default: listed } : byName(listed);
-    return new ChatTemplate("tokenizer_config.json", named, tokens);
-  }
-  const key = "tokenizer.chat_template";
-  const embedded = gguf?.get(key);
-  if (typeof embedded !== "string" || embedded === "") return null;
-  const toolUse = gguf?.get(`${key}.tool_use`);
-  const named = { default: embedded, ...(typeof toolUse === "string" ? { tool_use: toolUse } : {}) };
-  const own = new ChatTemplate(key, named, tokens);
-  if (override === "embedded" || !endsBeforeItBegins(own, gguf, tokenizer)) return own;
+  const own = new ChatTemplate(source, templates, tokens);
+  if (!suspect || !endsBeforeItBegins(own, tokenizer)) return own;
   const warning =
-    `the ${key} of this file ends the text (${tokenizer.eos?.text}) right where the model should begin: ` +
+    `the ${source} of this file ends the text (${tokenizer.eos?.text}) right where the model should begin: ` +
     'the template beside the model\'s safetensors is used; chatTemplate "embedded" follows the file';
   return new ChatTemplate("the template of BitNet b1.58 2B-4T", { default: BITNET_CHAT }, tokens, [warning]);
 }
 
 /** The published BitNet 2B-4T GGUF puts EOS after the generation prompt. */
-function endsBeforeItBegins(template: ChatTemplate, gguf: GgufText | null | undefined, tokenizer: Tokenizer): boolean {
-  const architecture = gguf?.get("general.architecture");
-  if (architecture !== "bitnet-b1.58" && architecture !== "bitnet-25") return false;
+function endsBeforeItBegins(template: ChatTemplate, tokenizer: Tokenizer): boolean {
   if (!tokenizer.eos || !tokenizer.ends.some((end) => end.text === "<|eot_id|>")) return false;
   try {
     return template
@@ -75,22 +47,6 @@ function endsBeforeItBegins(template: ChatTemplate, gguf: GgufText | null | unde
   } catch {
     return false;
   }
-}
-
-function byName(list: unknown): Record<string, string> {
-  const named: Record<string, string> = {};
-  for (const one of Array.isArray(list) ? list : []) {
-    if (typeof one?.name === "string" && typeof one.template === "string") named[one.name] = one.template;
-  }
-  return named;
-}
-
-export function missingTemplate(): EngineError {
-  return new EngineError(
-    "MissingTemplate",
-    "this model has no chat template: use generate with a prompt of your own, or load it with the chatTemplate option",
-    { option: "chatTemplate" },
-  );
 }
 
 /** Roles that models are trained with, even where a template writes out any. */

@@ -1,10 +1,8 @@
 /** A model's tokenizer: text to ids and back, over the field's own library. */
 
-import type { Tokenizer as Library } from "@huggingface/tokenizers";
 import { EngineError } from "../types/errors.ts";
 import { Encoder } from "./encoder.ts";
-import { Guard } from "./guard.ts";
-import { attempt, bad, build } from "./library.ts";
+import { attempt, bad, build, type Pipeline } from "./library.ts";
 import { MAX_TEXT } from "./limits.ts";
 import { type Pieces, pieces } from "./pieces.ts";
 import { TextStream } from "./stream.ts";
@@ -54,14 +52,13 @@ export class Tokenizer {
   /** Spaces that decoding drops at the start of a text. */
   readonly leadingSpaces: number;
 
-  readonly #library: Library;
+  readonly #pipeline: Pipeline;
   readonly #pieces: Pieces;
   readonly #added: ReadonlyMap<number, AddedToken>;
   readonly #encoder: Encoder;
   /** Ids that a post-processor puts before and after a text. */
   readonly #before: readonly number[];
   readonly #after: readonly number[];
-  #guard: Guard | null = null;
 
   /**
    * @param file tokenizer.json, parsed, or what `fromGguf` made
@@ -72,9 +69,9 @@ export class Tokenizer {
     this.#pieces = attempt("decoder", () => pieces(json.decoder));
     const around = attempt("post_processor", () => surroundings(json.post_processor));
     if (!around) throw bad("post_processor", "is of a kind not supported");
-    this.#library = attempt("", () => build(json));
+    this.#pipeline = attempt("", () => build(json));
     this.#added = new Map(json.added_tokens.map((token) => [token.id, token]));
-    this.#encoder = attempt("added_tokens", () => new Encoder(this.#library, json.added_tokens));
+    this.#encoder = attempt("added_tokens", () => new Encoder(this.#pipeline, json.added_tokens));
     const id = (token: string) => {
       const id = this.#encoder.id(token);
       if (id === undefined) throw bad("post_processor", "adds a token that the vocabulary lacks");
@@ -84,7 +81,7 @@ export class Tokenizer {
     this.#after = around.after.map(id);
     this.leadingSpaces = this.#pieces.leadingSpaces;
     this.kind = json.model.type === "Unigram" ? "Unigram" : isByteLevel(json) ? "byte-level BPE" : "SentencePiece BPE";
-    const { vocab } = this.#library.model as unknown as { vocab: string[] };
+    const { vocab } = this.#pipeline.model;
     this.vocab = vocab.length;
     // Others may drop any length of text: what they normalize, spaces beside a token, what they do not know.
     const exact = isByteLevel(json) && !json.normalizer && !json.added_tokens.some((one) => one.lstrip || one.rstrip);
@@ -129,10 +126,9 @@ export class Tokenizer {
     return addSpecial ? [...this.#before, ...ids, ...this.#after] : ids;
   }
 
-  /** What keeps this tokenizer's special tokens out of messages. */
-  get guard(): Guard {
-    this.#guard ??= new Guard(this.#encoder.special);
-    return this.#guard;
+  /** Texts of the tokens that no text of a message may become. */
+  get special(): readonly string[] {
+    return this.#encoder.special;
   }
 
   /**
@@ -148,7 +144,7 @@ export class Tokenizer {
 
   /** A token as the vocabulary spells it, or null where the id has none. */
   tokenText(id: number): string | null {
-    return this.#library.id_to_token(id) ?? null;
+    return this.#pipeline.model.vocab[id] ?? null;
   }
 
   /** The bytes an id adds to a text: none for a special token unless it is to be kept. */

@@ -12,6 +12,11 @@ interface Tool {
 
 type Tools = ReadonlyMap<string, Tool>;
 
+export interface FoundCalls {
+  toolCalls: ToolCall[];
+  toolErrors: ToolError[];
+}
+
 /** Tools as templates take them: a function, or an object that says that it is one. */
 function described(tools: readonly unknown[]): Tool[] {
   return tools.flatMap((tool) => {
@@ -27,7 +32,7 @@ function described(tools: readonly unknown[]): Tool[] {
  * `<function=name>`, and Llama 3, whose call is the whole answer. What was meant as a call and is none is reported with its
  * reason. The time is proportional to the text's length, whatever the model wrote.
  */
-export function findCalls(text: string, tools: readonly unknown[]): { toolCalls: ToolCall[]; toolErrors: ToolError[] } {
+export function findCalls(text: string, tools: readonly unknown[]): FoundCalls {
   // The first of two tools with one name counts.
   const known: Tools = new Map(
     described(tools)

@@ -9,8 +9,9 @@ import { gzipSync } from "node:zlib";
 import flavours from "../../flavours.json" with { type: "json" };
 import { emptyFolderWithPackage, host, run } from "./support.mjs";
 
-/** What a page loads: the entry, the worker and one build of the engine. */
+/** What a page loads: the entry, the worker and one build of the engine. With a chat template, what renders it too. */
 const BUDGET = 400_000;
+const CHAT_BUDGET = 420_000;
 /** The packed file: four builds, the converter and the demo model, which is half of it. */
 const TARBALL = 6_000_000;
 
@@ -28,6 +29,7 @@ test("the tarball", async (context) => {
     const scripts = [
       "bench.js",
       "bundler.jsx",
+      "chat.js",
       "cli.js",
       "constrain.wasm",
       "convert.wasm",
@@ -67,12 +69,22 @@ test("the tarball", async (context) => {
   });
 
   await context.test("has one worker file that bundlers need not follow anywhere", async () => {
-    for (const worker of ["worker.js", "node-worker.js"]) {
+    const told = ["@vite-ignore", "webpackIgnore: true", "turbopackIgnore: true"].map((comment) => `/* ${comment} */`);
+    for (const [worker, imports] of [
+      ["worker.js", 1],
+      ["node-worker.js", 0],
+      ["chat.js", 0],
+    ]) {
       const script = await text(worker);
-      assert.ok(!/\bimport\s*\(/.test(script), `${worker} has an import()`);
+      const found = script.match(/\bimport\s*\([\s\S]*?[\w$]\)/g) ?? [];
+      assert.equal(found.length, imports, `${worker}: ${found}`);
+      for (const one of found) for (const comment of told) assert.ok(one.includes(comment), `${one} lacks ${comment}`);
       assert.ok(!/\bnew Worker\(new URL\("/.test(script), `${worker} names itself or another worker`);
     }
-    assert.ok(!/\bfrom\s*"|^import\b/m.test(await text("worker.js")), "worker.js imports another file");
+    for (const name of ["worker.js", "chat.js"]) {
+      assert.ok(!/\bfrom\s*"|^import\b/m.test(await text(name)), `${name} imports another file`);
+    }
+    assert.ok((await text("worker.js")).includes('new URL("./chat.js",import.meta.url)'));
     const spawn = 'new Worker(new URL("./worker.js",import.meta.url),{type:"module"})';
     assert.ok((await text("index.js")).includes(spawn), "index.js lacks what bundlers look for");
   });
@@ -256,12 +268,14 @@ test("the tarball", async (context) => {
   await context.test("costs a page little", async (context) => {
     const size = async (name) => gzipSync(await readFile(path.join(dist, name)), { level: 9 }).length;
     const scripts = (await size("index.js")) + (await size("worker.js"));
+    const chat = await size("chat.js");
+    const kB = (bytes) => `${(bytes / 1000).toFixed(1)} kB`;
     for (const { file } of flavours) {
       const total = scripts + (await size(file));
-      context.diagnostic(
-        `${file} and its scripts: ${(total / 1000).toFixed(1)} kB gzipped (${(scripts / 1000).toFixed(1)} kB of them scripts)`,
-      );
+      const share = `${kB(scripts)} of them scripts; to chat, ${kB(chat)} more`;
+      context.diagnostic(`${file} and its scripts: ${kB(total)} gzipped (${share})`);
       assert.ok(total < BUDGET, `${total} bytes are over the budget of ${BUDGET}`);
+      assert.ok(total + chat < CHAT_BUDGET, `${total + chat} bytes are over the budget of ${CHAT_BUDGET}`);
     }
   });
 });

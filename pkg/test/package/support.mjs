@@ -34,7 +34,7 @@ export async function expectAnswer(printed, { flavour, cores = availableParallel
   if (threads === 1) flavour = flavour.replace("threads", "single");
   const { kept, tokens, logits } = await scalar();
   assert.match(kept, /^ there (was|lived) an? [a-z]+\.$/);
-  const expected = { flavour, threads, text: greedy, kept, tokens, logits };
+  const expected = { flavour, threads, text: greedy, said: greedy, kept, tokens, logits };
   assert.deepEqual(printed.startsWith("{") ? JSON.parse(printed) : printed, expected);
 }
 

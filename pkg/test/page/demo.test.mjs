@@ -6,8 +6,9 @@ import { gzipSync } from "node:zlib";
 import { isolation, policy } from "../../../scripts/serve.mjs";
 import { damaged, damagedFolder, file, golden, mounts, start, tiny, typeOf, visit } from "./support.mjs";
 
-/** Everything but the model. */
+/** Everything but the model, without and with a chat template. */
 const BUDGET = 400_000;
+const CHAT_BUDGET = 420_000;
 
 let demo;
 before(async () => {
@@ -343,20 +344,52 @@ test("nothing comes from elsewhere, nothing is refused, and little is fetched", 
       page.requests.filter((request) => !request.startsWith(url)),
       [],
     );
-    const paths = [...new Set(page.requests.map((request) => new URL(request).pathname))];
-    const own = paths.filter((name) => !name.startsWith("/ternlight/models/"));
+    const own = ownFiles(page.requests);
     for (const needed of [/index\.js$/, /worker\.js$/, /\.wasm$/, /main\.js$/]) {
       assert.equal(own.filter((name) => needed.test(name)).length, 1, `${needed}: ${own.join(" ")}`);
     }
-    let total = 0;
-    for (const name of own) {
-      const prefix = name.startsWith("/ternlight/") ? "/ternlight/" : "/";
-      const local = path.join(mounts[prefix], name === "/" ? "index.html" : name.slice(prefix.length));
-      total += gzipSync(await readFile(local), { level: 9 }).length;
-    }
-    context.diagnostic(`the page without its model: ${(total / 1000).toFixed(1)} kB gzipped, ${own.length} files`);
-    assert.ok(total < BUDGET, `${total} bytes are over the budget of ${BUDGET}`);
+    assert.ok(!own.some((name) => name.endsWith("chat.js")), "the built-in model has no chat template");
+    await weigh(context, "the page without its model", own, BUDGET);
+
+    // What else a model with a template takes comes from the same place, and the policy allows it.
+    await page.choose(tiny);
+    assert.ok(ownFiles(page.requests).some((name) => name.endsWith("/dist/chat.js")));
+    assert.deepEqual(page.complaints, []);
+    await weigh(context, "the same with a chat template", [...own, "/ternlight/dist/chat.js"], CHAT_BUDGET);
   }
+});
+
+const ownFiles = (requests) =>
+  [...new Set(requests.map((request) => new URL(request).pathname))].filter(
+    (name) => !name.startsWith("/ternlight/models/"),
+  );
+
+async function weigh(context, what, files, budget) {
+  let [total, scripts] = [0, 0];
+  for (const name of files) {
+    const prefix = name.startsWith("/ternlight/") ? "/ternlight/" : "/";
+    const local = path.join(mounts[prefix], name === "/" ? "index.html" : name.slice(prefix.length));
+    const { length } = gzipSync(await readFile(local), { level: 9 });
+    total += length;
+    if (local.endsWith(".js")) scripts += length;
+  }
+  const kB = (bytes) => `${(bytes / 1000).toFixed(1)} kB`;
+  context.diagnostic(`${what}: ${kB(total)} gzipped, ${kB(scripts)} of them scripts, ${files.length} files`);
+  assert.ok(total < budget, `${what}: ${total} bytes are over the budget of ${budget}`);
+}
+
+test("a page that cannot have what a chat template needs is told so", async (context) => {
+  const page = await open(context);
+  await page.reach("ready");
+  await page.page.route("**/dist/chat.js", (route) => route.fulfill({ status: 404, body: "" }));
+  await page.choose(tiny);
+  await page.reach("failed");
+  const told = await page.problem.locator("pre").textContent();
+  assert.match(told, /^Network: could not import http:\S+\/dist\/chat\.js, which models with a chat template need: ./);
+  // Another attempt finds it.
+  await page.page.unroute("**/dist/chat.js");
+  await page.choose(tiny);
+  assert.match(await page.page.locator("#model-name").innerText(), /TQ2_0\.gguf/);
 });
 
 test("it works from any place of a plain server", async (context) => {

@@ -10,11 +10,11 @@ import { test } from "node:test";
 import { loadText } from "../../src/host/text.ts";
 import { fromGguf } from "../../src/text/from_gguf.ts";
 import type { GgufArray, GgufText } from "../../src/text/gguf.ts";
-import { pickTemplate } from "../../src/text/template.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import type { TokenizerConfig, TokenizerJson } from "../../src/text/tokenizer_json.ts";
 import { EngineError } from "../../src/types/errors.ts";
 import type { ChatMessage } from "../../src/types/index.ts";
+import { chats, guardOf, templateOf } from "./support/chat.ts";
 import { stopwatch } from "./support/check.ts";
 import { chatTemplates, fixture, ggufFile, tokenizerFiles } from "./support/golden.ts";
 import { random } from "./support/random.ts";
@@ -228,7 +228,7 @@ function use(tokenizer: Tokenizer): void {
     tokenizer.decode(ids.slice(0, 500));
   }
   tokenizer.encode("a <|im_end|> b", { seams: [3, 7] });
-  tokenizer.guard.mark("a <|im_end|>");
+  guardOf(tokenizer).mark("a <|im_end|>");
 }
 
 /** Runs a test's cases; what they ended in is counted, so that a generator that only makes nonsense is seen. */
@@ -279,15 +279,20 @@ all("configurations", 0.1, async (next) => {
   const side = () => changed(next, changed(next, pick(next, CONFIGS)));
   const written = JSON.stringify(side());
   const cut = next(10) === 0 ? written.slice(0, next(written.length)) : written;
-  const text = await loadText({ "general.architecture": "llama" }, new Uint8Array(), {
-    weights: [],
-    promised: null,
-    config: next(4) === 0 ? null : new TextEncoder().encode(cut),
-    generationConfig: side(),
-    tokenizer: next(4) === 0 ? null : json,
-    tokenizerConfig: changed(next, config),
-    chatTemplate: next(2) === 0 ? null : pick(next, SOURCES),
-  });
+  const text = await loadText(
+    { "general.architecture": "llama" },
+    new Uint8Array(),
+    {
+      weights: [],
+      promised: null,
+      config: next(4) === 0 ? null : new TextEncoder().encode(cut),
+      generationConfig: side(),
+      tokenizer: next(4) === 0 ? null : json,
+      tokenizerConfig: changed(next, config),
+      chatTemplate: next(2) === 0 ? null : pick(next, SOURCES),
+    },
+    chats,
+  );
   assert.ok(text.ends.every((id) => Number.isInteger(id) && id >= 0));
   assert.ok(Object.values(text.sampling).every((value) => typeof value === "number" && !Number.isNaN(value)));
   text.describe();
@@ -421,12 +426,12 @@ all("templates", 0.1, (next) => {
         },
   );
   const tools = next(4) === 0 ? [anything(next), { name: "f", parameters: anything(next) }] : null;
-  const template = pickTemplate(
+  const template = templateOf(
     next(4) === 0 ? { config: { chat_template: anything(next) as string } } : { override: source },
     tokenizer,
   );
   const options = { tools, addGenerationPrompt: next(2) === 0, now: new Date(0) };
   if (!template) return;
-  const { text, seams } = template.renderGuarded(messages as ChatMessage[], options, tokenizer.guard);
+  const { text, seams } = template.renderGuarded(messages as ChatMessage[], options, guardOf(tokenizer));
   tokenizer.encode(text.slice(0, 20_000), { addSpecial: false, seams });
 });

@@ -6,6 +6,7 @@ import type { Guard } from "../../src/text/guard.ts";
 import { ChatTemplate } from "../../src/text/template.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import type { ChatMessage } from "../../src/types/index.ts";
+import { guardOf } from "./support/chat.ts";
 import { chatTemplates, tokenizerFiles } from "./support/golden.ts";
 import { random } from "./support/random.ts";
 
@@ -106,13 +107,17 @@ for (const kind of ["tiny_qwen2", "tiny_llama2", "tiny_llama3"] as const) {
     for (const name of Object.keys(TEMPLATES))
       for (const texts of ORDINARY) {
         const one = chat(...texts);
-        assert.deepEqual(encode(name, tokens, one, tokens.guard), encode(name, tokens, one, null), `${name}: ${texts}`);
+        assert.deepEqual(
+          encode(name, tokens, one, guardOf(tokens)),
+          encode(name, tokens, one, null),
+          `${name}: ${texts}`,
+        );
       }
   });
 
   test(`${kind}: no text of a message becomes a special token`, () => {
     const tokens = tokenizer(kind);
-    const special = new Set(tokens.guard && SPECIAL.map((word) => tokens.encode(word, { addSpecial: false })[0]!));
+    const special = new Set(guardOf(tokens) && SPECIAL.map((word) => tokens.encode(word, { addSpecial: false })[0]!));
     const only = (ids: number[]) => ids.filter((id) => special.has(id));
     const attacks = SPECIAL.flatMap((word) => {
       const half = word.length >> 1;
@@ -134,7 +139,7 @@ for (const kind of ["tiny_qwen2", "tiny_llama2", "tiny_llama3"] as const) {
     for (const name of Object.keys(TEMPLATES)) {
       const expected = only(encode(name, tokens, chat("a", "b", "c"), null));
       for (const texts of attacks) {
-        const ids = encode(name, tokens, chat(...texts), tokens.guard);
+        const ids = encode(name, tokens, chat(...texts), guardOf(tokens));
         assert.deepEqual(only(ids), expected, `${name}: ${JSON.stringify(texts)}`);
       }
     }
@@ -145,14 +150,14 @@ test("what a message writes out is all there, as text", () => {
   const tokens = tokenizer("tiny_qwen2");
   const texts = SPECIAL.map((word) => `a ${word}b`);
   const plain = new ChatTemplate("bare", { default: TEMPLATES.bare! }, {}).render(chat(...texts).messages);
-  assert.equal(tokens.decode(encode("bare", tokens, chat(...texts), tokens.guard)), plain);
+  assert.equal(tokens.decode(encode("bare", tokens, chat(...texts), guardOf(tokens))), plain);
 });
 
 test("a role may be part of a special token that the template spells, and no more", () => {
   const tokens = tokenizer("tiny_qwen2");
   const [user] = tokens.encode("<|user|>", { addSpecial: false });
   const ids = (role: string) =>
-    encode("phi3", tokens, { messages: [{ role, content: "a" } as ChatMessage], tools: null }, tokens.guard);
+    encode("phi3", tokens, { messages: [{ role, content: "a" } as ChatMessage], tools: null }, guardOf(tokens));
   assert.ok(ids("user").includes(user!));
   const [end] = tokens.encode("<|end|>", { addSpecial: false });
   const count = (some: number[]) => some.filter((id) => id === end).length;
@@ -177,7 +182,7 @@ test("a special token that only normalizing, or merging, brings forth is none", 
   const merged = { id: vocab[content] as number, content, special: true };
   const tokens = new Tokenizer({ ...json, added_tokens: [merged] }, null);
   const guarded = new ChatTemplate("bare", { default: "{{ messages[0].content }}" }, {});
-  const { text, seams } = guarded.renderGuarded([{ role: "user", content }], {}, tokens.guard);
+  const { text, seams } = guarded.renderGuarded([{ role: "user", content }], {}, guardOf(tokens));
   assert.equal(text, content);
   const ids = tokens.encode(text, { seams, addSpecial: false });
   assert.ok(!ids.includes(merged.id) && tokens.decode(ids) === content);
@@ -201,7 +206,7 @@ test("random texts out of parts of special tokens forge none", () => {
     const texts = [text(), text(), text()];
     const expected = only(encode(name, tokens, chat("a", "b", "c"), null));
     const images = name === "inserted" ? texts.join("").split("<image>").length - 1 : 0;
-    const found = only(encode(name, tokens, chat(...texts), tokens.guard));
+    const found = only(encode(name, tokens, chat(...texts), guardOf(tokens)));
     assert.deepEqual(found.slice(0, found.length - images), expected, `${name}: ${JSON.stringify(texts)}`);
   }
 });
@@ -211,7 +216,7 @@ test("messages that hold themselves are refused", () => {
   const message: Record<string, unknown> = { role: "user", content: "a" };
   message.self = [message, message];
   const template = new ChatTemplate("bare", { default: "{{ messages[0].content }}" }, {});
-  assert.throws(() => template.renderGuarded([message as never], {}, tokens.guard), { code: "BadTemplate" });
+  assert.throws(() => template.renderGuarded([message as never], {}, guardOf(tokens)), { code: "BadTemplate" });
 });
 
 test("files that forget that a mark of control is special open no turn; words that only have an id of their own stay tokens", () => {
@@ -221,7 +226,7 @@ test("files that forget that a mark of control is special open no turn; words th
   const tokens = new Tokenizer({ ...json, added_tokens: [...json.added_tokens, ...added] }, config);
   const template = new ChatTemplate("x", { default: loop("<\uff5cUser\uff5c>{{ m.content }}<|user|>") }, {});
   const ids = (content: string) => {
-    const { text, seams } = template.renderGuarded([{ role: "user", content }], {}, tokens.guard);
+    const { text, seams } = template.renderGuarded([{ role: "user", content }], {}, guardOf(tokens));
     return tokens.encode(text, { addSpecial: false, seams }).filter((id) => id >= 6000);
   };
   const turn = ids("a");

@@ -8,6 +8,7 @@ import { ChatTemplate } from "../../src/text/template.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import type { Bpe, TokenizerJson } from "../../src/text/tokenizer_json.ts";
 import type { EngineError } from "../../src/types/errors.ts";
+import { guardOf } from "./support/chat.ts";
 import { failure, stopwatch } from "./support/check.ts";
 import { parseGguf, writeGguf } from "./support/gguf_file.ts";
 
@@ -295,7 +296,7 @@ test("patterns of many classes, and added tokens of many letters, take memory in
   }));
   const words = cost(() => {
     kept = new Tokenizer(bpe({ added_tokens }), null);
-    kept.guard.mark("a");
+    guardOf(kept).mark("a");
   });
   assert.ok(words.bytes < 256 << 20, `${words.bytes} bytes`);
   assert.ok(kept);

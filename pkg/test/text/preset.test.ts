@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { loadText } from "../../src/host/text.ts";
 import type { ModelFiles } from "../../src/source/files.ts";
+import { chats } from "./support/chat.ts";
 
 const files = (generationConfig: unknown): ModelFiles => ({
   weights: [],
@@ -13,7 +14,7 @@ const files = (generationConfig: unknown): ModelFiles => ({
   chatTemplate: null,
 });
 const presetOf = async (metadata: Record<string, unknown> | undefined, config: unknown) =>
-  (await loadText(metadata, new Uint8Array(), files(config))).sampling;
+  (await loadText(metadata, new Uint8Array(), files(config), chats)).sampling;
 
 test("sampling defaults come from generation_config.json or from a GGUF's header", async () => {
   const own = { temperature: 0.6, top_k: 20, top_p: 0.9, typical_p: 0.95, repetition_penalty: 1.05 };

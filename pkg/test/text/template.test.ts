@@ -3,8 +3,10 @@ import { test } from "node:test";
 import { fromGguf } from "../../src/text/from_gguf.ts";
 import type { GgufText } from "../../src/text/gguf.ts";
 import { MAX_TEMPLATE } from "../../src/text/limits.ts";
-import { ChatTemplate, missingTemplate, pickTemplate } from "../../src/text/template.ts";
+import { ChatTemplate } from "../../src/text/template.ts";
+import { missingTemplate } from "../../src/text/template_source.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
+import { templateOf } from "./support/chat.ts";
 import { failure } from "./support/check.ts";
 import { chatTemplates, fixture, ggufFile, tokenizerFiles } from "./support/golden.ts";
 
@@ -60,8 +62,8 @@ test("tools, variables of the caller's, and the present", () => {
 test("which template: an override, the file, the configuration by name, the GGUF's own, none", () => {
   const { json, config } = tokenizerFiles("tiny_smollm");
   const tokenizer = new Tokenizer(json, config);
-  const pick = (sources: Parameters<typeof pickTemplate>[0]) => {
-    const chat = pickTemplate(sources, tokenizer);
+  const pick = (sources: Parameters<typeof templateOf>[0]) => {
+    const chat = templateOf(sources, tokenizer);
     return chat && [chat.source, chat.render(MESSAGES), chat.render(MESSAGES, { tools: [] })];
   };
   const named = [
@@ -77,7 +79,7 @@ test("which template: an override, the file, the configuration by name, the GGUF
   assert.deepEqual(pick({ gguf, override: "embedded" }), ["tokenizer.chat_template", "G", "G"]);
   assert.equal(pick({ config: {} }), null);
   assert.equal(pick({}), null);
-  const only = pickTemplate({ config: { chat_template: [{ name: "rag", template: "R" }] } }, tokenizer) as ChatTemplate;
+  const only = templateOf({ config: { chat_template: [{ name: "rag", template: "R" }] } }, tokenizer) as ChatTemplate;
   assert.match(failure(() => only.render(MESSAGES)).message, /called default, but rag/);
 });
 
@@ -92,20 +94,20 @@ test("the published BitNet GGUF ends its prompt with EOS: the form it was traine
   const { json, config } = fromGguf(gguf);
   const tokenizer = new Tokenizer(json, config);
   const golden = chatTemplates();
-  const chat = pickTemplate({ gguf }, tokenizer) as ChatTemplate;
+  const chat = templateOf({ gguf }, tokenizer) as ChatTemplate;
   for (const { messages, add_generation_prompt, rendered } of golden.bitnet_hf?.renderings ?? []) {
     assert.equal(chat.render(messages, { addGenerationPrompt: add_generation_prompt }), rendered);
   }
   assert.match(chat.warnings.join(), /<\|end_of_text\|>.*embedded/);
 
-  const literal = pickTemplate({ gguf, override: "embedded" }, tokenizer) as ChatTemplate;
+  const literal = templateOf({ gguf, override: "embedded" }, tokenizer) as ChatTemplate;
   for (const { messages, add_generation_prompt, rendered } of golden.bitnet_gguf?.renderings ?? []) {
     assert.equal(literal.render(messages, { addGenerationPrompt: add_generation_prompt }), rendered);
   }
   assert.deepEqual(literal.warnings, []);
 
   const llama = { ...gguf, get: (key: string) => (key === "general.architecture" ? "llama" : gguf.get(key)) };
-  assert.equal(pickTemplate({ gguf: llama }, tokenizer)?.source, "tokenizer.chat_template");
+  assert.equal(templateOf({ gguf: llama }, tokenizer)?.source, "tokenizer.chat_template");
 });
 
 test("an error says where and why", () => {

@@ -5,7 +5,6 @@ import type { FormatSpec } from "../../options/response_format.ts";
 import { samplerDefaults } from "../../options/routes.ts";
 import { Sender } from "../../rpc/backpressure.ts";
 import type { GenerateSettings, PromptSpec } from "../../rpc/protocol.ts";
-import { callFormat, findCalls } from "../../text/tools.ts";
 import { EngineError } from "../../types/errors.ts";
 import type { Finished, FinishReason } from "../../types/index.ts";
 import { compile } from "../../wasm/load.ts";
@@ -34,7 +33,7 @@ export const generate: Handler<"generate"> = async (state, { session, prompt, se
     adapt(state, id, settings.adapters);
     const { finished, surplus } = await run(state, { session: id, prompt, settings, constraint, context });
     if ("tools" in prompt && prompt.tools) {
-      Object.assign(finished, findCalls(text.tokenizer.decode(finished.tokens), prompt.tools));
+      Object.assign(finished, text.chat.findCalls(text.tokenizer.decode(finished.tokens), prompt.tools));
     }
     if (own) return { finished, held: [] };
     engine.truncate(id, engine.tokens(id).length - surplus);
@@ -48,8 +47,7 @@ export const generate: Handler<"generate"> = async (state, { session, prompt, se
 /** The format of an answer that may hold nothing but calls; null where a prompt does not ask for one. */
 function formatOfCalls(text: Text, prompt: PromptSpec): FormatSpec | null {
   if (!("toolChoice" in prompt) || !prompt.toolChoice) return null;
-  const { template, tokenizer } = text;
-  return callFormat(template.forTools, prompt.tools ?? [], prompt.toolChoice, tokenizer);
+  return text.chat.callFormat(prompt.tools ?? [], prompt.toolChoice);
 }
 
 function constrain(

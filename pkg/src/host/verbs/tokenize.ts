@@ -16,7 +16,7 @@ export const renderChat: Handler<"renderChat"> = ({ model }, { prompt, addGenera
 
 export const tokenizerInfo: Handler<"tokenizerInfo"> = ({ model: { text } }) => ({
   specialTokens: text.tokenizerOrNull?.specialTokens ?? {},
-  template: text.templateOrNull?.text ?? null,
+  template: text.chatOrNull?.template.text ?? null,
 });
 
 export const tokenBytes: Handler<"tokenBytes"> = ({ model: { text } }, { ids }) =>
