@@ -1,6 +1,6 @@
 /** What /v1/responses answers: a response, or the events of one. */
 
-import { type Choice, callId, type Head } from "../openai/replies.ts";
+import { type Choice, callId, type Head, type Reason } from "../openai/replies.ts";
 import type { Finished } from "../types/index.ts";
 import type { Indexed } from "./answers.ts";
 import type { EventIds } from "./resume.ts";
@@ -86,7 +86,7 @@ function response(head: Head, given: Given, status: string, output: readonly Ite
   };
 }
 
-function ended(head: Head, given: Given, output: readonly Item[], reason: Choice["reason"], finished: Finished) {
+function ended(head: Head, given: Given, output: readonly Item[], reason: Reason, finished: Finished) {
   const cut = reason === "length";
   const more = { usage: usage(finished), ...(cut ? { incomplete_details: { reason: "max_output_tokens" } } : {}) };
   return response(head, given, cut ? "incomplete" : "completed", output, more);
