@@ -1,5 +1,6 @@
 /** What the command line names of models, adapters and requests to serve, checked before anything is loaded. */
 
+import { createPrivateKey, X509Certificate } from "node:crypto";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { load } from "../node.ts";
@@ -98,7 +99,23 @@ async function warm(model: Model, ask: Ask): Promise<void> {
   }
 }
 
-export async function readOwn(option: string, file: string): Promise<string> {
+/** A certificate and its key, checked here because the runtimes do it in different words. */
+export async function tlsOf(certFile: string, keyFile: string): Promise<{ cert: string; key: string }> {
+  const [cert, key] = [await readOwn("--tls-cert", certFile), await readOwn("--tls-key", keyFile)];
+  const parsed = <T>(option: string, file: string, what: string, parse: () => T): T => {
+    try {
+      return parse();
+    } catch (cause) {
+      throw new UsageError(`${option}: ${file} is no ${what} in PEM: ${(cause as Error).message}`, { option, file });
+    }
+  };
+  const first = parsed("--tls-cert", certFile, "certificate", () => new X509Certificate(cert));
+  const own = parsed("--tls-key", keyFile, "private key", () => createPrivateKey(key));
+  if (first.checkPrivateKey(own)) return { cert, key };
+  throw new UsageError(`--tls-key: ${keyFile} is not the key of --tls-cert ${certFile}`, { option: "--tls-key" });
+}
+
+async function readOwn(option: string, file: string): Promise<string> {
   try {
     return await readFile(file, "utf8");
   } catch (cause) {
