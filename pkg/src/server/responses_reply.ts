@@ -123,7 +123,7 @@ export async function* responseEvents(
     else if (part.type === "call") yield* send(output.call(part.name, part.id ?? callId(head, 0, part.call)));
     else if (part.type === "arguments") yield* send(output.arguments(part.text));
     else {
-      if (output.items.length === 0) yield* send(output.text(""));
+      if (output.empty) yield* send(output.text(""));
       yield* send(output.close());
       const whole = ended(head, given, output.items, part.reason, part.finished);
       yield* send([{ type: `response.${whole.status}`, response: whole }]);
@@ -140,6 +140,11 @@ class Output {
 
   constructor(head: Head) {
     this.#head = head;
+  }
+
+  /** Nothing has come so far, not even the beginning of an item. */
+  get empty(): boolean {
+    return this.items.length === 0 && this.#open === null;
   }
 
   get #place() {
