@@ -18,7 +18,7 @@ import { UsageError } from "./syntax.ts";
 const WARMUP_TOKENS = 1;
 
 /** The models by the names that clients use. */
-export async function modelsOf(args: Args, options: LoadOptions): Promise<Record<string, Loader>> {
+export async function modelsOf(args: Args, { warmup, ...options }: LoadOptions): Promise<Record<string, Loader>> {
   const operands = args.operands.length > 0 ? args.operands : [DEMO];
   const given = args.text("name");
   const warmups = await warmupsOf(args);
@@ -32,6 +32,10 @@ export async function modelsOf(args: Args, options: LoadOptions): Promise<Record
     const settings = source === DEMO ? { chatTemplate: DEMO_TEMPLATE, ...options } : options;
     models[own] = async (more) => {
       const model = await load(sourceOf(source), { ...settings, ...more });
+      // Idle time, and what was computed ahead, end with the first look at the model, which the server takes at once.
+      if (warmup) await model.warmup();
+      const { prefill } = options;
+      if (typeof prefill === "string") await model.generate(prefill, { maxTokens: WARMUP_TOKENS }).finished;
       if (i === 0) for (const ask of warmups) await warm(model, ask);
       return model;
     };
