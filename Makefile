@@ -10,7 +10,8 @@
 # make profile   a package in target/profile whose functions have names, for profilers (docs/guide/profiling.md)
 # make docs    the site of the documents in docs/.site, with the API and the demo page, for any static host
 # make licences   licences of all that is shipped, and known vulnerabilities where a database of them is at hand
-# make soak    fuzzing, SOAK_SECONDS (300) for each parser; wants a nightly toolchain and fetches what is missing
+# make soak    fuzzing, SOAK_SECONDS (300) for each parser, and SOAK_SERVE_SECONDS (600) of mixed clients of a server; wants a
+#              nightly toolchain and fetches what is missing
 
 SHELL := bash
 PORT ?= 8080
@@ -52,7 +53,7 @@ lint:
 ok:
 	@node scripts/check.mjs lint test
 
-soak:
+soak: build
 	scripts/soak.sh
 
 licences: tools

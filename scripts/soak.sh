@@ -51,6 +51,9 @@ done
 if [ $# = 0 ]; then
   HOSTILE_CASES=${SOAK_CASES:-50000} pkg/test/hosts/node_modules/node24/bin/node --test --test-concurrency=1 \
     pkg/test/source/hostile.test.ts pkg/test/text/fuzz.test.ts
+
+  # Mixed clients of a server, each of whose answers is compared, and the server's memory.
+  SERVE_SECONDS=${SOAK_SERVE_SECONDS:-600} pkg/test/hosts/node_modules/node24/bin/node --test pkg/test/server/crowd.test.ts
 fi
 
 for target in $targets; do

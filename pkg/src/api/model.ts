@@ -132,12 +132,20 @@ export class LoadedModel implements Model {
   }
 
   async countTokens(prompt: string | readonly ChatMessage[], options: CountOptions = {}): Promise<number> {
-    if (typeof prompt !== "string") return (await this.#rendered("countTokens", prompt, options)).tokens;
-    const { addSpecial } = checkOptions("countTokens", options);
-    return (await this.tokenize(prompt, { addSpecial })).length;
+    return (await this.#ids("countTokens", prompt, options)).length;
   }
 
-  #rendered(name: "renderChat" | "countTokens", messages: readonly ChatMessage[], given: CountOptions) {
+  tokenize(prompt: string | readonly ChatMessage[], options: TokenizeOptions = {}): Promise<number[]> {
+    return this.#ids("tokenize", prompt, options);
+  }
+
+  async #ids(name: "countTokens" | "tokenize", prompt: string | readonly ChatMessage[], given: CountOptions) {
+    if (typeof prompt !== "string") return (await this.#rendered(name, prompt, given)).ids;
+    const { addSpecial = defaults.addSpecial } = checkOptions(name, given);
+    return this.#client.call("tokenize", { text: prompt, addSpecial });
+  }
+
+  #rendered(name: "renderChat" | "countTokens" | "tokenize", messages: readonly ChatMessage[], given: CountOptions) {
     const { addGenerationPrompt = defaults.addGenerationPrompt, ...options } = checkOptions(name, given);
     const prompt = chatPrompt(name, checkMessages(name, messages), options);
     return this.#client.call("renderChat", { prompt, addGenerationPrompt });
@@ -200,11 +208,6 @@ export class LoadedModel implements Model {
   async perplexity(text: string, options: PerplexityOptions = {}): Promise<Perplexity> {
     const { window = defaults.window, adapters, signal } = checkOptions("perplexity", options);
     return this.#client.call("perplexity", { text: checkText("perplexity", text), window, adapters }, { signal });
-  }
-
-  async tokenize(text: string, options: TokenizeOptions = {}): Promise<number[]> {
-    const { addSpecial = defaults.addSpecial } = checkOptions("tokenize", options);
-    return this.#client.call("tokenize", { text: checkText("tokenize", text), addSpecial });
   }
 
   async detokenize(ids: readonly number[], options: DetokenizeOptions = {}): Promise<string> {

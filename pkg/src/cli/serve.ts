@@ -5,7 +5,7 @@ import type { Args } from "./args.ts";
 import { plural } from "./format.ts";
 import { listen, type Place } from "./listen.ts";
 import { loadOptions } from "./model.ts";
-import { adaptersOf, keysOf, modelsOf, readOwn } from "./served.ts";
+import { adaptersOf, keysOf, modelsOf, tlsOf } from "./served.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 import type { Command } from "./usage.ts";
@@ -59,10 +59,7 @@ async function placeOf(args: Args): Promise<Place> {
   if ((tlsCert === undefined) !== (tlsKey === undefined)) throw new UsageError("--tls-cert and --tls-key go together");
   if (unix !== undefined && (args.has("port") || args.has("host")))
     throw new UsageError("give either --unix or --host and --port");
-  const tls =
-    tlsCert === undefined
-      ? undefined
-      : { cert: await readOwn("--tls-cert", tlsCert), key: await readOwn("--tls-key", tlsKey!) };
+  const tls = tlsCert === undefined ? undefined : await tlsOf(tlsCert, tlsKey!);
   return { host, port, unix, tls };
 }
 

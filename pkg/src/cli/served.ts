@@ -1,5 +1,6 @@
 /** What the command line names of models, adapters and requests to serve, checked before anything is loaded. */
 
+import { createPrivateKey, X509Certificate } from "node:crypto";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { load } from "../node.ts";
@@ -17,7 +18,7 @@ import { UsageError } from "./syntax.ts";
 const WARMUP_TOKENS = 1;
 
 /** The models by the names that clients use. */
-export async function modelsOf(args: Args, options: LoadOptions): Promise<Record<string, Loader>> {
+export async function modelsOf(args: Args, { warmup, ...options }: LoadOptions): Promise<Record<string, Loader>> {
   const operands = args.operands.length > 0 ? args.operands : [DEMO];
   const given = args.text("name");
   const warmups = await warmupsOf(args);
@@ -31,6 +32,10 @@ export async function modelsOf(args: Args, options: LoadOptions): Promise<Record
     const settings = source === DEMO ? { chatTemplate: DEMO_TEMPLATE, ...options } : options;
     models[own] = async (more) => {
       const model = await load(sourceOf(source), { ...settings, ...more });
+      // Idle time, and what was computed ahead, end with the first look at the model, which the server takes at once.
+      if (warmup) await model.warmup();
+      const { prefill } = options;
+      if (typeof prefill === "string") await model.generate(prefill, { maxTokens: WARMUP_TOKENS }).finished;
       if (i === 0) for (const ask of warmups) await warm(model, ask);
       return model;
     };
@@ -98,7 +103,23 @@ async function warm(model: Model, ask: Ask): Promise<void> {
   }
 }
 
-export async function readOwn(option: string, file: string): Promise<string> {
+/** A certificate and its key, checked here because the runtimes do it in different words. */
+export async function tlsOf(certFile: string, keyFile: string): Promise<{ cert: string; key: string }> {
+  const [cert, key] = [await readOwn("--tls-cert", certFile), await readOwn("--tls-key", keyFile)];
+  const parsed = <T>(option: string, file: string, what: string, parse: () => T): T => {
+    try {
+      return parse();
+    } catch (cause) {
+      throw new UsageError(`${option}: ${file} is no ${what} in PEM: ${(cause as Error).message}`, { option, file });
+    }
+  };
+  const first = parsed("--tls-cert", certFile, "certificate", () => new X509Certificate(cert));
+  const own = parsed("--tls-key", keyFile, "private key", () => createPrivateKey(key));
+  if (first.checkPrivateKey(own)) return { cert, key };
+  throw new UsageError(`--tls-key: ${keyFile} is not the key of --tls-cert ${certFile}`, { option: "--tls-key" });
+}
+
+async function readOwn(option: string, file: string): Promise<string> {
   try {
     return await readFile(file, "utf8");
   } catch (cause) {

@@ -93,7 +93,8 @@ export class EngineLoop {
       await this.#turn();
       while (this.engine.busy()) {
         this.#slice();
-        await this.#turn();
+        // An edge worker ends its timers with the request that set them: the last one would keep the next request waiting for ever.
+        if (this.engine.busy()) await this.#turn();
       }
     } catch (error) {
       this.#onTrap(error);

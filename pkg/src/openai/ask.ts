@@ -1,6 +1,6 @@
 /** What a request asks of a model, whatever interface it came by. */
 
-import type { ChatMessage, ChatOptions, GenerateOptions, Prompt } from "../types/index.ts";
+import type { ChatMessage, ChatOptions, Finished, GenerateOptions, Prompt } from "../types/index.ts";
 
 export interface ChatAsk extends Pick<ChatOptions, "tools" | "toolChoice" | "templateOptions"> {
   messages: ChatMessage[];
@@ -33,6 +33,10 @@ export const rendering = ({ messages, ...more }: ChatAsk): [ChatMessage[], Omit<
   messages,
   more,
 ];
+
+/** Whether the context ended an answer before its limit did. */
+export const contextFull = ({ options }: Ask, { finishReason, tokens }: Finished): boolean =>
+  finishReason === "length" && tokens.length < (options.maxTokens ?? Infinity);
 
 /** Whether the same request gets the same answer again. */
 export const repeats = ({ options }: Ask): boolean => options.seed !== undefined || options.temperature === 0;

@@ -1,6 +1,6 @@
 /** Responses and chunks of both completions interfaces. */
 
-import type { Finished, TokenLogprobs } from "../types/index.ts";
+import type { Finished, FinishReason, TokenLogprobs } from "../types/index.ts";
 
 /** What every part of a response repeats. */
 export interface Head {
@@ -20,12 +20,22 @@ export interface ToolCallReply {
   function: { name: string; arguments: string };
 }
 
+/** Why an answer ended, in OpenAI's words. */
+export type Reason = "stop" | "length" | "tool_calls";
+
+/** The server stops an answer only where it has had its one call. */
+const REASONS: Readonly<Record<FinishReason, Reason>> = { stop: "stop", length: "length", stopped: "stop" };
+
+/** @param called whether the answer has calls; the last one of an answer that was cut may be a part of one */
+export const reasonOf = (reason: FinishReason, called: boolean): Reason =>
+  called && reason !== "length" ? "tool_calls" : REASONS[reason];
+
 /** An answer, whole. */
 export interface Choice {
   text: string;
   calls: ToolCallReply[];
   logprobs: TokenLogprobs[] | null;
-  reason: "stop" | "length" | "tool_calls";
+  reason: Reason;
 }
 
 /** The ids of calls follow from the response's, so that a stream that is repeated repeats them. */

@@ -35,7 +35,7 @@ export const functions = {
   renderChat: ["chatting", "rendering"],
   countTokens: ["chatting", "rendering", "prompting"],
   loadAdapter: ["source", "adapter", "abort"],
-  tokenize: ["prompting"],
+  tokenize: ["chatting", "rendering", "prompting"],
   detokenize: ["detokenizing"],
   promptLogprobs: ["scoring", "adapting", "abort"],
   logits: ["logits", "adapting", "abort"],

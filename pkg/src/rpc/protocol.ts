@@ -122,7 +122,7 @@ export interface Verbs {
   saveSession: Verb<{ session: number } & Adapted, Uint8Array>;
   restoreSession: Verb<{ session: number; bytes: Uint8Array } & Adapted, number[]>;
   /** Messages as a generation would compute them: their text, and how many ids that is. */
-  renderChat: Verb<{ prompt: ChatPrompt; addGenerationPrompt: boolean }, { text: string; tokens: number }>;
+  renderChat: Verb<{ prompt: ChatPrompt; addGenerationPrompt: boolean }, { text: string; ids: number[] }>;
   loadAdapter: Verb<{ source: SourceSpec; settings: AdapterSettings }, AdapterInfo>;
   unloadAdapter: Verb<{ name: string }, null>;
   warmup: Verb<Record<string, never>, null>;

@@ -1,6 +1,7 @@
 /** The answers to a request as they come, from one model, for every interface alike. */
 
 import type { Ask, ChatAsk } from "../openai/ask.ts";
+import { type Reason, reasonOf } from "../openai/replies.ts";
 import { seedAt } from "../openai/sampling.ts";
 import { type CallEvent, CallStream } from "../text/call_stream.ts";
 import type {
@@ -22,7 +23,7 @@ export type Part =
   | { type: "text"; text: string; logprobs?: TokenLogprobs[] }
   | { type: "call"; call: number; id: string | undefined; name: string }
   | { type: "arguments"; call: number; text: string }
-  | { type: "end"; finished: Finished; reason: "stop" | "length" | "tool_calls" };
+  | { type: "end"; finished: Finished; reason: Reason };
 
 export interface Indexed {
   index: number;
@@ -79,8 +80,7 @@ async function* answer(ask: Ask, index: number, context: AnswerContext): AsyncGe
   const finished = await generation.finished;
   if (calls) yield* calls.end();
   context.onEnd?.(finished);
-  const length = finished.finishReason === "length";
-  yield { type: "end", finished, reason: length ? "length" : calls?.found ? "tool_calls" : "stop" };
+  yield { type: "end", finished, reason: reasonOf(finished.finishReason, calls?.found ?? false) };
 }
 
 export const isChat = (prompt: Prompt | ChatAsk): prompt is ChatAsk =>

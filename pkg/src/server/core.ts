@@ -24,6 +24,7 @@ export class Core {
   readonly models: Models;
   readonly settings: Settings;
   readonly #active = new Set<AbortController>();
+  #reading = 0;
   #stopping = false;
   #onIdle = () => {};
 
@@ -41,8 +42,16 @@ export class Core {
     return this.#active.size;
   }
 
-  body(request: Request): Promise<unknown> {
-    return readJson(request, { maxBytes: this.settings.maxBody });
+  /** Bodies that are still coming take memory, too: they count as requests under way. */
+  async body(request: Request): Promise<unknown> {
+    if (this.#stopping) throw stopping();
+    if (this.#active.size + this.#reading >= this.settings.maxRequests) throw await this.#full(this.models.first);
+    this.#reading++;
+    try {
+      return await readJson(request, { maxBytes: this.settings.maxBody });
+    } finally {
+      this.#reading--;
+    }
   }
 
   /** Works for a request with the model that it names. `param` is the field that holds its prompt. */
@@ -54,13 +63,8 @@ export class Core {
     run: (work: Work) => Promise<Outcome>,
   ): Promise<Response> {
     if (this.#stopping) throw stopping();
-    if (this.#active.size >= this.settings.maxRequests) {
-      const headers = retryHeaders(1000);
-      throw new ApiError(429, "as many requests are under way as may: try again later", {
-        code: "queue_full",
-        headers,
-      });
-    }
+    const { slot, adapters } = this.models.find(name);
+    if (this.#active.size >= this.settings.maxRequests) throw await this.#full(slot);
     const abort = new AbortController();
     this.#active.add(abort);
     let release = () => {};
@@ -71,7 +75,6 @@ export class Core {
       if (this.#active.size === 0) this.#onIdle();
     };
     try {
-      const { slot, adapters } = this.models.find(name);
       const ready = await slot.use();
       release = ready.release;
       entry.record.model = name;
@@ -166,10 +169,15 @@ export class Core {
     if (request.signal.aborted) return new ApiError(499, "the client has gone", { code: "client_closed_request" });
     const found = toApiError(error, param);
     if (found.status >= 500) entry.record.error = reasonOf(error);
-    if (found.code !== "queue_full") return found;
-    const status = await ready.model.status().catch(() => ({ running: 1, waiting: 0 }));
+    return found.code === "queue_full" ? this.#full(slot, ready) : found;
+  }
+
+  /** Why there is no place for a request now, and when there may be one. */
+  async #full(slot: Slot, found?: Pick<Work, "model">): Promise<ApiError> {
+    const ready = found ?? (await slot.current());
+    const status = (await ready?.model.status().catch(() => null)) ?? { running: 1, waiting: 0 };
     const headers = retryHeaders(slot.pace.retryMs(status));
-    return new ApiError(found.status, found.message, { code: found.code, headers });
+    return new ApiError(429, "there is no place for another request: try again later", { code: "queue_full", headers });
   }
 }
 

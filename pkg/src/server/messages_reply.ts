@@ -1,8 +1,8 @@
 /** What Anthropic's interface answers: a message, or the events of one. */
 
+import { type Ask, contextFull } from "../openai/ask.ts";
 import type { ApiError } from "../openai/errors.ts";
-import type { Choice, Head } from "../openai/replies.ts";
-import { callId } from "../openai/replies.ts";
+import { type Choice, callId, type Head, type Reason } from "../openai/replies.ts";
 import type { Finished } from "../types/index.ts";
 import type { Indexed } from "./answers.ts";
 import type { EventIds } from "./resume.ts";
@@ -18,9 +18,13 @@ const counts = ({ promptTokens, tokens, timings }: Finished) => {
   };
 };
 
-function stopOf(reason: Choice["reason"], { stopText }: Finished) {
+function stopOf(ask: Ask, reason: Reason, finished: Finished) {
+  const { stopText } = finished;
   if (reason === "tool_calls") return { stop_reason: "tool_use", stop_sequence: null };
-  if (reason === "length") return { stop_reason: "max_tokens", stop_sequence: null };
+  if (reason === "length") {
+    const stop_reason = contextFull(ask, finished) ? "model_context_window_exceeded" : "max_tokens";
+    return { stop_reason, stop_sequence: null };
+  }
   return stopText === undefined
     ? { stop_reason: "end_turn", stop_sequence: null }
     : { stop_reason: "stop_sequence", stop_sequence: stopText };
@@ -28,7 +32,7 @@ function stopOf(reason: Choice["reason"], { stopText }: Finished) {
 
 const message = ({ id, model }: Head) => ({ id, type: "message", role: "assistant", model });
 
-export const messageReply = (head: Head, { text, calls, reason }: Choice, finished: Finished) => ({
+export const messageReply = (ask: Ask, head: Head, { text, calls, reason }: Choice, finished: Finished) => ({
   ...message(head),
   content: [
     ...(text === "" && calls.length > 0 ? [] : [{ type: "text", text }]),
@@ -39,7 +43,7 @@ export const messageReply = (head: Head, { text, calls, reason }: Choice, finish
       input: parsed(args),
     })),
   ],
-  ...stopOf(reason, finished),
+  ...stopOf(ask, reason, finished),
   usage: counts(finished),
 });
 
@@ -53,6 +57,7 @@ function parsed(args: string): unknown {
 }
 
 export async function* messageEvents(
+  ask: Ask,
   parts: AsyncIterable<Indexed>,
   head: Head,
   ids: EventIds,
@@ -83,7 +88,7 @@ export async function* messageEvents(
       yield* event(block.delta({ type: "input_json_delta", partial_json: part.text }));
     } else if (part.type === "end") {
       for (const one of block.end()) yield* event(one);
-      const delta = stopOf(part.reason, part.finished);
+      const delta = stopOf(ask, part.reason, part.finished);
       yield* event({ type: "message_delta", delta, usage: counts(part.finished) } as { type: string });
       yield* event({ type: "message_stop" });
     }

@@ -1,6 +1,6 @@
 /** What /v1/responses answers: a response, or the events of one. */
 
-import { type Choice, callId, type Head } from "../openai/replies.ts";
+import { type Choice, callId, type Head, type Reason } from "../openai/replies.ts";
 import type { Finished } from "../types/index.ts";
 import type { Indexed } from "./answers.ts";
 import type { EventIds } from "./resume.ts";
@@ -86,7 +86,7 @@ function response(head: Head, given: Given, status: string, output: readonly Ite
   };
 }
 
-function ended(head: Head, given: Given, output: readonly Item[], reason: Choice["reason"], finished: Finished) {
+function ended(head: Head, given: Given, output: readonly Item[], reason: Reason, finished: Finished) {
   const cut = reason === "length";
   const more = { usage: usage(finished), ...(cut ? { incomplete_details: { reason: "max_output_tokens" } } : {}) };
   return response(head, given, cut ? "incomplete" : "completed", output, more);
@@ -123,7 +123,7 @@ export async function* responseEvents(
     else if (part.type === "call") yield* send(output.call(part.name, part.id ?? callId(head, 0, part.call)));
     else if (part.type === "arguments") yield* send(output.arguments(part.text));
     else {
-      if (output.items.length === 0) yield* send(output.text(""));
+      if (output.empty) yield* send(output.text(""));
       yield* send(output.close());
       const whole = ended(head, given, output.items, part.reason, part.finished);
       yield* send([{ type: `response.${whole.status}`, response: whole }]);
@@ -140,6 +140,11 @@ class Output {
 
   constructor(head: Head) {
     this.#head = head;
+  }
+
+  /** Nothing has come so far, not even the beginning of an item. */
+  get empty(): boolean {
+    return this.items.length === 0 && this.#open === null;
   }
 
   get #place() {

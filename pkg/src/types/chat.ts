@@ -38,9 +38,11 @@ export interface RenderOptions {
 }
 
 export interface CountOptions extends RenderOptions {
-  /** Counts what the tokenizer adds to a text (BOS). @default true */
+  /** Adds what the tokenizer adds to a text (BOS). Has no effect on messages. @default true */
   addSpecial?: boolean | undefined;
 }
+
+export type TokenizeOptions = CountOptions;
 
 export interface ChatOptions extends GenerateOptions {
   /**

@@ -1,7 +1,7 @@
 /** A loaded model. */
 
 import type { AdapterInfo, AdapterOptions } from "./adapters.ts";
-import type { ChatMessage, ChatOptions, CountOptions, RenderOptions } from "./chat.ts";
+import type { ChatMessage, ChatOptions, CountOptions, RenderOptions, TokenizeOptions } from "./chat.ts";
 import type { EngineError } from "./errors.ts";
 import type { CompletionOptions, GenerateOptions, Generation, Prompt, TokenIds, TokenLogprobs } from "./generate.ts";
 import type { ModelInfo, ModelStatus } from "./info.ts";
@@ -13,7 +13,6 @@ import type {
   PerplexityOptions,
   PromptLogprobsOptions,
   TokenBytes,
-  TokenizeOptions,
   TokenizerInfo,
 } from "./score.ts";
 import type { Session, SessionOptions } from "./session.ts";
@@ -196,11 +195,11 @@ export interface Model extends AsyncDispose {
    */
   perplexity(text: string, options?: PerplexityOptions): Promise<Perplexity>;
   /**
-   * Turns a text into token ids.
+   * Turns a text into token ids, or messages into those that `chat` would compute.
    *
-   * @throws {EngineError} `MissingTokenizer`
+   * @throws {EngineError} `InvalidArgument`, `MissingTemplate`, `BadTemplate`, `MissingTokenizer`
    */
-  tokenize(text: string, options?: TokenizeOptions): Promise<number[]>;
+  tokenize(prompt: string | readonly ChatMessage[], options?: TokenizeOptions): Promise<number[]>;
   /**
    * Turns token ids into a text. Bytes that are no character show as U+FFFD.
    *

@@ -3,11 +3,6 @@
 import type { AdapterUse } from "./adapters.ts";
 import type { AbortSignal } from "./web.ts";
 
-export interface TokenizeOptions {
-  /** Adds what the tokenizer adds to a text (BOS). @default true */
-  addSpecial?: boolean | undefined;
-}
-
 export interface DetokenizeOptions {
   /** Keeps special tokens in the text. @default true */
   special?: boolean | undefined;

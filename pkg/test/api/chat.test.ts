@@ -144,7 +144,7 @@ test("what generate() adds is in no message: a chat does not forget it in silenc
   assert.equal(restored.messages, null);
 });
 
-test("renderChat and countTokens say what a chat is given", async (context) => {
+test("renderChat, countTokens and tokenize say what a chat is given", async (context) => {
   const model = await demo(context, { chatTemplate });
   const messages = [system, user("A king.")];
   const text = "<system>You tell fairy tales.</system>\n<user>A king.</user>\n";
@@ -152,6 +152,7 @@ test("renderChat and countTokens say what a chat is given", async (context) => {
   assert.equal(await model.renderChat(messages, { addGenerationPrompt: false }), text);
   const { promptTokens } = await model.chat(messages, SHORT).finished;
   assert.equal(await model.countTokens(messages), promptTokens.length);
+  assert.deepEqual(await model.tokenize(messages), promptTokens);
   assert.ok((await model.countTokens(messages, { addGenerationPrompt: false })) < promptTokens.length);
   const { promptTokens: plain } = await model.generate("Once upon a time", SHORT).finished;
   assert.equal(await model.countTokens("Once upon a time"), plain.length);

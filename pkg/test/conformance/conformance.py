@@ -111,14 +111,15 @@ def check_lm_eval(url, folder):
             assert abs(found - expected) < 1e-5, (start, end, found, expected)
 
 
-def check_schemathesis(url):
+def check_schemathesis(url, folder):
     """Three things differ on purpose from what it expects of OpenAI's document: a stream's body is checked as an envelope
     and not by its events, the first token of a prompt has no log-probability (null), and errors have statuses (4xx)."""
     paths = ["/v1/models", "/v1/completions", "/v1/chat/completions", "/v1/embeddings"]
     include = [word for path in paths for word in ("--include-path", path)]
     command = [BIN / "schemathesis", "run", f"{url}/openapi.json", *include, "--phases", "coverage,fuzzing"]
     more = ["--max-examples", "15", "--suppress-health-check", "all", "--seed", "1"]
-    done = subprocess.run([*command, *more], env=ENV, capture_output=True, text=True)
+    # It keeps what it finds in the folder where it runs.
+    done = subprocess.run([*command, *more], cwd=folder, env=ENV, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-6000:]
     print(done.stdout.strip().splitlines()[-1])
 
@@ -136,7 +137,7 @@ def main():
                     "llm": lambda: check_llm(url, folder),
                     "litellm": lambda: check_litellm(url),
                     "lm-eval": lambda: check_lm_eval(url, folder),
-                    "schemathesis": lambda: check_schemathesis(url),
+                    "schemathesis": lambda: check_schemathesis(url, folder),
                 }
                 wanted = sys.argv[3:] or list(checks)
                 for check in wanted:

@@ -84,7 +84,7 @@ async function start(context, folder, flavour, model) {
   await run(host("esbuild/bin/esbuild"), bundle, { cwd: folder });
   const ports = ["serve", "config.capnp", "--control-fd=1"];
   const port = await startServer(context, host(".bin/workerd"), ports, { cwd: folder }, /"port":(\d+)/);
-  return async (route) => (await fetch(`http://127.0.0.1:${port}${route}`)).text();
+  return async (route, init) => (await fetch(`http://127.0.0.1:${port}${route}`, init)).text();
 }
 
 test("an edge worker", async (context) => {
@@ -118,7 +118,43 @@ test("the guide's edge worker", { timeout: 60_000 }, async (context) => {
   const model = `${await serveFolder(context, folder, {})}model/`;
   await writeFile(path.join(folder, "worker.js"), await recipe("docs/guide/edge.md", "export default"));
   const get = await start(context, folder, "single-relaxed", model);
-  assert.match(await get("/"), /[a-z ]{20}/);
+  // The model of the first request answers the others.
+  for (let request = 0; request < 3; request++) assert.match(await get("/"), /[a-z ]{20}/);
+});
+
+const served = `
+import wasm from "ternlight/single-relaxed.wasm";
+import { load } from "ternlight/edge";
+import { createApp } from "ternlight/server";
+
+let app;
+
+export default {
+  async fetch(request, { MODEL }) {
+    app ??= createApp({ models: { demo: (more) => load(MODEL, { wasm, ...more }) } });
+    await app.ready;
+    return app.fetch(request);
+  },
+};
+`;
+
+test("an edge worker that is a server", { timeout: 60_000 }, async (context) => {
+  const folder = await emptyFolderWithPackage(context);
+  const model = `${await serveFolder(context, folder, {})}model/`;
+  await writeFile(path.join(folder, "worker.js"), served);
+  const get = await start(context, folder, "single-relaxed", model);
+  const { data } = JSON.parse(await get("/v1/models"));
+  assert.equal(data[0].id, "demo");
+  const ask = { model: "demo", prompt: "Once upon a time", max_tokens: 12, temperature: 0 };
+  const post = (more) => get("/v1/completions", { method: "POST", body: JSON.stringify({ ...ask, ...more }) });
+  const { choices } = JSON.parse(await post());
+  assert.equal(choices[0].text.length > 20, true);
+  const events = (await post({ stream: true })).trim().split("\n\n");
+  assert.equal(events.pop(), "data: [DONE]");
+  const texts = events.map((event) => JSON.parse(event.replace(/^id: .*\ndata: /, "")).choices[0].text);
+  assert.equal(texts.join(""), choices[0].text);
+  const { error } = JSON.parse(await post({ model: "none" }));
+  assert.equal(error.code, "model_not_found");
 });
 
 test("a clock that stands still keeps nobody waiting", async (context) => {

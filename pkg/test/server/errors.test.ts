@@ -94,6 +94,75 @@ test("a full queue is a 429 that says when to come again, and nothing else is", 
   }
 });
 
+test("requests under way are bounded, those among them whose bodies still come", async (context) => {
+  const app = await served(context, {}, { maxRequests: 2 });
+  const first = app.post("/v1/completions", { ...ask, max_tokens: 300, ignore_eos: true });
+  let go = () => {};
+  const body = new ReadableStream({
+    start(controller) {
+      go = () => {
+        controller.enqueue(new TextEncoder().encode(JSON.stringify(ask)));
+        controller.close();
+      };
+    },
+  });
+  const init = { method: "POST", body, duplex: "half" } as RequestInit;
+  const second = app.fetch(new Request("http://localhost/v1/completions", init));
+  const refused = await app.post("/v1/completions", ask);
+  assert.ok(Number(refused.headers.get("retry-after-ms")) >= 50);
+  assert.equal((await error(refused, 429)).code, "queue_full");
+  go();
+  assert.deepEqual([(await first).status, (await second).status], [200, 200]);
+  assert.equal((await app.post("/v1/completions", ask)).status, 200);
+});
+
+test("a body that does not end is given up", async (context) => {
+  const app = await served(context);
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  let cancelled = false;
+  const body = new ReadableStream({
+    start: (controller) => controller.enqueue(new Uint8Array([0x7b])),
+    cancel: () => {
+      cancelled = true;
+    },
+  });
+  const init = { method: "POST", body, duplex: "half" } as RequestInit;
+  const late = app.fetch(new Request("http://localhost/v1/completions", init));
+  // The body is being read by then.
+  for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
+  context.mock.timers.tick(30_000);
+  const response = await late;
+  assert.equal(response.headers.get("connection"), "close");
+  await error(response, 408);
+  assert.ok(cancelled);
+});
+
+test("each answer has an id, which the log has too", async (context) => {
+  const records: { id: string; status: number; path: string; promptTokens?: number }[] = [];
+  const app = await served(context, {}, { onRequest: (record) => records.push(record) });
+  const ids = [];
+  for (const [path, body] of [
+    ["/v1/completions", ask],
+    ["/v1/completions", { ...ask, stream: true }],
+    ["/v1/completions", { ...ask, model: "none" }],
+    ["/nothing", {}],
+  ] as const) {
+    const response = await app.post(path, body);
+    assert.match(response.headers.get("x-request-id") ?? "", /^req_[0-9a-f]{32}$/);
+    assert.equal(response.headers.get("request-id"), response.headers.get("x-request-id"));
+    await response.text();
+    ids.push(response.headers.get("x-request-id"));
+  }
+  assert.deepEqual(
+    records.map(({ id, status }) => [id, status]),
+    ids.map((id, i) => [id, [200, 200, 404, 404][i]]),
+  );
+  assert.deepEqual(
+    records.map(({ promptTokens }) => promptTokens),
+    [4, 4, undefined, undefined],
+  );
+});
+
 test("keys are asked for everywhere but at the health checks", async (context) => {
   const app = await served(context, {}, { apiKeys: ["one", "two"] });
   const none = await app.get("/v1/models");

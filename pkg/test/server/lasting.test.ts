@@ -6,6 +6,7 @@ import { Worker } from "node:worker_threads";
 import { createApp } from "ternlight/server";
 import { load as loadWith } from "../../src/api/model.ts";
 import { owned } from "../../src/platform/node.ts";
+import { sse } from "../../src/server/sse.ts";
 import { asked, body, CONTINUATION, DEMO, error, events, loader, PLAIN, type SseEvent, served } from "./support/app.ts";
 
 const ask = { model: "demo", prompt: "Once upon a time", max_tokens: 12, temperature: 0 };
@@ -105,6 +106,25 @@ test("a worker that dies is replaced: what was pending is a 500, the next reques
   await new Promise((resolve) => setTimeout(resolve, 500));
   assert.equal((await body(app.post("/v1/completions", ask))).choices[0].text, CONTINUATION);
   assert.equal(loads, 3);
+});
+
+test("a stream that is silent gets comments, and its reader's slowness fills no memory", async () => {
+  const silent = async function* () {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    yield { data: "end" };
+  };
+  const pinged = sse(silent(), { pingSeconds: 0.02, onGone: () => {} });
+  assert.match(await new Response(pinged as BodyInit).text(), /^(: ping\n\n){2,}data: end\n\n$/);
+
+  let made = 0;
+  const endless = async function* () {
+    for (;;) yield { data: "x".repeat(1000) + made++ };
+  };
+  const reader = sse(endless(), { pingSeconds: 1, onGone: () => {} }).getReader();
+  await reader.read();
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.ok(made < 500, `${made} events were made for one that was read`);
+  await reader.cancel();
 });
 
 test("a model that idles is unloaded, and loaded again for the next request", async (context) => {

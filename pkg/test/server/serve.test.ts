@@ -1,13 +1,13 @@
 /** The command `serve`, on every runtime. */
 
 import assert from "node:assert/strict";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { request } from "node:http";
-import { connect } from "node:net";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer, request } from "node:http";
+import { type AddressInfo, connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { body, CONTINUATION, chunks, error } from "./support/app.ts";
+import { body, CONTINUATION, chunks, DEMO, error } from "./support/app.ts";
 import { runtimes, type Server, serve } from "./support/command.ts";
 
 const ask = { model: "ternlight-demo", prompt: "Once upon a time", temperature: 0, max_tokens: 12 };
@@ -84,6 +84,16 @@ test("a hundred clients that were killed leave nothing behind", async (context) 
   assert.equal(choices[0].text, CONTINUATION);
 });
 
+test("options of a load are flags of it", async (context) => {
+  const prompt = "Once upon a time there was a king who had a daughter. ".repeat(4);
+  const flags = ["--prefill", prompt, "--idle-warmup", "--head", "q8_0", "--weight-prefetch", "off"];
+  const server = await serve(context, [...flags, "--recurrent-states", "4", "--context", "128"]);
+  for (const end of ["She", "He"]) {
+    const { usage } = await body(post(server, "/v1/completions", { ...ask, prompt: prompt + end }));
+    assert.ok(usage.prompt_tokens_details.cached_tokens >= 32, "whole blocks were there");
+  }
+});
+
 test("a second signal ends it at once", async (context) => {
   const server = await serve(context, ["--shutdown-timeout", "600"]);
   const { signal } = new AbortController();
@@ -95,6 +105,56 @@ test("a second signal ends it at once", async (context) => {
   await until(async () => (await fetch(`${server.url}/readyz`)).status === 503);
   server.child.kill("SIGTERM");
   assert.equal(await server.ended, 143);
+});
+
+test("it listens while its model comes, and tells how far it is", async (context) => {
+  const file = await readFile(new URL("model.safetensors", DEMO));
+  let waiting = true;
+  const files = createServer(async (request, response) => {
+    const name = request.url!.split("/").at(-1)!;
+    if (name !== "model.safetensors") {
+      const found = await readFile(new URL(name, DEMO)).catch(() => null);
+      return response.writeHead(found ? 200 : 404).end(found);
+    }
+    const [, first = 0, last = file.length - 1] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "") ?? [];
+    const piece = file.subarray(Number(first), Number(last) + 1);
+    const range = `bytes ${first}-${Number(first) + piece.length - 1}/${file.length}`;
+    response.writeHead(206, { "content-range": range, "content-length": piece.length, etag: '"1"' });
+    // The header comes at once, the rest by and by.
+    let at = Number(first) === 0 ? piece.length : 0;
+    response.write(piece.subarray(0, at));
+    for (; waiting && at < piece.length; at += 1000) {
+      response.write(piece.subarray(at, at + 1000));
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    response.end(piece.subarray(at));
+  });
+  await new Promise<void>((resolve) => files.listen(0, "127.0.0.1", resolve));
+  context.after(() => files.close());
+  const { port: from } = files.address() as AddressInfo;
+  const free = createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => free.once("listening", resolve));
+  const { port } = free.address() as AddressInfo;
+  await new Promise((resolve) => free.close(resolve));
+  const model = `slow=http://127.0.0.1:${from}/model/`;
+  const starting = serve(context, ["--port", String(port), "--no-cache", "--max-waiting", "5", model]);
+  const url = `http://127.0.0.1:${port}`;
+  const asked = (path: string, init?: RequestInit) => fetch(url + path, init).catch(() => null);
+  await until(async () => {
+    const { status, progress } = (await (await asked("/readyz"))?.json()) ?? {};
+    return status === "loading" && progress?.loaded > 0 && progress.loaded < progress.total;
+  });
+  assert.equal((await asked("/livez"))!.status, 200);
+  const early = await asked("/v1/completions", { method: "POST", body: JSON.stringify({ ...ask, model: "slow" }) });
+  assert.ok(early!.headers.get("retry-after"));
+  const { code, message } = await error(early!, 503);
+  assert.equal(code, "model_loading");
+  assert.match(message, /the model slow is being loaded, \d+ % of \d+ bytes/);
+  waiting = false;
+  const server = await starting;
+  assert.equal(server.url, url);
+  assert.equal((await fetch(`${url}/readyz`)).status, 200);
+  await assert.rejects(serve(context, ["/nowhere/model.gguf"]), /it ended with 1: .*NotFound/s);
 });
 
 test("flags also come from the environment, and a flag wins", async (context) => {

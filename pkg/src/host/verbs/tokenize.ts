@@ -11,7 +11,7 @@ export const detokenize: Handler<"detokenize"> = ({ model }, { ids, special }) =
 
 export const renderChat: Handler<"renderChat"> = ({ model }, { prompt, addGenerationPrompt }) => {
   const { text, seams } = render(model.text, prompt, addGenerationPrompt);
-  return { text, tokens: model.text.tokenizer.encode(text, { addSpecial: false, seams }).length };
+  return { text, ids: model.text.tokenizer.encode(text, { addSpecial: false, seams }) };
 };
 
 export const tokenizerInfo: Handler<"tokenizerInfo"> = ({ model: { text } }) => ({

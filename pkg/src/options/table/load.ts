@@ -208,12 +208,17 @@ export const loading = {
     kind: "prefill",
     to: "host",
     otherwise: "none",
+    flag: {
+      value: "TEXT",
+      help: "A text that is computed while the weights come; prompts that begin with it go on from there.",
+    },
     help: "A prompt that is computed while the weights come: a text, token ids, messages or a saved session.",
   },
   warmup: {
     kind: "boolean",
     to: "host",
     otherwise: "true in pages, false elsewhere",
+    flag: { name: "idle-warmup", help: "Warms up behind the load until a call comes; a server, before it is ready." },
     help: "Warms up in idle time behind the load, as model.warmup() does, until a call comes.",
   },
   userTiming: {

@@ -27,11 +27,11 @@ const message: Answering = async (ask, work, ids, onEnd) => {
   const parts = answers(ask, { ...work, onEnd });
   if (!ask.stream) {
     const { choices, finished } = await collect(parts, head);
-    return { json: messageReply(head, choices[0]!, finished[0]!) };
+    return { json: messageReply(ask, head, choices[0]!, finished[0]!) };
   }
   const tokens = await work.model.countTokens(...rendering(ask.prompts[0] as ChatAsk));
   return {
-    events: messageEvents(parts, head, ids, tokens),
+    events: messageEvents(ask, parts, head, ids, tokens),
     failed: (error) => ({ event: "error", data: messageError(error) }),
   };
 };

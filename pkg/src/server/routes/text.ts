@@ -5,6 +5,7 @@ import { chatOf, readChat } from "../../openai/chat.ts";
 import { faulty, invalid } from "../../openai/errors.ts";
 import type { Fields } from "../../openai/sampling.ts";
 import { check, type Schema } from "../../openai/schema.ts";
+import type { ChatMessage, RenderOptions } from "../../types/index.ts";
 import type { Core } from "../core.ts";
 import type { App } from "../env.ts";
 import type { Work } from "../models.ts";
@@ -23,6 +24,8 @@ const tokenizing: Schema = {
     add_special: flag,
     add_special_tokens: flag,
     add_generation_prompt: flag,
+    // A text is the caller's own: special tokens in it count.
+    parse_special: { ...flag, enum: [true] },
     with_pieces: flag,
     return_token_strs: flag,
   },
@@ -54,7 +57,7 @@ export function textRoutes(app: App, core: Core): void {
   app.post("/apply-template", async (c) => {
     const fields = await read(c.req.raw, tokenizing);
     return core.work(c.req.raw, c.get("entry"), named(fields), "messages", async (work) => {
-      return { json: { prompt: await rendered(fields, work) } };
+      return { json: { prompt: await work.model.renderChat(...chatIn(fields, work)) } };
     });
   });
   app.get("/tokenizer_info", (c) => {
@@ -80,9 +83,9 @@ async function tokenized(fields: Fields, work: Work) {
   const text = content ?? prompt ?? null;
   if (text === null && !messages) throw invalid("content", "content, prompt or messages must be given");
   // llama-server adds nothing where it is not asked to, vLLM does.
-  const special = (fields.add_special ?? fields.add_special_tokens ?? content === undefined) as boolean;
-  const chat = text === null ? await rendered(fields, work) : text;
-  const ids = await model.tokenize(chat, { addSpecial: text !== null && special });
+  const addSpecial = (fields.add_special ?? fields.add_special_tokens ?? content === undefined) as boolean;
+  // Special tokens that a message writes out are text, as in a chat.
+  const ids = await (text === null ? model.tokenize(...chatIn(fields, work)) : model.tokenize(text, { addSpecial }));
   const wanted = fields.with_pieces === true || fields.return_token_strs === true;
   if (wanted) await tokens.learn(ids);
   const pieces = ids.map((id) => ({ id, piece: wanted ? pieceOf(tokens.of(id)) : "" }));
@@ -97,9 +100,9 @@ async function tokenized(fields: Fields, work: Work) {
 /** llama-server shows a piece that is no whole character by its bytes. */
 const pieceOf = ({ text, bytes }: { text: string; bytes: number[] }) => (text.startsWith("bytes:") ? bytes : text);
 
-function rendered(fields: Fields, { model, name }: Work) {
+function chatIn(fields: Fields, { name }: Work): [ChatMessage[], RenderOptions] {
   // Messages are checked as a chat's are.
   readChat({ ...fields, model: name }, -1);
   const [messages, more] = rendering(chatOf(fields));
-  return model.renderChat(messages, { ...more, addGenerationPrompt: fields.add_generation_prompt !== false });
+  return [messages, { ...more, addGenerationPrompt: fields.add_generation_prompt !== false }];
 }

@@ -35,7 +35,7 @@ export interface Start {
 export async function serve(context: TestContext, args: readonly string[] = [], start: Start = {}): Promise<Server> {
   const { runtime = "Node 24", env = {} } = start;
   const [program, ...flags] = runtimes[runtime]!;
-  const port = args.includes("--unix") ? [] : ["--port", "0"];
+  const port = args.includes("--unix") || args.includes("--port") ? [] : ["--port", "0"];
   const all = [...flags, path("dist/cli.js"), "serve", "--threads", "1", "--json", ...port, ...args];
   const child = spawn(program!, all, { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env } });
   const written = { out: "", err: "" };

@@ -1,0 +1,128 @@
+/**
+ * What the server adds to the engine, on the demo model:
+ *
+ *   node benches/serving.mjs [--threads 1] [--batch 8] [--tokens 400] [--first 100] [--repeat 9]
+ *
+ * The same answers by turns: from a model in a process of its own whose pieces are read there, and from `ternlight serve`, streamed and
+ * whole. Tokens a second of so many answers at once, and milliseconds to the first piece of one alone; medians, and the server's against
+ * the engine's of the same turn. Wants a third core for the client that reads the streams, and an idle machine: it says how busy it was.
+ * Writes results/DATE-serving.json. Needs a built package.
+ */
+import { fork, spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { Agent, request } from "node:http";
+import { cpus, loadavg } from "node:os";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+
+const here = fileURLToPath(import.meta.url);
+const dist = new URL("../pkg/dist/", import.meta.url);
+const prompt = "Once upon a time";
+const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
+const seconds = (since) => (performance.now() - since) / 1000;
+
+/** Tokens a second of answers that begin together. */
+async function speed(batch, tokens, answer) {
+  const begun = performance.now();
+  await Promise.all(Array.from({ length: batch }, (_, seed) => answer(tokens, seed)));
+  return (batch * tokens) / seconds(begun);
+}
+
+/** The median of milliseconds to the first piece. */
+async function first(count, answer) {
+  const all = [];
+  for (let seed = 0; seed < count; seed++) {
+    const begun = performance.now();
+    let came = 0;
+    await answer(4, seed, () => {
+      came ||= performance.now() - begun;
+    });
+    all.push(came);
+  }
+  return median(all);
+}
+
+/** The engine alone, in its own process. */
+async function engine(threads) {
+  const { load } = await import(new URL("node.js", dist));
+  const model = await load(new URL("../pkg/models/ternlight-demo/", import.meta.url), { threads });
+  const answer = async (maxTokens, seed, onPiece = () => {}) => {
+    for await (const _ of model.generate(prompt, { maxTokens, seed, temperature: 1, ignoreEos: true })) onPiece();
+  };
+  process.on("message", async ([what, ...args]) => {
+    process.send(await (what === "speed" ? speed(...args, answer) : first(...args, answer)));
+  });
+  process.send("ready");
+}
+
+function asked(url, stream) {
+  const agent = new Agent({ keepAlive: true });
+  return (max_tokens, seed, onPiece = () => {}) =>
+    new Promise((resolve, reject) => {
+      const body = { model: "ternlight-demo", prompt, max_tokens, seed, temperature: 1, ignore_eos: true, stream };
+      const asking = request(`${url}/v1/completions`, { method: "POST", agent }, (response) => {
+        if (response.statusCode !== 200) reject(new Error(`status ${response.statusCode}`));
+        response.on("data", onPiece).on("end", resolve).on("error", reject);
+      });
+      asking.on("error", reject).end(JSON.stringify(body));
+    });
+}
+
+async function main() {
+  const names = { threads: "1", batch: "8", tokens: "400", first: "100", repeat: "9" };
+  const options = Object.fromEntries(Object.entries(names).map(([name, value]) => [name, { type: "string", default: value }]));
+  const { values } = parseArgs({ options });
+  const settings = Object.fromEntries(Object.entries(values).map(([name, value]) => [name, Number(value)]));
+  const { threads, batch, tokens, repeat } = settings;
+  const before = loadavg()[0];
+
+  const alone = fork(here, ["--engine", String(threads)]);
+  await once(alone, "message");
+  const inEngine = async (...message) => {
+    alone.send(message);
+    return (await once(alone, "message"))[0];
+  };
+  const flags = ["serve", "--threads", String(threads), "--port", "0", "--json", "--log", "none"];
+  const server = spawn(process.execPath, [fileURLToPath(new URL("cli.js", dist)), ...flags], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const { url } = JSON.parse(String((await once(server.stdout, "data"))[0]));
+  const found = { engine: [], streamed: [], whole: [] };
+  const firsts = { engine: [], streamed: [] };
+  const turns = {
+    engine: () => inEngine("speed", batch, tokens),
+    streamed: () => speed(batch, tokens, asked(url, true)),
+    whole: () => speed(batch, tokens, asked(url, false)),
+  };
+  try {
+    for (let turn = 0; turn <= repeat; turn++) {
+      for (const [name, measure] of Object.entries(turns)) {
+        const value = await measure();
+        // The first turn warms up.
+        if (turn > 0) found[name].push(value);
+      }
+      const pair = { engine: await inEngine("first", settings.first), streamed: await first(settings.first, asked(url, true)) };
+      if (turn > 0) for (const [name, value] of Object.entries(pair)) firsts[name].push(value);
+    }
+  } finally {
+    alone.kill();
+    server.kill("SIGKILL");
+  }
+  const ratio = (name) => median(found[name].map((value, i) => value / found.engine[i]));
+  const shown = (name) => `${median(found[name]).toFixed(0)} tokens/s`;
+  for (const name of ["streamed", "whole"])
+    console.log(`batch ${batch}, ${name}: ${shown(name)}, engine ${shown("engine")}, ratio ${ratio(name).toFixed(3)}`);
+  const more = median(firsts.streamed.map((value, i) => value - firsts.engine[i]));
+  console.log(
+    `first piece: ${median(firsts.streamed).toFixed(2)} ms, engine ${median(firsts.engine).toFixed(2)} ms, difference ${more.toFixed(2)} ms`,
+  );
+  const machine = { cpu: cpus()[0].model, cores: cpus().length, node: process.version, loadBefore: before, loadAfter: loadavg()[0] };
+  console.log(`load of the machine before: ${before.toFixed(2)}`);
+  const date = new Date().toISOString();
+  const file = new URL(`results/${date.slice(0, 10)}-serving.json`, import.meta.url);
+  await writeFile(file, `${JSON.stringify({ date, machine, settings, tokensPerSecond: found, firstMs: firsts })}\n`);
+}
+
+if (process.argv[2] === "--engine") await engine(Number(process.argv[3]));
+else await main();
