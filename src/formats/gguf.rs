@@ -7,9 +7,7 @@ mod metadata;
 
 pub use metadata::{Array, Metadata, Value};
 
-use std::collections::BTreeMap;
-
-use super::{Parsed, Tensor, limits, refuse_overlap, sorted, values};
+use super::{Parsed, Tensor, limits, refuse_overlap, repeated, values};
 use crate::bytes::{Reader, Short};
 use crate::error::{Error, ErrorKind, Result};
 use crate::quant::{self, Content, Storage};
@@ -57,27 +55,29 @@ fn read(mut reader: Reader) -> Result<Gguf, Short> {
     let tensor_count = capped(&mut reader, "tensors", limits::TENSORS)?;
     let pair_count = capped(&mut reader, "metadata pairs", limits::PAIRS)?;
 
-    let mut metadata = BTreeMap::new();
+    let (mut pairs, mut offsets) = (Vec::new(), Vec::new());
     for _ in 0..pair_count {
         let at = reader.offset();
         let key = string(&mut reader, limits::NAME)?;
         let kind = reader.u32()?;
         let keeps = !key.starts_with("tokenizer.");
         let value = value(&mut reader, kind, keeps).map_err(|short| at_key(short, &key))?;
-        if metadata.insert(key.clone(), value).is_some() {
-            return Err(Error::new(ErrorKind::BadHeader, "the key occurs twice").key(key).offset(at).into());
-        }
+        pairs.push((key, value));
+        offsets.push(at);
     }
-    let metadata = Metadata::from(metadata);
+    if let Some(twice) = repeated(pairs.iter().map(|(key, _)| key.as_str()).collect()) {
+        let error = Error::new(ErrorKind::BadHeader, "the key occurs twice").key(&pairs[twice].0);
+        return Err(error.offset(offsets[twice]).into());
+    }
+    let metadata = Metadata::from_iter(pairs);
 
     let mut entries = Vec::new();
     for _ in 0..tensor_count {
         entries.push(entry(&mut reader)?);
     }
-    let names = sorted(entries.iter().map(|entry: &Entry| &*entry.name).collect());
-    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]) {
-        let at = entries.iter().rfind(|entry| entry.name == twice).map_or(0, |entry| entry.at);
-        return Err(Error::new(ErrorKind::BadHeader, "the tensor occurs twice").tensor(twice).offset(at).into());
+    if let Some(twice) = repeated(entries.iter().map(|entry: &Entry| &*entry.name).collect()) {
+        let Entry { name, at, .. } = &entries[twice];
+        return Err(Error::new(ErrorKind::BadHeader, "the tensor occurs twice").tensor(name).offset(*at).into());
     }
     let alignment = metadata.uint("general.alignment")?.unwrap_or(32);
     if !alignment.is_power_of_two() || alignment > limits::ALIGNMENT {

@@ -157,6 +157,13 @@ fn sorted(mut names: Vec<&str>) -> Vec<&str> {
     names
 }
 
+/// The place of the last name that another one equals, if there is any.
+fn repeated(names: Vec<&str>) -> Option<usize> {
+    let in_order = sorted(names.clone());
+    let [twice, _] = in_order.array_windows().find(|[first, second]| first == second)?;
+    names.iter().rposition(|name| name == twice)
+}
+
 /// Refuses tensors that share bytes of a file. No writer makes them, and their memory would be counted twice.
 fn refuse_overlap(tensors: &[Tensor]) -> Result<()> {
     let mut order: Vec<&Tensor> = tensors.iter().filter(|tensor| tensor.len > 0).collect();

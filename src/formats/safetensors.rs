@@ -1,12 +1,11 @@
 //! safetensors: the length of the header (u64), the header (a JSON object of tensors), then the tensors' bytes.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{Parsed, Tensor, limits, refuse_overlap, values};
+use super::{Parsed, Tensor, limits, refuse_overlap, repeated, values};
 use crate::bytes::{Reader, Short};
 use crate::error::{Error, ErrorKind, Result};
 use crate::quant::{self, Content, Storage};
@@ -104,22 +103,23 @@ impl<'de> Deserialize<'de> for Header {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
                 use serde::de::Error as _;
-                let mut seen = BTreeSet::new();
+                let mut names = Vec::new();
                 let mut entries = Vec::new();
                 while let Some(name) = map.next_key::<String>()? {
-                    if name.len() as u64 > limits::NAME || seen.len() as u64 >= limits::TENSORS {
+                    if name.len() as u64 > limits::NAME || names.len() as u64 >= limits::TENSORS {
                         return Err(A::Error::custom("too many tensors, or a name too long"));
                     }
-                    if !seen.insert(name.clone()) {
-                        return Err(A::Error::custom(format_args!("{name:?} occurs twice")));
-                    }
+                    names.push(name.clone());
                     if name == "__metadata__" {
                         map.next_value::<IgnoredAny>()?;
                     } else {
                         entries.push((name, map.next_value()?));
                     }
                 }
-                Ok(Header(entries))
+                match repeated(names.iter().map(String::as_str).collect()) {
+                    Some(twice) => Err(A::Error::custom(format_args!("{:?} occurs twice", names[twice]))),
+                    None => Ok(Header(entries)),
+                }
             }
         }
         deserializer.deserialize_map(Pairs)

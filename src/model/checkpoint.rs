@@ -20,8 +20,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use litemap::LiteMap;
 
 use super::adapter;
 use super::config::{Config, Terms};
@@ -34,7 +35,7 @@ use crate::formats::{Format, Parsed, Tensor, gguf, safetensors, shards};
 /// The parsed headers of a model's files. The caller numbers the files, from 0 on.
 #[derive(Debug, Default)]
 pub struct Checkpoint {
-    files: BTreeMap<usize, File>,
+    files: LiteMap<usize, File>,
     config: Option<Vec<u8>>,
     warnings: Vec<String>,
 }

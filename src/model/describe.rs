@@ -1,8 +1,7 @@
 //! A summary of a checkpoint for people, from its header.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
+use litemap::LiteMap;
+use serde::{Serialize, Serializer};
 
 use super::config::Rotation;
 use super::head::{self, HeadChoice};
@@ -20,7 +19,8 @@ pub struct Description {
     pub name: Option<String>,
     pub parameters: u64,
     pub bits_per_weight: f64,
-    pub kinds: BTreeMap<String, u64>,
+    #[serde(serialize_with = "as_map")]
+    pub kinds: LiteMap<String, u64>,
     pub tensors: Vec<TensorSummary>,
     pub activations: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,16 +93,24 @@ pub struct RotationSummary {
     pub embedding: bool,
 }
 
+fn as_map<S: Serializer>(map: &LiteMap<String, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(map.iter())
+}
+
 impl Description {
     /// `precision` is how a loaded model rounds; `zeros` are a survey's shares.
-    pub fn new(format: Format, plan: &Plan, precision: Option<Precision>, zeros: &BTreeMap<String, f64>) -> Self {
+    pub fn new(format: Format, plan: &Plan, precision: Option<Precision>, zeros: &LiteMap<String, f64>) -> Self {
         let config = &plan.config;
         let weights = || plan.items.iter().filter(|item| !item.is_scale());
         let parameters: u64 = weights().map(Item::parameters).sum();
         let bytes: u64 = plan.items.iter().map(|item| item.tensor.len).sum();
-        let mut kinds = BTreeMap::new();
+        let mut kinds = LiteMap::new();
         for item in &plan.items {
-            *kinds.entry(item.tensor.type_name.clone()).or_insert(0) += 1;
+            let name = &item.tensor.type_name;
+            match kinds.get_mut(name) {
+                Some(count) => *count += 1,
+                None => _ = kinds.insert(name.clone(), 1),
+            }
         }
         let tensors = plan.items.iter().map(|item| TensorSummary {
             name: item.tensor.name.clone(),

@@ -1,6 +1,5 @@
 //! Assigns every tensor to its place in the architecture, and refuses files that lack a tensor or have one without a place.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::config::{Config, Hybrid, MlxPacking};
@@ -104,7 +103,7 @@ fn is_other_part(config: &Config, name: &str) -> bool {
 /// An error with the tensor that has no place, is missing or there twice, or whose shape or type does not fit its place.
 pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec<String>)> {
     let mut warnings = config.warnings.clone();
-    let mut found: BTreeMap<Slot, Item> = BTreeMap::new();
+    let mut found: Vec<Item> = Vec::new();
     let mut others = 0;
     for tensor in tensors {
         if is_other_part(config, &tensor.name) {
@@ -121,10 +120,11 @@ pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec
             warnings.push(format!("{} is not used: the config ties the head to the embedding", tensor.name));
             continue;
         }
-        let item = place(config, slot, tensor)?;
-        if found.insert(slot, item).is_some() {
-            return Err(Error::new(ErrorKind::BadHeader, "two tensors have this place").tensor(&tensor.name));
-        }
+        found.push(place(config, slot, tensor)?);
+    }
+    found.sort_by_key(|item| item.slot);
+    if let Some([_, second]) = found.array_windows().find(|[first, second]| first.slot == second.slot) {
+        return Err(Error::new(ErrorKind::BadHeader, "two tensors have this place").tensor(&second.tensor.name));
     }
     if others > 0 {
         warnings.push(format!("{others} tensors are not used: they see pictures or guess further tokens (MTP)"));
@@ -132,18 +132,21 @@ pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec
     check_complete(config, &found)?;
     check_rotation(config, tensors, &found)?;
     let narrow = |slot: Slot| {
-        let float = |field| found.get(&slot.field(field)).and_then(|item| item.tensor.storage).map(|s| s.content);
+        let float = |field| find(&found, slot.field(field)).and_then(|item| item.tensor.storage).map(|s| s.content);
         [float(Field::Scales), float(Field::Mins)].iter().all(|c| matches!(c, Some(Content::Dense(Float::F16))))
     };
-    let words: Vec<(Slot, bool)> = found.keys().map(|&slot| (slot, narrow(slot))).collect();
-    for (slot, narrow) in words {
-        if let Some(Layout { scales: Scales::Group { scale_type, .. }, .. }) =
-            found.get_mut(&slot).and_then(|item| item.mlx.as_mut())
-        {
+    let narrow: Vec<bool> = found.iter().map(|item| narrow(item.slot)).collect();
+    for (item, narrow) in found.iter_mut().zip(narrow) {
+        if let Some(Layout { scales: Scales::Group { scale_type, .. }, .. }) = &mut item.mlx {
             *scale_type = if narrow { ScaleType::F16 } else { ScaleType::F32 };
         }
     }
-    Ok((found.into_values().collect(), warnings))
+    Ok((found, warnings))
+}
+
+/// The item of a place, among those of a model in the order of their places.
+fn find(found: &[Item], slot: Slot) -> Option<&Item> {
+    found.binary_search_by_key(&slot, |item| item.slot).ok().map(|at| &found[at])
 }
 
 fn no_place(config: &Config, tensor: &Tensor) -> Error {
@@ -152,18 +155,19 @@ fn no_place(config: &Config, tensor: &Tensor) -> Error {
         .key(&config.architecture)
 }
 
-fn check_complete(config: &Config, found: &BTreeMap<Slot, Item>) -> Result<()> {
+fn check_complete(config: &Config, found: &[Item]) -> Result<()> {
     let missing = |slot: Slot, reason: &str| {
         Err(Error::new(ErrorKind::MissingTensor, reason).tensor(config.naming.name(slot).to_string()))
     };
     for slot in required(config) {
-        if !found.contains_key(&slot) {
+        if find(found, slot).is_none() {
             return missing(slot, "the model needs this tensor and does not have it");
         }
     }
-    for (&slot, item) in found {
+    for item in found {
+        let slot = item.slot;
         let content = item.tensor.content();
-        if slot.field != Field::Weight && !found.contains_key(&slot.field(Field::Weight)) {
+        if slot.field != Field::Weight && find(found, slot.field(Field::Weight)).is_none() {
             return missing(slot.field(Field::Weight), "what goes with it is there, the weight is not");
         }
         let beside: &[Field] = match content {
@@ -172,7 +176,7 @@ fn check_complete(config: &Config, found: &BTreeMap<Slot, Item>) -> Result<()> {
             _ => &[],
         };
         for &field in beside.iter().filter(|_| slot.field == Field::Weight) {
-            if !found.contains_key(&slot.field(field)) {
+            if find(found, slot.field(field)).is_none() {
                 return missing(slot.field(field), "packed weights need their scales");
             }
         }
@@ -201,14 +205,14 @@ fn required(config: &Config) -> impl Iterator<Item = Slot> {
 }
 
 /// What a rotation names must be there, and must fit it.
-fn check_rotation(config: &Config, tensors: &[Arc<Tensor>], found: &BTreeMap<Slot, Item>) -> Result<()> {
+fn check_rotation(config: &Config, tensors: &[Arc<Tensor>], found: &[Item]) -> Result<()> {
     let Some(rotation) = &config.rotation else { return Ok(()) };
     let embedding = rotation.embedding.then_some(Slot::new(Part::TokenEmbd));
     for slot in rotation.matrices.iter().copied().chain(embedding) {
         if slot.in_layer().is_some_and(|layer| layer >= config.layers) {
             continue;
         }
-        let Some(item) = found.get(&slot) else {
+        let Some(item) = find(found, slot) else {
             return Err(Error::new(ErrorKind::MissingTensor, "the weights to be rotated name this tensor")
                 .tensor(config.naming.name(slot).to_string())
                 .key("prism.hadamard.weight_names"));

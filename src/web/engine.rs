@@ -1,8 +1,7 @@
 //! Running: requests in, events out.
 
-use std::collections::BTreeMap;
-
 use js_sys::{Array, Float32Array, Object, Reflect, Uint32Array};
+use litemap::LiteMap;
 use wasm_bindgen::prelude::*;
 
 use super::adapter::pairs;
@@ -85,7 +84,7 @@ impl Engine {
     /// A `Description` without tokenizer and template.
     pub fn describe(&self) -> Js<JsValue> {
         let precision = self.engine.model().layer_precision();
-        to_js(&Description::new(self.format, &self.plan, precision, &BTreeMap::new()))
+        to_js(&Description::new(self.format, &self.plan, precision, &LiteMap::new()))
     }
 
     /// Positions of a conversation.

@@ -1,8 +1,7 @@
 //! Loading: a plan's ranges out, chunks in, an engine at the end.
 
-use std::collections::BTreeMap;
-
 use js_sys::Array;
+use litemap::LiteMap;
 use wasm_bindgen::prelude::*;
 
 use super::{Engine, team};
@@ -164,7 +163,7 @@ impl Loader {
     /// What a survey found: a `Description` with zero shares.
     pub fn describe(&mut self) -> Js<JsValue> {
         match &mut self.stage {
-            Stage::Planned(plan) => to_js(&Description::new(self.format, plan, None, &BTreeMap::new())),
+            Stage::Planned(plan) => to_js(&Description::new(self.format, plan, None, &LiteMap::new())),
             Stage::Loading(intake) => {
                 let loader = intake.loader().map_err(thrown)?;
                 let zeros = loader.zero_shares().map_err(thrown)?;

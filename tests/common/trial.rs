@@ -1,8 +1,6 @@
 //! Whatever bytes come, they end in an answer or in an error that says why. Mutation tests and fuzz targets share these trials;
 //! a panic in here is a bug found.
 
-use std::collections::BTreeMap;
-
 use ternlight::error::Result;
 use ternlight::formats::{Format, Parsed, gguf};
 use ternlight::model::describe::Description;
@@ -34,7 +32,7 @@ pub fn header(config: Option<&[u8]>, bytes: &[u8], total: u64) -> Result<bool> {
 fn plan(plan: Plan) {
     let Memory { weights, kv, states, scratch, total } = plan.memory();
     assert_eq!(Some(total), weights.checked_add(kv).and_then(|sum| sum.checked_add(states)?.checked_add(scratch)));
-    Description::new(Format::Gguf, &plan, None, &BTreeMap::new());
+    Description::new(Format::Gguf, &plan, None, &Default::default());
     assert!(plan.ranges().is_sorted());
 }
 

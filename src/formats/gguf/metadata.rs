@@ -1,7 +1,5 @@
 //! The metadata of a GGUF: typed values by key.
 
-use std::collections::BTreeMap;
-
 use crate::error::{Error, ErrorKind, Result};
 
 /// A metadata value.
@@ -64,19 +62,15 @@ impl Array {
     }
 }
 
-/// The metadata of a GGUF file, by key.
+/// The metadata of a GGUF file, in the order of its keys.
 #[derive(Clone, Debug, Default)]
-pub struct Metadata(BTreeMap<String, Value>);
-
-impl From<BTreeMap<String, Value>> for Metadata {
-    fn from(pairs: BTreeMap<String, Value>) -> Self {
-        Self(pairs)
-    }
-}
+pub struct Metadata(Vec<(String, Value)>);
 
 impl FromIterator<(String, Value)> for Metadata {
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Self {
-        Self(pairs.into_iter().collect())
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Self(pairs)
     }
 }
 
@@ -88,7 +82,8 @@ impl Metadata {
 
     /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.0.get(key)
+        let at = self.0.binary_search_by(|(own, _)| own.as_str().cmp(key)).ok()?;
+        Some(&self.0[at].1)
     }
 
     /// Returns the string of a key, if there is one.

@@ -1,7 +1,6 @@
 //! What a model is, from a `config.json`.
 
-use std::collections::BTreeMap;
-
+use litemap::LiteMap;
 use serde_json::Value as Json;
 
 use super::{
@@ -232,7 +231,7 @@ fn bitnet_quantization(config: &Json) -> Result<Quantization> {
 /// MLX writes `quantization: { group_size, bits }`, with modules that have others by name, and the same under `quantization_config`.
 fn mlx(json: &Json) -> Result<Option<Mlx>> {
     let Some(config) = field(json, "quantization") else { return Ok(None) };
-    let mut mlx = Mlx { usual: words(config, "quantization")?, others: BTreeMap::new() };
+    let mut mlx = Mlx { usual: words(config, "quantization")?, others: LiteMap::new() };
     for (module, own) in config.as_object().into_iter().flatten().filter(|(_, own)| own.is_object()) {
         if let Some(slot) = Naming::HuggingFace.slot(&format!("{module}.weight")) {
             mlx.others.insert(slot, words(own, &format!("quantization.{module}"))?);

@@ -11,7 +11,7 @@ pub use adapter::Terms;
 pub use hybrid::{HeadOrder, Hybrid};
 pub use rotation::Rotation;
 
-use std::collections::BTreeMap;
+use litemap::LiteMap;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::limits;
@@ -109,7 +109,7 @@ pub struct Config {
 pub struct Mlx {
     pub usual: MlxPacking,
     /// Matrices that are packed in another way, most often embeddings.
-    pub others: BTreeMap<Slot, MlxPacking>,
+    pub others: LiteMap<Slot, MlxPacking>,
 }
 
 /// MLX's packing: codes of so many bits in 32-bit words, with a scale and a minimum for each group of so many codes.

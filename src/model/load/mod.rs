@@ -35,7 +35,6 @@ pub mod decode;
 mod intake;
 mod units;
 
-use std::collections::BTreeMap;
 use std::ops::Range as Span;
 use std::sync::Arc;
 
@@ -157,15 +156,16 @@ impl Loader {
     ///
     /// # Errors
     /// [`ErrorKind::Truncated`] with the first tensor of which bytes are missing.
-    pub fn zero_shares(&self) -> Result<BTreeMap<String, f64>> {
-        let mut shares = BTreeMap::new();
+    pub fn zero_shares(&self) -> Result<LiteMap<String, f64>> {
+        let mut shares = Vec::new();
         for sink in &self.sinks {
             sink.check_done()?;
             if let (Kind::Survey { zeros }, Some(shape)) = (&sink.kind, sink.shape) {
-                shares.insert(sink.tensor.name.clone(), *zeros as f64 / (shape.rows as u64 * shape.cols as u64) as f64);
+                let values = shape.rows as u64 * shape.cols as u64;
+                shares.push((sink.tensor.name.clone(), *zeros as f64 / values as f64));
             }
         }
-        Ok(shares)
+        Ok(shares.into_iter().collect())
     }
 
     /// Takes some bytes of a file, and packs every unit that they complete. Bytes that belong to no tensor are ignored.
