@@ -46,7 +46,7 @@ export interface LogitsOptions {
 export type Pooling = "mean" | "last";
 
 export interface EmbedOptions {
-  /** How the states of a text's tokens become one. @default the one that the model's GGUF names, else "mean" */
+  /** How the states of a text's tokens become one. @default the one that the model's GGUF names, else the mean */
   pooling?: Pooling | undefined;
   /** Scales every row to length 1. @default true */
   normalize?: boolean | undefined;
