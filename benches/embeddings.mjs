@@ -74,11 +74,17 @@ const embed = (list, pooling) => model.embed(list, { pooling, normalize: false }
 tell("mean", await embed(texts, "mean"));
 tell("last", await embed(texts, "last"));
 tell("prompt, last", await embed(texts.map((text) => `This sentence: "${text}" means in one word: "`), "last"));
-// Of the text said twice, the mean of its second time: states look back alone, so those of the first time are what they are without it.
+// The mean of what follows a beginning: states look back alone, so those of the beginning are what they are without the rest.
+async function behind(beginnings, whole) {
+  const [before, all] = [await embed(beginnings, "mean"), await embed(whole, "mean")];
+  const part = (row, i) => {
+    const [first, length] = [beginnings[i].length, whole[i].length];
+    return row.map((value, j) => (value * length - before[i][j] * first) / (length - first));
+  };
+  return all.map(part);
+}
+const several = ids.map((one) => (one.length > 1 ? one : [...one, ...one]));
+tell("mean without the first token", await behind(several.map((one) => one.slice(0, 1)), several));
 const once = await Promise.all(texts.map((text) => model.tokenize(`${text}\n`, { addSpecial: false })));
-const twice = once.map((one, i) => [...one, ...ids[i]]);
-const [first, both] = [await embed(once, "mean"), await embed(twice, "mean")];
-const second = (row, i) =>
-  row.map((value, j) => (value * twice[i].length - first[i][j] * once[i].length) / ids[i].length);
-tell("twice, mean of the second", both.map(second));
+tell("twice, mean of the second", await behind(once, once.map((one, i) => [...one, ...ids[i]])));
 await model.close();
