@@ -6,7 +6,7 @@
  * A React page shows an answer that grows, with a state update for every piece, as chat pages do: once for each token, and once for what
  * has come until the next frame (`pieces`); beside a page that reads the pieces and shows nothing. Rows by turns, so that what else the
  * machine does meets all of them. With several folders of `--dist`, builds are compared. Writes results/DATE-rendering.json. A built
- * package, Chromium, and React from pkg/test/hosts.
+ * package, Chromium, React from pkg/test/hosts, and Node 22 or later.
  */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { cpus, tmpdir } from "node:os";

@@ -67,7 +67,7 @@ export const figures = {
     const { prefill, decode, engine, model, machine } = report("b2b-chromium");
     const { cpu, cores } = report("b2b").machine;
     const size = (model.parameters / 1e9).toFixed(1);
-    return `${one(decode.tokensPerSecond.median)} tokens/s decode and ${one(prefill.tokensPerSecond.median)} tokens/s prefill: a ternary model of ${size} billion parameters in ${machine.runtime}, ${engine.threads} threads on ${cores} cores of an ${name(cpu)} (AVX-512). Repeat it, without a download, with \`npx ternlight bench --shape b2b --threads 2\` in Node, or with \`bench.html\` of \`make demo\` in a browser.`;
+    return `${one(decode.tokensPerSecond.median)} tokens/s decode and ${one(prefill.tokensPerSecond.median)} tokens/s prefill: a ternary model of ${size} billion parameters in ${machine.runtime}, ${engine.threads} threads on ${cores} cores of an ${name(cpu)} (AVX-512), while the page renders nothing; one that shows each piece [takes a core at times](docs/guide/threads.md#when-there-are-threads). Repeat it, without a download, with \`npx ternlight bench --shape b2b --threads 2\` in Node, or with \`bench.html\` of \`make demo\` in a browser.`;
   },
 
   machine() {

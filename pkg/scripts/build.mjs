@@ -187,7 +187,8 @@ function glueIn(folder) {
       onLoad({ filter: /\/(single|threads)-[\w-]+\.js$/ }, ({ path: file }) => {
         const threads = path.join(folder, path.basename(file).replace("single", "threads"));
         const shared = existsSync(threads) && sharedGlue(read(threads));
-        if (!shared || file === threads) return shared && { contents: shared };
+        if (!shared) return null;
+        if (file === threads) return { contents: shared };
         const contents = `export { createGlue } from ${JSON.stringify(`../../dist/glue/${path.basename(threads)}`)};\nexport const initialPages = 0;\n`;
         return serves(read(threads), read(file)) ? { contents, resolveDir: folder } : null;
       });

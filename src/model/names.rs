@@ -183,6 +183,9 @@ const HUGGING_FACE_WHOLE: &[(&str, Part)] = &[("linear_attn.A_log", Part::SsmA),
 /// Prefixes of the text part of a model that has others: that of a layer, and what stands for it here.
 const TEXT_PARTS: [&str; 2] = ["model.language_model.", "language_model.model."];
 
+/// How names begin in files of the model without its head, as sentence embedders have them.
+const BARE: [&str; 3] = ["embed_tokens.", "layers.", "norm."];
+
 fn part(table: &[(&str, Part)], name: &str) -> Option<Part> {
     table.iter().find(|(known, _)| *known == name).map(|&(_, part)| part)
 }
@@ -226,6 +229,9 @@ impl Naming {
             }
             if let Some(rest) = name.strip_prefix("language_model.") {
                 return self.slot(rest);
+            }
+            if BARE.iter().any(|start| name.starts_with(start)) {
+                return self.slot(&format!("model.{name}"));
             }
         }
         let [layers, globals, whole] = self.tables();
@@ -312,6 +318,9 @@ mod tests {
             ("language_model.model.layers.1.mlp.up_proj.scales", "model.layers.1.mlp.up_proj.scales"),
             ("model.language_model.embed_tokens.weight", "model.embed_tokens.weight"),
             ("language_model.lm_head.weight", "lm_head.weight"),
+            ("embed_tokens.weight", "model.embed_tokens.weight"),
+            ("layers.1.self_attn.k_norm.weight", "model.layers.1.self_attn.k_norm.weight"),
+            ("norm.weight", "model.norm.weight"),
         ] {
             assert_eq!(hugging_face(other), hugging_face(name));
         }

@@ -49,6 +49,11 @@ export function generate(
 ): Generation {
   const options = checkOptions(conversation ? "generate" : "complete", given, "generate");
   const { addSpecial = defaults.addSpecial } = options;
+  if (Array.isArray(prompt) && typeof prompt[0] === "object")
+    throw new EngineError("InvalidArgument", "generate: prompt is a list of messages, which chat() takes", {
+      option: "prompt",
+      expected: "a text or a list of token ids",
+    });
   const spec =
     typeof prompt === "string"
       ? { text: prompt, addSpecial }

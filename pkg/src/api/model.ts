@@ -195,14 +195,9 @@ export class LoadedModel implements Model {
   }
 
   async embed(texts: readonly Prompt[], options: EmbedOptions = {}): Promise<Float32Array[]> {
-    const {
-      pooling = defaults.pooling,
-      normalize = defaults.normalize,
-      adapters,
-      signal,
-    } = checkOptions("embed", options);
+    const { pooling, normalize = defaults.normalize, adapters, signal } = checkOptions("embed", options);
     const each = checkTexts("embed", texts);
-    return this.#client.call("embed", { texts: each, mean: pooling === "mean", normalize, adapters }, { signal });
+    return this.#client.call("embed", { texts: each, pooling, normalize, adapters }, { signal });
   }
 
   async perplexity(text: string, options: PerplexityOptions = {}): Promise<Perplexity> {

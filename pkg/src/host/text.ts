@@ -9,7 +9,7 @@ import { findTemplate, missingTemplate } from "../text/template_source.ts";
 import { Tokenizer } from "../text/tokenizer.ts";
 import type { TokenizerConfig, TokenizerJson } from "../text/tokenizer_json.ts";
 import { EngineError } from "../types/errors.ts";
-import type { Description, SamplingOptions } from "../types/index.ts";
+import type { Description, Pooling, SamplingOptions } from "../types/index.ts";
 import type { Platform } from "./platform.ts";
 
 export class Text {
@@ -18,14 +18,17 @@ export class Text {
   readonly chatOrNull: Chat | null;
   /** The sampling values of the model's own configuration. */
   readonly sampling: SamplingOptions;
+  /** How an embedding is made of a text's states, unless a caller asks for another way. */
+  readonly pooling: Pooling;
   /** The ids that end an answer. */
   readonly ends: readonly number[];
   readonly warnings: readonly string[];
 
-  constructor(tokenizer: Tokenizer | null, chat: Chat | null, generation: GenerationConfig) {
+  constructor(tokenizer: Tokenizer | null, chat: Chat | null, generation: GenerationConfig, pooling: Pooling) {
     this.#tokenizer = tokenizer;
     this.chatOrNull = chat;
     this.sampling = generation.sampling;
+    this.pooling = pooling;
     this.ends = [...new Set([...(tokenizer?.ends.map((end) => end.id) ?? []), ...generation.ends])];
     this.warnings = [
       ...(tokenizer?.warnings ?? ["the model has no tokenizer: prompts must be token ids"]),
@@ -98,7 +101,7 @@ export async function loadText(
     tokenizer = new Tokenizer(made.json, made.config, made.warnings);
   }
   const chat = found && tokenizer && chats ? new (await chats).Chat(found, tokenizer) : null;
-  return new Text(tokenizer, chat, generationConfig(side, gguf));
+  return new Text(tokenizer, chat, generationConfig(side, gguf), poolingOf(gguf));
 }
 
 function ggufText(metadata: Record<string, unknown>, header: Uint8Array): GgufText {
@@ -114,6 +117,12 @@ function ggufText(metadata: Record<string, unknown>, header: Uint8Array): GgufTe
     },
   };
 }
+
+/** llama.cpp's number for the last token's state; decoders that were trained to embed name it. */
+const LAST = 3;
+
+const poolingOf = (gguf: GgufText | null): Pooling =>
+  gguf?.get(`${gguf.get("general.architecture")}.pooling_type`) === LAST ? "last" : "mean";
 
 /** Reads generation_config.json or its counterpart in the header, and the end tokens of config.json. Values of a wrong type are ignored. */
 function generationConfig(files: SideFiles, gguf: GgufText | null): GenerationConfig {

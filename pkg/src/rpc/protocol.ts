@@ -17,6 +17,7 @@ import type {
   ModelStatus,
   Perplexity,
   Piece,
+  Pooling,
   Progress,
   SamplingOptions,
   SourceOptions,
@@ -128,7 +129,10 @@ export interface Verbs {
   warmup: Verb<Record<string, never>, null>;
   status: Verb<Record<string, never>, ModelStatus>;
   logits: Verb<{ ids: number[]; all: boolean } & Adapted, Float32Array[]>;
-  embed: Verb<{ texts: (string | number[])[]; mean: boolean; normalize: boolean } & Adapted, Float32Array[]>;
+  embed: Verb<
+    { texts: (string | number[])[]; pooling: Pooling | undefined; normalize: boolean } & Adapted,
+    Float32Array[]
+  >;
   perplexity: Verb<{ text: string; window: number } & Adapted, Perplexity>;
   tokenize: Verb<{ text: string; addSpecial: boolean }, number[]>;
   detokenize: Verb<{ ids: number[]; special: boolean }, string>;

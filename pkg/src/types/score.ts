@@ -42,9 +42,12 @@ export interface LogitsOptions {
   signal?: AbortSignal | undefined;
 }
 
+/** How the states of a text's tokens become one: their mean, or the last one. */
+export type Pooling = "mean" | "last";
+
 export interface EmbedOptions {
-  /** How the states of a text's tokens become one: their mean, or the last one. @default "mean" */
-  pooling?: "mean" | "last" | undefined;
+  /** How the states of a text's tokens become one. @default the one that the model's GGUF names, else the mean */
+  pooling?: Pooling | undefined;
   /** Scales every row to length 1. @default true */
   normalize?: boolean | undefined;
   /** The adapters to compute with. @default none */

@@ -282,6 +282,15 @@ test("roles are checked against the template", async (context) => {
   assert.match(await any.renderChat([{ role: "developer", content: "x" }, user("y")]), /^<system>x<\/system>/);
 });
 
+test("messages given to generate() are told where they belong", async (context) => {
+  const model = await demo(context);
+  const { code, message, detail } = await failure(
+    () => model.generate([{ role: "user", content: "Hello" }] as never).finished,
+  );
+  assert.deepEqual([code, detail.option], ["InvalidArgument", "prompt"]);
+  assert.match(message, /list of messages, which chat\(\) takes/);
+});
+
 test("OpenAI's shapes are understood where they are clear, and refused in words where they are not", async (context) => {
   const model = await demo(context, { chatTemplate });
   const parts = [

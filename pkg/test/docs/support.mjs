@@ -39,6 +39,7 @@ export const tiny = golden("gguf", "llama_bitlinear.TQ2_0.gguf");
 /** What stands for each address that the documents name: `HOST/PATH` to a file, or to a folder where both end in a slash. */
 const addresses = {
   "example.com/model.gguf": tiny,
+  "example.com/Qwen3-Embedding-0.6B-Q8_0.gguf": golden("gguf", "qwen3.Q8_0.gguf"),
   "example.org/base.gguf": golden("gguf", "llama_f32.F32.gguf"),
   "example.org/terse.gguf": golden("lora", "llama_f32.lora.gguf"),
   "example.org/pirate-lora/": golden("lora", "llama_f32.lora/"),

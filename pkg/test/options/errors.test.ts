@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
+import { show } from "../../src/options/show.ts";
 import { errorCodes } from "../../src/types/error_codes.ts";
 
 const root = new URL("../../../", import.meta.url);
@@ -53,4 +54,12 @@ test("every entry says what a code means, when it occurs and what to do", () => 
     for (const sentence of [meaning, action]) assert.match(sentence, /^([A-Z]|detail\.).*\.$/s, code);
     assert.ok(when.length > 3, code);
   }
+});
+
+test("a value in a message is short, tells no secret, and has the article that its name takes", () => {
+  const shown = ["x".repeat(99), [1], {}, { role: "user", key: "secret" }, new ArrayBuffer(1), new Map(), null, 7n].map(
+    show,
+  );
+  assert.deepEqual(shown.slice(1), ["a list", "{}", "{ role, key }", "an ArrayBuffer", "a Map", "null", "7"]);
+  assert.equal(shown[0], `"${"x".repeat(60)}…"`);
 });

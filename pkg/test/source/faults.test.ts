@@ -82,7 +82,7 @@ test("folders without one model", async (context) => {
   await refused(path.join(await folderOf(context, {}), "none/"), "NotFound", /there is no such folder/);
   const same = [new File([whole], "a.gguf"), new File([whole], "a.gguf")];
   await refused(same, "InvalidArgument", /two of the files given are called "a\.gguf"/);
-  await refused([{}] as never, "InvalidArgument", /source\["0"\] must be a URL.*, not a Object/);
+  await refused([{}] as never, "InvalidArgument", /source\["0"\] must be a URL.*, not \{\}/);
 });
 
 test("an index that does not tell the truth", async () => {

@@ -43,8 +43,9 @@ export const promptLogprobs: Handler<"promptLogprobs"> = (state, { ids, logprobs
 
 /** As many texts are under way at once as the engine computes together. */
 export const embed: Handler<"embed"> = async (state, args, context) => {
-  const { texts, mean, normalize, adapters } = args;
+  const { texts, normalize, adapters } = args;
   const { text, maxSequences } = state.model;
+  const mean = (args.pooling ?? text.pooling) === "mean";
   const rows: Float32Array[] = [];
   const one = (ids: number[]) => {
     let row: Float32Array = new Float32Array();

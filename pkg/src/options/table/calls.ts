@@ -48,7 +48,7 @@ export const embedding = {
   pooling: {
     kind: { values: ["mean", "last"] },
     to: "caller",
-    default: "mean",
+    otherwise: "the one that the model's GGUF names, else the mean",
     help: "How the states of a text's tokens become one: their mean, or the last one.",
   },
   normalize: { kind: "boolean", to: "caller", default: true, help: "Scales embeddings to length 1." },
