@@ -16,6 +16,8 @@ const file = path.join(pkg, "THIRD-PARTY-NOTICES");
 const read = (...names) => readFileSync(path.join(...names), "utf8");
 
 const TARGET = "wasm32-unknown-unknown";
+/** The package that an import names, of one line or several. */
+const IMPORTED = /^(?:import .*?|\}) from "((?:@[\w.-]+\/)?[a-z][\w.-]*)["/]/gm;
 /** Where a package leaves the choice, the first of these that it offers. */
 const PREFERRED = ["MIT", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Zlib", "Unicode-3.0", "Apache-2.0"];
 /** How a licence's own file is called, where a package has several. */
@@ -62,7 +64,7 @@ export function npmPackages() {
   };
   for (const source of readdirSync(path.join(pkg, "src"), { recursive: true })) {
     if (!source.endsWith(".ts")) continue;
-    for (const [, name] of read(pkg, "src", source).matchAll(/^import .*? from "((?:@[\w.-]+\/)?[a-z][\w.-]*)["/]/gm)) {
+    for (const [, name] of read(pkg, "src", source).matchAll(IMPORTED)) {
       visit(name);
     }
   }

@@ -120,7 +120,7 @@ async function answer(model: Model, generation: Generation, terminal: Terminal):
     plural(promptN, "prompt token") + at(promptPerSecond),
     `first after ${ms(ttftMs)}`,
     plural(predictedN, "token") + at(predictedPerSecond),
-    `ended by ${finished.finishReason}`,
+    finished.finishReason === "stopped" ? "stopped" : `ended by ${finished.finishReason}`,
     ...(finished.choices ? [plural(finished.choices.length, "completion")] : []),
     `${model.info.flavour}, ${plural(model.info.threads, "thread")}`,
   ];

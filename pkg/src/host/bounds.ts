@@ -9,12 +9,14 @@ const COUNT = 12;
 /** Bytes before its ids, and with the checksum behind its content. */
 const HEAD = 32;
 const FRAME = 40;
+/** What a hybrid's session has before its state. */
+const COMPUTED = 4;
 
-/** Refuses what cannot be a session of this model: it holds at most the keys and values of the cache, and an id for each position. */
+/** Refuses what cannot be a session of this model: it holds at most the keys and values of the cache, states, and an id for each position. */
 export function checkSaved(bytes: Uint8Array, { memory, contextLength }: ModelInfo): void {
   const option = "restore";
   checkMagic(bytes, option);
-  const limit = memory.kv + 4 * contextLength + FRAME;
+  const limit = memory.kv + memory.states + 4 * contextLength + FRAME + COMPUTED;
   if (bytes.length <= limit) return;
   const count = new DataView(bytes.buffer, bytes.byteOffset).getUint32(COUNT, true);
   if (count > contextLength) throw tooLong("the session is longer than the context", count, contextLength);
@@ -28,16 +30,21 @@ export function savedIds(bytes: Uint8Array): number[] {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   checkMagic(bytes, "prefill");
   const count = view.getUint32(COUNT, true);
-  const [expected, found] = [`at least ${4 * count + FRAME} bytes`, String(bytes.length)];
-  if (bytes.length < 4 * count + FRAME) {
-    throw new EngineError("Damaged", "prefill: the saved session is cut short", { option: "prefill", expected, found });
-  }
+  checkLength(bytes, 4 * count + FRAME, "prefill");
   return Array.from({ length: count }, (_, i) => view.getUint32(HEAD + 4 * i, true));
 }
 
 function checkMagic(bytes: Uint8Array, option: string): void {
-  if (bytes.length >= FRAME && new TextDecoder("latin1").decode(bytes.subarray(0, MAGIC.length)) === MAGIC) return;
-  throw new EngineError("BadMagic", "not a saved session", { option });
+  if (new TextDecoder("latin1").decode(bytes.subarray(0, MAGIC.length)) !== MAGIC) {
+    throw new EngineError("BadMagic", "not a saved session", { option });
+  }
+  checkLength(bytes, FRAME, option);
+}
+
+function checkLength({ length }: Uint8Array, least: number, option: string): void {
+  if (length >= least) return;
+  const detail = { option, expected: `at least ${least} bytes`, found: String(length) };
+  throw new EngineError("Damaged", "the saved session is cut short", detail);
 }
 
 /** Refuses more ids than the context has positions. */

@@ -11,11 +11,15 @@ function common(a: string, b: string): number {
 
 const reversed = (word: string) => [...word].reverse().join("");
 
-/** The word that is the same but for case, hyphens and two letters in one place; undefined where there is none. */
+/**
+ * The word that is the same but for case, hyphens and two letters in one place; undefined where there is none. One that
+ * is the same but for case and hyphens goes first: top_p is topP, whatever stands before it.
+ */
 export function meant(written: string, words: readonly string[]): string | undefined {
   const one = bare(written);
-  return words.find((word) => {
+  const near = (word: string) => {
     const other = bare(word);
     return common(one, other) + common(reversed(one), reversed(other)) >= Math.max(one.length, other.length, 5) - 2;
-  });
+  };
+  return words.find((word) => bare(word) === one) ?? words.find(near);
 }

@@ -34,7 +34,7 @@ test("a session that is none, or too large to be one, takes no memory", async (c
   assert.equal(await restored(large), "WrongModel");
   new DataView(large.buffer).setUint32(12, 1e6, true);
   assert.equal(await restored(large), "ContextFull");
-  assert.equal(await restored(saved.subarray(0, 8)), "UnsupportedVersion");
+  for (const cut of [8, 39]) assert.equal(await restored(saved.subarray(0, cut)), "Damaged");
   assert.equal((await model.status()).memoryBytes, memoryBytes);
 });
 
@@ -42,7 +42,7 @@ test("more ids than the context has positions take no memory", async (context) =
   const model = await load(DEMO, { threads: 1 });
   context.after(() => model.close());
   const { memoryBytes } = await model.status();
-  const many: number[] = new Array(20_000_000).fill(5);
+  const many: number[] = new Array(4_000_000).fill(5);
   const calls = [
     () => model.generate(many, { maxTokens: 1 }).finished,
     () => model.logits(many),
@@ -50,7 +50,7 @@ test("more ids than the context has positions take no memory", async (context) =
   ];
   for (const call of calls) {
     const { code, detail } = await fails(call);
-    assert.deepEqual([code, detail.option, detail.found], ["ContextFull", "contextLength", "20000000"]);
+    assert.deepEqual([code, detail.option, detail.found], ["ContextFull", "contextLength", "4000000"]);
   }
   const shifted = await model.generate(many, { maxTokens: 1, onContextFull: "shift" }).finished;
   assert.ok(shifted.promptTokens.length <= model.info.contextLength);

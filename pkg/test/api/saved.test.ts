@@ -84,6 +84,30 @@ for (const kv of ["f16", "fp8", "q8", "q4", "q2"] as const) {
   });
 }
 
+test("a hybrid's session that is larger than its cache, by its state, goes on elsewhere", async (context) => {
+  const hybrid = async () => {
+    const source = new URL("../../../tests/golden/models/qwen35/", import.meta.url);
+    const model = await load(source, { threads: 1, contextLength: 128, kvCacheTokens: 160 });
+    context.after(() => model.close());
+    return model;
+  };
+  const model = await hybrid();
+  const session = model.session();
+  await session.generate([1, 5, 9, 2, 30], { maxTokens: 100, ignoreEos: true, temperature: 0 }).finished;
+  const bytes = await session.save();
+  assert.ok(bytes.length > model.info.memory.kv + 4 * 128 + 40);
+  const restored = await (await hybrid()).restoreSession(bytes);
+  assert.deepEqual(restored.tokens, session.tokens);
+  const [found, expected] = await Promise.all(
+    [restored, session].map((one) => one.generate([7], { ...MORE, ignoreEos: true }).finished),
+  );
+  assert.deepEqual(found!.tokens, expected!.tokens);
+  assert.equal(found!.timings.promptN, 1);
+  const large = new Uint8Array(bytes.length + model.info.memory.states + 1e6);
+  large.set(bytes);
+  assert.equal((await failure(() => model.restoreSession(large))).code, "WrongModel");
+});
+
 test("what is no session of this model is refused", async (context) => {
   const model = await demo(context);
   const session = model.session();

@@ -1,6 +1,7 @@
 /** The packed package, installed where nothing else is, and what a program of it prints. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
+import { rmSync } from "node:fs";
 import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import path from "node:path";
@@ -67,12 +68,25 @@ function scalar() {
 export async function emptyFolderWithPackage(context, prefix = path.join(tmpdir(), "ternlight-")) {
   const folder = await mkdtemp(prefix);
   context.after(() => rm(folder, { recursive: true, force: true }));
-  const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], { cwd: pkg });
-  const [{ filename }] = Object.values(JSON.parse(stdout));
-  await writeFile(path.join(folder, "package.json"), `${JSON.stringify({ private: true, type: "module" })}\n`);
-  await run("npm", ["install", "--offline", "--no-audit", "--no-fund", `./${filename}`], { cwd: folder });
+  await cp(await installed(), folder, { recursive: true });
   await cp(path.join(here, "program.js"), path.join(folder, "program.js"));
   return folder;
+}
+
+let install;
+
+/** What npm makes, once for all tests of a file: each gets a copy. */
+function installed() {
+  install ??= (async () => {
+    const folder = await mkdtemp(path.join(tmpdir(), "ternlight-"));
+    process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+    const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], { cwd: pkg });
+    const [{ filename }] = Object.values(JSON.parse(stdout));
+    await writeFile(path.join(folder, "package.json"), `${JSON.stringify({ private: true, type: "module" })}\n`);
+    await run("npm", ["install", "--offline", "--no-audit", "--no-fund", `./${filename}`], { cwd: folder });
+    return folder;
+  })();
+  return install;
 }
 
 /** The same with a page that shows what the program printed; the model is in `public`, which Vite serves and copies. */

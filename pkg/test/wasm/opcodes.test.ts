@@ -8,8 +8,17 @@ import flavours from "../../flavours.json" with { type: "json" };
 
 const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
 
+/** Disassembling a module takes seconds. */
+const disassembled = new Map<string, Promise<string[]>>();
+
 /** The functions of a module in text form, by binaryen's disassembler. */
-async function functions(file: string): Promise<string[]> {
+function functions(file: string): Promise<string[]> {
+  const known = disassembled.get(file) ?? disassemble(file);
+  disassembled.set(file, known);
+  return known;
+}
+
+async function disassemble(file: string): Promise<string[]> {
   const options = { maxBuffer: 1 << 30 };
   const args = [path("../node_modules/.bin/wasm-dis"), "--all-features", path(`dist/${file}`)];
   const { stdout } = await promisify(execFile)(process.execPath, args, options);

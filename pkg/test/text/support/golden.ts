@@ -39,7 +39,7 @@ export const FROM_JSON: Record<string, () => string> = {
 export const OF_GGUF: [RegExp, string][] = [
   [/^(bitnet_packed|llama_bitlinear)\./, "tiny_llama3"],
   [/^(llama_bf16|llama_f32|trilm_style)\./, "tiny_smollm"],
-  [/^qwen3\./, "tiny_qwen2"],
+  [/^(qwen3|qwen35_odd)\./, "tiny_qwen2"],
   [/^onebitllm_style\./, "tiny_llama2"],
 ];
 
