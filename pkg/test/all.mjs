@@ -2,6 +2,7 @@
  * Runs test files, of the patterns given. A file whose process ended in another way than its tests did is told with
  * how it ended and what it printed last.
  */
+import { availableParallelism } from "node:os";
 import { run } from "node:test";
 import { spec } from "node:test/reporters";
 
@@ -17,7 +18,8 @@ const LAST = 4000;
 
 const printed = new Map();
 const [failed, ends] = [[], []];
-const events = run({ globPatterns: process.argv.slice(2), concurrency: true, execArgv });
+// `true` would leave one core out: half of two. Most files wait for a process, a browser or a server much of the time.
+const events = run({ globPatterns: process.argv.slice(2), concurrency: availableParallelism(), execArgv });
 events.on("test:stderr", ({ file, message }) => printed.set(file, ((printed.get(file) ?? "") + message).slice(-LAST)));
 events.on("test:fail", ({ name, file, details: { error } }) => {
   failed.push(name);

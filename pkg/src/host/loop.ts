@@ -122,7 +122,7 @@ export class EngineLoop {
     const begun = performance.now();
     const events = this.engine.step(budget) as (EngineEvent | number)[];
     this.#ms += performance.now() - begun;
-    this.#timeline?.end(this.engine.served(), events);
+    this.#timeline?.end(this.engine.served(), events, (request) => this.#listeners.has(request));
     if (events.length > 0) {
       // A batch that ends a prompt is like no other.
       const answers = events.every((event) => typeof event === "number");

@@ -34,10 +34,14 @@ export class Timeline {
     this.#batch ??= performance.now();
   }
 
-  /** A step has ended. The batch has ended with it if any request was served: `served` has request, first position and count of each. */
-  end(served: Uint32Array, events: readonly (EngineEvent | number)[]): void {
+  /**
+   * A step has ended. The batch has ended with it if any request was served: `served` has request, first position and count of each.
+   * A batch of the warm-up, which is `known` to nobody, may end here too.
+   */
+  end(served: Uint32Array, events: readonly (EngineEvent | number)[], known: (request: number) => boolean): void {
     for (let i = 0; i < served.length; i += 3) {
       const [request, from, count] = [...served.subarray(i, i + 3)] as [number, number, number];
+      if (!known(request)) continue;
       const decodes = this.#decoding.has(request);
       const facts = { tokens: count, position: from, "requests in the batch": served.length / 3 };
       const [name, color] = decodes ? (["decode", "primary"] as const) : (["prefill", "secondary"] as const);
