@@ -199,15 +199,18 @@ impl Plan {
 
     /// Bytes of the widest prepared input of the largest batch.
     pub fn act_bytes(&self) -> u64 {
-        self.widest_input() * self.rows() as u64
+        self.widest_input(self.rows())
     }
 
-    /// Bytes of one row of the widest prepared input.
-    fn widest_input(&self) -> u64 {
+    /// Bytes of the widest prepared input of so many rows. Few rows may take more than one row's share of many: see [`TABLE_ROWS`].
+    ///
+    /// [`TABLE_ROWS`]: crate::kernels::act::TABLE_ROWS
+    fn widest_input(&self, rows: usize) -> u64 {
         let widest = self.items.iter().filter_map(|item| match item.target {
-            Target::Matrix(shape, _) => {
-                [Precision::Int14, Precision::Float].map(|precision| spec(&shape, precision).bytes(1)).into_iter().max()
-            }
+            Target::Matrix(shape, _) => [Precision::Int14, Precision::Float]
+                .map(|precision| spec(&shape, precision).bytes(rows))
+                .into_iter()
+                .max(),
             Target::Values => None,
         });
         widest.max().unwrap_or(0)
@@ -244,11 +247,11 @@ impl Plan {
         // Latent weights wait whole for their mean, one matrix at a time.
         let latent = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Latent)));
         let staged = latent.map(|item| item.tensor.len).max().unwrap_or(0);
-        let rows = rows as u64;
+        let act = self.widest_input(rows);
         let kept = guessed_values(config);
         let prompt = self.prefill.min(cache.context) as u64 * Prefill::bytes(config);
-        let floats = rows * row as u64 + (logits + kept) as u64;
-        let scratch = staged + prompt + self.widest_input() * rows + 4 * floats;
+        let floats = rows as u64 * row as u64 + (logits + kept) as u64;
+        let scratch = staged + prompt + act + 4 * floats;
         Memory { weights, kv, states, scratch, total: weights + kv + states + scratch }
     }
 

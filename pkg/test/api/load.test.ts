@@ -40,6 +40,21 @@ test("the same model from every kind of source", async (context) => {
     assert.deepEqual(await inspect(source), expected);
 });
 
+test("every build computes in the room that inspect() tells", async () => {
+  const gguf = new URL("../../../tests/golden/gguf/llama_bitlinear.TQ2_0.gguf", import.meta.url);
+  const rooms = await Promise.all(
+    (["simd128", "relaxed"] as const).map(async (flavour) => {
+      const model = await load(gguf, { threads: 1, flavour });
+      const { scratch } = model.info.memory;
+      await model.close();
+      return scratch;
+    }),
+  );
+  // Strict SIMD has tables for a few rows of a batch, which take no more than the planes of all.
+  const told = (await inspect(gguf)).memory.scratch;
+  for (const room of rooms) assert.ok(Math.abs(room / told - 1) < 0.01, `${room} of ${told} bytes`);
+});
+
 test("progress is told in order", async (context) => {
   const told: Progress[] = [];
   const model = await demo(context, { onProgress: (progress) => told.push(progress) });
