@@ -5,7 +5,8 @@
  *
  * The same answers by turns: from a model in a process of its own whose pieces are read there, and from `ternlight serve`, streamed and
  * whole. Tokens a second of so many answers at once, and milliseconds to the first piece of one alone; medians, and the server's against
- * the engine's of the same turn. Wants a third core for the client that reads the streams, and an idle machine: it says how busy it was.
+ * the engine's of the same turn. Before each lone answer both rest for as long, since threads that slept take a millisecond to wake.
+ * What a request for `/livez` takes is what HTTP costs without an answer. Wants a third core for the client that reads the streams, and an idle machine: it says how busy it was.
  * Writes results/DATE-serving.json. Needs a built package.
  */
 import { fork, spawn } from "node:child_process";
@@ -14,10 +15,12 @@ import { writeFile } from "node:fs/promises";
 import { Agent, request } from "node:http";
 import { cpus, loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
+import { setTimeout } from "node:timers/promises";
 import { parseArgs } from "node:util";
 
 const here = fileURLToPath(import.meta.url);
 const dist = new URL("../pkg/dist/", import.meta.url);
+const REST_MS = 5;
 const prompt = "Once upon a time";
 const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
 const seconds = (since) => (performance.now() - since) / 1000;
@@ -33,6 +36,7 @@ async function speed(batch, tokens, answer) {
 async function first(count, answer) {
   const all = [];
   for (let seed = 0; seed < count; seed++) {
+    await setTimeout(REST_MS);
     const begun = performance.now();
     let came = 0;
     await answer(4, seed, () => {
@@ -57,15 +61,21 @@ async function engine(threads) {
 }
 
 function asked(url, stream) {
-  const agent = new Agent({ keepAlive: true });
+  const ask = requests(url);
   return (max_tokens, seed, onPiece = () => {}) =>
+    ask("/v1/completions", { model: "ternlight-demo", prompt, max_tokens, seed, temperature: 1, ignore_eos: true, stream }, onPiece);
+}
+
+/** Sends requests over connections that stay open. */
+function requests(url) {
+  const agent = new Agent({ keepAlive: true });
+  return (path, body, onPiece) =>
     new Promise((resolve, reject) => {
-      const body = { model: "ternlight-demo", prompt, max_tokens, seed, temperature: 1, ignore_eos: true, stream };
-      const asking = request(`${url}/v1/completions`, { method: "POST", agent }, (response) => {
+      const asking = request(`${url}${path}`, { method: body ? "POST" : "GET", agent }, (response) => {
         if (response.statusCode !== 200) reject(new Error(`status ${response.statusCode}`));
         response.on("data", onPiece).on("end", resolve).on("error", reject);
       });
-      asking.on("error", reject).end(JSON.stringify(body));
+      asking.on("error", reject).end(body && JSON.stringify(body));
     });
 }
 
@@ -88,8 +98,9 @@ async function main() {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const { url } = JSON.parse(String((await once(server.stdout, "data"))[0]));
+  const ask = requests(url);
   const found = { engine: [], streamed: [], whole: [] };
-  const firsts = { engine: [], streamed: [] };
+  const firsts = { engine: [], streamed: [], http: [] };
   const turns = {
     engine: () => inEngine("speed", batch, tokens),
     streamed: () => speed(batch, tokens, asked(url, true)),
@@ -102,8 +113,13 @@ async function main() {
         // The first turn warms up.
         if (turn > 0) found[name].push(value);
       }
-      const pair = { engine: await inEngine("first", settings.first), streamed: await first(settings.first, asked(url, true)) };
-      if (turn > 0) for (const [name, value] of Object.entries(pair)) firsts[name].push(value);
+      const http = (_tokens, _seed, onPiece) => ask("/livez", null, onPiece);
+      const row = {
+        engine: await inEngine("first", settings.first),
+        streamed: await first(settings.first, asked(url, true)),
+        http: await first(settings.first, http),
+      };
+      if (turn > 0) for (const [name, value] of Object.entries(row)) firsts[name].push(value);
     }
   } finally {
     alone.kill();
@@ -114,9 +130,8 @@ async function main() {
   for (const name of ["streamed", "whole"])
     console.log(`batch ${batch}, ${name}: ${shown(name)}, engine ${shown("engine")}, ratio ${ratio(name).toFixed(3)}`);
   const more = median(firsts.streamed.map((value, i) => value - firsts.engine[i]));
-  console.log(
-    `first piece: ${median(firsts.streamed).toFixed(2)} ms, engine ${median(firsts.engine).toFixed(2)} ms, difference ${more.toFixed(2)} ms`,
-  );
+  const [engineMs, streamedMs, httpMs] = ["engine", "streamed", "http"].map((name) => median(firsts[name]).toFixed(2));
+  console.log(`first piece: ${streamedMs} ms, engine ${engineMs} ms, difference ${more.toFixed(2)} ms; HTTP alone ${httpMs} ms`);
   const machine = { cpu: cpus()[0].model, cores: cpus().length, node: process.version, loadBefore: before, loadAfter: loadavg()[0] };
   console.log(`load of the machine before: ${before.toFixed(2)}`);
   const date = new Date().toISOString();

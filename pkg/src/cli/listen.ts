@@ -52,7 +52,12 @@ function urlOf({ host, port, unix, tls }: Place): string {
 }
 
 async function listenInNode(place: Place, answer: Answer): Promise<Listener> {
-  const listener = getRequestListener(answer, { overrideGlobalObjects: false });
+  const listener = getRequestListener(
+    async (request, { incoming }) => atOnce(await answer(request), incoming.httpVersion),
+    {
+      overrideGlobalObjects: false,
+    },
+  );
   const limits: ServerOptions = {
     headersTimeout: HEADERS_MS,
     requestTimeout: REQUEST_MS,
@@ -77,6 +82,16 @@ async function listenInNode(place: Place, answer: Answer): Promise<Listener> {
       await closed;
     },
   };
+}
+
+/**
+ * Answers whose length is not known are held back for some milliseconds, in case that they end soon, unless they are chunked by name.
+ * HTTP/1.0 has no chunks.
+ */
+function atOnce(response: Response, httpVersion: string): Response {
+  const events = response.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
+  if (events && httpVersion !== "1.0") response.headers.set("transfer-encoding", "chunked");
+  return response;
 }
 
 /** Waits for what is being sent, but for nobody who does not read it. */

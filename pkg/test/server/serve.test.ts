@@ -241,6 +241,22 @@ test("the Host header is checked on loopback", async (context) => {
     assert.ok((await asked(host)) >= 400, host);
 });
 
+test("a client of HTTP/1.0 gets a stream without chunks", async (context) => {
+  const server = await serve(context);
+  const { port } = new URL(server.url);
+  const sent = JSON.stringify({ ...ask, stream: true });
+  const raw = async (version: string) => {
+    const socket = connect(Number(port), "127.0.0.1");
+    const head = `POST /v1/completions HTTP/${version}\r\nHost: 127.0.0.1:${port}\r\nConnection: close\r\n`;
+    socket.write(`${head}Content-Length: ${sent.length}\r\n\r\n${sent}`);
+    let text = "";
+    for await (const part of socket) text += part;
+    return text;
+  };
+  assert.match(await raw("1.1"), /transfer-encoding: chunked[^]*\r\n\r\n[0-9a-f]+\r\n(id: .*\n)?data: /i);
+  assert.match(await raw("1.0"), /\r\n\r\n(id: .*\n)?data: /);
+});
+
 test("a client that says nothing, or a header without end, is closed", async (context) => {
   const server = await serve(context);
   const { port } = new URL(server.url);
