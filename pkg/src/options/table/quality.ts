@@ -130,7 +130,7 @@ export const pruneFlags = {
   by: {
     kind: { values: ["variance", "influence", "search"] },
     to: "command",
-    default: "search",
+    default: "influence",
     flag: { value: "B" },
     help: "What is chosen by: what a layer adds varies least, its removal turns the hidden state least, or greedy search.",
   },

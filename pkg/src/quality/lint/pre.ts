@@ -66,7 +66,7 @@ function cuts(pattern: RegExp, text: string): boolean {
 }
 
 /** The share of tokens out of reach from which a name is wrong, unless another name is hardly better. */
-const WRONG = 0.005;
+const WRONG = 0.002;
 const FEWEST = 4;
 const BETTER = 4;
 
