@@ -1,11 +1,14 @@
 import { writeFile } from "node:fs/promises";
 import { quality as measure, readTasks } from "../node-quality.ts";
 import { qualityPicture, settingName } from "../quality/picture.ts";
+import { checkLists } from "../quality/tools.ts";
 import type { QualityOptions, QualityReport, QualityRow } from "../quality/types.ts";
 import { shownSource } from "../source/address.ts";
+import type { EngineError } from "../types/errors.ts";
 import { readText } from "./file.ts";
 import { bytes, percent, plural, table } from "./format.ts";
 import { loadOptions, source, sourceOf } from "./model.ts";
+import { UsageError } from "./syntax.ts";
 import { textOf } from "./tools.ts";
 import type { Command } from "./usage.ts";
 
@@ -20,6 +23,7 @@ export const quality: Command = {
   name: "quality",
   async run(args, terminal) {
     const { against, tasks, csv, plot, ...lists } = args.own<Flags>("qualityFlags");
+    checkFlags(lists);
     const { window } = args.options("perplexity", ["perplexity"]);
     const load = loadOptions(args);
     const { signal } = terminal;
@@ -41,6 +45,15 @@ export const quality: Command = {
     await terminal.print(`${tableOf(name, report)}\n`);
   },
 };
+
+function checkFlags(lists: Pick<QualityOptions, "kv" | "activations" | "head">): void {
+  try {
+    checkLists(lists);
+  } catch (error) {
+    const { option, expected, found } = (error as EngineError).detail;
+    throw new UsageError(`--${option} must be ${expected}, not ${found}`, { option: `--${option}`, expected, found });
+  }
+}
 
 function tableOf(name: string, { rows, reference, window }: QualityReport): string {
   const withTasks = rows.some(({ tasks }) => tasks);

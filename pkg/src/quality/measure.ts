@@ -92,7 +92,9 @@ export async function measureQuality(
       const { kv, activations, head } = setting;
       const model = await load(source, { ...common, kvCacheType: kv, activations, head });
       try {
-        const row = await measured(model, reference, text, signal, () => onProgress(++done / steps));
+        const row = await measured(model, reference, text, { window, tokens, signal }, () =>
+          onProgress(Math.min(1, ++done / steps)),
+        );
         const accuracy = tasks ? { tasks: (await scoreTasks(model, tasks, { signal })).accuracy } : {};
         rows.push({ ...setting, ...row, ...(await speedOf(model, reference.windows[0]!, signal)), ...accuracy });
       } finally {
@@ -192,12 +194,11 @@ async function measured(
   model: Model,
   reference: Reference,
   text: string,
-  signal: AbortSignal | undefined,
+  { window, tokens, signal }: TextOptions,
   onWindow: () => void,
 ): Promise<Measured> {
   const same = model.info.vocab === reference.model.info.vocab;
-  const size = Math.max(...reference.windows.map(({ length }) => length));
-  const windows = same ? reference.windows : await windowsOf(model, text, size, Infinity);
+  const windows = same ? reference.windows : await windowsOf(model, text, window, tokens);
   const [nll, kl] = [new Mean(), new Mean()];
   let winners = 0;
   for (const [index, ids] of windows.entries()) {

@@ -74,15 +74,8 @@ export async function check(
   return checkModel(context, checkAll("check", CHECK, options));
 }
 
-export async function quality(
-  outside: QualityOutside,
-  source: ModelSource,
-  text: string,
-  options: QualityOptions = {},
-): Promise<QualityReport> {
-  const { against, tasks, ...rest } = options;
-  checkAll("quality", QUALITY, rest);
-  if (typeof text !== "string") throw wrong("quality", "text", "a text", text);
+/** Refuses a value that a load would refuse. */
+export function checkLists(options: Pick<QualityOptions, "kv" | "activations" | "head">): void {
   const lists = [
     ["kv", plan.kvCacheType.kind],
     ["activations", plan.activations.kind],
@@ -95,6 +88,18 @@ export async function quality(
       if (expected !== null) throw wrong("quality", name, `a list of ${expected}`, value);
     }
   }
+}
+
+export async function quality(
+  outside: QualityOutside,
+  source: ModelSource,
+  text: string,
+  options: QualityOptions = {},
+): Promise<QualityReport> {
+  const { against, tasks, ...rest } = options;
+  checkAll("quality", QUALITY, rest);
+  if (typeof text !== "string") throw wrong("quality", "text", "a text", text);
+  checkLists(options);
   return measureQuality(loadWith(outside), source, text, options);
 }
 

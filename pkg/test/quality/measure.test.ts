@@ -181,5 +181,5 @@ test("the command prints a table, a picture and lines for a spreadsheet", async 
   assert.equal(picture.match(/<circle/g)!.length, 4);
   const { stdout } = await ternlight("quality", ...flags);
   assert.match(stdout, /^ {2}\*? +kv f32 +\d+\.\d{4} +/m);
-  assert.equal((await ternlight("quality", "ternlight-demo", at("text.txt"), "--kv", "f33")).status, 1);
+  assert.equal((await ternlight("quality", "ternlight-demo", at("text.txt"), "--kv", "f33")).status, 2);
 });

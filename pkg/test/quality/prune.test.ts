@@ -26,7 +26,7 @@ function texts(): string[] {
   return parts;
 }
 
-const TOKENS = 1024;
+const TOKENS = 512;
 
 /** As the curve measures it: windows of the held-out texts' first tokens. */
 async function perplexityOf(file: Uint8Array<ArrayBuffer>, layers: number[]): Promise<number> {
@@ -39,11 +39,9 @@ async function perplexityOf(file: Uint8Array<ArrayBuffer>, layers: number[]): Pr
     for (let i = 1; ids.length < TOKENS; i += 2)
       ids.push(...(await model.tokenize(texts()[i]!, { addSpecial: false })));
     let [sum, count] = [0, 0];
-    for (let at = 0; at < TOKENS; at += 512) {
-      for (const { logprob } of await model.promptLogprobs(ids.slice(at, Math.min(at + 512, TOKENS)))) {
-        sum -= logprob;
-        count++;
-      }
+    for (const { logprob } of await model.promptLogprobs(ids.slice(0, TOKENS))) {
+      sum -= logprob;
+      count++;
     }
     return Math.exp(sum / count);
   } finally {
@@ -95,20 +93,21 @@ test("every way to choose beats the mean of ten random choices at every number o
 });
 
 test("a layer that does nothing goes first, and nothing is lost", async () => {
-  const file = await goldenFile("gguf/llama_f32.F32.gguf");
-  // Attention and feed-forward of layer 1 add zeros.
-  const zeros = (name: string) => spoilt(name, (data) => data.fill(0));
+  const file = trained();
+  // Attention and feed-forward of layer 3 add zeros: all of their codes are 1.
+  const zeros = (name: string) =>
+    spoilt(name, (data) => {
+      for (let at = 0; at < data.length; at++) if (at % 66 < 64) data[at] = 0x55;
+    });
   const dead = rebuilt(file, {
-    tensors: (all) => zeros("blk.1.ffn_down.weight")(zeros("blk.1.attn_output.weight")(all)),
+    tensors: (all) => zeros("blk.3.ffn_down.weight")(zeros("blk.3.attn_output.weight")(all)),
   });
   for (const by of ["variance", "influence", "search"] as const) {
-    const pruned = await prune(dead, { targetLayers: 1, texts: texts(), tokens: 256, by, load: { threads: 1 } });
-    assert.deepEqual(pruned.kept, [0], by);
+    const pruned = await prune(dead, { targetLayers: 5, texts: texts(), tokens: 128, by, load: { threads: 1 } });
+    assert.deepEqual(pruned.kept, [0, 1, 2, 4, 5], by);
     assert.equal(pruned.curve[1]!.perplexity, pruned.curve[0]!.perplexity, by);
     const [whole, cut] = [contents(dead).tensors, contents(await bytesOf(pruned.file)).tensors];
-    for (const [name, { data }] of cut) assert.deepEqual(data, whole.get(name)!.data, name);
-    const gone = [...whole.keys()].filter((name) => !cut.has(name));
-    assert.ok(gone.length > 5 && gone.every((name) => name.startsWith("blk.1.")));
+    assert.equal(cut.size, [...whole.keys()].filter((name) => !name.startsWith("blk.3.")).length);
   }
 });
 
@@ -146,7 +145,7 @@ test("what is wrong is refused by name", async () => {
   const file = await goldenFile("gguf/llama_f32.F32.gguf");
   const refused = (code: string) => (error: { code: string }) => error.code === code;
   const given = { texts: texts(), tokens: 64 };
-  await assert.rejects(prune(file, { ...given, targetLayers: 3 }), refused("InvalidArgument"));
+  await assert.rejects(prune(file, { ...given, targetLayers: 99 }), refused("InvalidArgument"));
   await assert.rejects(prune(file, { texts: ["a"], targetLayers: 1 }), refused("BadValue"));
   const hybrid = await goldenFile("gguf/qwen35_odd.hadamard.F32.gguf");
   await assert.rejects(prune(hybrid, { ...given, targetLayers: 1 }), refused("UnsupportedSetting"));
