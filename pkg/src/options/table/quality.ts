@@ -48,14 +48,14 @@ export const qualityFlags = {
   activations: {
     kind: "texts",
     to: "command",
-    default: "auto",
+    otherwise: "auto",
     flag: { value: "A[,A…]", read: "list" },
     help: "How activations are rounded, each measured: auto, int8, int14, float.",
   },
   head: {
     kind: "texts",
     to: "command",
-    default: "stored",
+    otherwise: "stored",
     flag: { value: "T[,T…]", read: "list" },
     help: "What embedding and head are rounded to, each measured: stored, q8_0, q6_k, q4_0.",
   },
