@@ -84,13 +84,16 @@ export async function measureQuality(
   const common = { ...options.load, prefixReuse: false, maxSequences: 1, signal };
   const base = { ...common, kvCacheType: "f32", activations: "auto", head: "stored" } as const;
   const reference = await Reference.open(await load(against ?? source, base), text, { window, tokens, signal });
+  // Room for one context each: otherwise smaller keys and values would be given room for more.
+  const { contextLength } = reference.model.info;
+  const room = against === undefined ? { contextLength, kvCacheTokens: contextLength } : {};
   const steps = reference.windows.length * settings.length;
   let done = 0;
   try {
     const rows: Omit<QualityRow, "pareto">[] = [];
     for (const setting of settings) {
       const { kv, activations, head } = setting;
-      const model = await load(source, { ...common, kvCacheType: kv, activations, head });
+      const model = await load(source, { ...room, ...common, kvCacheType: kv, activations, head });
       try {
         const row = await measured(model, reference, text, { window, tokens, signal }, () =>
           onProgress(Math.min(1, ++done / steps)),
