@@ -3,7 +3,7 @@
 import { EngineError } from "../types/errors.ts";
 import type { Activations, Head, KvCacheType, LoadOptions, Model, ModelSource } from "../types/index.ts";
 import { divergence, logSum, Mean, winner } from "./compare.ts";
-import { type Accuracy, scoreTasks, type Task } from "./tasks.ts";
+import { type Accuracy, type ScoredTask, scoreTasks, type Task } from "./tasks.ts";
 
 /** One way to load the model. */
 export interface Setting {
@@ -52,7 +52,8 @@ export interface QualityRow extends Setting {
   memory: number;
   /** Whether no other setting is as good in perplexity, speed and memory, and better in one. */
   pareto: boolean;
-  tasks?: Accuracy;
+  /** What the questions gave, with the scores of each choice. */
+  tasks?: Accuracy & { lines: ScoredTask[] };
 }
 
 export interface QualityReport {
@@ -98,7 +99,7 @@ export async function measureQuality(
         const row = await measured(model, reference, text, { window, tokens, signal }, () =>
           onProgress(Math.min(1, ++done / steps)),
         );
-        const accuracy = tasks ? { tasks: (await scoreTasks(model, tasks, { signal })).accuracy } : {};
+        const accuracy = tasks ? { tasks: await answered(model, tasks, signal) } : {};
         rows.push({ ...setting, ...row, ...(await speedOf(model, reference.windows[0]!, signal)), ...accuracy });
       } finally {
         await model.close();
@@ -112,6 +113,11 @@ export async function measureQuality(
   } finally {
     await reference.close();
   }
+}
+
+async function answered(model: Model, tasks: readonly Task[], signal?: AbortSignal) {
+  const { accuracy, tasks: lines } = await scoreTasks(model, tasks, { signal });
+  return { ...accuracy, lines };
 }
 
 /** Every combination of the lists. */

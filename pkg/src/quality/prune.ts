@@ -17,6 +17,7 @@ import {
   whole,
   withFiles,
 } from "./new_gguf.ts";
+import { parameters, SIZE_LABEL, sizeLabel } from "./size_label.ts";
 
 /** How layers are chosen; see the guide. */
 export type PruneBy = "variance" | "influence" | "search";
@@ -138,6 +139,9 @@ export function withLayers(opening: Opening, gguf: Gguf, layers: readonly number
     const at = place.get(Number(layer));
     return at === undefined ? [] : [{ ...kept(tensor, [whole(tensor)]), name: `blk.${at}.${rest}` }];
   });
+  if (gguf.get(SIZE_LABEL) !== undefined) {
+    values.set(SIZE_LABEL, pair({ key: SIZE_LABEL, value: sizeLabel(parameters(tensors)) }));
+  }
   return newGguf(opening, gguf, changed(gguf.pairs, values), tensors);
 }
 

@@ -17,6 +17,7 @@ import {
   whole,
   withFiles,
 } from "./new_gguf.ts";
+import { parameters, SIZE_LABEL, sizeLabel } from "./size_label.ts";
 import { type Chosen, choose, closure, keptMerges, type Vocabulary, vocabularyOf } from "./slice_tokens.ts";
 
 export interface SliceOptions {
@@ -173,6 +174,7 @@ function write(
   const made = gguf.tensors.map((tensor) =>
     ROWS.includes(tensor.name) ? cut(tensor, ids, tokens.length) : kept(tensor, [whole(tensor)]),
   );
+  if (gguf.get(SIZE_LABEL) !== undefined) set(SIZE_LABEL, sizeLabel(parameters(made)));
   const pairs = changed(gguf.pairs, values);
   const file = newGguf(opening, gguf, pairs, made);
   return { file, tokenizer: slicedTokenizer(gguf, vocabulary, ids, values) };

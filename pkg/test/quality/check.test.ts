@@ -155,6 +155,10 @@ test("head: a tied one stored twice, too few rows, and one that is missing", asy
   const { mended, after } = await checked(twice, "head");
   assert.deepEqual(rules(after!), []);
   assert.deepEqual(await logitsOf(mended!), await logitsOf(demo));
+  // The count of parameters in the header tells of a head that is gone.
+  const own = await goldenFile("gguf/llama_bitlinear.TQ2_0.gguf");
+  const gone = rebuilt(own, { tensors: (all) => all.filter(({ name }) => name !== "output.weight") });
+  assert.equal((await checked(gone, "head")).found[0]!.key, "general.size_label");
   const short = (tensors: Tensor[]) =>
     tensors.map((tensor) => {
       if (tensor.name !== "token_embd.weight") return tensor;

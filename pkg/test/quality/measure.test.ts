@@ -174,6 +174,10 @@ test("the command prints a table, a picture and lines for a spreadsheet", async 
   const settings = told.rows.map(({ kv, head }: { kv: string; head: string }) => `${kv} ${head}`);
   assert.deepEqual(settings, ["f32 stored", "f32 q8_0", "q4 stored", "q4 q8_0"]);
   assert.equal(told.rows[0].tasks.count, 4);
+  assert.deepEqual(
+    told.rows[0].tasks.lines.map(({ choices }: { choices: object[] }) => choices.length),
+    TASKS.map(({ choices }) => choices.length),
+  );
   const csv = (await readFile(at("out.csv"), "utf8")).trim().split("\n");
   assert.equal(csv.length, 5);
   assert.equal(csv[0]!.split(",").length, csv[1]!.split(",").length);

@@ -1,7 +1,8 @@
 /** Rules about the head: the matrix that makes logits. */
 
 import type { Source } from "../../source/source.ts";
-import { type Gguf, type GgufTensor, rowsOf } from "../gguf.ts";
+import { type Gguf, type GgufTensor, rowsOf, valuesOf } from "../gguf.ts";
+import { labelled, parameters, SIZE_LABEL, sizeLabel } from "../size_label.ts";
 import type { Finding } from "./finding.ts";
 import type { Checked } from "./model.ts";
 
@@ -14,7 +15,7 @@ export interface HeadFinding extends Finding {
 
 export async function checkHead(checked: Checked, signal?: AbortSignal): Promise<HeadFinding[]> {
   const { gguf, files, config, weights } = checked;
-  if (gguf) return [...vocabulary(gguf), ...(await storedTwice(gguf, files.weights, signal))];
+  if (gguf) return [...vocabulary(gguf), ...lost(gguf), ...(await storedTwice(gguf, files.weights, signal))];
   const head = weights.some(({ name }) => /(^|\.)lm_head\./.test(name));
   if (config?.tie_word_embeddings !== false || head) return [];
   return [
@@ -49,6 +50,27 @@ function vocabulary(gguf: Gguf): HeadFinding[] {
       },
     ];
   });
+}
+
+/** A head that the file was made with, by its own count of parameters. Without one, the embedding would stand in for it. */
+function lost(gguf: Gguf): HeadFinding[] {
+  const [embedding, label] = [gguf.tensor(EMBEDDING), gguf.get(SIZE_LABEL)];
+  const range = labelled(label);
+  if (gguf.tensor(HEAD) || !embedding || !range) return [];
+  const count = parameters(gguf.tensors);
+  const fits = (value: number) => value >= range.least && value <= range.most;
+  if (fits(count) || !fits(count + valuesOf(embedding))) return [];
+  return [
+    {
+      rule: "head",
+      level: "error",
+      tensor: HEAD,
+      key: SIZE_LABEL,
+      message: `${HEAD} is missing: ${SIZE_LABEL} says ${label}, the tensors hold ${sizeLabel(count)} parameters, and a head of its own would make up the rest`,
+      advice: "convert the model anew: the embedding stands in for a head that it is not",
+      fixable: false,
+    },
+  ];
 }
 
 /** A head that is the embedding, byte by byte. */
