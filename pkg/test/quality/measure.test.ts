@@ -39,10 +39,10 @@ test("perplexity is the model's own, and the reference is compared with itself",
 test("KL and winners against logits compared by hand", async () => {
   const given = text().slice(0, 600);
   const options = { threads: 1, contextLength: 512 };
-  const { rows } = await quality(demo, given, { activations: ["float"], load: options });
+  const { rows } = await quality(demo, given, { activations: ["int14"], load: options });
   const [a, b] = await Promise.all([
     load(demo, { ...options, kvCacheType: "f32" }),
-    load(demo, { ...options, activations: "float" }),
+    load(demo, { ...options, activations: "int14" }),
   ]);
   const ids = await a.tokenize(given, { addSpecial: false });
   const [own, other] = await Promise.all([a.logits(ids, { all: true }), b.logits(ids, { all: true })]);
