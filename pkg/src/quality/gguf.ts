@@ -83,7 +83,10 @@ export function rowBytes(tensor: GgufTensor): number {
 export const isI2s = ({ type }: Pick<GgufTensor, "type">): boolean => type === I2_S;
 
 const FIRST = 256 << 10;
-const MOST_HEADER = 1 << 30;
+/** Several times the longest known header, which a vocabulary makes long. */
+const MOST_HEADER = 1 << 28;
+/** The largest alignment that is known is 4096; a new file is filled up to it. */
+const MOST_ALIGNMENT = 1 << 16;
 const STRING = 8;
 const ARRAY = 9;
 const ALIGNMENT_KEY = "general.alignment";
@@ -162,7 +165,7 @@ function sizeAll(tensors: GgufTensor[], file: number, size: number): void {
     tensor.bytes = (values / type.values) * type.bytes + (isI2s(tensor) ? I2S_TAIL : 0);
     const old = (values / OLD_Q2_0.values) * OLD_Q2_0.bytes;
     if (tensor.type === 42 && room < tensor.bytes && room >= old) tensor.bytes = old;
-    if (!Number.isInteger(tensor.bytes) || room < tensor.bytes) {
+    if (!Number.isSafeInteger(tensor.bytes) || tensor.bytes <= 0 || room < tensor.bytes) {
       const expected = `${tensor.bytes} bytes`;
       const reason = `${tensor.name}: expected ${expected} from byte ${tensor.offset}, found ${room}`;
       throw new EngineError("BadHeader", reason, { tensor: tensor.name, offset: tensor.offset, expected });
@@ -182,13 +185,14 @@ interface Header {
 class Short extends Error {}
 
 async function readHeader(source: Source, signal?: AbortSignal): Promise<Header> {
-  for (let length = Math.min(FIRST, source.size); ; length = Math.min(4 * length, source.size)) {
+  const most = Math.min(source.size, MOST_HEADER);
+  for (let length = Math.min(FIRST, most); ; length = Math.min(4 * length, most)) {
     const bytes = await source.read(0, length, signal ? { signal } : {});
     try {
       return new Cursor(bytes, source.name).header();
     } catch (error) {
       if (!(error instanceof Short)) throw error;
-      if (length === source.size || length > MOST_HEADER) {
+      if (length === most) {
         throw new EngineError("BadHeader", `${source.name}: the header ends early`, {
           file: source.name,
           offset: length,
@@ -232,10 +236,11 @@ class Cursor {
       const key = this.#string();
       metadata[key] = this.#value(this.#u32());
     }
-    const tensors = Array.from({ length: count }, () => this.#tensor());
+    const tensors: Header["tensors"] = [];
+    while (tensors.length < count) tensors.push(this.#tensor());
     const alignment = Number(metadata[ALIGNMENT_KEY] ?? 32);
-    if (!(alignment > 0 && Number.isInteger(Math.log2(alignment)))) {
-      throw this.#wrong(ALIGNMENT_KEY, "a power of two", alignment);
+    if (!(alignment > 0 && alignment <= MOST_ALIGNMENT && Number.isInteger(Math.log2(alignment)))) {
+      throw this.#wrong(ALIGNMENT_KEY, `a power of two, at most ${MOST_ALIGNMENT}`, alignment);
     }
     const data = Math.ceil(this.#at / alignment) * alignment;
     return { bytes: this.#bytes.subarray(0, this.#at), metadata, tensors, data, alignment };
@@ -244,7 +249,7 @@ class Cursor {
   #tensor(): Header["tensors"][number] {
     const name = this.#string();
     const dimensions = this.#u32();
-    if (dimensions > 4) throw this.#wrong(name, "at most 4 dimensions", dimensions);
+    if (dimensions < 1 || dimensions > 4) throw this.#wrong(name, "1 to 4 dimensions", dimensions);
     const dims = Array.from({ length: dimensions }, () => this.#u64());
     return { name, dims, type: this.#u32(), offset: this.#u64(), bytes: 0 };
   }

@@ -5,10 +5,12 @@ import { readdirSync } from "node:fs";
 import { readFile, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { type Checkup, check, type Rule } from "ternlight/quality";
+import { EngineError } from "ternlight";
+import { type Checkup, check, type Rule, slice } from "ternlight/quality";
 import { json, ternlight } from "../cli/support/ternlight.ts";
 import { contents } from "../convert/support/convert.ts";
 import { folderOf, goldenFile, goldenFolder, goldenPath, logitsOf } from "../source/support/models.ts";
+import { splitGguf } from "../source/support/split.ts";
 import { bytesOf, rebuilt, spoilt, type Tensor, trained } from "./support/craft.ts";
 
 const ternary = () => goldenFile("gguf/onebitllm_style.TQ2_0.gguf");
@@ -299,4 +301,35 @@ test("the command tells findings, mends a copy and leaves the file alone", async
   assert.equal((await ternlight("inspect", "--fix", model)).status, 2);
   await writeFile(path.join(folder, "none.gguf"), "no model");
   assert.equal((await ternlight("inspect", "--check", path.join(folder, "none.gguf"))).status, 1);
+});
+
+test("damaged files end in findings or typed errors, quickly", async () => {
+  const file = await chat();
+  let seed = 7;
+  const random = (below: number) => {
+    seed = (seed * 48_271) % 2_147_483_647;
+    return seed % below;
+  };
+  const header = file.length - contents(file).tensors.size;
+  for (let run = 0; run < 200; run++) {
+    const damaged = file.slice(0, run % 4 === 0 ? random(file.length) : file.length);
+    // Most of what a reader trusts stands at the beginning: counts, lengths and types.
+    for (let i = 0; i < 1 + random(4); i++) damaged[random(run % 2 ? 2000 : header) % damaged.length] = random(256);
+    const tools = [
+      () => check(damaged, { run: false }),
+      () => slice(damaged, { tokens: [1] }).then(({ file }) => bytesOf(file)),
+    ];
+    for (const tool of tools) {
+      await tool().catch((error) => assert.ok(error instanceof EngineError, `${run}: ${error.stack}`));
+    }
+  }
+});
+
+test("a model in parts is checked and cut as one", async () => {
+  const parts = splitGguf(await ternary(), "model", 3);
+  assert.deepEqual(rules(await check(parts)), []);
+  const { file } = await slice(parts, { tokens: [300, 301] });
+  const cut = await bytesOf(file);
+  assert.equal(contents(cut).metadata.get("split.count"), undefined);
+  assert.equal((await logitsOf(cut)).length, 8);
 });

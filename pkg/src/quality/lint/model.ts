@@ -41,7 +41,7 @@ export async function openChecked(files: ModelFiles, signal?: AbortSignal): Prom
     text,
     textError,
     template: found?.templates.default ?? null,
-    config: files.config ? JSON.parse(new TextDecoder().decode(files.config)) : null,
+    config: files.config ? (parsed(files.config, "config.json") as Record<string, unknown>) : null,
   };
 }
 
@@ -104,11 +104,13 @@ async function safetensorsWeights(files: readonly Source[], signal?: AbortSignal
     if (length > Math.min(source.size - 8, MOST_HEADER)) {
       throw new EngineError("BadHeader", `${source.name}: a header of ${length} bytes`, { file: source.name });
     }
-    const header = JSON.parse(new TextDecoder().decode(await source.read(8, length, options)));
+    const header = parsed(await source.read(8, length, options), source.name) as Record<string, Entry>;
     const entries = Object.entries<Entry>(header).filter(([name]) => name !== "__metadata__");
     const scales = new Map(entries.filter(([name]) => name.endsWith(".weight_scale")));
-    for (const [name, { dtype, shape, data_offsets }] of entries) {
+    for (const [name, entry] of entries) {
       if (scales.has(name)) continue;
+      const { dtype, shape, data_offsets } = entry;
+      checkEntry(name, entry, source.size - 8 - length);
       const [from, to] = data_offsets;
       const beside = scales.get(name.replace(/\.weight$/, ".weight_scale"));
       const scale = beside && (await scalar(source, beside, 8 + length, options));
@@ -124,6 +126,26 @@ async function safetensorsWeights(files: readonly Source[], signal?: AbortSignal
     }
   }
   return all;
+}
+
+function checkEntry(name: string, { dtype, shape, data_offsets }: Entry, room: number): void {
+  const [from = -1, to = -1] = Array.isArray(data_offsets) ? data_offsets : [];
+  const fine = typeof dtype === "string" && Array.isArray(shape) && from >= 0 && to >= from && to <= room;
+  if (fine) return;
+  const found = `${from} to ${to}`;
+  throw new EngineError("BadHeader", `${name}: expected a range within ${room} bytes, got ${found}`, {
+    tensor: name,
+    expected: `at most ${room}`,
+    found,
+  });
+}
+
+function parsed(bytes: Uint8Array, file: string): unknown {
+  try {
+    return Object(JSON.parse(new TextDecoder().decode(bytes)));
+  } catch (cause) {
+    throw new EngineError("BadHeader", `${file} is not JSON: ${(cause as Error).message}`, { file }, { cause });
+  }
 }
 
 function hfPlace(name: string): Pick<Weights, "layer" | "stem"> {

@@ -4,6 +4,7 @@ import type { RawPair } from "../../convert/header.ts";
 import type { Text } from "../../host/text.ts";
 import { findPreTokenizer } from "../../text/pretokenizers.ts";
 import { ChatTemplate } from "../../text/template.ts";
+import { EngineError } from "../../types/errors.ts";
 import type { ChatMessage } from "../../types/index.ts";
 import type { Gguf } from "../gguf.ts";
 import { pair } from "../new_gguf.ts";
@@ -24,7 +25,7 @@ const ADD_BOS = "tokenizer.ggml.add_bos_token";
 
 export function checkText(checked: Checked): TextFinding[] {
   const { gguf, text, template, textError } = checked;
-  const pre = gguf ? checkPre(gguf) : [];
+  const pre = gguf ? preOrWhyNot(gguf) : [];
   const known = pre.some(({ key }) => key === textError?.detail.key);
   const broken: TextFinding[] = textError && !known ? [unreadable(textError.message, textError.detail.key)] : [];
   if (!text?.tokenizerOrNull || template === null) return [...pre, ...broken];
@@ -39,6 +40,15 @@ const unreadable = (message: string, key: string | undefined): TextFinding => ({
   advice: "convert the model anew, with its tokenizer.json beside it",
   fixable: false,
 });
+
+function preOrWhyNot(gguf: Gguf): TextFinding[] {
+  try {
+    return checkPre(gguf);
+  } catch (error) {
+    if (!(error instanceof EngineError)) throw error;
+    return [unreadable(error.message, error.detail.key)];
+  }
+}
 
 /** The name of the way in which a text is cut before merging. */
 function checkPre(gguf: Gguf): TextFinding[] {
