@@ -189,6 +189,15 @@ test("scales: zero, NaN or far off; the one that all others have is written back
   }
   const norm = rebuilt(file, { tensors: spoilt("blk.0.attn_norm.weight", (data) => data.fill(0)) });
   assert.equal((await checked(norm, "scales")).mended, null);
+  const signs = await goldenFile("gguf/qwen3.Q1_0_all.gguf");
+  for (const [name, bits, found] of [
+    ["token_embd.weight", 1, []],
+    ["token_embd.weight", 0x7bff, ["scales"]],
+    ["blk.0.ffn_up.weight", 1, ["scales"]],
+  ] as const) {
+    const changed = rebuilt(signs, { tensors: spoilt(name, (_, view) => view.setUint16(18 * 5, bits, true)) });
+    assert.deepEqual(rules(await check(changed, { run: false })), found, `${name} ${bits}`);
+  }
   // One scale for a whole tensor: nothing says what it was.
   const whole = await goldenFile("gguf/onebitllm_style.I2_S.gguf");
   const nan = rebuilt(whole, {

@@ -131,7 +131,9 @@ function scaleFinding(weights: Weights, seen: Seen): { finding?: Finding; mend?:
   const far: number[] = [];
   for (const [block, scale] of scales.entries()) {
     const size = Math.abs(scale);
-    if (size !== 0 && Number.isFinite(size) && (size > FAR * middle || size * FAR < middle)) far.push(block);
+    // Rows of tokens that no text has taught may be tiny.
+    const tiny = weights.layer !== null && size * FAR < middle;
+    if (size !== 0 && Number.isFinite(size) && (size > FAR * middle || tiny)) far.push(block);
   }
   // Rows of a vocabulary that no text uses may be zero.
   const zeros = weights.layer === null && isBinary(weights.type) && lost.length < scales.length / 2 ? [] : lost;
