@@ -41,8 +41,11 @@ test("the tarball", async (context) => {
       "index.js",
       "isolate.js",
       "node-doctor.js",
+      "node-quality.js",
       "node-worker.js",
       "node.js",
+      "quality.js",
+      "quality.jsx",
       "server.js",
       "worker.js",
     ];
