@@ -10,7 +10,8 @@
 # make profile   a package in target/profile whose functions have names, for profilers (docs/guide/profiling.md)
 # make docs    the site of the documents in docs/.site, with the API and the demo page, for any static host
 # make licences   licences of all that is shipped, and known vulnerabilities where a database of them is at hand
-# make soak    fuzzing, SOAK_SECONDS (300) for each parser, and SOAK_SERVE_SECONDS (600) of mixed clients of a server; wants a
+# make soak    fuzzing, SOAK_SECONDS (300) for each parser, and SOAK_SERVE_SECONDS (600) of mixed clients of a server,
+#              and SOAK_FAULT_RUNS (64) batches with faults; wants a
 #              nightly toolchain and fetches what is missing
 
 SHELL := bash

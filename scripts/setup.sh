@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and what is not there yet. Each part is quick when there is nothing to do.
 #
-#     scripts/setup.sh [rust|npm|test-runner|hosts|clients|conformance|docs|chromium|firefox|webkit]…
+#     scripts/setup.sh [rust|npm|test-runner|hosts|clients|conformance|docs|chromium|firefox|webkit|redis|postgresql]…
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -66,7 +66,7 @@ python_packages() {
   cp "$2" "$1/.installed"
 }
 
-# A browser from Debian, unless its program is there: name, program, packages.
+# A browser, or a broker, from Debian, unless its program is there: name, program, packages.
 browser() {
   local name="$1" program="$2" packages="${*:3}"
   if compgen -G "$program" >/dev/null; then return; fi
@@ -86,6 +86,8 @@ browser() {
 
 chromium() { browser chromium "${CHROMIUM:-/usr/bin/chromium}" chromium; }
 firefox() { browser firefox "${FIREFOX:-/usr/bin/firefox-esr}" firefox-esr; }
+redis() { browser redis "${REDIS:-/usr/bin/redis-server}" redis-server; }
+postgresql() { browser postgresql "/usr/lib/postgresql/*/bin/postgres" postgresql; }
 webkit() {
   browser webkit "${WEBKIT:-/usr/lib/*/webkit2gtk-4*/MiniBrowser}" webkit2gtk-driver xvfb
 }
@@ -100,7 +102,7 @@ for part; do
     conformance) python_packages .cache/conformance pkg/test/conformance/requirements.txt ;;
     docs) packages docs ;;
     test-runner) test_runner ;;
-    chromium | firefox | webkit) $part ;;
+    chromium | firefox | webkit | redis | postgresql) $part ;;
     *) say "no part is named $part" && exit 2 ;;
   esac
 done

@@ -54,6 +54,11 @@ if [ $# = 0 ]; then
 
   # Mixed clients of a server, each of whose answers is compared, and the server's memory.
   SERVE_SECONDS=${SOAK_SERVE_SECONDS:-600} pkg/test/hosts/node_modules/node24/bin/node --test pkg/test/server/crowd.test.ts
+
+  # Batches: a campaign of faults on both brokers, and ten million lines in a heap of 64 MB.
+  scripts/setup.sh redis postgresql
+  BATCH_FAULT_RUNS=${SOAK_FAULT_RUNS:-64} pkg/test/hosts/node_modules/node24/bin/node --test clients/batch/test/faults.test.mjs
+  BATCH_LINES=${SOAK_LINES:-10000000} pkg/test/hosts/node_modules/node24/bin/node --test pkg/test/batch/output.test.ts
 fi
 
 for target in $targets; do

@@ -15,6 +15,7 @@ const guide = [
   ["adapters", "Adapters"],
   ["structured-output", "Structured output"],
   ["tools", "Tools"],
+  ["batch", "Batches"],
   ["edge", "Edge workers"],
   ["command-line", "Command line"],
   ["profiling", "Profiling"],

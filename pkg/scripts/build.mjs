@@ -38,7 +38,7 @@ const forPages = [
   { format: "iife", entryPoints: ["src/isolate.ts"] },
 ];
 const forNode = [
-  { entryPoints: ["src/node.ts", "src/node-worker.ts", "src/node-doctor.ts", "src/node-quality.ts"] },
+  { entryPoints: ["src/node.ts", "src/node-worker.ts", "src/node-doctor.ts", "src/node-quality.ts", "src/batch.ts"] },
   // Its help comes from the whole option table.
   { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
 ];
@@ -46,7 +46,7 @@ const pageFiles = [
   ...["index.js", "worker.js", "chat.js", "demo.js", "edge.js", "doctor.js", "server.js", "bench.js", "isolate.js"],
   "quality.js",
 ];
-const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "node-quality.js", "cli.js"];
+const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "node-quality.js", "batch.js", "cli.js"];
 /** What bundlers take instead, for the reason that bundler.jsx tells. */
 const copies = {
   "bundler.jsx": "src/bundler.jsx",
@@ -59,7 +59,7 @@ const own = ["build.mjs", "flavour.mjs", "glue.mjs", "options.mjs"].map((name) =
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 /** Of what `import` of a .wasm gives, which tsc does not copy. */
 const wasmTypes = path.join(pkg, "scripts", "wasm.d.ts");
-const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts", "server.d.ts", "quality.d.ts"];
+const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts", "server.d.ts", "quality.d.ts", "batch.d.ts"];
 /** What README leads to is packed with it. */
 const papers = [
   ...["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE-MIT", "LICENSE-APACHE"],

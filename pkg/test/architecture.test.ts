@@ -48,6 +48,8 @@ const ROOMS: Rooms = {
   openai: ["types", "options"],
   // The server: a function from requests to responses, over the public objects.
   server: ["types", "options", "text", "openai"],
+  // Files of requests: rows in, answers in their order, and a journal that survives every end.
+  batch: ["types", "server"],
   // Tools beside the engine. They use the public objects, or the unstable entry.
   doctor: ["types", "options", "source", "wasm", "api"],
   bench: ["types", "options", "api", "platform"],
@@ -55,9 +57,9 @@ const ROOMS: Rooms = {
   // What makes a model smaller, and what that costs.
   quality: ["types", "options", "source", "text", "host", "api", "bench", "convert"],
   // Entry files put a platform, the public objects and the tools together.
-  [ENTRIES]: ["types", "options", "source", "host", "api", "platform", "doctor", "server", "quality"],
+  [ENTRIES]: ["types", "options", "source", "host", "api", "platform", "doctor", "server", "batch", "quality"],
   cli: [
-    ...["types", "options", "source", "host", "platform", "openai", "server", "bench", "convert", "quality"],
+    ...["types", "options", "source", "host", "platform", "openai", "server", "batch", "bench", "convert", "quality"],
     ENTRIES,
   ],
 };

@@ -3,6 +3,8 @@
 import { usageLine } from "../options/commands.ts";
 import { EngineError } from "../types/errors.ts";
 import { Args } from "./args.ts";
+import { batch } from "./batch.ts";
+import { batchCancel, batchDrain, batchRetry, batchStatus, batchWorker } from "./batch_queue.ts";
 import { bench, benchCheck, benchDiff } from "./bench.ts";
 import { cacheDelete, cacheList } from "./cache.ts";
 import { chat } from "./chat.ts";
@@ -27,8 +29,9 @@ import { version } from "./version.ts";
 const measuring: readonly Command[] = [bench, benchDiff, benchCheck, loadtest];
 const smaller: readonly Command[] = [quality, slice, prune];
 const about: readonly Command[] = [logits, tokenize, perplexity, inspect, convert, ...smaller];
-const loading: readonly Command[] = [run, ...about, ...measuring, serve, chat];
-const commands: readonly Command[] = [...loading, cacheList, cacheDelete, doctor];
+const loading: readonly Command[] = [run, ...about, ...measuring, serve, batch, chat];
+const queues: readonly Command[] = [batchWorker, batchStatus, batchCancel, batchRetry, batchDrain];
+const commands: readonly Command[] = [...loading, ...queues, cacheList, cacheDelete, doctor];
 
 const DONE = 0;
 const FAILED = 1;

@@ -44,7 +44,7 @@ export async function modelsOf(args: Args, { warmup, ...options }: LoadOptions):
 }
 
 /** A name before an equals sign, where the whole is not a file. */
-function named(operand: string): { name: string; source: string } {
+export function named(operand: string): { name: string; source: string } {
   const [, name, source] = /^([A-Za-z0-9][\w.:@-]*(?:\/[\w.:@-]+)*)=(.+)$/s.exec(operand) ?? [];
   if (name !== undefined && !existsSync(operand)) return { name, source: source! };
   const path = operand.replace(/[?#].*$/s, "").replace(/[/\\]+$/, "");

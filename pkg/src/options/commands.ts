@@ -1,13 +1,17 @@
 /** The commands of the command line: what each takes, and which rows of the option table are its flags. */
 
 import type { Group, Option } from "./option.ts";
+import * as batches from "./table/batch.ts";
 import * as own from "./table/command_line.ts";
 import * as quality from "./table/quality.ts";
 import * as server from "./table/server.ts";
 import { groups } from "./table.ts";
 
 /** Groups of the table whose rows may be flags, those of functions and those of commands. */
-export const flagGroups = { ...groups, ...own, ...quality, ...server } as const satisfies Record<string, Group>;
+export const flagGroups = { ...groups, ...own, ...quality, ...server, ...batches } as const satisfies Record<
+  string,
+  Group
+>;
 
 export type FlagGroup = keyof typeof flagGroups;
 type Keys<T> = T extends T ? keyof T : never;
@@ -117,6 +121,44 @@ export const commands = {
     needs: "[[NAME=]MODEL …]",
     flags: ["serveFlags", "serverApp", "serving", "loading"],
   },
+  batch: {
+    summary:
+      "Answers the lines of a file, as many at once as the engine computes best, and loses nothing when it is stopped.",
+    operands: ["IN.jsonl"],
+    needs: "--model M --out OUT.jsonl",
+    flags: ["batchFlags", "queuePlace", "queueFlags", "serving", "loading"],
+  },
+  "batch worker": {
+    summary: "Works on the jobs of a queue until it is stopped.",
+    operands: [],
+    needs: "--queue URL --folder DIR --model M",
+    flags: ["queuePlace", "workerFlags", "serving", "loading"],
+  },
+  "batch status": {
+    summary: "Shows the jobs of a folder, and how full their queues are.",
+    operands: [],
+    optional: ["JOB"],
+    needs: "--queue URL --folder DIR",
+    flags: ["queuePlace"],
+  },
+  "batch cancel": {
+    summary: "Ends a job; the answers that are there stay.",
+    operands: ["JOB"],
+    needs: "--queue URL --folder DIR",
+    flags: ["queuePlace"],
+  },
+  "batch retry": {
+    summary: "Lets a job go on that was cancelled, and tries lines again that ended too many workers.",
+    operands: ["JOB"],
+    needs: "--queue URL --folder DIR",
+    flags: ["queuePlace"],
+  },
+  "batch drain": {
+    summary: "Lets the workers of a folder's jobs finish what they have and take no more.",
+    operands: [],
+    needs: "--queue URL --folder DIR",
+    flags: ["queuePlace", "drainFlags"],
+  },
   chat: {
     summary: "Talks with a model, or with a server of one, in the terminal.",
     operands: [],
@@ -214,6 +256,9 @@ export const operands: Readonly<Record<string, string>> = {
   "MODEL|URL": "A model, or the address of a server; ternlight-demo where none is given.",
   "-": "The text is on standard input, as where nothing is said and a pipe or a file is there.",
   URL: "A model's address.",
+  "IN.jsonl":
+    "Requests, one a line: OpenAI's batch lines, {prompt} or {messages}; or CSV with --template. Also .gz and .zst; - is standard input.",
+  JOB: "A job's id, as batch and batch status show it.",
   FILE: "A text in UTF-8; - is standard input.",
   TEXT: "A text in UTF-8; - is standard input.",
   "OUT.gguf": "The file to write; - is standard output.",

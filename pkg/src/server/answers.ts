@@ -71,6 +71,15 @@ async function* answer(ask: Ask, index: number, context: AnswerContext): AsyncGe
   });
   const { tools = [] } = isChat(prompt) ? prompt : {};
   const calls = ask.calls ? new CallReader(tools, context.tokens) : null;
+  if (!ask.stream && !calls) {
+    // Nobody waits for its pieces, each of which would cost as much as a small step of the engine.
+    const finished = await generation.finished;
+    const { text, logprobs } = finished;
+    yield { type: "text", text, ...(logprobs ? { logprobs } : {}) };
+    context.onEnd?.(finished);
+    yield { type: "end", finished, reason: reasonOf(finished.finishReason, false) };
+    return;
+  }
   for await (const { text, tokens, logprobs } of generation) {
     if (calls) yield* await calls.read(text, tokens, logprobs);
     else yield { type: "text", text, ...(logprobs ? { logprobs } : {}) };

@@ -17,10 +17,18 @@ export interface Identity {
 
 const hex = (bytes: Uint8Array) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
-export const newIdentity = (): Identity => ({
+const newIdentity = (): Identity => ({
   token: hex(crypto.getRandomValues(new Uint8Array(12))),
   created: Math.floor(Date.now() / 1000),
 });
+
+const identities = new WeakMap<Request, Identity>();
+
+/** Gives a request the identity that its answer has: the same one makes the same bytes. */
+export const identify = (request: Request, identity: Identity): void => void identities.set(request, identity);
+
+/** The identity that a request was given, or a new one. */
+export const identityOf = (request: Request): Identity => identities.get(request) ?? newIdentity();
 
 /** Numbers the events of a stream, and tells which of them the client has. */
 export class EventIds {
@@ -37,18 +45,19 @@ export class EventIds {
     this.#seen = seen;
   }
 
-  /** @param last the header Last-Event-ID @param repeats whether the request gets the same answers again */
+  /** Goes on where the header Last-Event-ID says. @param repeats whether the request gets the same answers again */
   static async of(
-    last: string | null,
+    request: Request,
     { body, fingerprint, answers, repeats }: { body: unknown; fingerprint: string; answers: number; repeats: boolean },
   ): Promise<EventIds> {
+    const last = request.headers.get("last-event-id");
     if (!repeats || answers > MOST_ANSWERS) {
       if (last !== null) throw wrong("only a seeded or greedy request can go on");
-      return new EventIds(newIdentity(), null, answers, []);
+      return new EventIds(identityOf(request), null, answers, []);
     }
     const bytes = new TextEncoder().encode(`${fingerprint} ${JSON.stringify(body)}`);
     const hash = hex(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).subarray(0, 8));
-    if (last === null) return new EventIds(newIdentity(), hash, answers, []);
+    if (last === null) return new EventIds(identityOf(request), hash, answers, []);
     const [, token, created, own, counts] =
       /^([0-9a-f]{24})_(\d{1,11})_([0-9a-f]{16})_([\d.]{1,200})$/.exec(last) ?? [];
     if (token === undefined) throw wrong("it is of no stream of this server");

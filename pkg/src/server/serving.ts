@@ -2,5 +2,6 @@
 
 export { begin } from "./answers.ts";
 export { createApp, type ServerApp } from "./app.ts";
+export { type Answered, type Line, LineAnswers } from "./lines.ts";
 export type { RequestRecord } from "./settings.ts";
-export type { Loader } from "./slot.ts";
+export { fingerprintOf, type Loader } from "./slot.ts";

@@ -180,7 +180,7 @@ const now = () => Math.floor(Date.now() / 1000);
  * What tells models apart: a hash of the logits for some ids spread over the vocabulary. It is the same in every runtime and for every
  * build, because the logits are.
  */
-async function fingerprintOf(model: Model): Promise<string> {
+export async function fingerprintOf(model: Model): Promise<string> {
   const { vocab, contextLength } = model.info;
   const count = Math.min(16, vocab, contextLength);
   const ids = Array.from({ length: count }, (_, i) => Math.floor((i * vocab) / count));

@@ -22,6 +22,7 @@ import { blocks, chat, documents, mounts, read, rewritten, root, tiny } from "./
 const NOT_RUN = {
   "README.md": ["make runs these tests"],
   "CONTRIBUTING.md": ["make runs these tests"],
+  "docs/guide/batch.md": ["pkg/test/batch/command.test.ts runs it", "clients/batch/test/command.test.mjs runs it"],
   "docs/guide/edge.md": ["pkg/test/package/edge.test.mjs runs it in workerd with 128 MB"],
   "docs/guide/formats.md": ["a benchmark that takes minutes"],
   "docs/guide/kv-cache.md": ["a benchmark that takes minutes"],

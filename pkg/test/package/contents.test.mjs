@@ -27,6 +27,7 @@ test("the tarball", async (context) => {
 
   await context.test("holds what is needed and nothing of the kitchen", async () => {
     const scripts = [
+      "batch.js",
       "bench.js",
       "bundler.jsx",
       "chat.js",

@@ -41,10 +41,9 @@ export function run(c: AppContext, core: Core, body: unknown, ask: Ask, answerin
   const { record } = entry;
   const request = c.req.raw;
   return core.work(request, entry, ask.model, ask.param, async (work) => {
-    const last = request.headers.get("last-event-id");
     const { fingerprint, slot } = work;
     const count = ask.prompts.length * ask.n;
-    const ids = await EventIds.of(last, { body, fingerprint, answers: count, repeats: repeats(ask) });
+    const ids = await EventIds.of(request, { body, fingerprint, answers: count, repeats: repeats(ask) });
     const onEnd = (finished: Finished) => {
       slot.pace.note(finished);
       record.promptTokens = (record.promptTokens ?? 0) + finished.promptTokens.length;

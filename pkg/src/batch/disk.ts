@@ -1,0 +1,101 @@
+/** Files of a run: written at places, synced, and locked against a second run. */
+
+import { createHash } from "node:crypto";
+import { open, rename, stat } from "node:fs/promises";
+import { createServer, type Server } from "node:net";
+import path from "node:path";
+import { EngineError } from "../types/errors.ts";
+
+export const unwritable = (file: string, cause: unknown, hint = ""): EngineError =>
+  new EngineError("Unwritable", `${file} cannot be written: ${(cause as Error).message}${hint}`, { file }, { cause });
+
+export type Handle = Awaited<ReturnType<typeof open>>;
+
+/** A file that is written at places; what cannot be written is told with its name. */
+export class Written {
+  readonly path: string;
+  readonly #handle: Handle;
+
+  private constructor(file: string, handle: Handle) {
+    this.path = file;
+    this.#handle = handle;
+  }
+
+  /** Makes the file, or takes the one that is there; it is `size` bytes long then. */
+  static async open(file: string, size: number): Promise<Written> {
+    try {
+      const handle = await open(file, size > 0 ? "r+" : "w+");
+      const found = await handle.stat();
+      if (found.size < size) {
+        await handle.close();
+        const detail = { file, expected: `at least ${size} bytes`, found: `${found.size} bytes` };
+        throw new EngineError("Damaged", `${file} is shorter than its journal says`, detail);
+      }
+      await handle.truncate(size);
+      return new Written(file, handle);
+    } catch (cause) {
+      throw cause instanceof EngineError ? cause : unwritable(file, cause);
+    }
+  }
+
+  async write(bytes: Uint8Array, position: number): Promise<void> {
+    try {
+      for (let at = 0; at < bytes.length; ) {
+        const { bytesWritten } = await this.#handle.write(bytes, at, bytes.length - at, position + at);
+        at += bytesWritten;
+      }
+    } catch (cause) {
+      throw unwritable(this.path, cause, "; what is done is kept, and --resume goes on from it");
+    }
+  }
+
+  async sync(): Promise<void> {
+    try {
+      await this.#handle.datasync();
+    } catch (cause) {
+      throw unwritable(this.path, cause, "; what is done is kept, and --resume goes on from it");
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#handle.close();
+  }
+}
+
+/** Gives a file its name for good: the folder is synced, too. */
+export async function renameSynced(from: string, to: string): Promise<void> {
+  try {
+    await rename(from, to);
+  } catch (cause) {
+    throw unwritable(to, cause);
+  }
+  await syncFolder(path.dirname(to));
+}
+
+export async function syncFolder(folder: string): Promise<void> {
+  // Some systems open no folders; there the file system itself keeps names safe.
+  const handle = await open(folder, "r").catch(() => null);
+  await handle?.sync().catch(() => {});
+  await handle?.close();
+}
+
+export const exists = async (file: string): Promise<boolean> => (await stat(file).catch(() => null)) !== null;
+
+/** Holds a name until the process ends, however it ends; null where this system knows no such names. */
+export async function lock(file: string): Promise<{ release(): void } | null> {
+  const name = createHash("sha256").update(path.resolve(file)).digest("hex").slice(0, 32);
+  const place = { linux: `\0ternlight-batch-${name}`, win32: `\\\\.\\pipe\\ternlight-batch-${name}` }[
+    process.platform as string
+  ];
+  if (place === undefined) return null;
+  const server = await new Promise<Server | NodeJS.ErrnoException>((resolve) => {
+    const made = createServer((socket) => socket.destroy());
+    made.once("error", resolve).listen(place, () => resolve(made));
+  });
+  if ("listen" in server) {
+    server.unref();
+    return { release: () => void server.close() };
+  }
+  if (server.code !== "EADDRINUSE") return null;
+  throw new EngineError("Unwritable", `${file} is being written by another run`, { file });
+}

@@ -1,0 +1,143 @@
+/** Rows of a batch's input as lines of JSON: lines as they are, CSV and lines of any fields by a template. */
+
+import { parse } from "csv-parse";
+import type { Line } from "../server/serving.ts";
+import { EngineError } from "../types/errors.ts";
+import type { Input } from "./input.ts";
+import type { Template } from "./template.ts";
+
+/** Bytes of a line at most: longer ones are errors, and are not kept. */
+export const MOST_LINE = 16 * 2 ** 20;
+const LF = 0x0a;
+/** Rows of CSV that go on together. */
+const BLOCK = 256;
+
+export type RowFormat = "jsonl" | "csv";
+
+/** By the name of the file; where that says nothing, a template means CSV unless the input begins like JSON. */
+export function formatOf(name: string): RowFormat | null {
+  const plain = name.replace(/\.(gz|zst)$/i, "");
+  if (/\.csv$/i.test(plain)) return "csv";
+  return /\.(jsonl|ndjson|json)$/i.test(plain) ? "jsonl" : null;
+}
+
+/** Blocks of rows, numbered from 0. Blank lines are none. */
+export async function* readRows(input: Input, template: Template | null): AsyncGenerator<Line[], undefined> {
+  const { format, bytes } = await toldFormat(input, template);
+  if (format === "csv" && template === null) {
+    const message = `${input.name} is CSV, whose rows become requests by --template`;
+    throw new EngineError("InvalidArgument", message, { file: input.name, option: "--template" });
+  }
+  let index = 0;
+  const blocks = format === "csv" ? csvRows(bytes, template!, input.name) : jsonRows(bytes, template);
+  for await (const block of blocks) yield block.map((row) => ({ index: index++, ...row }));
+}
+
+async function toldFormat(input: Input, template: Template | null) {
+  const byName = formatOf(input.name);
+  if (byName !== null || template === null) return { format: byName ?? "jsonl", bytes: input.bytes };
+  const iterator = input.bytes[Symbol.asyncIterator]();
+  const first = await iterator.next();
+  const head: Uint8Array = first.done ? new Uint8Array() : first.value;
+  async function* all(): AsyncGenerator<Uint8Array, undefined> {
+    yield head;
+    for (let next = await iterator.next(); !next.done; next = await iterator.next()) yield next.value;
+  }
+  const json = /^\uFEFF?\s*\{/.test(new TextDecoder().decode(head.subarray(0, 4096)));
+  return { format: json ? ("jsonl" as const) : ("csv" as const), bytes: all() };
+}
+
+type Row = Omit<Line, "index">;
+
+async function* jsonRows(
+  bytes: AsyncIterable<Uint8Array>,
+  template: Template | null,
+): AsyncGenerator<Row[], undefined> {
+  for await (const lines of linesOf(bytes)) {
+    const rows = lines.flatMap((line): Row[] => {
+      const row = toRow(line);
+      if (row.fault) return [row];
+      if (row.text.trim() === "") return [];
+      return [template ? template.fillJson(row.text) : row];
+    });
+    if (rows.length > 0) yield rows;
+  }
+}
+
+const fault = (code: string, message: string): Row => ({ text: "", fault: { code, message } });
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+function toRow(line: Uint8Array | null): Row {
+  if (line === null) return fault("line_too_large", `the line has more than ${MOST_LINE} bytes`);
+  try {
+    return { text: decoder.decode(line) };
+  } catch {
+    return fault("invalid_json_line", "the line is not UTF-8");
+  }
+}
+
+/** The lines of each piece of input without their ends; null for one that is too long. A byte order mark is no part of the first. */
+async function* linesOf(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<(Uint8Array | null)[], undefined> {
+  let open: Uint8Array[] = [];
+  let size = 0;
+  let first = true;
+  const close = (end: Uint8Array): Uint8Array | null => {
+    const whole = open.length === 0 ? end : Buffer.concat([...open, end]);
+    const long = size + end.length > MOST_LINE;
+    [open, size] = [[], 0];
+    if (long) return null;
+    const begin = first && whole[0] === 0xef && whole[1] === 0xbb && whole[2] === 0xbf ? 3 : 0;
+    first = false;
+    return whole.subarray(begin, whole.at(-1) === 0x0d ? -1 : undefined);
+  };
+  for await (const chunk of bytes) {
+    const lines: (Uint8Array | null)[] = [];
+    let at = 0;
+    for (let end = chunk.indexOf(LF); end >= 0; end = chunk.indexOf(LF, at)) {
+      lines.push(close(chunk.subarray(at, end)));
+      at = end + 1;
+    }
+    const rest = chunk.subarray(at);
+    size += rest.length;
+    // Of what is too long, its length alone is kept.
+    if (size > MOST_LINE) open = [];
+    else if (rest.length > 0) open.push(rest.slice());
+    if (lines.length > 0) yield lines;
+  }
+  if (size > 0) yield [close(new Uint8Array())];
+}
+
+async function* csvRows(
+  bytes: AsyncIterable<Uint8Array>,
+  template: Template,
+  file: string,
+): AsyncGenerator<Row[], undefined> {
+  const parser = parse({
+    columns: (names: string[]) => {
+      template.check(names, file);
+      return names;
+    },
+    bom: true,
+    skip_empty_lines: true,
+    relax_column_count: true,
+    max_record_size: MOST_LINE,
+  });
+  const feed = async () => {
+    for await (const chunk of bytes) {
+      if (!parser.write(chunk)) await new Promise((resolve) => parser.once("drain", resolve));
+    }
+    parser.end();
+  };
+  feed().catch((error) => parser.destroy(error));
+  const block: Row[] = [];
+  try {
+    for await (const record of parser) {
+      block.push(template.fill(record));
+      if (block.length >= BLOCK) yield block.splice(0);
+    }
+  } catch (cause) {
+    if (cause instanceof EngineError) throw cause;
+    throw new EngineError("BadValue", `${file} is no CSV: ${(cause as Error).message}`, { file }, { cause });
+  }
+  yield block;
+}

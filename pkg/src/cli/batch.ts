@@ -1,0 +1,75 @@
+import type { Answerer } from "../batch/answerer.ts";
+import { openInput } from "../batch/input.ts";
+import { journalOf, leftBy, nameParts, Output, type Places } from "../batch/output.ts";
+import { readRows } from "../batch/rows.ts";
+import { runBatch } from "../batch/run.ts";
+import type { Template } from "../batch/template.ts";
+import { batchFlags } from "../options/table/batch.ts";
+import { EngineError } from "../types/errors.ts";
+import { type BatchFlags, batchLoad, openAll, openModel, placesOf, templateOf } from "./batch_models.ts";
+import { BatchProgress } from "./batch_progress.ts";
+import { submitted } from "./batch_queue.ts";
+import { UsageError } from "./syntax.ts";
+import type { Terminal } from "./terminal.ts";
+import type { Command } from "./usage.ts";
+
+export const batch: Command = {
+  name: "batch",
+  async run(args, terminal) {
+    const flags = args.own<BatchFlags>("batchFlags");
+    if (args.has("queue")) return submitted(args, flags, terminal);
+    for (const option of ["folder", "priority", "detach"] as const) {
+      if (args.has(option)) throw new UsageError(`--${option} belongs to --queue`, { option: `--${option}` });
+    }
+    const [input] = args.operands as [string];
+    const places = placesOf(flags, input);
+    const template = templateOf(flags.template);
+    const settings = batchLoad(args, flags);
+    process.on("SIGTERM", () => terminal.interrupt());
+    const kept = await leftBy(places);
+    if (kept && !flags.resume) {
+      const file = journalOf(places);
+      const message = `${file} is of a run that ended early: --resume goes on with it; without that file a run begins anew`;
+      throw new EngineError("InvalidArgument", message, { option: "--resume", file });
+    }
+    if (kept?.whole) {
+      await nameParts(places);
+      return terminal.note(`${places.out} was whole, and has its name now`);
+    }
+    const { workers = batchFlags.workers.default, chunk = batchFlags.chunk.default } = flags;
+    const open = () => openModel(flags.batchModel!, settings, flags.defaultMaxTokens, terminal);
+    const answerers = await openAll(Array.from({ length: workers }, open));
+    try {
+      const output = await Output.open(places, answerers[0]!.identity, kept);
+      await work({ input, template, answerers, chunk, output, places }, terminal);
+    } finally {
+      await Promise.all(answerers.map((one) => one.close()));
+    }
+  },
+};
+
+interface Work {
+  input: string;
+  template: Template | null;
+  answerers: readonly Answerer[];
+  chunk: number;
+  output: Output;
+  places: Places;
+}
+
+async function work({ input, template, answerers, chunk, output, places }: Work, terminal: Terminal): Promise<void> {
+  const { signal } = terminal;
+  try {
+    const opened = await openInput(input, signal);
+    const progress = new BatchProgress(terminal, opened, output);
+    const rows = readRows(opened, template);
+    const workers = answerers.map(({ lines }) => lines);
+    await runBatch({ rows, workers, chunk, output, signal, onProgress: () => progress.show() });
+    await output.finish();
+    await progress.end(places);
+  } catch (error) {
+    await output.stop();
+    if (signal.aborted) await terminal.note(`${output.done} lines are done; --resume goes on with the rest`);
+    throw error;
+  }
+}

@@ -1,0 +1,113 @@
+/**
+ * Answers lines of batches by the server's app. What a line gets follows from the line, its index and the model alone: nothing of it
+ * tells when, where or beside what it was computed.
+ */
+
+import { type BatchRequest, readBatchLine, replyLine, settled, unansweredLine } from "../openai/batch.ts";
+import { ApiError, type ErrorBody } from "../openai/errors.ts";
+import { EngineError } from "../types/errors.ts";
+import { Gate } from "./gate.ts";
+import { identify } from "./resume.ts";
+
+/** A line of a batch and its place, from 0. */
+export interface Line {
+  index: number;
+  text: string;
+  /** Why the text is none that could be read. */
+  fault?: { code: string; message: string };
+}
+
+export interface Answered {
+  /** The line of the answer, without a line feed. */
+  text: string;
+  /** It belongs into the file of errors. */
+  failed: boolean;
+}
+
+export interface LineSettings {
+  /** What answers a request, with its models. */
+  fetch(request: Request): Promise<Response>;
+  /** The model that answers, whatever a line says; null leaves it to the line. */
+  model: string | null;
+  /** Goes into the ids. */
+  fingerprint: string;
+}
+
+interface Reply {
+  status: number;
+  body: unknown;
+}
+
+/** How often a line is tried among others when the engine fails, and then alone: one that ends the engine takes others with it. */
+const TRIES = { shared: 2, alone: 3 };
+/** Milliseconds before a line is tried again that found no place. */
+const AGAIN_MS = 50;
+/** The server's own states; everything else with such a status is the engine's failure. */
+const STOPPED = ["stopping", "closed", "load_failed"];
+
+export class LineAnswers {
+  readonly #settings: LineSettings;
+  readonly #gate = new Gate();
+
+  constructor(settings: LineSettings) {
+    this.#settings = settings;
+  }
+
+  async answer(line: Line, signal?: AbortSignal): Promise<Answered> {
+    const token = await tokenOf(this.#settings.fingerprint, line);
+    const { customId, request } = readBatchLine(line.text, line.index);
+    const found = line.fault ? new ApiError(400, line.fault.message, { code: line.fault.code }) : request;
+    const reply =
+      found instanceof ApiError
+        ? { status: found.status, body: found.body() }
+        : await this.#work(found, token, signal ?? new AbortController().signal);
+    return { text: replyLine({ token, customId, ...reply }), failed: reply.status !== 200 };
+  }
+
+  /** What stands for the answer to a line that ended its workers. */
+  async lost(line: Line, message: string): Promise<Answered> {
+    const token = await tokenOf(this.#settings.fingerprint, line);
+    const { customId } = readBatchLine(line.text, line.index);
+    return { text: unansweredLine(token, customId, "worker_lost", message), failed: true };
+  }
+
+  async #work(request: BatchRequest, token: string, signal: AbortSignal): Promise<Reply> {
+    const once = () => this.#once(request, token, signal);
+    let reply: Reply | null = null;
+    for (let at = 0; at < TRIES.shared && !isLast(reply); at++) reply = await this.#gate.shared(once);
+    for (let at = 0; at < TRIES.alone && !isLast(reply); at++) reply = await this.#gate.alone(once);
+    return reply!;
+  }
+
+  async #once({ url, body }: BatchRequest, token: string, signal: AbortSignal): Promise<Reply> {
+    const { model, fetch } = this.#settings;
+    const text = JSON.stringify(model === null ? body : { ...body, model });
+    for (;;) {
+      signal.throwIfAborted();
+      const headers = { "content-type": "application/json" };
+      const request = new Request(`http://localhost${url}`, { method: "POST", headers, body: text, signal });
+      // Clocks are not part of a result.
+      identify(request, { token, created: 0 });
+      const response = await fetch(request);
+      const found: unknown = await response.json();
+      signal.throwIfAborted();
+      const { status } = response;
+      if (status === 200) return { status, body: settled(found) };
+      const { code, message } = (found as ErrorBody).error;
+      if (STOPPED.includes(code ?? "")) throw new EngineError("WorkerFailed", message);
+      // Places come free, and models are loaded again.
+      if (status !== 429 && code !== "model_loading") return { status, body: found };
+      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+    }
+  }
+}
+
+/** Whether a reply is the line's own, and no failure of the engine or lack of memory. */
+const isLast = (reply: Reply | null): boolean => reply !== null && reply.status < 500;
+
+/** What the ids of an answer are made of: of the model, the line and its place. */
+async function tokenOf(fingerprint: string, { index, text }: Line): Promise<string> {
+  const bytes = new TextEncoder().encode(`${fingerprint} ${index} ${text}`);
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return Array.from(hash.subarray(0, 12), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

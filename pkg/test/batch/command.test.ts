@@ -1,0 +1,196 @@
+/** The command `batch`: every kind of line, the same bytes whatever happens to the run. */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createReadStream, existsSync } from "node:fs";
+import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import zlib from "node:zlib";
+import { DEMO, done, failure, path as inRepository, json, start } from "../cli/support/ternlight.ts";
+
+let dir = "";
+const at = (name: string) => path.join(dir, name);
+const MODEL = ["--model", DEMO, "--threads", "1"];
+const LINES = 64;
+
+/** Lines of all kinds; sampled, without a seed, unless they say otherwise. */
+function line(i: number): string {
+  const custom_id = `request ${i}`;
+  const method = "POST";
+  const words = ["king", "fox", "well", "bread"][i % 4];
+  const requests = [
+    {
+      url: "/v1/chat/completions",
+      body: { model: "m", messages: [{ role: "user", content: `A ${words}` }], max_tokens: 9 },
+    },
+    { url: "/v1/completions", body: { prompt: `The ${words}`, n: 2, max_tokens: 5 + (i % 7), logprobs: 1 } },
+    { url: "/v1/embeddings", body: { model: "m", input: [`${words}`, "b"], encoding_format: "base64" } },
+    { url: "/v1/responses", body: { model: "m", input: `Once ${i}`, max_output_tokens: 6, temperature: 1 } },
+  ];
+  if (i % 9 === 5) return JSON.stringify({ prompt: `Plain ${i}`, max_tokens: 4, temperature: 0 });
+  if (i === 20) return "{broken";
+  if (i === 40) return JSON.stringify({ custom_id, method, url: "/v1/completions", body: { prompt: "a", top_p: 7 } });
+  return JSON.stringify({ custom_id, method, ...requests[i % requests.length] });
+}
+
+before(async () => {
+  dir = await mkdtemp(path.join(tmpdir(), "ternlight-batch-"));
+  const text = Array.from({ length: LINES }, (_, i) => `${line(i)}\n`).join("");
+  await writeFile(at("in.jsonl"), text);
+  await writeFile(at("in.jsonl.gz"), zlib.gzipSync(text));
+  await writeFile(at("in.jsonl.zst"), zlib.zstdCompressSync(Buffer.from(text)));
+  await done("batch", at("in.jsonl"), ...MODEL, "--out", at("out.jsonl"));
+});
+after(() => rm(dir, { recursive: true, force: true }));
+
+const read = async (name: string) => [
+  await readFile(at(name)),
+  await readFile(at(name.replace(".jsonl", ".errors.jsonl"))),
+];
+// biome-ignore lint/suspicious/noExplicitAny: what a line holds is what the tests check
+const lines = (bytes: Buffer): any[] =>
+  bytes
+    .toString()
+    .trimEnd()
+    .split("\n")
+    .map((one) => JSON.parse(one));
+
+test("each line has its answer, in the order of the input, and errors are in a file of their own", async () => {
+  const [out, errors] = (await read("out.jsonl")).map(lines);
+  const index = ({ custom_id: id }: { custom_id: string }) =>
+    id.startsWith("line-") ? Number(id.slice(5)) - 1 : Number(id.slice(8));
+  assert.deepEqual(
+    out!.map(index),
+    Array.from({ length: LINES }, (_, i) => i).filter((i) => i !== 20 && i !== 40),
+  );
+  for (const { id, response, error } of out!) {
+    assert.match(id, /^batch_req_[0-9a-f]{24}$/);
+    assert.equal(response.status_code, 200);
+    assert.match(response.request_id, /^req_[0-9a-f]{24}$/);
+    assert.equal(response.body.model, "ternlight-demo");
+    assert.equal(error, null);
+  }
+  const kinds = new Set(out!.map(({ response }) => response.body.object));
+  assert.deepEqual([...kinds].sort(), ["chat.completion", "list", "response", "text_completion"]);
+  assert.equal(new Set(out!.map(({ id }) => id)).size, out!.length);
+  const told = errors!.map((one) => [index(one), one.response.status_code, one.response.body.error.param]);
+  assert.deepEqual(told, [
+    [20, 400, null],
+    [40, 400, "top_p"],
+  ]);
+});
+
+test("chunks, workers, threads, packed input and standard input change no byte", async () => {
+  const whole = await read("out.jsonl");
+  const out = (name: string) => ["--out", at(name)];
+  const demo = ["--model", DEMO];
+  await done("batch", at("in.jsonl.gz"), ...demo, ...out("a.jsonl"), "--chunk", "3", "--workers", "2");
+  await done(
+    "batch",
+    at("in.jsonl.zst"),
+    ...demo,
+    ...out("b.jsonl"),
+    "--chunk",
+    "1000",
+    "--threads",
+    "2",
+    "--max-sequences",
+    "5",
+  );
+  const args = [inRepository("pkg/dist/cli.js"), "batch", "-", ...MODEL, ...out("c.jsonl"), "--flavour", "simd128"];
+  const child = spawn(process.execPath, args, { stdio: ["pipe", "ignore", "inherit"] });
+  createReadStream(at("in.jsonl")).pipe(child.stdin!);
+  assert.deepEqual(await once(child, "exit"), [0, null]);
+  for (const name of ["a.jsonl", "b.jsonl", "c.jsonl"]) assert.deepEqual(await read(name), whole, name);
+});
+
+test("a run that is killed again and again ends with the same bytes", async () => {
+  const run = [at("in.jsonl"), ...MODEL, "--out", at("killed.jsonl"), "--chunk", "4", "--resume"];
+  let kills = 0;
+  for (let grown = 3000; ; grown += 4000) {
+    const { child, ended } = start(["batch", ...run]);
+    // Some are killed with what they have just written, some while they load.
+    const timer = setInterval(async () => {
+      const found = await stat(at("killed.jsonl.journal")).catch(() => null);
+      if (found && found.size > grown) child.kill("SIGKILL");
+    }, 1);
+    const { status, signal, stderr } = await ended;
+    clearInterval(timer);
+    if (status === 0) break;
+    assert.equal(signal, "SIGKILL", stderr);
+    assert.ok(!existsSync(at("killed.jsonl")));
+    kills++;
+  }
+  assert.ok(kills >= 3, `${kills} kills`);
+  assert.deepEqual(await read("killed.jsonl"), await read("out.jsonl"));
+});
+
+test("Ctrl-C keeps what is done, and a run without --resume does not overwrite it", async () => {
+  const run = [at("in.jsonl"), ...MODEL, "--out", at("stopped.jsonl"), "--chunk", "2"];
+  const { child, ended } = start(["batch", ...run]);
+  const timer = setInterval(async () => {
+    const found = await stat(at("stopped.jsonl.journal")).catch(() => null);
+    if (!found || found.size < 6000) return;
+    // A second one would end it at once.
+    clearInterval(timer);
+    child.kill("SIGINT");
+  }, 20);
+  const { status, stderr } = await ended;
+  clearInterval(timer);
+  assert.equal(status, 130, stderr);
+  assert.match(stderr, /lines are done; --resume goes on with the rest/);
+  const { code, detail } = await failure(1, "batch", ...run);
+  assert.deepEqual([code, detail.option], ["InvalidArgument", "--resume"]);
+  const other = await failure(1, "batch", ...run, "--resume", "--default-max-tokens", "3");
+  assert.equal(other.code, "WrongModel");
+  const found = await json("batch", ...run, "--resume");
+  assert.equal(found.lines, LINES);
+  assert.equal(found.failed, 2);
+  assert.ok(found.resumed > 0 && found.resumed < LINES);
+  assert.deepEqual(await read("stopped.jsonl"), await read("out.jsonl"));
+});
+
+test("CSV with a template is answered like the requests that it makes", async () => {
+  await writeFile(at("in.csv"), "name,custom_id\nThe king,a\nThe fox,b\n");
+  const request = '{"prompt":"{{name}} said","max_tokens":5,"temperature":0}';
+  await done(
+    "batch",
+    at("in.csv"),
+    ...MODEL,
+    "--out",
+    at("csv.jsonl"),
+    "--template",
+    request,
+    "--errors",
+    at("none.jsonl"),
+  );
+  const [out] = [lines(await readFile(at("csv.jsonl")))];
+  assert.deepEqual(
+    out!.map(({ custom_id: id }) => id),
+    ["a", "b"],
+  );
+  assert.equal((await readFile(at("none.jsonl"))).length, 0, "a file that was asked for is there");
+  const { text } = await json("run", DEMO, "-p", "The fox said", "-n", "5", "--temp", "0", "--threads", "1");
+  assert.equal(out![1].response.body.choices[0].text, text);
+  await failure(1, "batch", at("in.csv"), ...MODEL, "--out", at("none.jsonl"));
+});
+
+test("wrong calls are told before anything is loaded", async () => {
+  const input = at("in.jsonl");
+  const wrong: [number, string, ...string[]][] = [
+    [2, "--model", input, "--out", at("x")],
+    [2, "--out", input, "--model", DEMO],
+    [2, "--out", input, "--model", DEMO, "--out", "-"],
+    [2, "--out", input, "--model", DEMO, "--out", input],
+    [2, "--errors", input, "--model", DEMO, "--out", at("x"), "--errors", at("x")],
+    [2, "--chunk", input, "--model", DEMO, "--out", at("x"), "--chunk", "0"],
+  ];
+  for (const [status, option, ...args] of wrong) {
+    assert.equal((await failure(status, "batch", ...args)).detail.option, option, args.join(" "));
+  }
+  assert.equal((await failure(1, "batch", at("absent"), ...MODEL, "--out", at("x"))).code, "NotFound");
+  assert.equal((await failure(1, "batch", input, ...MODEL, "--out", at("no/x"))).code, "Unwritable");
+});
