@@ -29,7 +29,7 @@ const profiled = path.join(root, "target", "profile");
 const forPages = [
   { format: "esm", entryPoints: ["src/index.ts", "src/worker.ts", "src/demo.ts", "src/edge.ts", "src/doctor.ts"] },
   // For edge and service workers too.
-  { format: "esm", entryPoints: ["src/server.ts"] },
+  { format: "esm", entryPoints: ["src/server.ts", "src/integration.ts"] },
   { format: "esm", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] },
   { format: "esm", entryPoints: [{ in: "src/text/chat.ts", out: "chat" }] },
   { format: "iife", entryPoints: ["src/isolate.ts"] },
@@ -40,7 +40,8 @@ const forNode = [
   { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
 ];
 const pageFiles = [
-  ...["index.js", "worker.js", "chat.js", "demo.js", "edge.js", "doctor.js", "server.js", "bench.js", "isolate.js"],
+  ...["index.js", "worker.js", "chat.js", "demo.js", "edge.js", "doctor.js", "server.js", "integration.js"],
+  ...["bench.js", "isolate.js"],
 ];
 const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "cli.js"];
 /** What bundlers take instead, for the reason that bundler.jsx tells. */
@@ -50,7 +51,7 @@ const own = ["build.mjs", "flavour.mjs", "glue.mjs", "options.mjs"].map((name) =
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 /** Of what `import` of a .wasm gives, which tsc does not copy. */
 const wasmTypes = path.join(pkg, "scripts", "wasm.d.ts");
-const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts", "server.d.ts"];
+const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts", "server.d.ts", "integration.d.ts"];
 /** What README leads to is packed with it. */
 const papers = [
   ...["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE-MIT", "LICENSE-APACHE"],

@@ -46,14 +46,16 @@ const ROOMS: Rooms = {
   platform: ["types", "source", "text", "rpc", "cache", "host"],
   // Requests and responses of OpenAI's interface and its neighbours: pure, for server, batches and clients.
   openai: ["types", "options"],
+  // What packages for frameworks are made of, over the public objects.
+  integration: ["types", "text"],
   // The server: a function from requests to responses, over the public objects.
-  server: ["types", "options", "text", "openai"],
+  server: ["types", "options", "openai", "integration"],
   // Tools beside the engine. They use the public objects, or the unstable entry.
   doctor: ["types", "options", "source", "wasm", "api"],
   bench: ["types", "options", "api", "platform"],
   convert: ["types", "source", "text", "wasm", "host"],
   // Entry files put a platform, the public objects and the tools together.
-  [ENTRIES]: ["types", "options", "source", "host", "api", "platform", "doctor", "server"],
+  [ENTRIES]: ["types", "options", "source", "host", "api", "platform", "integration", "doctor", "server"],
   cli: ["types", "options", "source", "platform", "openai", "server", "bench", "convert", ENTRIES],
 };
 

@@ -23,6 +23,11 @@ const NOT_RUN = {
   "README.md": ["make runs these tests"],
   "CONTRIBUTING.md": ["make runs these tests"],
   "docs/guide/edge.md": ["pkg/test/package/edge.test.mjs runs it in workerd with 128 MB"],
+  "docs/guide/frameworks.md": [
+    "clients/ai-sdk/test/documents.test.mjs runs it",
+    "clients/ai-sdk/test/documents.test.mjs opens it",
+    "clients/react/test/documents.test.mjs opens it",
+  ],
   "docs/guide/formats.md": ["a benchmark that takes minutes"],
   "docs/guide/kv-cache.md": ["a benchmark that takes minutes"],
   "docs/guide/profiling.md": [
@@ -46,7 +51,7 @@ const NOT_RUN = {
 
 /** What runs, and what else may stand in a document: configuration of servers, and plain text. */
 const RUN = ["js", "ts", "html", "sh"];
-const SHOWN = ["nginx", "apache", "caddy", "text", "json"];
+const SHOWN = ["nginx", "apache", "caddy", "text", "json", "jsx"];
 
 const all = documents.flatMap(blocks);
 const reasons = (block) => block.needs.flatMap((need) => /^not run here \((.*)\)$/.exec(need)?.slice(1) ?? []);
@@ -107,7 +112,7 @@ test("blocks are of known languages, and those that do not run have a reason", (
     if (block.language === "json") JSON.parse(block.code);
     for (const why of reasons(block)) {
       found[block.document] = [...(found[block.document] ?? []), why];
-      const [file] = /pkg\/\S+\.mjs/.exec(why) ?? [];
+      const [file] = /(pkg|clients)\/\S+\.mjs/.exec(why) ?? [];
       assert.ok(!file || existsSync(path.join(root, file)), `${block.name} names ${file}, which is not there`);
     }
   }

@@ -39,6 +39,7 @@ test("the tarball", async (context) => {
       "doctor.jsx",
       "edge.js",
       "index.js",
+      "integration.js",
       "isolate.js",
       "node-doctor.js",
       "node-worker.js",

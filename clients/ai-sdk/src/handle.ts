@@ -1,0 +1,103 @@
+/** The engine behind a model of the AI SDK: loaded at its first use, once for all who name the same source and options. */
+
+import type { LoadOptions, Model, ModelSource, Progress } from "ternlight";
+import { type AvailabilityTools, availability, type SharedLoad, sharedLoad } from "ternlight/integration";
+
+/** As the browsers' Prompt API tells it. */
+export type Availability = "unavailable" | "downloadable" | "downloading" | "available";
+
+/** A source as `load` of ternlight takes it, or a model that is loaded. */
+export type SourceOrModel = ModelSource | Model;
+
+/** Functions of `ternlight`, or of `ternlight/edge`. */
+export interface Tools extends AvailabilityTools {
+  load(source: ModelSource, options?: LoadOptions): Promise<Model>;
+}
+
+export interface LoadCall {
+  /** Aborts the wait; the load itself goes on where others wait for it, too. */
+  signal?: AbortSignal | undefined;
+  onProgress?: ((progress: Progress) => void) | undefined;
+}
+
+export interface Handle {
+  readonly modelId: string;
+  model(call?: LoadCall): Promise<Model>;
+  availability(): Promise<Availability>;
+  /** Gives the memory back; a model that was given loaded stays open. */
+  close(): Promise<void>;
+}
+
+export function handleOf(tools: Tools, source: SourceOrModel, options: LoadOptions = {}): Handle {
+  return isModel(source) ? ofModel(source) : ofSource(tools, source, options);
+}
+
+const isModel = (source: SourceOrModel): source is Model =>
+  typeof source === "object" && "info" in source && typeof (source as Model).chat === "function";
+
+function ofModel(model: Model): Handle {
+  return {
+    modelId: model.info.name ?? model.info.architecture,
+    async model({ signal } = {}) {
+      signal?.throwIfAborted();
+      return model;
+    },
+    availability: async () => "available",
+    close: async () => {},
+  };
+}
+
+function ofSource(tools: Tools, source: ModelSource, options: LoadOptions): Handle {
+  const { signal: outer, onProgress: told, ...settings } = options;
+  const shared = sharedLoad(tools.load, source, settings);
+  return {
+    modelId: nameOf(source),
+    async model({ signal, onProgress } = {}) {
+      const tell = (progress: Progress) => {
+        told?.(progress);
+        onProgress?.(progress);
+      };
+      const stop = told || onProgress ? forward(shared, tell) : null;
+      try {
+        return await shared.get(both(outer, signal));
+      } finally {
+        stop?.();
+      }
+    },
+    async availability() {
+      const { status } = shared.state;
+      if (status === "ready") return "available";
+      return status === "loading" ? "downloading" : availability(tools, source, settings);
+    },
+    close: () => shared.close(),
+  };
+}
+
+/** Passes on how far a load is, the latest first. */
+function forward(shared: SharedLoad, onProgress: (progress: Progress) => void): () => void {
+  let last: Progress | null = null;
+  const tell = () => {
+    const { progress } = shared.state;
+    if (progress && progress !== last) onProgress(progress);
+    last = progress;
+  };
+  tell();
+  return shared.subscribe(tell);
+}
+
+/** A signal that either of two aborts. */
+export function both(one: AbortSignal | undefined, other: AbortSignal | undefined): AbortSignal | undefined {
+  return one && other ? AbortSignal.any([one, other]) : (one ?? other);
+}
+
+/** An address without what may be secret in it, or the last part of a path. */
+function nameOf(source: ModelSource): string {
+  const name = (source as { name?: unknown }).name;
+  if (typeof source !== "string" && !(source instanceof URL)) return typeof name === "string" && name ? name : "model";
+  const text = String(source);
+  if (!URL.canParse(text)) return text;
+  const url = new URL(text);
+  return url.protocol === "data:" || url.protocol === "blob:"
+    ? url.protocol
+    : `${url.protocol}//${url.host}${url.pathname}`;
+}

@@ -1,0 +1,94 @@
+/** What the tests of the packages share: the demo model, and pages in Chromium that are built from one file. */
+import path from "node:path";
+import { after } from "node:test";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { blocks, mounts as named, rewritten } from "../../pkg/test/docs/support.mjs";
+import { launch } from "../../pkg/test/package/browsers.mjs";
+import { isolation, serve } from "../../scripts/serve.mjs";
+
+export { CONTINUATION, HERMES, PLAIN } from "../../pkg/test/server/support/app.ts";
+export { isolation, serve };
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+export const demoModel = path.join(root, "pkg", "models", "ternlight-demo");
+export const golden = (...names) => path.join(root, "tests", "golden", ...names);
+
+/** A model of 2 layers with a chat template, in one file of 487 kB. */
+export const tiny = golden("gguf", "llama_bitlinear.TQ2_0.gguf");
+
+/** One for all tests of a file. */
+let browser;
+after(async () => (await browser)?.close());
+
+/** Programs that a document has in a language and of a package, with what a server must have for them at `server`. */
+export function examples(document, language, name, server = "/") {
+  const own = blocks(document).filter((block) => block.language === language && block.code.includes(name));
+  return own.map(({ code }) => ({ code: rewritten(code, server), mounts: named([code]) }));
+}
+
+/** A component as a document has it, as a program that shows it. */
+export const shown = (code, folder) => ({
+  contents: `import { createRoot } from "react-dom/client";
+${code.replace("export default function", "const Example = function")}
+createRoot(document.getElementById("root")).render(<Example />);`,
+  loader: "jsx",
+  resolveDir: folder,
+});
+
+/**
+ * Builds a program for pages, serves it with the demo model at `/model/`, and opens it. `alias` puts other packages in the place of
+ * those that the program names, by their folders.
+ *
+ * @param entry its file, or its text as esbuild takes it
+ */
+export async function openPage(context, entry, { alias = {}, mounts = {}, query = "" } = {}) {
+  const { outputFiles } = await build({
+    ...(typeof entry === "string" ? { entryPoints: [entry] } : { stdin: entry }),
+    bundle: true,
+    write: false,
+    format: "esm",
+    target: "es2022",
+    jsx: "automatic",
+    conditions: ["browser"],
+    external: ["ternlight", "ternlight/*"],
+    define: { "process.env.NODE_ENV": '"development"' },
+    alias,
+    logLevel: "warning",
+  });
+  const imports = { ternlight: "/ternlight/dist/index.js", "ternlight/integration": "/ternlight/dist/integration.js" };
+  const html = `<!doctype html><title>test</title><link rel="icon" href="data:," />
+<script type="importmap">${JSON.stringify({ imports })}</script>
+<div id="root"></div><script type="module" src="/page.js"></script>`;
+  const served = { "/model/": demoModel, "/ternlight/": path.join(root, "pkg"), ...mounts };
+  const server = await serve({ mounts: served, headers: isolation });
+  context.after(() => server.close());
+  browser ??= launch();
+  const session = await (await browser).newContext();
+  context.after(() => session.close());
+  const page = await session.newPage();
+  const problems = [];
+  page.on("pageerror", (error) => problems.push(error.message));
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && problems.push(message.text()));
+  const answer = (contentType, body) => (route) => route.fulfill({ contentType, body, headers: isolation });
+  await page.route(`${server.url}page.js`, answer("text/javascript", outputFiles[0].text));
+  await page.route(new RegExp(`^${server.url}(\\?.*)?$`), answer("text/html", html));
+  await page.goto(`${server.url}${query}`);
+  return { page, problems, url: server.url };
+}
+
+/** Asks a page until it shows an answer: one of random weights may end at once. */
+export async function ask(page) {
+  const button = page.getByRole("button").first();
+  await button.and(page.locator(":enabled")).waitFor();
+  const length = () => page.evaluate(() => document.body.innerText.length);
+  const before = await length();
+  const text = "Name three rivers.";
+  for (let tries = 3; ; tries--) {
+    if (await page.getByRole("textbox").count()) await page.getByRole("textbox").fill(text);
+    await button.click();
+    const most = before + (4 - tries) * (text.length + 20);
+    const answered = page.waitForFunction((most) => document.body.innerText.length > most, most, { timeout: 10_000 });
+    if (await answered.catch((error) => (tries > 1 ? null : Promise.reject(error)))) return;
+  }
+}

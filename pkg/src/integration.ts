@@ -1,0 +1,4 @@
+export { type Availability, type AvailabilityTools, availability } from "./integration/availability.ts";
+export type { TextOrCall } from "./integration/call_reader.ts";
+export { type AnswerPart, type ChatPartsOptions, chatParts } from "./integration/parts.ts";
+export { type LoadHooks, type LoadState, type LoadStatus, SharedLoad, sharedLoad } from "./integration/shared_load.ts";
