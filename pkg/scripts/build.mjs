@@ -28,6 +28,8 @@ const profiled = path.join(root, "target", "profile");
 /** Bundles by where they run. */
 const forPages = [
   { format: "esm", entryPoints: ["src/index.ts", "src/worker.ts", "src/demo.ts", "src/edge.ts", "src/doctor.ts"] },
+  // A page loads it with the first name of a model on a hub.
+  { format: "esm", entryPoints: ["src/hub.ts"] },
   // For edge and service workers too.
   { format: "esm", entryPoints: ["src/server.ts", "src/integration.ts"] },
   { format: "esm", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] },
@@ -40,7 +42,7 @@ const forNode = [
   { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
 ];
 const pageFiles = [
-  ...["index.js", "worker.js", "chat.js", "demo.js", "edge.js", "doctor.js", "server.js", "integration.js"],
+  ...["index.js", "worker.js", "chat.js", "demo.js", "edge.js", "doctor.js", "server.js", "integration.js", "hub.js"],
   ...["bench.js", "isolate.js"],
 ];
 const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "cli.js"];
@@ -152,7 +154,7 @@ async function bundle(platform, groups, outdir, minified = true) {
   say("bundles", `esbuild, for ${platform === "node" ? "Node" : "pages"}`);
   await Promise.all(
     groups.map(async ({ wholeOptions = false, ...group }) => {
-      const plugins = wholeOptions ? [glue] : [glue, leanOptions];
+      const plugins = [glue, ...(wholeOptions ? [] : [leanOptions]), ...(platform === "browser" ? [later] : [])];
       const { outputFiles } = await esbuild({ ...common, ...group, plugins, write: false });
       for (const { path: file, text } of outputFiles) {
         writeFileSync(file, platform === "browser" && minified ? await smaller(text, group.format) : text);
@@ -160,6 +162,16 @@ async function bundle(platform, groups, outdir, minified = true) {
     }),
   );
 }
+
+/** What a page imports when it is used stays a file of its own. */
+const later = {
+  name: "later",
+  setup({ onResolve }) {
+    onResolve({ filter: /^\.\/hub\.ts$/ }, ({ kind }) =>
+      kind === "dynamic-import" ? { path: "./hub.js", external: true } : null,
+    );
+  },
+};
 
 /** What a page loads counts: terser takes another 6 % of esbuild's gzipped size. */
 async function smaller(text, format) {

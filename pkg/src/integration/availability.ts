@@ -53,20 +53,22 @@ function remote(source: ModelSource): string | null {
   if (source instanceof URL) return /^https?:$/.test(source.protocol) ? source.href : null;
   if (typeof Request !== "undefined" && source instanceof Request) return source.url;
   if (typeof source !== "string") return null;
-  if (/^https?:/i.test(source)) return source;
+  if (/^(https?|hf):/i.test(source)) return source;
   // In a page every other text is an address, too.
   return typeof document !== "undefined" && !/^[a-z][a-z0-9+.-]+:/i.test(source)
     ? new URL(source, document.baseURI).href
     : null;
 }
 
-/** Whether the cache has all of a file, or of a folder's weights. */
+/** Whether the cache has all of a file, or of the weights of a folder or repository. */
 async function kept(address: string, { cache: directory }: LoadOptions, cache?: ModelCache): Promise<boolean> {
   const files = (await cache?.list(typeof directory === "string" ? { directory } : {}).catch(() => [])) ?? [];
+  const [, repo] = /^hf:(?:\/\/)?([^/@]+\/[^/@]+)/.exec(address) ?? [];
   const plain = address.replace(/[?#].*/s, "");
-  const folder = plain.endsWith("/");
-  const found = files.filter(({ url }) =>
-    folder ? url.startsWith(plain) && /\.(safetensors|gguf)$/.test(url) : url === plain,
-  );
+  const weights = (url: string) => /\.(safetensors|gguf)$/i.test(url);
+  const found = files.filter(({ url }) => {
+    if (repo) return url.includes(`/${repo}/resolve/`) && weights(url);
+    return plain.endsWith("/") ? url.startsWith(plain) && weights(url) : url === plain;
+  });
   return found.length > 0 && found.every(({ complete }) => complete);
 }

@@ -46,6 +46,7 @@ const NOT_RUN = {
     "pkg/test/package/bundlers.test.mjs serves with it",
     "pkg/test/package/pages.test.mjs opens a page with it",
   ],
+  "docs/guide/loading.md": ["pkg/test/source/hub.test.ts asks a hub on loopback"],
   "docs/performance.md": ["a benchmark that takes minutes"],
 };
 

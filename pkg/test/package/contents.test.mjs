@@ -38,6 +38,7 @@ test("the tarball", async (context) => {
       "doctor.js",
       "doctor.jsx",
       "edge.js",
+      "hub.js",
       "index.js",
       "integration.js",
       "isolate.js",
