@@ -1,7 +1,10 @@
 /** What the tests of the packages share: the demo model, and pages in Chromium that are built from one file. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import path from "node:path";
 import { after } from "node:test";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { build } from "esbuild";
 import { blocks, mounts as named, rewritten } from "../../pkg/test/docs/support.mjs";
 import { launch } from "../../pkg/test/package/browsers.mjs";
@@ -25,6 +28,21 @@ after(async () => (await browser)?.close());
 export function examples(document, language, name, server = "/") {
   const own = blocks(document).filter((block) => block.language === language && block.code.includes(name));
   return own.map(({ code }) => ({ code: rewritten(code, server), mounts: named([code]) }));
+}
+
+/** Runs the programs of a document that name a package, in its folder. @returns how many there are */
+export async function runPrograms(context, document, name, folder) {
+  const mounts = Object.assign({}, ...examples(document, "js", name).map((one) => one.mounts));
+  const server = await serve({ mounts });
+  context.after(() => server.close());
+  const programs = examples(document, "js", name, server.url);
+  const env = { ...process.env, XDG_CACHE_HOME: "/nonexistent" };
+  for (const { code } of programs) {
+    const args = ["--input-type=module", "--eval", code];
+    const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: folder, env });
+    assert.notEqual(stdout.trim(), "", code);
+  }
+  return programs.length;
 }
 
 /** A component as a document has it, as a program that shows it. */

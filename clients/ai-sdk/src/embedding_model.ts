@@ -2,22 +2,22 @@
 
 import type { EmbeddingModelV3 } from "@ai-sdk/provider";
 import type { EmbedOptions, Model } from "ternlight";
-import type { Availability, Handle, LoadCall } from "./handle.ts";
+import type { LazyAvailability, LazyModel, LoadCall } from "ternlight/integration";
 
 export interface TernlightEmbeddingModel extends EmbeddingModelV3 {
   /** Whether the model can embed here, and whether something has to be downloaded for it. */
-  availability(): Promise<Availability>;
+  availability(): Promise<LazyAvailability>;
   /** Loads the model ahead of its first call. */
   load(call?: LoadCall): Promise<Model>;
   /** Gives the model's memory back. The next call loads it again. A model that was given loaded stays open. */
   close(): Promise<void>;
 }
 
-export function embeddingModel(handle: Handle): TernlightEmbeddingModel {
+export function embeddingModel(handle: LazyModel): TernlightEmbeddingModel {
   return {
     specificationVersion: "v3",
     provider: "ternlight",
-    modelId: handle.modelId,
+    modelId: handle.name,
     // The engine computes as many at once as fit into a batch.
     maxEmbeddingsPerCall: undefined,
     supportsParallelCalls: true,

@@ -11,14 +11,19 @@ import type {
   LanguageModelV3Usage,
 } from "@ai-sdk/provider";
 import type { ChatMessage, Finished, Model, Progress } from "ternlight";
-import { type ChatPartsOptions, chatParts } from "ternlight/integration";
-import { type Availability, both, type Handle, type LoadCall } from "./handle.ts";
+import {
+  type ChatPartsOptions,
+  chatParts,
+  type LazyAvailability,
+  type LazyModel,
+  type LoadCall,
+} from "ternlight/integration";
 import { toMessages } from "./prompt.ts";
 import { toSettings } from "./settings.ts";
 
 export interface TernlightLanguageModel extends LanguageModelV3 {
   /** Whether the model can answer here, and whether something has to be downloaded for it. */
-  availability(): Promise<Availability>;
+  availability(): Promise<LazyAvailability>;
   /** Loads the model ahead of its first call. */
   load(call?: LoadCall): Promise<Model>;
   /** Gives the model's memory back. The next call loads it again. A model that was given loaded stays open. */
@@ -28,18 +33,18 @@ export interface TernlightLanguageModel extends LanguageModelV3 {
 type Part = LanguageModelV3StreamPart;
 type Finish = Extract<Part, { type: "finish" }>;
 
-export function languageModel(handle: Handle): TernlightLanguageModel {
+export function languageModel(handle: LazyModel): TernlightLanguageModel {
   // No class: the SDK calls these methods through proxies, which have no private fields.
   return {
     specificationVersion: "v3",
     provider: "ternlight",
-    modelId: handle.modelId,
+    modelId: handle.name,
     // Nothing is fetched for the model: what a prompt refers to, the SDK brings.
     supportedUrls: {},
     doGenerate: (call) => generated(handle, call),
     async doStream(call) {
       const abort = new AbortController();
-      const parts = answer(handle, { ...call, abortSignal: both(call.abortSignal, abort.signal)! }, true);
+      const parts = answer(handle, { ...call, abortSignal: either(call.abortSignal, abort.signal) }, true);
       return { stream: streamOf(parts, abort) };
     },
     availability: handle.availability,
@@ -47,6 +52,8 @@ export function languageModel(handle: Handle): TernlightLanguageModel {
     close: handle.close,
   };
 }
+
+const either = (one: AbortSignal | undefined, other: AbortSignal) => (one ? AbortSignal.any([one, other]) : other);
 
 /** @param abort ends what a part may still have to wait for */
 function streamOf(parts: AsyncGenerator<Part>, abort: AbortController): ReadableStream<Part> {
@@ -63,7 +70,7 @@ function streamOf(parts: AsyncGenerator<Part>, abort: AbortController): Readable
   });
 }
 
-async function generated(handle: Handle, call: LanguageModelV3CallOptions): Promise<LanguageModelV3GenerateResult> {
+async function generated(handle: LazyModel, call: LanguageModelV3CallOptions): Promise<LanguageModelV3GenerateResult> {
   const result: LanguageModelV3GenerateResult = {
     content: [],
     finishReason: { unified: "other", raw: undefined },
@@ -92,7 +99,7 @@ function collect(result: LanguageModelV3GenerateResult, part: Part): void {
 
 /** @param told whether an error is a part of the stream, as the SDK wants it there; otherwise it is thrown */
 async function* answer(
-  handle: Handle,
+  handle: LazyModel,
   call: LanguageModelV3CallOptions,
   told: boolean,
 ): AsyncGenerator<Part, undefined> {
@@ -102,7 +109,7 @@ async function* answer(
   try {
     const { abortSignal: signal } = call;
     const model = yield* loaded(handle, call);
-    yield { type: "response-metadata", id: idOf("answer"), timestamp: new Date(), modelId: handle.modelId };
+    yield { type: "response-metadata", id: idOf("answer"), timestamp: new Date(), modelId: handle.name };
     yield* written(model, messages, { ...options, signal });
   } catch (error) {
     if (!told || call.abortSignal?.aborted) throw error;
@@ -112,7 +119,7 @@ async function* answer(
 }
 
 /** The model; how far its load is comes as raw parts, where the caller has asked for these. */
-async function* loaded(handle: Handle, call: LanguageModelV3CallOptions): AsyncGenerator<Part, Model> {
+async function* loaded(handle: LazyModel, call: LanguageModelV3CallOptions): AsyncGenerator<Part, Model> {
   const { abortSignal: signal, includeRawChunks = false } = call;
   if (!includeRawChunks) return handle.model({ signal });
   let latest: Progress | null = null;

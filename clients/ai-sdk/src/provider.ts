@@ -6,8 +6,8 @@ import {
   type ProviderV3,
 } from "@ai-sdk/provider";
 import { cache, canRun, type LoadOptions, load } from "ternlight";
+import { type LoadTools, lazyModel, type SourceOrModel } from "ternlight/integration";
 import { embeddingModel, type TernlightEmbeddingModel } from "./embedding_model.ts";
-import { handleOf, type SourceOrModel, type Tools } from "./handle.ts";
 import { languageModel, type TernlightLanguageModel } from "./language_model.ts";
 
 /** Models for the AI SDK: of a source, or of a model that is loaded. Equal sources and options share one load. */
@@ -25,7 +25,7 @@ export interface Ternlight extends ProviderV3 {
 }
 
 /** What a provider works with instead of the functions of `ternlight`. */
-export interface TernlightSettings extends Partial<Tools> {
+export interface TernlightSettings extends Partial<LoadTools> {
   /** Options of every load, unless a model has its own. @default none */
   loadOptions?: LoadOptions | undefined;
 }
@@ -36,8 +36,8 @@ export interface TernlightSettings extends Partial<Tools> {
  * @param settings `load` and `canRun` of `ternlight/edge` for an edge worker, and options of every load
  */
 export function createTernlight({ loadOptions, ...given }: TernlightSettings = {}): Ternlight {
-  const tools: Tools = { load, canRun, cache, ...given };
-  const handle = (source: SourceOrModel, own?: LoadOptions) => handleOf(tools, source, { ...loadOptions, ...own });
+  const tools: LoadTools = { load, canRun, cache, ...given };
+  const handle = (source: SourceOrModel, own?: LoadOptions) => lazyModel(tools, source, { ...loadOptions, ...own });
   const language = (source: SourceOrModel, own?: LoadOptions) => languageModel(handle(source, own));
   const embedding = (source: SourceOrModel, own?: LoadOptions) => embeddingModel(handle(source, own));
   const provider = (source: SourceOrModel, own?: LoadOptions) => language(source, own);

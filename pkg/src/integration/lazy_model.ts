@@ -1,16 +1,17 @@
-/** The engine behind a model of the AI SDK: loaded at its first use, once for all who name the same source and options. */
+/** A model that is loaded at its first use, once for all who name the same source and options. */
 
-import type { LoadOptions, Model, ModelSource, Progress } from "ternlight";
-import { type AvailabilityTools, availability, type SharedLoad, sharedLoad } from "ternlight/integration";
+import type { LoadOptions, Model, ModelSource, Progress } from "../types/index.ts";
+import { type Availability, type AvailabilityTools, availability } from "./availability.ts";
+import { type SharedLoad, sharedLoad } from "./shared_load.ts";
 
 /** As the browsers' Prompt API tells it. */
-export type Availability = "unavailable" | "downloadable" | "downloading" | "available";
+export type LazyAvailability = Availability | "downloading";
 
 /** A source as `load` of ternlight takes it, or a model that is loaded. */
 export type SourceOrModel = ModelSource | Model;
 
 /** Functions of `ternlight`, or of `ternlight/edge`. */
-export interface Tools extends AvailabilityTools {
+export interface LoadTools extends AvailabilityTools {
   load(source: ModelSource, options?: LoadOptions): Promise<Model>;
 }
 
@@ -20,24 +21,30 @@ export interface LoadCall {
   onProgress?: ((progress: Progress) => void) | undefined;
 }
 
-export interface Handle {
-  readonly modelId: string;
+export interface LazyModel {
+  /** The address without what may be secret in it, or what the model calls itself. */
+  readonly name: string;
+  /** Loads it, unless it is there. */
   model(call?: LoadCall): Promise<Model>;
-  availability(): Promise<Availability>;
+  availability(): Promise<LazyAvailability>;
   /** Gives the memory back; a model that was given loaded stays open. */
   close(): Promise<void>;
 }
 
-export function handleOf(tools: Tools, source: SourceOrModel, options: LoadOptions = {}): Handle {
+/**
+ * @param tools functions of `ternlight`, or of `ternlight/edge`
+ * @param options of the load; its `signal` and `onProgress` belong to each call that waits for it
+ */
+export function lazyModel(tools: LoadTools, source: SourceOrModel, options: LoadOptions = {}): LazyModel {
   return isModel(source) ? ofModel(source) : ofSource(tools, source, options);
 }
 
 const isModel = (source: SourceOrModel): source is Model =>
   typeof source === "object" && "info" in source && typeof (source as Model).chat === "function";
 
-function ofModel(model: Model): Handle {
+function ofModel(model: Model): LazyModel {
   return {
-    modelId: model.info.name ?? model.info.architecture,
+    name: model.info.name ?? model.info.architecture,
     async model({ signal } = {}) {
       signal?.throwIfAborted();
       return model;
@@ -47,11 +54,11 @@ function ofModel(model: Model): Handle {
   };
 }
 
-function ofSource(tools: Tools, source: ModelSource, options: LoadOptions): Handle {
+function ofSource(tools: LoadTools, source: ModelSource, options: LoadOptions): LazyModel {
   const { signal: outer, onProgress: told, ...settings } = options;
   const shared = sharedLoad(tools.load, source, settings);
   return {
-    modelId: nameOf(source),
+    name: nameOf(source),
     async model({ signal, onProgress } = {}) {
       const tell = (progress: Progress) => {
         told?.(progress);
@@ -86,7 +93,7 @@ function forward(shared: SharedLoad, onProgress: (progress: Progress) => void): 
 }
 
 /** A signal that either of two aborts. */
-export function both(one: AbortSignal | undefined, other: AbortSignal | undefined): AbortSignal | undefined {
+function both(one: AbortSignal | undefined, other: AbortSignal | undefined): AbortSignal | undefined {
   return one && other ? AbortSignal.any([one, other]) : (one ?? other);
 }
 
