@@ -95,18 +95,22 @@ export async function openPage(context, entry, { alias = {}, mounts = {}, query 
   return { page, problems, url: server.url };
 }
 
-/** Asks a page until it shows an answer: one of random weights may end at once. */
+/** Asks a page of an example until it shows an answer: one of random weights may end at once. */
 export async function ask(page) {
   const button = page.getByRole("button").first();
   await button.and(page.locator(":enabled")).waitFor();
-  const length = () => page.evaluate(() => document.body.innerText.length);
-  const before = await length();
-  const text = "Name three rivers.";
-  for (let tries = 3; ; tries--) {
-    if (await page.getByRole("textbox").count()) await page.getByRole("textbox").fill(text);
+  for (let left = 3; ; left--) {
+    if (await page.getByRole("textbox").count()) await page.getByRole("textbox").fill("Name three rivers.");
     await button.click();
-    const most = before + (4 - tries) * (text.length + 20);
-    const answered = page.waitForFunction((most) => document.body.innerText.length > most, most, { timeout: 10_000 });
-    if (await answered.catch((error) => (tries > 1 ? null : Promise.reject(error)))) return;
+    const answered = page.waitForFunction(isAnswered, null, { timeout: 10_000 });
+    if (await answered.catch((error) => (left > 1 ? null : Promise.reject(error)))) return;
   }
+}
+
+/** In the page: questions and answers are paragraphs by turns, or the answer stands in the button. */
+function isAnswered() {
+  const said = (element) => element.textContent.replace(/^(assistant:|Tell)/, "").trim() !== "";
+  const paragraphs = [...document.querySelectorAll("p")];
+  if (paragraphs.length === 0) return said(document.querySelector("button"));
+  return paragraphs.some((one, i) => i % 2 === 1 && said(one));
 }
