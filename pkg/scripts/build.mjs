@@ -32,6 +32,8 @@ const forPages = [
   { format: "esm", entryPoints: ["src/hub.ts"] },
   // For edge and service workers too.
   { format: "esm", entryPoints: ["src/server.ts", "src/integration.ts"] },
+  // It finds the package by its name, so that a program has one engine for it and for itself.
+  { format: "esm", entryPoints: ["src/prompt-api.ts"], external: ["ternlight"] },
   { format: "esm", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] },
   { format: "esm", entryPoints: [{ in: "src/text/chat.ts", out: "chat" }] },
   { format: "iife", entryPoints: ["src/isolate.ts"] },
@@ -42,7 +44,18 @@ const forNode = [
   { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
 ];
 const pageFiles = [
-  ...["index.js", "worker.js", "chat.js", "demo.js", "edge.js", "doctor.js", "server.js", "integration.js", "hub.js"],
+  ...[
+    "index.js",
+    "worker.js",
+    "chat.js",
+    "demo.js",
+    "edge.js",
+    "doctor.js",
+    "server.js",
+    "integration.js",
+    "hub.js",
+    "prompt-api.js",
+  ],
   ...["bench.js", "isolate.js"],
 ];
 const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "cli.js"];
@@ -53,7 +66,15 @@ const own = ["build.mjs", "flavour.mjs", "glue.mjs", "options.mjs"].map((name) =
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 /** Of what `import` of a .wasm gives, which tsc does not copy. */
 const wasmTypes = path.join(pkg, "scripts", "wasm.d.ts");
-const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts", "server.d.ts", "integration.d.ts"];
+const typed = [
+  "index.d.ts",
+  "demo.d.ts",
+  "edge.d.ts",
+  "doctor.d.ts",
+  "server.d.ts",
+  "integration.d.ts",
+  "prompt-api.d.ts",
+];
 /** What README leads to is packed with it. */
 const papers = [
   ...["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE-MIT", "LICENSE-APACHE"],

@@ -48,6 +48,8 @@ const ROOMS: Rooms = {
   openai: ["types", "options"],
   // What packages for frameworks are made of, over the public objects.
   integration: ["types", "text"],
+  // The browsers' interface to a language model, over the public objects.
+  prompt_api: ["types", "integration"],
   // The server: a function from requests to responses, over the public objects.
   server: ["types", "options", "openai", "integration"],
   // Tools beside the engine. They use the public objects, or the unstable entry.
@@ -55,7 +57,7 @@ const ROOMS: Rooms = {
   bench: ["types", "options", "api", "platform"],
   convert: ["types", "source", "text", "wasm", "host"],
   // Entry files put a platform, the public objects and the tools together.
-  [ENTRIES]: ["types", "options", "source", "host", "api", "platform", "integration", "doctor", "server"],
+  [ENTRIES]: ["types", "options", "source", "host", "api", "platform", "integration", "prompt_api", "doctor", "server"],
   cli: ["types", "options", "source", "platform", "openai", "server", "bench", "convert", ENTRIES],
 };
 

@@ -8,7 +8,10 @@ import type { ChatPartsOptions } from "ternlight/integration";
  * What `providerOptions.ternlight` of a call may hold: every option of `chat`, as far as it is data, and `oneCall`, which ends an answer
  * behind its first call.
  */
-export type TernlightProviderOptions = Omit<ChatPartsOptions, "signal" | "logitsProcessor" | "tools" | "toolChoice">;
+export type TernlightProviderOptions = Omit<
+  ChatPartsOptions,
+  "signal" | "logitsProcessor" | "tools" | "toolChoice" | "session"
+>;
 
 export interface Settings {
   options: ChatPartsOptions;

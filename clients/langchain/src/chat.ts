@@ -35,7 +35,7 @@ import { toMessage } from "./messages.ts";
 import { callOptions, fieldOptions, metadataOf, toolChoiceOf, usageOf } from "./options.ts";
 
 /** Every option of `chat`, as far as LangChain has no word of its own for it; and `oneCall`, which ends an answer behind its first call. */
-type Options = Omit<ChatPartsOptions, "signal" | "tools" | "toolChoice">;
+type Options = Omit<ChatPartsOptions, "signal" | "tools" | "toolChoice" | "session">;
 
 /** `model`, and options of every call. */
 export interface ChatTernlightFields extends BaseChatModelParams, EngineFields, Options {}

@@ -15,7 +15,7 @@ const FIELDS = new Set([
  * The engine's options. LangChain and LangGraph put things of their own into the options of calls, more of them with each version, so
  * that these are picked by name. The type has the compiler say which one is missing.
  */
-const OPTIONS: Record<Exclude<keyof ChatPartsOptions, "signal" | "tools" | "toolChoice">, true> = {
+const OPTIONS: Record<Exclude<keyof ChatPartsOptions, "signal" | "tools" | "toolChoice" | "session">, true> = {
   temperature: true,
   dynamicTemperature: true,
   dynamicExponent: true,

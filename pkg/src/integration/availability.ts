@@ -54,10 +54,9 @@ function remote(source: ModelSource): string | null {
   if (typeof Request !== "undefined" && source instanceof Request) return source.url;
   if (typeof source !== "string") return null;
   if (/^(https?|hf):/i.test(source)) return source;
-  // In a page every other text is an address, too.
-  return typeof document !== "undefined" && !/^[a-z][a-z0-9+.-]+:/i.test(source)
-    ? new URL(source, document.baseURI).href
-    : null;
+  // In a page and its workers every other text is an address, too.
+  const base = typeof document === "undefined" ? globalThis.location?.href : document.baseURI;
+  return base && !/^[a-z][a-z0-9+.-]+:/i.test(source) ? new URL(source, base).href : null;
 }
 
 /** Whether the cache has all of a file, or of the weights of a folder or repository. */

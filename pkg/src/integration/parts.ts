@@ -1,6 +1,6 @@
 /** An answer in its parts as they come: text, and calls of tools. */
 
-import type { ChatMessage, ChatOptions, Finished, Model } from "../types/index.ts";
+import type { ChatMessage, ChatOptions, Finished, Model, Session } from "../types/index.ts";
 import { CallReader, type TextOrCall } from "./call_reader.ts";
 import { TokenTexts } from "./tokens.ts";
 
@@ -10,6 +10,8 @@ export type AnswerPart = TextOrCall | { type: "end"; finished: Finished };
 export interface ChatPartsOptions extends ChatOptions {
   /** Ends the answer behind its first call. @default false */
   oneCall?: boolean | undefined;
+  /** The session that answers, where the model has one open for the conversation. @default none */
+  session?: Session | undefined;
 }
 
 const known = new WeakMap<Model, TokenTexts>();
@@ -40,10 +42,10 @@ export async function* chatParts(
   messages: readonly ChatMessage[],
   options: ChatPartsOptions = {},
 ): AsyncGenerator<AnswerPart, undefined> {
-  const { oneCall = false, ...given } = options;
+  const { oneCall = false, session, ...given } = options;
   const calls =
     given.tools?.length && given.toolChoice !== "none" ? new CallReader(given.tools, tokensOf(model)) : null;
-  const generation = model.chat(messages, calls ? { ...given, keepSpecialTokens: true } : given);
+  const generation = (session ?? model).chat(messages, calls ? { ...given, keepSpecialTokens: true } : given);
   for await (const { text, tokens } of generation) {
     if (calls) yield* await calls.read(text, tokens);
     else if (text !== "") yield { type: "text", text };

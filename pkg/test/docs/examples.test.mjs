@@ -36,6 +36,7 @@ const NOT_RUN = {
     "a build of minutes, and a profiler",
     "a build of minutes, and a profiler",
   ],
+  "docs/guide/prompt-api.md": ["pkg/test/prompt_api/page.test.mjs runs such a program"],
   "docs/guide/server.md": [
     "pkg/test/server/serve.test.ts starts it",
     "pkg/test/clients/clients.test.mjs runs it",

@@ -45,6 +45,7 @@ test("the tarball", async (context) => {
       "node-doctor.js",
       "node-worker.js",
       "node.js",
+      "prompt-api.js",
       "server.js",
       "worker.js",
     ];
