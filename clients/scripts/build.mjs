@@ -1,5 +1,5 @@
 /** Builds the package in the folder where it is started: one bundle that imports what its users install, and the types. */
-import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -38,6 +38,8 @@ await ifChanged(name.replace(/\W+/g, "-"), {
     const project = path.join(folder, "tsconfig.build.json");
     writeFileSync(project, JSON.stringify({ extends: "./tsconfig.json", include: ["src"] }));
     await command(name, npmTool("tsc"), ["--project", project, ...emit]).finally(() => rmSync(project));
+    for (const licence of ["LICENSE-MIT", "LICENSE-APACHE"])
+      cpSync(path.join(folder, "..", "..", licence), path.join(folder, licence));
     for (const file of files) withJs(path.join(types, file.replace(/\.ts$/, ".d.ts")));
   },
 });

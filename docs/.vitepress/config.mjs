@@ -14,6 +14,8 @@ const guide = [
   ["adapters", "Adapters"],
   ["structured-output", "Structured output"],
   ["tools", "Tools"],
+  ["frameworks", "Frameworks"],
+  ["prompt-api", "Prompt API"],
   ["edge", "Edge workers"],
   ["command-line", "Command line"],
   ["profiling", "Profiling"],

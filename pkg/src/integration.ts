@@ -10,3 +10,4 @@ export {
 } from "./integration/lazy_model.ts";
 export { type AnswerPart, type ChatPartsOptions, chatParts } from "./integration/parts.ts";
 export { type LoadHooks, type LoadState, type LoadStatus, SharedLoad, sharedLoad } from "./integration/shared_load.ts";
+export { eitherSignal } from "./integration/signals.ts";

@@ -14,6 +14,7 @@ import type { ChatMessage, Finished, Model, Progress } from "ternlight";
 import {
   type ChatPartsOptions,
   chatParts,
+  eitherSignal,
   type LazyAvailability,
   type LazyModel,
   type LoadCall,
@@ -44,7 +45,7 @@ export function languageModel(handle: LazyModel): TernlightLanguageModel {
     doGenerate: (call) => generated(handle, call),
     async doStream(call) {
       const abort = new AbortController();
-      const parts = answer(handle, { ...call, abortSignal: either(call.abortSignal, abort.signal) }, true);
+      const parts = answer(handle, { ...call, abortSignal: eitherSignal(call.abortSignal, abort.signal) }, true);
       return { stream: streamOf(parts, abort) };
     },
     availability: handle.availability,
@@ -52,8 +53,6 @@ export function languageModel(handle: LazyModel): TernlightLanguageModel {
     close: handle.close,
   };
 }
-
-const either = (one: AbortSignal | undefined, other: AbortSignal) => (one ? AbortSignal.any([one, other]) : other);
 
 /** @param abort ends what a part may still have to wait for */
 function streamOf(parts: AsyncGenerator<Part>, abort: AbortController): ReadableStream<Part> {

@@ -3,6 +3,7 @@
 import type { LoadOptions, Model, ModelSource, Progress } from "../types/index.ts";
 import { type Availability, type AvailabilityTools, availability } from "./availability.ts";
 import { type SharedLoad, sharedLoad } from "./shared_load.ts";
+import { eitherSignal } from "./signals.ts";
 
 /** As the browsers' Prompt API tells it. */
 export type LazyAvailability = Availability | "downloading";
@@ -66,7 +67,7 @@ function ofSource(tools: LoadTools, source: ModelSource, options: LoadOptions): 
       };
       const stop = told || onProgress ? forward(shared, tell) : null;
       try {
-        return await shared.get(both(outer, signal));
+        return await shared.get(eitherSignal(outer, signal));
       } finally {
         stop?.();
       }
@@ -90,11 +91,6 @@ function forward(shared: SharedLoad, onProgress: (progress: Progress) => void): 
   };
   tell();
   return shared.subscribe(tell);
-}
-
-/** A signal that either of two aborts. */
-function both(one: AbortSignal | undefined, other: AbortSignal | undefined): AbortSignal | undefined {
-  return one && other ? AbortSignal.any([one, other]) : (one ?? other);
 }
 
 /** An address without what may be secret in it, or the last part of a path. */

@@ -1,6 +1,7 @@
 /** The class `LanguageModel` over one model. Its algorithms are those of the Prompt API; docs/guide/prompt-api.md lists them. */
 
 import type { LazyModel } from "../integration/lazy_model.ts";
+import { eitherSignal } from "../integration/signals.ts";
 import type { ChatOptions } from "../types/index.ts";
 import { formatOf } from "./constraint.ts";
 import { Conversation } from "./conversation.ts";
@@ -40,7 +41,7 @@ type Signals = { signal?: AbortSignal | undefined };
 /** Only `create` and `clone` make objects. */
 let making: Made | null = null;
 
-class Session extends EventTarget {
+class LanguageModelBase extends EventTarget {
   readonly #made: Made;
   readonly #end = new AbortController();
   readonly #handlers = new Map<string, (event: Event) => void>();
@@ -53,7 +54,7 @@ class Session extends EventTarget {
     this.#made = making;
   }
 
-  static make(made: Made, type: typeof Session): Session {
+  static make(made: Made, type: typeof LanguageModelBase): LanguageModelBase {
     making = made;
     try {
       return new type();
@@ -114,7 +115,7 @@ class Session extends EventTarget {
 
   promptStreaming(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): ReadableStream<string> {
     const cancelled = new AbortController();
-    const pieces = this.#answer(input, options, AbortSignal.any([this.#signal(options), cancelled.signal]));
+    const pieces = this.#answer(input, options, eitherSignal(this.#signal(options), cancelled.signal));
     return new ReadableStream<string>({
       async pull(controller) {
         const { done, value } = await pieces.next();
@@ -150,11 +151,11 @@ class Session extends EventTarget {
     return this.measureContextUsage(input, options);
   }
 
-  async clone(options: Signals = {}): Promise<Session> {
+  async clone(options: Signals = {}): Promise<LanguageModelBase> {
     const signal = this.#signal(options);
     return this.#inTurn(signal, async () => {
       const conversation = await this.#made.conversation.fork();
-      return Session.make({ ...this.#made, conversation }, this.constructor as typeof Session);
+      return LanguageModelBase.make({ ...this.#made, conversation }, this.constructor as typeof LanguageModelBase);
     });
   }
 
@@ -223,7 +224,7 @@ class Session extends EventTarget {
   }
 
   #signal({ signal }: Signals): AbortSignal {
-    return signal ? AbortSignal.any([this.#end.signal, signal]) : this.#end.signal;
+    return eitherSignal(signal, this.#end.signal);
   }
 
   #handle(type: string, handler: unknown): void {
@@ -238,7 +239,7 @@ class Session extends EventTarget {
 
 /** The class over a model; it is loaded when the first object is created. */
 export function languageModelOf(lazy: LazyModel): LanguageModelStatic {
-  const LanguageModel = class LanguageModel extends Session {
+  const LanguageModel = class LanguageModel extends LanguageModelBase {
     static async availability(options: LanguageModelCreateCoreOptions = {}) {
       validOptions(options);
       if (!supports(options)) return "unavailable";
@@ -263,7 +264,7 @@ export function languageModelOf(lazy: LazyModel): LanguageModelStatic {
         signal?.throwIfAborted();
         end();
         const sampling = { ...MODES[samplingMode], ...rawOf(topK, temperature) };
-        return Session.make({ conversation, samplingMode, sampling }, LanguageModel);
+        return LanguageModelBase.make({ conversation, samplingMode, sampling }, LanguageModel);
       } catch (error) {
         signal?.throwIfAborted();
         throw created(error);
