@@ -11,8 +11,8 @@ function joined(): void {
   const either = eitherSignal(one.signal, other.signal);
   assert.equal(either.aborted, false);
   other.abort("other");
-  one.abort("one");
   assert.deepEqual([either.aborted, either.reason], [true, "other"]);
+  one.abort("one");
   assert.equal(eitherSignal(one.signal, new AbortController().signal).reason, "one");
 }
 
