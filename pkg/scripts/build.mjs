@@ -31,6 +31,8 @@ const forPages = [
   { format: "esm", entryPoints: ["src/index.ts", "src/worker.ts", "src/demo.ts", "src/edge.ts", "src/doctor.ts"] },
   // A page loads it with the first name of a model on a hub.
   { format: "esm", entryPoints: ["src/hub.ts"] },
+  // Tools that a page imports by themselves.
+  { format: "esm", entryPoints: ["src/quality.ts"] },
   // For edge and service workers too.
   { format: "esm", entryPoints: ["src/server.ts", "src/integration.ts"] },
   // It finds the package by its name, so that a program has one engine for it and for itself.
@@ -40,7 +42,7 @@ const forPages = [
   { format: "iife", entryPoints: ["src/isolate.ts"] },
 ];
 const forNode = [
-  { entryPoints: ["src/node.ts", "src/node-worker.ts", "src/node-doctor.ts"] },
+  { entryPoints: ["src/node.ts", "src/node-worker.ts", "src/node-doctor.ts", "src/node-quality.ts"] },
   // Its help comes from the whole option table.
   { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
 ];
@@ -56,12 +58,18 @@ const pageFiles = [
     "integration.js",
     "hub.js",
     "prompt-api.js",
+    "quality.js",
   ],
   ...["bench.js", "isolate.js"],
 ];
-const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "cli.js"];
+const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "node-quality.js", "cli.js"];
 /** What bundlers take instead, for the reason that bundler.jsx tells. */
-const copies = { "bundler.jsx": "src/bundler.jsx", "demo.jsx": "dist/demo.js", "doctor.jsx": "dist/doctor.js" };
+const copies = {
+  "bundler.jsx": "src/bundler.jsx",
+  "demo.jsx": "dist/demo.js",
+  "doctor.jsx": "dist/doctor.js",
+  "quality.jsx": "dist/quality.js",
+};
 
 const own = ["build.mjs", "flavour.mjs", "glue.mjs", "options.mjs"].map((name) => path.join(pkg, "scripts", name));
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
@@ -75,6 +83,7 @@ const typed = [
   "server.d.ts",
   "integration.d.ts",
   "prompt-api.d.ts",
+  "quality.d.ts",
 ];
 /** What README leads to is packed with it. */
 const papers = [

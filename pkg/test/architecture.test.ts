@@ -56,9 +56,26 @@ const ROOMS: Rooms = {
   doctor: ["types", "options", "source", "wasm", "api"],
   bench: ["types", "options", "api", "platform"],
   convert: ["types", "source", "text", "wasm", "host"],
+  // What makes a model smaller, and what that costs.
+  quality: ["types", "options", "source", "text", "host", "api", "bench", "convert"],
   // Entry files put a platform, the public objects and the tools together.
-  [ENTRIES]: ["types", "options", "source", "host", "api", "platform", "integration", "prompt_api", "doctor", "server"],
-  cli: ["types", "options", "source", "platform", "openai", "server", "bench", "convert", ENTRIES],
+  [ENTRIES]: [
+    "types",
+    "options",
+    "source",
+    "host",
+    "api",
+    "platform",
+    "integration",
+    "prompt_api",
+    "doctor",
+    "server",
+    "quality",
+  ],
+  cli: [
+    ...["types", "options", "source", "host", "platform", "openai", "server", "bench", "convert", "quality"],
+    ENTRIES,
+  ],
 };
 
 /** Files that use one runtime's own storage. */

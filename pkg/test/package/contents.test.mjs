@@ -43,9 +43,12 @@ test("the tarball", async (context) => {
       "integration.js",
       "isolate.js",
       "node-doctor.js",
+      "node-quality.js",
       "node-worker.js",
       "node.js",
       "prompt-api.js",
+      "quality.js",
+      "quality.jsx",
       "server.js",
       "worker.js",
     ];
