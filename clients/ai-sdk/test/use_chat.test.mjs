@@ -19,8 +19,10 @@ async function chat(context, given) {
     return state();
   };
   const send = async (text) => {
+    const before = (await state()).messages.length;
     await opened.page.evaluate((text) => void globalThis.chat.sendMessage({ text }), text);
-    await opened.page.waitForFunction(() => globalThis.chat.status !== "ready");
+    const begun = ([before, error]) => globalThis.chat.messages.length > before + 1 || globalThis.chat.status === error;
+    await opened.page.waitForFunction(begun, [before, "error"]);
   };
   return { ...opened, state, settled, send };
 }
@@ -44,7 +46,8 @@ test("a conversation, its regeneration and the progress of its load", async (con
   assert.ok(first.messages.every(({ parts }) => parts.every(({ type }) => !type.startsWith("data-"))));
 
   await page.evaluate(() => void globalThis.chat.regenerate());
-  await page.waitForFunction(() => globalThis.chat.status !== "ready");
+  const another = (id) => globalThis.chat.messages[1] && globalThis.chat.messages[1].id !== id;
+  await page.waitForFunction(another, first.messages[1].id);
   const again = await settled();
   assert.deepEqual(again.messages.map(textOf), first.messages.map(textOf));
 
