@@ -65,4 +65,4 @@ format: tools
 	$(BIN)/biome check --write
 
 clean:
-	rm -rf target pkg/dist docs/.site
+	rm -rf target pkg/dist clients/*/dist docs/.site

@@ -16,8 +16,14 @@ export const builtIn = {
 };
 
 export function fromAddress(text) {
+  // A name on Hugging Face's hub: `load` asks what it has.
+  if (text.trim().startsWith("hf:")) {
+    const source = text.trim();
+    return { name: source.slice("hf:".length), note: "from huggingface.co", source, read: null };
+  }
   const url = URL.canParse(text.trim()) ? new URL(text.trim()) : null;
-  if (!/^https?:$/.test(url?.protocol)) throw wrong("BadAddress", `"${text}" is no http or https address`);
+  if (!/^https?:$/.test(url?.protocol))
+    throw wrong("BadAddress", `"${text}" is no http or https address and no hf:owner/repo`);
   const parts = url.pathname.split("/").filter(Boolean);
   const weights = url.pathname.endsWith("/") ? new URL(url) : null;
   if (weights) weights.pathname += "model.safetensors";

@@ -15,6 +15,8 @@ const guide = [
   ["adapters", "Adapters"],
   ["structured-output", "Structured output"],
   ["tools", "Tools"],
+  ["frameworks", "Frameworks"],
+  ["prompt-api", "Prompt API"],
   ["batch", "Batches"],
   ["edge", "Edge workers"],
   ["command-line", "Command line"],

@@ -29,10 +29,14 @@ const profiled = path.join(root, "target", "profile");
 /** Bundles by where they run. */
 const forPages = [
   { format: "esm", entryPoints: ["src/index.ts", "src/worker.ts", "src/demo.ts", "src/edge.ts", "src/doctor.ts"] },
+  // A page loads it with the first name of a model on a hub.
+  { format: "esm", entryPoints: ["src/hub.ts"] },
   // Tools that a page imports by themselves.
   { format: "esm", entryPoints: ["src/quality.ts"] },
   // For edge and service workers too.
-  { format: "esm", entryPoints: ["src/server.ts"] },
+  { format: "esm", entryPoints: ["src/server.ts", "src/integration.ts"] },
+  // It finds the package by its name, so that a program has one engine for it and for itself.
+  { format: "esm", entryPoints: ["src/prompt-api.ts"], external: ["ternlight"] },
   { format: "esm", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] },
   { format: "esm", entryPoints: [{ in: "src/text/chat.ts", out: "chat" }] },
   { format: "iife", entryPoints: ["src/isolate.ts"] },
@@ -43,8 +47,20 @@ const forNode = [
   { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
 ];
 const pageFiles = [
-  ...["index.js", "worker.js", "chat.js", "demo.js", "edge.js", "doctor.js", "server.js", "bench.js", "isolate.js"],
-  "quality.js",
+  ...[
+    "index.js",
+    "worker.js",
+    "chat.js",
+    "demo.js",
+    "edge.js",
+    "doctor.js",
+    "server.js",
+    "integration.js",
+    "hub.js",
+    "prompt-api.js",
+    "quality.js",
+  ],
+  ...["bench.js", "isolate.js"],
 ];
 const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "node-quality.js", "batch.js", "cli.js"];
 /** What bundlers take instead, for the reason that bundler.jsx tells. */
@@ -59,7 +75,17 @@ const own = ["build.mjs", "flavour.mjs", "glue.mjs", "options.mjs"].map((name) =
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 /** Of what `import` of a .wasm gives, which tsc does not copy. */
 const wasmTypes = path.join(pkg, "scripts", "wasm.d.ts");
-const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts", "server.d.ts", "quality.d.ts", "batch.d.ts"];
+const typed = [
+  "index.d.ts",
+  "demo.d.ts",
+  "edge.d.ts",
+  "doctor.d.ts",
+  "server.d.ts",
+  "integration.d.ts",
+  "prompt-api.d.ts",
+  "quality.d.ts",
+  "batch.d.ts",
+];
 /** What README leads to is packed with it. */
 const papers = [
   ...["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE-MIT", "LICENSE-APACHE"],
@@ -161,7 +187,7 @@ async function bundle(platform, groups, outdir, minified = true) {
   say("bundles", `esbuild, for ${platform === "node" ? "Node" : "pages"}`);
   await Promise.all(
     groups.map(async ({ wholeOptions = false, ...group }) => {
-      const plugins = wholeOptions ? [glue] : [glue, leanOptions];
+      const plugins = [glue, ...(wholeOptions ? [] : [leanOptions]), ...(platform === "browser" ? [later] : [])];
       const { outputFiles } = await esbuild({ ...common, ...group, plugins, write: false });
       for (const { path: file, text } of outputFiles) {
         writeFileSync(file, platform === "browser" && minified ? await smaller(text, group.format) : text);
@@ -169,6 +195,16 @@ async function bundle(platform, groups, outdir, minified = true) {
     }),
   );
 }
+
+/** What a page imports when it is used stays a file of its own. */
+const later = {
+  name: "later",
+  setup({ onResolve }) {
+    onResolve({ filter: /^\.\/hub\.ts$/ }, ({ kind }) =>
+      kind === "dynamic-import" ? { path: "./hub.js", external: true } : null,
+    );
+  },
+};
 
 /** What a page loads counts: terser takes another 6 % of esbuild's gzipped size. */
 async function smaller(text, format) {

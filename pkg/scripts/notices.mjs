@@ -65,7 +65,8 @@ export function npmPackages() {
   for (const source of readdirSync(path.join(pkg, "src"), { recursive: true })) {
     if (!source.endsWith(".ts")) continue;
     for (const [, name] of read(pkg, "src", source).matchAll(IMPORTED)) {
-      visit(name);
+      // An entry may name the package itself.
+      if (name !== "ternlight") visit(name);
     }
   }
   return [...names].map((name) => {

@@ -4,6 +4,7 @@ import { serve } from "./host/serve.ts";
 import { checked, isObject } from "./options/check.ts";
 import { show } from "./options/show.ts";
 import { spawnEngine } from "./platform/edge.ts";
+import { type OnHub, onHub } from "./source/hub.ts";
 import { EngineError } from "./types/errors.ts";
 import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types/index.ts";
 import type { WasmModule } from "./types/web.ts";
@@ -79,7 +80,8 @@ function outside(wasm: WebAssembly.Module, options: LoadOptions, constrain?: Web
     if (options[option] === undefined) continue;
     throw new EngineError("InvalidArgument", `${option}: here it is what wasm is built for`, { option });
   }
-  return { spawnEngine: () => spawnEngine(given, serve), base: null };
+  const byName: OnHub = (name, { signal }, work) => onHub(name, { signal }, work);
+  return { spawnEngine: () => spawnEngine(given, serve), base: null, onHub: byName };
 }
 
 /** What this runtime can do, from the module that it has compiled. Each build names itself in a custom section. */

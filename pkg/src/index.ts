@@ -1,4 +1,4 @@
-import { manage } from "./api/cache.ts";
+import { manage, wholeFiles } from "./api/cache.ts";
 import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./api/model.ts";
 import { frame, keptOpener, pageAddress, persist, showsFrames, spawnEngine } from "./platform/browser.ts";
 import type {
@@ -15,7 +15,14 @@ export { jsonSchema } from "./options/json_schema.ts";
 export { EngineError, type ErrorCode, type ErrorDetail } from "./types/errors.ts";
 export type * from "./types/index.ts";
 
-const outside: Outside = { spawnEngine, persist, base: pageAddress(), ...(showsFrames() && { frame }) };
+const outside: Outside = {
+  spawnEngine,
+  persist,
+  base: pageAddress(),
+  ...(showsFrames() && { frame }),
+  onHub: async (name, { signal, cache: kept }, work) =>
+    (await import("./hub.ts")).onHub(name, { signal, kept: () => wholeFiles(cache, kept) }, work),
+};
 
 /**
  * What loads have kept: in a page in its origin's storage, elsewhere in a directory of the user.

@@ -1,4 +1,4 @@
-import { manage } from "./api/cache.ts";
+import { manage, wholeFiles } from "./api/cache.ts";
 import { located, locateMethods } from "./api/located.ts";
 import {
   canRun as canRunWith,
@@ -9,7 +9,8 @@ import {
 } from "./api/model.ts";
 import { OpenSession } from "./api/session.ts";
 import { showObjects } from "./api/shown.ts";
-import { openStore, spawnEngine, toPath } from "./platform/node.ts";
+import { hubOf, openStore, spawnEngine, toPath } from "./platform/node.ts";
+import { onHub } from "./source/hub.ts";
 import type {
   CanRun,
   Description,
@@ -27,9 +28,15 @@ export type * from "./types/index.ts";
 showObjects();
 for (const { prototype } of [LoadedModel, OpenSession]) locateMethods(prototype);
 
-const outside: Outside = { spawnEngine, base: null, toPath };
-
 export const cache: ModelCache = manage(openStore, null);
+
+const outside: Outside = {
+  spawnEngine,
+  base: null,
+  toPath,
+  onHub: (name, { signal, cache: kept }, work) =>
+    onHub(name, { ...hubOf(), signal, kept: () => wholeFiles(cache, kept) }, work),
+};
 
 export const load = located(
   (source: ModelSource, options?: LoadOptions): Promise<Model> => loadWith(outside, source, options),

@@ -46,8 +46,12 @@ const ROOMS: Rooms = {
   platform: ["types", "source", "text", "rpc", "cache", "host"],
   // Requests and responses of OpenAI's interface and its neighbours: pure, for server, batches and clients.
   openai: ["types", "options"],
+  // What packages for frameworks are made of, over the public objects.
+  integration: ["types", "text"],
+  // The browsers' interface to a language model, over the public objects.
+  prompt_api: ["types", "integration"],
   // The server: a function from requests to responses, over the public objects.
-  server: ["types", "options", "text", "openai"],
+  server: ["types", "options", "openai", "integration"],
   // Files of requests: rows in, answers in their order, and a journal that survives every end.
   batch: ["types", "server"],
   // Tools beside the engine. They use the public objects, or the unstable entry.
@@ -57,7 +61,20 @@ const ROOMS: Rooms = {
   // What makes a model smaller, and what that costs.
   quality: ["types", "options", "source", "text", "host", "api", "bench", "convert"],
   // Entry files put a platform, the public objects and the tools together.
-  [ENTRIES]: ["types", "options", "source", "host", "api", "platform", "doctor", "server", "batch", "quality"],
+  [ENTRIES]: [
+    "types",
+    "options",
+    "source",
+    "host",
+    "api",
+    "platform",
+    "integration",
+    "prompt_api",
+    "doctor",
+    "server",
+    "batch",
+    "quality",
+  ],
   cli: [
     ...["types", "options", "source", "host", "platform", "openai", "server", "batch", "bench", "convert", "quality"],
     ENTRIES,

@@ -46,6 +46,13 @@ export function manage(open: ((directory?: string) => Promise<Kept>) | null, bas
   }
 }
 
+/** The addresses of files that are whole, in the cache that a load's option names. */
+export async function wholeFiles(cache: ModelCache, option: boolean | string | undefined): Promise<string[]> {
+  if (option === false) return [];
+  const files = await cache.list(typeof option === "string" ? { directory: option } : {});
+  return files.flatMap(({ complete, url }) => (complete ? [url] : []));
+}
+
 function unreadable(cause: Error): never {
   throw new EngineError("Unreadable", `the cache cannot be opened: ${cause.message}`, {}, { cause });
 }

@@ -3,7 +3,8 @@
 import { checkIds, checkMessages, checkOptions, checkText, checkTexts, defaults } from "../options/options.ts";
 import { Client } from "../rpc/client.ts";
 import type { WorkerPort } from "../rpc/port.ts";
-import { hasAddress, type SpecRules, toSpec } from "../source/spec.ts";
+import { hasAddress } from "../source/spec.ts";
+import { type SourceRules, withSource } from "../source/with_source.ts";
 import { EngineError } from "../types/errors.ts";
 import type {
   AdapterInfo,
@@ -41,7 +42,7 @@ import { type Caller, chat, chatPrompt, generate } from "./answers.ts";
 import { OpenSession } from "./session.ts";
 
 /** What the public objects need from their runtime. The entry files provide it. */
-export interface Outside extends SpecRules {
+export interface Outside extends SourceRules {
   spawnEngine(): WorkerPort;
   /** Resolves with the next frame that is shown; absent where nothing is. */
   frame?(): Promise<void>;
@@ -51,11 +52,14 @@ export interface Outside extends SpecRules {
 
 export async function load(outside: Outside, source: ModelSource, options: LoadOptions = {}): Promise<Model> {
   const { signal, onProgress, ...settings } = checkOptions("load", options);
-  const info = (client: Client) => {
-    const spec = toSpec(source, outside);
-    if (settings.cache !== false && hasAddress(spec)) outside.persist?.();
-    return client.call("load", { source: spec, settings }, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
-  };
+  const info = (client: Client) =>
+    withSource(outside, source, { signal, cache: settings.cache }, async (spec, told) => {
+      if (settings.cache !== false && hasAddress(spec)) outside.persist?.();
+      const events = { signal, ...(onProgress ? { onEvent: onProgress } : {}) };
+      const info = await client.call("load", { source: spec, settings }, events);
+      info.warnings.push(...told);
+      return info;
+    });
   const client = new Client(outside.spawnEngine());
   try {
     return new LoadedModel(client, await info(client), outside);
@@ -73,18 +77,23 @@ export async function inspect(
   options: InspectOptions = {},
 ): Promise<Description> {
   const { signal, onProgress, weights = defaults.weights, ...settings } = checkOptions("inspect", options);
-  return once(outside, signal, (client) => {
-    const args = { source: toSpec(source, outside), settings, weights };
-    return client.call("inspect", args, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
-  });
+  return once(outside, signal, (client) =>
+    withSource(outside, source, { signal }, async (spec, told) => {
+      const args = { source: spec, settings, weights };
+      const found = await client.call("inspect", args, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
+      found.warnings.push(...told);
+      return found;
+    }),
+  );
 }
 
 export async function canRun(outside: Outside, source: ModelSource, options: LoadOptions = {}): Promise<CanRun> {
   const { signal, onProgress, ...settings } = checkOptions("canRun", options);
-  return once(outside, signal, (client) => {
-    const args = { source: toSpec(source, outside), settings };
-    return client.call("canRun", args, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
-  });
+  return once(outside, signal, (client) =>
+    withSource(outside, source, { signal }, (spec) =>
+      client.call("canRun", { source: spec, settings }, { signal, ...(onProgress ? { onEvent: onProgress } : {}) }),
+    ),
+  );
 }
 
 /** Makes a call that needs no model, in a worker that ends with the answer. */
@@ -107,12 +116,12 @@ const closed = () => new EngineError("Closed", "the model is closed");
 export class LoadedModel implements Model {
   readonly info: ModelInfo;
   readonly #client: Client;
-  readonly #rules: SpecRules;
+  readonly #rules: SourceRules;
   readonly #caller: Caller;
   #sessions = 0;
   #adapters: readonly AdapterInfo[] = [];
 
-  constructor(client: Client, info: ModelInfo, rules: SpecRules & Pick<Outside, "frame"> = { base: null }) {
+  constructor(client: Client, info: ModelInfo, rules: SourceRules & Pick<Outside, "frame"> = { base: null }) {
     this.#client = client;
     this.#rules = rules;
     this.#caller = { client, frame: rules.frame, fresh: () => ++this.#sessions };
@@ -157,10 +166,11 @@ export class LoadedModel implements Model {
 
   async loadAdapter(source: ModelSource, options: AdapterOptions = {}): Promise<AdapterInfo> {
     const { signal, ...settings } = checkOptions("loadAdapter", options);
-    const args = { source: toSpec(source, this.#rules), settings };
     // An adapter that was loaded after the abort is unloaded.
     const onLate = ({ name }: AdapterInfo) => void this.#client.call("unloadAdapter", { name }).catch(() => {});
-    const info = await this.#client.call("loadAdapter", args, { signal, onLate });
+    const info = await withSource(this.#rules, source, { signal, cache: settings.cache }, (spec) =>
+      this.#client.call("loadAdapter", { source: spec, settings }, { signal, onLate }),
+    );
     this.#adapters = [...this.#adapters, info];
     return info;
   }

@@ -3,8 +3,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { type Converted, convert as write } from "../convert/convert.ts";
-import { fetchFile, paths, toPath } from "../platform/node.ts";
-import { toSpec } from "../source/spec.ts";
+import { fetchFile, hubOf, paths, toPath } from "../platform/node.ts";
+import { type OnHub, onHub } from "../source/hub.ts";
+import { withSource } from "../source/with_source.ts";
 import { STANDARD } from "./args.ts";
 import { bytes, plural } from "./format.ts";
 import { loadOptions, source } from "./model.ts";
@@ -27,14 +28,20 @@ export const convert: Command = {
     const { i2s } = args.options("inspect", ["plan"]);
     const { force = false, ...chosen } = args.own<Chosen>("convertFlags");
     const { signal, progress: onProgress } = terminal;
+    const byName: OnHub = (name, { signal }, work) => onHub(name, { ...hubOf(), signal }, work);
+    const rules = { base: null, toPath, onHub: byName };
     const work = (out: string) =>
-      write(toSpec(source(args), { base: null, toPath }), out, {
-        ...chosen,
-        ...(i2s ? { i2s } : {}),
-        runtime: { fetchFile, paths },
-        force,
-        signal,
-        onProgress,
+      withSource(rules, source(args), { signal }, async (spec, told) => {
+        const options = {
+          ...chosen,
+          ...(i2s ? { i2s } : {}),
+          runtime: { fetchFile, paths },
+          force,
+          signal,
+          onProgress,
+        };
+        const converted = await write(spec, out, options);
+        return { ...converted, warnings: [...converted.warnings, ...told] };
       });
     const out = args.operands[1]!;
     if (out === STANDARD) return toOutput(work, terminal);

@@ -6,6 +6,7 @@ import { type Transferable as NodeTransferable, parentPort, Worker } from "node:
 import { openDirectory } from "../cache/disk.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
 import { FileSource } from "../source/file.ts";
+import type { HubSettings } from "../source/hub.ts";
 import { dropConnections } from "../source/request.ts";
 import type { Paths } from "../source/source.ts";
 
@@ -45,6 +46,18 @@ export const paths: Paths = {
 };
 
 export const openStore = openDirectory;
+
+/** What the environment says of the hub that `hf:` names mean. */
+export const hubOf = (): HubSettings => ({ endpoint: variable("HF_ENDPOINT"), token: variable("HF_TOKEN") });
+
+/** Empty where it is not set, or where Deno's user does not let it be read. */
+function variable(name: string): string | undefined {
+  try {
+    return process.env[name]?.trim() || undefined;
+  } catch {
+    return undefined;
+  }
+}
 
 export const hasher = () => createHash("sha256");
 

@@ -1,9 +1,9 @@
 /** The answers to a request as they come, from one model, for every interface alike. */
 
+import { CallReader } from "../integration/call_reader.ts";
 import type { Ask, ChatAsk } from "../openai/ask.ts";
 import { type Reason, reasonOf } from "../openai/replies.ts";
 import { seedAt } from "../openai/sampling.ts";
-import { type CallEvent, CallStream } from "../text/call_stream.ts";
 import type {
   AdapterUse,
   Finished,
@@ -16,7 +16,6 @@ import type {
 import { Channel } from "./channel.ts";
 import { inLanes } from "./lanes.ts";
 import type { Ready } from "./slot.ts";
-import type { TokenTexts } from "./tokens.ts";
 
 /** What becomes known of an answer. */
 export type Part =
@@ -81,8 +80,11 @@ async function* answer(ask: Ask, index: number, context: AnswerContext): AsyncGe
     return;
   }
   for await (const { text, tokens, logprobs } of generation) {
-    if (calls) yield* await calls.read(text, tokens, logprobs);
-    else yield { type: "text", text, ...(logprobs ? { logprobs } : {}) };
+    if (calls) {
+      yield* await calls.read(text, tokens);
+      // The log-probabilities of a call stand by themselves.
+      if (logprobs) yield { type: "text", text: "", logprobs };
+    } else yield { type: "text", text, ...(logprobs ? { logprobs } : {}) };
     // What the engine has written beyond the call by now does not count.
     if (ask.oneCall && calls?.between) break;
   }
@@ -101,47 +103,4 @@ export function begin(model: Model, ask: Ask, prompt: Prompt | ChatAsk, given: G
   if (!isChat(prompt)) return model.generate(prompt, options);
   const { messages, ...more } = prompt;
   return model.chat(messages, { ...options, ...more, ...(ask.calls ? { keepSpecialTokens: true } : {}) });
-}
-
-/** Separates calls from text that has its special tokens, and drops those from the text. */
-class CallReader {
-  readonly #stream: CallStream;
-  readonly #tokens: TokenTexts;
-  readonly #special = new Set<string>();
-
-  constructor(tools: readonly unknown[], tokens: TokenTexts) {
-    this.#stream = new CallStream(tools);
-    this.#tokens = tokens;
-  }
-
-  get found(): boolean {
-    return this.#stream.calls > 0;
-  }
-
-  get between(): boolean {
-    return this.#stream.between;
-  }
-
-  async read(text: string, ids: readonly number[], logprobs?: TokenLogprobs[]): Promise<Part[]> {
-    await this.#tokens.learn(ids);
-    for (const id of ids) {
-      const { special, text } = this.#tokens.of(id);
-      if (special) this.#special.add(text);
-    }
-    const parts = this.#stream.push(text).map((event) => this.#part(event));
-    // The log-probabilities of a call stand by themselves.
-    return logprobs ? [...parts, { type: "text", text: "", logprobs }] : parts;
-  }
-
-  end(): Part[] {
-    return this.#stream.end().map((event) => this.#part(event));
-  }
-
-  #part(event: CallEvent): Part {
-    if (event.type === "call") return { type: "call", call: event.index, id: event.id, name: event.name };
-    if (event.type === "arguments") return { type: "arguments", call: event.index, text: event.text };
-    let { text } = event;
-    for (const one of this.#special) text = text.replaceAll(one, "");
-    return { type: "text", text };
-  }
 }

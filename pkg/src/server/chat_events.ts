@@ -1,5 +1,6 @@
 /** The events of a chat completion's stream. */
 
+import type { TokenTexts } from "../integration/tokens.ts";
 import type { Ask } from "../openai/ask.ts";
 import {
   callId,
@@ -15,7 +16,6 @@ import type { Finished } from "../types/index.ts";
 import type { Indexed, Part } from "./answers.ts";
 import type { EventIds } from "./resume.ts";
 import type { Sent } from "./sse.ts";
-import type { TokenTexts } from "./tokens.ts";
 
 export interface StreamContext {
   head: Head;

@@ -1,5 +1,6 @@
 /** What a text completion answers: at once, or as events. Answers may begin with their prompts. */
 
+import type { TokenTexts } from "../integration/tokens.ts";
 import type { Ask } from "../openai/ask.ts";
 import { completionChunk, completionReply, type Head, LogprobLists, timings, usage } from "../openai/replies.ts";
 import type { Finished, Prompt, TokenLogprobs } from "../types/index.ts";
@@ -9,7 +10,6 @@ import type { Collected } from "./collect.ts";
 import { inLanes } from "./lanes.ts";
 import type { Work } from "./models.ts";
 import type { Sent } from "./sse.ts";
-import type { TokenTexts } from "./tokens.ts";
 
 /** A prompt that its answers begin with. */
 export interface Echo {

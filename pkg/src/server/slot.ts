@@ -1,9 +1,9 @@
 /** A model that is served: loaded, unloaded when it is idle, and replaced when its worker dies. */
 
+import { TokenTexts } from "../integration/tokens.ts";
 import { ApiError, retryHeaders } from "../openai/errors.ts";
 import type { AdapterInfo, Model, ModelSource, Progress } from "../types/index.ts";
 import { Pace } from "./pace.ts";
-import { TokenTexts } from "./tokens.ts";
 
 /** Loads a model. */
 export type Loader = (more: { signal: AbortSignal; onProgress: (progress: Progress) => void }) => Promise<Model>;

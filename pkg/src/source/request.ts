@@ -272,7 +272,14 @@ export function mayPass(error: unknown): error is EngineError {
 export function failed(spec: UrlSpec, reason: string, response?: Response, code: ErrorCode = "Network"): EngineError {
   const file = shown(spec.url);
   const wait = response && retryAfter(response);
-  const detail = { file, ...(response && { status: response.status }), ...(wait != null && { retryAfter: wait }) };
+  // Hugging Face's hub says why in a word.
+  const why = response?.headers.get("x-error-code");
+  const detail = {
+    file,
+    ...(response && { status: response.status }),
+    ...(wait != null && { retryAfter: wait }),
+    ...(why && { reason: why }),
+  };
   return new EngineError(code, `${file}: ${reason}`, detail);
 }
 

@@ -2,7 +2,10 @@
 
 import type { Blob, Request, URL } from "./web.ts";
 
-/** One file of a model. A string or URL is http(s), or a file path under Node, Deno and Bun. */
+/**
+ * One file of a model. A string or URL is http(s), a name on Hugging Face's hub (`hf:owner/repo`), or a file path under Node, Deno and
+ * Bun.
+ */
 export type FileSource = string | URL | Request | Blob | Uint8Array | ArrayBuffer | FileHandleLike;
 
 /**

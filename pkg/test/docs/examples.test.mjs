@@ -24,6 +24,12 @@ const NOT_RUN = {
   "CONTRIBUTING.md": ["make runs these tests"],
   "docs/guide/batch.md": ["pkg/test/batch/command.test.ts runs it", "clients/batch/test/command.test.mjs runs it"],
   "docs/guide/edge.md": ["pkg/test/package/edge.test.mjs runs it in workerd with 128 MB"],
+  "docs/guide/frameworks.md": [
+    "clients/ai-sdk/test/documents.test.mjs runs it",
+    "clients/ai-sdk/test/documents.test.mjs opens it",
+    "clients/react/test/documents.test.mjs opens it",
+    "clients/langchain/test/documents.test.mjs runs it",
+  ],
   "docs/guide/formats.md": ["a benchmark that takes minutes"],
   "docs/guide/kv-cache.md": ["a benchmark that takes minutes"],
   "docs/guide/profiling.md": [
@@ -31,6 +37,7 @@ const NOT_RUN = {
     "a build of minutes, and a profiler",
     "a build of minutes, and a profiler",
   ],
+  "docs/guide/prompt-api.md": ["pkg/test/prompt_api/page.test.mjs runs such a program"],
   "docs/guide/server.md": [
     "pkg/test/server/serve.test.ts starts it",
     "pkg/test/clients/clients.test.mjs runs it",
@@ -42,12 +49,13 @@ const NOT_RUN = {
     "pkg/test/package/bundlers.test.mjs serves with it",
     "pkg/test/package/pages.test.mjs opens a page with it",
   ],
+  "docs/guide/loading.md": ["pkg/test/source/hub.test.ts asks a hub on loopback"],
   "docs/performance.md": ["a benchmark that takes minutes"],
 };
 
 /** What runs, and what else may stand in a document: configuration of servers, and plain text. */
 const RUN = ["js", "ts", "html", "sh"];
-const SHOWN = ["nginx", "apache", "caddy", "text", "json"];
+const SHOWN = ["nginx", "apache", "caddy", "text", "json", "jsx"];
 
 const all = documents.flatMap(blocks);
 const reasons = (block) => block.needs.flatMap((need) => /^not run here \((.*)\)$/.exec(need)?.slice(1) ?? []);
@@ -108,7 +116,7 @@ test("blocks are of known languages, and those that do not run have a reason", (
     if (block.language === "json") JSON.parse(block.code);
     for (const why of reasons(block)) {
       found[block.document] = [...(found[block.document] ?? []), why];
-      const [file] = /pkg\/\S+\.mjs/.exec(why) ?? [];
+      const [file] = /(pkg|clients)\/\S+\.mjs/.exec(why) ?? [];
       assert.ok(!file || existsSync(path.join(root, file)), `${block.name} names ${file}, which is not there`);
     }
   }

@@ -1,0 +1,91 @@
+/** `useChat` in a page, without a server behind it. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { CONTINUATION, HERMES, openPage, PLAIN } from "../../scripts/testing.mjs";
+
+const entry = fileURLToPath(new URL("./use_chat.jsx", import.meta.url));
+
+async function chat(context, given) {
+  const opened = await openPage(context, entry, { query: `?${new URLSearchParams({ template: PLAIN, ...given })}` });
+  await opened.page.waitForFunction(() => globalThis.chat);
+  const state = () =>
+    opened.page.evaluate(() => {
+      const { messages, status, error, phases } = globalThis.chat;
+      return { messages, status, error, phases };
+    });
+  const settled = async () => {
+    await opened.page.waitForFunction(() => ["ready", "error"].includes(globalThis.chat.status));
+    return state();
+  };
+  const send = async (text) => {
+    const before = (await state()).messages.length;
+    await opened.page.evaluate((text) => void globalThis.chat.sendMessage({ text }), text);
+    const begun = ([before, error]) => globalThis.chat.messages.length > before + 1 || globalThis.chat.status === error;
+    await opened.page.waitForFunction(begun, [before, "error"]);
+  };
+  return { ...opened, state, settled, send };
+}
+
+const textOf = ({ parts }) => parts.map((part) => part.text ?? "").join("");
+
+test("a conversation, its regeneration and the progress of its load", async (context) => {
+  const { page, settled, send, problems } = await chat(context);
+  await send("Once upon a time");
+  const first = await settled();
+  assert.equal(first.error, undefined);
+  assert.deepEqual(
+    first.messages.map((message) => [message.role, textOf(message)]),
+    [
+      ["user", "Once upon a time"],
+      ["assistant", CONTINUATION],
+    ],
+  );
+  assert.equal(first.phases[0], "header");
+  assert.equal(first.phases.at(-1), "ready");
+  assert.ok(first.messages.every(({ parts }) => parts.every(({ type }) => !type.startsWith("data-"))));
+
+  await page.evaluate(() => void globalThis.chat.regenerate());
+  const another = (id) => globalThis.chat.messages[1] && globalThis.chat.messages[1].id !== id;
+  await page.waitForFunction(another, first.messages[1].id);
+  const again = await settled();
+  assert.deepEqual(again.messages.map(textOf), first.messages.map(textOf));
+
+  await send(" Then");
+  const second = await settled();
+  assert.equal(second.messages.length, 4);
+  assert.deepEqual(problems, []);
+});
+
+test("an answer is stopped and stays as it is", async (context) => {
+  const { page, settled, state, send } = await chat(context, { tokens: 4000 });
+  await send("Once upon a time");
+  await page.waitForFunction(
+    () => globalThis.chat.messages.at(-1)?.role === "assistant" && document.body.innerText.length > 60,
+  );
+  await page.evaluate(() => globalThis.chat.stop());
+  const { messages, error } = await settled();
+  assert.equal(error, undefined);
+  assert.ok(textOf(messages[1]).startsWith(CONTINUATION.slice(0, 10)));
+  await page.waitForTimeout(300);
+  assert.deepEqual((await state()).messages, messages);
+});
+
+test("tools run in the page, and the next answer knows of it", async (context) => {
+  const { settled, send } = await chat(context, { template: HERMES, tools: 1, tokens: 200 });
+  await send("Is it raining?");
+  const { messages, error } = await settled();
+  assert.equal(error, undefined);
+  const calls = messages[1].parts.filter(({ type }) => type === "tool-weather");
+  assert.equal(calls.length, 2);
+  assert.equal(calls[0].state, "output-available");
+  assert.equal(calls[0].output.city, calls[0].input.city);
+});
+
+test("what goes wrong is told in the engine's words", async (context) => {
+  const { settled, send } = await chat(context, { template: "{% nonsense %}" });
+  await send("Hello");
+  const { error, status } = await settled();
+  assert.equal(status, "error");
+  assert.match(error, /template/i);
+});

@@ -1,0 +1,226 @@
+/** A chat model of LangChain. */
+
+import type { CallbackManagerForLLMRun } from "@langchain/core/callbacks/manager";
+import type {
+  BaseLanguageModelInput,
+  StructuredOutputMethodOptions,
+  ToolDefinition,
+} from "@langchain/core/language_models/base";
+import {
+  BaseChatModel,
+  type BaseChatModelCallOptions,
+  type BaseChatModelParams,
+  type BindToolsInput,
+} from "@langchain/core/language_models/chat_models";
+import {
+  assembleStructuredOutputPipeline,
+  createContentParser,
+  createFunctionCallingParser,
+} from "@langchain/core/language_models/structured_output";
+import { AIMessage, AIMessageChunk, type BaseMessage } from "@langchain/core/messages";
+import { type ChatGeneration, ChatGenerationChunk, type ChatResult } from "@langchain/core/outputs";
+import type { Runnable } from "@langchain/core/runnables";
+import { convertToOpenAITool } from "@langchain/core/utils/function_calling";
+import { toJsonSchema } from "@langchain/core/utils/json_schema";
+import type { ChatOptions, Finished, Model } from "ternlight";
+import {
+  type AnswerPart,
+  type ChatPartsOptions,
+  chatParts,
+  type LazyAvailability,
+  type LoadCall,
+} from "ternlight/integration";
+import { Engine, type EngineFields, enter } from "./engine.ts";
+import { toMessage } from "./messages.ts";
+import { callOptions, fieldOptions, metadataOf, toolChoiceOf, usageOf } from "./options.ts";
+
+/** Every option of `chat`, as far as LangChain has no word of its own for it; and `oneCall`, which ends an answer behind its first call. */
+type Options = Omit<ChatPartsOptions, "signal" | "tools" | "toolChoice" | "session">;
+
+/** `model`, and options of every call. */
+export interface ChatTernlightFields extends BaseChatModelParams, EngineFields, Options {}
+
+export interface ChatTernlightCallOptions extends BaseChatModelCallOptions, Omit<Options, "stop"> {
+  tools?: BindToolsInput[] | undefined;
+}
+
+interface Call {
+  id: string | undefined;
+  name: string;
+  args: string;
+}
+
+export class ChatTernlight extends BaseChatModel<ChatTernlightCallOptions> {
+  readonly #engine: Engine;
+  readonly #options: Record<string, unknown>;
+
+  static override lc_name(): string {
+    return "ChatTernlight";
+  }
+
+  constructor(fields: ChatTernlightFields) {
+    super(fields);
+    this.#engine = new Engine(fields);
+    this.#options = fieldOptions(fields);
+  }
+
+  _llmType(): string {
+    return "ternlight";
+  }
+
+  /** The source's address or the model's name. */
+  get model(): string {
+    return this.#engine.name;
+  }
+
+  /** Loads the model ahead of its first call. */
+  load(call?: LoadCall): Promise<Model> {
+    return this.#engine.load(call);
+  }
+
+  /** Whether the model can answer here, and whether something has to be downloaded for it. */
+  availability(): Promise<LazyAvailability> {
+    return this.#engine.availability();
+  }
+
+  /** Gives the model's memory back; one that was given loaded stays open. */
+  close(): Promise<void> {
+    return this.#engine.close();
+  }
+
+  override invocationParams(options?: this["ParsedCallOptions"]): Record<string, unknown> {
+    return { ...this.#chatOptions((options ?? {}) as ChatTernlightCallOptions) };
+  }
+
+  override _identifyingParams(): Record<string, unknown> {
+    return { model: this.model, ...this.#options };
+  }
+
+  override bindTools(
+    tools: BindToolsInput[],
+    kwargs: Partial<ChatTernlightCallOptions> = {},
+  ): Runnable<BaseLanguageModelInput, AIMessageChunk, ChatTernlightCallOptions> {
+    return this.withConfig({ tools: tools.map(toTool), ...kwargs } as Partial<ChatTernlightCallOptions>);
+  }
+
+  async _generate(messages: BaseMessage[], options: this["ParsedCallOptions"]): Promise<ChatResult> {
+    let text = "";
+    const calls: Call[] = [];
+    let finished: Finished | null = null;
+    for await (const part of this.#answer(messages, options)) {
+      if (part.type === "text") text += part.text;
+      else if (part.type === "call") calls[part.call] = { id: part.id ?? idOf(), name: part.name, args: "" };
+      else if (part.type === "arguments") calls[part.call]!.args += part.text;
+      else finished = part.finished;
+    }
+    // A chunk reads the calls from their texts, and tells the ones that are cut off.
+    const { tool_calls, invalid_tool_calls } = new AIMessageChunk({
+      content: "",
+      tool_call_chunks: calls.map((call, index) => ({ ...call, index, type: "tool_call_chunk" as const })),
+    });
+    const message = new AIMessage({
+      content: text,
+      tool_calls: tool_calls ?? [],
+      invalid_tool_calls: invalid_tool_calls ?? [],
+      usage_metadata: usageOf(finished!),
+      response_metadata: metadataOf(this.model, finished!, calls.length),
+    });
+    const generation: ChatGeneration = { text, message, generationInfo: message.response_metadata };
+    return { generations: [generation], llmOutput: { tokenUsage: tokenUsage(finished!) } };
+  }
+
+  override async *_streamResponseChunks(
+    messages: BaseMessage[],
+    options: this["ParsedCallOptions"],
+    runManager?: CallbackManagerForLLMRun,
+  ): AsyncGenerator<ChatGenerationChunk> {
+    let calls = 0;
+    for await (const part of this.#answer(messages, options)) {
+      if (part.type === "call") calls++;
+      const message = this.#chunk(part, calls);
+      const text = part.type === "text" ? part.text : "";
+      const chunk = new ChatGenerationChunk({ text, message, generationInfo: message.response_metadata });
+      yield chunk;
+      await runManager?.handleLLMNewToken(text, undefined, undefined, undefined, undefined, { chunk });
+    }
+  }
+
+  #chunk(part: AnswerPart, calls: number): AIMessageChunk {
+    const type = "tool_call_chunk" as const;
+    if (part.type === "text") return new AIMessageChunk({ content: part.text });
+    if (part.type === "call") {
+      const begun = { index: part.call, id: part.id ?? idOf(), name: part.name, args: "", type };
+      return new AIMessageChunk({ content: "", tool_call_chunks: [begun] });
+    }
+    if (part.type === "arguments")
+      return new AIMessageChunk({ content: "", tool_call_chunks: [{ index: part.call, args: part.text, type }] });
+    const { finished } = part;
+    return new AIMessageChunk({
+      content: "",
+      usage_metadata: usageOf(finished),
+      response_metadata: metadataOf(this.model, finished, calls),
+    });
+  }
+
+  async *#answer(messages: BaseMessage[], options: this["ParsedCallOptions"]): AsyncGenerator<AnswerPart, undefined> {
+    const { signal } = options as ChatTernlightCallOptions;
+    const model = await this.#engine.load({ signal });
+    const leave = await enter(model, signal);
+    try {
+      yield* chatParts(model, messages.map(toMessage), {
+        ...this.#chatOptions(options as ChatTernlightCallOptions),
+        signal,
+      });
+    } finally {
+      leave();
+    }
+  }
+
+  #chatOptions(options: ChatTernlightCallOptions): ChatOptions {
+    const { tools, tool_choice: choice } = options;
+    const toolChoice = toolChoiceOf(choice);
+    return {
+      ...this.#options,
+      ...callOptions(options),
+      ...(tools?.length && { tools: tools.map(toTool), ...(toolChoice && { toolChoice }) }),
+    };
+  }
+
+  // biome-ignore lint/suspicious/noExplicitAny: the base class declares each shape of a schema by itself
+  override withStructuredOutput(schema: any, config: StructuredOutputMethodOptions<boolean> = {}): any {
+    const { name = "extract", method = "jsonSchema", includeRaw } = config;
+    const own = toJsonSchema(schema) as { title?: string; description?: string };
+    if (method === "functionCalling") {
+      const { title, description } = own;
+      const called = config.name ?? title ?? name;
+      const tool: ToolDefinition = {
+        type: "function",
+        function: { name: called, ...(description && { description }), parameters: own },
+      };
+      const llm = this.bindTools([tool], { tool_choice: called, oneCall: true });
+      return assembleStructuredOutputPipeline(
+        llm,
+        createFunctionCallingParser(schema, called),
+        includeRaw,
+        "StructuredOutputRunnable",
+      );
+    }
+    const responseFormat = method === "jsonMode" ? "json" : { type: "json_schema" as const, schema: own };
+    const llm = this.withConfig({ responseFormat } as Partial<ChatTernlightCallOptions>);
+    return assembleStructuredOutputPipeline(llm, createContentParser(schema), includeRaw, "StructuredOutput");
+  }
+}
+
+const toTool = (tool: BindToolsInput): ToolDefinition =>
+  convertToOpenAITool(tool as Parameters<typeof convertToOpenAITool>[0]);
+
+function tokenUsage(finished: Finished) {
+  const { input_tokens: promptTokens, output_tokens: completionTokens, total_tokens: totalTokens } = usageOf(finished);
+  return { promptTokens, completionTokens, totalTokens };
+}
+
+/** Also in pages that are not secure, which have no `randomUUID`. */
+function idOf(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(12));
+  return `call-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}

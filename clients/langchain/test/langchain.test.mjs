@@ -1,0 +1,249 @@
+/** The classes in LangChain itself, and an agent and a retrieval as its users write them. */
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import { StringOutputParser } from "@langchain/core/output_parsers";
+import { ChatPromptTemplate } from "@langchain/core/prompts";
+import { RunnablePassthrough, RunnableSequence } from "@langchain/core/runnables";
+import { tool } from "@langchain/core/tools";
+import { FakeVectorStore } from "@langchain/core/utils/testing";
+import { ChatTernlight, TernlightEmbeddings, TernlightLLM } from "@ternlight/langchain";
+import { createAgent, createMiddleware } from "langchain";
+import { load } from "ternlight";
+import { z } from "zod";
+import { CONTINUATION, demoModel, HERMES, PLAIN } from "../../scripts/testing.mjs";
+
+const loadOptions = { threads: 1, chatTemplate: PLAIN };
+const greedy = { model: demoModel, loadOptions, temperature: 0, maxTokens: 12 };
+const chat = new ChatTernlight(greedy);
+const caller = new ChatTernlight({ ...greedy, loadOptions: { threads: 1, chatTemplate: HERMES }, maxTokens: 200 });
+after(() => Promise.all([chat.close(), caller.close()]));
+
+const prompt = "Once upon a time";
+const weather = tool(async ({ city }) => `clear in ${city}`, {
+  name: "weather",
+  description: "Tells the weather",
+  schema: z.object({ city: z.enum(["Oslo", "Rome"]) }),
+});
+
+/** The engine, with what `chat` is given noted. */
+async function spied(context, options = loadOptions) {
+  const engine = await load(demoModel, options);
+  context.after(() => engine.close());
+  const asked = [];
+  let most = 0;
+  const spy = new Proxy(engine, {
+    get(target, name) {
+      const value = target[name];
+      if (name !== "chat" && name !== "generate") return typeof value === "function" ? value.bind(target) : value;
+      return (input, more) => {
+        asked.push({ input, more });
+        const generation = target[name](input, more);
+        void target.status().then(({ running, waiting }) => (most = Math.max(most, running + waiting)));
+        return generation;
+      };
+    },
+  });
+  return { spy, asked, most: () => most };
+}
+
+test("a chat model answers, counts and takes its options from fields and calls", async () => {
+  const answer = await chat.invoke(prompt);
+  assert.ok(AIMessage.isInstance(answer));
+  assert.equal(answer.content, CONTINUATION);
+  assert.equal(answer.usage_metadata.input_tokens, 4);
+  assert.equal(answer.usage_metadata.output_tokens, 12);
+  assert.equal(answer.response_metadata.finish_reason, "length");
+  assert.ok(answer.response_metadata.timings.predictedPerSecond > 0);
+  const short = await chat.invoke(prompt, { maxTokens: 3 });
+  assert.equal(short.usage_metadata.output_tokens, 3);
+  const stopped = await chat.invoke(prompt, { stop: [" wife"] });
+  assert.equal(stopped.content, " there lived a man who had a");
+  assert.equal(stopped.response_metadata.stop_text, " wife");
+  const misspelt = new ChatTernlight({ ...greedy, maxToken: 3 });
+  await assert.rejects(misspelt.invoke(prompt), { name: "EngineError", code: "InvalidArgument" });
+  await assert.rejects(chat.withConfig({ minP: 2 }).invoke(prompt), { code: "InvalidArgument" });
+});
+
+test("streaming gives the pieces, and callbacks hear of each", async () => {
+  const tokens = [];
+  const ends = [];
+  const callbacks = [
+    { handleLLMNewToken: (token) => void tokens.push(token), handleLLMEnd: (output) => void ends.push(output) },
+  ];
+  let all;
+  const pieces = [];
+  for await (const chunk of await chat.stream(prompt, { callbacks })) {
+    pieces.push(chunk.content);
+    all = all ? all.concat(chunk) : chunk;
+  }
+  assert.equal(pieces.join(""), CONTINUATION);
+  assert.ok(pieces.length > 6);
+  assert.equal(tokens.join(""), CONTINUATION);
+  assert.equal(all.usage_metadata.output_tokens, 12);
+  assert.equal(ends[0].generations[0][0].text, CONTINUATION);
+  const errors = [];
+  const bad = chat.invoke(prompt, {
+    minP: 2,
+    callbacks: [{ handleLLMError: (error) => void errors.push(error.code) }],
+  });
+  await assert.rejects(bad);
+  assert.deepEqual(errors, ["InvalidArgument"]);
+  const events = [];
+  for await (const { event } of chat.streamEvents(prompt, { version: "v2" })) events.push(event);
+  assert.deepEqual([...new Set(events)], ["on_chat_model_start", "on_chat_model_stream", "on_chat_model_end"]);
+});
+
+test("messages of every kind are a template's", async (context) => {
+  const { spy, asked } = await spied(context);
+  const call = { id: "c1", name: "weather", args: { city: "Oslo" }, type: "tool_call" };
+  await new ChatTernlight({ model: spy, maxTokens: 1 }).invoke([
+    new SystemMessage("Be brief."),
+    new HumanMessage({
+      content: [
+        { type: "text", text: "Is it" },
+        { type: "text", text: "raining?" },
+      ],
+    }),
+    new AIMessage({ content: "I ask.", tool_calls: [call] }),
+    new ToolMessage({ content: "clear", tool_call_id: "c1", name: "weather" }),
+  ]);
+  const called = { id: "c1", type: "function", function: { name: "weather", arguments: { city: "Oslo" } } };
+  assert.deepEqual(asked[0].input, [
+    { role: "system", content: "Be brief." },
+    {
+      role: "user",
+      content: [
+        { type: "text", text: "Is it" },
+        { type: "text", text: "raining?" },
+      ],
+    },
+    { role: "assistant", content: "I ask.", tool_calls: [called] },
+    { role: "tool", content: "clear", tool_call_id: "c1", name: "weather" },
+  ]);
+  const image = new HumanMessage({ content: [{ type: "image_url", image_url: { url: "data:," } }] });
+  await assert.rejects(chat.invoke([image]), { code: "InvalidArgument" });
+});
+
+test("a batch goes through the engine's batch, and is never too long for it", async (context) => {
+  const { spy, asked, most } = await spied(context, { ...loadOptions, maxSequences: 3, maxWaiting: 1 });
+  const model = new ChatTernlight({ model: spy, temperature: 0, maxTokens: 6 });
+  const prompts = Array.from({ length: 20 }, (_, i) => `Number ${i}`);
+  const answers = await model.batch(prompts);
+  assert.equal(asked.length, 20);
+  assert.ok(most() > 1 && most() <= 3, `${most()} at once`);
+  const alone = await model.invoke("Number 7");
+  assert.equal(answers[7].content, alone.content);
+  // Who gives up while it waits leaves its place to others.
+  const abort = new AbortController();
+  const waits = prompts.map((one) => model.invoke(one, { signal: abort.signal }).catch((error) => error.name));
+  abort.abort();
+  assert.deepEqual([...new Set(await Promise.all(waits))], ["AbortError"]);
+  assert.equal((await model.invoke("Number 7")).content, alone.content);
+});
+
+test("bindTools makes calls, whole and streamed", async () => {
+  const bound = caller.bindTools([weather], { tool_choice: "weather" });
+  const { tool_calls: calls, response_metadata } = await bound.invoke("Is it raining?");
+  assert.equal(calls.length, 1);
+  assert.equal(calls[0].name, "weather");
+  assert.match(calls[0].args.city, /^(Oslo|Rome)$/);
+  assert.ok(calls[0].id);
+  assert.equal(response_metadata.finish_reason, "tool_calls");
+  let all;
+  for await (const chunk of await bound.stream("Is it raining?")) all = all ? all.concat(chunk) : chunk;
+  assert.deepEqual(
+    all.tool_calls.map(({ name, args }) => ({ name, args })),
+    [{ name: "weather", args: calls[0].args }],
+  );
+  const any = await caller.bindTools([weather], { tool_choice: "any", oneCall: true }).invoke("Is it raining?");
+  assert.equal(any.tool_calls.length, 1);
+  assert.equal(any.response_metadata.finish_reason, "tool_calls");
+  // A call that is cut off is told as such.
+  const cut = await bound.invoke("Is it raining?", { maxTokens: 8 });
+  assert.deepEqual([cut.tool_calls.length, cut.response_metadata.finish_reason], [0, "length"]);
+});
+
+test("withStructuredOutput keeps to a schema by each of its methods", async () => {
+  const schema = z.object({ city: z.enum(["Oslo", "Rome"]), days: z.number().int().min(1).max(9) });
+  const own = await caller.withStructuredOutput(schema).invoke("As JSON:");
+  assert.deepEqual(schema.parse(own), own);
+  const { raw, parsed } = await caller.withStructuredOutput(schema, { includeRaw: true }).invoke("As JSON:");
+  assert.deepEqual(parsed, own);
+  assert.deepEqual(JSON.parse(raw.content), own);
+  const called = await caller
+    .withStructuredOutput(schema, { method: "functionCalling", name: "place" })
+    .invoke("As JSON:");
+  assert.deepEqual(schema.parse(called), called);
+  const plain = {
+    type: "object",
+    properties: { age: { type: "integer", maximum: 9 } },
+    required: ["age"],
+    additionalProperties: false,
+  };
+  assert.equal(typeof (await caller.withStructuredOutput(plain).invoke("As JSON:")).age, "number");
+});
+
+test("an LLM continues texts, in a batch and streamed", async () => {
+  const llm = new TernlightLLM(greedy);
+  assert.equal(await llm.invoke(prompt), CONTINUATION);
+  let text = "";
+  const tokens = [];
+  const callbacks = [{ handleLLMNewToken: (token) => void tokens.push(token) }];
+  for await (const piece of await llm.stream(prompt, { callbacks })) text += piece;
+  assert.equal(text, CONTINUATION);
+  assert.equal(tokens.join(""), CONTINUATION);
+  const { generations, llmOutput } = await llm.generate(Array.from({ length: 50 }, () => prompt));
+  assert.deepEqual([...new Set(generations.map(([one]) => one.text))], [CONTINUATION]);
+  assert.equal(llmOutput.tokenUsage.completionTokens, 600);
+  await assert.rejects(llm.invoke(prompt, { signal: AbortSignal.abort() }), { name: "AbortError" });
+  assert.equal(await llm.invoke(prompt, { maxTokens: 2 }), CONTINUATION.split(" ").slice(0, 3).join(" "));
+});
+
+test("a retrieval finds what is nearest and answers with it", async () => {
+  const embeddings = new TernlightEmbeddings({ model: demoModel, loadOptions });
+  const texts = ["The king rode through the forest.", "The queen sat in the castle.", "A stone lay in the river."];
+  const rows = await embeddings.embedDocuments([...texts, ...Array.from({ length: 70 }, () => texts[0])]);
+  assert.equal(rows.length, 73);
+  assert.deepEqual(rows[72], rows[0]);
+  assert.ok(Math.abs(Math.hypot(...rows[0]) - 1) < 1e-5);
+  assert.deepEqual(await embeddings.embedQuery(texts[1]), rows[1]);
+
+  const store = new FakeVectorStore(embeddings);
+  await store.addDocuments(texts.map((pageContent) => ({ pageContent, metadata: {} })));
+  const retriever = store.asRetriever({ k: 1 });
+  const chain = RunnableSequence.from([
+    {
+      context: retriever.pipe((found) => found.map(({ pageContent }) => pageContent).join("\n")),
+      question: new RunnablePassthrough(),
+    },
+    ChatPromptTemplate.fromTemplate("{context} {question}"),
+    { said: (value) => value.toString(), answer: chat.pipe(new StringOutputParser()) },
+  ]);
+  const { said, answer } = await chain.invoke("The queen sat in the garden.");
+  assert.match(said, /The queen sat in the castle\. The queen sat in the garden\./);
+  assert.ok(answer.length > 10);
+});
+
+test("an agent calls a tool and answers with what it says", async () => {
+  let steps = 0;
+  const first = createMiddleware({
+    name: "CallFirst",
+    wrapModelCall: (request, handler) => handler({ ...request, toolChoice: steps++ === 0 ? "required" : "none" }),
+  });
+  const model = new ChatTernlight({
+    ...greedy,
+    loadOptions: { threads: 1, chatTemplate: HERMES },
+    maxTokens: 60,
+    oneCall: true,
+  });
+  const agent = createAgent({ model, tools: [weather], middleware: [first] });
+  const { messages } = await agent.invoke({ messages: [{ role: "user", content: "Is it raining?" }] });
+  assert.deepEqual(
+    messages.map((message) => message.getType()),
+    ["human", "ai", "tool", "ai"],
+  );
+  assert.match(messages[2].content, /^clear in (Oslo|Rome)$/);
+  assert.equal(messages[3].tool_calls.length, 0);
+  assert.ok(messages[3].content.length > 0);
+});

@@ -1,0 +1,1 @@
+export { onHub } from "./source/hub.ts";

@@ -1,0 +1,103 @@
+/** "Validate and canonicalize a prompt", with what Web IDL checks before it, and the options of creation. */
+
+import { failure } from "./errors.ts";
+import type {
+  LanguageModelCreateCoreOptions,
+  LanguageModelExpected,
+  LanguageModelMessageType,
+  LanguageModelPrompt,
+  LanguageModelRole,
+  LanguageModelSamplingMode,
+} from "./idl.ts";
+
+/** A message whose content is one text. */
+export interface TextMessage {
+  role: LanguageModelRole;
+  content: string;
+  prefix: boolean;
+}
+
+const ROLES = ["system", "user", "assistant"];
+const TYPES = ["text", "image", "audio", "tool-call", "tool-response"];
+
+/** Models of text read and write these, and call tools. */
+export const INPUTS: readonly LanguageModelMessageType[] = ["text", "tool-response"];
+export const OUTPUTS: readonly LanguageModelMessageType[] = ["text", "tool-call"];
+
+const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
+
+const isIterable = (value: unknown): value is Iterable<unknown> =>
+  isObject(value) && typeof value[Symbol.iterator as unknown as string] === "function";
+
+const wrong = (what: string, expected: string, found: unknown) =>
+  new TypeError(`${what} must be ${expected}, not ${typeof found === "object" ? typeof found : JSON.stringify(found)}`);
+
+function oneOf<T extends string>(values: readonly T[], given: unknown, what: string): T {
+  if (values.includes(given as T)) return given as T;
+  throw wrong(what, values.map((one) => JSON.stringify(one)).join(" or "), given);
+}
+
+/** @param begun whether the conversation holds something already, so that no system message may come */
+export function validPrompt(input: LanguageModelPrompt, begun: boolean): TextMessage[] {
+  if (!isObject(input)) return [{ role: "user", content: String(input), prefix: false }];
+  if (!isIterable(input)) throw wrong("a prompt", "a text or messages", input);
+  const given = Array.from<unknown>(input);
+  if (given.length === 0) return [{ role: "user", content: "", prefix: false }];
+  let appended = begun;
+  return given.map((message, i) => {
+    if (!isObject(message)) throw wrong("a message", "an object", message);
+    const role = oneOf(ROLES, message.role, "role") as LanguageModelRole;
+    const prefix = Boolean(message.prefix);
+    if (prefix && role !== "assistant") throw failure("SyntaxError", "prefix is for messages of the assistant");
+    if (prefix && i < given.length - 1) throw failure("SyntaxError", "prefix is for the last message");
+    if (role === "system" && appended) throw new TypeError("a system message must be the first of the conversation");
+    appended = true;
+    return { role, content: textOf(message.content, role), prefix };
+  });
+}
+
+/** Adjacent texts are one, with nothing between them. */
+function textOf(content: unknown, role: LanguageModelRole): string {
+  if (content === undefined) throw wrong("content", "a text or parts", content);
+  if (!isObject(content)) return String(content);
+  if (!isIterable(content)) throw wrong("content", "a text or parts", content);
+  return Array.from(content, (part) => {
+    if (!isObject(part) || part.value === undefined) throw wrong("a part of content", "{ type, value }", part);
+    const type = oneOf(TYPES, part.type, "type");
+    if (type !== "text") {
+      const whose = role === "assistant" ? "a message of the assistant" : "this model";
+      throw failure("NotSupportedError", `${whose} takes text, and no ${type}`);
+    }
+    if (typeof part.value !== "string") throw wrong("the value of a text", "a text", part.value);
+    return part.value;
+  }).join("");
+}
+
+const MODES = ["most-predictable", "predictable", "balanced", "creative", "most-creative", "default"] as const;
+
+/** Checks what `create` and `availability` share. @returns the sampling mode that is meant */
+export function validOptions(options: LanguageModelCreateCoreOptions): LanguageModelSamplingMode {
+  if (typeof options !== "object" || options === null) throw wrong("options", "an object", options);
+  const { samplingMode = "default", topK, temperature, tools = [] } = options;
+  const mode = oneOf(MODES, samplingMode, "samplingMode");
+  for (const expected of [...(options.expectedInputs ?? []), ...(options.expectedOutputs ?? [])]) {
+    oneOf(TYPES, expected?.type, "the type of what is expected");
+    // It throws a RangeError for what is no language tag.
+    if (expected.languages !== undefined) Intl.getCanonicalLocales([...expected.languages]);
+  }
+  const raw = topK !== undefined || temperature !== undefined;
+  if (raw && mode !== "default") throw new TypeError("samplingMode stands for topK and temperature: give it or them");
+  for (const { name, description, inputSchema, execute } of tools) {
+    if (typeof name !== "string" || typeof description !== "string") throw wrong("a tool", "named and described", name);
+    if (!isObject(inputSchema)) throw wrong("inputSchema", "a JSON schema", inputSchema);
+    if (typeof execute !== "function") throw wrong("execute", "a function", execute);
+  }
+  return mode === "default" ? "balanced" : mode;
+}
+
+/** Whether a model of text has all of it. */
+export function supports({ expectedInputs = [], expectedOutputs = [] }: LanguageModelCreateCoreOptions): boolean {
+  const all = (expected: readonly LanguageModelExpected[], known: readonly string[]) =>
+    expected.every(({ type }) => known.includes(type));
+  return all(expectedInputs, INPUTS) && all(expectedOutputs, OUTPUTS);
+}

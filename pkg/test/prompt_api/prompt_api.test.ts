@@ -1,0 +1,399 @@
+/** The Prompt API over the demo model, algorithm by algorithm as its specification has them. */
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { type LoadOptions, load } from "ternlight";
+import { install, languageModel, type LanguageModel as Talk } from "ternlight/prompt-api";
+import { DEMO } from "../api/support/model.ts";
+import { CONTINUATION, HERMES, PLAIN } from "../server/support/app.ts";
+import { serveFiles } from "../source/support/server.ts";
+
+const options: LoadOptions = { threads: 1, chatTemplate: PLAIN };
+const model = await load(DEMO, options);
+const small = await load(DEMO, { ...options, contextLength: 96 });
+const caller = await load(DEMO, { threads: 1, chatTemplate: HERMES });
+after(() => Promise.all([model.close(), small.close(), caller.close()]));
+const LanguageModel = languageModel(model);
+
+const greedy = { samplingMode: "most-predictable" } as const;
+const once = "Once upon a time";
+const words = /^ there lived a man/;
+/** Answers end when they say this: the model itself goes on for long. */
+const brief = { responseConstraint: / there lived a man who had a wife and a wife\./ };
+const schema = {
+  type: "object",
+  properties: { days: { type: "integer", maximum: 9 } },
+  required: ["days"],
+  additionalProperties: false,
+};
+
+const fails = (work: Promise<unknown>, name: string, message = /./) =>
+  assert.rejects(work, (error) => {
+    const { name: found, message: text } = error as Error;
+    assert.equal(found, name, text);
+    assert.match(text, message);
+    return true;
+  });
+
+async function talk(given: Parameters<typeof LanguageModel.create>[0] = {}, type = LanguageModel): Promise<Talk> {
+  return type.create({ ...greedy, ...given });
+}
+
+test("create: an object with its mode, window and usage; the constructor makes none", async () => {
+  const session = await LanguageModel.create();
+  assert.ok(session instanceof EventTarget && session instanceof (LanguageModel as unknown as typeof EventTarget));
+  assert.equal(String(session), "[object LanguageModel]");
+  assert.equal(session.contextUsage, 0);
+  assert.equal(session.contextWindow, model.info.contextLength);
+  assert.equal(session.samplingMode, "balanced");
+  assert.deepEqual([session.inputUsage, session.inputQuota], [session.contextUsage, session.contextWindow]);
+  assert.equal((await talk()).samplingMode, "most-predictable");
+  assert.throws(() => new (LanguageModel as unknown as new () => Talk)(), TypeError);
+});
+
+test("validate and canonicalize options: modes, raw parameters, languages, types, tools", async () => {
+  await fails(LanguageModel.create({ samplingMode: "wild" as "creative" }), "TypeError");
+  await fails(LanguageModel.create({ samplingMode: "creative", topK: 3 }), "TypeError");
+  await fails(LanguageModel.create({ topK: Number.NaN }), "TypeError");
+  await fails(LanguageModel.create({ expectedInputs: [{ type: "text", languages: ["not a tag"] }] }), "RangeError");
+  await fails(LanguageModel.create({ expectedInputs: [{ type: "smell" as "text" }] }), "TypeError");
+  await fails(LanguageModel.create({ expectedInputs: [{ type: "image" }] }), "NotSupportedError");
+  await fails(LanguageModel.create({ tools: [{ name: "x" } as never] }), "TypeError");
+  const raw = await LanguageModel.create({ topK: Number.POSITIVE_INFINITY, temperature: -1 });
+  const { defaultTopK, maxTopK, defaultTemperature, maxTemperature } = await LanguageModel.params();
+  assert.deepEqual([raw.topK, raw.temperature], [maxTopK, 0]);
+  assert.ok(defaultTopK <= maxTopK && defaultTemperature <= maxTemperature);
+  const expected = { expectedInputs: [{ type: "text", languages: ["en", "ja"] }, { type: "tool-response" }] } as const;
+  assert.ok(await LanguageModel.create({ ...expected, expectedOutputs: [{ type: "text" }, { type: "tool-call" }] }));
+});
+
+test("availability: of the model, of types and of options", async (context) => {
+  assert.equal(await LanguageModel.availability(), "available");
+  assert.equal(await LanguageModel.availability({ expectedOutputs: [{ type: "audio" }] }), "unavailable");
+  await fails(LanguageModel.availability({ samplingMode: "wild" as "creative" }), "TypeError");
+  assert.equal(await languageModel("./no-such-model.gguf").availability(), "unavailable");
+  const { url } = await serveFiles(context, {}, { answer: () => true });
+  const waiting = languageModel(`${url}model.gguf`, { cache: false });
+  const abort = new AbortController();
+  const creating = waiting.create({ signal: abort.signal });
+  assert.equal(await waiting.availability(), "downloading");
+  abort.abort();
+  await fails(creating, "AbortError");
+});
+
+test("create: the monitor hears of the download, from 0 to 1", async () => {
+  const events: { loaded: number; total: number }[] = [];
+  const Remote = languageModel(DEMO, { ...options, dotProduct: "dot4" });
+  const heard: unknown[] = [];
+  const session = await Remote.create({
+    monitor(monitor) {
+      monitor.addEventListener("downloadprogress", (event) =>
+        events.push(event as unknown as { loaded: number; total: number }),
+      );
+      monitor.ondownloadprogress = (event) => heard.push(event.type);
+    },
+  });
+  assert.equal(heard.length, events.length);
+  assert.equal(events[0]!.loaded, 0);
+  assert.equal(events.at(-1)!.loaded, 1);
+  assert.ok(events.every(({ loaded, total }, i) => total === 1 && (i === 0 || loaded > events[i - 1]!.loaded)));
+  session.destroy();
+  await assert.rejects(
+    LanguageModel.create({
+      monitor() {
+        throw new Error("of the page");
+      },
+    }),
+    { message: "of the page" },
+  );
+});
+
+test("create: what cannot be loaded, aborts and initial prompts", async () => {
+  await fails(languageModel("./no-such-model.gguf").create(), "NotSupportedError");
+  await fails(languageModel(DEMO, { threads: 1 }).create(), "NotSupportedError", /chat template/);
+  await fails(LanguageModel.create({ signal: AbortSignal.abort() }), "AbortError");
+  const initialPrompts = [
+    { role: "system", content: "Be brief. " },
+    { role: "user", content: "Who? " },
+    { role: "assistant", content: "A king. " },
+  ] as const;
+  const session = await talk({ initialPrompts });
+  assert.equal(session.contextUsage, await model.countTokens("Be brief. Who? A king. "));
+  const long = "There was once a king who had three sons. ".repeat(20);
+  const tooLong = languageModel(small).create({ initialPrompts: [{ role: "system", content: long }] });
+  await assert.rejects(tooLong, (error) => {
+    const { name, requested, quota } = error as DOMException & { requested: number; quota: number };
+    assert.deepEqual([name, quota], ["QuotaExceededError", 96]);
+    return requested > quota;
+  });
+  await fails(talk({ initialPrompts: [{ role: "assistant", content: "x", prefix: true }] }), "SyntaxError");
+});
+
+test("validate and canonicalize a prompt", async () => {
+  const session = await talk();
+  const measure = (input: unknown) => session.measureContextUsage(input as string);
+  const tokens = (text: string) => model.countTokens(text);
+  assert.equal(await measure(once), await tokens(once));
+  assert.equal(await measure([]), 0);
+  assert.equal(await measure([{ role: "user", content: once }]), await tokens(once));
+  const parts = [
+    { type: "text", value: "Once upon" },
+    { type: "text", value: " a time" },
+  ];
+  assert.equal(await measure([{ role: "user", content: parts }]), await tokens(once), "texts are joined by nothing");
+  assert.equal(await measure([{ role: "user", content: [] }]), 0);
+  await fails(measure([{ role: "nobody", content: "x" }]), "TypeError");
+  await fails(measure([{ role: "user" }]), "TypeError");
+  await fails(measure([{ role: "user", content: [{ type: "text", value: 5 }] }]), "TypeError");
+  await fails(measure([{ role: "user", content: [{ type: "image", value: "x" }] }]), "NotSupportedError");
+  await fails(measure([{ role: "assistant", content: [{ type: "image", value: "x" }] }]), "NotSupportedError");
+  await fails(measure([{ role: "user", content: "x", prefix: true }]), "SyntaxError");
+  await fails(
+    measure([
+      { role: "assistant", content: "x", prefix: true },
+      { role: "user", content: "y" },
+    ]),
+    "SyntaxError",
+  );
+  await fails(
+    measure([
+      { role: "user", content: "x" },
+      { role: "system", content: "y" },
+    ]),
+    "TypeError",
+  );
+  await session.append("One. ");
+  await fails(session.prompt([{ role: "system", content: "y" }]), "TypeError");
+});
+
+test("prompt: the answer, and what the conversation holds by then", async () => {
+  const session = await talk();
+  const text = await session.prompt(once, brief);
+  assert.equal(text, CONTINUATION);
+  assert.equal(
+    session.contextUsage,
+    (await model.countTokens(once)) + (await model.tokenize(text, { addSpecial: false })).length,
+  );
+  const before = session.contextUsage;
+  await session.prompt(" And", { responseConstraint: / [a-z]{2,8}/ });
+  assert.ok(session.contextUsage > before);
+});
+
+test("prompts of one object are answered one after the other", async () => {
+  const session = await talk();
+  const [first, second] = await Promise.all([
+    session.prompt(once, brief),
+    session.prompt(" Then", { responseConstraint: / [a-z]{2,8}/ }),
+  ]);
+  assert.equal(first, CONTINUATION);
+  const other = await talk();
+  await other.prompt(once, brief);
+  assert.equal(await other.prompt(" Then", { responseConstraint: / [a-z]{2,8}/ }), second);
+});
+
+test("promptStreaming: the pieces, a cancel, and an error in the stream", async () => {
+  const session = await talk();
+  const pieces: string[] = [];
+  for await (const piece of session.promptStreaming(once, brief) as unknown as AsyncIterable<string>)
+    pieces.push(piece);
+  assert.ok(pieces.length > 3);
+  assert.equal(pieces.join(""), CONTINUATION);
+  const usage = session.contextUsage;
+  const reader = session.promptStreaming(" And").getReader();
+  assert.equal(typeof (await reader.read()).value, "string");
+  await reader.cancel();
+  assert.equal(session.contextUsage, usage, "what was cancelled leaves nothing");
+  for (let i = 0; (await model.status()).running > 0; i++) assert.ok(i < 1000, "it still runs");
+  const wrong = session.promptStreaming([{ role: "nobody" as "user", content: "x" }]).getReader();
+  await fails(wrong.read(), "TypeError");
+});
+
+test("append: messages without an answer, and the next prompt goes on from them", async () => {
+  const session = await talk();
+  assert.equal(await session.append(once), undefined);
+  assert.equal(session.contextUsage, 4);
+  assert.match(await session.prompt(" there", { responseConstraint: / lived a man/ }), / lived a man/);
+  await fails(session.append([{ role: "assistant", content: "x", prefix: true }]), "SyntaxError");
+  await fails(session.append("x", { signal: AbortSignal.abort() }), "AbortError");
+});
+
+test("measureContextUsage: of what is behind the conversation, and nothing changes", async () => {
+  const session = await talk({ initialPrompts: [{ role: "user", content: "One. " }] });
+  const usage = session.contextUsage;
+  const more = await session.measureContextUsage("Two. Three.");
+  assert.equal(more, await session.measureInputUsage("Two. Three."));
+  assert.equal(session.contextUsage, usage);
+  await session.append("Two. Three.");
+  assert.equal(session.contextUsage, usage + more);
+  await fails(session.measureContextUsage("x", { omitResponseConstraintInput: true }), "TypeError");
+});
+
+test("responseConstraint: a schema, regular expressions, and what is none", async () => {
+  const session = await talk();
+  assert.ok(JSON.parse(await session.prompt("As JSON:", { responseConstraint: schema })).days <= 9);
+  const ask = (responseConstraint: object) => session.prompt("Say:", { responseConstraint });
+  assert.match(await ask(/^(yes|no)$/), /^(yes|no)$/);
+  assert.match(await ask(/^(YES|NO)$/i), /^(yes|no)$/i);
+  assert.equal(await ask(/costs \d\$/).then((text) => text.length), 8, "an escaped dollar is a dollar");
+  assert.match(
+    await session.prompt("Say:", { responseConstraint: /a|b/, omitResponseConstraintInput: true }),
+    /^[ab]$/,
+  );
+  await fails(session.prompt("x", { responseConstraint: "text" as unknown as object }), "TypeError");
+  await fails(session.prompt("x", { responseConstraint: /(?=look)ahead/ }), "NotSupportedError");
+  await fails(session.prompt("x", { omitResponseConstraintInput: true }), "TypeError");
+  const cramped = await talk({}, languageModel(small));
+  await fails(cramped.prompt("x", { responseConstraint: /[a-z ]{5000}/ }), "SyntaxError", /cut off/);
+});
+
+test("prefix: the answer goes on from it", async () => {
+  const session = await talk();
+  const asked = [
+    { role: "user", content: "Once upon a" },
+    { role: "assistant", content: " time", prefix: true },
+  ] as const;
+  assert.equal(await session.prompt(asked, brief), CONTINUATION);
+  const plain = await talk();
+  await plain.append([...asked.slice(0, 1), { role: "assistant", content: ` time${CONTINUATION}` }]);
+  assert.equal(session.contextUsage, plain.contextUsage);
+});
+
+test("tools: their functions are called, all of an answer at once, and the answer knows of them", async () => {
+  const asked: unknown[] = [];
+  const weather = {
+    name: "weather",
+    description: "Tells the weather",
+    inputSchema: {
+      type: "object",
+      properties: { city: { enum: ["Oslo", "Rome"] } },
+      required: ["city"],
+      additionalProperties: false,
+    },
+    execute: async (input: Record<string, unknown>) => {
+      asked.push(input);
+      return "clear";
+    },
+  };
+  // A model that calls by itself is too large for tests: the first answer is made to be two calls.
+  const calls = `<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>\n`;
+  let forced = 0;
+  const steered = new Proxy(caller, {
+    get(target, name) {
+      if (name !== "session") {
+        const value = target[name as keyof typeof target];
+        return typeof value === "function" ? value.bind(target) : value;
+      }
+      return () => {
+        const session = target.session();
+        const chat = session.chat.bind(session);
+        session.chat = (messages, more = {}) =>
+          forced++ === 0
+            ? chat(messages, { ...more, responseFormat: { type: "regex", pattern: `(${escaped(calls)}){2}` } })
+            : chat(messages, { ...more, maxTokens: 8 });
+        return session;
+      };
+    },
+  });
+  const session = await languageModel(steered).create({ ...greedy, tools: [weather] });
+  const text = await session.prompt("Is it raining?");
+  assert.deepEqual(asked, [{ city: "Oslo" }, { city: "Oslo" }]);
+  assert.equal(forced, 2);
+  assert.ok(text.length > 0 && !text.includes("tool_call"));
+  const broken = await languageModel(steered).create({
+    ...greedy,
+    tools: [{ ...weather, execute: () => Promise.reject(new Error("no network")) }],
+  });
+  forced = 0;
+  await fails(broken.prompt("Is it raining?"), "Error", /no network/);
+  assert.equal(broken.contextUsage, 0);
+});
+
+const escaped = (text: string) => text.replace(/[{}|()[\]\\.*+?^$]/g, "\\$&");
+
+test("contextoverflow: the oldest prompts go, never the system's, and what is too long is refused", async () => {
+  const session = await talk({ initialPrompts: [{ role: "system", content: "Be brief. " }] }, languageModel(small));
+  const seen: string[] = [];
+  session.oncontextoverflow = ({ type }) => seen.push(type);
+  session.onquotaoverflow = ({ type }) => seen.push(type);
+  session.addEventListener("contextoverflow", () => seen.push("listener"));
+  const story = "There was once a king who had three sons and a daughter. ".repeat(2);
+  for (let i = 0; i < 6; i++) await session.append(story);
+  assert.deepEqual([...new Set(seen)].sort(), ["contextoverflow", "listener", "quotaoverflow"]);
+  assert.ok(session.contextUsage < 96);
+  // The system's message is still there.
+  const kept = await session.prompt("x", { responseConstraint: /[a-z]{3}/ });
+  assert.equal(kept.length, 3);
+  seen.length = 0;
+  session.oncontextoverflow = null;
+  await fails(session.prompt(story.repeat(6)), "QuotaExceededError");
+  assert.ok(!seen.includes("contextoverflow"), "a prompt that does not fit alone evicts nothing");
+});
+
+test("an answer that fills the context evicts, too", async () => {
+  const session = await talk({}, languageModel(small));
+  let overflows = 0;
+  session.addEventListener("contextoverflow", () => overflows++);
+  const story = "There was once a king who had three sons and a daughter. ".repeat(2);
+  await session.append(story);
+  await session.append(story);
+  assert.equal(overflows, 0);
+  assert.ok(session.contextUsage > 48);
+  const text = await session.prompt("Go on: ", { responseConstraint: /(?: [a-z]{1,6}){50}/ });
+  assert.equal(text.split(" ").length, 51);
+  assert.equal(overflows, 1);
+  assert.ok(session.contextUsage <= 96);
+  assert.match(await session.prompt("And?", { responseConstraint: / [a-z]{2,8}/ }), /^ [a-z]{2,8}$/);
+});
+
+test("clone: goes on from the same place, apart from the first", async () => {
+  const session = await talk();
+  await session.prompt(once, brief);
+  const clone = await session.clone();
+  assert.ok(clone !== session && clone instanceof (LanguageModel as unknown as typeof EventTarget));
+  assert.deepEqual([clone.contextUsage, clone.samplingMode], [session.contextUsage, session.samplingMode]);
+  const ask = { responseConstraint: / [a-z]{2,8} [a-z]{2,8}/ };
+  const usage = session.contextUsage;
+  const answer = await clone.prompt(" Then", ask);
+  assert.equal(session.contextUsage, usage);
+  assert.equal(await session.prompt(" Then", ask), answer);
+  session.destroy();
+  assert.match(await clone.prompt(" Then", ask), / [a-z]{2,8}/);
+  await fails(session.clone(), "AbortError");
+  await fails(clone.clone({ signal: AbortSignal.abort() }), "AbortError");
+});
+
+test("abort and destroy end what runs, and leave the conversation as it was", async () => {
+  const session = await talk();
+  await session.append("One. ");
+  const usage = session.contextUsage;
+  const abort = new AbortController();
+  const asked = session.prompt("Two. ", { signal: abort.signal });
+  setTimeout(() => abort.abort(new Error("enough")), 30);
+  await assert.rejects(asked, { message: "enough" });
+  assert.equal(session.contextUsage, usage);
+  assert.match(await session.prompt(once, brief), words);
+  const [running, next] = [session.prompt("Three. "), session.prompt("Four. ")];
+  setTimeout(() => session.destroy(), 30);
+  await fails(running, "AbortError", /destroyed/);
+  await fails(next, "AbortError", /destroyed/);
+  await fails(session.prompt("x"), "AbortError");
+  assert.equal(session.destroy(), undefined);
+  for (let i = 0; (await model.status()).running > 0; i++) assert.ok(i < 1000, "it still runs");
+});
+
+test("install: where there is none, and over another one only when asked", async () => {
+  const globals = globalThis as { LanguageModel?: unknown };
+  assert.ok(!("LanguageModel" in globals));
+  try {
+    assert.equal(install(model), true);
+    const { LanguageModel: first } = globals;
+    assert.equal(install(small), false);
+    assert.equal(globals.LanguageModel, first);
+    assert.equal(install(small, { override: true }), true);
+    assert.notEqual(globals.LanguageModel, first);
+    const session = await (globals.LanguageModel as typeof LanguageModel).create();
+    assert.equal(session.contextWindow, 96);
+  } finally {
+    delete globals.LanguageModel;
+  }
+});
