@@ -23,6 +23,7 @@ import { ifChanged } from "./stamps.mjs";
 
 const pkg = fileURLToPath(new URL("../", import.meta.url));
 const dist = path.join(pkg, "dist");
+const { version } = JSON.parse(readFileSync(path.join(pkg, "package.json"), "utf8"));
 const profiled = path.join(root, "target", "profile");
 
 /** Bundles by where they run. */
@@ -153,6 +154,7 @@ async function bundle(platform, groups, outdir, minified = true) {
     minifyIdentifiers: minified && platform === "browser",
     outdir,
     platform,
+    define: { PACKAGE_VERSION: JSON.stringify(version) },
     logLevel: "warning",
   };
   const glue = glueIn(path.join(outdir, "glue"));

@@ -4,7 +4,7 @@ import { openStore } from "../cache/opfs_write.ts";
 import type { Platform } from "../host/platform.ts";
 import { EngineError } from "../types/errors.ts";
 // Imported one by one: the whole module would bring `spawnEngine`, and with it the worker's own address, into the worker.
-import { cores, fetchFile, freeMemory, ownPort, spawnSibling, turn } from "./browser.ts";
+import { cores, fetchFile, freeMemory, ownPort, processor, spawnSibling, turn } from "./browser.ts";
 
 /**
  * Bundlers copy the file that is named here, as they do with wasm, and put its new address in. They must not follow the import:
@@ -20,6 +20,6 @@ async function chats(): ReturnType<Platform["chats"]> {
   }
 }
 
-const runtime = { cores, fetchFile, freeMemory, ownPort, spawnSibling, turn };
+const runtime = { cores, fetchFile, freeMemory, ownPort, processor, spawnSibling, turn };
 
 export const platform: Platform = { ...runtime, chats, openStore, warms: true };

@@ -10,6 +10,7 @@ import {
   openStore,
   ownPort,
   paths,
+  processor,
   spawnSibling,
   surviveLostConnections,
   turn,
@@ -26,6 +27,7 @@ export const platform: Platform = {
   openStore,
   ownPort,
   paths,
+  processor,
   spawnSibling,
   turn,
 };
