@@ -7,7 +7,7 @@ import type { Checkup, Finding } from "../quality/types.ts";
 import { shownSource } from "../source/address.ts";
 import type { Args } from "./args.ts";
 import { plural } from "./format.ts";
-import { source } from "./model.ts";
+import { loadOptions, source } from "./model.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 import { writeNew } from "./tools.ts";
@@ -41,6 +41,7 @@ export async function checkup(args: Args, terminal: Terminal): Promise<void> {
   const { signal } = terminal;
   const onProgress = (share: number) => terminal.passing(`checking  ${Math.round(100 * share)} %`);
   const { mended, ...found } = await check(model, {
+    load: loadOptions(args),
     run: args.has("noWeights") ? false : undefined,
     signal,
     onProgress,

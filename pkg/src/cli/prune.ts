@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { readFile, rm, writeFile } from "node:fs/promises";
+import { readFile, rm, stat, writeFile } from "node:fs/promises";
 import { prune as cut } from "../node-quality.ts";
 import { pruneFlags as rows } from "../options/table/quality.ts";
 import { memoText, readMemo } from "../quality/memo.ts";
@@ -40,8 +40,10 @@ export const prune: Command = {
     await withGguf(args, terminal, async (model) => {
       // A run that was interrupted left here what it had measured.
       const kept = `${out}.partial`;
+      // A file that was written anew since is another model.
+      const { size = 0, mtimeMs = 0 } = (await stat(args.operands[0]!).catch(() => null)) ?? {};
       const about = createHash("sha256")
-        .update(JSON.stringify([args.operands[0], by, tokens, data]))
+        .update(JSON.stringify([args.operands[0], size, mtimeMs, by, tokens, data]))
         .digest("hex");
       const memo = readMemo(await readFile(kept, "utf8").catch(() => ""), about);
       let saved = memo.size;

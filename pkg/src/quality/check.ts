@@ -32,6 +32,8 @@ export type { NewFile } from "./new_gguf.ts";
 export interface CheckOptions {
   /** Loads the model in both orders of its queries and keys, which tells RoPE of the other style. @default true */
   run?: boolean | undefined;
+  /** Options of these loads. */
+  load?: LoadOptions | undefined;
   /** Aborts the check; the promise rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
   /** Called as parts are done, from 0 to 1. */
@@ -62,7 +64,7 @@ type AnyFinding = Finding &
   Partial<RopeFinding>;
 
 export async function checkModel(context: CheckContext, options: CheckOptions): Promise<Checkup> {
-  const { signal, onProgress = () => {}, run = true } = options;
+  const { signal, onProgress = () => {}, run = true, load: loading = {} } = options;
   return withFiles(context.opening, signal, async (files) => {
     const checked = await openChecked(files, signal);
     const found: AnyFinding[] = [...checkText(checked), ...(await checkHead(checked, signal))];
@@ -75,7 +77,8 @@ export async function checkModel(context: CheckContext, options: CheckOptions): 
     found.push(...findings);
     const unchecked: Unchecked[] = [];
     await judgeOrder(context, checked, found, unchecked, signal);
-    await judgeRope(context, checked, found, unchecked, run, signal);
+    const load = (source: ModelSource, own: LoadOptions) => context.load(source, { ...loading, ...own });
+    await judgeRope({ ...context, load }, checked, found, unchecked, run, signal);
     onProgress(1);
     const { gguf } = checked;
     const fixes = gguf && found.some(({ fixable }) => fixable) ? fixed(context.opening, gguf, found, mended) : null;

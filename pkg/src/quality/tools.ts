@@ -31,7 +31,7 @@ const row = (kind: Kind) => ({ kind, to: "caller", help: "" }) as const;
 const most = 2 ** 31 - 1;
 const common = { signal: row("signal"), onProgress: row("function") };
 
-const CHECK: Known = { run: row("boolean"), ...common };
+const CHECK: Known = { run: row("boolean"), load: row("object"), ...common };
 const SLICE: Known = {
   keep: row({ integer: [1, most] }),
   text: row("text"),
