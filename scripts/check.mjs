@@ -20,7 +20,7 @@ const clippy = (...args) => ["clippy", "--locked", "--all-targets", ...args, "--
 const tools = { name: "tools", command: ["scripts/setup.sh", "rust", "npm"] };
 const hosts = {
   name: "runtimes and browsers",
-  command: ["scripts/setup.sh", "test-runner", "hosts", "clients", "chromium", "firefox", "webkit"],
+  command: ["scripts/setup.sh", "test-runner", "hosts", "clients", "chromium", "firefox", "webkit", "operations"],
 };
 
 /** Lanes run side by side, the parts of a lane one after the other. */

@@ -32,6 +32,7 @@ const forPages = [
   { format: "esm", entryPoints: ["src/server.ts"] },
   { format: "esm", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] },
   { format: "esm", entryPoints: [{ in: "src/text/chat.ts", out: "chat" }] },
+  { format: "esm", entryPoints: [{ in: "src/signals/signals.ts", out: "signals" }] },
   { format: "iife", entryPoints: ["src/isolate.ts"] },
 ];
 const forNode = [
@@ -40,7 +41,7 @@ const forNode = [
   { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
 ];
 const pageFiles = [
-  ...["index.js", "worker.js", "chat.js", "demo.js", "edge.js", "doctor.js", "server.js", "bench.js", "isolate.js"],
+  ...["index.js", "worker.js", "chat.js", "signals.js", "demo.js", "edge.js", "doctor.js", "server.js", "bench.js", "isolate.js"],
 ];
 const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "cli.js"];
 /** What bundlers take instead, for the reason that bundler.jsx tells. */

@@ -38,6 +38,8 @@ const calls = [
   [["promptLogprobs"], "promptLogprobs", ""],
   [["embed"], "embed", ""],
   [["perplexity"], "perplexity", ""],
+  [["health"], "health", ""],
+  [["metrics"], "metrics", ""],
   [["cache"], "cache.list and cache.delete", ""],
   [["doctor"], "doctor", ""],
 ];
@@ -48,7 +50,9 @@ const kinds = {
   boolean: "`true` or `false`",
   bytes: "`Uint8Array`",
   cache: "`true`, `false` or a directory",
+  damage: "`{ codes, nan }`",
   function: "function",
+  health: "`true`, `false` or `{ share, thresholds }`",
   integrity: "SHA-256, or an object of them",
   list: "list",
   logitBias: "object of ids and numbers",

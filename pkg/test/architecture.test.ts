@@ -38,23 +38,27 @@ const ROOMS: Rooms = {
   cache: ["types", "source"],
   // Response formats.
   constrain: ["types", "options", "text", "rpc"],
+  // What a model has counted and timed, and how metrics are written.
+  metrics: ["types"],
+  // What only a model that is watched needs.
+  signals: ["types", "metrics"],
   // What runs inside the worker.
-  host: ["types", "options", "source", "text", "rpc", "wasm", "cache", "constrain"],
+  host: ["types", "options", "source", "text", "rpc", "wasm", "cache", "constrain", "metrics", "signals"],
   // The public objects. They reach the engine by messages, never through the host.
   api: ["types", "options", "source", "rpc", "cache"],
   // The runtimes: what the host and the public objects need of each.
-  platform: ["types", "source", "text", "rpc", "cache", "host"],
+  platform: ["types", "source", "text", "rpc", "cache", "signals", "host"],
   // Requests and responses of OpenAI's interface and its neighbours: pure, for server, batches and clients.
   openai: ["types", "options"],
   // The server: a function from requests to responses, over the public objects.
-  server: ["types", "options", "text", "openai"],
+  server: ["types", "options", "text", "openai", "metrics"],
   // Tools beside the engine. They use the public objects, or the unstable entry.
   doctor: ["types", "options", "source", "wasm", "api"],
   bench: ["types", "options", "api", "platform"],
   convert: ["types", "source", "text", "wasm", "host"],
   // Entry files put a platform, the public objects and the tools together.
-  [ENTRIES]: ["types", "options", "source", "host", "api", "platform", "doctor", "server"],
-  cli: ["types", "options", "source", "platform", "openai", "server", "bench", "convert", ENTRIES],
+  [ENTRIES]: ["types", "options", "source", "metrics", "host", "api", "platform", "doctor", "server"],
+  cli: ["types", "options", "source", "metrics", "platform", "openai", "server", "bench", "convert", ENTRIES],
 };
 
 /** Files that use one runtime's own storage. */

@@ -8,6 +8,7 @@ import { cacheDelete, cacheList } from "./cache.ts";
 import { chat } from "./chat.ts";
 import { convert } from "./convert.ts";
 import { doctor } from "./doctor.ts";
+import { health } from "./health.ts";
 import { hintOf } from "./hints.ts";
 import { inspect } from "./inspect.ts";
 import { loadtest } from "./loadtest.ts";
@@ -22,7 +23,18 @@ import { type Command, help, overview } from "./usage.ts";
 import { version } from "./version.ts";
 
 const measuring: readonly Command[] = [bench, benchDiff, benchCheck, loadtest];
-const loading: readonly Command[] = [run, logits, tokenize, perplexity, inspect, convert, ...measuring, serve, chat];
+const loading: readonly Command[] = [
+  run,
+  logits,
+  tokenize,
+  perplexity,
+  inspect,
+  health,
+  convert,
+  ...measuring,
+  serve,
+  chat,
+];
 const commands: readonly Command[] = [...loading, cacheList, cacheDelete, doctor];
 
 const DONE = 0;

@@ -76,6 +76,13 @@ export const commands = {
     operands: ["MODEL"],
     flags: ["inspecting", "inspectFlags"],
   },
+  health: {
+    summary: "Lets a model write and tells how well it is: weights, cache, activations and text (exits 1 on an alert).",
+    operands: ["MODEL"],
+    optional: ["TEXT"],
+    needs: "[TEXT]",
+    flags: ["healthFlags", "loading"],
+  },
   convert: {
     summary:
       "Writes a model as one GGUF file. Ternary and 1-bit codes are copied exactly; nothing else can be converted.",
@@ -195,6 +202,7 @@ export const operands: Readonly<Record<string, string>> = {
   "[NAME=]MODEL": "A model and the name that clients use; ternlight-demo where none is given.",
   "MODEL|URL": "A model, or the address of a server; ternlight-demo where none is given.",
   "-": "The text is on standard input, as where nothing is said and a pipe or a file is there.",
+  TEXT: "A text that the model goes on from.",
   URL: "A model's address.",
   FILE: "A text in UTF-8; - is standard input.",
   "OUT.gguf": "The file to write; - is standard output.",

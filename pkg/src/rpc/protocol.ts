@@ -12,7 +12,11 @@ import type {
   ContextFull,
   Description,
   Finished,
+  Health,
+  HealthOptions,
   LoadOptions,
+  MetricsDialect,
+  MetricsFormat,
   ModelInfo,
   ModelStatus,
   Perplexity,
@@ -21,6 +25,7 @@ import type {
   Progress,
   SamplingOptions,
   SourceOptions,
+  Statistics,
   TokenBytes,
   TokenizerInfo,
   TokenLogprobs,
@@ -128,6 +133,9 @@ export interface Verbs {
   unloadAdapter: Verb<{ name: string }, null>;
   warmup: Verb<Record<string, never>, null>;
   status: Verb<Record<string, never>, ModelStatus>;
+  health: Verb<Omit<HealthOptions, "signal">, Health>;
+  statistics: Verb<Record<string, never>, Statistics>;
+  metrics: Verb<{ format: MetricsFormat; dialect: MetricsDialect }, string>;
   logits: Verb<{ ids: number[]; all: boolean } & Adapted, Float32Array[]>;
   embed: Verb<
     { texts: (string | number[])[]; pooling: Pooling | undefined; normalize: boolean } & Adapted,

@@ -154,6 +154,8 @@ export interface Finished {
   droppedMessages?: number;
   /** One entry for each of `tokens`, where `logprobs` asked for them. */
   logprobs?: TokenLogprobs[];
+  /** The share of runs of three tokens that the answer had before, see `repetitionScore`. */
+  repetitionScore: number;
   timings: Timings;
   /** All completions, where `n` asked for several; the other fields are those of the first. */
   choices?: Finished[];

@@ -2,6 +2,7 @@
 
 import type { ChatMessage, ChatOptions } from "./chat.ts";
 import type { Prompt } from "./generate.ts";
+import type { HealthWatch } from "./health.ts";
 import type { Progress, SourceOptions } from "./sources.ts";
 import type { AbortSignal } from "./web.ts";
 
@@ -160,6 +161,12 @@ export interface LoadOptions extends SourceOptions {
    * @default true in pages, false elsewhere
    */
   warmup?: boolean | undefined;
+  /**
+   * Watches the model's health while it runs, see `model.health()`: hashes of its weights are taken at load and compared later, and some
+   * steps are looked at. Answers are the same, bit for bit.
+   * @default false
+   */
+  health?: boolean | HealthWatch | undefined;
   /**
    * Records what is done when with `performance.measure`, in the timeline of the thread that loads: the phases of the load, and for each
    * request every chunk of its prompt and every step of its answer. DevTools shows them in tracks of their own, under `ternlight`. They

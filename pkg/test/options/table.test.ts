@@ -37,6 +37,8 @@ const interfaces: [name: string, ...functions: FunctionName[]][] = [
   ["PromptLogprobsOptions", "promptLogprobs"],
   ["EmbedOptions", "embed"],
   ["PerplexityOptions", "perplexity"],
+  ["HealthOptions", "health"],
+  ["MetricsOptions", "metrics"],
   ["CacheOptions", "cache"],
   ["DoctorOptions", "doctor"],
 ];
@@ -46,11 +48,14 @@ const named: Record<NamedKind, string[]> = {
   bannedSequences: ["readonly (string | readonly number[])[]"],
   boolean: ["boolean"],
   cache: ["boolean | string"],
+  damage: ["{ codes?: number; nan?: boolean }"],
+  health: ["boolean | HealthWatch"],
   function: [
     "((progress: Progress) => void)",
     "LogitsProcessor",
     "((path: string) => ModelSource)",
     "((record: RequestRecord) => void)",
+    "((measured: Telemetry) => void)",
   ],
   integrity: ["string | Readonly<Record<string, string>>"],
   list: ["readonly unknown[]"],

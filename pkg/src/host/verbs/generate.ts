@@ -25,21 +25,26 @@ export const generate: Handler<"generate"> = async (state, { session, prompt, se
   const own = session === null;
   const id = own ? engine.open() : state.session(session);
   let constraint: Constraint | null = null;
+  let adapted = false;
   try {
     const format = settings.responseFormat ?? formatOfCalls(text, prompt);
     if (format) constraint = await constrain(state, format, !settings.ignoreEos, context);
     context.signal.throwIfAborted();
     if (!own && state.sessions.get(session) !== id) throw new EngineError("Closed", "the session is closed");
     adapt(state, id, settings.adapters);
+    state.recorder.adapted(settings.adapters, 1);
+    adapted = true;
     const { finished, surplus } = await run(state, { session: id, prompt, settings, constraint, context });
     if ("tools" in prompt && prompt.tools) {
       Object.assign(finished, text.chat.findCalls(text.tokenizer.decode(finished.tokens), prompt.tools));
     }
+    state.recorder.answered(finished.repetitionScore, finished.tokens.length);
     if (own) return { finished, held: [] };
     engine.truncate(id, engine.tokens(id).length - surplus);
     return { finished, held: state.tokens(id) };
   } finally {
     constraint?.free();
+    if (adapted) state.recorder.adapted(settings.adapters, -1);
     if (own) engine.close(id);
   }
 };

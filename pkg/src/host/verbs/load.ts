@@ -16,7 +16,7 @@ export const load: Handler<"load"> = async (state, { source, settings }, context
   try {
     const loaded = await loadModel(source, settings, { ...loadContext(state, context), timeline });
     const crowding = new Crowding(loaded.engine, loaded.info.threads);
-    const loop = new EngineLoop(loaded.engine, state.platform.turn, state.onFatal, timeline, crowding);
+    const loop = new EngineLoop(loaded.engine, state.platform.turn, state.onFatal, timeline, crowding, state.recorder);
     state.model = {
       ...loaded,
       loop,
@@ -24,6 +24,19 @@ export const load: Handler<"load"> = async (state, { source, settings }, context
       adapters: new Adapters(loaded),
       maxSequences: loaded.info.maxSequences,
     };
+    if (settings.health) {
+      const { Monitor } = await state.platform.signals();
+      const around = {
+        engine: loaded.engine,
+        memory: loaded.memory,
+        operations: loaded.glue.operations().split(" "),
+        recorder: state.recorder,
+        kvCacheType: loaded.info.kvCacheType,
+        turn: state.platform.turn,
+      };
+      state.monitor = await Monitor.start(around, settings.health === true ? {} : settings.health);
+      loop.watched = state.monitor;
+    }
     // What is left of a prompt goes on.
     loop.start();
     if (settings.warmup ?? state.platform.warms) state.idle = new IdleWarmup(state);
