@@ -38,6 +38,7 @@ const calls = [
   [["promptLogprobs"], "promptLogprobs", ""],
   [["embed"], "embed", ""],
   [["perplexity"], "perplexity", ""],
+  [["recommend"], "recommend", "Of `ternlight/doctor`, as is `deviceReport`."],
   [["health"], "health", ""],
   [["metrics"], "metrics", ""],
   [["cache"], "cache.list and cache.delete", ""],

@@ -54,10 +54,11 @@ const ROOMS: Rooms = {
   server: ["types", "options", "text", "openai", "metrics"],
   // Tools beside the engine. They use the public objects, or the unstable entry.
   doctor: ["types", "options", "source", "wasm", "api"],
+  advise: ["types", "options", "api"],
   bench: ["types", "options", "api", "platform"],
   convert: ["types", "source", "text", "wasm", "host"],
   // Entry files put a platform, the public objects and the tools together.
-  [ENTRIES]: ["types", "options", "source", "metrics", "host", "api", "platform", "doctor", "server"],
+  [ENTRIES]: ["types", "options", "source", "metrics", "host", "api", "platform", "doctor", "advise", "server"],
   cli: ["types", "options", "source", "metrics", "platform", "openai", "server", "bench", "convert", ENTRIES],
 };
 

@@ -1,6 +1,7 @@
 /** A command's arguments, checked before anything is loaded. */
 
 import { parseArgs } from "node:util";
+import type { RecommendOptions } from "../node-doctor.ts";
 import { checkAll, checked, checkOf } from "../options/check.ts";
 import {
   type CommandName,
@@ -33,6 +34,7 @@ interface OptionsOf {
   inspect: InspectOptions;
   complete: GenerateOptions & CompletionOptions;
   perplexity: PerplexityOptions;
+  recommend: RecommendOptions;
 }
 
 /** What stands for standard input, and for standard output where a file is written. */

@@ -2,6 +2,7 @@
 
 import { usageLine } from "../options/commands.ts";
 import { EngineError } from "../types/errors.ts";
+import { canRun, deviceReport, recommend } from "./advise.ts";
 import { Args } from "./args.ts";
 import { bench, benchCheck, benchDiff } from "./bench.ts";
 import { cacheDelete, cacheList } from "./cache.ts";
@@ -29,6 +30,9 @@ const loading: readonly Command[] = [
   tokenize,
   perplexity,
   inspect,
+  recommend,
+  canRun,
+  deviceReport,
   health,
   convert,
   ...measuring,

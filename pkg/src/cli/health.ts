@@ -1,6 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { signalNames } from "../metrics/signals.ts";
-import { healthFlags as rows } from "../options/table/command_line.ts";
+import { healthFlags as rows } from "../options/table/operating.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Health, HealthSignal, HealthThresholds, Model } from "../types/index.ts";
 import type { Args } from "./args.ts";

@@ -5,7 +5,7 @@ import type { LoadSettings } from "../rpc/protocol.ts";
 import type { ModelFiles } from "../source/files.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
-import type { Description, ModelInfo } from "../types/index.ts";
+import type { Description, MemoryNeeds, ModelInfo } from "../types/index.ts";
 import type { Glue, Instance } from "../wasm/load.ts";
 import type { Pick } from "../wasm/pick.ts";
 import type { LoadContext, Loaded } from "./context.ts";
@@ -13,6 +13,7 @@ import { feed } from "./feed.ts";
 import { type Headers, readHeaders } from "./headers.ts";
 import { openingOf, retryFresh, withFiles } from "./opening.ts";
 import { type Loader, planLoad } from "./plan.ts";
+import type { Platform } from "./platform.ts";
 import { mostTokens, prefillIds } from "./prefill.ts";
 import { choose, forPlan, Runtime } from "./runtime.ts";
 import { loadText } from "./text.ts";
@@ -62,10 +63,10 @@ interface LoadJob {
 }
 
 async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
-  const { runtime, choice, settings, context } = job;
+  const { runtime, choice, context } = job;
   const { signal, timeline } = context;
   // Where a memory has its limit from the beginning, what is reserved for adapters is address space alone.
-  const { maxAdapterBytes = reserved, chatTemplate, prefill } = settings;
+  const { maxAdapterBytes = reserved, chatTemplate, prefill } = job.settings;
   let begun = performance.now();
   const phase = (name: string, facts?: object) => {
     timeline?.add("load", name, begun, facts);
@@ -73,7 +74,8 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   };
   const headers = await readHeaders(runtime.planner().glue, files, signal);
   phase("header", { bytes: headers.length });
-  const { loader: planned, needed, late } = planOrThrow(runtime.planner().glue, headers, settings);
+  const plan = planOrThrow(runtime.planner().glue, headers, job.settings, context.platform);
+  const { loader: planned, needed, late, settings } = plan;
   const trained = planned.trainedContext();
   const instance = runtime.instance(needed.total + maxAdapterBytes, headers.length);
   const own = instance === runtime.planner() ? planned : await moveTo(instance, headers, planned);
@@ -104,8 +106,8 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const description = engine.describe() as Description;
   phase("engine", { bytes: needed.total });
   const loaded = await text;
-  const info = infoOf(engine, instance, { ...description, ...loaded.describe() }, job);
-  info.warnings.push(...loaded.warnings, ...job.warnings);
+  const info = infoOf(engine, instance, { ...description, ...loaded.describe() }, { ...job, settings });
+  info.warnings.push(...loaded.warnings, ...job.warnings, ...plan.warnings);
   if (prompt) info.prefill = goOn(engine, await ids, reorders ? null : late, info.warnings);
   context.onProgress({ phase: "ready", loaded: needed.weights, total: needed.weights, bytesPerSecond: 0 });
   return { engine, text: loaded, info, memory: instance.memory, glue: instance.glue, maxAdapterBytes };
@@ -124,11 +126,26 @@ function goOn(
   return { tokens: ids.length, layers, late };
 }
 
-function planOrThrow(glue: Glue, headers: Headers, settings: LoadSettings) {
-  const { loader, verdict, late } = planLoad(glue, headers, settings, null);
+interface FittingPlan {
+  loader: Loader;
+  needed: MemoryNeeds;
+  late: string | null;
+  /** Those that were asked for, or the nearest ones that fit. */
+  settings: LoadSettings;
+  warnings: string[];
+}
+
+function planOrThrow(glue: Glue, headers: Headers, settings: LoadSettings, platform: Platform): FittingPlan {
+  const auto = settings.fit === "auto";
+  const { loader, verdict, late } = planLoad(glue, headers, settings, auto ? platform.freeMemory() : null);
   const { needed, available, suggestion, reason } = verdict;
-  if (verdict.ok) return { loader, needed, late };
+  if (verdict.ok) return { loader, needed, late, settings, warnings: [] };
   loader.free();
+  if (auto && suggestion) {
+    const plan = planOrThrow(glue, headers, { ...settings, ...suggestion, fit: "none" }, platform);
+    const taken = Object.entries(suggestion).map(([name, value]) => `${name} ${value}`);
+    return { ...plan, warnings: [`fit: ${taken.join(", ")} was taken, because ${reason}`] };
+  }
   throw new EngineError("OutOfMemory", reason!, { needed: needed.total, available, suggestion });
 }
 

@@ -68,7 +68,7 @@ export function serve(platform: Platform, port: Port): void {
       // A verb's arguments and its handler have one type; TypeScript cannot follow that through a union of all verbs.
       const handler = verbs[verb] as (state: HostState, args: unknown, context: unknown) => unknown;
       const result = await handler(state, args, context);
-      ended(verb, (result as Ended).finished?.finishReason ?? "done");
+      ended(verb, (result as Ended | null)?.finished?.finishReason ?? "done");
       post({ id, result }, transfers(result));
     } catch (error) {
       const { code = "Internal" } = error as ErrorData;

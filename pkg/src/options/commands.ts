@@ -2,11 +2,12 @@
 
 import type { Group, Option } from "./option.ts";
 import * as own from "./table/command_line.ts";
+import * as operating from "./table/operating.ts";
 import * as server from "./table/server.ts";
 import { groups } from "./table.ts";
 
 /** Groups of the table whose rows may be flags, those of functions and those of commands. */
-export const flagGroups = { ...groups, ...own, ...server } as const satisfies Record<string, Group>;
+export const flagGroups = { ...groups, ...own, ...operating, ...server } as const satisfies Record<string, Group>;
 
 export type FlagGroup = keyof typeof flagGroups;
 type Keys<T> = T extends T ? keyof T : never;
@@ -40,8 +41,9 @@ export const commands = {
     summary: "Continues a text and prints what comes as it comes.",
     operands: ["MODEL"],
     optional: ["-"],
-    needs: "(-p TEXT | --ids 1,2,3 | -)",
+    needs: "(-p TEXT | --ids 1,2,3 | - | --prompts IN.jsonl)",
     flags: [
+      "promptFlags",
       "promptText",
       "promptIds",
       "generation",
@@ -51,6 +53,7 @@ export const commands = {
       ...adapters,
       "sessionFlags",
       "prompting",
+      "serving",
     ],
   },
   logits: {
@@ -75,6 +78,22 @@ export const commands = {
     summary: "Shows what a model is made of and what running it takes.",
     operands: ["MODEL"],
     flags: ["inspecting", "inspectFlags"],
+  },
+  recommend: {
+    summary: "Recommends settings for a load, and tells what they give; exits 1 where nothing fits.",
+    operands: ["MODEL"],
+    flags: ["advising", "adviceFlags"],
+  },
+  "can-run": {
+    summary:
+      "Tells from its header whether a model fits in memory, and with which settings; exits 1 where it does not.",
+    operands: ["MODEL"],
+    flags: ["fitFlags", "serving", "loading"],
+  },
+  "device-report": {
+    summary: "Measures what this machine reads and multiplies, for recommend --device on another one.",
+    operands: [],
+    flags: [],
   },
   health: {
     summary: "Lets a model write and tells how well it is: weights, cache, activations and text (exits 1 on an alert).",
@@ -129,7 +148,7 @@ export const commands = {
       "Asks a model or a server as many clients at once: what they wait for, or whether each gets what it gets alone (exits 1 when not).",
     operands: [],
     optional: ["MODEL"],
-    needs: "(MODEL | --shape S | --host URL)",
+    needs: "(MODEL | --model MODEL | --shape S | --host URL)",
     flags: ["loadPlan", "loadtest", "serving", "syntheticFlags"],
   },
   "cache list": {

@@ -76,67 +76,95 @@ export function readHead(
     for (let position = 0; position < count; position++) {
       const scale = scales.length > 0 ? bf16(scales[(keys ? 0 : BLOCK) + position]!) : 1;
       for (let d = 0; d < dim; d++) {
-        const [value, limit] = read(position, d);
-        out[position * dim + d] = value * scale;
-        rows.limit += limit;
+        out[position * dim + d] = read.value(position, d) * scale;
       }
     }
+    rows.limit += read.limit;
   }
   rows.codes = 2 * count * dim;
   return rows;
 }
 
-/** Reads one code: its value without the scale, and 1 where it is at its limit. */
-function reader(
-  codec: Codec,
-  buffer: ArrayBufferLike,
-  at: number,
-  dim: number,
-  keys: boolean,
-): (position: number, d: number) => readonly [number, number] {
+interface Reader {
+  /** A code's value without the scale. */
+  value(position: number, d: number): number;
+  /** Values at their limit so far. */
+  limit: number;
+}
+
+function reader(codec: Codec, buffer: ArrayBufferLike, at: number, dim: number, keys: boolean): Reader {
   const flat = (position: number, d: number) => (keys ? d * BLOCK + position : position * dim + d);
   if (codec === "f32") {
     const values = new Float32Array(buffer, at, BLOCK * dim);
-    return (position, d) => [values[flat(position, d)]!, 0];
+    return { value: (position, d) => values[flat(position, d)]!, limit: 0 };
   }
   if (codec === "f16") {
     const halves = new Uint16Array(buffer, at, BLOCK * dim);
-    return (position, d) => half(halves[flat(position, d)]!);
+    const found: Reader = {
+      value(position, d) {
+        const bits = halves[flat(position, d)]!;
+        if ((bits & 0x7fff) === MOST_HALF) found.limit++;
+        return half(bits);
+      },
+      limit: 0,
+    };
+    return found;
   }
   const codes = new Uint8Array(buffer, at, (BLOCK * dim * BITS[codec]) / 8);
-  if (codec === "fp8") {
-    return (position, d) => {
+  return codec === "fp8" ? readFp8(codes, flat) : readInts(codec, codes, dim, keys);
+}
+
+function readFp8(codes: Uint8Array, flat: (position: number, d: number) => number): Reader {
+  const found: Reader = {
+    value(position, d) {
       const code = codes[flat(position, d)]!;
+      if ((code & 127) === 127) found.limit++;
       const magnitude = 2 ** (((code >> 3) & 15) - 7) * (1 + (code & 7) / 8);
-      return [code & 128 ? -magnitude : magnitude, (code & 127) === 127 ? 1 : 0];
-    };
-  }
+      return code & 128 ? -magnitude : magnitude;
+    },
+    limit: 0,
+  };
+  return found;
+}
+
+function readInts(codec: Codec, codes: Uint8Array, dim: number, keys: boolean): Reader {
   const bits = BITS[codec];
   const per = 8 / bits;
   const level = codec === "q8" ? Math.min(127, Math.floor(32767 / dim)) : codec === "q4" ? 15 : 3;
-  return (position, d) => {
-    const lane = keys ? 4 * (position % 4) + (d % 4) : 4 * (d % 4) + (position % 4);
-    const group = Math.floor(position / 4);
-    const byte = codes[Math.floor(d / 4) * ((BLOCK * 4) / per) + Math.floor(group / per) * 16 + lane]!;
-    const code = (byte >> (bits * (group % per))) & (2 ** bits - 1);
-    const value = codec === "q8" ? (code << 24) >> 24 : 2 * code - level;
-    return [value, Math.abs(value) >= level ? 1 : 0];
+  const found: Reader = {
+    value(position, d) {
+      const lane = keys ? 4 * (position % 4) + (d % 4) : 4 * (d % 4) + (position % 4);
+      const group = position >> 2;
+      const byte = codes[(d >> 2) * ((BLOCK * 4) / per) + Math.floor(group / per) * 16 + lane]!;
+      const code = (byte >> (bits * (group % per))) & (2 ** bits - 1);
+      const value = codec === "q8" ? (code << 24) >> 24 : 2 * code - level;
+      if (Math.abs(value) >= level) found.limit++;
+      return value;
+    },
+    limit: 0,
   };
+  return found;
 }
 
-function half(bits: number): readonly [number, number] {
+/** The largest finite number of 16 bits, without its sign. */
+const MOST_HALF = 0x7bff;
+
+function half(bits: number): number {
   const exponent = (bits >> 10) & 31;
   const fraction = bits & 1023;
   const magnitude =
     exponent === 0 ? fraction * 2 ** -24 : exponent === 31 ? Number.NaN : 2 ** (exponent - 15) * (1 + fraction / 1024);
-  return [bits & 0x8000 ? -magnitude : magnitude, (bits & 0x7fff) === 0x7bff ? 1 : 0];
+  return bits & 0x8000 ? -magnitude : magnitude;
 }
 
 /** Bits of values: 0 where all are one, 5.05 where they are normally distributed. Infinity is none. */
 export function entropy(values: Float32Array): number {
   const { length } = values;
-  const mean = values.reduce((sum, value) => sum + value, 0) / length;
-  const deviation = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / length);
+  let [sum, squares] = [0, 0];
+  for (const value of values) sum += value;
+  const mean = sum / length;
+  for (const value of values) squares += (value - mean) * (value - mean);
+  const deviation = Math.sqrt(squares / length);
   if (!(deviation > 1e-30)) return 0;
   const bins = new Uint32Array(BINS);
   const scale = BINS / (2 * REACH * deviation);

@@ -62,9 +62,11 @@ export class Monitor {
   #looking = false;
   #logits: { address: number; rows: number; vocab: number } | null = null;
   #steps = 0;
-  #head = 0;
+  /** Looks at the cache. */
+  #looks = 0;
   readonly #channels = new Map<string, Channels>();
-  readonly #layers: { keys: number; values: number }[] = [];
+  /** By layer; undefined where none was seen. */
+  readonly #layers: ({ keys: number; values: number } | undefined)[] = [];
   readonly #int8 = { peaks: 0, values: 0 };
   readonly #kv = { limit: 0, codes: 0 };
   readonly #written = { nll: 0, tokens: 0 };
@@ -131,8 +133,8 @@ export class Monitor {
 
   get health(): Health {
     const { recorder, kvCacheType } = this.#around;
-    const known = Object.values(this.#layers);
-    const least = known.map(({ keys, values }) => Math.min(keys, values));
+    const layers = Array.from(this.#layers, (layer) => layer ?? null);
+    const least = layers.flatMap((layer) => (layer ? [Math.min(layer.keys, layer.values)] : []));
     const zeros = [...this.#channels.values()].flatMap((one) => shareOf(one) ?? []);
     const measures = {
       ...always(recorder, this.#nonFinite),
@@ -141,7 +143,7 @@ export class Monitor {
         from: { tiles: this.#tiles.tiles, changed: this.#tiles.changed, rounds: this.#tiles.rounds },
         places: this.#tiles.shown,
       },
-      kvEntropy: { value: least.length > 0 ? Math.min(...least) : null, from: { layers: least.length }, layers: known },
+      kvEntropy: { value: least.length > 0 ? Math.min(...least) : null, from: { layers: least.length }, layers },
       zeroChannels: {
         value: zeros.length > 0 ? zeros.reduce((sum, share) => sum + share, 0) / zeros.length : null,
         from: { places: zeros.length, worst: Math.max(0, ...zeros) },
@@ -217,7 +219,7 @@ export class Monitor {
     }
   }
 
-  /** One block of one conversation, one head of each layer: another one each time. */
+  /** One block of one conversation, of one head in one layer: another one each time. */
   #lookAtCache(): void {
     const { engine, memory } = this.#around;
     const places = placesOf(engine.watch(1));
@@ -228,20 +230,17 @@ export class Monitor {
     const whole = Math.max(1, Math.floor((positions + 32 - LEAST_POSITIONS) / 32));
     const index = this.#steps % Math.min(whole, blocks.length);
     const filled = Math.min(32, positions - 32 * index);
-    this.#head = (this.#head + 1) % heads;
-    for (let layer = 0; layer < layers; layer++) {
-      const found = readHead(memory.buffer, places, blocks[index]!, [layer, this.#head], filled);
-      this.#kv.limit += found.limit;
-      this.#kv.codes += found.codes;
-      for (const part of [found.keys, found.values])
-        for (const value of part) if (!Number.isFinite(value)) this.#nonFinite++;
-      const now = { keys: entropy(found.keys), values: entropy(found.values) };
-      const before = this.#layers[layer];
-      const mean = (one: number, other: number) => LATEST * one + (1 - LATEST) * other;
-      this.#layers[layer] = before
-        ? { keys: mean(now.keys, before.keys), values: mean(now.values, before.values) }
-        : now;
-    }
+    const layer = this.#looks % layers;
+    const head = Math.floor(this.#looks++ / layers) % heads;
+    const found = readHead(memory.buffer, places, blocks[index]!, [layer, head], filled);
+    this.#kv.limit += found.limit;
+    this.#kv.codes += found.codes;
+    for (const part of [found.keys, found.values])
+      for (const value of part) if (!Number.isFinite(value)) this.#nonFinite++;
+    const now = { keys: entropy(found.keys), values: entropy(found.values) };
+    const before = this.#layers[layer];
+    const mean = (one: number, other: number) => LATEST * one + (1 - LATEST) * other;
+    this.#layers[layer] = before ? { keys: mean(now.keys, before.keys), values: mean(now.values, before.values) } : now;
   }
 
   /** Compares tiles for as long as the share of the time since the load allows. */

@@ -34,8 +34,8 @@ export interface HealthSignal extends HealthThreshold {
   worse: "above" | "below";
   /** What the value comes from, as numbers with names. */
   from: Readonly<Record<string, number>>;
-  /** Of `kvEntropy`: bits of keys and values for each layer that attends; null where none were seen. */
-  layers?: readonly { keys: number; values: number }[];
+  /** Of `kvEntropy`: bits of keys and values for each layer that attends; null for one that was not looked at yet. */
+  layers?: readonly ({ keys: number; values: number } | null)[];
   /** Of `weights`: tiles that differ, by the number of their matrix in the order of a pass. At most 100. */
   places?: readonly { matrix: number; tile: number }[];
 }

@@ -21,6 +21,7 @@ const types = readTypes([
   new URL("pkg/src/edge.ts", root),
   new URL("pkg/src/server/settings.ts", root),
   new URL("pkg/src/doctor/report.ts", root),
+  new URL("pkg/src/advise/types.ts", root),
 ]);
 
 const interfaces: [name: string, ...functions: FunctionName[]][] = [
@@ -37,6 +38,7 @@ const interfaces: [name: string, ...functions: FunctionName[]][] = [
   ["PromptLogprobsOptions", "promptLogprobs"],
   ["EmbedOptions", "embed"],
   ["PerplexityOptions", "perplexity"],
+  ["RecommendOptions", "recommend"],
   ["HealthOptions", "health"],
   ["MetricsOptions", "metrics"],
   ["CacheOptions", "cache"],
@@ -63,6 +65,7 @@ const named: Record<NamedKind, string[]> = {
   module: ["WasmModule"],
   object: [
     "Readonly<Record<string, unknown>>",
+    "DeviceReport",
     "Readonly<Record<string, Model | Loader>>",
     "Readonly<Record<string, Readonly<Record<string, ModelSource>>>>",
   ],

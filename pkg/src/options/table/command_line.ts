@@ -82,36 +82,6 @@ export const inspectFlags = {
   },
 } as const satisfies Group;
 
-export const healthFlags = {
-  thresholds: {
-    kind: "text",
-    to: "command",
-    otherwise: "the usual ones",
-    flag: { value: "FILE.json" },
-    help: "Thresholds of signals, as --calibrate writes them.",
-  },
-  calibrate: {
-    kind: "text",
-    to: "command",
-    flag: { value: "FILE.json" },
-    help: "Writes thresholds for this model, which is taken to be well.",
-  },
-  flipCodes: {
-    kind: { integer: [1, 1_000_000] },
-    to: "command",
-    flag: { value: "N" },
-    help: "Changes one code in each of so many tiles first, to see the alarm rise; the file stays as it is.",
-  },
-  maxTokens: {
-    kind: { integer: [1, MOST_TOKENS] },
-    to: "command",
-    default: 128,
-    unit: "tokens",
-    flag: { short: "n", value: "N" },
-    help: "The most tokens of each of the four answers that are looked at.",
-  },
-} as const satisfies Group;
-
 export const convertFlags = {
   type: {
     kind: { values: ["tq2_0", "tq1_0", "q1_0", "i2_s"] },
@@ -327,9 +297,9 @@ export const loadPlan = {
   serverModel: {
     kind: "text",
     to: "command",
-    otherwise: "the first that it lists",
-    flag: { name: "model", value: "NAME" },
-    help: "The model's name at the server.",
+    otherwise: "the first that a server lists",
+    flag: { name: "model", value: "MODEL" },
+    help: "With --host the model's name at the server, else the model to load, as where none precedes the flags.",
   },
   apiKey: { kind: "text", to: "command", flag: { value: "KEY" }, help: "Sent to the server with every request." },
   chat: {
