@@ -29,6 +29,7 @@ import type {
   TokenBytes,
   TokenizerInfo,
   TokenLogprobs,
+  Truncate,
 } from "../types/index.ts";
 import type { TimeSpan } from "./user_timing.ts";
 
@@ -59,6 +60,7 @@ export interface GenerateSettings extends SamplingOptions {
   stop: string[];
   ignoreEos: boolean;
   onContextFull: ContextFull;
+  truncate?: Truncate;
   responseFormat?: FormatSpec;
   adapters?: readonly AdapterUse[];
   /** Special tokens of the answer stay in its text. */

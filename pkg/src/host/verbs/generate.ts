@@ -104,8 +104,10 @@ async function run(state: HostState, run: Run): Promise<Outcome> {
   const { session, prompt, settings, context } = run;
   const { maxTokens = Infinity, sanitize, onContextFull } = settings;
   const shift = onContextFull === "shift";
-  const prompting = { sanitize, shift };
-  let { ids, dropped } = promptIds(state.model, prompt, session, prompting);
+  const { truncate: side = "none" } = settings;
+  const free = Math.min(maxTokens, Math.floor(state.model.info.contextLength / 4));
+  const prompting = { sanitize, shift, ...(side === "none" ? {} : { truncate: { side, free } }) };
+  let { ids, dropped, truncated = 0 } = promptIds(state.model, prompt, session, prompting);
   const answer = new Answer({
     tokenizer: state.model.text.tokenizerOrNull,
     promptTokens: ids,
@@ -114,7 +116,7 @@ async function run(state: HostState, run: Run): Promise<Outcome> {
     send: context.send,
   });
   const ended = (reason: FinishReason): Outcome => ({
-    finished: answer.finish(reason, dropped),
+    finished: { ...answer.finish(reason, dropped), ...(truncated > 0 ? { truncatedTokens: truncated } : {}) },
     surplus: answer.surplus,
   });
   if (context.stopped) return ended("stopped");
@@ -125,7 +127,11 @@ async function run(state: HostState, run: Run): Promise<Outcome> {
     const outcome = await request(state, session, ids, work, context, listener(state, run, answer, ended, byTurns));
     if (outcome) return outcome;
     const before = dropped;
-    ({ ids, dropped } = promptIds(state.model, prompt, session, { ...prompting, answered: answer.tokens }));
+    ({
+      ids,
+      dropped,
+      truncated = 0,
+    } = promptIds(state.model, prompt, session, { ...prompting, answered: answer.tokens }));
     // The last turn fills the context alone: from here on it loses its middle.
     byTurns = dropped > before;
   }
@@ -187,6 +193,7 @@ function workOf(settings: GenerateSettings & { seed: number }, left: number, tex
     adapters,
     sanitize,
     keepSpecialTokens,
+    truncate,
     ...sampling
   } = rest;
   const chosen = {
