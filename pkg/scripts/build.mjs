@@ -41,7 +41,18 @@ const forNode = [
   { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
 ];
 const pageFiles = [
-  ...["index.js", "worker.js", "chat.js", "signals.js", "demo.js", "edge.js", "doctor.js", "server.js", "bench.js", "isolate.js"],
+  ...[
+    "index.js",
+    "worker.js",
+    "chat.js",
+    "signals.js",
+    "demo.js",
+    "edge.js",
+    "doctor.js",
+    "server.js",
+    "bench.js",
+    "isolate.js",
+  ],
 ];
 const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "cli.js"];
 /** What bundlers take instead, for the reason that bundler.jsx tells. */

@@ -38,7 +38,6 @@ const calls = [
   [["promptLogprobs"], "promptLogprobs", ""],
   [["embed"], "embed", ""],
   [["perplexity"], "perplexity", ""],
-  [["recommend"], "recommend", "Of `ternlight/doctor`, as is `deviceReport`."],
   [["health"], "health", ""],
   [["metrics"], "metrics", ""],
   [["cache"], "cache.list and cache.delete", ""],
@@ -102,6 +101,11 @@ function optionsPage({ functions }, { defaultText, flagGroups: groups, flagsOf, 
     "These come beside the options of `load`, `inspect` and `canRun`.",
     table(head, rowsOf(["edge"])),
   ];
+  const advice = [
+    "## recommend",
+    "Of `ternlight/doctor`, as is `deviceReport`; a flag is one of the command `recommend`.",
+    table(head, rowsOf(["advising"])),
+  ];
   const app = [
     "## createApp",
     "Of `ternlight/server`; a flag is one of the command `serve`.",
@@ -116,6 +120,7 @@ function optionsPage({ functions }, { defaultText, flagGroups: groups, flagsOf, 
     "An option that is `undefined` counts as left out. An unknown name or a value of another kind is an `InvalidArgument` whose `detail.option` names the option. Where a default is the model's, it stands in the model's `generation_config.json` or in its GGUF header.",
     ...sections,
     ...edge,
+    ...advice,
     ...app,
     "## Names of earlier versions",
     "These are refused, with the new name in the message.",

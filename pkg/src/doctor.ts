@@ -40,7 +40,7 @@ export const recommend = (source: ModelSource, options?: RecommendOptions): Prom
 
 /** Measures what this machine reads and multiplies, for `recommend` on another one. */
 export async function deviceReport(options?: DoctorOptions): Promise<DeviceReport> {
-  const { signal } = checkOptions("deviceReport", options);
+  const { signal } = checkOptions("doctor", options, "deviceReport");
   const machine = {
     runtime: runtimeName(),
     processor: null,

@@ -19,7 +19,7 @@ export const recommend = (source: ModelSource, options?: RecommendOptions): Prom
   recommendWith(outside, source, options);
 
 export async function deviceReport(options?: DoctorOptions): Promise<DeviceReport> {
-  const { signal } = checkOptions("deviceReport", options);
+  const { signal } = checkOptions("doctor", options, "deviceReport");
   const processor = cpus()[0]?.model.trim() || null;
   const machine = {
     runtime: runtimeName(),

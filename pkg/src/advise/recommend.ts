@@ -1,7 +1,8 @@
 /** Which settings suit a load, from what they take and what they were measured to give. */
 
 import { canRun, inspect, load, type Outside } from "../api/model.ts";
-import { checkOptions } from "../options/options.ts";
+import { checkAll } from "../options/check.ts";
+import { advising } from "../options/table/operating.ts";
 import type { CanRun, Description, LoadOptions, ModelSource } from "../types/index.ts";
 import { estimate, probe } from "./probe.ts";
 import { type Load, percentile, play, type Steps } from "./simulate.ts";
@@ -30,7 +31,7 @@ export async function recommend(
   source: ModelSource,
   given: RecommendOptions = {},
 ): Promise<Recommendation> {
-  const { signal, ...options } = checkOptions("recommend", given);
+  const { signal, ...options } = checkAll("recommend", advising, given);
   const { users = 1, promptTokens = 128, answerTokens = 64, device, memory, p95Ms } = options;
   const about = await inspect(outside, source, { signal });
   const tokens = BLOCK * Math.ceil((promptTokens + answerTokens + 1) / BLOCK);

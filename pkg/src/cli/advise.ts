@@ -5,6 +5,7 @@ import {
   type DeviceReport,
   deviceReport as examine,
   type Recommendation,
+  type RecommendOptions,
 } from "../node-doctor.ts";
 import { shownSource } from "../source/address.ts";
 import { EngineError } from "../types/errors.ts";
@@ -20,7 +21,7 @@ export const recommend: Command = {
     loadOptions(args);
     const device = await deviceOf(args);
     const { signal } = terminal;
-    const options = { ...args.options("recommend", ["advising"]), ...(device ? { device } : {}), signal };
+    const options = { ...args.own<RecommendOptions>("advising"), ...(device ? { device } : {}), signal };
     terminal.passing("measuring");
     const found = await advise(source(args), options);
     if (terminal.json) await terminal.printJson(found);

@@ -1,7 +1,6 @@
 /** A command's arguments, checked before anything is loaded. */
 
 import { parseArgs } from "node:util";
-import type { RecommendOptions } from "../node-doctor.ts";
 import { checkAll, checked, checkOf } from "../options/check.ts";
 import {
   type CommandName,
@@ -34,7 +33,6 @@ interface OptionsOf {
   inspect: InspectOptions;
   complete: GenerateOptions & CompletionOptions;
   perplexity: PerplexityOptions;
-  recommend: RecommendOptions;
 }
 
 /** What stands for standard input, and for standard output where a file is written. */

@@ -70,12 +70,9 @@ const named: Record<NamedKind, Check> = {
   ),
   boolean: expect((value) => typeof value === "boolean", "true or false"),
   cache: expect((value) => typeof value === "boolean" || isText(value), "true, false or a directory"),
-  damage: expect(isDamage, "{ codes, nan }: a number of codes, true or false"),
+  damage: expect(isDamage, "{ codes, nan }"),
   function: expect((value) => typeof value === "function", "a function"),
-  health: expect(
-    (value) => typeof value === "boolean" || isWatch(value),
-    "true, false or { share, thresholds }, a share from 0 to 1 and objects of warn and alert by signal",
-  ),
+  health: expect((value) => typeof value === "boolean" || isWatch(value), "true, false or { share, thresholds }"),
   integrity: expect(
     (value) => isHash(value) || entries(value, ([, hash]) => isHash(hash)),
     "a SHA-256 (64 hex digits, or sha256- and base64) or an object of them by file name",

@@ -41,8 +41,6 @@ export const functions = {
   logits: ["logits", "adapting", "abort"],
   embed: ["embedding", "adapting", "abort"],
   perplexity: ["perplexity", "adapting", "abort"],
-  recommend: ["advising", "abort"],
-  deviceReport: ["abort"],
   health: ["wellness", "abort"],
   metrics: ["metering"],
   cache: ["caching"],

@@ -9,6 +9,7 @@ import type { Kind, NamedKind, Option } from "../../src/options/option.ts";
 import { checkOptions } from "../../src/options/options.ts";
 import { samplerNumbers } from "../../src/options/routes.ts";
 import { samplers } from "../../src/options/samplers.ts";
+import { advising } from "../../src/options/table/operating.ts";
 import { serverApp } from "../../src/options/table/server.ts";
 import { type FunctionName, functions, groups } from "../../src/options/table.ts";
 import { EngineError } from "../../src/types/errors.ts";
@@ -38,7 +39,6 @@ const interfaces: [name: string, ...functions: FunctionName[]][] = [
   ["PromptLogprobsOptions", "promptLogprobs"],
   ["EmbedOptions", "embed"],
   ["PerplexityOptions", "perplexity"],
-  ["RecommendOptions", "recommend"],
   ["HealthOptions", "health"],
   ["MetricsOptions", "metrics"],
   ["CacheOptions", "cache"],
@@ -107,6 +107,7 @@ test("the public types have the table's options, values and defaults", () => {
   compare("CompletionOptions", groups.completions);
   compare("EdgeOptions", groups.edge);
   compare("ServerOptions", serverApp);
+  compare("RecommendOptions", advising);
   assert.deepEqual(types.literals("Sampler"), samplers);
 });
 

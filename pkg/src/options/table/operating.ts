@@ -2,6 +2,62 @@
 
 import { type Group, MOST_TOKENS } from "../option.ts";
 
+/** What `recommend` of `ternlight/doctor` takes. */
+export const advising = {
+  users: {
+    kind: { integer: [1, 4096] },
+    to: "caller",
+    default: 1,
+    unit: "user",
+    flag: { value: "N" },
+    help: "Users who ask at once, each again when the answer is there.",
+  },
+  promptTokens: {
+    kind: { integer: [1, 1048576] },
+    to: "caller",
+    default: 128,
+    unit: "tokens",
+    flag: { value: "N" },
+    help: "Tokens of a prompt.",
+  },
+  answerTokens: {
+    kind: { integer: [1, 1048576] },
+    to: "caller",
+    default: 64,
+    unit: "tokens",
+    flag: { value: "N" },
+    help: "Tokens of an answer.",
+  },
+  p95Ms: {
+    kind: { number: [0.001, 86_400_000] },
+    to: "caller",
+    otherwise: "none",
+    unit: "milliseconds",
+    flag: { name: "p95", value: "MS" },
+    help: "The time within which 95 of 100 answers are to be whole.",
+  },
+  memory: {
+    kind: { integer: [1, 2 ** 53 - 1] },
+    to: "caller",
+    otherwise: "what the runtime has free, at most WebAssembly's 4 GiB",
+    unit: "bytes",
+    flag: { value: "SIZE", read: "bytes" },
+    help: "Memory that the model may take.",
+  },
+  device: {
+    kind: "object",
+    to: "caller",
+    otherwise: "this machine, by a probe with the model",
+    help: "Another machine's report; the model is not loaded then.",
+  },
+  signal: {
+    kind: "signal",
+    to: "caller",
+    otherwise: "none",
+    help: "Aborts the probe, which rejects with the signal's reason.",
+  },
+} as const satisfies Group;
+
 export const promptFlags = {
   prompts: {
     kind: "text",
