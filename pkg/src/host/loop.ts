@@ -29,7 +29,8 @@ export class EngineLoop {
   readonly #onTrap: (error: unknown) => void;
   readonly #timeline: Timeline | undefined;
   readonly #crowding: Crowding | undefined;
-  readonly #recorder: Recorder | undefined;
+  /** Counts and times what is computed, where somebody asks. */
+  recorder: Recorder | null = null;
   /** Makes the steps, where somebody watches them. */
   watched: { step(budget: number): unknown[] } | null = null;
   /** Milliseconds of the batch that is being computed. */
@@ -42,7 +43,6 @@ export class EngineLoop {
    * @param onTrap is called when the engine cannot continue
    * @param timeline records every batch
    * @param crowding decides how many threads compute
-   * @param recorder counts and times what is computed
    */
   constructor(
     engine: WasmEngine,
@@ -50,10 +50,8 @@ export class EngineLoop {
     onTrap: (error: unknown) => void,
     timeline?: Timeline,
     crowding?: Crowding,
-    recorder?: Recorder,
   ) {
     this.#crowding = crowding;
-    this.#recorder = recorder;
     this.engine = engine;
     this.#timeline = timeline;
     this.#turn = turn;
@@ -64,7 +62,7 @@ export class EngineLoop {
     const { sampling, ...rest } = work as EngineWork & { sampling?: Float64Array };
     const request = this.engine.submit(session, Uint32Array.from(ids), rest, sampling);
     this.#listeners.set(request, listener);
-    this.#recorder?.submitted(request);
+    this.recorder?.submitted(request);
     this.start();
     return request;
   }
@@ -82,7 +80,7 @@ export class EngineLoop {
 
   cancel(request: number): void {
     this.#listeners.delete(request);
-    this.#recorder?.over(request);
+    this.recorder?.over(request);
     this.engine.cancel(request);
     // Its place may be another's now, also where every other request waits for logits.
     this.start();
@@ -132,7 +130,7 @@ export class EngineLoop {
     const events = (this.watched ?? this.engine).step(budget) as (EngineEvent | number)[];
     this.#ms += performance.now() - begun;
     const served = this.engine.served();
-    this.#recorder?.step(begun, served, events);
+    this.recorder?.step(begun, served, events);
     this.#timeline?.end(served, events, (request) => this.#listeners.has(request));
     if (events.length > 0) {
       // A batch that ends a prompt is like no other.

@@ -34,6 +34,8 @@ export interface Platform {
   freeMemory(): number | null;
   /** Resolves when the messages that wait by now have been read. */
   turn(): Promise<void>;
+  /** Whether nothing is counted before somebody asks: a page then loads nothing for it. */
+  asked?: boolean;
   /** Whether a load warms up by itself: somebody looks at what comes first. */
   warms?: boolean;
   /** The file system; absent in runtimes without one. */

@@ -62,7 +62,7 @@ export function serve(platform: Platform, port: Port): void {
       send: (event, transfer) => post({ id, event }, transfer),
     };
     calls.set(id, { abort, context });
-    const ended: Recorder["ended"] = (...how) => REQUESTS.has(verb) && state.recorder.ended(...how);
+    const ended: Recorder["ended"] = (...how) => REQUESTS.has(verb) && state.recorder?.ended(...how);
     if (!SIDE.has(verb)) state.idle?.stop();
     try {
       // A verb's arguments and its handler have one type; TypeScript cannot follow that through a union of all verbs.

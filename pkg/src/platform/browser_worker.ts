@@ -24,4 +24,4 @@ const signals: Platform["signals"] = () => lazy(new URL("./signals.js", import.m
 
 const runtime = { cores, fetchFile, freeMemory, ownPort, spawnSibling, turn };
 
-export const platform: Platform = { ...runtime, chats, signals, openStore, warms: true };
+export const platform: Platform = { ...runtime, chats, signals, openStore, asked: true, warms: true };

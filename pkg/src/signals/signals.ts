@@ -8,6 +8,7 @@ import type { Measured } from "../metrics/measured.ts";
 import { write } from "../metrics/text.ts";
 import type { MetricsDialect, MetricsFormat } from "../types/index.ts";
 
+export { Recorder } from "../metrics/recorder.ts";
 export { Monitor, unwatched } from "./monitor.ts";
 
 export const metricsText = (

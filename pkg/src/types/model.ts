@@ -180,7 +180,7 @@ export interface Model extends AsyncDispose {
    * ```
    */
   health(options?: HealthOptions): Promise<Health>;
-  /** Tells what was counted and timed since the load. */
+  /** Tells what was counted and timed since the load; in a page, since the first call of this, `metrics` or `health`. */
   statistics(): Promise<Statistics>;
   /**
    * Writes what was counted and timed for Prometheus.

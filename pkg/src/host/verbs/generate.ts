@@ -1,6 +1,7 @@
 /** Generates an answer: prompt, constraint, sampling, hooks, pieces. */
 
 import { Constrainer, type Constraint } from "../../constrain/constraint.ts";
+import type { Recorder } from "../../metrics/recorder.ts";
 import type { FormatSpec } from "../../options/response_format.ts";
 import { samplerDefaults } from "../../options/routes.ts";
 import { Sender } from "../../rpc/backpressure.ts";
@@ -25,26 +26,27 @@ export const generate: Handler<"generate"> = async (state, { session, prompt, se
   const own = session === null;
   const id = own ? engine.open() : state.session(session);
   let constraint: Constraint | null = null;
-  let adapted = false;
+  // It may begin to count meanwhile: what it has not seen begin it must not see end.
+  let counting: Recorder | null = null;
   try {
     const format = settings.responseFormat ?? formatOfCalls(text, prompt);
     if (format) constraint = await constrain(state, format, !settings.ignoreEos, context);
     context.signal.throwIfAborted();
     if (!own && state.sessions.get(session) !== id) throw new EngineError("Closed", "the session is closed");
     adapt(state, id, settings.adapters);
-    state.recorder.adapted(settings.adapters, 1);
-    adapted = true;
+    counting = state.recorder;
+    counting?.adapted(settings.adapters, 1);
     const { finished, surplus } = await run(state, { session: id, prompt, settings, constraint, context });
     if ("tools" in prompt && prompt.tools) {
       Object.assign(finished, text.chat.findCalls(text.tokenizer.decode(finished.tokens), prompt.tools));
     }
-    state.recorder.answered(finished.repetitionScore, finished.tokens.length);
+    state.recorder?.answered(finished.repetitionScore, finished.tokens.length);
     if (own) return { finished, held: [] };
     engine.truncate(id, engine.tokens(id).length - surplus);
     return { finished, held: state.tokens(id) };
   } finally {
     constraint?.free();
-    if (adapted) state.recorder.adapted(settings.adapters, -1);
+    counting?.adapted(settings.adapters, -1);
     if (own) engine.close(id);
   }
 };

@@ -16,7 +16,7 @@ export const load: Handler<"load"> = async (state, { source, settings }, context
   try {
     const loaded = await loadModel(source, settings, { ...loadContext(state, context), timeline });
     const crowding = new Crowding(loaded.engine, loaded.info.threads);
-    const loop = new EngineLoop(loaded.engine, state.platform.turn, state.onFatal, timeline, crowding, state.recorder);
+    const loop = new EngineLoop(loaded.engine, state.platform.turn, state.onFatal, timeline, crowding);
     state.model = {
       ...loaded,
       loop,
@@ -24,13 +24,14 @@ export const load: Handler<"load"> = async (state, { source, settings }, context
       adapters: new Adapters(loaded),
       maxSequences: loaded.info.maxSequences,
     };
+    if (settings.health || !state.platform.asked) await state.count();
     if (settings.health) {
       const { Monitor } = await state.platform.signals();
       const around = {
         engine: loaded.engine,
         memory: loaded.memory,
         operations: loaded.glue.operations().split(" "),
-        recorder: state.recorder,
+        recorder: await state.count(),
         kvCacheType: loaded.info.kvCacheType,
         turn: state.platform.turn,
       };

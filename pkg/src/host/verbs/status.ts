@@ -23,10 +23,10 @@ export const status: Handler<"status"> = ({ model: { engine, memory, crowding } 
   };
 };
 
-export const statistics: Handler<"statistics"> = ({ recorder }) => recorder.statistics;
+export const statistics: Handler<"statistics"> = async (state) => (await state.count()).statistics;
 
 export const health: Handler<"health"> = async (state, { full, damage }) => {
-  const { monitor, recorder, platform } = state;
+  const { monitor, platform } = state;
   if (monitor) {
     if (damage) monitor.damage(damage);
     if (full) await monitor.compareAll();
@@ -36,7 +36,7 @@ export const health: Handler<"health"> = async (state, { full, damage }) => {
     if (given) throw new EngineError("InvalidArgument", `health: ${option} needs the load option health`, { option });
   }
   const { unwatched } = await platform.signals();
-  return unwatched(recorder, state.model.info.kvCacheType);
+  return unwatched(await state.count(), state.model.info.kvCacheType);
 };
 
 /** The text needs more code than a page has loaded. */
@@ -44,7 +44,7 @@ export const metrics: Handler<"metrics"> = async (state, args, context) => {
   const { metricsText } = await state.platform.signals();
   const { info, adapters } = state.model;
   const now = (await status(state, {}, context as never)) as ModelStatus;
-  const measured = { name: info.name ?? "model", info, status: now, statistics: state.recorder.statistics };
+  const measured = { name: info.name ?? "model", info, status: now, statistics: (await state.count()).statistics };
   const known = await health(state, {}, context as never);
   return metricsText([{ ...measured, health: known, adapters: adapters.names }], args);
 };
