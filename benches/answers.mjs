@@ -1,7 +1,7 @@
 /**
  * What speculation and warming up are worth with a chat model:
  *
- *   node benches/answers.mjs "$(sh scripts/smollm2.sh)" [--threads 2] [--repeat 5]
+ *   node benches/answers.mjs "$(bash scripts/smollm2.sh)" [--threads 2] [--repeat 5]
  *
  * Decode speed with and without `promptLookup`, by turns, where an answer quotes its prompt and where it does not; and the time to the
  * first token of the first answer, with and without `warmup()` before it, each in a process of its own. Needs a built package.

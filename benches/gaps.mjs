@@ -1,7 +1,7 @@
 /**
  * How smooth a stream stays while a long prompt arrives beside it:
  *
- *   node benches/gaps.mjs "$(sh scripts/smollm2.sh)" [--threads 2] [--prompt 2000] [--chunks 256,512,1024]
+ *   node benches/gaps.mjs "$(bash scripts/smollm2.sh)" [--threads 2] [--prompt 2000] [--chunks 256,512,1024]
  *
  * For each `prefillChunk`: the gaps between two pieces of a running answer before, and while the prompt is computed, and when the
  * prompt's own first token comes, beside the answer and alone. Needs a built package.

@@ -1,7 +1,7 @@
 /**
  * How fast an answer comes in a page that renders it:
  *
- *   node benches/rendering.mjs "$(sh scripts/smollm2.sh)" [--threads 1,2] [--tokens 200] [--repeat 5] [--dist pkg/dist,OTHER]
+ *   node benches/rendering.mjs "$(bash scripts/smollm2.sh)" [--threads 1,2] [--tokens 200] [--repeat 5] [--dist pkg/dist,OTHER]
  *
  * A React page shows an answer that grows, with a state update for every piece, as chat pages do: once for each token, and once for what
  * has come until the next frame (`pieces`); beside a page that reads the pieces and shows nothing. Rows by turns, so that what else the

@@ -757,6 +757,27 @@ fn configs() {
     }
 }
 
+#[test]
+fn architectures_that_ternary_models_use_are_refused_with_the_reason() {
+    for (gguf, hugging_face, reason) in [
+        ("minicpm", "MiniCPMForCausalLM", "scaled embeddings"),
+        ("hgrn_bit", "HGRNBitForCausalLM", "gated recurrence"),
+        ("falcon-h1", "FalconH1ForCausalLM", "Mamba heads"),
+        ("gemma3", "Gemma3ForCausalLM", "norms behind"),
+        ("qwen3moe", "Qwen3MoeForCausalLM", "mixtures of experts"),
+        ("mamba", "MambaForCausalLM", "this architecture"),
+    ] {
+        let errors = [
+            common::error(run(&Gguf::llama().set("general.architecture", text(gguf)).files())),
+            common::error(run(&Safetensors::llama().config("architectures", json!([hugging_face])).files())),
+        ];
+        for (error, name) in errors.iter().zip([gguf, hugging_face]) {
+            assert_eq!(error.kind, UnsupportedArchitecture, "{error}");
+            assert!(error.to_string().contains(reason) && error.to_string().contains(name), "{error}");
+        }
+    }
+}
+
 #[track_caller]
 fn refused(file: Safetensors, key: &str, kind: ErrorKind) {
     let error = common::error(run(&file.files()));

@@ -58,5 +58,14 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
             assert!(time.get() <= 6.0, "{model} {costs:?}: {}", time.get());
         }
         assert_eq!(logits(&mut engine, &ids, true).unwrap(), off, "{model}");
+
+        // What a load has measured decides the next one, where it has all kinds of the model.
+        let known = tune::force(engine.model(), Ahead::Near);
+        tune::force(engine.model(), Ahead::Off);
+        assert_eq!(tune::recall(engine.model(), &known[1..]), None, "{model}");
+        assert_eq!(prefetch::chosen(&shape), Ahead::Off, "{model}: nothing is set by half");
+        let more = [&[(Kind { codes: Codes::B2, super_blocks: true }, Ahead::Off)], &*known].concat();
+        assert_eq!(tune::recall(engine.model(), &more), Some(known), "{model}");
+        assert_eq!(prefetch::chosen(&shape), Ahead::Near, "{model}");
     }
 }

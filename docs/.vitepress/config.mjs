@@ -8,6 +8,7 @@ const guide = [
   ["threads", "Threads and headers"],
   ["models", "Public models"],
   ["formats", "Formats"],
+  ["quality", "Smaller models"],
   ["sampling", "Sampling"],
   ["sessions", "Sessions and batching"],
   ["kv-cache", "KV cache"],

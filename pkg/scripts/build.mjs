@@ -23,11 +23,14 @@ import { ifChanged } from "./stamps.mjs";
 
 const pkg = fileURLToPath(new URL("../", import.meta.url));
 const dist = path.join(pkg, "dist");
+const { version } = JSON.parse(readFileSync(path.join(pkg, "package.json"), "utf8"));
 const profiled = path.join(root, "target", "profile");
 
 /** Bundles by where they run. */
 const forPages = [
   { format: "esm", entryPoints: ["src/index.ts", "src/worker.ts", "src/demo.ts", "src/edge.ts", "src/doctor.ts"] },
+  // Tools that a page imports by themselves.
+  { format: "esm", entryPoints: ["src/quality.ts"] },
   // For edge and service workers too.
   { format: "esm", entryPoints: ["src/server.ts"] },
   { format: "esm", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] },
@@ -36,7 +39,7 @@ const forPages = [
   { format: "iife", entryPoints: ["src/isolate.ts"] },
 ];
 const forNode = [
-  { entryPoints: ["src/node.ts", "src/node-worker.ts", "src/node-doctor.ts"] },
+  { entryPoints: ["src/node.ts", "src/node-worker.ts", "src/node-doctor.ts", "src/node-quality.ts"] },
   // Its help comes from the whole option table.
   { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
 ];
@@ -52,17 +55,23 @@ const pageFiles = [
     "server.js",
     "bench.js",
     "isolate.js",
+    "quality.js",
   ],
 ];
-const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "cli.js"];
+const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "node-quality.js", "cli.js"];
 /** What bundlers take instead, for the reason that bundler.jsx tells. */
-const copies = { "bundler.jsx": "src/bundler.jsx", "demo.jsx": "dist/demo.js", "doctor.jsx": "dist/doctor.js" };
+const copies = {
+  "bundler.jsx": "src/bundler.jsx",
+  "demo.jsx": "dist/demo.js",
+  "doctor.jsx": "dist/doctor.js",
+  "quality.jsx": "dist/quality.js",
+};
 
 const own = ["build.mjs", "flavour.mjs", "glue.mjs", "options.mjs"].map((name) => path.join(pkg, "scripts", name));
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 /** Of what `import` of a .wasm gives, which tsc does not copy. */
 const wasmTypes = path.join(pkg, "scripts", "wasm.d.ts");
-const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts", "server.d.ts"];
+const typed = ["index.d.ts", "demo.d.ts", "edge.d.ts", "doctor.d.ts", "server.d.ts", "quality.d.ts"];
 /** What README leads to is packed with it. */
 const papers = [
   ...["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE-MIT", "LICENSE-APACHE"],
@@ -157,6 +166,7 @@ async function bundle(platform, groups, outdir, minified = true) {
     minifyIdentifiers: minified && platform === "browser",
     outdir,
     platform,
+    define: { PACKAGE_VERSION: JSON.stringify(version) },
     logLevel: "warning",
   };
   const glue = glueIn(path.join(outdir, "glue"));

@@ -57,9 +57,16 @@ const ROOMS: Rooms = {
   advise: ["types", "options", "api"],
   bench: ["types", "options", "api", "platform"],
   convert: ["types", "source", "text", "wasm", "host"],
+  // What makes a model smaller, and what that costs.
+  quality: ["types", "options", "source", "text", "host", "api", "bench", "convert"],
   // Entry files put a platform, the public objects and the tools together.
-  [ENTRIES]: ["types", "options", "source", "metrics", "host", "api", "platform", "doctor", "advise", "server"],
-  cli: ["types", "options", "source", "metrics", "platform", "openai", "server", "bench", "convert", ENTRIES],
+  [ENTRIES]: [
+    ...["types", "options", "source", "metrics", "host", "api", "platform", "doctor", "advise", "server", "quality"],
+  ],
+  cli: [
+    ...["types", "options", "source", "metrics", "host", "platform", "openai", "server", "bench", "convert", "quality"],
+    ENTRIES,
+  ],
 };
 
 /** Files that use one runtime's own storage. */

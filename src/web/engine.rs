@@ -13,7 +13,7 @@ use crate::engine::{
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
-use crate::kernels::linear::prefetch::Ahead;
+use crate::kernels::linear::prefetch::{Ahead, KINDS, Kind};
 use crate::kernels::packed::{MatrixShape, Packing};
 use crate::model::describe::Description;
 use crate::model::forward::Traced;
@@ -106,8 +106,19 @@ impl Engine {
             Some(ahead) => tune::force(self.engine.model(), ahead),
             None => self.engine.tune(&now).map_err(thrown)?,
         };
-        let numbers = |(kind, ahead): tune::Choice| [kind.codes.bits() as u8, u8::from(kind.super_blocks), ahead as u8];
-        Ok(choices.into_iter().flat_map(numbers).collect())
+        Ok(numbers(choices))
+    }
+
+    /// Sets what [`Self::tune`] returned in an earlier load of a model with these kinds of weights, and returns this model's part of it. Nothing
+    /// where that leaves a kind open.
+    pub fn recall(&self, known: &[u8]) -> Option<Vec<u8>> {
+        let choice = |numbers: &[u8; 3]| {
+            let [bits, super_blocks, ahead] = *numbers;
+            let same = |kind: &Kind| kind.codes.bits() as u8 == bits && u8::from(kind.super_blocks) == super_blocks;
+            Some((KINDS.into_iter().find(same)?, *Ahead::ALL.get(usize::from(ahead))?))
+        };
+        let known: Vec<_> = known.as_chunks().0.iter().filter_map(choice).collect();
+        tune::recall(self.engine.model(), &known).map(numbers)
     }
 
     /// Lets so many threads compute from now on. Returns how often one of them has kept the others waiting so far.
@@ -295,6 +306,11 @@ impl Engine {
         };
         events_to_js(events.map_err(thrown)?)
     }
+}
+
+fn numbers(choices: Vec<tune::Choice>) -> Vec<u8> {
+    let numbers = |(kind, ahead): tune::Choice| [kind.codes.bits() as u8, u8::from(kind.super_blocks), ahead as u8];
+    choices.into_iter().flat_map(numbers).collect()
 }
 
 fn note([calls, time, bytes, products]: &mut [f64; 4], ms: f64, before: &Tally, tally: &Tally) {

@@ -25,6 +25,7 @@ export function manage(open: ((directory?: string) => Promise<Kept>) | null, bas
       const files = await store(options);
       if (!files) return 0;
       const names = await files.names();
+      if (what === undefined) for (const name of names.filter(isTuning)) await remove(files, name);
       const gone = await Promise.all((await chosen(files, names, what)).map((name) => remove(files, name)));
       return gone.filter(Boolean).length;
     },
@@ -58,6 +59,8 @@ async function remove(files: Kept, name: string): Promise<boolean> {
   }
 }
 
+/** What loads have measured of the machine. */
+const isTuning = (name: string) => name.startsWith("tuning-");
 const isOurs = (name: string) => /^[0-9a-f]{24}-[0-9a-f]{16}$/.test(name);
 
 async function describe(files: Kept, id: string): Promise<CachedFile | null> {

@@ -15,8 +15,11 @@ import { inspect } from "./inspect.ts";
 import { loadtest } from "./loadtest.ts";
 import { logits } from "./logits.ts";
 import { perplexity } from "./perplexity.ts";
+import { prune } from "./prune.ts";
+import { quality } from "./quality.ts";
 import { run } from "./run.ts";
 import { serve } from "./serve.ts";
+import { slice } from "./slice.ts";
 import { nearest, UsageError } from "./syntax.ts";
 import { Terminal } from "./terminal.ts";
 import { tokenize } from "./tokenize.ts";
@@ -24,21 +27,10 @@ import { type Command, help, overview } from "./usage.ts";
 import { version } from "./version.ts";
 
 const measuring: readonly Command[] = [bench, benchDiff, benchCheck, loadtest];
-const loading: readonly Command[] = [
-  run,
-  logits,
-  tokenize,
-  perplexity,
-  inspect,
-  recommend,
-  canRun,
-  deviceReport,
-  health,
-  convert,
-  ...measuring,
-  serve,
-  chat,
-];
+const smaller: readonly Command[] = [quality, slice, prune];
+const about: readonly Command[] = [logits, tokenize, perplexity, inspect, convert, ...smaller];
+const operating: readonly Command[] = [recommend, canRun, deviceReport, health];
+const loading: readonly Command[] = [run, ...about, ...operating, ...measuring, serve, chat];
 const commands: readonly Command[] = [...loading, cacheList, cacheDelete, doctor];
 
 const DONE = 0;

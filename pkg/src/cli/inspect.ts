@@ -1,6 +1,7 @@
 import { inspect as describe } from "../node.ts";
 import { shownSource } from "../source/address.ts";
 import type { Args } from "./args.ts";
+import { asksForCheck, checkup } from "./check.ts";
 import { loadOptions, source } from "./model.ts";
 import { report } from "./report.ts";
 import { judge, type Kind } from "./strict.ts";
@@ -12,6 +13,7 @@ export const inspect: Command = {
   async run(args, terminal) {
     // Threads and flavour have no effect here, but a wrong value is still refused.
     loadOptions(args);
+    if (asksForCheck(args)) return checkup(args, terminal);
     const { strict } = args.own<{ strict?: Kind }>("inspectFlags");
     const options = { ...args.options("inspect", ["plan"]), weights: readsWeights(args) };
     const { signal, progress: onProgress } = terminal;

@@ -1,6 +1,5 @@
 /** Writes a model of any source as one GGUF file, under another name until it is complete. */
 
-import { stat } from "node:fs/promises";
 import path from "node:path";
 import { createGlue } from "../../dist/glue/convert.js";
 import { type Headers, readHeaders } from "../host/headers.ts";
@@ -13,8 +12,9 @@ import { EngineError } from "../types/errors.ts";
 import type { I2sInterleave, Progress } from "../types/index.ts";
 import { compile } from "../wasm/load.ts";
 import { type Layout, layOut, type RawPair, rawPair, rawPairs, type TensorEntry } from "./header.ts";
-import { NewFile } from "./new_file.ts";
+import type { NewFile } from "./new_file.ts";
 import { textEntries } from "./text.ts";
+import { checkTarget, writeAt, writeWhole } from "./write.ts";
 
 export interface ConvertOptions {
   /** Type of the layers' matrices: tq2_0, tq1_0, q1_0 or i2_s. @default the one that fits the source's codes */
@@ -71,7 +71,8 @@ export async function convert(source: SourceSpec, out: string, options: ConvertO
     converter.decide(await readAll(converter.probes() as Span[], files, signal));
     const tensors = converter.tensors() as Tensor[];
     const { layout, warnings } = await describe(converter, headers, files, tensors, source);
-    await writeWhole(out, force, layout, async (file) => {
+    await writeWhole(out, force, layout.size, async (file) => {
+      await writeAt(file, layout.header, 0);
       await copyTensors({ converter, memory, files, tensors, layout, file, signal, onProgress });
     });
     return {
@@ -167,60 +168,6 @@ async function copyTensors(copying: Copying): Promise<void> {
     await write(converter.end());
   }
   meter.end("ready");
-}
-
-async function writeAt(file: NewFile, bytes: Uint8Array, position: number): Promise<void> {
-  await file.write(bytes, position).catch((cause) => {
-    throw new EngineError("Unwritable", `the new file cannot be written: ${cause.message}`, {}, { cause });
-  });
-}
-
-async function checkTarget(out: string, force: boolean): Promise<void> {
-  const found = await stat(out).catch(() => null);
-  if (found?.isDirectory()) throw new EngineError("InvalidArgument", `${out} is a folder`, { file: out });
-  if (found && !force) throw new EngineError("Exists", `${out} exists; --force replaces it`, { file: out });
-}
-
-const ENDINGS = ["SIGTERM", "SIGHUP"] as const;
-const FAILED = 1;
-
-/** Only a complete file gets the name, and after a failure nothing stays. */
-async function writeWhole(
-  out: string,
-  force: boolean,
-  layout: Layout,
-  work: (file: NewFile) => Promise<void>,
-): Promise<void> {
-  let file: NewFile | null = null;
-  // A signal may end the program without waiting for us. Listeners are there before the file is, which is made in one step.
-  const clear = () => file?.discard();
-  const end = () => process.exit(FAILED);
-  process.once("exit", clear);
-  for (const name of ENDINGS) process.once(name, end);
-  try {
-    file = create(out);
-    await file.truncate(layout.size);
-    await writeAt(file, layout.header, 0);
-    await work(file);
-    await file.flush();
-    await checkTarget(out, force);
-    await file.finish({ private: false });
-  } catch (error) {
-    clear();
-    throw error;
-  } finally {
-    process.off("exit", clear);
-    for (const name of ENDINGS) process.off(name, end);
-  }
-}
-
-function create(out: string): NewFile {
-  try {
-    return NewFile.create(out);
-  } catch (cause) {
-    const { message } = cause as Error;
-    throw new EngineError("Unwritable", `${out} cannot be written: ${message}`, { file: out }, { cause });
-  }
 }
 
 const defined = (options: object) =>

@@ -43,7 +43,8 @@ export interface Layout {
   size: number;
 }
 
-export function layOut(pairs: readonly RawPair[], tensors: readonly TensorEntry[]): Layout {
+export function layOut(pairs: readonly RawPair[], tensors: readonly TensorEntry[], alignment = ALIGNMENT): Layout {
+  const aligned = (length: number) => Math.ceil(length / alignment) * alignment;
   const out = new Bytes();
   out.raw(new TextEncoder().encode("GGUF")).u32(VERSION).u64(tensors.length).u64(pairs.length);
   for (const { bytes } of pairs) out.raw(bytes);
@@ -60,8 +61,6 @@ export function layOut(pairs: readonly RawPair[], tensors: readonly TensorEntry[
   out.raw(new Uint8Array(data - out.length));
   return { header: out.bytes(), offsets: offsets.map((offset) => data + offset), size: data + aligned(end) };
 }
-
-const aligned = (length: number) => Math.ceil(length / ALIGNMENT) * ALIGNMENT;
 
 /** Numbers are u32 unless `f32` says otherwise. */
 export function rawPair({ key, value }: GgufEntry, f32 = false): RawPair {

@@ -102,7 +102,10 @@ async function fill(
       loader.settle();
     },
   };
-  await streamAll(spans, files, prefilling?.signal ?? signal, reader).finally(() => prefilling?.end());
+  await streamAll(spans, files, prefilling?.signal ?? signal, reader).finally(() => {
+    meter.stop();
+    prefilling?.end();
+  });
   timeline?.add("load", "read and pack", reading, { bytes: total, "waited for packing, ms": waited.toFixed(1) });
   meter.end("pack");
 }

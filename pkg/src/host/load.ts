@@ -7,7 +7,7 @@ import type { SourceSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Description, MemoryNeeds, ModelInfo } from "../types/index.ts";
 import type { Glue, Instance } from "../wasm/load.ts";
-import type { Pick } from "../wasm/pick.ts";
+import type { Pick as Choice } from "../wasm/pick.ts";
 import type { LoadContext, Loaded } from "./context.ts";
 import { feed } from "./feed.ts";
 import { type Headers, readHeaders } from "./headers.ts";
@@ -17,6 +17,8 @@ import type { Platform } from "./platform.ts";
 import { mostTokens, prefillIds } from "./prefill.ts";
 import { choose, forPlan, Runtime } from "./runtime.ts";
 import { loadText } from "./text.ts";
+import { TuningRecord } from "./tuning.ts";
+import { VERSION } from "./version.ts";
 
 export async function loadModel(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
   const choice = choose(settings, context.platform);
@@ -55,7 +57,7 @@ export async function loadModel(source: SourceSpec, settings: LoadSettings, cont
 
 interface LoadJob {
   runtime: Runtime;
-  choice: Pick;
+  choice: Choice;
   settings: LoadSettings;
   context: LoadContext;
   /** Warnings of the files' opening. */
@@ -77,6 +79,8 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const plan = planOrThrow(runtime.planner().glue, headers, job.settings, context.platform);
   const { loader: planned, needed, late, settings } = plan;
   const trained = planned.trainedContext();
+  const size = needed.weights < SMALL_BYTES ? "small" : "large";
+  const record = TuningRecord.open(settings, [VERSION, choice.flavour, choice.threads, size], context.platform);
   const instance = runtime.instance(needed.total + maxAdapterBytes, headers.length);
   const own = instance === runtime.planner() ? planned : await moveTo(instance, headers, planned);
   begun = performance.now();
@@ -106,7 +110,14 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const description = engine.describe() as Description;
   phase("engine", { bytes: needed.total });
   const loaded = await text;
-  const info = infoOf(engine, instance, { ...description, ...loaded.describe() }, { ...job, settings });
+  const tuned = tune(engine, instance, settings, await record);
+  phase("kernels", { measured: tuned.measured });
+  const info = infoOf(
+    engine,
+    instance,
+    { ...description, ...loaded.describe(), ...tuned.chosen },
+    { ...job, settings },
+  );
   info.warnings.push(...loaded.warnings, ...job.warnings, ...plan.warnings);
   if (prompt) info.prefill = goOn(engine, await ids, reorders ? null : late, info.warnings);
   context.onProgress({ phase: "ready", loaded: needed.weights, total: needed.weights, bytesPerSecond: 0 });
@@ -162,14 +173,10 @@ async function moveTo({ glue }: Instance, headers: Headers, planned: Loader): Pr
 
 function infoOf(
   engine: Loaded["engine"],
-  { glue, memory }: Instance,
-  description: Description,
+  { memory }: Instance,
+  description: Description & Kernels,
   { choice, settings }: LoadJob,
 ): ModelInfo & { warnings: string[] } {
-  const { dotProduct = "auto", weightPrefetch = "auto" } = settings;
-  // What prefetching gains depends on the dot product, so that is chosen first.
-  const dots = glue.dotProduct(dotProduct) as ModelInfo["dotProduct"];
-  const prefetched = engine.tune(weightPrefetch);
   return {
     ...description,
     warnings: [...description.warnings],
@@ -178,13 +185,33 @@ function infoOf(
     maxSequences: settings.maxSequences ?? MAX_SEQUENCES,
     kvCacheType: engine.kvCacheType as ModelInfo["kvCacheType"],
     flavour: choice.flavour,
-    dotProduct: dots,
-    weightPrefetch: prefetchOf(prefetched),
     threads: choice.threads,
     threadsReason: choice.threadsReason,
     memoryBytes: memory.buffer.byteLength,
   };
 }
+
+type Kernels = Pick<ModelInfo, "dotProduct" | "weightPrefetch">;
+
+/** Chooses between variants of kernels: what is asked for, else what was measured on this machine before, else by measuring. */
+function tune(
+  engine: Loaded["engine"],
+  { glue }: Instance,
+  { dotProduct = "auto", weightPrefetch = "auto" }: LoadSettings,
+  record: TuningRecord | null,
+): { chosen: Kernels; measured: boolean } {
+  const asked = dotProduct !== "auto" || weightPrefetch !== "auto";
+  const kept = asked ? null : record?.recall(engine);
+  // What prefetching gains depends on the dot product, so that is chosen first.
+  const dots = glue.dotProduct(kept?.dotProduct ?? dotProduct);
+  const prefetched = kept?.weightPrefetch ?? engine.tune(weightPrefetch);
+  if (!asked && !kept) void record?.keep({ dotProduct: dots, weightPrefetch: prefetched });
+  const chosen = { dotProduct: dots as ModelInfo["dotProduct"], weightPrefetch: prefetchOf(prefetched) };
+  return { chosen, measured: !kept };
+}
+
+/** Weights below which caches may hold them, so that other kernels are fastest. */
+const SMALL_BYTES = 20 * 2 ** 20;
 
 /** As in the option table. */
 const MAX_SEQUENCES = 8;

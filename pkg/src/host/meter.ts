@@ -10,6 +10,7 @@ export class Meter {
   readonly #report: (progress: Progress) => void;
   #loaded = 0;
   #reported = 0;
+  #late: ReturnType<typeof setTimeout> | undefined;
   /** Points of the last second; the rate is the slope between the first and the last. */
   #marks: { at: number; loaded: number }[] = [{ at: performance.now(), loaded: 0 }];
 
@@ -22,8 +23,20 @@ export class Meter {
   /** Bytes that have just arrived. */
   add(bytes: number): void {
     this.#loaded += bytes;
+    const soon = performance.now() - this.#reported < INTERVAL_MS && this.#loaded < this.#total;
+    // The last bytes before a pause are reported, too.
+    if (soon) this.#late ??= setTimeout(() => this.#mark(), INTERVAL_MS);
+    else this.#mark();
+  }
+
+  /** Nothing more arrives. */
+  stop(): void {
+    clearTimeout(this.#late);
+    this.#late = undefined;
+  }
+
+  #mark(): void {
     const now = performance.now();
-    if (now - this.#reported < INTERVAL_MS && this.#loaded < this.#total) return;
     this.#marks.push({ at: now, loaded: this.#loaded });
     while (this.#marks.length > 2 && now - this.#marks[0]!.at > RATE_MS) this.#marks.shift();
     this.#send("download");
@@ -40,6 +53,7 @@ export class Meter {
   }
 
   #send(phase: Progress["phase"]): void {
+    this.stop();
     this.#reported = performance.now();
     this.#report({ phase, loaded: this.#loaded, total: this.#total, bytesPerSecond: this.#rate });
   }

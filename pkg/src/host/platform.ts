@@ -30,6 +30,8 @@ export interface Platform {
   signals(): Promise<typeof signals>;
   /** Threads that can run at once. */
   cores(): number;
+  /** What tells this machine's processor and this runtime from others, as far as they say; absent where clocks stand still. */
+  processor?(): string;
   /** Free bytes; null where the runtime does not tell. */
   freeMemory(): number | null;
   /** Resolves when the messages that wait by now have been read. */

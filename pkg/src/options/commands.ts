@@ -3,11 +3,15 @@
 import type { Group, Option } from "./option.ts";
 import * as own from "./table/command_line.ts";
 import * as operating from "./table/operating.ts";
+import * as quality from "./table/quality.ts";
 import * as server from "./table/server.ts";
 import { groups } from "./table.ts";
 
 /** Groups of the table whose rows may be flags, those of functions and those of commands. */
-export const flagGroups = { ...groups, ...own, ...operating, ...server } as const satisfies Record<string, Group>;
+export const flagGroups = { ...groups, ...own, ...operating, ...quality, ...server } as const satisfies Record<
+  string,
+  Group
+>;
 
 export type FlagGroup = keyof typeof flagGroups;
 type Keys<T> = T extends T ? keyof T : never;
@@ -77,7 +81,7 @@ export const commands = {
   inspect: {
     summary: "Shows what a model is made of and what running it takes.",
     operands: ["MODEL"],
-    flags: ["inspecting", "inspectFlags"],
+    flags: ["inspecting", "inspectFlags", "checkFlags"],
   },
   recommend: {
     summary: "Recommends settings for a load, and tells what they give; exits 1 where nothing fits.",
@@ -98,8 +102,8 @@ export const commands = {
   health: {
     summary: "Lets a model write and tells how well it is: weights, cache, activations and text (exits 1 on an alert).",
     operands: ["MODEL"],
-    optional: ["TEXT"],
-    needs: "[TEXT]",
+    optional: ["PROMPT"],
+    needs: "[PROMPT]",
     flags: ["healthFlags", "loading"],
   },
   convert: {
@@ -107,6 +111,23 @@ export const commands = {
       "Writes a model as one GGUF file. Ternary and 1-bit codes are copied exactly; nothing else can be converted.",
     operands: ["MODEL", "OUT.gguf"],
     flags: ["convertFlags"],
+  },
+  quality: {
+    summary: "Measures what each setting of a model costs in quality and gains in speed and memory.",
+    operands: ["MODEL", "TEXT"],
+    flags: ["qualityFlags", "perplexity"],
+  },
+  slice: {
+    summary: "Writes a model with a smaller vocabulary, in which any text still encodes.",
+    operands: ["MODEL"],
+    needs: "(--keep N --text FILE | --tokens FILE) --output O",
+    flags: ["sliceFlags"],
+  },
+  prune: {
+    summary: "Writes a model without the layers that it needs least.",
+    operands: ["MODEL"],
+    needs: "--calibration-data F --target-layers N --output O",
+    flags: ["pruneFlags"],
   },
   bench: {
     summary: "Measures how fast a model runs here, and what this machine could do at best.",
@@ -221,9 +242,10 @@ export const operands: Readonly<Record<string, string>> = {
   "[NAME=]MODEL": "A model and the name that clients use; ternlight-demo where none is given.",
   "MODEL|URL": "A model, or the address of a server; ternlight-demo where none is given.",
   "-": "The text is on standard input, as where nothing is said and a pipe or a file is there.",
-  TEXT: "A text that the model goes on from.",
+  PROMPT: "A text that the model goes on from.",
   URL: "A model's address.",
   FILE: "A text in UTF-8; - is standard input.",
+  TEXT: "A text in UTF-8; - is standard input.",
   "OUT.gguf": "The file to write; - is standard output.",
   "A.json": "What bench --json printed before.",
   "B.json": "What bench --json printed after.",

@@ -87,6 +87,9 @@ export function freeMemory(): number | null {
   return deviceMemory ? deviceMemory * 2 ** 30 : null;
 }
 
+/** Pages are not told the processor, but storage is of one machine. */
+export const processor = (): string => `${navigator.userAgent} ${cores()}`;
+
 /** `Chrome 156`, `Firefox 140`, `Safari 26.1` */
 export function runtimeName(): string {
   const agent = navigator.userAgent;

@@ -4,11 +4,11 @@ import { openStore } from "../cache/opfs_write.ts";
 import type { Platform } from "../host/platform.ts";
 import { EngineError } from "../types/errors.ts";
 // Imported one by one: the whole module would bring `spawnEngine`, and with it the worker's own address, into the worker.
-import { cores, fetchFile, freeMemory, ownPort, spawnSibling, turn } from "./browser.ts";
+import { cores, fetchFile, freeMemory, ownPort, processor, spawnSibling, turn } from "./browser.ts";
 
 /**
- * Imports a file that only some models need. Bundlers copy the file that is named here, as they do with wasm, and put its new address in. They must not follow the import:
- * most of them build a worker as one file.
+ * Imports a file that only some models need. Bundlers copy the file that is named, as they do with wasm, and put its new address in. They
+ * must not follow the import: most of them build a worker as one file.
  */
 async function lazy<Module>(url: URL, who: string): Promise<Module> {
   try {
@@ -22,6 +22,6 @@ async function lazy<Module>(url: URL, who: string): Promise<Module> {
 const chats: Platform["chats"] = () => lazy(new URL("./chat.js", import.meta.url), "models with a chat template");
 const signals: Platform["signals"] = () => lazy(new URL("./signals.js", import.meta.url), "metrics");
 
-const runtime = { cores, fetchFile, freeMemory, ownPort, spawnSibling, turn };
+const runtime = { cores, fetchFile, freeMemory, ownPort, processor, spawnSibling, turn };
 
 export const platform: Platform = { ...runtime, chats, signals, openStore, asked: true, warms: true };

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
-import { availableParallelism, freemem } from "node:os";
+import { availableParallelism, cpus, freemem } from "node:os";
 import { fileURLToPath } from "node:url";
 import { type Transferable as NodeTransferable, parentPort, Worker } from "node:worker_threads";
 import { openDirectory } from "../cache/disk.ts";
@@ -97,6 +97,10 @@ export function runtimeName(): string {
   const { bun, node } = process.versions;
   return bun ? `Bun ${bun}` : `Node ${node}`;
 }
+
+/** Deno asks its user before it tells the model. */
+export const processor = (): string =>
+  `${runtimeName()} ${process.arch} ${"Deno" in globalThis ? cores() : cpus()[0]?.model}`;
 
 /** A worker as a port. */
 export function owned(worker: Worker): WorkerPort {

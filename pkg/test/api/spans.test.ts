@@ -1,8 +1,12 @@
 /** `userTiming`: what was done when, in the timeline of whoever loads. */
 
 import assert from "node:assert/strict";
+import { mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import type { LoadOptions, Model } from "ternlight";
+import { setTimeout } from "node:timers/promises";
+import { cache, type LoadOptions, type Model } from "ternlight";
 import { demo, GREEDY, ONCE } from "./support/model.ts";
 
 interface Entry {
@@ -45,7 +49,7 @@ test("a load's phases follow each other within it, by the owner's clock", async 
     `${before} ${whole.start} ${whole.end} ${after}`,
   );
   let at = whole.start;
-  for (const name of ["compile", "header", "threads", "plan", "read and pack", "engine"]) {
+  for (const name of ["compile", "header", "threads", "plan", "read and pack", "engine", "kernels"]) {
     const phase = found(name);
     assert.equal(phase.track, "load");
     assert.ok(phase.start >= at - 1e-3 && phase.end >= phase.start && phase.end <= whole.end + 1e-3, name);
@@ -54,6 +58,59 @@ test("a load's phases follow each other within it, by the owner's clock", async 
   assert.equal(found("tokenizer").track, "tokenizer");
   assert.ok(Number(found("read and pack").properties.bytes) > 3e6);
 });
+
+test("what was measured of the kernels decides the next load, where it is kept", async (context) => {
+  const directory = await mkdtemp(join(tmpdir(), "ternlight-"));
+  context.after(() => rm(directory, { recursive: true }));
+  const measured = async (options: LoadOptions) => {
+    let prefetch = {};
+    const entries = await noted(context, { userTiming: true, cache: directory, ...options }, async ({ info }) => {
+      prefetch = info.weightPrefetch;
+    });
+    const { properties } = entries.find(({ name }) => name === "kernels")!;
+    return [properties.measured, prefetch] as const;
+  };
+  const records = async () => (await readdir(directory)).filter((name) => /^tuning-[0-9a-f]{16}$/.test(name));
+
+  assert.equal((await measured({ cache: false }))[0], "true");
+  assert.deepEqual(await records(), [], "nothing is kept without a cache");
+  const [first, found] = await measured({});
+  assert.equal(first, "true");
+  // It is written behind the load.
+  await wait(async () => (await records()).length > 0);
+  assert.deepEqual(await measured({}), ["false", found]);
+  const [name] = await records();
+  const file = join(directory, name!);
+  const { size } = await stat(file);
+
+  // Another choice that is kept is taken as it is.
+  const kinds = Object.keys(found).length;
+  const text = await readFile(file, "utf8");
+  const kept = JSON.parse(text);
+  for (let i = 2; i < 3 * kinds; i += 3) kept.weightPrefetch[i] = 0;
+  await writeFile(file, JSON.stringify(kept).padEnd(size));
+  const [again, off] = await measured({});
+  assert.equal(again, "false");
+  assert.deepEqual(new Set(Object.values(off)), new Set(["off"]));
+  assert.equal((await measured({ weightPrefetch: "pages" }))[0], "true", "what is asked for goes before what is kept");
+  assert.equal(await readFile(file, "utf8"), JSON.stringify(kept).padEnd(size), "and is not kept");
+
+  for (const damaged of ["", "{", "null", "[1]".padEnd(size), '{"weightPrefetch":[9,9,9]}'.padEnd(size)]) {
+    await writeFile(file, damaged);
+    assert.equal((await measured({}))[0], "true", `a record that is ${JSON.stringify(damaged.trim())}`);
+    await wait(async () => (await readFile(file, "utf8")).startsWith('{"dotProduct":"dot'));
+  }
+  assert.equal((await measured({}))[0], "false");
+  const old = new Date(Date.now() - 8 * 24 * 3600 * 1000);
+  await utimes(file, old, old);
+  assert.equal((await measured({}))[0], "true", "a record of last week");
+  await cache.delete(undefined, { directory });
+  assert.deepEqual(await records(), []);
+});
+
+async function wait(is: () => Promise<boolean>): Promise<void> {
+  for (const end = Date.now() + 20_000; !(await is()); await setTimeout(10)) assert.ok(Date.now() < end, "in time");
+}
 
 test("each piece of a prompt and each step of an answer, for every request", async (context) => {
   const prompt = Array.from({ length: 70 }, (_, i) => 5 + i);

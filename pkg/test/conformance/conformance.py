@@ -111,6 +111,31 @@ def check_lm_eval(url, folder):
             assert abs(found - expected) < 1e-5, (start, end, found, expected)
 
 
+def check_tasks(url, folder):
+    """`quality --tasks` against lm-eval on the same lines."""
+    task = (HERE / "choices.yaml").read_text().replace("CHOICES", str(HERE / "choices.jsonl"))
+    (folder / "choices.yaml").write_text(task)
+    settings = f"model={MODEL},base_url={url}/v1/completions,tokenizer_backend=remote,tokenized_requests=True,num_concurrent=1"
+    command = [BIN / "lm_eval", "--model", "local-completions", "--model_args", settings, "--tasks", "choices"]
+    out = folder / "choices"
+    more = ["--include_path", str(folder), "--log_samples", "--output_path", str(out)]
+    done = subprocess.run([*command, *more], env={**ENV, "HF_HOME": str(folder)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    theirs = [json.loads(line) for file in out.glob("**/samples_*.jsonl") for line in file.read_text().splitlines()]
+    theirs.sort(key=lambda sample: sample["doc_id"])
+    text = folder / "text.txt"
+    text.write_text("Once upon a time there was a king.")
+    flags = ["--tasks", HERE / "choices.jsonl", "--kv", "auto", "--threads", "1", "--json"]
+    ran = subprocess.run([NODE, CLI, "quality", MODEL, text, *flags], check=True, capture_output=True)
+    ours = json.loads(ran.stdout)["rows"][0]["tasks"]
+    assert len(theirs) == len(ours["lines"]) == 6
+    for sample, line in zip(theirs, ours["lines"]):
+        for reply, choice in zip(sample["resps"], line["choices"]):
+            assert abs(float(reply[0][0]) - choice["logLikelihood"]) < 1e-6, (sample["doc"], reply, choice)
+    for metric, own in (("acc", "acc"), ("acc_norm", "accNorm")):
+        assert sum(sample[metric] for sample in theirs) / len(theirs) == ours[own], metric
+
+
 def check_schemathesis(url, folder):
     """Three things differ on purpose from what it expects of OpenAI's document: a stream's body is checked as an envelope
     and not by its events, the first token of a prompt has no log-probability (null), and errors have statuses (4xx)."""
@@ -137,6 +162,7 @@ def main():
                     "llm": lambda: check_llm(url, folder),
                     "litellm": lambda: check_litellm(url),
                     "lm-eval": lambda: check_lm_eval(url, folder),
+                    "tasks": lambda: check_tasks(url, folder),
                     "schemathesis": lambda: check_schemathesis(url, folder),
                 }
                 wanted = sys.argv[3:] or list(checks)

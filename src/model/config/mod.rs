@@ -177,9 +177,23 @@ const QWEN2: Kind = Kind { biases: &[Part::AttnQ, Part::AttnK, Part::AttnV], ..L
 const QWEN3: Kind = Kind { qk_norms: true, ..LLAMA };
 const QWEN35: Kind = Kind { hybrid: true, ..QWEN3 };
 
+/// Why architectures do not run that ternary models use: by what their names contain, in small letters.
+const REFUSED: [(&str, &str); 5] = [
+    ("moe", "mixtures of experts are not supported"),
+    // BitCPM4: scale_emb, scale_depth and dim_model_base of a config, embedding_scale and its like of a GGUF.
+    ("minicpm", "scaled embeddings, residuals and logits are not supported"),
+    // MatMul-free models: HGRNBitForCausalLM.
+    ("hgrn", "gated recurrence in place of attention is not supported"),
+    // Falcon-H1: mamba_d_ssm and its like beside num_attention_heads.
+    ("h1", "Mamba heads beside attention are not supported"),
+    // Norms behind attention and feed-forward, GELU, capped logits.
+    ("gemma", "norms behind a block's parts are not supported"),
+];
+
 fn unknown_architecture(key: &str, expected: &str, found: &str) -> Error {
-    let mixture = ["moe", "Moe", "MoE"].iter().any(|word| found.contains(word));
-    let reason = if mixture { "mixtures of experts are not supported" } else { "this architecture is not supported" };
+    let name = found.to_ascii_lowercase();
+    let known = REFUSED.iter().find(|(part, _)| name.contains(part));
+    let reason = known.map_or("this architecture is not supported", |(_, reason)| reason);
     Error::new(ErrorKind::UnsupportedArchitecture, reason).key(key).expected(expected, found)
 }
 

@@ -142,14 +142,14 @@ export const runtime = {
     default: "auto",
     was: "kernel",
     flag: { value: "D" },
-    help: "How products are summed, four or two to a lane; auto measures which one is faster.",
+    help: "How products are summed, four or two to a lane; auto measures which one is faster, and a cache keeps it for a week.",
   },
   weightPrefetch: {
     kind: { values: ["auto", "off", "near", "pages"] },
     to: "host",
     default: "auto",
     flag: { value: "P" },
-    help: "Which weights kernels touch ahead of their use: none, the next lines, or a line of each of the next pages; auto measures for each kind of codes what is fastest.",
+    help: "Which weights kernels touch ahead of their use: none, the next lines, or a line of each of the next pages; auto measures for each kind of codes what is fastest, and a cache keeps it for a week.",
   },
 } as const satisfies Group;
 

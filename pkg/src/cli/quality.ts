@@ -1,0 +1,112 @@
+import { writeFile } from "node:fs/promises";
+import { quality as measure, readTasks } from "../node-quality.ts";
+import { qualityPicture, settingName } from "../quality/picture.ts";
+import { checkLists } from "../quality/tools.ts";
+import type { QualityOptions, QualityReport, QualityRow } from "../quality/types.ts";
+import { shownSource } from "../source/address.ts";
+import type { EngineError } from "../types/errors.ts";
+import { readText } from "./file.ts";
+import { bytes, percent, plural, table } from "./format.ts";
+import { loadOptions, source, sourceOf } from "./model.ts";
+import { UsageError } from "./syntax.ts";
+import { textOf } from "./tools.ts";
+import type { Command } from "./usage.ts";
+
+interface Flags extends Pick<QualityOptions, "kv" | "activations" | "head" | "tokens"> {
+  against?: string;
+  tasks?: string;
+  csv?: string;
+  plot?: string;
+}
+
+export const quality: Command = {
+  name: "quality",
+  async run(args, terminal) {
+    const { against, tasks, csv, plot, ...lists } = args.own<Flags>("qualityFlags");
+    checkFlags(lists);
+    const { window } = args.options("perplexity", ["perplexity"]);
+    const load = loadOptions(args);
+    const { signal } = terminal;
+    const text = await textOf(args.operands[1]!, terminal);
+    const report = await measure(source(args), text, {
+      ...lists,
+      ...(window === undefined ? {} : { window }),
+      ...(against === undefined ? {} : { against: sourceOf(against) }),
+      ...(tasks === undefined ? {} : { tasks: readTasks(await readText(tasks), tasks) }),
+      load,
+      signal,
+      onProgress: (share) => terminal.passing(`measuring  ${Math.round(100 * share)} %`),
+    });
+    terminal.passing("");
+    const name = shownSource(args.operands[0]!);
+    if (csv) await writeFile(csv, csvOf(report));
+    if (plot) await writeFile(plot, qualityPicture(report, `Quality of ${name}`));
+    if (terminal.json) return terminal.printJson({ model: name, ...report });
+    await terminal.print(`${tableOf(name, report)}\n`);
+  },
+};
+
+function checkFlags(lists: Pick<QualityOptions, "kv" | "activations" | "head">): void {
+  try {
+    checkLists(lists);
+  } catch (error) {
+    const { option, expected, found } = (error as EngineError).detail;
+    throw new UsageError(`--${option} must be ${expected}, not ${found}`, { option: `--${option}`, expected, found });
+  }
+}
+
+function tableOf(name: string, { rows, reference, window }: QualityReport): string {
+  const withTasks = rows.some(({ tasks }) => tasks);
+  const head = ["", "setting", "perplexity", "95 %", "KL, nats", "same winner", "prompt/s", "tokens/s", "memory"];
+  const lines = rows.map((row) => [...cells(row), ...(withTasks ? accuracy(row) : [])]);
+  const [{ tokens }] = rows as [QualityRow];
+  const against = reference.model === "itself" ? "the same model with kv f32" : "the other model";
+  return [
+    `${name}: ${plural(tokens, "token")} in windows of ${window}, compared with ${against} (perplexity ${reference.perplexity.toFixed(4)})`,
+    table(`llrrrrrrr${withTasks ? "rr" : ""}`, [[...head, ...(withTasks ? ["acc", "acc_norm"] : [])], ...lines]),
+    "* no other setting is as good in perplexity, tokens/s and memory, and better in one of them",
+  ].join("\n");
+}
+
+const cells = (row: QualityRow): string[] => [
+  row.pareto ? "*" : "",
+  settingName(row),
+  row.perplexity.toFixed(4),
+  row.interval.map((end) => end.toFixed(2)).join("–"),
+  row.kl === null ? "–" : row.kl.toExponential(2),
+  row.sameWinner === null ? "–" : percent(row.sameWinner),
+  row.promptPerSecond.toFixed(1),
+  row.predictedPerSecond.toFixed(1),
+  bytes(row.memory),
+];
+
+const accuracy = ({ tasks }: QualityRow): string[] =>
+  tasks
+    ? [
+        `${percent(tasks.acc)} ± ${(100 * tasks.accError).toFixed(1)}`,
+        `${percent(tasks.accNorm)} ± ${(100 * tasks.accNormError).toFixed(1)}`,
+      ]
+    : ["", ""];
+
+const COLUMNS = [
+  ...["kv", "activations", "head", "perplexity", "low", "high", "nll", "tokens", "kl", "same_winner"],
+  ...["prompt_per_second", "predicted_per_second", "memory", "pareto", "acc", "acc_norm"],
+];
+
+function csvOf({ rows }: QualityReport): string {
+  const lines = rows.map(({ tasks, ...row }) => [
+    ...[
+      row.kv,
+      row.activations,
+      row.head,
+      row.perplexity,
+      ...row.interval,
+      row.nll,
+      row.tokens,
+      row.kl,
+      row.sameWinner,
+    ],
+    ...[row.promptPerSecond, row.predictedPerSecond, row.memory, row.pareto, tasks?.acc, tasks?.accNorm],
+  ]);
+  return [COLUMNS, ...lines].map((line) => `${line.map((cell) => cell ?? "").join(",")}\n`).join("");
+}

@@ -1,0 +1,58 @@
+/** Writing a model's file, which gets its name when it is whole. */
+
+import { stat } from "node:fs/promises";
+import { EngineError } from "../types/errors.ts";
+import { NewFile } from "./new_file.ts";
+
+export async function writeAt(file: NewFile, bytes: Uint8Array, position: number): Promise<void> {
+  await file.write(bytes, position).catch((cause) => {
+    throw new EngineError("Unwritable", `the new file cannot be written: ${cause.message}`, {}, { cause });
+  });
+}
+
+export async function checkTarget(out: string, force: boolean): Promise<void> {
+  const found = await stat(out).catch(() => null);
+  if (found?.isDirectory()) throw new EngineError("InvalidArgument", `${out} is a folder`, { file: out });
+  if (found && !force) throw new EngineError("Exists", `${out} exists; --force replaces it`, { file: out });
+}
+
+const ENDINGS = ["SIGTERM", "SIGHUP"] as const;
+const FAILED = 1;
+
+/** Only a complete file gets the name, and after a failure nothing stays. */
+export async function writeWhole(
+  out: string,
+  force: boolean,
+  size: number,
+  work: (file: NewFile) => Promise<void>,
+): Promise<void> {
+  let file: NewFile | null = null;
+  // A signal may end the program without waiting for us. Listeners are there before the file is, which is made in one step.
+  const clear = () => file?.discard();
+  const end = () => process.exit(FAILED);
+  process.once("exit", clear);
+  for (const name of ENDINGS) process.once(name, end);
+  try {
+    file = create(out);
+    await file.truncate(size);
+    await work(file);
+    await file.flush();
+    await checkTarget(out, force);
+    await file.finish({ private: false });
+  } catch (error) {
+    clear();
+    throw error;
+  } finally {
+    process.off("exit", clear);
+    for (const name of ENDINGS) process.off(name, end);
+  }
+}
+
+function create(out: string): NewFile {
+  try {
+    return NewFile.create(out);
+  } catch (cause) {
+    const { message } = cause as Error;
+    throw new EngineError("Unwritable", `${out} cannot be written: ${message}`, { file: out }, { cause });
+  }
+}

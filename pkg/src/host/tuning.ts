@@ -1,0 +1,104 @@
+/**
+ * Which variants of kernels were fastest on this machine, kept where the runtime has storage: the next load of such a model measures
+ * nothing. A record is one of a processor, a runtime, a build and its threads, since all of them decide. It holds for a week, in case that
+ * the machine was busy when it was made.
+ */
+
+import { hashOf } from "../cache/access.ts";
+import type { Store, StoredFile } from "../cache/store.ts";
+import type { LoadSettings } from "../rpc/protocol.ts";
+import type { Loaded } from "./context.ts";
+import type { Platform } from "./platform.ts";
+
+/** How products are summed, and for each kind of codes its bits, 1 for K-quants, and which weights are touched ahead. */
+export interface Tuning {
+  dotProduct: string;
+  weightPrefetch: Uint8Array;
+}
+
+const WEEK_MS = 7 * 24 * 3600 * 1000;
+/** Every record is as long as any other: one that is written over another leaves nothing of it. */
+const BYTES = 256;
+/** Three for each of eight kinds, twice at most. */
+const MOST_NUMBERS = 48;
+const NAME = /^tuning-[0-9a-f]{16}$/;
+
+export class TuningRecord {
+  readonly #store: Store;
+  readonly #name: string;
+  readonly #found: Tuning | null;
+
+  private constructor(store: Store, name: string, found: Tuning | null) {
+    this.#store = store;
+    this.#name = name;
+    this.#found = found;
+  }
+
+  /** Null where nothing is kept. A store that fails costs a measurement, never a load. */
+  static async open(
+    { cache = true }: LoadSettings,
+    build: readonly (string | number)[],
+    { openStore, processor }: Platform,
+  ): Promise<TuningRecord | null> {
+    if (cache === false || !openStore || !processor) return null;
+    try {
+      const store = await openStore(typeof cache === "string" ? cache : undefined);
+      const name = `tuning-${await hashOf([processor(), ...build].join("\n"), 8)}`;
+      const file = await store.read(name);
+      return new TuningRecord(store, name, file && (await parse(file)));
+    } catch {
+      return null;
+    }
+  }
+
+  /** Sets what is kept; null where that does not decide all of this model's kinds of codes. */
+  recall(engine: Loaded["engine"]): Tuning | null {
+    if (!this.#found) return null;
+    const { dotProduct } = this.#found;
+    const weightPrefetch = engine.recall(this.#found.weightPrefetch);
+    return weightPrefetch ? { dotProduct, weightPrefetch } : null;
+  }
+
+  /** Keeps what was measured, beside what other models' loads have found for kinds that this one has not. */
+  async keep({ dotProduct, weightPrefetch }: Tuning): Promise<void> {
+    try {
+      await this.#dropOld();
+      const all = [...weightPrefetch, ...(this.#found?.dotProduct === dotProduct ? this.#found.weightPrefetch : [])];
+      const text = JSON.stringify({ dotProduct, weightPrefetch: all.slice(0, MOST_NUMBERS) }).padEnd(BYTES);
+      const bytes = new TextEncoder().encode(text);
+      const file = await this.#store.write(this.#name, bytes);
+      await file?.write(bytes, 0);
+      file?.close();
+    } catch {
+      // The next load measures again.
+    }
+  }
+
+  async #dropOld(): Promise<void> {
+    for (const name of await this.#store.names()) {
+      if (!NAME.test(name)) continue;
+      const file = await this.#store.read(name);
+      if (!file) continue;
+      const old = isOld(file);
+      file.close();
+      if (old) await this.#store.remove(name);
+    }
+  }
+}
+
+const isOld = ({ written }: StoredFile) => Math.abs(Date.now() - written) > WEEK_MS;
+
+/** Null for what is no record, or an old one. */
+async function parse(file: StoredFile): Promise<Tuning | null> {
+  try {
+    if (file.size !== BYTES || isOld(file)) return null;
+    const bytes = new Uint8Array(BYTES);
+    await file.read(bytes, 0);
+    const { dotProduct, weightPrefetch } = JSON.parse(new TextDecoder().decode(bytes));
+    return { dotProduct: String(dotProduct), weightPrefetch: Uint8Array.from(weightPrefetch) };
+  } catch {
+    return null;
+  } finally {
+    file.close();
+  }
+}

@@ -1,0 +1,54 @@
+/** Two models' predictions of the same tokens. */
+
+/** The logarithm of the sum of exponentials, which turns a logit into the logarithm of a probability. */
+export function logSum(logits: Float32Array): number {
+  let most = -Infinity;
+  for (const logit of logits) if (logit > most) most = logit;
+  let sum = 0;
+  for (const logit of logits) sum += Math.exp(logit - most);
+  return most + Math.log(sum);
+}
+
+export function winner(logits: Float32Array): number {
+  let best = 0;
+  for (let id = 1; id < logits.length; id++) if (logits[id]! > logits[best]!) best = id;
+  return best;
+}
+
+/** Kullback-Leibler divergence of `other` from `own`, in nats. Each comes with its `logSum`. */
+export function divergence(own: Float32Array, ownSum: number, other: Float32Array, otherSum: number): number {
+  let total = 0;
+  for (let id = 0; id < own.length; id++) {
+    const log = own[id]! - ownSum;
+    total += Math.exp(log) * (log - (other[id]! - otherSum));
+  }
+  // Sums of rounded numbers can lie a little below what is never negative.
+  return Math.max(0, total);
+}
+
+/** Mean and its standard error. */
+export class Mean {
+  #count = 0;
+  #sum = 0;
+  #squares = 0;
+
+  add(value: number): void {
+    this.#count++;
+    this.#sum += value;
+    this.#squares += value * value;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  get mean(): number {
+    return this.#count > 0 ? this.#sum / this.#count : 0;
+  }
+
+  get error(): number {
+    if (this.#count < 2) return 0;
+    const variance = Math.max(0, this.#squares / this.#count - this.mean ** 2);
+    return Math.sqrt(variance / (this.#count - 1));
+  }
+}

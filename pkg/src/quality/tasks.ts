@@ -1,0 +1,226 @@
+/**
+ * Multiple-choice questions scored by log-likelihood, as lm-eval's harness scores them: the choice follows its query behind a space, and
+ * is told by the sum of its tokens' log-probabilities (acc), or by that sum for each of its characters (acc_norm).
+ */
+
+import { EngineError } from "../types/errors.ts";
+import type { Model, Session } from "../types/index.ts";
+import { logSum } from "./compare.ts";
+
+export interface Task {
+  query: string;
+  choices: readonly string[];
+  /** The place of the right choice. */
+  gold: number;
+}
+
+export interface ScoredChoice {
+  /** Sum of the tokens' log-probabilities. */
+  logLikelihood: number;
+  /** Mean for each token. */
+  perToken: number;
+  tokens: number;
+}
+
+export interface ScoredTask {
+  choices: ScoredChoice[];
+  gold: number;
+  /** The likeliest choice, and the likeliest by character. */
+  best: number;
+  bestNorm: number;
+}
+
+export interface Accuracy {
+  acc: number;
+  accNorm: number;
+  /** Standard errors. */
+  accError: number;
+  accNormError: number;
+  count: number;
+}
+
+export interface TaskReport {
+  accuracy: Accuracy;
+  tasks: ScoredTask[];
+  /** Tokens that were computed. What choices share is computed once. */
+  computed: number;
+}
+
+export interface TaskOptions {
+  signal?: AbortSignal | undefined;
+  onProgress?: ((share: number) => void) | undefined;
+}
+
+/** The lines of a file. @throws {EngineError} `BadValue` with the line that is none */
+export function readTasks(text: string, file = "tasks"): Task[] {
+  const lines = text.split(/\r?\n/);
+  const tasks = lines.flatMap((line, at) => (line.trim() === "" ? [] : [readTask(line, `${file}, line ${at + 1}`)]));
+  if (tasks.length === 0) throw new EngineError("BadValue", `${file} holds no task`, { file });
+  return tasks;
+}
+
+function readTask(line: string, place: string): Task {
+  const wrong = (key: string, expected: string, found: unknown) => {
+    const shown = (JSON.stringify(found) ?? "nothing").slice(0, 80);
+    return new EngineError("BadValue", `${place}: ${key}: expected ${expected}, got ${shown}`, { key, expected });
+  };
+  let value: Partial<Task>;
+  try {
+    value = JSON.parse(line);
+  } catch (cause) {
+    throw new EngineError("BadValue", `${place} is not JSON: ${(cause as Error).message}`, {}, { cause });
+  }
+  const { query, choices, gold } = value ?? {};
+  if (typeof query !== "string") throw wrong("query", "a text", query);
+  const texts = Array.isArray(choices) && choices.length > 0 && choices.every((one) => typeof one === "string" && one);
+  if (!texts) throw wrong("choices", "a list of texts", choices);
+  if (!Number.isInteger(gold) || gold! < 0 || gold! >= choices!.length) {
+    throw wrong("gold", `an integer from 0 to ${choices!.length - 1}`, gold);
+  }
+  return { query, choices: choices!, gold: gold! };
+}
+
+export async function scoreTasks(
+  model: Model,
+  tasks: readonly Task[],
+  { signal, onProgress = () => {} }: TaskOptions = {},
+): Promise<TaskReport> {
+  const scored: ScoredTask[] = [];
+  let computed = 0;
+  for (const task of tasks) {
+    const { context, choices } = await idsOf(model, task);
+    const found = await scoreChoices(model, context, choices, signal);
+    computed += found.computed;
+    scored.push(judged(task, found.sums, choices));
+    onProgress(scored.length / tasks.length);
+  }
+  return { accuracy: accuracyOf(scored), tasks: scored, computed };
+}
+
+/**
+ * The ids of the query and those that each choice adds to it. Spaces that end the query belong to the choices, as tokens of words begin
+ * with their space.
+ */
+async function idsOf(model: Model, { query, choices }: Task): Promise<{ context: number[]; choices: number[][] }> {
+  const { bos, eos, encode } = await special(model);
+  if (query === "") {
+    const start = bos ?? eos;
+    if (start === null) {
+      const reason = "tasks: a query is empty, and the model has no BOS to begin with";
+      throw new EngineError("BadValue", reason, { key: "query" });
+    }
+    const ids = await Promise.all(choices.map((choice) => encode(` ${choice}`, false)));
+    return { context: [start], choices: ids.map((one) => (one[0] === start ? one.slice(1) : one)) };
+  }
+  const own = query.trimEnd();
+  const spaces = query.slice(own.length);
+  const context = await encode(own, true);
+  const whole = await Promise.all(choices.map((choice) => encode(`${own}${spaces} ${choice}`, true)));
+  return { context, choices: whole.map((ids) => ids.slice(context.length)) };
+}
+
+async function special(model: Model) {
+  const { bos, eos } = model.info.tokenizer ?? { bos: null, eos: [] };
+  const id = async (text: string | null | undefined) =>
+    text == null ? null : ((await model.tokenize(text, { addSpecial: false }))[0] ?? null);
+  const encode = (text: string, addSpecial: boolean) => {
+    // A text that brings its BOS along gets no second one.
+    const again = bos !== null && text.startsWith(bos);
+    return model.tokenize(text, { addSpecial: addSpecial && !again });
+  };
+  return { bos: await id(bos), eos: await id(eos[0]), encode };
+}
+
+interface Sums {
+  sums: number[];
+  computed: number;
+}
+
+/** The sum of each choice's log-probabilities. The context is computed once, and the choices go on from it side by side. */
+export async function scoreChoices(
+  model: Model,
+  context: readonly number[],
+  choices: readonly (readonly number[])[],
+  signal?: AbortSignal,
+): Promise<Sums> {
+  const longest = Math.max(...choices.map(({ length }) => length));
+  const room = model.info.contextLength - longest;
+  if (room < 1) {
+    const reason = `tasks: a choice of ${longest} tokens does not fit in the context`;
+    throw new EngineError("ContextFull", reason, { expected: `at most ${model.info.contextLength - 1} tokens` });
+  }
+  // As the harness does, what is too long loses its beginning.
+  const kept = context.slice(-room);
+  const session = model.session();
+  try {
+    const first = await nextLogits(session, kept, signal);
+    await session.rewind(session.tokens.length - kept.length);
+    const sum = logSum(first);
+    const forks = choices.map(async ([one, ...more]) => {
+      if (one === undefined) return 0;
+      return first[one]! - sum + (more.length > 0 ? await follow(session, one, more, signal) : 0);
+    });
+    const computed = kept.length + choices.reduce((all, { length }) => all + Math.max(0, length - 1), 0);
+    return { sums: await Promise.all(forks), computed };
+  } finally {
+    await session.close();
+  }
+}
+
+async function nextLogits(session: Session, ids: readonly number[], signal?: AbortSignal): Promise<Float32Array> {
+  let row = new Float32Array();
+  const logitsProcessor = (logits: Float32Array) => {
+    row = logits.slice();
+  };
+  await session.generate(ids, { maxTokens: 1, ignoreEos: true, ...PLAIN, logitsProcessor, signal }).finished;
+  return row;
+}
+
+/** Nothing but the model's own logits decides. */
+const PLAIN = { temperature: 0, generationConfig: "none" } as const;
+
+/** Goes on behind `first` with given ids in a fork, and sums up their log-probabilities. */
+async function follow(session: Session, first: number, ids: readonly number[], signal?: AbortSignal): Promise<number> {
+  const fork = await session.fork();
+  let [at, sum] = [0, 0];
+  const logitsProcessor = (logits: Float32Array) => {
+    const id = ids[at++]!;
+    sum += logits[id]! - logSum(logits);
+    logits.fill(-Infinity);
+    logits[id] = 0;
+  };
+  try {
+    const options = { maxTokens: ids.length, ignoreEos: true, ...PLAIN, logitsProcessor, signal };
+    await fork.generate([first], options).finished;
+    return sum;
+  } finally {
+    await fork.close();
+  }
+}
+
+function judged(
+  { choices: texts, gold }: Task,
+  sums: readonly number[],
+  ids: readonly (readonly number[])[],
+): ScoredTask {
+  const choices = sums.map((logLikelihood, i) => {
+    const tokens = ids[i]!.length;
+    return { logLikelihood, perToken: tokens > 0 ? logLikelihood / tokens : 0, tokens };
+  });
+  // Characters as Python counts them.
+  const norms = sums.map((sum, i) => sum / [...texts[i]!].length);
+  return { choices, gold, best: largest(sums), bestNorm: largest(norms) };
+}
+
+/** The first of the largest. */
+const largest = (values: readonly number[]) => values.indexOf(Math.max(...values));
+
+function accuracyOf(tasks: readonly ScoredTask[]): Accuracy {
+  const count = tasks.length;
+  const share = (right: (task: ScoredTask) => boolean) => tasks.filter(right).length / count;
+  // Of a sample's mean, as the harness has it.
+  const error = (p: number) => (count > 1 ? Math.sqrt((p * (1 - p)) / (count - 1)) : 0);
+  const acc = share(({ best, gold }) => best === gold);
+  const accNorm = share(({ bestNorm, gold }) => bestNorm === gold);
+  return { acc, accNorm, accError: error(acc), accNormError: error(accNorm), count };
+}

@@ -1,0 +1,9 @@
+/** Options and results of the tools. */
+
+export type { CheckOptions, Checkup } from "./check.ts";
+export type { Finding, Rule, Unchecked } from "./lint/finding.ts";
+export type { QualityOptions, QualityReport, QualityRow, Setting } from "./measure.ts";
+export type { NewFile } from "./new_gguf.ts";
+export type { PruneBy, Pruned, PruneOptions, PrunePoint } from "./prune.ts";
+export type { Sliced, SliceOptions } from "./slice.ts";
+export type { Accuracy, ScoredChoice, ScoredTask, Task, TaskOptions, TaskReport } from "./tasks.ts";

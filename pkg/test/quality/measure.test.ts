@@ -1,0 +1,189 @@
+/** The table of settings and the scores of multiple-choice questions. */
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import path from "node:path";
+import { test } from "node:test";
+import { load } from "ternlight";
+import { quality, readTasks, scoreTasks } from "ternlight/quality";
+import { withFront } from "../../src/quality/measure.ts";
+import { json, ternlight } from "../cli/support/ternlight.ts";
+import { folderOf, goldenFile, goldenPath } from "../source/support/models.ts";
+import { demoText } from "./support/craft.ts";
+
+const demo = new URL("../../models/ternlight-demo/", import.meta.url);
+const text = () => demoText().slice(0, 4000);
+
+test("perplexity is the model's own, and the reference is compared with itself", async () => {
+  const { rows, reference, window } = await quality(demo, text(), { kv: ["f32", "q8", "q4"], window: 256 });
+  const model = await load(demo, { kvCacheType: "f32" });
+  const own = await model.perplexity(text(), { window: 256 });
+  await model.close();
+  const [f32, q8, q4] = rows;
+  assert.equal(window, 256);
+  assert.equal(f32!.tokens, own.tokens);
+  assert.ok(Math.abs(f32!.perplexity / own.perplexity - 1) < 1e-6);
+  assert.equal(reference.perplexity, f32!.perplexity);
+  assert.deepEqual([f32!.kl, f32!.sameWinner], [0, 1]);
+  assert.ok(q8!.kl! > 0 && q4!.kl! > 5 * q8!.kl!, `${q8!.kl} ${q4!.kl}`);
+  assert.ok(q4!.sameWinner! < q8!.sameWinner! && q4!.sameWinner! > 0.8);
+  assert.ok(q4!.memory < q8!.memory && q8!.memory < f32!.memory);
+  for (const { perplexity, interval, promptPerSecond, predictedPerSecond, nll } of rows) {
+    assert.ok(interval[0] < perplexity && perplexity < interval[1]);
+    assert.ok(Math.abs(Math.log(perplexity) - nll) < 1e-9);
+    assert.ok(promptPerSecond > 0 && predictedPerSecond > 0);
+  }
+  assert.ok(rows.some(({ pareto }) => pareto));
+});
+
+test("KL and winners against logits compared by hand", async () => {
+  const given = text().slice(0, 600);
+  const options = { threads: 1, contextLength: 512 };
+  const { rows } = await quality(demo, given, { activations: ["int14"], load: options });
+  const [a, b] = await Promise.all([
+    load(demo, { ...options, kvCacheType: "f32" }),
+    load(demo, { ...options, activations: "int14" }),
+  ]);
+  const ids = await a.tokenize(given, { addSpecial: false });
+  const [own, other] = await Promise.all([a.logits(ids, { all: true }), b.logits(ids, { all: true })]);
+  await Promise.all([a.close(), b.close()]);
+  const softmax = (row: Float32Array) => {
+    const powers = [...row].map((value) => Math.exp(value));
+    const sum = powers.reduce((x, y) => x + y, 0);
+    return powers.map((value) => value / sum);
+  };
+  let [kl, same] = [0, 0];
+  for (let at = 0; at + 1 < ids.length; at++) {
+    const [p, q] = [softmax(own[at]!), softmax(other[at]!)];
+    kl += p.reduce((sum, value, i) => sum + value * Math.log(value / q[i]!), 0);
+    if (p.indexOf(Math.max(...p)) === q.indexOf(Math.max(...q))) same++;
+  }
+  const [row] = rows;
+  assert.ok(Math.abs(row!.kl! - kl / (ids.length - 1)) < 1e-6);
+  assert.equal(row!.sameWinner, same / (ids.length - 1));
+});
+
+test("against another model, and one of another vocabulary", async () => {
+  const file = goldenPath("gguf/llama_bf16.Q4_0.gguf");
+  const short = text().slice(0, 1500);
+  const { rows, reference } = await quality(file, short, {
+    kv: ["f32"],
+    against: goldenPath("gguf/llama_bf16.Q8_0.gguf"),
+  });
+  assert.equal(reference.model, "another");
+  assert.notEqual(reference.perplexity, rows[0]!.perplexity);
+  assert.ok(rows[0]!.kl! > 0);
+  const foreign = await quality(file, short, { kv: ["f32"], against: demo });
+  assert.deepEqual([foreign.rows[0]!.kl, foreign.rows[0]!.sameWinner], [null, null]);
+  assert.equal(foreign.rows[0]!.perplexity, rows[0]!.perplexity);
+});
+
+test("the front is what nothing else beats", () => {
+  const row = (perplexity: number, predictedPerSecond: number, memory: number) => ({
+    perplexity,
+    predictedPerSecond,
+    memory,
+  });
+  const rows = withFront([row(10, 5, 100), row(11, 6, 90), row(11, 5, 95), row(10, 5, 100), row(9, 1, 200)]);
+  assert.deepEqual(
+    rows.map(({ pareto }) => pareto),
+    [true, true, false, true, true],
+  );
+});
+
+const TASKS = [
+  { query: "Once upon a time there was a", choices: ["king", "little girl who lived", "xylophone"], gold: 1 },
+  { query: "The wolf said to the little ", choices: ["pig", "girl", "of"], gold: 0 },
+  { query: "", choices: ["Once upon a time", "Zebra"], gold: 0 },
+  { query: "She opened the door and\n", choices: ["saw — an old woman", "was"], gold: 1 },
+];
+
+test("choices are scored by the log-likelihood of their tokens behind the query", async () => {
+  const model = await load(demo, { threads: 1 });
+  const { tasks, accuracy, computed } = await scoreTasks(model, TASKS);
+  const bos = (await model.tokenize(model.info.tokenizer!.bos!, { addSpecial: false }))[0]!;
+  let [right, rightNorm, tokens] = [0, 0, 0];
+  for (const [i, { query, choices, gold }] of TASKS.entries()) {
+    // As lm-eval's harness: trailing spaces of the query go to the continuation.
+    const own = query.trimEnd();
+    const context = query === "" ? [bos] : await model.tokenize(own);
+    tokens += context.length;
+    const sums: number[] = [];
+    for (const [c, choice] of choices.entries()) {
+      const rest = `${query.slice(own.length)} ${choice}`;
+      const ids =
+        query === "" ? [bos, ...(await model.tokenize(rest, { addSpecial: false }))] : await model.tokenize(own + rest);
+      const logprobs = await model.promptLogprobs(ids);
+      const sum = logprobs.slice(context.length - 1).reduce((all, { logprob }) => all + logprob, 0);
+      sums.push(sum);
+      const scored = tasks[i]!.choices[c]!;
+      assert.equal(scored.tokens, ids.length - context.length);
+      assert.ok(Math.abs(scored.logLikelihood - sum) < 1e-6, `${scored.logLikelihood} ${sum}`);
+      assert.ok(Math.abs(scored.perToken - sum / scored.tokens) < 1e-6);
+      tokens += scored.tokens - 1;
+    }
+    const norms = sums.map((sum, c) => sum / [...choices[c]!].length);
+    if (sums.indexOf(Math.max(...sums)) === gold) right++;
+    if (norms.indexOf(Math.max(...norms)) === gold) rightNorm++;
+  }
+  assert.deepEqual([accuracy.acc, accuracy.accNorm, accuracy.count], [right / 4, rightNorm / 4, 4]);
+  // What choices share was computed once.
+  assert.equal(computed, tokens);
+  await model.close();
+});
+
+test("a query that is too long loses its beginning", async () => {
+  const model = await load(await goldenFile("gguf/llama_bf16.Q8_0.gguf"), { threads: 1, contextLength: 32 });
+  const { tasks } = await scoreTasks(model, [{ query: demoText().slice(0, 500), choices: ["and so on"], gold: 0 }]);
+  assert.ok(Number.isFinite(tasks[0]!.choices[0]!.logLikelihood));
+  await model.close();
+});
+
+test("lines that are no tasks are refused with their number", () => {
+  const line = (value: unknown) => JSON.stringify(value);
+  for (const [bad, key] of [
+    ["{", undefined],
+    [line({ choices: ["a"], gold: 0 }), "query"],
+    [line({ query: "a", choices: [], gold: 0 }), "choices"],
+    [line({ query: "a", choices: ["b"], gold: 1 }), "gold"],
+  ] as const) {
+    const message = (error: { code: string; message: string; detail: { key?: string } }) =>
+      error.code === "BadValue" && error.message.includes("line 2") && error.detail.key === key;
+    assert.throws(() => readTasks(`${line(TASKS[0])}\n${bad}\n`, "tasks.jsonl"), message);
+  }
+});
+
+test("options that are wrong are refused by name", async () => {
+  const wrong = (option: string) => (error: { code: string; detail: { option?: string } }) =>
+    error.code === "InvalidArgument" && error.detail.option === option;
+  await assert.rejects(quality(demo, text(), { kv: ["f64" as never] }), wrong("kv"));
+  await assert.rejects(quality(demo, text(), { heads: [] } as never), wrong("heads"));
+  await assert.rejects(quality(demo, "a", { kv: ["f32"] }), wrong("text"));
+});
+
+test("the command prints a table, a picture and lines for a spreadsheet", async (context) => {
+  const files = {
+    "text.txt": new TextEncoder().encode(text()),
+    "tasks.jsonl": new TextEncoder().encode(TASKS.map((task) => JSON.stringify(task)).join("\n")),
+  };
+  const folder = await folderOf(context, files);
+  const at = (name: string) => path.join(folder, name);
+  const flags = ["ternlight-demo", at("text.txt"), "--kv", "f32,q4", "--head", "stored,q8_0", "--tokens", "600"];
+  const outs = ["--csv", at("out.csv"), "--plot", at("out.svg"), "--tasks", at("tasks.jsonl")];
+  const told = await json("quality", ...flags, ...outs);
+  const settings = told.rows.map(({ kv, head }: { kv: string; head: string }) => `${kv} ${head}`);
+  assert.deepEqual(settings, ["f32 stored", "f32 q8_0", "q4 stored", "q4 q8_0"]);
+  assert.equal(told.rows[0].tasks.count, 4);
+  assert.deepEqual(
+    told.rows[0].tasks.lines.map(({ choices }: { choices: object[] }) => choices.length),
+    TASKS.map(({ choices }) => choices.length),
+  );
+  const csv = (await readFile(at("out.csv"), "utf8")).trim().split("\n");
+  assert.equal(csv.length, 5);
+  assert.equal(csv[0]!.split(",").length, csv[1]!.split(",").length);
+  const picture = await readFile(at("out.svg"), "utf8");
+  assert.equal(picture.match(/<circle/g)!.length, 4);
+  const { stdout } = await ternlight("quality", ...flags);
+  assert.match(stdout, /^ {2}\*? +kv f32 +\d+\.\d{4} +/m);
+  assert.equal((await ternlight("quality", "ternlight-demo", at("text.txt"), "--kv", "f33")).status, 2);
+});
