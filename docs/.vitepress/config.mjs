@@ -16,6 +16,7 @@ const guide = [
   ["structured-output", "Structured output"],
   ["tools", "Tools"],
   ["edge", "Edge workers"],
+  ["operating", "Running it like production"],
   ["command-line", "Command line"],
   ["profiling", "Profiling"],
   ["troubleshooting", "Troubleshooting"],
