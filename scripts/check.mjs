@@ -30,6 +30,7 @@ const hosts = {
     "webkit",
     "redis",
     "postgresql",
+    "operations",
   ],
 };
 

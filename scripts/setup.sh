@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and what is not there yet. Each part is quick when there is nothing to do.
 #
-#     scripts/setup.sh [rust|npm|test-runner|hosts|clients|conformance|docs|chromium|firefox|webkit|redis|postgresql]…
+#     scripts/setup.sh [rust|npm|test-runner|hosts|clients|conformance|docs|chromium|firefox|webkit|redis|postgresql|operations]…
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -66,7 +66,7 @@ python_packages() {
   cp "$2" "$1/.installed"
 }
 
-# A browser, or a broker, from Debian, unless its program is there: name, program, packages.
+# A program from Debian, a browser mostly, unless it is there: name, program, packages.
 browser() {
   local name="$1" program="$2" packages="${*:3}"
   if compgen -G "$program" >/dev/null; then return; fi
@@ -92,6 +92,12 @@ webkit() {
   browser webkit "${WEBKIT:-/usr/lib/*/webkit2gtk-4*/MiniBrowser}" webkit2gtk-driver xvfb
 }
 
+# What metrics and deploy/ are checked with.
+operations() {
+  browser prometheus "${PROMTOOL:-/usr/bin/promtool}" prometheus
+  browser nginx "${NGINX:-/usr/sbin/nginx}" nginx-light
+}
+
 [ $# -gt 0 ] || set -- rust npm
 for part; do
   case $part in
@@ -102,7 +108,7 @@ for part; do
     conformance) python_packages .cache/conformance pkg/test/conformance/requirements.txt ;;
     docs) packages docs ;;
     test-runner) test_runner ;;
-    chromium | firefox | webkit | redis | postgresql) $part ;;
+    chromium | firefox | webkit | redis | postgresql | operations) $part ;;
     *) say "no part is named $part" && exit 2 ;;
   esac
 done

@@ -58,22 +58,32 @@ pub struct Values {
     pub sum: f64,
     pub count: u64,
     pub nans: u64,
+    pub infinities: u64,
+    /// Values that int8 rounds to its largest code, where one scale covers all that are added together.
+    pub peaks: u64,
 }
+
+/// The share of the largest magnitude from which on a value gets the largest code of int8.
+const PEAK: f32 = 126.5 / 127.0;
 
 impl Default for Values {
     fn default() -> Self {
-        Self { least: f32::INFINITY, most: f32::NEG_INFINITY, sum: 0.0, count: 0, nans: 0 }
+        Self { least: f32::INFINITY, most: f32::NEG_INFINITY, sum: 0.0, count: 0, nans: 0, infinities: 0, peaks: 0 }
     }
 }
 
 impl Values {
     /// Adds values.
     pub fn add(&mut self, values: &[f32]) {
+        // The larger of a number and NaN is the number.
+        let most = values.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
         for &value in values {
             if value.is_nan() {
                 self.nans += 1;
                 continue;
             }
+            self.infinities += u64::from(value.is_infinite());
+            self.peaks += u64::from(most > 0.0 && value.abs() >= PEAK * most);
             self.least = self.least.min(value);
             self.most = self.most.max(value);
             self.sum += f64::from(value) * f64::from(value);
@@ -98,6 +108,18 @@ mod tests {
         values.add(&[0.0, f32::NAN]);
         assert_eq!((values.least, values.most, values.nans), (-4.0, 3.0, 2));
         assert_eq!(values.rms(), (25.0_f64 / 3.0).sqrt());
+        assert_eq!((values.infinities, values.peaks), (0, 1));
+        values.add(&[f32::INFINITY, 1.0]);
+        assert_eq!(values.infinities, 1);
+    }
+
+    #[test]
+    fn values_that_int8_puts_at_its_limit_are_counted() {
+        let mut values = Values::default();
+        values.add(&[127.0, -126.5, 126.4, 0.0]);
+        assert_eq!(values.peaks, 2);
+        values.add(&[0.0; 4]);
+        assert_eq!(values.peaks, 2);
     }
 
     #[test]

@@ -19,6 +19,7 @@ const guide = [
   ["prompt-api", "Prompt API"],
   ["batch", "Batches"],
   ["edge", "Edge workers"],
+  ["operating", "Running it like production"],
   ["command-line", "Command line"],
   ["profiling", "Profiling"],
   ["troubleshooting", "Troubleshooting"],

@@ -24,7 +24,7 @@ function lean(value) {
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, lean(inner)]));
 }
 
-const computed = /[\\/]options[\\/](table|routes|table[\\/](command_line|quality))\.ts$/;
+const computed = /[\\/]options[\\/](table|routes|table[\\/](command_line|operating|quality))\.ts$/;
 
 /** For esbuild. */
 export const leanOptions = {

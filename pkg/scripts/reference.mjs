@@ -38,6 +38,8 @@ const calls = [
   [["promptLogprobs"], "promptLogprobs", ""],
   [["embed"], "embed", ""],
   [["perplexity"], "perplexity", ""],
+  [["health"], "health", ""],
+  [["metrics"], "metrics", ""],
   [["cache"], "cache.list and cache.delete", ""],
   [["doctor"], "doctor", ""],
 ];
@@ -48,7 +50,9 @@ const kinds = {
   boolean: "`true` or `false`",
   bytes: "`Uint8Array`",
   cache: "`true`, `false` or a directory",
+  damage: "`{ codes, nan }`",
   function: "function",
+  health: "`true`, `false` or `{ share, thresholds }`",
   integrity: "SHA-256, or an object of them",
   list: "list",
   logitBias: "object of ids and numbers",
@@ -97,6 +101,11 @@ function optionsPage({ functions }, { defaultText, flagGroups: groups, flagsOf, 
     "These come beside the options of `load`, `inspect` and `canRun`.",
     table(head, rowsOf(["edge"])),
   ];
+  const advice = [
+    "## recommend",
+    "Of `ternlight/doctor`, as is `deviceReport`; a flag is one of the command `recommend`.",
+    table(head, rowsOf(["advising"])),
+  ];
   const app = [
     "## createApp",
     "Of `ternlight/server`; a flag is one of the command `serve`.",
@@ -111,6 +120,7 @@ function optionsPage({ functions }, { defaultText, flagGroups: groups, flagsOf, 
     "An option that is `undefined` counts as left out. An unknown name or a value of another kind is an `InvalidArgument` whose `detail.option` names the option. Where a default is the model's, it stands in the model's `generation_config.json` or in its GGUF header.",
     ...sections,
     ...edge,
+    ...advice,
     ...app,
     "## Names of earlier versions",
     "These are refused, with the new name in the message.",

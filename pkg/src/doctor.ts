@@ -1,10 +1,55 @@
+import { deviceReport as report } from "./advise/probe.ts";
+import { recommend as recommendWith } from "./advise/recommend.ts";
+import type { DeviceReport, Recommendation, RecommendOptions } from "./advise/types.ts";
+import type { Outside } from "./api/model.ts";
 import { examine } from "./doctor/doctor.ts";
 import type { DoctorOptions, DoctorReport } from "./doctor/report.ts";
+import { checkOptions } from "./options/options.ts";
 import { cores, freeMemory, pageAddress, runtimeName, spawnEngine } from "./platform/browser.ts";
 import { addressOf } from "./source/address.ts";
+import type { ModelSource } from "./types/index.ts";
 import type { URL as Address } from "./types/web.ts";
 
+export type * from "./advise/types.ts";
 export type * from "./doctor/report.ts";
+
+const outside: Outside = { spawnEngine, base: pageAddress() };
+
+/**
+ * Recommends settings for a load, from what the model takes and from a probe of about a second on this machine, for which it is loaded;
+ * or from another machine's report.
+ *
+ * @param source as of `load`
+ * @returns options of `load`, what they are predicted to give, and why; where nothing fits, what is missing
+ * @throws {EngineError} as `load`
+ * @example
+ * ```ts
+ * import { load } from "ternlight";
+ * import demo from "ternlight/demo";
+ * import { recommend } from "ternlight/doctor";
+ *
+ * const { fits, missing, settings, predicted } = await recommend(demo, { users: 4, promptTokens: 32, answerTokens: 16 });
+ * if (!fits) console.log(missing);
+ * const model = await load(demo, settings);
+ * console.log(model.info.maxSequences, predicted.tokensPerSecond, predicted.answerMs.p95);
+ * await model.close();
+ * ```
+ */
+export const recommend = (source: ModelSource, options?: RecommendOptions): Promise<Recommendation> =>
+  recommendWith(outside, source, options);
+
+/** Measures what this machine reads and multiplies, for `recommend` on another one. */
+export async function deviceReport(options?: DoctorOptions): Promise<DeviceReport> {
+  const { signal } = checkOptions("doctor", options, "deviceReport");
+  const machine = {
+    runtime: runtimeName(),
+    processor: null,
+    cores: cores(),
+    physicalCores: null,
+    freeMemory: freeMemory(),
+  };
+  return report(outside, machine, signal);
+}
 
 /**
  * Examines what this runtime can do with a model, what is in the way, and what to do about it.

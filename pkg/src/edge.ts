@@ -9,6 +9,7 @@ import { EngineError } from "./types/errors.ts";
 import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types/index.ts";
 import type { WasmModule } from "./types/web.ts";
 
+export { repetitionScore } from "./metrics/repetition.ts";
 export { jsonSchema } from "./options/json_schema.ts";
 export { EngineError, type ErrorCode, type ErrorDetail } from "./types/errors.ts";
 export type * from "./types/index.ts";

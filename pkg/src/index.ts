@@ -11,6 +11,7 @@ import type {
   ModelSource,
 } from "./types/index.ts";
 
+export { repetitionScore } from "./metrics/repetition.ts";
 export { jsonSchema } from "./options/json_schema.ts";
 export { EngineError, type ErrorCode, type ErrorDetail } from "./types/errors.ts";
 export type * from "./types/index.ts";

@@ -38,12 +38,16 @@ const ROOMS: Rooms = {
   cache: ["types", "source"],
   // Response formats.
   constrain: ["types", "options", "text", "rpc"],
+  // What a model has counted and timed, and how metrics are written.
+  metrics: ["types"],
+  // What only a model that is watched needs.
+  signals: ["types", "metrics"],
   // What runs inside the worker.
-  host: ["types", "options", "source", "text", "rpc", "wasm", "cache", "constrain"],
+  host: ["types", "options", "source", "text", "rpc", "wasm", "cache", "constrain", "metrics", "signals"],
   // The public objects. They reach the engine by messages, never through the host.
   api: ["types", "options", "source", "rpc", "cache"],
   // The runtimes: what the host and the public objects need of each.
-  platform: ["types", "source", "text", "rpc", "cache", "host"],
+  platform: ["types", "source", "text", "rpc", "cache", "signals", "host"],
   // Requests and responses of OpenAI's interface and its neighbours: pure, for server, batches and clients.
   openai: ["types", "options"],
   // What packages for frameworks are made of, over the public objects.
@@ -51,32 +55,24 @@ const ROOMS: Rooms = {
   // The browsers' interface to a language model, over the public objects.
   prompt_api: ["types", "integration"],
   // The server: a function from requests to responses, over the public objects.
-  server: ["types", "options", "openai", "integration"],
+  server: ["types", "options", "openai", "metrics", "integration"],
   // Files of requests: rows in, answers in their order, and a journal that survives every end.
   batch: ["types", "server"],
   // Tools beside the engine. They use the public objects, or the unstable entry.
   doctor: ["types", "options", "source", "wasm", "api"],
+  advise: ["types", "options", "api"],
   bench: ["types", "options", "api", "platform"],
   convert: ["types", "source", "text", "wasm", "host"],
   // What makes a model smaller, and what that costs.
   quality: ["types", "options", "source", "text", "host", "api", "bench", "convert"],
   // Entry files put a platform, the public objects and the tools together.
   [ENTRIES]: [
-    "types",
-    "options",
-    "source",
-    "host",
-    "api",
-    "platform",
-    "integration",
-    "prompt_api",
-    "doctor",
-    "server",
-    "batch",
-    "quality",
+    ...["types", "options", "source", "metrics", "host", "api", "platform", "integration", "prompt_api"],
+    ...["doctor", "advise", "server", "batch", "quality"],
   ],
   cli: [
-    ...["types", "options", "source", "host", "platform", "openai", "server", "batch", "bench", "convert", "quality"],
+    ...["types", "options", "source", "metrics", "host", "platform", "openai", "server", "batch", "bench", "convert"],
+    "quality",
     ENTRIES,
   ],
 };

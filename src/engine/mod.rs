@@ -45,6 +45,7 @@ mod scheduler;
 mod session;
 mod snapshot;
 mod status;
+mod watch;
 
 pub use adapters::AdapterId;
 pub use request::{Event, FinishReason, Pooling, Request, Task, WhenFull, window};

@@ -65,6 +65,11 @@ impl Cache {
         self.pool.block_bytes()
     }
 
+    /// The sizes that a block has, and how it stores its rows.
+    pub fn layout(&self) -> (KvShape, Codec) {
+        (self.pool.shape, self.pool.codec)
+    }
+
     /// The block allocator, for counts.
     pub fn allocator(&self) -> &BlockAllocator {
         &self.allocator

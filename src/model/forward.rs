@@ -12,7 +12,7 @@ mod prefill;
 mod trace;
 
 pub use prefill::Prefill;
-pub use trace::Traced;
+pub use trace::{Looked, Traced};
 
 use pass::Pass;
 

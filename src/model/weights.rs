@@ -215,6 +215,16 @@ impl Model {
         Some(self.layers.first()?.qkv.inputs.first()?.spec.precision)
     }
 
+    /// Calls `note` with every matrix in the order of a pass, the head last.
+    pub fn for_each_matrix(&self, note: &mut dyn FnMut(&Matrix)) {
+        for layer in &self.layers {
+            for linear in [&layer.qkv, &layer.output, &layer.gate_up, &layer.down] {
+                linear.inputs.iter().flat_map(|input| &input.matrices).for_each(&mut *note);
+            }
+        }
+        note(self.head());
+    }
+
     /// The matrix that turns the last norm's output into logits.
     pub fn head(&self) -> &Matrix {
         self.head.as_ref().unwrap_or(&self.embedding)

@@ -178,6 +178,15 @@ impl Engine {
         failed.map_or(Ok(numbers), Err)
     }
 
+    /// What a host watches between two steps: 0 [`engine::Engine::matrices`], 1 [`engine::Engine::cached`], 2 [`engine::Engine::look`].
+    pub fn watch(&self, what: u32) -> Vec<f64> {
+        match what {
+            0 => self.engine.matrices(),
+            1 => self.engine.cached(),
+            _ => self.engine.look(),
+        }
+    }
+
     /// The last batch, if its pass is completed: request, first position and number of tokens of each request in it.
     pub fn served(&self) -> Vec<u32> {
         self.engine.served().iter().flat_map(|&(id, from, count)| [id.0, from as u32, count as u32]).collect()

@@ -19,9 +19,12 @@ import type {
   EmbedOptions,
   GenerateOptions,
   Generation,
+  Health,
+  HealthOptions,
   InspectOptions,
   LoadOptions,
   LogitsOptions,
+  MetricsOptions,
   Model,
   ModelInfo,
   ModelSource,
@@ -33,6 +36,7 @@ import type {
   RenderOptions,
   Session,
   SessionOptions,
+  Statistics,
   TokenBytes,
   TokenizeOptions,
   TokenizerInfo,
@@ -197,6 +201,20 @@ export class LoadedModel implements Model {
 
   async status(): Promise<ModelStatus> {
     return this.#client.call("status", {});
+  }
+
+  async health(options: HealthOptions = {}): Promise<Health> {
+    const { signal, ...given } = checkOptions("health", options);
+    return this.#client.call("health", given, { signal });
+  }
+
+  async statistics(): Promise<Statistics> {
+    return this.#client.call("statistics", {});
+  }
+
+  async metrics(options: MetricsOptions = {}): Promise<string> {
+    const { format = defaults.format, dialect = defaults.dialect } = checkOptions("metrics", options);
+    return this.#client.call("metrics", { format, dialect });
   }
 
   async logits(ids: readonly number[], options: LogitsOptions = {}): Promise<Float32Array[]> {

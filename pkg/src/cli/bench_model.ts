@@ -18,7 +18,7 @@ interface Named {
 
 export function modelOf(args: Args): { source: ModelSource; name: string } {
   const shape = args.text("shape");
-  const [model] = args.operands;
+  const [model = args.text("serverModel")] = args.operands;
   if ((shape === undefined) === (model === undefined)) throw new UsageError("give either MODEL or --shape");
   const [type, embedding] = [args.text("weightType"), args.text("embeddingType")];
   if (shape === undefined && (type ?? embedding)) throw new UsageError("--type and --embedding-type belong to --shape");

@@ -2,6 +2,7 @@
 
 import { usageLine } from "../options/commands.ts";
 import { EngineError } from "../types/errors.ts";
+import { canRun, deviceReport, recommend } from "./advise.ts";
 import { Args } from "./args.ts";
 import { batch } from "./batch.ts";
 import { batchCancel, batchDrain, batchRetry, batchStatus, batchWorker } from "./batch_queue.ts";
@@ -10,6 +11,7 @@ import { cacheDelete, cacheList } from "./cache.ts";
 import { chat } from "./chat.ts";
 import { convert } from "./convert.ts";
 import { doctor } from "./doctor.ts";
+import { health } from "./health.ts";
 import { hintOf } from "./hints.ts";
 import { inspect } from "./inspect.ts";
 import { loadtest } from "./loadtest.ts";
@@ -29,7 +31,8 @@ import { version } from "./version.ts";
 const measuring: readonly Command[] = [bench, benchDiff, benchCheck, loadtest];
 const smaller: readonly Command[] = [quality, slice, prune];
 const about: readonly Command[] = [logits, tokenize, perplexity, inspect, convert, ...smaller];
-const loading: readonly Command[] = [run, ...about, ...measuring, serve, batch, chat];
+const operating: readonly Command[] = [recommend, canRun, deviceReport, health];
+const loading: readonly Command[] = [run, ...about, ...operating, ...measuring, serve, batch, chat];
 const queues: readonly Command[] = [batchWorker, batchStatus, batchCancel, batchRetry, batchDrain];
 const commands: readonly Command[] = [...loading, ...queues, cacheList, cacheDelete, doctor];
 

@@ -47,11 +47,18 @@ export const loadtest: Command = {
     const settings = loadOptions(args, ["serving"]);
     const flags = args.own<PlanFlags>("loadPlan");
     if (MEASURES.some((key) => args.has(key))) return measured(args, terminal, settings, flags, options);
-    const alone = Object.keys(flags).find((key) => args.has(key as FlagKey));
+    const alone = Object.keys(flags).find((key) => key !== "serverModel" && args.has(key as FlagKey));
     if (alone) throw new UsageError(`--${nameOf(alone)} belongs to --rps, --users, --batch-sizes or --host`);
+    oneModel(args);
     await compared(args, terminal, settings, options);
   },
 };
+
+/** Without a server, --model is the model, and there is one. */
+function oneModel(args: Args): void {
+  if (args.has("serverModel") && (args.operands.length > 0 || args.has("shape")))
+    throw new UsageError("--model belongs to --host, or stands in place of MODEL and --shape");
+}
 
 const nameOf = (key: string) => key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
@@ -157,8 +164,9 @@ async function targetOf(
     const named = { ...(serverModel ? { model: serverModel } : {}), ...(apiKey ? { apiKey } : {}) };
     return { ...(await serverTarget({ host, chat, stopAtEos, ...named, signal })), close: async () => {} };
   }
-  for (const key of ["serverModel", "apiKey", "chat", "stopAtEos"] as const) {
-    if (args.has(key)) throw new UsageError(`--${key === "serverModel" ? "model" : nameOf(key)} belongs to --host`);
+  oneModel(args);
+  for (const key of ["apiKey", "chat", "stopAtEos"] as const) {
+    if (args.has(key)) throw new UsageError(`--${nameOf(key)} belongs to --host`);
   }
   const { source, name } = modelOf(args);
   // Room for all that may be in flight, unless the caller measures another setting.

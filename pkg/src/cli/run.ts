@@ -1,4 +1,4 @@
-import { readFile, stat } from "node:fs/promises";
+import { access, readFile, stat } from "node:fs/promises";
 import { NewFile } from "../convert/new_file.ts";
 import { shownSource } from "../source/address.ts";
 import { EngineError } from "../types/errors.ts";
@@ -9,6 +9,7 @@ import { formatOf } from "./constrain.ts";
 import { ms, plural } from "./format.ts";
 import { givenText } from "./input.ts";
 import { loadOptions, withModel, withoutTensors } from "./model.ts";
+import { answerPrompts, checkPrompts } from "./prompts.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 import type { Command } from "./usage.ts";
@@ -29,7 +30,19 @@ export const run: Command = {
       signal: terminal.signal,
     };
     scaled(args);
-    const load = loadOptions(args, ["loading"]);
+    const load = loadOptions(args, ["serving", "loading"]);
+    const { prompts, out } = args.own<{ prompts?: string; out?: string }>("promptFlags");
+    const others = { "--session": file !== undefined, "-p": args.has("prompt"), "--ids": args.has("ids") };
+    checkPrompts({ ...others, "-": args.operands[1] !== undefined, "--json": terminal.json }, out, prompts);
+    if (prompts !== undefined) {
+      await access(prompts).catch((cause) => {
+        throw new EngineError("NotFound", `--prompts: ${cause.message}`, { file: prompts }, { cause });
+      });
+      return withModel(args, terminal, load, async (model) => {
+        const adapters = await loadAdapters(args, load, model, terminal);
+        await answerPrompts(model, { prompts, out, options: { ...options, ...adapters } }, terminal);
+      });
+    }
     if (file !== undefined) await checkPlace(file);
     const prompt = args.ids() ?? (await givenText(args, noPrompt(), terminal.signal));
     await withModel(args, terminal, load, async (model) => {

@@ -112,8 +112,26 @@ async function announce(app: ServerApp, url: string, terminal: Terminal): Promis
 }
 
 /** A request as a line for people. */
-function line({ method, path, status, ms, model, promptTokens, completionTokens, error }: RequestRecord): string {
+function line({
+  method,
+  path,
+  status,
+  ms,
+  model,
+  promptTokens,
+  completionTokens,
+  error,
+  traceId,
+}: RequestRecord): string {
   const tokens = promptTokens === undefined ? [] : [`${promptTokens}+${completionTokens ?? 0} tokens`];
-  const facts = [`${method} ${path}`, String(status), `${ms.toFixed(1)} ms`, ...(model ? [model] : []), ...tokens];
+  const trace = traceId === undefined ? [] : [`trace ${traceId}`];
+  const facts = [
+    `${method} ${path}`,
+    String(status),
+    `${ms.toFixed(1)} ms`,
+    ...(model ? [model] : []),
+    ...tokens,
+    ...trace,
+  ];
   return [...facts, ...(error ? [error.split("\n")[0]!] : [])].join("  ");
 }

@@ -26,6 +26,11 @@ export class Adapters {
     this.#loaded = loaded;
   }
 
+  /** The names of those that can be used. */
+  get names(): string[] {
+    return [...this.#known].flatMap(([name, known]) => (known ? [name] : []));
+  }
+
   load(source: SourceSpec, settings: AdapterSettings, context: LoadContext): Promise<AdapterInfo> {
     return retryFresh(
       (fresh) => openingOf(settings, context, () => {}, fresh),

@@ -1,5 +1,6 @@
 /** One generation inside the worker: makes pieces of text from tokens, ends at stop texts and takes the times. */
 
+import { repetitionScore } from "../metrics/repetition.ts";
 import { StopMatcher } from "../text/stops.ts";
 import { TextStream } from "../text/stream.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
@@ -119,6 +120,7 @@ export class Answer {
       ...(this.#stops.match ? { stopText: this.#stops.match.stop } : {}),
       ...(dropped > 0 ? { droppedMessages: dropped } : {}),
       ...(this.#noted ? { logprobs: this.#logprobs } : {}),
+      repetitionScore: repetitionScore(this.#tokens),
       timings: {
         promptN: computed,
         cachedN: this.#cached,

@@ -5,7 +5,7 @@ import type { LoadSettings } from "../rpc/protocol.ts";
 import type { ModelFiles } from "../source/files.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
-import type { Description, ModelInfo } from "../types/index.ts";
+import type { Description, MemoryNeeds, ModelInfo } from "../types/index.ts";
 import type { Glue, Instance } from "../wasm/load.ts";
 import type { Pick as Choice } from "../wasm/pick.ts";
 import type { LoadContext, Loaded } from "./context.ts";
@@ -13,6 +13,7 @@ import { feed } from "./feed.ts";
 import { type Headers, readHeaders } from "./headers.ts";
 import { openingOf, retryFresh, withFiles } from "./opening.ts";
 import { type Loader, planLoad } from "./plan.ts";
+import type { Platform } from "./platform.ts";
 import { mostTokens, prefillIds } from "./prefill.ts";
 import { choose, forPlan, Runtime } from "./runtime.ts";
 import { loadText } from "./text.ts";
@@ -64,10 +65,10 @@ interface LoadJob {
 }
 
 async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
-  const { runtime, choice, settings, context } = job;
+  const { runtime, choice, context } = job;
   const { signal, timeline } = context;
   // Where a memory has its limit from the beginning, what is reserved for adapters is address space alone.
-  const { maxAdapterBytes = reserved, chatTemplate, prefill } = settings;
+  const { maxAdapterBytes = reserved, chatTemplate, prefill } = job.settings;
   let begun = performance.now();
   const phase = (name: string, facts?: object) => {
     timeline?.add("load", name, begun, facts);
@@ -75,7 +76,8 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   };
   const headers = await readHeaders(runtime.planner().glue, files, signal);
   phase("header", { bytes: headers.length });
-  const { loader: planned, needed, late } = planOrThrow(runtime.planner().glue, headers, settings);
+  const plan = planOrThrow(runtime.planner().glue, headers, job.settings, context.platform);
+  const { loader: planned, needed, late, settings } = plan;
   const trained = planned.trainedContext();
   const size = needed.weights < SMALL_BYTES ? "small" : "large";
   const record = TuningRecord.open(settings, [VERSION, choice.flavour, choice.threads, size], context.platform);
@@ -110,8 +112,13 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const loaded = await text;
   const tuned = tune(engine, instance, settings, await record);
   phase("kernels", { measured: tuned.measured });
-  const info = infoOf(engine, instance, { ...description, ...loaded.describe(), ...tuned.chosen }, job);
-  info.warnings.push(...loaded.warnings, ...job.warnings);
+  const info = infoOf(
+    engine,
+    instance,
+    { ...description, ...loaded.describe(), ...tuned.chosen },
+    { ...job, settings },
+  );
+  info.warnings.push(...loaded.warnings, ...job.warnings, ...plan.warnings);
   if (prompt) info.prefill = goOn(engine, await ids, reorders ? null : late, info.warnings);
   context.onProgress({ phase: "ready", loaded: needed.weights, total: needed.weights, bytesPerSecond: 0 });
   return { engine, text: loaded, info, memory: instance.memory, glue: instance.glue, maxAdapterBytes };
@@ -130,11 +137,26 @@ function goOn(
   return { tokens: ids.length, layers, late };
 }
 
-function planOrThrow(glue: Glue, headers: Headers, settings: LoadSettings) {
-  const { loader, verdict, late } = planLoad(glue, headers, settings, null);
+interface FittingPlan {
+  loader: Loader;
+  needed: MemoryNeeds;
+  late: string | null;
+  /** Those that were asked for, or the nearest ones that fit. */
+  settings: LoadSettings;
+  warnings: string[];
+}
+
+function planOrThrow(glue: Glue, headers: Headers, settings: LoadSettings, platform: Platform): FittingPlan {
+  const auto = settings.fit === "auto";
+  const { loader, verdict, late } = planLoad(glue, headers, settings, auto ? platform.freeMemory() : null);
   const { needed, available, suggestion, reason } = verdict;
-  if (verdict.ok) return { loader, needed, late };
+  if (verdict.ok) return { loader, needed, late, settings, warnings: [] };
   loader.free();
+  if (auto && suggestion) {
+    const plan = planOrThrow(glue, headers, { ...settings, ...suggestion, fit: "none" }, platform);
+    const taken = Object.entries(suggestion).map(([name, value]) => `${name} ${value}`);
+    return { ...plan, warnings: [`fit: ${taken.join(", ")} was taken, because ${reason}`] };
+  }
   throw new EngineError("OutOfMemory", reason!, { needed: needed.total, available, suggestion });
 }
 

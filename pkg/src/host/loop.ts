@@ -1,5 +1,6 @@
 /** Steps an engine while it has work, and lets the worker read its messages between the steps. */
 
+import type { Recorder } from "../metrics/recorder.ts";
 import type { Glue } from "../wasm/load.ts";
 import type { Crowding } from "./crowding.ts";
 import type { EngineEvent, EngineWork } from "./events.ts";
@@ -28,6 +29,10 @@ export class EngineLoop {
   readonly #onTrap: (error: unknown) => void;
   readonly #timeline: Timeline | undefined;
   readonly #crowding: Crowding | undefined;
+  /** Counts and times what is computed, where somebody asks. */
+  recorder: Recorder | null = null;
+  /** Makes the steps, where somebody watches them. */
+  watched: { step(budget: number): unknown[] } | null = null;
   /** Milliseconds of the batch that is being computed. */
   #ms = 0;
   readonly #listeners = new Map<number, Listener>();
@@ -57,6 +62,7 @@ export class EngineLoop {
     const { sampling, ...rest } = work as EngineWork & { sampling?: Float64Array };
     const request = this.engine.submit(session, Uint32Array.from(ids), rest, sampling);
     this.#listeners.set(request, listener);
+    this.recorder?.submitted(request);
     this.start();
     return request;
   }
@@ -74,6 +80,7 @@ export class EngineLoop {
 
   cancel(request: number): void {
     this.#listeners.delete(request);
+    this.recorder?.over(request);
     this.engine.cancel(request);
     // Its place may be another's now, also where every other request waits for logits.
     this.start();
@@ -120,9 +127,11 @@ export class EngineLoop {
   #step(budget: number): (EngineEvent | number)[] {
     this.#timeline?.begin();
     const begun = performance.now();
-    const events = this.engine.step(budget) as (EngineEvent | number)[];
+    const events = (this.watched ?? this.engine).step(budget) as (EngineEvent | number)[];
     this.#ms += performance.now() - begun;
-    this.#timeline?.end(this.engine.served(), events, (request) => this.#listeners.has(request));
+    const served = this.engine.served();
+    this.recorder?.step(begun, served, events);
+    this.#timeline?.end(served, events, (request) => this.#listeners.has(request));
     if (events.length > 0) {
       // A batch that ends a prompt is like no other.
       const answers = events.every((event) => typeof event === "number");

@@ -2,6 +2,7 @@
 
 import type { OpenStore } from "../cache/store.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
+import type * as signals from "../signals/signals.ts";
 import type { Hasher } from "../source/sha256.ts";
 import type { Paths } from "../source/source.ts";
 import type * as chats from "../text/chat.ts";
@@ -25,6 +26,8 @@ export interface Platform {
   fetchFile(url: URL): Promise<Response>;
   /** What only models with a chat template need, which a page loads with the first of them. */
   chats(): Promise<typeof chats>;
+  /** What only models whose health or numbers somebody reads need. */
+  signals(): Promise<typeof signals>;
   /** Threads that can run at once. */
   cores(): number;
   /** What tells this machine's processor and this runtime from others, as far as they say; absent where clocks stand still. */
@@ -33,6 +36,8 @@ export interface Platform {
   freeMemory(): number | null;
   /** Resolves when the messages that wait by now have been read. */
   turn(): Promise<void>;
+  /** Whether nothing is counted before somebody asks: a page then loads nothing for it. */
+  asked?: boolean;
   /** Whether a load warms up by itself: somebody looks at what comes first. */
   warms?: boolean;
   /** The file system; absent in runtimes without one. */

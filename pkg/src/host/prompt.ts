@@ -4,7 +4,7 @@ import type { ChatPrompt, PromptSpec } from "../rpc/protocol.ts";
 import { MAX_TEXT } from "../text/limits.ts";
 import { safe } from "../text/safe.ts";
 import { EngineError } from "../types/errors.ts";
-import type { ChatMessage } from "../types/index.ts";
+import type { ChatMessage, Truncate } from "../types/index.ts";
 import type { HostedModel } from "./state.ts";
 import type { Text } from "./text.ts";
 import { cuts, without } from "./turns.ts";
@@ -14,6 +14,8 @@ export interface PromptOptions {
   sanitize: boolean;
   /** Makes room where a prompt is too long, instead of failing. */
   shift: boolean;
+  /** Which part of a prompt that is too long goes, and how many tokens are kept free for its answer. */
+  truncate?: { side: Exclude<Truncate, "none">; free: number };
   /** Ids behind the messages of a chat: the answer so far, where the context has become full. */
   answered?: readonly number[];
 }
@@ -22,6 +24,8 @@ export interface PromptOptions {
 export interface PromptIds {
   ids: number[];
   dropped: number;
+  /** Tokens that `truncate` has left out. */
+  truncated?: number;
 }
 
 /**
@@ -31,15 +35,28 @@ export interface PromptIds {
 export function promptIds(model: HostedModel, prompt: PromptSpec, session: number, options: PromptOptions): PromptIds {
   const { contextLength } = model.info;
   if ("messages" in prompt) {
-    const { ids, dropped } = chatIds(model.text, contextLength, prompt, options);
-    return { ids: beyond(model, session, ids), dropped };
+    const { ids: all, dropped } = chatIds(model.text, contextLength, prompt, options);
+    const { ids, truncated } = truncate(model.text, all, contextLength, options.truncate);
+    return { ids: beyond(model, session, ids), dropped, truncated };
   }
   const held = model.engine.tokens(session);
   // Special tokens belong to the beginning of a conversation alone.
   const begins = "text" in prompt && prompt.addSpecial && held.length === 0;
-  const ids = encodePrompt(model.text, contextLength, prompt, begins, options);
+  const all = encodePrompt(model.text, contextLength, prompt, begins, options);
+  const { ids, truncated } = truncate(model.text, all, contextLength - held.length, options.truncate);
+  if (truncated > 0) return { ids, dropped: 0, truncated };
   if (!options.shift || held.length + ids.length <= contextLength) return { ids, dropped: 0 };
   return { ids: beyond(model, session, windowOf([...held, ...ids], contextLength)), dropped: 0 };
+}
+
+/** The ids that stay of a prompt that has room for so many, its answer's included. */
+function truncate(text: Text, ids: number[], room: number, how: PromptOptions["truncate"]) {
+  const most = Math.max(1, room - (how?.free ?? 0));
+  if (!how || ids.length <= most) return { ids, truncated: 0 };
+  const begins = text.tokenizerOrNull?.bos?.id === ids[0] && most > 1 ? 1 : 0;
+  const first = how.side === "right" ? most : how.side === "left" ? begins : Math.ceil(most / 2);
+  const last = most - first;
+  return { ids: [...ids.slice(0, first), ...ids.slice(ids.length - last)], truncated: ids.length - most };
 }
 
 /** All ids of a prompt. */
@@ -53,7 +70,8 @@ export function encodePrompt(
   if ("ids" in prompt) return prompt.ids;
   if ("messages" in prompt) return chatIds(text, contextLength, prompt, options).ids;
   const { sanitize, shift } = options;
-  return encode(text, contextLength, sanitize ? safe(prompt.text) : prompt.text, { addSpecial, shift });
+  const side = options.truncate?.side;
+  return encode(text, contextLength, sanitize ? safe(prompt.text) : prompt.text, { addSpecial, shift, side });
 }
 
 /** Messages as text, with the places that no special token is read across. */
@@ -84,7 +102,8 @@ function chatIds(text: Text, contextLength: number, prompt: ChatPrompt, options:
   const messages = sanitize ? prompt.messages.map(cleaned) : prompt.messages;
   const idsWithout = (count: number) => {
     const rendered = renderChat(text, { ...prompt, messages: without(messages, count) });
-    return encode(text, contextLength, rendered.text, { seams: rendered.seams, shift }).concat(answered);
+    const { seams } = rendered;
+    return encode(text, contextLength, rendered.text, { seams, shift, side: options.truncate?.side }).concat(answered);
   };
   const ids = idsWithout(0);
   if (!shift || ids.length <= contextLength) return { ids, dropped: 0 };
@@ -106,19 +125,23 @@ interface EncodeOptions {
   addSpecial?: boolean;
   seams?: readonly number[] | null;
   shift: boolean;
+  /** Which part may go. */
+  side?: Truncate | undefined;
 }
 
 /** Refuses a text that cannot fit before the tokenizer spends time on it, or leaves out its middle. */
 function encode({ tokenizer }: Text, contextLength: number, prompt: string, options: EncodeOptions): number[] {
-  const { addSpecial = false, seams = null, shift } = options;
+  const { addSpecial = false, seams = null, shift, side = shift ? "middle" : "none" } = options;
   const most = contextLength * tokenizer.longest;
   if (prompt.length <= most) return tokenizer.encode(prompt, { addSpecial, seams });
-  if (shift) {
-    // Half of that is enough for all ids that stay at either end.
-    const half = Math.floor(Math.min(most, MAX_TEXT) / 2);
-    const gap = prompt.length - 2 * half;
-    const kept = seams?.filter((at) => at < half || at > half + gap).map((at) => (at < half ? at : at - gap)) ?? null;
-    return tokenizer.encode(prompt.slice(0, half) + prompt.slice(-half), { addSpecial, seams: kept });
+  if (side !== "none") {
+    // That is enough for all ids that stay, at either end half of it.
+    const all = Math.min(most, MAX_TEXT);
+    const first = side === "right" ? all : side === "left" ? 0 : Math.floor(all / 2);
+    const gap = prompt.length - all;
+    const kept =
+      seams?.filter((at) => at < first || at > first + gap).map((at) => (at < first ? at : at - gap)) ?? null;
+    return tokenizer.encode(prompt.slice(0, first) + prompt.slice(first + gap), { addSpecial, seams: kept });
   }
   const message = `the prompt is a text of length ${prompt.length}; the context's ${contextLength} tokens hold at most ${most}`;
   throw new EngineError("ContextFull", message, { expected: `at most ${most}`, found: String(prompt.length) });

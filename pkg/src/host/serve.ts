@@ -1,7 +1,8 @@
 /** The engine's end of a port: receives calls and controls, posts events, results and errors. One host holds one model. */
 
+import type { Recorder } from "../metrics/recorder.ts";
 import type { Port } from "../rpc/port.ts";
-import type { Call, Control, ErrorData, Reply, VerbName } from "../rpc/protocol.ts";
+import type { Call, Control, Ended, ErrorData, Reply, VerbName } from "../rpc/protocol.ts";
 import type { CallContext } from "./call.ts";
 import type { Platform } from "./platform.ts";
 import { HostState } from "./state.ts";
@@ -9,7 +10,12 @@ import { Timeline } from "./timeline.ts";
 import { verbs } from "./verbs/table.ts";
 
 /** Calls that leave the engine alone. */
-const SIDE: ReadonlySet<VerbName> = new Set(["tokenize", "detokenize"]);
+const SIDE: ReadonlySet<VerbName> = new Set(["tokenize", "detokenize", "metrics", "statistics"]);
+/** Calls that are requests: what they end with is counted. */
+const REQUESTS: ReadonlySet<VerbName> = new Set(["generate", "logits", "embed", "perplexity", "promptLogprobs"]);
+
+/** Errors of requests that are right, but for which there is no room. */
+const REFUSED = new Set(["QueueFull", "ContextFull", "OutOfMemory"]);
 
 interface Running {
   abort: AbortController;
@@ -56,13 +62,18 @@ export function serve(platform: Platform, port: Port): void {
       send: (event, transfer) => post({ id, event }, transfer),
     };
     calls.set(id, { abort, context });
+    const ended: Recorder["ended"] = (...how) => REQUESTS.has(verb) && state.recorder?.ended(...how);
     if (!SIDE.has(verb)) state.idle?.stop();
     try {
       // A verb's arguments and its handler have one type; TypeScript cannot follow that through a union of all verbs.
       const handler = verbs[verb] as (state: HostState, args: unknown, context: unknown) => unknown;
       const result = await handler(state, args, context);
+      ended(verb, (result as Ended | null)?.finished?.finishReason ?? "done");
       post({ id, result }, transfers(result));
     } catch (error) {
+      const { code = "Internal" } = error as ErrorData;
+      const { aborted } = abort.signal;
+      ended(verb, aborted ? "aborted" : REFUSED.has(code) ? "refused" : "error", aborted ? undefined : code);
       post({ id, error: toData(error) });
     } finally {
       calls.delete(id);

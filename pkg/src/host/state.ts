@@ -1,6 +1,8 @@
 /** What the verbs of one host share: the loaded model, its sessions and the requests under way. */
 
 import type { Constrainer } from "../constrain/constraint.ts";
+import type { Recorder } from "../metrics/recorder.ts";
+import type { Monitor } from "../signals/monitor.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ThreadsOwner } from "../wasm/threads.ts";
 import type { Adapters } from "./adapters.ts";
@@ -26,6 +28,8 @@ export class HostState {
   readonly onFatal: (error: unknown) => void;
   /** The owner's end watches the engine's threads. */
   readonly threads: ThreadsOwner;
+  /** What was counted and timed so far; null in a page that nobody has asked yet. */
+  recorder: Recorder | null = null;
   /** Engine sessions by the owner's numbers. */
   readonly sessions = new Map<number, number>();
   /** What ends the request under way on a session, by the engine's session. */
@@ -34,6 +38,8 @@ export class HostState {
   fingerprint: Float32Array | null = null;
   /** The library for response formats, once a generation has asked for one. */
   constrainer: Constrainer | null = null;
+  /** Watches the model's health, where the load asked for it. */
+  monitor: Monitor | null = null;
   /** The warm-up behind the load, until a call ends it. */
   idle: { stop(): void } | null = null;
   #model: HostedModel | null = null;
@@ -53,6 +59,14 @@ export class HostState {
 
   set model(model: HostedModel) {
     this.#model = model;
+  }
+
+  /** Counts and times from now on, if it has not before. */
+  async count(): Promise<Recorder> {
+    const { Recorder } = await this.platform.signals();
+    this.recorder ??= new Recorder();
+    this.model.loop.recorder = this.recorder;
+    return this.recorder;
   }
 
   /** The engine's session for the owner's number; opened at its first use. */

@@ -47,6 +47,19 @@ const every = (value: unknown, one: (value: unknown) => boolean) => Array.isArra
 const entries = (value: unknown, one: (entry: [string, unknown]) => boolean) =>
   isObject(value) === null && Object.entries(value as object).every(one);
 const isMessages = (value: unknown) => every(value, isMessage) && (value as unknown[]).length > 0;
+
+function isDamage(value: unknown): boolean {
+  const { codes = 0, nan = false, ...rest } = Object(value) as Record<string, unknown>;
+  return isId(codes) && typeof nan === "boolean" && nothing(rest);
+}
+
+function isWatch(value: unknown): boolean {
+  const { share = 0, thresholds = {}, ...rest } = Object(value) as Record<string, unknown>;
+  const limits = ([, limit]: [string, unknown]) => entries(limit, ([, number]) => Number.isFinite(number));
+  return isObject(value) === null && within(share, [0, 1]) && entries(thresholds, limits) && nothing(rest);
+}
+
+const nothing = (rest: object) => Object.keys(rest).length === 0;
 const quoted = (values: readonly string[]) => values.map((value) => `"${value}"`).join(", ");
 
 const named: Record<NamedKind, Check> = {
@@ -57,7 +70,9 @@ const named: Record<NamedKind, Check> = {
   ),
   boolean: expect((value) => typeof value === "boolean", "true or false"),
   cache: expect((value) => typeof value === "boolean" || isText(value), "true, false or a directory"),
+  damage: expect(isDamage, "{ codes, nan }"),
   function: expect((value) => typeof value === "function", "a function"),
+  health: expect((value) => typeof value === "boolean" || isWatch(value), "true, false or { share, thresholds }"),
   integrity: expect(
     (value) => isHash(value) || entries(value, ([, hash]) => isHash(hash)),
     "a SHA-256 (64 hex digits, or sha256- and base64) or an object of them by file name",

@@ -3,15 +3,20 @@
 import type { Group, Option } from "./option.ts";
 import * as batches from "./table/batch.ts";
 import * as own from "./table/command_line.ts";
+import * as operating from "./table/operating.ts";
 import * as quality from "./table/quality.ts";
 import * as server from "./table/server.ts";
 import { groups } from "./table.ts";
 
 /** Groups of the table whose rows may be flags, those of functions and those of commands. */
-export const flagGroups = { ...groups, ...own, ...quality, ...server, ...batches } as const satisfies Record<
-  string,
-  Group
->;
+export const flagGroups = {
+  ...groups,
+  ...own,
+  ...operating,
+  ...quality,
+  ...server,
+  ...batches,
+} as const satisfies Record<string, Group>;
 
 export type FlagGroup = keyof typeof flagGroups;
 type Keys<T> = T extends T ? keyof T : never;
@@ -45,8 +50,9 @@ export const commands = {
     summary: "Continues a text and prints what comes as it comes.",
     operands: ["MODEL"],
     optional: ["-"],
-    needs: "(-p TEXT | --ids 1,2,3 | -)",
+    needs: "(-p TEXT | --ids 1,2,3 | - | --prompts IN.jsonl)",
     flags: [
+      "promptFlags",
       "promptText",
       "promptIds",
       "generation",
@@ -56,6 +62,7 @@ export const commands = {
       ...adapters,
       "sessionFlags",
       "prompting",
+      "serving",
     ],
   },
   logits: {
@@ -80,6 +87,29 @@ export const commands = {
     summary: "Shows what a model is made of and what running it takes.",
     operands: ["MODEL"],
     flags: ["inspecting", "inspectFlags", "checkFlags"],
+  },
+  recommend: {
+    summary: "Recommends settings for a load, and tells what they give; exits 1 where nothing fits.",
+    operands: ["MODEL"],
+    flags: ["advising", "adviceFlags"],
+  },
+  "can-run": {
+    summary:
+      "Tells from its header whether a model fits in memory, and with which settings; exits 1 where it does not.",
+    operands: ["MODEL"],
+    flags: ["fitFlags", "serving", "loading"],
+  },
+  "device-report": {
+    summary: "Measures what this machine reads and multiplies, for recommend --device on another one.",
+    operands: [],
+    flags: [],
+  },
+  health: {
+    summary: "Lets a model write and tells how well it is: weights, cache, activations and text (exits 1 on an alert).",
+    operands: ["MODEL"],
+    optional: ["PROMPT"],
+    needs: "[PROMPT]",
+    flags: ["healthFlags", "loading"],
   },
   convert: {
     summary:
@@ -182,7 +212,7 @@ export const commands = {
       "Asks a model or a server as many clients at once: what they wait for, or whether each gets what it gets alone (exits 1 when not).",
     operands: [],
     optional: ["MODEL"],
-    needs: "(MODEL | --shape S | --host URL)",
+    needs: "(MODEL | --model MODEL | --shape S | --host URL)",
     flags: ["loadPlan", "loadtest", "serving", "syntheticFlags"],
   },
   "cache list": {
@@ -255,6 +285,7 @@ export const operands: Readonly<Record<string, string>> = {
   "[NAME=]MODEL": "A model and the name that clients use; ternlight-demo where none is given.",
   "MODEL|URL": "A model, or the address of a server; ternlight-demo where none is given.",
   "-": "The text is on standard input, as where nothing is said and a pipe or a file is there.",
+  PROMPT: "A text that the model goes on from.",
   URL: "A model's address.",
   "IN.jsonl":
     "Requests, one a line: OpenAI's batch lines, {prompt} or {messages}; or CSV with --template. Also .gz and .zst; - is standard input.",

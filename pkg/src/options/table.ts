@@ -41,6 +41,8 @@ export const functions = {
   logits: ["logits", "adapting", "abort"],
   embed: ["embedding", "adapting", "abort"],
   perplexity: ["perplexity", "adapting", "abort"],
+  health: ["wellness", "abort"],
+  metrics: ["metering"],
   cache: ["caching"],
 } as const satisfies Record<string, readonly GroupName[]>;
 

@@ -7,19 +7,21 @@ import { EngineError } from "../types/errors.ts";
 import { cores, fetchFile, freeMemory, ownPort, processor, spawnSibling, turn } from "./browser.ts";
 
 /**
- * Bundlers copy the file that is named here, as they do with wasm, and put its new address in. They must not follow the import:
- * most of them build a worker as one file.
+ * Imports a file that only some models need. Bundlers copy the file that is named, as they do with wasm, and put its new address in. They
+ * must not follow the import: most of them build a worker as one file.
  */
-async function chats(): ReturnType<Platform["chats"]> {
-  const url = new URL("./chat.js", import.meta.url);
+async function lazy<Module>(url: URL, who: string): Promise<Module> {
   try {
     return await import(/* @vite-ignore */ /* webpackIgnore: true */ /* turbopackIgnore: true */ url.href);
   } catch (cause) {
-    const message = `could not import ${url}, which models with a chat template need: ${(cause as Error).message}`;
+    const message = `could not import ${url}, which ${who} need: ${(cause as Error).message}`;
     throw new EngineError("Network", message, { file: url.href }, { cause });
   }
 }
 
+const chats: Platform["chats"] = () => lazy(new URL("./chat.js", import.meta.url), "models with a chat template");
+const signals: Platform["signals"] = () => lazy(new URL("./signals.js", import.meta.url), "metrics");
+
 const runtime = { cores, fetchFile, freeMemory, ownPort, processor, spawnSibling, turn };
 
-export const platform: Platform = { ...runtime, chats, openStore, warms: true };
+export const platform: Platform = { ...runtime, chats, signals, openStore, asked: true, warms: true };

@@ -1,5 +1,6 @@
 import type { Given, Platform } from "../host/platform.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
+import * as signals from "../signals/signals.ts";
 import * as chats from "../text/chat.ts";
 
 /**
@@ -31,6 +32,7 @@ export function spawnEngine(given: Given, serve: (platform: Platform, port: Port
     spawnSibling: noWorkers,
     fetchFile: fetch,
     chats: async () => chats,
+    signals: async () => signals,
     cores: () => 1,
     freeMemory: () => null,
     // There is no worker to end: after the end, what is running never gets its next turn.

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { availableParallelism, cpus, freemem } from "node:os";
 import { fileURLToPath } from "node:url";
@@ -79,6 +80,22 @@ export function surviveLostConnections(): void {
     });
   };
   process.on("uncaughtException", survive);
+}
+
+/** Cores without hyper-threads; null where the system does not tell. */
+export function physicalCores(file = "/proc/cpuinfo"): number | null {
+  try {
+    const found = readFileSync(file, "utf8")
+      .split("\n\n")
+      .flatMap((block) => {
+        const field = (name: string) => new RegExp(`^${name}\\s*: (\\d+)$`, "m").exec(block)?.[1];
+        const [socket, core] = [field("physical id"), field("core id")];
+        return core === undefined ? [] : [`${socket} ${core}`];
+      });
+    return found.length > 0 ? new Set(found).size : null;
+  } catch {
+    return null;
+  }
 }
 
 /** Free bytes of the machine or of the container. Node reports 2^64 or 0 where no container limits the memory. */

@@ -1,6 +1,7 @@
 /** A worker of Node, Deno or Bun as the host's platform. */
 
 import type { Platform } from "../host/platform.ts";
+import * as signals from "../signals/signals.ts";
 import * as chats from "../text/chat.ts";
 import {
   cores,
@@ -28,6 +29,7 @@ export const platform: Platform = {
   ownPort,
   paths,
   processor,
+  signals: async () => signals,
   spawnSibling,
   turn,
 };

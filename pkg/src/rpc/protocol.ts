@@ -12,7 +12,11 @@ import type {
   ContextFull,
   Description,
   Finished,
+  Health,
+  HealthOptions,
   LoadOptions,
+  MetricsDialect,
+  MetricsFormat,
   ModelInfo,
   ModelStatus,
   Perplexity,
@@ -21,9 +25,11 @@ import type {
   Progress,
   SamplingOptions,
   SourceOptions,
+  Statistics,
   TokenBytes,
   TokenizerInfo,
   TokenLogprobs,
+  Truncate,
 } from "../types/index.ts";
 import type { TimeSpan } from "./user_timing.ts";
 
@@ -54,6 +60,7 @@ export interface GenerateSettings extends SamplingOptions {
   stop: string[];
   ignoreEos: boolean;
   onContextFull: ContextFull;
+  truncate?: Truncate;
   responseFormat?: FormatSpec;
   adapters?: readonly AdapterUse[];
   /** Special tokens of the answer stay in its text. */
@@ -128,6 +135,9 @@ export interface Verbs {
   unloadAdapter: Verb<{ name: string }, null>;
   warmup: Verb<Record<string, never>, null>;
   status: Verb<Record<string, never>, ModelStatus>;
+  health: Verb<Omit<HealthOptions, "signal">, Health>;
+  statistics: Verb<Record<string, never>, Statistics>;
+  metrics: Verb<{ format: MetricsFormat; dialect: MetricsDialect }, string>;
   logits: Verb<{ ids: number[]; all: boolean } & Adapted, Float32Array[]>;
   embed: Verb<
     { texts: (string | number[])[]; pooling: Pooling | undefined; normalize: boolean } & Adapted,

@@ -13,11 +13,13 @@ import { documentRoute } from "./routes/document.ts";
 import { embeddingRoutes } from "./routes/embeddings.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { messageRoutes } from "./routes/messages.ts";
+import { metricRoutes } from "./routes/metrics.ts";
 import { modelRoutes } from "./routes/models.ts";
 import { responseRoutes } from "./routes/responses.ts";
 import { textRoutes } from "./routes/text.ts";
 import { type RequestRecord, type ServerOptions, settingsOf } from "./settings.ts";
 import { Slot } from "./slot.ts";
+import { readTraceParent } from "./trace.ts";
 
 /** A server without a socket. */
 export interface ServerApp {
@@ -43,11 +45,18 @@ export function createApp(options: ServerOptions, version = ""): ServerApp {
   );
   const core = new Core(new Models(slots), settings);
   const app: App = new Hono<Env>({ getPath: pathOf });
-  app.use(records(settings.onRequest));
+  const known = (path: string) => app.routes.find((route) => route.method !== "ALL" && leads(route.path, path))?.path;
+  app.use(
+    records((record) => {
+      core.counts.note(record, known(record.path) ?? "other");
+      settings.onRequest?.(record);
+    }),
+  );
   if (settings.allowedHosts) app.use(hosts(settings.allowedHosts));
   if (settings.cors?.length) app.use(origins(settings.cors));
   if (settings.apiKeys?.length) app.use(keys(settings.apiKeys));
   healthRoutes(app, core, version);
+  metricRoutes(app, core, version);
   modelRoutes(app, core);
   completionRoutes(app, core);
   embeddingRoutes(app, core);
@@ -85,11 +94,13 @@ function pathOf(request: Request): string {
 
 /** Gives each request a number, and records what became of it. */
 const records =
-  (onRequest: ServerOptions["onRequest"]) =>
+  (onRequest: (record: RequestRecord) => void) =>
   async (c: AppContext, next: () => Promise<void>): Promise<void> => {
     const begun = performance.now();
     const id = `req_${crypto.randomUUID().replaceAll("-", "")}`;
-    const record: RequestRecord = { id, method: c.req.method, path: c.req.path, status: 0, ms: 0 };
+    const trace = readTraceParent(c.req.header("traceparent"));
+    const { method, path } = c.req;
+    const record: RequestRecord = { id, method, path, status: 0, ms: 0, ...(trace ?? {}) };
     const entry: Entry = { record, done: null };
     c.set("entry", entry);
     await next();
@@ -98,7 +109,7 @@ const records =
     record.status = c.res.status;
     const end = () => {
       record.ms = performance.now() - begun;
-      onRequest?.(record);
+      onRequest(record);
     };
     if (entry.done) void entry.done.then(end);
     else end();
@@ -112,10 +123,13 @@ function answerTo(c: AppContext, error: unknown): Response {
   return Response.json(body, { status: found.status, headers: found.headers });
 }
 
+const leads = (route: string, path: string) =>
+  route === path || (route.includes(":") && path.startsWith(route.split(":")[0]!));
+
 /** A path that is there for other methods is a 405. */
 function unknown(app: App, { method, path }: { method: string; path: string }): ApiError {
-  const at = (route: string) => route === path || (route.includes(":") && path.startsWith(route.split(":")[0]!));
-  const methods = app.routes.filter((route) => route.method !== "ALL" && at(route.path)).map((route) => route.method);
+  const there = app.routes.filter((route) => route.method !== "ALL" && leads(route.path, path));
+  const methods = there.map((route) => route.method);
   const shown = `${method} ${path.slice(0, 200)}`;
   if (methods.length === 0) return new ApiError(404, `there is no ${shown}`, { code: "not_found" });
   const headers = { allow: [...new Set(methods)].join(", ") };

@@ -3,6 +3,7 @@
 import { ApiError, retryHeaders, toApiError } from "../openai/errors.ts";
 import { EngineError } from "../types/errors.ts";
 import { readJson } from "./body.ts";
+import { Counts } from "./counts.ts";
 import { type Models, stopping, type Work } from "./models.ts";
 import type { RequestRecord, Settings } from "./settings.ts";
 import type { Ready, Slot } from "./slot.ts";
@@ -23,6 +24,7 @@ export interface Entry {
 export class Core {
   readonly models: Models;
   readonly settings: Settings;
+  readonly counts = new Counts();
   readonly #active = new Set<AbortController>();
   #reading = 0;
   #stopping = false;

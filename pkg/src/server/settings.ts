@@ -2,8 +2,9 @@
 
 import { checkAll, isObject, wrong } from "../options/check.ts";
 import { serverApp } from "../options/table/server.ts";
-import type { Model, ModelSource } from "../types/index.ts";
+import type { MetricsDialect, Model, ModelSource } from "../types/index.ts";
 import type { Loader } from "./slot.ts";
+import type { Telemetry } from "./trace.ts";
 
 /** What a request was and did. */
 export interface RequestRecord {
@@ -16,6 +17,10 @@ export interface RequestRecord {
   model?: string;
   promptTokens?: number;
   completionTokens?: number;
+  /** The ids of the header `traceparent`, where a request has one. */
+  traceId?: string;
+  spanId?: string;
+  sampled?: boolean;
   /** What went wrong inside of the server. No answer has it. */
   error?: string;
 }
@@ -43,11 +48,15 @@ export interface ServerOptions {
   idleUnload?: number | undefined;
   /** Makes a source of the path by which a request asks for an adapter. @default adapters cannot be loaded by requests */
   adapterSource?: ((path: string) => ModelSource) | undefined;
+  /** Whose names `/metrics` has; a query `?dialect=` asks for others. @default "ternlight" */
+  metricsDialect?: MetricsDialect | undefined;
+  /** Called with each measurement of an answer, in OpenTelemetry's names. @default none */
+  onTelemetry?: ((measured: Telemetry) => void) | undefined;
   /** Called with a record of each request when it has ended. @default none */
   onRequest?: ((record: RequestRecord) => void) | undefined;
 }
 
-const { maxBody, maxRequests, defaultMaxTokens, pingSeconds } = serverApp;
+const { maxBody, maxRequests, defaultMaxTokens, pingSeconds, metricsDialect } = serverApp;
 
 export function settingsOf(options: ServerOptions) {
   const given = checkAll("createApp", serverApp, options);
@@ -59,6 +68,7 @@ export function settingsOf(options: ServerOptions) {
     defaultMaxTokens: defaultMaxTokens.default,
     pingSeconds: pingSeconds.default,
     idleUnload: 0,
+    metricsDialect: metricsDialect.default as MetricsDialect,
     ...given,
   };
 }

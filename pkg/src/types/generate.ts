@@ -20,6 +20,9 @@ export type Prompt = string | TokenIds;
  */
 export type ContextFull = "stop" | "error" | "shift";
 
+/** The side on which a prompt that is too long loses tokens; `none` leaves it as it is. */
+export type Truncate = "none" | "left" | "right" | "middle";
+
 export interface GenerateOptions extends SamplingOptions {
   /** The most tokens of the answer. @default until the model ends or the context is full */
   maxTokens?: number | undefined;
@@ -33,6 +36,13 @@ export interface GenerateOptions extends SamplingOptions {
   addSpecial?: boolean | undefined;
   /** What happens when the context is full. @default "stop" */
   onContextFull?: ContextFull | undefined;
+  /**
+   * Where a prompt that is longer than its context loses tokens; otherwise that is a `ContextFull`, or as `onContextFull` says. What is left
+   * leaves room for `maxTokens`, at most a quarter of the context. A first token that begins every text (BOS) stays. Of messages the rendered
+   * tokens are cut, the template's among them: `onContextFull: "shift"` leaves out whole turns instead.
+   * @default "none"
+   */
+  truncate?: Truncate | undefined;
   /**
    * The format of the answer: each token is chosen among those that can still lead to a complete text of this format. The answer ends by
    * itself, with `finishReason: "stop"`, where nothing more may follow; `maxTokens` may end it before it is complete.
@@ -150,10 +160,14 @@ export interface Finished {
   finishReason: FinishReason;
   /** The stop text that ended it. */
   stopText?: string;
+  /** How many tokens of the prompt `truncate` has left out. */
+  truncatedTokens?: number;
   /** How many of the oldest messages were left out to make room, with `onContextFull: "shift"`. */
   droppedMessages?: number;
   /** One entry for each of `tokens`, where `logprobs` asked for them. */
   logprobs?: TokenLogprobs[];
+  /** The share of runs of three tokens that the answer had before, see `repetitionScore`. */
+  repetitionScore: number;
   timings: Timings;
   /** All completions, where `n` asked for several; the other fields are those of the first. */
   choices?: Finished[];

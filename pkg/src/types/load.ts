@@ -2,6 +2,7 @@
 
 import type { ChatMessage, ChatOptions } from "./chat.ts";
 import type { Prompt } from "./generate.ts";
+import type { HealthWatch } from "./health.ts";
 import type { Progress, SourceOptions } from "./sources.ts";
 import type { AbortSignal } from "./web.ts";
 
@@ -56,6 +57,9 @@ export interface PrefillChat extends Pick<ChatOptions, "tools" | "templateOption
 
 /** A prompt as `generate` takes it, messages as `chat` takes them, or what `session.save()` gave. */
 export type Prefill = Prompt | readonly ChatMessage[] | PrefillChat | Uint8Array;
+
+/** Whether a load may take other settings than it was asked for. */
+export type Fit = "none" | "auto";
 
 export interface LoadOptions extends SourceOptions {
   /** Aborts the load; the promise rejects with the signal's reason. */
@@ -160,6 +164,18 @@ export interface LoadOptions extends SourceOptions {
    * @default true in pages, false elsewhere
    */
   warmup?: boolean | undefined;
+  /**
+   * What happens where the model does not fit in memory: `none` is an error that names settings with which it does, `auto` takes them and
+   * says so in `info.warnings`.
+   * @default "none"
+   */
+  fit?: Fit | undefined;
+  /**
+   * Watches the model's health while it runs, see `model.health()`: hashes of its weights are taken at load and compared later, and some
+   * steps are looked at. Answers are the same, bit for bit.
+   * @default false
+   */
+  health?: boolean | HealthWatch | undefined;
   /**
    * Records what is done when with `performance.measure`, in the timeline of the thread that loads: the phases of the load, and for each
    * request every chunk of its prompt and every step of its answer. DevTools shows them in tracks of their own, under `ternlight`. They

@@ -4,7 +4,9 @@ import type { AdapterInfo, AdapterOptions } from "./adapters.ts";
 import type { ChatMessage, ChatOptions, CountOptions, RenderOptions, TokenizeOptions } from "./chat.ts";
 import type { EngineError } from "./errors.ts";
 import type { CompletionOptions, GenerateOptions, Generation, Prompt, TokenIds, TokenLogprobs } from "./generate.ts";
+import type { Health, HealthOptions } from "./health.ts";
 import type { ModelInfo, ModelStatus } from "./info.ts";
+import type { MetricsOptions, Statistics } from "./metrics.ts";
 import type {
   DetokenizeOptions,
   EmbedOptions,
@@ -161,6 +163,42 @@ export interface Model extends AsyncDispose {
   warmup(): Promise<void>;
   /** Tells how many requests run and wait, and how much of the KV cache is in use. */
   status(): Promise<ModelStatus>;
+  /**
+   * Tells how well the model is. With the load option `health` it is watched while it runs; without, it costs nothing and little is known.
+   *
+   * @throws {EngineError} `InvalidArgument` for an option that is wrong, or that needs the load option
+   * @example
+   * ```ts
+   * import { load } from "ternlight";
+   * import demo from "ternlight/demo";
+   *
+   * const model = await load(demo, { health: true });
+   * await model.generate("Once upon a time", { maxTokens: 64 }).finished;
+   * const { state, signals } = await model.health();
+   * console.log(state, signals.weights.state, signals.repetition.value);
+   * await model.close();
+   * ```
+   */
+  health(options?: HealthOptions): Promise<Health>;
+  /** Tells what was counted and timed since the load; in a page, since the first call of this, `metrics` or `health`. */
+  statistics(): Promise<Statistics>;
+  /**
+   * Writes what was counted and timed for Prometheus.
+   *
+   * @returns text, whose samples have the label `model`
+   * @throws {EngineError} `InvalidArgument` for an option that is wrong
+   * @example
+   * ```ts
+   * import { load } from "ternlight";
+   * import demo from "ternlight/demo";
+   *
+   * const model = await load(demo);
+   * await model.generate("Once upon a time", { maxTokens: 16 }).finished;
+   * console.log(await model.metrics({ format: "openmetrics" }));
+   * await model.close();
+   * ```
+   */
+  metrics(options?: MetricsOptions): Promise<string>;
   /**
    * Computes logits.
    *

@@ -500,3 +500,15 @@ test("a table and a picture hold what there is, and quote what strangers wrote",
   assert.doesNotMatch(csv(report), /NaN|undefined|null/);
   assert.equal(report.knee, null);
 });
+
+test("without a server, --model is the model in this process", async () => {
+  const common = ["--duration", "0.5", "-n", "4", "--prompt-tokens", "8", "--threads", "1"];
+  const { rows, target } = await json("loadtest", "--model", DEMO, "--users", "2", ...common);
+  assert.equal(target, DEMO);
+  assert.ok(rows[0].whole > 0);
+  accounted(rows[0]);
+  for (const more of [[DEMO], ["--shape", "fairy"]]) {
+    const { message } = await failure(2, "loadtest", ...more, "--model", DEMO, "--users", "2");
+    assert.match(message, /--model belongs to --host, or stands in place of MODEL/);
+  }
+});

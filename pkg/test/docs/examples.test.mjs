@@ -32,6 +32,7 @@ const NOT_RUN = {
   ],
   "docs/guide/formats.md": ["a benchmark that takes minutes"],
   "docs/guide/kv-cache.md": ["a benchmark that takes minutes"],
+  "docs/guide/operating.md": ["pkg/test/advise/advise.test.ts runs it"],
   "docs/guide/profiling.md": [
     "a build of minutes, and a profiler",
     "a build of minutes, and a profiler",

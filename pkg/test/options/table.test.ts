@@ -9,6 +9,7 @@ import type { Kind, NamedKind, Option } from "../../src/options/option.ts";
 import { checkOptions } from "../../src/options/options.ts";
 import { samplerNumbers } from "../../src/options/routes.ts";
 import { samplers } from "../../src/options/samplers.ts";
+import { advising } from "../../src/options/table/operating.ts";
 import { serverApp } from "../../src/options/table/server.ts";
 import { type FunctionName, functions, groups } from "../../src/options/table.ts";
 import { EngineError } from "../../src/types/errors.ts";
@@ -21,6 +22,7 @@ const types = readTypes([
   new URL("pkg/src/edge.ts", root),
   new URL("pkg/src/server/settings.ts", root),
   new URL("pkg/src/doctor/report.ts", root),
+  new URL("pkg/src/advise/types.ts", root),
 ]);
 
 const interfaces: [name: string, ...functions: FunctionName[]][] = [
@@ -37,6 +39,8 @@ const interfaces: [name: string, ...functions: FunctionName[]][] = [
   ["PromptLogprobsOptions", "promptLogprobs"],
   ["EmbedOptions", "embed"],
   ["PerplexityOptions", "perplexity"],
+  ["HealthOptions", "health"],
+  ["MetricsOptions", "metrics"],
   ["CacheOptions", "cache"],
   ["DoctorOptions", "doctor"],
 ];
@@ -46,11 +50,14 @@ const named: Record<NamedKind, string[]> = {
   bannedSequences: ["readonly (string | readonly number[])[]"],
   boolean: ["boolean"],
   cache: ["boolean | string"],
+  damage: ["{ codes?: number; nan?: boolean }"],
+  health: ["boolean | HealthWatch"],
   function: [
     "((progress: Progress) => void)",
     "LogitsProcessor",
     "((path: string) => ModelSource)",
     "((record: RequestRecord) => void)",
+    "((measured: Telemetry) => void)",
   ],
   integrity: ["string | Readonly<Record<string, string>>"],
   list: ["readonly unknown[]"],
@@ -58,6 +65,7 @@ const named: Record<NamedKind, string[]> = {
   module: ["WasmModule"],
   object: [
     "Readonly<Record<string, unknown>>",
+    "DeviceReport",
     "Readonly<Record<string, Model | Loader>>",
     "Readonly<Record<string, Readonly<Record<string, ModelSource>>>>",
   ],
@@ -99,6 +107,7 @@ test("the public types have the table's options, values and defaults", () => {
   compare("CompletionOptions", groups.completions);
   compare("EdgeOptions", groups.edge);
   compare("ServerOptions", serverApp);
+  compare("RecommendOptions", advising);
   assert.deepEqual(types.literals("Sampler"), samplers);
 });
 

@@ -51,6 +51,7 @@ test("the tarball", async (context) => {
       "quality.js",
       "quality.jsx",
       "server.js",
+      "signals.js",
       "worker.js",
     ];
     const expected = [...scripts, ...flavours.map((row) => row.file), "types"];
@@ -79,6 +80,7 @@ test("the tarball", async (context) => {
     const told = ["@vite-ignore", "webpackIgnore: true", "turbopackIgnore: true"].map((comment) => `/* ${comment} */`);
     for (const [worker, imports] of [
       ["worker.js", 1],
+      ["signals.js", 0],
       ["node-worker.js", 0],
       ["chat.js", 0],
     ]) {
@@ -88,10 +90,11 @@ test("the tarball", async (context) => {
       for (const one of found) for (const comment of told) assert.ok(one.includes(comment), `${one} lacks ${comment}`);
       assert.ok(!/\bnew Worker\(new URL\("/.test(script), `${worker} names itself or another worker`);
     }
-    for (const name of ["worker.js", "chat.js"]) {
+    for (const name of ["worker.js", "chat.js", "signals.js"]) {
       assert.ok(!/\bfrom\s*"|^import\b/m.test(await text(name)), `${name} imports another file`);
     }
-    assert.ok((await text("worker.js")).includes('new URL("./chat.js",import.meta.url)'));
+    for (const name of ["chat.js", "signals.js"])
+      assert.ok((await text("worker.js")).includes(`new URL("./${name}",import.meta.url)`), name);
     const spawn = 'new Worker(new URL("./worker.js",import.meta.url),{type:"module"})';
     assert.ok((await text("index.js")).includes(spawn), "index.js lacks what bundlers look for");
   });

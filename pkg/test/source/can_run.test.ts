@@ -140,6 +140,28 @@ test("load refuses what WebAssembly cannot hold with the same words", async (con
   });
 });
 
+test("a load that may take the nearest setting says which one", async (context) => {
+  // 4.3 GB of cache as f32, and weights of some megabytes.
+  const shape = { layers: 2, hidden: 2048, ffn: 1024, vocab: 1024, context: 262144 };
+  const model = await fileOf(context, shape);
+  const asked = { contextLength: 131072, kvCacheType: "f32", threads: 1 } as const;
+  await assert.rejects(load(model, asked), { code: "OutOfMemory" });
+  const loaded = await load(model, { ...asked, fit: "auto" });
+  context.after(() => loaded.close());
+  const { kvCacheType, contextLength, warnings } = loaded.info;
+  assert.equal(kvCacheType, "f16");
+  const found = warnings.filter((warning) => warning.startsWith("fit: "));
+  assert.equal(found.length, 1);
+  assert.match(found[0]!, /^fit: kvCacheType f16.* was taken, because the model needs \d+ bytes, /);
+  assert.ok(contextLength === 131072 || found[0]!.includes(`contextLength ${contextLength}`), found[0]);
+  // What fits is left as it was asked for, and what cannot fit is an error all the same.
+  const small = await load(goldenPath("gguf/qwen3.Q1_0.gguf"), { fit: "auto", threads: 1 });
+  assert.ok(!small.info.warnings.some((warning) => warning.startsWith("fit")));
+  await small.close();
+  const huge = await fileOf(context, { ...long, layers: 200 });
+  await assert.rejects(load(huge, { fit: "auto", threads: 1 }), { code: "OutOfMemory" });
+});
+
 test("only headers are read", async (context) => {
   const { bytes, size } = header(long);
   const beginning = new Uint8Array(300 << 10);

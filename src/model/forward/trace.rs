@@ -22,7 +22,42 @@ pub struct Traced<'a> {
     pub output: Values,
 }
 
+/// The values that an operation has read, or of the head those that it has written.
+#[derive(Clone, Copy, Debug)]
+pub struct Looked<'a> {
+    pub operation: Operation,
+    pub layer: usize,
+    pub rows: usize,
+    /// Values from one row to the next, and how many of them count.
+    pub stride: usize,
+    pub width: usize,
+    pub values: &'a [f32],
+}
+
 impl<I: Isa> Forward<I> {
+    /// What the operation that ran last leaves to be seen, if it has matrices.
+    pub fn look(&self, model: &Model) -> Option<Looked<'_>> {
+        let past = self.operation.checked_sub(2)?;
+        let (operation, config) = (self.at(self.operation - 1, model), &model.config);
+        let layer = past / LAYER.len();
+        let rows = self.rows.len();
+        let seen = |stride, width, values| Some(Looked { operation, layer, rows, stride, width, values });
+        match operation {
+            Operation::Qkv | Operation::GateUp => seen(config.hidden, config.hidden, &self.hidden[..]),
+            Operation::Output => {
+                let width = model.layers[layer].output.inputs[0].spec.cols;
+                seen(width, width, &self.attended[..])
+            }
+            // The gate is multiplied by what was gated, in place.
+            Operation::Down => seen(2 * config.ffn, config.ffn, &self.gate_up[..]),
+            Operation::Head => {
+                let rows = self.logits.len() / config.vocab;
+                seen(config.vocab, config.vocab, &self.logits[..]).map(|seen| Looked { rows, ..seen })
+            }
+            _ => None,
+        }
+    }
+
     /// Every matrix of the operation that ran last, if it has any.
     pub fn trace<'a>(&self, model: &'a Model, note: &mut dyn FnMut(Traced<'a>)) {
         let Some(past) = self.operation.checked_sub(2) else { return };

@@ -1,6 +1,7 @@
 /** Generates an answer: prompt, constraint, sampling, hooks, pieces. */
 
 import { Constrainer, type Constraint } from "../../constrain/constraint.ts";
+import type { Recorder } from "../../metrics/recorder.ts";
 import type { FormatSpec } from "../../options/response_format.ts";
 import { samplerDefaults } from "../../options/routes.ts";
 import { Sender } from "../../rpc/backpressure.ts";
@@ -25,21 +26,27 @@ export const generate: Handler<"generate"> = async (state, { session, prompt, se
   const own = session === null;
   const id = own ? engine.open() : state.session(session);
   let constraint: Constraint | null = null;
+  // It may begin to count meanwhile: what it has not seen begin it must not see end.
+  let counting: Recorder | null = null;
   try {
     const format = settings.responseFormat ?? formatOfCalls(text, prompt);
     if (format) constraint = await constrain(state, format, !settings.ignoreEos, context);
     context.signal.throwIfAborted();
     if (!own && state.sessions.get(session) !== id) throw new EngineError("Closed", "the session is closed");
     adapt(state, id, settings.adapters);
+    counting = state.recorder;
+    counting?.adapted(settings.adapters, 1);
     const { finished, surplus } = await run(state, { session: id, prompt, settings, constraint, context });
     if ("tools" in prompt && prompt.tools) {
       Object.assign(finished, text.chat.findCalls(text.tokenizer.decode(finished.tokens), prompt.tools));
     }
+    state.recorder?.answered(finished.repetitionScore, finished.tokens.length);
     if (own) return { finished, held: [] };
     engine.truncate(id, engine.tokens(id).length - surplus);
     return { finished, held: state.tokens(id) };
   } finally {
     constraint?.free();
+    counting?.adapted(settings.adapters, -1);
     if (own) engine.close(id);
   }
 };
@@ -99,8 +106,10 @@ async function run(state: HostState, run: Run): Promise<Outcome> {
   const { session, prompt, settings, context } = run;
   const { maxTokens = Infinity, sanitize, onContextFull } = settings;
   const shift = onContextFull === "shift";
-  const prompting = { sanitize, shift };
-  let { ids, dropped } = promptIds(state.model, prompt, session, prompting);
+  const { truncate: side = "none" } = settings;
+  const free = Math.min(maxTokens, Math.floor(state.model.info.contextLength / 4));
+  const prompting = { sanitize, shift, ...(side === "none" ? {} : { truncate: { side, free } }) };
+  let { ids, dropped, truncated = 0 } = promptIds(state.model, prompt, session, prompting);
   const answer = new Answer({
     tokenizer: state.model.text.tokenizerOrNull,
     promptTokens: ids,
@@ -109,7 +118,7 @@ async function run(state: HostState, run: Run): Promise<Outcome> {
     send: context.send,
   });
   const ended = (reason: FinishReason): Outcome => ({
-    finished: answer.finish(reason, dropped),
+    finished: { ...answer.finish(reason, dropped), ...(truncated > 0 ? { truncatedTokens: truncated } : {}) },
     surplus: answer.surplus,
   });
   if (context.stopped) return ended("stopped");
@@ -120,7 +129,11 @@ async function run(state: HostState, run: Run): Promise<Outcome> {
     const outcome = await request(state, session, ids, work, context, listener(state, run, answer, ended, byTurns));
     if (outcome) return outcome;
     const before = dropped;
-    ({ ids, dropped } = promptIds(state.model, prompt, session, { ...prompting, answered: answer.tokens }));
+    ({
+      ids,
+      dropped,
+      truncated = 0,
+    } = promptIds(state.model, prompt, session, { ...prompting, answered: answer.tokens }));
     // The last turn fills the context alone: from here on it loses its middle.
     byTurns = dropped > before;
   }
@@ -182,6 +195,7 @@ function workOf(settings: GenerateSettings & { seed: number }, left: number, tex
     adapters,
     sanitize,
     keepSpecialTokens,
+    truncate,
     ...sampling
   } = rest;
   const chosen = {

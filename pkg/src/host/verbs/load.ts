@@ -24,6 +24,20 @@ export const load: Handler<"load"> = async (state, { source, settings }, context
       adapters: new Adapters(loaded),
       maxSequences: loaded.info.maxSequences,
     };
+    if (settings.health || !state.platform.asked) await state.count();
+    if (settings.health) {
+      const { Monitor } = await state.platform.signals();
+      const around = {
+        engine: loaded.engine,
+        memory: loaded.memory,
+        operations: loaded.glue.operations().split(" "),
+        recorder: await state.count(),
+        kvCacheType: loaded.info.kvCacheType,
+        turn: state.platform.turn,
+      };
+      state.monitor = await Monitor.start(around, settings.health === true ? {} : settings.health);
+      loop.watched = state.monitor;
+    }
     // What is left of a prompt goes on.
     loop.start();
     if (settings.warmup ?? state.platform.warms) state.idle = new IdleWarmup(state);

@@ -1,5 +1,7 @@
 /** What the engine is doing, and the warm-up of the runtime's compilers. */
 
+import { EngineError } from "../../types/errors.ts";
+import type { ModelStatus } from "../../types/index.ts";
 import type { Handler } from "../call.ts";
 import { once } from "../request.ts";
 import { MAX_ROUNDS, WARMUP_MS, warmupRound } from "../warmup.ts";
@@ -19,6 +21,32 @@ export const status: Handler<"status"> = ({ model: { engine, memory, crowding } 
     memoryBytes: memory.buffer.byteLength,
     threads: crowding.active,
   };
+};
+
+export const statistics: Handler<"statistics"> = async (state) => (await state.count()).statistics;
+
+export const health: Handler<"health"> = async (state, { full, damage }) => {
+  const { monitor, platform } = state;
+  if (monitor) {
+    if (damage) monitor.damage(damage);
+    if (full) await monitor.compareAll();
+    return monitor.health;
+  }
+  for (const [option, given] of Object.entries({ full, damage })) {
+    if (given) throw new EngineError("InvalidArgument", `health: ${option} needs the load option health`, { option });
+  }
+  const { unwatched } = await platform.signals();
+  return unwatched(await state.count(), state.model.info.kvCacheType);
+};
+
+/** The text needs more code than a page has loaded. */
+export const metrics: Handler<"metrics"> = async (state, args, context) => {
+  const { metricsText } = await state.platform.signals();
+  const { info, adapters } = state.model;
+  const now = (await status(state, {}, context as never)) as ModelStatus;
+  const measured = { name: info.name ?? "model", info, status: now, statistics: (await state.count()).statistics };
+  const known = await health(state, {}, context as never);
+  return metricsText([{ ...measured, health: known, adapters: adapters.names }], args);
 };
 
 export const warmup: Handler<"warmup"> = async (state, _, context) => {

@@ -7,7 +7,7 @@ import { canRun, inspect, load } from "./load.ts";
 import { measure, roofline, times, trace } from "./measure.ts";
 import { embed, logits, perplexity, promptLogprobs } from "./score.ts";
 import { closeSession, forkSession, heldSession, restoreSession, rewindSession, saveSession } from "./sessions.ts";
-import { status, warmup } from "./status.ts";
+import { health, metrics, statistics, status, warmup } from "./status.ts";
 import { detokenize, renderChat, tokenBytes, tokenize, tokenizerInfo } from "./tokenize.ts";
 
 export const verbs: Handlers = {
@@ -25,6 +25,9 @@ export const verbs: Handlers = {
   unloadAdapter,
   warmup,
   status,
+  statistics,
+  health,
+  metrics,
   logits,
   embed,
   perplexity,

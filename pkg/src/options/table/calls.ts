@@ -54,6 +54,36 @@ export const embedding = {
   normalize: { kind: "boolean", to: "caller", default: true, help: "Scales embeddings to length 1." },
 } as const satisfies Group;
 
+export const wellness = {
+  full: {
+    kind: "boolean",
+    to: "caller",
+    default: false,
+    help: "Compares all weights now, in place of the tiles that their turn has come to.",
+  },
+  damage: {
+    kind: "damage",
+    to: "caller",
+    otherwise: "none",
+    help: "Damages the model in memory, to see an alarm rise: codes in so many tiles, or a scale that is NaN.",
+  },
+} as const satisfies Group;
+
+export const metering = {
+  format: {
+    kind: { values: ["prometheus", "openmetrics"] },
+    to: "caller",
+    default: "prometheus",
+    help: "How the text is written: Prometheus' format, or OpenMetrics 1.0.",
+  },
+  dialect: {
+    kind: { values: ["ternlight", "llama", "vllm"] },
+    to: "caller",
+    default: "ternlight",
+    help: "Whose names the metrics have: ternlight's own, llama-server's or vLLM's.",
+  },
+} as const satisfies Group;
+
 export const perplexity = {
   window: {
     kind: { integer: [2, MOST_TOKENS] },

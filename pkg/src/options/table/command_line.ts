@@ -297,9 +297,9 @@ export const loadPlan = {
   serverModel: {
     kind: "text",
     to: "command",
-    otherwise: "the first that it lists",
-    flag: { name: "model", value: "NAME" },
-    help: "The model's name at the server.",
+    otherwise: "the first that a server lists",
+    flag: { name: "model", value: "MODEL" },
+    help: "With --host the model's name at the server, else the model to load, as where none precedes the flags.",
   },
   apiKey: { kind: "text", to: "command", flag: { value: "KEY" }, help: "Sent to the server with every request." },
   chat: {

@@ -39,6 +39,13 @@ export const generation = {
     flag: { value: "W" },
     help: "What happens when the context is full: the answer ends, fails, or goes on without a chat's oldest turns or a text's middle.",
   },
+  truncate: {
+    kind: { values: ["none", "left", "right", "middle"] },
+    to: "host",
+    default: "none",
+    flag: { value: "SIDE" },
+    help: "Where a prompt that is longer than the context loses tokens, to leave room for its answer.",
+  },
   sanitize: {
     kind: "boolean",
     to: "caller",

@@ -221,6 +221,20 @@ export const loading = {
     flag: { name: "idle-warmup", help: "Warms up behind the load until a call comes; a server, before it is ready." },
     help: "Warms up in idle time behind the load, as model.warmup() does, until a call comes.",
   },
+  fit: {
+    kind: { values: ["none", "auto"] },
+    to: "host",
+    default: "none",
+    flag: { value: "F" },
+    help: "With auto, takes the nearest settings with which the model fits in memory, and says so in info.warnings.",
+  },
+  health: {
+    kind: "health",
+    to: "host",
+    default: false,
+    flag: { help: "Watches the model's health while it runs." },
+    help: "Watches the model's health while it runs; an object sets the share of a core that this may take, and thresholds.",
+  },
   userTiming: {
     kind: "boolean",
     to: "host",

@@ -88,6 +88,19 @@ export const serverApp = {
     otherwise: "adapters cannot be loaded by requests",
     help: "Makes a source of the path by which a request asks for an adapter.",
   },
+  metricsDialect: {
+    kind: { values: ["ternlight", "llama", "vllm"] },
+    to: "caller",
+    default: "ternlight",
+    flag: { value: "D" },
+    help: "Whose names /metrics has: ternlight's own, llama-server's or vLLM's; ?dialect= asks for others.",
+  },
+  onTelemetry: {
+    kind: "function",
+    to: "caller",
+    otherwise: "none",
+    help: "Called with each measurement of an answer, under OpenTelemetry's names for generative AI.",
+  },
   onRequest: {
     kind: "function",
     to: "caller",

@@ -14,6 +14,7 @@ import type { App, AppContext } from "../env.ts";
 import type { Work } from "../models.ts";
 import { EventIds } from "../resume.ts";
 import { failedEvent } from "../sse.ts";
+import { measurements } from "../trace.ts";
 
 export function completionRoutes(app: App, core: Core): void {
   const { defaultMaxTokens } = core.settings;
@@ -39,6 +40,7 @@ export type Answering = (ask: Ask, work: Work, ids: EventIds, onEnd: (finished: 
 export function run(c: AppContext, core: Core, body: unknown, ask: Ask, answering: Answering): Promise<Response> {
   const entry = c.get("entry");
   const { record } = entry;
+  const { onTelemetry } = core.settings;
   const request = c.req.raw;
   return core.work(request, entry, ask.model, ask.param, async (work) => {
     const { fingerprint, slot } = work;
@@ -46,6 +48,12 @@ export function run(c: AppContext, core: Core, body: unknown, ask: Ask, answerin
     const ids = await EventIds.of(request, { body, fingerprint, answers: count, repeats: repeats(ask) });
     const onEnd = (finished: Finished) => {
       slot.pace.note(finished);
+      if (onTelemetry) {
+        const { traceId, spanId, sampled } = record;
+        const trace = traceId === undefined ? undefined : { traceId, spanId: spanId!, sampled: sampled! };
+        const operation = record.path.endsWith("/v1/completions") ? "text_completion" : "chat";
+        for (const one of measurements(finished, { model: ask.model, operation, trace })) onTelemetry(one);
+      }
       record.promptTokens = (record.promptTokens ?? 0) + finished.promptTokens.length;
       record.completionTokens = (record.completionTokens ?? 0) + finished.tokens.length;
     };

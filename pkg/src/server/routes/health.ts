@@ -1,6 +1,7 @@
 /** Whether the server lives, is ready, and what it does: for load balancers, dashboards and people. */
 
 import { type ApiError, retryHeaders } from "../../openai/errors.ts";
+import type { HealthState } from "../../types/index.ts";
 import type { Core } from "../core.ts";
 import type { App } from "../env.ts";
 import { stopping } from "../models.ts";
@@ -8,9 +9,9 @@ import { stopping } from "../models.ts";
 export function healthRoutes(app: App, core: Core, version: string): void {
   const { models } = core;
   app.get("/livez", (c) => c.json({ status: "ok" }));
-  const ready = () => {
+  const ready = async () => {
     if (core.stopping) return unready("stopping", stopping());
-    if (models.allReady) return Response.json({ status: "ok" });
+    if (models.allReady) return Response.json({ status: "ok", ...(await healthOf(core)) });
     const waiting = models.slots.find(({ state }) => state === "loading" || state === "failed")!;
     return unready(waiting.state, waiting.unavailable(), { model: waiting.name, progress: waiting.progress });
   };
@@ -56,6 +57,20 @@ export function healthRoutes(app: App, core: Core, version: string): void {
       is_sleeping: false,
     });
   });
+}
+
+/** How well the models are that are watched; nothing where none is. An alarm is no reason to take a server out of service. */
+async function healthOf({ models }: Core): Promise<object> {
+  const each = models.slots.map(async (slot) => {
+    const ready = await slot.current();
+    const health = await ready?.model.health().catch(() => null);
+    return health?.watched ? [[slot.name, health] as const] : [];
+  });
+  const all = (await Promise.all(each)).flat();
+  if (all.length === 0) return {};
+  const order: readonly HealthState[] = ["unknown", "ok", "warn", "alert"];
+  const worst = Math.max(...all.map(([, { state }]) => order.indexOf(state)));
+  return { health: order[worst], models: Object.fromEntries(all) };
 }
 
 function unready(status: string, error: ApiError, more: object = {}): Response {

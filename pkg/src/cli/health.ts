@@ -1,0 +1,97 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { signalNames } from "../metrics/signals.ts";
+import { healthFlags as rows } from "../options/table/operating.ts";
+import { EngineError } from "../types/errors.ts";
+import type { Health, HealthSignal, HealthThresholds, Model } from "../types/index.ts";
+import type { Args } from "./args.ts";
+import { table } from "./format.ts";
+import { loadOptions, withModel } from "./model.ts";
+import type { Terminal } from "./terminal.ts";
+import type { Command } from "./usage.ts";
+
+/** What the model goes on from, where nothing is given. */
+const TEXT = "Once upon a time";
+/** Answers that are looked at. */
+const ANSWERS = 4;
+
+interface Flags {
+  thresholds?: string;
+  calibrate?: string;
+  flipCodes?: number;
+  maxTokens?: number;
+}
+
+/** Exits with 1 on an alert. */
+export const health: Command = {
+  name: "health",
+  async run(args, terminal) {
+    const flags = args.own<Flags>("healthFlags");
+    const given = flags.thresholds === undefined ? {} : { thresholds: await thresholdsOf(flags.thresholds) };
+    // Whoever asks wants every step to be looked at.
+    const load = { ...loadOptions(args, ["loading"]), health: { share: 1, ...given } };
+    await withModel(args, terminal, load, async (model) => {
+      const damage = flags.flipCodes === undefined ? {} : { damage: { codes: flags.flipCodes } };
+      const { signal } = terminal;
+      await write(model, args, flags.maxTokens ?? rows.maxTokens.default, signal);
+      const found = await model.health({ full: true, ...damage, signal });
+      if (flags.calibrate !== undefined) await keep(flags.calibrate, found.calibrated);
+      await show(found, terminal);
+      if (found.state === "alert") terminal.status = 1;
+    });
+  },
+};
+
+/** Lets the model write, so that there is something to look at. */
+async function write(model: Model, args: Args, maxTokens: number, signal: AbortSignal): Promise<void> {
+  const { tokenizer, vocab } = model.info;
+  // Without a tokenizer there are only ids.
+  const prompt = tokenizer ? (args.operands[1] ?? TEXT) : [1, 2, 3, 5, 8].map((id) => id % vocab);
+  const answers = Array.from({ length: ANSWERS }, (_, seed) => model.generate(prompt, { seed, maxTokens, signal }));
+  const ended = await Promise.allSettled(answers.map(({ finished }) => finished));
+  for (const one of ended) {
+    // What is not finite is what the report is about.
+    if (one.status === "rejected" && (one.reason as EngineError).code !== "NonFinite") throw one.reason;
+  }
+}
+
+async function thresholdsOf(file: string): Promise<HealthThresholds> {
+  const text = await readFile(file, "utf8").catch((cause) => {
+    throw new EngineError("NotFound", `--thresholds: ${cause.message}`, { option: "--thresholds", file }, { cause });
+  });
+  try {
+    return JSON.parse(text) as HealthThresholds;
+  } catch (cause) {
+    throw new EngineError("BadValue", `${file} is not JSON`, { file }, { cause });
+  }
+}
+
+async function keep(file: string, thresholds: HealthThresholds): Promise<void> {
+  await writeFile(file, `${JSON.stringify(thresholds, null, 2)}\n`).catch((cause) => {
+    throw new EngineError("Unwritable", `--calibrate: ${cause.message}`, { file }, { cause });
+  });
+}
+
+async function show(health: Health, terminal: Terminal): Promise<void> {
+  if (terminal.json) return terminal.printJson(health);
+  const lines = signalNames.map((name) => {
+    const { state, value, warn, alert, unit, worse, from } = health.signals[name];
+    const facts = Object.entries(from).map(([what, number]) => `${what} ${number}`);
+    const mark = worse === "above" ? "≥" : "<";
+    return [
+      name,
+      state,
+      shown(value, unit),
+      `${mark} ${shown(warn, unit)}`,
+      `${mark} ${shown(alert, unit)}`,
+      facts.join(", "),
+    ];
+  });
+  const head = ["signal", "state", "value", "warn", "alert", ""];
+  await terminal.print(`${health.state}\n${table("llrrrl", [head, ...lines])}\n`);
+}
+
+function shown(value: number | null, unit: HealthSignal["unit"]): string {
+  if (value === null) return "";
+  if (unit === "share") return `${Number((100 * value).toPrecision(3))} %`;
+  return `${Number(value.toPrecision(4))}${unit === "bits" ? " bits" : ""}`;
+}

@@ -1,0 +1,192 @@
+/** `run --prompts`: a file of prompts in, a file of answers out, in order, a few at a time, and on from where it was cut off. */
+
+import { createReadStream } from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
+import { createInterface } from "node:readline";
+import { EngineError } from "../types/errors.ts";
+import type { ChatMessage, ChatOptions, Finished, Model } from "../types/index.ts";
+import { forJson } from "./escape.ts";
+import { plural } from "./format.ts";
+import { UsageError } from "./syntax.ts";
+import type { Terminal } from "./terminal.ts";
+
+export interface PromptFiles {
+  prompts: string;
+  /** Standard output where it is undefined. */
+  out: string | undefined;
+  /** For every line; a line's own come before them. */
+  options: ChatOptions;
+}
+
+/** Requests beside those that are computed, so that a place never waits for a line. */
+const AHEAD = 2;
+
+/** What a line asks. */
+interface Line {
+  id?: string | number;
+  prompt?: string;
+  ids?: number[];
+  messages?: ChatMessage[];
+  [option: string]: unknown;
+}
+
+/** What becomes of a line. */
+type Outcome = Record<string, unknown> & { index: number };
+
+export async function answerPrompts(model: Model, files: PromptFiles, terminal: Terminal): Promise<void> {
+  const { signal } = terminal;
+  const out = await Answers.open(files.out, terminal);
+  const lines = createInterface({ input: createReadStream(files.prompts), crlfDelay: Number.POSITIVE_INFINITY });
+  const begun = performance.now();
+  let [index, failed, tokens] = [0, 0, 0];
+  const pending: Promise<Outcome>[] = [];
+  const settle = async () => {
+    const outcome = await pending.shift()!;
+    if (outcome.error) failed++;
+    else tokens += (outcome.tokens as number[]).length;
+    await out.write(outcome);
+  };
+  const most = model.info.maxSequences + AHEAD;
+  try {
+    for await (const line of lines) {
+      if (line.trim() === "") continue;
+      const at = index++;
+      if (at < out.before) continue;
+      signal.throwIfAborted();
+      pending.push(answerLine(model, line, at, files.options, signal));
+      // Whoever waits for the first hears of the others' failures later.
+      pending.at(-1)!.catch(() => {});
+      if (pending.length >= most) await settle();
+      terminal.passing(`answered ${at + 1 - pending.length}`);
+    }
+    while (pending.length > 0) await settle();
+  } finally {
+    lines.close();
+    await out.close();
+  }
+  const seconds = (performance.now() - begun) / 1000;
+  const skipped = out.before > 0 ? `, ${out.before} were there` : "";
+  const rate = tokens > 0 ? ` at ${(tokens / seconds).toFixed(1)} tokens/s` : "";
+  await terminal.note(`${plural(index - Math.min(index, out.before), "answer")}${rate}, ${failed} failed${skipped}`);
+  if (failed > 0) terminal.status = 1;
+}
+
+async function answerLine(
+  model: Model,
+  text: string,
+  index: number,
+  common: ChatOptions,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  let id: Line["id"];
+  try {
+    const { id: own, prompt, ids, messages, ...options } = parsed(text);
+    id = own;
+    // Each line has a seed of its own that follows from that of all.
+    const seed = common.seed === undefined ? {} : { seed: common.seed + index };
+    const all = { ...common, ...seed, ...options, signal };
+    const generation = messages ? model.chat(messages, all) : model.generate((prompt ?? ids)!, all);
+    return { index, ...(id === undefined ? {} : { id }), ...shown(await generation.finished) };
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!(error instanceof EngineError) || error.code === "Closed" || error.code === "WorkerFailed") throw error;
+    const { code, message } = error;
+    return { index, ...(id === undefined ? {} : { id }), error: { code, message } };
+  }
+}
+
+/** Without times, so that the same prompts give the same bytes. */
+function shown({ text, tokens, finishReason, repetitionScore, choices, toolCalls }: Finished) {
+  const more = {
+    ...(choices ? { choices: choices.map(({ text }) => text) } : {}),
+    ...(toolCalls ? { toolCalls } : {}),
+  };
+  return { text, tokens, finishReason, repetitionScore, ...more };
+}
+
+function parsed(text: string): Line {
+  const expected = "a text, or an object with one of prompt, ids and messages";
+  const wrong = () =>
+    new EngineError("InvalidArgument", `a line must be ${expected}`, { option: "--prompts", expected });
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw wrong();
+  }
+  if (typeof value === "string") return { prompt: value };
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw wrong();
+  const line = value as Line;
+  const given = [line.prompt, line.ids, line.messages].filter((one) => one !== undefined);
+  if (given.length !== 1) throw wrong();
+  return line;
+}
+
+/** The lines that are written. Those of an earlier run stay; one that was cut off is written anew. */
+class Answers {
+  /** Whole lines that were there. */
+  readonly before: number;
+  readonly #file: FileHandle | null;
+  readonly #terminal: Terminal;
+
+  private constructor(file: FileHandle | null, before: number, terminal: Terminal) {
+    this.#file = file;
+    this.before = before;
+    this.#terminal = terminal;
+  }
+
+  static async open(name: string | undefined, terminal: Terminal): Promise<Answers> {
+    if (name === undefined) return new Answers(null, 0, terminal);
+    try {
+      const file = await open(name, "a+");
+      const { lines, bytes } = await wholeLines(file);
+      await file.truncate(bytes);
+      return new Answers(file, lines, terminal);
+    } catch (cause) {
+      const message = `--out: ${(cause as Error).message}`;
+      throw new EngineError("Unwritable", message, { option: "--out", file: name }, { cause });
+    }
+  }
+
+  async write(outcome: Outcome): Promise<void> {
+    const line = `${forJson(JSON.stringify(outcome))}\n`;
+    if (this.#file) await this.#file.appendFile(line);
+    else await this.#terminal.print(line);
+  }
+
+  async close(): Promise<void> {
+    await this.#file?.close();
+  }
+}
+
+const LINE_FEED = 10;
+const CHUNK = 1 << 16;
+
+async function wholeLines(file: FileHandle): Promise<{ lines: number; bytes: number }> {
+  const buffer = Buffer.alloc(CHUNK);
+  let [lines, bytes] = [0, 0];
+  for (let at = 0; ; ) {
+    const { bytesRead } = await file.read(buffer, 0, CHUNK, at);
+    if (bytesRead === 0) return { lines, bytes };
+    for (let i = 0; i < bytesRead; i++) {
+      if (buffer[i] !== LINE_FEED) continue;
+      lines++;
+      bytes = at + i + 1;
+    }
+    at += bytesRead;
+  }
+}
+
+/** Refuses what does not go with a file of prompts. */
+export function checkPrompts(
+  given: Readonly<Record<string, boolean>>,
+  out: string | undefined,
+  prompts?: string,
+): void {
+  if (prompts === undefined) {
+    if (out !== undefined) throw new UsageError("--out belongs to --prompts", { option: "--out" });
+    return;
+  }
+  const other = Object.keys(given).find((name) => given[name]);
+  if (other) throw new UsageError(`${other} does not go with --prompts`, { option: other });
+}

@@ -1,0 +1,308 @@
+/**
+ * Watches a model while it runs, within a share of a core. Some steps are computed operation by operation, and between two operations
+ * what the last one has left in the memory is looked at. A step gives the same bits either way.
+ */
+
+import type { Recorder } from "../metrics/recorder.ts";
+import type { Health, HealthThresholds } from "../types/index.ts";
+import { entropy, placesOf, readHead } from "./kv.ts";
+import { assess, type Measure } from "./thresholds.ts";
+import { Tiles } from "./tiles.ts";
+
+/** As much of the engine as is watched. */
+export interface Watched {
+  step(budget: number): unknown[];
+  served(): Uint32Array;
+  watch(what: number): Float64Array;
+  busy(): boolean;
+}
+
+export interface Surroundings {
+  engine: Watched;
+  memory: WebAssembly.Memory;
+  /** The names of operations, as the engine numbers them. */
+  operations: readonly string[];
+  recorder: Recorder;
+  kvCacheType: string;
+  turn(): Promise<void>;
+}
+
+/** In the order of the engine's precisions. */
+const INT8 = 0;
+/** Rows from which on a channel that was always zero counts, and after which the count begins anew. */
+const [LEAST_ROWS, MOST_ROWS] = [64, 4096];
+/** Positions of a block that must be filled for its entropy to count. */
+const LEAST_POSITIONS = 16;
+/** The share that the latest block has in the mean of a layer. */
+const LATEST = 0.5;
+/** Milliseconds between two looks at the weights. */
+const COMPARE_MS = 500;
+/** What one look at the weights takes at most, in milliseconds. */
+const LOOK_MS = 10;
+
+interface Channels {
+  seen: Uint8Array;
+  rows: number;
+  /** The share of zeros in the last full count. */
+  last: number | null;
+}
+
+export class Monitor {
+  readonly #around: Surroundings;
+  readonly #share: number;
+  readonly #thresholds: HealthThresholds;
+  readonly #tiles: Tiles;
+  readonly #started = performance.now();
+  #timer: ReturnType<typeof setInterval> | undefined;
+  /** Milliseconds that were computed, and of looking at steps and at weights. */
+  #computed = 0;
+  #looked = 0;
+  #compared = 0;
+  /** Whether the batch under way is looked at, and the logits that it left. */
+  #looking = false;
+  #logits: { address: number; rows: number; vocab: number } | null = null;
+  #steps = 0;
+  /** Looks at the cache. */
+  #looks = 0;
+  readonly #channels = new Map<string, Channels>();
+  /** By layer; undefined where none was seen. */
+  readonly #layers: ({ keys: number; values: number } | undefined)[] = [];
+  readonly #int8 = { peaks: 0, values: 0 };
+  readonly #kv = { limit: 0, codes: 0 };
+  readonly #written = { nll: 0, tokens: 0 };
+  #nonFinite = 0;
+
+  private constructor(around: Surroundings, share: number, thresholds: HealthThresholds) {
+    this.#around = around;
+    this.#share = share;
+    this.#thresholds = thresholds;
+    this.#tiles = new Tiles(around.memory, around.engine.watch(0));
+  }
+
+  /** Takes the hashes of all weights, and compares them from then on. */
+  static async start(
+    around: Surroundings,
+    { share = 0.005, thresholds = {} }: { share?: number | undefined; thresholds?: HealthThresholds | undefined },
+  ): Promise<Monitor> {
+    const monitor = new Monitor(around, share, thresholds);
+    await monitor.#tiles.take(around.turn);
+    monitor.#timer = setInterval(() => monitor.#compare(), COMPARE_MS);
+    (monitor.#timer as { unref?(): void }).unref?.();
+    return monitor;
+  }
+
+  /** A step of the engine. */
+  step(budget: number): unknown[] {
+    const { engine } = this.#around;
+    const begun = performance.now();
+    // With a whole core every step is looked at.
+    this.#looking ||= this.#share >= 1 || this.#looked <= this.#share * this.#computed;
+    if (!this.#looking) {
+      const events = engine.step(budget);
+      this.#computed += performance.now() - begun;
+      return events;
+    }
+    const events: unknown[] = [];
+    let looked = 0;
+    for (let now = begun; ; ) {
+      events.push(...engine.step(0));
+      const after = performance.now();
+      const done = engine.served().length > 0;
+      if (done) this.#end(events);
+      else this.#look();
+      now = performance.now();
+      looked += now - after;
+      if (done) this.#looking = false;
+      if (done || now - begun >= budget || !engine.busy()) {
+        this.#looked += looked;
+        this.#computed += now - begun - looked;
+        return events;
+      }
+    }
+  }
+
+  /** Compares all weights now. */
+  compareAll(): Promise<void> {
+    return this.#tiles.compareAll(this.#around.turn);
+  }
+
+  damage({ codes = 0, nan = false }: { codes?: number; nan?: boolean }): void {
+    this.#tiles.flip(codes);
+    if (nan) this.#tiles.spoil();
+  }
+
+  get health(): Health {
+    const { recorder, kvCacheType } = this.#around;
+    const layers = Array.from(this.#layers, (layer) => layer ?? null);
+    const least = layers.flatMap((layer) => (layer ? [Math.min(layer.keys, layer.values)] : []));
+    const zeros = [...this.#channels.values()].flatMap((one) => shareOf(one) ?? []);
+    const measures = {
+      ...always(recorder, this.#nonFinite),
+      weights: {
+        value: this.#tiles.share,
+        from: { tiles: this.#tiles.tiles, changed: this.#tiles.changed, rounds: this.#tiles.rounds },
+        places: this.#tiles.shown,
+      },
+      kvEntropy: { value: least.length > 0 ? Math.min(...least) : null, from: { layers: least.length }, layers },
+      zeroChannels: {
+        value: zeros.length > 0 ? zeros.reduce((sum, share) => sum + share, 0) / zeros.length : null,
+        from: { places: zeros.length, worst: Math.max(0, ...zeros) },
+      },
+      int8Saturation: ratio(this.#int8.peaks, this.#int8.values),
+      kvSaturation: ratio(this.#kv.limit, this.#kv.codes),
+      perplexity: {
+        value: this.#written.tokens > 0 ? Math.exp(this.#written.nll / this.#written.tokens) : null,
+        from: { tokens: this.#written.tokens },
+      },
+    } satisfies Record<string, Measure>;
+    return assess(measures, this.#thresholds, { kvCacheType, watched: true });
+  }
+
+  #look(): void {
+    const { engine, operations, memory } = this.#around;
+    const numbers = engine.watch(2);
+    if (numbers.length === 0) return;
+    const [operation, layer, rows, stride, width, address] = numbers as unknown as [
+      number,
+      number,
+      number,
+      number,
+      number,
+      number,
+    ];
+    for (let at = 6; at < numbers.length; at += 5) {
+      const [precision, values, peaks, input, output] = numbers.subarray(at) as unknown as number[];
+      this.#nonFinite += input! + output!;
+      if (precision !== INT8) continue;
+      this.#int8.peaks += peaks!;
+      this.#int8.values += values!;
+    }
+    const name = operations[operation]!;
+    if (name === "head") this.#logits = { address, rows, vocab: width };
+    else if (name === "output" || name === "down") {
+      const seen = new Float32Array(memory.buffer, address, (rows - 1) * stride + width);
+      count(this.#channelsOf(`${name} ${layer}`, width), seen, { rows, stride, width });
+    }
+  }
+
+  #channelsOf(key: string, width: number): Channels {
+    const found = this.#channels.get(key) ?? { seen: new Uint8Array(width), rows: 0, last: null };
+    this.#channels.set(key, found);
+    return found;
+  }
+
+  /** A batch that was looked at is over. */
+  #end(events: readonly unknown[]): void {
+    this.#steps++;
+    this.#weigh(events);
+    this.#lookAtCache();
+  }
+
+  /** How likely the tokens were that were chosen, where there is one for each row of logits. */
+  #weigh(events: readonly unknown[]): void {
+    const tokens = events.flatMap((event) => (typeof event === "number" ? [Math.floor(event / 2 ** 32)] : []));
+    const found = this.#logits;
+    this.#logits = null;
+    if (!found || found.rows !== tokens.length) return;
+    const { address, rows, vocab } = found;
+    const all = new Float32Array(this.#around.memory.buffer, address, rows * vocab);
+    for (const [i, token] of tokens.entries()) {
+      const logits = all.subarray(i * vocab, (i + 1) * vocab);
+      let most = Number.NEGATIVE_INFINITY;
+      for (const logit of logits) if (logit > most) most = logit;
+      let sum = 0;
+      for (const logit of logits) sum += Math.exp(logit - most);
+      const nll = Math.log(sum) + most - logits[token]!;
+      if (!Number.isFinite(nll)) continue;
+      this.#written.nll += nll;
+      this.#written.tokens++;
+    }
+  }
+
+  /** One block of one conversation, of one head in one layer: another one each time. */
+  #lookAtCache(): void {
+    const { engine, memory } = this.#around;
+    const places = placesOf(engine.watch(1));
+    const { layers, heads, conversations } = places;
+    const long = conversations.filter(({ positions, blocks }) => positions >= LEAST_POSITIONS && blocks.length > 0);
+    if (long.length === 0 || layers === 0) return;
+    const { positions, blocks } = long[this.#steps % long.length]!;
+    const whole = Math.max(1, Math.floor((positions + 32 - LEAST_POSITIONS) / 32));
+    const index = this.#steps % Math.min(whole, blocks.length);
+    const filled = Math.min(32, positions - 32 * index);
+    const layer = this.#looks % layers;
+    const head = Math.floor(this.#looks++ / layers) % heads;
+    const found = readHead(memory.buffer, places, blocks[index]!, [layer, head], filled);
+    this.#kv.limit += found.limit;
+    this.#kv.codes += found.codes;
+    for (const part of [found.keys, found.values])
+      for (const value of part) if (!Number.isFinite(value)) this.#nonFinite++;
+    const now = { keys: entropy(found.keys), values: entropy(found.values) };
+    const before = this.#layers[layer];
+    const mean = (one: number, other: number) => LATEST * one + (1 - LATEST) * other;
+    this.#layers[layer] = before ? { keys: mean(now.keys, before.keys), values: mean(now.values, before.values) } : now;
+  }
+
+  /** Compares tiles for as long as the share of the time since the load allows. */
+  #compare(): void {
+    const begun = performance.now();
+    const allowed = this.#share * (begun - this.#started) - this.#compared;
+    if (allowed <= 0) return;
+    this.#tiles.compare(Math.min(LOOK_MS, allowed));
+    this.#compared += performance.now() - begun;
+  }
+
+  end(): void {
+    clearInterval(this.#timer);
+  }
+}
+
+/** What is known of a model that nobody watches. */
+export function always(recorder: Recorder, seen = 0): { repetition: Measure; nonFinite: Measure } {
+  const { share, tokens, answers } = recorder.repetition;
+  const failed = recorder.statistics.errors.NonFinite ?? 0;
+  return {
+    repetition: { value: answers > 0 ? share : null, from: { answers, tokens } },
+    nonFinite: { value: seen + failed, from: { seen, failed } },
+  };
+}
+
+export function unwatched(recorder: Recorder, kvCacheType: string): Health {
+  const none: Measure = { value: null, from: {} };
+  const measures = {
+    weights: none,
+    kvEntropy: none,
+    zeroChannels: none,
+    int8Saturation: none,
+    kvSaturation: none,
+    perplexity: none,
+    ...always(recorder),
+  };
+  return assess(measures, {}, { kvCacheType, watched: false });
+}
+
+const ratio = (part: number, all: number): Measure => ({ value: all > 0 ? part / all : null, from: { part, all } });
+
+function shareOf({ seen, rows, last }: Channels): number | null {
+  if (rows < LEAST_ROWS) return last;
+  return zeroShare(seen);
+}
+
+const zeroShare = (seen: Uint8Array) => seen.reduce((zeros, one) => zeros + (one === 0 ? 1 : 0), 0) / seen.length;
+
+function count(
+  channels: Channels,
+  values: Float32Array,
+  { rows, stride, width }: { rows: number; stride: number; width: number },
+): void {
+  const { seen } = channels;
+  for (let row = 0; row < rows; row++) {
+    const from = row * stride;
+    for (let i = 0; i < width; i++) if (values[from + i] !== 0) seen[i] = 1;
+  }
+  channels.rows += rows;
+  if (channels.rows < MOST_ROWS) return;
+  channels.last = zeroShare(seen);
+  channels.rows = 0;
+  seen.fill(0);
+}

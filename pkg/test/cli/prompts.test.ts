@@ -1,0 +1,103 @@
+/** `run --prompts`: answers in order, each as alone, on from where a run was cut off. */
+
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { DEMO, done, failure, json, ternlight } from "./support/ternlight.ts";
+
+async function folder(context: TestContext): Promise<string> {
+  const made = await mkdtemp(path.join(tmpdir(), "ternlight-prompts-"));
+  context.after(() => rm(made, { recursive: true, force: true }));
+  return made;
+}
+
+const lines = async (file: string) =>
+  (await readFile(file, "utf8"))
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => JSON.parse(line));
+const flags = ["--threads", "1", "--temp", "0", "-n", "12"];
+
+test("each line gets the answer that it gets alone, in order, with options of its own", async (context) => {
+  const at = await folder(context);
+  const [input, out] = [path.join(at, "in.jsonl"), path.join(at, "out.jsonl")];
+  const prompts = [
+    "Once upon a time",
+    { prompt: "The king", maxTokens: 30, id: "long" },
+    { ids: [2343, 821], maxTokens: 3 },
+    { messages: [{ role: "user", content: "Once upon a time" }], stop: " man" },
+  ];
+  await writeFile(input, `${prompts.map((line) => JSON.stringify(line)).join("\n\n")}\n`);
+  const template = "{% for message in messages %}{{ message.content }}{% endfor %}";
+  await done("run", DEMO, ...flags, "--prompts", input, "--out", out, "--chat-template", template);
+  const found = await lines(out);
+  assert.deepEqual(
+    found.map(({ index, id, tokens }) => [index, id, tokens.length]),
+    [
+      [0, undefined, 12],
+      [1, "long", 30],
+      [2, undefined, 3],
+      [3, undefined, 3],
+    ],
+  );
+  const alone = await json("run", DEMO, ...flags, "-p", "Once upon a time");
+  assert.equal(found[0].text, alone.text);
+  assert.deepEqual(found[0].tokens, alone.tokens);
+  assert.equal(found[3].text, " there lived a");
+});
+
+test("a run that was cut off goes on, and ends with the same bytes", async (context) => {
+  const at = await folder(context);
+  const [input, out, other] = ["in.jsonl", "out.jsonl", "other.jsonl"].map((name) => path.join(at, name)) as [
+    string,
+    string,
+    string,
+  ];
+  const prompts = Array.from({ length: 30 }, (_, i) => JSON.stringify({ prompt: `Once upon a time ${i}`, id: i }));
+  await writeFile(input, prompts.join("\n"));
+  const sampled = ["--threads", "1", "--seed", "5", "-n", "6", "--max-sequences", "3"];
+  await done("run", DEMO, ...sampled, "--prompts", input, "--out", out);
+  const whole = await readFile(out, "utf8");
+  assert.deepEqual(
+    (await lines(out)).map(({ id }) => id),
+    Array.from({ length: 30 }, (_, i) => i),
+  );
+  // Nine whole lines, and a part of the tenth.
+  const nine = whole.split("\n").slice(0, 9).join("\n").length + 1;
+  await writeFile(other, whole.slice(0, nine + 25));
+  const { stderr } = await done("run", DEMO, ...sampled, "--prompts", input, "--out", other);
+  assert.match(stderr, /21 answers at .*, 0 failed, 9 were there/);
+  assert.equal(await readFile(other, "utf8"), whole);
+  await done("run", DEMO, ...sampled, "--prompts", input, "--out", other);
+  assert.equal(await readFile(other, "utf8"), whole, "nothing is left to do");
+});
+
+test("a line that is wrong is told in its place, and the others are answered", async (context) => {
+  const at = await folder(context);
+  const input = path.join(at, "in.jsonl");
+  const wrong = ["{", "5", "[]", '{"text":"a"}', '{"prompt":"a","ids":[1]}', '{"prompt":"a","maxToken":5}'];
+  await writeFile(input, [...wrong, JSON.stringify({ ids: Array(9000).fill(5) }), '"Once"'].join("\n"));
+  const { status, stdout, stderr } = await ternlight("run", DEMO, ...flags, "--prompts", input);
+  assert.equal(status, 1, stderr);
+  const found = stdout
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => JSON.parse(line));
+  assert.deepEqual(
+    found.map(({ index, error }) => [index, error?.code]),
+    [...wrong.map((_, i) => [i, "InvalidArgument"]), [6, "ContextFull"], [7, undefined]],
+  );
+  assert.match(found[5].error.message, /maxTokens/);
+  assert.match(stderr, /7 failed/);
+});
+
+test("what does not go with a file of prompts is refused", async (context) => {
+  const input = path.join(await folder(context), "in.jsonl");
+  assert.match((await failure(2, "run", DEMO, "-p", "a", "--out", input)).message, /--out belongs to --prompts/);
+  assert.match((await failure(2, "run", DEMO, "-p", "a", "--prompts", input)).message, /-p does not go/);
+  const { status, stderr } = await ternlight("run", DEMO, "--prompts", input);
+  assert.equal(status, 1);
+  assert.match(stderr, /NotFound: --prompts: ENOENT/);
+});
