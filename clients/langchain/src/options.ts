@@ -47,6 +47,7 @@ const OPTIONS: Record<Exclude<keyof ChatPartsOptions, "signal" | "tools" | "tool
   promptLookup: true,
   maxTokens: true,
   stop: true,
+  truncate: true,
   ignoreEos: true,
   keepSpecialTokens: true,
   onContextFull: true,
