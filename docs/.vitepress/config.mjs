@@ -64,7 +64,7 @@ export default defineConfig({
   outDir: ".site",
   cacheDir: "node_modules/.vitepress",
   srcExclude: [
-    "{pkg,src,tests,fuzz,target,www,scripts,constrain,clients}/**",
+    "{pkg,src,tests,fuzz,target,www,scripts,constrain,clients,deploy}/**",
     "docs/{node_modules,.site,.vitepress}/**",
     "**/node_modules/**",
     "**/target/**",
