@@ -39,6 +39,7 @@ const forPages = [
   { format: "esm", entryPoints: ["src/prompt-api.ts"], external: ["ternlight"] },
   { format: "esm", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] },
   { format: "esm", entryPoints: [{ in: "src/text/chat.ts", out: "chat" }] },
+  { format: "esm", entryPoints: [{ in: "src/constrain/formats.ts", out: "formats" }] },
   { format: "esm", entryPoints: [{ in: "src/signals/signals.ts", out: "signals" }] },
   { format: "iife", entryPoints: ["src/isolate.ts"] },
 ];
@@ -52,6 +53,7 @@ const pageFiles = [
     "index.js",
     "worker.js",
     "chat.js",
+    "formats.js",
     "signals.js",
     "demo.js",
     "edge.js",

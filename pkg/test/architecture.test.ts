@@ -47,7 +47,7 @@ const ROOMS: Rooms = {
   // The public objects. They reach the engine by messages, never through the host.
   api: ["types", "options", "source", "rpc", "cache"],
   // The runtimes: what the host and the public objects need of each.
-  platform: ["types", "source", "text", "rpc", "cache", "signals", "host"],
+  platform: ["types", "source", "text", "rpc", "cache", "constrain", "signals", "host"],
   // Requests and responses of OpenAI's interface and its neighbours: pure, for server, batches and clients.
   openai: ["types", "options"],
   // What packages for frameworks are made of, over the public objects.

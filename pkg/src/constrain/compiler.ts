@@ -4,27 +4,11 @@ import { createGlue } from "../../dist/glue/constrain.js";
 import type { FormatSpec } from "../options/response_format.ts";
 import type { Port } from "../rpc/port.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
+import type { Opening, VocabularyData } from "./opening.ts";
 
 type Glue = ReturnType<typeof createGlue>;
 type Vocabulary = Glue["Vocabulary"]["prototype"];
 type Matcher = Glue["Constraint"]["prototype"];
-
-/** Every token's bytes in a row, the length of each, and which are no text or end an answer. */
-export interface VocabularyData {
-  bytes: Uint8Array;
-  lengths: Uint32Array;
-  special: Uint32Array;
-  ends: Uint32Array;
-}
-
-/** The first message of a worker that becomes a compiler. */
-export interface Opening {
-  constrain: WebAssembly.Module;
-  vocabulary: VocabularyData;
-}
-
-export const isOpening = (message: unknown): message is Opening =>
-  typeof message === "object" && message !== null && "constrain" in message;
 
 /** Begins a constraint and goes on by tokens, goes on by one more, or forgets it. All but the last are answered by a `State`. */
 export type Request =

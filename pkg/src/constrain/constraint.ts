@@ -4,7 +4,8 @@ import type { FormatSpec } from "../options/response_format.ts";
 import type { WorkerPort } from "../rpc/port.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { EngineError } from "../types/errors.ts";
-import { Compiler, type Opening, READY, type Request, type State, vocabularyOf } from "./compiler.ts";
+import { Compiler, READY, type Request, type State, vocabularyOf } from "./compiler.ts";
+import type { Opening } from "./opening.ts";
 
 /** Workers that compile, at most: as many formats are compiled and followed without waiting for each other. */
 const MAX_WORKERS = 4;

@@ -1,6 +1,7 @@
 /** What the host needs of the runtime that it runs in. */
 
 import type { OpenStore } from "../cache/store.ts";
+import type * as formats from "../constrain/formats.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
 import type * as signals from "../signals/signals.ts";
 import type { Hasher } from "../source/sha256.ts";
@@ -26,6 +27,8 @@ export interface Platform {
   fetchFile(url: URL): Promise<Response>;
   /** What only models with a chat template need, which a page loads with the first of them. */
   chats(): Promise<typeof chats>;
+  /** What only answers with a format need, which a page loads with the first of them. */
+  formats(): Promise<typeof formats>;
   /** What only models whose health or numbers somebody reads need. */
   signals(): Promise<typeof signals>;
   /** Threads that can run at once. */

@@ -20,8 +20,9 @@ async function lazy<Module>(url: URL, who: string): Promise<Module> {
 }
 
 const chats: Platform["chats"] = () => lazy(new URL("./chat.js", import.meta.url), "models with a chat template");
+const formats: Platform["formats"] = () => lazy(new URL("./formats.js", import.meta.url), "answers with a format");
 const signals: Platform["signals"] = () => lazy(new URL("./signals.js", import.meta.url), "metrics");
 
 const runtime = { cores, fetchFile, freeMemory, ownPort, processor, spawnSibling, turn };
 
-export const platform: Platform = { ...runtime, chats, signals, openStore, asked: true, warms: true };
+export const platform: Platform = { ...runtime, chats, formats, signals, openStore, asked: true, warms: true };

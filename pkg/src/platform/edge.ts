@@ -1,3 +1,4 @@
+import * as formats from "../constrain/formats.ts";
 import type { Given, Platform } from "../host/platform.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
 import * as signals from "../signals/signals.ts";
@@ -32,6 +33,7 @@ export function spawnEngine(given: Given, serve: (platform: Platform, port: Port
     spawnSibling: noWorkers,
     fetchFile: fetch,
     chats: async () => chats,
+    formats: async () => formats,
     signals: async () => signals,
     cores: () => 1,
     freeMemory: () => null,

@@ -1,5 +1,6 @@
 /** A worker of Node, Deno or Bun as the host's platform. */
 
+import * as formats from "../constrain/formats.ts";
 import type { Platform } from "../host/platform.ts";
 import * as signals from "../signals/signals.ts";
 import * as chats from "../text/chat.ts";
@@ -21,6 +22,7 @@ surviveLostConnections();
 
 export const platform: Platform = {
   chats: async () => chats,
+  formats: async () => formats,
   cores,
   fetchFile,
   freeMemory,

@@ -64,7 +64,10 @@ test("esbuild, with the worker, what it imports and the wasm as entries of their
   // esbuild leaves `new URL()` alone, so what it names has to be put beside the bundle.
   const folder = await emptyFolderWithPage(context);
   const dist = path.join(folder, "node_modules", "ternlight", "dist");
-  const entries = ["main.js", ...["worker.js", "chat.js", "signals.js", "*.wasm"].map((name) => path.join(dist, name))];
+  const entries = [
+    "main.js",
+    ...["worker.js", "chat.js", "formats.js", "signals.js", "*.wasm"].map((name) => path.join(dist, name)),
+  ];
   const options = ["--bundle", "--format=esm", "--outdir=out", "--entry-names=[name]", "--loader:.wasm=copy"];
   await run(host("esbuild/bin/esbuild"), [...entries, ...options], { cwd: folder });
   await writeFile(path.join(folder, "out", "index.html"), page("./main.js"));

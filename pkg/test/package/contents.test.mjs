@@ -39,6 +39,7 @@ test("the tarball", async (context) => {
       "doctor.js",
       "doctor.jsx",
       "edge.js",
+      "formats.js",
       "hub.js",
       "index.js",
       "integration.js",
@@ -80,6 +81,7 @@ test("the tarball", async (context) => {
     const told = ["@vite-ignore", "webpackIgnore: true", "turbopackIgnore: true"].map((comment) => `/* ${comment} */`);
     for (const [worker, imports] of [
       ["worker.js", 1],
+      ["formats.js", 0],
       ["signals.js", 0],
       ["node-worker.js", 0],
       ["chat.js", 0],
@@ -90,10 +92,10 @@ test("the tarball", async (context) => {
       for (const one of found) for (const comment of told) assert.ok(one.includes(comment), `${one} lacks ${comment}`);
       assert.ok(!/\bnew Worker\(new URL\("/.test(script), `${worker} names itself or another worker`);
     }
-    for (const name of ["worker.js", "chat.js", "signals.js"]) {
+    for (const name of ["worker.js", "chat.js", "formats.js", "signals.js"]) {
       assert.ok(!/\bfrom\s*"|^import\b/m.test(await text(name)), `${name} imports another file`);
     }
-    for (const name of ["chat.js", "signals.js"])
+    for (const name of ["chat.js", "formats.js", "signals.js"])
       assert.ok((await text("worker.js")).includes(`new URL("./${name}",import.meta.url)`), name);
     const spawn = 'new Worker(new URL("./worker.js",import.meta.url),{type:"module"})';
     assert.ok((await text("index.js")).includes(spawn), "index.js lacks what bundlers look for");

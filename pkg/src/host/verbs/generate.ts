@@ -1,6 +1,6 @@
 /** Generates an answer: prompt, constraint, sampling, hooks, pieces. */
 
-import { Constrainer, type Constraint } from "../../constrain/constraint.ts";
+import type { Constraint } from "../../constrain/constraint.ts";
 import type { Recorder } from "../../metrics/recorder.ts";
 import type { FormatSpec } from "../../options/response_format.ts";
 import { samplerDefaults } from "../../options/routes.ts";
@@ -57,7 +57,7 @@ function formatOfCalls(text: Text, prompt: PromptSpec): FormatSpec | null {
   return text.chat.callFormat(prompt.tools ?? [], prompt.toolChoice);
 }
 
-function constrain(
+async function constrain(
   state: HostState,
   format: FormatSpec,
   mayEnd: boolean,
@@ -65,6 +65,9 @@ function constrain(
 ): Promise<Constraint> {
   const { text, info } = state.model;
   const { platform } = state;
+  context.onStop = () => (context.stopped = true);
+  context.onRead = (pieces) => (context.read = pieces);
+  const { Constrainer } = await platform.formats();
   state.constrainer ??= new Constrainer({
     tokenizer: text.tokenizer,
     vocab: info.vocab,
@@ -72,8 +75,6 @@ function constrain(
     compiled: () => constrainModule(platform),
     spawn: platform.given ? null : platform.spawnSibling,
   });
-  context.onStop = () => (context.stopped = true);
-  context.onRead = (pieces) => (context.read = pieces);
   return state.constrainer.start(format, mayEnd);
 }
 
