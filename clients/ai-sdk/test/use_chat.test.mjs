@@ -72,14 +72,17 @@ test("an answer is stopped and stays as it is", async (context) => {
 });
 
 test("tools run in the page, and the next answer knows of it", async (context) => {
-  const { settled, send } = await chat(context, { template: HERMES, tools: 1, tokens: 200 });
+  const { page, settled, send } = await chat(context, { template: HERMES, tools: 1, tokens: 200 });
   await send("Is it raining?");
+  // Between the first answer and the next one, which has the output, the chat is ready for a moment.
+  const calls = () => globalThis.chat.messages[1].parts.filter(({ type }) => type === "tool-weather").length;
+  await page.waitForFunction(`(${calls})() === 2 || globalThis.chat.status === "error"`);
   const { messages, error } = await settled();
   assert.equal(error, undefined);
-  const calls = messages[1].parts.filter(({ type }) => type === "tool-weather");
-  assert.equal(calls.length, 2);
-  assert.equal(calls[0].state, "output-available");
-  assert.equal(calls[0].output.city, calls[0].input.city);
+  const found = messages[1].parts.filter(({ type }) => type === "tool-weather");
+  assert.equal(found.length, 2);
+  assert.equal(found[0].state, "output-available");
+  assert.equal(found[0].output.city, found[0].input.city);
 });
 
 test("what goes wrong is told in the engine's words", async (context) => {
