@@ -2,6 +2,7 @@
 
 import { createPostgresBackend, type JobsOptions, Queue, Worker, type WorkerOptions } from "bullmq";
 import { EngineError } from "ternlight/batch";
+import { shortenLeases } from "./leases.ts";
 
 /** What stands for a chunk: which lines they are lies in the shared folder. */
 export interface ChunkJob {
@@ -54,10 +55,12 @@ export function shownUrl(url: string): string {
   }
 }
 
+const isPostgres = (url: string): boolean => /^postgres(ql)?:/i.test(url);
+
 /** How to reach what a URL names, for a queue or for a worker. */
 function reach(url: string, persistent: boolean): [object, unknown?] {
   const { protocol } = URL.canParse(url) ? new URL(url) : { protocol: "" };
-  if (["postgres:", "postgresql:"].includes(protocol)) {
+  if (isPostgres(url)) {
     return [{ connection: { connectionString: url, migrate: true } }, createPostgresBackend];
   }
   if (["redis:", "rediss:"].includes(protocol)) {
@@ -117,7 +120,13 @@ export function openWorker(
     backend as never,
   );
   worker.on("error", onError);
-  return worker as unknown as ChunkWorker;
+  const leases = isPostgres(url) ? shortenLeases(url, queueName(identity), ms, onError) : null;
+  return {
+    async close() {
+      await worker.close();
+      await leases?.close();
+    },
+  };
 }
 
 /** Adds chunks. One that is there already is not added twice. */
