@@ -30,6 +30,7 @@ test("run: the fields of `finished`, and the model", async () => {
     tokens: [441, 1113, 259, 477, 443, 336, 259, 976, 270, 259, 976, 14],
     promptTokens: [2343, 821, 259, 522],
     finishReason: "length",
+    repetitionScore: 0,
   });
   const { cachedN, ...times } = timings;
   assert.equal(cachedN, 0);
