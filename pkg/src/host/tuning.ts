@@ -64,7 +64,8 @@ export class TuningRecord {
     try {
       await this.#dropOld();
       const all = [...weightPrefetch, ...(this.#found?.dotProduct === dotProduct ? this.#found.weightPrefetch : [])];
-      const text = JSON.stringify({ dotProduct, weightPrefetch: all.slice(0, MOST_NUMBERS) }).padEnd(BYTES);
+      const numbers = all.slice(0, MOST_NUMBERS);
+      const text = JSON.stringify({ dotProduct, weightPrefetch: numbers, at: Date.now() }).padEnd(BYTES);
       const bytes = new TextEncoder().encode(text);
       const file = await this.#store.write(this.#name, bytes);
       await file?.write(bytes, 0);
@@ -76,25 +77,21 @@ export class TuningRecord {
 
   async #dropOld(): Promise<void> {
     for (const name of await this.#store.names()) {
-      if (!NAME.test(name)) continue;
+      if (!NAME.test(name) || name === this.#name) continue;
       const file = await this.#store.read(name);
-      if (!file) continue;
-      const old = isOld(file);
-      file.close();
-      if (old) await this.#store.remove(name);
+      if (file && !(await parse(file))) await this.#store.remove(name);
     }
   }
 }
 
-const isOld = ({ written }: StoredFile) => Math.abs(Date.now() - written) > WEEK_MS;
-
 /** Null for what is no record, or an old one. */
 async function parse(file: StoredFile): Promise<Tuning | null> {
   try {
-    if (file.size !== BYTES || isOld(file)) return null;
+    if (file.size !== BYTES) return null;
     const bytes = new Uint8Array(BYTES);
     await file.read(bytes, 0);
-    const { dotProduct, weightPrefetch } = JSON.parse(new TextDecoder().decode(bytes));
+    const { at, dotProduct, weightPrefetch } = JSON.parse(new TextDecoder().decode(bytes));
+    if (!(Math.abs(Date.now() - at) < WEEK_MS)) return null;
     return { dotProduct: String(dotProduct), weightPrefetch: Uint8Array.from(weightPrefetch) };
   } catch {
     return null;

@@ -189,6 +189,9 @@ test("pages", async (context) => {
         if (block.needs.includes("chat")) await chat(page);
         await page.waitForFunction(() => document.querySelector("output").textContent !== "");
         assert.deepEqual(problems, []);
+      } catch (error) {
+        error.message += ` (${problems.join("; ") || "the page tells of no problem"})`;
+        throw error;
       } finally {
         await page.close();
       }
