@@ -62,6 +62,8 @@ const ROOMS: Rooms = {
   doctor: ["types", "options", "source", "wasm", "api"],
   advise: ["types", "options", "api"],
   bench: ["types", "options", "api", "platform"],
+  // The public models: data alone, and no part of a page.
+  catalogue: ["bench"],
   convert: ["types", "source", "text", "wasm", "host"],
   // What makes a model smaller, and what that costs.
   quality: ["types", "options", "source", "text", "host", "api", "bench", "convert"],
@@ -72,7 +74,7 @@ const ROOMS: Rooms = {
   ],
   cli: [
     ...["types", "options", "source", "metrics", "host", "platform", "openai", "server", "batch", "bench", "convert"],
-    "quality",
+    ...["quality", "catalogue"],
     ENTRIES,
   ],
 };

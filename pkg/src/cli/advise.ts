@@ -104,7 +104,7 @@ export const canRun: Command = {
 };
 
 /** The same for a memory of so many bytes. */
-function within(found: CanRun, memory: number): CanRun {
+export function within(found: CanRun, memory: number): CanRun {
   const available = Math.min(memory, found.available);
   const ok = found.needed.total <= available;
   const heads = found.heads.map((choice) => ({ ...choice, ok: choice.memory.total <= available }));

@@ -16,6 +16,7 @@ import { hintOf } from "./hints.ts";
 import { inspect } from "./inspect.ts";
 import { loadtest } from "./loadtest.ts";
 import { logits } from "./logits.ts";
+import { models } from "./models.ts";
 import { perplexity } from "./perplexity.ts";
 import { prune } from "./prune.ts";
 import { quality } from "./quality.ts";
@@ -34,7 +35,7 @@ const about: readonly Command[] = [logits, tokenize, perplexity, inspect, conver
 const operating: readonly Command[] = [recommend, canRun, deviceReport, health];
 const loading: readonly Command[] = [run, ...about, ...operating, ...measuring, serve, batch, chat];
 const queues: readonly Command[] = [batchWorker, batchStatus, batchCancel, batchRetry, batchDrain];
-const commands: readonly Command[] = [...loading, ...queues, cacheList, cacheDelete, doctor];
+const commands: readonly Command[] = [...loading, ...queues, models, cacheList, cacheDelete, doctor];
 
 const DONE = 0;
 const FAILED = 1;

@@ -215,6 +215,12 @@ export const commands = {
     needs: "(MODEL | --model MODEL | --shape S | --host URL)",
     flags: ["loadPlan", "loadtest", "serving", "syntheticFlags"],
   },
+  models: {
+    summary:
+      "Lists public 1-bit and ternary models: what each takes, whether it fits here, and the line that loads it.",
+    operands: [],
+    flags: ["fitFlags"],
+  },
   "cache list": {
     summary: "Shows what is kept of models, so that it need not be downloaded again.",
     operands: [],

@@ -28,7 +28,18 @@ const plain = { ignoreMerges: false, addBos: false, nfc: false };
 export const PRE_TOKENIZERS: readonly PreTokenizer[] = [
   {
     ...plain,
-    names: ["llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"],
+    names: [
+      "llama-bpe",
+      "llama3",
+      "llama-v3",
+      "falcon3",
+      "falcon_e",
+      "falcon-h1",
+      "pixtral",
+      "midm-2.0",
+      "lfm2",
+      "jina-v5-nano",
+    ],
     splits: [LLAMA3],
     ignoreMerges: true,
     addBos: true,

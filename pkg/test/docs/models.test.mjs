@@ -1,8 +1,12 @@
-/** The addresses of public models: each loads, where a small file of the same architecture and types lies in its place. */
+/**
+ * The addresses of public models: each loads, where a small file of the same architecture and types lies in its place; and the tables
+ * say what the catalogue says.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inspect, load } from "ternlight";
 import { serve } from "../../../scripts/serve.mjs";
+import { models } from "../../src/catalogue/models.ts";
 import { hubAddresses, mounts, read, rewritten, standIn } from "./support.mjs";
 
 const documents = ["README.md", "docs/guide/models.md"].map(read);
@@ -31,7 +35,9 @@ test("public models", async (context) => {
 });
 
 test("the table names the architecture and types that are loaded", async () => {
-  const rows = [...read("docs/guide/models.md").matchAll(/^\| .* \| `(https:[^`]*)` \|[^|]*\| (.*) \|$/gm)];
+  const rows = [
+    ...read("docs/guide/models.md").matchAll(/^\| .* \| `(https:[^`]*)` \|[^|]*\| ([^|]*) \|[^|]*\|[^|]*\|$/gm),
+  ];
   assert.ok(rows.length >= 18);
   const kinds = {
     I2_S: "I2_S",
@@ -49,4 +55,42 @@ test("the table names the architecture and types that are loaded", async () => {
     const [, kind] = Object.entries(kinds).find(([words]) => described.includes(words));
     assert.ok(kind in found.kinds, `${address}: ${JSON.stringify(found.kinds)} has no ${kind}`);
   }
+});
+
+const addressOf = ({ file }) => {
+  const [owner, repository, ...path] = file.replace("hf:", "").split("/");
+  return `https://huggingface.co/${owner}/${repository}/resolve/main/${path.join("/")}`;
+};
+
+/** Sizes that are known to the byte are shown to the megabyte. */
+const gigabytes = ({ bytes, rounded }) => {
+  if (bytes === null) return "";
+  return rounded ? String(bytes / 1e9) : (bytes / 1e9).toFixed(3);
+};
+
+test("the page's table is the catalogue", () => {
+  const expected = models.map((model) => {
+    const { name, kind, license, context } = model;
+    const cells = [name, `\`${addressOf(model)}\``, gigabytes(model), kind, license ?? "", context ?? ""];
+    return `| ${cells.join(" | ")} |`;
+  });
+  const rows = read("docs/guide/models.md")
+    .split("\n")
+    .filter((line) => line.includes("`https://huggingface.co/"));
+  assert.deepEqual(rows, expected);
+});
+
+test("addresses and sizes of the README are the catalogue's", () => {
+  const known = new Map(models.map((model) => [addressOf(model), model]));
+  const sizes = new Set(models.flatMap(({ bytes }) => (bytes === null ? [] : (bytes / 1e9).toFixed(2))));
+  const rows = [...read("README.md").matchAll(/^\| .* \| (.*) \| `load\("(.*)"\)` \|$/gm)];
+  assert.ok(rows.length >= 9, `${rows.length} rows`);
+  for (const [, size, address] of rows) {
+    const model = known.get(address);
+    assert.ok(model, address);
+    for (const [number] of size.matchAll(/\b\d\.\d\d\b/g)) assert.ok(sizes.has(number), `${address}: ${number}`);
+    const own = /^(\d\.\d\d) GB/.exec(size)?.[1];
+    if (own) assert.equal(own, (model.bytes / 1e9).toFixed(2), address);
+  }
+  for (const address of hubAddresses(read("README.md"))) assert.ok(known.has(address), address);
 });

@@ -50,11 +50,11 @@ export function standIn(address) {
   const { pathname } = new URL(address);
   const kinds = [
     [/^\/prism-ml\/Bonsai-.*-Q1_0\.gguf$/, "gguf/qwen3.Q1_0_all.gguf"],
-    [/^\/prism-ml\/Ternary-Bonsai-.*-Q2_0\.gguf$/, "gguf/qwen3.Q2_0_all.gguf"],
+    [/^\/prism-ml\/Ternary-Bonsai-.*-Q2_0_g64\.gguf$/, "gguf/qwen3.Q2_0_all.gguf"],
     [/^\/microsoft\/bitnet-b1\.58-2B-4T-gguf\/.*i2_s\.gguf$/, "gguf/bitnet_packed.b158.I2_S.gguf"],
     [/^\/microsoft\/bitnet-b1\.58-2B-4T\/resolve\/main\/$/, "models/bitnet_packed/"],
     [/^\/tiiuae\/Falcon-E-.*\/resolve\/main\/$/, "models/llama_bitlinear/"],
-    [/^\/tiiuae\/Falcon3-.*i2_s\.gguf$/, "gguf/llama_bitlinear.I2_S.gguf"],
+    [/^\/tiiuae\/Falcon(3|-E)-.*i2_s\.gguf$/, "gguf/llama_bitlinear.I2_S.gguf"],
     [/^\/brunopio\/Llama3-8B-.*-TQ2_0\.gguf$/, "gguf/llama_bitlinear.TQ2_0.gguf"],
     [/^\/Green-Sky\/TriLM_.*-TQ2_0\.gguf$/, "gguf/trilm_style.TQ2_0.gguf"],
     [/^\/SpectraSuite\/TriLM_.*\/resolve\/main\/$/, "models/trilm_style/"],

@@ -61,6 +61,15 @@ for (const { vocabulary, strings, ids } of fixture("pre_tokenizers").sets) {
   }
 }
 
+test("tokenizer.ggml.pre falcon_e, of Falcon-E's files, is Llama 3's", () => {
+  const { vocabulary, strings } = fixture("pre_tokenizers").sets[0];
+  const idsOf = (pre: string) => {
+    const tokenizer = open(changed(ggufFile(vocabulary), { "tokenizer.ggml.pre": pre }));
+    return (strings as string[]).map((text) => tokenizer.encode(text, { addSpecial: true }));
+  };
+  assert.deepEqual(idsOf("falcon_e"), idsOf("llama-bpe"));
+});
+
 test("the fixture has every pre-tokenizer we know", () => {
   const names = PRE_TOKENIZERS.map((pre) => pre.names[0]);
   assert.deepEqual(Object.keys(fixture("pre_tokenizers").sets[0].ids).sort(), names.sort());
