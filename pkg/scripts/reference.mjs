@@ -181,6 +181,8 @@ const requests = {
   createEmbedding: "POST /v1/embeddings",
   createResponse: "POST /v1/responses",
   createMessage: "POST /v1/messages",
+  createFile: "POST /v1/files",
+  createBatch: "POST /v1/batches",
 };
 
 /** A schema in a few words. */

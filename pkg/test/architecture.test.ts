@@ -56,8 +56,8 @@ const ROOMS: Rooms = {
   prompt_api: ["types", "integration"],
   // The server: a function from requests to responses, over the public objects.
   server: ["types", "options", "openai", "metrics", "integration"],
-  // Files of requests: rows in, answers in their order, and a journal that survives every end.
-  batch: ["types", "server"],
+  // Files of requests: rows in, answers in their order, and a journal that survives every end; also as the server's batches.
+  batch: ["types", "openai", "server"],
   // Tools beside the engine. They use the public objects, or the unstable entry.
   doctor: ["types", "options", "source", "wasm", "api"],
   advise: ["types", "options", "api"],

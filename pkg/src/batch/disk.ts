@@ -79,6 +79,23 @@ export async function syncFolder(folder: string): Promise<void> {
   await handle?.close();
 }
 
+/** Writes a file that is there whole or not at all. */
+export async function writeWhole(file: string, text: string): Promise<void> {
+  const made = `${file}.new`;
+  try {
+    const handle = await open(made, "w");
+    try {
+      await handle.writeFile(text);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+  } catch (cause) {
+    throw unwritable(made, cause);
+  }
+  await renameSynced(made, file);
+}
+
 export const exists = async (file: string): Promise<boolean> => (await stat(file).catch(() => null)) !== null;
 
 /** Holds a name until the process ends, however it ends; null where this system knows no such names. */

@@ -1,6 +1,7 @@
+import { openBatchFolder } from "../batch/service.ts";
 import { invalid } from "../openai/errors.ts";
 import { serveFlags } from "../options/table/server.ts";
-import { createApp, type RequestRecord, type ServerApp } from "../server/serving.ts";
+import { type Batches, createApp, type RequestRecord, type ServerApp } from "../server/serving.ts";
 import type { Args } from "./args.ts";
 import { plural } from "./format.ts";
 import { listen, type Place } from "./listen.ts";
@@ -76,11 +77,13 @@ async function appOf(args: Args, place: Place, terminal: Terminal): Promise<{ ap
   // A page cannot reach a socket of the file system, and other machines reach this one by names that nobody knows here.
   const checked = unix === undefined && (isLoopback(place) || own.allowedHosts);
   const trusted = isLoopback(place) || apiKeys.length > 0;
+  const batches = await batchesOf(args, terminal);
   const { log = serveFlags.log.default } = args.own<{ log?: string }>("serveFlags");
   const { allowedHosts: _, ...settings } = own;
   const app = createApp(
     {
       ...settings,
+      ...(batches ? { batches } : {}),
       models,
       adapters: { [Object.keys(models)[0]!]: adapters },
       ...(apiKeys.length > 0 ? { apiKeys } : {}),
@@ -93,6 +96,15 @@ async function appOf(args: Args, place: Place, terminal: Terminal): Promise<{ ap
     version(),
   );
   return { app, open: !trusted };
+}
+
+async function batchesOf(args: Args, terminal: Terminal): Promise<Batches | null> {
+  const flags = args.own<{ batchFolder?: string; maxUpload?: number }>("serveFlags");
+  const { batchFolder, maxUpload = serveFlags.maxUpload.default } = flags;
+  if (batchFolder !== undefined)
+    return openBatchFolder(batchFolder, { maxUpload, onProblem: (message) => void terminal.note(message) });
+  if (args.has("maxUpload")) throw new UsageError("--max-upload needs --batch-folder", { option: "--max-upload" });
+  return null;
 }
 
 /** A request may name a file, but no address that the server would have to ask. */

@@ -1,5 +1,6 @@
 /** The OpenAPI document: what the server takes, by the schemas that it checks with, and what it answers. */
 
+import { batchRequest, fileRequest } from "./batches.ts";
 import { chatRequest } from "./chat.ts";
 import { completionRequest } from "./completions.ts";
 import { embeddingRequest } from "./embeddings.ts";
@@ -105,7 +106,7 @@ const REASONS: Readonly<Record<string, string>> = {
   400: "The request is wrong; `param` names the field.",
   401: "The key is missing or wrong.",
   403: "The Host header is none of the server's.",
-  404: "There is no such model.",
+  404: "There is no such model, file or batch.",
   408: "The body did not come in time.",
   413: "The body is too large.",
   415: "A page sent another type than JSON.",
@@ -144,6 +145,92 @@ const get = (summary: string, operationId: string, reply: Schema, more: object =
   },
 });
 
+const time = { type: ["integer", "null"] } as const satisfies Schema;
+const fileObject = object({
+  id: text,
+  object: one("file"),
+  bytes: whole,
+  created_at: whole,
+  filename: text,
+  purpose: { type: "string", enum: ["batch", "batch_output"] },
+  status: one("processed"),
+});
+const batchFault = object({ code: text, message: text, param: { type: ["string", "null"] }, line: time });
+const batchObject = object({
+  id: text,
+  object: one("batch"),
+  endpoint: text,
+  model: { type: ["string", "null"] },
+  errors: orNull(object({ object: one("list"), data: list(batchFault) })),
+  input_file_id: text,
+  completion_window: text,
+  status: {
+    type: "string",
+    enum: ["validating", "failed", "in_progress", "finalizing", "completed", "expired", "cancelling", "cancelled"],
+  },
+  output_file_id: { type: ["string", "null"] },
+  error_file_id: { type: ["string", "null"] },
+  created_at: whole,
+  in_progress_at: time,
+  expires_at: whole,
+  finalizing_at: time,
+  completed_at: time,
+  failed_at: time,
+  expired_at: time,
+  cancelling_at: time,
+  cancelled_at: time,
+  request_counts: object({ total: whole, completed: whole, failed: whole }),
+  metadata: orNull({ type: "object", additionalProperties: text }),
+});
+const page = (item: Schema) =>
+  object({
+    object: one("list"),
+    data: list(item),
+    first_id: { type: ["string", "null"] },
+    last_id: { type: ["string", "null"] },
+    has_more: { type: "boolean" },
+  });
+
+const inPath = { name: "id", in: "path", required: true, schema: text };
+const query = (...names: string[]) => names.map((name) => ({ name, in: "query", schema: text }));
+const asked = { parameters: [inPath] };
+
+const uploads = post("Takes a file of requests.", "createFile", fileObject).post;
+const form = { "multipart/form-data": { schema: { $ref: "#/components/schemas/createFile" } } };
+const { requestBody: _, ...cancelling } = post(
+  "Ends a batch; its results so far become files.",
+  "cancelBatch",
+  batchObject,
+).post;
+const reading = get("The bytes of a file.", "downloadFile", text, asked).get;
+const raw = { description: "The bytes.", content: { "application/octet-stream": { schema: text } } };
+
+/** Files and batches, where the server keeps any. */
+const batchPaths = {
+  "/v1/files": {
+    post: { ...uploads, requestBody: { required: true, content: form } },
+    ...get("The files, newest first.", "listFiles", page(fileObject), {
+      parameters: query("purpose", "limit", "after", "order"),
+    }),
+  },
+  "/v1/files/{id}": {
+    ...get("One file.", "retrieveFile", fileObject, asked),
+    delete: get(
+      "Deletes a file.",
+      "deleteFile",
+      object({ id: text, object: one("file"), deleted: { type: "boolean" } }),
+      asked,
+    ).get,
+  },
+  "/v1/files/{id}/content": { get: { ...reading, responses: { ...reading.responses, 200: raw } } },
+  "/v1/batches": {
+    ...post("Begins a batch.", "createBatch", batchObject),
+    ...get("The batches, newest first.", "listBatches", page(batchObject), { parameters: query("limit", "after") }),
+  },
+  "/v1/batches/{id}": get("One batch.", "retrieveBatch", batchObject, asked),
+  "/v1/batches/{id}/cancel": { post: { ...cancelling, ...asked } },
+};
+
 const named = { parameters: [{ name: "model", in: "path", required: true, schema: text }] };
 const any: Schema = { type: "object" };
 
@@ -173,6 +260,7 @@ export const document = (version: string) => ({
         failure: anthropicError,
       },
     ),
+    ...batchPaths,
     "/health": get("Whether the server is ready.", "health", any),
     "/version": get("The version of the server.", "version", object({ version: text })),
   },
@@ -184,6 +272,8 @@ export const document = (version: string) => ({
       createResponse: responsesRequest,
       createMessage: messagesRequest,
       countTokens: countRequest,
+      createFile: fileRequest,
+      createBatch: batchRequest,
     },
     securitySchemes: { key: { type: "http", scheme: "bearer" } },
   },

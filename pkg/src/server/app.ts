@@ -1,13 +1,15 @@
 /** The server as a function from requests to responses. What listens, reads certificates and logs is the command line's. */
 
-import { Hono } from "hono";
+import { Hono, type MiddlewareHandler } from "hono";
 import { ApiError, toApiError } from "../openai/errors.ts";
 import type { ModelInfo } from "../types/index.ts";
 import { hosts, keys, origins } from "./access.ts";
+import type { LineServer } from "./batches.ts";
 import { Core, type Entry } from "./core.ts";
 import type { App, AppContext, Env } from "./env.ts";
 import { messageError } from "./messages_reply.ts";
 import { Models } from "./models.ts";
+import { batchRoutes } from "./routes/batches.ts";
 import { completionRoutes } from "./routes/completions.ts";
 import { documentRoute } from "./routes/document.ts";
 import { embeddingRoutes } from "./routes/embeddings.ts";
@@ -47,14 +49,18 @@ export function createApp(options: ServerOptions, version = ""): ServerApp {
   const app: App = new Hono<Env>({ getPath: pathOf });
   const known = (path: string) => app.routes.find((route) => route.method !== "ALL" && leads(route.path, path))?.path;
   app.use(
-    records((record) => {
+    records((record, request) => {
+      if (core.isLine(request)) return;
       core.counts.note(record, known(record.path) ?? "other");
       settings.onRequest?.(record);
     }),
   );
-  if (settings.allowedHosts) app.use(hosts(settings.allowedHosts));
-  if (settings.cors?.length) app.use(origins(settings.cors));
-  if (settings.apiKeys?.length) app.use(keys(settings.apiKeys));
+  /** What is asked of clients alone. */
+  const use = (handler: MiddlewareHandler<Env>) =>
+    app.use(async (c, next) => (core.isLine(c.req.raw) ? next() : handler(c, next)));
+  if (settings.allowedHosts) use(hosts(settings.allowedHosts));
+  if (settings.cors?.length) use(origins(settings.cors));
+  if (settings.apiKeys?.length) use(keys(settings.apiKeys));
   healthRoutes(app, core, version);
   metricRoutes(app, core, version);
   modelRoutes(app, core);
@@ -63,12 +69,14 @@ export function createApp(options: ServerOptions, version = ""): ServerApp {
   textRoutes(app, core);
   messageRoutes(app, core);
   responseRoutes(app, core);
+  batchRoutes(app, core);
   documentRoute(app, version);
   app.notFound((c) => answerTo(c, unknown(app, c.req)));
   app.onError((error, c) => answerTo(c, error));
   const ready = Promise.all(slots.map(({ loaded }) => loaded)).then(() => {});
   // Without anybody who waits, the failure of a load is told by each request.
   ready.catch(() => {});
+  settings.batches?.start(lineServer(app, core, version));
   return {
     fetch: async (request) => app.fetch(request),
     ready,
@@ -77,11 +85,38 @@ export function createApp(options: ServerOptions, version = ""): ServerApp {
     get active() {
       return core.active;
     },
-    drain: (ms) => core.drain(ms),
+    async drain(ms) {
+      await Promise.all([settings.batches?.stop(), core.drain(ms)]);
+    },
     async close() {
+      await settings.batches?.stop();
       await core.drain(0);
       await Promise.all(slots.map((slot) => slot.close()));
     },
+  };
+}
+
+function lineServer(app: App, core: Core, version: string): LineServer {
+  const { models, settings } = core;
+  return {
+    async fetch(request) {
+      core.markLine(request);
+      return app.fetch(request);
+    },
+    quiet: (signal) => core.quiet(signal),
+    knows: (name) => models.list().some(({ id }) => id === name),
+    async use(name, work) {
+      const { slot } = models.find(name);
+      await slot.loaded.catch(() => {});
+      const { model, release } = await slot.use();
+      try {
+        return await work(model);
+      } finally {
+        release();
+      }
+    },
+    defaultMaxTokens: settings.defaultMaxTokens,
+    version,
   };
 }
 
@@ -94,7 +129,7 @@ function pathOf(request: Request): string {
 
 /** Gives each request a number, and records what became of it. */
 const records =
-  (onRequest: (record: RequestRecord) => void) =>
+  (onRequest: (record: RequestRecord, request: Request) => void) =>
   async (c: AppContext, next: () => Promise<void>): Promise<void> => {
     const begun = performance.now();
     const id = `req_${crypto.randomUUID().replaceAll("-", "")}`;
@@ -109,7 +144,7 @@ const records =
     record.status = c.res.status;
     const end = () => {
       record.ms = performance.now() - begun;
-      onRequest(record);
+      onRequest(record, c.req.raw);
     };
     if (entry.done) void entry.done.then(end);
     else end();

@@ -15,6 +15,9 @@ export type Outcome = { json: unknown } | { events: AsyncGenerator<Sent, undefin
 /** An answer that has not begun by then is a stream already, so that its client hears of it. */
 const FIRST_MS = 2000;
 
+/** Milliseconds after a client's request before lines of batches go on: one that was read begins then, and many come one by one. */
+const QUIET_MS = 50;
+
 /** A request's record, and the end of an answer that goes on behind its response. */
 export interface Entry {
   record: RequestRecord;
@@ -26,7 +29,15 @@ export class Core {
   readonly settings: Settings;
   readonly counts = new Counts();
   readonly #active = new Set<AbortController>();
+  /** Requests that are lines of batches. */
+  readonly #lines = new WeakSet<Request>();
+  /** Those of clients among the requests under way. */
+  #clients = 0;
   #reading = 0;
+  /** When the last client had gone. */
+  #leftAt = Number.NEGATIVE_INFINITY;
+  /** Those who wait for that. */
+  readonly #quiet = new Set<() => void>();
   #stopping = false;
   #onIdle = () => {};
 
@@ -44,15 +55,39 @@ export class Core {
     return this.#active.size;
   }
 
+  /** Makes a request a line of a batch, which takes no client's place. */
+  markLine(request: Request): void {
+    this.#lines.add(request);
+  }
+
+  isLine(request: Request): boolean {
+    return this.#lines.has(request);
+  }
+
+  /** Resolves when no client's request runs, waits or is being read, and none did a moment ago. */
+  async quiet(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      signal.throwIfAborted();
+      const rest = this.#leftAt + QUIET_MS - performance.now();
+      if (this.#clients + this.#reading > 0) await this.#leaving(signal);
+      else if (rest > 0) await new Promise((resolve) => setTimeout(resolve, rest));
+      else return;
+    }
+  }
+
   /** Bodies that are still coming take memory, too: they count as requests under way. */
   async body(request: Request): Promise<unknown> {
     if (this.#stopping) throw stopping();
-    if (this.#active.size + this.#reading >= this.settings.maxRequests) throw await this.#full(this.models.first);
+    const { maxBody: maxBytes, maxRequests } = this.settings;
+    // A line was read from a file, whose lines have a limit of their own.
+    if (this.isLine(request)) return readJson(request, { maxBytes: Infinity });
+    if (this.#clients + this.#reading >= maxRequests) throw await this.#full(this.models.first);
     this.#reading++;
     try {
-      return await readJson(request, { maxBytes: this.settings.maxBody });
+      return await readJson(request, { maxBytes });
     } finally {
       this.#reading--;
+      this.#left();
     }
   }
 
@@ -66,14 +101,19 @@ export class Core {
   ): Promise<Response> {
     if (this.#stopping) throw stopping();
     const { slot, adapters } = this.models.find(name);
-    if (this.#active.size >= this.settings.maxRequests) throw await this.#full(slot);
+    const client = !this.isLine(request);
+    if (client && this.#clients >= this.settings.maxRequests) throw await this.#full(slot);
     const abort = new AbortController();
     this.#active.add(abort);
+    if (client) this.#clients++;
     let release = () => {};
     const end = () => {
       release();
       release = () => {};
-      this.#active.delete(abort);
+      if (this.#active.delete(abort) && client) {
+        this.#clients--;
+        this.#left();
+      }
       if (this.#active.size === 0) this.#onIdle();
     };
     try {
@@ -123,6 +163,25 @@ export class Core {
     for (const abort of this.#active) abort.abort(stopping());
     // The errors of what was cut off are sent before the models are closed.
     if (this.#active.size > 0) await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+
+  #leaving(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        this.#quiet.delete(end);
+        signal.removeEventListener("abort", end);
+        resolve();
+      };
+      this.#quiet.add(end);
+      signal.addEventListener("abort", end);
+    });
+  }
+
+  /** A client's request was read, or has ended. */
+  #left(): void {
+    if (this.#clients + this.#reading > 0) return;
+    this.#leftAt = performance.now();
+    for (const end of this.#quiet) end();
   }
 
   async #stream(

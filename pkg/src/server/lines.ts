@@ -64,11 +64,11 @@ export class LineAnswers {
     return { text: replyLine({ token, customId, ...reply }), failed: reply.status !== 200 };
   }
 
-  /** What stands for the answer to a line that ended its workers. */
-  async lost(line: Line, message: string): Promise<Answered> {
+  /** What stands for the answer to a line that ended its workers, or has none for another reason. */
+  async lost(line: Line, message: string, code = "worker_lost"): Promise<Answered> {
     const token = await tokenOf(this.#settings.fingerprint, line);
     const { customId } = readBatchLine(line.text, line.index);
-    return { text: unansweredLine(token, customId, "worker_lost", message), failed: true };
+    return { text: unansweredLine(token, customId, code, message), failed: true };
   }
 
   async #work(request: BatchRequest, token: string, signal: AbortSignal): Promise<Reply> {

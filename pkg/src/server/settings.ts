@@ -3,6 +3,7 @@
 import { checkAll, isObject, wrong } from "../options/check.ts";
 import { serverApp } from "../options/table/server.ts";
 import type { MetricsDialect, Model, ModelSource } from "../types/index.ts";
+import type { Batches } from "./batches.ts";
 import type { Loader } from "./slot.ts";
 import type { Telemetry } from "./trace.ts";
 
@@ -46,6 +47,8 @@ export interface ServerOptions {
   pingSeconds?: number | undefined;
   /** Unloads a model that had no request for so long; the next one loads it again. @default never */
   idleUnload?: number | undefined;
+  /** Keeps files and batches, and works on these. @default none: /v1/files and /v1/batches answer 404 */
+  batches?: Batches | undefined;
   /** Makes a source of the path by which a request asks for an adapter. @default adapters cannot be loaded by requests */
   adapterSource?: ((path: string) => ModelSource) | undefined;
   /** Whose names `/metrics` has; a query `?dialect=` asks for others. @default "ternlight" */

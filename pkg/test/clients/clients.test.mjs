@@ -1,13 +1,16 @@
 /** Clients as their users write them, against a server of the demo model. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import Anthropic from "@anthropic-ai/sdk";
 import { ChatOpenAI, OpenAIEmbeddings } from "@langchain/openai";
 import { embed, generateText, jsonSchema, Output, streamText, tool } from "ai";
-import OpenAI from "openai";
+import OpenAI, { toFile } from "openai";
 import { CONTINUATION, HERMES } from "../server/support/app.ts";
 import { serve } from "../server/support/command.ts";
 
@@ -107,6 +110,49 @@ test("openai waits for a full queue as it is told", async (context) => {
   const ask = () => client.completions.create({ model, prompt: content, max_tokens: 40, temperature: 0 });
   const all = await Promise.all([ask(), ask(), ask(), ask()]);
   assert.equal(new Set(all.map(({ choices }) => choices[0].text)).size, 1);
+});
+
+test("openai with files and batches", async (context) => {
+  const folder = await mkdtemp(path.join(tmpdir(), "ternlight-batches-"));
+  context.after(() => rm(folder, { recursive: true, force: true }));
+  const { url } = await serve(context, ["--chat-template", HERMES, "--api-key", "secret", "--batch-folder", folder]);
+  const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: "secret" });
+  const body = { model, messages, temperature: 0, max_tokens: 12 };
+  const line = (i) => ({ custom_id: `request-${i}`, method: "POST", url: "/v1/chat/completions", body });
+  const text = [0, 1, 2].map((i) => JSON.stringify(line(i))).join("\n");
+  const file = await client.files.create({ file: await toFile(Buffer.from(text), "in.jsonl"), purpose: "batch" });
+  assert.deepEqual([file.filename, file.bytes, file.purpose], ["in.jsonl", text.length, "batch"]);
+  assert.deepEqual(await client.files.retrieve(file.id), file);
+  assert.equal(await (await client.files.content(file.id)).text(), text);
+
+  const made = { input_file_id: file.id, endpoint: "/v1/chat/completions", completion_window: "24h" };
+  let batch = await client.batches.create({ ...made, metadata: { of: "a test" } });
+  while (!["completed", "failed"].includes(batch.status)) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    batch = await client.batches.retrieve(batch.id);
+  }
+  assert.deepEqual([batch.status, batch.request_counts], ["completed", { total: 3, completed: 3, failed: 0 }]);
+  const answers = (await (await client.files.content(batch.output_file_id)).text()).trimEnd().split("\n");
+  const contents = answers.map((one) => JSON.parse(one).response.body.choices[0].message.content);
+  assert.deepEqual(contents, [CONTINUATION, CONTINUATION, CONTINUATION]);
+
+  const other = await client.batches.create(made);
+  const cancelled = await client.batches.cancel(other.id).catch((error) => error);
+  // It may have ended before.
+  assert.ok(cancelled.status === 409 || ["cancelling", "cancelled"].includes(cancelled.status));
+  const batches = [];
+  for await (const one of client.batches.list({ limit: 1 })) batches.push(one.id);
+  assert.deepEqual(batches, [other.id, batch.id]);
+  const files = [];
+  for await (const one of client.files.list({ purpose: "batch" })) files.push(one.id);
+  assert.deepEqual(files, [file.id]);
+  assert.deepEqual(await client.files.delete(batch.output_file_id), {
+    id: batch.output_file_id,
+    object: "file",
+    deleted: true,
+  });
+  const gone = await client.files.retrieve(batch.output_file_id).catch((error) => error);
+  assert.ok(gone instanceof OpenAI.NotFoundError);
 });
 
 test("ai with @ai-sdk/openai-compatible", async (context) => {

@@ -65,6 +65,7 @@ const named: Record<NamedKind, string[]> = {
   module: ["WasmModule"],
   object: [
     "Readonly<Record<string, unknown>>",
+    "Batches",
     "DeviceReport",
     "Readonly<Record<string, Model | Loader>>",
     "Readonly<Record<string, Readonly<Record<string, ModelSource>>>>",

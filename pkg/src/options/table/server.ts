@@ -82,6 +82,12 @@ export const serverApp = {
     flag: { value: "S" },
     help: "Unloads a model that had no request for so long; the next one loads it again.",
   },
+  batches: {
+    kind: "object",
+    to: "caller",
+    otherwise: "none: /v1/files and /v1/batches answer 404",
+    help: "Keeps files and batches, and works on these.",
+  },
   adapterSource: {
     kind: "function",
     to: "caller",
@@ -162,6 +168,21 @@ export const serveFlags = {
     to: "command",
     flag: { name: "warmup", value: "FILE.jsonl" },
     help: "Requests, one a line, that are answered before the server is ready.",
+  },
+  batchFolder: {
+    kind: "text",
+    to: "command",
+    otherwise: "none: /v1/files and /v1/batches answer 404",
+    flag: { value: "DIR" },
+    help: "Keeps files and batches in this folder, and works on these while no request runs.",
+  },
+  maxUpload: {
+    kind: { integer: [1, 2 ** 40] },
+    to: "command",
+    default: 200_000_000,
+    unit: "bytes",
+    flag: { value: "SIZE", read: "bytes" },
+    help: "The size of an uploaded file at most; needs --batch-folder.",
   },
   shutdownTimeout: {
     kind: { integer: [0, 86_400] },
