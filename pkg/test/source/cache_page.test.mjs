@@ -99,6 +99,8 @@ test("where storage is full the model loads all the same, and says so", { timeou
   await tab.evaluate(async () => {
     const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle("ternlight");
     for await (const handle of folder.values()) {
+      // What was measured of the kernels, which is perhaps being written.
+      if (handle.name.startsWith("tuning-")) continue;
       const file = await handle.createWritable({ keepExistingData: true });
       await file.write({ type: "write", position: 0, data: "another format" });
       await file.close();
