@@ -43,6 +43,7 @@ const NOT_RUN = {
     "pkg/test/server/serve.test.ts starts it",
     "pkg/test/clients/clients.test.mjs runs it",
     "pkg/test/clients/clients.test.mjs runs it",
+    "pkg/test/clients/clients.test.mjs runs it",
   ],
   "docs/guide/threads.md": [
     "pkg/test/package/next.test.mjs builds and serves with it",
