@@ -313,7 +313,12 @@ test("the guide's example", async (context) => {
   const console = { log: (line: string) => lines.push(line) };
   await new AsyncFunction("ternlight", "console", `${program}; await model.close();`)({ cache, load }, console);
   assert.deepEqual(lines, [`${url}model.gguf: ${tiny.length} of ${tiny.length} bytes`]);
-  assert.deepEqual(await readdir(path.join(directory, "ternlight")), []);
+  // What was measured of the kernels is of no address.
+  const names = await readdir(path.join(directory, "ternlight"));
+  assert.deepEqual(
+    names.filter((name) => !name.startsWith("tuning-")),
+    [],
+  );
 });
 
 test("a directory that cannot be written to costs a warning, not the load", async (context) => {
