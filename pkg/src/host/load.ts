@@ -201,10 +201,10 @@ function tune(
   record: TuningRecord | null,
 ): { chosen: Kernels; measured: boolean } {
   const asked = dotProduct !== "auto" || weightPrefetch !== "auto";
-  const kept = asked ? null : record?.recall(engine);
   // What prefetching gains depends on the dot product, so that is chosen first.
-  const dots = glue.dotProduct(kept?.dotProduct ?? dotProduct);
-  const prefetched = kept?.weightPrefetch ?? engine.tune(weightPrefetch);
+  const dots = glue.dotProduct(dotProduct);
+  const kept = asked ? null : record?.recall(engine, dots);
+  const prefetched = kept ?? engine.tune(weightPrefetch);
   if (!asked && !kept) void record?.keep({ dotProduct: dots, weightPrefetch: prefetched });
   const chosen = { dotProduct: dots as ModelInfo["dotProduct"], weightPrefetch: prefetchOf(prefetched) };
   return { chosen, measured: !kept };

@@ -51,12 +51,13 @@ export class TuningRecord {
     }
   }
 
-  /** Sets what is kept; null where that does not decide all of this model's kinds of codes. */
-  recall(engine: Loaded["engine"]): Tuning | null {
-    if (!this.#found) return null;
-    const { dotProduct } = this.#found;
-    const weightPrefetch = engine.recall(this.#found.weightPrefetch);
-    return weightPrefetch ? { dotProduct, weightPrefetch } : null;
+  /**
+   * Sets what is kept beside this way to sum products, which tells what the processor has at once; null where that does not decide all of
+   * this model's kinds of codes.
+   */
+  recall(engine: Loaded["engine"], dotProduct: string): Uint8Array | null {
+    if (this.#found?.dotProduct !== dotProduct) return null;
+    return engine.recall(this.#found.weightPrefetch) ?? null;
   }
 
   /** Keeps what was measured, beside what other models' loads have found for kinds that this one has not. */
