@@ -18,7 +18,7 @@ use ternlight::team::Team;
 
 fn load(engine: &mut TestEngine, files: &Files) -> Result<AdapterId> {
     let adapter = files.adapter(&engine.model().config)?;
-    engine.add_adapter(adapter)
+    engine.add_adapter(adapter, None)
 }
 
 fn engine(path: &str) -> TestEngine {
@@ -263,7 +263,7 @@ fn sessions_keep_their_adapters() {
     engine.adapt(fresh, &[(id, 1.0)]).unwrap();
     engine.truncate(session, 71).unwrap();
     let fork = engine.fork(session).unwrap();
-    let saved = engine.save(session, 9).unwrap();
+    let saved = engine.save(session, 9, &[]).unwrap();
     assert_eq!(last(&mut engine, fresh, &asked)[1..], own[1..]);
     assert_eq!(last(&mut engine, fork, &[8])[1..], last(&mut engine, session, &[8])[1..]);
 

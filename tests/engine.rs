@@ -302,7 +302,7 @@ fn a_trace_tells_what_each_matrix_reads_and_writes() {
                 all.push((one.layer, one.operation, one.index, one.matrix.shape.rows, one.input, one.output));
                 told.push(one.matrix.bytes());
             };
-            let events = engine.traced_step(note).unwrap();
+            let events = engine.traced_step(false, note).unwrap();
             assert_eq!(told.iter().sum::<u64>(), engine.tally().weight_bytes - bytes, "{model}: each once");
             (all, events)
         };

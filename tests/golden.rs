@@ -126,7 +126,7 @@ fn ternary_checkpoints_follow_transformers() {
 }
 
 fn with(precision: Precision, case: Case) -> Case {
-    Case { options: Options { activations: Some(precision), ..Options::default() }, ..case }
+    Case { options: Options { activations: Some(precision.into()), ..Options::default() }, ..case }
 }
 
 #[test]

@@ -429,7 +429,8 @@ fn an_adapter_of_the_head_meets_the_rounded_one() {
     for tied in [true, false] {
         let run = |files: Files, options: Options| {
             let mut engine = files.engine(options, Team::solo()).unwrap();
-            let id = lora.adapter(&engine.model().config).and_then(|adapter| engine.add_adapter(adapter)).unwrap();
+            let id =
+                lora.adapter(&engine.model().config).and_then(|adapter| engine.add_adapter(adapter, None)).unwrap();
             adapted(&mut engine, &IDS, &[(id, 0.5)]).unwrap()
         };
         for (_, to) in TYPES {

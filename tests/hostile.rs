@@ -84,7 +84,7 @@ fn sizes_of_any_kind() {
         let fours = Sizes { hidden: sizes.hidden * 4, ffn: sizes.ffn * 4, ..sizes };
         let files = if i % 3 == 0 { Safetensors::sized(fours).pack().files() } else { Gguf::sized(sizes).files() };
         for activations in [None, Some(Precision::Int8), Some(Precision::Int14)] {
-            let options = Options { prefill_chunk: 3, activations, ..Options::default() };
+            let options = Options { prefill_chunk: 3, activations: activations.map(Into::into), ..Options::default() };
             let rows = logits(&mut files.engine(options, Team::solo()).unwrap(), &[0; 7], true).unwrap();
             ran += usize::from(rows.iter().flatten().all(|logit| logit.is_finite()));
         }
@@ -766,6 +766,7 @@ fn architectures_that_ternary_models_use_are_refused_with_the_reason() {
         ("gemma3", "Gemma3ForCausalLM", "norms behind"),
         ("qwen3moe", "Qwen3MoeForCausalLM", "mixtures of experts"),
         ("mamba", "MambaForCausalLM", "this architecture"),
+        ("graph1", "Graph1ForCausalLM", "this architecture"),
     ] {
         let errors = [
             common::error(run(&Gguf::llama().set("general.architecture", text(gguf)).files())),

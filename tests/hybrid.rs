@@ -378,7 +378,8 @@ fn every_storage_type_runs() {
             (coded.kind, coded.data) = (blocks.id, data);
             values.data = common::models::f32s(&made.values);
         }
-        let options = Options { activations: Some(ternlight::kernels::act::Precision::Float), ..Options::default() };
+        let options =
+            Options { activations: Some(ternlight::kernels::act::Precision::Float.into()), ..Options::default() };
         let rows = |file: &Gguf, options: Options| logits(&mut engine(&file.files(), options), &ids, true).unwrap();
         let (found, expected) = (rows(&coded, options), rows(&values, Options::default()));
         for (row, expected) in found.iter().zip(&expected) {
@@ -405,7 +406,7 @@ fn adapters_add_to_every_matrix_of_every_form() {
     for files in [weights.files(), weights.gguf(None).files(), fold(false), fold(true)] {
         let mut engine = engine(&files, Options::default());
         let adapter = adapter.adapter(&engine.model().config).unwrap();
-        let id = engine.add_adapter(adapter).unwrap();
+        let id = engine.add_adapter(adapter, None).unwrap();
         let found = adapted(&mut engine, &ids, &[(id, 1.0)]).unwrap();
         for (row, expected) in found.iter().zip(&expected) {
             assert!(distance(row, expected).max < 2e-3, "{:?}", distance(row, expected));
@@ -462,7 +463,7 @@ fn a_conversation_goes_on_forks_and_is_saved_with_its_state() {
     let expected = greedy(&mut golden_engine(Options::default()), &all, 12).unwrap();
 
     let fork = engine.fork(session).unwrap();
-    let saved = engine.save(session, 5).unwrap();
+    let saved = engine.save(session, 5, &[]).unwrap();
     for id in [fork, session] {
         let (tokens, cached) = generate(&mut engine, id, &more, 12);
         assert_eq!((tokens, cached), (expected.clone(), 96), "the last token alone was not computed");
@@ -497,7 +498,7 @@ fn engine_of_plain() -> Plain {
 impl Plain {
     fn save_empty(&mut self) -> Vec<u8> {
         let session = self.0.open();
-        self.0.save(session, 5).unwrap()
+        self.0.save(session, 5, &[]).unwrap()
     }
 }
 

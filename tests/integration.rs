@@ -3,6 +3,7 @@
 
 mod common;
 
+mod activations;
 mod adapters;
 mod architecture;
 mod engine;
@@ -15,9 +16,11 @@ mod interleave;
 mod lossless;
 mod numerics;
 mod options;
+mod packing;
 // A load that computes a prompt makes an engine of the build's own instruction set, which in wasm is not the tests'.
 #[cfg(not(target_arch = "wasm32"))]
 mod prefill;
 mod schedules;
 mod scheduling;
+mod split;
 mod types;

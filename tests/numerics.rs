@@ -119,7 +119,7 @@ fn log_softmax(logits: &[f32]) -> Vec<f64> {
 }
 
 fn measure(family: &Family, activations: Option<Precision>, clear: f64) -> (Precision, Deviation) {
-    let options = Options { activations, ..Options::default() };
+    let options = Options { activations: activations.map(Into::into), ..Options::default() };
     let (model, plan) = Files::read(&golden(family.model)).load(options, 1 << 16).unwrap();
     let precision = model.layer_precision().expect("a layer");
     let mut engine = TestEngine::new(model, &plan, Team::solo()).unwrap();

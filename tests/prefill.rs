@@ -87,7 +87,7 @@ fn answer(engine: &mut TestEngine, ids: &[u32]) -> (Vec<u32>, Vec<u8>, usize) {
         _ => {}
     })
     .unwrap();
-    let saved = engine.save(session, 7).unwrap();
+    let saved = engine.save(session, 7, &[]).unwrap();
     engine.close(session);
     (tokens, saved, cached)
 }
@@ -337,11 +337,11 @@ fn requests_that_begin_alike_wait_for_it() {
     cached.sort_unstable();
     assert_eq!(cached, [2 * KV_BLOCK, TOKENS], "the first takes all of it, the second its whole blocks");
     for (session, ids) in [(first, &longer), (second, &ids)] {
-        let found = engine.save(session, 7).unwrap();
+        let found = engine.save(session, 7, &[]).unwrap();
         let mut alone = files.engine(options(), common::team(1)).unwrap();
         let session = generate(&mut alone, ids);
         run(&mut alone, |_| {}).unwrap();
-        assert!(found == alone.save(session, 7).unwrap());
+        assert!(found == alone.save(session, 7, &[]).unwrap());
     }
 }
 

@@ -7,7 +7,8 @@ use crate::common;
 use std::collections::BTreeMap;
 
 use common::hybrid::{Sizes, Weights, lora};
-use common::{Files, TestEngine, golden, run};
+use common::split::Split;
+use common::{Files, golden, run};
 use ternlight::engine::{AdapterId, Event, Pooling, Request, RequestId, SessionId, Task, WhenFull};
 use ternlight::kv::Codec;
 use ternlight::model::{Options, Scheduling};
@@ -18,7 +19,7 @@ use ternlight::team::Team;
 const MODELS: [&str; 3] = ["models/bitnet_packed", "models/llama_bf16", "models/qwen35"];
 
 /// An adapter that fits the first two models, and one that fits the hybrid.
-fn adapter(engine: &TestEngine) -> Files {
+fn adapter(engine: &Split) -> Files {
     if engine.model().config.hybrid.is_none() {
         return Files::read(&golden("lora/bitnet_packed.lora"));
     }
@@ -27,7 +28,7 @@ fn adapter(engine: &TestEngine) -> Files {
 }
 
 /// An adapter that fits the model, and one with some of its numbers in another order.
-fn load_adapters(engine: &mut TestEngine, order: [usize; 2]) -> [AdapterId; 2] {
+fn load_adapters(engine: &mut Split, order: [usize; 2]) -> [AdapterId; 2] {
     let mut ids = [AdapterId(0); 2];
     for which in order {
         let mut files = adapter(engine);
@@ -35,8 +36,7 @@ fn load_adapters(engine: &mut TestEngine, order: [usize; 2]) -> [AdapterId; 2] {
             let end = files.weights[0].len();
             files.weights[0][end - (16 << 10)..].as_chunks_mut::<4>().0.reverse();
         }
-        let adapter = files.adapter(&engine.model().config).unwrap();
-        ids[which] = engine.add_adapter(adapter).unwrap();
+        ids[which] = engine.add_adapter(&files).unwrap();
     }
     ids
 }
@@ -107,7 +107,7 @@ struct Call {
 
 struct Schedule {
     rng: Rng,
-    engine: TestEngine,
+    engine: Split,
     adapters: [AdapterId; 2],
     /// Of sessions that have any.
     sets: BTreeMap<SessionId, Set>,
@@ -138,15 +138,15 @@ fn options(rng: &mut Rng, kv: Codec) -> (Options, usize) {
 }
 
 impl Schedule {
-    fn new(files: &Files, seed: u64, kv: Codec) -> Self {
+    fn new(files: &Files, seed: u64, kv: Codec, cuts: &[usize]) -> Self {
         let mut rng = Rng::new(seed);
         let (options, context) = options(&mut rng, kv);
         #[cfg(feature = "threads")]
-        let team = Team::new([1, 1, 1, 2, 1, 3][seed as usize % 6]).unwrap();
+        let team = || Team::new([1, 1, 1, 2, 1, 3][seed as usize % 6]).unwrap();
         #[cfg(not(feature = "threads"))]
-        let team = Team::solo();
+        let team = Team::solo;
         let roots = (0..2).map(|_| (0..100).map(|_| rng.below(500) as u32).collect()).collect();
-        let mut engine = files.engine(options, team).unwrap();
+        let mut engine = Split::load(files, &options, cuts, team).unwrap();
         let adapters = load_adapters(&mut engine, [0, 1]);
         let (calls, idle, asked, ended, sets) = Default::default();
         Self { rng, engine, adapters, sets, context, roots, idle, calls, asked, ended }
@@ -321,7 +321,7 @@ impl Schedule {
 /// What a call says on an engine where nobody else ever was.
 fn alone(files: &Files, context: usize, kv: Codec, call: &Call) -> Said {
     let options = Options { context_length: Some(context), kv_cache_type: Some(kv), ..Options::default() };
-    let mut engine = files.engine(options, Team::solo()).unwrap();
+    let mut engine = Split::load(files, &options, &[], Team::solo).unwrap();
     // In another order: it is their content that decides how they are added.
     let adapters = load_adapters(&mut engine, [1, 0]);
     let session = engine.open();
@@ -352,13 +352,27 @@ fn alone(files: &Files, context: usize, kv: Codec, call: &Call) -> Said {
 
 #[test]
 fn each_gets_what_it_gets_alone() {
+    try_schedules(|_, _| Vec::new());
+}
+
+#[test]
+fn each_gets_from_a_split_model_what_it_gets_alone_from_the_whole() {
+    try_schedules(|layers, seed| match seed % 3 {
+        0 if layers > 2 => vec![1, 1 + 1 + seed as usize % (layers - 2)],
+        _ => vec![1 + seed as usize % (layers - 1)],
+    });
+}
+
+/// `cuts` says where a model of so many layers is split in a schedule.
+fn try_schedules(cuts: impl Fn(usize, u64) -> Vec<usize>) {
     let rounds: u64 = std::env::var("SCHEDULES").map_or(18, |rounds| rounds.parse().unwrap());
     let files = MODELS.map(|model| Files::read(&golden(model)));
     let (mut whole, mut cut) = (0, 0);
     for seed in 0..rounds {
         let files = &files[seed as usize % 3];
         let kv = Codec::ALL[seed as usize / 3 % 6];
-        let schedule = Schedule::new(files, seed, kv);
+        let layers = files.plan(Options::default()).unwrap().config.layers;
+        let schedule = Schedule::new(files, seed, kv, &cuts(layers, seed / 3));
         let context = schedule.context;
         for call in schedule.run(14) {
             let expected = alone(files, context, kv, &call);

@@ -71,6 +71,74 @@ fn short_requests_pass_long_ones_and_these_do_not_starve() {
 }
 
 #[test]
+fn what_is_configured_while_requests_run_changes_the_schedule_and_no_token() {
+    let plan =
+        Files::read(&golden("models/bitnet_packed")).plan(Options { prefill_chunk: 64, ..Options::default() }).unwrap();
+    let run = |changes: &[(usize, Options)]| {
+        let mut engine = engine(plan.options.clone());
+        let ids: Vec<RequestId> = (0..6)
+            .map(|i| {
+                let session = engine.open();
+                submit(&mut engine, session, &prompt(40 + i as usize, i), 24, Params::default()).unwrap()
+            })
+            .collect();
+        let (mut step, mut most) = (0, Vec::new());
+        let mut tokens: BTreeMap<RequestId, Vec<u32>> = BTreeMap::new();
+        while engine.busy() {
+            for (_, options) in changes.iter().filter(|(at, _)| *at == step) {
+                engine.configure(&plan, options).unwrap();
+            }
+            for event in engine.step(&mut || false).unwrap() {
+                if let Event::Token { request, token } = event {
+                    tokens.entry(request).or_default().push(token);
+                }
+            }
+            most.push(engine.served().iter().map(|&(_, _, count)| count).sum::<usize>());
+            step += 1;
+        }
+        (ids.into_iter().map(|id| tokens[&id].clone()).collect::<Vec<_>>(), most)
+    };
+    let (expected, rows) = run(&[]);
+    let narrow = Options { max_sequences: 2, prefill_chunk: 8, max_batch_tokens: 9, ..plan.options.clone() };
+    let (found, narrow_rows) = run(&[(3, narrow), (9, plan.options.clone())]);
+    assert_eq!(found, expected);
+    assert_eq!(narrow_rows[..3], rows[..3]);
+    assert!(narrow_rows[3..9].iter().all(|&rows| rows <= 9), "{narrow_rows:?}");
+    assert!(narrow_rows[9..].iter().any(|&rows| rows > 9), "{narrow_rows:?}");
+}
+
+#[test]
+fn what_the_load_has_reserved_bounds_what_can_be_configured() {
+    let options = Options { prefill_chunk: 32, max_sequences: 4, ..Options::default() };
+    let plan = Files::read(&golden("models/bitnet_packed")).plan(options.clone()).unwrap();
+    let mut engine = engine(options.clone());
+    for (option, at_most, beyond) in [
+        (
+            "prefillChunk",
+            Options { prefill_chunk: 35, ..options.clone() },
+            Options { prefill_chunk: 36, ..options.clone() },
+        ),
+        (
+            "maxSequences",
+            Options { max_sequences: 35, ..options.clone() },
+            Options { max_sequences: 36, ..options.clone() },
+        ),
+        (
+            "maxBatchTokens",
+            Options { max_batch_tokens: 35, ..options.clone() },
+            Options { max_batch_tokens: 36, ..options.clone() },
+        ),
+    ] {
+        engine.configure(&plan, &at_most).unwrap();
+        let error = engine.configure(&plan, &beyond).unwrap_err();
+        assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::InvalidArgument, Some(option)));
+        assert_eq!(error.place.expected.as_deref(), Some("at most 35"), "{error}");
+        let none = Options { prefill_chunk: 0, ..options.clone() };
+        assert_eq!(engine.configure(&plan, &none).unwrap_err().place.option.as_deref(), Some("prefillChunk"));
+    }
+}
+
+#[test]
 fn running_answers_go_on_beside_a_long_prompt() {
     let mut engine = engine(Options { prefill_chunk: 512, ..Options::default() });
     let session = engine.open();

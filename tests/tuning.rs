@@ -5,9 +5,12 @@ mod common;
 use std::cell::Cell;
 
 use common::{Files, golden, logits, prompt};
+use ternlight::kernels::act::Precision;
+use ternlight::kernels::isa::Active;
 use ternlight::kernels::linear::prefetch::{self, Ahead, Kind};
+use ternlight::kernels::packed::{LOOKUP, MatrixShape, Packing};
 use ternlight::model::{Options, tune};
-use ternlight::quant::Codes;
+use ternlight::quant::{Codes, Layout};
 use ternlight::team::Team;
 
 const MODELS: [(&str, Codes, bool); 5] = [
@@ -67,5 +70,40 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
         let more = [&[(Kind { codes: Codes::B2, super_blocks: true }, Ahead::Off)], &*known].concat();
         assert_eq!(tune::recall(engine.model(), &more), Some(known), "{model}");
         assert_eq!(prefetch::chosen(&shape), Ahead::Near, "{model}");
+    }
+}
+
+/// The packing is chosen before weights have come, by matrices of the model's width.
+#[test]
+fn five_codes_a_byte_are_taken_where_the_clock_finds_them_no_slower() {
+    let shape = MatrixShape {
+        rows: 32,
+        cols: 2560,
+        packing: Packing::Ints(Layout::TERNARY),
+        parts: 1,
+        lookup: LOOKUP,
+        five: false,
+    };
+    // Milliseconds of a tile with two bits and with fewer.
+    for (costs, expected) in [([1.0, 0.9], true), ([1.0, 1.1], false), ([0.9, 1.0], false), ([0.0, 0.0], false)] {
+        let (time, looks) = (Cell::new(0.0), Cell::new(0usize));
+        // One look before the rounds; in each, one before it and two for each of the variants, which take turns.
+        let clock = || {
+            let look = looks.replace(looks.get() + 1);
+            let (round, place) = (look.saturating_sub(1) / 5, look.saturating_sub(1) % 5);
+            if look > 0 && (place == 2 || place == 4) {
+                let variant = (round + place / 2 - 1) % 2;
+                // A slice has 51 tiles of 20,480 bytes, or 64 of 16,384.
+                time.set(time.get() + costs[variant] * [51.0, 64.0][variant] / 200.0);
+            }
+            time.get()
+        };
+        for precision in [Precision::Int8, Precision::Int14] {
+            time.set(0.0);
+            looks.set(0);
+            let found = tune::five_is_faster::<Active>(shape, precision, &Team::solo(), &clock).unwrap();
+            assert_eq!(found, expected, "{costs:?}");
+            assert!(looks.get() < 2000 && time.get() <= 11.0, "{costs:?}: it ends");
+        }
     }
 }

@@ -23,7 +23,7 @@ use ternlight::team::Team;
 fn differ(files: &Files, values: &Files, options: Options) -> Option<String> {
     let ids = [3, 1, 4, 1, 5, 9, 2, 6];
     let run = |files: &Files, options: Options| {
-        let options = Options { activations: Some(Precision::Float), prefill_chunk: 8, ..options };
+        let options = Options { activations: Some(Precision::Float.into()), prefill_chunk: 8, ..options };
         logits(&mut files.engine(options, Team::solo())?, &ids, true)
     };
     let expected = run(values, Options { repack: false, ..Options::default() }).unwrap();

@@ -36,6 +36,7 @@ pub struct Write {
 pub struct Converter {
     plan: Plan,
     kind: Kind,
+    keep: bool,
     outputs: Vec<Output>,
     job: Option<Job>,
     buffers: DecodeBuffers,
@@ -78,12 +79,25 @@ impl Converter {
         let (kind, outputs) = plan::outputs(&plan, options)?;
         let kept = plan::warnings(&plan, options);
         let (buffers, signs) = (DecodeBuffers::default(), Signs::default());
-        Ok(Self { plan, kind, outputs, job: None, buffers, signs, values: Vec::new(), kept, rounded: 0, worst: 0.0 })
+        let keep = options.keep;
+        Ok(Self {
+            plan,
+            kind,
+            keep,
+            outputs,
+            job: None,
+            buffers,
+            signs,
+            values: Vec::new(),
+            kept,
+            rounded: 0,
+            worst: 0.0,
+        })
     }
 
-    /// What the layers' matrices become.
-    pub fn kind(&self) -> Kind {
-        self.kind
+    /// What the layers' matrices become; `None` where each stays what it is.
+    pub fn kind(&self) -> Option<Kind> {
+        (!self.keep).then_some(self.kind)
     }
 
     /// The new file's tensors, in their order.

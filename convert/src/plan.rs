@@ -52,6 +52,8 @@ pub enum Wish {
 pub struct Options {
     /// `None` follows the source: Q1_0 for signs, else TQ2_0.
     pub kind: Option<Kind>,
+    /// The layers' matrices stay as they are stored, of whatever type; `kind` then says nothing.
+    pub keep: bool,
     /// `None` is as the head.
     pub embedding: Option<Wish>,
     pub head: Wish,
@@ -95,6 +97,8 @@ pub(super) enum Phase {
 pub(super) enum Form {
     /// They are the new ones.
     Copy,
+    /// They are the new ones, in another order of rows.
+    Moved,
     /// Floats, widened to F32.
     Floats,
     Codes(Kind),
@@ -151,7 +155,7 @@ pub(super) fn outputs(plan: &Plan, options: Options) -> Result<(Kind, Vec<Output
     if config.in_norms.is_some() {
         return Err(Error::new(
             ErrorKind::UnsupportedSetting,
-            "GGUF has no place for norms on the inputs of single projections",
+            "llama.cpp's GGUF has no place for norms on the inputs of single projections",
         )
         .key("quantization_config.use_rms_norm"));
     }
@@ -169,9 +173,11 @@ pub(super) fn outputs(plan: &Plan, options: Options) -> Result<(Kind, Vec<Output
             .option("head")
             .expected("one of the two options", "both"));
     }
-    refuse_wider(plan)?;
     let kind = options.kind.unwrap_or_else(|| if plan.items.iter().any(signs) { Kind::Q1 } else { Kind::Tq2 });
-    fits_all(plan, kind)?;
+    if !options.keep {
+        refuse_wider(plan)?;
+        fits_all(plan, kind)?;
+    }
     let mut outputs = Vec::new();
     for (index, item) in plan.items.iter().enumerate() {
         if config.naming == Naming::HuggingFace && item.is_scale() {
@@ -264,6 +270,7 @@ fn output(plan: &Plan, options: Options, kind: Kind, index: usize, item: &Item) 
         Target::Matrix(shape, _) => {
             let wish = if stays(item) { Some(Wish::Keep) } else { options.wish(item.slot.part) };
             let (form, storage) = match wish {
+                None if options.keep => as_stored(plan, item, from, kind)?,
                 None => (Form::Codes(kind), kind.storage()),
                 Some(Wish::Exactly(storage)) => (Form::Rounded, storage),
                 Some(Wish::AtMost(storage)) if head::rounds(plan, item, storage)? => (Form::Rounded, storage),
@@ -285,6 +292,7 @@ fn output(plan: &Plan, options: Options, kind: Kind, index: usize, item: &Item) 
     let turned = matches!(item.slot.part, Part::AttnQ | Part::AttnK)
         && plan.config.naming == Naming::HuggingFace
         && keys::architecture(&plan.config)? == "llama";
+    let form = if turned && matches!(form, Form::Copy) { Form::Moved } else { form };
     let vector = matches!(item.target, Target::Values);
     let dims = match vector {
         // A GGUF's own shape: that of a convolution has two dimensions.
@@ -317,6 +325,25 @@ fn kept(item: &Item, from: &'static Storage, kind: Kind) -> Result<(Form, &'stat
         (None, Some(layout)) if layout.codes == Codes::B4 => (Form::Nibbles, &quant::Q4_1),
         (None, _) => (Form::Codes(kind), kind.storage()),
     })
+}
+
+/// A layer's matrix as it is stored, where its bytes say all that its values are.
+fn as_stored(plan: &Plan, item: &Item, from: &'static Storage, kind: Kind) -> Result<(Form, &'static Storage)> {
+    let latent = matches!(item.target, Target::Matrix(_, Reading::Latent));
+    let scaled = plan.config.naming == Naming::HuggingFace
+        && plan.items.iter().any(|other| other.slot == item.slot.field(Field::Scale));
+    if matches!((from.content, plan.i2s), (Content::I2s, Some((Interleave::By64, _)))) {
+        return Ok((Form::Codes(Kind::I2s), from));
+    }
+    match kept(item, from, kind)? {
+        (form @ (Form::Copy | Form::Nibbles), storage) if !latent && !scaled => Ok((form, storage)),
+        _ => Err(Error::new(
+            ErrorKind::UnsupportedSetting,
+            "its values are codes and a scale, or are rounded by a load: GGUF holds them as a ternary type",
+        )
+        .option("type")
+        .expected("tq2_0, tq1_0, q1_0 or i2_s", "keep")),
+    }
 }
 
 /// transformers' AutoBitLinear multiplies the bias by the scale too.

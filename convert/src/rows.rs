@@ -41,6 +41,12 @@ impl Converter {
                 self.values.extend(float.values(bytes).map(|value| value * scale));
                 self.values.len()
             }
+            Form::Moved => {
+                if let Content::Dense(float) = content {
+                    finite(float, bytes)?;
+                }
+                bytes.len() / output.row_bytes()
+            }
             _ => self.decode(job, output, bytes)?,
         };
         // Packed rows are a quarter of the matrix apart.
@@ -53,11 +59,14 @@ impl Converter {
         order.sort_unstable();
         let size = output.row_bytes();
         for run in order.chunk_by(|a, b| b.0 == a.0 + 1) {
-            let mut bytes = filled("rows", run.len() as u64 * size as u64, 0)?;
-            for (&(_, row), out) in run.iter().zip(bytes.chunks_exact_mut(size)) {
-                self.encode(job, output, row, out)?;
+            let mut made = filled("rows", run.len() as u64 * size as u64, 0)?;
+            for (&(_, row), out) in run.iter().zip(made.chunks_exact_mut(size)) {
+                match output.form {
+                    Form::Moved => out.copy_from_slice(&bytes[row * size..][..size]),
+                    _ => self.encode(job, output, row, out)?,
+                }
             }
-            job.writes.push(Write { offset: run[0].0 as u64 * size as u64, bytes });
+            job.writes.push(Write { offset: run[0].0 as u64 * size as u64, bytes: made });
         }
         job.row += step;
         Ok(())
@@ -179,7 +188,7 @@ impl Converter {
                     simple::encode_q4_1(codes, scale, min, out);
                 }
             }
-            Form::Copy | Form::Given(_) => return Err(out_of_turn()),
+            Form::Copy | Form::Moved | Form::Given(_) => return Err(out_of_turn()),
         }
         Ok(())
     }

@@ -45,12 +45,12 @@ fn refused(option: &str, expected: &str, found: &str) -> JsValue {
 
 fn kind(name: Option<String>) -> Js<Option<Kind>> {
     Ok(match name.as_deref() {
-        None => None,
+        None | Some("keep") => None,
         Some("tq2_0") => Some(Kind::Tq2),
         Some("tq1_0") => Some(Kind::Tq1),
         Some("q1_0") => Some(Kind::Q1),
         Some("i2_s") => Some(Kind::I2s),
-        Some(other) => return Err(refused("type", "tq2_0, tq1_0, q1_0 or i2_s", other)),
+        Some(other) => return Err(refused("type", "tq2_0, tq1_0, q1_0, i2_s or keep", other)),
     })
 }
 
@@ -96,6 +96,7 @@ impl Converter {
         let options: JsOptions = from_js(options)?;
         let stored = Options { repack: false, i2s: options.i2s, ..Default::default() };
         let wishes = output::Options {
+            keep: options.kind.as_deref() == Some("keep"),
             kind: kind(options.kind)?,
             embedding: options.embedding.map(|name| wish("embedding", &name, Wish::Exactly)).transpose()?,
             head: wish("head", options.head.as_deref().unwrap_or("keep"), Wish::AtMost)?,
@@ -126,10 +127,10 @@ impl Converter {
         Ok(())
     }
 
-    /// The name of the type that the layers' matrices get.
+    /// The name of the type that the layers' matrices get; undefined where each keeps its own.
     #[wasm_bindgen(getter)]
-    pub fn kind(&mut self) -> Js<String> {
-        Ok(self.converter()?.kind().storage().name.to_owned())
+    pub fn kind(&mut self) -> Js<Option<String>> {
+        Ok(self.converter()?.kind().map(|kind| kind.storage().name.to_owned()))
     }
 
     /// Rows of the embedding.

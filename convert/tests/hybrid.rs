@@ -69,7 +69,7 @@ fn rotations_and_states_are_kept() {
     );
     let ids = [4, 8, 15, 16, 23, 42];
     let rows = |file: &Gguf| {
-        let options = Options { activations: Some(Precision::Float), ..Options::default() };
+        let options = Options { activations: Some(Precision::Float.into()), ..Options::default() };
         logits(&mut file.files().engine(options, Team::solo()).unwrap(), &ids, true).unwrap()
     };
     for (found, expected) in rows(&new).iter().zip(&rows(&source)) {

@@ -35,13 +35,13 @@ pub(super) fn fingerprint_with(fingerprint: u64, set: &AdapterSet) -> u64 {
 }
 
 impl<I: Isa> Engine<I> {
-    /// Adds an adapter, for sessions to use.
+    /// Adds an adapter, for sessions to use. In a part of a split model that is not the first it gets the number that it has there.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] if there is no room for its scratch memory.
-    pub fn add_adapter(&mut self, mut adapter: Adapter) -> Result<AdapterId> {
+    pub fn add_adapter(&mut self, mut adapter: Adapter, id: Option<AdapterId>) -> Result<AdapterId> {
         self.forward.reserve_adapter(adapter.width)?;
-        adapter.id = self.fresh();
+        adapter.id = id.map_or_else(|| self.fresh(), |id| id.0);
         let id = AdapterId(adapter.id);
         self.adapters.push(Arc::new(adapter));
         Ok(id)

@@ -39,11 +39,13 @@ mod adapters;
 mod batch;
 mod draft;
 mod kept;
+mod measure;
 mod prefill;
 mod request;
 mod scheduler;
 mod session;
 mod snapshot;
+mod split;
 mod status;
 mod watch;
 
@@ -60,7 +62,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::isa::Isa;
 use crate::kv::Cache;
 use crate::model::forward::{Forward, Progress, Traced};
-use crate::model::{Adapter, Model, Plan, times, tune};
+use crate::model::{Adapter, Model, Options, Plan};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
 use active::{Active, Outcome};
@@ -135,22 +137,6 @@ impl<I: Isa> Engine<I> {
         }
     }
 
-    /// Measures which variants of kernels suit this machine and sets them, see [`tune`]; for a clock in milliseconds.
-    ///
-    /// # Errors
-    /// As [`tune::tune`].
-    pub fn tune(&self, now: &dyn Fn() -> f64) -> Result<Vec<tune::Choice>> {
-        tune::tune::<I>(&self.model, &self.team, now)
-    }
-
-    /// Times each matrix of the model, see [`times`]; for a clock in milliseconds.
-    ///
-    /// # Errors
-    /// As [`times::times`].
-    pub fn times(&self, streams: usize, now: &dyn Fn() -> f64) -> Result<Vec<f64>> {
-        times::times::<I>(&self.model, &self.team, streams, now)
-    }
-
     /// The model that it runs.
     pub fn model(&self) -> &Model {
         &self.model
@@ -164,6 +150,16 @@ impl<I: Isa> Engine<I> {
     /// Bytes read and products made so far.
     pub fn tally(&self) -> Tally {
         self.forward.tally
+    }
+
+    /// Schedules by these options of a load from the next batch on. Requests that run go on; those beyond a smaller `max_sequences` keep
+    /// their places.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] with an option that needs more memory than `plan`, by which the model was loaded, has reserved.
+    pub fn configure(&mut self, plan: &Plan, options: &Options) -> Result<()> {
+        self.limits = Limits::changed(plan, options)?;
+        Ok(())
     }
 
     fn fresh(&mut self) -> u32 {
@@ -260,7 +256,10 @@ impl<I: Isa> Engine<I> {
 
     /// Whether a step has anything to do. Requests that are paused or await logits give nothing to do.
     pub fn busy(&self) -> bool {
-        self.expects() || self.requests.values().any(|request| !request.is_paused() && !request.awaits_logits())
+        // A part that follows has passes without requests.
+        self.running.as_ref().is_some_and(Vec::is_empty)
+            || self.expects()
+            || self.requests.values().any(|request| !request.is_paused() && !request.awaits_logits())
     }
 
     /// Computes until a batch is done, or until `expired`, which is asked between operations, returns true. Returns the events.
@@ -289,8 +288,10 @@ impl<I: Isa> Engine<I> {
         loop {
             let operation = forward.next(model);
             let progress = forward.advance(team, model, cache);
-            if progress == Progress::Done {
-                break;
+            match progress {
+                Progress::Done => break,
+                Progress::Elsewhere => return Ok(events),
+                _ => {}
             }
             let mut expired = after(operation, forward.tally);
             if let Progress::Logits(rows) = progress {
@@ -307,11 +308,12 @@ impl<I: Isa> Engine<I> {
         Ok(events)
     }
 
-    /// A whole step. After each operation `note` gets every matrix of it, with the values that it has read and written.
+    /// A whole step. After each operation `note` gets every matrix of it, with the values that it has read and written, and where they
+    /// are counted the codes of its input.
     ///
     /// # Errors
     /// As [`Self::step`].
-    pub fn traced_step(&mut self, note: &mut dyn FnMut(Traced)) -> Result<Vec<Event>> {
+    pub fn traced_step(&mut self, counted: bool, note: &mut dyn FnMut(Traced)) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         loop {
             let mut last = Operation::Settle;
@@ -322,7 +324,7 @@ impl<I: Isa> Engine<I> {
             if last == Operation::Settle {
                 return Ok(events);
             }
-            self.forward.trace(&self.model, note);
+            self.forward.trace(&self.model, counted, note);
         }
     }
 
@@ -378,6 +380,7 @@ impl<I: Isa> Engine<I> {
                 let Some(request) = self.requests.get(&id).filter(|request| request.unsettled()) else { break };
                 if let Some(session) = self.sessions.get(&request.session).filter(|_| self.cache.has_states()) {
                     self.forward.commit(&self.team, &self.model, &mut self.cache, session.table, index);
+                    self.cache.note_commit(session.table, index);
                 }
                 self.settle(id, 1, false, events);
             }

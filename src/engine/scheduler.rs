@@ -13,8 +13,9 @@
 //! youngest requests. Their tokens stay and are computed again later, bit for bit.
 
 use super::{RequestId, SessionId};
+use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::rows::KV_BLOCK;
-use crate::model::{Plan, Scheduling};
+use crate::model::{Options, Plan, Scheduling};
 
 /// The limits that a plan sets for scheduling.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +34,41 @@ pub(super) struct Limits {
 
 impl Limits {
     pub fn new(plan: &Plan) -> Self {
-        let options = &plan.options;
+        Self::with(plan, &plan.options)
+    }
+
+    /// Those of other options than the plan's, within the memory that the plan reserves.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] with an option that is out of range, or that needs more memory than is reserved.
+    pub fn changed(plan: &Plan, options: &Options) -> Result<Self> {
+        options.check(&plan.config)?;
+        let (rows, loaded) = (plan.rows(), &plan.options);
+        let batch = ("the load reserved memory for smaller batches", rows);
+        let places = match plan.states {
+            states if (1..rows).contains(&states) => ("the load reserved fewer recurrentStates", states),
+            _ => batch,
+        };
+        for (name, value, before, (reason, most)) in [
+            ("prefillChunk", options.prefill_chunk, loaded.prefill_chunk, batch),
+            ("maxSequences", options.max_sequences, loaded.max_sequences, places),
+            ("maxBatchTokens", options.max_batch_tokens, loaded.max_batch_tokens, batch),
+        ] {
+            // What was asked for at the load holds as far as it goes.
+            if value > most && value != before {
+                let error = Error::new(ErrorKind::InvalidArgument, reason).option(name);
+                return Err(error.expected(format_args!("at most {most}"), value));
+            }
+        }
+        Ok(Self::with(plan, options))
+    }
+
+    fn with(plan: &Plan, options: &Options) -> Self {
         Self {
             // On a hybrid each that runs has a state.
             sequences: if plan.states > 0 { options.max_sequences.min(plan.states) } else { options.max_sequences },
             queue: options.max_waiting,
-            rows: plan.rows(),
+            rows: plan.rows().min(options.rows()),
             chunk: options.prefill_chunk,
             fcfs: options.scheduling == Scheduling::Fcfs,
         }

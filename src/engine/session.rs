@@ -64,16 +64,17 @@ impl<I: Isa> Engine<I> {
         Ok(self.insert(tokens, cached, copy, adapters))
     }
 
-    /// An idle session as bytes, for the same model in any process. `fingerprint` identifies the model (see [`super::fingerprint`]).
+    /// An idle session as bytes, for the same model in any process. `fingerprint` identifies the model (see [`super::fingerprint`]); `rest` is
+    /// what the other parts of a split model have of it, and else empty.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if the session is closed or busy, [`ErrorKind::OutOfMemory`] if there is no room for the bytes.
-    pub fn save(&mut self, id: SessionId, fingerprint: u64) -> Result<Vec<u8>> {
+    pub fn save(&mut self, id: SessionId, fingerprint: u64, rest: &[u8]) -> Result<Vec<u8>> {
         self.refuse_busy(id)?;
         let Session { tokens, cached, table, adapters, .. } = self.session(id)?;
         let (tokens, cached, table) = (tokens.clone(), *cached, *table);
         let fingerprint = fingerprint_with(fingerprint, adapters);
-        snapshot::save::<I>(&self.cache, table, &tokens, cached, fingerprint)
+        snapshot::save::<I>(&self.cache, table, &tokens, cached, fingerprint, rest)
     }
 
     /// Opens the session of which [`Self::save`] made these bytes, with the adapters that it had.

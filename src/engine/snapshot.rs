@@ -26,28 +26,37 @@ fn version(cache: &Cache) -> u32 {
     if cache.has_states() { VERSION_WITH_STATE } else { VERSION }
 }
 
+/// `rest` is what the other parts of a split model have of it: the blocks, then the state.
 pub(super) fn save<I: Isa>(
     cache: &Cache,
     table: TableId,
     tokens: &[u32],
     cached: usize,
     fingerprint: u64,
+    rest: &[u8],
 ) -> Result<Vec<u8>> {
-    let state = cache.saved_state(table);
     let blocks = if cache.has_states() { cached.div_ceil(KV_BLOCK) } else { cached / KV_BLOCK };
-    let len = HEAD + 4 * tokens.len() + blocks * cache.block_bytes() + 4 + state.len() + 8;
-    let mut out = reserve("a saved session", len as u64)?;
+    let (own, block) = cache.block_bytes();
+    let others = |index: usize| rest.get(index * (block - own)..(index + 1) * (block - own)).unwrap_or_default();
+    let mut out = reserve("a saved session", len(cache, tokens.len(), blocks, block))?;
     out.extend(MAGIC);
-    for number in [version(cache), tokens.len() as u32, blocks as u32, cache.block_bytes() as u32] {
+    for number in [version(cache), tokens.len() as u32, blocks as u32, block as u32] {
         out.extend(number.to_le_bytes());
     }
     out.extend(fingerprint.to_le_bytes());
     tokens.iter().for_each(|token| out.extend(token.to_le_bytes()));
-    cache.bytes(table, cached / KV_BLOCK).for_each(|bytes| out.extend(bytes));
+    for (index, bytes) in cache.bytes(table, cached / KV_BLOCK).enumerate() {
+        out.extend(bytes);
+        out.extend(others(index));
+    }
     if cache.has_states() {
         cache.last_words::<I>(table, cached).iter().for_each(|word| out.extend(word.to_le_bytes()));
+        if blocks > cached / KV_BLOCK {
+            out.extend(others(cached / KV_BLOCK));
+        }
         out.extend((cached as u32).to_le_bytes());
-        out.extend(state);
+        out.extend(cache.saved_state(table));
+        out.extend(rest.get(blocks * (block - own)..).unwrap_or_default());
     }
     out.extend(checksum(&out).to_le_bytes());
     Ok(out)
@@ -58,7 +67,7 @@ fn len(cache: &Cache, tokens: usize, blocks: usize, block: usize) -> u64 {
     let state = match (cache.has_states(), blocks) {
         (false, _) => 0,
         (true, 0) => 4,
-        (true, _) => 4 + cache.state_bytes(),
+        (true, _) => 4 + cache.state_bytes().1,
     };
     HEAD as u64 + 4 * tokens as u64 + blocks as u64 * block as u64 + state + 8
 }
@@ -93,7 +102,8 @@ pub(super) fn restore(
         return Err(damaged("its checksum is another"));
     }
     let (head, rest) = content.split_at(HEAD);
-    if head[24..] != fingerprint.to_le_bytes() || block != cache.block_bytes() {
+    let (own, all) = cache.block_bytes();
+    if head[24..] != fingerprint.to_le_bytes() || block != all {
         let reason =
             "the session was saved by another model, or with other adapters or settings of kv, activations or head";
         return Err(Error::new(ErrorKind::WrongModel, reason).option("restore"));
@@ -112,10 +122,12 @@ pub(super) fn restore(
             .option("contextLength")
             .expected(format_args!("at most {context} tokens"), count));
     }
-    let (table, kept) = cache.restore(blocks_bytes.chunks_exact(block.max(1)));
+    // Other parts of a split model take what is theirs.
+    let (table, kept) = cache.restore(blocks_bytes.chunks_exact(block.max(1)).map(|bytes| &bytes[..own]));
+    let state = &state[..state.len().min(cache.state_bytes().0 as usize)];
     let mut kept = cached.min(kept * KV_BLOCK);
     // A state is of use with all that comes before it.
-    if !state.is_empty() && (kept < cached || !cache.restore_state(table, state)) {
+    if cached > 0 && cache.has_states() && (kept < cached || !cache.restore_state(table, state)) {
         cache.truncate(table, 0);
         kept = 0;
     }

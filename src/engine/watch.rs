@@ -68,7 +68,7 @@ impl<I: Isa> Engine<I> {
         let mut numbers = Vec::new();
         numbers.extend_from_slice(&[operation as usize, layer, rows, stride, width].map(|number| number as f64));
         numbers.push(address(values));
-        self.forward.trace(model, &mut |traced| {
+        self.forward.trace(model, false, &mut |traced| {
             let [input, output] = [traced.input, traced.output].map(|values| values.nans + values.infinities);
             let counts = [traced.precision as u64, traced.input.count, traced.input.peaks, input, output];
             numbers.extend_from_slice(&counts.map(|count| count as f64));

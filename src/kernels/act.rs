@@ -5,11 +5,12 @@
 //! Integer activations have a scale for each group of values, the same groups that the weights' scales have:
 //!
 //! ```text
-//! q = round-half-even(x · s),   s = limit / max |x|,   limit = 127 (int8) or 8191 (int14)
+//! q = round-half-even(x · s),   s = limit / max |x|,   limit = 127 (int8), 7 (int4), 1 (int2) or 8191 (int14)
 //! ```
 //!
 //! For int8 with one group a row this is the absmax quantisation that BitNet b1.58 was trained with, in the order of operations
-//! of transformers' code, so that the factor is the same number bit for bit.
+//! of transformers' code, so that the factor is the same number bit for bit. int4 and int2 are the same on coarser grids: their codes
+//! are stored as those of int8 and multiplied by the same kernels.
 //!
 //! # Planes
 //!
@@ -43,30 +44,9 @@
 use std::marker::PhantomData;
 
 use super::isa::Isa;
+pub use super::precision::Precision;
 use crate::error::{Result, reserve};
 use crate::team::Team;
-
-/// How activations are rounded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// −128 to 127.
-    Int8,
-    /// −8192 to 8191.
-    Int14,
-    /// f32, not rounded.
-    Float,
-}
-
-impl Precision {
-    /// The name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Int8 => "int8",
-            Self::Int14 => "int14",
-            Self::Float => "float",
-        }
-    }
-}
 
 /// How a matrix needs its input to be prepared. Inputs with equal specifications may be shared by matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,7 +94,7 @@ impl ActSpec {
     /// Planes of codes: 1 or 2.
     pub fn planes<I: Isa>(&self) -> usize {
         let joined = I::WIDE && self.two_planes && !self.has_super_blocks();
-        if joined || self.precision == Precision::Int8 && !self.two_planes { 1 } else { 2 }
+        if joined || self.precision.stored() == Precision::Int8 && !self.two_planes { 1 } else { 2 }
     }
 
     fn sums(&self) -> usize {
@@ -376,13 +356,12 @@ fn codes<I: Isa>(
         return f32::NAN;
     }
 
-    let (limit, least) =
-        if spec.precision == Precision::Int8 { (127.0, MIN_ABS_INT8) } else { (8191.0, MIN_ABS_INT14) };
+    let limit = spec.precision.limit();
+    let least = if spec.precision == Precision::Int14 { MIN_ABS_INT14 } else { MIN_ABS_INT8 };
     // The order of operations in training, which gives the same factor bit for bit.
     let factor = 1.0 / if most < least { least } else { most } * limit;
     let scale = if spec.per_row { factor } else { most / limit };
-    let lowest = if spec.precision == Precision::Int8 { -128.0 } else { -8192.0 };
-    let (factor, lowest, highest) = (isa.splat_f32(factor), isa.splat_f32(lowest), isa.splat_f32(limit));
+    let (factor, lowest, highest) = (isa.splat_f32(factor), isa.splat_f32(-limit - 1.0), isa.splat_f32(limit));
     let offset = isa.splat_i32(if spec.unsigned { 8192 } else { 0 });
     // Sums stay in vectors until the end of what is summed together.
     let lanes = |sums: I::V| {

@@ -20,6 +20,7 @@ pub mod hadamard;
 pub mod isa;
 pub mod linear;
 pub mod packed;
+mod precision;
 pub mod rows;
 
 #[cfg(test)]

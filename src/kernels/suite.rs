@@ -49,7 +49,7 @@ fn floats_round_to_codes<I: Isa>() {
     let golden = quant::tests::Golden::new(include_bytes!("../../tests/golden/ops/ops.safetensors"));
     let (x, expected) = (golden.floats("act.x"), golden.bytes("act.codes_i8"));
     let scales = golden.floats("act.scale");
-    let shape = MatrixShape { rows: 1, cols: 96, packing: TERNARY, parts: 1, lookup: false };
+    let shape = MatrixShape { rows: 1, cols: 96, packing: TERNARY, parts: 1, lookup: false, five: false };
     let spec = spec(&shape, Precision::Int8);
     let tokens = x.len() / 96;
     let mut act = Act::<I>::reserve(spec.bytes(tokens)).unwrap();
@@ -328,7 +328,7 @@ fn storage_types_reach_the_kernels_unchanged() {
         let storage: &'static Storage = storage;
         let quant::Content::Blocks { layout, decode } = storage.content else { unreachable!() };
         let (rows, cols) = (40, 512);
-        let shape = MatrixShape { rows, cols, packing: Packing::Ints(layout), parts: 1, lookup: false };
+        let shape = MatrixShape { rows, cols, packing: Packing::Ints(layout), parts: 1, lookup: false, five: false };
         let (len, groups) = shape.groups();
         let mut bytes: Vec<u8> =
             (0..storage.size((rows * cols) as u64).unwrap()).map(|_| rng.next_u64() as u8).collect();

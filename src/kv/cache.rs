@@ -1,5 +1,6 @@
 //! The block tables of all conversations, over the pool and the allocator.
 
+mod split;
 mod states;
 
 use super::allocator::{BlockAllocator, CacheSalt, Prefix};
@@ -10,10 +11,24 @@ use crate::kernels::attention::{self, OnlineSoftmax};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::{Codec, KV_BLOCK};
 use crate::team::Team;
+pub use split::COMMIT;
+use split::{COPY_BLOCK, Split};
 
 /// The handle of a conversation's table. It is valid until the table is closed; the methods of [`Cache`] panic afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableId(usize);
+
+impl TableId {
+    /// The handle of a table by its number.
+    pub fn of(number: u32) -> Self {
+        Self(number as usize)
+    }
+
+    /// Its number.
+    pub fn number(self) -> u32 {
+        self.0 as u32
+    }
+}
 
 /// The blocks of one conversation, in the order of their positions.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +61,8 @@ pub struct Cache {
     allocator: BlockAllocator,
     tables: Vec<Option<Table>>,
     states: States,
+    /// Of a model that is split.
+    split: Split,
 }
 
 impl Cache {
@@ -57,12 +74,13 @@ impl Cache {
         let pool = Pool::reserve(codec, shape, positions)?;
         let allocator = BlockAllocator::new(positions.div_ceil(KV_BLOCK));
         let states = States::reserve(StateShape::default(), 0)?;
-        Ok(Self { pool, shares, allocator, tables: Vec::new(), states })
+        Ok(Self { pool, shares, allocator, tables: Vec::new(), states, split: Split::default() })
     }
 
-    /// Bytes of a block.
-    pub fn block_bytes(&self) -> usize {
-        self.pool.block_bytes()
+    /// Bytes of a block, here and altogether.
+    pub fn block_bytes(&self) -> (usize, usize) {
+        let own = self.pool.block_bytes();
+        (own, own + self.split.block)
     }
 
     /// The sizes that a block has, and how it stores its rows.
@@ -155,7 +173,7 @@ impl Cache {
     /// # Panics
     /// If the conversation is closed.
     pub fn extend(&mut self, id: TableId, from: usize, to: usize) -> Result<()> {
-        let Self { pool, allocator, tables, .. } = self;
+        let Self { pool, allocator, tables, split, .. } = self;
         let table = tables[id.0].as_mut().expect("an open table");
         if !from.is_multiple_of(KV_BLOCK)
             && let Some(block) = table.blocks.get_mut(from / KV_BLOCK)
@@ -165,6 +183,7 @@ impl Cache {
             } else {
                 let own = allocator.take().ok_or_else(no_room)?;
                 pool.copy(*block, own);
+                split.note([COPY_BLOCK, *block, own]);
                 allocator.release(*block);
                 *block = own;
             }

@@ -55,21 +55,22 @@ impl States {
         (self.slots.len(), self.free.len())
     }
 
-    /// Takes a state, which is that before the first position.
+    /// Takes a state, which has any values.
     pub fn take(&mut self) -> Option<usize> {
-        let slot = self.free.pop()?;
-        self.slots[slot].clear();
-        self.slots[slot].resize(self.shape.values() as usize, 0.0);
-        Some(slot)
+        self.free.pop()
     }
 
-    /// Takes a state that begins as another.
-    pub fn copy(&mut self, from: usize) -> Option<usize> {
-        let slot = self.free.pop()?;
+    /// Makes a state that before the first position.
+    pub fn clear(&mut self, slot: usize) {
+        self.slots[slot].clear();
+        self.slots[slot].resize(self.shape.values() as usize, 0.0);
+    }
+
+    /// Copies a state's values to another.
+    pub fn copy(&mut self, from: usize, to: usize) {
         let source = std::mem::take(&mut self.slots[from]);
-        self.slots[slot].clone_from(&source);
+        self.slots[to].clone_from(&source);
         self.slots[from] = source;
-        Some(slot)
     }
 
     /// Gives a state back.

@@ -5,11 +5,13 @@ use serde::{Serialize, Serializer};
 
 use super::config::Rotation;
 use super::head::{self, HeadChoice};
-use super::items::Item;
+use super::items::{Item, Target};
+use super::options::TernaryPacking;
 use super::plan::{Known, Memory, Plan};
 use crate::formats::Format;
 use crate::kernels::act::Precision;
-use crate::quant::{Content, Interleave, Scales};
+use crate::kernels::packed::Packing;
+use crate::quant::{Content, Float, Interleave, Scales};
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -23,6 +25,8 @@ pub struct Description {
     pub kinds: LiteMap<String, u64>,
     pub tensors: Vec<TensorSummary>,
     pub activations: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ternary_packing: Option<TernaryPacking>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub i2s: Option<I2sSummary>,
     pub config: ConfigSummary,
@@ -42,6 +46,11 @@ pub struct TensorSummary {
     pub shape: Vec<u64>,
     pub bytes: u64,
     pub scale: String,
+    pub bits: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zero_point: Option<f32>,
+    pub memory_bytes: u64,
+    pub padding_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero_share: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,26 +121,6 @@ impl Description {
                 None => _ = kinds.insert(name.clone(), 1),
             }
         }
-        let tensors = plan.items.iter().map(|item| TensorSummary {
-            name: item.tensor.name.clone(),
-            kind: item.tensor.type_name.clone(),
-            shape: item.tensor.shape.clone(),
-            bytes: item.tensor.len,
-            scale: scale(item),
-            zero_share: zeros.get(&item.tensor.name).copied(),
-            rounded_to: head::rounded(item).map(|to| to.name),
-        });
-        let activations = match precision.or_else(|| plan.layer_precision()) {
-            Some(precision) => precision.name().to_owned(),
-            None if plan
-                .items
-                .iter()
-                .any(|i| i.slot.in_layer().is_some() && i.slot.is_matrix() && !i.tensor.is_dense()) =>
-            {
-                "int8 where each matrix has one scale, else int14".to_owned()
-            }
-            None => "int14 where the weights are ternary, else float".to_owned(),
-        };
         Self {
             format: format.name(),
             architecture: config.architecture.clone(),
@@ -139,8 +128,9 @@ impl Description {
             parameters,
             bits_per_weight: 8.0 * bytes as f64 / parameters.max(1) as f64,
             kinds,
-            tensors: tensors.collect(),
-            activations,
+            tensors: plan.items.iter().map(|item| tensor_summary(item, zeros)).collect(),
+            activations: activations(plan, precision),
+            ternary_packing: plan.ternary_packing(),
             i2s: plan.i2s.map(|(interleave, from)| I2sSummary {
                 interleave: if interleave == Interleave::By128 { "128" } else { "64" },
                 from,
@@ -152,6 +142,37 @@ impl Description {
             warnings: plan.warnings(),
         }
     }
+}
+
+fn tensor_summary(item: &Item, zeros: &LiteMap<String, f64>) -> TensorSummary {
+    let (packing, padding_bytes) = match item.target {
+        Target::Matrix(shape, _) => (shape.packing, shape.padding_bytes()),
+        Target::Values => (Packing::Dense(Float::F32), 0),
+    };
+    TensorSummary {
+        name: item.tensor.name.clone(),
+        kind: item.tensor.type_name.clone(),
+        shape: item.tensor.shape.clone(),
+        bytes: item.tensor.len,
+        scale: scale(item),
+        bits: packing.bits(),
+        zero_point: packing.zero_point(),
+        memory_bytes: item.bytes(),
+        padding_bytes,
+        zero_share: zeros.get(&item.tensor.name).copied(),
+        rounded_to: head::rounded(item).map(|to| to.name),
+    }
+}
+
+/// How the inputs of a loaded model's matrices are rounded, or what decides it.
+fn activations(plan: &Plan, precision: Option<Precision>) -> String {
+    let ternary = |item: &Item| item.slot.in_layer().is_some() && item.slot.is_matrix() && !item.tensor.is_dense();
+    let words = match precision.or_else(|| plan.layer_precision()) {
+        Some(precision) => precision.name(),
+        None if plan.items.iter().any(ternary) => "int8 where each matrix has one scale, else int14",
+        None => "int14 where the weights are ternary, else float",
+    };
+    words.to_owned()
 }
 
 fn config_summary(plan: &Plan) -> ConfigSummary {
@@ -169,7 +190,7 @@ fn config_summary(plan: &Plan) -> ConfigSummary {
         activation: config.gate.name(),
         tied: plan.tied(),
         delta_net: config.hybrid.as_ref().map(|net| DeltaNetSummary {
-            layers: config.layer_kinds().1,
+            layers: config.layer_kinds(0..config.layers).1,
             key_heads: net.key_heads,
             value_heads: net.value_heads,
             head_size: net.head,

@@ -11,8 +11,10 @@ mod pass;
 mod prefill;
 mod trace;
 
+use std::ops::Range;
+
 pub use prefill::Prefill;
-pub use trace::{Looked, Traced};
+pub use trace::{CODES, Looked, Traced};
 
 use pass::Pass;
 
@@ -45,6 +47,8 @@ pub enum Progress {
     More,
     /// Logits of these batch rows can be read with [`Forward::logits`] until the next operation.
     Logits(Vec<usize>),
+    /// Nothing was run: other parts of a split model have the next layers. See [`Forward::hidden`].
+    Elsewhere,
     Done,
 }
 
@@ -55,6 +59,8 @@ pub struct Forward<I: Isa> {
     /// Rows whose logits are wanted.
     wanted: Vec<usize>,
     operation: usize,
+    /// Whether the layers of the other parts have run.
+    returned: bool,
     vocab: usize,
     pub tally: Tally,
     adapters: Adapters,
@@ -78,8 +84,8 @@ pub struct Forward<I: Isa> {
 pub const MOST_GUESSES: usize = 6;
 
 /// Values that are kept of the guesses of a pass.
-pub fn guessed_values(config: &Config) -> usize {
-    config.hybrid.as_ref().map_or(0, |net| config.layer_kinds().1 * MOST_GUESSES * net.in_width())
+pub fn guessed_values(config: &Config, layers: Range<usize>) -> usize {
+    config.hybrid.as_ref().map_or(0, |net| config.layer_kinds(layers).1 * MOST_GUESSES * net.in_width())
 }
 
 /// What a pass keeps between two layers. Whatever else is in the scratch is written anew within each layer.
@@ -109,6 +115,7 @@ impl<I: Isa> Forward<I> {
             rows: reserve("a batch", batch)?,
             wanted: reserve("a batch", batch)?,
             operation: 0,
+            returned: false,
             vocab: config.vocab,
             tally: Tally::default(),
             adapters: Adapters::default(),
@@ -120,8 +127,8 @@ impl<I: Isa> Forward<I> {
             cos: floats(config.rope.dim / 2)?,
             sin: floats(config.rope.dim / 2)?,
             act: Act::reserve(plan.act_bytes())?,
-            guessed: filled("scratch", guessed_values(config) as u64, 0.0)?,
-            logits: scratch((HEAD_ROWS * config.vocab) as u64)?,
+            guessed: filled("scratch", guessed_values(config, plan.layers()) as u64, 0.0)?,
+            logits: scratch(if plan.layers().start == 0 { (HEAD_ROWS * config.vocab) as u64 } else { 0 })?,
         })
     }
 
@@ -141,6 +148,32 @@ impl<I: Isa> Forward<I> {
         self.wanted.clear();
         self.wanted.extend((0..rows.len()).filter(|&row| rows[row].logits));
         self.operation = 0;
+        self.returned = false;
+    }
+
+    /// Whether the pass waits for the layers of other parts.
+    pub fn is_elsewhere(&self, model: &Model) -> bool {
+        let layers = &model.part;
+        self.operation == 1 + layers.len() * LAYER.len()
+            && layers.start == 0
+            && layers.end < model.config.layers
+            && !self.returned
+    }
+
+    /// Goes on with a pass whose hidden rows are those behind the layers of all other parts.
+    pub fn go_on(&mut self) {
+        self.returned = true;
+    }
+
+    /// The adapters of the pass.
+    pub fn uses(&self) -> &[Use] {
+        &self.adapters.uses
+    }
+
+    /// The hidden rows of the pass, between two layers.
+    pub fn hidden(&mut self, config: &Config) -> &mut [f32] {
+        self.hidden.resize(self.rows.len() * config.hidden, 0.0);
+        &mut self.hidden
     }
 
     pub fn rows(&self) -> &[BatchRow] {
@@ -171,7 +204,7 @@ impl<I: Isa> Forward<I> {
             let from = (layer.index * MOST_GUESSES + index) * width;
             self.qkv.clear();
             self.qkv.extend_from_slice(&self.guessed[from..from + width]);
-            let site = Site { team, layer: number, operation: Operation::Recur };
+            let site = Site { team, layer: model.part.start + number, operation: Operation::Recur };
             let mut pass = Pass { forward: self, site, config: &model.config, cache };
             pass.convolve(layer);
             pass.recur(layer);
@@ -194,8 +227,8 @@ impl<I: Isa> Forward<I> {
     fn at(&self, index: usize, model: &Model) -> Operation {
         match index.checked_sub(1) {
             None => Operation::Embed,
-            Some(past) if past < model.config.layers * LAYER.len() => {
-                let delta_net = model.config.delta_net(past / LAYER.len()).is_some();
+            Some(past) if past < model.part.len() * LAYER.len() => {
+                let delta_net = model.config.delta_net(model.part.start + past / LAYER.len()).is_some();
                 match LAYER[past % LAYER.len()] {
                     Operation::Rope if delta_net => Operation::Convolve,
                     Operation::Attend if delta_net => Operation::Recur,
@@ -208,11 +241,14 @@ impl<I: Isa> Forward<I> {
 
     /// Runs the next operation.
     pub fn advance(&mut self, team: &Team, model: &Model, cache: &mut Cache) -> Progress {
+        if self.is_elsewhere(model) {
+            return Progress::Elsewhere;
+        }
         let operation = self.next(model);
         let past = self.operation.saturating_sub(1);
         self.operation += 1;
         if operation == Operation::Head {
-            return self.head(team, model, past - model.config.layers * LAYER.len());
+            return self.head(team, model, past - model.part.len() * LAYER.len());
         }
         if operation == Operation::Embed {
             self.embed(model);
@@ -220,8 +256,8 @@ impl<I: Isa> Forward<I> {
         }
         let index = past / LAYER.len();
         let layer = &model.layers[index];
-        let mut pass =
-            Pass { forward: self, site: Site { team, layer: index, operation }, config: &model.config, cache };
+        let site = Site { team, layer: model.part.start + index, operation };
+        let mut pass = Pass { forward: self, site, config: &model.config, cache };
         match operation {
             Operation::Qkv => pass.qkv(layer),
             Operation::Rope => pass.rotate_and_keep(layer),
@@ -237,8 +273,9 @@ impl<I: Isa> Forward<I> {
 
     fn embed(&mut self, model: &Model) {
         let config = &model.config;
-        self.hidden.resize(self.rows.len() * config.hidden, 0.0);
-        for (row, hidden) in self.rows.iter().zip(self.hidden.chunks_exact_mut(config.hidden)) {
+        self.hidden(config);
+        let embedded = if model.part.start == 0 { &self.rows[..] } else { &[] };
+        for (row, hidden) in embedded.iter().zip(self.hidden.chunks_exact_mut(config.hidden)) {
             model.embedding.row(row.token as usize, hidden);
             if let Some(rotation) = &model.embedding_rotation {
                 rotation.restore::<I>(hidden);

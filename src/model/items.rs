@@ -313,7 +313,8 @@ fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
             .tensor(&tensor.name)
             .expected(format_args!("a multiple of 4 up to {MOST_COLS}"), cols));
     }
-    let shape = MatrixShape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1, lookup: LOOKUP };
+    let shape =
+        MatrixShape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1, lookup: LOOKUP, five: false };
     let target = if is_matrix { Target::Matrix(shape, Reading::Stored) } else { Target::Values };
     Ok(Item { slot, tensor: Arc::clone(tensor), target, mlx })
 }

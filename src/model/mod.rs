@@ -27,6 +27,6 @@ pub use adapter::Adapter;
 pub use checkpoint::Checkpoint;
 pub use config::Config;
 pub use load::{Begun, Intake, Loader};
-pub use options::{Options, Scheduling};
+pub use options::{Activations, Options, Scheduling};
 pub use plan::Plan;
 pub use weights::Model;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// What a tensor is for. The order is the order of execution: weights are laid out in it.
+/// What a tensor is for. The order is the order of execution: weights are laid out in it. `activation_map.ts`
+/// has the numbers of the matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     TokenEmbd,
@@ -35,6 +36,9 @@ pub enum Part {
     OutputNorm,
     Output,
 }
+
+/// How many there are.
+pub const PARTS: usize = Part::Output as usize + 1;
 
 /// Which of its tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

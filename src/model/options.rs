@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::head::TYPES;
+use super::names::{PARTS, Slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::act::Precision;
 use crate::kv::Codec;
@@ -18,7 +19,7 @@ use crate::quant::{Interleave, Storage};
 pub struct Options {
     /// How activations are rounded before integer products; otherwise as the model was trained.
     #[serde(deserialize_with = "activations")]
-    pub activations: Option<Precision>,
+    pub activations: Option<Activations>,
     /// How keys and values are stored; otherwise by the size of the cache.
     #[serde(deserialize_with = "kv_cache_type")]
     pub kv_cache_type: Option<Codec>,
@@ -45,9 +46,41 @@ pub struct Options {
     /// How I2_S tensors interleave their codes; otherwise their size and their weights decide.
     #[serde(deserialize_with = "i2s")]
     pub i2s: Option<Interleave>,
+    /// How ternary weights are packed; otherwise five to a byte where a measurement finds that no slower.
+    #[serde(deserialize_with = "ternary_packing")]
+    pub ternary_packing: Option<TernaryPacking>,
     /// What the embedding and the head are rounded to while they arrive; otherwise they stay as stored.
     #[serde(deserialize_with = "head")]
     pub head: Option<&'static Storage>,
+    /// The layers that this engine computes, from one to before another, where others compute the rest; those of the first engine begin at 0.
+    pub first_layer: usize,
+    pub end_layer: Option<usize>,
+}
+
+/// How ternary weights are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum TernaryPacking {
+    /// Four to a byte.
+    #[serde(rename = "2-bit")]
+    TwoBits,
+    /// Five to a byte.
+    #[serde(rename = "1.6-bit")]
+    Five,
+}
+
+/// How activations are rounded where the caller says so.
+#[derive(Clone, Debug)]
+pub enum Activations {
+    /// Those of every matrix, the head's among them.
+    All(Precision),
+    /// A digit for each part of each layer: the precision's place in [`Precision::ALL`] and 1, or 0 for what the model was trained for.
+    Map(String),
+}
+
+impl From<Precision> for Activations {
+    fn from(precision: Precision) -> Self {
+        Self::All(precision)
+    }
 }
 
 /// The order in which waiting requests get a place.
@@ -76,7 +109,10 @@ impl Default for Options {
             prefix_reuse: true,
             repack: true,
             i2s: None,
+            ternary_packing: Some(TernaryPacking::TwoBits),
             head: None,
+            first_layer: 0,
+            end_layer: None,
         }
     }
 }
@@ -89,8 +125,19 @@ impl Options {
     pub const RANGES: [(&'static str, usize, usize); 3] =
         [("prefillChunk", 1, 4096), ("maxBatchTokens", 1, 4096), ("maxSequences", 1, 4096)];
 
+    /// How the input of a matrix is to be rounded, where the caller says so.
+    pub fn rounding(&self, slot: Slot) -> Option<Precision> {
+        match self.activations.as_ref()? {
+            Activations::All(precision) => Some(*precision),
+            Activations::Map(map) => {
+                let digit = map.as_bytes().get(slot.in_layer()? * PARTS + slot.part as usize)?;
+                Precision::ALL.get(usize::from(digit.wrapping_sub(b'1'))).copied()
+            }
+        }
+    }
+
     /// Rows of the largest batch: a chunk of a prompt beside every other request's next token.
-    pub(super) fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.max_batch_tokens.min(self.prefill_chunk + self.max_sequences - 1)
     }
 
@@ -108,6 +155,9 @@ impl Options {
         if let Some(states) = self.recurrent_states.filter(|states| !(1..=MOST_STATES).contains(states)) {
             return refuse("recurrentStates", (1, MOST_STATES), states);
         }
+        if let Some(end) = self.end_layer.filter(|end| !(self.first_layer + 1..=config.layers).contains(end)) {
+            return refuse("endLayer", (self.first_layer + 1, config.layers), end);
+        }
         let values = [self.prefill_chunk, self.max_batch_tokens, self.max_sequences];
         for ((name, least, most), value) in Self::RANGES.into_iter().zip(values) {
             if !(least..=most).contains(&value) {
@@ -118,13 +168,24 @@ impl Options {
     }
 }
 
-fn activations<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Precision>, D::Error> {
-    let all = [Precision::Int8, Precision::Int14, Precision::Float];
-    named(text, "auto", |name| all.into_iter().find(|precision| precision.name() == name))
+/// Reads the name of a precision, or a map of digits.
+fn activations<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Activations>, D::Error> {
+    named(text, "auto", |text| match Precision::ALL.into_iter().find(|precision| precision.name() == text) {
+        Some(precision) => Some(Activations::All(precision)),
+        None => text.bytes().all(|digit| (b'0'..=b'5').contains(&digit)).then(|| Activations::Map(text.to_owned())),
+    })
 }
 
 fn kv_cache_type<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Codec>, D::Error> {
     named(text, "auto", Codec::from_name)
+}
+
+fn ternary_packing<'de, D: Deserializer<'de>>(text: D) -> Result<Option<TernaryPacking>, D::Error> {
+    named(text, "auto", |name| match name {
+        "2-bit" => Some(TernaryPacking::TwoBits),
+        "1.6-bit" => Some(TernaryPacking::Five),
+        _ => None,
+    })
 }
 
 /// Reads the option `i2s`, which the converter takes as well.

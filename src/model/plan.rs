@@ -4,6 +4,7 @@
 //! dense weights are ternary, how I2_S interleaves), the plan names a few rows to probe first; what they say holds for every tensor
 //! of that kind, and a later row that contradicts is an error that names the option which settles it.
 
+use std::ops::Range as Span;
 use std::sync::Arc;
 
 use litemap::LiteMap;
@@ -13,7 +14,7 @@ use super::forward::{Prefill, guessed_values};
 use super::head;
 use super::items::{Item, Reading, Target, items};
 use super::names::Part;
-use super::options::Options;
+use super::options::{Options, TernaryPacking};
 use super::probes::Probe;
 use super::weights::precision;
 use crate::error::{Error, ErrorKind, Result};
@@ -159,10 +160,21 @@ impl Plan {
         late
     }
 
+    /// The layers that are computed here.
+    pub fn layers(&self) -> Span<usize> {
+        layers(&self.config, &self.options)
+    }
+
+    /// The items that are needed here, with their places.
+    pub fn own(&self) -> impl Iterator<Item = (usize, &Item)> {
+        let layers = self.layers();
+        self.items.iter().enumerate().filter(move |(_, item)| is_own(item, &layers))
+    }
+
     /// The bytes of each item that has some.
     fn in_file_order(&self) -> Vec<(Range, usize)> {
         let range = |Item { tensor, .. }: &Item| Range { file: tensor.file, offset: tensor.offset, len: tensor.len };
-        let mut all: Vec<(Range, usize)> = self.items.iter().map(range).zip(0..).collect();
+        let mut all: Vec<(Range, usize)> = self.own().map(|(index, item)| (range(item), index)).collect();
         all.retain(|(range, _)| range.len > 0);
         all.sort_unstable();
         all
@@ -180,7 +192,7 @@ impl Plan {
 
     /// What one position takes in the KV cache.
     pub fn kv_shape(&self) -> kv::KvShape {
-        kv_shape(&self.config)
+        kv_shape(&self.config, self.layers())
     }
 
     /// Reserves the KV cache, and the states of a hybrid.
@@ -188,13 +200,19 @@ impl Plan {
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] with the bytes that could not be had.
     pub fn cache(&self) -> Result<kv::Cache> {
-        kv::Cache::reserve(self.kv, self.kv_shape(), self.positions, self.options.prefix_reuse)?
-            .with_states(self.state_shape(), self.states)
+        let cache = kv::Cache::reserve(self.kv, self.kv_shape(), self.positions, self.options.prefix_reuse)?
+            .with_states(self.state_shape(), self.states)?;
+        let others = self.layers().end..self.config.layers;
+        if others.is_empty() || self.layers().start > 0 {
+            return Ok(cache);
+        }
+        let block = kv_shape(&self.config, others.clone()).bytes(KV_BLOCK, self.kv);
+        Ok(cache.split(block as usize, state_shape(&self.config, others).bytes()))
     }
 
     /// What a conversation on a hybrid takes besides.
     pub fn state_shape(&self) -> StateShape {
-        state_shape(&self.config)
+        state_shape(&self.config, self.layers())
     }
 
     /// Bytes of the widest prepared input of the largest batch.
@@ -206,7 +224,7 @@ impl Plan {
     ///
     /// [`TABLE_ROWS`]: crate::kernels::act::TABLE_ROWS
     fn widest_input(&self, rows: usize) -> u64 {
-        let widest = self.items.iter().filter_map(|item| match item.target {
+        let widest = self.own().filter_map(|(_, item)| match item.target {
             Target::Matrix(shape, _) => [Precision::Int14, Precision::Float]
                 .map(|precision| spec(&shape, precision).bytes(rows))
                 .into_iter()
@@ -224,7 +242,7 @@ impl Plan {
     /// Bytes that running the model takes with the options of the plan.
     pub fn memory(&self) -> Memory {
         let Self { context, kv, positions, states, .. } = *self;
-        self.memory_of(CacheSize { context, kv, positions, states }, self.rows())
+        self.memory_of(CacheSize { context, kv, positions, states }, &self.options)
     }
 
     /// Bytes that the model would take with other options for its context, its cache and its batches. The layouts of the weights stay as
@@ -233,22 +251,24 @@ impl Plan {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] with the name of an option that is out of range.
     pub fn memory_with(&self, options: &Options) -> Result<Memory> {
-        Ok(self.memory_of(CacheSize::of(&self.config, options)?, options.rows()))
+        Ok(self.memory_of(CacheSize::of(&self.config, options)?, options))
     }
 
-    fn memory_of(&self, cache: CacheSize, rows: usize) -> Memory {
-        let weights = self.items.iter().map(Item::bytes).sum();
-        let kv = self.kv_shape().bytes(cache.positions, cache.kv);
-        let config = &self.config;
-        let states = state_shape(config).bytes() * cache.states as u64;
+    fn memory_of(&self, cache: CacheSize, options: &Options) -> Memory {
+        let (config, rows) = (&self.config, options.rows());
+        let layers = layers(config, options);
+        let items = || self.items.iter().filter(|item| is_own(item, &layers));
+        let weights = items().map(Item::bytes).sum();
+        let kv = kv_shape(config, layers.clone()).bytes(cache.positions, cache.kv);
+        let states = state_shape(config, layers.clone()).bytes() * cache.states as u64;
         let (first, second) = config.widest();
         let row = 2 * config.hidden + first + second + 2 * config.ffn + config.rope.dim;
-        let logits = HEAD_ROWS * (config.vocab + config.hidden);
+        let logits = if layers.start == 0 { HEAD_ROWS * (config.vocab + config.hidden) } else { 0 };
         // Latent weights wait whole for their mean, one matrix at a time.
-        let latent = self.items.iter().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Latent)));
+        let latent = items().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Latent)));
         let staged = latent.map(|item| item.tensor.len).max().unwrap_or(0);
         let act = self.widest_input(rows);
-        let kept = guessed_values(config);
+        let kept = guessed_values(config, layers);
         let prompt = self.prefill.min(cache.context) as u64 * Prefill::bytes(config);
         let floats = rows as u64 * row as u64 + (logits + kept) as u64;
         let scratch = staged + prompt + act + 4 * floats;
@@ -258,24 +278,29 @@ impl Plan {
     /// The precision of the layers' matrices, where it is decided by now.
     pub fn layer_precision(&self) -> Option<Precision> {
         let mut layers = self.items.iter().filter(|item| item.slot.in_layer().is_some());
-        let (reading, packing, dense) = layers.find_map(|item| match item.target {
-            Target::Matrix(shape, reading) => Some((reading, shape.packing, item.tensor.is_dense())),
+        let (slot, reading, packing, dense) = layers.find_map(|item| match item.target {
+            Target::Matrix(shape, reading) => Some((item.slot, reading, shape.packing, item.tensor.is_dense())),
             Target::Values => None,
         })?;
-        let open = self.config.training == Training::ByScales && self.options.activations.is_none();
+        let asked = self.options.rounding(slot);
+        let open = self.config.training == Training::ByScales && asked.is_none();
         let training = match reading {
             Reading::I2s(_) | Reading::HfPacked | Reading::Latent => Training::Int8,
             Reading::Joined if open && !dense => return None,
             _ if open && !self.probes.is_empty() => return None,
             _ => self.config.training,
         };
-        Some(precision(self.options.activations, training, packing))
+        Some(precision(asked, training, packing))
     }
 
     /// What a user should know, about the model and about what was taken for granted.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.warnings.clone();
         warnings.extend(self.heads_left_alone());
+        let five = Some(TernaryPacking::Five);
+        if self.options.ternary_packing == five && self.ternary_packing() != five {
+            warnings.push("no matrix takes less with ternaryPacking: \"1.6-bit\"".into());
+        }
         if matches!(self.i2s, Some((_, Known::Default))) {
             let told = if self.probes.is_empty() { "the weights do not tell" } else { "the weights may tell" };
             warnings.push(format!(
@@ -284,6 +309,32 @@ impl Plan {
             ));
         }
         warnings
+    }
+
+    /// How the ternary matrices are packed; `None` where there are none.
+    pub fn ternary_packing(&self) -> Option<TernaryPacking> {
+        let shapes = || self.ternary();
+        shapes().next()?;
+        let five = shapes().any(|shape| shape.five);
+        Some(if five { TernaryPacking::Five } else { TernaryPacking::TwoBits })
+    }
+
+    /// The shapes of the ternary matrices.
+    pub(super) fn ternary(&self) -> impl Iterator<Item = MatrixShape> {
+        let shape = |item: &Item| match item.target {
+            Target::Matrix(shape, _) if shape.is_ternary() => Some(shape),
+            _ => None,
+        };
+        self.items.iter().filter_map(shape)
+    }
+
+    /// Settles how ternary matrices are packed, before memory is reserved.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(super) fn pack_ternary(&mut self, packing: TernaryPacking) -> Result<()> {
+        self.options.ternary_packing = Some(packing);
+        self.fix_shapes()
     }
 
     /// Whether an item's layout depends on its weights: ternary blocks, and a layer's dense matrices.
@@ -332,26 +383,39 @@ impl Plan {
                 _ => (reading, packing),
             };
             let parts = if reading == Reading::HfPacked { 4 } else { 1 };
-            self.items[index].target = Target::Matrix(MatrixShape { packing, parts, ..shape }, reading);
+            let mut shape = MatrixShape { packing, parts, ..shape };
+            shape.five = self.options.ternary_packing == Some(TernaryPacking::Five) && shape.suits_five();
+            self.items[index].target = Target::Matrix(shape, reading);
         }
         Ok(())
     }
 }
 
-fn kv_shape(config: &Config) -> kv::KvShape {
-    kv::KvShape { layers: config.layer_kinds().0, heads: config.kv_heads, dim: config.head }
+fn layers(config: &Config, options: &Options) -> Span<usize> {
+    options.first_layer..options.end_layer.unwrap_or(config.layers)
 }
 
-fn state_shape(config: &Config) -> StateShape {
+/// Whether an engine with these layers needs an item: the first has what belongs to no layer, and all know the frequencies.
+#[inline(never)]
+fn is_own(item: &Item, layers: &Span<usize>) -> bool {
+    let shared = layers.start == 0 || item.slot.part == Part::RopeFreqs;
+    item.slot.in_layer().map_or(shared, |layer| layers.contains(&layer))
+}
+
+fn kv_shape(config: &Config, layers: Span<usize>) -> kv::KvShape {
+    kv::KvShape { layers: config.layer_kinds(layers).0, heads: config.kv_heads, dim: config.head }
+}
+
+fn state_shape(config: &Config, layers: Span<usize>) -> StateShape {
     let layer = |net: &Hybrid| {
         net.conv_heads() * delta::history_len(net.head, net.kernel) + net.value_heads * delta::state_len(net.head)
     };
-    let (_, layers) = config.layer_kinds();
+    let (_, layers) = config.layer_kinds(layers);
     StateShape { layers, layer: config.hybrid.as_ref().map_or(0, layer) }
 }
 
 fn kv_bytes(config: &Config, positions: usize, codec: Codec) -> u64 {
-    kv_shape(config).bytes(positions, codec)
+    kv_shape(config, 0..config.layers).bytes(positions, codec)
 }
 
 /// How many positions the cache holds, and how.
@@ -377,7 +441,7 @@ impl CacheSize {
                 .option("kvCacheTokens")
                 .expected(format_args!("at least {context}"), positions));
         }
-        let states = match state_shape(config).bytes() {
+        let states = match state_shape(config, 0..config.layers).bytes() {
             0 => 0,
             each => options.recurrent_states.unwrap_or((STATES / each).clamp(LEAST_STATES, MOST_STATES) as usize),
         };

@@ -14,9 +14,12 @@ use crate::error::Result;
 use crate::kernels::act::{ActSpec, Precision};
 use crate::kernels::isa::Isa;
 use crate::kernels::linear::prefetch::{self, Ahead, Kind};
-use crate::kernels::packed::{Matrix, TILE};
+use crate::kernels::packed::{Matrix, MatrixShape, TILE};
+use crate::kernels::spec;
 use crate::team::{Section, Team};
 
+use super::options::TernaryPacking;
+use super::plan::Plan;
 use super::times::Products;
 use super::weights::{Linear, Model};
 
@@ -29,6 +32,9 @@ const MIN_ROUNDS: usize = 8;
 const MAX_ROUNDS: usize = 64;
 /// Another variant than the first takes its place where it needs this share of its time, or less.
 const GAIN: f64 = 0.95;
+/// Milliseconds of the comparison of packings, and the weights that it reads in each.
+const PACKING_MS: f64 = 10.0;
+const PACKING_BYTES: usize = 8 << 20;
 /// The variants, the one to begin with first.
 const VARIANTS: [Ahead; 3] = [Ahead::Pages, Ahead::Near, Ahead::Off];
 /// Bytes of weights of one measurement at most: a tenth of a millisecond.
@@ -72,7 +78,7 @@ pub fn tune<I: Isa>(model: &Model, team: &Team, now: &dyn Fn() -> f64) -> Result
             }
             rounds.push(round);
         }
-        let ahead = VARIANTS[best(&rounds)];
+        let ahead = VARIANTS[best(&rounds, GAIN)];
         prefetch::set(kind, ahead);
         choices.push((kind, ahead));
     }
@@ -94,8 +100,66 @@ fn kinds(model: &Model) -> impl Iterator<Item = (Kind, Vec<Timed<'_>>)> {
     prefetch::KINDS.into_iter().map(|kind| (kind, matrices(model, kind))).filter(|(_, all)| !all.is_empty())
 }
 
-/// The variant that the rounds speak for: milliseconds a byte of each.
-fn best(rounds: &[[f64; VARIANTS.len()]]) -> usize {
+/// Settles how ternary matrices are packed, where the options leave it open, before memory is reserved: five codes to a byte where that is
+/// no slower in the widest of them. Small models, whose weights caches may hold, keep two bits.
+///
+/// # Errors
+/// As [`tune`].
+pub fn settle_packing<I: Isa>(plan: &mut Plan, team: &Team, now: &dyn Fn() -> f64) -> Result<()> {
+    if plan.options.ternary_packing.is_some() {
+        return Ok(());
+    }
+    let precision = plan.layer_precision().unwrap_or(Precision::Int8);
+    let widest = plan
+        .ternary()
+        .filter(MatrixShape::suits_five)
+        .max_by_key(|shape| shape.cols)
+        .filter(|_| plan.memory().weights >= SMALL_BYTES);
+    let five = match widest {
+        Some(shape) if precision != Precision::Float => five_is_faster::<I>(shape, precision, team, now)?,
+        _ => false,
+    };
+    plan.pack_ternary(if five { TernaryPacking::Five } else { TernaryPacking::TwoBits })
+}
+
+/// Times matrices of zeros, which take as long as any, in both packings.
+///
+/// # Errors
+/// As [`tune`].
+pub fn five_is_faster<I: Isa>(
+    shape: MatrixShape,
+    precision: Precision,
+    team: &Team,
+    now: &dyn Fn() -> f64,
+) -> Result<bool> {
+    let rows = (4 * PACKING_BYTES / shape.cols).next_multiple_of(TILE);
+    let mut matrices = Vec::new();
+    for five in [false, true] {
+        let mut matrix = Matrix::reserve(MatrixShape { rows, parts: 1, five, ..shape })?;
+        matrix.pack_all(team, 0..matrix.shape.tiles(), &|tiles| tiles.for_each(|mut tile| tile.clear()));
+        matrices.push(matrix);
+    }
+    let timed: Vec<[Timed; 1]> = matrices.iter().map(|matrix| [(matrix, spec(&matrix.shape, precision))]).collect();
+    let mut timers = Vec::new();
+    for one in &timed {
+        timers.push(Timer::<I>::new(one, team, now)?);
+    }
+    let end = now() + PACKING_MS;
+    let mut rounds = Vec::new();
+    while rounds.len() < MAX_ROUNDS && now() < end {
+        let mut round = [0.0; 2];
+        for i in 0..2 {
+            let variant = (rounds.len() + i) % 2;
+            // Time a tile, which has the same weights in both.
+            round[variant] = timers[variant].time(rounds.len(), i) * matrices[variant].shape.tile_bytes() as f64;
+        }
+        rounds.push(round);
+    }
+    Ok(best(&rounds, 1.0) == 1)
+}
+
+/// The variant that the rounds speak for; another than the first where it needs less than `gain` of its time.
+fn best<const N: usize>(rounds: &[[f64; N]], gain: f64) -> usize {
     let later = &rounds[rounds.len() / 2..];
     if rounds.len() < MIN_ROUNDS {
         return 0;
@@ -108,10 +172,7 @@ fn best(rounds: &[[f64; VARIANTS.len()]]) -> usize {
         second
     };
     let first = second(0);
-    (1..VARIANTS.len())
-        .filter(|&i| second(i) < GAIN * first)
-        .min_by(|&a, &b| second(a).total_cmp(&second(b)))
-        .unwrap_or(0)
+    (1..N).filter(|&i| second(i) < gain * first).min_by(|&a, &b| second(a).total_cmp(&second(b))).unwrap_or(0)
 }
 
 /// All matrices, in the order in which a pass reads them.
@@ -119,7 +180,7 @@ pub(super) fn all(model: &Model) -> Vec<Timed<'_>> {
     let linears = model.layers.iter().flat_map(|layer| [&layer.qkv, &layer.output, &layer.gate_up, &layer.down]);
     let in_layers = linears.flat_map(|linear: &Linear| &linear.inputs);
     let in_layers = in_layers.flat_map(|input| input.matrices.iter().map(|matrix| (matrix, input.spec)));
-    let head = (model.head(), crate::kernels::spec(&model.head().shape, model.head_precision));
+    let head = (model.head(), spec(&model.head().shape, model.head_precision));
     in_layers.chain([head]).collect()
 }
 
@@ -173,17 +234,17 @@ mod tests {
         for ahead in Ahead::ALL {
             let mut each = [1.0; 3];
             each[index(ahead)] = 0.7;
-            assert_eq!(VARIANTS[best(&rounds(each))], ahead, "each variant can win");
+            assert_eq!(VARIANTS[best(&rounds(each), GAIN)], ahead, "each variant can win");
         }
-        assert_eq!(best(&rounds([1.0, 0.97, 0.96])), 0, "hardly faster");
-        assert_eq!(best(&rounds([1.0, 0.7, 0.7])[1..]), 0, "too few");
-        assert_eq!(best(&vec![[0.0; 3]; MAX_ROUNDS]), 0, "a clock that stands still");
+        assert_eq!(best(&rounds([1.0, 0.97, 0.96]), GAIN), 0, "hardly faster");
+        assert_eq!(best(&rounds([1.0, 0.7, 0.7])[1..], GAIN), 0, "too few");
+        assert_eq!(best(&[[0.0; 3]; MAX_ROUNDS], GAIN), 0, "a clock that stands still");
         let mut lucky = rounds([1.0; 3]);
         lucky[MIN_ROUNDS - 1][2] = 0.1;
-        assert_eq!(best(&lucky), 0, "one lucky moment");
+        assert_eq!(best(&lucky, GAIN), 0, "one lucky moment");
         let mut late = vec![[9.0, 9.0, 0.1]; MIN_ROUNDS];
         late.extend(rounds([1.0, 0.7, 0.9]));
-        assert_eq!(best(&late), 1, "what came before better code does not count");
+        assert_eq!(best(&late, GAIN), 1, "what came before better code does not count");
     }
 
     /// Half of all measurements take up to three times as long, as on a machine with other programs.
@@ -205,7 +266,7 @@ mod tests {
                 })
                 .collect();
             let least = rates.iter().copied().fold(f64::MAX, f64::min);
-            let is_wrong = rates[best(&rounds)] > 1.1 * least;
+            let is_wrong = rates[best(&rounds, GAIN)] > 1.1 * least;
             assert!(!(is_wrong && wrong_before), "twice in a row, trial {trial}");
             wrong += usize::from(is_wrong);
             wrong_before = is_wrong;

@@ -1,5 +1,6 @@
 //! A loaded model: immutable, shared by every conversation.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::config::{Config, Training};
@@ -13,6 +14,11 @@ use crate::team::Section;
 #[derive(Debug)]
 pub struct Model {
     pub config: Config,
+    /// The layers that are computed here: all, or those of one part of a split model. Embedding, output norm and head are empty in all parts
+    /// but the first.
+    pub part: Range<usize>,
+    /// Whether every matrix of the layers here is ternary with one scale.
+    pub single: bool,
     /// `[vocab, hidden]`; the head too, where the two are tied.
     pub embedding: Matrix,
     pub layers: Vec<Layer>,
@@ -106,11 +112,11 @@ fn group(x: &mut [f32], key_heads: usize, value_heads: usize) {
 
 impl Layer {
     /// Rounds the inputs of its matrices, all of which are ternary, for another training: those that share an input go on to.
-    pub fn round(&mut self, asked: Option<Precision>, training: Training) {
+    pub fn round(&mut self, training: Training) {
         for linear in [&mut self.qkv, &mut self.output, &mut self.gate_up, &mut self.down] {
-            for Input { spec: rounding, matrices, .. } in &mut linear.inputs {
+            for Input { spec: rounding, asked, matrices, .. } in &mut linear.inputs {
                 let shape = &matrices[0].shape;
-                *rounding = spec(shape, precision(asked, training, shape.packing));
+                *rounding = spec(shape, precision(*asked, training, shape.packing));
             }
         }
     }
@@ -130,6 +136,8 @@ pub struct Linear {
 #[derive(Debug)]
 pub struct Input {
     pub spec: ActSpec,
+    /// The rounding that the caller asked for.
+    pub asked: Option<Precision>,
     /// A norm of these projections' own, with its epsilon.
     pub norm: Option<(Vec<f32>, f32)>,
     /// The rotation of these projections' input.
@@ -144,6 +152,7 @@ pub struct Input {
 #[derive(Debug)]
 pub struct Projection {
     pub matrix: Matrix,
+    pub asked: Option<Precision>,
     pub precision: Precision,
     pub norm: Option<(Vec<f32>, f32)>,
     pub rotation: Option<InputRotation>,
@@ -154,7 +163,7 @@ impl Linear {
     /// Joins projections of one input. Those without a norm of their own that round their input alike share its rounded form.
     pub fn new(projections: Vec<Projection>) -> Self {
         let mut linear = Self { inputs: Vec::new(), width: 0, biases: Vec::new() };
-        for Projection { matrix, precision, norm, rotation, bias } in projections {
+        for Projection { matrix, asked, precision, norm, rotation, bias } in projections {
             let spec = spec(&matrix.shape, precision);
             let first = linear.width;
             linear.width += matrix.shape.rows;
@@ -162,11 +171,12 @@ impl Linear {
             let shared = norm.is_none();
             // Rotations of one input differ in nothing else.
             let like = |input: &Input| {
-                input.norm.is_none() && input.spec == spec && input.rotation.is_some() == rotation.is_some()
+                let rounded = (input.spec, input.asked) == (spec, asked);
+                input.norm.is_none() && rounded && input.rotation.is_some() == rotation.is_some()
             };
             if !linear.inputs.last().is_some_and(|input| shared && like(input)) {
                 let (matrices, sections, parts) = (vec![], vec![], vec![]);
-                linear.inputs.push(Input { spec, norm, rotation, matrices, sections, parts });
+                linear.inputs.push(Input { spec, asked, norm, rotation, matrices, sections, parts });
             }
             let last = linear.inputs.len() - 1;
             let input = &mut linear.inputs[last];

@@ -33,9 +33,10 @@ impl AdapterLoader {
         self.0.feed(index, bytes).map_err(thrown)
     }
 
-    /// The adapter's number, once all tensors have come.
-    pub fn finish(self, engine: &mut Engine) -> Js<u32> {
-        engine.add_adapter(self.0.finish().map_err(thrown)?).map_err(thrown)
+    /// The adapter's number, once all tensors have come. A part of a split model that is not the first is given it,
+    /// and the first 0.
+    pub fn finish(self, engine: &mut Engine, id: u32) -> Js<u32> {
+        engine.add_adapter(self.0.finish().map_err(thrown)?, id).map_err(thrown)
     }
 }
 

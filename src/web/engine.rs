@@ -6,7 +6,7 @@ use wasm_bindgen::prelude::*;
 
 use super::adapter::pairs;
 use super::bench::now;
-use crate::bindings::{Js, thrown, to_js};
+use crate::bindings::{Js, from_js, thrown, to_js};
 use crate::engine::{
     self, AdapterId, Event, FinishReason, Pooling, Request, RequestId, SessionId, Status, Task, WhenFull,
 };
@@ -52,9 +52,9 @@ fn task(from: &JsValue, (params, lists): (Params, Lists)) -> Task {
 
 #[wasm_bindgen]
 pub struct Engine {
-    engine: engine::Engine<Active>,
+    pub(super) engine: engine::Engine<Active>,
     format: Format,
-    plan: Plan,
+    pub(super) plan: Plan,
     profile: Option<Box<Profile>>,
 }
 
@@ -74,8 +74,8 @@ impl Engine {
         &self.engine.model().config
     }
 
-    pub(super) fn add_adapter(&mut self, adapter: Adapter) -> Result<u32> {
-        self.engine.add_adapter(adapter).map(|id| id.0)
+    pub(super) fn add_adapter(&mut self, adapter: Adapter, id: u32) -> Result<u32> {
+        self.engine.add_adapter(adapter, (id > 0).then_some(AdapterId(id))).map(|id| id.0)
     }
 }
 
@@ -121,6 +121,11 @@ impl Engine {
         tune::recall(self.engine.model(), &known).map(numbers)
     }
 
+    /// Schedules by these settings of a load from the next batch on.
+    pub fn configure(&mut self, settings: JsValue) -> Js<()> {
+        self.engine.configure(&self.plan, &from_js(settings)?).map_err(thrown)
+    }
+
     /// Lets so many threads compute from now on. Returns how often one of them has kept the others waiting so far.
     #[wasm_bindgen(js_name = setActiveThreads)]
     pub fn set_active_threads(&self, count: usize) -> u32 {
@@ -144,32 +149,42 @@ impl Engine {
 
     /// Runs a whole step and returns 18 numbers for each matrix: layer (-1: none), operation, which of the operation's; rows, columns, bits of a
     /// code; values that share a scale (0: a row, -1: dense), bits of a scale (0: a factor of 8 bits), whether there are minima; how its
-    /// input is rounded (in the order of [`Precision`]); of the input and of the output least, most, root mean square and NaNs.
+    /// input is rounded (in the order of [`Precision`]); of the input and of the output least, most, root mean square and NaNs. With
+    /// `counted`, behind those of a layer's matrix how often each of the int8 codes −127 to 127 occurs in its input.
     ///
     /// With `streams` no step runs. Three numbers for each matrix, in the same order, are instead the milliseconds of its product with one
     /// token, those of a read of its bytes by so many streams a thread, and the bytes.
-    pub fn trace(&mut self, streams: usize) -> Js<Vec<f64>> {
+    pub fn trace(&mut self, streams: usize, counted: bool) -> Js<Vec<f64>> {
         if streams > 0 {
             return self.engine.times(streams, &now).map_err(thrown);
         }
         let mut numbers = Vec::new();
         let events =
-            self.engine.traced_step(&mut |Traced { layer, operation, index, matrix, precision, input, output }| {
+            self.engine.traced_step(counted, &mut |Traced {
+                                                       layer,
+                                                       operation,
+                                                       index,
+                                                       matrix,
+                                                       precision,
+                                                       input,
+                                                       output,
+                                                       codes,
+                                                   }| {
                 let MatrixShape { rows, cols, packing, .. } = matrix.shape;
-                let (bits, group, scale, min) = match packing {
-                    Packing::Dense(float) => (8 * float.bytes(), -1.0, 0, false),
-                    Packing::Ints(Layout { codes, scales: Scales::Row, .. }) => (codes.bits(), 0.0, 32, false),
-                    Packing::Ints(Layout { codes, scales: Scales::Group { len, scale_type, min }, .. }) => {
-                        let scale = [16, 32, 0][scale_type as usize];
-                        (codes.bits(), len as f64, scale, min)
+                let (group, scale, min) = match packing {
+                    Packing::Dense(_) => (-1.0, 0, false),
+                    Packing::Ints(Layout { scales: Scales::Row, .. }) => (0.0, 32, false),
+                    Packing::Ints(Layout { scales: Scales::Group { len, scale_type, min }, .. }) => {
+                        (len as f64, [16, 32, 0][scale_type as usize], min)
                     }
                 };
-                let head = [operation as usize, index, rows, cols, bits];
+                let head = [operation as usize, index, rows, cols, packing.bits()];
                 let numbers_of = |Values { least, most, nans, .. }, rms| [least.into(), most.into(), rms, nans as f64];
                 numbers.push(layer.map_or(-1.0, |layer| layer as f64));
                 numbers.extend(head.map(|number| number as f64));
                 numbers.extend([group, f64::from(scale), f64::from(u8::from(min)), f64::from(precision as u8)]);
                 numbers.extend([input, output].map(|values| numbers_of(values, values.rms())).as_flattened());
+                numbers.extend(codes.iter().map(|&count| f64::from(count)));
             });
         let failed = events.map_err(thrown)?.into_iter().find_map(|event| match event {
             Event::Failed { error, .. } => Some(thrown(error)),
@@ -210,9 +225,10 @@ impl Engine {
         self.engine.fork(SessionId(session)).map(|id| id.0).map_err(thrown)
     }
 
-    /// An idle session as bytes. `logits` are those of some fixed ids, which say what model this is.
-    pub fn save(&mut self, session: u32, logits: Vec<f32>) -> Js<Vec<u8>> {
-        self.engine.save(SessionId(session), engine::fingerprint(&logits)).map_err(thrown)
+    /// An idle session as bytes. `logits` are those of some fixed ids, which say what model this is; `rest` is what the other parts of a
+    /// split model have of it, and else empty.
+    pub fn save(&mut self, session: u32, logits: Vec<f32>, rest: Vec<u8>) -> Js<Vec<u8>> {
+        self.engine.save(SessionId(session), engine::fingerprint(&logits), &rest).map_err(thrown)
     }
 
     /// The session that was saved as these bytes, with the adapters it had (see `adapt`).

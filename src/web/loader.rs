@@ -4,13 +4,15 @@ use js_sys::Array;
 use litemap::LiteMap;
 use wasm_bindgen::prelude::*;
 
+use super::bench::now;
 use super::{Engine, team};
 use crate::bindings::{Checkpoint, Js, decide, exact, fitting, from_js, out_of_order, ranges, thrown, to_js};
 use crate::error::reserve;
 use crate::formats::Format;
+use crate::kernels::isa::Active;
 use crate::model::describe::Description;
 use crate::model::plan::{Memory, Plan};
-use crate::model::{self, Intake};
+use crate::model::{self, Intake, tune};
 
 /// A load under way. The order of calls is: `decide` with the bytes of the probes, `reserve`, `feed` for every range, `finish`.
 #[wasm_bindgen]
@@ -103,22 +105,24 @@ impl Loader {
 
     /// Reserves the weights' memory; with `survey` nothing is kept and zeros are counted instead. `threads` counts the caller.
     pub fn reserve(&mut self, survey: bool, threads: usize) -> Js<()> {
-        let plan = match std::mem::replace(&mut self.stage, Stage::Failed) {
+        let mut plan = match std::mem::replace(&mut self.stage, Stage::Failed) {
             Stage::Planned(plan) => plan,
             other => {
                 self.stage = other;
                 return Err(out_of_order());
             }
         };
-        let loader = if survey {
-            model::Loader::survey(*plan)
+        let (team, loader) = if survey {
+            (team(threads)?, model::Loader::survey(*plan))
         } else {
             let Memory { weights, total, .. } = plan.memory();
             grow(total + if threads > 1 { weights.min(LOAD_BYTES) } else { 0 })?;
-            model::Loader::new(*plan)
+            let team = team(threads)?;
+            tune::settle_packing::<Active>(&mut plan, &team, &now).map_err(thrown)?;
+            (team, model::Loader::new(*plan))
         };
         let loader = loader.map_err(thrown)?;
-        self.stage = Stage::Loading(Intake::new(loader, team(threads)?));
+        self.stage = Stage::Loading(Intake::new(loader, team));
         Ok(())
     }
 

@@ -6,6 +6,7 @@ mod adapter;
 mod bench;
 mod engine;
 mod loader;
+mod split;
 
 pub use adapter::AdapterLoader;
 pub use bench::Roofline;

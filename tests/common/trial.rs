@@ -56,7 +56,7 @@ pub fn checkpoint(files: &Files, rng: &mut Rng) -> Result<()> {
 /// An adapter on a model that has others' requests to answer: its logits are finite or not given, and without it all is as before.
 pub fn adapter(engine: &mut TestEngine, files: &Files) -> Result<()> {
     let adapter = files.adapter(&engine.model().config)?;
-    let id = engine.add_adapter(adapter)?;
+    let id = engine.add_adapter(adapter, None)?;
     let rows = adapted(engine, &[0, 1], &[(id, 1.0)]);
     engine.remove_adapter(id);
     assert!(rows?.iter().flatten().all(|logit| logit.is_finite()), "logits that are not finite");

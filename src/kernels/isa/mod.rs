@@ -85,6 +85,8 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     fn transpose(self, rows: [Self::V; 4]) -> [Self::V; 4];
     /// Bitwise and.
     fn and(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Bitwise `a & !b`.
+    fn and_not(self, a: Self::V, b: Self::V) -> Self::V;
     /// Bitwise or.
     fn or(self, a: Self::V, b: Self::V) -> Self::V;
     /// Bitwise exclusive or.

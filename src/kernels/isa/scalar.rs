@@ -106,6 +106,10 @@ impl Isa for Scalar {
         std::array::from_fn(|i| a[i] & b[i])
     }
     #[inline(always)]
+    fn and_not(self, a: V, b: V) -> V {
+        std::array::from_fn(|i| a[i] & !b[i])
+    }
+    #[inline(always)]
     fn or(self, a: V, b: V) -> V {
         std::array::from_fn(|i| a[i] | b[i])
     }

@@ -294,6 +294,10 @@ impl<D: Dot> Isa for Wasm<D> {
         v128_and(a, b)
     }
     #[inline(always)]
+    fn and_not(self, a: v128, b: v128) -> v128 {
+        v128_andnot(a, b)
+    }
+    #[inline(always)]
     fn or(self, a: v128, b: v128) -> v128 {
         v128_or(a, b)
     }

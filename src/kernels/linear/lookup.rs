@@ -25,8 +25,8 @@ use crate::kernels::act::{Act, Tables};
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Matrix, Packing};
 
-/// Steps whose sums fit 16-bit lanes: 2 · 21 · 762 < 2¹⁵.
-const STEPS: usize = 21;
+/// Steps whose sums fit 16-bit lanes: 2 · 20 · 762 < 2¹⁵. Whole units of codes that lie five to a byte.
+const STEPS: usize = 20;
 
 /// Bytes of a step: two vectors.
 const STEP: usize = 32;
@@ -48,15 +48,18 @@ pub(super) fn one<I: Isa, const A: usize>(
     let (header, group_bytes) = (matrix.shape.header(), matrix.shape.block_bytes());
     let planes: [&[Tables]; A] = std::array::from_fn(|a| bytemuck::cast_slice(row.planes[a]));
 
+    let mut unpacked: Option<[_; 2 * STEPS]> = None;
     for (group, bytes) in matrix.tile(tile).chunks_exact(group_bytes).enumerate() {
         let (header, codes) = bytes.split_at(header);
         let at = tile * matrix.shape.tile_bytes() + group * group_bytes + header.len();
         let mut totals = [[isa.splat_i32(0); ROW_VECTORS]; A];
-        for (some, codes) in codes.chunks(STEPS * STEP).enumerate() {
-            prefetch.touch(at + some * STEPS * STEP);
-            let first = group * len / 4 + some * STEPS;
+        for from in (0..len / 4).step_by(STEPS) {
+            let steps = from..(len / 4).min(from + STEPS);
+            prefetch.touch(at + from * STEP);
+            let first = group * len / 4 + from;
+            let codes = matrix.shape.steps::<I, _>(codes, steps.clone(), &mut unpacked);
             for a in 0..A {
-                add_steps(isa, codes, &planes[a][first..][..codes.len() / STEP], &mut totals[a]);
+                add_steps(isa, codes, &planes[a][first..][..steps.len()], &mut totals[a]);
             }
         }
         let sums = std::array::from_fn(|i| {

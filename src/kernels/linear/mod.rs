@@ -123,7 +123,7 @@ pub fn chosen() -> DotProduct {
 /// use ternlight::team::{Columns, Team};
 ///
 /// // A ternary matrix [32, 64]: codes 0, 1, 2 stand for −1, 0, 1; every row has the scale 0.5.
-/// let shape = MatrixShape { rows: 32, cols: 64, packing: Packing::Ints(Layout::TERNARY), parts: 1, lookup: false };
+/// let shape = MatrixShape { rows: 32, cols: 64, packing: Packing::Ints(Layout::TERNARY), parts: 1, lookup: false, five: false };
 /// let codes: Vec<u8> = (0..32 * 64).map(|i| (i * 7 % 3) as u8).collect();
 /// let mut matrix = Matrix::reserve(shape)?;
 /// matrix.pack(0, DecodedRows { codes: &codes, scales: &[], mins: &[], super_scales: &[] });
@@ -334,7 +334,7 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
             }
         };
     }
-    match (shape.packing, precision) {
+    match (shape.packing, precision.stored()) {
         (Packing::Dense(Float::F32), _) => dense!(F32, 1),
         (Packing::Dense(Float::F16), _) => dense!(F16, 2),
         (Packing::Dense(Float::BF16), _) => dense!(Bf16, 2),

@@ -8,15 +8,15 @@
 //!
 //! # The panel
 //!
-//! The codes of three tiles (96 rows), up to 512 values of k, are written out as one byte a weight:
+//! The codes of three tiles (96 rows), up to 520 values of k, are written out as one byte a weight:
 //!
 //! ```text
 //! panel    block 0 │ block 1 │ …        24 vectors of 4 rows in blocks of V vectors: 8 blocks of 3, or 6 of 4
-//! block    step 0 │ step 1 │ …          up to 128 steps of 4 values of k
+//! block    step 0 │ step 1 │ …          up to 130 steps of 4 values of k
 //! step     vector 0 │ … │ vector V−1    16 bytes each: 4 rows by 4 values of k
 //! ```
 //!
-//! A panel has 96 × 512 bytes = 48 KiB, and one block, which the inner loop streams for token after token, 6 or 8 KiB: a block
+//! A panel has 96 × 520 bytes = 49 KiB, and one block, which the inner loop streams for token after token, 6 or 8 KiB: a block
 //! stays in the first-level cache and a panel in the second. (The strict instruction set stores 16-bit weights: twice as much.)
 //! The activations are kept as [`act`](crate::kernels::act) laid them out; packing them too, as GotoBLAS does with both
 //! operands, is unnecessary because a splat reads four of them at a time.
@@ -27,7 +27,7 @@
 //! for each 3 tiles                      the caller's range
 //!   for each 128 tokens                 bounds the memory of the sums
 //!     for each group along k
-//!       for each 512 values of k        unpack the panel
+//!       for each 520 values of k        unpack the panel
 //!         for each block of V vectors
 //!           for each T tokens           V · T · A accumulators, in registers
 //!             for each step             V loads and T · A splats for V · T · A dots
@@ -49,7 +49,7 @@
 //!
 //! # What is doubtful
 //!
-//! The numbers (24 tokens, 512 values, 3 × 3) were chosen by measurement on an Intel server with V8 alone, where the register
+//! The numbers (24 tokens, about 512 values, 3 × 3) were chosen by measurement on an Intel server with V8 alone, where the register
 //! tile by itself reaches the peak of 128-bit dots (77 of 75 to 80 GMAC/s). On an AMD Zen 5 prefill also runs close to what the
 //! dots allow, but 16 tokens, which are below the threshold, reach half of it: 24 may be too high there. Processors with more
 //! vector registers, such as ARM's, might take larger tiles.
@@ -68,8 +68,8 @@ use crate::team::Columns;
 /// Tiles of a panel: blocks of 3 and of 4 vectors both divide its 24 vectors.
 pub(super) const PANEL_TILES: usize = 3;
 const PANEL_ROWS: usize = PANEL_TILES * TILE;
-/// The largest number of values of k in a panel.
-const PANEL_K: usize = 512;
+/// The largest number of steps of four values of k in a panel: whole units of codes that lie five to a byte.
+const PANEL_STEPS: usize = 130;
 /// Vectors of eight rows in a block, where a lane holds two of them.
 const LANE_VECTORS: usize = 3;
 /// Tokens that share a panel before the next one is unpacked. It bounds the memory of the sums.
@@ -91,7 +91,7 @@ pub(super) fn supports(shape: &MatrixShape, precision: Precision, pairs: bool) -
     // Many rows of activations have no tables, so that codes that lie by rows have no other kernel.
     let narrow =
         matches!(shape.packing, Packing::Ints(Layout { codes: Codes::B1 | Codes::B2, .. })) && !shape.by_rows();
-    let one_by_one = pairs && narrow && precision == Precision::Int8;
+    let one_by_one = pairs && narrow && precision.stored() == Precision::Int8;
     let other = signed || one_by_one || shape.has_super_blocks() || precision == Precision::Float;
     !other
 }
@@ -115,9 +115,8 @@ pub(super) fn multiply<I: Isa>(
         (_, Codes::B4) => 8,
     };
     let rows = (0..act.tokens()).map(|token| act.row(token)).collect();
-    let (weights, lanes) = (vec![], vec![]);
-    let mut panel =
-        Panel { matrix, layout, planes, rows, flush_steps, weights, lanes, sums: vec![], out: Default::default() };
+    let (weights, lanes, sums, out) = (vec![], vec![], vec![], Default::default());
+    let mut panel = Panel { matrix, layout, planes, rows, flush_steps, unpacked: None, weights, lanes, sums, out };
     for first in tiles.clone().step_by(PANEL_TILES) {
         let tiles = first..tiles.end.min(first + PANEL_TILES);
         for first in (0..act.tokens()).step_by(TOKEN_BATCH) {
@@ -143,6 +142,8 @@ struct Panel<'a, I: Isa> {
     rows: Vec<ActRow<'a, I>>,
     /// Steps whose products fit 16-bit lanes; 0 to sum in 32 bits at once.
     flush_steps: usize,
+    /// The codes of some steps, where they lie five to a byte.
+    unpacked: Option<[[i32; 4]; 2 * PANEL_STEPS]>,
     /// The unpacked codes; in one or the other form.
     weights: Vec<I::Weights>,
     lanes: Vec<Lanes>,
@@ -157,8 +158,7 @@ impl<I: Isa> Panel<'_, I> {
     fn multiply(&mut self, tiles: Range<usize>, tokens: Range<usize>) {
         let (len, groups) = self.matrix.shape.groups();
         let group_bytes = self.matrix.shape.tile_bytes() / groups;
-        let step_bytes = 16 * self.layout.codes.bits();
-        let header = group_bytes - len / 4 * step_bytes;
+        let header = self.matrix.shape.header();
         for out in &mut self.out {
             out.clear();
             out.resize(tokens.len(), [0.0; TILE]);
@@ -171,8 +171,8 @@ impl<I: Isa> Panel<'_, I> {
             } else {
                 self.sums.resize(tokens.len(), [0; PANEL_ROWS]);
             }
-            for from in (0..len).step_by(PANEL_K) {
-                let steps = from / 4..len.min(from + PANEL_K) / 4;
+            for from in (0..len / 4).step_by(PANEL_STEPS) {
+                let steps = from..(len / 4).min(from + PANEL_STEPS);
                 if self.matrix.shape.by_rows() {
                     self.multiply_lanes(tiles.clone(), &tokens, group * group_bytes + header, group * len / 4, steps);
                     continue;
@@ -180,7 +180,7 @@ impl<I: Isa> Panel<'_, I> {
                 self.weights.resize(steps.len() * PANEL_ROWS / 4, bytemuck::Zeroable::zeroed());
                 for (i, tile) in tiles.clone().enumerate() {
                     let codes = &self.matrix.tile(tile)[group * group_bytes + header..];
-                    let codes = &codes[steps.start * step_bytes..steps.end * step_bytes];
+                    let codes = self.matrix.shape.steps::<I, _>(codes, steps.clone(), &mut self.unpacked);
                     let width = if self.planes == 1 { 3 } else { 4 };
                     unpack_tile::<I>(self.layout.codes, codes, width, i, steps.len(), &mut self.weights);
                 }
@@ -210,11 +210,11 @@ impl<I: Isa> Panel<'_, I> {
         first: usize,
         steps: Range<usize>,
     ) {
-        let step_bytes = TILE;
         self.lanes.resize(steps.len() * PANEL_TILES * TILE_VECTORS, [[0; 4]; 2]);
         let mut most = usize::MAX;
         for (i, tile) in tiles.clone().enumerate() {
-            let codes = &self.matrix.tile(tile)[at + steps.start * step_bytes..at + steps.end * step_bytes];
+            let codes =
+                self.matrix.shape.steps::<I, _>(&self.matrix.tile(tile)[at..], steps.clone(), &mut self.unpacked);
             most = most.min(row_pairs::unpack_tile::<I>(codes, LANE_VECTORS, i, &mut self.lanes));
         }
         let steps = first + steps.start..first + steps.end;

@@ -47,11 +47,20 @@ fn packings() -> Vec<Packing> {
     ]
 }
 
-/// Returns every packing in each of its layouts: whether codes are packed for kernels that look sums up.
-fn layouts() -> impl Iterator<Item = (Packing, bool)> {
+/// How codes may lie: packed for kernels that look sums up, and five to a byte.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lie {
+    lookup: bool,
+    five: bool,
+}
+
+/// Returns every packing in each of its layouts.
+fn layouts() -> impl Iterator<Item = (Packing, Lie)> {
     packings().into_iter().flat_map(|packing| {
-        let shape = MatrixShape { rows: TILE, cols: 256, packing, parts: 1, lookup: true };
-        [false, true].into_iter().take(1 + usize::from(shape.by_rows())).map(move |lookup| (packing, lookup))
+        let shape = MatrixShape { rows: TILE, cols: 256, packing, parts: 1, lookup: true, five: true };
+        let both = |is: bool| [false, true].into_iter().take(1 + usize::from(is));
+        both(shape.by_rows())
+            .flat_map(move |lookup| both(shape.suits_five()).map(move |five| (packing, Lie { lookup, five })))
     })
 }
 
@@ -70,12 +79,19 @@ fn half(value: f32) -> f32 {
 }
 
 fn sample(packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rng) -> Sample {
-    sample_by(false, packing, rows, cols, parts, rng)
+    sample_by(Lie::default(), packing, rows, cols, parts, rng)
 }
 
-/// With the layout of codes that kernels look sums up in, or the other.
-fn sample_by(lookup: bool, packing: Packing, rows: usize, cols: usize, parts: usize, rng: &mut Rng) -> Sample {
-    let shape = MatrixShape { rows, cols, packing, parts, lookup };
+/// With codes that lie so.
+fn sample_by(
+    Lie { lookup, five }: Lie,
+    packing: Packing,
+    rows: usize,
+    cols: usize,
+    parts: usize,
+    rng: &mut Rng,
+) -> Sample {
+    let shape = MatrixShape { rows, cols, packing, parts, lookup, five };
     let groups = shape.groups().1;
     let mut random = |spread: f32| (rng.unit() as f32 - 0.5) * spread;
     let (mut codes, mut scales, mut mins, mut super_scales, mut values) = (vec![], vec![], vec![], vec![], vec![]);
@@ -104,7 +120,7 @@ fn sample_by(lookup: bool, packing: Packing, rows: usize, cols: usize, parts: us
                 }
             }
             let most = match layout.codes {
-                _ if layout == Layout::TERNARY => 3,
+                _ if layout == Layout::TERNARY || five => 3,
                 Codes::B1 => 2,
                 Codes::B2 => 4,
                 Codes::B4 => 16,
@@ -144,6 +160,16 @@ impl Sample {
     }
 }
 
+/// The greatest code, and the least magnitude that becomes it, as `docs/numerics.md` has them.
+fn rounding(precision: Precision) -> (f32, f32) {
+    match precision {
+        Precision::Int8 => (127.0, 1e-5),
+        Precision::Int4 => (7.0, 1e-5),
+        Precision::Int2 => (1.0, 1e-5),
+        Precision::Int14 | Precision::Float => (8191.0, 1e-30),
+    }
+}
+
 /// Computes one output as documented, from unpacked weights and activations that are not prepared.
 fn naive(sample: &Sample, row: usize, x: &[f32], precision: Precision) -> f32 {
     let shape = &sample.matrix.shape;
@@ -172,7 +198,7 @@ fn naive(sample: &Sample, row: usize, x: &[f32], precision: Precision) -> f32 {
     if shape.has_super_blocks() {
         return naive_super_blocks(sample, layout, row, x, precision);
     }
-    let (limit, least) = if precision == Precision::Int8 { (127.0f32, 1e-5) } else { (8191.0, 1e-30) };
+    let (limit, least) = rounding(precision);
     let mut y = 0.0;
     for group in 0..groups {
         let range = group * len..cols.min((group + 1) * len);
@@ -203,7 +229,7 @@ fn naive_super_blocks(sample: &Sample, layout: Layout, row: usize, x: &[f32], pr
     let shape = &sample.matrix.shape;
     let ((len, groups), (_, blocks)) = (shape.groups(), shape.blocks());
     let has_min = matches!(layout.scales, Scales::Group { min: true, .. });
-    let (limit, least) = if precision == Precision::Int8 { (127.0f32, 1e-5) } else { (8191.0, 1e-30) };
+    let (limit, least) = rounding(precision);
     let factor = |value: f32, unit: f32| if unit == 0.0 { 0 } else { (value / unit) as i64 };
     (0..blocks).fold(0.0, |y, block| {
         let range = block * SUPER_BLOCK..(block + 1) * SUPER_BLOCK;
@@ -252,7 +278,7 @@ fn product_by<I: Isa>(dots: DotProduct, matrix: &Matrix, x: &[f32], precision: P
 /// that the test exceeds 60 lines.
 pub(in crate::kernels) fn matrices_multiply<I: Isa>() {
     let mut rng = Rng::new(158);
-    for (packing, lookup) in layouts() {
+    for (packing, lie) in layouts() {
         for (number, (rows, cols, parts)) in [
             (1, 256, 1),
             (40, 256, 1),
@@ -270,14 +296,14 @@ pub(in crate::kernels) fn matrices_multiply<I: Isa>() {
             if grouped && cols % 256 != 0 {
                 continue;
             }
-            let mut sample = sample_by(lookup, packing, rows, cols, parts, &mut rng);
+            let mut sample = sample_by(lie, packing, rows, cols, parts, &mut rng);
             sample.matrix.divide = number % 2 == 1 && packing == TERNARY;
             // Some numbers of tokens are enough for the panel, and leave every kind of remainder.
             let tokens = [6, 24, 7, 29, 5, 25, 6, 134][number];
             let mut x: Vec<f32> = (0..tokens * cols).map(|_| (rng.unit() as f32 - 0.5) * 20.0).collect();
             x[..cols].iter_mut().step_by(3).for_each(|x| *x = 0.0);
             x[cols..2 * cols].fill(0.0);
-            for precision in [Precision::Int8, Precision::Int14, Precision::Float] {
+            for precision in Precision::ALL {
                 let y = product::<I>(&sample.matrix, &x, precision, &Team::solo());
                 for token in 0..tokens {
                     let x = &x[token * cols..][..cols];
@@ -286,7 +312,7 @@ pub(in crate::kernels) fn matrices_multiply<I: Isa>() {
                         let found = y[token * rows + row];
                         assert!(
                             expected == found,
-                            "{packing:?} {lookup} {rows}x{cols}/{parts} {precision:?} token {token} row {row}: {expected} {found}"
+                            "{packing:?} {lie:?} {rows}x{cols}/{parts} {precision:?} token {token} row {row}: {expected} {found}"
                         );
                     }
                     let alone = product::<I>(&sample.matrix, x, precision, &Team::solo());
@@ -299,6 +325,10 @@ pub(in crate::kernels) fn matrices_multiply<I: Isa>() {
             }
             let mut values = vec![0.0; cols];
             for row in [0, rows / 2, rows - 1] {
+                if let Packing::Ints(_) = packing {
+                    let found = (0..cols).map(|col| sample.matrix.code(row, col).0);
+                    assert!(found.eq(sample.codes[row * cols..][..cols].iter().copied()), "{packing:?} {lie:?}");
+                }
                 if packing != TERNARY {
                     sample.matrix.row(row, &mut values);
                     let unpacked: Vec<f32> = (0..cols)
@@ -306,7 +336,6 @@ pub(in crate::kernels) fn matrices_multiply<I: Isa>() {
                             Packing::Dense(_) => sample.values[row * cols + col],
                             Packing::Ints(layout) => {
                                 let (code, scale, min) = sample.matrix.code(row, col);
-                                assert_eq!(code, sample.codes[row * cols + col]);
                                 layout.value(code, scale, min)
                             }
                         })
@@ -366,8 +395,8 @@ pub(in crate::kernels) fn dense_products_are_added<I: Isa>() {
 
 pub(in crate::kernels) fn wide_rows_do_not_overflow<I: Isa>() {
     let cols = 32768;
-    for lookup in [false, true] {
-        let shape = MatrixShape { rows: TILE, cols, packing: TERNARY, parts: 1, lookup };
+    for (lookup, five) in [(false, false), (true, false), (false, true), (true, true)] {
+        let shape = MatrixShape { rows: TILE, cols, packing: TERNARY, parts: 1, lookup, five };
         let mut matrix = Matrix::reserve(shape).unwrap();
         matrix.pack(0, DecodedRows { codes: &vec![2; TILE * cols], scales: &[], mins: &[], super_scales: &[] });
         matrix.row_scales.fill(1.0);
@@ -383,10 +412,10 @@ pub(in crate::kernels) fn wide_rows_do_not_overflow<I: Isa>() {
 /// The largest possible products must not overflow where they are summed in 16 bits.
 pub(in crate::kernels) fn narrow_sums_do_not_overflow<I: Isa>() {
     let cols = 1024;
-    for (packing, lookup) in layouts().filter(|(packing, _)| matches!(packing, Packing::Ints(_))) {
-        let mut sample = sample_by(lookup, packing, 3 * TILE, cols, 1, &mut Rng::new(7));
+    for (packing, lie) in layouts().filter(|(packing, _)| matches!(packing, Packing::Ints(_))) {
+        let mut sample = sample_by(lie, packing, 3 * TILE, cols, 1, &mut Rng::new(7));
         let bits = ints(packing).codes.bits();
-        let most = if bits == 8 { 127 } else { (1 << bits) - 1 };
+        let most = if bits == 8 { 127 } else { (1 << bits) - 1 - u8::from(lie.five) };
         sample.codes.fill(most);
         sample.pack();
         for sign in [1.0, -1.0] {

@@ -24,11 +24,14 @@
 //! out, and padded k is multiplied by activations that are zero.
 
 mod dense;
+pub mod five;
 mod ints;
+mod shape;
 mod tile;
 
 pub use dense::{Bf16, Dense, F16, F32, f16_to_f32};
 pub use ints::{B1, B2, B4, B6, I8, Ints};
+pub use shape::{LOOKUP, MatrixShape, Packing};
 pub use tile::Tile;
 use tile::pack_header;
 
@@ -36,8 +39,9 @@ use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
+use super::isa::Active;
 use crate::error::{Result, filled, reserve};
-use crate::quant::{Codes, Float, Layout, SUPER_BLOCK, ScaleType, Scales};
+use crate::quant::{Float, Layout, ScaleType, Scales};
 use crate::team::Team;
 
 /// Output rows of a tile.
@@ -47,150 +51,6 @@ pub const TILE: usize = 32;
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub struct Line([u8; 64]);
-
-/// How the elements of a matrix are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Packing {
-    /// Integer codes with scales.
-    Ints(Layout),
-    /// Floats.
-    Dense(Float),
-}
-
-/// The shape of a packed matrix, which determines all its sizes before any of its bytes are known.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MatrixShape {
-    /// Output features.
-    pub rows: usize,
-    /// Input features, k.
-    pub cols: usize,
-    /// How elements are stored.
-    pub packing: Packing,
-    /// Parts of the rows that are tiled separately: 4 where a file packs rows a quarter of the matrix apart (Hugging Face's
-    /// packed U8), otherwise 1.
-    pub parts: usize,
-    /// Whether 2-bit codes lie by rows, see [`Self::by_rows`]. [`LOOKUP`] is what suits the build.
-    pub lookup: bool,
-}
-
-/// Whether kernels of this build look the products of 2-bit codes up, which is faster without a dot product of bytes.
-pub const LOOKUP: bool = cfg!(all(target_feature = "simd128", not(target_feature = "relaxed-simd")));
-
-impl MatrixShape {
-    /// Rows of a part.
-    pub fn part_rows(&self) -> usize {
-        self.rows / self.parts
-    }
-
-    /// Tiles of a part; its last may have fewer rows.
-    pub fn part_tiles(&self) -> usize {
-        self.part_rows().div_ceil(TILE)
-    }
-
-    /// Tiles of the matrix.
-    pub fn tiles(&self) -> usize {
-        self.parts * self.part_tiles()
-    }
-
-    /// The output rows of a tile, up to [`TILE`] of them.
-    #[inline]
-    pub fn tile_rows(&self, tile: usize) -> Range<usize> {
-        let (part, tile) = (tile / self.part_tiles(), tile % self.part_tiles());
-        let (start, end) = (part * self.part_rows(), (part + 1) * self.part_rows());
-        start + tile * TILE..(start + (tile + 1) * TILE).min(end)
-    }
-
-    /// The tile of a row, and its index there.
-    fn place(&self, row: usize) -> (usize, usize) {
-        let (part, row) = (row / self.part_rows(), row % self.part_rows());
-        (part * self.part_tiles() + row / TILE, row % TILE)
-    }
-
-    /// Tells whether groups have integer scales under the scale of a super-block, as K-quants do.
-    pub fn has_super_blocks(&self) -> bool {
-        matches!(
-            self.packing,
-            Packing::Ints(Layout { scales: Scales::Group { scale_type: ScaleType::SuperBlock, .. }, .. })
-        )
-    }
-
-    /// Tells whether codes lie by rows: those of 2 bits, where kernels look their products up. K-quants have none.
-    #[inline]
-    pub fn by_rows(&self) -> bool {
-        self.lookup
-            && matches!(self.packing, Packing::Ints(Layout { codes: Codes::B2, .. }))
-            && !self.has_super_blocks()
-    }
-
-    /// The length along k, padding included, and the number of the blocks of a tile. A block is what follows one header: a
-    /// group, or a super-block of groups.
-    #[inline]
-    pub fn blocks(&self) -> (usize, usize) {
-        let (len, groups) = self.groups();
-        if self.has_super_blocks() { (SUPER_BLOCK, groups / (SUPER_BLOCK / len)) } else { (len, groups) }
-    }
-
-    /// The values of k that one scale covers, padding included, and the number of groups of a row.
-    #[inline]
-    pub fn groups(&self) -> (usize, usize) {
-        match self.packing {
-            Packing::Ints(Layout { scales: Scales::Group { len, .. }, .. }) => (len, self.cols.div_ceil(len)),
-            Packing::Ints(_) => (self.cols.next_multiple_of(64), 1),
-            Packing::Dense(_) => (self.cols.next_multiple_of(2), 1),
-        }
-    }
-
-    /// k with its padding, the length of a prepared row of activations.
-    pub fn padded_cols(&self) -> usize {
-        let (len, count) = self.groups();
-        len * count
-    }
-
-    /// Bytes of a block's scales and minima, which precede its codes.
-    #[inline]
-    pub fn header(&self) -> usize {
-        let Packing::Ints(Layout { scales: Scales::Group { len, scale_type, min }, .. }) = self.packing else {
-            return 0;
-        };
-        let each = match scale_type {
-            ScaleType::F16 => 2,
-            ScaleType::F32 => 4,
-            ScaleType::SuperBlock => 4 + SUPER_BLOCK / len,
-        };
-        TILE * each * if min { 2 } else { 1 }
-    }
-
-    /// Bytes of a block of a tile, header and codes of all 32 rows.
-    #[inline]
-    pub fn block_bytes(&self) -> usize {
-        let bits = match self.packing {
-            Packing::Ints(layout) => layout.codes.bits(),
-            Packing::Dense(float) => 8 * float.bytes(),
-        };
-        self.header() + self.blocks().0 * TILE * bits / 8
-    }
-
-    /// Bytes of a tile, a multiple of 64.
-    #[inline]
-    pub fn tile_bytes(&self) -> usize {
-        self.blocks().1 * self.block_bytes()
-    }
-
-    fn tile_lines(&self) -> usize {
-        self.tile_bytes() / size_of::<Line>()
-    }
-
-    /// Bytes of the packed matrix, row scales included. 64 bits, because a header may ask for more than wasm can address.
-    pub fn bytes(&self) -> u64 {
-        let scales = if self.has_row_scales() { 4 * self.rows as u64 } else { 0 };
-        self.tiles() as u64 * self.tile_bytes() as u64 + scales
-    }
-
-    /// Tells whether there is one scale a row, kept beside the tiles.
-    pub fn has_row_scales(&self) -> bool {
-        matches!(self.packing, Packing::Ints(Layout { scales: Scales::Row, .. }))
-    }
-}
 
 /// Decoded rows of a tile, as [`Tile::pack`] takes them; all slices are row-major.
 #[derive(Clone, Copy)]
@@ -261,7 +121,7 @@ impl Matrix {
     /// # Panics
     /// If a slice of `rows` is shorter than the tile's rows need.
     pub fn pack(&mut self, tile: usize, rows: DecodedRows) {
-        self.pack_all(&Team::solo(), tile..tile + 1, |tiles| tiles.for_each(|mut tile| tile.pack(rows)));
+        self.pack_all(&Team::solo(), tile..tile + 1, &|tiles| tiles.for_each(|mut tile| tile.pack(rows)));
     }
 
     /// Calls `work` on some tiles that are to be packed, divided among the team's members.
@@ -269,7 +129,7 @@ impl Matrix {
         &mut self,
         team: &Team,
         tiles: Range<usize>,
-        work: impl Fn(&mut dyn Iterator<Item = Tile<'_>>) + Sync,
+        work: &(dyn Fn(&mut dyn Iterator<Item = Tile<'_>>) + Sync),
     ) {
         let shape = self.shape;
         let lines = shape.tile_lines();
@@ -313,11 +173,16 @@ impl Matrix {
         let (tile, place) = self.shape.place(row);
         let (len, _) = self.shape.blocks();
         let block = &self.tile(tile)[col / len * self.shape.block_bytes()..][..self.shape.block_bytes()];
-        let (header, body) = block.split_at(self.shape.header());
+        let (header, mut body) = block.split_at(self.shape.header());
+        let (mut unpacked, mut k) = ([[0; 4]; 2 * five::STEPS], col % len);
+        if self.shape.five {
+            five::unpack::<Active>(&body[k / 4 / five::STEPS * five::UNIT..], &mut unpacked);
+            (body, k) = (bytemuck::cast_slice(&unpacked), k % (4 * five::STEPS));
+        }
         let code = if self.shape.by_rows() {
-            ints::code_by_rows(body, place, col % len)
+            ints::code_by_rows(body, place, k)
         } else {
-            ints::code(layout.codes, body, place, col % len)
+            ints::code(layout.codes, body, place, k)
         };
         let Scales::Group { len: group, scale_type, min } = layout.scales else {
             return (code, self.row_scales[row], None);
@@ -374,8 +239,14 @@ mod tests {
 
     #[test]
     fn sizes_beyond_any_memory_are_refused_with_their_number() {
-        let shape =
-            MatrixShape { rows: 1 << 30, cols: 1 << 16, packing: Packing::Dense(Float::F32), parts: 1, lookup: false };
+        let shape = MatrixShape {
+            rows: 1 << 30,
+            cols: 1 << 16,
+            packing: Packing::Dense(Float::F32),
+            parts: 1,
+            lookup: false,
+            five: false,
+        };
         let error = Matrix::reserve(shape).unwrap_err();
         assert_eq!((error.kind, error.place.needed), (ErrorKind::OutOfMemory, Some(1 << 48)));
     }

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::{DecodedRows, MatrixShape, Packing, TILE, dense, ints};
+use super::{DecodedRows, MatrixShape, Packing, TILE, dense, five, ints};
 use crate::quant::{ScaleType, Scales};
 
 /// A tile that is to be packed.
@@ -14,6 +14,11 @@ pub struct Tile<'a> {
 }
 
 impl Tile<'_> {
+    /// Makes all scales and codes zero.
+    pub fn clear(&mut self) {
+        self.bytes.fill(0);
+    }
+
     /// Packs the tile's rows. All its bytes are written, so that packing it again is harmless.
     ///
     /// # Panics
@@ -22,6 +27,8 @@ impl Tile<'_> {
         let shape = self.shape;
         let count = shape.tile_rows(self.index).len();
         let (len, blocks) = shape.blocks();
+        let mut padded = Vec::new();
+        let mut two_bits: Vec<[[i32; 4]; 2]> = Vec::new();
         for (block, out) in self.bytes.chunks_exact_mut(shape.block_bytes()).enumerate() {
             let (header, body) = out.split_at_mut(shape.header());
             match shape.packing {
@@ -33,22 +40,28 @@ impl Tile<'_> {
                     }
                     let from = block * len;
                     let cols = shape.cols.saturating_sub(from).min(len);
-                    let mut pack = |codes: &[u8], stride| {
-                        if shape.by_rows() {
-                            ints::pack_by_rows(body, codes, stride);
-                        } else {
-                            ints::pack(layout.codes, body, codes, stride);
-                        }
-                    };
-                    if (count, cols) == (TILE, len) {
-                        pack(&rows.codes[from..], shape.cols);
+                    let (codes, stride) = if (count, cols) == (TILE, len) {
+                        (&rows.codes[from..], shape.cols)
                     } else {
                         // Padding in k and missing rows are zeros.
-                        let mut padded = vec![0; TILE * len];
+                        padded.clear();
+                        padded.resize(TILE * len, 0);
                         for (row, padded) in padded.chunks_exact_mut(len).enumerate().take(count) {
                             padded[..cols].copy_from_slice(&rows.codes[row * shape.cols + from..][..cols]);
                         }
-                        pack(&padded, len);
+                        (&padded[..], len)
+                    };
+                    if shape.five {
+                        two_bits.resize(len / 4, [[0; 4]; 2]);
+                    }
+                    let bits = if shape.five { bytemuck::cast_slice_mut(&mut two_bits) } else { &mut *body };
+                    if shape.by_rows() {
+                        ints::pack_by_rows(bits, codes, stride);
+                    } else {
+                        ints::pack(layout.codes, bits, codes, stride);
+                    }
+                    if shape.five {
+                        five::pack(body, bytemuck::cast_slice(&two_bits));
                     }
                 }
                 Packing::Dense(float) => dense::pack(float, body, shape.cols, count, rows.codes),

@@ -1,5 +1,6 @@
 //! The states of conversations on a hybrid, in the tables of their keys and values.
 
+use super::split::{CLEAR_STATE, COPY_STATE, LOSE_STATE};
 use super::{Cache, Table, TableId};
 use crate::error::Result;
 use crate::kernels::isa::Isa;
@@ -13,7 +14,7 @@ impl Cache {
     /// # Errors
     /// `OutOfMemory` with the bytes needed.
     pub fn with_states(mut self, shape: StateShape, count: usize) -> Result<Self> {
-        if shape.layers > 0 {
+        if count > 0 {
             self.states = States::reserve(shape, count)?;
             self.shares = false;
         }
@@ -22,7 +23,7 @@ impl Cache {
 
     /// Whether conversations have states.
     pub fn has_states(&self) -> bool {
-        self.states.shape().layers > 0
+        self.states.counts().0 > 0
     }
 
     /// How many states there are, and how many of them are free.
@@ -30,9 +31,10 @@ impl Cache {
         self.states.counts()
     }
 
-    /// Bytes of a state.
-    pub fn state_bytes(&self) -> u64 {
-        self.states.shape().bytes()
+    /// Bytes of a state, here and altogether.
+    pub fn state_bytes(&self) -> (u64, u64) {
+        let own = self.states.shape().bytes();
+        (own, own + self.split.state)
     }
 
     /// Whether a conversation has a state.
@@ -65,10 +67,16 @@ impl Cache {
     /// # Panics
     /// If a conversation is closed.
     pub fn take_state(&mut self, id: TableId, from: Option<TableId>) -> bool {
-        let slot = match from.and_then(|from| self.table(from).state) {
-            Some(from) => self.states.copy(from),
-            None => self.states.take(),
-        };
+        let from = from.and_then(|from| self.table(from).state);
+        let slot = self.states.take();
+        if let Some(slot) = slot {
+            let command = match from {
+                Some(from) => [COPY_STATE, from as u32, slot as u32],
+                None => [CLEAR_STATE, slot as u32, 0],
+            };
+            self.obey(command);
+            self.split.note(command);
+        }
         self.tables[id.0].as_mut().expect("an open table").state = slot;
         slot.is_some()
     }
@@ -80,6 +88,7 @@ impl Cache {
     pub fn drop_state(&mut self, id: TableId) {
         if let Some(slot) = self.tables[id.0].as_mut().expect("an open table").state.take() {
             self.states.release(slot);
+            self.split.note([LOSE_STATE, id.number(), 0]);
         }
     }
 

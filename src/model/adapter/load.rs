@@ -108,7 +108,7 @@ impl ValueHeads {
 const MATRICES: usize = 8;
 
 fn dense(rows: usize, cols: usize, float: Float) -> MatrixShape {
-    MatrixShape { rows, cols, packing: Packing::Dense(float), parts: 1, lookup: false }
+    MatrixShape { rows, cols, packing: Packing::Dense(float), parts: 1, lookup: false, five: false }
 }
 
 impl Loader {

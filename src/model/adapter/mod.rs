@@ -87,7 +87,7 @@ pub struct Row {
     pub from: usize,
     /// The row of the result.
     to: usize,
-    scale: f32,
+    pub scale: f32,
 }
 
 impl Row {

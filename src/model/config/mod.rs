@@ -11,6 +11,8 @@ pub use adapter::Terms;
 pub use hybrid::{HeadOrder, Hybrid};
 pub use rotation::Rotation;
 
+use std::ops::Range;
+
 use litemap::LiteMap;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -27,6 +29,19 @@ pub enum Training {
     Float,
     /// The configuration leaves it open; the scales decide, because BitNet has one for a whole matrix.
     ByScales,
+}
+
+impl Training {
+    /// Resolves [`Self::ByScales`]: a file is taken for BitNet's if every matrix of the layers has a ternary type and one scale for the
+    /// whole matrix (`single`). Dense weights that turn out to be ternary may be TriLM's as well, which other engines run with float
+    /// activations.
+    pub fn of(self, single: bool) -> Self {
+        match self {
+            Self::ByScales if single => Self::Int8,
+            Self::ByScales => Self::Float,
+            known => known,
+        }
+    }
 }
 
 /// Whether the `weight_scale` multiplies a ternary product or divides it.
@@ -177,7 +192,7 @@ const QWEN2: Kind = Kind { biases: &[Part::AttnQ, Part::AttnK, Part::AttnV], ..L
 const QWEN3: Kind = Kind { qk_norms: true, ..LLAMA };
 const QWEN35: Kind = Kind { hybrid: true, ..QWEN3 };
 
-/// Why architectures do not run that ternary models use: by what their names contain, in small letters.
+/// Why architectures do not run that ternary models use: by what their names contain, in small letters without hyphens.
 const REFUSED: [(&str, &str); 5] = [
     ("moe", "mixtures of experts are not supported"),
     // BitCPM4: scale_emb, scale_depth and dim_model_base of a config, embedding_scale and its like of a GGUF.
@@ -185,13 +200,13 @@ const REFUSED: [(&str, &str); 5] = [
     // MatMul-free models: HGRNBitForCausalLM.
     ("hgrn", "gated recurrence in place of attention is not supported"),
     // Falcon-H1: mamba_d_ssm and its like beside num_attention_heads.
-    ("h1", "Mamba heads beside attention are not supported"),
+    ("falconh1", "Mamba heads beside attention are not supported"),
     // Norms behind attention and feed-forward, GELU, capped logits.
     ("gemma", "norms behind a block's parts are not supported"),
 ];
 
 fn unknown_architecture(key: &str, expected: &str, found: &str) -> Error {
-    let name = found.to_ascii_lowercase();
+    let name = found.to_ascii_lowercase().replace('-', "");
     let known = REFUSED.iter().find(|(part, _)| name.contains(part));
     let reason = known.map_or("this architecture is not supported", |(_, reason)| reason);
     Error::new(ErrorKind::UnsupportedArchitecture, reason).key(key).expected(expected, found)
@@ -236,10 +251,11 @@ impl Config {
         self.hybrid.as_ref().filter(|hybrid| hybrid.recurrent.get(layer) == Some(&true))
     }
 
-    /// How many layers attend, and how many are gated delta nets.
-    pub fn layer_kinds(&self) -> (usize, usize) {
-        let recurrent = (0..self.layers).filter(|&layer| self.delta_net(layer).is_some()).count();
-        (self.layers - recurrent, recurrent)
+    /// How many of some layers attend, and how many are gated delta nets.
+    pub fn layer_kinds(&self, layers: Range<usize>) -> (usize, usize) {
+        let count = layers.len();
+        let recurrent = layers.filter(|&layer| self.delta_net(layer).is_some()).count();
+        (count - recurrent, recurrent)
     }
 
     /// From one head's query to the next: a gate may stand behind each.

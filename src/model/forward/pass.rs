@@ -144,7 +144,7 @@ impl<I: Isa> Pass<'_, I> {
         let (width, index) = (config.qkv_width(), layer.index);
         let share = config.heads / config.kv_heads;
         let seen: u64 = rows.iter().map(|row| row.position as u64 + 1).sum();
-        tally.kv_bytes += seen * cache.block_bytes() as u64 / (KV_BLOCK * config.layer_kinds().0) as u64;
+        tally.kv_bytes += seen * cache.block_bytes().0 as u64 / (KV_BLOCK * cache.layout().0.layers) as u64;
         tally.kv_macs += seen * (2 * q) as u64;
         attended.clear();
         attended.resize(rows.len() * q, 0.0);

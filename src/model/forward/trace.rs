@@ -20,6 +20,21 @@ pub struct Traced<'a> {
     /// Before it is rounded.
     pub input: Values,
     pub output: Values,
+    /// How often each code occurs where int8 rounds every row of the input by one scale: [`CODES`] counts, or none. The head has none.
+    pub codes: &'a [u32],
+}
+
+/// Codes of int8: −127 to 127.
+pub const CODES: usize = 255;
+
+/// Counts the codes that int8 rounds these values to.
+fn count(codes: &mut [u32], values: &[f32]) {
+    let most = values.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
+    if most > 0.0 {
+        for value in values {
+            codes[((value / most * 127.0).round_ties_even() + 127.0) as usize] += 1;
+        }
+    }
 }
 
 /// The values that an operation has read, or of the head those that it has written.
@@ -39,13 +54,14 @@ impl<I: Isa> Forward<I> {
     pub fn look(&self, model: &Model) -> Option<Looked<'_>> {
         let past = self.operation.checked_sub(2)?;
         let (operation, config) = (self.at(self.operation - 1, model), &model.config);
-        let layer = past / LAYER.len();
+        let number = past / LAYER.len();
+        let layer = model.part.start + number;
         let rows = self.rows.len();
         let seen = |stride, width, values| Some(Looked { operation, layer, rows, stride, width, values });
         match operation {
             Operation::Qkv | Operation::GateUp => seen(config.hidden, config.hidden, &self.hidden[..]),
             Operation::Output => {
-                let width = model.layers[layer].output.inputs[0].spec.cols;
+                let width = model.layers[number].output.inputs[0].spec.cols;
                 seen(width, width, &self.attended[..])
             }
             // The gate is multiplied by what was gated, in place.
@@ -58,12 +74,12 @@ impl<I: Isa> Forward<I> {
         }
     }
 
-    /// Every matrix of the operation that ran last, if it has any.
-    pub fn trace<'a>(&self, model: &'a Model, note: &mut dyn FnMut(Traced<'a>)) {
+    /// Every matrix of the operation that ran last, if it has any; `counted` says whether the codes of its input are counted.
+    pub fn trace(&self, model: &Model, counted: bool, note: &mut dyn FnMut(Traced)) {
         let Some(past) = self.operation.checked_sub(2) else { return };
         let operation = self.at(self.operation - 1, model);
         if operation == Operation::Head {
-            return self.trace_head(model, past - model.config.layers * LAYER.len(), note);
+            return self.trace_head(model, past - model.part.len() * LAYER.len(), note);
         }
         let (number, config) = (past / LAYER.len(), &model.config);
         let layer = &model.layers[number];
@@ -77,11 +93,15 @@ impl<I: Isa> Forward<I> {
         let (mut first, mut index) = (0, 0);
         for part in &linear.inputs {
             let mut input = Values::default();
+            let mut codes = vec![0; if counted { CODES } else { 0 }];
             let mut values = vec![0.0; part.spec.cols];
             for i in 0..self.rows.len() {
                 multiplied::<I>(config, layer, operation, from, i, &mut values);
                 part.finish::<I>(&mut values);
                 input.add(&values);
+                if counted {
+                    count(&mut codes, &values);
+                }
             }
             for matrix in &part.matrices {
                 let mut output = Values::default();
@@ -89,20 +109,29 @@ impl<I: Isa> Forward<I> {
                     output.add(&row(result, linear.width, i)[first..][..matrix.shape.rows]);
                 }
                 let precision = part.spec.precision;
-                note(Traced { layer: Some(number), operation, index, matrix, precision, input, output });
+                note(Traced {
+                    layer: Some(model.part.start + number),
+                    operation,
+                    index,
+                    matrix,
+                    precision,
+                    input,
+                    output,
+                    codes: &codes,
+                });
                 first += matrix.shape.rows;
                 index += 1;
             }
         }
     }
 
-    fn trace_head<'a>(&self, model: &'a Model, chunk: usize, note: &mut dyn FnMut(Traced<'a>)) {
+    fn trace_head(&self, model: &Model, chunk: usize, note: &mut dyn FnMut(Traced)) {
         let (mut input, mut output) = (Values::default(), Values::default());
         for (i, &index) in self.wanted.iter().skip(chunk * HEAD_ROWS).take(HEAD_ROWS).enumerate() {
             input.add(&self.state(model, index));
             output.add(self.logits(i));
         }
         let (operation, matrix, precision) = (Operation::Head, model.head(), model.head_precision);
-        note(Traced { layer: None, operation, index: 0, matrix, precision, input, output });
+        note(Traced { layer: None, operation, index: 0, matrix, precision, input, output, codes: &[] });
     }
 }

@@ -5,13 +5,13 @@ use litemap::LiteMap;
 use super::{Kind, Sink};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::act::Precision;
-use crate::kernels::packed::{Matrix, Packing};
+use crate::kernels::packed::{Matrix, MatrixShape, Packing};
 use crate::model::config::{ScaleMeaning, Training};
 use crate::model::items::{Item, Reading, matrices};
 use crate::model::names::{Field, Naming, Part, Slot};
 use crate::model::plan::Plan;
 use crate::model::weights::{DeltaNet, InputRotation, Layer, Linear, Model, Projection, precision};
-use crate::quant::Layout;
+use crate::quant::{Float, Layout};
 
 pub(super) struct Assembly<'a> {
     pub plan: &'a Plan,
@@ -23,23 +23,21 @@ pub(super) struct Assembly<'a> {
 pub(super) struct Front {
     /// Without the output norm and a head of its own.
     pub model: Model,
-    /// Whether every matrix of the layers so far is ternary with one scale.
-    single: bool,
 }
 
 impl Front {
     /// Adds the next layer. Returns whether the layers before it round their inputs otherwise from now on.
     pub fn push(&mut self, mut part: Assembly) -> Result<bool> {
-        let before = part.training(self.single);
-        self.single &= part.single();
-        let training = part.training(self.single);
+        let asked = self.model.config.training;
+        let before = asked.of(self.model.single);
+        self.model.single &= part.single();
+        let training = asked.of(self.model.single);
         let changed = training != before && !self.model.layers.is_empty();
         if changed {
-            let asked = part.plan.options.activations;
-            self.model.layers.iter_mut().for_each(|layer| layer.round(asked, training));
+            self.model.layers.iter_mut().for_each(|layer| layer.round(training));
         }
         let number = self.model.layers.len();
-        let mut layer = part.layer(number, training)?;
+        let mut layer = part.layer(self.model.part.start + number, training)?;
         let before = self.model.layers.iter();
         layer.index = before.filter(|other| other.delta_net.is_some() == layer.delta_net.is_some()).count();
         self.model.layers.push(layer);
@@ -60,14 +58,14 @@ impl Assembly<'_> {
         if self.items.contains_key(&Slot::new(Part::Output)) {
             model.head = Some(self.matrix(Slot::new(Part::Output))?);
         }
-        let asked = self.plan.options.activations;
+        let asked = self.plan.options.rounding(Slot::new(Part::Output));
         model.head_precision = precision(asked, head_training, model.head().shape.packing);
         model.head_rotation = match model.head {
             Some(_) => self.rotation(Slot::new(Part::Output), model.config.hidden)?,
             // Products with rotated rows are those of a rotated input.
             None => model.embedding_rotation.clone(),
         };
-        model.output_norm = self.gain(Slot::new(Part::OutputNorm));
+        model.output_norm = self.optional_gain(Slot::new(Part::OutputNorm)).unwrap_or_default();
         Ok(model)
     }
 
@@ -75,19 +73,27 @@ impl Assembly<'_> {
     pub fn front(&mut self) -> Result<Front> {
         let config = self.plan.config.clone();
         let factors = self.frequency_factors()?;
-        let embedding = self.matrix(Slot::new(Part::TokenEmbd))?;
+        let part = self.plan.layers();
+        let empty =
+            MatrixShape { rows: 0, cols: 0, packing: Packing::Dense(Float::F32), parts: 1, lookup: false, five: false };
+        let embedding = match part.start {
+            0 => self.matrix(Slot::new(Part::TokenEmbd))?,
+            _ => Matrix::reserve(empty)?,
+        };
         let model = Model {
+            layers: Vec::with_capacity(part.len()),
+            part,
+            single: true,
             embedding,
             embedding_rotation: self.rotation(Slot::new(Part::TokenEmbd), config.hidden)?,
             head_rotation: None,
-            layers: Vec::with_capacity(config.layers),
             output_norm: Vec::new(),
             head_precision: Precision::Float,
             head: None,
             frequencies: config.rope.frequencies(factors.as_deref()),
             config,
         };
-        Ok(Front { model, single: true })
+        Ok(Front { model })
     }
 
     fn layer(&mut self, layer: usize, training: Training) -> Result<Layer> {
@@ -116,17 +122,6 @@ impl Assembly<'_> {
             Some(bad) => Err(Error::new(ErrorKind::BadValue, "a frequency is divided by this")
                 .tensor("rope_freqs.weight")
                 .expected("a positive number", bad)),
-        }
-    }
-
-    /// Resolves [`Training::ByScales`]: a file is taken for BitNet's if every matrix of the layers has a ternary type and one scale for the
-    /// whole matrix (`single`). Dense weights that turn out to be ternary may be TriLM's as well, which other engines run with float
-    /// activations.
-    fn training(&self, single: bool) -> Training {
-        match self.plan.config.training {
-            Training::ByScales if single => Training::Int8,
-            Training::ByScales => Training::Float,
-            known => known,
         }
     }
 
@@ -230,7 +225,6 @@ impl Assembly<'_> {
     }
 
     fn linear(&mut self, layer: usize, parts: &[Part], training: Training) -> Result<Linear> {
-        let asked = self.plan.options.activations;
         let config = &self.plan.config;
         let eps = config.in_norms;
         let mut projections = Vec::with_capacity(parts.len());
@@ -247,9 +241,10 @@ impl Assembly<'_> {
                 bias.iter_mut().for_each(|bias| *bias *= scale[0]);
             }
             let matrix = self.matrix(slot)?;
+            let asked = self.plan.options.rounding(slot);
             let precision = precision(asked, training, matrix.shape.packing);
             let rotation = self.rotation(slot, matrix.shape.cols)?;
-            projections.push(Projection { matrix, precision, norm, rotation, bias });
+            projections.push(Projection { matrix, asked, precision, norm, rotation, bias });
         }
         Ok(Linear::new(projections))
     }

@@ -122,7 +122,7 @@ impl Loader {
         assert!(plan.probes().is_empty(), "probes come first");
         let mut sinks = Vec::with_capacity(plan.items.len());
         // Reserved in order of execution, so that neighbours in time are neighbours in memory.
-        for (index, item) in plan.items.iter().enumerate() {
+        for (index, item) in plan.own() {
             sinks.push(Sink::new(index, item).map_err(|error| error.tensor(&item.tensor.name))?);
         }
         sinks.sort_by_key(|sink| (sink.tensor.file, sink.tensor.offset));
@@ -199,9 +199,10 @@ impl Loader {
     /// # Errors
     /// As [`Self::finish`].
     pub fn take_up(&mut self) -> Result<TakenUp> {
-        let turn = self.front.as_ref().map_or(0, |front| front.model.layers.len() + 1);
+        let layers = self.plan.layers();
+        let turn = self.front.as_ref().map_or(0, |front| layers.start + front.model.layers.len() + 1);
         let waits = |sink: &Sink| self.turn(sink) == turn && sink.check_done().is_err();
-        if turn > self.plan.config.layers || self.sinks.iter().any(waits) {
+        if turn > layers.end || self.sinks.iter().any(waits) {
             return Ok(TakenUp::Nothing);
         }
         let items = self.take_turn(turn);

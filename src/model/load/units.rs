@@ -4,7 +4,7 @@ use std::ops::Range as Span;
 use std::sync::{Mutex, PoisonError};
 
 use super::decode::{DecodeBuffers, RowScales, finite, finite_scale};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing, TILE, Tile};
 use crate::model::head;
 use crate::model::items::Reading;
@@ -29,7 +29,7 @@ impl Units<'_> {
         let units = self.first..self.first + self.bytes.chunks(self.len).len();
         let bytes_of = |unit: usize| self.bytes.chunks(self.len).nth(unit - units.start).unwrap_or_default();
         match (reading, shape.packing) {
-            (_, Packing::Dense(float)) => share(team, matrix, units.clone(), |_, tile| {
+            (_, Packing::Dense(float)) => share(team, matrix, units.clone(), &|_, tile| {
                 let codes = bytes_of(tile.index);
                 finite(float, codes)?;
                 tile.pack(DecodedRows { codes, scales: &[], mins: &[], super_scales: &[] });
@@ -37,9 +37,9 @@ impl Units<'_> {
             }),
             (Reading::HfPacked, Packing::Ints(_)) => (0..4).try_for_each(|quarter| {
                 let place = quarter * shape.part_tiles();
-                share(team, matrix, place + units.start..place + units.end, |work, tile| {
+                share(team, matrix, place + units.start..place + units.end, &|work, tile| {
                     work.quarter(bytes_of(tile.index - place), quarter);
-                    tile.pack(work.rows());
+                    pack(tile, shape, work.rows())?;
                     Ok(None)
                 })
             }),
@@ -48,16 +48,16 @@ impl Units<'_> {
                 let mut all = DecodeBuffers::default();
                 let scales = all.decode(storage, reading, layout, shape.cols, self.bytes)?;
                 let rows = all.rows();
-                share(team, matrix, 0..shape.tiles(), |_, tile| {
+                share(team, matrix, 0..shape.tiles(), &|_, tile| {
                     let from = tile.index * TILE * shape.cols;
-                    tile.pack(DecodedRows { codes: &rows.codes[from..], ..rows });
+                    pack(tile, shape, DecodedRows { codes: &rows.codes[from..], ..rows })?;
                     Ok(None)
                 })?;
                 keep(&mut matrix.row_scales, 0, scales)
             }
-            (_, Packing::Ints(layout)) => share(team, matrix, units.clone(), |work, tile| {
+            (_, Packing::Ints(layout)) => share(team, matrix, units.clone(), &|work, tile| {
                 let scales = work.decode(storage, reading, layout, shape.cols, bytes_of(tile.index))?;
-                tile.pack(work.rows());
+                pack(tile, shape, work.rows())?;
                 Ok(scales)
             }),
         }
@@ -94,17 +94,29 @@ impl Units<'_> {
     }
 }
 
+/// Packs a tile. Five codes to a byte leave no room for the fourth value of two bits, which files may have though no model needs it.
+fn pack(tile: &mut Tile, shape: MatrixShape, rows: DecodedRows) -> Result<()> {
+    let codes = &rows.codes[..shape.tile_rows(tile.index).len() * shape.cols];
+    if shape.five && codes.iter().fold(0, |most, &code| code.max(most)) > 2 {
+        return Err(Error::new(ErrorKind::LayoutContradicted, "a code is none of a ternary weight")
+            .option("ternaryPacking")
+            .expected("\"2-bit\", which has room for it", "\"1.6-bit\""));
+    }
+    tile.pack(rows);
+    Ok(())
+}
+
 /// `work` over some tiles of a matrix. Of several errors, that of the first tile.
 fn share(
     team: &Team,
     matrix: &mut Matrix,
     tiles: Span<usize>,
-    work: impl Fn(&mut DecodeBuffers, &mut Tile) -> Result<RowScales> + Sync,
+    work: &(dyn Fn(&mut DecodeBuffers, &mut Tile) -> Result<RowScales> + Sync),
 ) -> Result<()> {
     let shape = matrix.shape;
     let scales = Mutex::new(std::mem::take(&mut matrix.row_scales));
     let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
-    matrix.pack_all(team, tiles, |tiles| {
+    matrix.pack_all(team, tiles, &|tiles| {
         let mut buffers = DecodeBuffers::default();
         for mut tile in tiles {
             let kept = work(&mut buffers, &mut tile).and_then(|new| {
