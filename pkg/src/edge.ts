@@ -6,7 +6,15 @@ import { show } from "./options/show.ts";
 import { spawnEngine } from "./platform/edge.ts";
 import { type OnHub, onHub } from "./source/hub.ts";
 import { EngineError } from "./types/errors.ts";
-import type { CanRun, Description, InspectOptions, LoadOptions, Model, ModelSource } from "./types/index.ts";
+import type {
+  CanRun,
+  CanRunOptions,
+  Description,
+  InspectOptions,
+  LoadOptions,
+  Model,
+  ModelSource,
+} from "./types/index.ts";
 import type { WasmModule } from "./types/web.ts";
 
 export { repetitionScore } from "./metrics/repetition.ts";
@@ -60,7 +68,10 @@ export async function inspect(source: ModelSource, given: InspectOptions & EdgeO
  *
  * @throws {EngineError} as `load`; a model that does not fit is no error here
  */
-export async function canRun(source: ModelSource, given: EdgeLoadOptions): Promise<CanRun> {
+export async function canRun(
+  source: ModelSource,
+  given: EdgeLoadOptions & Pick<CanRunOptions, "memory">,
+): Promise<CanRun> {
   const { wasm, constrain, ...options } = some(given);
   return canRunWith(outside(wasm, options, constrain), source, options);
 }

@@ -1,8 +1,9 @@
 import { manage, wholeFiles } from "./api/cache.ts";
 import { canRun as canRunWith, inspect as inspectWith, load as loadWith, type Outside } from "./api/model.ts";
-import { frame, keptOpener, pageAddress, persist, showsFrames, spawnEngine } from "./platform/browser.ts";
+import { findOnHub, frame, keptOpener, pageAddress, persist, showsFrames, spawnEngine } from "./platform/browser.ts";
 import type {
   CanRun,
+  CanRunOptions,
   Description,
   InspectOptions,
   LoadOptions,
@@ -21,8 +22,7 @@ const outside: Outside = {
   persist,
   base: pageAddress(),
   ...(showsFrames() && { frame }),
-  onHub: async (name, { signal, cache: kept }, work) =>
-    (await import("./hub.ts")).onHub(name, { signal, kept: () => wholeFiles(cache, kept) }, work),
+  onHub: findOnHub((kept) => wholeFiles(cache, kept)),
 };
 
 /**
@@ -90,7 +90,7 @@ export const inspect = (source: ModelSource, options?: InspectOptions): Promise<
  * Tells from its header whether a model fits in memory with these options, and if not, the nearest ones with which it does.
  *
  * @param source as of `load`
- * @param options those that `load` would be given
+ * @param options those that `load` would be given, and `memory`, what the model may take
  * @throws {EngineError} as `load`; a model that does not fit is no error here
  * @example
  * ```ts
@@ -105,5 +105,5 @@ export const inspect = (source: ModelSource, options?: InspectOptions): Promise<
  * }
  * ```
  */
-export const canRun = (source: ModelSource, options?: LoadOptions): Promise<CanRun> =>
+export const canRun = (source: ModelSource, options?: CanRunOptions): Promise<CanRun> =>
   canRunWith(outside, source, options);

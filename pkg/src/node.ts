@@ -9,10 +9,10 @@ import {
 } from "./api/model.ts";
 import { OpenSession } from "./api/session.ts";
 import { showObjects } from "./api/shown.ts";
-import { hubOf, openStore, spawnEngine, toPath } from "./platform/node.ts";
-import { onHub } from "./source/hub.ts";
+import { findOnHub, openStore, spawnEngine, toPath } from "./platform/node.ts";
 import type {
   CanRun,
+  CanRunOptions,
   Description,
   InspectOptions,
   LoadOptions,
@@ -35,8 +35,7 @@ const outside: Outside = {
   spawnEngine,
   base: null,
   toPath,
-  onHub: (name, { signal, cache: kept }, work) =>
-    onHub(name, { ...hubOf(), signal, kept: () => wholeFiles(cache, kept) }, work),
+  onHub: findOnHub((kept) => wholeFiles(cache, kept)),
 };
 
 export const load = located(
@@ -48,5 +47,5 @@ export const inspect = located(
 );
 
 export const canRun = located(
-  (source: ModelSource, options?: LoadOptions): Promise<CanRun> => canRunWith(outside, source, options),
+  (source: ModelSource, options?: CanRunOptions): Promise<CanRun> => canRunWith(outside, source, options),
 );

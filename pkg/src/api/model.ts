@@ -9,7 +9,9 @@ import { EngineError } from "../types/errors.ts";
 import type {
   AdapterInfo,
   AdapterOptions,
+  BatchingOptions,
   CanRun,
+  CanRunOptions,
   ChatMessage,
   ChatOptions,
   CompletionOptions,
@@ -91,17 +93,21 @@ export async function inspect(
   );
 }
 
-export async function canRun(outside: Outside, source: ModelSource, options: LoadOptions = {}): Promise<CanRun> {
-  const { signal, onProgress, ...settings } = checkOptions("canRun", options);
+export async function canRun(outside: Outside, source: ModelSource, options: CanRunOptions = {}): Promise<CanRun> {
+  const { signal, onProgress, memory, ...settings } = checkOptions("canRun", options);
   return once(outside, signal, (client) =>
     withSource(outside, source, { signal }, (spec) =>
-      client.call("canRun", { source: spec, settings }, { signal, ...(onProgress ? { onEvent: onProgress } : {}) }),
+      client.call(
+        "canRun",
+        { source: spec, settings, memory },
+        { signal, ...(onProgress ? { onEvent: onProgress } : {}) },
+      ),
     ),
   );
 }
 
 /** Makes a call that needs no model, in a worker that ends with the answer. */
-async function once<T>(
+export async function once<T>(
   outside: Outside,
   signal: AbortSignal | undefined,
   ask: (client: Client) => Promise<T>,
@@ -193,6 +199,12 @@ export class LoadedModel implements Model {
   async restoreSession(bytes: Uint8Array | ArrayBuffer, options: SessionOptions = {}): Promise<Session> {
     const { adapters } = checkOptions("restoreSession", options);
     return new OpenSession(this.#caller, adapters).restore(bytes);
+  }
+
+  async configure(options: BatchingOptions): Promise<void> {
+    const given = checkOptions("configure", options);
+    await this.#client.call("configure", given);
+    this.info.maxSequences = given.maxSequences ?? this.info.maxSequences;
   }
 
   async warmup(): Promise<void> {

@@ -5,7 +5,7 @@
 
 import { Client } from "../rpc/client.ts";
 import type { Verbs } from "../rpc/protocol.ts";
-import { toSpec } from "../source/spec.ts";
+import { withSource } from "../source/with_source.ts";
 import { EngineError } from "../types/errors.ts";
 import type { LoadOptions, ModelSource } from "../types/index.ts";
 import { LoadedModel, type Outside } from "./model.ts";
@@ -33,8 +33,9 @@ export class UnstableEngine {
     return this.client.call("measure", args, { signal, ...(onDecode ? { onEvent: onDecode } : {}) });
   }
 
-  trace(ids: number[], signal?: AbortSignal): Promise<Traced> {
-    return this.client.call("trace", { ids }, { signal });
+  /** @param counted whether the int8 codes of inputs are counted */
+  trace(ids: number[], counted: boolean, signal?: AbortSignal): Promise<Traced> {
+    return this.client.call("trace", { ids, counted }, { signal });
   }
 
   times(streams: number, signal?: AbortSignal): Promise<number[]> {
@@ -60,7 +61,9 @@ export async function loadInto(
   options: LoadOptions,
 ): Promise<LoadedModel> {
   const { signal, onProgress, ...settings } = options;
-  const args = { source: toSpec(source, outside), settings };
-  const info = await engine.client.call("load", args, { signal, ...(onProgress ? { onEvent: onProgress } : {}) });
+  const events = { signal, ...(onProgress ? { onEvent: onProgress } : {}) };
+  const info = await withSource(outside, source, { signal, cache: settings.cache }, (spec) =>
+    engine.client.call("load", { source: spec, settings }, events),
+  );
   return new LoadedModel(engine.client, info, outside);
 }

@@ -6,6 +6,7 @@
  * fetched without any is given to all. An address's own password and query are part of the file's name.
  */
 
+import { hex } from "../source/integrity.ts";
 import type { UrlSpec } from "../source/request.ts";
 import { digest } from "../source/sha256.ts";
 
@@ -24,6 +25,5 @@ export async function accessOf({ headers, credentials }: UrlSpec): Promise<strin
 export const mayGet = (kept: string, own: string): boolean => kept === "" || (kept === own && own !== UNKNOWN);
 
 export async function hashOf(text: string, bytes: number): Promise<string> {
-  const hash = (await digest(new TextEncoder().encode(text))).subarray(0, bytes);
-  return Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex((await digest(new TextEncoder().encode(text))).subarray(0, bytes));
 }

@@ -17,8 +17,8 @@ import { textEntries } from "./text.ts";
 import { checkTarget, writeAt, writeWhole } from "./write.ts";
 
 export interface ConvertOptions {
-  /** Type of the layers' matrices: tq2_0, tq1_0, q1_0 or i2_s. @default the one that fits the source's codes */
-  type?: string;
+  /** Type of the layers' matrices: tq2_0, tq1_0, q1_0, i2_s, or keep. @default the one that fits the source's codes */
+  type?: string | undefined;
   /** Type of the embedding: keep, f16, q8_0, q6_k or q4_0. @default as the head */
   embedding?: string;
   /** Type of the head: keep, f16, or as the load option. @default keep */
@@ -37,7 +37,7 @@ export interface Converted {
   file: string;
   bytes: number;
   tensors: number;
-  /** Type of the layers' matrices. */
+  /** Type of the layers' matrices; keep where each has its own. */
   type: string;
   warnings: string[];
 }
@@ -79,7 +79,7 @@ export async function convert(source: SourceSpec, out: string, options: ConvertO
       file: out,
       bytes: layout.size,
       tensors: tensors.length,
-      type: converter.kind,
+      type: converter.kind ?? "keep",
       warnings: [...converter.warnings(), ...warnings],
     };
   } catch (error) {
@@ -105,7 +105,7 @@ async function describe(
   const said = new Set(text.entries.map(({ key }) => key));
   const pairs = [
     ...own.filter(({ key }) => !OF_THE_FILE.test(key) && !said.has(key)),
-    rawPair({ key: "general.file_type", value: FILE_TYPES[converter.kind]! }),
+    ...(converter.kind ? [rawPair({ key: "general.file_type", value: FILE_TYPES[converter.kind]! })] : []),
     rawPair({ key: "general.quantization_version", value: 2 }),
     ...text.entries.map((entry) => rawPair(entry)),
   ];

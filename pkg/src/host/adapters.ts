@@ -6,10 +6,13 @@ import type { OpenContext } from "../source/open.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
 import type { AdapterInfo, AdapterUse } from "../types/index.ts";
+import type { Glue } from "../wasm/load.ts";
 import type { LoadContext, Loaded } from "./context.ts";
 import { named, readHeaders } from "./headers.ts";
 import { openingOf, retryFresh } from "./opening.ts";
 import { readAll, type Span } from "./spans.ts";
+
+type AdapterLoader = Glue["AdapterLoader"]["prototype"];
 
 /** Bytes of a header: enough for adapters of a thousand layers. It is parsed beside the model, in the slack of its memory. */
 const MAX_HEADER = 4 << 20;
@@ -44,7 +47,7 @@ export class Adapters {
     opening: OpenContext,
     { signal, platform }: LoadContext,
   ): Promise<AdapterInfo> {
-    const { glue, engine } = this.#loaded;
+    const { parts: places } = this.#loaded;
     const files = await openAdapter(source, opening);
     const [file] = files.weights;
     const name = settings.name ?? files.name;
@@ -56,19 +59,23 @@ export class Adapters {
     }
     this.#known.set(name, null);
     try {
-      const { checkpoint, metadata } = await readHeaders(glue, files, signal, MAX_HEADER);
-      const loader = await named(file!, async () => new glue.AdapterLoader(checkpoint, engine));
-      checkpoint.free();
+      const headers = await readHeaders(places[0].glue, files, signal, MAX_HEADER);
+      const loaders: AdapterLoader[] = [];
       try {
-        const [bytes, rank, matrices] = loader.summary() as unknown as [number, number, number];
+        for (const [i, { glue, engine }] of places.entries()) {
+          const checkpoint = i === 0 ? headers.checkpoint : await headers.again(glue);
+          loaders.push(await named(file!, async () => new glue.AdapterLoader(checkpoint, engine)));
+          checkpoint.free();
+        }
+        const [bytes, rank, matrices] = loaders[0]!.summary() as unknown as [number, number, number];
         this.#reserve(bytes);
         reserved = bytes;
-        const parts = await readAll(loader.ranges() as Span[], files, signal);
+        const parts = await readAll(loaders[0]!.ranges() as Span[], files, signal);
         await file!.check?.({ signal });
         let since = 0;
         await named(file!, async () => {
           for (const [index, part] of parts.entries()) {
-            loader.feed(index, part);
+            for (const loader of loaders) loader.feed(index, part);
             since += part.length;
             if (since < YIELD_BYTES) continue;
             since = 0;
@@ -76,11 +83,12 @@ export class Adapters {
             signal.throwIfAborted();
           }
         });
-        id = loader.finish(engine);
-        this.#known.set(name, { id, bytes });
-        return { name, format: metadata ? "gguf" : "safetensors", rank, matrices, bytes };
+        // Every part knows it by the number that it has in the first.
+        for (const [i, { engine }] of places.entries()) id = loaders[i]!.finish(engine, id ?? 0);
+        this.#known.set(name, { id: id!, bytes });
+        return { name, format: headers.metadata ? "gguf" : "safetensors", rank, matrices, bytes };
       } catch (error) {
-        loader.free();
+        for (const loader of loaders) loader.free();
         throw error;
       }
     } catch (error) {

@@ -2,11 +2,12 @@
 
 import type { EngineSettings } from "../rpc/protocol.ts";
 import type { ModelFiles } from "../source/files.ts";
+import type { Part } from "../split/plan.ts";
 import type { Instance } from "../wasm/load.ts";
 import type { LoadContext } from "./context.ts";
 import type { Headers } from "./headers.ts";
 import { Meter } from "./meter.ts";
-import type { Loader } from "./plan.ts";
+import { type Loader, ofLayers } from "./plan.ts";
 import { Prefilling } from "./prefill.ts";
 import { join, readAll, type Span, streamAll } from "./spans.ts";
 
@@ -23,14 +24,21 @@ export interface ExpectedPrompt {
   reorders: boolean;
 }
 
-export interface Intake {
+/** Where a part of a model goes. */
+export interface Place {
   instance: Instance;
   /** Parsed in this instance. */
-  headers: Headers;
+  checkpoint: Headers["checkpoint"];
+  /** Those of a part; absent where all are here. */
+  layers?: Part["layers"];
+  /** A loader that was made in this instance already. */
+  loader?: Loader | undefined;
+}
+
+export interface Intake {
+  places: readonly Place[];
   files: ModelFiles;
   settings: EngineSettings;
-  /** A loader for these settings that was made in this instance already. */
-  loader?: Loader | undefined;
   /** Keep nothing of the weights, and count zeros instead. */
   survey?: boolean;
   /** Threads of the instance, the engine's own included. @default 1 */
@@ -39,34 +47,42 @@ export interface Intake {
   prompt?: ExpectedPrompt | undefined;
 }
 
-/** Reads all weights. The loader that is returned holds them, packed. */
-export async function feed(intake: Intake, context: LoadContext): Promise<Loader> {
-  const { instance, headers, settings } = intake;
-  const loader = intake.loader ?? new instance.glue.Loader(headers.checkpoint, settings);
+/** Reads all weights. The loaders that are returned, one for each place, hold them, packed. */
+export async function feed(intake: Intake, context: LoadContext): Promise<Loader[]> {
+  const { places, settings } = intake;
+  const loaders = places.map(
+    ({ instance, checkpoint, layers, loader }) =>
+      loader ?? new instance.glue.Loader(checkpoint, ofLayers(settings, layers)),
+  );
   try {
-    await fill(loader, intake, context);
-    return loader;
+    await fill(loaders, intake, context);
+    return loaders;
   } catch (error) {
-    loader.free();
+    for (const loader of loaders) loader.free();
     const contradicted = (error as { code?: string }).code === "LayoutContradicted";
     if (!contradicted || settings.repack === false) throw error;
     // A later row contradicts what the probed rows showed of the layout. As it is stored, any file fits.
-    return feed({ ...intake, loader: undefined, settings: { ...settings, repack: false } }, context);
+    const again = places.map((place) => ({ ...place, loader: undefined }));
+    return feed({ ...intake, places: again, settings: { ...settings, repack: false } }, context);
   }
 }
 
 async function fill(
-  loader: Loader,
-  { instance: { memory }, files, survey = false, threads = 1, prompt }: Intake,
+  loaders: readonly Loader[],
+  { places, files, survey = false, threads = 1, prompt }: Intake,
   { platform, signal, onProgress, timeline }: LoadContext,
 ): Promise<void> {
   const begun = performance.now();
+  let loader = loaders[0]!;
   if (prompt) loader.expectPrefill(prompt.mostTokens);
-  loader.decide(await readAll(loader.probes() as Span[], files, signal));
-  const spans = join(loader.ranges(prompt?.reorders ?? false) as Span[]);
-  loader.reserve(survey, threads);
+  // Every part is packed as what is probed in the whole model says.
+  const rows = await readAll(loader.probes() as Span[], files, signal);
+  for (const loader of loaders) loader.decide(rows);
+  const spans = spansOf(loaders, prompt?.reorders ?? false);
+  for (const loader of loaders) loader.reserve(survey, threads);
   timeline?.add("load", "plan", begun);
 
+  let { memory } = places[0]!.instance;
   const prefilling = prompt && new Prefilling({ loader, ids: prompt.ids, threads, turn: platform.turn }, signal);
   const total = spans.reduce((sum, span) => sum + span.length, 0);
   const chunk = Math.min(prompt ? CHUNK_AWAITED : CHUNK, total);
@@ -82,8 +98,10 @@ async function fill(
     waited += performance.now() - since;
   };
   const reader = {
-    begin(span: Span) {
+    begin(span: Span & { place: number }) {
       [file, at] = [span.file, span.offset];
+      loader = loaders[span.place]!;
+      ({ memory } = places[span.place]!.instance);
     },
     piece(bytes: Uint8Array) {
       prefilling?.came(bytes.length);
@@ -108,6 +126,14 @@ async function fill(
   });
   timeline?.add("load", "read and pack", reading, { bytes: total, "waited for packing, ms": waited.toFixed(1) });
   meter.end("pack");
+}
+
+/** What is read for each place, in the order of the files, or of one place in order of execution. */
+function spansOf(loaders: readonly Loader[], inTurn: boolean): (Span & { place: number })[] {
+  const spans = loaders.flatMap((loader, place) =>
+    join(loader.ranges(inTurn) as Span[]).map((span) => ({ ...span, place })),
+  );
+  return inTurn ? spans : spans.sort((a, b) => a.file - b.file || a.offset - b.offset);
 }
 
 /** The memory's bytes up to an address. Growth detaches old views, and a growth by another thread shows only after a call. */

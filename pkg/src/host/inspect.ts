@@ -4,6 +4,7 @@ import type { EngineSettings, LoadSettings } from "../rpc/protocol.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type { CanRun, Description } from "../types/index.ts";
 import { pick } from "../wasm/pick.ts";
+import { withActivationMap } from "./activation_map.ts";
 import type { LoadContext } from "./context.ts";
 import { feed } from "./feed.ts";
 import { readHeaders } from "./headers.ts";
@@ -12,14 +13,24 @@ import { planLoad } from "./plan.ts";
 import { choose, featuresOf, Runtime } from "./runtime.ts";
 import { loadText } from "./text.ts";
 
-/** Whether a model fits in memory, from its header alone. */
-export async function canRun(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<CanRun> {
+/** Whether a model fits in memory, from its header alone: that of this machine, or what another one has `free`. */
+export async function canRun(
+  source: SourceSpec,
+  settings: LoadSettings,
+  { memory, free }: { memory: number | undefined; free: number | null | undefined },
+  context: LoadContext,
+): Promise<CanRun> {
   const { platform, signal } = context;
   const runtime = await Runtime.start(choose(settings, platform), context);
   return withFiles(source, { paths: platform.paths, signal }, context, async (files) => {
     const { glue } = runtime.planner();
     const headers = await readHeaders(glue, files, signal);
-    const { loader, verdict } = planLoad(glue, headers, settings, platform.freeMemory());
+    const mapped = await withActivationMap(settings, headers, glue, platform);
+    const { loader, verdict } = await planLoad(glue, headers, mapped.settings, {
+      free: free === undefined ? platform.freeMemory() : free,
+      memory,
+      split: platform.split,
+    });
     const { heads } = loader.describe() as Description;
     loader.free();
     const { available } = verdict;
@@ -40,11 +51,13 @@ export async function inspect(
   return withFiles(source, { paths: platform.paths, signal }, context, async (files) => {
     const instance = runtime.planner();
     const headers = await readHeaders(instance.glue, files, signal);
+    const { settings: own, told } = await withActivationMap(settings, headers, instance.glue, platform);
+    const { checkpoint } = headers;
     const loader = weights
-      ? await feed({ instance, headers, files, settings, survey: true }, context)
-      : new instance.glue.Loader(headers.checkpoint, settings);
+      ? (await feed({ places: [{ instance, checkpoint }], files, settings: own, survey: true }, context))[0]!
+      : new instance.glue.Loader(checkpoint, own);
     const description = loader.describe() as Description;
     const text = await loadText(headers.metadata, headers.prefix, files, platform);
-    return { ...description, ...text.describe(), warnings: [...description.warnings, ...text.warnings] };
+    return { ...description, ...text.describe(), ...told, warnings: [...description.warnings, ...text.warnings] };
   });
 }

@@ -4,16 +4,19 @@ import { maxAdapterBytes as reserved } from "../options/routes.ts";
 import type { LoadSettings } from "../rpc/protocol.ts";
 import type { ModelFiles } from "../source/files.ts";
 import type { SourceSpec } from "../source/spec.ts";
+import type { Part } from "../split/plan.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Description, MemoryNeeds, ModelInfo } from "../types/index.ts";
 import type { Glue, Instance } from "../wasm/load.ts";
 import type { Pick as Choice } from "../wasm/pick.ts";
-import type { LoadContext, Loaded } from "./context.ts";
-import { feed } from "./feed.ts";
+import { withActivationMap } from "./activation_map.ts";
+import { heldBytes, type LoadContext, type Loaded, type LoadedPart } from "./context.ts";
+import { feed, type Place } from "./feed.ts";
 import { type Headers, readHeaders } from "./headers.ts";
 import { openingOf, retryFresh, withFiles } from "./opening.ts";
 import { type Loader, planLoad } from "./plan.ts";
 import type { Platform } from "./platform.ts";
+import { prefault } from "./prefault.ts";
 import { mostTokens, prefillIds } from "./prefill.ts";
 import { choose, forPlan, Runtime } from "./runtime.ts";
 import { loadText } from "./text.ts";
@@ -68,23 +71,25 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const { runtime, choice, context } = job;
   const { signal, timeline } = context;
   // Where a memory has its limit from the beginning, what is reserved for adapters is address space alone.
-  const { maxAdapterBytes = reserved, chatTemplate, prefill } = job.settings;
+  const { maxAdapterBytes = reserved, chatTemplate } = job.settings;
   let begun = performance.now();
   const phase = (name: string, facts?: object) => {
     timeline?.add("load", name, begun, facts);
     begun = performance.now();
   };
-  const headers = await readHeaders(runtime.planner().glue, files, signal);
+  const { glue } = runtime.planner();
+  const headers = await readHeaders(glue, files, signal);
   phase("header", { bytes: headers.length });
-  const plan = planOrThrow(runtime.planner().glue, headers, job.settings, context.platform);
-  const { loader: planned, needed, late, settings } = plan;
+  const mapped = await withActivationMap(job.settings, headers, glue, context.platform);
+  const plan = await planOrThrow(glue, headers, mapped.settings, context.platform);
+  const { loader: planned, needed, parts, late, settings } = plan;
+  const { prefill } = settings;
   const trained = planned.trainedContext();
   const size = needed.weights < SMALL_BYTES ? "small" : "large";
   const record = TuningRecord.open(settings, [VERSION, choice.flavour, choice.threads, size], context.platform);
-  const instance = runtime.instance(needed.total + maxAdapterBytes, headers.length);
-  const own = instance === runtime.planner() ? planned : await moveTo(instance, headers, planned);
+  const places = await placesOf(runtime, parts, headers, planned, maxAdapterBytes);
+  const pools = places.map(({ instance: { glue } }) => choice.threads > 1 && glue.initThreadPool?.(choice.threads - 1));
   begun = performance.now();
-  const joined = choice.threads > 1 ? instance.glue.initThreadPool?.(choice.threads - 1) : undefined;
   // The tokenizer is built while threads join and the weights come.
   const text = loadText(headers.metadata, headers.prefix, files, context.platform, chatTemplate);
   const reading = performance.now();
@@ -98,30 +103,29 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   // Hashes of whole files are made in their order.
   const reorders = late !== null && settings.integrity === undefined;
   const prompt = prefill === undefined ? undefined : { ids, mostTokens: mostTokens(prefill), reorders };
-  await joined;
-  phase("threads", { threads: choice.threads });
+  await Promise.all(pools);
   const { threads } = choice;
-  const intake = { instance, headers, files, settings: forPlan(settings), loader: own, threads, prompt };
-  const loader = await feed(intake, context);
+  phase("threads", { threads });
+  const planSettings = forPlan(settings);
+  const loaders = await feed({ places, files, settings: planSettings, threads, prompt }, context);
   for (const file of files.weights) await file.check?.({ signal });
   signal.throwIfAborted();
   begun = performance.now();
-  const engine = loader.finish();
+  const own = places.map(({ instance }, i) => ({ ...instance, engine: loaders[i]!.finish() })) as [LoadedPart];
+  const engine = own.length > 1 ? (await context.platform.split!()).join(own) : own[0].engine;
   const description = engine.describe() as Description;
   phase("engine", { bytes: needed.total });
-  const loaded = await text;
-  const tuned = tune(engine, instance, settings, await record);
+  const [loaded, tuned] = [await text, tune(engine, own, settings, await record)];
   phase("kernels", { measured: tuned.measured });
-  const info = infoOf(
-    engine,
-    instance,
-    { ...description, ...loaded.describe(), ...tuned.chosen },
-    { ...job, settings },
-  );
+  // Of one engine, with the layouts that its weights have got.
+  const memory = own.length > 1 ? needed : description.memory;
+  const about = { ...description, memory, ...loaded.describe(), ...tuned.chosen, ...mapped.told };
+  const info = infoOf(engine, own, about, { ...job, settings });
   info.warnings.push(...loaded.warnings, ...job.warnings, ...plan.warnings);
   if (prompt) info.prefill = goOn(engine, await ids, reorders ? null : late, info.warnings);
+  if (settings.prefault) for (const { memory } of own) prefault(memory);
   context.onProgress({ phase: "ready", loaded: needed.weights, total: needed.weights, bytesPerSecond: 0 });
-  return { engine, text: loaded, info, memory: instance.memory, glue: instance.glue, maxAdapterBytes };
+  return { engine, text: loaded, info, settings: planSettings, parts: own, maxAdapterBytes };
 }
 
 /** Has the engine compute what is left of a prompt, and says how far it came during the load. */
@@ -140,40 +144,78 @@ function goOn(
 interface FittingPlan {
   loader: Loader;
   needed: MemoryNeeds;
+  parts: readonly Part[];
   late: string | null;
   /** Those that were asked for, or the nearest ones that fit. */
   settings: LoadSettings;
   warnings: string[];
 }
 
-function planOrThrow(glue: Glue, headers: Headers, settings: LoadSettings, platform: Platform): FittingPlan {
+async function planOrThrow(
+  glue: Glue,
+  headers: Headers,
+  settings: LoadSettings,
+  platform: Platform,
+): Promise<FittingPlan> {
   const auto = settings.fit === "auto";
-  const { loader, verdict, late } = planLoad(glue, headers, settings, auto ? platform.freeMemory() : null);
+  const free = auto ? platform.freeMemory() : null;
+  const { loader, verdict, late, parts } = await planLoad(glue, headers, settings, { free, split: platform.split });
   const { needed, available, suggestion, reason } = verdict;
-  if (verdict.ok) return { loader, needed, late, settings, warnings: [] };
+  if (verdict.ok)
+    return {
+      loader,
+      needed,
+      parts,
+      late,
+      ...(parts.length > 1 ? splitSettings(settings) : { settings, warnings: [] }),
+    };
   loader.free();
   if (auto && suggestion) {
-    const plan = planOrThrow(glue, headers, { ...settings, ...suggestion, fit: "none" }, platform);
+    const plan = await planOrThrow(glue, headers, { ...settings, ...suggestion, fit: "none" }, platform);
     const taken = Object.entries(suggestion).map(([name, value]) => `${name} ${value}`);
     return { ...plan, warnings: [`fit: ${taken.join(", ")} was taken, because ${reason}`] };
   }
   throw new EngineError("OutOfMemory", reason!, { needed: needed.total, available, suggestion });
 }
 
+/** What of some settings a model can have that is split over several memories. */
+function splitSettings({ prefill, ...settings }: LoadSettings): Pick<FittingPlan, "settings" | "warnings"> {
+  const split = "a model that is split over several memories";
+  if (settings.health)
+    throw new EngineError("UnsupportedOption", `health: ${split} is not watched`, { option: "health" });
+  return {
+    settings,
+    warnings: prefill === undefined ? [] : [`prefill: ${split} computes its prompts behind the load`],
+  };
+}
+
 /**
- * Parses the headers once more in the instance that has memory for the model. A shared memory must have its maximum when it is made, so
- * that a plan in another instance has to count it first; a plan's objects lie in the memory of their instance and cannot be moved. A build
- * with threads therefore plans exactly twice, any other once.
+ * Instances for the parts of a model, with the headers parsed once more in each but the one that has planned. A shared memory must have its
+ * maximum when it is made, so that a plan in another instance has to count it first; a plan's objects lie in the memory of their instance
+ * and cannot be moved. A build with threads therefore plans a whole model exactly twice, any other once.
  */
-async function moveTo({ glue }: Instance, headers: Headers, planned: Loader): Promise<undefined> {
-  planned.free();
-  headers.checkpoint.free();
-  headers.checkpoint = await headers.again(glue);
+async function placesOf(
+  runtime: Runtime,
+  parts: readonly Part[],
+  headers: Headers,
+  planned: Loader,
+  maxAdapterBytes: number,
+): Promise<Place[]> {
+  const instances = parts.map(({ needed }, i) => runtime.instance(needed.total + maxAdapterBytes, headers.length, i));
+  const stays = instances[0] === runtime.planner();
+  const loader = stays && parts.length === 1 ? planned : undefined;
+  if (!loader) planned.free();
+  if (!stays) headers.checkpoint.free();
+  const place = async (instance: Instance, i: number): Promise<Place> => {
+    const checkpoint = stays && i === 0 ? headers.checkpoint : await headers.again(instance.glue);
+    return { instance, checkpoint, layers: parts[i]!.layers, loader };
+  };
+  return Promise.all(instances.map(place));
 }
 
 function infoOf(
   engine: Loaded["engine"],
-  { memory }: Instance,
+  parts: readonly Instance[],
   description: Description & Kernels,
   { choice, settings }: LoadJob,
 ): ModelInfo & { warnings: string[] } {
@@ -187,7 +229,8 @@ function infoOf(
     flavour: choice.flavour,
     threads: choice.threads,
     threadsReason: choice.threadsReason,
-    memoryBytes: memory.buffer.byteLength,
+    ...(parts.length > 1 && { parts: parts.length }),
+    memoryBytes: heldBytes(parts),
   };
 }
 
@@ -196,13 +239,14 @@ type Kernels = Pick<ModelInfo, "dotProduct" | "weightPrefetch">;
 /** Chooses between variants of kernels: what is asked for, else what was measured on this machine before, else by measuring. */
 function tune(
   engine: Loaded["engine"],
-  { glue }: Instance,
+  [first, ...others]: Loaded["parts"],
   { dotProduct = "auto", weightPrefetch = "auto" }: LoadSettings,
   record: TuningRecord | null,
 ): { chosen: Kernels; measured: boolean } {
   const asked = dotProduct !== "auto" || weightPrefetch !== "auto";
   // What prefetching gains depends on the dot product, so that is chosen first.
-  const dots = glue.dotProduct(dotProduct);
+  const dots = first.glue.dotProduct(dotProduct);
+  for (const { glue } of others) glue.dotProduct(dots);
   const kept = asked ? null : record?.recall(engine, dots);
   const prefetched = kept ?? engine.tune(weightPrefetch);
   if (!asked && !kept) void record?.keep({ dotProduct: dots, weightPrefetch: prefetched });

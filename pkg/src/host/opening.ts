@@ -9,6 +9,7 @@ import type { SourceSpec } from "../source/spec.ts";
 import type { EngineError } from "../types/errors.ts";
 import type { SourceOptions } from "../types/index.ts";
 import type { LoadContext } from "./context.ts";
+import type { Platform } from "./platform.ts";
 
 /** Errors about the content of one file. A copy in the cache may be at fault for them. */
 const CONTENT = /^(Bad(Magic|Header|Value|Tokenizer)|MissingKey|Unsupported(Version|Type))$/;
@@ -43,7 +44,7 @@ export async function retryFresh<T>(
  */
 export async function openingOf(
   settings: SourceOptions,
-  context: LoadContext,
+  context: { platform: Pick<Platform, "paths" | "hasher" | "openStore">; signal?: AbortSignal | undefined },
   warn: (message: string) => void,
   fresh: boolean,
 ): Promise<OpenContext> {

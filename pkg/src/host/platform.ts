@@ -2,10 +2,12 @@
 
 import type { OpenStore } from "../cache/store.ts";
 import type * as formats from "../constrain/formats.ts";
+import type * as maps from "../options/activation_map.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
 import type * as signals from "../signals/signals.ts";
 import type { Hasher } from "../source/sha256.ts";
 import type { Paths } from "../source/source.ts";
+import type * as split from "../split/split.ts";
 import type * as chats from "../text/chat.ts";
 import type { Features } from "../wasm/features.ts";
 
@@ -29,10 +31,16 @@ export interface Platform {
   chats(): Promise<typeof chats>;
   /** What only answers with a format need, which a page loads with the first of them. */
   formats(): Promise<typeof formats>;
+  /** What only loads with a map of activations need. */
+  maps(): Promise<typeof maps>;
   /** What only models whose health or numbers somebody reads need. */
   signals(): Promise<typeof signals>;
+  /** What only models that are larger than one memory need; absent in runtimes that have one instance. */
+  split?(): Promise<typeof split>;
   /** Threads that can run at once. */
   cores(): number;
+  /** Cores that a thread each may have, without hyper-threads; null, or absent, where the runtime cannot tell. */
+  wholeCores?(): number | null;
   /** What tells this machine's processor and this runtime from others, as far as they say; absent where clocks stand still. */
   processor?(): string;
   /** Free bytes; null where the runtime does not tell. */

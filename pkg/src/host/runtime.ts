@@ -19,7 +19,7 @@ export const featuresOf = ({ given }: Platform): Features => given?.features ?? 
 /** The build and the threads that these settings run on. */
 export function choose({ threads, flavour }: LoadSettings, platform: Platform): Pick {
   const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
-  return pick(featuresOf(platform), platform.cores(), wish);
+  return pick(featuresOf(platform), platform.cores(), wish, platform.wholeCores?.());
 }
 
 /** The settings that a plan depends on. */
@@ -36,8 +36,8 @@ export class Runtime {
   readonly #workers: Workers;
   readonly #shared: boolean;
   #first: Instance | null = null;
-  /** The threads of the newest instance. */
-  #pool: Pool | null = null;
+  /** The threads of each instance. */
+  readonly #pools: Pool[] = [];
 
   private constructor(build: Build, module: WebAssembly.Module, workers: Workers, makePool: () => Pool) {
     this.#build = build;
@@ -69,20 +69,22 @@ export class Runtime {
 
   /**
    * An instance with room for a model. A shared memory needs its limit before it exists, so the plan was made in a small one and
-   * the model gets another. Any other memory grows, and the planner's own instance continues: the same object is returned.
+   * the model gets another. Any other memory grows, and the planner's own instance continues with the first part: the same object is
+   * returned.
    */
-  instance(modelBytes: number, headerBytes: number): Instance {
-    return this.#shared ? this.#make(instanceBytes(modelBytes, headerBytes)) : this.planner();
+  instance(modelBytes: number, headerBytes: number, part: number): Instance {
+    return this.#shared || part > 0 ? this.#make(instanceBytes(modelBytes, headerBytes)) : this.planner();
   }
 
   /** Ends all threads: they would keep an instance's memory alive. */
   end(): void {
-    this.#pool?.end();
+    for (const pool of this.#pools) pool.end();
     this.#workers.end();
   }
 
   #make(maximumBytes: number): Instance {
-    this.#pool = this.#makePool();
-    return instantiate(this.#build, this.#module, { maximumBytes, host: this.#pool });
+    const pool = this.#makePool();
+    this.#pools.push(pool);
+    return instantiate(this.#build, this.#module, { maximumBytes, host: pool });
   }
 }

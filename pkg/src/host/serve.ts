@@ -1,6 +1,6 @@
 /** The engine's end of a port: receives calls and controls, posts events, results and errors. One host holds one model. */
 
-import type { Recorder } from "../metrics/recorder.ts";
+import { REFUSALS, type Recorder } from "../metrics/recorder.ts";
 import type { Port } from "../rpc/port.ts";
 import type { Call, Control, Ended, ErrorData, Reply, VerbName } from "../rpc/protocol.ts";
 import type { CallContext } from "./call.ts";
@@ -13,9 +13,6 @@ import { verbs } from "./verbs/table.ts";
 const SIDE: ReadonlySet<VerbName> = new Set(["tokenize", "detokenize", "metrics", "statistics"]);
 /** Calls that are requests: what they end with is counted. */
 const REQUESTS: ReadonlySet<VerbName> = new Set(["generate", "logits", "embed", "perplexity", "promptLogprobs"]);
-
-/** Errors of requests that are right, but for which there is no room. */
-const REFUSED = new Set(["QueueFull", "ContextFull", "OutOfMemory"]);
 
 interface Running {
   abort: AbortController;
@@ -73,7 +70,7 @@ export function serve(platform: Platform, port: Port): void {
     } catch (error) {
       const { code = "Internal" } = error as ErrorData;
       const { aborted } = abort.signal;
-      ended(verb, aborted ? "aborted" : REFUSED.has(code) ? "refused" : "error", aborted ? undefined : code);
+      ended(verb, aborted ? "aborted" : REFUSALS.includes(code) ? "refused" : "error", aborted ? undefined : code);
       post({ id, error: toData(error) });
     } finally {
       calls.delete(id);

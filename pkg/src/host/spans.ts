@@ -37,15 +37,20 @@ export function join(spans: Span[]): Span[] {
 }
 
 /** What takes the bytes of spans. An error from any of these names the file that the bytes are from. */
-export interface SpanReader {
-  begin?(span: Span): void;
+export interface SpanReader<One extends Span = Span> {
+  begin?(span: One): void;
   /** A piece is valid until the next one. */
   piece(bytes: Uint8Array): void | Promise<void>;
   end?(): void;
 }
 
 /** Streams spans one after another, each in the order of its bytes. */
-export async function streamAll(spans: readonly Span[], files: ModelFiles, signal: AbortSignal, reader: SpanReader) {
+export async function streamAll<One extends Span>(
+  spans: readonly One[],
+  files: ModelFiles,
+  signal: AbortSignal,
+  reader: SpanReader<One>,
+) {
   for (const span of spans) {
     const source = files.weights[span.file]!;
     reader.begin?.(span);

@@ -17,8 +17,6 @@ export interface HostedModel extends Loaded {
   loop: EngineLoop;
   crowding: Crowding;
   adapters: Adapters;
-  /** How many requests the engine computes together. */
-  maxSequences: number;
 }
 
 export class HostState {

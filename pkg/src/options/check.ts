@@ -112,7 +112,11 @@ export function toolNamed(choice: unknown): string | undefined {
 /** The check of a kind. */
 export function checkOf(kind: Kind): Check {
   if (typeof kind === "string") return named[kind];
-  if ("values" in kind) return expect((value) => kind.values.includes(value as string), quoted(kind.values));
+  if ("values" in kind) {
+    const { values, map } = kind;
+    const fits = (value: unknown) => values.includes(value as string) || (map && isObject(value) === null);
+    return expect((value) => !!fits(value), quoted(values) + (map ? " or a map" : ""));
+  }
   const integer = "integer" in kind;
   const [least, most] = integer ? kind.integer : kind.number;
   const holds = (value: unknown) => within(value, [least, most]) && (!integer || Number.isInteger(value));

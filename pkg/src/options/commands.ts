@@ -40,7 +40,7 @@ export interface Syntax {
 }
 
 /** What every command takes that loads a model. */
-export const engineFlags = ["runtime", "plan", "source"] as const satisfies readonly FlagGroup[];
+export const engineFlags = ["runtime", "plan", "batching", "source"] as const satisfies readonly FlagGroup[];
 export const commonFlags = [...engineFlags, "everyCommand"] as const satisfies readonly FlagGroup[];
 
 const adapters = ["adapterFlags", "loading"] as const;
@@ -89,15 +89,15 @@ export const commands = {
     flags: ["inspecting", "inspectFlags", "checkFlags"],
   },
   recommend: {
-    summary: "Recommends settings for a load, and tells what they give; exits 1 where nothing fits.",
+    summary: "Recommends settings for a load, and tells what they give; exits 1 where none gives what is asked for.",
     operands: ["MODEL"],
-    flags: ["advising", "adviceFlags"],
+    flags: ["advising", "adviceFlags", "serving", "loading"],
   },
   "can-run": {
     summary:
       "Tells from its header whether a model fits in memory, and with which settings; exits 1 where it does not.",
     operands: ["MODEL"],
-    flags: ["fitFlags", "serving", "loading"],
+    flags: ["fitting", "serving", "loading"],
   },
   "device-report": {
     summary: "Measures what this machine reads and multiplies, for recommend --device on another one.",
@@ -125,8 +125,14 @@ export const commands = {
   slice: {
     summary: "Writes a model with a smaller vocabulary, in which any text still encodes.",
     operands: ["MODEL"],
-    needs: "(--keep N --text FILE | --tokens FILE) --output O",
+    needs: "(--keep N --text FILE | --tokens FILE [--text FILE]) --output O",
     flags: ["sliceFlags"],
+  },
+  calibrate: {
+    summary: "Chooses how the input of each matrix is rounded, and tells what that costs.",
+    operands: ["MODEL"],
+    needs: "--dataset FILE --output-dir D",
+    flags: ["calibrateFlags"],
   },
   prune: {
     summary: "Writes a model without the layers that it needs least.",
@@ -149,44 +155,50 @@ export const commands = {
     many: true,
     env: true,
     needs: "[[NAME=]MODEL …]",
-    flags: ["serveFlags", "serverApp", "serving", "loading"],
+    flags: ["serveFlags", "serverApp", "serving", "loading", "watchFlags"],
   },
   batch: {
     summary:
       "Answers the lines of a file, as many at once as the engine computes best, and loses nothing when it is stopped.",
     operands: ["IN.jsonl"],
     needs: "--model M --out OUT.jsonl",
-    flags: ["batchFlags", "queuePlace", "queueFlags", "serving", "loading"],
+    env: true,
+    flags: ["batchFlags", "concurrencyFlags", "queuePlace", "queueFlags", "serving", "loading"],
   },
   "batch worker": {
     summary: "Works on the jobs of a queue until it is stopped.",
     operands: [],
-    needs: "--queue URL --folder DIR --model M",
-    flags: ["queuePlace", "workerFlags", "serving", "loading"],
+    needs: "--queue URL [--folder DIR] --model M",
+    env: true,
+    flags: ["queuePlace", "workerFlags", "concurrencyFlags", "metricsFlags", "serving", "loading"],
   },
   "batch status": {
-    summary: "Shows the jobs of a folder, and how full their queues are.",
+    summary: "Shows jobs, and how full their queues are.",
     operands: [],
     optional: ["JOB"],
-    needs: "--queue URL --folder DIR",
-    flags: ["queuePlace"],
+    needs: "--queue URL [--folder DIR]",
+    env: true,
+    flags: ["queuePlace", "statusFlags", "metricsFlags"],
   },
   "batch cancel": {
     summary: "Ends a job; the answers that are there stay.",
     operands: ["JOB"],
-    needs: "--queue URL --folder DIR",
+    needs: "--queue URL [--folder DIR]",
+    env: true,
     flags: ["queuePlace"],
   },
   "batch retry": {
     summary: "Lets a job go on that was cancelled, and tries lines again that ended too many workers.",
     operands: ["JOB"],
-    needs: "--queue URL --folder DIR",
+    needs: "--queue URL [--folder DIR]",
+    env: true,
     flags: ["queuePlace"],
   },
   "batch drain": {
-    summary: "Lets the workers of a folder's jobs finish what they have and take no more.",
+    summary: "Lets workers finish what they have and take no more.",
     operands: [],
-    needs: "--queue URL --folder DIR",
+    needs: "--queue URL [--folder DIR]",
+    env: true,
     flags: ["queuePlace", "drainFlags"],
   },
   chat: {
@@ -219,7 +231,7 @@ export const commands = {
     summary:
       "Lists public 1-bit and ternary models: what each takes, whether it fits here, and the line that loads it.",
     operands: [],
-    flags: ["fitFlags"],
+    flags: ["fitting", "speedFlags"],
   },
   "cache list": {
     summary: "Shows what is kept of models, so that it need not be downloaded again.",
@@ -234,10 +246,11 @@ export const commands = {
     flags: ["cacheFlags"],
   },
   doctor: {
-    summary: "Shows what this runtime can do with a model, and whether an address serves one well.",
+    summary:
+      "Shows what this runtime and this machine can do with a model, and whether an address serves one well; exits 1 where something does not run.",
     operands: [],
-    optional: ["URL"],
-    flags: [],
+    optional: ["MODEL"],
+    flags: ["serving", "loading"],
   },
 } as const satisfies Record<string, Syntax>;
 

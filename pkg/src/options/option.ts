@@ -4,8 +4,8 @@
 export type Kind =
   | { readonly integer: Range }
   | { readonly number: Range }
-  /** One of these texts. */
-  | { readonly values: readonly string[] }
+  /** One of these texts; with `map`, or an object. */
+  | { readonly values: readonly string[]; readonly map?: true }
   | NamedKind;
 
 /** The least and the greatest value. */
@@ -52,8 +52,8 @@ export interface Flag {
   readonly many?: true;
   /** The sentence for the flag, where the option's does not fit it. */
   readonly help?: string;
-  /** How its text is read. Numbers are read as numbers by themselves; `sweep` is for several of them, each checked as the option is. */
-  readonly read?: "biases" | "bytes" | "ids" | "list" | "sweep";
+  /** How its text is read. Numbers are read as numbers by themselves, with `percent` also before a %; `sweep` is for several of them, each checked as the option is. */
+  readonly read?: "biases" | "bytes" | "ids" | "list" | "map" | "percent" | "sweep";
 }
 
 export interface Option {

@@ -15,15 +15,17 @@ export const groups = { ...load, sampling, ...generate, ...calls } as const sati
 
 export type GroupName = keyof typeof groups;
 
-const loads = ["plan", "serving", "runtime", "source", "loading", "progress", "abort"] as const;
+const loads = ["plan", "batching", "serving", "runtime", "source", "loading", "progress", "abort"] as const;
 const generates = ["sampling", "generation", "prompting", "constraints", "handing", "adapting", "abort"] as const;
 
 /** Which options each function takes. */
 export const functions = {
   load: loads,
-  canRun: loads,
-  inspect: ["plan", "inspecting", "progress", "abort"],
-  doctor: ["abort"],
+  canRun: [...loads, "fitting"],
+  configure: ["batching"],
+  inspect: ["plan", "batching", "inspecting", "progress", "abort"],
+  doctor: ["examining", "abort"],
+  deviceReport: ["abort"],
   /** `generate` and `chat` of a session … */
   generate: generates,
   chat: [...generates, "chatting"],

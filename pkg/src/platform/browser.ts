@@ -1,9 +1,17 @@
 import { openOpfs } from "../cache/opfs.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
+import type { Kept, OnHub } from "../source/hub.ts";
 
 export function spawnEngine(): WorkerPort {
-  // Vite, webpack and Turbopack look for exactly this expression, options included.
-  return owned(new Worker(new URL("./worker.js", import.meta.url), { type: "module" }));
+  try {
+    // Vite, webpack and Turbopack look for exactly this expression, options included.
+    return owned(new Worker(new URL("./worker.js", import.meta.url), { type: "module" }));
+  } catch {
+    // A page may not start another origin's script, but a script of its own may import it. Not by `new URL`: see above.
+    const script = `import ${JSON.stringify(import.meta.url.replace(/[^/]*$/, "worker.js"))}`;
+    const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+    return owned(new Worker(address, { type: "module" }));
+  }
 }
 
 /**
@@ -31,6 +39,12 @@ export const fetchFile = (url: URL): Promise<Response> => fetch(url);
 
 /** The address that relative URLs of a page are resolved against. */
 export const pageAddress = (): string => (typeof document === "undefined" ? self.location.href : document.baseURI);
+
+/** Finds `hf:` names. A page loads the file for them with the first one. */
+export const findOnHub =
+  (kept?: Kept): OnHub =>
+  async (name, { signal, cache }, work) =>
+    (await import("../source/hub.ts")).onHub(name, { signal, kept: async () => (await kept?.(cache)) ?? [] }, work);
 
 /** Opens what loads keep in this origin's storage, to be listed and deleted; null where pages have no such storage. */
 export const keptOpener = (): typeof openOpfs | null =>

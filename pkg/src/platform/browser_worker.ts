@@ -21,8 +21,20 @@ async function lazy<Module>(url: URL, who: string): Promise<Module> {
 
 const chats: Platform["chats"] = () => lazy(new URL("./chat.js", import.meta.url), "models with a chat template");
 const formats: Platform["formats"] = () => lazy(new URL("./formats.js", import.meta.url), "answers with a format");
+const maps: Platform["maps"] = () => lazy(new URL("./maps.js", import.meta.url), "maps of activations");
 const signals: Platform["signals"] = () => lazy(new URL("./signals.js", import.meta.url), "metrics");
+const split: Platform["split"] = () => lazy(new URL("./split.js", import.meta.url), "models larger than one memory");
 
 const runtime = { cores, fetchFile, freeMemory, ownPort, processor, spawnSibling, turn };
 
-export const platform: Platform = { ...runtime, chats, formats, signals, openStore, asked: true, warms: true };
+export const platform: Platform = {
+  ...runtime,
+  chats,
+  formats,
+  maps,
+  signals,
+  split,
+  openStore,
+  asked: true,
+  warms: true,
+};

@@ -1,5 +1,6 @@
 import * as formats from "../constrain/formats.ts";
 import type { Given, Platform } from "../host/platform.ts";
+import * as maps from "../options/activation_map.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
 import * as signals from "../signals/signals.ts";
 import * as chats from "../text/chat.ts";
@@ -34,6 +35,7 @@ export function spawnEngine(given: Given, serve: (platform: Platform, port: Port
     fetchFile: fetch,
     chats: async () => chats,
     formats: async () => formats,
+    maps: async () => maps,
     signals: async () => signals,
     cores: () => 1,
     freeMemory: () => null,

@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { availableParallelism, cpus, freemem } from "node:os";
 import { fileURLToPath } from "node:url";
@@ -7,9 +6,10 @@ import { type Transferable as NodeTransferable, parentPort, Worker } from "node:
 import { openDirectory } from "../cache/disk.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
 import { FileSource } from "../source/file.ts";
-import type { HubSettings } from "../source/hub.ts";
+import { type Kept, type OnHub, onHub } from "../source/hub.ts";
 import { dropConnections } from "../source/request.ts";
 import type { Paths } from "../source/source.ts";
+import { type System, system } from "./system.ts";
 
 export const spawnEngine = (): WorkerPort => spawn(new URL("./node-worker.js", import.meta.url));
 
@@ -40,6 +40,8 @@ export const toPath = (url: URL): string => fileURLToPath(url);
 
 export const paths: Paths = {
   open: FileSource.open,
+  // Node 24 ends the process for a slice that reaches further.
+  longestBlob: "Deno" in globalThis || "Bun" in globalThis ? Infinity : 2 ** 32 - 1,
   async list(path) {
     const entries = await readdir(path, { withFileTypes: true }).catch(() => null);
     return entries?.filter((entry) => !entry.isDirectory()).map((entry) => entry.name) ?? null;
@@ -48,8 +50,13 @@ export const paths: Paths = {
 
 export const openStore = openDirectory;
 
-/** What the environment says of the hub that `hf:` names mean. */
-export const hubOf = (): HubSettings => ({ endpoint: variable("HF_ENDPOINT"), token: variable("HF_TOKEN") });
+/** Finds `hf:` names on the hub that the environment names. */
+export const findOnHub =
+  (kept?: Kept): OnHub =>
+  (name, { signal, cache }, work) => {
+    const hub = { endpoint: variable("HF_ENDPOINT"), token: variable("HF_TOKEN") ?? null };
+    return onHub(name, { ...hub, signal, kept: async () => (await kept?.(cache)) ?? [] }, work);
+  };
 
 /** Empty where it is not set, or where Deno's user does not let it be read. */
 function variable(name: string): string | undefined {
@@ -82,20 +89,13 @@ export function surviveLostConnections(): void {
   process.on("uncaughtException", survive);
 }
 
-/** Cores without hyper-threads; null where the system does not tell. */
-export function physicalCores(file = "/proc/cpuinfo"): number | null {
-  try {
-    const found = readFileSync(file, "utf8")
-      .split("\n\n")
-      .flatMap((block) => {
-        const field = (name: string) => new RegExp(`^${name}\\s*: (\\d+)$`, "m").exec(block)?.[1];
-        const [socket, core] = [field("physical id"), field("core id")];
-        return core === undefined ? [] : [`${socket} ${core}`];
-      });
-    return found.length > 0 ? new Set(found).size : null;
-  } catch {
-    return null;
-  }
+/** Cores that a thread each may have; null where the system does not tell. */
+export const wholeCores = (): number | null => wholeCoresOf(system());
+
+/** A thread that has a part of a core alone stands still for the rest of each period, and the others wait for it. */
+export function wholeCoresOf({ physicalCores, cpuLimit }: Pick<System, "physicalCores" | "cpuLimit">): number | null {
+  if (physicalCores === null) return null;
+  return Math.max(1, Math.min(physicalCores, Math.floor(cpuLimit ?? physicalCores)));
 }
 
 /** Free bytes of the machine or of the container. Node reports 2^64 or 0 where no container limits the memory. */

@@ -2,7 +2,9 @@
 
 import * as formats from "../constrain/formats.ts";
 import type { Platform } from "../host/platform.ts";
+import * as maps from "../options/activation_map.ts";
 import * as signals from "../signals/signals.ts";
+import * as split from "../split/split.ts";
 import * as chats from "../text/chat.ts";
 import {
   cores,
@@ -16,6 +18,7 @@ import {
   spawnSibling,
   surviveLostConnections,
   turn,
+  wholeCores,
 } from "./node.ts";
 
 surviveLostConnections();
@@ -28,10 +31,13 @@ export const platform: Platform = {
   freeMemory,
   hasher,
   openStore,
+  maps: async () => maps,
   ownPort,
   paths,
   processor,
   signals: async () => signals,
   spawnSibling,
+  split: async () => split,
   turn,
+  wholeCores,
 };

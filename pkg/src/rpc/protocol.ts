@@ -7,6 +7,7 @@ import type { ErrorDetail } from "../types/errors.ts";
 import type {
   AdapterInfo,
   AdapterUse,
+  BatchingOptions,
   CanRun,
   ChatMessage,
   ContextFull,
@@ -113,7 +114,12 @@ interface Verb<Args, Result, Event = never> {
 export interface Verbs {
   load: Verb<{ source: SourceSpec; settings: LoadSettings }, ModelInfo, Progress>;
   inspect: Verb<{ source: SourceSpec; settings: EngineSettings; weights: boolean }, Description, Progress>;
-  canRun: Verb<{ source: SourceSpec; settings: LoadSettings }, CanRun, Progress>;
+  /** `free` is what another machine has; null where that is not known, and this one's where it is left out. */
+  canRun: Verb<
+    { source: SourceSpec; settings: LoadSettings; memory?: number | undefined; free?: number | null | undefined },
+    CanRun,
+    Progress
+  >;
   /** `session` is the owner's number of a session; null for a session that ends with the generation. */
   generate: Verb<
     { session: number | null; prompt: PromptSpec; settings: GenerateSettings },
@@ -133,6 +139,7 @@ export interface Verbs {
   renderChat: Verb<{ prompt: ChatPrompt; addGenerationPrompt: boolean }, { text: string; ids: number[] }>;
   loadAdapter: Verb<{ source: SourceSpec; settings: AdapterSettings }, AdapterInfo>;
   unloadAdapter: Verb<{ name: string }, null>;
+  configure: Verb<BatchingOptions, null>;
   warmup: Verb<Record<string, never>, null>;
   status: Verb<Record<string, never>, ModelStatus>;
   health: Verb<Omit<HealthOptions, "signal">, Health>;
@@ -158,8 +165,8 @@ export interface Verbs {
     { prefill: Phase; decode: Phase; memoryBytes: number; operations: string[] },
     null
   >;
-  /** The numbers of each matrix, as the engine's `trace` reports them, for a prompt that is one step. */
-  trace: Verb<{ ids: number[] }, { prefill: number[]; decode: number[] }>;
+  /** The numbers of each matrix, as the engine's `trace` reports them, for a prompt that is one step; with codes where they are counted. */
+  trace: Verb<{ ids: number[]; counted: boolean }, { prefill: number[]; decode: number[] }>;
   /** Three numbers of each matrix, in the order of `trace`: see the engine's `trace`. */
   times: Verb<{ streams: number }, number[]>;
   /** GB/s for each number of streams per thread, and 10⁹ products per second, `repeat` times. Needs no model. */

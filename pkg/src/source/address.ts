@@ -32,9 +32,11 @@ export function redacted(text: string): string {
 export const withoutSecrets = (message: string): string =>
   message.replace(/\b[a-z][a-z0-9+.-]*:\/\/[^\s"'<>()]+/gi, redacted);
 
-/** A model's path or address, as it was given to a program. A path is shown as it is. */
+/** A model's path, its name on a hub or its address, as it was given to a program. Paths and names are shown as they are. */
 export const shownSource = (given: string): string =>
-  /^[a-z][a-z0-9+.-]+:/i.test(given) && !/^[a-z]:[\\/]/i.test(given) ? redacted(given) : given;
+  /^[a-z][a-z0-9+.-]+:/i.test(given) && !/^[a-z]:[\\/]/i.test(given) && !given.startsWith("hf:")
+    ? redacted(given)
+    : given;
 
 /** An address to ask, and the header that its user and password ask with: `fetch` refuses them in an address. */
 export function credentialsOf(address: string | URL): { url: URL; authorization: string | null } {

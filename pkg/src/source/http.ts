@@ -35,8 +35,8 @@ export class HttpSource implements Source {
   readonly #options: HttpOptions;
   /** The file's first bytes, which came with its size. */
   readonly #first: Uint8Array;
-  /** Of the file as it was then. */
-  readonly #validator: string | null;
+  /** Its validator, of the file as it was then. */
+  readonly version: string | null;
   /** Whether the server answers ranges; null while it is not known. */
   #ranges: boolean | null;
 
@@ -52,7 +52,7 @@ export class HttpSource implements Source {
     this.#spec = spec;
     this.#options = options;
     this.#first = first;
-    this.#validator = validator;
+    this.version = validator;
     this.#ranges = first.length > 0 ? true : null;
   }
 
@@ -167,8 +167,8 @@ export class HttpSource implements Source {
       const partial = response.status === 206;
       const size = partial ? total(this.#spec, response, offset) : lengthOf(response);
       // A whole answer without validator and length may be anything.
-      const validator = validatorOf(response) ?? (partial || size !== null ? this.#validator : "");
-      if ((size ?? this.size) !== this.size || validator !== (this.#validator ?? validator)) {
+      const validator = validatorOf(response) ?? (partial || size !== null ? this.version : "");
+      if ((size ?? this.size) !== this.size || validator !== (this.version ?? validator)) {
         throw failed(this.#spec, "the file has changed on the server while it was read", response, "SourceChanged");
       }
       this.#ranges = partial;

@@ -18,8 +18,8 @@ export const HUB = "https://huggingface.co";
 export interface HubSettings {
   /** As in the variable `HF_ENDPOINT`. */
   endpoint?: string | undefined;
-  /** As in the variable `HF_TOKEN`. It is sent to the hub alone. */
-  token?: string | undefined;
+  /** As in the variable `HF_TOKEN`: null where it is not set, undefined where there are no variables. It is sent to the hub alone. */
+  token?: string | null | undefined;
   /** Addresses of files that are whole in the cache, for when the hub cannot be reached. */
   kept?(): Promise<readonly string[]>;
   signal?: AbortSignal | undefined;
@@ -160,21 +160,37 @@ class Hub {
     const { name, repo, revision } = this.#name;
     const { token } = this.#settings;
     const page = `${this.#endpoint}/${repo}`;
+    const by = (tokenGiven: string, tokenLacking: string, without: string) =>
+      token ? tokenGiven : token === null ? tokenLacking : without;
     if (reason === "GatedRepo" || (status === 403 && !reason)) {
-      const then = token ? "the token in HF_TOKEN is not of one of them" : "then set HF_TOKEN to a token of yours";
+      const then = by(
+        "the token in HF_TOKEN is not of one of them",
+        "then set HF_TOKEN to a token of yours",
+        "nothing here tells it who asks, so download the file there and load that",
+      );
       return `${name}: ${repo} is gated: its owner lets in those who accept the terms at ${page}; ${then}`;
     }
     if (reason === "RevisionNotFound") return `${name}: ${repo} has no revision ${JSON.stringify(revision)}`;
     if (reason === "EntryNotFound") return `${name}: ${repo} has no such file; ${page} shows what it has`;
     if (status === 401 && token && !reason) return `${name}: ${this.#endpoint} does not accept the token in HF_TOKEN`;
     if (reason === "RepoNotFound" || status === 401 || status === 404) {
-      const then = token ? "the token in HF_TOKEN may not read it" : "HF_TOKEN must be set to a token that may read it";
+      const then = by(
+        "the token in HF_TOKEN may not read it",
+        "HF_TOKEN must be set to a token that may read it",
+        "cannot be had from here",
+      );
       return `${name}: ${this.#endpoint} shows no model ${repo}: it is misspelt, or it is private and ${then}`;
     }
-    if (status === 429) return `${name}: ${this.#endpoint} has had too many requests: try again later, or set HF_TOKEN`;
+    if (status === 429) {
+      const then = by("", ", or set HF_TOKEN", "");
+      return `${name}: ${this.#endpoint} has had too many requests: try again later${then}`;
+    }
     return null;
   }
 }
+
+/** Addresses of files that are whole in a cache, by the option of that name. */
+export type Kept = (cache: boolean | string | undefined) => Promise<readonly string[]>;
 
 /** What finds a name on the hub of a runtime, and works with it: `onHub` with the settings of that runtime. */
 export type OnHub = <T>(

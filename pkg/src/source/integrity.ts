@@ -9,7 +9,8 @@ export type Integrity = string | Readonly<Record<string, string>>;
 
 const SRI = /^sha256-([A-Za-z0-9+/]{43}=)$/;
 
-const hex = (bytes: Uint8Array) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+export const hex = (bytes: Uint8Array): string =>
+  Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 function toHex(hash: string): string {
   const base64 = SRI.exec(hash)?.[1];

@@ -16,7 +16,7 @@ const inOne = (bytes: number): FileLimits => ({ size: bytes, whole: bytes });
 
 /** A kind of file each, about four times as long as the longest that are published. */
 export const FILE_LIMITS = {
-  /** A model takes at most the 4 GiB that wasm addresses; its file may hold the same weights as 32-bit floats, and many models. */
+  /** A model takes at most the 32 GiB of eight wasm memories; its file may hold the same weights as 32-bit floats, and many models. */
   weights: { size: 2 ** 40, whole: 4 * GIB },
   adapter: { size: 16 * GIB, whole: GIB },
   /** `config.json`, `adapter_config.json`, `generation_config.json`. */

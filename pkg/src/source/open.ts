@@ -4,7 +4,7 @@ import { EngineError } from "../types/errors.ts";
 import { BlobSource } from "./blob.ts";
 import { HttpSource } from "./http.ts";
 import type { IntegrityChecks } from "./integrity.ts";
-import { FILE_LIMITS, type FileLimits } from "./limits.ts";
+import { checkSize, FILE_LIMITS, type FileLimits } from "./limits.ts";
 import type { HttpOptions, UrlSpec } from "./request.ts";
 import type { Paths, Source } from "./source.ts";
 import type { FileSpec } from "./spec.ts";
@@ -32,6 +32,7 @@ export async function open(
     case "bytes":
       return new BlobSource(new Blob([spec.bytes as Uint8Array<ArrayBuffer>]), spec.name ?? "bytes");
     case "blob":
+      checkSize(spec.name, spec.blob.size, paths?.longestBlob ?? Infinity);
       return new BlobSource(spec.blob, spec.name);
     case "handle":
       return new BlobSource(await spec.handle.getFile(), spec.handle.name);

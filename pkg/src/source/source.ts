@@ -10,6 +10,8 @@ export interface Source {
   /** For messages; its ending may tell the format. */
   readonly name: string;
   readonly size: number;
+  /** Another one where the file was written anew: a server's validator, or a file's time. Absent where nothing tells. */
+  readonly version?: string | null;
   /** Reads exactly these bytes. */
   read(offset: number, length: number, options?: ReadOptions): Promise<Uint8Array>;
   /** Reads these bytes in order, in pieces of any length. A piece is valid until the next is asked for. */
@@ -29,6 +31,8 @@ export interface Source {
 
 /** A runtime's file system; absent where it has none. */
 export interface Paths {
+  /** Bytes of the longest Blob that this runtime can read. */
+  longestBlob: number;
   open(path: string): Promise<Source>;
   /** Names of the files in a folder; null where the path is none. */
   list(path: string): Promise<string[] | null>;

@@ -5,10 +5,12 @@ import type { AbortSignal } from "./web.ts";
 export type HealthState = "ok" | "warn" | "alert" | "unknown";
 
 /**
- * `weights`: the share of weights in tiles whose packed bytes differ from what was loaded. `kvEntropy`: bits of keys and values, of the
- * layer that has fewest. `repetition`: the share of 3-grams in the last answers that were there before. `zeroChannels`: the share of channels
- * of activations that stay zero. `int8Saturation`, `kvSaturation`: the shares of codes at their limit. `nonFinite`: NaNs, infinities and
- * requests that failed of them. `perplexity`: of what the model writes, by its own logits.
+ * `weights`: the share of weights in tiles whose packed bytes differ from what was loaded. `kvEntropy`: bits of what positions
+ * of the cache do not have in common, of the layer that has fewest. `repetition`: the share of 3-grams in the last answers that were there
+ * before. `zeroChannels`: the share of channels of activations that stay zero. `int8Saturation`, `kvSaturation`: the shares of codes at
+ * their limit. `nonFinite`: NaNs, infinities and requests that failed of them. `perplexity`: of what the model writes, by its own logits.
+ *
+ * `nonFinite` counts since the load. The others are of the latest that was looked at: what is older counts less and less, or not at all.
  */
 export type HealthSignalName =
   | "weights"
@@ -32,7 +34,7 @@ export interface HealthSignal extends HealthThreshold {
   unit: "share" | "bits" | "count" | "perplexity";
   /** What is worse. */
   worse: "above" | "below";
-  /** What the value comes from, as numbers with names. */
+  /** What the value comes from, as numbers with names: of sums that are halved as they grow, what is left. */
   from: Readonly<Record<string, number>>;
   /** Of `kvEntropy`: bits of keys and values for each layer that attends; null for one that was not looked at yet. */
   layers?: readonly ({ keys: number; values: number } | null)[];
@@ -44,7 +46,7 @@ export type HealthThresholds = Partial<Record<HealthSignalName, HealthThreshold>
 
 /** The load option `health`. */
 export interface HealthWatch {
-  /** The share of a core that watching may take, from 0 to 1. @default 0.005 */
+  /** The share of a core that watching may take, from 0 to 1; with 1 every step is looked at. @default 0.005 */
   share?: number | undefined;
   /** Thresholds of signals; the others keep theirs. */
   thresholds?: HealthThresholds | undefined;
@@ -55,6 +57,8 @@ export interface Health {
   state: HealthState;
   /** Whether the load option `health` is on. Without it, only `repetition` and `nonFinite` are known. */
   watched: boolean;
+  /** The share of a core that watching has taken since the load. */
+  share: number;
   signals: Readonly<Record<HealthSignalName, HealthSignal>>;
   /** Thresholds for this model, if it was well so far: what was measured, with the distance that the given ones leave. */
   calibrated: HealthThresholds;

@@ -1,6 +1,16 @@
 /** What a model is, whether it fits, and how busy it is. */
 
-import type { Activations, DotProduct, Head, I2sInterleave, KvCacheType, WeightPrefetch } from "./load.ts";
+import type {
+  ActivationMap,
+  Activations,
+  BatchingOptions,
+  DotProduct,
+  Head,
+  I2sInterleave,
+  KvCacheType,
+  TernaryPacking,
+  WeightPrefetch,
+} from "./load.ts";
 import type { Progress } from "./sources.ts";
 import type { AbortSignal } from "./web.ts";
 
@@ -14,6 +24,17 @@ export interface TensorSummary {
   bytes: number;
   /** What one scale covers: `tensor`, `row`, `block of 256` … */
   scale: string;
+  /** Bits of one value's code in memory, without scales; of a float, its own. */
+  bits: number;
+  /**
+   * The code that stands for zero: 1 for ternary codes, 0 for signed ones, 0.5 for ±1, which has no zero. Absent for floats, and where
+   * minima move it with every block.
+   */
+  zeroPoint?: number;
+  /** What it takes in memory, where matrices are packed in tiles of 32 rows. */
+  memoryBytes: number;
+  /** Of these, what fills the last tile's rows and the last block of each row: memory that is read with every token and tells nothing. */
+  paddingBytes: number;
   /** Share of weights that are exactly zero, from 0 to 1, where the weights were read. */
   zeroShare?: number;
   /** The type that the option `head` rounds it to while it arrives: `Q6_K` … */
@@ -46,28 +67,35 @@ export interface CanRun {
   needed: MemoryNeeds;
   /**
    * Bytes available for `needed.total`: WebAssembly's 4 GiB, or the memory that the runtime says it has, less what other parts of the
-   * engine take.
+   * engine take. For a model that is split, the memory that the runtime has, or what 8 WebAssembly memories have.
    */
   available: number;
+  /** How many WebAssembly memories a model takes that is larger than one; absent where one has all of it. */
+  parts?: number;
   /** Why it does not fit. */
   reason?: string;
   /** The nearest options with which it fits, where there are any. */
-  suggestion?: { contextLength?: number; kvCacheType?: KvCacheType; recurrentStates?: number };
+  suggestion?: {
+    contextLength?: number;
+    kvCacheType?: KvCacheType;
+    kvCacheTokens?: number;
+    prefillChunk?: number;
+    recurrentStates?: number;
+  };
   /** As `Description.heads`, and whether the model fits with each. */
   heads: (HeadChoice & { ok: boolean })[];
 }
 
-export interface InspectOptions {
+/** Options of a load that the description depends on, and how much of the file is read. */
+export interface InspectOptions extends BatchingOptions {
   /** Reads the weights too, for what only they tell: the share of zeros. @default false */
   weights?: boolean | undefined;
   /** As in `load`: `memory` and `activations` of the description follow it. @default "auto" */
-  activations?: Activations | undefined;
+  activations?: Activations | ActivationMap | undefined;
   /** As in `load`: `memory` of the description follows it. @default "auto" */
   kvCacheType?: KvCacheType | undefined;
   /** As in `load`. @default what the model was trained for, at most 4096 */
   contextLength?: number | undefined;
-  /** As in `load`. @default 256 tokens */
-  prefillChunk?: number | undefined;
   /**
    * Packs as ternary what turns out to be ternary: dense TriLM weights, TQ2_0 blocks whose scales agree. Otherwise every tensor keeps
    * the type that the file has.
@@ -76,6 +104,8 @@ export interface InspectOptions {
   repack?: boolean | undefined;
   /** How many values an I2_S file interleaves; other files do not need it. @default "auto" */
   i2s?: I2sInterleave | undefined;
+  /** As in `load`: `memory` of the description follows it. @default "2-bit" */
+  ternaryPacking?: TernaryPacking | undefined;
   /** As in `load`: `memory` of the description follows it. @default "stored" */
   head?: Head | undefined;
   /** Aborts the reading; the promise rejects with the signal's reason. */
@@ -96,8 +126,12 @@ export interface Description {
   /** How many tensors there are of each storage type. */
   kinds: Record<string, number>;
   tensors: TensorSummary[];
-  /** How the activations of the layers' matrices are rounded. */
+  /** How the activations of the layers' matrices are rounded; `by matrix` where there is a map. */
   activations: string;
+  /** The map that is in force, if there is one: what the option gave, else what the model's key `ternlight.activations` holds. */
+  activationMap?: ActivationMap;
+  /** How ternary matrices are packed; absent where there are none, or where only the weights tell. */
+  ternaryPacking?: Exclude<TernaryPacking, "auto">;
   /**
    * For files with I2_S tensors: how their codes are ordered, and from what that is known. `default` means that only the header was
    * read, or that the weights do not tell.
@@ -141,7 +175,7 @@ export interface ModelInfo extends Description {
   vocab: number;
   /** Positions that one conversation may hold. */
   contextLength: number;
-  /** Requests that are computed together. */
+  /** Requests that are computed together; `configure` changes it. */
   maxSequences: number;
   kvCacheType: Exclude<KvCacheType, "auto">;
   /** The build that runs: `threads-relaxed`, `single-simd128` … */
@@ -158,6 +192,8 @@ export interface ModelInfo extends Description {
    * another order than the file's, as without `integrity` they are.
    */
   prefill?: { readonly tokens: number; readonly layers: number; readonly late: string | null };
+  /** How many WebAssembly memories share a model that is larger than one; absent where one has all of it. */
+  parts?: number;
   /** Bytes of wasm memory that were held after the load. */
   memoryBytes: number;
 }

@@ -6,8 +6,17 @@ import type { HealthWatch } from "./health.ts";
 import type { Progress, SourceOptions } from "./sources.ts";
 import type { AbortSignal } from "./web.ts";
 
-/** How activations are rounded before integer products. `auto` follows the way the model was trained. */
+/** How activations are rounded before integer products. `auto` follows the model's own map, else the way it was trained. */
 export type Activations = "auto" | "int8" | "int14" | "float";
+
+/** How the input of a matrix is rounded. */
+export type MappedPrecision = "int2" | "int4" | "int8" | "int14" | "float";
+
+/**
+ * How activations are rounded by matrix: `blk.3`, `blk.0-5` or `blk.*`, each alone or with a matrix (`blk.3.attn_q`), in GGUF's names. The
+ * closest key counts; matrices that none names are rounded as the model was trained. An empty map takes the model's own away.
+ */
+export type ActivationMap = Readonly<Record<string, MappedPrecision>>;
 
 /**
  * How keys and values are stored between steps. `auto` is `f32` while the cache stays small, else `f16`. `fp8` (e4m3) and `q8`, `q4`,
@@ -61,7 +70,45 @@ export type Prefill = Prompt | readonly ChatMessage[] | PrefillChat | Uint8Array
 /** Whether a load may take other settings than it was asked for. */
 export type Fit = "none" | "auto";
 
-export interface LoadOptions extends SourceOptions {
+/**
+ * How ternary weights are packed in memory: four to a byte, or five, which takes a fifth less and more instructions. The results are the same
+ * bits. `auto` measures models of 20 MB and more, and takes five where that is no slower.
+ */
+export type TernaryPacking = "2-bit" | "1.6-bit" | "auto";
+
+/** How requests share steps: options of a load, which `model.configure()` changes while the model runs. */
+export interface BatchingOptions {
+  /**
+   * The most prompt tokens that one pass computes; an eighth of it while other answers are being written, so that none of them waits
+   * long. It changes speed and scratch memory, never a result. One reading of the weights serves a whole chunk: more than 256 tokens
+   * gain nothing.
+   * @default 256 tokens
+   */
+  prefillChunk?: number | undefined;
+  /**
+   * Requests that are computed together; further ones wait for a place. One reading of the weights serves them all.
+   * @default 8 requests
+   */
+  maxSequences?: number | undefined;
+  /**
+   * The most tokens of one pass, prompts and running answers together. Scratch memory is reserved for this or for
+   * `prefillChunk + maxSequences - 1`, whichever is smaller.
+   * @default 2048 tokens
+   */
+  maxBatchTokens?: number | undefined;
+  /** Requests that may wait; the next one is refused with `QueueFull`. @default 32 requests */
+  maxWaiting?: number | undefined;
+  /** The order of waiting requests. @default "fair" */
+  scheduling?: Scheduling | undefined;
+}
+
+/** Options of `canRun`: those of the load, and what the model may take. */
+export interface CanRunOptions extends LoadOptions {
+  /** Bytes that the model may take. @default what the runtime has free, at most 8 WebAssembly memories of 4 GiB */
+  memory?: number | undefined;
+}
+
+export interface LoadOptions extends SourceOptions, BatchingOptions {
   /** Aborts the load; the promise rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
   /** Called as bytes arrive, at most every 50 ms, and once at each change of phase. */
@@ -84,28 +131,8 @@ export interface LoadOptions extends SourceOptions {
   contextLength?: number | undefined;
   /** How keys and values are stored. @default "auto" */
   kvCacheType?: KvCacheType | undefined;
-  /** How activations are rounded. @default "auto" */
-  activations?: Activations | undefined;
-  /**
-   * The most prompt tokens that one pass computes; an eighth of it while other answers are being written, so that none of them waits
-   * long. It changes speed and scratch memory, never a result. One reading of the weights serves a whole chunk: more than 256 tokens
-   * gain nothing.
-   * @default 256 tokens
-   */
-  prefillChunk?: number | undefined;
-  /**
-   * Requests that are computed together; further ones wait for a place. One reading of the weights serves them all.
-   * @default 8 requests
-   */
-  maxSequences?: number | undefined;
-  /**
-   * The most tokens of one pass, prompts and running answers together. Scratch memory is reserved for this or for
-   * `prefillChunk + maxSequences - 1`, whichever is smaller.
-   * @default 2048 tokens
-   */
-  maxBatchTokens?: number | undefined;
-  /** Requests that may wait; the next one is refused with `QueueFull`. @default 32 requests */
-  maxWaiting?: number | undefined;
+  /** How activations are rounded: of all matrices alike, or by a map. @default "auto" */
+  activations?: Activations | ActivationMap | undefined;
   /**
    * Tokens whose keys and values are kept, for all conversations together and, of ended conversations, for later ones that begin
    * alike. At least `contextLength`. What was unused longest is evicted first, and computed again when it is needed.
@@ -123,14 +150,18 @@ export interface LoadOptions extends SourceOptions {
    * @default true
    */
   prefixReuse?: boolean | undefined;
-  /** The order of waiting requests. @default "fair" */
-  scheduling?: Scheduling | undefined;
   /**
    * Memory that all adapters together may take, 128 MiB by default: `loadAdapter` refuses one that would need more. Until adapters are
    * loaded it is address space alone.
    * @default 134217728 bytes
    */
   maxAdapterBytes?: number | undefined;
+  /**
+   * Bytes of weights, cache and scratch in one WebAssembly memory: a model that takes more is split by layers over several. Smaller than
+   * the default where a device refuses memories of 4 GiB.
+   * @default what 4 GiB leave for a model
+   */
+  maxPartBytes?: number | undefined;
   /**
    * Packs as ternary what turns out to be ternary: dense TriLM weights, TQ2_0 blocks whose scales agree. Otherwise every tensor keeps
    * the type that the file has.
@@ -139,6 +170,8 @@ export interface LoadOptions extends SourceOptions {
   repack?: boolean | undefined;
   /** How many values an I2_S file interleaves; other files do not need it. @default "auto" */
   i2s?: I2sInterleave | undefined;
+  /** How ternary weights are packed. `inspect` and `canRun` follow it; for "auto" they count 2 bits. @default "2-bit" */
+  ternaryPacking?: TernaryPacking | undefined;
   /**
    * Rounds the embedding and the head, be they one matrix or two, to a smaller type while they arrive: less memory, more tokens a
    * second, and other logits. What takes no more than that as it is stored stays so, with a warning. Rows must be whole blocks: of 256
@@ -164,6 +197,12 @@ export interface LoadOptions extends SourceOptions {
    * @default true in pages, false elsewhere
    */
   warmup?: boolean | undefined;
+  /**
+   * Writes to every page of weights, KV cache and scratch when the model is loaded, so that none of them is taken from the system while an
+   * answer is written. All memory of the model is resident then, also what a cache of keys and values would take only later.
+   * @default false
+   */
+  prefault?: boolean | undefined;
   /**
    * What happens where the model does not fit in memory: `none` is an error that names settings with which it does, `auto` takes them and
    * says so in `info.warnings`.

@@ -6,6 +6,7 @@ import type { EngineError } from "./errors.ts";
 import type { CompletionOptions, GenerateOptions, Generation, Prompt, TokenIds, TokenLogprobs } from "./generate.ts";
 import type { Health, HealthOptions } from "./health.ts";
 import type { ModelInfo, ModelStatus } from "./info.ts";
+import type { BatchingOptions } from "./load.ts";
 import type { MetricsOptions, Statistics } from "./metrics.ts";
 import type {
   DetokenizeOptions,
@@ -159,6 +160,26 @@ export interface Model extends AsyncDispose {
    * ```
    */
   restoreSession(bytes: Uint8Array | ArrayBuffer, options?: SessionOptions): Promise<Session>;
+  /**
+   * Changes how requests share steps while the model runs, from the next step on; what is left out stays as it is. Answers under way go
+   * on, with the same bits, also those beyond a smaller `maxSequences`. Nothing is allocated: scratch memory was reserved at the load for
+   * `prefillChunk + maxSequences - 1` tokens of one pass, or for `maxBatchTokens`, whichever is smaller.
+   *
+   * @throws {EngineError} `InvalidArgument` for an option that is wrong, or that needs more memory than the load has reserved: `detail`
+   *   has the option and the most that is possible
+   * @example
+   * ```ts
+   * import { load } from "ternlight";
+   * import demo from "ternlight/demo";
+   *
+   * const model = await load(demo, { maxSequences: 16 });
+   * // Somebody waits for each word now: fewer share a step, and prompts hold them up for less time.
+   * await model.configure({ maxSequences: 4, prefillChunk: 64 });
+   * console.log(model.info.maxSequences);
+   * await model.close();
+   * ```
+   */
+  configure(options: BatchingOptions): Promise<void>;
   /** Computes a few tokens and throws them away: the first answer then comes as fast as any other. */
   warmup(): Promise<void>;
   /** Tells how many requests run and wait, and how much of the KV cache is in use. */

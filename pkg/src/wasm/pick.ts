@@ -15,10 +15,19 @@ export interface Pick {
 /** More threads gain nothing where memory is the limit, and they wait by spinning. */
 const MOST_THREADS = 8;
 
-/** Decides which build runs and with how many threads. A choice of the caller that this runtime cannot fulfil is an error; defaults adapt. */
-export function pick(features: Features, cores: number, wish: { threads?: number; flavour?: Flavour } = {}): Pick {
+/**
+ * Decides which build runs and with how many threads. A choice of the caller that this runtime cannot fulfil is an error; defaults adapt.
+ *
+ * @param physical cores without hyper-threads, where they are told: two threads of one core share the units that multiply
+ */
+export function pick(
+  features: Features,
+  cores: number,
+  wish: { threads?: number; flavour?: Flavour } = {},
+  physical?: number | null,
+): Pick {
   const simd = pickSimd(features, wish.flavour ?? "auto");
-  const { threads, threadsReason } = pickThreads(features, cores, wish.threads);
+  const { threads, threadsReason } = pickThreads(features, cores, wish.threads, physical ?? cores);
   const row = flavours.find((row) => row.simd === simd && row.threads === threads > 1);
   if (!row) throw new Error(`flavours.json has no ${simd} build for ${threads} threads`);
   return { flavour: row.name, threads, threadsReason };
@@ -44,7 +53,8 @@ function pickSimd(features: Features, wish: Flavour): "relaxed" | "simd128" {
 function pickThreads(
   features: Features,
   cores: number,
-  wish?: number,
+  wish: number | undefined,
+  physical: number,
 ): { threads: number; threadsReason: string | null } {
   if (wish !== undefined && wish > 1 && features.unshared) {
     throw new EngineError("UnsupportedOption", `threads: ${wish} need shared memory, but ${features.unshared}`, {
@@ -53,13 +63,18 @@ function pickThreads(
     });
   }
   if (features.unshared) return { threads: 1, threadsReason: cores > 1 ? features.unshared : null };
-  const threads = Math.min(wish ?? MOST_THREADS, cores);
+  const threads = Math.min(wish ?? Math.min(MOST_THREADS, physical), cores);
   if (threads === cores) {
     const fewer = wish !== undefined && wish > cores;
     const threadsReason = fewer ? `threads: ${wish} were asked for, and there are ${cores} cores` : null;
     return { threads, threadsReason };
   }
-  const threadsReason =
-    wish === undefined ? `more than ${MOST_THREADS} threads gain nothing` : `threads: ${wish} was asked for`;
-  return { threads, threadsReason };
+  if (wish !== undefined) return { threads, threadsReason: `threads: ${wish} was asked for` };
+  const few = threads === physical;
+  return {
+    threads,
+    threadsReason: few
+      ? `hyper-threads and parts of a core gain nothing`
+      : `more than ${MOST_THREADS} threads gain nothing`,
+  };
 }

@@ -57,6 +57,25 @@ test("the perplexity is that of the tokens that were written", async (context) =
   assert.ok(Math.abs(perplexity.value! / Math.exp(nll) - 1) < 1e-4, `${perplexity.value}, not ${Math.exp(nll)}`);
 });
 
+test("what a model wrote long ago does not hide how it writes now", async (context) => {
+  const model = await demo(context, { ...always, maxSequences: 8 });
+  const write = async (answers: number, temperature: number) => {
+    const options = { maxTokens: 128, ignoreEos: true, temperature, topK: 0, topP: 1, minP: 0, logprobs: 0 };
+    const seeds = Array.from({ length: answers }, (_, seed) => seed);
+    const all = await Promise.all(seeds.map((seed) => model.generate(ONCE, { ...options, seed }).finished));
+    const logprobs = all.flatMap((one) => one.logprobs!.map(({ logprob }) => logprob));
+    return -logprobs.reduce((sum, logprob) => sum + logprob, 0) / logprobs.length;
+  };
+  const [well, ill] = [await write(8, 0.1), await write(12, 100)];
+  assert.ok(ill - well > 2, `${well} and ${ill}`);
+  const { perplexity } = (await model.health()).signals;
+  const far = (ill - Math.log(perplexity.value!)) / (ill - well);
+  // Of all tokens since the load, those of the first part were 0.4.
+  assert.ok(Math.abs(far) < 0.15, `${perplexity.value}, not ${Math.exp(ill)}; before it ${Math.exp(well)}`);
+  const { tokens } = perplexity.from;
+  assert.ok(Number.isInteger(tokens) && tokens! >= 256 && tokens! < 512, String(tokens));
+});
+
 test("as many tiles are seen as codes were changed", async (context) => {
   const model = await demo(context, { health: true });
   for (const codes of [1, 6, 40]) {
@@ -125,6 +144,35 @@ for (const kvCacheType of ["f32", "f16", "fp8", "q8", "q4", "q2"] as const) {
   });
 }
 
+for (const kvCacheType of ["f32", "f16", "q8", "q4"] as const) {
+  test(`a cache of one token is an alert, and one of a text is well, in ${kvCacheType}`, async (context) => {
+    const same = await demo(context, { ...always, kvCacheType });
+    await same.generate(Array(400).fill(5), { maxTokens: 8, temperature: 0, ignoreEos: true }).finished;
+    const { kvEntropy } = (await same.health()).signals;
+    assert.equal(kvEntropy.state, "alert", JSON.stringify(kvEntropy));
+    const text = await demo(context, { ...always, kvCacheType });
+    const answers = [1, 2].map((seed) => text.generate(ONCE, { maxTokens: 96, seed, ignoreEos: true }).finished);
+    await Promise.all(answers);
+    const well = (await text.health()).signals.kvEntropy;
+    assert.deepEqual([well.state, well.from], ["ok", { layers: 6, of: 6 }], JSON.stringify(well));
+    // What was well falls when the cache does: the bins stay where they were.
+    await text.generate(Array(400).fill(5), { maxTokens: 48, temperature: 0, ignoreEos: true }).finished;
+    assert.ok((await text.health()).signals.kvEntropy.value! < well.value! - 1);
+  });
+}
+
+test("a layer that was not looked at yet is not called ok", async (context) => {
+  const model = await demo(context, always);
+  // The last step is the first that finds enough positions; it looks at some layers.
+  await model.generate(ONCE, { maxTokens: 17 - ONCE.length, seed: 1, ignoreEos: true }).finished;
+  const { kvEntropy } = (await model.health()).signals;
+  assert.ok(
+    kvEntropy.from.layers! > 0 && kvEntropy.from.layers! < 6 && kvEntropy.from.of === 6,
+    JSON.stringify(kvEntropy.from),
+  );
+  assert.equal(kvEntropy.state, "unknown");
+});
+
 test("thresholds that were given decide", async (context) => {
   const thresholds = { perplexity: { warn: 1, alert: 1e9 }, kvEntropy: { warn: 60, alert: 50 } };
   const model = await demo(context, { health: { share: 1, thresholds } });
@@ -162,4 +210,6 @@ test("the command tells the same, and exits with 1 on an alert", async () => {
   );
   assert.equal(status, 1);
   assert.match(stdout, /^alert\n.*\n +weights +alert +[\d.]+ % .*changed 9/);
+  const layers = Array.from(stdout.matchAll(/^ *(\d+) +\d+\.?\d* +\d+\.?\d*$/gm), ([, layer]) => Number(layer));
+  assert.deepEqual(layers, [0, 1, 2, 3, 4, 5], stdout);
 });

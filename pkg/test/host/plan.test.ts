@@ -38,25 +38,26 @@ async function counted(context: TestContext) {
 test("a model that fits is planned once for its load", async (context) => {
   const { instance, files, headers, count } = await counted(context);
   const settings = { contextLength: 128 };
-  const { loader, verdict } = planLoad(instance.glue, headers, settings, null);
+  const { loader, verdict } = await planLoad(instance.glue, headers, settings, { free: null });
   assert.equal(verdict.ok, true);
   const loadContext = { platform: null!, signal, onProgress() {}, onFatal() {}, threads: null! } satisfies LoadContext;
-  const full = await feed({ instance, headers, files, settings: forPlan(settings), loader }, loadContext);
+  const places = [{ instance, checkpoint: headers.checkpoint, loader }];
+  const [full] = await feed({ places, files, settings: forPlan(settings) }, loadContext);
   assert.equal(full, loader);
-  const engine = full.finish();
+  const engine = full!.finish();
   assert.equal(engine.contextLength, 128);
   assert.equal(count.loaders, 1);
 });
 
 test("one plan also tells what other settings would take", async (context) => {
   const { instance, headers, count } = await counted(context);
-  const { needed } = planLoad(instance.glue, headers, {}, null).verdict;
+  const { needed } = (await planLoad(instance.glue, headers, {}, { free: null })).verdict;
   // Room for the weights and for little else.
-  const { available } = planLoad(instance.glue, headers, {}, 0).verdict;
+  const { available } = (await planLoad(instance.glue, headers, {}, { free: 0 })).verdict;
   assert.equal(available, 0);
-  const { available: all } = planLoad(instance.glue, headers, {}, null).verdict;
+  const { available: all } = (await planLoad(instance.glue, headers, {}, { free: null })).verdict;
   const free = 2 ** 32 - all + needed.total - needed.kv / 2;
-  const { verdict } = planLoad(instance.glue, headers, {}, free);
+  const { verdict } = await planLoad(instance.glue, headers, {}, { free });
   assert.equal(verdict.ok, false);
   assert.ok(verdict.suggestion, JSON.stringify(verdict));
   assert.equal(count.loaders, 4, "one for each call");

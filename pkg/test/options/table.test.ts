@@ -26,8 +26,10 @@ const types = readTypes([
 ]);
 
 const interfaces: [name: string, ...functions: FunctionName[]][] = [
-  ["LoadOptions", "load", "canRun"],
+  ["LoadOptions", "load"],
+  ["CanRunOptions", "canRun"],
   ["InspectOptions", "inspect"],
+  ["BatchingOptions", "configure"],
   ["GenerateOptions", "generate"],
   ["ChatOptions", "chat"],
   ["SessionOptions", "session", "restoreSession"],
@@ -66,6 +68,7 @@ const named: Record<NamedKind, string[]> = {
   object: [
     "Readonly<Record<string, unknown>>",
     "Batches",
+    "Readonly<LoadOptions>",
     "DeviceReport",
     "Readonly<Record<string, Model | Loader>>",
     "Readonly<Record<string, Readonly<Record<string, ModelSource>>>>",
@@ -84,7 +87,9 @@ const named: Record<NamedKind, string[]> = {
 function agrees(type: string, kind: Kind): boolean {
   if (typeof kind === "string") return named[kind].includes(type);
   if (!("values" in kind)) return type === "number";
-  return types.literals(type)?.toSorted().join() === [...kind.values].sort().join();
+  const [literals, map] = kind.map ? type.split(" | ") : [type];
+  if (kind.map && map !== "ActivationMap") return false;
+  return types.literals(literals!)?.toSorted().join() === [...kind.values].sort().join();
 }
 
 function compare(name: string, expected: Record<string, Option>): void {

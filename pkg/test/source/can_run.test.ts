@@ -11,6 +11,7 @@ import { partName } from "./support/split.ts";
 import { Writer } from "./support/writer.ts";
 
 const GB = 2 ** 30;
+const DEMO = new URL("../../models/ternlight-demo/", import.meta.url);
 
 interface Shape {
   layers: number;
@@ -108,18 +109,51 @@ test("what does not fit comes with the longest context that does", async (contex
 
   assert.ok((await canRun(model, { ...asked, ...suggestion })).ok, "the suggestion fits");
   const longer = { ...asked, ...suggestion, contextLength: contextLength + 64 };
-  assert.equal((await canRun(model, longer)).ok, false, "a longer context does not");
+  const more = await canRun(model, longer);
+  assert.ok(!more.ok || more.parts === 2, "a longer context does not fit into one memory");
 });
 
 test("half the cache may be enough", async (context) => {
-  // 2.4 GB of cache as f16: there is room for it once, not twice.
-  const model = await fileOf(context, { ...long, hidden: 2048, ffn: 5632, context: 16384 });
-  const f32 = await canRun(model, { contextLength: 12288, kvCacheType: "f32" });
+  // 2.1 GB of cache as f16, in one layer: there is room for it once, not twice.
+  const model = await fileOf(context, { ...long, layers: 1, hidden: 2048, ffn: 5632 });
+  const f32 = await canRun(model, { contextLength: 262144, kvCacheType: "f32" });
   assert.deepEqual([f32.ok, f32.suggestion], [false, { kvCacheType: "f16" }], JSON.stringify(f32));
 });
 
+test("a memory that is given counts, and what fits into it is suggested", async () => {
+  const all = await canRun(DEMO);
+  const none = await canRun(DEMO, { memory: 8e6 });
+  assert.deepEqual([none.ok, none.available, none.parts], [false, 8e6, undefined]);
+  assert.match(none.reason!, /^the model needs \d+ bytes, and may have 8000000$/);
+  assert.ok(none.heads.every(({ ok, memory }) => ok === memory.total <= 8e6));
+  const near = await canRun(DEMO, { memory: 8e6, ...none.suggestion });
+  assert.ok(none.suggestion && near.ok && near.needed.total < all.needed.total, JSON.stringify(none.suggestion));
+  // Chunks get shorter before the context does.
+  assert.equal(none.suggestion.contextLength, undefined);
+  const few = await canRun(DEMO, { memory: 1e6 });
+  assert.deepEqual([few.ok, few.suggestion], [false, undefined]);
+  assert.ok((await canRun(DEMO, { memory: 2 ** 50 })).ok);
+});
+
+test("a model larger than one memory takes several of about the same size", async (context) => {
+  const model = await fileOf(context, long);
+  const asked = { contextLength: 512, prefillChunk: 16 };
+  const whole = await canRun(model, asked);
+  assert.deepEqual([whole.ok, whole.parts], [true, undefined]);
+  for (const parts of [2, 3, 5]) {
+    const found = await canRun(model, { ...asked, maxPartBytes: Math.ceil((1.2 * whole.needed.total) / parts) });
+    assert.deepEqual([found.ok, found.parts], [true, parts], JSON.stringify(found));
+    for (const name of ["weights", "kv"] as const) assert.equal(found.needed[name], whole.needed[name]);
+    // Each has scratch memory of its own.
+    const more = found.needed.total - whole.needed.total;
+    assert.ok(more > 0 && more < parts * whole.needed.scratch, String(more));
+  }
+  const tooMany = await canRun(model, { ...asked, maxPartBytes: Math.ceil(whole.needed.total / 12) });
+  assert.equal(tooMany.ok, false, "there are 8 memories at most");
+});
+
 test("weights that are too large leave nothing to suggest", async (context) => {
-  const model = await fileOf(context, { ...long, layers: 200 });
+  const model = await fileOf(context, { ...long, layers: 1, hidden: 65536, ffn: 65536 });
   const { ok, reason, suggestion } = await canRun(model);
   assert.deepEqual([ok, suggestion], [false, undefined]);
   assert.match(reason!, /too few even for a context of 256 positions/);
@@ -142,9 +176,9 @@ test("load refuses what WebAssembly cannot hold with the same words", async (con
 
 test("a load that may take the nearest setting says which one", async (context) => {
   // 4.3 GB of cache as f32, and weights of some megabytes.
-  const shape = { layers: 2, hidden: 2048, ffn: 1024, vocab: 1024, context: 262144 };
+  const shape = { layers: 1, hidden: 2048, ffn: 1024, vocab: 1024, context: 262144 };
   const model = await fileOf(context, shape);
-  const asked = { contextLength: 131072, kvCacheType: "f32", threads: 1 } as const;
+  const asked = { contextLength: 262144, kvCacheType: "f32", threads: 1 } as const;
   await assert.rejects(load(model, asked), { code: "OutOfMemory" });
   const loaded = await load(model, { ...asked, fit: "auto" });
   context.after(() => loaded.close());
@@ -153,12 +187,13 @@ test("a load that may take the nearest setting says which one", async (context) 
   const found = warnings.filter((warning) => warning.startsWith("fit: "));
   assert.equal(found.length, 1);
   assert.match(found[0]!, /^fit: kvCacheType f16.* was taken, because the model needs \d+ bytes, /);
-  assert.ok(contextLength === 131072 || found[0]!.includes(`contextLength ${contextLength}`), found[0]);
+  assert.ok(contextLength === 262144 || found[0]!.includes(`contextLength ${contextLength}`), found[0]);
   // What fits is left as it was asked for, and what cannot fit is an error all the same.
   const small = await load(goldenPath("gguf/qwen3.Q1_0.gguf"), { fit: "auto", threads: 1 });
   assert.ok(!small.info.warnings.some((warning) => warning.startsWith("fit")));
   await small.close();
-  const huge = await fileOf(context, { ...long, layers: 200 });
+  // One layer of 5 GB, which no split makes smaller.
+  const huge = await fileOf(context, { ...long, layers: 1, hidden: 65_536, ffn: 65_536 });
   await assert.rejects(load(huge, { fit: "auto", threads: 1 }), { code: "OutOfMemory" });
 });
 

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
+import type { ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { before, type TestContext, test } from "node:test";
@@ -131,7 +132,21 @@ test("what is missing, private or gated gets words that help", async (context) =
   process.env.HF_TOKEN = TOKEN;
   await fails("hf:owner/nothing", "NotFound", /the token in HF_TOKEN may not read it/);
   await failure(load("hf:owner/nothing"), "NotFound", new RegExp(url));
+  delete process.env.HF_TOKEN;
+  const many = await hub(context, { repositories, answer: (_, response) => tooMany(response) });
+  const limited = await failure(
+    inspect("hf:owner/repo"),
+    "Network",
+    /too many requests: try again later, or set HF_TOKEN/,
+  );
+  assert.equal(limited.detail.status, 429);
+  assert.equal(many.asked.length, 1);
 });
+
+const tooMany = (response: ServerResponse) => {
+  response.writeHead(429, { "retry-after": "3600" }).end();
+  return true;
+};
 
 test("faults of a hub are tried again, or told", async (context) => {
   let busy = 2;
@@ -200,6 +215,7 @@ test("the command line takes names, tells the choice, and shows no token", async
   const ran = await ternlight("run", "hf:owner/repo", "-p", "one", "-n", "2", "--no-cache", "--threads", "1");
   assert.equal(ran.status, 0, ran.stderr);
   assert.match(ran.stderr, /model-i2_s\.gguf was taken of 2 models/);
+  assert.match(ran.stderr, /to talk to the model: ternlight chat hf:owner\/repo$/m);
   const out = path.join(await mkdtemp(path.join(tmpdir(), "ternlight-")), "out.gguf");
   context.after(() => rm(path.dirname(out), { recursive: true, force: true }));
   const converted = await ternlight("convert", "hf:owner/repo/model-i2_s.gguf", out);

@@ -11,7 +11,9 @@ const dist = fileURLToPath(new URL("../../dist/", import.meta.url));
 test("a page asks the hub, and loads no code for it before", { timeout: 60_000 }, async (context) => {
   const file = await goldenFile("gguf/llama_bitlinear.I2_S.gguf");
   const main = { "model-Q4_0.gguf": file.subarray(0, 100), "model-i2_s.gguf": file };
-  const hub = await startHub(context, { repositories: { "owner/repo": { revisions: { main } } } });
+  const revisions = { main };
+  const repositories = { "owner/repo": { revisions }, "owner/gated": { revisions, gated: true } };
+  const hub = await startHub(context, { repositories });
   const asked = [];
   const server = await serve({ mounts: { "/ternlight/": dist }, asked });
   const browser = await launch();
@@ -48,5 +50,13 @@ test("a page asks the hub, and loads no code for it before", { timeout: 60_000 }
   assert.equal(loaded("/hub.js"), 1);
   const absent = await tried("hf:owner/nothing");
   assert.equal(absent.code, "NotFound");
-  assert.match(absent.message, /https:\/\/huggingface\.co shows no model owner\/nothing/);
+  assert.match(
+    absent.message,
+    /https:\/\/huggingface\.co shows no model owner\/nothing.*it is private and cannot be had from here$/,
+  );
+  // A page has no variables.
+  assert.match(
+    (await tried("hf:owner/gated")).message,
+    /owner\/gated is gated.*download the file there and load that$/,
+  );
 });

@@ -168,3 +168,15 @@ test("an adapter's config has a limit, wherever it lies", async (context) => {
     await model.close();
   }
 });
+
+test("a Blob that Node cannot read is refused, and does not end the process", async () => {
+  const piece = new Blob([new Uint8Array(2 ** 20)]);
+  const long = new File(
+    Array.from({ length: 4096 }, () => piece),
+    "long.gguf",
+  );
+  await assert.rejects(load(long), {
+    code: "TooLarge",
+    detail: { file: "long.gguf", expected: "at most 4294967295 bytes", found: "4294967296" },
+  });
+});

@@ -39,6 +39,22 @@ test("the fastest build that runs correctly is taken", () => {
   }
 });
 
+test("cores have a thread each, and hyper-threads none unless they are asked for", () => {
+  const by = (cores: number, physical: number | null, wish = {}) => {
+    const { threads, threadsReason } = pick(all, cores, wish, physical);
+    return [threads, threadsReason];
+  };
+  assert.deepEqual(by(8, 4), [4, "hyper-threads and parts of a core gain nothing"]);
+  assert.deepEqual(by(2, 1), [1, "hyper-threads and parts of a core gain nothing"]);
+  assert.deepEqual(by(32, 16), [8, "more than 8 threads gain nothing"]);
+  assert.deepEqual(by(4, 4), [4, null]);
+  assert.deepEqual(by(4, null), [4, null]);
+  assert.deepEqual(by(2, 4), [2, null], "an affinity that the count of cores knows more of");
+  assert.deepEqual(by(8, 4, { threads: 8 }), [8, null]);
+  assert.deepEqual(by(8, 4, { threads: 2 }), [2, "threads: 2 was asked for"]);
+  assert.deepEqual(pick({ ...all, unshared }, 8, {}, 4).threadsReason, unshared);
+});
+
 test("a wish that cannot be fulfilled is refused by name", () => {
   for (const [features, wish, code, message] of [
     [{ ...all, simd128: false }, {}, "UnsupportedRuntime", /no SIMD/],

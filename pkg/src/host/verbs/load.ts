@@ -22,15 +22,14 @@ export const load: Handler<"load"> = async (state, { source, settings }, context
       loop,
       crowding,
       adapters: new Adapters(loaded),
-      maxSequences: loaded.info.maxSequences,
     };
     if (settings.health || !state.platform.asked) await state.count();
     if (settings.health) {
       const { Monitor } = await state.platform.signals();
       const around = {
         engine: loaded.engine,
-        memory: loaded.memory,
-        operations: loaded.glue.operations().split(" "),
+        memory: loaded.parts[0].memory,
+        operations: loaded.parts[0].glue.operations().split(" "),
         recorder: await state.count(),
         kvCacheType: loaded.info.kvCacheType,
         turn: state.platform.turn,
@@ -51,8 +50,8 @@ export const load: Handler<"load"> = async (state, { source, settings }, context
 export const inspect: Handler<"inspect"> = (state, { source, settings, weights }, context) =>
   inspection.inspect(source, settings, weights, loadContext(state, context));
 
-export const canRun: Handler<"canRun"> = (state, { source, settings }, context) =>
-  inspection.canRun(source, settings, loadContext(state, context));
+export const canRun: Handler<"canRun"> = (state, { source, settings, memory, free }, context) =>
+  inspection.canRun(source, settings, { memory, free }, loadContext(state, context));
 
 /** The context of a load that a call asks for. */
 export function loadContext(

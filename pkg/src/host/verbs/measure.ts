@@ -2,6 +2,7 @@
 
 import type { Phase } from "../../rpc/protocol.ts";
 import type { CallContext, Handler } from "../call.ts";
+import { heldBytes } from "../context.ts";
 import type { EngineEvent, EngineWork } from "../events.ts";
 import { SLICE_MS } from "../loop.ts";
 import { choose, Runtime } from "../runtime.ts";
@@ -9,7 +10,7 @@ import type { HostState } from "../state.ts";
 
 /** Times conversations side by side, alone on the engine: first the tokens before the prompts, then the prompts, then the answers. */
 export const measure: Handler<"measure"> = async (state, { past, prompts, decode, profile }, context) => {
-  const { engine, memory, glue } = state.model;
+  const { engine, parts } = state.model;
   const sessions = prompts.map(() => engine.open());
   const phase = (ids: readonly number[][], work: EngineWork) => {
     for (const [i, session] of sessions.entries()) engine.submit(session, Uint32Array.from(ids[i] ?? []), work);
@@ -24,8 +25,8 @@ export const measure: Handler<"measure"> = async (state, { past, prompts, decode
     return {
       prefill,
       decode: answers,
-      memoryBytes: memory.buffer.byteLength,
-      operations: glue.operations().split(" "),
+      memoryBytes: heldBytes(parts),
+      operations: parts[0].glue.operations().split(" "),
     };
   } finally {
     for (const session of sessions) engine.close(session);
@@ -34,14 +35,14 @@ export const measure: Handler<"measure"> = async (state, { past, prompts, decode
 
 /** Runs all that is submitted, and times each step. */
 async function timePhase(
-  { model: { engine, memory }, platform }: HostState,
+  { model: { engine, parts }, platform }: HostState,
   profile: boolean | "each",
   { signal }: CallContext<"measure">,
 ): Promise<Phase> {
   const steps: number[] = [];
   const noted: number[] = [];
   const before = engine.tally();
-  const held = memory.buffer.byteLength;
+  const held = heldBytes(parts);
   // A step whose time is up when it begins ends after one operation.
   const each = profile === "each";
   engine.profile(!!profile);
@@ -62,23 +63,23 @@ async function timePhase(
   const ms = performance.now() - start;
   noted.push(...engine.profile(false));
   const [bytes, macs] = engine.tally().map((now, i) => now - before[i]!) as unknown as [number, number];
-  const grownBytes = memory.buffer.byteLength - held;
+  const grownBytes = heldBytes(parts) - held;
   return { ms, steps, weightBytes: bytes, weightMacs: macs, grownBytes, profile: noted };
 }
 
 /** What each matrix reads and writes, in a prompt's step and in that of the token after it. */
-export const trace: Handler<"trace"> = ({ model: { engine } }, { ids }) => {
+export const trace: Handler<"trace"> = ({ model: { engine } }, { ids, counted }) => {
   const session = engine.open();
   try {
     engine.submit(session, Uint32Array.from(ids), greedy(2));
-    return { prefill: [...engine.trace(0)], decode: [...engine.trace(0)] };
+    return { prefill: [...engine.trace(0, counted)], decode: [...engine.trace(0, false)] };
   } finally {
     engine.close(session);
   }
 };
 
 /** How long each matrix takes alone, and its bytes. */
-export const times: Handler<"times"> = ({ model: { engine } }, { streams }) => [...engine.trace(streams)];
+export const times: Handler<"times"> = ({ model: { engine } }, { streams }) => [...engine.trace(streams, false)];
 
 const greedy = (maxTokens: number): EngineWork => ({
   type: "generate",

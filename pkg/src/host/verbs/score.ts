@@ -44,7 +44,7 @@ export const promptLogprobs: Handler<"promptLogprobs"> = (state, { ids, logprobs
 /** As many texts are under way at once as the engine computes together. */
 export const embed: Handler<"embed"> = async (state, args, context) => {
   const { texts, normalize, adapters } = args;
-  const { text, maxSequences } = state.model;
+  const { text, info } = state.model;
   const mean = (args.pooling ?? text.pooling) === "mean";
   const rows: Float32Array[] = [];
   const one = (ids: number[]) => {
@@ -64,7 +64,13 @@ export const embed: Handler<"embed"> = async (state, args, context) => {
   const lane = async () => {
     for (const [i, from] of each) rows[i] = await one(typeof from === "string" ? text.tokenizer.encode(from) : from);
   };
-  await Promise.all(Array.from({ length: Math.min(maxSequences, texts.length) }, lane));
+  const lanes = Array.from({ length: Math.min(info.maxSequences, texts.length) }, lane);
+  try {
+    await Promise.all(lanes);
+  } finally {
+    // A call that failed leaves the queue before its caller hears of it.
+    await Promise.allSettled(lanes);
+  }
   return rows;
 };
 

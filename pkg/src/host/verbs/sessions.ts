@@ -37,7 +37,7 @@ export const saveSession: Handler<"saveSession"> = async (state, { session, adap
   // Looked up before the wait: a session that is closed meanwhile is an error and not an empty one.
   const id = state.session(session);
   adapt(state, id, adapters);
-  return engine.save(id, await fingerprintOf(state, context));
+  return engine.save(id, await fingerprintOf(state, context), new Uint8Array());
 };
 
 export const restoreSession: Handler<"restoreSession"> = async (state, args, context) => {

@@ -1,12 +1,13 @@
-/** What the engine is doing, and the warm-up of the runtime's compilers. */
+/** What the engine is doing, how it schedules, and the warm-up of the runtime's compilers. */
 
 import { EngineError } from "../../types/errors.ts";
 import type { ModelStatus } from "../../types/index.ts";
 import type { Handler } from "../call.ts";
+import { heldBytes } from "../context.ts";
 import { once } from "../request.ts";
 import { MAX_ROUNDS, WARMUP_MS, warmupRound } from "../warmup.ts";
 
-export const status: Handler<"status"> = ({ model: { engine, memory, crowding } }) => {
+export const status: Handler<"status"> = ({ model: { engine, parts, crowding } }) => {
   const counts = [...engine.status()] as [number, number, number, number, number, number, number, number];
   const [running, waiting, paused, kvCacheTokens, usedTokens, evictableTokens, recurrentStates, usedStates] = counts;
   return {
@@ -18,9 +19,17 @@ export const status: Handler<"status"> = ({ model: { engine, memory, crowding } 
     evictableTokens,
     recurrentStates,
     usedStates,
-    memoryBytes: memory.buffer.byteLength,
+    memoryBytes: heldBytes(parts),
     threads: crowding.active,
   };
+};
+
+export const configure: Handler<"configure"> = ({ model }, given) => {
+  const settings = { ...model.settings, ...given };
+  model.engine.configure(settings);
+  model.settings = settings;
+  model.info.maxSequences = given.maxSequences ?? model.info.maxSequences;
+  return null;
 };
 
 export const statistics: Handler<"statistics"> = async (state) => (await state.count()).statistics;

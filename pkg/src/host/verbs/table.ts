@@ -7,7 +7,7 @@ import { canRun, inspect, load } from "./load.ts";
 import { measure, roofline, times, trace } from "./measure.ts";
 import { embed, logits, perplexity, promptLogprobs } from "./score.ts";
 import { closeSession, forkSession, heldSession, restoreSession, rewindSession, saveSession } from "./sessions.ts";
-import { health, metrics, statistics, status, warmup } from "./status.ts";
+import { configure, health, metrics, statistics, status, warmup } from "./status.ts";
 import { detokenize, renderChat, tokenBytes, tokenize, tokenizerInfo } from "./tokenize.ts";
 
 export const verbs: Handlers = {
@@ -23,6 +23,7 @@ export const verbs: Handlers = {
   restoreSession,
   loadAdapter,
   unloadAdapter,
+  configure,
   warmup,
   status,
   statistics,

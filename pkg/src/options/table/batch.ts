@@ -75,7 +75,7 @@ export const queuePlace = {
   folder: {
     kind: "text",
     to: "command",
-    otherwise: "required with --queue",
+    otherwise: "the database of a queue in PostgreSQL; required with Redis",
     flag: { value: "DIR" },
     help: "A folder that all machines see, for the lines of jobs and their answers.",
   },
@@ -135,4 +135,34 @@ export const workerFlags = {
 
 export const drainFlags = {
   off: { kind: "boolean", to: "command", default: false, flag: {}, help: "Let workers take chunks again." },
+} as const satisfies Group;
+
+export const metricsFlags = {
+  metricsListen: {
+    kind: "text",
+    to: "command",
+    otherwise: "no metrics are served",
+    flag: { value: "[HOST:]PORT" },
+    help: "Serve metrics at /metrics to Prometheus: of the queue, with status of jobs, with worker of this worker. The host is 127.0.0.1 unless it is given.",
+  },
+} as const satisfies Group;
+
+export const statusFlags = {
+  metrics: {
+    kind: "boolean",
+    to: "command",
+    default: false,
+    flag: {},
+    help: "Print the queue's metrics once, in Prometheus' text format.",
+  },
+} as const satisfies Group;
+
+export const concurrencyFlags = {
+  recommend: {
+    kind: "boolean",
+    to: "command",
+    default: false,
+    flag: {},
+    help: "Probe this machine with the model for a second, and compute as many lines at once as recommend finds fastest in its memory.",
+  },
 } as const satisfies Group;

@@ -84,11 +84,11 @@ export const inspectFlags = {
 
 export const convertFlags = {
   type: {
-    kind: { values: ["tq2_0", "tq1_0", "q1_0", "i2_s"] },
+    kind: { values: ["tq2_0", "tq1_0", "q1_0", "i2_s", "keep"] },
     to: "command",
     otherwise: "by the source's codes",
     flag: { value: "T" },
-    help: "The storage type of the layers' matrices.",
+    help: "The storage type of the layers' matrices; keep leaves those of floats and of wider types as they are stored.",
   },
   embedding: {
     kind: { values: ["keep", "f16", "q8_0", "q6_k", "q4_0"] },
@@ -286,7 +286,7 @@ export const loadtest = {
   },
 } as const satisfies Group;
 
-/** Of a load test that measures; without one of `rps`, `users`, `batchSizes` and `host` it compares answers instead. */
+/** Of a load test that measures; without any of them but `serverModel` it compares answers instead. */
 export const loadPlan = {
   host: {
     kind: "text",

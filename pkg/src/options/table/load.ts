@@ -2,14 +2,18 @@
 
 import { type Group, MOST_TOKENS } from "../option.ts";
 
-/** What a model's plan depends on, and what serves many requests. All of it goes to the engine. */
+/** What a model's plan depends on. */
 export const plan = {
   activations: {
-    kind: { values: ["auto", "int8", "int14", "float"] },
+    kind: { values: ["auto", "int8", "int14", "float"], map: true },
     to: "plan",
     default: "auto",
-    flag: { value: "A" },
-    help: "How activations are rounded before integer products; auto follows the way the model was trained.",
+    flag: {
+      value: "A|MAP",
+      read: "map",
+      help: "How activations are rounded before integer products; auto follows the model's map or training. A map by matrix is a .json file, or JSON itself.",
+    },
+    help: "How activations are rounded before integer products: of all matrices alike, or by a map; auto follows the model's map, else the way it was trained.",
   },
   kvCacheType: {
     kind: { values: ["auto", "f32", "f16", "fp8", "q8", "q4", "q2"] },
@@ -27,14 +31,6 @@ export const plan = {
     flag: { name: "context", value: "N" },
     help: "Positions that one conversation may hold.",
   },
-  prefillChunk: {
-    kind: { integer: [1, 4096] },
-    to: "plan",
-    default: 256,
-    unit: "tokens",
-    flag: { value: "N" },
-    help: "The most prompt tokens that one pass computes.",
-  },
   repack: {
     kind: "boolean",
     to: "plan",
@@ -50,6 +46,13 @@ export const plan = {
     flag: { value: "N" },
     help: "How many values an I2_S file interleaves; auto decides by the weights.",
   },
+  ternaryPacking: {
+    kind: { values: ["2-bit", "1.6-bit", "auto"] },
+    to: "plan",
+    default: "2-bit",
+    flag: { value: "B" },
+    help: "How ternary weights are packed: four to a byte, or five, which takes a fifth less memory; auto takes five where a measurement finds that no slower.",
+  },
   head: {
     kind: { values: ["stored", "q8_0", "q6_k", "q4_0"] },
     to: "plan",
@@ -59,7 +62,16 @@ export const plan = {
   },
 } as const satisfies Group;
 
-export const serving = {
+/** How requests share steps. A model that runs takes other values by `configure`. */
+export const batching = {
+  prefillChunk: {
+    kind: { integer: [1, 4096] },
+    to: "plan",
+    default: 256,
+    unit: "tokens",
+    flag: { value: "N" },
+    help: "The most prompt tokens that one pass computes.",
+  },
   maxSequences: {
     kind: { integer: [1, 4096] },
     to: "plan",
@@ -93,6 +105,10 @@ export const serving = {
     flag: { value: "S" },
     help: "The order of waiting requests: fair gives half of the places to the shortest, fcfs serves first come, first served.",
   },
+} as const satisfies Group;
+
+/** What the conversations of many requests share. */
+export const serving = {
   kvCacheTokens: {
     kind: { integer: [1, MOST_TOKENS] },
     to: "plan",
@@ -197,6 +213,14 @@ export const loading = {
     flag: { value: "N" },
     help: "Memory that all adapters together may take.",
   },
+  maxPartBytes: {
+    kind: { integer: [1, 2 ** 32] },
+    to: "host",
+    otherwise: "what 4 GiB leave for a model",
+    unit: "bytes",
+    flag: { value: "N" },
+    help: "Bytes of a model in one WebAssembly memory; a larger one is split by layers over several.",
+  },
   chatTemplate: {
     kind: "text",
     to: "host",
@@ -220,6 +244,13 @@ export const loading = {
     otherwise: "true in pages, false elsewhere",
     flag: { name: "idle-warmup", help: "Warms up behind the load until a call comes; a server, before it is ready." },
     help: "Warms up in idle time behind the load, as model.warmup() does, until a call comes.",
+  },
+  prefault: {
+    kind: "boolean",
+    to: "host",
+    default: false,
+    flag: {},
+    help: "Writes to every page of weights, KV cache and scratch at the load, so that no token waits for the system to find one.",
   },
   fit: {
     kind: { values: ["none", "auto"] },
@@ -264,6 +295,18 @@ export const abort = {
   },
 } as const satisfies Group;
 
+/** How much memory a model may take, where that is less than there is. */
+export const fitting = {
+  memory: {
+    kind: { integer: [1, 2 ** 53 - 1] },
+    to: "caller",
+    otherwise: "what the runtime has free, at most 8 WebAssembly memories of 4 GiB",
+    unit: "bytes",
+    flag: { value: "SIZE", read: "bytes" },
+    help: "Memory that the model may take.",
+  },
+} as const satisfies Group;
+
 export const inspecting = {
   weights: {
     kind: "boolean",
@@ -271,6 +314,15 @@ export const inspecting = {
     default: false,
     flag: {},
     help: "Reads the weights too, which tells the share of zeros.",
+  },
+} as const satisfies Group;
+
+export const examining = {
+  load: {
+    kind: "object",
+    to: "caller",
+    otherwise: "none",
+    help: "Options with which the model is to be loaded; with them an address is examined as a model too.",
   },
 } as const satisfies Group;
 

@@ -39,10 +39,16 @@ export const advising = {
   memory: {
     kind: { integer: [1, 2 ** 53 - 1] },
     to: "caller",
-    otherwise: "what the runtime has free, at most WebAssembly's 4 GiB",
+    otherwise: "what the runtime has free, at most 8 WebAssembly memories of 4 GiB",
     unit: "bytes",
     flag: { value: "SIZE", read: "bytes" },
     help: "Memory that the model may take.",
+  },
+  load: {
+    kind: "object",
+    to: "caller",
+    otherwise: "none",
+    help: "Options of load that are settled: they are kept, and the others are recommended beside them.",
   },
   device: {
     kind: "object",
@@ -84,14 +90,30 @@ export const adviceFlags = {
   },
 } as const satisfies Group;
 
-export const fitFlags = {
-  memory: {
-    kind: { integer: [1, 2 ** 53 - 1] },
+export const watchFlags = {
+  healthThresholds: {
+    kind: "text",
     to: "command",
-    otherwise: "what the runtime has free, at most WebAssembly's 4 GiB",
-    unit: "bytes",
-    flag: { value: "SIZE", read: "bytes" },
-    help: "Memory that the model may take.",
+    otherwise: "the usual ones",
+    flag: { value: "FILE.json" },
+    help: "Watches health with these thresholds of signals, as health --calibrate writes them.",
+  },
+  healthShare: {
+    kind: { number: [0, 1] },
+    to: "command",
+    default: 0.005,
+    flag: { value: "X" },
+    help: "Watches health with at most this share of a core; with 1 every step is looked at.",
+  },
+} as const satisfies Group;
+
+export const speedFlags = {
+  speed: {
+    kind: "boolean",
+    to: "command",
+    default: false,
+    flag: {},
+    help: "Estimates how fast each model that fits writes here, from small models of its storage types that run for some seconds.",
   },
 } as const satisfies Group;
 

@@ -50,7 +50,7 @@ export const qualityFlags = {
     to: "command",
     otherwise: "auto",
     flag: { value: "A[,A…]", read: "list" },
-    help: "How activations are rounded, each measured: auto, int8, int14, float.",
+    help: "How activations are rounded, each measured: auto, int8, int14, float, or a map in a .json file.",
   },
   head: {
     kind: "texts",
@@ -101,7 +101,7 @@ export const sliceFlags = {
     kind: "text",
     to: "command",
     flag: { value: "FILE" },
-    help: "The text whose tokens stay first; its last tenth is held out.",
+    help: "The text whose tokens stay first; its last tenth is held out. With --tokens it chooses nothing, and only says what the slice costs.",
   },
   tokens: {
     kind: "text",
@@ -110,6 +110,55 @@ export const sliceFlags = {
     help: "Tokens to keep: a JSON list of ids or of texts as the vocabulary spells them, or an id a line.",
   },
   output,
+  force,
+} as const satisfies Group;
+
+export const calibrateFlags = {
+  dataset: {
+    kind: "text",
+    to: "command",
+    flag: { value: "FILE" },
+    help: "Texts to measure with, one a line of a .jsonl as { text } or as a JSON text; any other file is one text.",
+  },
+  calibrationSamples: {
+    kind: { integer: [1, MOST_TOKENS] },
+    to: "command",
+    default: 512,
+    unit: "pieces",
+    flag: { value: "N" },
+    help: "The most pieces of 64 tokens that entropies are measured on.",
+  },
+  entropyThreshold: {
+    kind: { number: [0, 8] },
+    to: "command",
+    default: 2.1,
+    unit: "bits",
+    flag: { value: "B" },
+    help: "Bits of an input's int8 codes up to which it becomes int4; up to half of it, int2; everything above becomes int8.",
+  },
+  budget: {
+    kind: { number: [0, 1000] },
+    to: "command",
+    unit: "%",
+    otherwise: "none: by entropy",
+    flag: { value: "PPL%", read: "percent" },
+    help: "Choose by the loss that each matrix causes instead, as long as the perplexity rises by no more.",
+  },
+  calibrationTokens: {
+    kind: { integer: [16, MOST_TOKENS] },
+    to: "command",
+    default: 2048,
+    unit: "tokens",
+    flag: { value: "N" },
+    help: "The most held-out tokens to choose by, and as many for the report.",
+  },
+  outputDir: {
+    kind: "text",
+    to: "command",
+    flag: { value: "D" },
+    help: "The folder for activations.json, the map.",
+  },
+  output: { ...output, otherwise: "none", help: "Write a GGUF with the map in its header as well." },
   force,
 } as const satisfies Group;
 

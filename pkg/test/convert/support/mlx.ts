@@ -60,7 +60,7 @@ export async function mlxFolder(gguf: string, bits: 1 | 2): Promise<Files> {
   };
 }
 
-function safetensors(entries: { name: string; dtype: string; shape: number[]; data: Uint8Array }[]) {
+export function safetensors(entries: { name: string; dtype: string; shape: number[]; data: Uint8Array }[]) {
   const header: Record<string, unknown> = {};
   let offset = 0;
   for (const { name, dtype, shape, data } of entries) {
