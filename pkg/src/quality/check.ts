@@ -1,15 +1,15 @@
 /** Looks for what makes converted files write nonsense, and mends what can be mended. */
 
 import type { RawPair } from "../convert/header.ts";
+import { toHalf } from "../source/floats.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Description, InspectOptions, LoadOptions, Model, ModelSource } from "../types/index.ts";
 import { type Gguf, isI2s, typeOf } from "./gguf.ts";
-import { toHalf } from "./half.ts";
 import { packed, TQ2_0 } from "./lint/dense.ts";
-import type { Finding, Rule, Unchecked } from "./lint/finding.ts";
+import type { Finding, Unchecked } from "./lint/finding.ts";
 import { checkHead, type HeadFinding } from "./lint/head.ts";
 import { type Checked, openChecked } from "./lint/model.ts";
-import { checkOrder, type OrderFinding, reordered } from "./lint/order.ts";
+import { checkOrder, isUndecided, type OrderFinding, reordered } from "./lint/order.ts";
 import { checkRope, type RopeFinding, turned, whyNot } from "./lint/rope.ts";
 import { checkText, type TextFinding } from "./lint/text_rules.ts";
 import { checkWeights, type Mended, type WeightFinding } from "./lint/weight_rules.ts";
@@ -67,15 +67,16 @@ export async function checkModel(context: CheckContext, options: CheckOptions): 
   const { signal, onProgress = () => {}, run = true, load: loading = {} } = options;
   return withFiles(context.opening, signal, async (files) => {
     const checked = await openChecked(files, signal);
-    const found: AnyFinding[] = [...checkText(checked), ...(await checkHead(checked, signal))];
+    const texts = checkText(checked);
+    const found: AnyFinding[] = [...texts.findings, ...(await checkHead(checked, signal))];
     let read = 0;
-    const { findings, mended } = await checkWeights(
-      checked.weights,
+    const { findings, mended, ...weights } = await checkWeights(
+      checked,
       () => onProgress(++read / (checked.weights.length + 1)),
       signal,
     );
     found.push(...findings);
-    const unchecked: Unchecked[] = [];
+    const unchecked: Unchecked[] = [...texts.unchecked, ...weights.unchecked];
     await judgeOrder(context, checked, found, unchecked, signal);
     const load = (source: ModelSource, own: LoadOptions) => context.load(source, { ...loading, ...own });
     await judgeRope({ ...context, load }, checked, found, unchecked, run, signal);
@@ -95,7 +96,10 @@ async function judgeOrder(
 ): Promise<void> {
   if (!gguf?.tensors.some(isI2s)) return;
   try {
-    found.push(...checkOrder(await inspect(source, { weights: true, signal })));
+    const description = await inspect(source, { weights: true, signal });
+    found.push(...checkOrder(description));
+    if (isUndecided(description))
+      unchecked.push({ rule: "i2s-order", reason: "the weights do not tell groups of 128 from groups of 64" });
   } catch (error) {
     unchecked.push({ rule: "i2s-order", reason: reasonOf(error) });
   }
@@ -147,57 +151,30 @@ function fixed(opening: Opening, gguf: Gguf, found: readonly AnyFinding[], mende
     .map((tensor): NewTensor => {
       if (dense.has(tensor.name)) return asTernary(gguf, tensor);
       const mend = mended.find((one) => one.tensor === tensor.name);
-      // Rows that move are mended when they are in their places: by a check of the new file.
-      return mend && tensor.parts.length === 1 && isPlain(tensor.parts[0]!)
-        ? { ...tensor, parts: rescaled(gguf, mend) }
-        : tensor;
+      return mend ? { ...tensor, parts: rescaled(gguf, tensor.parts, mend) } : tensor;
     });
   return newGguf(opening, gguf, changed(gguf.pairs, pairs), tensors);
 }
 
-/** Rows that move are packed when they are in their places: by a check of the new file. */
 function asTernary(gguf: Gguf, made: NewTensor): NewTensor {
-  const tensor = gguf.tensor(made.name)!;
-  const [part] = made.parts as [Range];
-  if (!isPlain(part)) return made;
-  return { ...made, type: TQ2_0, parts: [packed({ type: typeOf(tensor).name }, part)] };
+  const type = typeOf(gguf.tensor(made.name)!).name;
+  return { ...made, type: TQ2_0, parts: made.parts.map((part) => (isRange(part) ? packed({ type }, part) : part)) };
 }
 
-const isPlain = (part: Part) => !(part instanceof Uint8Array) && !part.change;
+const isRange = (part: Part): part is Range => !(part instanceof Uint8Array);
 
 /** Where the f16 of a block lies, by type. */
 const SCALE_AT: Readonly<Record<string, number>> = { TQ1_0: 52, TQ2_0: 64, Q1_0: 0, Q2_0: 0, PQ2_0: 0, PTQ1_0: 26 };
 
-function rescaled(gguf: Gguf, { tensor: name, blocks, scale }: Mended): (Uint8Array | Range)[] {
+/** Scales are put right where they lie in the old file: before rows move. */
+function rescaled(gguf: Gguf, parts: readonly Part[], { tensor: name, blocks, scale }: Mended): Part[] {
   const tensor = gguf.tensor(name)!;
-  const { file, offset, bytes } = tensor;
   const type = typeOf(tensor);
-  const [block, within] = [type.bytes, SCALE_AT[type.name]!];
   const bits = toHalf(scale);
-  const parts: (Uint8Array | Range)[] = [];
-  let at = 0;
-  for (const index of blocks) {
-    const place = index * block + within;
-    if (place > at) parts.push({ file, offset: offset + at, length: place - at });
-    parts.push(Uint8Array.of(bits & 255, bits >> 8));
-    at = place + 2;
-  }
-  if (at < bytes) parts.push({ file, offset: offset + at, length: bytes - at });
-  return parts;
+  const bytes = Uint8Array.of(bits & 255, bits >> 8);
+  const patches = blocks.map((block) => ({
+    offset: tensor.offset + block * type.bytes + SCALE_AT[type.name]!,
+    bytes,
+  }));
+  return parts.map((part) => (isRange(part) ? { ...part, patches } : part));
 }
-
-/** In the order in which they are told. */
-export const RULES: readonly Rule[] = [
-  "pre-tokenizer",
-  "template-eos",
-  "generation-prompt",
-  "eos-unwritten",
-  "bos-twice",
-  "head",
-  "scales",
-  "one-code",
-  "code-3",
-  "i2s-order",
-  "rope",
-  "dense-ternary",
-];

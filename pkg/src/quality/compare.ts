@@ -1,14 +1,5 @@
 /** Two models' predictions of the same tokens. */
 
-/** The logarithm of the sum of exponentials, which turns a logit into the logarithm of a probability. */
-export function logSum(logits: Float32Array): number {
-  let most = -Infinity;
-  for (const logit of logits) if (logit > most) most = logit;
-  let sum = 0;
-  for (const logit of logits) sum += Math.exp(logit - most);
-  return most + Math.log(sum);
-}
-
 export function winner(logits: Float32Array): number {
   let best = 0;
   for (let id = 1; id < logits.length; id++) if (logits[id]! > logits[best]!) best = id;

@@ -1,22 +1,23 @@
 /** What a model loses by a setting, and what it gains: one row for each. */
 
+import { logSum } from "../metrics/log_sum.ts";
 import { EngineError } from "../types/errors.ts";
-import type { Activations, Head, KvCacheType, LoadOptions, Model, ModelSource } from "../types/index.ts";
-import { divergence, logSum, Mean, winner } from "./compare.ts";
+import type { ActivationMap, Activations, Head, KvCacheType, LoadOptions, Model, ModelSource } from "../types/index.ts";
+import { divergence, Mean, winner } from "./compare.ts";
 import { type Accuracy, type ScoredTask, scoreTasks, type Task } from "./tasks.ts";
 
 /** One way to load the model. */
 export interface Setting {
   kv: KvCacheType;
-  activations: Activations;
+  activations: Activations | ActivationMap;
   head: Head;
 }
 
 export interface QualityOptions {
-  /** How keys and values are stored. @default f32, f16, q8, q4 where no list is given at all, else auto */
+  /** How keys and values are stored. @default f32, f16, q8, q4 where no list is given at all, else as `load` has it, or auto */
   kv?: readonly KvCacheType[] | undefined;
-  /** How activations are rounded. @default auto */
-  activations?: readonly Activations[] | undefined;
+  /** How activations are rounded: names and maps. @default auto */
+  activations?: readonly (Activations | ActivationMap)[] | undefined;
   /** What embedding and head are rounded to. @default stored */
   head?: readonly Head[] | undefined;
   /** The model to compare with. @default the model itself, with keys and values in f32 and everything else as stored and trained */
@@ -27,7 +28,7 @@ export interface QualityOptions {
   window?: number | undefined;
   /** The most tokens of the text. @default all */
   tokens?: number | undefined;
-  /** Further options of every load. */
+  /** Further options of every load: with `kvCacheType`, `activations` and `head`, what the lists do not vary. */
   load?: LoadOptions | undefined;
   /** Aborts the measurement; the promise rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
@@ -42,9 +43,12 @@ export interface QualityRow extends Setting {
   /** Mean negative log-likelihood, in nats per token. */
   nll: number;
   tokens: number;
-  /** Mean divergence from the reference, in nats; null where the vocabularies differ. */
+  /**
+   * Mean divergence from the reference, in nats; null where the vocabularies differ. Of a slice, over the tokens that it kept, on the
+   * text's sentences that it has all tokens of.
+   */
   kl: number | null;
-  /** Share of tokens whose likeliest successor is the reference's. */
+  /** Share of tokens whose likeliest successor is the reference's; of a slice, on the same sentences. */
   sameWinner: number | null;
   promptPerSecond: number;
   predictedPerSecond: number;
@@ -78,28 +82,28 @@ export async function measureQuality(
   load: Load,
   source: ModelSource,
   text: string,
-  options: QualityOptions,
+  options: QualityOptions & { ids?: ArrayLike<number> | null | undefined },
 ): Promise<QualityReport> {
   const { signal, window = WINDOW, against, tasks, tokens = Infinity, onProgress = () => {} } = options;
   const settings = settingsOf(options);
   const common = { ...options.load, prefixReuse: false, maxSequences: 1, signal };
-  const base = { ...common, kvCacheType: "f32", activations: "auto", head: "stored" } as const;
+  const base = { ...common, kvCacheType: "f32", activations: {}, head: "stored" } as const;
   const reference = await Reference.open(await load(against ?? source, base), text, { window, tokens, signal });
-  // Room for one context each: otherwise smaller keys and values would be given room for more.
-  const { contextLength } = reference.model.info;
-  const room = against === undefined ? { contextLength, kvCacheTokens: contextLength } : {};
-  const steps = reference.windows.length * settings.length;
+  const steps = (reference.windows.length + (tasks?.length ?? 0)) * settings.length;
   let done = 0;
+  const step = () => onProgress(Math.min(1, ++done / steps));
   try {
+    // Room for one context each: otherwise smaller keys and values would be given room for more.
+    const contextLength =
+      against === undefined ? reference.model.info.contextLength : await lengthOf(load, source, common);
+    const room = { contextLength, kvCacheTokens: contextLength };
     const rows: Omit<QualityRow, "pareto">[] = [];
     for (const setting of settings) {
       const { kv, activations, head } = setting;
       const model = await load(source, { ...room, ...common, kvCacheType: kv, activations, head });
       try {
-        const row = await measured(model, reference, text, { window, tokens, signal }, () =>
-          onProgress(Math.min(1, ++done / steps)),
-        );
-        const accuracy = tasks ? { tasks: await answered(model, tasks, signal) } : {};
+        const row = await measured(model, reference, text, { window, tokens, signal, ids: options.ids }, step);
+        const accuracy = tasks ? { tasks: await answered(model, tasks, step, signal) } : {};
         rows.push({ ...setting, ...row, ...(await speedOf(model, reference.windows[0]!, signal)), ...accuracy });
       } finally {
         await model.close();
@@ -107,7 +111,7 @@ export async function measureQuality(
     }
     const own = {
       model: against === undefined ? "itself" : "another",
-      perplexity: await reference.perplexity(text, window),
+      perplexity: await reference.perplexity(),
     } as const;
     return { reference: own, window, rows: withFront(rows) };
   } finally {
@@ -115,17 +119,25 @@ export async function measureQuality(
   }
 }
 
-async function answered(model: Model, tasks: readonly Task[], signal?: AbortSignal) {
-  const { accuracy, tasks: lines } = await scoreTasks(model, tasks, { signal });
+/** The length of a model's context, which no other model tells. */
+async function lengthOf(load: Load, source: ModelSource, options: LoadOptions): Promise<number> {
+  const model = await load(source, { ...options, warmup: false });
+  await model.close();
+  return model.info.contextLength;
+}
+
+async function answered(model: Model, tasks: readonly Task[], onProgress: () => void, signal?: AbortSignal) {
+  const { accuracy, tasks: lines } = await scoreTasks(model, tasks, { signal, onProgress });
   return { ...accuracy, lines };
 }
 
 /** Every combination of the lists. */
-export function settingsOf({ kv, activations, head }: QualityOptions): Setting[] {
-  const some = kv ?? activations ?? head;
-  return (kv ?? (some ? (["auto"] as const) : DEFAULT_KV)).flatMap((kv) =>
-    (activations ?? (["auto"] as const)).flatMap((activations) =>
-      (head ?? (["stored"] as const)).map((head) => ({ kv, activations, head })),
+export function settingsOf({ kv, activations, head, load = {} }: QualityOptions): Setting[] {
+  const some = kv ?? activations ?? head ?? load.kvCacheType;
+  // What no list varies is as the other options of the loads have it.
+  return (kv ?? (some ? [load.kvCacheType ?? "auto"] : DEFAULT_KV)).flatMap((kv) =>
+    (activations ?? [load.activations ?? "auto"]).flatMap((activations) =>
+      (head ?? [load.head ?? "stored"]).map((head) => ({ kv, activations, head })),
     ),
   );
 }
@@ -134,6 +146,8 @@ interface TextOptions {
   window: number;
   tokens: number;
   signal?: AbortSignal | undefined;
+  /** Of a slice: the reference's id of each of its tokens. */
+  ids?: ArrayLike<number> | null | undefined;
 }
 
 /** The model that others are compared with, and its logits as far as they are kept. */
@@ -177,9 +191,9 @@ class Reference {
   }
 
   /** Of all windows, whether or not they were compared. */
-  async perplexity(text: string, window: number): Promise<number> {
-    if (this.#counted.size === this.windows.length) return Math.exp(this.#nll.mean);
-    return (await this.model.perplexity(text, { window, signal: this.#signal })).perplexity;
+  async perplexity(): Promise<number> {
+    for (const index of this.windows.keys()) if (!this.#counted.has(index)) await this.rows(index);
+    return Math.exp(this.#nll.mean);
   }
 
   close(): Promise<void> {
@@ -197,39 +211,87 @@ async function windowsOf(model: Model, text: string, window: number, most: numbe
   throw new EngineError("InvalidArgument", "quality: the text has fewer than two tokens", { option: "text" });
 }
 
+const equal = (a: readonly number[], b: readonly number[]) =>
+  a.length === b.length && a.every((id, at) => id === b[at]);
+
 type Measured = Pick<QualityRow, "perplexity" | "interval" | "nll" | "tokens" | "kl" | "sameWinner" | "memory">;
 
 async function measured(
   model: Model,
   reference: Reference,
   text: string,
-  { window, tokens, signal }: TextOptions,
+  options: TextOptions,
   onWindow: () => void,
 ): Promise<Measured> {
-  const same = model.info.vocab === reference.model.info.vocab;
-  const windows = same ? reference.windows : await windowsOf(model, text, window, tokens);
+  const { window, tokens, signal, ids: kept } = options;
+  const own = model.info.tokenizer ? await windowsOf(model, text, window, tokens) : null;
+  // Vocabularies of one size may still be two: they tell by the ids that the text has.
+  const same = model.info.vocab === reference.model.info.vocab && (!own || equal(own.flat(), reference.windows.flat()));
+  const windows = same ? reference.windows : (own ?? (await windowsOf(model, text, window, tokens)));
   const [nll, kl] = [new Mean(), new Mean()];
   let winners = 0;
   for (const [index, ids] of windows.entries()) {
-    const own = await rowsOf(model, ids, signal);
+    const mine = await rowsOf(model, ids, signal);
     const other = same ? await reference.rows(index) : null;
-    for (const loss of own.losses) nll.add(loss);
+    for (const loss of mine.losses) nll.add(loss);
     for (let at = 0; other && at + 1 < ids.length; at++) {
-      kl.add(divergence(other.logits[at]!, other.sums[at]!, own.logits[at]!, own.sums[at]!));
-      if (other.winners[at] === own.winners[at]) winners++;
+      kl.add(divergence(other.logits[at]!, other.sums[at]!, mine.logits[at]!, mine.sums[at]!));
+      if (other.winners[at] === mine.winners[at]) winners++;
     }
     onWindow();
   }
   const { mean, error, count } = nll;
+  const within = !same && kept ? await withinSlice(model, reference.model, text, { ...options, ids: kept }) : null;
   return {
     perplexity: Math.exp(mean),
     interval: [Math.exp(mean - Z * error), Math.exp(mean + Z * error)],
     nll: mean,
     tokens: count,
-    kl: same ? kl.mean : null,
-    sameWinner: same ? winners / count : null,
+    kl: same ? kl.mean : (within?.kl ?? null),
+    sameWinner: same ? winners / count : (within?.sameWinner ?? null),
     memory: model.info.memory.total,
   };
+}
+
+const SENTENCE = /[^.!?\n]+(?:[.!?\n]+\s*|$)/g;
+
+/**
+ * A slice beside the whole model, on the sentences that it has all tokens of: the divergence over the tokens that both have, and how
+ * often the whole model's winner is the slice's. null where no sentence is within the slice.
+ */
+async function withinSlice(
+  model: Model,
+  whole: Model,
+  text: string,
+  { window, tokens, signal, ids }: TextOptions & { ids: ArrayLike<number> },
+): Promise<Pick<QualityRow, "kl" | "sameWinner"> | null> {
+  const place = new Map(Array.from(ids, (id, at) => [id, at] as const));
+  const own: number[] = [];
+  for (const sentence of text.match(SENTENCE) ?? []) {
+    const found = await whole.tokenize(sentence, { addSpecial: false });
+    if (found.every((id) => place.has(id))) own.push(...found);
+    if (own.length >= tokens) break;
+  }
+  const kl = new Mean();
+  let winners = 0;
+  for (let at = 0; at < own.length; at += window) {
+    const part = own.slice(at, at + window);
+    if (part.length < 2) continue;
+    const [other, mine] = await Promise.all([
+      rowsOf(whole, part, signal),
+      rowsOf(
+        model,
+        part.map((id) => place.get(id)!),
+        signal,
+      ),
+    ]);
+    for (let row = 0; row + 1 < part.length; row++) {
+      const shared = Float32Array.from(ids, (id) => other.logits[row]![id]!);
+      kl.add(divergence(shared, logSum(shared), mine.logits[row]!, mine.sums[row]!));
+      if (other.winners[row] === ids[mine.winners[row]!]) winners++;
+    }
+  }
+  return kl.count > 0 ? { kl: kl.mean, sameWinner: winners / kl.count } : null;
 }
 
 /** A window's logits, and what follows from each row of them. */

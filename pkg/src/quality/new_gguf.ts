@@ -2,16 +2,25 @@
 
 import { layOut, type RawPair, rawPair } from "../convert/header.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
-import type { Paths, Source } from "../source/source.ts";
+import type { OpenContext } from "../source/open.ts";
+import type { Source } from "../source/source.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Gguf, GgufTensor } from "./gguf.ts";
+
+/** Bytes to write in place of others, which begin at an offset in the same file. */
+export interface Patch {
+  offset: number;
+  bytes: Uint8Array;
+}
 
 /** A range of one of the model's files. With `change`, its bytes go through that, in pieces of whole units. */
 export interface Range {
   file: number;
   offset: number;
   length: number;
+  /** What is wrong in the file, put right before anything else; in order. */
+  patches?: readonly Patch[];
   unit?: number;
   change?(bytes: Uint8Array): Uint8Array;
   /** The bytes that come out, where they are not as many as go in. */
@@ -35,24 +44,30 @@ export interface NewFile {
 }
 
 /** How a model is opened, again each time. */
-export interface Opening {
+export interface Opening extends Pick<OpenContext, "paths" | "url"> {
   spec: SourceSpec;
-  paths?: Paths | undefined;
 }
+
+export const opened = ({ spec, paths, url }: Opening, signal?: AbortSignal): Promise<ModelFiles> =>
+  openFiles(spec, { paths, ...(url ? { url } : {}), signal });
 
 /** Opens a model's files for `work`, and closes them after it. */
 export async function withFiles<T>(
-  { spec, paths }: Opening,
+  opening: Opening,
   signal: AbortSignal | undefined,
   work: (files: ModelFiles) => Promise<T>,
 ): Promise<T> {
-  const files = await openFiles(spec, { paths, signal });
+  const files = await opened(opening, signal);
   try {
     return await work(files);
   } finally {
     await Promise.all(files.weights.map((source) => source.close()));
   }
 }
+
+/** Bytes of the files with a model's weights. */
+export const sizeOf = (weights: readonly Pick<Source, "size">[]): number =>
+  weights.reduce((sum, { size }) => sum + size, 0);
 
 export const whole = ({ file, offset, bytes }: GgufTensor): Range => ({ file, offset, length: bytes });
 
@@ -101,7 +116,7 @@ export function newGguf(
   }));
   const { header, offsets, size } = layOut(pairs, sized, alignment);
   async function* stream({ signal }: { signal?: AbortSignal | undefined } = {}): AsyncGenerator<Uint8Array> {
-    const files = await openFiles(opening.spec, { paths: opening.paths, signal });
+    const files = await opened(opening, signal);
     try {
       yield header;
       let at = header.length;
@@ -127,23 +142,34 @@ export function sameFile(opening: Opening, files: readonly Source[]): NewFile | 
   if (files.length !== 1) return null;
   const { size } = files[0]!;
   async function* stream({ signal }: { signal?: AbortSignal | undefined } = {}): AsyncGenerator<Uint8Array> {
-    const opened = await openFiles(opening.spec, { paths: opening.paths, signal });
+    const again = await opened(opening, signal);
     try {
-      yield* ranged(opened.weights[0]!, { file: 0, offset: 0, length: size }, signal);
+      yield* ranged(again.weights[0]!, { file: 0, offset: 0, length: size }, signal);
     } finally {
-      await Promise.all(opened.weights.map((source) => source.close()));
+      await Promise.all(again.weights.map((source) => source.close()));
     }
   }
   return { size, stream };
 }
 
 async function* ranged(source: Source, range: Range, signal?: AbortSignal): AsyncGenerator<Uint8Array> {
-  const { offset, length, unit = 1, change } = range;
+  const { offset, length, unit = 1, patches = [], change } = range;
   const piece = Math.max(unit, Math.floor(CHUNK / unit) * unit);
   for (let at = 0; at < length; at += piece) {
-    const bytes = await source.read(offset + at, Math.min(piece, length - at), signal ? { signal } : {});
+    const read = await source.read(offset + at, Math.min(piece, length - at), signal ? { signal } : {});
+    const bytes = patches.length > 0 ? patched(read, offset + at, patches) : read;
     yield change ? change(bytes) : bytes;
   }
+}
+
+/** A copy of the bytes at `from`, with those of the patches that meet them. */
+function patched(bytes: Uint8Array, from: number, patches: readonly Patch[]): Uint8Array {
+  const copy = bytes.slice();
+  for (const { offset, bytes: own } of patches) {
+    const [begin, end] = [Math.max(offset, from), Math.min(offset + own.length, from + copy.length)];
+    if (begin < end) copy.set(own.subarray(begin - offset, end - offset), begin - from);
+  }
+  return copy;
 }
 
 /** The whole file in memory, for a load that nothing is written for. */

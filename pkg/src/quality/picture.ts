@@ -26,10 +26,16 @@ interface Chart {
   line: readonly Dot[];
 }
 
+/** What tables call a way to round activations. */
+export const activationsName = (activations: QualityRow["activations"]): string =>
+  typeof activations === "string" ? activations : Object.keys(activations).length > 0 ? "map" : "as trained";
+
 export const settingName = ({ kv, activations, head }: Pick<QualityRow, "kv" | "activations" | "head">): string =>
-  [`kv ${kv}`, ...(activations === "auto" ? [] : [activations]), ...(head === "stored" ? [] : [`head ${head}`])].join(
-    ", ",
-  );
+  [
+    `kv ${kv}`,
+    ...(activations === "auto" ? [] : [activationsName(activations)]),
+    ...(head === "stored" ? [] : [`head ${head}`]),
+  ].join(", ");
 
 /** Perplexity over memory; the settings that no other one beats are joined. */
 export function qualityPicture(report: QualityReport, title: string): string {

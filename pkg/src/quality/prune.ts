@@ -2,9 +2,12 @@
 
 import { knee } from "../bench/knee.ts";
 import type { RawPair } from "../convert/header.ts";
+import { ACTIVATIONS_KEY } from "../options/activation_key.ts";
+import { pruneFlags as rows } from "../options/table/quality.ts";
 import { EngineError } from "../types/errors.ts";
 import type { LoadOptions, Model, ModelSource } from "../types/index.ts";
 import { Gguf } from "./gguf.ts";
+import { keptMap, numberedKey } from "./kept_map.ts";
 import {
   changed,
   kept,
@@ -13,10 +16,12 @@ import {
   type Opening,
   pair,
   sameFile,
+  sizeOf,
   toBlob,
   whole,
   withFiles,
 } from "./new_gguf.ts";
+import { enoughTokens, meanLoss, WINDOW } from "./perplexity.ts";
 import { parameters, SIZE_LABEL, sizeLabel } from "./size_label.ts";
 
 /** How layers are chosen; see the guide. */
@@ -67,13 +72,17 @@ export interface Pruned {
 
 export type Load = (source: ModelSource, options: LoadOptions) => Promise<Model>;
 
-const TOKENS = 2048;
-const WINDOW = 512;
+const ROTATED = "prism.hadamard.weight_names";
 /** Tokens of a text whose last state is compared. */
 const STATE = 64;
 
 export async function pruneModel(load: Load, opening: Opening, options: PruneOptions): Promise<Pruned> {
-  const { targetLayers, by = "influence", signal } = options;
+  const { targetLayers, by = rows.by.default, signal } = options;
+  const numbered = numberedKey(options.load);
+  if (numbered !== undefined) {
+    const reason = `prune: activations: ${wrongKey(numbered)}`;
+    throw new EngineError("InvalidArgument", reason, { option: "activations", key: numbered });
+  }
   return withFiles(opening, signal, async (files) => {
     const gguf = await Gguf.open(files.weights, signal);
     const before = layersOf(gguf);
@@ -100,11 +109,19 @@ export async function pruneModel(load: Load, opening: Opening, options: PruneOpt
       curve,
       knee: kneeOf(curve),
       scores,
-      bytesBefore: files.weights.reduce((sum, { size }) => sum + size, 0),
+      bytesBefore: sizeOf(files.weights),
       bytesAfter: file.size,
     };
   });
 }
+
+/** Why a load's map cannot have a key. */
+export const wrongKey = (key: string): string =>
+  `"${key}" names layers by number, and numbers change as layers go: expected keys of blk.*, or a map in the model's header, which is renumbered`;
+
+/** The texts that do not choose: every other one, or of a single text the second half. */
+export const heldOut = (texts: readonly string[]): string =>
+  texts.length === 1 ? texts[0]!.slice(texts[0]!.length >> 1) : texts.filter((_, i) => i % 2 === 1).join("\n");
 
 function layersOf(gguf: Gguf): number {
   const { architecture } = gguf;
@@ -116,6 +133,9 @@ function layersOf(gguf: Gguf): number {
   if (Number(gguf.own("nextn_predict_layers") ?? 0) > 0) {
     throw refuse(`${architecture}.nextn_predict_layers`, "a head for further tokens reads the last layer");
   }
+  if (gguf.metadata[ROTATED] !== undefined) {
+    throw refuse(ROTATED, "the matrices whose inputs are rotated are listed by the number of their layer");
+  }
   const count = gguf.own("block_count");
   if (typeof count === "number" && count > 0) return count;
   throw refuse(`${architecture}.block_count`, "the header does not say how many layers there are");
@@ -125,7 +145,11 @@ function layersOf(gguf: Gguf): number {
 export function withLayers(opening: Opening, gguf: Gguf, layers: readonly number[]): NewFile {
   const key = `${gguf.architecture}.block_count`;
   const count = Number(gguf.get(key));
-  const values = new Map<string, RawPair>([[key, pair({ key, value: layers.length })]]);
+  const map = keptMap(gguf, layers);
+  const values = new Map<string, RawPair | null>([
+    [key, pair({ key, value: layers.length })],
+    [ACTIVATIONS_KEY, map && pair({ key: ACTIVATIONS_KEY, value: JSON.stringify(map) })],
+  ]);
   for (const [name, value] of Object.entries(gguf.metadata)) {
     const array = typeof value === "object" && name.startsWith(`${gguf.architecture}.`) ? gguf.array(name) : undefined;
     if (array?.count !== count) continue;
@@ -266,15 +290,7 @@ class Trial {
     }
     const found = await this.#with(layers, async (model) => {
       const ids = await this.#ids(model, part);
-      let [nll, count] = [0, 0];
-      for (let at = 0; at < ids.length; at += WINDOW) {
-        const window = ids.slice(at, at + WINDOW);
-        if (window.length < 2) continue;
-        const scored = await model.promptLogprobs(window, { signal: this.#options.signal });
-        for (const { logprob } of scored) nll -= logprob;
-        count += scored.length;
-      }
-      return Math.exp(nll / count);
+      return Math.exp(await meanLoss(model, ids, this.#options.signal));
     });
     this.#memo.set(key, found);
     return found;
@@ -300,7 +316,7 @@ class Trial {
 
   /** Every other text chooses, the rest is held out; a single text is halved. */
   async #ids(model: Model, part: "choose" | "curve"): Promise<number[]> {
-    const { texts, tokens = TOKENS } = this.#options;
+    const { texts, tokens = rows.calibrationTokens.default } = this.#options;
     const wanted = part === "choose" ? 0 : 1;
     const lists: number[][] = [];
     let count = 0;
@@ -313,15 +329,7 @@ class Trial {
       lists.push(await model.tokenize(texts[i]!, { addSpecial: false }));
       count += lists.at(-1)!.length;
     }
-    const ids = lists.flat().slice(0, tokens);
-    if (ids.length >= 2) return ids;
-    throw new EngineError(
-      "BadValue",
-      "prune: the calibration data have too few tokens: expected two texts of some words",
-      {
-        option: "calibrationData",
-      },
-    );
+    return enoughTokens(lists.flat().slice(0, tokens), "prune", "calibrationData");
   }
 }
 

@@ -4,6 +4,7 @@ import type { RawPair } from "../convert/header.ts";
 import { fromGguf } from "../text/from_gguf.ts";
 import { Tokenizer } from "../text/tokenizer.ts";
 import { EngineError } from "../types/errors.ts";
+import type { LoadOptions } from "../types/index.ts";
 import { Gguf, type GgufTensor, I2S_TAIL, isI2s, rowBytes, rowsOf } from "./gguf.ts";
 import {
   changed,
@@ -14,6 +15,7 @@ import {
   type Part,
   pair,
   sameFile,
+  sizeOf,
   whole,
   withFiles,
 } from "./new_gguf.ts";
@@ -23,10 +25,12 @@ import { type Chosen, choose, closure, keptMerges, type Vocabulary, vocabularyOf
 export interface SliceOptions {
   /** Tokens of the new vocabulary. @default all that `tokens` needs */
   keep?: number | undefined;
-  /** The text whose tokens stay. Its last tenth is held out, to say what the slice costs. */
+  /** The text whose tokens stay. Its last tenth is held out, to say what the slice costs. Beside `tokens`, it chooses nothing. */
   text?: string | undefined;
-  /** Tokens to keep instead: ids, or texts as the vocabulary spells them. */
+  /** Tokens to keep in place of the text's: ids, or texts as the vocabulary spells them. */
   tokens?: readonly (number | string)[] | undefined;
+  /** Options of loads, of which it takes `cache`: where a model on a server is kept. */
+  load?: LoadOptions | undefined;
   signal?: AbortSignal | undefined;
 }
 
@@ -58,18 +62,19 @@ const ROWS = ["token_embd.weight", "output.weight", "output.bias"];
 
 export async function sliceModel(opening: Opening, options: SliceOptions): Promise<Sliced> {
   const { signal, text, tokens, keep } = options;
-  if ((text === undefined) === (tokens === undefined)) {
-    throw new EngineError("InvalidArgument", "slice: give either a text or a list of tokens", { option: "text" });
+  if (text === undefined && tokens === undefined) {
+    throw new EngineError("InvalidArgument", "slice: give a text or a list of tokens", { option: "text" });
   }
-  if (text !== undefined && keep === undefined) {
-    throw new EngineError("InvalidArgument", "slice: say how many tokens to keep of the text's", { option: "keep" });
+  if ((tokens === undefined) !== (keep !== undefined)) {
+    const reason = tokens ? "keep: a list of tokens is kept as a whole" : "say how many tokens to keep of the text's";
+    throw new EngineError("InvalidArgument", `slice: ${reason}`, { option: "keep" });
   }
   return withFiles(opening, signal, async (files) => {
     const gguf = await Gguf.open(files.weights, signal);
     const vocabulary = vocabularyOf(gguf);
     const named = namedIds(gguf);
     const tokenizer = tokenizerOf(gguf);
-    const parts = text === undefined ? null : split(text);
+    const parts = text === undefined ? null : splitText(text);
     const ids = parts && tokenizer.encode(parts.own, { addSpecial: false });
     const counts = new Map<number, number>();
     for (const id of ids ?? []) counts.set(id, (counts.get(id) ?? 0) + 1);
@@ -84,7 +89,7 @@ export async function sliceModel(opening: Opening, options: SliceOptions): Promi
     const same = chosen.ids.length === vocabulary.tokens.length ? sameFile(opening, files.weights) : null;
     const file = same ?? made.file;
     const stays = new Set(chosen.ids);
-    const bytesBefore = files.weights.reduce((sum, { size }) => sum + size, 0);
+    const bytesBefore = sizeOf(files.weights);
     return {
       file,
       before: vocabulary.tokens.length,
@@ -98,18 +103,30 @@ export async function sliceModel(opening: Opening, options: SliceOptions): Promi
   });
 }
 
+/** The old id of each token of a slice; null of a model that is none. */
+export const slicedIds = (gguf: Gguf): ArrayLike<number> | null => gguf.numbers(IDS_KEY);
+
+/** The ids of a slice in a model that may itself be one; null where that one lacks some of them. */
+export function idsWithin(whole: ArrayLike<number> | null, slice: ArrayLike<number> | null): ArrayLike<number> | null {
+  if (!whole || !slice) return slice;
+  const place = new Map(Array.from(whole, (id, at) => [id, at] as const));
+  const found = Array.from(slice, (id) => place.get(id) ?? -1);
+  return found.includes(-1) ? null : found;
+}
+
 function heldOut(before: Tokenizer, after: Tokenizer, text: string): { before: number; after: number } {
   const count = (tokenizer: Tokenizer) => tokenizer.encode(text, { addSpecial: false }).length;
   return { before: count(before), after: count(after) };
 }
 
-const tokenizerOf = (gguf: Parameters<typeof fromGguf>[0]): Tokenizer => {
+/** The tokenizer of a header. */
+export const tokenizerOf = (gguf: Parameters<typeof fromGguf>[0]): Tokenizer => {
   const { json, config, warnings } = fromGguf(gguf);
   return new Tokenizer(json, config, warnings);
 };
 
-/** Cut at a line's end, so that no word is cut. */
-function split(text: string): { own: string; other: string } {
+/** The part whose tokens are counted, and the last tenth; cut at a line's end, so that no word is cut. */
+export function splitText(text: string): { own: string; other: string } {
   const from = text.length - Math.ceil(HELD_OUT * text.length);
   const line = text.indexOf("\n", from);
   const at = line < 0 ? from : line + 1;

@@ -3,9 +3,9 @@
  * is told by the sum of its tokens' log-probabilities (acc), or by that sum for each of its characters (acc_norm).
  */
 
+import { logSum } from "../metrics/log_sum.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Model, Session } from "../types/index.ts";
-import { logSum } from "./compare.ts";
 
 export interface Task {
   query: string;
@@ -143,6 +143,11 @@ export async function scoreChoices(
   choices: readonly (readonly number[])[],
   signal?: AbortSignal,
 ): Promise<Sums> {
+  const empty = choices.findIndex(({ length }) => length === 0);
+  if (empty >= 0) {
+    const reason = `tasks: choice ${empty} adds no token to its query`;
+    throw new EngineError("BadValue", reason, { key: "choices", expected: "a token at least", found: "none" });
+  }
   const longest = Math.max(...choices.map(({ length }) => length));
   const room = model.info.contextLength - longest;
   if (room < 1) {
@@ -156,11 +161,11 @@ export async function scoreChoices(
     const first = await nextLogits(session, kept, signal);
     await session.rewind(session.tokens.length - kept.length);
     const sum = logSum(first);
-    const forks = choices.map(async ([one, ...more]) => {
-      if (one === undefined) return 0;
+    const forks = choices.map(async (ids) => {
+      const [one, ...more] = ids as [number, ...number[]];
       return first[one]! - sum + (more.length > 0 ? await follow(session, one, more, signal) : 0);
     });
-    const computed = kept.length + choices.reduce((all, { length }) => all + Math.max(0, length - 1), 0);
+    const computed = kept.length + choices.reduce((all, { length }) => all + length - 1, 0);
     return { sums: await Promise.all(forks), computed };
   } finally {
     await session.close();

@@ -1,6 +1,9 @@
 /** Options and results of the tools. */
 
+export type { Calibrated, CalibratedMatrix, CalibrateOptions } from "./calibrate.ts";
 export type { CheckOptions, Checkup } from "./check.ts";
+export type { Compared, ComparedRow, CompareOptions } from "./compared.ts";
+export type { TokenOptions } from "./for_slice.ts";
 export type { Finding, Rule, Unchecked } from "./lint/finding.ts";
 export type { QualityOptions, QualityReport, QualityRow, Setting } from "./measure.ts";
 export type { NewFile } from "./new_gguf.ts";

@@ -2,13 +2,15 @@
 
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
-import { readFile, stat, writeFile } from "node:fs/promises";
+import { readFile, stat, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { EngineError } from "ternlight";
 import { type Checkup, check, type Rule, slice } from "ternlight/quality";
+import { half } from "../../src/source/floats.ts";
 import { json, ternlight } from "../cli/support/ternlight.ts";
 import { contents } from "../convert/support/convert.ts";
+import { mlxFolder } from "../convert/support/mlx.ts";
 import { folderOf, goldenFile, goldenFolder, goldenPath, logitsOf } from "../source/support/models.ts";
 import { splitGguf } from "../source/support/split.ts";
 import { bytesOf, rebuilt, spoilt, type Tensor, trained } from "./support/craft.ts";
@@ -255,23 +257,58 @@ test("i2s-order: codes as ARM builds wrote them are put in the order that others
   for (const [name, { data }] of expected) assert.deepEqual(ours.get(name)!.data, data, name);
 });
 
+/** Rows of queries and keys as converters order them for RoPE on neighbours. */
+const turned = (tensors: Tensor[]) =>
+  tensors.map((tensor) => {
+    if (!/attn_[qk]\.weight$/.test(tensor.name)) return tensor;
+    const [head, rows] = [64, tensor.dims[1]!];
+    const row = tensor.data.length / rows;
+    const data = new Uint8Array(tensor.data.length);
+    for (let r = 0; r < rows; r++) {
+      const [first, within] = [r - (r % head), r % head];
+      const to = first + (within < head / 2 ? 2 * within : 2 * (within - head / 2) + 1);
+      data.set(tensor.data.subarray(r * row, (r + 1) * row), to * row);
+    }
+    return { ...tensor, data };
+  });
+
+test("a scale and weights in floats are mended in tensors whose rows move too, and the command says what is left", async (context) => {
+  const demo = trained();
+  const [broken, dense] = ["blk.1.attn_q.weight", "blk.2.attn_k.weight"];
+  const spoil = (tensors: Tensor[]) =>
+    spoilt(broken, (_, view) => view.setUint16(33 * 66 + 64, 0, true))(turned(tensors).map(inFloats));
+  /** TQ2_0 as F32. */
+  const inFloats = (tensor: Tensor): Tensor => {
+    if (tensor.name !== dense) return tensor;
+    const blocks = tensor.data.length / 66;
+    const out = new DataView(new ArrayBuffer(blocks * 1024));
+    for (let at = 0; at < blocks * 256; at++) {
+      const [block, within] = [tensor.data.subarray(66 * (at >> 8), 66 * (at >> 8) + 66), at & 255];
+      const code = (block[32 * (within >> 7) + (within & 31)]! >> (2 * ((within & 127) >> 5))) & 3;
+      out.setFloat32(4 * at, (code - 1) * half(block[64]! | (block[65]! << 8)), true);
+    }
+    return { ...tensor, type: 0, data: new Uint8Array(out.buffer) };
+  };
+  const file = rebuilt(demo, { tensors: spoil });
+  const { mended, after, all } = await checked(file, "rope");
+  assert.deepEqual(rules({ findings: all }), ["dense-ternary", "rope", "scales"]);
+  assert.deepEqual(rules(after!), []);
+  const [ours, theirs] = [contents(mended!).tensors, contents(demo).tensors];
+  for (const [name, { data }] of theirs) assert.deepEqual(ours.get(name)!.data, data, name);
+  // Codes that are lost cannot be mended, and are found again in the new file.
+  const lost = rebuilt(file, {
+    tensors: spoilt("blk.0.ffn_up.weight", (data) => data.fill(0x55, 0, 64).fill(0xff, 0, 1)),
+  });
+  const folder = await folderOf(context, { "model.gguf": lost });
+  const { status, stdout } = await ternlight("inspect", "--check", "--fix", path.join(folder, "model.gguf"));
+  assert.equal(status, 1);
+  assert.equal(stdout.match(/^ {2}mended$/gm)!.length, 3);
+  assert.match(stdout, /code-3: blk\.0\.ffn_up.*\n {2}convert the model anew/);
+  assert.match(stdout, /, 1 finding left$/m);
+});
+
 test("rope: queries and keys in the order of the other style are found by perplexity, and put back", async () => {
   const demo = trained();
-  const head = 64;
-  const turned = (tensors: Tensor[]) =>
-    tensors.map((tensor) => {
-      if (!/attn_[qk]\.weight$/.test(tensor.name)) return tensor;
-      const rows = tensor.dims[1]!;
-      const row = tensor.data.length / rows;
-      const data = new Uint8Array(tensor.data.length);
-      for (let r = 0; r < rows; r++) {
-        const [first, within] = [r - (r % head), r % head];
-        // As converters order rows for RoPE on neighbours.
-        const to = first + (within < head / 2 ? 2 * within : 2 * (within - head / 2) + 1);
-        data.set(tensor.data.subarray(r * row, (r + 1) * row), to * row);
-      }
-      return { ...tensor, data };
-    });
   const { mended, after, found } = await checked(rebuilt(demo, { tensors: turned }), "rope");
   assert.match(found[0]!.message, /perplexity/);
   assert.deepEqual(rules(after!), []);
@@ -288,6 +325,38 @@ test("dense-ternary: ternary weights in floats become TQ2_0, with the same value
   for (const { tensor } of found) assert.deepEqual(ours.get(tensor!), theirs.get(tensor!), tensor);
 });
 
+test("dense-ternary: masters of BitNet in a GGUF are no weights that it computes with", async () => {
+  const file = await goldenFile("gguf/onebitllm_style.F16.gguf");
+  const master = rebuilt(file, { tensors: spoilt(DOWN, (_, view) => view.setUint16(0, 0x3c01, true)) });
+  const { found, after } = await checked(master, "dense-ternary");
+  const wrong = [{ level: "error", tensor: DOWN, fixable: false }];
+  const told = (all: typeof found) => all.map(({ level, tensor, fixable }) => ({ level, tensor, fixable }));
+  assert.deepEqual(told(found.filter(({ level }) => level === "error")), wrong);
+  assert.match(found.find(({ tensor }) => tensor === DOWN)!.advice, /safetensors/);
+  assert.deepEqual(told(after!.findings), wrong);
+});
+
+test("rules that were not looked at are told, with the reason", async (context) => {
+  const template = ["template-eos", "generation-prompt", "eos-unwritten", "bos-twice"];
+  const told = async (source: Parameters<typeof check>[0], reason: RegExp) => {
+    const { unchecked } = await check(source, { run: false });
+    return unchecked.flatMap((one) => (reason.test(one.reason) ? [one.rule] : []));
+  };
+  const demo = trained();
+  assert.deepEqual(await told(demo, /no chat template/), template);
+  const none = rebuilt(demo, { keys: { "tokenizer.ggml.model": null } });
+  assert.deepEqual(await told(none, /no tokenizer/), ["pre-tokenizer", ...template]);
+  const { file } = await chatml("{% for message in messages %}{{ raise_exception('no') }}{% endfor %}");
+  assert.deepEqual(await told(file, /template fails/), ["template-eos", "eos-unwritten", "bos-twice"]);
+  assert.deepEqual(await told(goldenPath("models/llama_f32/"), /tokenizer\.json/), ["pre-tokenizer"]);
+  assert.deepEqual(await told(await goldenFile("gguf/onebitllm_style.I2_S.gguf"), /groups of 64/), ["i2s-order"]);
+  const packed = ["scales", "one-code", "code-3", "dense-ternary"];
+  assert.deepEqual(await told(await mlxFolder("qwen3.Q2_0", 2), /of U32 are not looked through/), packed);
+  const folder = await folderOf(context, { "model.gguf": demo });
+  const { stdout } = await ternlight("inspect", "--check", "--no-weights", path.join(folder, "model.gguf"));
+  assert.match(stdout, /^not checked {2}template-eos, generation-prompt, eos-unwritten, bos-twice: the model has no/m);
+});
+
 test("the command tells findings, mends a copy and leaves the file alone", async (context) => {
   const broken = rebuilt(await ternary(), {
     tensors: spoilt(DOWN, (_, view) => view.setUint16(64, 0, true)),
@@ -299,7 +368,10 @@ test("the command tells findings, mends a copy and leaves the file alone", async
   assert.match(stdout, /^error {2}scales: blk\.1\.ffn_down\.weight: /m);
   const { check: told } = await json("inspect", "--check", "--fix", model);
   const fixed = path.join(folder, "model.fixed.gguf");
-  assert.deepEqual(told.fixed, { file: fixed, bytes: (await stat(fixed)).size });
+  const { compared, ...made } = told.fixed;
+  assert.deepEqual(made, { file: fixed, bytes: (await stat(fixed)).size, left: [] });
+  assert.ok(compared.before.kl === 0 && compared.after.kl > 0);
+  assert.deepEqual([compared.before.size, compared.after.size], [broken.length, made.bytes]);
   assert.deepEqual(new Uint8Array(await readFile(model)), broken);
   assert.deepEqual((await json("inspect", "--check", fixed)).check.findings, []);
   const again = await ternlight("inspect", "--check", "--fix", model, "--json");
@@ -310,6 +382,29 @@ test("the command tells findings, mends a copy and leaves the file alone", async
   assert.equal((await ternlight("inspect", "--fix", model)).status, 2);
   await writeFile(path.join(folder, "none.gguf"), "no model");
   assert.equal((await ternlight("inspect", "--check", path.join(folder, "none.gguf"))).status, 1);
+});
+
+test("no tool writes over the model that it compares with", async (context) => {
+  const file = await ternary();
+  const texts = { "text.txt": new TextEncoder().encode("a b c d"), "m-00002-of-00002.gguf": file.subarray(8) };
+  const folder = await folderOf(context, { "model.gguf": file, "m-00001-of-00002.gguf": file, ...texts });
+  const names = ["model.gguf", "text.txt", "link.gguf", "m-00001-of-00002.gguf", "m-00002-of-00002.gguf"];
+  const [model, text, link, first, second] = names.map((name) => path.join(folder, name));
+  await symlink(model!, link!);
+  const commands = [
+    ["inspect", "--check", "--fix"],
+    ["prune", "--calibration-data", text!, "--target-layers", "1"],
+    ["slice", "--tokens", text!],
+    ["calibrate", "--dataset", text!, "--output-dir", folder],
+  ] as const;
+  for (const [command, ...flags] of commands) {
+    const own = [model!, link!, path.relative(".", model!)].map((out) => [model!, out] as const);
+    for (const [from, out] of [...own, [first!, second!] as const]) {
+      const { status, stderr } = await ternlight(command, from, ...flags, "--force", "--output", out);
+      assert.deepEqual([status, /is the model itself/.test(stderr)], [2, true], `${command} ${stderr}`);
+    }
+  }
+  assert.deepEqual(new Uint8Array(await readFile(model!)), file);
 });
 
 test("damaged files end in findings or typed errors, quickly", async () => {

@@ -5,11 +5,13 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { load } from "ternlight";
-import { quality, readTasks, scoreTasks } from "ternlight/quality";
+import { quality, readTasks, scoreTasks, slice } from "ternlight/quality";
 import { withFront } from "../../src/quality/measure.ts";
+import { toBlob } from "../../src/quality/new_gguf.ts";
+import { scoreChoices } from "../../src/quality/tasks.ts";
 import { json, ternlight } from "../cli/support/ternlight.ts";
 import { folderOf, goldenFile, goldenPath } from "../source/support/models.ts";
-import { demoText } from "./support/craft.ts";
+import { demoText, trained } from "./support/craft.ts";
 
 const demo = new URL("../../models/ternlight-demo/", import.meta.url);
 const text = () => demoText().slice(0, 4000);
@@ -78,6 +80,18 @@ test("against another model, and one of another vocabulary", async () => {
   assert.equal(foreign.rows[0]!.perplexity, rows[0]!.perplexity);
 });
 
+test("vocabularies of one size and other tokens are not taken for the same", async () => {
+  const given = text().slice(0, 800);
+  const load = { threads: 1, contextLength: 512 };
+  const files = await Promise.all(
+    [given, demoText().slice(-20_000)].map(async (text) => toBlob((await slice(trained(), { keep: 1000, text })).file)),
+  );
+  const alone = await quality(files[0]!, given, { kv: ["f32"], load });
+  const { rows } = await quality(files[0]!, given, { kv: ["f32"], against: files[1]!, load });
+  assert.equal(rows[0]!.perplexity, alone.rows[0]!.perplexity);
+  assert.deepEqual([rows[0]!.kl, rows[0]!.sameWinner], [null, null]);
+});
+
 test("the front is what nothing else beats", () => {
   const row = (perplexity: number, predictedPerSecond: number, memory: number) => ({
     perplexity,
@@ -130,6 +144,15 @@ test("choices are scored by the log-likelihood of their tokens behind the query"
   // What choices share was computed once.
   assert.equal(computed, tokens);
   await model.close();
+});
+
+test("a choice without a token of its own is refused, as nothing would be the likeliest", async () => {
+  const model = await load(demo, { threads: 1 });
+  try {
+    await assert.rejects(scoreChoices(model, [1, 2], [[3], []]), { name: "EngineError", code: "BadValue" });
+  } finally {
+    await model.close();
+  }
 });
 
 test("a query that is too long loses its beginning", async () => {

@@ -10,9 +10,12 @@ import { Gguf } from "../../src/quality/gguf.ts";
 import { toBlob } from "../../src/quality/new_gguf.ts";
 import { withLayers } from "../../src/quality/prune.ts";
 import { BlobSource } from "../../src/source/blob.ts";
-import { json, ternlight } from "../cli/support/ternlight.ts";
-import { contents } from "../convert/support/convert.ts";
-import { folderOf, goldenFile } from "../source/support/models.ts";
+import type { ActivationMap } from "../../src/types/index.ts";
+import { failure, json, ternlight } from "../cli/support/ternlight.ts";
+import { contents, I2_S } from "../convert/support/convert.ts";
+import { safetensors } from "../convert/support/mlx.ts";
+import { folderOf, goldenFile, goldenFolder, goldenPath } from "../source/support/models.ts";
+import { json as asJson, type Files } from "../source/support/split.ts";
 import { bytesOf, demoText, rebuilt, spoilt, trained } from "./support/craft.ts";
 
 /** Paragraphs of some hundred words, every other one held out. */
@@ -143,6 +146,62 @@ test("what stays is renumbered, and size falls with the share of layers", async 
   assert.ok(Math.abs((bytesBefore - bytesAfter) / (bytes / 2) - 1) < 0.03);
 });
 
+const MAP = "ternlight.activations";
+
+test("a model's own map of activations is renumbered with its layers", async () => {
+  const map: ActivationMap = { "blk.0-5.ffn_down": "int4", "blk.5": "int8", "blk.*.attn_output": "int2" };
+  const plain = trained();
+  const file = rebuilt(plain, { keys: { [MAP]: JSON.stringify(map) } });
+  const options = { targetLayers: 5, texts: texts(), tokens: 64, load: { threads: 1 } } as const;
+  const { file: made, kept } = await prune(file, options);
+  const expected: ActivationMap = {
+    "blk.0-4.ffn_down": "int4",
+    "blk.*.attn_output": "int2",
+    ...(kept.includes(5) ? { "blk.4": "int8" } : {}),
+  };
+  const cut = await bytesOf(made);
+  const model = await load(cut, { threads: 1 });
+  assert.deepEqual(model.info.activationMap, expected);
+  const mapped = await model.logits([1, 2, 3, 5, 8]);
+  await model.close();
+  const unmapped = await load(rebuilt(cut, { keys: { [MAP]: null } }), { threads: 1, activations: expected });
+  assert.deepEqual(await unmapped.logits([1, 2, 3, 5, 8]), mapped);
+  await unmapped.close();
+  const read = async (layers: number[], own: ActivationMap) => {
+    const bytes = rebuilt(plain, { keys: { [MAP]: JSON.stringify(own) } });
+    const gguf = await Gguf.open([new BlobSource(new Blob([bytes]), "model")]);
+    const shorter = await bytesOf(withLayers({ spec: { kind: "bytes", bytes } }, gguf, layers));
+    const found = await load(shorter, { threads: 1, warmup: false });
+    await found.close();
+    return [found.info.activationMap, contents(shorter).metadata.get(MAP)];
+  };
+  // A range of which one layer is left, beside what was said of that layer: the layer goes before the range.
+  for (const both of [
+    { "blk.3": "int8", "blk.2-3.*": "int4" },
+    { "blk.2-3": "int4", "blk.3.*": "int8" },
+  ] as ActivationMap[]) {
+    assert.deepEqual((await read([0, 1, 3], both))[0], { "blk.2": "int8" });
+  }
+  assert.deepEqual((await read([0, 4], { "blk.1-4.ffn_up.weight": "int4" }))[0], { "blk.1.ffn_up": "int4" });
+  assert.deepEqual(await read([0, 1], { "blk.2-5": "int4" }), [undefined, undefined]);
+});
+
+test("numbers of layers that would change their meaning are refused by name", async () => {
+  const file = trained();
+  const given = { texts: texts(), tokens: 64, targetLayers: 5 };
+  const refused = (code: string, key: string) => (error: { code: string; detail: { key?: string } }) =>
+    error.code === code && error.detail.key === key;
+  const numbered = { activations: { "blk.*": "int8", "blk.0-5.ffn_down": "int4" } } as const;
+  await assert.rejects(prune(file, { ...given, load: numbered }), refused("InvalidArgument", "blk.0-5.ffn_down"));
+  const key = "prism.hadamard.weight_names";
+  const rotated = rebuilt(await goldenFile("gguf/llama_f32.F32.gguf"), { keys: { [key]: ["blk.0.attn_q.weight"] } });
+  await assert.rejects(prune(rotated, { ...given, targetLayers: 1 }), refused("UnsupportedSetting", key));
+  const flags = ["--calibration-data", "text.txt", "--target-layers", "5", "--output", "small.gguf"];
+  const activations = JSON.stringify(numbered.activations);
+  const { message } = await failure(2, "prune", "ternlight-demo", ...flags, "--activations", activations);
+  assert.match(message, /--activations: "blk\.0-5\.ffn_down" names layers by number/);
+});
+
 test("what is wrong is refused by name", async () => {
   const file = await goldenFile("gguf/llama_f32.F32.gguf");
   const refused = (code: string) => (error: { code: string }) => error.code === code;
@@ -160,8 +219,13 @@ test("the command prunes, draws the curve, and goes on where it was interrupted"
   const folder = await folderOf(context, { "data.jsonl": new TextEncoder().encode(lines.join("\n")) });
   const [out, plot] = [path.join(folder, "small.gguf"), path.join(folder, "curve.svg")];
   const flags = ["--calibration-data", path.join(folder, "data.jsonl"), "--calibration-tokens", "128", "--output", out];
-  const { kept, curve, file } = await json("prune", "ternlight-demo", ...flags, "--target-layers", "4", "--plot", plot);
+  const told = await json("prune", "ternlight-demo", ...flags, "--target-layers", "4", "--plot", plot);
+  const { kept, curve, file, compared } = told;
   assert.deepEqual([file, kept.length, curve.length], [out, 4, 3]);
+  const { before, after } = compared;
+  assert.ok(after.kl > before.kl && after.perplexity > before.perplexity && after.memory < before.memory);
+  assert.ok(after.sameWinner < 1 && before.predictedPerSecond > 0);
+  assert.equal(compared.text, "held-out");
   const picture = await readFile(plot, "utf8");
   assert.match(picture, /^<svg /);
   assert.equal(picture.match(/<circle/g)!.length, 3);
@@ -184,4 +248,53 @@ test("the command prunes, draws the curve, and goes on where it was interrupted"
   assert.ok(count >= 8);
   const second = await again();
   assert.deepEqual([second.curve, memo.size], [first.curve, count]);
+});
+
+/** A checkpoint with fewer neurons in each feed-forward block. */
+function narrowed(files: Files, ffn: number): Files {
+  const parse = (bytes: Uint8Array) => JSON.parse(new TextDecoder().decode(bytes));
+  const old = files["model.safetensors"]!;
+  const length = new DataView(old.buffer, old.byteOffset).getUint32(0, true);
+  const { __metadata__, ...header } = parse(old.subarray(8, 8 + length));
+  const entries = Object.entries<{ dtype: string; shape: number[]; data_offsets: [number, number] }>(header);
+  const kept = entries.map(([name, { dtype, shape, data_offsets }]) => {
+    const data = old.subarray(8 + length + data_offsets[0], 8 + length + data_offsets[1]);
+    if (/mlp\.down_proj/.test(name)) {
+      const [rows, row] = [shape[0]!, data.length / shape[0]!];
+      const cut = Array.from({ length: rows }, (_, i) => [...data.subarray(row * i, row * i + 2 * ffn)]);
+      return { name, dtype, shape: [rows, ffn], data: Uint8Array.from(cut.flat()) };
+    }
+    if (!/\.mlp\./.test(name)) return { name, dtype, shape, data };
+    return { name, dtype, shape: [ffn, ...shape.slice(1)], data: data.subarray(0, (data.length / shape[0]!) * ffn) };
+  });
+  const config = { ...parse(files["config.json"]!), intermediate_size: ffn };
+  return { ...files, "config.json": asJson(config), "model.safetensors": safetensors(kept) };
+}
+
+test("the command prunes safetensors: of ternary floats as TQ2_0, of others as they are stored", async (context) => {
+  const folder = await folderOf(context, { "text.txt": new TextEncoder().encode(demoText().slice(0, 1000)) });
+  const [text, out] = [path.join(folder, "text.txt"), path.join(folder, "small.gguf")];
+  const flags = ["--calibration-data", text, "--calibration-tokens", "64", "--threads", "1", "--output", out];
+  // BF16; and TQ2_0 of floats that are ternary.
+  for (const [model, type] of [
+    ["qwen3", 30],
+    ["trilm_style", 35],
+  ] as const) {
+    const { kept } = await json("prune", goldenPath(`models/${model}`), ...flags, "--target-layers", "1", "--force");
+    assert.equal(kept.length, 1);
+    const { tensors } = contents(await readFile(out));
+    assert.equal(tensors.get("blk.0.attn_q.weight")!.type, type);
+    assert.equal(tensors.get("blk.0.ffn_down.weight")!.type, type);
+    assert.equal(tensors.get("blk.1.attn_q.weight"), undefined);
+  }
+  // Rows of 384 values: no whole blocks of TQ2_0, but whole groups of I2_S.
+  const narrow = await folderOf(context, narrowed(await goldenFolder("models/onebitllm_style"), 384));
+  await json("prune", narrow, ...flags, "--target-layers", "1", "--force");
+  assert.equal(contents(await readFile(out)).tensors.get("blk.0.ffn_down.weight")!.type, I2_S);
+  const { code, message } = await failure(
+    1,
+    ...["prune", goldenPath("models/llama_autobitlinear"), ...flags, "--target-layers", "1", "--force"],
+  );
+  assert.equal(code, "UnsupportedSetting");
+  assert.match(message, /not whole blocks of TQ2_0/);
 });

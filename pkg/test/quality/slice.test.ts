@@ -5,7 +5,11 @@ import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { load, type Model } from "ternlight";
-import { slice } from "ternlight/quality";
+import { compare, forSlice, slice } from "ternlight/quality";
+import { Gguf } from "../../src/quality/gguf.ts";
+import { sliceModel, tokenizerOf } from "../../src/quality/slice.ts";
+import { BlobSource } from "../../src/source/blob.ts";
+import type { Tokenizer } from "../../src/text/tokenizer.ts";
 import { json, ternlight } from "../cli/support/ternlight.ts";
 import { contents } from "../convert/support/convert.ts";
 import { folderOf, goldenFile } from "../source/support/models.ts";
@@ -99,6 +103,41 @@ for (const [name, file, keep] of models) {
   });
 }
 
+/** Pieces that texts are made of: words, spaces, marks, any character, halves of pairs that stand alone in no text. */
+const PIECES: readonly ((random: (below: number) => number) => string)[] = [
+  (random) => ["the", "King", "said", "Hans", "it's", "1815", "don't", "Ünder"][random(8)]!,
+  (random) => " \n\t\r\u00a0\u2581".charAt(random(6)).repeat(1 + random(3)),
+  (random) => String.fromCodePoint(33 + random(94)),
+  (random) => String.fromCodePoint([0x80, 0x370, 0x900, 0x3040, 0x4e00, 0xac00, 0x1f300][random(7)]! + random(0x80)),
+  (random) => ["<s>", "</s>", "<|endoftext|>", "<0x0A>", "\u0301", "\u200d", "\ufeff", "\0"][random(8)]!,
+];
+
+test("any text encodes and decodes to the same text in any slice", async () => {
+  let seed = 11;
+  const random = (below: number) => {
+    seed = (seed * 48_271) % 2_147_483_647;
+    return seed % below;
+  };
+  const textOf = () => Array.from({ length: 1 + random(30) }, () => PIECES[random(PIECES.length)]!(random)).join("");
+  const opened = async (bytes: Uint8Array<ArrayBuffer>) =>
+    tokenizerOf(await Gguf.open([new BlobSource(new Blob([bytes]), "model")]));
+  for (const [name, file] of models) {
+    const bytes = await file();
+    const whole = await opened(bytes);
+    const vocab = (await sliceModel({ spec: { kind: "bytes", bytes } }, { tokens: [] })).before;
+    for (let run = 0; run < 5; run++) {
+      const tokens = Array.from({ length: random(vocab >> 1) }, () => random(vocab));
+      const { file: made } = await sliceModel({ spec: { kind: "bytes", bytes } }, { tokens });
+      const cut = await opened(await bytesOf(made));
+      for (let i = 0; i < 60; i++) {
+        const text = textOf();
+        const roundTrip = (tokenizer: Tokenizer) => tokenizer.decode(tokenizer.encode(text, { addSpecial: false }));
+        assert.equal(roundTrip(cut), roundTrip(whole), `${name}, run ${run}: ${JSON.stringify(text)}`);
+      }
+    }
+  }
+});
+
 test("a slice says what it covers and costs, and where its tokens came from", async () => {
   const whole = trained();
   const text = demoText();
@@ -141,6 +180,51 @@ test("keeping all is the same file; ids of the metadata move; lists of tokens br
   await model.close();
 });
 
+test("a slice is compared over the tokens that it kept, as it is made", async () => {
+  const whole = trained();
+  const text = demoText();
+  const { file } = await slice(whole, { keep: 2048, text });
+  const options = { load: { threads: 1, kvCacheType: "f32" } } as const;
+  const { before, after } = await compare(whole, file, text.slice(-4000), options);
+  assert.deepEqual([before.kl, before.sameWinner, after.kl], [0, 1, 0]);
+  assert.deepEqual([before.size, after.size], [whole.length, file.size]);
+  // Winners that the slice does not have are lost.
+  assert.ok(after.sameWinner! > 0.9 && after.sameWinner! < 1);
+  assert.ok(after.bitsPerByte > before.bitsPerByte && after.memory < before.memory);
+  await assert.rejects(compare(whole, file, "two words"), { code: "InvalidArgument" });
+  // A slice of a slice, whose key holds the ids of the first vocabulary, beside the first slice.
+  const half = await bytesOf(file);
+  const { file: small } = await slice(half, { keep: 1500, text });
+  const again = await compare(half, small, text.slice(-4000), options);
+  assert.deepEqual([again.after.kl, again.after.sameWinner! > 0.9], [0, true]);
+});
+
+test("logit options of the whole vocabulary become those of a slice", async () => {
+  const whole = trained();
+  const { file, ids } = await slice(whole, { keep: 2048, text: demoText() });
+  const gone = [...Array(4096).keys()].find((id) => !ids.includes(id))!;
+  const [a, b] = [ids[1000]!, ids[2000]!];
+  const given = { logitBias: { [a]: 3, [gone]: -5, [b]: -100 }, bannedSequences: [[a, b], [gone, a], "Hans"] };
+  const own = forSlice(given, ids);
+  assert.deepEqual(own, { logitBias: { 1000: 3, 2000: -100 }, bannedSequences: [[1000, 2000], "Hans"] });
+  assert.deepEqual(forSlice({}, ids), {});
+  await withBoth(whole, await bytesOf(file), async (before, after) => {
+    const prompt = [...ids.slice(500, 512)];
+    const mapped = prompt.map((_, i) => 500 + i);
+    const [row] = await before.logits(prompt);
+    const best = ids.reduce((best, id) => (row![id]! > row![best]! ? id : best), a);
+    const answer = { temperature: 0, maxTokens: 1, ignoreEos: true } as const;
+    // Without the best token, and with another one forced.
+    for (const options of [{ bannedSequences: [[best]] }, { logitBias: { [best]: -100, [a]: 100 } }]) {
+      const bans = await after.generate(mapped, { ...answer, ...forSlice(options, ids) }).finished;
+      const whole = await before.generate(prompt, { ...answer, ...options }).finished;
+      assert.notEqual(whole.tokens[0], best);
+      if (ids.includes(whole.tokens[0]!)) assert.equal(ids[bans.tokens[0]!], whole.tokens[0]);
+      assert.notEqual(ids[bans.tokens[0]!], best);
+    }
+  });
+});
+
 test("what is wrong is refused by name", async () => {
   const whole = trained();
   const code = (code: string, option?: string) => (error: { code: string; detail: { option?: string } }) =>
@@ -148,6 +232,8 @@ test("what is wrong is refused by name", async () => {
   await assert.rejects(slice(whole, { keep: 100, text: "a" }), code("InvalidArgument", "keep"));
   await assert.rejects(slice(whole, { keep: 5000, text: "a" }), code("InvalidArgument", "keep"));
   await assert.rejects(slice(whole, { text: "a" }), code("InvalidArgument", "keep"));
+  await assert.rejects(slice(whole, { keep: 400, tokens: [1] }), code("InvalidArgument", "keep"));
+  await assert.rejects(slice(whole, {}), code("InvalidArgument", "text"));
   await assert.rejects(slice(whole, { tokens: [99_999] }), code("BadValue", "tokens"));
   await assert.rejects(slice(whole, { tokens: ["no such token"] }), code("BadValue", "tokens"));
   await assert.rejects(slice(new TextEncoder().encode("no model at all"), { tokens: [1] }), code("BadMagic"));
@@ -159,10 +245,20 @@ test("the command slices any source, also safetensors", async (context) => {
   const [text, out] = [path.join(folder, "text.txt"), path.join(folder, "small.gguf")];
   const told = await json("slice", "ternlight-demo", "--keep", "1000", "--text", text, "--output", out);
   assert.deepEqual([told.before, told.after, told.bytesAfter], [4096, 1000, (await readFile(out)).length]);
+  const { before, after } = told.compared;
+  assert.ok(after.memory < before.memory && after.bitsPerByte > 0 && before.tokens < after.tokens);
+  // Over the sentences that are within the slice, whose kept logits are the same bits.
+  assert.deepEqual([before.kl, after.kl], [0, 0]);
+  assert.ok(after.sameWinner > 0.8 && after.sameWinner <= 1);
   const shown = await ternlight("run", out, "-p", "Once upon a time", "-n", "8", "--temp", "0");
   assert.equal(shown.status, 0);
   assert.notEqual(shown.stdout.trim(), "");
-  assert.equal((await ternlight("slice", out, "--keep", "900", "--text", text, "--output", out)).status, 1);
+  assert.equal(told.compared.text, "held-out");
+  assert.deepEqual([told.ids.length, told.ids[0]], [1000, 0]);
+  assert.equal(
+    (await ternlight("slice", "ternlight-demo", "--keep", "900", "--text", text, "--output", out)).status,
+    1,
+  );
   await writeFile(path.join(folder, "ids.txt"), "300\n301\n");
   const few = await json(
     "slice",
@@ -173,5 +269,22 @@ test("the command slices any source, also safetensors", async (context) => {
     path.join(folder, "few.gguf"),
   );
   assert.ok(few.after < 1000 && few.coverage === null);
+  // No text was given: before and after are those of the built-in one.
+  assert.equal(few.compared.text, "built-in");
+  assert.ok(few.compared.before.perplexity > 1 && few.compared.after.tokens > few.compared.before.tokens);
+  const costed = path.join(folder, "costed.gguf");
+  const half = Array.from({ length: 2000 }, (_, i) => i).join("\n");
+  await writeFile(path.join(folder, "half.txt"), half);
+  const told2 = await json(
+    "slice",
+    "ternlight-demo",
+    "--tokens",
+    path.join(folder, "half.txt"),
+    "--text",
+    text,
+    "--output",
+    costed,
+  );
+  assert.ok(told2.coverage > 0.5 && told2.heldOut.after > told2.heldOut.before && told2.compared.after.perplexity > 1);
   assert.equal((await ternlight("slice", out, "--output", out)).status, 2);
 });

@@ -1,6 +1,6 @@
 /** Ternary weights that are stored as floats, written as TQ2_0: the same values in 2 bits each. */
 
-import { toHalf } from "../half.ts";
+import { toHalf } from "../../source/floats.ts";
 import type { Range } from "../new_gguf.ts";
 import { DENSE } from "./floats.ts";
 import type { Weights } from "./weights.ts";
@@ -10,10 +10,11 @@ export const TQ2_0 = 35;
 export const BLOCK = 256;
 const BYTES = 66;
 
-/** The range of a dense matrix, encoded while it is read. */
-export function packed({ type }: Pick<Weights, "type">, { file, offset, length }: Range): Range {
+/** The range of a dense matrix, encoded while it is read; of rows that move, behind that. */
+export function packed({ type }: Pick<Weights, "type">, range: Range): Range {
   const { bytes: size, at: read } = DENSE[type]!;
-  const change = (bytes: Uint8Array) => {
+  const change = (own: Uint8Array) => {
+    const bytes = range.change?.(own) ?? own;
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     const out = new Uint8Array((bytes.length / size / BLOCK) * BYTES);
     for (let block = 0; block * BYTES < out.length; block++) {
@@ -21,8 +22,9 @@ export function packed({ type }: Pick<Weights, "type">, { file, offset, length }
     }
     return out;
   };
-  const made = (length / size / BLOCK) * BYTES;
-  return { file, offset, length, unit: size * BLOCK, change, made };
+  const made = (range.length / size / BLOCK) * BYTES;
+  // Rows are whole blocks, and so are the units in which they move.
+  return { ...range, unit: range.unit ?? size * BLOCK, change, made };
 }
 
 /** Byte m of 32 holds the values m, m + 32, m + 64 and m + 96 of 128, low bits first; the scale lies behind the codes. */

@@ -24,6 +24,9 @@ export function checkOrder({ i2s }: Description): OrderFinding[] {
   ];
 }
 
+/** Whether neither the size nor the weights have told the order. */
+export const isUndecided = ({ i2s }: Description): boolean => i2s?.from === "default";
+
 const GROUP = 32;
 
 /** 128 codes in two groups of 64 become one group of 128. */

@@ -8,7 +8,7 @@ import { EngineError } from "../../types/errors.ts";
 import type { ChatMessage } from "../../types/index.ts";
 import type { Gguf } from "../gguf.ts";
 import { pair } from "../new_gguf.ts";
-import type { Finding } from "./finding.ts";
+import type { Finding, Rule, Unchecked } from "./finding.ts";
 import type { Checked } from "./model.ts";
 import { judge } from "./pre.ts";
 
@@ -20,17 +20,37 @@ export interface TextFinding extends Finding {
 }
 
 const PRE = "tokenizer.ggml.pre";
+const KIND = "tokenizer.ggml.model";
 const TEMPLATE = "tokenizer.chat_template";
 const ADD_BOS = "tokenizer.ggml.add_bos_token";
 
-export function checkText(checked: Checked): TextFinding[] {
+export interface TextFindings {
+  findings: TextFinding[];
+  unchecked: Unchecked[];
+}
+
+const NO_TOKENIZER = "the model has no tokenizer";
+
+export function checkText(checked: Checked): TextFindings {
   const { gguf, text, template, textError } = checked;
   const pre = gguf ? preOrWhyNot(gguf) : [];
   const known = pre.some(({ key }) => key === textError?.detail.key);
   const broken: TextFinding[] = textError && !known ? [unreadable(textError.message, textError.detail.key)] : [];
-  if (!text?.tokenizerOrNull || template === null) return [...pre, ...broken];
-  return [...pre, ...broken, ...checkTemplate(checked, text, template)];
+  const unchecked: Unchecked[] = [];
+  if (!gguf) unchecked.push({ rule: "pre-tokenizer", reason: "only of GGUF: tokenizer.json says how texts are cut" });
+  else if (gguf.get(KIND) === undefined) unchecked.push({ rule: "pre-tokenizer", reason: NO_TOKENIZER });
+  const findings = [...pre, ...broken];
+  if (!text?.tokenizerOrNull || template === null) {
+    const none = text?.tokenizerOrNull ? "the model has no chat template" : NO_TOKENIZER;
+    return { findings, unchecked: [...unchecked, ...notLookedAt(0, textError?.message ?? none)] };
+  }
+  const more = checkTemplate(checked, text, template);
+  return { findings: [...findings, ...more.findings], unchecked: [...unchecked, ...more.unchecked] };
 }
+
+/** The rules about templates, from one on. */
+const notLookedAt = (from: number, reason: string): Unchecked[] =>
+  TEMPLATE_RULES.slice(from).map(([rule]) => ({ rule, reason }));
 
 const unreadable = (message: string, key: string | undefined): TextFinding => ({
   rule: "pre-tokenizer",
@@ -52,7 +72,7 @@ function preOrWhyNot(gguf: Gguf): TextFinding[] {
 
 /** The name of the way in which a text is cut before merging. */
 function checkPre(gguf: Gguf): TextFinding[] {
-  if (gguf.get("tokenizer.ggml.model") !== "gpt2") return [];
+  if (gguf.get(KIND) !== "gpt2") return [];
   const tokens = gguf.strings("tokenizer.ggml.tokens");
   if (!tokens) return [];
   const types = gguf.numbers("tokenizer.ggml.token_type");
@@ -117,22 +137,33 @@ function rendered(template: string, tokens: Readonly<Record<string, string>>): R
 
 type TemplateRule = (checked: Checked, text: Text, template: string, texts: Rendered) => TextFinding[];
 
+const TEMPLATE_RULES: readonly (readonly [Rule, TemplateRule])[] = [
+  ["template-eos", endsEarly],
+  ["generation-prompt", lacksPrompt],
+  ["eos-unwritten", unwritten],
+  ["bos-twice", twice],
+];
+
 /** Rule by rule; a rule sees the template as those before it have mended it. */
-function checkTemplate(checked: Checked, text: Text, template: string): TextFinding[] {
-  const found: TextFinding[] = [];
+function checkTemplate(checked: Checked, text: Text, template: string): TextFindings {
+  const findings: TextFinding[] = [];
   let current = template;
+  let done = 0;
   try {
-    for (const rule of [endsEarly, lacksPrompt, unwritten, twice] as TemplateRule[]) {
-      const more = rule(checked, text, current, rendered(current, text.tokenizer.specialTokens));
+    for (const [, look] of TEMPLATE_RULES) {
+      const more = look(checked, text, current, rendered(current, text.tokenizer.specialTokens));
       current = more.findLast((one) => one.template !== undefined)?.template ?? current;
-      found.push(...more);
+      findings.push(...more);
+      done++;
     }
   } catch (error) {
-    const message = `the chat template fails on a question and an answer: ${(error as Error).message}`;
+    const [rule, fails] = ["generation-prompt" as const, "the chat template fails on a question and an answer"];
+    const message = `${fails}: ${(error as Error).message}`;
     const advice = "give another one by the option chatTemplate";
-    found.push({ rule: "generation-prompt", level: "warning", key: TEMPLATE, message, advice, fixable: false });
+    findings.push({ rule, level: "warning", key: TEMPLATE, message, advice, fixable: false });
+    return { findings, unchecked: notLookedAt(done, fails).filter((one) => one.rule !== rule) };
   }
-  return found;
+  return { findings, unchecked: [] };
 }
 
 const mended = (checked: Checked, template: string | null): Pick<TextFinding, "fixable" | "pairs" | "template"> =>

@@ -1,8 +1,9 @@
 /** Rules about codes and scales: what no training leaves behind. */
 
 import { BLOCK } from "./dense.ts";
-import type { Finding } from "./finding.ts";
-import { hasCodes, isBinary, isKnown, look, type Seen, type Weights } from "./weights.ts";
+import type { Finding, Rule, Unchecked } from "./finding.ts";
+import type { Checked } from "./model.ts";
+import { hasCodes, isBinary, isDense, isKnown, look, type Seen, type Weights } from "./weights.ts";
 
 /** A scale so many times larger or smaller than the others is a mistake. */
 const FAR = 1000;
@@ -25,20 +26,24 @@ export interface WeightFinding extends Finding {
 
 export interface WeightFindings {
   findings: WeightFinding[];
+  unchecked: Unchecked[];
   mended: Mended[];
 }
 
 export async function checkWeights(
-  all: readonly Weights[],
+  { weights: all, gguf }: Pick<Checked, "weights" | "gguf">,
   onRead: () => void,
   signal?: AbortSignal,
 ): Promise<WeightFindings> {
+  // A GGUF's matrices run as they are stored; masters in safetensors are made ternary while they load.
+  const ternary = gguf?.architecture.startsWith("bitnet") === true;
   const findings: WeightFinding[] = [];
   const mended: Mended[] = [];
   const single = new Map<string, { tensor: string; scale: number }[]>();
   for (const weights of all.filter(({ type }) => isKnown(type))) {
     const seen = await look(weights, signal);
     findings.push(...codeFindings(weights, seen), ...floatFindings(weights, seen));
+    if (ternary) findings.push(...masterFindings(weights, seen));
     const { finding, mend } = scaleFinding(weights, seen);
     if (finding) findings.push(finding);
     if (mend) mended.push(mend);
@@ -48,7 +53,36 @@ export async function checkWeights(
     onRead();
   }
   for (const scales of single.values()) findings.push(...farOff(scales));
-  return { findings, mended };
+  return { findings, unchecked: notLookedThrough(all), mended };
+}
+
+/** What is told of a matrix's codes and scales. */
+const OF_MATRICES: readonly Rule[] = ["scales", "one-code", "code-3", "dense-ternary"];
+
+function notLookedThrough(all: readonly Weights[]): Unchecked[] {
+  const matrices = all.filter(({ type, dims }) => !isKnown(type) && dims.length > 1);
+  const [first] = matrices;
+  if (!first) return [];
+  const types = [...new Set(matrices.map(({ type }) => type))].join(", ");
+  const reason = `${matrices.length} tensors of ${types} are not looked through, the first is ${first.name}`;
+  return OF_MATRICES.map((rule) => ({ rule, reason }));
+}
+
+/** Weights that BitNet's training rounds at each step, stored before that. */
+function masterFindings({ name: tensor, type, stem, layer }: Weights, seen: Seen): Finding[] {
+  const master = layer !== null && MATRIX.test(stem) && isDense(type) && !seen.threeValues && !seen.zero;
+  if (!master) return [];
+  return [
+    {
+      rule: "dense-ternary",
+      level: "error",
+      tensor,
+      message: `${tensor}: expected rows of 0 and ± one number, as BitNet computes with them, found more values, stored as ${type}`,
+      advice:
+        "convert the checkpoint in safetensors with ternlight convert, which makes such weights ternary as training does",
+      fixable: false,
+    },
+  ];
 }
 
 function codeFindings({ name: tensor, type }: Weights, { codes }: Seen): Finding[] {

@@ -1,7 +1,7 @@
 /** The weights of a model as a check reads them: codes counted, scales listed, floats looked through, each byte once. */
 
-import { toHalf } from "../half.ts";
-import { DENSE, half } from "./floats.ts";
+import { half, toHalf } from "../../source/floats.ts";
+import { DENSE } from "./floats.ts";
 
 /** A matrix or vector to look through. Shapes are as GGUF has them, the row's length first. */
 export interface Weights {
@@ -111,12 +111,13 @@ export interface Seen {
 }
 
 /** Whether there is something to see in a tensor of this type. */
-export const isKnown = (type: string): boolean => type in CODES || type in OTHERS || type in DENSE;
+export const isKnown = (type: string): boolean => type in CODES || type in OTHERS || isDense(type);
+export const isDense = (type: string): boolean => type in DENSE;
 export const hasCodes = (type: string): boolean => type in CODES;
 
 export async function look(weights: Weights, signal?: AbortSignal): Promise<Seen> {
   const { type } = weights;
-  if (type in DENSE) return lookAtFloats(weights, signal);
+  if (isDense(type)) return lookAtFloats(weights, signal);
   const codes = CODES[type];
   return codes ? lookAtCodes(weights, codes, signal) : lookAtScales(weights, OTHERS[type]!, signal);
 }

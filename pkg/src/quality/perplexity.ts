@@ -1,0 +1,30 @@
+/** How well a model predicts tokens. */
+
+import { EngineError } from "../types/errors.ts";
+import type { Model } from "../types/index.ts";
+
+/** Tokens that are predicted from each other. */
+export const WINDOW = 512;
+
+/** The mean negative log-likelihood of tokens, in windows. */
+export async function meanLoss(model: Model, ids: readonly number[], signal?: AbortSignal): Promise<number> {
+  let [sum, count] = [0, 0];
+  for (let at = 0; at < ids.length; at += WINDOW) {
+    const window = ids.slice(at, at + WINDOW);
+    if (window.length < 2) continue;
+    const scored = await model.promptLogprobs(window, { signal });
+    for (const { logprob } of scored) sum -= logprob;
+    count += scored.length;
+  }
+  return sum / count;
+}
+
+/** Refuses texts that are too short to measure with. */
+export function enoughTokens(ids: number[], tool: string, option: string): number[] {
+  if (ids.length >= 2) return ids;
+  const expected = "two texts of some words";
+  throw new EngineError("BadValue", `${tool}: the calibration data have too few tokens: expected ${expected}`, {
+    option,
+    expected,
+  });
+}
