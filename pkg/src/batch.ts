@@ -10,6 +10,8 @@ import type { Line } from "./server.ts";
 import type { LoadOptions, ModelSource } from "./types/index.ts";
 
 export type { Answerer } from "./batch/answerer.ts";
+export { checkPlace, lock as lockFile } from "./batch/disk.ts";
+export { type Family as MetricFamily, write as metricsText } from "./metrics/text.ts";
 export type { Answered, Line } from "./server.ts";
 export { EngineError } from "./types/errors.ts";
 

@@ -1,14 +1,13 @@
 /** Puts a job's chunks into its queue, no more of them than are wanted soon, and writes the answers in the order of the lines. */
 
-import { open, rename, rm } from "node:fs/promises";
-import path from "node:path";
 import { type Answered, EngineError } from "ternlight/batch";
-import { JobFolder, syncFolder } from "./folder.ts";
-import { addChunks, type ChunkJob, type ChunkQueue, openQueue } from "./queue.ts";
+import { Adder, Patience, REST_MS } from "./adder.ts";
+import { Files } from "./files.ts";
+import { withStore } from "./open_store.ts";
+import { openQueue } from "./queue.ts";
+import type { Job, Place } from "./store.ts";
 
-export interface CollectOptions {
-  queue: string;
-  folder: string;
+export interface CollectOptions extends Place {
   job: string;
   /** The file of answers; it appears when it is whole. null only puts all chunks into the queue. */
   out: string | null;
@@ -16,8 +15,12 @@ export interface CollectOptions {
   errors?: string;
   /** Chunks that are in the queue or done, and not collected. @default 4096 */
   window?: number;
+  /** Seconds for which a broker, a database or a network folder that is away is tried again. @default 600 */
+  patience?: number;
   signal?: AbortSignal;
   onProgress?: (progress: Collected) => void;
+  /** Hears of what goes wrong and is tried again. */
+  onError?: (error: Error) => void;
 }
 
 export interface Collected {
@@ -28,34 +31,49 @@ export interface Collected {
 
 /** Milliseconds between two looks for answers, and between two for chunks that the queue has lost. */
 const [LOOK_MS, ADD_MS] = [200, 5000];
-/** Chunks that are added at once. */
-const BULK = 500;
 
-export async function collect(options: CollectOptions): Promise<Collected> {
-  const folder = await JobFolder.open(options.folder, options.job);
-  const queue = await openQueue(options.queue, folder.info.identity);
-  try {
-    const adder = new Adder(queue, folder);
-    if (options.out === null) {
-      await adder.add(0, folder.info.chunks);
-      return { lines: 0, failed: 0, total: folder.info.lines };
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+export function collect(options: CollectOptions): Promise<Collected> {
+  const { patience: seconds = 600, window = 4096, signal, onError, out } = options;
+  return withStore(options, async (store) => {
+    const job = await store.open(options.job);
+    const queue = await openQueue(options.queue, job.info.identity);
+    try {
+      const patience = new Patience(seconds, onError);
+      const adder = new Adder(options.queue, queue, job, window, patience);
+      if (out !== null)
+        return await inOrder(
+          { ...options, window, out },
+          new Answers(job, new Patience(seconds, onError), signal),
+          adder,
+        );
+      while (!(await adder.upTo(job.info.chunks))) {
+        await sleep(REST_MS);
+        signal?.throwIfAborted();
+      }
+      return { lines: 0, failed: 0, total: job.info.lines };
+    } finally {
+      await queue.close().catch(() => {});
     }
-    return await inOrder(options, options.out, folder, adder);
-  } finally {
-    await queue.close().catch(() => {});
-  }
+  });
 }
 
-async function inOrder(options: CollectOptions, out: string, folder: JobFolder, adder: Adder): Promise<Collected> {
-  const { window = 4096, signal, onProgress } = options;
-  const { chunks, lines: total } = folder.info;
-  const files = new Files(out, options.errors);
+interface InOrder extends CollectOptions {
+  window: number;
+  out: string;
+}
+
+async function inOrder(options: InOrder, job: Answers, adder: Adder): Promise<Collected> {
+  const { window, out, onProgress } = options;
+  const { chunks, lines: total } = job.info;
   const collected: Collected = { lines: 0, failed: 0, total };
+  const files = await Files.open(out, options.errors);
   try {
-    await files.open();
     for (let chunk = 0; chunk < chunks; chunk++) {
-      await adder.upTo(Math.min(chunks, chunk + window));
-      const answers = await wait(folder, chunk, () => adder.again(chunk, Math.min(chunks, chunk + window)), signal);
+      const end = Math.min(chunks, chunk + window);
+      await adder.upTo(end);
+      const answers = await job.wait(chunk, () => adder.again(chunk, end));
       await files.write(answers);
       collected.lines += answers.length;
       collected.failed += answers.filter(({ failed }) => failed).length;
@@ -68,125 +86,43 @@ async function inOrder(options: CollectOptions, out: string, folder: JobFolder, 
   }
 }
 
-async function wait(folder: JobFolder, chunk: number, again: () => Promise<void>, signal?: AbortSignal) {
-  let added = performance.now();
-  for (;;) {
-    signal?.throwIfAborted();
-    const answers = await folder.answers(chunk);
-    if (answers) return answers;
-    if (await folder.cancelled()) {
-      const message = `the job ${folder.info.id} was cancelled; retry lets it go on`;
-      throw new EngineError("Interrupted", message, { job: folder.info.id });
+/** The answers of a job, for which it waits. */
+class Answers {
+  readonly info: Job["info"];
+  readonly #job: Job;
+  readonly #patience: Patience;
+  readonly #signal: AbortSignal | undefined;
+
+  constructor(job: Job, patience: Patience, signal?: AbortSignal) {
+    this.info = job.info;
+    this.#job = job;
+    this.#patience = patience;
+    this.#signal = signal;
+  }
+
+  /** @param again adds what the queue has lost; false where it is away */
+  async wait(chunk: number, again: () => Promise<boolean>): Promise<Answered[]> {
+    let next = performance.now() + ADD_MS;
+    for (;;) {
+      this.#signal?.throwIfAborted();
+      const answers = await this.#look(chunk);
+      if (answers) return answers;
+      if (performance.now() >= next) next = performance.now() + ((await again()) ? ADD_MS : REST_MS);
+      await sleep(LOOK_MS);
     }
-    if (performance.now() - added >= ADD_MS) {
-      // A broker that is away now may be there again later.
-      await again().catch(() => {});
-      added = performance.now();
+  }
+
+  async #look(chunk: number): Promise<Answered[] | null> {
+    try {
+      const answers = await this.#job.answers(chunk);
+      const cancelled = answers === null && (await this.#job.cancelled());
+      this.#patience.well();
+      if (!cancelled) return answers;
+    } catch (error) {
+      this.#patience.failed(error);
+      return null;
     }
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    const message = `the job ${this.info.id} was cancelled; retry lets it go on`;
+    throw new EngineError("Interrupted", message, { job: this.info.id });
   }
 }
-
-/** Adds chunks that have no answers yet. */
-class Adder {
-  readonly #queue: ChunkQueue;
-  readonly #folder: JobFolder;
-  #added = 0;
-
-  constructor(queue: ChunkQueue, folder: JobFolder) {
-    this.#queue = queue;
-    this.#folder = folder;
-  }
-
-  async upTo(end: number): Promise<void> {
-    // Not for each chunk by itself.
-    if (end - this.#added < BULK && end < this.#folder.info.chunks && this.#added > 0) return;
-    if (end <= this.#added) return;
-    await this.add(this.#added, end);
-    this.#added = end;
-  }
-
-  /** The queue may have lost what was in it: adding again does nothing for what is there. */
-  again(from: number, end: number): Promise<void> {
-    return this.add(from, Math.min(end, this.#added));
-  }
-
-  async add(from: number, end: number): Promise<void> {
-    const { info } = this.#folder;
-    let some: ChunkJob[] = [];
-    for (let chunk = from; chunk < end; chunk++) {
-      if (!(await this.#folder.has(chunk))) some.push(...(await this.#missing(chunk)));
-      if (some.length >= BULK || chunk === end - 1) {
-        if (some.length > 0) await addChunks(this.#queue, some, info.priority);
-        some = [];
-      }
-    }
-  }
-
-  async #missing(chunk: number): Promise<ChunkJob[]> {
-    const job = this.#folder.info.id;
-    if (!(await this.#folder.isSplit(chunk))) return [{ job, chunk }];
-    const lines = Array.from({ length: this.#folder.size(chunk) }, (_, line) => line);
-    const there = await Promise.all(lines.map((line) => this.#folder.has(chunk, line)));
-    return lines.filter((line) => !there[line]).map((line) => ({ job, chunk, line }));
-  }
-}
-
-type Handle = Awaited<ReturnType<typeof open>>;
-
-/** The two files of a job, under other names until they are whole. */
-class Files {
-  readonly #out: string;
-  readonly #errors: string;
-  /** The file of errors is there even where there are none. */
-  readonly #always: boolean;
-  #open: { out: Handle; errors: Handle } | null = null;
-
-  constructor(out: string, errors?: string) {
-    this.#out = out;
-    this.#errors = errors ?? out.replace(/(\.jsonl)?$/, ".errors.jsonl");
-    this.#always = errors !== undefined;
-  }
-
-  async open(): Promise<void> {
-    const [out, errors] = await Promise.all([this.#make(this.#out), this.#make(this.#errors)]);
-    this.#open = { out: out!, errors: errors! };
-  }
-
-  async write(answers: readonly Answered[]): Promise<void> {
-    for (const failed of [false, true]) {
-      const texts = answers.filter((one) => one.failed === failed).map(({ text }) => `${text}\n`);
-      const file = failed ? "errors" : "out";
-      if (texts.length === 0) continue;
-      await this.#open![file].appendFile(texts.join("")).catch((cause) => {
-        throw unwritable(failed ? this.#errors : this.#out, cause);
-      });
-    }
-  }
-
-  async finish(failed: boolean): Promise<void> {
-    const named = this.#always || failed;
-    await Promise.all([this.#open!.out.sync(), this.#open!.errors.sync()]);
-    await this.close();
-    if (named) await rename(part(this.#errors), this.#errors);
-    else for (const file of [part(this.#errors), this.#errors]) await rm(file, { force: true });
-    await rename(part(this.#out), this.#out);
-    for (const folder of new Set([this.#errors, this.#out].map((file) => path.dirname(file)))) await syncFolder(folder);
-  }
-
-  async close(): Promise<void> {
-    const files = this.#open;
-    this.#open = null;
-    await Promise.all([files?.out.close(), files?.errors.close()]);
-  }
-
-  #make(file: string): Promise<Handle> {
-    return open(part(file), "w").catch((cause) => {
-      throw unwritable(file, cause);
-    });
-  }
-}
-
-const part = (file: string) => `${file}.part`;
-const unwritable = (file: string, cause: Error) =>
-  new EngineError("Unwritable", `${file} cannot be written: ${cause.message}`, { file }, { cause });

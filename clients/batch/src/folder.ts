@@ -7,20 +7,8 @@ import { randomBytes } from "node:crypto";
 import { access, link, mkdir, open, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { type Answered, EngineError, type Line } from "ternlight/batch";
-
-export interface JobInfo {
-  id: string;
-  version: 1;
-  /** Of all that the answers depend on beside the lines. */
-  identity: string;
-  /** The model's name, as the answers have it. */
-  model: string;
-  lines: number;
-  /** Lines of a chunk. */
-  chunk: number;
-  chunks: number;
-  priority?: number;
-}
+import { answersOf, answersText, linesOf } from "./records.ts";
+import { type ChunkRef, isJobId, type Job, type JobInfo, noJob, sizeOf } from "./store.ts";
 
 /** Chunks whose answers are in one folder. */
 const PER_FOLDER = 1000;
@@ -38,12 +26,12 @@ export const exists = (file: string): Promise<boolean> =>
     () => false,
   );
 
-export class JobFolder {
-  readonly path: string;
+export class JobFolder implements Job {
+  readonly place: string;
   readonly info: JobInfo;
 
   private constructor(folder: string, info: JobInfo) {
-    this.path = folder;
+    this.place = folder;
     this.info = info;
   }
 
@@ -51,59 +39,41 @@ export class JobFolder {
     const folder = path.join(root, id);
     const file = path.join(folder, INFO);
     try {
-      if (!/^[0-9a-f]{32}$/.test(id)) throw new Error("it is no job's id");
+      if (!isJobId(id)) throw new Error("it is no job's id");
       return new JobFolder(folder, JSON.parse(await readFile(file, "utf8")));
     } catch (cause) {
-      const message = `there is no job ${id.slice(0, 100)} in ${root}: ${(cause as Error).message}`;
-      throw new EngineError("NotFound", message, { file }, { cause });
+      throw noJob(id, root, (cause as Error).message, cause);
     }
   }
 
-  /** All jobs of a folder, by their ids. */
-  static async all(root: string): Promise<JobFolder[]> {
-    const names = await readdir(root).catch((cause) => {
-      if (cause.code === "ENOENT") return [];
-      throw new EngineError("Unreadable", `${root}: ${cause.message}`, { file: root }, { cause });
-    });
-    const ids = names.filter((name) => /^[0-9a-f]{32}$/.test(name)).sort();
-    return Promise.all(ids.map((id) => JobFolder.open(root, id)));
-  }
-
   cancelled(): Promise<boolean> {
-    return exists(path.join(this.path, CANCELLED));
+    return exists(path.join(this.place, CANCELLED));
   }
 
   async cancel(): Promise<void> {
-    await writeFile(path.join(this.path, CANCELLED), "");
+    await writeFile(path.join(this.place, CANCELLED), "");
   }
 
   async resume(): Promise<void> {
-    await rm(path.join(this.path, CANCELLED), { force: true });
-  }
-
-  /** How many lines a chunk has. */
-  size(chunk: number): number {
-    return Math.min(this.info.chunk, this.info.lines - chunk * this.info.chunk);
+    await rm(path.join(this.place, CANCELLED), { force: true });
   }
 
   async lines(chunk: number): Promise<Line[]> {
-    const offsets = await read(path.join(this.path, INDEX), chunk * OFFSET, 2 * OFFSET);
+    const offsets = await read(path.join(this.place, INDEX), chunk * OFFSET, 2 * OFFSET);
     const [from, to] = [Number(offsets.readBigUInt64LE(0)), Number(offsets.readBigUInt64LE(OFFSET))];
-    const bytes = await read(path.join(this.path, LINES), from, to - from);
-    const texts = bytes.toString("utf8").split("\n").slice(0, -1);
-    return texts.map((text, i) => fromLine(text, chunk * this.info.chunk + i));
+    const bytes = await read(path.join(this.place, LINES), from, to - from);
+    return linesOf(bytes, chunk * this.info.chunk);
   }
 
   has(chunk: number, line?: number): Promise<boolean> {
     return exists(this.#place(chunk, line));
   }
 
-  /** The answers to a chunk, or to all of its lines one by one; null while some are missing. */
   async answers(chunk: number): Promise<Answered[] | null> {
     const whole = await this.#read(this.#place(chunk));
     if (whole || !(await exists(this.#split(chunk)))) return whole;
     const all: Answered[] = [];
-    for (let line = 0; line < this.size(chunk); line++) {
+    for (let line = 0; line < sizeOf(this.info, chunk); line++) {
       const one = await this.#read(this.#place(chunk, line));
       if (!one) return null;
       all.push(...one);
@@ -111,13 +81,10 @@ export class JobFolder {
     return all;
   }
 
-  /** Keeps answers for good; where there are some, those stay. */
   async keep(answers: readonly Answered[], chunk: number, line?: number): Promise<void> {
-    const text = answers.map((one) => `${one.failed ? 1 : 0}${one.text}\n`).join("");
-    await createWhole(this.#place(chunk, line), text);
+    await createWhole(this.#place(chunk, line), answersText(answers));
   }
 
-  /** From now on the lines of a chunk are worked on one by one. */
   split(chunk: number): Promise<void> {
     return createWhole(this.#split(chunk), "");
   }
@@ -126,15 +93,27 @@ export class JobFolder {
     return exists(this.#split(chunk));
   }
 
-  /** Forgets the answers to a chunk. */
+  async missing(from: number, end: number): Promise<ChunkRef[]> {
+    const found: ChunkRef[] = [];
+    for (let chunk = from; chunk < end; chunk++) {
+      if (await this.has(chunk)) continue;
+      if (!(await this.isSplit(chunk))) found.push({ chunk });
+      else {
+        for (let line = 0; line < sizeOf(this.info, chunk); line++) {
+          if (!(await this.has(chunk, line))) found.push({ chunk, line });
+        }
+      }
+    }
+    return found;
+  }
+
   async forget(chunk: number): Promise<void> {
-    const lines = Array.from({ length: this.size(chunk) }, (_, line) => this.#place(chunk, line));
+    const lines = Array.from({ length: sizeOf(this.info, chunk) }, (_, line) => this.#place(chunk, line));
     for (const file of [this.#place(chunk), this.#split(chunk), ...lines]) await rm(file, { force: true });
   }
 
-  /** How many chunks have a file of answers, or were split. */
   async done(): Promise<number> {
-    const folder = path.join(this.path, "answers");
+    const folder = path.join(this.place, "answers");
     const names = await readdir(folder).catch((): string[] => []);
     let count = 0;
     for (const name of names) {
@@ -150,7 +129,7 @@ export class JobFolder {
 
   #place(chunk: number, line?: number): string {
     const folder = String(Math.floor(chunk / PER_FOLDER)).padStart(6, "0");
-    return path.join(this.path, "answers", folder, `${chunk}${line === undefined ? "" : `.${line}`}`);
+    return path.join(this.place, "answers", folder, `${chunk}${line === undefined ? "" : `.${line}`}`);
   }
 
   #split(chunk: number): string {
@@ -158,15 +137,11 @@ export class JobFolder {
   }
 
   async #read(file: string): Promise<Answered[] | null> {
-    const text = await readFile(file, "utf8").catch((cause) => {
+    const bytes = await readFile(file).catch((cause) => {
       if (cause.code === "ENOENT") return null;
       throw new EngineError("Unreadable", `${file}: ${cause.message}`, { file }, { cause });
     });
-    if (text === null) return null;
-    return text
-      .split("\n")
-      .slice(0, -1)
-      .map((line) => ({ failed: line[0] === "1", text: line.slice(1) }));
+    return bytes && answersOf(bytes);
   }
 }
 
@@ -223,12 +198,3 @@ export async function syncFolder(folder: string): Promise<void> {
   await handle?.sync().catch(() => {});
   await handle?.close();
 }
-
-/** A line as the shared folder has it. What could not be read has a mark before it that no JSON begins with. */
-export function toLine({ text, fault }: Line): string {
-  const plain = fault === undefined && !text.startsWith("!");
-  return plain ? text : `!${JSON.stringify({ text, ...(fault ? { fault } : {}) })}`;
-}
-
-const fromLine = (line: string, index: number): Line =>
-  line.startsWith("!") ? { index, ...JSON.parse(line.slice(1)) } : { index, text: line };

@@ -1,15 +1,14 @@
 /** Queues of chunks on BullMQ, in Redis or PostgreSQL as the URL says. There is one for all that gets the same answers. */
 
-import { createPostgresBackend, type JobsOptions, Queue, Worker, type WorkerOptions } from "bullmq";
+import { type JobsOptions, Queue, UnrecoverableError, Worker, type WorkerOptions } from "bullmq";
 import { EngineError } from "ternlight/batch";
-import { shortenLeases } from "./leases.ts";
+import { postgresBackend } from "./postgres.ts";
+import type { ChunkRef } from "./store.ts";
+import { isPostgres, shownUrl } from "./url.ts";
 
-/** What stands for a chunk: which lines they are lies in the shared folder. */
-export interface ChunkJob {
+/** What stands for a chunk: which lines they are lies in the store. */
+export interface ChunkJob extends ChunkRef {
   job: string;
-  chunk: number;
-  /** The one line of the chunk that is meant, of a chunk that ended its workers. */
-  line?: number;
 }
 
 /** What a worker is told of a job. */
@@ -23,7 +22,10 @@ export interface Taken {
 export interface ChunkQueue {
   addBulk(jobs: { name: string; data: ChunkJob; opts: JobsOptions }[]): Promise<unknown>;
   getJobCounts(...states: string[]): Promise<Record<string, number>>;
+  getJobs(states: string[], from: number, to: number, oldestFirst: boolean): Promise<{ timestamp: number }[]>;
   remove(id: string): Promise<number>;
+  /** @param limit how many at most; 0 is all */
+  clean(ms: number, limit: number, state: "failed"): Promise<unknown>;
   pause(): Promise<void>;
   resume(): Promise<void>;
   isPaused(): Promise<boolean>;
@@ -38,30 +40,19 @@ export interface ChunkWorker {
 const READY_MS = 5000;
 /** Workers that may end over a chunk before its lines go their own ways are counted here, so the queue does not give it up. */
 const STALLS = 1_000_000;
-/** Milliseconds before a chunk that failed is tried again. */
-const AGAIN_MS = 1000;
+/** Why an entry of a queue is tried no more: it counts as failed from then on. */
+export const hopeless = (message: string): Error => new UnrecoverableError(message);
+export const isHopeless = (error: unknown): boolean => error instanceof UnrecoverableError;
 
 export const queueName = (identity: string): string => `ternlight-${identity}`;
 export const chunkId = ({ job, chunk, line }: ChunkJob): string =>
   `${job}-${chunk}${line === undefined ? "" : `-${line}`}`;
 
-/** The URL without what is secret in it. */
-export function shownUrl(url: string): string {
-  try {
-    const { protocol, host, pathname } = new URL(url);
-    return `${protocol}//${host}${pathname}`;
-  } catch {
-    return "the queue's URL";
-  }
-}
-
-const isPostgres = (url: string): boolean => /^postgres(ql)?:/i.test(url);
-
 /** How to reach what a URL names, for a queue or for a worker. */
 function reach(url: string, persistent: boolean): [object, unknown?] {
   const { protocol } = URL.canParse(url) ? new URL(url) : { protocol: "" };
   if (isPostgres(url)) {
-    return [{ connection: { connectionString: url, migrate: true } }, createPostgresBackend];
+    return [{ connection: { connectionString: url, migrate: true } }, postgresBackend];
   }
   if (["redis:", "rediss:"].includes(protocol)) {
     return [{ connection: { url, ...(persistent ? { maxRetriesPerRequest: null } : {}) } }];
@@ -70,9 +61,11 @@ function reach(url: string, persistent: boolean): [object, unknown?] {
   throw new EngineError("InvalidArgument", `the queue must be ${expected}`, { option: "queue", expected });
 }
 
-export async function openQueue(url: string, identity: string): Promise<ChunkQueue> {
+/** @param identity null opens none, and leaves nothing there: it says whether the broker answers */
+export async function openQueue(url: string, identity: string | null): Promise<ChunkQueue> {
   const [options, backend] = reach(url, false);
-  const queue = new Queue(queueName(identity), options as never, backend as never);
+  const settings = { ...options, ...(identity === null ? { skipMetasUpdate: true } : {}) };
+  const queue = new Queue(queueName(identity ?? "none"), settings as never, backend as never);
   // What fails is told by the call that meets it.
   queue.on("error", () => {});
   let timer: NodeJS.Timeout | undefined;
@@ -120,13 +113,8 @@ export function openWorker(
     backend as never,
   );
   worker.on("error", onError);
-  const leases = isPostgres(url) ? shortenLeases(url, queueName(identity), ms, onError) : null;
-  return {
-    async close() {
-      await worker.close();
-      await leases?.close();
-    },
-  };
+  worker.on("failed", (_, error) => onError(error));
+  return worker;
 }
 
 /** Adds chunks. One that is there already is not added twice. */
@@ -136,10 +124,10 @@ export async function addChunks(queue: ChunkQueue, chunks: readonly ChunkJob[], 
     data,
     opts: {
       jobId: chunkId(data),
-      // What is done is in the folder.
+      // What is done is in the store.
       removeOnComplete: true,
+      // Without a delay: its end would be told by the clock of the worker.
       attempts: STALLS,
-      backoff: { type: "fixed", delay: AGAIN_MS },
       ...(priority === undefined ? {} : { priority }),
     },
   }));

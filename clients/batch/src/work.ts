@@ -1,8 +1,20 @@
-/** A worker: takes chunks of one model's jobs, answers their lines and puts the answers into the shared folder. */
+/** A worker: takes chunks of one model's jobs, answers their lines and puts the answers into the store. */
 
+import { setTimeout } from "node:timers/promises";
 import { type Answered, EngineError, type Line } from "ternlight/batch";
-import { JobFolder } from "./folder.ts";
-import { addChunks, type ChunkQueue, type ChunkWorker, openQueue, openWorker, type Taken } from "./queue.ts";
+import { count, noCounts, type WorkCounts, type WorkEvent } from "./counts.ts";
+import { openStore } from "./open_store.ts";
+import {
+  addChunks,
+  type ChunkQueue,
+  type ChunkWorker,
+  hopeless,
+  isHopeless,
+  openQueue,
+  openWorker,
+  type Taken,
+} from "./queue.ts";
+import { isJobId, type Job, type Place, type Store, sizeOf } from "./store.ts";
 
 /** What answers lines: `openAnswerer` of `ternlight/batch` gives one. */
 export interface Answering {
@@ -13,107 +25,197 @@ export interface Answering {
   };
 }
 
-/** What became of a chunk. */
-export interface WorkEvent {
-  job: string;
-  chunk: number;
-  line?: number;
-  /** `known` was done before, `cancelled` is not wanted any more, `split` goes on line by line, `lost` ended too many workers. */
-  what: "answered" | "known" | "cancelled" | "split" | "lost";
-  lines: number;
-  ms: number;
-}
-
-export interface WorkOptions {
-  /** `redis://…`, `rediss://…` or `postgres://…` */
-  queue: string;
-  /** A folder that all machines see. */
-  folder: string;
+export interface WorkOptions extends Place {
   model: Answering;
   /** Chunks at once: with two, the engine's batch stays full where one ends. @default 2 */
   chunks?: number;
   /** Seconds after which a worker that gives no sign of life loses its chunks. @default 30 */
   lease?: number;
+  /** Seconds for which entries that failed for good stay in the queue. @default 604800 */
+  dead?: number;
   onEvent?: (event: WorkEvent) => void;
   /** Hears of what goes wrong and is tried again. */
   onError?: (error: Error) => void;
 }
 
 export interface Work {
+  readonly counts: WorkCounts;
   /** Takes no more chunks, and resolves when those under way are done. */
   close(): Promise<void>;
 }
 
 /** Workers that a chunk may end before its lines go their own ways, and that a line may end then. */
 const [MOST_CRASHES, MOST_ALONE] = [2, 4];
-/** Milliseconds before answers are kept again where that failed: on a full disk, in a folder that is away. */
+/** Milliseconds before answers are kept again where that failed, on a full disk, in a folder that is away; and before a chunk that failed is given up, which another worker takes at once. */
 const AGAIN_MS = 1000;
+/** Jobs whose facts are in memory. */
+const MOST_JOBS = 64;
+/** Seconds for which entries that failed for good say why, and milliseconds between two looks for older ones. */
+const [DEAD_S, CLEAN_MS] = [7 * 86_400, 3_600_000];
 
 export async function work(options: WorkOptions): Promise<Work> {
-  const { queue: url, model, chunks = 2, lease = 30, onError = () => {} } = options;
-  const queue = await openQueue(url, model.identity);
+  const { queue: url, model, chunks = 2, lease = 30, dead = DEAD_S } = options;
+  const counts = noCounts();
+  const onError = (error: Error) => {
+    counts.errors++;
+    options.onError?.(error);
+  };
+  const onEvent = (event: WorkEvent) => {
+    count(counts, event);
+    options.onEvent?.(event);
+  };
+  const store = await openStore(options);
+  const queue = await openQueue(url, model.identity).catch(async (error) => {
+    await store.close();
+    throw error;
+  });
   const closing = new AbortController();
-  const run = (job: Taken) => take(job, { ...options, queue, onError, closing: closing.signal });
-  const worker: ChunkWorker = openWorker(url, model.identity, run, { concurrency: chunks, lease, onError });
+  const context = { ...options, queue, jobs: new Jobs(store), onEvent, onError, closing: closing.signal };
+  const worker: ChunkWorker = openWorker(url, model.identity, (job) => takeSlowly(job, context), {
+    concurrency: chunks,
+    lease,
+    onError,
+  });
+  const cleaning = cleanEvery(queue, 1000 * dead);
   return {
+    counts,
     async close() {
       closing.abort();
+      clearInterval(cleaning);
       await worker.close();
       await queue.close();
+      await store.close();
     },
   };
 }
 
-interface Context extends Omit<WorkOptions, "queue" | "onError"> {
+/** Takes entries away that failed for good long ago: BullMQ itself does so only when a further one fails. */
+function cleanEvery(queue: ChunkQueue, ms: number): NodeJS.Timeout {
+  // What fails is done the next time.
+  const clean = () => void queue.clean(ms, 0, "failed").catch(() => {});
+  clean();
+  return setInterval(clean, Math.min(CLEAN_MS, ms));
+}
+
+interface Context extends Omit<WorkOptions, "queue" | "onEvent" | "onError"> {
   queue: ChunkQueue;
+  jobs: Jobs;
+  onEvent(event: WorkEvent): void;
   onError(error: Error): void;
   closing: AbortSignal;
 }
 
+/** The jobs that a worker met last. */
+class Jobs {
+  readonly #store: Store;
+  readonly #open = new Map<string, Job>();
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  async open(id: string): Promise<Job> {
+    const job = this.#open.get(id) ?? (await this.#store.open(id));
+    if (this.#open.size >= MOST_JOBS) this.#open.clear();
+    this.#open.set(id, job);
+    return job;
+  }
+
+  /** The job as it is now: one that was deleted counts as cancelled, and may have been submitted again. */
+  async again(job: Job): Promise<Job> {
+    const { id } = job.info;
+    this.#open.delete(id);
+    return this.open(id).catch((error) => {
+      if (error.code !== "NotFound") throw error;
+      return job;
+    });
+  }
+}
+
+/** What is in a queue may come from anybody who reaches it: it makes no path, and no statement, before it is known to be right. */
+async function jobOf({ data }: Taken, { jobs, model }: Context): Promise<Job> {
+  if (!isJobId(data.job)) throw hopeless("the entry names no job");
+  const job = await jobs.open(data.job);
+  const { chunks, identity } = job.info;
+  const isIndex = (value: number, end: number) => Number.isInteger(value) && value >= 0 && value < end;
+  if (!isIndex(data.chunk, chunks)) throw hopeless(`job ${data.job} has chunks 0 to ${chunks - 1}`);
+  const size = sizeOf(job.info, data.chunk);
+  if (data.line !== undefined && !isIndex(data.line, size)) throw hopeless(`chunk ${data.chunk} has ${size} lines`);
+  if (identity !== model.identity) throw hopeless(`job ${data.job} is of another model, or of other options`);
+  return job;
+}
+
+/** What fails is not tried again at once. */
+async function takeSlowly(taken: Taken, context: Context): Promise<string> {
+  try {
+    return await take(taken, context);
+  } catch (error) {
+    if (!isHopeless(error)) await pause(AGAIN_MS, context.closing);
+    throw error;
+  }
+}
+
+const pause = (ms: number, signal: AbortSignal) => setTimeout(ms, undefined, { signal }).catch(() => {});
+
 async function take(taken: Taken, context: Context): Promise<string> {
   const begun = performance.now();
   const { data } = taken;
-  const { job, chunk, line } = data;
-  const folder = await JobFolder.open(context.folder, job);
-  const what = await done(taken, folder, context);
-  const lines = line === undefined ? folder.size(chunk) : 1;
-  context.onEvent?.({ ...data, what, lines, ms: performance.now() - begun });
+  const { job: id, chunk, line } = data;
+  const job = await jobOf(taken, context);
+  let outcome = await done(taken, job, context);
+  if (outcome.what === "cancelled") outcome = await done(taken, await context.jobs.again(job), context);
+  const { what, answers = [] } = outcome;
+  context.onEvent({
+    job: id,
+    chunk,
+    ...(line === undefined ? {} : { line }),
+    what,
+    lines: line === undefined ? sizeOf(job.info, chunk) : 1,
+    failed: answers.filter(({ failed }) => failed).length,
+    retries: taken.attemptsStarted - 1,
+    ms: performance.now() - begun,
+  });
   return what;
 }
 
-async function done({ data, ...taken }: Taken, folder: JobFolder, context: Context): Promise<WorkEvent["what"]> {
+interface Outcome {
+  what: WorkEvent["what"];
+  answers?: Answered[];
+}
+
+async function done({ data, ...taken }: Taken, job: Job, context: Context): Promise<Outcome> {
   const { chunk, line } = data;
-  if (await folder.cancelled()) return "cancelled";
-  if ((await folder.has(chunk)) || (line !== undefined && (await folder.has(chunk, line)))) return "known";
+  if (await job.cancelled()) return { what: "cancelled" };
+  if ((await job.has(chunk)) || (line !== undefined && (await job.has(chunk, line)))) return { what: "known" };
   // Beginnings whose end nobody has heard of.
   const crashes = taken.attemptsStarted - 1 - taken.attemptsMade;
-  if (line === undefined && (crashes > MOST_CRASHES || (await folder.isSplit(chunk)))) {
-    await folder.split(chunk);
-    const lines = Array.from({ length: folder.size(chunk) }, (_, line) => ({ ...data, line }));
-    await addChunks(context.queue, lines, folder.info.priority);
-    return "split";
+  if (line === undefined && (crashes > MOST_CRASHES || (await job.isSplit(chunk)))) {
+    await job.split(chunk);
+    const lines = Array.from({ length: sizeOf(job.info, chunk) }, (_, line) => ({ ...data, line }));
+    await addChunks(context.queue, lines, job.info.priority);
+    return { what: "split" };
   }
   const { lines } = context.model;
-  const all = await folder.lines(chunk);
+  const all = await job.lines(chunk);
   const wanted = line === undefined ? all : [all[line]!];
   const lost = line !== undefined && crashes > MOST_ALONE;
   const message = `${crashes} workers ended while they worked on the line`;
   const answers = await Promise.all(wanted.map((one) => (lost ? lines.lost(one, message) : lines.answer(one))));
-  await keep(folder, answers, data, context);
-  return lost ? "lost" : "answered";
+  await keep(job, answers, data, context);
+  return { what: lost ? "lost" : "answered", answers };
 }
 
 /** What was computed is not given up because a disk is full: it is kept as soon as there is room. */
-async function keep(folder: JobFolder, answers: Answered[], { chunk, line }: Taken["data"], context: Context) {
+async function keep(job: Job, answers: Answered[], { chunk, line }: Taken["data"], context: Context) {
   for (;;) {
     try {
-      return await folder.keep(answers, chunk, line);
+      return await job.keep(answers, chunk, line);
     } catch (error) {
       if (context.closing.aborted) throw error;
-      const { path } = folder;
-      const message = `${path} takes no answers: ${(error as Error).message}; trying again`;
-      context.onError(new EngineError("Unwritable", message, { file: path }, { cause: error }));
-      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      const { place } = job;
+      const message = `${place} takes no answers: ${(error as Error).message}; trying again`;
+      context.onError(new EngineError("Unwritable", message, { file: place }, { cause: error }));
+      await pause(AGAIN_MS, context.closing);
     }
   }
 }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
@@ -80,10 +80,13 @@ test(
       ...place,
       "--chunk",
       "4",
+      "--priority",
+      "3",
       "--out",
       at("out.jsonl"),
       "--json",
     );
+    assert.match(collected.err, /warning: the job was given before, without a priority, and keeps that/);
     assert.deepEqual(JSON.parse(collected.out), { job, lines: 90, failed: 1, total: 90, out: at("out.jsonl") });
     for (const name of [".jsonl", ".errors.jsonl"]) {
       assert.deepEqual(readFileSync(at(`out${name}`)), readFileSync(at(`alone${name}`)), name);
@@ -98,9 +101,55 @@ test(
   },
 );
 
+test(
+  "a queue in PostgreSQL does without a folder",
+  missing("postgres") ? { skip: `${missing("postgres")} is not installed` } : {},
+  async (context) => {
+    const dir = await mkdtemp(path.join(tmpdir(), "ternlight-queue-"));
+    const queue = await broker("database");
+    const place = ["--queue", queue.url];
+    const worker = start("worker", ...place, ...MODEL, "--lease", "1", "--metrics-listen", "0", "--json");
+    context.after(async () => {
+      worker.child.kill("SIGKILL");
+      await queue.end();
+      await rm(dir, { recursive: true, force: true });
+    });
+    const at = (name) => path.join(dir, name);
+    // PostgreSQL's texts hold no NUL, and a line that is no JSON may.
+    const odd = ["\0", "!", `{"prompt": "\0"}`];
+    await writeFile(at("in.jsonl"), [...odd, ...Array.from({ length: 20 }, (_, i) => line(i))].join("\n"));
+    await done(at("in.jsonl"), ...MODEL, "--out", at("alone.jsonl"));
+    await done(at("in.jsonl"), ...MODEL, ...place, "--chunk", "4", "--out", at("out.jsonl"));
+    for (const name of [".jsonl", ".errors.jsonl"]) {
+      assert.deepEqual(readFileSync(at(`out${name}`)), readFileSync(at(`alone${name}`)), name);
+    }
+    assert.match((await done("status", ...place)).out, /done .* 6 of 6/);
+    assert.match((await done("status", ...place, "--metrics")).out, /^ternlight_batch_jobs\{state="done"\} 1$/m);
+    const { metrics, models } = JSON.parse(worker.said.out);
+    const text = await (await fetch(metrics)).text();
+    assert.match(text, /^ternlight_batch_lines_total\{model="ternlight-demo"\} 23$/m);
+    assert.ok(text.includes(`ternlight_batch_queue_chunks{queue="${models[0].identity}",state="waiting"} 0\n`), text);
+    assert.equal((await fetch(new URL("/", metrics))).status, 404);
+    // In a variable the URL is in no list of processes.
+    const exporter = spawn(process.execPath, [cli, "batch", "status", "--metrics-listen", "localhost:0"], {
+      env: { ...process.env, TERNLIGHT_QUEUE: queue.url },
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    context.after(() => exporter.kill("SIGKILL"));
+    const [said] = await once(exporter.stderr, "data");
+    const [url] = /http:\S+/.exec(said);
+    assert.match(await (await fetch(url)).text(), /^ternlight_batch_jobs\{state="done"\} 1$/m);
+    exporter.kill("SIGTERM");
+    assert.deepEqual(await once(exporter, "exit"), [0, null]);
+  },
+);
+
 test("wrong calls are told before anything is loaded, and passwords by nobody", async () => {
   const wrong = [
-    [["x", ...MODEL, "--queue", "redis://localhost"], "--folder is missing"],
+    [
+      ["x", ...MODEL, "--queue", "redis://localhost"],
+      "--folder is missing, which only a queue in PostgreSQL does without",
+    ],
     [["x", ...MODEL, "--out", "y", "--folder", "z"], "--folder belongs to --queue"],
     [
       ["x", ...MODEL, "--queue", "redis://localhost", "--folder", "z", "--workers", "2"],
@@ -108,11 +157,24 @@ test("wrong calls are told before anything is loaded, and passwords by nobody", 
     ],
     [["worker", "--queue", "redis://localhost", "--folder", "z"], "--model is missing"],
     [["status"], "--queue is missing"],
+    [
+      ["status", "--queue", "kafka://u:secret@x", "--folder", "z"],
+      "--queue must be redis://…, rediss://… or postgres://…",
+    ],
+    [
+      ["status", "--queue", "redis://localhost", "--folder", "z", "--metrics-listen", "x:y"],
+      "--metrics-listen must be [HOST:]PORT",
+    ],
+    [
+      ["x", ...MODEL, "--out", "y", "--recommend", "--max-sequences", "2"],
+      "--max-sequences does not go with --recommend",
+    ],
   ];
   for (const [args, message] of wrong) {
     const { code, err } = await start(...args).ended;
     assert.equal(code, 2, err);
     assert.ok(err.includes(message), err);
+    assert.doesNotMatch(err, /secret/);
   }
   const { code, err } = await start("worker", "--queue", "redis://u:secret@127.0.0.1:1", "--folder", tmpdir(), ...MODEL)
     .ended;
@@ -120,3 +182,38 @@ test("wrong calls are told before anything is loaded, and passwords by nobody", 
   assert.match(err, /redis:\/\/127.0.0.1:1 is no queue that answers/);
   assert.doesNotMatch(err, /secret/);
 });
+
+test(
+  "what a job needs is tried before its model is loaded",
+  why ? { skip: `${why} is not installed` } : {},
+  async (context) => {
+    const dir = await mkdtemp(path.join(tmpdir(), "ternlight-queue-"));
+    const queue = await broker("redis");
+    context.after(async () => {
+      await queue.end();
+      await rm(dir, { recursive: true, force: true });
+    });
+    const at = (name) => path.join(dir, name);
+    await writeFile(at("in.jsonl"), line(0));
+    await writeFile(at("file"), "");
+    await mkdir(at("taken"));
+    // A model that is not there would be told, too, by whoever came to load it.
+    const model = ["--model", at("absent.gguf")];
+    const away = "redis://127.0.0.1:1";
+    const wrong = [
+      ["NotFound", at("nothere.jsonl"), "--queue", queue.url, "--folder", at("jobs"), "--out", at("out.jsonl")],
+      ["Network", at("in.jsonl"), "--queue", away, "--folder", at("jobs"), "--out", at("out.jsonl")],
+      ["Unwritable", at("in.jsonl"), "--queue", queue.url, "--folder", at("jobs"), "--out", at("no/out.jsonl")],
+      ["Unwritable", at("in.jsonl"), "--queue", queue.url, "--folder", at("jobs"), "--out", at("taken")],
+      ["Unwritable", at("in.jsonl"), "--queue", queue.url, "--folder", at("file/jobs"), "--out", at("out.jsonl")],
+    ];
+    const found = await Promise.all(wrong.map(([, ...args]) => start(...args, ...model, "--json").ended));
+    for (const [i, { code, out, err }] of found.entries()) {
+      assert.equal(code, 1, err);
+      assert.equal(JSON.parse(out).error.code, wrong[i][0], out);
+    }
+    assert.deepEqual(readdirSync(dir).sort(), ["file", "in.jsonl", "jobs", "taken"]);
+    assert.deepEqual(readdirSync(at("jobs")), []);
+    assert.deepEqual(await queue.keys(), []);
+  },
+);

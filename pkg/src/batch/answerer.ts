@@ -2,7 +2,7 @@
 
 import { createApp, LineAnswers, type Loader } from "../server/serving.ts";
 import type { Model } from "../types/index.ts";
-import { type AnswerOptions, identityOf } from "./identity.ts";
+import { type AnswerOptions, identityOf, tokensOf } from "./identity.ts";
 import { MOST_LINE } from "./rows.ts";
 
 /** No line is refused for want of a place: workers have as many under way as they were told. */
@@ -31,7 +31,7 @@ export async function openAnswerer(load: Loader, options: AnswerOptions): Promis
     const limits = { maxRequests: MOST_REQUESTS, maxBody: 2 * MOST_LINE, defaultMaxTokens };
     const app = createApp({ models: { [name]: loader }, ...limits }, version);
     await app.ready;
-    const lines = new LineAnswers({ fetch: app.fetch, model: name, fingerprint: identity });
+    const lines = new LineAnswers({ fetch: app.fetch, model: name, tokenOf: tokensOf(identity) });
     return { lines, identity, name, close: () => app.close() };
   } catch (error) {
     await first?.close();

@@ -1,7 +1,7 @@
 /** Files of a run: written at places, synced, and locked against a second run. */
 
 import { createHash } from "node:crypto";
-import { open, rename, stat } from "node:fs/promises";
+import { open, realpath, rename, stat } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import path from "node:path";
 import { EngineError } from "../types/errors.ts";
@@ -98,9 +98,19 @@ export async function writeWhole(file: string, text: string): Promise<void> {
 
 export const exists = async (file: string): Promise<boolean> => (await stat(file).catch(() => null)) !== null;
 
+/** Results are renamed to their names, which replaces files and fails, at the end of a run, at whatever else is there. */
+export async function checkPlace(file: string): Promise<void> {
+  const found = await stat(file).catch(() => null);
+  if (found === null || found.isFile()) return;
+  throw unwritable(file, new Error(found.isDirectory() ? "it is a folder" : "it is no regular file"));
+}
+
 /** Holds a name until the process ends, however it ends; null where this system knows no such names. */
 export async function lock(file: string): Promise<{ release(): void } | null> {
-  const name = createHash("sha256").update(path.resolve(file)).digest("hex").slice(0, 32);
+  // A folder may be reached by several names.
+  const folder = await realpath(path.dirname(file)).catch(() => path.resolve(path.dirname(file)));
+  const whole = path.join(folder, path.basename(file));
+  const name = createHash("sha256").update(whole).digest("hex").slice(0, 32);
   const place = { linux: `\0ternlight-batch-${name}`, win32: `\\\\.\\pipe\\ternlight-batch-${name}` }[
     process.platform as string
   ];

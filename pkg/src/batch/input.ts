@@ -11,6 +11,8 @@ import { EngineError } from "../types/errors.ts";
 const STANDARD = "-";
 const GZIP = [0x1f, 0x8b];
 const ZSTD = [0x28, 0xb5, 0x2f, 0xfd];
+/** Bytes that are read from a file at once, and that go on at once: as read count those that somebody has asked for. */
+const [READ, PIECE] = [2 ** 18, 2 ** 14];
 
 export interface Input {
   /** For messages. */
@@ -26,15 +28,18 @@ export async function openInput(file: string, signal?: AbortSignal): Promise<Inp
   const standard = file === STANDARD;
   const name = standard ? "standard input" : file;
   const found = standard ? null : await statOf(file);
-  const stream = standard ? process.stdin : createReadStream(file, { highWaterMark: 2 ** 18 });
+  const stream = standard ? process.stdin : createReadStream(file, { highWaterMark: READ });
   const end = () => stream.destroy(signal!.reason);
   signal?.addEventListener("abort", end, { once: true });
   let read = 0;
   async function* counted(): AsyncGenerator<Uint8Array, undefined> {
     try {
       for await (const bytes of stream) {
-        read += bytes.length;
-        yield bytes;
+        for (let at = 0; at < bytes.length; at += PIECE) {
+          const piece = bytes.subarray(at, at + PIECE);
+          read += piece.length;
+          yield piece;
+        }
       }
     } catch (cause) {
       signal?.throwIfAborted();
@@ -102,13 +107,18 @@ async function* through(
   yield* unpack;
 }
 
+/** Four bytes may stand for a block of 128 KiB, so that this many become 32 MiB at most. */
+const ZSTD_PIECE = 1024;
+
 /** By a library: not every Node knows Zstandard, and those that do stop behind the first frame. */
 async function* unzstd(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, undefined> {
   const ready: Uint8Array[] = [];
   const stream = new Decompress((chunk) => ready.push(chunk.slice()));
   for await (const some of bytes) {
-    stream.push(some);
-    yield* ready.splice(0);
+    for (let at = 0; at < some.length; at += ZSTD_PIECE) {
+      stream.push(some.subarray(at, at + ZSTD_PIECE));
+      yield* ready.splice(0);
+    }
   }
   stream.push(new Uint8Array(), true);
   yield* ready.splice(0);

@@ -6,7 +6,7 @@ import { type Batch, BatchCheck, ENDED } from "../openai/batches.ts";
 import { type Line, LineAnswers, type LineServer } from "../server/serving.ts";
 import { exists } from "./disk.ts";
 import { type BatchRecord, type Folder, now } from "./folder.ts";
-import { identityOf } from "./identity.ts";
+import { identityOf, tokensOf } from "./identity.ts";
 import { journalOf, leftBy, nameParts, Output, type Places } from "./output.ts";
 import { readRows } from "./rows.ts";
 import { runBatch, type Worker } from "./run.ts";
@@ -162,7 +162,7 @@ export class Job {
   }
 
   #worker(server: LineServer, identity: string, closing: AbortSignal): Worker {
-    const lines = new LineAnswers({ fetch: server.fetch, model: null, fingerprint: identity });
+    const lines = new LineAnswers({ fetch: server.fetch, model: null, tokenOf: tokensOf(identity) });
     const stop = this.#stop.signal;
     const ends = AbortSignal.any([closing, stop]);
     return {

@@ -6,10 +6,10 @@
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { rm } from "node:fs/promises";
-import { createInterface } from "node:readline";
 import type { Answered } from "../server/serving.ts";
 import { EngineError } from "../types/errors.ts";
 import { renameSynced, Written } from "./disk.ts";
+import { linesOf } from "./lines.ts";
 
 const VERSION = 1;
 /** Bytes from which on what the parts hold is left out. */
@@ -46,7 +46,9 @@ type Record =
   | { whole: true };
 
 const start: Mark = { next: 0, out: 0, errors: 0, failed: 0, hash: "" };
-const sum = (text: string) => createHash("sha256").update(text).digest("hex").slice(0, 8);
+const sum = (text: string | Uint8Array) => createHash("sha256").update(text).digest("hex").slice(0, 8);
+/** Characters of a checksum, and of the space behind it. */
+const SUM = 9;
 const toLine = (record: Record): string => {
   const text = JSON.stringify(record);
   return `${sum(text)} ${text}\n`;
@@ -57,11 +59,9 @@ export async function readJournal(file: string): Promise<Kept | null> {
   let kept: Kept | null = null;
   let size = 0;
   try {
-    for await (const line of createInterface({ input: createReadStream(file), crlfDelay: Infinity })) {
-      const text = line.slice(9);
-      if (line.slice(0, 8) !== sum(text)) break;
-      size += Buffer.byteLength(line) + 1;
-      kept = apply(kept, JSON.parse(text), file);
+    for await (const text of recordsOf(file)) {
+      size += SUM + text.length + 1;
+      kept = apply(kept, JSON.parse(text.toString()), file);
       if (kept === null) return null;
       kept.size = size;
     }
@@ -71,6 +71,18 @@ export async function readJournal(file: string): Promise<Kept | null> {
     throw new EngineError("Unreadable", `${file}: ${(cause as Error).message}`, { file }, { cause });
   }
   return kept;
+}
+
+/** Records up to the first one that is not whole: one without its LF is not. */
+async function* recordsOf(file: string): AsyncGenerator<Buffer, undefined> {
+  for await (const lines of linesOf(createReadStream(file), { rest: false })) {
+    for (const line of lines) {
+      const bytes = Buffer.from(line!);
+      const text = bytes.subarray(SUM);
+      if (bytes.toString("latin1", 0, SUM) !== `${sum(text)} `) return;
+      yield text;
+    }
+  }
 }
 
 function apply(kept: Kept | null, record: Record, file: string): Kept | null {

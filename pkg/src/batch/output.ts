@@ -1,9 +1,9 @@
 /** The results of a run in the order of its input: parts that get their names when they are whole, and a journal beside them. */
 
-import { rm, stat } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import type { Answered } from "../server/serving.ts";
 import { EngineError } from "../types/errors.ts";
-import { exists, lock, renameSynced, unwritable, Written } from "./disk.ts";
+import { checkPlace, exists, lock, renameSynced, Written } from "./disk.ts";
 import { Journal, type Kept, type Mark, readJournal } from "./journal.ts";
 
 /** How often what is done goes from the journal into the parts, in milliseconds, … */
@@ -28,9 +28,10 @@ const partOf = (file: string) => `${file}.part`;
 
 /** What an earlier run has left; null where there is nothing to go on with. */
 export async function leftBy(places: Places): Promise<Kept | null> {
-  const found = await stat(places.out).catch(() => null);
-  if (found?.isDirectory()) throw unwritable(places.out, new Error("it is a folder"));
-  return readJournal(journalOf(places));
+  for (const file of [places.out, places.errors]) await checkPlace(file);
+  const kept = await readJournal(journalOf(places));
+  // A run that ended before its first answer has left nothing.
+  return kept && (kept.whole || kept.mark.next > 0 || kept.answers.size > 0) ? kept : null;
 }
 
 /** Names the parts of a run that ended between its last record and their names. */

@@ -4,11 +4,14 @@ import { parse } from "csv-parse";
 import type { Line } from "../server/serving.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Input } from "./input.ts";
+import { linesOf } from "./lines.ts";
 import type { Template } from "./template.ts";
 
 /** Bytes of a line at most: longer ones are errors, and are not kept. */
 export const MOST_LINE = 16 * 2 ** 20;
-const LF = 0x0a;
+const CR = 0x0d;
+/** A byte order mark is no part of the first line. */
+const MARK = [0xef, 0xbb, 0xbf];
 /** Rows of CSV that go on together. */
 const BLOCK = 256;
 
@@ -33,6 +36,21 @@ export async function* readRows(input: Input, template: Template | null): AsyncG
   for await (const block of blocks) yield block.map((row) => ({ index: index++, ...row }));
 }
 
+/** Reads the first block, so that an input that is none is told before anything else is done. @returns all blocks */
+export async function begun<T>(rows: AsyncGenerator<T, undefined>): Promise<AsyncIterableIterator<T>> {
+  let first: IteratorResult<T> | null = await rows.next();
+  const all: AsyncIterableIterator<T> = {
+    async next() {
+      const found = first ?? (await rows.next());
+      first = null;
+      return found;
+    },
+    return: () => rows.return(undefined),
+    [Symbol.asyncIterator]: () => all,
+  };
+  return all;
+}
+
 async function toldFormat(input: Input, template: Template | null) {
   const byName = formatOf(input.name);
   if (byName !== null || template === null) return { format: byName ?? "jsonl", bytes: input.bytes };
@@ -53,15 +71,22 @@ async function* jsonRows(
   bytes: AsyncIterable<Uint8Array>,
   template: Template | null,
 ): AsyncGenerator<Row[], undefined> {
-  for await (const lines of linesOf(bytes)) {
+  let first = true;
+  for await (const lines of linesOf(bytes, { most: MOST_LINE })) {
     const rows = lines.flatMap((line): Row[] => {
-      const row = toRow(line);
+      const row = toRow(line && bare(line, first));
+      first = false;
       if (row.fault) return [row];
       if (row.text.trim() === "") return [];
       return [template ? template.fillJson(row.text) : row];
     });
     if (rows.length > 0) yield rows;
   }
+}
+
+function bare(line: Uint8Array, first: boolean): Uint8Array {
+  const begin = first && MARK.every((byte, i) => line[i] === byte) ? MARK.length : 0;
+  return line.subarray(begin, line.at(-1) === CR ? -1 : undefined);
 }
 
 const fault = (code: string, message: string): Row => ({ text: "", fault: { code, message } });
@@ -74,37 +99,6 @@ function toRow(line: Uint8Array | null): Row {
   } catch {
     return fault("invalid_json_line", "the line is not UTF-8");
   }
-}
-
-/** The lines of each piece of input without their ends; null for one that is too long. A byte order mark is no part of the first. */
-async function* linesOf(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<(Uint8Array | null)[], undefined> {
-  let open: Uint8Array[] = [];
-  let size = 0;
-  let first = true;
-  const close = (end: Uint8Array): Uint8Array | null => {
-    const whole = open.length === 0 ? end : Buffer.concat([...open, end]);
-    const long = size + end.length > MOST_LINE;
-    [open, size] = [[], 0];
-    if (long) return null;
-    const begin = first && whole[0] === 0xef && whole[1] === 0xbb && whole[2] === 0xbf ? 3 : 0;
-    first = false;
-    return whole.subarray(begin, whole.at(-1) === 0x0d ? -1 : undefined);
-  };
-  for await (const chunk of bytes) {
-    const lines: (Uint8Array | null)[] = [];
-    let at = 0;
-    for (let end = chunk.indexOf(LF); end >= 0; end = chunk.indexOf(LF, at)) {
-      lines.push(close(chunk.subarray(at, end)));
-      at = end + 1;
-    }
-    const rest = chunk.subarray(at);
-    size += rest.length;
-    // Of what is too long, its length alone is kept.
-    if (size > MOST_LINE) open = [];
-    else if (rest.length > 0) open.push(rest.slice());
-    if (lines.length > 0) yield lines;
-  }
-  if (size > 0) yield [close(new Uint8Array())];
 }
 
 async function* csvRows(

@@ -14,27 +14,36 @@ export interface Plan {
   workers: readonly Worker[];
   /** Lines that each worker has under way. */
   chunk: number;
+  /** Lines beside these that wait in the queue of each worker's engine, so that it has no empty place while answers are written. */
+  ahead?: number;
   output: Output;
   signal: AbortSignal;
-  onProgress?(): void;
+  onProgress?(read: Read): void;
 }
 
-/** Chunks of each worker that may be done ahead of a line that takes long. */
-const AHEAD = 4;
+/** How much of the input was read. */
+export interface Read {
+  lines: number;
+  /** That was all. */
+  whole: boolean;
+}
 
-export async function runBatch({ rows, workers, chunk, output, signal, onProgress }: Plan): Promise<void> {
+/** Chunks of each worker that may be done before a line that takes long. */
+const BEFORE = 4;
+
+export async function runBatch({ rows, workers, chunk, ahead = 0, output, signal, onProgress }: Plan): Promise<void> {
   const failed = new AbortController();
   const either = AbortSignal.any([signal, failed.signal]);
   // Nobody waits for room that will never come.
   either.addEventListener("abort", () => output.wake());
-  const feed = new Feed(rows, output, AHEAD * chunk * workers.length);
+  const feed = new Feed(rows, output, BEFORE * chunk * workers.length);
   const lane = async (worker: Worker) => {
     for (let line = await feed.next(either); line; line = await feed.next(either)) {
       output.put(line.index, await worker.answer(line, either));
-      onProgress?.();
+      onProgress?.(feed.read);
     }
   };
-  const lanes = workers.flatMap((worker) => Array.from({ length: chunk }, () => lane(worker)));
+  const lanes = workers.flatMap((worker) => Array.from({ length: chunk + ahead }, () => lane(worker)));
   const first = lanes.map((one) => one.catch((error) => failed.abort(error)));
   await Promise.all(first);
   await feed.close();
@@ -60,6 +69,10 @@ class Feed {
     this.#output = output;
     this.#window = window;
     this.#from = output.mark;
+  }
+
+  get read(): Read {
+    return { lines: this.#count, whole: this.#ended };
   }
 
   async next(signal: AbortSignal): Promise<Line | null> {

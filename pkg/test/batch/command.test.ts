@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createReadStream, existsSync } from "node:fs";
-import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
@@ -81,6 +81,11 @@ test("each line has its answer, in the order of the input, and errors are in a f
     [20, 400, null],
     [40, 400, "top_p"],
   ]);
+});
+
+test("with --recommend as many lines at once as a probe finds, and the same bytes", async () => {
+  await done("batch", at("in.jsonl"), ...MODEL, "--out", at("recommended.jsonl"), "--recommend");
+  assert.deepEqual(await read("recommended.jsonl"), await read("out.jsonl"));
 });
 
 test("chunks, workers, threads, packed input and standard input change no byte", async () => {
@@ -178,8 +183,9 @@ test("CSV with a template is answered like the requests that it makes", async ()
   await failure(1, "batch", at("in.csv"), ...MODEL, "--out", at("none.jsonl"));
 });
 
-test("wrong calls are told before anything is loaded", async () => {
+test("wrong calls are told before anything is loaded, and leave nothing", async () => {
   const input = at("in.jsonl");
+  await writeFile(at("half.jsonl.gz"), (await readFile(at("in.jsonl.gz"))).subarray(0, 20));
   const wrong: [number, string, ...string[]][] = [
     [2, "--model", input, "--out", at("x")],
     [2, "--out", input, "--model", DEMO],
@@ -191,6 +197,21 @@ test("wrong calls are told before anything is loaded", async () => {
   for (const [status, option, ...args] of wrong) {
     assert.equal((await failure(status, "batch", ...args)).detail.option, option, args.join(" "));
   }
-  assert.equal((await failure(1, "batch", at("absent"), ...MODEL, "--out", at("x"))).code, "NotFound");
+  await writeFile(at("two.csv"), "name,custom_id\nThe king,a\n");
+  // Nothing is in the way of the call that is right.
+  for (const [code, ...args] of [
+    ["NotFound", at("absent")],
+    ["NotFound", at("absent"), "--resume"],
+    ["Damaged", at("half.jsonl.gz")],
+    ["InvalidArgument", at("two.csv")],
+    ["InvalidArgument", at("two.csv"), "--template", "{{nmae}}"],
+  ] as const) {
+    assert.equal((await failure(1, "batch", ...args, ...MODEL, "--out", at("typed.jsonl"))).code, code, args.join(" "));
+  }
+  assert.deepEqual(
+    (await readdir(dir)).filter((name) => name.startsWith("typed")),
+    [],
+  );
+  await done("batch", at("two.csv"), ...MODEL, "--out", at("typed.jsonl"), "--template", "{{name}}");
   assert.equal((await failure(1, "batch", input, ...MODEL, "--out", at("no/x"))).code, "Unwritable");
 });

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { execFile, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { appendFile, mkdir, mkdtemp, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { devNull, tmpdir } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -29,6 +29,8 @@ const simulated = async (options: object) =>
 const errorsOf = (out: string) => `${out}.errors`;
 const both = async (out: string) => Promise.all([readFile(out, "utf8"), readFile(errorsOf(out), "utf8")]);
 
+const linesOf = (file: string) => (existsSync(file) ? readFileSync(file, "utf8").split("\n").length - 1 : 0);
+
 /** Numbers from 0 to 1 that a seed repeats. */
 function random(seed: number): () => number {
   let state = seed;
@@ -50,9 +52,11 @@ test("kill -9 at any moment costs a chunk at most, and changes no byte", async (
   for (;;) {
     const child = spawn(process.execPath, [script, JSON.stringify({ ...settings, out, begun })], { stdio: "ignore" });
     const ended = once(child, "exit");
-    const timer = setTimeout(() => child.kill("SIGKILL"), 150 + 350 * next());
+    // By lines and not by time: a fast machine would be done before it is killed.
+    const enough = linesOf(begun) + 30 + 120 * next();
+    const timer = setInterval(() => linesOf(begun) >= enough && child.kill("SIGKILL"), 2);
     const [code] = await ended;
-    clearTimeout(timer);
+    clearInterval(timer);
     // Killed behind its last step, it has done all the same.
     if (code === 0 || existsSync(out)) break;
     assert.equal(code, null);
@@ -137,6 +141,29 @@ test("a journal with anything behind its last whole record goes on from that", a
   assert.equal(await readFile(places.errors, "utf8"), "answer 19\n");
 });
 
+test("records end at LF alone, and one without its LF does not count", async (context) => {
+  const dir = await folder(context);
+  const places = { out: path.join(dir, "a.jsonl"), errors: path.join(dir, "b.jsonl"), always: false };
+  // JSON leaves these as they are, and readers of lines elsewhere end lines at them.
+  const texts = ["a\u2028b", "c\u2029d", "e\u0085f", "g"];
+  const put = async (output: Output, from: number) => {
+    for (const [i, text] of texts.entries()) {
+      if (i < from) continue;
+      output.begin(i, "");
+      output.put(i, { text, failed: false });
+    }
+    await output.stop();
+  };
+  await put(await Output.open(places, "m", null), 0);
+  const answers = async () => [...(await leftBy(places))!.answers.values()].map(({ text }) => text);
+  assert.deepEqual(await answers(), texts);
+  const journal = journalOf(places);
+  await truncate(journal, (await stat(journal)).size - 1);
+  assert.deepEqual(await answers(), texts.slice(0, 3));
+  await put(await Output.open(places, "m", await leftBy(places)), 3);
+  assert.deepEqual(await answers(), texts);
+});
+
 test("a full disk is told by its file, and what was done is there when it has room again", async (context) => {
   const dir = await folder(context);
   const small = await mkdtemp(path.join(tmpdir(), "ternlight-small-"));
@@ -182,7 +209,10 @@ test("places that cannot be written are told before anything is computed", async
   const dir = await folder(context);
   await mkdir(path.join(dir, "folder"));
   const at = (out: string) => ({ out: path.join(dir, out), errors: path.join(dir, "e"), always: false });
-  await assert.rejects(leftBy(at("folder")), { code: "Unwritable" });
+  const taken = { code: "Unwritable", message: /folder cannot be written: it is a folder/ };
+  await assert.rejects(leftBy(at("folder")), taken);
+  await assert.rejects(leftBy({ ...at("e"), errors: path.join(dir, "folder") }), taken);
+  await assert.rejects(leftBy({ ...at("e"), out: devNull }), { code: "Unwritable", message: /it is no regular file/ });
   await assert.rejects(Output.open(at("none/out"), "m", null), { code: "Unwritable" });
   await writeFile(path.join(dir, "cut.journal"), "no journal\n");
   assert.equal(await leftBy(at("cut")), null);

@@ -88,6 +88,30 @@ test("a line that is too long, or no UTF-8, is an error of its own", async (cont
   );
 });
 
+test("a packed input that grows without end is read in pieces", async (context) => {
+  const zeros = Buffer.alloc(64 * 2 ** 20);
+  const short = Buffer.alloc(2 ** 20, "{}\n");
+  for (const pack of [zlib.gzipSync, zlib.zstdCompressSync]) {
+    // Members in a row are one input: 512 MiB of a line without end, then 2 MiB of short ones, in less than 1 MB.
+    const bytes = Buffer.concat([
+      ...Array(8).fill(pack(zeros)),
+      pack(Buffer.from("\n")),
+      ...Array(2).fill(pack(short)),
+    ]);
+    assert.ok(bytes.length < 2 ** 20, String(bytes.length));
+    const file = await written(context, "bomb", bytes);
+    const before = process.memoryUsage().rss;
+    let [lines, faults, most] = [0, 0, 0];
+    for await (const block of readRows(await openInput(file), null)) {
+      lines += block.length;
+      faults += block.filter(({ fault }) => fault?.code === "line_too_large").length;
+      most = Math.max(most, process.memoryUsage().rss - before);
+    }
+    assert.ok(lines > 600_000 && faults === 1, `${lines} lines, ${faults} faults`);
+    assert.ok(most < 300 * 2 ** 20, `${most} bytes`);
+  }
+});
+
 test("rows of CSV become requests, and no value anything but text", async (context) => {
   const csv = 'custom_id,text,n\nfirst,"says ""no"",\nthen {{n}}",7\n,plain,"""}],""seed"":1"\n';
   const file = await written(context, "a.csv", csv);

@@ -2,11 +2,12 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync } from "node:fs";
-import { chmod, chown, mkdir, mkdtemp, rm } from "node:fs/promises";
+import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
+import { mountSmall } from "./disks.mjs";
 
 const run = promisify(execFile);
 const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -24,7 +25,7 @@ function postgresBin() {
   return versions.map((version) => `${root}/${version}/bin`).find((bin) => existsSync(`${bin}/postgres`)) ?? null;
 }
 
-async function freePort() {
+export async function freePort() {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address();
@@ -32,14 +33,30 @@ async function freePort() {
   return port;
 }
 
-/** A broker with `url`, `kill()` (as a crash), `start()` and `end()`. */
-export async function broker(kind) {
+/** Megabytes of a disk that is soon full. */
+const SMALL = { redis: 32, postgres: 192, database: 192 };
+
+/**
+ * A broker, "database" is PostgreSQL, too; with `url`, `kill()` (as a crash), `start()` and `end()`.
+ *
+ * @param secrets where it listens with TLS alone, and asks for a password: `{cert, key, password}`
+ * @param small whether its files lie on a small disk, `disk`, if this machine allows one
+ */
+export async function broker(kind, secrets = null, small = false) {
   const folder = await mkdtemp(path.join(tmpdir(), `ternlight-${kind}-`));
+  const unmount = small ? mountSmall(folder, SMALL[kind]) : null;
   const port = await freePort();
-  const made = kind === "redis" ? redis(folder, port) : await postgres(folder, port);
+  if (secrets) {
+    await writeFile(path.join(folder, "cert.pem"), secrets.cert);
+    await writeFile(path.join(folder, "key.pem"), secrets.key, { mode: 0o600 });
+  }
+  const made = kind === "redis" ? redis(folder, port, secrets) : await postgres(folder, port, secrets);
   let child = null;
   const self = {
     url: made.url,
+    disk: unmount ? folder : null,
+    /** Whether it has not ended by itself. */
+    lives: () => child.exitCode === null && child.signalCode === null,
     async start() {
       child = made.spawn();
       for (let tries = 0; !(await made.answers()); tries++) {
@@ -60,8 +77,11 @@ export async function broker(kind) {
     pause: () => child.kill("SIGSTOP"),
     resume: () => child.kill("SIGCONT"),
     memory: () => made.memory(),
+    /** Redis alone: all that it holds. */
+    keys: () => made.keys(),
     async end() {
-      if (child?.exitCode === null && child.signalCode === null) await self.kill();
+      if (child && self.lives()) await self.kill();
+      unmount?.();
       await rm(folder, { recursive: true, force: true });
     },
   };
@@ -69,11 +89,27 @@ export async function broker(kind) {
   return self;
 }
 
-function redis(folder, port) {
-  const cli = async (...args) => (await run("redis-cli", ["-p", String(port), ...args])).stdout.trim();
+function redis(folder, port, secrets) {
+  const at = (name) => path.join(folder, name);
+  const known = secrets ? ["--tls", "--cacert", at("cert.pem"), "--pass", secrets.password, "--no-auth-warning"] : [];
+  const cli = async (...args) => (await run("redis-cli", ["-p", String(port), ...known, ...args])).stdout.trim();
+  const tls = secrets
+    ? [
+        "--tls-port",
+        port,
+        "--tls-cert-file",
+        at("cert.pem"),
+        "--tls-key-file",
+        at("key.pem"),
+        "--tls-auth-clients",
+        "no",
+      ]
+    : [];
   const flags = [
+    ...tls,
+    ...(secrets ? ["--requirepass", secrets.password] : []),
     "--port",
-    port,
+    secrets ? 0 : port,
     "--bind",
     "127.0.0.1",
     "--dir",
@@ -84,18 +120,19 @@ function redis(folder, port) {
     "always",
   ];
   return {
-    url: `redis://127.0.0.1:${port}`,
+    url: secrets ? `rediss://:${secrets.password}@127.0.0.1:${port}` : `redis://127.0.0.1:${port}`,
     spawn: () => spawn("redis-server", [...flags, "--maxmemory-policy", "noeviction"].map(String), { stdio: "ignore" }),
     answers: () =>
       cli("ping").then(
         (text) => text === "PONG",
         () => false,
       ),
+    keys: async () => (await cli("keys", "*")).split("\n").filter(Boolean),
     memory: async () => Number(/used_memory:(\d+)/.exec(await cli("info", "memory"))[1]),
   };
 }
 
-async function postgres(folder, port) {
+async function postgres(folder, port, secrets) {
   const bin = postgresBin();
   const data = path.join(folder, "data");
   await mkdir(data);
@@ -108,6 +145,7 @@ async function postgres(folder, port) {
     );
     await chmod(folder, 0o755);
     await chown(data, uid, gid);
+    if (secrets) for (const name of ["cert.pem", "key.pem"]) await chown(path.join(folder, name), uid, gid);
     owner = { uid, gid };
   }
   await run(
@@ -115,7 +153,15 @@ async function postgres(folder, port) {
     ["-D", data, "-U", "ternlight", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"],
     owner,
   );
+  const tls = ["ssl=on", `ssl_cert_file=${folder}/cert.pem`, `ssl_key_file=${folder}/key.pem`];
+  if (secrets) {
+    await writeFile(path.join(folder, "hba"), "hostssl all all all scram-sha-256\n");
+    const hba = `hba_file=${folder}/hba`;
+    await setPassword(bin, data, owner, secrets.password);
+    tls.push(hba);
+  }
   const flags = [
+    ...(secrets ? tls.flatMap((setting) => ["-c", setting]) : []),
     "-D",
     data,
     "-p",
@@ -126,11 +172,16 @@ async function postgres(folder, port) {
     "unix_socket_directories=",
     "-c",
     "max_connections=200",
+    ...["min_wal_size=32MB", "max_wal_size=64MB"].flatMap((setting) => ["-c", setting]),
   ];
   const psql = (sql) =>
-    run("psql", ["-h", "127.0.0.1", "-p", String(port), "-U", "ternlight", "-d", "postgres", "-Atc", sql]);
+    run("psql", ["-h", "127.0.0.1", "-p", String(port), "-U", "ternlight", "-d", "postgres", "-Atc", sql], {
+      env: { ...process.env, ...(secrets ? { PGPASSWORD: secrets.password } : {}) },
+    });
   return {
-    url: `postgres://ternlight@127.0.0.1:${port}/postgres`,
+    url: secrets
+      ? `postgres://ternlight:${secrets.password}@127.0.0.1:${port}/postgres?sslmode=verify-full`
+      : `postgres://ternlight@127.0.0.1:${port}/postgres`,
     spawn: () => spawn(`${bin}/postgres`, flags.map(String), { stdio: "ignore", ...owner }),
     answers: () =>
       psql("select 1").then(
@@ -141,4 +192,14 @@ async function postgres(folder, port) {
     gone: () => wait(300),
     memory: async () => Number((await psql("select pg_database_size('postgres')")).stdout),
   };
+}
+
+/** While nobody else can reach it. */
+async function setPassword(bin, data, owner, password) {
+  const child = spawn(`${bin}/postgres`, ["--single", "-D", data, "postgres"], {
+    ...owner,
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  child.stdin.end(`ALTER USER ternlight PASSWORD '${password}'\n`);
+  await once(child, "exit");
 }

@@ -5,12 +5,12 @@ import { IDENTITY, rows } from "./lines.mjs";
 const { queue, folder, out, lines, chunk, window } = JSON.parse(process.argv[2]);
 for (;;) {
   try {
-    const job = await submit({ folder, rows: rows(lines), identity: IDENTITY, model: "m", chunk });
+    const job = await submit({ queue, folder, rows: rows(lines), identity: IDENTITY, model: "m", chunk });
     await collect({ queue, folder, job: job.id, out, ...(window ? { window } : {}) });
     process.exit();
   } catch (error) {
     // As somebody would who calls it again: a broker or a disk that is away comes back.
-    if (!["Network", "Unwritable"].includes(error.code) && !["ENOSPC"].includes(error.code)) console.error(error);
+    if (!["Network", "Unwritable"].includes(error.code)) console.error(error);
     await new Promise((resolve) => setTimeout(resolve, 300));
   }
 }

@@ -1,12 +1,13 @@
 /** One run with faults: a job, workers that are started again when they end, and what a seed does to all of them. */
-import { execFileSync, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { broker } from "./brokers.mjs";
+import { fill, mountSmall } from "./disks.mjs";
 import { expected } from "./lines.mjs";
 
 const script = (name) => fileURLToPath(new URL(name, import.meta.url));
@@ -14,6 +15,9 @@ const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Seconds of a worker's lease. */
 export const LEASE = 2;
+
+/** Chunks of a job that are in its queue: fewer than it has, so that some are added while it runs. */
+const WINDOW = 24;
 
 /** Numbers from 0 to 1 that a seed repeats. */
 export function random(seed) {
@@ -64,17 +68,14 @@ class Kept {
   }
 }
 
-/** A folder of a small file system of its own where this machine lets one be mounted. */
+/** A folder on a small disk of its own where this machine allows one. */
 async function sharedFolder() {
   const folder = await mkdtemp(path.join(tmpdir(), "ternlight-shared-"));
-  try {
-    execFileSync("mount", ["-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], { stdio: "pipe" });
-    return { folder, small: true, end: () => execFileSync("umount", ["-l", folder]) };
-  } catch {
-    return { folder, small: false, end: () => {} };
-  }
+  const unmount = mountSmall(folder, 8);
+  return { folder, disk: unmount ? folder : null, end: () => unmount?.() };
 }
 
+/** What a fault does; false where this machine does not allow it. */
 const faults = {
   /** A worker dies. */
   async kill({ worker }) {
@@ -107,13 +108,16 @@ const faults = {
   async clock({ worker }) {
     worker().signal("SIGUSR2");
   },
-  /** The shared folder is full, and has room again. */
-  async disk({ folder, small, next }) {
-    if (!small) return;
-    const file = path.join(folder, "full");
-    await writeFile(file, Buffer.alloc(16 * 2 ** 20)).catch(() => {});
+  /** The shared folder is full, or the broker's own disk, and has room again. */
+  async disk({ queue, shared, next }) {
+    const disks = [shared, queue.disk].filter((disk) => disk !== null);
+    if (disks.length === 0) return false;
+    const free = await fill(disks[Math.floor(next() * disks.length)]);
     await wait(300 + 1200 * next());
-    await rm(file, { force: true });
+    await free();
+    // A broker may end where it cannot write its log.
+    if (!queue.lives()) await queue.start();
+    return true;
   },
 };
 export const FAULTS = Object.keys(faults);
@@ -122,26 +126,28 @@ export const FAULTS = Object.keys(faults);
 export async function faultRun(seed, kind, { workers = 4, lines = 1000, chunk = 16, ms = 120, count = 4 } = {}) {
   const next = random(seed);
   const pick = (list) => list[Math.floor(next() * list.length)];
-  const { folder, small, end } = await sharedFolder();
+  const { folder, disk, end } = await sharedFolder();
   const results = await mkdtemp(path.join(tmpdir(), "ternlight-results-"));
-  const queue = await broker(kind);
+  const queue = await broker(kind, null, true);
   const out = path.join(results, "out.jsonl");
   const shared = path.join(folder, "jobs");
   await mkdir(shared);
-  const options = (more) => JSON.stringify({ queue: queue.url, folder: shared, ...more });
+  const place = { queue: queue.url, ...(kind === "database" ? {} : { folder: shared }) };
+  const options = (more) => JSON.stringify({ ...place, ...more });
   const all = Array.from({ length: workers }, () => new Kept([script("worker.mjs"), options({ ms, lease: LEASE })]));
-  const collector = new Kept([script("collect.mjs"), options({ out, lines, chunk })]);
+  const collector = new Kept([script("collect.mjs"), options({ out, lines, chunk, window: WINDOW })]);
   const begun = performance.now();
   const done = [];
   // What would wait for ever ends here.
   const late = () => performance.now() - begun > 90_000;
   try {
-    const context = { queue, collector, folder, small, next, worker: () => pick(all) };
+    // Without a folder the database alone has the answers.
+    const shared = kind === "database" ? null : disk;
+    const context = { queue, collector, shared, next, worker: () => pick(all) };
     for (let i = 0; i < count && !existsSync(out); i++) {
       await wait(300 + 700 * next());
       const name = pick(FAULTS);
-      done.push(name);
-      await faults[name](context);
+      if ((await faults[name](context)) !== false) done.push(name);
     }
     while (!existsSync(out) && !late()) await wait(50);
     await Promise.race([collector.done, wait(5000)]);
@@ -149,7 +155,8 @@ export async function faultRun(seed, kind, { workers = 4, lines = 1000, chunk = 
     const read = (file) => (existsSync(file) ? readFileSync(file, "utf8") : "");
     const same = read(out) === whole.out && read(out.replace(".jsonl", ".errors.jsonl")) === whole.errors;
     const starts = all.reduce((sum, one) => sum + one.starts, 0);
-    return { seed, kind, faults: done, same, starts, seconds: (performance.now() - begun) / 1000 };
+    const small = disk !== null;
+    return { seed, kind, faults: done, small, same, starts, seconds: (performance.now() - begun) / 1000 };
   } finally {
     await Promise.all([collector, ...all].map((one) => one.stop()));
     await queue.end();

@@ -12,9 +12,9 @@ export async function* rows(count) {
   }
 }
 
-const answer = ({ index, text }) => {
+const answer = ({ index, text }, by) => {
   const hash = createHash("sha256").update(text).digest("hex");
-  return { text: JSON.stringify({ custom_id: `line-${index + 1}`, answer: hash }), failed: index % 50 === 49 };
+  return { text: JSON.stringify({ custom_id: `line-${index + 1}`, answer: hash, by }), failed: index % 50 === 49 };
 };
 
 /** What one undisturbed process writes. */
@@ -28,13 +28,37 @@ export function expected(count) {
   return { out: file(false), errors: file(true) };
 }
 
-export const answering = ({ ms = 0, poison } = {}) => ({
+/** Places of an engine: who finds none waits, in order. */
+class Places {
+  #free;
+  #waiting = [];
+
+  constructor(count) {
+    this.#free = count;
+  }
+
+  async in(work) {
+    if (this.#free > 0) this.#free--;
+    else await new Promise((resolve) => this.#waiting.push(resolve));
+    try {
+      return await work();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#free++;
+    }
+  }
+}
+
+/** @param ms of a line; another takes two or three times as long. @param places lines that are computed at once. @param by who tells so in its answers */
+export const answering = ({ ms = 0, poison, by, places = Infinity, engine = new Places(places) } = {}) => ({
   identity: IDENTITY,
   lines: {
     async answer(line) {
       if (line.index === poison) process.kill(process.pid, "SIGKILL");
-      if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms * (1 + (line.index % 3))));
-      return answer(line);
+      const time = ms * (1 + (line.index % 3));
+      if (ms > 0) await engine.in(() => new Promise((resolve) => setTimeout(resolve, time)));
+      return answer(line, by);
     },
     async lost(line) {
       const error = { code: "worker_lost", message: "lost" };

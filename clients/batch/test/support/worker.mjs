@@ -1,22 +1,33 @@
 /**
  * A worker whose engine is simulated: `worker.mjs '{"queue": …, "folder": …, "ms": 5}'`. Answers are those of `answering` below; a line
- * of `poison` ends the process.
+ * of `poison` ends the process, and its clock is `clock` milliseconds ahead.
  */
 import { writeSync } from "node:fs";
 import { work } from "@ternlight/batch";
 import { answering } from "./lines.mjs";
 
-const { queue, folder, ms = 2, lease = 2, chunks = 2, poison } = JSON.parse(process.argv[2]);
+const {
+  queue,
+  folder,
+  ms = 2,
+  lease = 2,
+  chunks = 2,
+  poison,
+  places,
+  by,
+  ready,
+  clock = 0,
+} = JSON.parse(process.argv[2]);
 
 // A clock that jumps to and fro by hours.
-let offset = 0;
+let offset = clock;
 const now = Date.now;
 Date.now = () => now() + offset;
 process.on("SIGUSR2", () => {
   offset = offset === 0 ? 7_200_000 : offset > 0 ? -7_200_000 : 0;
 });
 
-const model = answering({ ms, poison });
+const model = answering({ ms, poison, by, ...(places ? { places } : {}) });
 const worker = await work({
   queue,
   folder,
@@ -26,6 +37,7 @@ const worker = await work({
   onEvent: (event) => writeSync(1, `${JSON.stringify(event)}\n`),
   onError: (error) => writeSync(2, `${error.message.slice(0, 200)}\n`),
 });
+if (ready) writeSync(1, "ready\n");
 process.on("SIGTERM", async () => {
   await worker.close();
   process.exit();
