@@ -2,14 +2,13 @@
 
 import type { Health, HealthState, RequestOutcome } from "../types/index.ts";
 import { type Measured, maker } from "./measured.ts";
-import { coarser, type Family } from "./text.ts";
+import { REFUSALS } from "./recorder.ts";
+import { coarser, type Family, type Labels } from "./text.ts";
 
 const SECONDS = [
   0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 640,
 ];
 const TOKENS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000];
-/** Codes of errors that are refusals: the request was right, and there was no room for it. */
-const REFUSALS = ["QueueFull", "ContextFull", "OutOfMemory"];
 
 /** Long because it is a table. */
 export function ownFamilies(all: readonly Measured[]): Family[] {
@@ -41,7 +40,7 @@ export function ownFamilies(all: readonly Measured[]): Family[] {
         1,
       ],
     ]),
-    number("counter", "ternlight_requests_total", "Requests that have ended, by how they did.", ({ statistics }) => {
+    number("counter", "ternlight_requests_total", "Calls that have ended, by how they did.", ({ statistics }) => {
       const each = statistics.requests.map(
         ({ call, outcome, count }) => [{ call, outcome }, count] as [object, number],
       );
@@ -51,8 +50,11 @@ export function ownFamilies(all: readonly Measured[]): Family[] {
         .map((outcome) => [{ call: "generate", outcome }, 0] as [object, number]);
       return [...each, ...zeros] as [Record<string, string>, number][];
     }),
-    number("counter", "ternlight_refusals_total", "Requests that there was no room for, by the reason.", (one) =>
-      REFUSALS.map((reason) => [{ reason }, one.statistics.errors[reason] ?? 0]),
+    number(
+      "counter",
+      "ternlight_refusals_total",
+      "Calls that there was no room for, by the reason; the server makes those of a part of a request again.",
+      (one) => REFUSALS.map((reason) => [{ reason }, one.statistics.errors[reason] ?? 0]),
     ),
     number("counter", "ternlight_errors_total", "Requests that failed, by the code of the error.", ({ statistics }) =>
       Object.entries(statistics.errors).map(([code, count]) => [{ code }, count]),
@@ -121,6 +123,11 @@ export function ownFamilies(all: readonly Measured[]): Family[] {
     ),
     number("gauge", "ternlight_health_value", "What a signal of health measures.", ({ health }) =>
       signalsOf(health).flatMap(([signal, { value }]) => (value === null ? [] : [[{ signal }, value]])),
+    ),
+    number("gauge", "ternlight_health_kv_entropy", "Bits of keys and of values of a layer.", ({ health }) =>
+      (health?.signals.kvEntropy.layers ?? []).flatMap((bits, layer) =>
+        bits ? (["keys", "values"] as const).map((part): [Labels, number] => [{ layer, part }, bits[part]]) : [],
+      ),
     ),
     number("gauge", "ternlight_health_threshold", "From where on a signal of health is in a state.", ({ health }) =>
       signalsOf(health).flatMap(([signal, { warn, alert }]) => [

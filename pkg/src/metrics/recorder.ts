@@ -14,6 +14,9 @@ const TOKENS = [
   16384, 20000, 50000, 100000, 200000,
 ];
 
+/** Codes of errors that are refusals: the request was right, and there was no room for it. */
+export const REFUSALS: readonly string[] = ["QueueFull", "ContextFull", "OutOfMemory"];
+
 /** Answers whose repetitions are known. */
 const ANSWERS = 64;
 

@@ -7,7 +7,7 @@ export type Labels = Readonly<Record<string, string | number>>;
 /** A metric: one sample for each set of labels. */
 export type Family = { readonly name: string; readonly help: string } & (
   | {
-      /** A counter's name ends in `_total`; an `info` in `_info`, and its samples are 1. */
+      /** A counter's name ends in `_total`, else OpenMetrics has it as unknown; an `info` in `_info`, and its samples are 1. */
       readonly type: "counter" | "gauge" | "info";
       readonly samples: readonly (readonly [labels: Labels, value: number])[];
     }
@@ -40,12 +40,18 @@ function familyText(family: Family, open: boolean): string {
   const { name, help, type } = family;
   // OpenMetrics names a family without the ending of its samples. Prometheus' text has no infos.
   const base = open && (type === "counter" || type === "info") ? name.replace(/_(total|info)$/, "") : name;
-  const shown = type === "info" && !open ? "gauge" : type;
+  const shown = shownType(family, open);
   const head = `# HELP ${base} ${escaped(help, open)}\n# TYPE ${base} ${shown}\n`;
   if (family.type === "histogram") {
     return head + family.samples.map(([labels, value]) => histogramText(name, labels, value)).join("");
   }
   return head + family.samples.map(([labels, value]) => line(name, labels, value)).join("");
+}
+
+function shownType({ name, type }: Family, open: boolean): string {
+  if (type === "info" && !open) return "gauge";
+  // OpenMetrics wants the ending of a counter, which other servers' names do not all have.
+  return type === "counter" && open && !name.endsWith("_total") ? "unknown" : type;
 }
 
 function histogramText(name: string, labels: Labels, { bounds, counts, sum }: Histogram): string {

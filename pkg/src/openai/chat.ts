@@ -6,6 +6,7 @@ import { faulty, invalid } from "./errors.ts";
 import {
   choice,
   ignored,
+  limit,
   llamaSampling,
   metadata,
   model,
@@ -15,6 +16,7 @@ import {
   sampling,
   streaming,
   text,
+  textOrNull,
 } from "./fields.ts";
 import { type Fields, limitOf, samplingOf } from "./sampling.ts";
 import { check, type Schema } from "./schema.ts";
@@ -53,7 +55,7 @@ const call: Schema = {
   },
 };
 
-const named = { name: text };
+const named = { name: textOrNull };
 const messages: Schema = {
   type: "array",
   minItems: 1,
@@ -97,7 +99,7 @@ const chosenTool: Schema = {
   required: ["type", "function"],
   properties: {
     type: { type: "string", enum: ["function"] },
-    function: { type: "object", required: ["name"], properties: named },
+    function: { type: "object", required: ["name"], properties: { name: text } },
   },
 };
 
@@ -133,8 +135,8 @@ export const chatRequest: Schema = {
   properties: {
     model,
     messages,
-    max_completion_tokens: { type: ["integer", "null"] },
-    max_tokens: { type: ["integer", "null"], description: "The earlier name of max_completion_tokens, which wins." },
+    max_completion_tokens: limit,
+    max_tokens: { ...limit, description: "The earlier name of max_completion_tokens, which wins." },
     n: { type: ["integer", "null"], minimum: 1, maximum: 128 },
     ...sampling,
     ...streaming,
@@ -230,8 +232,10 @@ export interface Message {
 /** As templates know messages: `developer` is `system`, parts of text are one text, arguments of calls are objects. */
 function toMessage({ role, content, tool_calls: calls, ...rest }: Message): ChatMessage {
   const parts = Array.isArray(content) ? content.map(({ text, refusal }) => text ?? refusal ?? "").join("") : content;
+  // A template would take a null for a value that is there.
+  const given = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== null));
   return {
-    ...rest,
+    ...given,
     role: role === "developer" ? "system" : role,
     content: parts ?? (calls?.length ? null : ""),
     ...(calls?.length ? { tool_calls: calls.map((call) => ({ ...call, function: toObject(call.function) })) } : {}),

@@ -3,7 +3,7 @@
 import type { Prompt } from "../types/index.ts";
 import type { Ask } from "./ask.ts";
 import { faulty, invalid } from "./errors.ts";
-import { ignored, llamaSampling, model, option, refused, sampling, streaming, text, texts } from "./fields.ts";
+import { ignored, limit, llamaSampling, model, option, refused, sampling, streaming, text, texts } from "./fields.ts";
 import { type Fields, limitOf, samplingOf } from "./sampling.ts";
 import { check, type Schema } from "./schema.ts";
 
@@ -18,7 +18,7 @@ export const completionRequest: Schema = {
       anyOf: [text, { ...texts, minItems: 1 }, ids, { type: "array", minItems: 1, items: ids }, { type: "null" }],
       description: "A text, texts, token ids or lists of token ids; null begins with nothing.",
     },
-    max_tokens: { type: ["integer", "null"], minimum: 0 },
+    max_tokens: limit,
     n: { type: ["integer", "null"], minimum: 1, maximum: 128 },
     ...sampling,
     ...streaming,

@@ -87,8 +87,12 @@ export function toApiError(error: unknown, param: string | null): ApiError {
     return invalid(field, message, code === "InvalidArgument" ? null : underscored(code));
   }
   if (code === "OutOfMemory")
-    return new ApiError(503, "there is no memory for this request", { code: "out_of_memory" });
-  if (code === "Closed") return new ApiError(503, "the model is being closed", { code: "closed" });
+    return new ApiError(503, "there is no memory for this request", {
+      code: "out_of_memory",
+      headers: retryHeaders(1000),
+    });
+  if (code === "Closed")
+    return new ApiError(503, "the model is being closed", { code: "closed", headers: retryHeaders(1000) });
   return new ApiError(500, "the engine failed", { code: underscored(code) });
 }
 

@@ -20,6 +20,7 @@ export function option(name: SamplingName, more: Partial<Schema> = {}): Schema {
 }
 
 export const text: Schema = { type: "string" };
+export const textOrNull: Schema = { type: ["string", "null"] };
 export const texts: Schema = { type: "array", items: text };
 export const orNull = (schema: Schema): Schema => ({ anyOf: [schema, { type: "null" }] });
 
@@ -66,7 +67,7 @@ export const sampling: Readonly<Record<string, Schema>> = {
     description: "Token ids with what is added to their logits; also as a list of pairs, where false forbids a token.",
   },
   stop: {
-    anyOf: [text, { type: "array", minItems: 1, maxItems: 4, items: text }, { type: "null" }],
+    anyOf: [text, { type: "array", maxItems: 4, items: text }, { type: "null" }],
     description: "Texts that end the answer and are not part of it.",
   },
 };
@@ -119,6 +120,12 @@ export const llamaSampling: Readonly<Record<string, Schema>> = {
   },
   ignore_eos: { type: ["boolean", "null"] },
   json_schema: { type: ["object", "null"], description: "A schema that the answer keeps to, as in response_format." },
+  ...Object.fromEntries(
+    ["grammar", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"].map((name) => [
+      name,
+      refused("Give a schema, as response_format or json_schema."),
+    ]),
+  ),
   cache_prompt: ignored({ type: ["boolean", "null"] }, "Beginnings that were computed are always reused."),
 };
 
@@ -131,6 +138,13 @@ export const streaming: Readonly<Record<string, Schema>> = {
       include_obfuscation: ignored({ type: ["boolean", "null"] }, "There is no padding."),
     },
   }),
+};
+
+/** How many tokens an answer may have. */
+export const limit: Schema = {
+  type: ["integer", "null"],
+  minimum: -1,
+  description: "-1 is no limit but the context.",
 };
 
 export const model: Schema = { ...text, description: "A name that /v1/models lists." };

@@ -3,7 +3,7 @@
 import type { ChatMessage, ToolChoice } from "../types/index.ts";
 import type { Ask, ChatAsk } from "./ask.ts";
 import { faulty, invalid } from "./errors.ts";
-import { ignored, model, option, orNull, refused, text, texts } from "./fields.ts";
+import { ignored, model, option, orNull, refused, text, textOrNull, texts } from "./fields.ts";
 import { type Fields, limitOf } from "./sampling.ts";
 import { check, type Schema } from "./schema.ts";
 
@@ -30,6 +30,9 @@ const conversation: Readonly<Record<string, Schema>> = {
         role: { type: "string", enum: ["user", "assistant"] },
         content: told(
           textBlock,
+          // What was thought before is no part of what a model reads again.
+          block("thinking", [], { thinking: textOrNull, signature: textOrNull }),
+          block("redacted_thinking", [], { data: textOrNull }),
           block("tool_use", ["id", "name", "input"], { id: text, name: text, input: { type: "object" } }),
           block("tool_result", ["tool_use_id"], { tool_use_id: text, content: orNull(told(textBlock)) }),
         ),

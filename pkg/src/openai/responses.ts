@@ -4,22 +4,28 @@ import type { ChatMessage, GenerateOptions } from "../types/index.ts";
 import type { Ask, ChatAsk } from "./ask.ts";
 import { chatOf } from "./chat.ts";
 import { faulty, invalid } from "./errors.ts";
-import { choice, ignored, metadata, model, option, orNull, refused, text } from "./fields.ts";
+import { choice, ignored, metadata, model, option, orNull, refused, text, textOrNull } from "./fields.ts";
 import { type Fields, limitOf, samplingOf } from "./sampling.ts";
 import { check, type Schema } from "./schema.ts";
+
+const partText = { text: textOrNull, refusal: textOrNull };
 
 const item: Schema = {
   type: "object",
   properties: {
-    type: { type: "string" },
-    role: { type: "string", enum: ["system", "developer", "user", "assistant"] },
+    type: textOrNull,
+    role: choice("system", "developer", "user", "assistant"),
     content: {
-      anyOf: [text, { type: "array", items: { type: "object", required: ["type"], properties: { type: text } } }],
+      anyOf: [
+        text,
+        { type: "array", items: { type: "object", required: ["type"], properties: { type: text, ...partText } } },
+        { type: "null" },
+      ],
     },
-    call_id: text,
-    name: text,
-    arguments: text,
-    output: { anyOf: [text, { type: "array" }] },
+    call_id: textOrNull,
+    name: textOrNull,
+    arguments: textOrNull,
+    output: { anyOf: [text, { type: "array", items: { type: "object", properties: partText } }, { type: "null" }] },
   },
 };
 
@@ -44,7 +50,7 @@ export const responsesRequest: Schema = {
           required: ["type"],
           properties: {
             type: { type: "string", enum: ["text", "json_object", "json_schema"] },
-            name: text,
+            name: textOrNull,
             schema: { type: ["object", "null"] },
           },
         }),
@@ -92,13 +98,13 @@ export const responsesRequest: Schema = {
 };
 
 interface Item {
-  type?: string;
-  role?: string;
-  content?: string | { type: string; text?: string; refusal?: string }[];
-  call_id?: string;
-  name?: string;
-  arguments?: string;
-  output?: string | { text?: string }[];
+  type?: string | null;
+  role?: string | null;
+  content?: string | { type: string; text?: string | null; refusal?: string | null }[] | null;
+  call_id?: string | null;
+  name?: string | null;
+  arguments?: string | null;
+  output?: string | { text?: string | null }[] | null;
 }
 
 export function readResponses(body: unknown, defaultMaxTokens: number): Ask {
@@ -152,7 +158,7 @@ function responsesChat(fields: Fields): ChatAsk {
 }
 
 function toMessage(one: Item, at: string): ChatMessage | null {
-  const { type = "message" } = one;
+  const type = one.type ?? "message";
   if (type === "reasoning" || type === "item_reference") return null;
   if (type === "function_call") {
     const call = {
@@ -168,8 +174,8 @@ function toMessage(one: Item, at: string): ChatMessage | null {
   }
   if (type !== "message")
     throw invalid(`${at}.type`, `${at}.type must be "message", "function_call" or "function_call_output"`);
-  if (one.role === undefined) throw invalid(`${at}.role`, `${at}.role is missing`);
-  const { content = "" } = one;
+  if (!one.role) throw invalid(`${at}.role`, `${at}.role is missing`);
+  const content = one.content ?? "";
   if (typeof content === "string") return { role: one.role, content };
   const wrong = content.findIndex(({ type }) => !["input_text", "output_text", "text", "refusal"].includes(type));
   if (wrong >= 0)

@@ -108,3 +108,37 @@ export function limitOf(fields: Fields, names: readonly string[], byDefault: num
   const limit = names.map((name) => given(fields, name)).find((one) => one !== undefined) ?? byDefault;
   return limit < 0 ? {} : { maxTokens: Math.min(limit, MOST_TOKENS) };
 }
+
+/** Another way to write an option: its field, and the value there. */
+const WRITTEN: { readonly [K in keyof GenerateOptions]?: (value: NonNullable<GenerateOptions[K]>) => Fields } = {
+  maxTokens: (max_tokens) => ({ max_tokens }),
+  topK: (top_k) => ({ top_k }),
+  topNSigma: (top_n_sigma) => ({ top_n_sigma }),
+  seed: (seed) => ({ seed }),
+  stop: (stop) => ({ stop }),
+  // All tokens are -1 there, and none are 0.
+  penaltyLastN: (last) => ({ repeat_last_n: last || -1 }),
+  dryLastN: (last) => ({ dry_penalty_last_n: last || -1 }),
+  mirostatTau: (tau) => (tau === 0 ? { mirostat: 0 } : { mirostat: 2, mirostat_tau: tau }),
+  samplers: (samplers) => ({ samplers: samplers.map((name) => inverse(SAMPLERS, name)) }),
+  logitBias: (bias) => ({
+    logit_bias: Object.entries(bias).map(([id, value]) => [Number(id), value === -Infinity ? false : value]),
+  }),
+};
+
+/** The options of an answer as fields of a request, and the options that no request has. */
+export function fieldsOf(options: GenerateOptions): { fields: Fields; unknown: (keyof GenerateOptions)[] } {
+  const fields: Record<string, unknown> = {};
+  const unknown: (keyof GenerateOptions)[] = [];
+  for (const [key, value] of Object.entries(options) as [keyof GenerateOptions, unknown][]) {
+    const write = WRITTEN[key] as ((value: unknown) => Fields) | undefined;
+    const same = inverse(SAME, key);
+    if (write) Object.assign(fields, write(value));
+    else if (same !== undefined) fields[same] = value;
+    else unknown.push(key);
+  }
+  return { fields, unknown };
+}
+
+const inverse = <T>(names: Readonly<Record<string, T>>, value: T): string | undefined =>
+  Object.keys(names).find((name) => names[name] === value);

@@ -1,6 +1,6 @@
 /** The answers to a request as they come, from one model, for every interface alike. */
 
-import { CallReader } from "../integration/call_reader.ts";
+import { CallReader, leftBehindCall } from "../integration/call_reader.ts";
 import type { Ask, ChatAsk } from "../openai/ask.ts";
 import { type Reason, reasonOf } from "../openai/replies.ts";
 import { seedAt } from "../openai/sampling.ts";
@@ -41,11 +41,8 @@ export async function* answers(ask: Ask, context: AnswerContext): AsyncGenerator
   const channel = new Channel<Indexed>();
   const abort = new AbortController();
   const signal = AbortSignal.any([context.signal, abort.signal]);
-  const one = async (index: number, begun: () => void) => {
-    for await (const part of answer(ask, index, { ...context, signal })) {
-      begun();
-      await channel.put({ index, part });
-    }
+  const one = async (index: number) => {
+    for await (const part of answer(ask, index, { ...context, signal })) await channel.put({ index, part });
   };
   inLanes(ask.prompts.length * ask.n, one).then(
     () => channel.end(),
@@ -79,16 +76,18 @@ async function* answer(ask: Ask, index: number, context: AnswerContext): AsyncGe
     yield { type: "end", finished, reason: reasonOf(finished.finishReason, false) };
     return;
   }
+  let read = 0;
   for await (const { text, tokens, logprobs } of generation) {
+    read += tokens.length;
     if (calls) {
       yield* await calls.read(text, tokens);
       // The log-probabilities of a call stand by themselves.
       if (logprobs) yield { type: "text", text: "", logprobs };
     } else yield { type: "text", text, ...(logprobs ? { logprobs } : {}) };
-    // What the engine has written beyond the call by now does not count.
     if (ask.oneCall && calls?.between) break;
   }
-  const finished = await generation.finished;
+  const whole = await generation.finished;
+  const finished = ask.oneCall && calls?.between ? leftBehindCall(whole, read) : whole;
   if (calls) yield* calls.end();
   context.onEnd?.(finished);
   yield { type: "end", finished, reason: reasonOf(finished.finishReason, calls?.found ?? false) };

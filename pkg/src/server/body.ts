@@ -6,6 +6,8 @@ import { ApiError, invalid } from "../openai/errors.ts";
 const MOST_DEPTH = 100;
 /** A body that is not whole by then is no request. */
 const BODY_MS = 30_000;
+/** Bytes that are still read of a body that is too large: a client that is cut off while it sends reads no answer. */
+const MOST_UNUSED = 64 * 2 ** 20;
 
 export interface BodyLimits {
   maxBytes: number;
@@ -35,14 +37,7 @@ export async function readJson(request: Request, limits: BodyLimits): Promise<un
 }
 
 async function readBytes(request: Request, { maxBytes, ms = BODY_MS }: BodyLimits): Promise<Uint8Array> {
-  const tooLarge = () =>
-    new ApiError(413, `the body may have ${maxBytes} bytes`, {
-      code: "body_too_large",
-      headers: { connection: "close" },
-    });
-  if (Number(request.headers.get("content-length") ?? 0) > maxBytes) throw tooLarge();
-  const reader = request.body?.getReader();
-  if (!reader) return new Uint8Array();
+  const length = request.headers.get("content-length");
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(
@@ -50,21 +45,42 @@ async function readBytes(request: Request, { maxBytes, ms = BODY_MS }: BodyLimit
       ms,
     );
   });
+  try {
+    // What names its length is read in one piece, which servers do without a stream.
+    if (length !== null && !(Number(length) > maxBytes))
+      return new Uint8Array(await Promise.race([request.arrayBuffer(), late]));
+    return await readStream(request, { maxBytes, announced: Number(length ?? 0) }, late);
+  } catch (error) {
+    throw error instanceof ApiError ? error : invalid(null, "the body broke off");
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function readStream(
+  { body }: Request,
+  { maxBytes, announced }: { maxBytes: number; announced: number },
+  late: Promise<never>,
+): Promise<Uint8Array> {
+  const reader = body?.getReader();
+  if (!reader) return new Uint8Array();
   const chunks: Uint8Array[] = [];
   let size = 0;
+  let fault = announced > maxBytes ? tooLarge(maxBytes) : null;
   try {
     for (;;) {
       const { done, value } = await Promise.race([reader.read(), late]);
       if (done) break;
       size += value.length;
-      if (size > maxBytes) throw tooLarge();
-      chunks.push(value);
+      if (size > maxBytes) fault ??= tooLarge(maxBytes);
+      if (size > maxBytes + MOST_UNUSED) throw fault;
+      if (fault) chunks.length = 0;
+      else chunks.push(value);
     }
+    if (fault) throw fault;
   } catch (error) {
     void reader.cancel().catch(() => {});
-    throw error instanceof ApiError ? error : invalid(null, "the body broke off");
-  } finally {
-    clearTimeout(timer);
+    throw fault ?? error;
   }
   const bytes = new Uint8Array(size);
   let at = 0;
@@ -74,6 +90,12 @@ async function readBytes(request: Request, { maxBytes, ms = BODY_MS }: BodyLimit
   }
   return bytes;
 }
+
+const tooLarge = (maxBytes: number) =>
+  new ApiError(413, `the body may have ${maxBytes} bytes`, {
+    code: "body_too_large",
+    headers: { connection: "close" },
+  });
 
 function depthOf(text: string): number {
   let [depth, most] = [0, 0];

@@ -26,7 +26,7 @@ export async function echoes(ask: Ask, work: Work): Promise<{ echoes: Echo[]; as
   const top = ask.options.logprobs;
   const found: Echo[] = [];
   const prompts: Prompt[] = [];
-  await inLanes(ask.prompts.length, async (i, begun) => {
+  await inLanes(ask.prompts.length, async (i) => {
     const prompt = ask.prompts[i] as Prompt;
     const ids = typeof prompt === "string" ? await model.tokenize(prompt) : [...prompt];
     const text = typeof prompt === "string" ? prompt : await model.detokenize(ids);
@@ -34,7 +34,6 @@ export async function echoes(ask: Ask, work: Work): Promise<{ echoes: Echo[]; as
     found[i] = { text };
     if (top === undefined || ids.length === 0) return;
     const logprobs = await model.promptLogprobs(ids, { top, adapters, signal });
-    begun();
     found[i] = { text, first: ids[0]!, logprobs };
   });
   const learned = found.flatMap(({ first }) => (first === undefined ? [] : [first]));

@@ -40,7 +40,7 @@ export class Counts {
       {
         type: "gauge",
         name: "ternlight_model_ready",
-        help: "Whether a model answers: 1, or 0.",
+        help: "Whether a model answers: 1, or 0; one that was put away while nobody asked does.",
         samples: ready.map(([model, there]) => [{ model }, there ? 1 : 0]),
       },
       plain("gauge", "ternlight_http_requests_active", "Requests under way.", active),

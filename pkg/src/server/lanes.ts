@@ -7,32 +7,34 @@ const LANES = 8;
 /** Milliseconds before a part tries again to get a place. */
 const AGAIN_MS = 20;
 
+/** The queue has no place for a request. */
+export const isQueueFull = (error: unknown): boolean => error instanceof EngineError && error.code === "QueueFull";
+
 /**
- * Works on parts 0 to `count - 1`. Once one of them has begun, the others wait for a place in the queue: only a request that gets no
- * place at all is refused.
+ * Works on parts 0 to `count - 1`. While one of them has a place in the queue, or has had one, the others wait for places: only a request
+ * that gets no place at all is refused. A part that is under way counts as one with a place until it is refused itself.
  */
-export async function inLanes(count: number, work: (part: number, begun: () => void) => Promise<void>): Promise<void> {
+export async function inLanes(count: number, work: (part: number) => Promise<void>): Promise<void> {
   const parts = Array(count).keys();
-  let any = false;
-  let failed = false;
-  const begun = () => {
-    any = true;
-  };
+  let [working, done, failed] = [0, 0, false];
   const lane = async () => {
     for (const part of parts) {
       for (;;) {
         if (failed) return;
+        working++;
         try {
-          await work(part, begun);
+          await work(part);
+          done++;
           break;
         } catch (error) {
-          const full = error instanceof EngineError && error.code === "QueueFull";
-          if (!any || !full) {
+          if (!isQueueFull(error) || working + done === 1) {
             failed = true;
             throw error;
           }
-          await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+        } finally {
+          working--;
         }
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
       }
     }
   };

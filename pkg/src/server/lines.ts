@@ -29,8 +29,8 @@ export interface LineSettings {
   fetch(request: Request): Promise<Response>;
   /** The model that answers, whatever a line says; null leaves it to the line. */
   model: string | null;
-  /** Goes into the ids. */
-  fingerprint: string;
+  /** 24 hexadecimal digits that ids are made of: a hash of the model, the line and its place. */
+  tokenOf(line: Line): string;
 }
 
 interface Reply {
@@ -54,7 +54,7 @@ export class LineAnswers {
   }
 
   async answer(line: Line, signal?: AbortSignal): Promise<Answered> {
-    const token = await tokenOf(this.#settings.fingerprint, line);
+    const token = this.#settings.tokenOf(line);
     const { customId, request } = readBatchLine(line.text, line.index);
     const found = line.fault ? new ApiError(400, line.fault.message, { code: line.fault.code }) : request;
     const reply =
@@ -66,7 +66,7 @@ export class LineAnswers {
 
   /** What stands for the answer to a line that ended its workers, or has none for another reason. */
   async lost(line: Line, message: string, code = "worker_lost"): Promise<Answered> {
-    const token = await tokenOf(this.#settings.fingerprint, line);
+    const token = this.#settings.tokenOf(line);
     const { customId } = readBatchLine(line.text, line.index);
     return { text: unansweredLine(token, customId, code, message), failed: true };
   }
@@ -104,10 +104,3 @@ export class LineAnswers {
 
 /** Whether a reply is the line's own, and no failure of the engine or lack of memory. */
 const isLast = (reply: Reply | null): boolean => reply !== null && reply.status < 500;
-
-/** What the ids of an answer are made of: of the model, the line and its place. */
-async function tokenOf(fingerprint: string, { index, text }: Line): Promise<string> {
-  const bytes = new TextEncoder().encode(`${fingerprint} ${index} ${text}`);
-  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
-  return Array.from(hash.subarray(0, 12), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}

@@ -1,6 +1,6 @@
 /** The models that are served: files of weights, and adapters on them. */
 
-import { ApiError, noModel } from "../openai/errors.ts";
+import { ApiError, noModel, retryHeaders } from "../openai/errors.ts";
 import type { AdapterUse } from "../types/index.ts";
 import type { Ready, Slot } from "./slot.ts";
 
@@ -69,4 +69,5 @@ export interface Work extends Ready {
   signal: AbortSignal;
 }
 
-export const stopping = (): ApiError => new ApiError(503, "the server is being stopped", { code: "stopping" });
+export const stopping = (): ApiError =>
+  new ApiError(503, "the server is being stopped", { code: "stopping", headers: retryHeaders(1000) });

@@ -3,6 +3,7 @@
 import { TokenTexts } from "../integration/tokens.ts";
 import { ApiError, retryHeaders } from "../openai/errors.ts";
 import type { AdapterInfo, Model, ModelSource, Progress } from "../types/index.ts";
+import { hex } from "./hex.ts";
 import { Pace } from "./pace.ts";
 
 /** Loads a model. */
@@ -56,7 +57,8 @@ export class Slot {
   /** The model for one request, which calls `release` at its end. A model that is still being loaded for the first time is a 503. */
   async use(): Promise<Ready & { release(): void }> {
     if (this.state === "loading" && !this.#before) throw this.unavailable();
-    if (this.state === "closed") throw new ApiError(503, "the server is being stopped", { code: "stopping" });
+    if (this.state === "closed")
+      throw new ApiError(503, "the server is being stopped", { code: "stopping", headers: retryHeaders(1000) });
     if (this.state === "idle" || (this.state === "failed" && Date.now() - this.#failedAt > RETRY_MS))
       this.#ready = this.#begin();
     if (this.state === "failed") throw this.unavailable();
@@ -125,6 +127,7 @@ export class Slot {
       const fingerprint = await fingerprintOf(model);
       if (this.state !== "closed") this.state = "ready";
       this.#before = true;
+      this.#rest();
       void model.lost?.then(() => this.#lost());
       return { model, tokens: new TokenTexts(model), fingerprint };
     } catch (error) {
@@ -148,7 +151,13 @@ export class Slot {
 
   #release(): void {
     this.#users--;
-    if (this.#users > 0 || this.#idleMs === 0) return;
+    this.#rest();
+  }
+
+  /** Unloads the model in a while, unless a request comes first. */
+  #rest(): void {
+    clearTimeout(this.#timer);
+    if (this.#users > 0 || this.#idleMs === 0 || this.state !== "ready") return;
     this.#timer = setTimeout(() => void this.#unload(), this.#idleMs);
     // The timer alone keeps no process alive.
     (this.#timer as { unref?(): void }).unref?.();
@@ -165,7 +174,10 @@ export class Slot {
   unavailable(): ApiError {
     const { loaded = 0, total = 0 } = this.progress ?? {};
     if (this.state === "failed")
-      return new ApiError(503, `the model ${this.name} could not be loaded`, { code: "load_failed" });
+      return new ApiError(503, `the model ${this.name} could not be loaded`, {
+        code: "load_failed",
+        headers: retryHeaders(RETRY_MS),
+      });
     const share = total > 0 ? `, ${Math.floor((100 * loaded) / total)} % of ${total} bytes` : "";
     return new ApiError(503, `the model ${this.name} is being loaded${share}`, {
       code: "model_loading",
@@ -191,5 +203,5 @@ export async function fingerprintOf(model: Model): Promise<string> {
       new Uint8Array(row!.buffer, row!.byteOffset, row!.byteLength) as BufferSource,
     ),
   );
-  return `fp_${Array.from(hash.subarray(0, 8), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+  return `fp_${hex(hash.subarray(0, 8))}`;
 }

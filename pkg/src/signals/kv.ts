@@ -1,10 +1,14 @@
 /** Keys and values as they lie in the cache: what their distribution and their codes say. See `src/kernels/rows`. */
 
+import { half } from "../source/floats.ts";
+
 /** Positions of a block. */
 const BLOCK = 32;
 const BINS = 64;
-/** The bins cover so many standard deviations on either side of the mean; what lies beyond is in the last bin. */
+/** The bins cover so many deviations on either side of zero; what lies beyond is in the last bin. */
 const REACH = 4;
+/** The median magnitude of values whose standard deviation is 1, where they are normally distributed. */
+const MEDIAN = 0.6745;
 
 /** In the order of the engine's codecs. */
 const CODECS = ["f32", "f16", "fp8", "q8", "q4", "q2"] as const;
@@ -149,25 +153,29 @@ function readInts(codec: Codec, codes: Uint8Array, dim: number, keys: boolean): 
 /** The largest finite number of 16 bits, without its sign. */
 const MOST_HALF = 0x7bff;
 
-function half(bits: number): number {
-  const exponent = (bits >> 10) & 31;
-  const fraction = bits & 1023;
-  const magnitude =
-    exponent === 0 ? fraction * 2 ** -24 : exponent === 31 ? Number.NaN : 2 ** (exponent - 15) * (1 + fraction / 1024);
-  return bits & 0x8000 ? -magnitude : magnitude;
+/** The deviation of values, by their median: a position that is unlike all others does not count. 0 where most are. */
+export function deviation(values: Float32Array): number {
+  const sorted = values.map(Math.abs).sort();
+  return sorted[sorted.length >> 1]! / MEDIAN;
 }
 
-/** Bits of values: 0 where all are one, 5.05 where they are normally distributed. Infinity is none. */
-export function entropy(values: Float32Array): number {
-  const { length } = values;
-  let [sum, squares] = [0, 0];
-  for (const value of values) sum += value;
-  const mean = sum / length;
-  for (const value of values) squares += (value - mean) * (value - mean);
-  const deviation = Math.sqrt(squares / length);
-  if (!(deviation > 1e-30)) return 0;
+/**
+ * Bits of what positions do not have in common, in bins that a scale fixes: 0 where each holds the same, 5.05 where they differ as normally
+ * distributed values of that deviation do. Infinity is none.
+ */
+export function entropy(values: Float32Array, dim: number, scale: number): number {
+  if (!(scale > 0 && scale < Infinity)) return 0;
+  const count = values.length / dim;
   const bins = new Uint32Array(BINS);
-  const scale = BINS / (2 * REACH * deviation);
-  for (const value of values) bins[Math.min(BINS - 1, Math.max(0, Math.floor((value - mean) * scale + BINS / 2)))]!++;
-  return bins.reduce((bits, count) => (count > 0 ? bits - (count / length) * Math.log2(count / length) : bits), 0);
+  const perBin = (2 * REACH * scale) / BINS;
+  for (let d = 0; d < dim; d++) {
+    let sum = 0;
+    for (let position = 0; position < count; position++) sum += values[position * dim + d]!;
+    for (let position = 0; position < count; position++) {
+      const bin = Math.floor((values[position * dim + d]! - sum / count) / perBin + BINS / 2);
+      bins[Math.min(BINS - 1, Math.max(0, bin))]!++;
+    }
+  }
+  const { length } = values;
+  return bins.reduce((bits, found) => (found > 0 ? bits - (found / length) * Math.log2(found / length) : bits), 0);
 }

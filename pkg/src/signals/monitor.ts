@@ -3,9 +3,10 @@
  * what the last one has left in the memory is looked at. A step gives the same bits either way.
  */
 
+import { logSum } from "../metrics/log_sum.ts";
 import type { Recorder } from "../metrics/recorder.ts";
 import type { Health, HealthThresholds } from "../types/index.ts";
-import { entropy, placesOf, readHead } from "./kv.ts";
+import { deviation, entropy, type HeadRows, placesOf, readHead } from "./kv.ts";
 import { assess, type Measure } from "./thresholds.ts";
 import { Tiles } from "./tiles.ts";
 
@@ -33,8 +34,17 @@ const INT8 = 0;
 const [LEAST_ROWS, MOST_ROWS] = [64, 4096];
 /** Positions of a block that must be filled for its entropy to count. */
 const LEAST_POSITIONS = 16;
+/** Layers of which one step looks at the cache: that takes little beside the step. */
+const LAYERS = 4;
 /** The share that the latest block has in the mean of a layer. */
-const LATEST = 0.5;
+const LATEST = 0.25;
+/**
+ * Tokens, int8 activations and codes of the cache at which their sums are halved: a model that falls ill after a week is seen as soon as one
+ * that just began.
+ */
+const [MOST_TOKENS, MOST_ACTIVATIONS, MOST_CODES] = [512, 2 ** 28, 2 ** 22];
+/** The part of the share that steps may be looked at with; weights are compared with what that leaves. */
+const STEPS = 0.5;
 /** Milliseconds between two looks at the weights. */
 const COMPARE_MS = 500;
 /** What one look at the weights takes at most, in milliseconds. */
@@ -53,7 +63,6 @@ export class Monitor {
   readonly #thresholds: HealthThresholds;
   readonly #tiles: Tiles;
   readonly #started = performance.now();
-  #timer: ReturnType<typeof setInterval> | undefined;
   /** Milliseconds that were computed, and of looking at steps and at weights. */
   #computed = 0;
   #looked = 0;
@@ -67,6 +76,10 @@ export class Monitor {
   readonly #channels = new Map<string, Channels>();
   /** By layer; undefined where none was seen. */
   readonly #layers: ({ keys: number; values: number } | undefined)[] = [];
+  /** Layers that attend; 0 before the first look. */
+  #attending = 0;
+  /** What fixes the bins of each head: the deviations in its first look. */
+  readonly #scales = new Map<string, { keys: number; values: number }>();
   readonly #int8 = { peaks: 0, values: 0 };
   readonly #kv = { limit: 0, codes: 0 };
   readonly #written = { nll: 0, tokens: 0 };
@@ -86,8 +99,7 @@ export class Monitor {
   ): Promise<Monitor> {
     const monitor = new Monitor(around, share, thresholds);
     await monitor.#tiles.take(around.turn);
-    monitor.#timer = setInterval(() => monitor.#compare(), COMPARE_MS);
-    (monitor.#timer as { unref?(): void }).unref?.();
+    void monitor.#compareNowAndThen();
     return monitor;
   }
 
@@ -96,7 +108,7 @@ export class Monitor {
     const { engine } = this.#around;
     const begun = performance.now();
     // With a whole core every step is looked at.
-    this.#looking ||= this.#share >= 1 || this.#looked <= this.#share * this.#computed;
+    this.#looking ||= this.#share >= 1 || this.#looked <= STEPS * this.#share * this.#computed;
     if (!this.#looking) {
       const events = engine.step(budget);
       this.#computed += performance.now() - begun;
@@ -143,7 +155,12 @@ export class Monitor {
         from: { tiles: this.#tiles.tiles, changed: this.#tiles.changed, rounds: this.#tiles.rounds },
         places: this.#tiles.shown,
       },
-      kvEntropy: { value: least.length > 0 ? Math.min(...least) : null, from: { layers: least.length }, layers },
+      kvEntropy: {
+        value: least.length > 0 ? Math.min(...least) : null,
+        from: { layers: least.length, of: this.#attending },
+        whole: least.length === this.#attending,
+        layers,
+      },
       zeroChannels: {
         value: zeros.length > 0 ? zeros.reduce((sum, share) => sum + share, 0) / zeros.length : null,
         from: { places: zeros.length, worst: Math.max(0, ...zeros) },
@@ -152,10 +169,11 @@ export class Monitor {
       kvSaturation: ratio(this.#kv.limit, this.#kv.codes),
       perplexity: {
         value: this.#written.tokens > 0 ? Math.exp(this.#written.nll / this.#written.tokens) : null,
-        from: { tokens: this.#written.tokens },
+        from: { tokens: Math.round(this.#written.tokens) },
       },
     } satisfies Record<string, Measure>;
-    return assess(measures, this.#thresholds, { kvCacheType, watched: true });
+    const share = (this.#looked + this.#compared) / Math.max(1, performance.now() - this.#started);
+    return assess(measures, this.#thresholds, { kvCacheType, watched: true, share });
   }
 
   #look(): void {
@@ -177,6 +195,7 @@ export class Monitor {
       this.#int8.peaks += peaks!;
       this.#int8.values += values!;
     }
+    if (this.#int8.values >= MOST_ACTIVATIONS) halve(this.#int8);
     const name = operations[operation]!;
     if (name === "head") this.#logits = { address, rows, vocab: width };
     else if (name === "output" || name === "down") {
@@ -208,52 +227,77 @@ export class Monitor {
     const all = new Float32Array(this.#around.memory.buffer, address, rows * vocab);
     for (const [i, token] of tokens.entries()) {
       const logits = all.subarray(i * vocab, (i + 1) * vocab);
-      let most = Number.NEGATIVE_INFINITY;
-      for (const logit of logits) if (logit > most) most = logit;
-      let sum = 0;
-      for (const logit of logits) sum += Math.exp(logit - most);
-      const nll = Math.log(sum) + most - logits[token]!;
+      const nll = logSum(logits) - logits[token]!;
       if (!Number.isFinite(nll)) continue;
       this.#written.nll += nll;
       this.#written.tokens++;
+      if (this.#written.tokens >= MOST_TOKENS) halve(this.#written);
     }
   }
 
-  /** One block of one conversation, of one head in one layer: another one each time. */
+  /** One block of one conversation, of one head in some layers: others each time. */
   #lookAtCache(): void {
     const { engine, memory } = this.#around;
     const places = placesOf(engine.watch(1));
-    const { layers, heads, conversations } = places;
+    const { layers, heads, dim, conversations } = places;
+    this.#attending = layers;
     const long = conversations.filter(({ positions, blocks }) => positions >= LEAST_POSITIONS && blocks.length > 0);
     if (long.length === 0 || layers === 0) return;
     const { positions, blocks } = long[this.#steps % long.length]!;
     const whole = Math.max(1, Math.floor((positions + 32 - LEAST_POSITIONS) / 32));
     const index = this.#steps % Math.min(whole, blocks.length);
     const filled = Math.min(32, positions - 32 * index);
-    const layer = this.#looks % layers;
-    const head = Math.floor(this.#looks++ / layers) % heads;
-    const found = readHead(memory.buffer, places, blocks[index]!, [layer, head], filled);
+    for (let i = 0; i < Math.min(LAYERS, layers); i++) {
+      const layer = this.#looks % layers;
+      const head = Math.floor(this.#looks++ / layers) % heads;
+      this.#noteHead([layer, head], readHead(memory.buffer, places, blocks[index]!, [layer, head], filled), dim);
+    }
+  }
+
+  #noteHead([layer, head]: readonly [number, number], found: HeadRows, dim: number): void {
     this.#kv.limit += found.limit;
     this.#kv.codes += found.codes;
+    if (this.#kv.codes >= MOST_CODES) halve(this.#kv);
     for (const part of [found.keys, found.values])
       for (const value of part) if (!Number.isFinite(value)) this.#nonFinite++;
-    const now = { keys: entropy(found.keys), values: entropy(found.values) };
+    const scales = this.#scalesOf(`${layer} ${head}`, found);
+    const now = {
+      keys: entropy(found.keys, dim, scales.keys),
+      values: entropy(found.values, dim, scales.values),
+    };
     const before = this.#layers[layer];
     const mean = (one: number, other: number) => LATEST * one + (1 - LATEST) * other;
     this.#layers[layer] = before ? { keys: mean(now.keys, before.keys), values: mean(now.values, before.values) } : now;
   }
 
-  /** Compares tiles for as long as the share of the time since the load allows. */
+  /** Bins stay where a head's first look has put them, so that a cache that loses its spread falls into few of them. */
+  #scalesOf(key: string, { keys, values }: { keys: Float32Array; values: Float32Array }) {
+    const known = this.#scales.get(key);
+    if (known) return known;
+    const found = { keys: deviation(keys), values: deviation(values) };
+    if (found.keys > 0 && found.values > 0) this.#scales.set(key, found);
+    return found;
+  }
+
+  /** Compares tiles for as long as the share of the time since the load allows, and what looks at steps have left of it. */
   #compare(): void {
     const begun = performance.now();
-    const allowed = this.#share * (begun - this.#started) - this.#compared;
+    const allowed = this.#share * (begun - this.#started) - this.#looked - this.#compared;
     if (allowed <= 0) return;
     this.#tiles.compare(Math.min(LOOK_MS, allowed));
     this.#compared += performance.now() - begun;
   }
 
-  end(): void {
-    clearInterval(this.#timer);
+  /** Once the engine has ended its turns never come, so that nothing holds its memory then. */
+  async #compareNowAndThen(): Promise<void> {
+    for (;;) {
+      await new Promise<void>((resolve) => {
+        const timer: { unref?(): void } | number = setTimeout(resolve, COMPARE_MS);
+        if (typeof timer === "object") timer.unref?.();
+      });
+      await this.#around.turn();
+      this.#compare();
+    }
   }
 }
 
@@ -278,10 +322,18 @@ export function unwatched(recorder: Recorder, kvCacheType: string): Health {
     perplexity: none,
     ...always(recorder),
   };
-  return assess(measures, {}, { kvCacheType, watched: false });
+  return assess(measures, {}, { kvCacheType, watched: false, share: 0 });
 }
 
-const ratio = (part: number, all: number): Measure => ({ value: all > 0 ? part / all : null, from: { part, all } });
+const ratio = (part: number, all: number): Measure => ({
+  value: all > 0 ? part / all : null,
+  from: { part: Math.round(part), all: Math.round(all) },
+});
+
+/** Sums of the same things, so that their ratios stay. */
+function halve(sums: Record<string, number>): void {
+  for (const key of Object.keys(sums)) sums[key]! /= 2;
+}
 
 function shareOf({ seen, rows, last }: Channels): number | null {
   if (rows < LEAST_ROWS) return last;

@@ -40,6 +40,8 @@ const KV_SATURATION: Readonly<Record<string, { warn: number; alert: number }>> =
 export interface Measure {
   value: number | null;
   from: Readonly<Record<string, number>>;
+  /** Whether all was seen that there is: what is well so far may not be. @default true */
+  whole?: boolean;
   layers?: HealthSignal["layers"];
   places?: HealthSignal["places"];
 }
@@ -56,7 +58,7 @@ const ORDER: readonly HealthState[] = ["unknown", "ok", "warn", "alert"];
 export function assess(
   measures: Readonly<Record<HealthSignalName, Measure>>,
   given: HealthThresholds,
-  { kvCacheType, watched }: { kvCacheType: string; watched: boolean },
+  { kvCacheType, watched, share }: { kvCacheType: string; watched: boolean; share: number },
 ): Health {
   const calibrated: HealthThresholds = {};
   const signals = Object.fromEntries(
@@ -64,13 +66,15 @@ export function assess(
       const { own, unit, worse, ...byDefault } = rows[name];
       const usual = (name === "kvSaturation" && KV_SATURATION[kvCacheType]) || byDefault;
       const { warn, alert } = given[name] ?? usual;
-      const { value, from, ...more } = measures[name];
-      if (own && value !== null && Number.isFinite(value)) calibrated[name] = distant(value, unit, usual);
-      return [name, { state: stateOf(value, worse, warn, alert), value, warn, alert, unit, worse, from, ...more }];
+      const { value, from, whole = true, ...more } = measures[name];
+      if (own && whole && value !== null && Number.isFinite(value)) calibrated[name] = distant(value, unit, usual);
+      const seen = stateOf(value, worse, warn, alert);
+      const state = seen === "ok" && !whole ? "unknown" : seen;
+      return [name, { state, value, warn, alert, unit, worse, from, ...more }];
     }),
   ) as Record<HealthSignalName, HealthSignal>;
   const states = Object.values(signals).map(({ state }) => ORDER.indexOf(state));
-  return { state: ORDER[Math.max(...states)]!, watched, signals, calibrated };
+  return { state: ORDER[Math.max(...states)]!, watched, share, signals, calibrated };
 }
 
 /** Thresholds as far from a value as is usual: in bits by differences, else by factors, but for shares never above 1. */

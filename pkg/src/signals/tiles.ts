@@ -104,11 +104,12 @@ export class Tiles {
 
   /** The share of weights in tiles that have changed; scales count as their whole matrix. */
   get share(): number {
+    const changed = this.#matrices.map(() => 0);
+    // Behind the last tile are the scales.
+    for (const { matrix, tile } of this.places) changed[matrix]! += tile < this.#matrices[matrix]!.tiles ? 1 : Infinity;
     let [own, all] = [0, 0];
     for (const [i, { tiles, rows, cols }] of this.#matrices.entries()) {
-      const changed = this.places.filter(({ matrix }) => matrix === i);
-      const whole = changed.some(({ tile }) => tile === tiles);
-      own += (rows * cols * (whole ? tiles : changed.length)) / tiles;
+      own += (rows * cols * Math.min(tiles, changed[i]!)) / tiles;
       all += rows * cols;
     }
     return all > 0 ? own / all : 0;

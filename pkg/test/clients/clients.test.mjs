@@ -5,6 +5,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import Anthropic from "@anthropic-ai/sdk";
@@ -12,7 +13,7 @@ import { ChatOpenAI, OpenAIEmbeddings } from "@langchain/openai";
 import { embed, generateText, jsonSchema, Output, streamText, tool } from "ai";
 import OpenAI, { toFile } from "openai";
 import { CONTINUATION, HERMES } from "../server/support/app.ts";
-import { serve } from "../server/support/command.ts";
+import { runtimes, serve } from "../server/support/command.ts";
 
 const model = "ternlight-demo";
 const content = "Once upon a time";
@@ -112,10 +113,37 @@ test("openai waits for a full queue as it is told", async (context) => {
   assert.equal(new Set(all.map(({ choices }) => choices[0].text)).size, 1);
 });
 
+for (const runtime of ["Node 24", "Deno", "Bun"]) {
+  test(`openai with batches that end, are cancelled and expire, server and client in ${runtime}`, async (context) => {
+    const folder = await mkdtemp(path.join(tmpdir(), "ternlight-batches-"));
+    const flags = ["--chat-template", HERMES, "--api-key", "secret", "--batch-folder", folder];
+    const { url } = await serve(context, flags, { runtime });
+    // Behind the end of the server, which writes there.
+    context.after(() => rm(folder, { recursive: true, force: true }));
+    const [program, ...args] = runtimes[runtime];
+    const script = fileURLToPath(new URL("batches.mjs", import.meta.url));
+    const { stdout } = await promisify(execFile)(program, [...args, script, url, model]);
+    const { whole, cancelled, expired, listed, missing } = JSON.parse(stdout);
+    assert.deepEqual(whole, {
+      status: "completed",
+      counts: { total: 3, completed: 2, failed: 1 },
+      contents: [CONTINUATION, CONTINUATION],
+      errors: [400],
+    });
+    for (const [name, { status, counts, contents, errors }] of Object.entries({ cancelled, expired })) {
+      assert.equal(status, name);
+      assert.equal(contents.length + errors.length, counts.total);
+      assert.ok(errors.length > 0);
+      assert.deepEqual([...new Set(errors)], [`batch_${name}`]);
+    }
+    assert.deepEqual([listed, missing], [3, 404]);
+  });
+}
+
 test("openai with files and batches", async (context) => {
   const folder = await mkdtemp(path.join(tmpdir(), "ternlight-batches-"));
-  context.after(() => rm(folder, { recursive: true, force: true }));
   const { url } = await serve(context, ["--chat-template", HERMES, "--api-key", "secret", "--batch-folder", folder]);
+  context.after(() => rm(folder, { recursive: true, force: true }));
   const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: "secret" });
   const body = { model, messages, temperature: 0, max_tokens: 12 };
   const line = (i) => ({ custom_id: `request-${i}`, method: "POST", url: "/v1/chat/completions", body });

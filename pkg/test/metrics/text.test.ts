@@ -24,6 +24,9 @@ test("families are written as each format wants them", () => {
     samples: [[{ m: "n" }, { bounds: [0.1, 1], counts: [1, 0, 2], sum: 7.5 }]],
   };
   const info: Family = { type: "info", name: "v_info", help: "V.", samples: [[{ version: "1" }, 1]] };
+  const other: Family = { type: "counter", name: "most", help: "M.", samples: [[{}, 1]] };
+  assert.equal(write([other]), "# HELP most M.\n# TYPE most counter\nmost 1\n");
+  assert.equal(write([other], "openmetrics"), "# HELP most M.\n# TYPE most unknown\nmost 1\n# EOF\n");
   const none: Family = { type: "gauge", name: "none", help: "N.", samples: [] };
   const lines = [
     's_bucket{m="n",le="0.1"} 1',

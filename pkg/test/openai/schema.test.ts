@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { chatRequest } from "../../src/openai/chat.ts";
 import { completionRequest } from "../../src/openai/completions.ts";
+import { document } from "../../src/openai/document.ts";
 import { embeddingRequest } from "../../src/openai/embeddings.ts";
 import { check, type Schema } from "../../src/openai/schema.ts";
 
@@ -29,13 +30,17 @@ test("a fault names its field as OpenAI's errors do", () => {
       /must be "text", not "image_url"/,
     ],
     [chat({ messages: [{ role: "tool", content: "x" }] }), "messages[0].tool_call_id", /missing/],
-    [chat({ stop: ["a", "b", "c", "d", "e"] }), "stop", /1 to 4 items, not 5/],
+    [chat({ stop: ["a", "b", "c", "d", "e"] }), "stop", /0 to 4 items, not 5/],
     [chat({ n: 0 }), "n", /from 1 to 128, not 0/],
     [chat({ logit_bias: { x: 1 } }), "logit_bias", /"x"/],
     [chat({ response_format: { type: "xml" } }), "response_format.type", /"text" or "json_object" or "json_schema"/],
     [chat({ response_format: { type: "json_schema" } }), "response_format.json_schema", /missing/],
     [chat({ tools: [{ type: "function", function: {} }] }), "tools[0].function.name", /missing/],
     [chat({ functions: [] }), "functions", /must be left out: it is not supported/],
+    [chat({ grammar: "root ::= x" }), "grammar", /must be left out/],
+    [completion({ structured_outputs: { regex: "x" } }), "structured_outputs", /must be left out/],
+    [completion({ max_tokens: -2 }), "max_tokens", /of at least -1, not -2/],
+    [chat({ max_completion_tokens: -2 }), "max_completion_tokens", /of at least -1, not -2/],
     [chat({ mirostat: 1 }), "mirostat", /0 or 2, not 1/],
     [chat({ service_tier: "gold" }), "service_tier", /"auto"/],
     [completion({ best_of: 2 }), "best_of", /1, not 2/],
@@ -65,6 +70,25 @@ test("null and unknown fields are taken", () => {
     const body = { model: "m", messages, prompt: "Hi", ...Object.fromEntries(nulls), something: { new: true } };
     assert.equal(check(schema, body), null);
   }
+});
+
+/** The optional fields of a schema, at any depth, that may not be null. */
+function notNull(schema: Schema, at: string): string[] {
+  const { anyOf = [], items, properties = {}, required = [] } = schema;
+  const inner = [...anyOf, ...(items ? [items] : [])].flatMap((one) => notNull(one, at));
+  const own = Object.entries(properties).flatMap(([name, property]) => {
+    const place = `${at}.${name}`;
+    const refuses = !required.includes(name) && check(property, null) !== null;
+    return [...(refuses ? [place] : []), ...notNull(property, place)];
+  });
+  return [...inner, ...own];
+}
+
+test("every optional field of every request may be null, at any depth", () => {
+  const { schemas } = document("1").components;
+  assert.ok(Object.keys(schemas).length >= 8);
+  for (const [name, schema] of Object.entries(schemas)) assert.deepEqual(notNull(schema, name), []);
+  assert.deepEqual(notNull({ items: { properties: { name: { type: "string" } } } }, "x"), ["x.name"]);
 });
 
 test("every shape of a prompt is taken", () => {

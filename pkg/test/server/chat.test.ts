@@ -2,7 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { body, CONTINUATION, chunks, error, HERMES, served } from "./support/app.ts";
+import type { Generation, Model } from "ternlight";
+import { createApp } from "ternlight/server";
+import { asked, body, CONTINUATION, chunks, error, HERMES, loader, served } from "./support/app.ts";
 
 const messages = [{ role: "user", content: "Once upon a time" }];
 const greedy = { model: "demo", messages, temperature: 0, max_tokens: 12 };
@@ -75,6 +77,26 @@ test("log-probabilities have their tokens and bytes", async (context) => {
   );
 });
 
+/** Reads every answer when it is over, as a process does whose main thread is late. */
+function late(model: Model): Model {
+  const chat: Model["chat"] = (...ask) => {
+    const generation = model.chat(...ask);
+    const pieces = generation[Symbol.asyncIterator].bind(generation);
+    generation[Symbol.asyncIterator] = async function* () {
+      await generation.finished;
+      yield* { [Symbol.asyncIterator]: pieces };
+    } as Generation[typeof Symbol.asyncIterator];
+    return generation;
+  };
+  return new Proxy(model, {
+    get(of, name) {
+      if (name === "chat") return chat;
+      const value = Reflect.get(of, name, of);
+      return typeof value === "function" ? value.bind(of) : value;
+    },
+  });
+}
+
 const tools = [
   {
     type: "function",
@@ -89,6 +111,25 @@ const tools = [
     },
   },
 ];
+
+test("what the engine writes beyond the one call of an answer counts for nothing", async (context) => {
+  const ask = { ...greedy, tools, tool_choice: "required", parallel_tool_calls: false, max_tokens: 200 };
+  const soon = await served(context, { chatTemplate: HERMES });
+  const behind = loader({ chatTemplate: HERMES });
+  const app = asked(createApp({ models: { demo: async (more) => late(await behind(more)) } }));
+  context.after(() => app.close());
+  await app.ready;
+  const [first, second] = [
+    await body(soon.post("/v1/chat/completions", ask)),
+    await body(app.post("/v1/chat/completions", ask)),
+  ];
+  for (const { choices, usage } of [first, second]) {
+    assert.equal(choices[0].finish_reason, "tool_calls");
+    assert.equal(choices[0].message.tool_calls.length, 1);
+    assert.ok(usage.completion_tokens < 200);
+  }
+  assert.equal(second.usage.completion_tokens, first.usage.completion_tokens);
+});
 
 test("a call that must come does, whole and in parts", async (context) => {
   const app = await served(context, { chatTemplate: HERMES });

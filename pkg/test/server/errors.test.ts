@@ -3,6 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createApp } from "ternlight/server";
+import { toApiError } from "../../src/openai/errors.ts";
+import { EngineError } from "../../src/types/errors.ts";
 import { asked, body, error, loader, parseEvents, served } from "./support/app.ts";
 
 const ask = { model: "demo", prompt: "Once upon a time", max_tokens: 4, temperature: 0 };
@@ -51,7 +53,8 @@ test("a body without bounds is refused, and so is one that is no text", async (c
     },
   });
   await error(send(endless), 413);
-  assert.ok(sent < 300_000, `${sent} bytes were taken`);
+  // What is too much is dropped for a while, so that a client that sends reads the answer.
+  assert.ok(sent < 68_000_000, `${sent} bytes were taken`);
   assert.match((await error(send(new Uint8Array([0x7b, 0xff, 0x7d])), 400)).message, /UTF-8/);
   assert.match((await error(send("[".repeat(50_000)), 400)).message, /nests/);
   assert.match((await error(send(`{"a":${"[".repeat(101)}${"]".repeat(101)}}`), 400)).message, /nests/);
@@ -216,9 +219,22 @@ test("while a model loads, and when it cannot be loaded, requests are a 503", as
   assert.equal((await app.get("/readyz")).status, 200);
   const broken = asked(createApp({ models: { demo: () => Promise.reject(new Error("/home/secret is gone")) } }));
   await assert.rejects(broken.ready, /secret/);
-  const failed = await error(broken.post("/v1/completions", ask), 503);
+  const refused = await broken.post("/v1/completions", ask);
+  assert.equal(refused.headers.get("retry-after"), "5");
+  const failed = await error(refused, 503);
   assert.equal(failed.code, "load_failed");
   assert.ok(!JSON.stringify(failed).includes("secret"));
+});
+
+test("a lack of memory and a model that is closed are a 503 that says when to come again", () => {
+  for (const [code, name] of [
+    ["OutOfMemory", "out_of_memory"],
+    ["Closed", "closed"],
+  ] as const) {
+    const { status, headers, code: found } = toApiError(new EngineError(code, "", {}), "prompt");
+    assert.deepEqual([status, found], [503, name]);
+    assert.deepEqual(headers, { "retry-after": "1", "retry-after-ms": "1000" });
+  }
 });
 
 test("a server that stops finishes what runs, and refuses what comes", async (context) => {
@@ -226,7 +242,9 @@ test("a server that stops finishes what runs, and refuses what comes", async (co
   const running = app.post("/v1/completions", { ...ask, max_tokens: 200, ignore_eos: true });
   while (app.active === 0) await new Promise((resolve) => setTimeout(resolve, 1));
   const drained = app.drain(20_000);
-  assert.equal((await error(app.post("/v1/completions", ask), 503)).code, "stopping");
+  const refused = await app.post("/v1/completions", ask);
+  assert.equal(refused.headers.get("retry-after"), "1");
+  assert.equal((await error(refused, 503)).code, "stopping");
   assert.equal((await app.get("/readyz")).status, 503);
   assert.equal((await body(running)).usage.completion_tokens, 200);
   await drained;

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
+import type { LoadOptions, Model } from "ternlight";
 import { createApp } from "ternlight/server";
 import { load as loadWith } from "../../src/api/model.ts";
 import { owned } from "../../src/platform/node.ts";
@@ -70,6 +71,18 @@ test("a stream does not go on for another request, or where chance decides", asy
   assert.ok((await events(app.post("/v1/completions", chance))).every(({ id }) => id === undefined));
 });
 
+test("a stream of up to 16 answers has ids, and one of more says that it cannot go on", async (context) => {
+  const app = await served(context);
+  const stream = (n: number, headers = {}) =>
+    app.post("/v1/completions", { ...ask, n, max_tokens: 2, seed: 1, stream: true }, { headers });
+  const some = (await events(stream(16))).filter(({ data }) => data !== "[DONE]");
+  assert.ok(some.every(({ id }) => id !== undefined));
+  const many = await events(stream(17));
+  assert.ok(many.every(({ id }) => id === undefined));
+  const refused = await error(stream(17, { "last-event-id": some.at(-1)!.id! }), 400);
+  assert.match(refused.message, /a stream of 17 answers cannot go on, one of 16 can/);
+});
+
 test("a worker that dies is replaced: what was pending is a 500, the next request works", {
   timeout: 60_000,
 }, async (context) => {
@@ -127,6 +140,40 @@ test("a stream that is silent gets comments, and its reader's slowness fills no 
   await reader.cancel();
 });
 
+test("a model that nobody asks is unloaded too, also after it was replaced", async (context) => {
+  const lost: (() => void)[] = [];
+  const model = async (more: LoadOptions): Promise<Model> => {
+    const found = await loader()(more);
+    const ended = new Promise<void>((resolve) => lost.push(resolve));
+    // Its worker seems to die where the test says so.
+    return new Proxy(found, {
+      get: (target, name) => {
+        if (name === "lost") return ended;
+        const value = Reflect.get(target, name);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+  };
+  const app = asked(createApp({ models: { demo: model }, idleUnload: 1 }));
+  context.after(() => app.close());
+  const state = async () => (await body(app.get("/status"))).models[0].state;
+  const idles = async () => {
+    for (const end = Date.now() + 5000; (await state()) !== "idle"; ) {
+      assert.ok(Date.now() < end, "it stays loaded");
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  };
+  await app.ready;
+  assert.equal(await state(), "ready");
+  lost[0]!();
+  await new Promise((resolve) => setTimeout(resolve));
+  await idles();
+  assert.equal(lost.length, 2);
+  assert.equal((await body(app.post("/v1/completions", ask))).choices[0].text, CONTINUATION);
+  assert.equal(lost.length, 3);
+  await idles();
+});
+
 test("a model that idles is unloaded, and loaded again for the next request", async (context) => {
   let loads = 0;
   const app = asked(
@@ -146,6 +193,7 @@ test("a model that idles is unloaded, and loaded again for the next request", as
   await new Promise((resolve) => setTimeout(resolve, 1300));
   assert.equal((await body(app.get("/status"))).models[0].state, "idle");
   assert.equal((await app.get("/readyz")).status, 200);
+  assert.match(await (await app.get("/metrics")).text(), /^ternlight_model_ready\{model="demo"\} 1$/m);
   assert.equal((await body(app.post("/v1/completions", ask))).choices[0].text, CONTINUATION);
   assert.equal(loads, 2);
 });

@@ -73,6 +73,22 @@ test("requests are counted under ternlight's names", async (context) => {
   assert.equal(sample(found, 'ternlight_model_ready{model="demo"}'), 1);
 });
 
+test("refusals of parts that were tried again are none of a client's, and the server's own are", async (context) => {
+  const again = await served(context, { maxSequences: 1, maxWaiting: 0 });
+  await body(again.post("/v1/completions", { ...ask, n: 4 }));
+  const parts = await text(again.get("/metrics"));
+  assert.ok(sample(parts, 'ternlight_refusals_total{model="demo",reason="QueueFull"}') > 0);
+  assert.doesNotMatch(parts, /status="429"/);
+  const bounded = await served(context, {}, { maxRequests: 1 });
+  const long = bounded.post("/v1/completions", { ...ask, max_tokens: 200, ignore_eos: true });
+  while (bounded.active < 1) await new Promise((resolve) => setTimeout(resolve, 1));
+  assert.equal((await bounded.post("/v1/completions", ask)).status, 429);
+  await body(long);
+  const own = await text(bounded.get("/metrics"));
+  assert.equal(sample(own, 'ternlight_http_requests_total{method="POST",path="/v1/completions",status="429"}'), 1);
+  assert.equal(sample(own, 'ternlight_refusals_total{model="demo",reason="QueueFull"}'), 0);
+});
+
 test("the dialects have the names, labels and buckets of llama-server and vLLM", async (context) => {
   const app = await served(context, {}, { metricsDialect: "vllm" });
   await body(app.post("/v1/completions", ask));
@@ -159,8 +175,11 @@ test("the dialects have the names, labels and buckets of llama-server and vLLM",
 
 test("promtool finds the text right, and the type follows the Accept header", async (context) => {
   const app = await served(context, { health: { share: 1 } });
-  await body(app.post("/v1/completions", ask));
-  assert.equal(lint(await text(app.get("/metrics"))), "");
+  await body(app.post("/v1/completions", { ...ask, max_tokens: 40, ignore_eos: true }));
+  const own = await text(app.get("/metrics"));
+  assert.equal(lint(own), "");
+  for (const part of ["keys", "values"])
+    assert.ok(sample(own, `ternlight_health_kv_entropy{model="demo",layer="5",part="${part}"}`) > 1, part);
   for (const dialect of ["llama", "vllm"]) {
     // Their names are not as promtool likes them; what it could not read would be an error of another kind.
     const said = lint(await text(app.get(`/metrics?dialect=${dialect}`)));

@@ -45,7 +45,7 @@ export function run(c: AppContext, core: Core, body: unknown, ask: Ask, answerin
   return core.work(request, entry, ask.model, ask.param, async (work) => {
     const { fingerprint, slot } = work;
     const count = ask.prompts.length * ask.n;
-    const ids = await EventIds.of(request, { body, fingerprint, answers: count, repeats: repeats(ask) });
+    const ids = EventIds.of(request, { body, fingerprint, answers: count, repeats: repeats(ask) });
     const onEnd = (finished: Finished) => {
       slot.pace.note(finished);
       if (onTelemetry) {

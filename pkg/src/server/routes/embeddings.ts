@@ -4,6 +4,7 @@ import { readEmbedding, toBase64 } from "../../openai/embeddings.ts";
 import { invalid } from "../../openai/errors.ts";
 import type { Core } from "../core.ts";
 import type { App } from "../env.ts";
+import { inLanes, isQueueFull } from "../lanes.ts";
 
 export function embeddingRoutes(app: App, core: Core): void {
   app.post("/v1/embeddings", async (c) => {
@@ -17,7 +18,16 @@ export function embeddingRoutes(app: App, core: Core): void {
       for (const text of ask.input) ids.push(typeof text === "string" ? await model.tokenize(text) : [...text]);
       const empty = ids.findIndex((one) => one.length === 0);
       if (empty >= 0) throw invalid("input", `input[${empty}] has no tokens`);
-      const rows = await model.embed(ids, { adapters, signal });
+      const embed = (some: number[][]) => model.embed(some, { adapters, signal });
+      const rows = await embed(ids).catch(async (error) => {
+        if (!isQueueFull(error)) throw error;
+        // There are places for some of them at a time.
+        const found: Float32Array[] = [];
+        await inLanes(ids.length, async (i) => {
+          [found[i]] = (await embed([ids[i]!])) as [Float32Array];
+        });
+        return found;
+      });
       const tokens = ids.reduce((sum, one) => sum + one.length, 0);
       entry.record.promptTokens = tokens;
       const data = rows.map((row, index) => ({

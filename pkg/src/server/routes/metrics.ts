@@ -18,7 +18,8 @@ export function metricRoutes(app: App, core: Core, version: string): void {
     const measured = (await Promise.all(slots.map(measure))).filter((one) => one !== null);
     const all = families[dialect as MetricsDialect](measured);
     if (dialect === "ternlight") {
-      const ready = slots.map(({ name, state }) => [name, state === "ready"] as const);
+      // As /readyz: one that idles is loaded for the next request.
+      const ready = slots.map(({ name, state }) => [name, state === "ready" || state === "idle"] as const);
       all.push(...core.counts.families(version, core.active, ready));
     }
     const format = formatFor(c.req.header("accept"));

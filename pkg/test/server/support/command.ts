@@ -1,9 +1,11 @@
 /** The command `serve` as a process, on the runtimes that it is for. */
 
+import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
+import { type Body, body } from "./app.ts";
 
 const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
 const host = (name: string) => path(`test/hosts/node_modules/${name}`);
@@ -54,4 +56,25 @@ export async function serve(context: TestContext, args: readonly string[] = [], 
   const { url } = JSON.parse(written.out.split("\n")[0]!) as { url?: string };
   if (url === undefined) throw new Error(`it ended with ${await ended}: ${written.err}`);
   return { url, child, out: () => written.out, err: () => written.err, ended };
+}
+
+/** What the only model of a server does. */
+export async function status({ url }: Server): Promise<Body> {
+  const { models } = await body(fetch(`${url}/status`));
+  return models[0];
+}
+
+/** Nothing runs, waits or holds memory any more. */
+export async function idle(server: Server): Promise<void> {
+  await until(async () => {
+    const { running, waiting, paused, usedTokens } = await status(server);
+    return running + waiting + paused + usedTokens === 0;
+  });
+}
+
+export async function until(holds: () => boolean | Promise<boolean>, ms = 10_000): Promise<void> {
+  for (const end = Date.now() + ms; !(await holds()); ) {
+    assert.ok(Date.now() < end, "it does not come to be");
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
 }
