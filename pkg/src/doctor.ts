@@ -5,7 +5,7 @@ import type { Outside } from "./api/model.ts";
 import { examine } from "./doctor/doctor.ts";
 import type { DoctorOptions, DoctorReport } from "./doctor/report.ts";
 import { checkOptions } from "./options/options.ts";
-import { cores, freeMemory, pageAddress, runtimeName, spawnEngine } from "./platform/browser.ts";
+import { cores, findOnHub, freeMemory, pageAddress, runtimeName, spawnEngine } from "./platform/browser.ts";
 import { addressOf } from "./source/address.ts";
 import type { ModelSource } from "./types/index.ts";
 import type { URL as Address } from "./types/web.ts";
@@ -13,10 +13,10 @@ import type { URL as Address } from "./types/web.ts";
 export type * from "./advise/types.ts";
 export type * from "./doctor/report.ts";
 
-const outside: Outside = { spawnEngine, base: pageAddress() };
+const outside: Outside = { spawnEngine, base: pageAddress(), onHub: findOnHub() };
 
 /**
- * Recommends settings for a load, from what the model takes and from a probe of about a second on this machine, for which it is loaded;
+ * Recommends settings for a load, from what the model takes and from a probe of one to four seconds on this machine, for which it is loaded;
  * or from another machine's report.
  *
  * @param source as of `load`
@@ -39,8 +39,8 @@ export const recommend = (source: ModelSource, options?: RecommendOptions): Prom
   recommendWith(outside, source, options);
 
 /** Measures what this machine reads and multiplies, for `recommend` on another one. */
-export async function deviceReport(options?: DoctorOptions): Promise<DeviceReport> {
-  const { signal } = checkOptions("doctor", options, "deviceReport");
+export async function deviceReport(options?: Pick<DoctorOptions, "signal">): Promise<DeviceReport> {
+  const { signal } = checkOptions("deviceReport", options);
   const machine = {
     runtime: runtimeName(),
     processor: null,
@@ -54,7 +54,8 @@ export async function deviceReport(options?: DoctorOptions): Promise<DeviceRepor
 /**
  * Examines what this runtime can do with a model, what is in the way, and what to do about it.
  *
- * @param url the address of a model, to be examined too: whether it answers, with ranges, to this page
+ * @param url the address of a model, to be examined too: whether it answers, with ranges, to this page. In Node also a file or a folder:
+ *   what a load of it would plan, and whether the machine and its limits suit that
  * @returns a report; what is wrong stands in its `advice`
  * @throws {EngineError} `InvalidArgument` for an address or an option that is wrong; the signal's reason after an abort
  * @example
@@ -72,11 +73,14 @@ export async function doctor(url?: string | Address | null, options?: DoctorOpti
     runtime: runtimeName(),
     origin: new URL(page).origin,
     cores: cores(),
+    wholeCores: null,
     freeMemory: freeMemory(),
-    spawnEngine,
+    outside,
+    system: null,
     storage,
   };
-  return examine(patient, url === undefined || url === null ? null : addressOf(url, page, "url"), options);
+  const address = url === undefined || url === null ? null : addressOf(url, page, "url");
+  return examine(patient, { url: address, model: options?.load ? address : null }, options);
 }
 
 async function storage(): Promise<DoctorReport["storage"]> {

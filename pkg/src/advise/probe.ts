@@ -1,9 +1,10 @@
 /** Measures: a machine by itself, and how long steps with a model take on it. */
 
 import { type Outside, UnstableEngine } from "../api/unstable.ts";
-import type { Description, Model } from "../types/index.ts";
+import { percentile } from "../bench/stats.ts";
+import type { Description, Generation, Model } from "../types/index.ts";
 import type { AbortSignal } from "../types/web.ts";
-import type { Steps } from "./simulate.ts";
+import { type Curve, JITTER_MS, msAt, type Steps, shareOf } from "./simulate.ts";
 import type { DeviceReport } from "./types.ts";
 
 /** What a runtime tells of its machine. */
@@ -31,25 +32,85 @@ export async function deviceReport(outside: Outside, machine: Machine, signal?: 
       simd: flavour.endsWith("relaxed") ? "relaxed" : "simd128",
       flavour,
       threads,
-      readGbPerSecond: Math.max(...read.map(median)),
-      gmacPerSecond: median(multiply),
+      readGbPerSecond: Math.max(...read.map((runs) => percentile(runs, 50))),
+      gmacPerSecond: percentile(multiply, 50),
     };
   } finally {
     await engine.close();
   }
 }
 
-/** Tokens that are written for a measurement, and how often each is repeated. */
-const WRITTEN = 12;
-const TIMES = 2;
-/** Milliseconds of the whole probe, after which larger batches are left out. */
-const PROBE_MS = 2000;
+/** How many tokens an answer of one measurement has at least and at most: for about `JITTER_MS`. */
+const [LEAST_WRITTEN, MOST_WRITTEN] = [8, 96];
+/** How often each measurement is repeated; the median counts. */
+const TIMES = 3;
+/** The same for the answers that show how even the machine is, and after how many milliseconds that is enough. */
+const [TIMES_ALONE, ALONE_MS] = [16, 500];
+/** Milliseconds of the whole probe, after which what is left of it is left out. */
+const PROBE_MS = 3000;
+/** Positions of a block of the KV cache. */
+const BLOCK = 32;
+/** Steps of a prompt that are measured beside answers. */
+const BESIDE = 4;
 
-/** The times of steps with so many requests at once, and of a chunk of a prompt, as requests of the public API see them. */
-export async function probe(
-  model: Model,
-  { most, prefillChunk, signal }: { most: number; prefillChunk: number; signal?: AbortSignal | undefined },
-): Promise<Steps> {
+export interface ProbeOptions {
+  /** The most requests at once. */
+  most: number;
+  prefillChunk: number;
+  promptTokens: number;
+  answerTokens: number;
+  signal?: AbortSignal | undefined;
+}
+
+/** What a model was measured to take on this machine. */
+export interface Probed {
+  steps: Steps;
+  /** Milliseconds of a message to the engine's worker, or back. */
+  messageMs: number;
+  /** How many times its median each measurement took. */
+  jitter: number[];
+}
+
+/** Tokens of the conversations in which the probe writes answers: the context that it needs. */
+export const probeContext = ({ promptTokens, answerTokens }: Pick<ProbeOptions, "promptTokens" | "answerTokens">) =>
+  depthOf(promptTokens, answerTokens) + MOST_WRITTEN;
+
+/** The middle of an answer, where whole blocks and one token more have been computed. */
+const depthOf = (promptTokens: number, answerTokens: number) =>
+  BLOCK * Math.max(1, Math.round((promptTokens + answerTokens / 2) / BLOCK)) + 1;
+
+/**
+ * The times of steps with so many requests at once, in conversations as long as they will be, and of chunks of a prompt, as requests of
+ * the public API see them. Requests that write together have one prompt, which is computed once: all of them begin with the same step.
+ */
+export async function probe(model: Model, options: ProbeOptions): Promise<Probed> {
+  const { most, prefillChunk, promptTokens } = options;
+  await model.warmup();
+  const begun = performance.now();
+  const { decode, prefill, beside, jitter } = measurements(model, options);
+  // The second measurement knows how long a step takes.
+  let ms = await decode(1, await decode(1, JITTER_MS));
+  const [alone, answers, chunks] = [ms, [{ rows: 1, ms }], [{ rows: 1, ms }]];
+  const chunk = Math.min(prefillChunk, Math.max(promptTokens, 2 * BLOCK), model.info.contextLength - 1);
+  const share = Math.min(shareOf(prefillChunk), chunk);
+  for (const rows of new Set([Math.min(BLOCK, chunk), share, chunk]))
+    if (rows > 1) chunks.push({ rows, ms: await prefill(rows) });
+  const prompts = rising(chunks);
+  const largest = Math.min(most, BLOCK / 2);
+  const running = largest - 1;
+  const more = running > 0 ? (await beside(running, share)) - msAt(prompts, share) : 0;
+  for (let rows = 2; rows <= largest && performance.now() - begun < PROBE_MS; rows *= 2) {
+    ms = await decode(rows, ms);
+    answers.push({ rows, ms });
+  }
+  await decode(1, alone, TIMES_ALONE);
+  // What there was no time for takes as long as so many tokens of a prompt, at least.
+  if (2 * answers.at(-1)!.rows <= largest) answers.push(...prompts.filter(({ rows }) => rows > 1));
+  const steps = { answers: rising(answers), prompts, besideMs: running > 0 ? Math.max(0, more / running) : 0 };
+  return { steps, messageMs: await messageMs(model), jitter };
+}
+
+function measurements(model: Model, { promptTokens, answerTokens, signal }: ProbeOptions) {
   const { vocab, contextLength } = model.info;
   let salt = 0;
   const prompt = (tokens: number) => {
@@ -57,33 +118,66 @@ export async function probe(
     return Array.from({ length: tokens }, (_, i) => (31 * i + salt) % vocab);
   };
   const options = { temperature: 0.8, ignoreEos: true, signal } as const;
-  await model.warmup();
-  const begun = performance.now();
-  const steps: { rows: number; ms: number }[] = [];
-  const decode = async (rows: number) => {
-    const found: number[] = [];
-    for (let time = 0; time < TIMES; time++) {
-      const all = Array.from({ length: rows }, (_, seed) =>
-        model.generate(prompt(4), { ...options, seed, maxTokens: WRITTEN }),
-      );
-      const ended = await Promise.all(all.map(({ finished }) => finished));
-      found.push(...ended.map(({ timings }) => timings.predictedMs / (timings.predictedN - 1)));
-    }
-    steps.push({ rows, ms: median(found) });
+  // Pieces are read, as a caller does: that takes some of a core.
+  const read = async (answer: Generation) => {
+    for await (const _ of answer);
+    return (await answer.finished).timings;
   };
-  const chunk = Math.min(prefillChunk, contextLength - 1);
-  const prefill = async (rows: number) => {
+  const room = BLOCK * Math.floor((contextLength - LEAST_WRITTEN - 1) / BLOCK) + 1;
+  const deep = prompt(Math.min(depthOf(promptTokens, answerTokens), Math.max(1, room)));
+  const answersOf = (rows: number, maxTokens: number) =>
+    Array.from({ length: rows }, (_, seed) => model.generate(deep, { ...options, seed, maxTokens }));
+  const jitter: number[] = [];
+  const median = async (measure: () => Promise<number>, times = TIMES) => {
     const found: number[] = [];
-    for (let time = 0; time < TIMES; time++) {
-      const { timings } = await model.generate(prompt(rows), { ...options, seed: time, maxTokens: 1 }).finished;
-      found.push(timings.ttftMs);
+    const begun = performance.now();
+    while (found.length < TIMES || (found.length < times && performance.now() - begun < ALONE_MS)) {
+      // What begins with this prompt finds it computed, also where other prompts have taken its place in the cache.
+      await model.generate(deep, { ...options, maxTokens: 1 }).finished;
+      found.push(await measure());
     }
-    steps.push({ rows, ms: Math.min(...found) });
+    const middle = percentile(found, 50);
+    jitter.push(...found.map((ms) => ms / middle));
+    return middle;
   };
-  await decode(1);
-  if (chunk > 64) await prefill(chunk);
-  for (let rows = 4; rows <= most && performance.now() - begun < PROBE_MS; rows *= 4) await decode(rows);
-  return rising(steps);
+  return {
+    /** How many times its median each measurement took so far. */
+    jitter,
+    /** Milliseconds of a step of so many answers, of which one is expected to take about `ms`. */
+    decode(rows: number, ms: number, times?: number): Promise<number> {
+      const wanted = Math.min(MOST_WRITTEN, Math.max(LEAST_WRITTEN, Math.ceil(JITTER_MS / ms)));
+      const maxTokens = Math.max(2, Math.min(wanted, contextLength - deep.length));
+      return median(async () => {
+        const ended = await Promise.all(answersOf(rows, maxTokens).map(read));
+        const found = ended.map(({ predictedMs, predictedN }) => predictedMs / (predictedN - 1));
+        return percentile(found, 50);
+      }, times);
+    },
+    /** Milliseconds of a step that reads so many tokens of a prompt. */
+    prefill: (rows: number) =>
+      median(async () => (await read(model.generate(prompt(rows), { ...options, maxTokens: 1 }))).ttftMs),
+    /** Milliseconds of a step of so many answers that reads a prompt's share as well. */
+    beside(rows: number, share: number): Promise<number> {
+      const steps = Math.max(1, Math.min(BESIDE, Math.floor((contextLength - 1) / share)));
+      const maxTokens = Math.max(1, Math.min(steps + 1, contextLength - deep.length));
+      return median(async () => {
+        const one = model.generate(prompt(steps * share), { ...options, maxTokens: 1 });
+        const [ended] = await Promise.all([one, ...answersOf(rows, maxTokens)].map(read));
+        return ended!.ttftMs / steps;
+      });
+    },
+  };
+}
+
+/** Milliseconds of a message to the engine's worker, or back. */
+async function messageMs(model: Model): Promise<number> {
+  const found: number[] = [];
+  for (let time = 0; time < 3 * TIMES; time++) {
+    const asked = performance.now();
+    await model.status();
+    found.push((performance.now() - asked) / 2);
+  }
+  return percentile(found, 50);
 }
 
 /** Times of steps from what a machine reads and multiplies: the larger of the two, less than at best. */
@@ -91,7 +185,8 @@ export function estimate(device: DeviceReport, about: Description, rows: readonl
   const [{ bytesPerToken }] = about.heads as [Description["heads"][number]];
   const readMs = bytesPerToken / (READ_SHARE * device.readGbPerSecond * 1e6);
   const rowMs = about.parameters / (MULTIPLY_SHARE * device.gmacPerSecond * 1e6);
-  return rising(rows.map((count) => ({ rows: count, ms: Math.max(readMs, rowMs * count) + STEP_MS })));
+  const curve = rising(rows.map((count) => ({ rows: count, ms: Math.max(readMs, rowMs * count) + STEP_MS })));
+  return { answers: curve, prompts: curve, besideMs: rowMs };
 }
 
 /** What kernels reach of the best, as the project's own benchmarks show it. */
@@ -100,13 +195,8 @@ const [READ_SHARE, MULTIPLY_SHARE] = [0.75, 0.5];
 const STEP_MS = 0.1;
 
 /** In order of rows, and never faster with more of them. */
-function rising(steps: { rows: number; ms: number }[]): Steps {
+function rising(steps: { rows: number; ms: number }[]): Curve {
   const sorted = steps.sort((a, b) => a.rows - b.rows);
   for (const [i, step] of sorted.entries()) if (i > 0) step.ms = Math.max(step.ms, sorted[i - 1]!.ms);
   return sorted;
-}
-
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? 0;
 }

@@ -33,8 +33,10 @@ export interface RecommendOptions {
   answerTokens?: number | undefined;
   /** Milliseconds within which 95 of 100 answers are to be whole. @default none */
   p95Ms?: number | undefined;
-  /** Bytes that the model may take. @default what the runtime has free, at most WebAssembly's 4 GiB */
+  /** Bytes that the model may take. @default what the runtime has free, at most 8 WebAssembly memories of 4 GiB */
   memory?: number | undefined;
+  /** Options of `load` that are settled: they are kept, and the others are recommended beside them. @default none */
+  load?: Readonly<LoadOptions> | undefined;
   /** Another machine's report; the model is not loaded then. @default this machine, by a probe with the model */
   device?: DeviceReport | undefined;
   /** Aborts the probe; the promise rejects with the signal's reason. */
@@ -56,23 +58,24 @@ export interface Recommendation {
   /** What is missing, in words; null where nothing is. */
   missing: string | null;
   /** Options of `load`. */
-  settings: Pick<
-    LoadOptions,
-    | "threads"
-    | "flavour"
-    | "maxSequences"
-    | "maxBatchTokens"
-    | "maxWaiting"
-    | "prefillChunk"
-    | "contextLength"
-    | "kvCacheTokens"
-  > & { kvCacheType: KvCacheType; head: Head };
+  settings: Omit<LoadOptions, "signal" | "onProgress"> & { maxSequences: number; kvCacheType: KvCacheType; head: Head };
   predicted: Prediction;
   /** Every number of requests at once that was considered. */
-  considered: { maxSequences: number; tokensPerSecond: number; p95Ms: number; memoryBytes: number; fits: boolean }[];
+  considered: {
+    maxSequences: number;
+    tokensPerSecond: number;
+    p95Ms: number;
+    memoryBytes: number;
+    /** Whether it has room in the memory, and whether it also keeps the p95. */
+    hasRoom: boolean;
+    fits: boolean;
+  }[];
   /** Why, a sentence each. */
   why: string[];
-  /** From what it is predicted: milliseconds of a step by its rows. */
-  steps: { rows: number; ms: number }[];
+  /**
+   * From what it is predicted: milliseconds of a step of so many answers, of one that reads so many tokens of prompts, and what each answer
+   * adds to such a step.
+   */
+  steps: { answers: { rows: number; ms: number }[]; prompts: { rows: number; ms: number }[]; besideMs: number };
   measured: "this machine" | "a report";
 }

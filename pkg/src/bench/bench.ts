@@ -186,10 +186,21 @@ function traceOf({ tokens, numbers, times, each }: TraceNumbers, operations: rea
 }
 
 function aboutModel(info: ModelInfo, source: string, weightBytes: number): Pick<BenchReport, "engine" | "model"> {
-  const { flavour, dotProduct, weightPrefetch, threads, threadsReason, kvCacheType, contextLength, activations } = info;
+  const { flavour, dotProduct, weightPrefetch, ternaryPacking, threads, threadsReason, ...rest } = info;
+  const { kvCacheType, contextLength, activations } = rest;
   const { name, architecture, parameters, bitsPerWeight, kinds, config } = info;
   return {
-    engine: { flavour, dotProduct, weightPrefetch, threads, threadsReason, kvCacheType, contextLength, activations },
+    engine: {
+      flavour,
+      dotProduct,
+      weightPrefetch,
+      ...(ternaryPacking && { ternaryPacking }),
+      threads,
+      threadsReason,
+      kvCacheType,
+      contextLength,
+      activations,
+    },
     model: { source, name, architecture, parameters, bitsPerWeight, kinds, config, weightBytes },
   };
 }

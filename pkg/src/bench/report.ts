@@ -25,6 +25,7 @@ export interface BenchReport {
     | "flavour"
     | "dotProduct"
     | "weightPrefetch"
+    | "ternaryPacking"
     | "threads"
     | "threadsReason"
     | "kvCacheType"

@@ -165,7 +165,7 @@ export class Bench {
   async #trace(run: Ids): Promise<TraceNumbers> {
     const ids = run.prompts[0]!.slice(0, TRACED);
     this.#note("trace");
-    const numbers = await this.#engine.trace(ids, this.#signal);
+    const numbers = await this.#engine.trace(ids, false, this.#signal);
     const times = await repeated(async (i) => {
       const streams = STREAMS[i % STREAMS.length]!;
       return { streams, numbers: await this.#engine.times(streams, this.#signal) };

@@ -20,11 +20,49 @@ interface Tensor {
   data: Blob;
 }
 
+/** Bytes of a part, about: Node cannot slice a Blob of 4 GiB. */
+const PART = 2 ** 31;
+
+/** The model as one file. */
 export function synthetic(options: SyntheticOptions): File {
   const model = kinds(options);
-  const made = tensors(model, pieces(options.seed ?? 158));
+  return file(model, tensors(model, values(options.seed ?? 158)), `${options.shape}.gguf`);
+}
+
+/** The model as a source of any size: a large one in several parts. */
+export function syntheticSource(options: SyntheticOptions): File | Record<string, File> {
+  const model = kinds(options);
+  const made = tensors(model, values(options.seed ?? 158));
+  const parts: Tensor[][] = [];
+  let size = PART;
+  for (const tensor of made) {
+    if (size >= PART) {
+      parts.push([]);
+      size = 0;
+    }
+    parts.at(-1)!.push(tensor);
+    size += tensor.data.size;
+  }
+  if (parts.length === 1) return synthetic(options);
+  const number = (part: number) => String(part).padStart(5, "0");
+  const named = parts.map((own, part) => {
+    const name = `${options.shape}-${number(part + 1)}-of-${number(parts.length)}.gguf`;
+    return [name, file(model, own, name, { part, parts: parts.length, tensors: made.length })] as const;
+  });
+  return Object.fromEntries(named);
+}
+
+/** Which part of a model a file is. */
+interface Split {
+  part: number;
+  parts: number;
+  /** Of all parts. */
+  tensors: number;
+}
+
+function file(model: Kinds, made: readonly Tensor[], name: string, split?: Split): File {
   const header = new Writer().text("GGUF").u32(3).u64(made.length);
-  metadata(header, model);
+  metadata(header, model, split);
   let offset = 0;
   for (const { name, dims, id, data } of made) {
     header.string(name).u32(dims.length);
@@ -34,12 +72,12 @@ export function synthetic(options: SyntheticOptions): File {
   }
   const parts = made.flatMap(({ data }) => [data, new Uint8Array(padding(data.size))]);
   const { bytes } = header;
-  return new File([bytes, new Uint8Array(padding(bytes.length)), ...parts], `${options.shape}.gguf`);
+  return new File([bytes, new Uint8Array(padding(bytes.length)), ...parts], name);
 }
 
 const padding = (length: number) => (ALIGNMENT - (length % ALIGNMENT)) % ALIGNMENT;
 
-function metadata(header: Writer, { name, shape }: Kinds): void {
+function metadata(header: Writer, { name, shape }: Kinds, split?: Split): void {
   const { arch } = shape;
   const numbers: Record<string, number> = {
     context_length: 1 << 17,
@@ -55,10 +93,12 @@ function metadata(header: Writer, { name, shape }: Kinds): void {
     ...hybridNumbers(shape),
   };
   const floats: Record<string, number> = { "rope.freq_base": 500000, "attention.layer_norm_rms_epsilon": 1e-5 };
-  header.u64(2 + Object.keys(numbers).length + Object.keys(floats).length);
+  const splits = split ? { no: split.part, count: split.parts, "tensors.count": split.tensors } : {};
+  header.u64(2 + [numbers, floats, splits].reduce((sum, keys) => sum + Object.keys(keys).length, 0));
   header.string("general.architecture").u32(8).string(arch);
   header.string("general.name").u32(8).string(name);
   for (const [key, value] of Object.entries(numbers)) header.string(`${arch}.${key}`).u32(4).u32(value);
+  for (const [key, value] of Object.entries(splits)) header.string(`split.${key}`).u32(4).u32(value);
   for (const [key, value] of Object.entries(floats)) header.string(`${arch}.${key}`).u32(6).f32(value);
 }
 
@@ -74,7 +114,7 @@ function hybridNumbers({ interval, kheads = 0, vheads = 0, state = 0 }: Shape): 
   };
 }
 
-function tensors({ shape, types }: Kinds, piece: (type: BlockType) => Blob): Tensor[] {
+function tensors({ shape, types }: Kinds, filled: (type: BlockType, size: number) => Blob): Tensor[] {
   const { arch, hidden, layers, heads, kv, head, ffn, vocab, tied } = shape;
   const made: Tensor[] = [];
   const matrix = (prefix: string, name: MatrixName, rows: number, cols: number) => {
@@ -86,7 +126,7 @@ function tensors({ shape, types }: Kinds, piece: (type: BlockType) => Blob): Ten
       name: `${prefix}${name}.weight`,
       dims: [cols, rows],
       id: type.id,
-      data: filled(type, piece(type), size),
+      data: filled(type, size),
     });
   };
   const vector = (name: string, dims: number[], value: number) => {
@@ -132,21 +172,25 @@ function tensors({ shape, types }: Kinds, piece: (type: BlockType) => Blob): Ten
   return made;
 }
 
-/** The random pattern of a type. */
-function pieces(seed: number): (type: BlockType) => Blob {
-  const made = new Map<BlockType, Blob>();
-  return (type) => {
-    const known = made.get(type);
+/**
+ * The values of a tensor by its type and its size in bytes. Tensors of one size are the same blob: browsers share what is a whole blob, and
+ * copy every part of one.
+ */
+function values(seed: number): (type: BlockType, size: number) => Blob {
+  const pieces = new Map<BlockType, Blob>();
+  const made = new Map<string, Blob>();
+  return (type, size) => {
+    const key = `${type.id} ${size}`;
+    const known = made.get(key);
     if (known) return known;
-    const piece = new Blob([randomBlocks(type, Math.floor(PIECE / type.bytes), randomBits(seed + type.id))]);
-    made.set(type, piece);
-    return piece;
+    const piece =
+      pieces.get(type) ?? new Blob([randomBlocks(type, Math.floor(PIECE / type.bytes), randomBits(seed + type.id))]);
+    pieces.set(type, piece);
+    const whole = Array.from({ length: Math.floor(size / piece.size) }, () => piece);
+    const blob = new Blob([...whole, piece.slice(0, size % piece.size), ...(type.tail ? [type.tail] : [])]);
+    made.set(key, blob);
+    return blob;
   };
-}
-
-function filled({ tail }: BlockType, piece: Blob, size: number): Blob {
-  const whole = Array.from({ length: Math.floor(size / piece.size) }, () => piece);
-  return new Blob([...whole, piece.slice(0, size % piece.size), ...(tail ? [tail] : [])]);
 }
 
 /** Little-endian bytes, one field after another. */

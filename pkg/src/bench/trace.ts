@@ -16,9 +16,9 @@ const DELTA_NET: typeof NAMES = {
   qkv: ["attn_qkv", "attn_gate", "ssm_alpha", "ssm_beta"],
   output: ["ssm_out"],
 };
-const ROUNDED = ["int8", "int14", "float"];
+const ROUNDED = ["int8", "int14", "float", "int4", "int2"];
 /** Numbers of a matrix, in the order of the engine's `trace`. */
-const NUMBERS = 18;
+export const NUMBERS = 18;
 
 /** @param operations the engine's, in its order */
 export function traceRows(told: readonly number[], operations: readonly string[]): TraceRow[] {

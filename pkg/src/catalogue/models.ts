@@ -1,6 +1,6 @@
 /**
  * The public 1-bit and ternary models: one list for the command `models`, for the documents and for their tests. Nothing stands here
- * without a source; what no source tells is null. (Data of so many models needs more lines than code may have.)
+ * without a source; what no source tells is null. Long because it is a table.
  */
 
 import type { Shape } from "../bench/shapes.ts";
@@ -23,8 +23,8 @@ export interface CatalogueModel {
   template: string | null;
   /** Positions that it was trained for. */
   context: number | null;
-  /** Sampling options that are recommended for it: the least and the greatest value. */
-  settings: Readonly<Record<string, readonly [least: number, most: number]>> | null;
+  /** Sampling options that its publisher runs it with. */
+  settings: Readonly<Record<string, number>> | null;
   /** What the planned memory follows from, with the storage types in `bench`'s words. */
   shape: (Shape & { type: string; embedding: string }) | null;
   /** Where each fact that is not null was found. */
@@ -34,8 +34,11 @@ export interface CatalogueModel {
 export type Fact = "file" | "parameters" | "bytes" | "license" | "template" | "context" | "settings" | "shape";
 
 const HUB = "https://huggingface.co";
-/** Each agrees with what its shape and storage types come to and a tokenizer, which a test checks. */
-const PROGRAMS = "sizes in public programs that download these files";
+/**
+ * The page of a file, which shows its size. To the byte, sizes were read in public programs that download these files; each agrees with
+ * what its shape and storage types come to and a tokenizer, which a test checks.
+ */
+const pageOf = (repo: string, file: string) => `${HUB}/${repo}/blob/main/${file}`;
 
 const nothing = { parameters: null, bytes: null, license: null, template: null, context: null, settings: null };
 
@@ -44,22 +47,43 @@ const qwen4 = { arch: "qwen3", hidden: 2560, layers: 36, heads: 32, kv: 8, head:
 const qwen8 = { arch: "qwen3", hidden: 4096, layers: 36, heads: 32, kv: 8, head: 128, ffn: 12288 };
 const QWEN4_CONFIG = `${HUB}/Qwen/Qwen3-4B/blob/main/config.json`;
 const QWEN8_CONFIG = `${HUB}/Qwen/Qwen3-8B/blob/main/config.json`;
+/** What Prism ML's own launcher gives to models of 27B, and to smaller ones. */
+const PRISM = "https://github.com/PrismML-Eng/Bonsai-demo/blob/main";
+const launched = { temperature: 0.5, topK: 20, topP: 0.85, minP: 0 };
+const launched27 = { temperature: 0.7, topK: 20, topP: 0.95, minP: 0 };
 const oneBit = { vocab: 151669, type: "q1_0", embedding: "q1_0" };
 const twoBit = { vocab: 151669, type: "q2_0", embedding: "q2_0" };
 
-/** What the cards of Prism ML's models tell. */
-const bonsai = (repo: string) => {
+/** What the cards and the launcher of Prism ML's models tell. */
+const bonsai = (repo: string, file: string) => {
   const card = `${HUB}/prism-ml/${repo}`;
-  return { file: card, parameters: card, bytes: PROGRAMS, license: card };
+  const bytes = pageOf(`prism-ml/${repo}`, file);
+  return {
+    file: card,
+    parameters: card,
+    bytes,
+    license: card,
+    context: card,
+    settings: `${PRISM}/scripts/run_llama.sh`,
+  };
+};
+const bonsai27Sources = (repo: string, file: string) => {
+  const guide = `${PRISM}/Bonsai1_README.md`;
+  const { bytes, settings } = bonsai(repo, file);
+  return { file: guide, parameters: guide, bytes, context: guide, settings };
 };
 
 const falcon3 = { arch: "llama", kv: 4, head: 256, vocab: 131072, tied: 0, type: "i2_s", embedding: "f16" };
 const FALCON3_CHAT = "<|system|>, <|user|>, <|assistant|>";
 const FALCON3_TEMPLATE = `${HUB}/bartowski/Falcon3-1B-Instruct-GGUF`;
 const falcon3Sources = (size: string) => {
-  const card = `${HUB}/tiiuae/Falcon3-${size}-Instruct-1.58bit-GGUF`;
-  return { file: card, parameters: card, bytes: PROGRAMS, license: `${card}/tree/main`, template: FALCON3_TEMPLATE };
+  const repo = `tiiuae/Falcon3-${size}-Instruct-1.58bit-GGUF`;
+  const card = `${HUB}/${repo}`;
+  const bytes = pageOf(repo, "ggml-model-i2_s.gguf");
+  return { file: card, parameters: card, bytes, license: `${card}/tree/main`, template: FALCON3_TEMPLATE };
 };
+/** Of the model that was made ternary. */
+const falcon3Card = (size: string) => `${HUB}/tiiuae/Falcon3-${size}-Instruct`;
 const falconE = (repo: string) => {
   const card = `${HUB}/tiiuae/${repo}`;
   return { file: card, parameters: card };
@@ -77,6 +101,7 @@ const bitnet = {
 };
 const BITNET = `${HUB}/microsoft/bitnet-b1.58-2B-4T`;
 const BITNET_CHAT = "Role: text<|eot_id|>";
+const PROMPT_LAYER = "https://promptlayer.com/models/bitnetb158-3b-a011";
 const SPECTRA = "https://github.com/NolanoOrg/SpectraSuite";
 
 export const models: readonly CatalogueModel[] = [
@@ -89,11 +114,10 @@ export const models: readonly CatalogueModel[] = [
     license: "Apache-2.0",
     template: null,
     context: 32768,
-    settings: null,
+    settings: launched,
     shape: { ...qwen17, ...oneBit, tied: 1 },
     sources: {
-      ...bonsai("Bonsai-1.7B-gguf"),
-      context: `${HUB}/prism-ml/Bonsai-1.7B-gguf`,
+      ...bonsai("Bonsai-1.7B-gguf", "Bonsai-1.7B-Q1_0.gguf"),
       shape: `${HUB}/prism-ml/Bonsai-1.7B-gguf`,
     },
   },
@@ -106,12 +130,11 @@ export const models: readonly CatalogueModel[] = [
     license: "Apache-2.0",
     template: "ChatML",
     context: 32768,
-    settings: null,
+    settings: launched,
     shape: { ...qwen4, ...oneBit, tied: 1 },
     sources: {
-      ...bonsai("Bonsai-4B-gguf"),
+      ...bonsai("Bonsai-4B-gguf", "Bonsai-4B-Q1_0.gguf"),
       template: `${HUB}/welcoma/Bonsai-4B-bonsai_q1_f32-MLC`,
-      context: `${HUB}/prism-ml/Bonsai-4B-gguf`,
       shape: QWEN4_CONFIG,
     },
   },
@@ -124,12 +147,10 @@ export const models: readonly CatalogueModel[] = [
     license: "Apache-2.0",
     template: null,
     context: 65536,
-    settings: { temperature: [0.5, 0.7], topK: [20, 40], topP: [0.85, 0.95] },
+    settings: launched,
     shape: { ...qwen8, ...oneBit, tied: 0 },
     sources: {
-      ...bonsai("Bonsai-8B-gguf"),
-      context: `${HUB}/prism-ml/Bonsai-8B-gguf`,
-      settings: "https://hackernoon.com/bonsai-8b-gguf-shrinks-an-8b-model-to-just-115-gb",
+      ...bonsai("Bonsai-8B-gguf", "Bonsai-8B-Q1_0.gguf"),
       shape: QWEN8_CONFIG,
     },
   },
@@ -142,11 +163,10 @@ export const models: readonly CatalogueModel[] = [
     license: "Apache-2.0",
     template: null,
     context: 32768,
-    settings: null,
+    settings: launched,
     shape: { ...qwen17, ...twoBit, tied: 1 },
     sources: {
-      ...bonsai("Ternary-Bonsai-1.7B-gguf"),
-      context: `${HUB}/prism-ml/Ternary-Bonsai-1.7B-gguf`,
+      ...bonsai("Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-Q2_0_g64.gguf"),
       shape: `${HUB}/prism-ml/Bonsai-1.7B-gguf`,
     },
   },
@@ -159,11 +179,10 @@ export const models: readonly CatalogueModel[] = [
     license: "Apache-2.0",
     template: null,
     context: 32768,
-    settings: null,
+    settings: launched,
     shape: { ...qwen4, ...twoBit, tied: 1 },
     sources: {
-      ...bonsai("Ternary-Bonsai-4B-gguf"),
-      context: `${HUB}/prism-ml/Ternary-Bonsai-4B-gguf`,
+      ...bonsai("Ternary-Bonsai-4B-gguf", "Ternary-Bonsai-4B-Q2_0_g64.gguf"),
       shape: QWEN4_CONFIG,
     },
   },
@@ -171,19 +190,41 @@ export const models: readonly CatalogueModel[] = [
     name: "Ternary-Bonsai 8B",
     file: "hf:prism-ml/Ternary-Bonsai-8B-gguf/Ternary-Bonsai-8B-Q2_0_g64.gguf",
     kind: "Qwen3, Q2_0",
-    parameters: 8_000_000_000,
+    parameters: 8_190_000_000,
     bytes: 2_310_125_920,
-    license: null,
+    license: "Apache-2.0",
     template: null,
-    context: null,
-    settings: null,
+    context: 65536,
+    settings: launched,
     shape: { ...qwen8, ...twoBit, tied: 0 },
     sources: {
-      file: `${HUB}/prism-ml/Ternary-Bonsai-8B-gguf`,
-      parameters: `${HUB}/collections/prism-ml/ternary-bonsai`,
-      bytes: PROGRAMS,
+      ...bonsai("Ternary-Bonsai-8B-gguf", "Ternary-Bonsai-8B-Q2_0_g64.gguf"),
       shape: QWEN8_CONFIG,
     },
+  },
+  {
+    ...nothing,
+    name: "Bonsai 27B",
+    file: "hf:prism-ml/Bonsai-27B-gguf/Bonsai-27B-Q1_0.gguf",
+    kind: "Qwen3.5, Q1_0",
+    parameters: 27_000_000_000,
+    bytes: 3_803_452_480,
+    context: 262144,
+    settings: launched27,
+    shape: null,
+    sources: bonsai27Sources("Bonsai-27B-gguf", "Bonsai-27B-Q1_0.gguf"),
+  },
+  {
+    ...nothing,
+    name: "Ternary-Bonsai 27B",
+    file: "hf:prism-ml/Ternary-Bonsai-27B-gguf/Ternary-Bonsai-27B-Q2_g64.gguf",
+    kind: "Qwen3.5, Q2_0",
+    parameters: 27_000_000_000,
+    bytes: 7_585_330_240,
+    context: 262144,
+    settings: launched27,
+    shape: null,
+    sources: bonsai27Sources("Ternary-Bonsai-27B-gguf", "Ternary-Bonsai-27B-Q2_g64.gguf"),
   },
   {
     name: "BitNet b1.58 2B-4T",
@@ -199,7 +240,7 @@ export const models: readonly CatalogueModel[] = [
     sources: {
       file: `${HUB}/microsoft/bitnet-b1.58-2B-4T-gguf`,
       parameters: `${HUB}/microsoft/bitnet-b1.58-2B-4T-gguf`,
-      bytes: PROGRAMS,
+      bytes: pageOf("microsoft/bitnet-b1.58-2B-4T-gguf", "ggml-model-i2_s.gguf"),
       license: `${HUB}/microsoft/bitnet-b1.58-2B-4T-gguf`,
       template: `${BITNET}/blob/main/tokenizer_config.json`,
       context: `${HUB}/microsoft/bitnet-b1.58-2B-4T-gguf`,
@@ -246,7 +287,7 @@ export const models: readonly CatalogueModel[] = [
     shape: null,
     sources: {
       ...falconE("Falcon-E-1B-Instruct-GGUF"),
-      bytes: PROGRAMS,
+      bytes: pageOf("tiiuae/Falcon-E-1B-Instruct-GGUF", "ggml-model-i2_s.gguf"),
       license: `${HUB}/tiiuae/Falcon-E-1B-Instruct-GGUF`,
     },
   },
@@ -256,8 +297,9 @@ export const models: readonly CatalogueModel[] = [
     file: "hf:tiiuae/Falcon-E-3B-Base",
     kind: "Llama, packed U8",
     parameters: 3_000_000_000,
+    license: "falcon-llm-license",
     shape: null,
-    sources: falconE("Falcon-E-3B-Base"),
+    sources: { ...falconE("Falcon-E-3B-Base"), license: `${HUB}/tiiuae/Falcon-E-3B-Base` },
   },
   {
     ...nothing,
@@ -270,7 +312,7 @@ export const models: readonly CatalogueModel[] = [
     shape: null,
     sources: {
       ...falconE("Falcon-E-3B-Instruct-GGUF"),
-      bytes: PROGRAMS,
+      bytes: pageOf("tiiuae/Falcon-E-3B-Instruct-GGUF", "ggml-model-i2_s.gguf"),
       license: `${HUB}/tiiuae/Falcon-E-3B-Instruct-GGUF`,
     },
   },
@@ -299,10 +341,14 @@ export const models: readonly CatalogueModel[] = [
     bytes: 2_221_465_632,
     license: "falcon-llm-license",
     template: FALCON3_CHAT,
-    context: null,
+    context: 32768,
     settings: null,
     shape: { ...falcon3, hidden: 3072, layers: 22, heads: 12, ffn: 9216 },
-    sources: { ...falcon3Sources("3B"), shape: `${HUB}/tiiuae/Falcon3-3B-Instruct/blob/main/config.json` },
+    sources: {
+      context: falcon3Card("3B"),
+      ...falcon3Sources("3B"),
+      shape: `${HUB}/tiiuae/Falcon3-3B-Instruct/blob/main/config.json`,
+    },
   },
   {
     name: "Falcon3 7B Instruct 1.58bit",
@@ -312,10 +358,14 @@ export const models: readonly CatalogueModel[] = [
     bytes: 3_278_680_768,
     license: "falcon-llm-license",
     template: FALCON3_CHAT,
-    context: null,
+    context: 32768,
     settings: null,
     shape: { ...falcon3, hidden: 3072, layers: 28, heads: 12, ffn: 23040 },
-    sources: { ...falcon3Sources("7B"), shape: `${HUB}/tiiuae/Falcon3-7B-Instruct/blob/main/config.json` },
+    sources: {
+      context: falcon3Card("7B"),
+      ...falcon3Sources("7B"),
+      shape: `${HUB}/tiiuae/Falcon3-7B-Instruct/blob/main/config.json`,
+    },
   },
   {
     name: "Falcon3 10B Instruct 1.58bit",
@@ -325,10 +375,14 @@ export const models: readonly CatalogueModel[] = [
     bytes: 3_991_393_696,
     license: "falcon-llm-license",
     template: FALCON3_CHAT,
-    context: null,
+    context: 32768,
     settings: null,
     shape: { ...falcon3, hidden: 3072, layers: 40, heads: 12, ffn: 23040 },
-    sources: { ...falcon3Sources("10B"), shape: `${HUB}/tiiuae/Falcon3-10B-Base-1.58bit/blob/main/config.json` },
+    sources: {
+      context: falcon3Card("10B"),
+      ...falcon3Sources("10B"),
+      shape: `${HUB}/tiiuae/Falcon3-10B-Base-1.58bit/blob/main/config.json`,
+    },
   },
   {
     ...nothing,
@@ -420,4 +474,26 @@ export const models: readonly CatalogueModel[] = [
       shape: `${HUB}/1bitLLM/bitnet_b1_58-large/blob/main/config.json`,
     },
   },
+  {
+    ...nothing,
+    name: "bitnet_b1_58-3B",
+    file: "hf:1bitLLM/bitnet_b1_58-3B",
+    kind: "BitNet (SiLU), masters",
+    parameters: 3_320_000_000,
+    license: "MIT",
+    context: 2048,
+    shape: null,
+    sources: {
+      file: `${HUB}/1bitLLM/bitnet_b1_58-3B/tree/main`,
+      parameters: PROMPT_LAYER,
+      license: PROMPT_LAYER,
+      context: PROMPT_LAYER,
+    },
+  },
 ];
+
+/** Settings in words: `temperature 0.5, topK 20`. */
+export const settingsText = ({ settings }: CatalogueModel): string =>
+  Object.entries(settings ?? {})
+    .map(([option, value]) => `${option} ${value}`)
+    .join(", ");

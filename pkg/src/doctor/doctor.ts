@@ -1,10 +1,12 @@
 /** Examines a runtime as `load` sees it: the same probes, the same choice of a build, the same worker. */
 import { type Outside, UnstableEngine } from "../api/unstable.ts";
 import { checkOptions } from "../options/options.ts";
+import type { ModelSource } from "../types/index.ts";
 import { probe } from "../wasm/features.ts";
 import { type Pick, pick } from "../wasm/pick.ts";
 import { advise } from "./advice.ts";
-import type { DoctorOptions, DoctorReport } from "./report.ts";
+import { examineModel } from "./model.ts";
+import type { DoctorOptions, DoctorReport, SystemReport } from "./report.ts";
 import { lookAt } from "./source.ts";
 
 /** The runtime that is examined. The entry files provide it. */
@@ -14,20 +16,35 @@ export interface Patient {
   origin: string | null;
   cores: number;
   freeMemory: number | null;
-  spawnEngine: Outside["spawnEngine"];
+  /** Cores that a thread each may have; null where the runtime does not tell. */
+  wholeCores: number | null;
+  outside: Outside;
+  system: SystemReport | null;
   storage(): Promise<DoctorReport["storage"]>;
 }
 
-export async function examine(patient: Patient, url: URL | null, options?: DoctorOptions): Promise<DoctorReport> {
-  const { signal } = checkOptions("doctor", options);
+/** What there is to examine besides the runtime. */
+export interface Subject {
+  url: URL | null;
+  model: ModelSource | null;
+}
+
+export async function examine(
+  patient: Patient,
+  { url, model: source }: Subject,
+  options?: DoctorOptions,
+): Promise<DoctorReport> {
+  const { load = {}, signal } = checkOptions("doctor", options);
   signal?.throwIfAborted();
+  checkOptions("load", load, "doctor: load");
   const features = probe();
-  const choice = tryPick(features, patient.cores);
+  const choice = tryPick(features, patient, load.threads);
   const simd = choice && mayCompile() ? (choice.flavour.endsWith("relaxed") ? "relaxed" : "simd128") : null;
-  const [engineError, storage, source] = await Promise.all([
-    simd && tryEngine(patient, signal),
+  const [engineError, storage, found, model] = await Promise.all([
+    simd && tryEngine(patient.outside, signal),
     patient.storage(),
     url && lookAt(url.href, patient.origin, signal),
+    source === null ? null : examineModel(patient.outside, source, load, signal),
   ]);
   signal?.throwIfAborted();
   const report = {
@@ -41,14 +58,20 @@ export async function examine(patient: Patient, url: URL | null, options?: Docto
     engineError,
     memory: { reservable: reservable(features.unshared === null), free: patient.freeMemory },
     storage,
-    source,
+    source: found,
+    system: patient.system,
+    model,
   } as const;
   return { ...report, advice: advise(report) };
 }
 
-function tryPick(features: ReturnType<typeof probe>, cores: number): Pick | null {
+function tryPick(
+  features: ReturnType<typeof probe>,
+  { cores, wholeCores }: Patient,
+  threads: number | undefined,
+): Pick | null {
   try {
-    return pick(features, cores);
+    return pick(features, cores, threads && !features.unshared ? { threads } : {}, wholeCores);
   } catch {
     return null;
   }
@@ -64,8 +87,8 @@ function mayCompile(): boolean {
 }
 
 /** Tells why the engine's worker, its wasm or its threads do not start; null where a short measurement succeeds. */
-async function tryEngine(patient: Patient, signal?: AbortSignal): Promise<string | null> {
-  const engine = new UnstableEngine(patient);
+async function tryEngine(outside: Outside, signal?: AbortSignal): Promise<string | null> {
+  const engine = new UnstableEngine(outside);
   try {
     await engine.roofline({ settings: {}, bytes: 1 << 16, streams: [1], repeat: 1 }, signal);
     return null;

@@ -1,6 +1,9 @@
+import type { LoadOptions, MemoryNeeds } from "../types/index.ts";
 import type { AbortSignal } from "../types/web.ts";
 
 export interface DoctorOptions {
+  /** Options with which the model is to be loaded. With them an address is examined as a model too. @default none */
+  load?: Readonly<LoadOptions> | undefined;
   /** Aborts the examination; the promise rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
 }
@@ -31,8 +34,37 @@ export interface DoctorReport {
   storage: { quota: number; usage: number; persisted: boolean } | null;
   /** What was found at the address; null where none was given. */
   source: SourceReport | null;
+  /** What the system tells of the process's processors and limits; null where it is not Linux, and in pages. */
+  system: SystemReport | null;
+  /** What a load of the model would plan; null where none was given. */
+  model: ModelReport | null;
   /** What to do, the most important first; empty where nothing could be better. */
   advice: Advice[];
+}
+
+export interface SystemReport {
+  /** Processors that the process may run on, each hyper-thread one; null where that is not told. */
+  processors: number | null;
+  /** Of these, cores without their hyper-threads. */
+  physicalCores: number | null;
+  /** How their clocks are governed, each name once: `performance`, `powersave` …; empty where that is not told. */
+  governors: string[];
+  /** Cores whose time the process's control groups let it use; null where they set no limit. */
+  cpuLimit: number | null;
+  /** Bytes that they let it use; null where they set no limit. */
+  memoryLimit: number | null;
+}
+
+export interface ModelReport {
+  /** Why it cannot be loaded; null where it can. */
+  error: string | null;
+  /** Threads that were asked for; null where the default was. */
+  askedThreads: number | null;
+  contextLength: number;
+  /** With the options given. */
+  memory: MemoryNeeds;
+  /** What keys and values would take as f16. */
+  f16KvBytes: number;
 }
 
 export interface SourceReport {

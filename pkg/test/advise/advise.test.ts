@@ -5,18 +5,25 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Worker } from "node:worker_threads";
 import { load } from "ternlight";
 import { type DeviceReport, deviceReport, recommend } from "ternlight/doctor";
 import { estimate } from "../../src/advise/probe.ts";
-import { percentile, play, stepMs } from "../../src/advise/simulate.ts";
-import { physicalCores } from "../../src/platform/node.ts";
+import { recommend as recommendWith } from "../../src/advise/recommend.ts";
+import { msAt, play, stepMs } from "../../src/advise/simulate.ts";
+import { once } from "../../src/api/model.ts";
+import { percentile } from "../../src/bench/stats.ts";
+import { owned } from "../../src/platform/node.ts";
+import { withSource } from "../../src/source/with_source.ts";
 import { DEMO, failure } from "../api/support/model.ts";
 import { done, failure as failed, json, DEMO as NAME, ternlight } from "../cli/support/ternlight.ts";
 
-const flat = [
+const curve = [
   { rows: 1, ms: 10 },
   { rows: 64, ms: 10 },
 ];
+const flat = { answers: curve, prompts: curve, besideMs: 0 };
 
 test("times between measured steps lie on straight lines", () => {
   const steps = [
@@ -24,9 +31,12 @@ test("times between measured steps lie on straight lines", () => {
     { rows: 4, ms: 8 },
     { rows: 8, ms: 10 },
   ];
-  const found = [1, 2, 3, 4, 6, 8, 12].map((rows) => stepMs(steps, rows));
+  const found = [1, 2, 3, 4, 6, 8, 12].map((rows) => msAt(steps, rows));
   assert.deepEqual(found, [4, 4, 6, 8, 9, 10, 12]);
-  assert.equal(stepMs([{ rows: 1, ms: 3 }], 100), 3);
+  assert.equal(msAt([{ rows: 1, ms: 3 }], 100), 3);
+  // Answers beside a prompt add to what reading it takes.
+  const all = { answers: steps, prompts: [{ rows: 32, ms: 20 }], besideMs: 0.5 };
+  assert.deepEqual([stepMs(all, 4, 0), stepMs(all, 0, 32), stepMs(all, 4, 32)], [8, 20, 22]);
 });
 
 test("a load that can be worked out by hand is played as such", () => {
@@ -39,12 +49,30 @@ test("a load that can be worked out by hand is played as such", () => {
   assert.ok(Math.abs(alone.tokensPerSecond - 100) < 1e-6);
   // Two users at one place wait for each other; at two places neither does, where rows cost nothing.
   const waits = play(flat, { ...load, users: 2 });
-  assert.equal(Math.round(percentile(waits.wholeMs, 0.95)), 100);
+  assert.equal(Math.round(percentile(waits.wholeMs, 95)), 100);
   const beside = play(flat, { ...load, users: 2, maxSequences: 2, promptTokens: 16 });
   assert.ok(beside.tokensPerSecond > 1.9 * alone.tokensPerSecond, String(beside.tokensPerSecond));
   // Beside answers a prompt gets an eighth of a chunk: a long one takes many steps.
   const long = play(flat, { ...load, users: 2, maxSequences: 2, promptTokens: 512, answerTokens: 64 });
   assert.ok(Math.max(...long.firstMs) >= 10 * (512 / 32 / 2), String(Math.max(...long.firstMs)));
+});
+
+test("a machine that is uneven makes slow answers slower, as often as it was measured to be", () => {
+  const load = { users: 1, promptTokens: 16, answerTokens: 3, maxSequences: 1, prefillChunk: 256 };
+  const jitter = [...Array<number>(8).fill(1), 2, 2];
+  const [even, uneven] = [play(flat, load), play(flat, { ...load, jitter })];
+  const spread = (played: { wholeMs: number[] }) => [50, 95].map((p) => Math.round(percentile(played.wholeMs, p)));
+  assert.deepEqual(
+    [spread(even), spread(uneven)],
+    [
+      [30, 30],
+      [30, 60],
+    ],
+  );
+  // A fifth of the work takes twice as long.
+  const slower = even.tokensPerSecond / uneven.tokensPerSecond;
+  assert.ok(slower > 1.1 && slower < 1.3, String(slower));
+  assert.deepEqual(play(flat, { ...load, jitter }).wholeMs, uneven.wholeMs);
 });
 
 test("a recommendation for this machine can be loaded, and tells why", async (context) => {
@@ -91,6 +119,73 @@ test("half of the memory changes the answer, and too little is told", async () =
   assert.match(none.missing!, /^\d+ bytes of memory: .* and there are 1000000$/);
 });
 
+test("a device's memory counts, and not this machine's", async () => {
+  const spawnEngine = () => owned(new Worker(new URL("../../dist/node-worker.js", import.meta.url)));
+  const asked: unknown[] = [];
+  const watched = () => {
+    const port = spawnEngine();
+    const { post } = port;
+    port.post = (message, transfer) => {
+      const { verb, args } = message as unknown as { verb?: string; args: { free?: unknown } };
+      if (verb === "canRun") asked.push(args.free);
+      post(message, transfer);
+    };
+    return port;
+  };
+  const toPath = (url: URL) => fileURLToPath(url);
+  for (const freeMemory of [2 ** 45, null]) {
+    asked.length = 0;
+    const outside = { spawnEngine: watched, base: null, toPath };
+    assert.ok((await recommendWith(outside, DEMO, { device: { ...device, freeMemory } })).fits);
+    assert.ok(asked.length > 0 && asked.every((free) => free === freeMemory), `${asked}`);
+  }
+  const outside = { spawnEngine, base: null, toPath };
+  const available = (free: number | null) =>
+    once(outside, undefined, (client) =>
+      withSource(outside, DEMO, {}, async (source) => {
+        const found = await client.call("canRun", { source, settings: {}, free }, {});
+        return found.available;
+      }),
+    );
+  const [much, unknown, little] = [await available(2 ** 45), await available(null), await available(2e8)];
+  assert.ok(much === unknown && much > 4e9 && little < 1e8, `${much}, ${unknown}, ${little}`);
+});
+
+test("a shorter chunk is taken before a coarser head or cache", async () => {
+  const load = { promptTokens: 32, answerTokens: 16, device };
+  const few = await recommend(DEMO, { ...load, memory: 4.5e6 });
+  assert.equal(few.fits, true, few.missing ?? "");
+  assert.deepEqual([few.settings.prefillChunk, few.settings.head, few.settings.kvCacheType], [32, "stored", "f32"]);
+  assert.match(few.why.join(), /prompts are read 32 tokens at a time: the most that/);
+  const some = await recommend(DEMO, { ...load, memory: 8e6 });
+  assert.deepEqual([some.settings.head, some.settings.kvCacheType], ["stored", "f32"]);
+  const { prefillChunk } = some.settings;
+  assert.ok(prefillChunk === 64 || prefillChunk === 128, String(prefillChunk));
+  // Where a time is asked for that a shorter chunk does not keep, a longer one with fewer bits may.
+  const long = { promptTokens: 256, answerTokens: 2, device: { ...device, readGbPerSecond: 0.05 } };
+  const precise = await recommend(DEMO, { ...long, memory: 7e6 });
+  const within = precise.predicted.answerMs.p95 - 1;
+  const fast = await recommend(DEMO, { ...long, memory: 7e6, p95Ms: within });
+  assert.ok(fast.fits && fast.settings.prefillChunk! > precise.settings.prefillChunk!, JSON.stringify(fast.settings));
+});
+
+test("what is settled is kept, and what it rules out is told", async () => {
+  const settled = { kvCacheType: "q8", contextLength: 512, prefillChunk: 64, threads: 1, head: "q8_0" } as const;
+  const { settings, why, considered } = await recommend(DEMO, { users: 2, load: settled, device });
+  for (const [option, value] of Object.entries(settled)) assert.equal(settings[option as "threads"], value, option);
+  assert.match(why.join(), /settled before: .*contextLength/);
+  assert.equal(considered.length, 2);
+  const own = await recommend(DEMO, { users: 2, load: { maxSequences: 3 }, device });
+  assert.deepEqual([own.settings.maxSequences, own.considered.length], [3, 1]);
+  const short = await recommend(DEMO, { promptTokens: 600, load: settled, device });
+  assert.deepEqual(
+    [short.fits, /^context: .* 672 positions, and contextLength is 512$/.test(short.missing!)],
+    [false, true],
+  );
+  const wrong = await failure(() => recommend(DEMO, { load: { threads: 0 } }));
+  assert.deepEqual([wrong.code, wrong.detail.option], ["InvalidArgument", "threads"]);
+});
+
 test("a time that cannot be kept is told, and one that can changes the setting", async () => {
   const load = { users: 16, promptTokens: 64, answerTokens: 32 };
   const slow = { ...device, gmacPerSecond: 0.5 };
@@ -108,22 +203,10 @@ test("a time that cannot be kept is told, and one that can changes the setting",
 
 test("what memory brings is the least that a step takes", () => {
   const about = { heads: [{ bytesPerToken: 150e6 }], parameters: 1e9 } as never;
-  const [one, many] = estimate({ ...device, readGbPerSecond: 20, gmacPerSecond: 400 }, about, [1, 64]);
+  const { answers } = estimate({ ...device, readGbPerSecond: 20, gmacPerSecond: 400 }, about, [1, 64]);
+  const [one, many] = answers;
   assert.ok(Math.abs(one!.ms - 10.1) < 0.01, String(one!.ms));
   assert.ok(Math.abs(many!.ms - 320.1) < 0.1, String(many!.ms));
-});
-
-test("cores are told apart from their threads", async (context) => {
-  const folder = await mkdtemp(path.join(tmpdir(), "ternlight-cores-"));
-  context.after(() => rm(folder, { recursive: true, force: true }));
-  const file = path.join(folder, "cpuinfo");
-  const block = (socket: number, core: number) =>
-    `processor\t: 0\nphysical id\t: ${socket}\ncore id\t\t: ${core}\nflags : x`;
-  await writeFile(file, [block(0, 0), block(0, 1), block(0, 0), block(0, 1), block(1, 0)].join("\n\n"));
-  assert.equal(physicalCores(file), 3);
-  await writeFile(file, "processor : 0\nBogoMIPS : 50\n");
-  assert.equal(physicalCores(file), null);
-  assert.equal(physicalCores(path.join(folder, "none")), null);
 });
 
 test("commands report the machine, advise on it, and tell what fits", async (context) => {
@@ -140,7 +223,22 @@ test("commands report the machine, advise on it, and tell what fits", async (con
   assert.deepEqual([found.fits, found.measured], [true, "a report"]);
   const { stdout, status } = await ternlight("recommend", ...load, "--device", file, "--p95", "0.001");
   assert.equal(status, 1);
-  assert.match(stdout, /nothing fits\. Missing: speed/);
+  assert.match(stdout, /no setting gives what was asked for\. Missing: speed/);
+  const flags = [
+    "--kv",
+    "q8",
+    "--context",
+    "512",
+    "--prefill-chunk",
+    "64",
+    "--threads",
+    "1",
+    "--kv-cache-tokens",
+    "2048",
+  ];
+  const { settings } = await json("recommend", ...load, ...flags, "--device", file);
+  const { kvCacheType, contextLength, prefillChunk, threads, kvCacheTokens } = settings;
+  assert.deepEqual([kvCacheType, contextLength, prefillChunk, threads, kvCacheTokens], ["q8", 512, 64, 1, 2048]);
   await writeFile(file, "{}");
   assert.equal((await failed(1, "recommend", ...load, "--device", file)).code, "BadValue");
 

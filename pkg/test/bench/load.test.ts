@@ -13,7 +13,8 @@ import { csv, kneeOf, type LoadReport, type LoadRow } from "../../src/bench/load
 import { type Clock, run, type Target } from "../../src/bench/load/run.ts";
 import { events, serverTarget } from "../../src/bench/load/server.ts";
 import { percentile } from "../../src/bench/stats.ts";
-import { DEMO, done, failure, json } from "../cli/support/ternlight.ts";
+import { DEMO, done, failure, json, ternlight } from "../cli/support/ternlight.ts";
+import { serve } from "../server/support/command.ts";
 
 const plan: LoadPlan = { duration: 2, promptTokens: 16, maxTokens: 8, abort: 0, slow: 0, seed: 7 };
 const percentiles = [50, 90, 99];
@@ -134,7 +135,7 @@ function known(clock: Clock, firstMs: (index: number) => number, gapMs: number, 
       }
       return { tokens: pieces, promptTokens: 3 };
     },
-    memory: async () => ({ wasmBytes: 1, processBytes: 2 }),
+    usage: async () => ({ wasmBytes: 1, processBytes: 2 }),
   };
   return { target, asked };
 }
@@ -209,6 +210,7 @@ const SERVER = `
     const note = { asked: at(), pieces: [] };
     for await (const _ of request);
     if (request.url === "/v1/models") return response.end('{"data":[{"id":"known"}]}');
+    if (request.url === "/metrics") return response.writeHead(404).end();
     if (request.url === "/notes") return response.end(JSON.stringify(asked));
     const index = asked.push(note) - 1;
     response.writeHead(200, { "content-type": "text/event-stream" });
@@ -294,6 +296,7 @@ async function faultyServer(context: TestContext, behaviour: (count: number) => 
   const bodies: Record<string, unknown>[] = [];
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
     if (request.url === "/v1/models") return response.end(JSON.stringify({ data: [{ id: "small" }] }));
+    if (request.url === "/metrics") return response.writeHead(404).end();
     let text = "";
     for await (const part of request) text += part;
     const body = JSON.parse(text);
@@ -357,7 +360,7 @@ test("an answer that never ends is ended, and counted", async () => {
   const aborts = new AbortController();
   const hanging: Target = {
     ask: (_, signal) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
-    memory: async () => ({ wasmBytes: null, processBytes: null }),
+    usage: async () => ({ wasmBytes: null, processBytes: null }),
   };
   const running = run(hanging, {
     plan: { ...plan, users: 2, duration: 1 },
@@ -367,6 +370,24 @@ test("an answer that never ends is ended, and counted", async () => {
   });
   setTimeout(() => aborts.abort(new Error("enough")), 200);
   await assert.rejects(running, /enough/);
+});
+
+test("a table that cannot be written is told behind the report", async (context) => {
+  const { host } = await faultyServer(context, () => "whole");
+  const { status, stdout, stderr } = await ternlight(
+    "loadtest",
+    "--host",
+    host,
+    "--duration",
+    "0.2",
+    "-n",
+    "5",
+    "--csv",
+    "/dev/full",
+  );
+  assert.equal(status, 1);
+  assert.match(stdout, /requests/);
+  assert.match(stderr, /Unwritable: --csv: ENOSPC/);
 });
 
 test("the command line asks a server, and writes a table and a picture", async (context) => {
@@ -441,6 +462,7 @@ test("the command line asks a model in the process", async () => {
   for (const row of found.rows) {
     accounted(row);
     assert.ok(row.whole + row.aborted > 0 && row.tokens > row.whole && row.failed === 0, JSON.stringify(row));
+    assert.equal(row.clientCores, null);
     assert.ok(row.memory.after.wasmBytes! > 1e6 && row.memory.after.processBytes! > 1e7 && row.cpuCores! > 0);
     // A busy machine may have time for nothing but what is broken off.
     if (row.whole > 0) assert.ok(row.wholeMs.most! >= row.firstMs.p50!);
@@ -456,8 +478,8 @@ test("the command line asks a model in the process", async () => {
 test("what does not go together is refused", async () => {
   for (const [expected, ...args] of [
     [/give either --rps or --users/, DEMO, "--rps", "5", "--users", "2"],
-    [/--seconds does not go with/, DEMO, "--rps", "5", "--seconds", "2"],
-    [/--plot belongs to --rps/, DEMO, "--plot", "a.svg"],
+    [/--seconds does not go with --rps/, DEMO, "--rps", "5", "--seconds", "2"],
+    [/--clients does not go with --duration/, DEMO, "--duration", "5", "--clients", "2"],
     [/--chat belongs to --host/, DEMO, "--rps", "5", "--chat"],
     [/give either a model or --host/, DEMO, "--host", "http://localhost:1"],
     [/--mix must be two numbers like 3:1, not 3/, DEMO, "--rps", "5", "--mix", "3"],
@@ -499,6 +521,36 @@ test("a table and a picture hold what there is, and quote what strangers wrote",
   assert.doesNotMatch(picture(report), /NaN|Infinity|undefined/);
   assert.doesNotMatch(csv(report), /NaN|undefined|null/);
   assert.equal(report.knee, null);
+});
+
+test("any flag of a plan asks for a measurement", async () => {
+  const common = ["--threads", "1", "-n", "4"];
+  for (const flags of [
+    ["--duration", "0.3", "--prompt-tokens", "16"],
+    ["--duration", "0.3", "--mix", "1:1"],
+  ]) {
+    const { rows } = await json("loadtest", "--model", DEMO, ...flags, ...common);
+    assert.deepEqual([rows[0].users, rows[0].whole > 0], [1, true]);
+  }
+});
+
+test("rows have the memory and the processor time of the server, not of the load test", async (context) => {
+  const server = await serve(context, [], { env: { TERNLIGHT_API_KEY: "secret" } });
+  const flags = ["--duration", "1", "--users", "2", "--prompt-tokens", "8", "-n", "32", "--api-key", "secret"];
+  const { rows } = await json("loadtest", "--host", server.url, ...flags);
+  const { memory, cpuCores, clientCores, whole } = rows[0];
+  assert.ok(whole > 0 && memory.after.wasmBytes > 1e6 && memory.after.processBytes > 5e7, JSON.stringify(memory));
+  assert.ok(cpuCores > 0 && clientCores > 0 && cpuCores !== clientCores, `${cpuCores}, ${clientCores}`);
+  const status = await readFile(`/proc/${server.child.pid}/status`, "utf8");
+  const resident = 1024 * Number(/^VmRSS:\s+(\d+)/m.exec(status)![1]);
+  assert.ok(Math.abs(memory.after.processBytes / resident - 1) < 0.3, `${memory.after.processBytes}, not ${resident}`);
+  const { stdout } = await done("loadtest", "--host", server.url, ...flags);
+  assert.match(stdout, /cores +memory\n.* \d+\.\d\d +[\d.]+ [MG]B\n/);
+  assert.match(stdout, /the load test itself took \d\.\d\d cores at most/);
+  // A server without metrics is measured all the same.
+  const { host } = await faultyServer(context, () => "whole");
+  const [{ memory: none, cpuCores: unknown }] = (await json("loadtest", "--host", host, "--duration", "0.2")).rows;
+  assert.deepEqual([none.after, unknown], [{ wasmBytes: null, processBytes: null }, null]);
 });
 
 test("without a server, --model is the model in this process", async () => {

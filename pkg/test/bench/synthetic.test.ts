@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inspect } from "ternlight";
+import { canRun, inspect } from "ternlight";
 import { blockTypes } from "../../src/bench/blocks.ts";
 import { shapes } from "../../src/bench/shapes.ts";
-import { synthetic } from "../../src/bench/synthetic.ts";
+import { synthetic, syntheticSource } from "../../src/bench/synthetic.ts";
 
 const refused = (code: string, pattern: RegExp) => (error: unknown) => {
   const { code: found, message } = error as { code: string; message: string };
@@ -12,7 +12,7 @@ const refused = (code: string, pattern: RegExp) => (error: unknown) => {
 
 test("every named shape is a model of its size", async () => {
   for (const [name, shape] of Object.entries(shapes)) {
-    const { config, architecture } = await inspect(synthetic({ shape: name }));
+    const { config, architecture } = await inspect(syntheticSource({ shape: name }));
     assert.equal(architecture, shape.arch);
     const found = { ...shape, arch: architecture };
     const { hidden, ffn, layers, heads, kvHeads: kv, headSize: head, vocab, tied } = config;
@@ -60,4 +60,16 @@ test("words that mean nothing are refused by name", () => {
     refused("InvalidArgument", /ffn_down.*nose/),
   );
   assert.throws(() => synthetic({ shape: "135m", type: "tq2_0" }), refused("InvalidArgument", /rows of 576/));
+});
+
+test("a large model comes in parts, and is split over memories", async () => {
+  assert.ok(syntheticSource({ shape: "fairy" }) instanceof File);
+  const source = syntheticSource({ shape: "ternary27b" });
+  assert.deepEqual(
+    Object.keys(source),
+    [1, 2, 3, 4].map((part) => `ternary27b-0000${part}-of-00004.gguf`),
+  );
+  const { needed, parts } = await canRun(source, { contextLength: 512 });
+  assert.ok(needed.weights > 6.6 * 2 ** 30 && needed.weights < 7.5 * 2 ** 30, String(needed.weights));
+  assert.ok(parts! >= 2, String(parts));
 });

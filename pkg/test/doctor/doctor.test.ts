@@ -115,7 +115,11 @@ test("addresses that do not, each with advice that names the cure", async (conte
 });
 
 test("what is no address", async () => {
-  await assert.rejects(doctor("model.gguf"), { code: "InvalidArgument", message: 'url: "model.gguf" is not a URL' });
+  await assert.rejects(doctor("https://exa mple/model.gguf"), {
+    code: "InvalidArgument",
+    message: 'url: "https://exa mple/model.gguf" is not a URL',
+  });
+  await assert.rejects(doctor("none.gguf"), { code: "NotFound" });
 });
 
 test("an aborted look", async (context) => {
@@ -128,22 +132,25 @@ test("an aborted look", async (context) => {
   await assert.rejects(looking, why);
 });
 
+const well = {
+  runtime: "Chrome 156",
+  isolated: true,
+  simd: "relaxed",
+  flavour: "threads-relaxed",
+  threads: 8,
+  cores: 8,
+  threadsReason: null,
+  engineError: null,
+  memory: { reservable: 2 ** 32, free: null },
+  storage: { quota: 2 ** 40, usage: 0, persisted: true },
+  source: null,
+  system: null,
+  model: null,
+} as const;
+const seen = (changes: Partial<DoctorReport>) =>
+  advise({ ...well, ...changes }).map(({ level, text }) => `${level} ${text}`);
+
 test("advice for pages, the most important first", () => {
-  const well = {
-    runtime: "Chrome 156",
-    isolated: true,
-    simd: "relaxed",
-    flavour: "threads-relaxed",
-    threads: 8,
-    cores: 8,
-    threadsReason: null,
-    engineError: null,
-    memory: { reservable: 2 ** 32, free: null },
-    storage: { quota: 2 ** 40, usage: 0, persisted: true },
-    source: null,
-  } as const;
-  const seen = (changes: Partial<DoctorReport>) =>
-    advise({ ...well, ...changes }).map(({ level, text }) => `${level} ${text}`);
   assert.deepEqual(seen({}), []);
   assert.match(seen({ simd: null, flavour: null })[0]!, /^error .*wasm-unsafe-eval/);
   assert.match(seen({ engineError: "blocked" })[0]!, /^error .*blocked.*worker-src/);
@@ -168,7 +175,7 @@ test("on the command line: words or JSON, and status 1 where something does not 
   const { status, stdout, stderr } = await ternlight("doctor", bad);
   assert.equal(status, 1, stderr);
   assert.match(stdout, /^runtime +Node .*\n(.*\n)*\nerror: the server answered 403/);
-  assert.match((await failure(2, "doctor", "model.gguf")).message, /https:/);
+  assert.equal((await failure(1, "doctor", "none.gguf")).code, "NotFound");
 });
 
 test("passwords and tokens of an address are shown nowhere", async (context) => {
@@ -212,4 +219,59 @@ test("a report names a model by its address without what is secret in it", async
   const { stdout, status, stderr } = await ternlight("inspect", address);
   assert.equal(status, 0, stderr);
   assert.equal(stdout.split("\n")[0], new URL("/model.safetensors", url).href);
+});
+
+test("advice for a machine and a model: what was found, what it costs, the way out", () => {
+  const system = { processors: 8, physicalCores: 8, governors: ["performance"], cpuLimit: null, memoryLimit: null };
+  const memory = { weights: 900 * 2 ** 20, kv: 64 * 2 ** 20, states: 0, scratch: 36 * 2 ** 20, total: 1000 * 2 ** 20 };
+  const model = { error: null, askedThreads: null, contextLength: 4096, memory, f16KvBytes: memory.kv };
+  const one = (changes: Partial<DoctorReport>) => {
+    const [line, ...more] = seen({ system, model, ...changes });
+    assert.deepEqual(more, []);
+    return line;
+  };
+  assert.equal(one({}), undefined);
+  assert.match(
+    one({ system: { ...system, physicalCores: 4 } })!,
+    /^warning 8 threads .* 4 physical cores: .*; take threads: 4 /,
+  );
+  assert.match(
+    one({ system: { ...system, governors: ["powersave", "performance"] } })!,
+    /^warning .* is powersave: .*; set performance/,
+  );
+  assert.equal(one({ system: { ...system, governors: ["schedutil"] } }), undefined);
+  assert.match(
+    one({ system: { ...system, cpuLimit: 2.5 } })!,
+    /^warning .* may use 2\.5 cores .* 8 threads are .*: .*; raise the limit to 8 cores, or take threads: 2$/,
+  );
+  assert.match(
+    one({ threads: 1, system: { ...system, cpuLimit: 0.5 } })!,
+    /1 thread is .* raise the limit to 1 cores$/,
+  );
+  assert.equal(one({ system: { ...system, cpuLimit: 8 } }), undefined);
+  assert.match(
+    one({ system: { ...system, memoryLimit: 1100 * 2 ** 20 } })!,
+    /^error .* 1100 MiB \(memory\.max\).* 1000 MiB .* raise the limit to 1256 MiB/,
+  );
+  assert.equal(one({ system: { ...system, memoryLimit: 1256 * 2 ** 20 } }), undefined);
+  assert.match(one({ model: { ...model, error: "there are 5 bytes" } })!, /^error .*there are 5 bytes; can-run/);
+  assert.match(one({ model: { ...model, askedThreads: 16 } })!, /^warning 16 threads .* 8 cores: .*; take threads: 8/);
+  const f32 = { ...model, f16KvBytes: memory.kv / 2 };
+  assert.match(
+    one({ model: f32 })!,
+    /^warning .* f32 .* 4096 tokens: 64 MiB instead of 32 MiB .*; take kvCacheType: "f16"/,
+  );
+  assert.equal(one({ model: { ...f32, contextLength: 512 } }), undefined, "a short context");
+});
+
+test("a model is planned as it would be loaded, and a machine examined for it", async () => {
+  const { model, system, source } = await json("doctor", "ternlight-demo", "--kv", "f32", "--threads", "64");
+  assert.equal(source, null);
+  assert.equal(system === null, process.platform !== "linux");
+  assert.deepEqual([model.error, model.askedThreads, model.contextLength], [null, 64, 512]);
+  assert.equal(model.memory.kv, 2 * model.f16KvBytes);
+  const { stdout, status } = await ternlight("doctor", "ternlight-demo", "--threads", "64");
+  assert.equal(status, 0, stdout);
+  assert.match(stdout, /^model +needs .* for a context of 512$/m);
+  assert.match(stdout, /^warning: 64 threads were asked for, and there are \d+ cores/m);
 });

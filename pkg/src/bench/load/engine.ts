@@ -21,6 +21,6 @@ export function engineTarget(model: Model, processBytes: () => number | null): T
       const { tokens, promptTokens: fed } = await generation.finished;
       return { tokens: tokens.length, promptTokens: fed.length };
     },
-    memory: async () => ({ wasmBytes: (await model.status()).memoryBytes, processBytes: processBytes() }),
+    usage: async () => ({ wasmBytes: (await model.status()).memoryBytes, processBytes: processBytes() }),
   };
 }

@@ -51,8 +51,10 @@ export interface LoadRow extends Outcomes {
   /** How late requests were given to the target's queue: the load test's own error. */
   lateMs: Latencies;
   memory: { before: Memory; after: Memory };
-  /** Cores that this process kept busy: with a model in it the engine's, with a server only the load test's own. */
+  /** Cores that the target's process kept busy: with a model in it this one, else the server's, where its metrics tell. */
   cpuCores: number | null;
+  /** Cores that the load test itself kept busy beside a server; null where the model is in this process. */
+  clientCores: number | null;
 }
 
 export interface LoadReport {
@@ -82,7 +84,7 @@ export function kneeOf(rows: readonly LoadRow[]): number | null {
 }
 
 const COUNTS = ["planned", "whole", "aborted", "refused", "failed", "unfinished", "dropped"] as const;
-const RATES = ["servedPerSecond", "tokensPerSecond", "tokens", "promptTokens", "cpuCores"] as const;
+const RATES = ["servedPerSecond", "tokensPerSecond", "tokens", "promptTokens", "cpuCores", "clientCores"] as const;
 const TIMES = ["firstMs", "gapMs", "wholeMs", "lateMs"] as const;
 
 /** A line for each row, in the order of the report's names. */

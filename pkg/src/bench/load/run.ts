@@ -14,8 +14,16 @@ export interface Target {
    * @throws {Refused} where the target is too busy
    */
   ask(request: PlannedRequest, signal: AbortSignal, onPiece: () => Promise<void>): Promise<Answered>;
-  /** Bytes that the engine and the process hold, where they are known. */
-  memory(): Promise<{ wasmBytes: number | null; processBytes: number | null }>;
+  usage(): Promise<Usage>;
+}
+
+/** What the target takes; null where it does not tell. */
+export interface Usage {
+  /** Bytes that the engine and its process hold. */
+  wasmBytes: number | null;
+  processBytes: number | null;
+  /** Processor time of the target's process; absent where that is this process. */
+  cpuMs?: number | null;
 }
 
 export interface Answered {
@@ -79,12 +87,13 @@ export async function run(target: Target, options: RunOptions): Promise<LoadRow>
   const { plan, size, percentiles, counters, signal } = options;
   const running = new Running(target, options);
   const before = counters?.() ?? null;
-  const memory = await target.memory();
+  const [used, begun] = [await target.usage(), performance.now()];
   const seconds = await running.go();
   const after = before && counters!();
   signal?.throwIfAborted();
   const { outcomes, errors, tokens, promptTokens } = running;
-  const ended = await target.memory();
+  const [ended, ms] = [await target.usage(), performance.now() - begun];
+  const own = after && (after.cpuMs - before.cpuMs) / (after.atMs - before.atMs);
   return {
     size,
     offeredPerSecond: plan.rps ?? null,
@@ -101,10 +110,17 @@ export async function run(target: Target, options: RunOptions): Promise<LoadRow>
     gapMs: latencies(running.gaps, percentiles),
     wholeMs: latencies(running.whole, percentiles),
     lateMs: latencies(running.late, percentiles),
-    memory: { before: memory, after: ended },
-    cpuCores: after && (after.cpuMs - before.cpuMs) / (after.atMs - before.atMs),
+    memory: { before: memoryOf(used), after: memoryOf(ended) },
+    cpuCores: ended.cpuMs === undefined ? own : coresOf(used.cpuMs, ended.cpuMs, ms),
+    clientCores: ended.cpuMs === undefined ? null : own,
   };
 }
+
+const memoryOf = ({ wasmBytes, processBytes }: Usage) => ({ wasmBytes, processBytes });
+
+/** A process that began anew meanwhile has less time than before. */
+const coresOf = (before: number | null | undefined, after: number | null, ms: number) =>
+  before == null || after === null || after < before ? null : (after - before) / ms;
 
 class Running {
   readonly outcomes: Outcomes = { whole: 0, aborted: 0, refused: 0, failed: 0, unfinished: 0, dropped: 0 };

@@ -2,7 +2,7 @@
 
 import { EngineError } from "../../types/errors.ts";
 import { type PlannedRequest, words } from "./plan.ts";
-import { type Answered, Refused, type Target } from "./run.ts";
+import { type Answered, Refused, type Target, type Usage } from "./run.ts";
 
 export interface ServerOptions {
   /** Where `/v1` lies, with or without it. */
@@ -43,9 +43,34 @@ export async function serverTarget(options: ServerOptions): Promise<{ target: Ta
       if (!response.ok) throw await refusal(response);
       return answered(response, onPiece);
     },
-    memory: async () => ({ wasmBytes: null, processBytes: null }),
+    usage: () => usageOf(`${base.replace(/\/v1$/, "")}/metrics`, headers),
   };
   return { target, name: `${model} at ${base}` };
+}
+
+/** Milliseconds that a server's metrics may take. */
+const METRICS_MS = 5000;
+
+/** What the server's own metrics tell, in Prometheus' text. Most programs have the names of a process, few the engine's. */
+async function usageOf(url: string, headers: HeadersInit): Promise<Usage> {
+  let text = "";
+  try {
+    const response = await fetch(url, { headers, signal: AbortSignal.timeout(METRICS_MS) });
+    if (response.ok) text = await response.text();
+  } catch {
+    // A server without metrics can be measured all the same.
+  }
+  const sum = (name: string): number | null => {
+    const samples = [...text.matchAll(new RegExp(`^${name}(?:\\{.*\\})? (\\S+)`, "gm"))];
+    const found = samples.reduce((all, [, value]) => all + Number(value), 0);
+    return samples.length > 0 && Number.isFinite(found) ? found : null;
+  };
+  const seconds = sum("process_cpu_seconds_total");
+  return {
+    wasmBytes: sum("ternlight_memory_bytes"),
+    processBytes: sum("process_resident_memory_bytes"),
+    cpuMs: seconds === null ? null : 1000 * seconds,
+  };
 }
 
 function baseOf(host: string): string {
