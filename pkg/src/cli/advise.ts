@@ -18,10 +18,10 @@ import type { Command } from "./usage.ts";
 export const recommend: Command = {
   name: "recommend",
   async run(args, terminal) {
-    loadOptions(args);
+    const fixed = loadOptions(args, ["serving", "loading"]);
     const device = await deviceOf(args);
     const { signal } = terminal;
-    const options = { ...args.own<RecommendOptions>("advising"), ...(device ? { device } : {}), signal };
+    const options = { ...args.own<RecommendOptions>("advising"), load: fixed, ...(device ? { device } : {}), signal };
     terminal.passing("measuring");
     const found = await advise(source(args), options);
     if (terminal.json) await terminal.printJson(found);
@@ -69,11 +69,11 @@ function recommendation(name: string, { fits, missing, settings, predicted, cons
     one.tokensPerSecond.toFixed(1),
     ms(one.p95Ms),
     bytes(one.memoryBytes),
-    one.fits ? "" : "does not fit",
+    one.fits ? "" : one.hasRoom ? "misses what was asked for" : "does not fit",
   ]);
   const head = ["at once", "tokens/s", "p95", "memory", ""];
   return [
-    fits ? name : `${name}: nothing fits. Missing: ${missing}`,
+    fits ? name : `${name}: no setting gives what was asked for. Missing: ${missing}`,
     table(
       "ll",
       Object.entries(settings).map(([option, value]) => [option, String(value)]),
@@ -93,31 +93,14 @@ const memoryText = ({ total, weights, kv, scratch }: MemoryNeeds) =>
 export const canRun: Command = {
   name: "can-run",
   async run(args, terminal) {
-    const { memory } = args.own<{ memory?: number }>("fitFlags");
     const { signal, progress: onProgress } = terminal;
-    const found = await fits(source(args), { ...loadOptions(args, ["serving", "loading"]), signal, onProgress });
-    const verdict = memory === undefined ? found : within(found, memory);
-    if (terminal.json) await terminal.printJson(verdict);
-    else await terminal.print(`${verdictText(shownSource(args.operands[0]!), verdict)}\n`);
-    if (!verdict.ok) terminal.status = 1;
+    const options = { ...loadOptions(args, ["serving", "loading"]), ...args.own<{ memory?: number }>("fitting") };
+    const found = await fits(source(args), { ...options, signal, onProgress });
+    if (terminal.json) await terminal.printJson(found);
+    else await terminal.print(`${verdictText(shownSource(args.operands[0]!), found)}\n`);
+    if (!found.ok) terminal.status = 1;
   },
 };
-
-/** The same for a memory of so many bytes. */
-export function within(found: CanRun, memory: number): CanRun {
-  const available = Math.min(memory, found.available);
-  const ok = found.needed.total <= available;
-  const heads = found.heads.map((choice) => ({ ...choice, ok: choice.memory.total <= available }));
-  const { reason: _, ...rest } = found;
-  if (ok) return { ...rest, ok, available, heads };
-  return {
-    ...rest,
-    ok,
-    available,
-    heads,
-    reason: `the model needs ${found.needed.total} bytes, and may have ${available}`,
-  };
-}
 
 function verdictText(name: string, { ok, needed, available, reason, suggestion, heads }: CanRun): string {
   const rows = heads.map(({ head, memory, ok }) => [head, bytes(memory.total), ok ? "fits" : "does not fit"]);

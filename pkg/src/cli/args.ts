@@ -41,6 +41,14 @@ export const STANDARD = "-";
 /** Flags that answer by themselves, whatever else is given. */
 const ANSWERS: readonly FlagKey[] = ["help", "version"];
 
+/** Flags, and those that cannot stand beside them. */
+const EITHER: readonly (readonly [readonly FlagKey[], readonly FlagKey[]])[] = [
+  [["unix"], ["host", "port"]],
+  [["host", "port"], ["unix"]],
+  [["cache"], ["noCache"]],
+  [["noCache"], ["cache"]],
+];
+
 export class Args {
   readonly operands: readonly string[];
   readonly #rows: readonly FlagRow[];
@@ -54,7 +62,7 @@ export class Args {
     this.#rows = [...own, ...common];
     const { operands, given } = parse(command, this.#rows, argv);
     this.operands = operands;
-    this.#given = command.env ? new Map([...fromEnv(this.#rows, env), ...given]) : given;
+    this.#given = command.env ? new Map([...fromEnv(this.#rows, given, env), ...given]) : given;
     if (!ANSWERS.some((key) => this.has(key))) checkOperands(command, operands);
   }
 
@@ -101,6 +109,12 @@ export class Args {
     return this.#checked([group], (options) => checkAll(group, flagGroups[group], options));
   }
 
+  /** The flags of these groups that were given, as they are written, by their options. */
+  given(groups: readonly FlagGroup[]): ReadonlyMap<string, string> {
+    const rows = [...this.#given.keys()].filter(({ group }) => groups.includes(group));
+    return new Map(rows.map(({ key, name }) => [key, `--${name}`]));
+  }
+
   #texts(key: FlagKey): readonly string[] | undefined {
     const row = this.#rows.find((row) => row.key === key);
     return row && this.#given.get(row);
@@ -122,13 +136,22 @@ export class Args {
   }
 }
 
-/** The flags that the environment gives: texts, or 1 and 0 for switches. A flag that may be given several times has a text a line. */
-function fromEnv(rows: readonly FlagRow[], env: Readonly<Record<string, string | undefined>>): Map<FlagRow, string[]> {
+/**
+ * The flags that the environment gives: texts, or 1 and 0 for switches. A flag that may be given several times has a text a line. A flag
+ * that was written wins, also over the variable of one that it excludes.
+ */
+function fromEnv(
+  rows: readonly FlagRow[],
+  written: ReadonlyMap<FlagRow, unknown>,
+  env: Readonly<Record<string, string | undefined>>,
+): Map<FlagRow, string[]> {
   const given = new Map<FlagRow, string[]>();
+  const keys = [...written.keys()].map(({ key }) => key);
+  const excluded = EITHER.filter(([one]) => one.some((key) => keys.includes(key))).flatMap(([, other]) => other);
   for (const row of rows) {
     const variable = variableOf(row);
     const value = env[variable];
-    if (value === undefined || value === "" || ANSWERS.includes(row.key)) continue;
+    if (value === undefined || value === "" || ANSWERS.includes(row.key) || excluded.includes(row.key)) continue;
     const { value: text, many } = row.option.flag!;
     if (text) given.set(row, many ? value.split("\n").filter((line) => line !== "") : [value]);
     else if (/^(1|true|on|yes)$/i.test(value)) given.set(row, []);

@@ -1,12 +1,11 @@
 import type { Answerer } from "../batch/answerer.ts";
-import { openInput } from "../batch/input.ts";
+import { type Input, openInput } from "../batch/input.ts";
 import { journalOf, leftBy, nameParts, Output, type Places } from "../batch/output.ts";
-import { readRows } from "../batch/rows.ts";
-import { runBatch } from "../batch/run.ts";
-import type { Template } from "../batch/template.ts";
+import { begun, readRows } from "../batch/rows.ts";
+import { type Plan, runBatch } from "../batch/run.ts";
 import { batchFlags } from "../options/table/batch.ts";
 import { EngineError } from "../types/errors.ts";
-import { type BatchFlags, batchLoad, openAll, openModel, placesOf, templateOf } from "./batch_models.ts";
+import { type BatchFlags, batchLoad, openAll, openModel, placesOf, templateOf, tuned } from "./batch_models.ts";
 import { BatchProgress } from "./batch_progress.ts";
 import { submitted } from "./batch_queue.ts";
 import { UsageError } from "./syntax.ts";
@@ -36,35 +35,43 @@ export const batch: Command = {
       await nameParts(places);
       return terminal.note(`${places.out} was whole, and has its name now`);
     }
+    const opened = await openInput(input, terminal.signal);
+    const rows = await begun(readRows(opened, template));
     const { workers = batchFlags.workers.default, chunk = batchFlags.chunk.default } = flags;
-    const open = () => openModel(flags.batchModel!, settings, flags.defaultMaxTokens, terminal);
+    const load = await tuned(args, flags.batchModel!, settings, flags.defaultMaxTokens, terminal);
+    const open = () => openModel(flags.batchModel!, load, flags.defaultMaxTokens, terminal);
     const answerers = await openAll(Array.from({ length: workers }, open));
     try {
       const output = await Output.open(places, answerers[0]!.identity, kept);
-      await work({ input, template, answerers, chunk, output, places }, terminal);
+      // What waits is not computed twice after a crash; with more places than a chunk it would not wait.
+      const ahead = load.maxSequences! <= chunk ? WAITING : 0;
+      await work({ input: opened, rows, answerers, chunk, ahead, output, places }, terminal);
     } finally {
+      await rows.return?.();
       await Promise.all(answerers.map((one) => one.close()));
     }
   },
 };
 
+/** Lines that wait in the queue of each engine. */
+const WAITING = 8;
+
 interface Work {
-  input: string;
-  template: Template | null;
+  input: Input;
+  rows: Plan["rows"];
   answerers: readonly Answerer[];
   chunk: number;
+  ahead: number;
   output: Output;
   places: Places;
 }
 
-async function work({ input, template, answerers, chunk, output, places }: Work, terminal: Terminal): Promise<void> {
+async function work({ input, rows, answerers, chunk, ahead, output, places }: Work, terminal: Terminal): Promise<void> {
   const { signal } = terminal;
   try {
-    const opened = await openInput(input, signal);
-    const progress = new BatchProgress(terminal, opened, output);
-    const rows = readRows(opened, template);
+    const progress = new BatchProgress(terminal, input, output);
     const workers = answerers.map(({ lines }) => lines);
-    await runBatch({ rows, workers, chunk, output, signal, onProgress: () => progress.show() });
+    await runBatch({ rows, workers, chunk, ahead, output, signal, onProgress: (read) => progress.show(read) });
     await output.finish();
     await progress.end(places);
   } catch (error) {

@@ -7,6 +7,8 @@ import { type Answerer, openAnswerer } from "../batch/answerer.ts";
 import type { Places } from "../batch/output.ts";
 import { Template } from "../batch/template.ts";
 import { load } from "../node.ts";
+import { recommend } from "../node-doctor.ts";
+import { hyphenated } from "../options/commands.ts";
 import { batchFlags } from "../options/table/batch.ts";
 import { EngineError } from "../types/errors.ts";
 import type { LoadOptions } from "../types/index.ts";
@@ -64,6 +66,10 @@ function templateText(given: string): string {
 
 /** The options of each worker's model: cores are shared, and a whole chunk is computed together. */
 export function batchLoad(args: Args, { workers = 1, chunk = MOST_SEQUENCES }: BatchFlags = {}): LoadOptions {
+  for (const option of args.has("recommend") ? (["maxSequences", "workers"] as const) : []) {
+    const flag = `--${hyphenated(option)}`;
+    if (args.has(option)) throw new UsageError(`${flag} does not go with --recommend`, { option: flag });
+  }
   const given = loadOptions(args, ["serving", "loading"]);
   const threads = Math.max(1, Math.floor(availableParallelism() / workers));
   return {
@@ -72,6 +78,26 @@ export function batchLoad(args: Args, { workers = 1, chunk = MOST_SEQUENCES }: B
     ...(workers > 1 ? { threads } : {}),
     ...given,
   };
+}
+
+/** With --recommend as many lines at once as a probe finds fastest. What a line's answer is does not depend on it. */
+export async function tuned(
+  args: Args,
+  model: string,
+  settings: LoadOptions,
+  answerTokens: number = batchFlags.defaultMaxTokens.default,
+  terminal: Terminal,
+): Promise<LoadOptions> {
+  if (!args.has("recommend")) return settings;
+  terminal.passing("measuring");
+  const users = settings.maxSequences ?? MOST_SEQUENCES;
+  const found = await recommend(sourceOf(named(model).source), {
+    users,
+    answerTokens: Math.max(1, answerTokens),
+    signal: terminal.signal,
+  });
+  if (!found.fits) throw new EngineError("OutOfMemory", found.missing ?? "the model does not fit", {});
+  return { ...settings, maxSequences: found.settings.maxSequences! };
 }
 
 /** @param model `[NAME=]MODEL` */

@@ -1,106 +1,38 @@
-/** Batches on many machines: the commands around a queue. What they do is in the package @ternlight/batch, which is installed beside. */
+/** Batches on many machines: the commands around a queue. What they do is in the package @ternlight/batch. */
 
-import { createRequire } from "node:module";
-import path from "node:path";
-import { pathToFileURL } from "node:url";
 import type { Answerer } from "../batch/answerer.ts";
 import { openInput } from "../batch/input.ts";
-import { readRows } from "../batch/rows.ts";
+import { begun, readRows } from "../batch/rows.ts";
 import { batchFlags } from "../options/table/batch.ts";
-import type { Answered, Line } from "../server/serving.ts";
-import { EngineError } from "../types/errors.ts";
+import type { LoadOptions } from "../types/index.ts";
 import type { Args } from "./args.ts";
-import { type BatchFlags, batchLoad, openAll, openModel, placesOf, templateOf } from "./batch_models.ts";
+import { type Collected, type Library, library, type Place } from "./batch_library.ts";
+import { metricsOf, serveMetrics } from "./batch_metrics.ts";
+import { type BatchFlags, batchLoad, openAll, openModel, placesOf, templateOf, tuned } from "./batch_models.ts";
+import { QueueProgress } from "./batch_progress.ts";
 import { table } from "./format.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 import type { Command } from "./usage.ts";
 
-interface Place {
-  queue: string;
-  folder: string;
-}
-
-interface Job {
-  id: string;
-  model: string;
-  lines: number;
-  chunks: number;
-}
-
-interface JobStatus extends Job {
-  state: string;
-  done: number;
-  queue: { waiting: number; active: number; paused: boolean };
-}
-
-interface Collected {
-  lines: number;
-  failed: number;
-  total: number;
-}
-
-/** As much of @ternlight/batch as is used. */
-interface Library {
-  submit(options: {
-    folder: string;
-    rows: AsyncIterable<readonly Line[]>;
-    identity: string;
-    model: string;
-    chunk: number;
-    priority?: number;
-  }): Promise<Job>;
-  collect(
-    options: Place & {
-      job: string;
-      out: string | null;
-      errors?: string;
-      signal: AbortSignal;
-      onProgress(progress: Collected): void;
-    },
-  ): Promise<Collected>;
-  work(
-    options: Place & {
-      model: { identity: string; lines: { answer(line: Line): Promise<Answered> } };
-      chunks?: number;
-      lease?: number;
-      onEvent(event: { job: string; chunk: number; line?: number; what: string; lines: number; ms: number }): void;
-      onError(error: Error): void;
-    },
-  ): Promise<{ close(): Promise<void> }>;
-  status(place: Place, job?: string): Promise<JobStatus[]>;
-  cancel(place: Place, job: string): Promise<Job>;
-  retry(place: Place, job: string): Promise<number>;
-  drain(place: Place, options: { off: boolean }): Promise<number>;
-}
-
-const PACKAGE = "@ternlight/batch";
-
-/** The package beside this one, or in the folder where the command runs. */
-async function library(): Promise<Library> {
-  const own = () => import(PACKAGE);
-  const here = () =>
-    import(pathToFileURL(createRequire(path.join(process.cwd(), "package.json")).resolve(PACKAGE)).href);
-  try {
-    return await own().catch(here);
-  } catch (cause) {
-    const message = `--queue needs the package ${PACKAGE}: npm install ${PACKAGE}`;
-    throw new EngineError("UnsupportedOption", message, { option: "--queue" }, { cause });
-  }
-}
-
 function placeOf(args: Args): Place {
   const { queue, folder } = args.own<Partial<Place>>("queuePlace");
   if (queue === undefined) throw new UsageError("--queue is missing", { option: "--queue" });
-  if (folder === undefined) throw new UsageError("--folder is missing", { option: "--folder" });
-  return { queue, folder };
+  // What it is instead may hold a password.
+  if (!/^(rediss?|postgres(ql)?):\/\//i.test(queue)) {
+    const expected = "redis://…, rediss://… or postgres://…";
+    throw new UsageError(`--queue must be ${expected}`, { option: "--queue", expected });
+  }
+  if (folder !== undefined) return { queue, folder };
+  if (/^postgres(ql)?:/i.test(queue)) return { queue };
+  throw new UsageError("--folder is missing, which only a queue in PostgreSQL does without", { option: "--folder" });
 }
 
 /** Gives the lines to workers, and collects their answers. */
 export async function submitted(args: Args, flags: BatchFlags, terminal: Terminal): Promise<void> {
   const place = placeOf(args);
   const { priority, detach = false } = args.own<{ priority?: number; detach?: boolean }>("queueFlags");
-  for (const option of ["workers", "resume"] as const) {
+  for (const option of ["workers", "resume", "recommend"] as const) {
     if (args.has(option)) throw new UsageError(`--${option} does not go with --queue`, { option: `--${option}` });
   }
   const [input] = args.operands as [string];
@@ -108,25 +40,34 @@ export async function submitted(args: Args, flags: BatchFlags, terminal: Termina
   if (flags.batchModel === undefined) throw new UsageError("--model is missing", { option: "--model" });
   const template = templateOf(flags.template);
   const settings = batchLoad(args);
-  const { submit, collect } = await library();
+  const { check, submit, collect } = await library();
   process.on("SIGTERM", () => terminal.interrupt());
+  const { signal } = terminal;
+  const rows = await begun(readRows(await openInput(input, signal), template));
+  const files = { out: places?.out ?? null, ...(flags.errors === undefined ? {} : { errors: flags.errors }) };
+  await check({ ...place, ...files });
   // What the answers depend on is known of a model that is loaded.
   const model = await openModel(flags.batchModel, settings, flags.defaultMaxTokens, terminal);
   await model.close();
-  const { signal } = terminal;
   const job = await submit({
-    folder: place.folder,
-    rows: readRows(await openInput(input, signal), template),
+    ...place,
+    rows,
     identity: model.identity,
     model: model.name,
     chunk: flags.chunk ?? batchFlags.chunk.default,
     ...(priority === undefined ? {} : { priority }),
   });
   await terminal.note(`job ${job.id}: ${job.lines} lines in ${job.chunks} chunks`);
-  const onProgress = ({ lines, total, failed }: Collected) =>
-    terminal.passing(`${lines} of ${total} lines${failed > 0 ? ` · ${failed} errors` : ""}`);
-  const errors = flags.errors === undefined ? {} : { errors: flags.errors };
-  const found = await collect({ ...place, job: job.id, out: places?.out ?? null, ...errors, signal, onProgress });
+  if (priority !== undefined && job.priority !== priority) {
+    const own = job.priority === undefined ? "without a priority" : `with priority ${job.priority}`;
+    await terminal.warn([`the job was given before, ${own}, and keeps that`]);
+  }
+  const progress = new QueueProgress(terminal, job.lines);
+  const onProgress = (now: Collected) => progress.show(now);
+  const onError = (error: Error) => void terminal.note(`warning: ${error.message}; trying again`);
+  const found = await collect({ ...place, job: job.id, ...files, signal, onProgress, onError }).finally(() =>
+    progress.end(),
+  );
   if (terminal.json) return terminal.printJson({ job: job.id, ...found, ...(places ? { out: places.out } : {}) });
   if (places) await terminal.note(`${found.lines} lines, ${found.failed} errors: ${places.out}`);
 }
@@ -146,14 +87,22 @@ export const batchWorker: Command = {
     const { workerModels = [], chunksAtOnce: chunks, lease, workerMaxTokens } = flags;
     if (workerModels.length === 0) throw new UsageError("--model is missing", { option: "--model" });
     const settings = batchLoad(args, { workers: workerModels.length });
-    const { work } = await library();
-    const models = await openAll(workerModels.map((model) => openModel(model, settings, workerMaxTokens, terminal)));
+    const { work, openMetrics } = await library();
+    const loads: LoadOptions[] = [];
+    for (const model of workerModels) loads.push(await tuned(args, model, settings, workerMaxTokens, terminal));
+    const models = await openAll(
+      workerModels.map((model, i) => openModel(model, loads[i]!, workerMaxTokens, terminal)),
+    );
     const more = { ...(chunks ? { chunks } : {}), ...(lease ? { lease } : {}), ...telling(terminal) };
     try {
       const working = await Promise.all(models.map((model) => work({ ...place, model, ...more })));
-      await announced(models, terminal);
+      const works = working.map(({ counts }, i) => ({ name: models[i]!.name, counts }));
+      const identities = models.map(({ identity }) => identity);
+      const metrics = await serveMetrics(args, () => openMetrics(place, identities), works);
+      await announced(models, metrics?.url, terminal);
       await stopped(terminal);
       await Promise.all(working.map((one) => one.close()));
+      await metrics?.close();
     } finally {
       await Promise.all(models.map((model) => model.close()));
     }
@@ -171,10 +120,11 @@ const telling = (terminal: Terminal): Pick<Parameters<Library["work"]>[0], "onEv
   onError: (error) => void terminal.note(`warning: ${error.message}`),
 });
 
-async function announced(models: readonly Answerer[], terminal: Terminal): Promise<void> {
+async function announced(models: readonly Answerer[], metrics: string | undefined, terminal: Terminal): Promise<void> {
   const names = models.map(({ name, identity }) => ({ name, identity }));
-  if (terminal.json) return terminal.printJson({ models: names });
-  await terminal.print(`working on jobs of ${names.map(({ name }) => name).join(", ")}\n`);
+  if (terminal.json) return terminal.printJson({ models: names, ...(metrics ? { metrics } : {}) });
+  const where = metrics ? `; metrics at ${metrics}` : "";
+  await terminal.print(`working on jobs of ${names.map(({ name }) => name).join(", ")}${where}\n`);
 }
 
 /** Resolves at Ctrl-C or SIGTERM; what is under way then is finished, and a second one ends at once. */
@@ -196,7 +146,15 @@ export const batchStatus: Command = {
   name: "batch status",
   async run(args, terminal) {
     const place = placeOf(args);
-    const jobs = await (await library()).status(place, args.operands[0]);
+    const { openMetrics, status } = await library();
+    if (args.has("metrics")) return metricsOf(() => openMetrics(place), terminal);
+    const metrics = await serveMetrics(args, () => openMetrics(place));
+    if (metrics) {
+      await terminal.note(`metrics at ${metrics.url}`);
+      await stopped(terminal);
+      return metrics.close();
+    }
+    const jobs = await status(place, args.operands[0]);
     if (terminal.json) return terminal.printJson({ jobs });
     const rows = jobs.map(({ id, state, model, lines, chunks, done, queue }) => {
       const paused = queue.paused ? " (drained)" : "";

@@ -1,6 +1,6 @@
 /** The model that a benchmark runs: one that exists, or one made here. */
 
-import { synthetic } from "../bench/synthetic.ts";
+import { syntheticSource } from "../bench/synthetic.ts";
 import { shownSource } from "../source/address.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ModelSource } from "../types/index.ts";
@@ -40,7 +40,7 @@ export function namedModel({ model, shape, ...others }: Named): { source: ModelS
   const { type, embedding, seed } = others;
   const words = { shape, ...(type ? { type } : {}), ...(embedding ? { embedding } : {}) };
   return {
-    source: synthetic({ ...words, ...(seed === undefined ? {} : { seed }) }),
+    source: syntheticSource({ ...words, ...(seed === undefined ? {} : { seed }) }),
     name: Object.values(words).join(" "),
   };
 }

@@ -22,7 +22,7 @@ export function report(found: BenchReport): string {
   const { machine, engine, model, settings } = found;
   const parts = [
     `${model.name ?? model.source}: ${model.architecture}, ${count(model.parameters)} parameters, ${bytes(model.weightBytes)} a step`,
-    `${engine.flavour}, ${engine.dotProduct}, ${prefetched(engine.weightPrefetch)}${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kvCacheType}`,
+    `${engine.flavour}, ${engine.dotProduct}, ${prefetched(engine.weightPrefetch)}${packed(engine.ternaryPacking)}${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kvCacheType}`,
     `${machine.runtime} on ${machine.cpu ?? "an unknown processor"}, ${found.date}`,
     "",
     table("lrll", speeds(found)),
@@ -252,6 +252,7 @@ export function loadReport({ target, rows, percentiles, knee, machine }: LoadRep
     `gap ${at}`,
     `whole ${at}`,
     "cores",
+    "memory",
   ];
   const cells = rows.map((row) => [
     row.size === null ? "any" : String(row.size),
@@ -260,6 +261,7 @@ export function loadReport({ target, rows, percentiles, knee, machine }: LoadRep
     fixed(row.tokensPerSecond),
     ...[row.firstMs, row.gapMs, row.wholeMs].map(times),
     row.cpuCores?.toFixed(2) ?? "",
+    bytesOf(row.memory.after),
   ]);
   const ends = rows.map((row) => {
     const { size, planned, whole, aborted, refused, failed, unfinished, dropped } = row;
@@ -268,17 +270,27 @@ export function loadReport({ target, rows, percentiles, knee, machine }: LoadRep
     const name = size === null ? "" : `${size} in flight: `;
     return `  ${name}${planned} requests: ${whole} whole, ${aborted} broken off, ${others.join(", ")}${told.join("")}`;
   });
+  const clients = rows.flatMap(({ clientCores }) => clientCores ?? []);
   const named = knee === null ? [] : [`  the knee is ${knee} in flight: more add little speed`];
   return [
     `${target}, ${machine.runtime} on ${machine.cpu ?? "an unknown processor"}`,
     "",
-    table("rrrrrrrr", [head, ...cells]),
+    table("rrrrrrrrr", [head, ...cells]),
     ...ends,
+    ...(clients.length > 0 ? [`  the load test itself took ${Math.max(...clients).toFixed(2)} cores at most`] : []),
     ...named,
   ].join("\n");
 }
 
+/** Of the process, else of the engine; nothing where neither is known. */
+const bytesOf = ({ processBytes, wasmBytes }: LoadReport["rows"][number]["memory"]["after"]): string => {
+  const known = processBytes ?? wasmBytes;
+  return known === null ? "" : bytes(known);
+};
+
 /** Earlier reports have none. */
+const packed = (packing: BenchReport["engine"]["ternaryPacking"]): string => (packing ? `ternary ${packing}, ` : "");
+
 const prefetched = (choices: BenchReport["engine"]["weightPrefetch"] = {}): string =>
   Object.entries(choices)
     .map(([kind, choice]) => `${kind} prefetch ${choice}, `)

@@ -1,7 +1,9 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
+import { type Fields, fieldsOf } from "../openai/sampling.ts";
+import { engineFlags } from "../options/commands.ts";
 import { EngineError } from "../types/errors.ts";
-import type { ChatMessage } from "../types/index.ts";
+import type { ChatMessage, GenerateOptions } from "../types/index.ts";
 import type { Args } from "./args.ts";
 import { DEMO, loadOptions } from "./model.ts";
 import { UsageError } from "./syntax.ts";
@@ -15,6 +17,9 @@ const HELP = `/system TEXT  tells the model something before the conversation, w
 /clear        begins again
 /exit         ends; so does Ctrl-D
 Ctrl-C        stops an answer`;
+
+/** Groups of flags for a model that is loaded here. */
+const LOADING = ["serving", "loading"] as const;
 
 export const chat: Command = {
   name: "chat",
@@ -39,14 +44,24 @@ export const chat: Command = {
 async function talkerOf(args: Args, terminal: Terminal): Promise<Talker> {
   const operand = args.operands[0] ?? DEMO;
   const chosen = args.options("complete", ["generation", "sampling"]);
-  const load = loadOptions(args, ["serving", "loading"]);
+  const load = loadOptions(args, LOADING);
   const key = args.text("key") ?? process.env.TERNLIGHT_API_KEY;
   const server = /^https?:\/\//i.test(operand) ? await serverAt(operand, key) : null;
   const asked = args.text("servedModel");
-  if (server) return serverTalker(server.base, asked ?? server.models[0] ?? "", key, chosen);
+  if (server) return serverTalker(server.base, asked ?? server.models[0] ?? "", key, serverFields(args, chosen));
   if (asked !== undefined) throw new UsageError("--model belongs to a server's address", { option: "--model" });
   const { signal, progress: onProgress } = terminal;
   return modelTalker(operand, { ...load, signal, onProgress }, chosen);
+}
+
+/** The flags that a server can be asked for; what it cannot is refused, as it would have no effect. */
+function serverFields(args: Args, chosen: GenerateOptions): Fields {
+  const { fields, unknown } = fieldsOf(chosen);
+  const answering = args.given(["generation", "sampling"]);
+  const alien = [...args.given([...engineFlags, ...LOADING]).values(), ...unknown.map((key) => answering.get(key)!)];
+  if (alien.length === 0) return fields;
+  const has = alien.length === 1 ? "has" : "have";
+  throw new UsageError(`${alien.join(", ")} ${has} no effect on a server`, { option: alien[0]! });
 }
 
 async function converse(talker: Talker, messages: ChatMessage[], terminal: Terminal): Promise<void> {
@@ -112,6 +127,7 @@ async function command(text: string, messages: ChatMessage[], terminal: Terminal
   try {
     if (name === "system") tell(messages, rest);
     else if (name === "clear") messages.splice(messages[0]?.role === "system" ? 1 : 0);
+    else if ((name === "save" || name === "load") && rest === "") await terminal.note(`/${name} needs a FILE`);
     else if (name === "save") {
       await writeFile(rest, `${JSON.stringify({ messages }, null, 2)}\n`, { mode: 0o600 });
       await terminal.note(`kept in ${rest}`);

@@ -1,16 +1,17 @@
 /** `inspect --check`: what makes a converted file write nonsense, and a new file without it. */
 
 import path from "node:path";
-import { checkTarget } from "../convert/write.ts";
 import { check } from "../node-quality.ts";
 import type { Checkup, Finding } from "../quality/types.ts";
 import { shownSource } from "../source/address.ts";
+import { EngineError } from "../types/errors.ts";
 import type { Args } from "./args.ts";
+import { compare, comparedTable, type Told } from "./compared.ts";
 import { plural } from "./format.ts";
 import { loadOptions, source } from "./model.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
-import { writeNew } from "./tools.ts";
+import { checkOutput, writeNew } from "./tools.ts";
 
 interface CheckFlags {
   check?: boolean;
@@ -21,7 +22,8 @@ interface CheckFlags {
 
 /** What the command prints with --json. */
 interface Printed extends Omit<Checkup, "mended"> {
-  fixed: { file: string; bytes: number } | null;
+  /** The new file, and what a check of it finds. */
+  fixed: { file: string; bytes: number; left: Finding[]; compared: Told | null } | null;
 }
 
 /** Whether a check was asked for; its flags go with nothing else. */
@@ -37,20 +39,31 @@ export async function checkup(args: Args, terminal: Terminal): Promise<void> {
   const { fix = false, output, force = false } = args.own<CheckFlags>("checkFlags");
   const model = source(args);
   const out = fix ? (output ?? besideOf(model)) : null;
-  if (out !== null) await checkTarget(out, force);
+  if (out !== null) await checkOutput(args, out, force);
   const { signal } = terminal;
-  const onProgress = (share: number) => terminal.passing(`checking  ${Math.round(100 * share)} %`);
-  const { mended, ...found } = await check(model, {
-    load: loadOptions(args),
-    run: args.has("noWeights") ? false : undefined,
-    signal,
-    onProgress,
-  });
-  terminal.passing("");
-  if (out !== null && mended) await writeNew(out, force, mended, terminal);
-  const fixed = out !== null && mended ? { file: out, bytes: mended.size } : null;
-  const left = found.findings.filter(({ fixable }) => !(fixed && fixable));
-  if (left.length > 0) terminal.status = 1;
+  const load = loadOptions(args);
+  const run = args.has("noWeights") ? false : undefined;
+  const checked = async (source: string | URL, what: string) => {
+    const onProgress = (share: number) => terminal.passing(`${what}  ${Math.round(100 * share)} %`);
+    const checkup = await check(source, { load, run, signal, onProgress });
+    terminal.passing("");
+    return checkup;
+  };
+  /** On the built-in text; null where one of both does not run. */
+  const beforeAndAfter = (model: string | URL, out: string) =>
+    compare(model, out, "", { load, terminal }).catch((error) => {
+      if (error instanceof EngineError && error.code !== "Closed") return null;
+      throw error;
+    });
+  const { mended, ...found } = await checked(model, "checking");
+  let fixed: Printed["fixed"] = null;
+  if (out !== null && mended) {
+    await writeNew(out, force, mended, terminal);
+    // What one mend uncovers, or leaves, only a check of the new file knows.
+    const { findings: left } = await checked(out, "checking the new file");
+    fixed = { file: out, bytes: mended.size, left, compared: run === false ? null : await beforeAndAfter(model, out) };
+  }
+  if ((fixed?.left ?? found.findings).length > 0) terminal.status = 1;
   if (terminal.json) await terminal.printJson({ check: { ...found, fixed } satisfies Printed });
   else await terminal.print(`${report(shownSource(args.operands[0]!), { ...found, fixed })}\n`);
 }
@@ -64,12 +77,27 @@ function besideOf(model: string | URL): string {
 }
 
 function report(name: string, { findings, unchecked, fixed }: Printed): string {
-  const line = ({ level, rule, message, advice, fixable }: Finding) =>
-    `${level}  ${rule}: ${message}\n  ${fixed && fixable ? "mended" : advice}`;
+  const line = ({ level, rule, message }: Finding, rest: string) => `${level}  ${rule}: ${message}\n  ${rest}`;
+  const place = ({ rule, tensor, key }: Finding) => JSON.stringify([rule, tensor, key]);
+  const left = new Set(fixed?.left.map(place));
+  const mended = (finding: Finding) => fixed && !left.has(place(finding));
   return [
     `${name}: ${findings.length > 0 ? plural(findings.length, "finding") : "nothing found"}`,
-    ...findings.map(line),
-    ...unchecked.map(({ rule, reason }) => `not checked  ${rule}: ${reason}`),
-    ...(fixed ? [`${fixed.file}: ${fixed.bytes} bytes`] : []),
+    ...findings.map((finding) => line(finding, mended(finding) ? "mended" : finding.advice)),
+    ...[...new Set(unchecked.map(({ reason }) => reason))].map((reason) => {
+      const rules = unchecked.flatMap((one) => (one.reason === reason ? [one.rule] : []));
+      return `not checked  ${rules.join(", ")}: ${reason}`;
+    }),
+    ...(fixed
+      ? [
+          `${fixed.file}: ${fixed.bytes} bytes${fixed.left.length > 0 ? `, ${plural(fixed.left.length, "finding")} left` : ""}`,
+        ]
+      : []),
+    ...(fixed
+      ? fixed.left
+          .filter((one) => !findings.some((old) => place(old) === place(one)))
+          .map((one) => line(one, one.advice))
+      : []),
+    ...(fixed?.compared ? [comparedTable(fixed.compared)] : []),
   ].join("\n");
 }

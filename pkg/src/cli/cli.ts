@@ -8,6 +8,7 @@ import { batch } from "./batch.ts";
 import { batchCancel, batchDrain, batchRetry, batchStatus, batchWorker } from "./batch_queue.ts";
 import { bench, benchCheck, benchDiff } from "./bench.ts";
 import { cacheDelete, cacheList } from "./cache.ts";
+import { calibrate } from "./calibrate.ts";
 import { chat } from "./chat.ts";
 import { convert } from "./convert.ts";
 import { doctor } from "./doctor.ts";
@@ -30,7 +31,7 @@ import { type Command, help, overview } from "./usage.ts";
 import { version } from "./version.ts";
 
 const measuring: readonly Command[] = [bench, benchDiff, benchCheck, loadtest];
-const smaller: readonly Command[] = [quality, slice, prune];
+const smaller: readonly Command[] = [quality, calibrate, slice, prune];
 const about: readonly Command[] = [logits, tokenize, perplexity, inspect, convert, ...smaller];
 const operating: readonly Command[] = [recommend, canRun, deviceReport, health];
 const loading: readonly Command[] = [run, ...about, ...operating, ...measuring, serve, batch, chat];

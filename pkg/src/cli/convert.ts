@@ -3,14 +3,13 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { type Converted, convert as write } from "../convert/convert.ts";
-import { fetchFile, hubOf, paths, toPath } from "../platform/node.ts";
-import { type OnHub, onHub } from "../source/hub.ts";
-import { withSource } from "../source/with_source.ts";
+import { fetchFile, paths } from "../platform/node.ts";
 import { STANDARD } from "./args.ts";
 import { bytes, plural } from "./format.ts";
-import { loadOptions, source } from "./model.ts";
+import { loadOptions } from "./model.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
+import { withSpec } from "./tools.ts";
 import type { Command } from "./usage.ts";
 
 interface Chosen {
@@ -28,10 +27,8 @@ export const convert: Command = {
     const { i2s } = args.options("inspect", ["plan"]);
     const { force = false, ...chosen } = args.own<Chosen>("convertFlags");
     const { signal, progress: onProgress } = terminal;
-    const byName: OnHub = (name, { signal }, work) => onHub(name, { ...hubOf(), signal }, work);
-    const rules = { base: null, toPath, onHub: byName };
     const work = (out: string) =>
-      withSource(rules, source(args), { signal }, async (spec, told) => {
+      withSpec(args, signal, async (spec, told) => {
         const options = {
           ...chosen,
           ...(i2s ? { i2s } : {}),
@@ -80,4 +77,4 @@ function target(out: string): string {
 }
 
 const summary = ({ file, bytes: size, tensors, type }: Converted) =>
-  `${file}: ${plural(tensors, "tensor")}, matrices in ${type}, ${bytes(size)}`;
+  `${file}: ${plural(tensors, "tensor")}, matrices ${type === "keep" ? "as they are" : `in ${type}`}, ${bytes(size)}`;

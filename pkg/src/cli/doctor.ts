@@ -1,13 +1,16 @@
 import { type DoctorReport, doctor as examine } from "../node-doctor.ts";
-import { redacted } from "../source/address.ts";
 import { bytes, table } from "./format.ts";
-import { UsageError } from "./syntax.ts";
+import { loadOptions, sourceOf } from "./model.ts";
 import type { Command } from "./usage.ts";
 
 export const doctor: Command = {
   name: "doctor",
   async run(args, terminal) {
-    const report = await examine(address(args.operands[0]), { signal: terminal.signal });
+    const load = loadOptions(args, ["serving", "loading"]);
+    const given = args.operands[0];
+    // Of an address no more than its first bytes is read, unless flags say how it is to be loaded.
+    const planned = Object.keys(load).length > 0 ? { load } : {};
+    const report = await examine(given && sourceOf(given), { ...planned, signal: terminal.signal });
     if (terminal.json) await terminal.printJson(report);
     else await terminal.print(`${lines(report)}\n`);
     const failed = report.advice.find(({ level }) => level === "error");
@@ -15,17 +18,8 @@ export const doctor: Command = {
   },
 };
 
-function address(text: string | undefined): URL | null {
-  if (text === undefined) return null;
-  const url = URL.canParse(text) ? new URL(text) : null;
-  if (url && /^https?:$/.test(url.protocol)) return url;
-  throw new UsageError(`URL must begin with https:// or http://, not ${JSON.stringify(redacted(text))}`, {
-    option: "URL",
-  });
-}
-
 function lines({ advice, ...report }: DoctorReport): string {
-  const { threads, threadsReason, memory, source } = report;
+  const { threads, threadsReason, memory, source, system, model } = report;
   const free = memory.free === null ? "" : `, ${bytes(memory.free)} free`;
   const rows = [
     ["runtime", report.runtime],
@@ -46,5 +40,32 @@ function lines({ advice, ...report }: DoctorReport): string {
       );
     }
   }
+  if (system) rows.push(...systemRows(system));
+  if (model) {
+    const { contextLength, memory } = model;
+    const parts = `weights ${bytes(memory.weights)}, KV cache ${bytes(memory.kv)} for a context of ${contextLength}`;
+    rows.push(["model", model.error ?? `needs ${bytes(memory.total)}: ${parts}`]);
+  }
   return [table("ll", rows, ""), ...advice.map(({ level, text }) => `\n${level}: ${text}`)].join("\n");
+}
+
+function systemRows({
+  processors,
+  physicalCores,
+  governors,
+  cpuLimit,
+  memoryLimit,
+}: NonNullable<DoctorReport["system"]>) {
+  const limits = [
+    ...(cpuLimit === null ? [] : [`${Number(cpuLimit.toFixed(2))} cores`]),
+    ...(memoryLimit === null ? [] : [bytes(memoryLimit)]),
+  ];
+  return [
+    [
+      "processors",
+      processors === null ? "not told" : `${processors} on ${physicalCores ?? "an unknown number of"} cores`,
+    ],
+    ["governor", governors.join(", ") || "not told"],
+    ["control group", limits.length > 0 ? `at most ${limits.join(" and ")}` : "no limit"],
+  ];
 }

@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { EngineError } from "../types/errors.ts";
 
 /** Reads a small text file that a flag or an operand names. */
@@ -7,3 +7,14 @@ export async function readText(file: string): Promise<string> {
     throw new EngineError("NotFound", `${file}: ${cause.message}`, { file }, { cause });
   });
 }
+
+/** Writes a small text into the file that a flag names. */
+export async function writeText(option: string, file: string, text: string): Promise<void> {
+  await writeFile(file, text).catch((cause) => {
+    throw unwritable(option, file, cause);
+  });
+}
+
+/** What a flag names cannot be written. */
+export const unwritable = (option: string, file: string, cause: unknown): EngineError =>
+  new EngineError("Unwritable", `${option}: ${(cause as Error).message}`, { option, file }, { cause });

@@ -1,12 +1,13 @@
-import { readFile, writeFile } from "node:fs/promises";
 import { signalNames } from "../metrics/signals.ts";
 import { healthFlags as rows } from "../options/table/operating.ts";
-import { EngineError } from "../types/errors.ts";
-import type { Health, HealthSignal, HealthThresholds, Model } from "../types/index.ts";
+import type { EngineError } from "../types/errors.ts";
+import type { Health, HealthSignal, Model } from "../types/index.ts";
 import type { Args } from "./args.ts";
+import { writeText } from "./file.ts";
 import { table } from "./format.ts";
 import { loadOptions, withModel } from "./model.ts";
 import type { Terminal } from "./terminal.ts";
+import { readThresholds } from "./thresholds.ts";
 import type { Command } from "./usage.ts";
 
 /** What the model goes on from, where nothing is given. */
@@ -26,7 +27,8 @@ export const health: Command = {
   name: "health",
   async run(args, terminal) {
     const flags = args.own<Flags>("healthFlags");
-    const given = flags.thresholds === undefined ? {} : { thresholds: await thresholdsOf(flags.thresholds) };
+    const given =
+      flags.thresholds === undefined ? {} : { thresholds: await readThresholds("--thresholds", flags.thresholds) };
     // Whoever asks wants every step to be looked at.
     const load = { ...loadOptions(args, ["loading"]), health: { share: 1, ...given } };
     await withModel(args, terminal, load, async (model) => {
@@ -34,7 +36,8 @@ export const health: Command = {
       const { signal } = terminal;
       await write(model, args, flags.maxTokens ?? rows.maxTokens.default, signal);
       const found = await model.health({ full: true, ...damage, signal });
-      if (flags.calibrate !== undefined) await keep(flags.calibrate, found.calibrated);
+      if (flags.calibrate !== undefined)
+        await writeText("--calibrate", flags.calibrate, `${JSON.stringify(found.calibrated, null, 2)}\n`);
       await show(found, terminal);
       if (found.state === "alert") terminal.status = 1;
     });
@@ -54,23 +57,6 @@ async function write(model: Model, args: Args, maxTokens: number, signal: AbortS
   }
 }
 
-async function thresholdsOf(file: string): Promise<HealthThresholds> {
-  const text = await readFile(file, "utf8").catch((cause) => {
-    throw new EngineError("NotFound", `--thresholds: ${cause.message}`, { option: "--thresholds", file }, { cause });
-  });
-  try {
-    return JSON.parse(text) as HealthThresholds;
-  } catch (cause) {
-    throw new EngineError("BadValue", `${file} is not JSON`, { file }, { cause });
-  }
-}
-
-async function keep(file: string, thresholds: HealthThresholds): Promise<void> {
-  await writeFile(file, `${JSON.stringify(thresholds, null, 2)}\n`).catch((cause) => {
-    throw new EngineError("Unwritable", `--calibrate: ${cause.message}`, { file }, { cause });
-  });
-}
-
 async function show(health: Health, terminal: Terminal): Promise<void> {
   if (terminal.json) return terminal.printJson(health);
   const lines = signalNames.map((name) => {
@@ -87,7 +73,12 @@ async function show(health: Health, terminal: Terminal): Promise<void> {
     ];
   });
   const head = ["signal", "state", "value", "warn", "alert", ""];
-  await terminal.print(`${health.state}\n${table("llrrrl", [head, ...lines])}\n`);
+  const bits = (value: number) => String(Number(value.toPrecision(4)));
+  const layers = (health.signals.kvEntropy.layers ?? []).flatMap((each, layer) =>
+    each ? [[String(layer), bits(each.keys), bits(each.values)]] : [],
+  );
+  const entropy = layers.length > 0 ? `\n${table("rrr", [["layer", "keys, bits", "values, bits"], ...layers])}\n` : "";
+  await terminal.print(`${health.state}\n${table("llrrrl", [head, ...lines])}\n${entropy}`);
 }
 
 function shown(value: number | null, unit: HealthSignal["unit"]): string {

@@ -2,11 +2,13 @@
 
 import type { EngineError } from "../types/errors.ts";
 
-const HUB = /^https?:\/\/(?:www\.)?(?:huggingface\.co|hf\.co)\/([^/]+)\/([^/]+)(?:\/([^/]+))?/i;
+const HUB = /^https?:\/\/(?:www\.)?(?:huggingface\.co|hf\.co)\/(?!api\/)([^/]+)\/([^/]+)(?:\/([^/]+))?/i;
 
 /** A sentence that follows the error, or null. @param words of the command */
 export function hintOf({ code, detail }: EngineError, words: readonly string[] = []): string | null {
   const { file = "", status } = detail;
+  // A name on the hub is no address of a page, and its errors say what to do.
+  if (words.some((word) => word.startsWith("hf:"))) return null;
   const [, owner, name, kind] = HUB.exec(file) ?? [];
   if (owner && name) return ofHub(file, `https://huggingface.co/${owner}/${name}`, kind, status);
   // The form in which people speak of a repository.

@@ -15,7 +15,7 @@ export const inspect: Command = {
     loadOptions(args);
     if (asksForCheck(args)) return checkup(args, terminal);
     const { strict } = args.own<{ strict?: Kind }>("inspectFlags");
-    const options = { ...args.options("inspect", ["plan"]), weights: readsWeights(args) };
+    const options = { ...args.options("inspect", ["plan", "batching"]), weights: readsWeights(args) };
     const { signal, progress: onProgress } = terminal;
     const description = await describe(source(args), { ...options, signal, onProgress });
     const verdict = strict && judge(strict, description);

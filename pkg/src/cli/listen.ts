@@ -3,6 +3,7 @@
 import { createServer, type ServerOptions } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo } from "node:net";
+import type { Writable } from "node:stream";
 import { getRequestListener } from "@hono/node-server";
 import { EngineError } from "../types/errors.ts";
 
@@ -23,6 +24,12 @@ export interface Listener {
 
 type Answer = (request: Request) => Promise<Response>;
 
+/** What is known of a request's connection. */
+interface Incoming {
+  httpVersion: string;
+  socket: Writable;
+}
+
 /** Connections at once: each answer has one, and some are kept open by their clients. */
 const MOST_CONNECTIONS = 1024;
 /** What a client that sends nothing gets of a connection, in milliseconds. */
@@ -34,11 +41,10 @@ const LAST_MS = 1000;
 const MOST_HEADER_BYTES = 16_384;
 
 export async function listen(place: Place, answer: Answer): Promise<Listener> {
-  const { Deno, Bun } = globalThis as { Deno?: DenoServer; Bun?: BunServer };
+  const { Bun } = globalThis as { Bun?: BunServer };
   try {
-    if (Deno) return listenInDeno(Deno, place, answer);
-    if (Bun) return listenInBun(Bun, place, answer);
-    return await listenInNode(place, answer);
+    // Deno has Node's server, with its limits of time and connections, which `Deno.serve` has not.
+    return Bun ? listenInBun(Bun, place, answer) : await listenInNode(place, answer);
   } catch (cause) {
     const at = place.unix ?? `${place.host}:${place.port}`;
     const message = `the server cannot listen on ${at}: ${(cause as Error).message}`;
@@ -52,12 +58,9 @@ function urlOf({ host, port, unix, tls }: Place): string {
 }
 
 async function listenInNode(place: Place, answer: Answer): Promise<Listener> {
-  const listener = getRequestListener(
-    async (request, { incoming }) => atOnce(await answer(request), incoming.httpVersion),
-    {
-      overrideGlobalObjects: false,
-    },
-  );
+  const listener = getRequestListener(async (request, { incoming }) => atOnce(await answer(request), incoming), {
+    overrideGlobalObjects: false,
+  });
   const limits: ServerOptions = {
     headersTimeout: HEADERS_MS,
     requestTimeout: REQUEST_MS,
@@ -86,11 +89,15 @@ async function listenInNode(place: Place, answer: Answer): Promise<Listener> {
 
 /**
  * Answers whose length is not known are held back for some milliseconds, in case that they end soon, unless they are chunked by name.
- * HTTP/1.0 has no chunks.
+ * HTTP/1.0 has no chunks. The headers of a stream and its first event, which is there, go out together: they are written by
+ * promises' callbacks, all of which run before the next tick of the process. An immediate would come after what else waits.
  */
-function atOnce(response: Response, httpVersion: string): Response {
+function atOnce(response: Response, { httpVersion, socket }: Incoming): Response {
   const events = response.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
-  if (events && httpVersion !== "1.0") response.headers.set("transfer-encoding", "chunked");
+  if (!events || httpVersion === "1.0") return response;
+  response.headers.set("transfer-encoding", "chunked");
+  socket.cork();
+  queueMicrotask(() => process.nextTick(() => socket.uncork()));
   return response;
 }
 
@@ -102,19 +109,6 @@ async function soon(closed: unknown): Promise<void> {
   });
   await Promise.race([closed, late]);
   clearTimeout(timer);
-}
-
-interface DenoServer {
-  serve(
-    options: { hostname?: string; port?: number; path?: string; cert?: string; key?: string; onListen(): void },
-    answer: Answer,
-  ): { addr: { port?: number }; shutdown(): Promise<void> };
-}
-
-function listenInDeno(deno: DenoServer, place: Place, answer: Answer): Listener {
-  const at = place.unix === undefined ? { hostname: place.host, port: place.port } : { path: place.unix };
-  const server = deno.serve({ ...at, ...(place.tls ?? {}), onListen() {} }, answer);
-  return { url: urlOf({ ...place, port: server.addr.port ?? place.port }), close: () => soon(server.shutdown()) };
 }
 
 interface BunServer {

@@ -1,4 +1,3 @@
-import { writeFile } from "node:fs/promises";
 import { environment } from "../bench/environment.ts";
 import { engineTarget } from "../bench/load/engine.ts";
 import { picture } from "../bench/load/picture.ts";
@@ -15,14 +14,14 @@ import type { LoadOptions } from "../types/index.ts";
 import type { Args } from "./args.ts";
 import { modelOf } from "./bench_model.ts";
 import { loadReport, loadTestReport } from "./bench_report.ts";
-import { readText } from "./file.ts";
+import { readText, writeText } from "./file.ts";
 import { loadOptions } from "./model.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 import type { Command } from "./usage.ts";
 
-/** Flags that ask for a measurement of load. */
-const MEASURES: readonly FlagKey[] = ["host", "rps", "users", "batchSizes"];
+/** Flags of a plan ask for a measurement of load; a model is named for a comparison, too. */
+const MEASURES = (Object.keys(rows) as FlagKey[]).filter((key) => key !== "serverModel");
 const PERCENTILES = [50, 90, 99];
 /** Tokens of a block of the KV cache. */
 const BLOCK = 32;
@@ -47,8 +46,6 @@ export const loadtest: Command = {
     const settings = loadOptions(args, ["serving"]);
     const flags = args.own<PlanFlags>("loadPlan");
     if (MEASURES.some((key) => args.has(key))) return measured(args, terminal, settings, flags, options);
-    const alone = Object.keys(flags).find((key) => key !== "serverModel" && args.has(key as FlagKey));
-    if (alone) throw new UsageError(`--${nameOf(alone)} belongs to --rps, --users, --batch-sizes or --host`);
     oneModel(args);
     await compared(args, terminal, settings, options);
   },
@@ -84,7 +81,9 @@ async function measured(
   { seed = LOAD_TEST.seed }: LoadTestOptions,
 ): Promise<void> {
   for (const key of ["clients", "seconds"] as const) {
-    if (args.has(key)) throw new UsageError(`--${key} does not go with --rps, --users, --batch-sizes or --host`);
+    if (!args.has(key)) continue;
+    const given = MEASURES.find((other) => args.has(other))!;
+    throw new UsageError(`--${key} does not go with --${nameOf(given)}: it compares answers, which measures no load`);
   }
   if (args.has("rps") && args.has("users")) throw new UsageError("give either --rps or --users");
   const sizes = args.sweep("batchSizes") ?? [null];
@@ -112,10 +111,11 @@ async function measured(
 const counting = { counters: () => environment.counters?.() ?? null };
 
 async function write(report: LoadReport, { csv: table, plot }: PlanFlags, terminal: Terminal): Promise<void> {
-  if (table) await writeFile(table, csv(report));
-  if (plot) await writeFile(plot, picture(report));
   if (terminal.json) await terminal.printJson(report);
   else await terminal.print(`${loadReport(report)}\n`);
+  // Behind the report, which a full disk must not cost.
+  if (table) await writeText("--csv", table, csv(report));
+  if (plot) await writeText("--plot", plot, picture(report));
   if (report.rows.every(({ whole, aborted }) => whole + aborted === 0)) terminal.status = 1;
 }
 

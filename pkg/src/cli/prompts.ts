@@ -2,10 +2,11 @@
 
 import { createReadStream } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
-import { createInterface } from "node:readline";
+import { linesOf } from "../batch/lines.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ChatMessage, ChatOptions, Finished, Model } from "../types/index.ts";
 import { forJson } from "./escape.ts";
+import { unwritable } from "./file.ts";
 import { plural } from "./format.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
@@ -36,7 +37,6 @@ type Outcome = Record<string, unknown> & { index: number };
 export async function answerPrompts(model: Model, files: PromptFiles, terminal: Terminal): Promise<void> {
   const { signal } = terminal;
   const out = await Answers.open(files.out, terminal);
-  const lines = createInterface({ input: createReadStream(files.prompts), crlfDelay: Number.POSITIVE_INFINITY });
   const begun = performance.now();
   let [index, failed, tokens] = [0, 0, 0];
   const pending: Promise<Outcome>[] = [];
@@ -48,7 +48,7 @@ export async function answerPrompts(model: Model, files: PromptFiles, terminal: 
   };
   const most = model.info.maxSequences + AHEAD;
   try {
-    for await (const line of lines) {
+    for await (const line of linesIn(files.prompts)) {
       if (line.trim() === "") continue;
       const at = index++;
       if (at < out.before) continue;
@@ -61,7 +61,6 @@ export async function answerPrompts(model: Model, files: PromptFiles, terminal: 
     }
     while (pending.length > 0) await settle();
   } finally {
-    lines.close();
     await out.close();
   }
   const seconds = (performance.now() - begun) / 1000;
@@ -70,6 +69,19 @@ export async function answerPrompts(model: Model, files: PromptFiles, terminal: 
   await terminal.note(`${plural(index - Math.min(index, out.before), "answer")}${rate}, ${failed} failed${skipped}`);
   if (failed > 0) terminal.status = 1;
 }
+
+async function* linesIn(file: string): AsyncGenerator<string, undefined> {
+  try {
+    for await (const lines of linesOf(createReadStream(file))) {
+      for (const line of lines) yield Buffer.from(line!).toString();
+    }
+  } catch (cause) {
+    throw unreadable(file, cause as Error);
+  }
+}
+
+export const unreadable = (file: string, cause: Error): EngineError =>
+  new EngineError("NotFound", `--prompts: ${cause.message}`, { option: "--prompts", file }, { cause });
 
 async function answerLine(
   model: Model,
@@ -96,12 +108,8 @@ async function answerLine(
 }
 
 /** Without times, so that the same prompts give the same bytes. */
-function shown({ text, tokens, finishReason, repetitionScore, choices, toolCalls }: Finished) {
-  const more = {
-    ...(choices ? { choices: choices.map(({ text }) => text) } : {}),
-    ...(toolCalls ? { toolCalls } : {}),
-  };
-  return { text, tokens, finishReason, repetitionScore, ...more };
+function shown({ choices, timings: _, promptTokens: __, ...answer }: Finished) {
+  return { ...answer, ...(choices ? { choices: choices.map(({ text }) => text) } : {}) };
 }
 
 function parsed(text: string): Line {
@@ -126,32 +134,37 @@ function parsed(text: string): Line {
 class Answers {
   /** Whole lines that were there. */
   readonly before: number;
+  readonly #name: string;
   readonly #file: FileHandle | null;
   readonly #terminal: Terminal;
 
-  private constructor(file: FileHandle | null, before: number, terminal: Terminal) {
+  private constructor(name: string, file: FileHandle | null, before: number, terminal: Terminal) {
+    this.#name = name;
     this.#file = file;
     this.before = before;
     this.#terminal = terminal;
   }
 
   static async open(name: string | undefined, terminal: Terminal): Promise<Answers> {
-    if (name === undefined) return new Answers(null, 0, terminal);
+    if (name === undefined) return new Answers("", null, 0, terminal);
     try {
       const file = await open(name, "a+");
+      // A pipe or a device has no earlier run's lines.
+      if (!(await file.stat()).isFile()) return new Answers(name, file, 0, terminal);
       const { lines, bytes } = await wholeLines(file);
       await file.truncate(bytes);
-      return new Answers(file, lines, terminal);
+      return new Answers(name, file, lines, terminal);
     } catch (cause) {
-      const message = `--out: ${(cause as Error).message}`;
-      throw new EngineError("Unwritable", message, { option: "--out", file: name }, { cause });
+      throw unwritable("--out", name, cause);
     }
   }
 
   async write(outcome: Outcome): Promise<void> {
     const line = `${forJson(JSON.stringify(outcome))}\n`;
-    if (this.#file) await this.#file.appendFile(line);
-    else await this.#terminal.print(line);
+    if (!this.#file) return this.#terminal.print(line);
+    await this.#file.appendFile(line).catch((cause) => {
+      throw unwritable("--out", this.#name, cause);
+    });
   }
 
   async close(): Promise<void> {

@@ -1,18 +1,19 @@
-import { createHash } from "node:crypto";
-import { readFile, rm, stat, writeFile } from "node:fs/promises";
 import { prune as cut } from "../node-quality.ts";
 import { pruneFlags as rows } from "../options/table/quality.ts";
-import { memoText, readMemo } from "../quality/memo.ts";
+import { numberedKey } from "../quality/kept_map.ts";
 import { prunePicture } from "../quality/picture.ts";
+import { heldOut, wrongKey } from "../quality/prune.ts";
 import type { PruneBy, Pruned } from "../quality/types.ts";
 import { shownSource } from "../source/address.ts";
-import { EngineError } from "../types/errors.ts";
-import { readText } from "./file.ts";
+import { Memo, textsOf } from "./calibration.ts";
+import { compare, comparedTable } from "./compared.ts";
+import { readText, writeText } from "./file.ts";
 import { bytes, table } from "./format.ts";
 import { loadOptions } from "./model.ts";
 import { UsageError } from "./syntax.ts";
 import { outputOf, withGguf, writeNew } from "./tools.ts";
 import type { Command } from "./usage.ts";
+import { version } from "./version.ts";
 
 interface Flags {
   calibrationData?: string;
@@ -32,44 +33,40 @@ export const prune: Command = {
     const missing = (flag: string) => new UsageError(`${flag} is missing`, { option: flag.split(" ")[0]! });
     if (calibrationData === undefined) throw missing("--calibration-data F");
     if (targetLayers === undefined) throw missing("--target-layers N");
+    const numbered = numberedKey(load);
+    if (numbered !== undefined)
+      throw new UsageError(`--activations: ${wrongKey(numbered)}`, { option: "--activations" });
     const out = await outputOf(args, force);
     const data = await readText(calibrationData);
     const texts = textsOf(data, calibrationData);
     const tokens = flags.calibrationTokens ?? rows.calibrationTokens.default;
     const { signal } = terminal;
-    await withGguf(args, terminal, async (model) => {
-      // A run that was interrupted left here what it had measured.
-      const kept = `${out}.partial`;
-      // A file that was written anew since is another model.
-      const { size = 0, mtimeMs = 0 } = (await stat(args.operands[0]!).catch(() => null)) ?? {};
-      const about = createHash("sha256")
-        .update(JSON.stringify([args.operands[0], size, mtimeMs, by, tokens, data]))
-        .digest("hex");
-      const memo = readMemo(await readFile(kept, "utf8").catch(() => ""), about);
-      let saved = memo.size;
-      const onProgress = (what: string, share: number) => {
-        terminal.passing(`trying layers ${what}  ${Math.round(100 * share)} %`);
-        if (memo.size === saved) return;
-        saved = memo.size;
-        void writeFile(kept, memoText(memo, about)).catch(() => {});
-      };
-      const pruned = await cut(model, {
-        targetLayers,
-        texts,
-        by: by as PruneBy,
-        tokens,
-        load,
-        memo,
-        signal,
-        onProgress,
+    await withGguf(args, terminal, async (model, now) => {
+      const facts = { ternlight: version(), model: [args.operands[0], now], load, by, tokens, data };
+      const pruned = await Memo.during(`${out}.partial`, facts, async (memo) => {
+        const onProgress = (what: string, share: number) => {
+          terminal.passing(`trying layers ${what}  ${Math.round(100 * share)} %`);
+          memo.save();
+        };
+        const found = await cut(model, {
+          targetLayers,
+          texts,
+          by: by as PruneBy,
+          tokens,
+          load,
+          memo: memo.numbers,
+          signal,
+          onProgress,
+        });
+        terminal.passing("");
+        await writeNew(out, force, found.file, terminal);
+        return found;
       });
-      terminal.passing("");
-      await writeNew(out, force, pruned.file, terminal);
-      await rm(kept, { force: true });
-      if (plot) await writeFile(plot, prunePicture(pruned, `Layers of ${shownSource(args.operands[0]!)}`));
+      if (plot) await writeText("--plot", plot, prunePicture(pruned, `Layers of ${shownSource(args.operands[0]!)}`));
+      const compared = await compare(model, out, heldOut(texts), { load, terminal });
       const { file, ...rest } = pruned;
-      if (terminal.json) await terminal.printJson({ file: out, ...rest });
-      else await terminal.print(`${report(out, pruned)}\n`);
+      if (terminal.json) return terminal.printJson({ file: out, ...rest, compared });
+      await terminal.print(`${report(out, pruned)}\n${comparedTable(compared)}\n`);
     });
   },
 };
@@ -86,26 +83,4 @@ function report(out: string, { before, kept, curve, knee, bytesBefore, bytesAfte
     `perplexity of the held-out text, by ${by}:`,
     table("rrrl", [["layers", "dropped", "perplexity", ""], ...lines]),
   ].join("\n");
-}
-
-/** Lines of JSON for a file of that name; any other file is one text. */
-function textsOf(data: string, file: string): string[] {
-  if (!/\.(jsonl|ndjson)$/i.test(file)) return [data];
-  const lines = data.split(/\r?\n/);
-  const texts = lines.flatMap((line, at) => {
-    if (line.trim() === "") return [];
-    let value: unknown;
-    try {
-      value = JSON.parse(line);
-    } catch (cause) {
-      const reason = `${file}, line ${at + 1} is not JSON: ${(cause as Error).message}`;
-      throw new EngineError("BadValue", reason, { file }, { cause });
-    }
-    const text = typeof value === "string" ? value : (value as { text?: unknown } | null)?.text;
-    if (typeof text === "string" && text !== "") return [text];
-    const expected = "a JSON text or an object with a text";
-    throw new EngineError("BadValue", `${file}, line ${at + 1}: expected ${expected}`, { file, expected });
-  });
-  if (texts.length === 0) throw new EngineError("BadValue", `${file} holds no text`, { file });
-  return texts;
 }

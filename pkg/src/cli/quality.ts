@@ -1,18 +1,20 @@
-import { writeFile } from "node:fs/promises";
 import { quality as measure, readTasks } from "../node-quality.ts";
-import { qualityPicture, settingName } from "../quality/picture.ts";
+import { activationsName, qualityPicture, settingName } from "../quality/picture.ts";
 import { checkLists } from "../quality/tools.ts";
 import type { QualityOptions, QualityReport, QualityRow } from "../quality/types.ts";
 import { shownSource } from "../source/address.ts";
 import type { EngineError } from "../types/errors.ts";
-import { readText } from "./file.ts";
+import type { ActivationMap, Activations } from "../types/index.ts";
+import { readText, writeText } from "./file.ts";
 import { bytes, percent, plural, table } from "./format.ts";
 import { loadOptions, source, sourceOf } from "./model.ts";
 import { UsageError } from "./syntax.ts";
 import { textOf } from "./tools.ts";
 import type { Command } from "./usage.ts";
+import { readMap } from "./values.ts";
 
-interface Flags extends Pick<QualityOptions, "kv" | "activations" | "head" | "tokens"> {
+interface Flags extends Pick<QualityOptions, "kv" | "head" | "tokens"> {
+  activations?: string[];
   against?: string;
   tasks?: string;
   csv?: string;
@@ -22,7 +24,9 @@ interface Flags extends Pick<QualityOptions, "kv" | "activations" | "head" | "to
 export const quality: Command = {
   name: "quality",
   async run(args, terminal) {
-    const { against, tasks, csv, plot, ...lists } = args.own<Flags>("qualityFlags");
+    const { against, tasks, csv, plot, activations, ...rest } = args.own<Flags>("qualityFlags");
+    const read = activations?.map((text) => readMap(text, "--activations") as Activations | ActivationMap);
+    const lists = { ...rest, ...(read ? { activations: read } : {}) };
     checkFlags(lists);
     const { window } = args.options("perplexity", ["perplexity"]);
     const load = loadOptions(args);
@@ -39,10 +43,11 @@ export const quality: Command = {
     });
     terminal.passing("");
     const name = shownSource(args.operands[0]!);
-    if (csv) await writeFile(csv, csvOf(report));
-    if (plot) await writeFile(plot, qualityPicture(report, `Quality of ${name}`));
-    if (terminal.json) return terminal.printJson({ model: name, ...report });
-    await terminal.print(`${tableOf(name, report)}\n`);
+    if (terminal.json) await terminal.printJson({ model: name, ...report });
+    else await terminal.print(`${tableOf(name, report)}\n`);
+    // Behind the report, which a full disk must not cost.
+    if (csv) await writeText("--csv", csv, csvOf(report));
+    if (plot) await writeText("--plot", plot, qualityPicture(report, `Quality of ${name}`));
   },
 };
 
@@ -97,7 +102,7 @@ function csvOf({ rows }: QualityReport): string {
   const lines = rows.map(({ tasks, ...row }) => [
     ...[
       row.kv,
-      row.activations,
+      activationsName(row.activations),
       row.head,
       row.perplexity,
       ...row.interval,

@@ -11,7 +11,7 @@ export function report(source: string, about: Description): string {
     "Storage types",
     table("lrrrrrr", kinds(about.tensors)),
     "Tensors",
-    table("lrllrr", groups(about.tensors)),
+    table("lrllrrrrrr", groups(about.tensors)),
     ...(about.warnings.length > 0 ? ["Warnings", about.warnings.map((warning) => `  ${warning}`).join("\n")] : []),
   ];
   // Every heading has a blank line before it and none after it.
@@ -35,7 +35,11 @@ function facts(about: Description): [string, string][] {
     ],
     ["context", `${config.contextLength} positions, RoPE base ${config.ropeBase}`],
     ["vocabulary", `${config.vocab}, ${config.tied ? "embedding and head are one" : "embedding and head are two"}`],
-    ["activations", about.activations],
+    [
+      "activations",
+      [about.activations, ...(about.activationMap ? [JSON.stringify(about.activationMap)] : [])].join(": "),
+    ],
+    ...(about.ternaryPacking ? [["ternary weights", about.ternaryPacking] as [string, string]] : []),
     ...(about.i2s ? [["I2_S order", i2sFacts(about.i2s)] as [string, string]] : []),
     ["tokenizer", tokenizer ? tokenizerFacts(tokenizer) : "none: prompts must be token ids"],
     ["chat template", template ? `${plural(template.length, "character")}, from ${template.source}` : "none"],
@@ -97,18 +101,30 @@ function groups(tensors: readonly TensorSummary[]): string[][] {
   for (const tensor of tensors) {
     const layer = /\.(\d+)\./.exec(tensor.name);
     const name = layer ? tensor.name.replace(layer[0], ".*.") : tensor.name;
-    const key = [name, tensor.type, tensor.shape, tensor.scale].join();
+    const key = [name, tensor.type, tensor.shape, tensor.scale, tensor.bits, tensor.zeroPoint].join();
     const group = found.get(key) ?? { name, layers: [], tensors: [] };
     found.set(key, group);
     group.tensors.push(tensor);
     if (layer) group.layers.push(Number(layer[1]));
   }
   const rows = [...found.values()].map(({ name, layers, tensors }) => {
-    const [{ type, shape, scale }] = tensors as [TensorSummary];
-    const size = bytes(sum(tensors, stored));
-    return [name, ranges(layers), type, shape.join(" × "), scale === "none" ? "" : scale, size, zeros(tensors)];
+    const [{ type, shape, scale, bits }] = tensors as [TensorSummary];
+    const about = [name, ranges(layers), type, shape.join(" × "), scale === "none" ? "" : scale];
+    const packed = [String(bits), zeroPoint(tensors[0]!), bytes(sum(tensors, inMemory)), padding(tensors)];
+    return [...about, bytes(sum(tensors, stored)), ...packed, zeros(tensors)];
   });
-  return [["name", "layers", "type", "shape", "scale per", "size", "zeros"], ...rows];
+  const head = ["name", "layers", "type", "shape", "scale per", "size"];
+  return [[...head, "code bits", "zero point", "in memory", "padding", "zeros"], ...rows];
+}
+
+/** Floats have none, and with minima each block has its own. */
+const zeroPoint = ({ zeroPoint, scale }: TensorSummary) =>
+  (zeroPoint ?? (scale === "none" ? "" : "by block")).toString();
+
+/** What of a group's memory fills tiles up; empty where nothing does. */
+function padding(tensors: readonly TensorSummary[]): string {
+  const share = sum(tensors, (tensor) => tensor.paddingBytes) / sum(tensors, inMemory);
+  return share > 0 ? percent(share) : "";
 }
 
 /** Numbers as ranges: `0-5 7`. */
@@ -139,5 +155,6 @@ function zeroShare(tensors: readonly TensorSummary[]): number | null {
 
 const values = (tensor: TensorSummary) => tensor.shape.reduce((product, length) => product * length, 1);
 const stored = (tensor: TensorSummary) => tensor.bytes;
+const inMemory = (tensor: TensorSummary) => tensor.memoryBytes;
 const sum = (tensors: readonly TensorSummary[], value: (tensor: TensorSummary) => number) =>
   tensors.reduce((total, tensor) => total + value(tensor), 0);

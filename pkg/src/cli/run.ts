@@ -1,4 +1,4 @@
-import { access, readFile, stat } from "node:fs/promises";
+import { access, constants, readFile, stat } from "node:fs/promises";
 import { NewFile } from "../convert/new_file.ts";
 import { shownSource } from "../source/address.ts";
 import { EngineError } from "../types/errors.ts";
@@ -9,7 +9,7 @@ import { formatOf } from "./constrain.ts";
 import { ms, plural } from "./format.ts";
 import { givenText } from "./input.ts";
 import { loadOptions, withModel, withoutTensors } from "./model.ts";
-import { answerPrompts, checkPrompts } from "./prompts.ts";
+import { answerPrompts, checkPrompts, unreadable } from "./prompts.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 import type { Command } from "./usage.ts";
@@ -35,8 +35,8 @@ export const run: Command = {
     const others = { "--session": file !== undefined, "-p": args.has("prompt"), "--ids": args.has("ids") };
     checkPrompts({ ...others, "-": args.operands[1] !== undefined, "--json": terminal.json }, out, prompts);
     if (prompts !== undefined) {
-      await access(prompts).catch((cause) => {
-        throw new EngineError("NotFound", `--prompts: ${cause.message}`, { file: prompts }, { cause });
+      await access(prompts, constants.R_OK).catch((cause) => {
+        throw unreadable(prompts, cause);
       });
       return withModel(args, terminal, load, async (model) => {
         const adapters = await loadAdapters(args, load, model, terminal);

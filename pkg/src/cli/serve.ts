@@ -9,6 +9,7 @@ import { loadOptions } from "./model.ts";
 import { adaptersOf, keysOf, modelsOf, tlsOf } from "./served.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
+import { watched } from "./thresholds.ts";
 import type { Command } from "./usage.ts";
 import { version } from "./version.ts";
 
@@ -69,7 +70,7 @@ const isLoopback = ({ host, unix }: Place) =>
 
 async function appOf(args: Args, place: Place, terminal: Terminal): Promise<{ app: ServerApp; open: boolean }> {
   const own = args.own<{ allowedHosts?: string[]; apiKeys?: string[] }>("serverApp");
-  const models = await modelsOf(args, loadOptions(args, ["serving", "loading"]));
+  const models = await modelsOf(args, await watched(args, loadOptions(args, ["serving", "loading"])));
   const adapters = adaptersOf(args);
   const apiKeys = await keysOf(args);
   const { host, unix } = place;

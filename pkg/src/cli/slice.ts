@@ -1,6 +1,8 @@
 import { slice as cut } from "../node-quality.ts";
+import { splitText } from "../quality/slice.ts";
 import type { SliceOptions } from "../quality/types.ts";
 import { EngineError } from "../types/errors.ts";
+import { compare, comparedTable } from "./compared.ts";
 import { readText } from "./file.ts";
 import { bytes, percent } from "./format.ts";
 import { loadOptions } from "./model.ts";
@@ -18,29 +20,34 @@ interface Flags {
 export const slice: Command = {
   name: "slice",
   async run(args, terminal) {
-    // The engine's options have no effect here, but a wrong value is still refused.
-    loadOptions(args);
+    // What is measured is loaded with them.
+    const load = loadOptions(args);
     const { keep, text, tokens, force = false } = args.own<Flags>("sliceFlags");
-    if ((text === undefined) === (tokens === undefined)) throw new UsageError("give either --text or --tokens");
-    if (text !== undefined && keep === undefined) throw new UsageError("--text needs --keep N", { option: "--keep" });
-    if (tokens !== undefined && keep !== undefined) throw new UsageError("--keep belongs to --text");
+    if (text === undefined && tokens === undefined) throw new UsageError("give --text or --tokens");
+    if (tokens === undefined && keep === undefined) throw new UsageError("--text needs --keep N", { option: "--keep" });
+    if (tokens !== undefined && keep !== undefined) throw new UsageError("--keep and --tokens exclude each other");
     const out = await outputOf(args, force);
     const { signal } = terminal;
     const options: SliceOptions = {
-      ...(tokens === undefined
-        ? { keep, text: await readText(text!) }
-        : { tokens: tokensOf(await readText(tokens), tokens) }),
+      ...(keep === undefined ? {} : { keep }),
+      ...(text === undefined ? {} : { text: await readText(text) }),
+      ...(tokens === undefined ? {} : { tokens: tokensOf(await readText(tokens), tokens) }),
+      load,
       signal,
     };
     await withGguf(args, terminal, async (model) => {
       const { file, ids, ...sliced } = await cut(model, options);
       await writeNew(out, force, file, terminal);
-      if (terminal.json) return terminal.printJson({ file: out, ...sliced });
+      // The last tenth chose nothing.
+      const other = options.text === undefined ? "" : splitText(options.text).other;
+      const compared = await compare(model, out, other, { load, terminal });
+      if (terminal.json) return terminal.printJson({ file: out, ...sliced, ids: Array.from(ids), compared });
       const { before, after, bytesBefore, bytesAfter, coverage, heldOut } = sliced;
       const lines = [
         `${out}: ${after} of ${before} tokens, ${bytes(bytesAfter)} of ${bytes(bytesBefore)}`,
         ...(coverage === null ? [] : [`coverage: ${percent(coverage)} of the text's tokens stay`]),
         ...(heldOut ? [`held-out text: ${heldOut.after} tokens in place of ${heldOut.before}${more(heldOut)}`] : []),
+        comparedTable(compared),
       ];
       await terminal.print(`${lines.join("\n")}\n`);
     });

@@ -1,6 +1,7 @@
 /** Who answers a chat: a model in this process, or a server of one. */
 
 import { load } from "../node.ts";
+import type { Fields } from "../openai/sampling.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ChatMessage, GenerateOptions, LoadOptions, ModelInfo } from "../types/index.ts";
 import { DEMO, DEMO_TEMPLATE, sourceOf } from "./model.ts";
@@ -47,9 +48,8 @@ export async function serverAt(
   return response.ok && Array.isArray(body?.data) ? { base, models: body.data.map(({ id }) => id) } : null;
 }
 
-export function serverTalker(base: string, model: string, key: string | undefined, chosen: GenerateOptions): Talker {
-  const { maxTokens = -1, temperature, topP, topK, minP, seed, stop } = chosen;
-  const fields = { max_tokens: maxTokens, temperature, top_p: topP, top_k: topK, min_p: minP, seed, stop };
+/** @param fields further ones of each request */
+export function serverTalker(base: string, model: string, key: string | undefined, fields: Fields): Talker {
   return {
     name: `${model} at ${base}`,
     warnings: [],

@@ -1,6 +1,9 @@
 /** How the text of a flag becomes the value of an option. */
 
+import { readFileSync } from "node:fs";
 import type { FlagRow } from "../options/commands.ts";
+import { EngineError } from "../types/errors.ts";
+import type { ActivationMap } from "../types/index.ts";
 
 /** What is no number stays text, which the option's check refuses, naming the range. */
 const number = (text: string): number | string => (text.trim() === "" || Number.isNaN(+text) ? text : +text);
@@ -24,13 +27,28 @@ function bytes(text: string): number | string {
 
 export const readSweep = (text: string): (number | string)[] => text.split(",").map(number);
 
-export function readText({ option: { kind, flag } }: FlagRow, texts: readonly string[]): unknown {
+/** A map of activations: JSON, or a file of it. Any other text is a name. */
+export function readMap(text: string, option: string): ActivationMap | string {
+  const file = text.trimStart().startsWith("{") ? undefined : text;
+  if (file !== undefined && !file.endsWith(".json")) return file;
+  try {
+    return JSON.parse(file === undefined ? text : readFileSync(file, "utf8"));
+  } catch (cause) {
+    const where = file === undefined ? {} : { file };
+    const code = cause instanceof SyntaxError ? "BadValue" : "NotFound";
+    throw new EngineError(code, `${option}: ${(cause as Error).message}`, { option, ...where }, { cause });
+  }
+}
+
+export function readText({ name, option: { kind, flag } }: FlagRow, texts: readonly string[]): unknown {
   const { value, sets = true, many, read } = flag!;
   if (value === undefined) return sets;
   if (many) return [...texts];
   const text = texts.at(-1)!;
   if (read === "biases") return biases(text);
   if (read === "bytes") return bytes(text);
+  if (read === "percent") return number(text.replace(/\s*%\s*$/, ""));
+  if (read === "map") return readMap(text, `--${name}`);
   if (read === "list") return text.split(",");
   // What takes one value gets the first one.
   if (read === "sweep") return readSweep(text)[0];

@@ -143,6 +143,10 @@ test("an address of a hub that leads nowhere gets a hint", async (context) => {
   assert.match(hint(repository)!, /that is a page/);
   assert.equal(hint(`${repository}/resolve/main/x.gguf`, 503), null);
   assert.equal(hint("https://example.com/a/b/resolve/main/x.gguf", 404), null);
+  // What a hub is asked is no page, and the error of a name says what to do.
+  assert.equal(hint("https://huggingface.co/api/models/a/b/tree/main"), null);
+  const listed = new EngineError("Network", "no", { file: `${repository}/resolve/main/x.gguf`, status: 401 });
+  assert.equal(hintOf(listed, ["run", "hf:a/b"]), null);
   // The error has what the hint is made from.
   const server = createServer((_, response) => void response.writeHead(404).end()).listen(0, "127.0.0.1");
   context.after(() => server.close());

@@ -22,6 +22,7 @@ test("the demo model, weights included", async () => {
     "parameters",
     "template",
     "tensors",
+    "ternaryPacking",
     "tokenizer",
     "warnings",
   ]);
@@ -47,8 +48,54 @@ test("the demo model, weights included", async () => {
   const q = about.tensors.find(({ name }: { name: string }) => name === "model.layers.0.self_attn.q_proj.weight");
   assert.deepEqual(
     { ...q, zeroShare: 0 },
-    { name: q.name, type: "U8x4", shape: [256, 256], bytes: 16384, scale: "tensor", zeroShare: 0 },
+    {
+      ...{ name: q.name, type: "U8x4", shape: [256, 256], bytes: 16384, scale: "tensor", zeroShare: 0 },
+      // Two bits a weight, and a float for each row.
+      ...{ bits: 2, zeroPoint: 1, memoryBytes: (256 * 256) / 4 + 4 * 256, paddingBytes: 0 },
+    },
   );
+});
+
+test("each tensor tells the bits of its codes, what stands for zero, and what fills its tiles", async () => {
+  // Of types whose blocks are groups of one scale: values and bytes of a block as it is packed, bits of a code, the zero point.
+  const packed: Record<string, [block: number, bytes: number, bits: number, zeroPoint: number | undefined]> = {
+    F32: [2, 8, 32, undefined],
+    F16: [2, 4, 16, undefined],
+    Q1_0: [128, 18, 1, 0.5],
+    Q2_0: [64, 18, 2, 1],
+    Q4_0: [32, 18, 4, 8],
+    Q4_1: [32, 20, 4, undefined],
+    Q8_0: [32, 34, 8, 0],
+    // Super-blocks have a float and bytes for the scales: larger than in the file.
+    Q6_K: [256, 192 + 4 + 16, 6, 32],
+    Q4_K: [256, 128 + 2 * (4 + 8), 4, undefined],
+  };
+  const seen = new Set<string>();
+  let padded = 0;
+  for (const name of readdirSync(gguf("")).filter((name) => name.endsWith(".gguf"))) {
+    for (const tensor of (await json("inspect", gguf(name), "--no-weights", "--no-repack")).tensors) {
+      const { type, shape, bits, zeroPoint, memoryBytes, paddingBytes } = tensor;
+      const about = packed[type];
+      if (!about || shape.length !== 2) continue;
+      seen.add(type);
+      const [block, bytes, ...expected] = about;
+      assert.deepEqual([bits, zeroPoint], expected, `${name} ${tensor.name}`);
+      const [rows, cols] = shape;
+      const [tiled, row] = [32 * Math.ceil(rows / 32), bytes * Math.ceil(cols / block)];
+      assert.equal(memoryBytes, tiled * row, `${name} ${tensor.name}`);
+      const columns = (rows * (block * Math.ceil(cols / block) - cols) * bits) / 8;
+      assert.equal(paddingBytes, (tiled - rows) * row + columns, `${name} ${tensor.name}`);
+      padded += paddingBytes;
+    }
+  }
+  assert.ok(padded > 0);
+  assert.deepEqual([...seen].sort(), Object.keys(packed).sort());
+  const { stdout } = await done("inspect", gguf("llama_f32.F32.gguf"));
+  assert.match(
+    stdout,
+    /^ {2}name +layers +type +shape +scale per +size +code bits +zero point +in memory +padding +zeros$/m,
+  );
+  assert.match(stdout, /ffn_up\.weight .* 32 +147 kB +8\.3 %/);
 });
 
 test("every golden model is described, from its header and with its weights", async () => {

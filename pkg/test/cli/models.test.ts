@@ -2,9 +2,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { canRun, inspect, type MemoryNeeds } from "ternlight";
+import { canRun, inspect, load, type MemoryNeeds } from "ternlight";
 import { synthetic } from "../../src/bench/synthetic.ts";
+import { benchOf } from "../../src/catalogue/fit.ts";
 import { type CatalogueModel, type Fact, models } from "../../src/catalogue/models.ts";
+import { expectedSpeeds } from "../../src/catalogue/speed.ts";
 import { checkOptions } from "../../src/options/options.ts";
 import { parseHubName } from "../../src/source/hub_name.ts";
 import { done, failure, json, path } from "./support/ternlight.ts";
@@ -16,21 +18,16 @@ test("each fact has a source, and what has none is null", () => {
     for (const fact of FACTS) {
       const source = model.sources[fact];
       assert.equal(source !== undefined, model[fact] !== null, `${model.name}: ${fact}`);
-      if (source && fact !== "bytes") assert.match(source, /^https:\/\//, `${model.name}: ${fact}`);
+      if (source) assert.match(source, /^https:\/\//, `${model.name}: ${fact}`);
     }
     assert.equal(parseHubName(model.file).name, model.file);
     const settings = Object.entries(model.settings ?? {});
-    for (const [option, range] of settings)
-      for (const value of range) checkOptions("generate", { [option]: value }, model.name);
+    for (const [option, value] of settings) checkOptions("generate", { [option]: value }, model.name);
   }
   for (const key of ["name", "file"] as const) assert.equal(new Set(models.map((one) => one[key])).size, models.length);
 });
 
-const made = ({ shape }: CatalogueModel) => {
-  const { type, embedding, ...sizes } = shape!;
-  const words = Object.entries(sizes).map(([key, value]) => `${key}=${value}`);
-  return synthetic({ shape: ["2b4t", ...words].join(), type, embedding });
-};
+const made = (model: CatalogueModel) => synthetic(benchOf(model)!);
 
 test("a file has the bytes that its shape and types come to, and a tokenizer", () => {
   const files = models.filter(({ file, shape, bytes }) => file.endsWith(".gguf") && shape && bytes !== null);
@@ -93,6 +90,32 @@ const KINDS = [
   ["models/onebitllm_style/", "bitnet", "i2_s", "bf16"],
 ] as const;
 
+test("speeds are estimated from cut models, near what a whole one reaches", async () => {
+  const named = (name: string) => models.find((model) => model.name === name)!;
+  const [small, large] = [named("Bonsai 1.7B"), named("Bonsai 8B")];
+  // Layers of one storage type and a head of another.
+  const mixed = { ...named("BitNet b1.58 2B-4T"), name: "cut" };
+  mixed.shape = { ...mixed.shape!, layers: 4, vocab: 16384 };
+  const told: string[] = [];
+  const options = { onSpeed: ({ name }: CatalogueModel) => told.push(name), budgetMs: 60_000 };
+  const speeds = await expectedSpeeds([large, mixed, small, named("Falcon-E 1B Base")], load, options);
+  assert.deepEqual(told, [small.name, large.name, mixed.name]);
+  const ratio = speeds.get(small)! / speeds.get(large)!;
+  assert.ok(ratio > 3 && ratio < 7, `${ratio} times as fast`);
+  const whole = await load(made(mixed), { contextLength: 64 });
+  try {
+    const { timings } = await whole.generate([1, 2, 3], { maxTokens: 40, temperature: 0, ignoreEos: true }).finished;
+    const reached = (1000 * (timings.predictedN - 1)) / timings.predictedMs;
+    // Other programs may have the machine in one of the two moments.
+    const off = speeds.get(mixed)! / reached;
+    assert.ok(off > 1 / 8 && off < 8, `${speeds.get(mixed)} expected, ${reached} reached`);
+  } finally {
+    await whole.close();
+  }
+  const none = await expectedSpeeds([small], load, { budgetMs: -1 });
+  assert.equal(none.size, 0, "what the time does not suffice for is left out");
+});
+
 test("a shape is planned as a real file of that shape and kind is", async (context) => {
   for (const [file, arch, type, embedding] of KINDS) {
     await context.test(file, async () => {
@@ -126,8 +149,16 @@ test("as text each model has one line that ends with how it is loaded", async ()
     assert.ok(line, name);
     assert.match(line, / (fits|does not fit|not known)( \*)? /);
   }
-  assert.match(lines[0]!, /^model +parameters +file +takes +in 1\.25 GB +license +line$/);
+  assert.match(lines[0]!, /^model +parameters +file +takes +in 1\.25 GB +license +context +chat +settings +line$/);
+  assert.match(lines.find((line) => line.startsWith("Bonsai 4B "))!, / 32768 +ChatML +temperature 0\.5, topK 20, /);
   assert.match(stdout, /^\* its shape is not known here: its file's size alone is compared/m);
+  // With --speed, of those that fit; here TriLM 99M.
+  const estimated = await done("models", "--memory", "500MB", "--speed");
+  const [head = "", ...others] = estimated.stdout.split("\n");
+  assert.match(head, / +in 500 MB +tokens\/s +license +context/);
+  assert.match(others.find((line) => line.startsWith("TriLM 99M "))!, / fits +about [\d.]+ +Apache-2\.0 /);
+  assert.match(others.find((line) => line.startsWith("Bonsai 8B "))!, / does not fit +Apache-2\.0 /);
+  assert.match(estimated.stdout, /^tokens\/s: an estimate/m);
   const { message } = await failure(2, "models", "bonsai");
   assert.match(message, /unexpected argument "bonsai"/);
 });

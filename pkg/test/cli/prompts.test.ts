@@ -28,6 +28,9 @@ test("each line gets the answer that it gets alone, in order, with options of it
     { prompt: "The king", maxTokens: 30, id: "long" },
     { ids: [2343, 821], maxTokens: 3 },
     { messages: [{ role: "user", content: "Once upon a time" }], stop: " man" },
+    // Within JSON this ends no line.
+    { prompt: "The king\u2028", maxTokens: 3 },
+    { ids: Array(600).fill(5), truncate: "left", maxTokens: 2, logprobs: 1, ignoreEos: true },
   ];
   await writeFile(input, `${prompts.map((line) => JSON.stringify(line)).join("\n\n")}\n`);
   const template = "{% for message in messages %}{{ message.content }}{% endfor %}";
@@ -40,12 +43,17 @@ test("each line gets the answer that it gets alone, in order, with options of it
       [1, "long", 30],
       [2, undefined, 3],
       [3, undefined, 3],
+      [4, undefined, 3],
+      [5, undefined, 2],
     ],
   );
   const alone = await json("run", DEMO, ...flags, "-p", "Once upon a time");
   assert.equal(found[0].text, alone.text);
   assert.deepEqual(found[0].tokens, alone.tokens);
-  assert.equal(found[3].text, " there lived a");
+  assert.deepEqual([found[3].text, found[3].stopText], [" there lived a", " man"]);
+  assert.ok(found[5].truncatedTokens > 88 && found[5].logprobs[1].top.length === 1, JSON.stringify(found[5]));
+  const usual = ["index", "text", "tokens", "finishReason", "repetitionScore"];
+  assert.deepEqual(Object.keys(found[0]).sort(), usual.sort(), "no times, and nothing that is not there");
 });
 
 test("a run that was cut off goes on, and ends with the same bytes", async (context) => {
@@ -100,4 +108,16 @@ test("what does not go with a file of prompts is refused", async (context) => {
   const { status, stderr } = await ternlight("run", DEMO, "--prompts", input);
   assert.equal(status, 1);
   assert.match(stderr, /NotFound: --prompts: ENOENT/);
+});
+
+test("prompts that cannot be read and answers that cannot be written end the run with the reason", async (context) => {
+  const folderOnly = await folder(context);
+  const unread = await ternlight("run", DEMO, "--prompts", folderOnly);
+  assert.equal(unread.status, 1);
+  assert.match(unread.stderr, /NotFound: --prompts: EISDIR/);
+  const input = path.join(folderOnly, "in.jsonl");
+  await writeFile(input, JSON.stringify("Once upon a time"));
+  const full = await ternlight("run", DEMO, ...flags, "--prompts", input, "--out", "/dev/full");
+  assert.equal(full.status, 1);
+  assert.match(full.stderr, /Unwritable: --out: ENOSPC/);
 });

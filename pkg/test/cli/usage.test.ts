@@ -67,7 +67,10 @@ const wrong: [string[], RegExp][] = [
   [["convert", DEMO], /OUT\.gguf is missing/],
   [["convert", "nowhere.gguf", ""], /OUT\.gguf must be the name of a file, not ""/],
   [["convert", "nowhere.gguf", "newdir/"], /OUT\.gguf must be the name of a file, not "newdir\/"/],
-  [["convert", DEMO, "x.gguf", "--type", "q4_0"], /--type must be "tq2_0", "tq1_0", "q1_0", "i2_s", not "q4_0"/],
+  [
+    ["convert", DEMO, "x.gguf", "--type", "q4_0"],
+    /--type must be "tq2_0", "tq1_0", "q1_0", "i2_s", "keep", not "q4_0"/,
+  ],
   [["convert", DEMO, "x.gguf", "--head", "f32"], /--head must be "keep"/],
   [["inspect", DEMO, "--strict", "2bit"], /--strict must be "1bit", "ternary"/],
 ];
