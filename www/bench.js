@@ -15,13 +15,15 @@ const { bench, DEFAULTS, shapes, synthetic } = await import("./ternlight/dist/be
 const demo = new URL("./ternlight/models/ternlight-demo/", import.meta.url).href;
 
 let report = null;
+/** What the report is of, as its file is called. */
+let kind = "bench";
 let abort = null;
 
 function setState(state, words) {
   document.documentElement.dataset.state = state;
   $("status").textContent = words;
   $("stop").disabled = state !== "running";
-  form.querySelector("[type=submit]").disabled = state === "running";
+  for (const button of [form.querySelector("[type=submit]"), $("device")]) button.disabled = state === "running";
   $("save").disabled = !report;
 }
 
@@ -37,24 +39,17 @@ function fromAddress() {
   if (asked.has("run")) form.requestSubmit();
 }
 
-async function run() {
+/** Measures until there is a report, or a problem to show. */
+async function measure(name, work) {
   abort = new AbortController();
-  report = null;
+  [report, kind] = [null, name];
   $("problem").hidden = true;
+  for (const id of ["profile", "trace", "json"]) $(id).hidden = true;
   setState("running", "Loading");
   try {
-    const [shape, type] = [elements.shape.value, elements.type.value.trim()];
-    const words = { shape, ...(type ? { type } : {}) };
-    const given = (name) => elements[name].value !== "";
-    const options = Object.fromEntries(numbers.filter(given).map((name) => [name, elements[name].valueAsNumber]));
-    report = await bench({
-      source: shape ? synthetic(words) : demo,
-      name: shape ? Object.values(words).join(" ") : "ternlight-demo",
-      options: { ...options, profile: elements.profile.checked, trace: elements.trace.checked },
-      load: { signal: abort.signal, ...(given("threads") ? { threads: elements.threads.valueAsNumber } : {}) },
-      onNote: (note) => setState("running", note[0].toUpperCase() + note.slice(1)),
-    });
-    show(report);
+    report = await work();
+    $("json").hidden = false;
+    $("json").querySelector("pre").textContent = JSON.stringify(report, null, 2);
     setState("done", "Done");
   } catch (error) {
     if (abort.signal.aborted) return setState("ready", "Stopped");
@@ -63,6 +58,38 @@ async function run() {
     setState("failed", "");
   }
 }
+
+const run = () =>
+  measure("bench", async () => {
+    const [shape, type] = [elements.shape.value, elements.type.value.trim()];
+    const words = { shape, ...(type ? { type } : {}) };
+    const given = (name) => elements[name].value !== "";
+    const options = Object.fromEntries(numbers.filter(given).map((name) => [name, elements[name].valueAsNumber]));
+    const found = await bench({
+      source: shape ? synthetic(words) : demo,
+      name: shape ? Object.values(words).join(" ") : "ternlight-demo",
+      options: { ...options, profile: elements.profile.checked, trace: elements.trace.checked },
+      load: { signal: abort.signal, ...(given("threads") ? { threads: elements.threads.valueAsNumber } : {}) },
+      onNote: (note) => setState("running", note[0].toUpperCase() + note.slice(1)),
+    });
+    show(found);
+    return found;
+  });
+
+/** What this machine reads and multiplies, as `ternlight device-report` tells it. */
+const device = () =>
+  measure("device", async () => {
+    const { deviceReport } = await import("./ternlight/dist/doctor.js");
+    setState("running", "Measuring this device");
+    const found = await deviceReport({ signal: abort.signal });
+    fill($("results"), [
+      ["Browser", found.runtime, `${found.cores} cores`],
+      ["Engine", found.flavour, `${found.threads} threads`],
+      ["Reads", `${one(found.readGbPerSecond)} GB/s`],
+      ["Multiplies", `${one(found.gmacPerSecond)} GMAC/s`],
+    ]);
+    return found;
+  });
 
 const one = (value) => value.toFixed(value < 10 ? 2 : 1);
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
@@ -94,8 +121,6 @@ function show({ engine, model, machine, settings, prefill, decode, endToEnd, mem
   if (profile) $("tables").replaceChildren(...["prefill", "decode"].map((phase) => table(phase, profile[phase])));
   $("trace").hidden = !trace;
   if (trace) $("maps").replaceChildren(...heatMaps(trace), matrixTable(trace.matrices));
-  $("json").hidden = false;
-  $("json").querySelector("pre").textContent = JSON.stringify(report, null, 2);
 }
 
 const inside = (share) => share !== null && `matrices alone ${percent(share)}`;
@@ -140,7 +165,7 @@ function tableOf(caption, head, rows) {
 function save() {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([JSON.stringify(report, null, 2)], { type: "application/json" }));
-  link.download = `ternlight-bench-${report.date.slice(0, 10)}.json`;
+  link.download = `ternlight-${kind}-${report.date.slice(0, 10)}.json`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href));
 }
@@ -149,6 +174,7 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   run();
 });
+$("device").addEventListener("click", device);
 $("stop").addEventListener("click", () => abort.abort());
 $("save").addEventListener("click", save);
 fromAddress();

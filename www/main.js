@@ -2,13 +2,12 @@
 
 import { showEngine, showModel, summary } from "./facts.js";
 import { duration, megabytes, tokens } from "./format.js";
-import { amount, KeptModels } from "./kept.js";
+import { builtIn, dropped, fromAddress, fromFiles, topLevel } from "./models/sources.js";
 import { explain } from "./problems.js";
 import { Sampling } from "./sampling.js";
-import { builtIn, dropped, fromAddress, fromFiles, topLevel } from "./sources.js";
 import { Run, SpeedPanel } from "./speed.js";
 import { lacking, lackingFor } from "./support.js";
-import { ChatView, TextView } from "./views.js";
+import { TextView } from "./views.js";
 import { readWeights, WeightsPicture } from "./weights.js";
 
 const root = document.documentElement;
@@ -24,16 +23,61 @@ const [prompt, generate, stop, status, output, problem] = [
 const sampling = new Sampling($("composer"));
 const speed = new SpeedPanel({ decode: $("decode"), prefill: $("prefill"), note: $("run-note"), chart: $("chart") });
 const picture = new WeightsPicture($("weights"));
-const kept = new KeptModels($("kept"), (address) =>
-  begin((signal) => open(address === builtIn.source ? builtIn : fromAddress(address), signal)),
-);
-const views = { text: new TextView(output, $("text")), chat: new ChatView(output, $("chat")) };
+const openFrom = (address) =>
+  begin((signal) => open(address === builtIn.address ? builtIn : fromAddress(address), signal));
+
+/** What is loaded when it is opened: by name, the module, and what is made of it once. */
+const parts = {
+  chat: async () => new (await import("./chat/view.js")).ChatView(output, $("chat"), host),
+  json: async () => new (await import("./play/json.js")).JsonView(output, $("json")),
+  tools: async () => new (await import("./play/tools.js")).ToolsView(output, $("tools"), host),
+  chooser: async () => {
+    const { Chooser } = await import("./models/chooser.js");
+    return new Chooser({ picker: $("picker"), kept: $("kept") }, { load: openFrom, fail });
+  },
+  storage: async () => {
+    const { StoragePanel } = await import("./storage/panel.js");
+    return new StoragePanel($("storage"), { load: openFrom, fail, changed: () => made.chat?.clear() });
+  },
+};
+const made = { text: new TextView(output, $("text")) };
+const begun = {};
+
+async function part(name) {
+  if (made[name]) return made[name];
+  // Once, also for two that ask while it loads.
+  begun[name] ??= parts[name]();
+  try {
+    made[name] = await begun[name];
+  } catch (error) {
+    delete begun[name];
+    throw Object.assign(new Error(`${name} could not be loaded: ${error.message}`), { code: "PartMissing" });
+  }
+  return made[name];
+}
+
+/** What the parts know of the page. */
+const host = {
+  prompt,
+  model: () => model,
+  /** @returns whether it begins */
+  start(request) {
+    const idle = generate.getAttribute("aria-disabled") === "false";
+    if (idle) begin((signal) => write(signal, request));
+    return idle;
+  },
+  say(words) {
+    status.textContent = words;
+  },
+  fail: (error, where) => fail(error, where),
+};
 
 const openings = ["Once upon a time there was a little rabbit who", "The king had three sons, and", "One dark night"];
 
 /** What is loaded, and where it came from. */
 let model = null;
 let choice = null;
+const modes = ["text", "chat", "json", "tools"];
 let mode = "text";
 
 /** @param state loading, ready, generating, stopped, failed or unsupported */
@@ -46,7 +90,7 @@ function setState(state, words) {
   stop.setAttribute("aria-disabled", state !== "generating");
   output.setAttribute("aria-busy", state === "generating");
   $("cancel").hidden = $("progress").hidden = state !== "loading";
-  $("modes").disabled = $("new-chat").disabled = busy;
+  $("modes").disabled = $("panel").disabled = $("new-chat").disabled = busy;
   if (busy) problem.hidden = true;
 }
 
@@ -79,20 +123,31 @@ async function open(next, signal) {
     toggleChooser(!model || part !== null);
     return setState(model ? "ready" : "stopped", ["Loading was cancelled", part].filter(Boolean).join(": "));
   }
+  const settings = await settingsOf(next);
+  await made.chat?.leave();
   model?.close();
-  [model, choice] = [loaded, next];
+  [model, choice] = [loaded, { ...next, settings }];
   showLoaded();
   setState("ready", "Ready");
+  stayOffline();
 }
 
 /** Computes what the page begins with while the weights come. Whoever writes something else has lost nothing. */
 const firstText = ({ opens }) => (opens !== undefined && prompt.value ? { prefill: opens + prompt.value } : {});
 
+/** What the catalogue says that a model is run with; null where it does not know the model. */
+async function settingsOf({ source }) {
+  if (typeof source !== "string") return null;
+  return part("chooser")
+    .then((chooser) => chooser.settingsOf(source))
+    .catch(() => null);
+}
+
 /** What has arrived of a model whose load has ended early, in words; null where nothing has. */
-async function keptOf({ source }) {
-  await kept.refresh().catch(() => {});
-  const part = typeof source === "string" ? kept.find(source) : null;
-  return part && !part.complete ? `${amount(part)}, and Continue goes on from there` : null;
+async function keptOf({ source, address = source }) {
+  if (typeof address !== "string") return null;
+  const { kept } = await part("chooser");
+  return kept.restOf(address).catch(() => null);
 }
 
 const phases = { header: "Reading the header", download: "Loading weights", pack: "Packing", ready: "Ready" };
@@ -127,14 +182,17 @@ function showLoaded() {
   for (const section of document.querySelectorAll(".known")) section.hidden = false;
   showEngine($("engine-facts"), info);
   showModel($("model-facts"), info);
-  sampling.reset(info, choice.builtIn === true);
+  sampling.reset(info, choice.builtIn === true, choice.settings);
   $("openings").hidden = !choice.builtIn;
   // What someone has written while they waited is theirs.
   if (["", ...openings].includes(prompt.value)) prompt.value = choice.builtIn ? openings[0] : "";
-  for (const view of Object.values(views)) view.clear();
+  for (const name of modes) made[name]?.clear();
   speed.clear();
   toggleChooser(false);
-  $("modes").hidden = !info.template;
+  // Templates know chats and tools.
+  for (const radio of $("modes").querySelectorAll("input")) {
+    radio.parentElement.hidden = !info.template && ["chat", "tools"].includes(radio.value);
+  }
   setMode(info.template ? "chat" : "text");
   const shown = choice;
   const read = choice.read ? readWeights(choice.read) : Promise.resolve(null);
@@ -144,24 +202,29 @@ function showLoaded() {
 
 // Generating
 
-async function write(signal) {
+/** @param request what the view is asked for; what stands in the prompt, where it is left out */
+async function write(signal, request = null) {
   const said = prompt.value;
   const options = sampling.read();
   const run = new Run(null);
   setState("generating", "Writing");
   let settle = () => {};
   try {
-    const begun = await views[mode].begin(model, said, { options, opening: sampling.opening });
+    const view = await part(mode);
+    const begun = await view.begin(model, request ?? { text: said }, { options, opening: sampling.opening });
     settle = begun.settle;
     run.promptTokens = begun.promptTokens;
+    if (!request && mode !== "text" && mode !== "json") prompt.value = "";
     const finished = await follow(begun, run, signal);
-    settle(finished.text);
-    if (mode === "chat") prompt.value = finished.text ? "" : said;
+    // What had no answer may be said again.
+    if (!request && !finished.text) prompt.value = said;
+    settle(finished.text, finished);
     speed.finish(run, finished.timings, options.seed);
     const stopped = finished.finishReason === "stopped";
     setState(stopped ? "stopped" : "ready", ending(finished, options.maxTokens));
   } catch (error) {
     settle("");
+    if (!request) prompt.value = said;
     fail(error);
   }
 }
@@ -249,15 +312,39 @@ function showProblem(title, advice, technical) {
 function setMode(next) {
   mode = next;
   for (const radio of $("modes").querySelectorAll("input")) radio.checked = radio.value === next;
-  for (const name of Object.keys(views)) $(name).hidden = name !== next;
-  $("new-chat").hidden = next !== "chat";
-  prompt.placeholder = next === "chat" ? "Enter sends, Shift+Enter begins a new line" : "The beginning of a text";
+  for (const name of modes) $(name).hidden = name !== next;
+  $("new-chat").hidden = next === "text" || next === "json";
+  $("new-chat").textContent = next === "tools" ? "Begin again" : "New chat";
+  prompt.placeholder = next === "text" ? "The beginning of a text" : "Enter sends, Shift+Enter begins a new line";
+  part(next)
+    .then(({ panel = null }) => {
+      if (mode !== next) return;
+      $("panel").hidden = panel === null;
+      $("panel").replaceChildren($("panel").firstElementChild, ...(panel ? [panel] : []));
+    })
+    .catch(fail);
+}
+
+function toggle(panel, button, open) {
+  $(panel).hidden = !open;
+  $(button).setAttribute("aria-expanded", open);
 }
 
 function toggleChooser(open = $("chooser").hidden) {
-  $("chooser").hidden = !open;
-  $("choose").setAttribute("aria-expanded", open);
-  if (open) kept.refresh().catch(() => {});
+  toggle("chooser", "choose", open);
+  if (open)
+    part("chooser")
+      .then((chooser) => chooser.open())
+      .catch(fail);
+  else made.chooser?.close();
+}
+
+function toggleStorage(open = $("storage").hidden) {
+  toggle("storage", "store", open);
+  if (open)
+    part("storage")
+      .then((storage) => storage.refresh())
+      .catch(fail);
 }
 
 const openFiles = (chosen) =>
@@ -267,6 +354,16 @@ const openFiles = (chosen) =>
   });
 
 $("choose").onclick = () => toggleChooser();
+$("store").onclick = () => toggleStorage();
+$("copy-link").onclick = async () => {
+  try {
+    const { linkTo } = await import("./links.js");
+    await navigator.clipboard.writeText(linkTo(choice ?? builtIn, prompt.value));
+    host.say("A link to this model and prompt is copied");
+  } catch (error) {
+    fail(error);
+  }
+};
 $("built-in").onclick = () => begin((signal) => open(builtIn, signal));
 $("cancel").onclick = () => task.stop();
 for (const [button, input, chosen] of [
@@ -288,14 +385,14 @@ $("address").onsubmit = (event) => {
 
 $("composer").onsubmit = (event) => {
   event.preventDefault();
-  if (generate.getAttribute("aria-disabled") === "false") begin(write);
+  if (generate.getAttribute("aria-disabled") === "false") begin((signal) => write(signal));
 };
 $("write-all").onclick = ({ target }) => {
   if (target.getAttribute("aria-disabled") === "false" && $("composer").reportValidity()) begin(writeSeveral);
 };
 stop.onclick = () => root.dataset.state === "generating" && task.stop();
 $("new-chat").onclick = () => {
-  views.chat.clear();
+  made[mode]?.clear();
   speed.clear();
   setState("ready", "New chat");
   prompt.focus();
@@ -304,7 +401,9 @@ $("modes").onchange = ({ target }) => setMode(target.value);
 
 prompt.onkeydown = (event) => {
   // While letters are composed, Enter belongs to the input method.
-  const sends = mode === "chat" && event.key === "Enter" && !event.shiftKey && !event.isComposing;
+  // Safari ends the composition before the key that ended it, which it gives the code 229.
+  const composed = event.isComposing || event.keyCode === 229;
+  const sends = mode !== "text" && event.key === "Enter" && !event.shiftKey && !composed;
   if (!sends) return;
   event.preventDefault();
   $("composer").requestSubmit();
@@ -355,6 +454,35 @@ prompt.value = openings[0];
 $("beginnings").value = [...openings, "In a great forest"].join("\n");
 $("openings").hidden = false;
 
+/** The page's own files are kept when nobody waits for anything. */
+function stayOffline() {
+  const idle = globalThis.requestIdleCallback ?? setTimeout;
+  // Where it cannot be kept the page works as before.
+  const keep = () => import("./offline/register.js").then(({ register }) => register(model.info.flavour));
+  idle(() => keep().catch(() => {}));
+}
+
+/** Loads the built-in model, or what a link asks for, when its reader has said yes. A model that is there stays until then. */
+async function first(signal) {
+  const { confirmed, readLink } = location.hash.length > 1 ? await import("./links.js") : {};
+  const asked = readLink?.(location.hash) ?? {};
+  if (asked.prompt != null) prompt.value = asked.prompt;
+  const linked = asked.model && fromAddress(asked.model);
+  if (!linked || (model && linked.source === choice.source)) return model ? undefined : open(builtIn, signal);
+  const settle = (words) => setState(model ? "ready" : "stopped", words);
+  settle("A link asks for a model");
+  if (!model) {
+    $("model-name").textContent = "No model yet";
+    $("model-summary").textContent = "Nothing is loaded before you answer";
+  }
+  const answer = await confirmed($("ask"), linked, model && choice.name, signal);
+  if (answer) return open(linked, signal);
+  if (answer === false && !model) return open(builtIn, signal);
+  showName();
+  settle("The link was not followed");
+}
+
 const lack = lacking();
 if (lack) unsupported(lack);
-else begin((signal) => open(builtIn, signal));
+else begin(first);
+addEventListener("hashchange", () => lack || begin(first));

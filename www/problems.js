@@ -29,7 +29,7 @@ const words = {
   NotFound: ["There is no model at this place.", "Check the address; of a folder, choose all files together."],
   Network: [
     "The model could not be fetched.",
-    "The server was not reached, failed, or does not let other sites read its files (CORS).",
+    "The server was not reached, or does not let other sites read its files (CORS).",
   ],
   SourceChanged: ["The model changed on its server while it was read.", "Load it again to get the new one."],
   IntegrityMismatch: ["The file is not the one that was asked for.", "It was changed on its way, or on its server."],
@@ -41,15 +41,42 @@ const words = {
     "Choose tokenizer.json and tokenizer_config.json with it.",
   ],
   BadTemplate: ["The model’s chat template does not work.", "Use the text view, or another version of the model."],
+  PartMissing: ["A part of this page could not be loaded.", "Without a network, only what was kept opens. Try again."],
+  NotText: ["This file is no text.", "Text files in UTF-8 can be attached."],
+  TooLarge: ["This file is too large.", "Take a part of it."],
+  BadImport: ["This file holds no conversations.", "Choose one that this page has exported."],
+  BadSchema: ["The JSON schema cannot be used.", "The details say where it is wrong."],
+  BadConstraint: ["The JSON schema cannot be used.", "The details say what it has that is not known here."],
+  BadTools: ["The tools cannot be used.", 'They are a list of { type: "function", function: … }.'],
+  Damaged: ["What was kept is damaged.", "It is read again, which takes its time once."],
+  QuotaExceededError: ["The browser’s storage is full.", "Delete models or sessions under Storage."],
+  SecurityError: [
+    "This browser keeps nothing for this page.",
+    "A private window or a setting forbids it; conversations last until the page is closed.",
+  ],
+  NotAllowedError: ["The browser did not allow it.", "Copying needs a click in the page, and https."],
   WorkerFailed: ["The engine has stopped.", again],
   TeamPoisoned: ["The engine has stopped.", again],
 };
 
+const elsewhere = "Download the file where you may, and choose it here.";
+
+/** What a server has answered, where that says more than the code of the error. */
+function answered({ reason, status }) {
+  if (reason === "RepoNotFound") return [words.NotFound[0], "Its name is misspelt, or it is private."];
+  if (reason === "GatedRepo")
+    return ["This model is gated.", `Its owner wants terms to be accepted on its page. ${elsewhere}`];
+  if (status === 401 || status === 403) return ["The server does not give this model to everybody.", elsewhere];
+  if (status === 429) return ["The server has had too many requests.", "Try again later."];
+  if (status >= 500) return ["The server has failed.", "Try again later."];
+  return null;
+}
+
 /** @returns what happened, what to do, and the error itself as text */
 export function explain(error) {
   const code = typeof error?.code === "string" ? error.code : (error?.name ?? "Error");
-  const [title, advice] = words[code] ?? ["Something went wrong.", again];
   const detail = error?.detail ?? {};
+  const [title, advice] = answered(detail) ?? words[code] ?? ["Something went wrong.", again];
   return {
     title,
     advice: [needs(detail), advice].filter(Boolean).join(" "),

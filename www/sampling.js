@@ -1,6 +1,6 @@
 /** The sampling controls. What they show is what runs. */
 
-/** What the built-in model's README recommends; others get the engine's own defaults. */
+/** What the built-in model's README recommends; others get what their publishers run them with, and else the engine's own defaults. */
 const defaults = { temperature: 0.7, topK: 40, topP: 0.95, minP: 0, repetitionPenalty: 1, maxTokens: 512, seed: "" };
 const forDemo = { repetitionPenalty: 1.1, maxTokens: 400 };
 
@@ -17,8 +17,8 @@ export class Sampling {
   }
 
   /** The values that suit a model. */
-  reset(info, isDemo) {
-    const values = { ...defaults, ...(isDemo ? forDemo : {}) };
+  reset(info, isDemo, settings) {
+    const values = { ...defaults, ...(isDemo ? forDemo : settings) };
     values.maxTokens = Math.min(values.maxTokens, info.contextLength);
     for (const [name, value] of Object.entries(values)) this.#fields[name].value = value;
     this.#fields.maxTokens.max = info.contextLength;

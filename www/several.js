@@ -1,7 +1,10 @@
 /** Several texts written at once by one model: how fast each goes, and all together. */
 
+import { style } from "./dom.js";
 import { duration, rate, tokens } from "./format.js";
 import { Run } from "./speed.js";
+
+await style(new URL("./several.css", import.meta.url));
 
 export class Several {
   #lines;

@@ -177,18 +177,18 @@ function show(figure, perSecond, none = "0") {
 }
 
 /** A round number above. */
-function ceiling(value) {
+export function ceiling(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return power * [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => value <= step * power);
 }
 
-function shape(name, attributes) {
+export function shape(name, attributes) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   return element;
 }
 
-function label(x, y, anchor, text) {
+export function label(x, y, anchor, text) {
   const element = shape("text", { x, y, "text-anchor": anchor });
   element.textContent = text;
   return element;

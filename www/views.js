@@ -1,30 +1,28 @@
-/** What the Output shows: a prompt that is written on, or the turns of a chat. */
+/** What the Output shows: a prompt that is written on. Other views come when they are opened. */
 
-class Writer {
-  #log;
-  #text = new Text();
-  #waiting = "";
+/** Changes what lies in the scrolling `log`. Who reads further up is left there. */
+export function scrolled(log, change) {
+  const { scrollTop, clientHeight, scrollHeight } = log;
+  const atEnd = scrollTop + clientHeight >= scrollHeight - 24;
+  change();
+  if (atEnd) log.scrollTop = log.scrollHeight;
+}
 
-  /** Writes into `element`, which lies in the scrolling `log`. */
-  constructor(log, element) {
-    this.#log = log;
-    element.append(this.#text);
-    log.scrollTop = log.scrollHeight;
-  }
-
-  push(text) {
-    this.#waiting += text;
-  }
-
-  /** Once a frame. Who reads further up is left there. */
-  flush() {
-    if (this.#waiting === "") return;
-    const { scrollTop, clientHeight, scrollHeight } = this.#log;
-    const atEnd = scrollTop + clientHeight >= scrollHeight - 24;
-    this.#text.appendData(this.#waiting);
-    this.#waiting = "";
-    if (atEnd) this.#log.scrollTop = this.#log.scrollHeight;
-  }
+/** Writes into `element`, which lies in the log: what has come, once a frame. */
+export function writerTo(log, element) {
+  const text = new Text();
+  let waiting = "";
+  element.append(text);
+  log.scrollTop = log.scrollHeight;
+  return {
+    push(piece) {
+      waiting += piece;
+    },
+    flush() {
+      if (waiting !== "") scrolled(log, () => text.appendData(waiting));
+      waiting = "";
+    },
+  };
 }
 
 export class TextView {
@@ -41,57 +39,16 @@ export class TextView {
   }
 
   /** Starts to write on from a prompt. */
-  async begin(model, prompt, { opening, options }) {
-    const given = tag("span", "given", prompt);
-    const written = tag("span", "written");
+  async begin(model, { text }, { opening, options }) {
+    const [given, written] = ["given", "written"].map((name) => {
+      const part = document.createElement("span");
+      part.className = name;
+      return part;
+    });
+    given.append(text);
     this.#element.replaceChildren(given, written);
-    const writer = new Writer(this.#log, written);
-    const ids = await model.tokenize(opening + prompt);
+    const writer = writerTo(this.#log, written);
+    const ids = await model.tokenize(opening + text);
     return { generation: model.generate(ids, options), writer, promptTokens: ids.length, settle() {} };
   }
-}
-
-export class ChatView {
-  #log;
-  #element;
-  #messages = [];
-
-  constructor(log, element) {
-    this.#log = log;
-    this.#element = element;
-  }
-
-  /** Forgets the conversation. */
-  clear() {
-    this.#messages = [];
-    this.#element.replaceChildren();
-  }
-
-  /** Says something. What was computed of the turns before is found again. */
-  async begin(model, prompt, { options }) {
-    const messages = [...this.#messages, { role: "user", content: prompt }];
-    const asked = this.#turn("user", "You", prompt);
-    const answer = this.#turn("assistant", "Model");
-    const writer = new Writer(this.#log, answer.lastChild);
-    const settle = (text) => {
-      // An answer of no words is no turn: templates want roles to alternate.
-      if (text) this.#messages = [...messages, { role: "assistant", content: text }];
-      else for (const turn of [asked, answer]) turn.remove();
-    };
-    return { generation: model.chat(messages, options), writer, promptTokens: null, settle };
-  }
-
-  #turn(kind, who, text = "") {
-    const turn = tag("article", `turn ${kind}`);
-    turn.append(tag("h3", "", who), tag("p", "", text));
-    this.#element.append(turn);
-    return turn;
-  }
-}
-
-function tag(name, className, text = "") {
-  const element = document.createElement(name);
-  if (className) element.className = className;
-  if (text) element.append(text);
-  return element;
 }

@@ -1,5 +1,6 @@
 export { type Availability, type AvailabilityTools, availability } from "./integration/availability.ts";
 export type { TextOrCall } from "./integration/call_reader.ts";
+export { randomId } from "./integration/ids.ts";
 export {
   type LazyAvailability,
   type LazyModel,

@@ -18,6 +18,7 @@ import {
   type LazyAvailability,
   type LazyModel,
   type LoadCall,
+  randomId,
 } from "ternlight/integration";
 import { toMessages } from "./prompt.ts";
 import { toSettings } from "./settings.ts";
@@ -108,7 +109,7 @@ async function* answer(
   try {
     const { abortSignal: signal } = call;
     const model = yield* loaded(handle, call);
-    yield { type: "response-metadata", id: idOf("answer"), timestamp: new Date(), modelId: handle.name };
+    yield { type: "response-metadata", id: randomId("answer"), timestamp: new Date(), modelId: handle.name };
     yield* written(model, messages, { ...options, signal });
   } catch (error) {
     if (!told || call.abortSignal?.aborted) throw error;
@@ -176,7 +177,7 @@ async function* written(
     } else if (part.type === "call") {
       yield* closed();
       calls++;
-      call = { id: part.id ?? idOf("call"), toolName: part.name, input: "" };
+      call = { id: part.id ?? randomId("call"), toolName: part.name, input: "" };
       yield { type: "tool-input-start", id: call.id, toolName: call.toolName };
     } else if (part.type === "arguments") {
       call!.input += part.text;
@@ -227,10 +228,4 @@ function isJson(text: string): boolean {
   } catch {
     return false;
   }
-}
-
-/** Also in pages that are not secure, which have no `randomUUID`. */
-function idOf(kind: string): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(12));
-  return `${kind}-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }

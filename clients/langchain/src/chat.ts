@@ -22,15 +22,9 @@ import { type ChatGeneration, ChatGenerationChunk, type ChatResult } from "@lang
 import type { Runnable } from "@langchain/core/runnables";
 import { convertToOpenAITool } from "@langchain/core/utils/function_calling";
 import { toJsonSchema } from "@langchain/core/utils/json_schema";
-import type { ChatOptions, Finished, Model } from "ternlight";
-import {
-  type AnswerPart,
-  type ChatPartsOptions,
-  chatParts,
-  type LazyAvailability,
-  type LoadCall,
-} from "ternlight/integration";
-import { Engine, type EngineFields, enter } from "./engine.ts";
+import type { ChatOptions, Finished } from "ternlight";
+import { type AnswerPart, type ChatPartsOptions, chatParts, randomId } from "ternlight/integration";
+import { type EngineFields, enter, withEngine } from "./engine.ts";
 import { toMessage } from "./messages.ts";
 import { callOptions, fieldOptions, metadataOf, toolChoiceOf, usageOf } from "./options.ts";
 
@@ -50,8 +44,10 @@ interface Call {
   args: string;
 }
 
-export class ChatTernlight extends BaseChatModel<ChatTernlightCallOptions> {
-  readonly #engine: Engine;
+/** With a name, as declarations want it. */
+abstract class Base extends BaseChatModel<ChatTernlightCallOptions> {}
+
+export class ChatTernlight extends withEngine(Base) {
   readonly #options: Record<string, unknown>;
 
   static override lc_name(): string {
@@ -60,32 +56,11 @@ export class ChatTernlight extends BaseChatModel<ChatTernlightCallOptions> {
 
   constructor(fields: ChatTernlightFields) {
     super(fields);
-    this.#engine = new Engine(fields);
     this.#options = fieldOptions(fields);
   }
 
   _llmType(): string {
     return "ternlight";
-  }
-
-  /** The source's address or the model's name. */
-  get model(): string {
-    return this.#engine.name;
-  }
-
-  /** Loads the model ahead of its first call. */
-  load(call?: LoadCall): Promise<Model> {
-    return this.#engine.load(call);
-  }
-
-  /** Whether the model can answer here, and whether something has to be downloaded for it. */
-  availability(): Promise<LazyAvailability> {
-    return this.#engine.availability();
-  }
-
-  /** Gives the model's memory back; one that was given loaded stays open. */
-  close(): Promise<void> {
-    return this.#engine.close();
   }
 
   override invocationParams(options?: this["ParsedCallOptions"]): Record<string, unknown> {
@@ -109,7 +84,7 @@ export class ChatTernlight extends BaseChatModel<ChatTernlightCallOptions> {
     let finished: Finished | null = null;
     for await (const part of this.#answer(messages, options)) {
       if (part.type === "text") text += part.text;
-      else if (part.type === "call") calls[part.call] = { id: part.id ?? idOf(), name: part.name, args: "" };
+      else if (part.type === "call") calls[part.call] = { id: part.id ?? randomId("call"), name: part.name, args: "" };
       else if (part.type === "arguments") calls[part.call]!.args += part.text;
       else finished = part.finished;
     }
@@ -149,7 +124,7 @@ export class ChatTernlight extends BaseChatModel<ChatTernlightCallOptions> {
     const type = "tool_call_chunk" as const;
     if (part.type === "text") return new AIMessageChunk({ content: part.text });
     if (part.type === "call") {
-      const begun = { index: part.call, id: part.id ?? idOf(), name: part.name, args: "", type };
+      const begun = { index: part.call, id: part.id ?? randomId("call"), name: part.name, args: "", type };
       return new AIMessageChunk({ content: "", tool_call_chunks: [begun] });
     }
     if (part.type === "arguments")
@@ -164,7 +139,7 @@ export class ChatTernlight extends BaseChatModel<ChatTernlightCallOptions> {
 
   async *#answer(messages: BaseMessage[], options: this["ParsedCallOptions"]): AsyncGenerator<AnswerPart, undefined> {
     const { signal } = options as ChatTernlightCallOptions;
-    const model = await this.#engine.load({ signal });
+    const model = await this.load({ signal });
     const leave = await enter(model, signal);
     try {
       yield* chatParts(model, messages.map(toMessage), {
@@ -217,10 +192,4 @@ const toTool = (tool: BindToolsInput): ToolDefinition =>
 function tokenUsage(finished: Finished) {
   const { input_tokens: promptTokens, output_tokens: completionTokens, total_tokens: totalTokens } = usageOf(finished);
   return { promptTokens, completionTokens, totalTokens };
-}
-
-/** Also in pages that are not secure, which have no `randomUUID`. */
-function idOf(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(12));
-  return `call-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }

@@ -16,28 +16,50 @@ export interface EngineFields {
   loadOptions?: LoadOptions | undefined;
 }
 
-export class Engine {
-  readonly #lazy: LazyModel;
+/** What the classes have beside what LangChain asks of them. */
+export interface EngineUser {
+  /** The source's address or the model's name. */
+  readonly model: string;
+  /** Loads the model ahead of its first call. */
+  load(call?: LoadCall): Promise<Model>;
+  /** Whether the model can be used here, and whether something has to be downloaded for it. */
+  availability(): Promise<LazyAvailability>;
+  /** Gives the model's memory back; one that was given loaded stays open. */
+  close(): Promise<void>;
+}
 
-  constructor({ model, loadOptions }: EngineFields) {
-    this.#lazy = lazyModel({ load, canRun, cache }, model, loadOptions);
-  }
+// biome-ignore lint/suspicious/noExplicitAny: TypeScript wants these parameters of every class that extends one it does not know
+type Constructor<T = object> = abstract new (...given: any[]) => T;
 
-  get name(): string {
-    return this.#lazy.name;
-  }
+/** A class of LangChain with a model behind it, from the first argument of its constructor. */
+export function withEngine<Base extends Constructor>(base: Base): Base & Constructor<EngineUser> {
+  abstract class WithEngine extends base implements EngineUser {
+    readonly #lazy: LazyModel;
 
-  load(call?: LoadCall): Promise<Model> {
-    return this.#lazy.model(call);
-  }
+    // biome-ignore lint/suspicious/noExplicitAny: as above
+    constructor(...given: any[]) {
+      super(...given);
+      const { model, loadOptions } = given[0] as EngineFields;
+      this.#lazy = lazyModel({ load, canRun, cache }, model, loadOptions);
+    }
 
-  availability(): Promise<LazyAvailability> {
-    return this.#lazy.availability();
-  }
+    get model(): string {
+      return this.#lazy.name;
+    }
 
-  close(): Promise<void> {
-    return this.#lazy.close();
+    load(call?: LoadCall): Promise<Model> {
+      return this.#lazy.model(call);
+    }
+
+    availability(): Promise<LazyAvailability> {
+      return this.#lazy.availability();
+    }
+
+    close(): Promise<void> {
+      return this.#lazy.close();
+    }
   }
+  return WithEngine;
 }
 
 /** Requests of a model that run, and who waits until one of them has ended. */

@@ -3,9 +3,8 @@
 import type { CallbackManagerForLLMRun } from "@langchain/core/callbacks/manager";
 import { BaseLLM, type BaseLLMCallOptions, type BaseLLMParams } from "@langchain/core/language_models/llms";
 import { GenerationChunk, type LLMResult } from "@langchain/core/outputs";
-import type { Finished, GenerateOptions, Model } from "ternlight";
-import type { LazyAvailability, LoadCall } from "ternlight/integration";
-import { Engine, type EngineFields, enter, inPlace } from "./engine.ts";
+import type { Finished, GenerateOptions } from "ternlight";
+import { type EngineFields, enter, inPlace, withEngine } from "./engine.ts";
 import { callOptions, fieldOptions, metadataOf, usageOf } from "./options.ts";
 
 type Options = Omit<GenerateOptions, "signal">;
@@ -15,8 +14,10 @@ export interface TernlightLLMFields extends BaseLLMParams, EngineFields, Options
 
 export interface TernlightLLMCallOptions extends BaseLLMCallOptions, Omit<Options, "stop"> {}
 
-export class TernlightLLM extends BaseLLM<TernlightLLMCallOptions> {
-  readonly #engine: Engine;
+/** With a name, as declarations want it. */
+abstract class Base extends BaseLLM<TernlightLLMCallOptions> {}
+
+export class TernlightLLM extends withEngine(Base) {
   readonly #options: Record<string, unknown>;
 
   static override lc_name(): string {
@@ -25,32 +26,11 @@ export class TernlightLLM extends BaseLLM<TernlightLLMCallOptions> {
 
   constructor(fields: TernlightLLMFields) {
     super(fields);
-    this.#engine = new Engine(fields);
     this.#options = fieldOptions(fields);
   }
 
   _llmType(): string {
     return "ternlight";
-  }
-
-  /** The source's address or the model's name. */
-  get model(): string {
-    return this.#engine.name;
-  }
-
-  /** Loads the model ahead of its first call. */
-  load(call?: LoadCall): Promise<Model> {
-    return this.#engine.load(call);
-  }
-
-  /** Whether the model can answer here, and whether something has to be downloaded for it. */
-  availability(): Promise<LazyAvailability> {
-    return this.#engine.availability();
-  }
-
-  /** Gives the model's memory back; one that was given loaded stays open. */
-  close(): Promise<void> {
-    return this.#engine.close();
   }
 
   override invocationParams(options?: this["ParsedCallOptions"]): Record<string, unknown> {
@@ -64,7 +44,7 @@ export class TernlightLLM extends BaseLLM<TernlightLLMCallOptions> {
   /** All prompts at once, as far as the engine's batch has places. */
   async _generate(prompts: string[], options: this["ParsedCallOptions"]): Promise<LLMResult> {
     const { signal } = options as TernlightLLMCallOptions;
-    const model = await this.#engine.load({ signal });
+    const model = await this.load({ signal });
     const given = { ...this.invocationParams(options), signal };
     const one = (prompt: string) => inPlace(model, signal, () => model.generate(prompt, given).finished);
     const finished = await Promise.all(prompts.map(one));
@@ -80,7 +60,7 @@ export class TernlightLLM extends BaseLLM<TernlightLLMCallOptions> {
     runManager?: CallbackManagerForLLMRun,
   ): AsyncGenerator<GenerationChunk> {
     const { signal } = options as TernlightLLMCallOptions;
-    const model = await this.#engine.load({ signal });
+    const model = await this.load({ signal });
     const leave = await enter(model, signal);
     try {
       const generation = model.generate(prompt, { ...this.invocationParams(options), signal });

@@ -6,7 +6,7 @@ import type { ChatMessage, ChatOptions, Finished, GenerateOptions, Generation, M
 export interface UseGeneration {
   /** The text so far. It stays until the next answer begins. */
   text: string;
-  /** `done` where the answer has ended, by itself or by `stop()`. */
+  /** `done` where the answer has ended: by itself, by `stop()`, or because the component has another model. */
   status: "idle" | "running" | "done" | "error";
   /** What the answer ended with, times and calls of tools among it. */
   finished: Finished | null;
@@ -77,6 +77,8 @@ export function useGeneration(model: Model | null): UseGeneration {
     () => () => {
       current.current?.stop();
       current.current = null;
+      // A component that stays, as in a fast refresh, must not wait for an answer that has ended.
+      setState((before) => (before.status === "running" ? { ...before, status: "done" } : before));
     },
     [model],
   );

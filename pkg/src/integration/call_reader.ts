@@ -1,6 +1,7 @@
 /** Separates calls of tools from an answer's text that has its special tokens, and drops those from the text. */
 
 import { type CallEvent, CallStream } from "../text/call_stream.ts";
+import type { Finished } from "../types/index.ts";
 import type { TokenTexts } from "./tokens.ts";
 
 /** What becomes known of an answer before its end. Calls are numbered from 0. */
@@ -49,3 +50,10 @@ export class CallReader {
     return { type: "text", text };
   }
 }
+
+/** An answer that was left behind its first call, by the tokens that were read: how far the engine was by then depends on its speed. */
+export const leftBehindCall = (finished: Finished, read: number): Finished => ({
+  ...finished,
+  finishReason: "stopped",
+  tokens: finished.tokens.slice(0, read),
+});

@@ -1,7 +1,7 @@
 /** An answer in its parts as they come: text, and calls of tools. */
 
 import type { ChatMessage, ChatOptions, Finished, Model, Session } from "../types/index.ts";
-import { CallReader, type TextOrCall } from "./call_reader.ts";
+import { CallReader, leftBehindCall, type TextOrCall } from "./call_reader.ts";
 import { TokenTexts } from "./tokens.ts";
 
 /** What becomes known of an answer; the last part is its end. */
@@ -46,15 +46,16 @@ export async function* chatParts(
   const calls =
     given.tools?.length && given.toolChoice !== "none" ? new CallReader(given.tools, tokensOf(model)) : null;
   const generation = (session ?? model).chat(messages, calls ? { ...given, keepSpecialTokens: true } : given);
+  let read = 0;
   for await (const { text, tokens } of generation) {
+    read += tokens.length;
     if (calls) yield* await calls.read(text, tokens);
     else if (text !== "") yield { type: "text", text };
-    // What the engine has written beyond the call by now does not count.
     if (oneCall && calls?.between) break;
   }
   const finished = await generation.finished;
   if (calls) yield* calls.end();
-  yield { type: "end", finished };
+  yield { type: "end", finished: oneCall && calls?.between ? leftBehindCall(finished, read) : finished };
 }
 
 function tokensOf(model: Model): TokenTexts {

@@ -129,7 +129,9 @@ export class Conversation {
       if (toolCalls.length === 0 || options.responseFormat || round === MOST_ROUNDS) return finished!;
       const results = await Promise.all(
         toolCalls.map(async ({ id, name, arguments: input }) => {
-          const content = String(await this.#tools.find((tool) => tool.name === name)!.execute(input));
+          const tool = this.#tools.find((tool) => tool.name === name);
+          // A model may write any name.
+          const content = tool ? String(await tool.execute(input)) : `There is no tool ${JSON.stringify(name)}.`;
           options.signal?.throwIfAborted();
           return { role: "tool", name, content, ...(id && { tool_call_id: id }) };
         }),

@@ -133,7 +133,6 @@ class LanguageModelBase extends EventTarget {
     const signal = this.#signal(options);
     return this.#inTurn(signal, async () => {
       const messages = validPrompt(input, this.contextUsage > 0);
-      if (messages.at(-1)!.prefix) throw failure("SyntaxError", "prefix is for prompts that are answered");
       await this.#made.conversation.add(messages, this.#overflowed, signal);
       return undefined;
     });
@@ -252,7 +251,6 @@ export function languageModelOf(lazy: LazyModel): LanguageModelStatic {
       const samplingMode = validOptions(options);
       const { signal, monitor, initialPrompts = [], tools = [], topK, temperature } = options;
       const initial = initialPrompts.length > 0 ? validPrompt(initialPrompts, false) : [];
-      if (initial.at(-1)?.prefix) throw failure("SyntaxError", "prefix is for prompts that are answered");
       signal?.throwIfAborted();
       const { tell, end } = monitored(monitor);
       if (!supports(options)) throw failure("NotSupportedError", "the model reads and writes text alone");

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
+import { recommend } from "ternlight/doctor";
 import { start, visit } from "./support.mjs";
 
 let demo;
@@ -30,6 +31,27 @@ test("the page measures a synthetic model, and saves what the command line would
   assert.equal(report.memory.grownBytes, 0);
   assert.ok(report.roofline.gbPerSecond > 0.1 && report.roofline.gmacPerSecond > 1);
   assert.ok(report.endToEnd.tokensPerSecond.median > 0);
+  assert.deepEqual(complaints, []);
+});
+
+test("the page reports its device, and recommend advises on it elsewhere", async (context) => {
+  const visited = await open(context, "?shape=fairy");
+  const { page, complaints, requests } = visited;
+  await visited.reach("ready");
+  await page.getByRole("button", { name: "Report this device" }).click();
+  await visited.reach("done");
+  assert.match(await page.locator("#results").innerText(), /Multiplies\n[\d.]+ GMAC\/s/);
+  assert.ok(!requests.some((url) => url.includes("ternlight-demo")), "no model is loaded");
+  const download = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Save as JSON" }).click();
+  const file = await download;
+  assert.match(file.suggestedFilename(), /^ternlight-device-\d{4}-\d\d-\d\d\.json$/);
+  const device = JSON.parse(await readFile(await file.path(), "utf8"));
+  assert.match(device.runtime, /^Chrome \d+/);
+  assert.ok(device.readGbPerSecond > 0.1 && device.gmacPerSecond > 0.1 && device.threads >= 1);
+  const load = { users: 2, promptTokens: 32, answerTokens: 16, device };
+  const { fits, measured, settings } = await recommend(new URL("../../models/ternlight-demo/", import.meta.url), load);
+  assert.deepEqual([fits, measured, settings.threads], [true, "a report", device.threads]);
   assert.deepEqual(complaints, []);
 });
 

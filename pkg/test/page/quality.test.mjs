@@ -10,7 +10,7 @@ before(async () => {
 });
 after(() => demo?.stop());
 
-test("a page checks, slices, prunes and measures a file that its user has given", async () => {
+test("a page checks, slices, prunes, calibrates and measures a file that its user has given", async () => {
   const session = await demo.browser.newContext();
   const page = await session.newPage();
   const requests = [];
@@ -24,7 +24,7 @@ test("a page checks, slices, prunes and measures a file that its user has given"
   await page.setInputFiles("#model", golden("gguf", "onebitllm_style.F16.gguf"));
   const text = (await readFile(golden("fairy-bitnet", "heldout.txt"), "utf8")).slice(0, 3000);
   const found = await page.evaluate(async (text) => {
-    const { check, prune, quality, slice } = await import("/ternlight/dist/quality.js");
+    const { calibrate, check, prune, quality, slice } = await import("/ternlight/dist/quality.js");
     const [file] = document.querySelector("#model").files;
     const bytes = async (made) => {
       const parts = [];
@@ -39,7 +39,10 @@ test("a page checks, slices, prunes and measures a file that its user has given"
     const pruned = await prune(cut, { targetLayers: 1, texts: [text], tokens: 64, by: "influence" });
     const small = await bytes(pruned.file);
     const { rows } = await quality(small, text.slice(0, 400), { kv: ["q8"] });
+    // Every input has fewer bits than that: none stays as it was.
+    const { map } = await calibrate(fixed, { texts: [text], samples: 2, tokens: 64, entropyThreshold: 8 });
     return {
+      map,
       rules: findings.map(({ rule }) => rule),
       left,
       sizes: [file, fixed, cut, small].map(({ size }) => size),
@@ -51,5 +54,8 @@ test("a page checks, slices, prunes and measures a file that its user has given"
   const [file, fixed, cut, small] = found.sizes;
   assert.ok(file > fixed && fixed > cut && cut > small, found.sizes.join());
   assert.ok(Number.isFinite(found.rows[0].perplexity) && found.rows[0].kl > 0);
+  assert.ok(Object.values(found.map).every((precision) => precision === "int4" || precision === "int2"));
+  assert.ok(Object.keys(found.map).length > 0);
+  assert.ok(requests.some((path) => path.endsWith("/dist/maps.js")));
   await session.close();
 });

@@ -24,8 +24,8 @@ export async function start() {
 }
 
 /** The page in a context of its own, with what it asked for and complained of. */
-export async function visit(context, browser, url, { width = 1280, height = 800, before } = {}) {
-  const session = await browser.newContext({ viewport: { width, height } });
+export async function visit(context, browser, url, { width = 1280, height = 800, before, offline, ...more } = {}) {
+  const session = await browser.newContext({ viewport: { width, height }, ...more });
   context.after(() => session.close());
   const page = await session.newPage();
   const [requests, complaints] = [[], []];
@@ -39,6 +39,8 @@ export async function visit(context, browser, url, { width = 1280, height = 800,
     const note = () => globalThis.states.push(document.documentElement.dataset.state);
     new MutationObserver(note).observe(document, { attributes: true, subtree: true, attributeFilter: ["data-state"] });
   });
+  // A service worker fetches what a test counts, and answers what a test wants to fail.
+  if (!offline) await page.addInitScript(() => Object.defineProperty(navigator, "serviceWorker", { value: undefined }));
   if (before) await page.addInitScript(before);
   await page.goto(url);
   return new Demo(page, requests, complaints);
@@ -48,7 +50,7 @@ export async function visit(context, browser, url, { width = 1280, height = 800,
 class Demo {
   constructor(page, requests, complaints) {
     Object.assign(this, { page, requests, complaints });
-    this.prompt = page.getByRole("textbox", { name: "Prompt" });
+    this.prompt = page.getByRole("textbox", { name: "Prompt", exact: true });
     this.generate = page.getByRole("button", { name: "Generate" });
     this.stop = page.getByRole("button", { name: "Stop" });
     this.output = page.getByLabel("Output");
@@ -130,4 +132,30 @@ export async function damagedFolder(folder, damage) {
   damage(header, buffer.subarray(8 + length));
   buffer.write(JSON.stringify(header).padEnd(length), 8);
   return files;
+}
+
+const demoFolder = path.join(root, "pkg", "models", "ternlight-demo");
+/** It spells calls as Hermes does. */
+const CHAT = `{% if tools %}Answer with <tool_call>{"name": …, "arguments": …}</tool_call>: {{ tools | tojson }}
+{% endif %}{% for message in messages %}{{ message.role }}: {{ message.content }}{% if message.tool_calls %}{% for call in message.tool_calls %}<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}{% endif %}
+{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}`;
+
+/** The demo model's files with a chat template, as a model that chats. */
+export async function chatModel() {
+  const names = (await readdir(demoFolder)).filter((name) => /\.(json|safetensors)$/.test(name));
+  return Promise.all(
+    names.map(async (name) => {
+      const bytes = await readFile(path.join(demoFolder, name));
+      if (name !== "tokenizer_config.json") return file(name, bytes);
+      return file(name, Buffer.from(JSON.stringify({ ...JSON.parse(bytes), chat_template: CHAT })));
+    }),
+  );
+}
+
+/** For people: `PICTURES=folder` keeps what the page looks like. */
+export async function picture({ page }, name) {
+  const { PICTURES } = process.env;
+  if (PICTURES) await page.screenshot({ path: `${PICTURES}/${name}.png` });
 }

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { type LoadOptions, load } from "ternlight";
+import { type ChatMessage, type ChatOptions, type LoadOptions, load, type Model } from "ternlight";
 import { install, languageModel, type LanguageModel as Talk } from "ternlight/prompt-api";
 import { DEMO } from "../api/support/model.ts";
 import { CONTINUATION, HERMES, PLAIN } from "../server/support/app.ts";
@@ -126,7 +126,15 @@ test("create: what cannot be loaded, aborts and initial prompts", async () => {
     assert.deepEqual([name, quota], ["QuotaExceededError", 96]);
     return requested > quota;
   });
-  await fails(talk({ initialPrompts: [{ role: "assistant", content: "x", prefix: true }] }), "SyntaxError");
+  // Validation allows a prefix here; where nothing is answered it is a message like any other.
+  const begun = (prefix: boolean) =>
+    talk({
+      initialPrompts: [
+        { role: "user", content: "Once upon a" },
+        { role: "assistant", content: " time", prefix },
+      ],
+    });
+  assert.equal((await begun(true)).contextUsage, (await begun(false)).contextUsage);
 });
 
 test("validate and canonicalize a prompt", async () => {
@@ -213,7 +221,11 @@ test("append: messages without an answer, and the next prompt goes on from them"
   assert.equal(await session.append(once), undefined);
   assert.equal(session.contextUsage, 4);
   assert.match(await session.prompt(" there", { responseConstraint: / lived a man/ }), / lived a man/);
-  await fails(session.append([{ role: "assistant", content: "x", prefix: true }]), "SyntaxError");
+  const before = session.contextUsage;
+  const added = [{ role: "assistant", content: " time", prefix: true }] as const;
+  const more = await session.measureContextUsage([{ role: "assistant", content: " time" }]);
+  await session.append(added);
+  assert.equal(session.contextUsage, before + more);
   await fails(session.append("x", { signal: AbortSignal.abort() }), "AbortError");
 });
 
@@ -274,10 +286,49 @@ test("tools: their functions are called, all of an answer at once, and the answe
       return "clear";
     },
   };
-  // A model that calls by itself is too large for tests: the first answer is made to be two calls.
   const calls = `<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>\n`;
   let forced = 0;
-  const steered = new Proxy(caller, {
+  const calling = steered((given) =>
+    forced++ === 0
+      ? { ...given, responseFormat: { type: "regex", pattern: `(${escaped(calls)}){2}` } }
+      : { ...given, maxTokens: 8 },
+  );
+  const session = await languageModel(calling).create({ ...greedy, tools: [weather] });
+  const text = await session.prompt("Is it raining?");
+  assert.deepEqual(asked, [{ city: "Oslo" }, { city: "Oslo" }]);
+  assert.equal(forced, 2);
+  assert.ok(text.length > 0 && !text.includes("tool_call"));
+  const broken = await languageModel(calling).create({
+    ...greedy,
+    tools: [{ ...weather, execute: () => Promise.reject(new Error("no network")) }],
+  });
+  forced = 0;
+  await fails(broken.prompt("Is it raining?"), "Error", /no network/);
+  assert.equal(broken.contextUsage, 0);
+});
+
+test("tools: a call of a name that is none is no error, and the model hears of it", async () => {
+  const weather = { name: "weather", description: "", inputSchema: { type: "object" }, execute: async () => "clear" };
+  const pattern = escaped('<tool_call>\n{"name": "wether", "arguments": {}}\n</tool_call>\n');
+  for (const known of [false, true]) {
+    const asked: (readonly ChatMessage[])[] = [];
+    const calling = steered((given, messages) => {
+      asked.push(messages);
+      if (asked.length > 1) return { ...given, maxTokens: 8 };
+      // The engine takes the name for a call where its own list has it.
+      const tools = [...given.tools!, ...(known ? [{ type: "function", function: { name: "wether" } }] : [])];
+      return { ...given, tools, responseFormat: { type: "regex", pattern } };
+    });
+    const session = await languageModel(calling).create({ ...greedy, tools: [weather] });
+    await session.prompt("Is it raining?");
+    assert.equal(asked.length, known ? 2 : 1);
+    if (known) assert.equal(asked[1]!.at(-1)!.content, 'There is no tool "wether".');
+  }
+});
+
+/** A model whose answers get other options: one that calls by itself is too large for tests. */
+const steered = (change: (given: ChatOptions, messages: readonly ChatMessage[]) => ChatOptions): Model =>
+  new Proxy(caller, {
     get(target, name) {
       if (name !== "session") {
         const value = target[name as keyof typeof target];
@@ -286,27 +337,11 @@ test("tools: their functions are called, all of an answer at once, and the answe
       return () => {
         const session = target.session();
         const chat = session.chat.bind(session);
-        session.chat = (messages, more = {}) =>
-          forced++ === 0
-            ? chat(messages, { ...more, responseFormat: { type: "regex", pattern: `(${escaped(calls)}){2}` } })
-            : chat(messages, { ...more, maxTokens: 8 });
+        session.chat = (messages, given = {}) => chat(messages, change(given, messages));
         return session;
       };
     },
   });
-  const session = await languageModel(steered).create({ ...greedy, tools: [weather] });
-  const text = await session.prompt("Is it raining?");
-  assert.deepEqual(asked, [{ city: "Oslo" }, { city: "Oslo" }]);
-  assert.equal(forced, 2);
-  assert.ok(text.length > 0 && !text.includes("tool_call"));
-  const broken = await languageModel(steered).create({
-    ...greedy,
-    tools: [{ ...weather, execute: () => Promise.reject(new Error("no network")) }],
-  });
-  forced = 0;
-  await fails(broken.prompt("Is it raining?"), "Error", /no network/);
-  assert.equal(broken.contextUsage, 0);
-});
 
 const escaped = (text: string) => text.replace(/[{}|()[\]\\.*+?^$]/g, "\\$&");
 

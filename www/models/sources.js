@@ -3,7 +3,7 @@
  * takes, and where it can be had a way to read safetensors bytes, for the picture of the weights.
  */
 
-const folder = new URL("./ternlight/models/ternlight-demo/", import.meta.url);
+const folder = new URL("../ternlight/models/ternlight-demo/", import.meta.url);
 
 export const builtIn = {
   name: "ternlight-demo",
@@ -11,7 +11,14 @@ export const builtIn = {
   builtIn: true,
   /** What its texts begin with. */
   opens: "<|endoftext|>",
-  source: folder.href,
+  address: folder.href,
+  // By name: of a folder the engine would ask for parts that there are none of, which without a network nobody can tell.
+  source: Object.fromEntries(
+    ["config", "generation_config", "tokenizer", "tokenizer_config"]
+      .map((name) => `${name}.json`)
+      .concat("model.safetensors")
+      .map((name) => [name, new URL(name, folder).href]),
+  ),
   read: readUrl(new URL("model.safetensors", folder)),
 };
 

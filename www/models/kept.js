@@ -1,9 +1,10 @@
 /** The list of models that this browser keeps: what of each is here, with buttons that load and delete it. */
 
-import { megabytes, size } from "./format.js";
+import { button, make } from "../dom.js";
+import { megabytes, size } from "../format.js";
 
 /** Files of one model: parts of a split one, or all of a folder's. Those that nobody can read have no address. */
-export function group(files) {
+function group(files) {
   const models = new Map();
   for (const file of files) {
     const single = /\.gguf$/i.test(file.url);
@@ -20,7 +21,7 @@ export function group(files) {
   return [...models.values()];
 }
 
-export const amount = ({ kept, size: all, complete }) =>
+const amount = ({ kept, size: all, complete }) =>
   complete ? size(all) : `${megabytes(kept)} of ${megabytes(all)} MB are here`;
 
 export class KeptModels {
@@ -34,13 +35,15 @@ export class KeptModels {
     this.#load = load;
   }
 
-  /** What is kept of the model that has this address. */
-  find(address) {
-    return this.#models.find((model) => model.address === address) ?? null;
+  /** What has arrived of a model whose load has ended early, in words; null where nothing has, or all. */
+  async restOf(address) {
+    await this.refresh();
+    const model = this.#models.find((one) => one.address === address);
+    return model && !model.complete ? `${amount(model)}, and Continue goes on from there` : null;
   }
 
   async refresh() {
-    const { cache } = await import("./ternlight/dist/index.js");
+    const { cache } = await import("../ternlight/dist/index.js");
     this.#models = group(await cache.list());
     this.#section.hidden = this.#models.length === 0;
     const all = this.#models.reduce((sum, { address, kept, size }) => sum + (address ? kept : size), 0);
@@ -53,42 +56,32 @@ export class KeptModels {
       ? nameOf(model.address)
       : { model: "Unreadable", host: "damaged, or of another version" };
     const taken = model.address ? amount(model) : size(model.size);
-    const row = document.createElement("li");
-    const words = document.createElement("div");
-    words.append(
-      element("b", name.model),
-      element("span", [taken, name.host !== name.model && name.host].filter(Boolean).join(" · "), "quiet"),
+    const host = name.host !== name.model && name.host;
+    const words = make(
+      "div",
+      {},
+      make("b", {}, name.model),
+      make("span", "quiet", [taken, host].filter(Boolean).join(" · ")),
     );
-    row.append(words);
-    if (model.address) {
-      row.append(this.#button(model.complete ? "Load" : "Continue", name.model, () => this.#load(model.address)));
-    }
-    row.append(this.#button("Delete", name.model, () => this.#delete(model, row)));
+    const row = make("li", {}, words);
+    const act = (text, work) => row.append(button(text, work, `${text} ${name.model}`));
+    if (model.address) act(model.complete ? "Load" : "Continue", () => this.#load(model.address));
+    act("Delete", () => this.#delete(model, row));
     if (model.address && !model.complete) {
-      const bar = document.createElement("progress");
-      bar.setAttribute("aria-label", `${name.model}: what is here`);
-      bar.value = model.kept / model.size;
-      row.append(bar);
+      const label = `${name.model}: what is here`;
+      row.append(make("progress", { value: model.kept / model.size, "aria-label": label }));
     }
     return row;
   }
 
   async #delete(model, row) {
-    const { cache } = await import("./ternlight/dist/index.js");
+    const { cache } = await import("../ternlight/dist/index.js");
     try {
       for (const file of model.files) await cache.delete(file);
       await this.refresh();
     } catch {
       row.querySelector(".quiet").textContent = "It is in use, in another tab perhaps, and cannot be deleted now.";
     }
-  }
-
-  #button(text, name, act) {
-    const button = element("button", text, "small");
-    button.type = "button";
-    button.setAttribute("aria-label", `${text} ${name}`);
-    button.onclick = act;
-    return button;
   }
 }
 
@@ -104,11 +97,4 @@ function decoded(text) {
   } catch {
     return text;
   }
-}
-
-function element(tag, text, kind = "") {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  made.className = kind;
-  return made;
 }

@@ -1,0 +1,2 @@
+// What bundlers import, for the reason that bundler.jsx tells.
+export * from "./chat-element.js";

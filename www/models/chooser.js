@@ -1,0 +1,36 @@
+/** What the chooser shows when it opens: the public models, and those that this browser keeps. */
+
+import { style } from "../dom.js";
+import { KeptModels } from "./kept.js";
+import { Picker } from "./picker.js";
+
+await style(new URL("../rows.css", import.meta.url));
+
+export class Chooser {
+  #picker;
+
+  /** @param acts { load(address), fail(error) } */
+  constructor({ picker, kept }, { load, fail }) {
+    this.#picker = new Picker(picker, load, fail);
+    this.kept = new KeptModels(kept, load);
+  }
+
+  /** What the catalogue says that the model of a name or an address is run with. */
+  async settingsOf(source) {
+    const { models } = await import("../ternlight/dist/catalogue.js");
+    const name = source
+      .replace(/^https:\/\/huggingface\.co\/([^/]+\/[^/]+)\/resolve\/main\//, "hf:$1/")
+      .replace(/\/$/, "");
+    return models.find(({ file }) => file === name)?.settings ?? null;
+  }
+
+  async open() {
+    // It may have been unfolded before this part was there, or stayed so while the chooser was closed.
+    void this.#picker.open();
+    await this.kept.refresh().catch(() => {});
+  }
+
+  close() {
+    this.#picker.close();
+  }
+}
