@@ -37,10 +37,16 @@ const forPages = [
   { format: "esm", entryPoints: ["src/server.ts", "src/integration.ts"] },
   // It finds the package by its name, so that a program has one engine for it and for itself.
   { format: "esm", entryPoints: ["src/prompt-api.ts"], external: ["ternlight"] },
+  // One script tag; what it imports when there is a model to load stays beside it.
+  { format: "esm", entryPoints: ["src/chat-element.ts"] },
   { format: "esm", entryPoints: [{ in: "src/bench/page.ts", out: "bench" }] },
+  { format: "esm", entryPoints: [{ in: "src/catalogue/page.ts", out: "catalogue" }] },
   { format: "esm", entryPoints: [{ in: "src/text/chat.ts", out: "chat" }] },
   { format: "esm", entryPoints: [{ in: "src/constrain/formats.ts", out: "formats" }] },
+  { format: "esm", entryPoints: [{ in: "src/options/activation_map.ts", out: "maps" }] },
   { format: "esm", entryPoints: [{ in: "src/signals/signals.ts", out: "signals" }] },
+  { format: "esm", entryPoints: [{ in: "src/split/split.ts", out: "split" }] },
+  { format: "esm", entryPoints: [{ in: "src/markdown/markdown.ts", out: "markdown" }] },
   { format: "iife", entryPoints: ["src/isolate.ts"] },
 ];
 const forNode = [
@@ -54,13 +60,18 @@ const pageFiles = [
     "worker.js",
     "chat.js",
     "formats.js",
+    "maps.js",
     "signals.js",
+    "split.js",
+    "markdown.js",
+    "catalogue.js",
     "demo.js",
     "edge.js",
     "doctor.js",
     "server.js",
     "integration.js",
     "hub.js",
+    "chat-element.js",
     "prompt-api.js",
     "quality.js",
   ],
@@ -70,9 +81,10 @@ const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "node-quality.
 /** What bundlers take instead, for the reason that bundler.jsx tells. */
 const copies = {
   "bundler.jsx": "src/bundler.jsx",
+  "chat-element.jsx": "src/chat-element.jsx",
   "demo.jsx": "dist/demo.js",
-  "doctor.jsx": "dist/doctor.js",
-  "quality.jsx": "dist/quality.js",
+  "doctor.jsx": "src/doctor.jsx",
+  "quality.jsx": "src/quality.jsx",
 };
 
 const own = ["build.mjs", "flavour.mjs", "glue.mjs", "options.mjs"].map((name) => path.join(pkg, "scripts", name));
@@ -87,6 +99,7 @@ const typed = [
   "server.d.ts",
   "integration.d.ts",
   "prompt-api.d.ts",
+  "chat-element.d.ts",
   "quality.d.ts",
   "batch.d.ts",
 ];
@@ -96,7 +109,7 @@ const papers = [
   "benches/results/README.md",
   ...["docs", "docs/guide", "docs/reference", "docs/images"].flatMap((folder) =>
     readdirSync(path.join(root, folder))
-      .filter((name) => /\.(md|png)$/.test(name))
+      .filter((name) => /\.(md|png|svg)$/.test(name))
       .map((name) => `${folder}/${name}`),
   ),
 ];
@@ -204,8 +217,8 @@ async function bundle(platform, groups, outdir, minified = true) {
 const later = {
   name: "later",
   setup({ onResolve }) {
-    onResolve({ filter: /^\.\/hub\.ts$/ }, ({ kind }) =>
-      kind === "dynamic-import" ? { path: "./hub.js", external: true } : null,
+    onResolve({ filter: /\/(hub|index|demo)\.ts$/ }, ({ kind, path: asked }) =>
+      kind === "dynamic-import" ? { path: `./${path.basename(asked, ".ts")}.js`, external: true } : null,
     );
   },
 };

@@ -30,7 +30,7 @@ export const recipe = ["cargo.mjs", "flavour.mjs", "glue.mjs", "mend.mjs", "orde
 function step(flavour, dist) {
   const { name, package: crate = "ternlight" } = flavour;
   // The converter is built on the engine's crate.
-  const folders = { ternlight: ["src"], "ternlight-convert": ["src", "convert"] }[crate] ?? [name];
+  const folders = { ternlight: ["src", "channel"], "ternlight-convert": ["src", "convert"] }[crate] ?? [name];
   return {
     inputs: [...folders.map((folder) => path.join(root, folder)), ...rust, ...recipe, npmLock, JSON.stringify(flavour)],
     outputs: [path.join(dist, flavour.file), path.join(dist, "glue", `${name}.js`)],

@@ -46,8 +46,9 @@ export function crates() {
     }
   }
   for (const id of workspace_members) visit(id);
-  for (const id of workspace_members) found.delete(id);
-  return [...found].map((id) => {
+  // Crates without a source lie in this repository.
+  const others = [...found].filter((id) => byId.get(id).source !== null);
+  return others.map((id) => {
     const { name, version, license, manifest_path, repository, authors } = byId.get(id);
     return { name, version, licence: license, folder: path.dirname(manifest_path), url: repository, authors };
   });

@@ -23,7 +23,12 @@ const targets = {
 
 /** The heading of each function, by its name in the table. */
 const calls = [
-  [["load", "canRun"], "load and canRun", "`ternlight/edge` takes no `threads` and no `flavour`."],
+  [
+    ["canRun", "load"],
+    "load and canRun",
+    "`memory` belongs to `canRun` alone. `ternlight/edge` takes no `threads` and no `flavour`.",
+  ],
+  [["configure"], "configure", "What is left out stays as it is."],
   [["inspect"], "inspect", ""],
   [
     ["completeChat", "complete", "chat", "generate"],
@@ -42,6 +47,7 @@ const calls = [
   [["metrics"], "metrics", ""],
   [["cache"], "cache.list and cache.delete", ""],
   [["doctor"], "doctor", ""],
+  [["deviceReport"], "deviceReport", ""],
 ];
 
 const kinds = {
@@ -76,7 +82,7 @@ const note = (what) => `<!-- Generated from ${what} by pkg/scripts/reference.mjs
 
 function kindText(kind) {
   if (typeof kind === "string") return kinds[kind];
-  if ("values" in kind) return kind.values.map((value) => `\`"${value}"\``).join(", ");
+  if ("values" in kind) return kind.values.map((value) => `\`"${value}"\``).join(", ") + (kind.map ? " or a map" : "");
   const [least, most] = kind.integer ?? kind.number;
   return `${kind.integer ? "integer" : "number"} from ${least} to ${most}`;
 }

@@ -13,10 +13,14 @@ const PATIENCE = 180_000;
 /** What a page has printed; null before. */
 const PRINTED = "document.querySelector('output')?.textContent || null";
 
-/** A Chromium with an empty profile; in a folder, what pages keep is on disk as users have it, else in memory. */
-export function launch(folder) {
+/** A Chromium with an empty profile; in a folder, what pages keep is on disk as users have it, else in memory. `extensions` lets DevTools load them. */
+export function launch(folder, { extensions = false } = {}) {
   const executablePath = found("chromium", process.env.CHROMIUM ?? "/usr/bin/chromium");
   const options = { executablePath, args: flags, timeout: PATIENCE };
+  if (extensions) {
+    options.args = [...flags, "--enable-unsafe-extension-debugging"];
+    options.ignoreDefaultArgs = ["--disable-extensions"];
+  }
   return folder ? chromium.launchPersistentContext(folder, options) : chromium.launch(options);
 }
 

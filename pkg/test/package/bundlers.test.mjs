@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
@@ -42,6 +43,29 @@ for (const vite of ["vite5", "vite6", "vite7", "vite8"]) {
   });
 }
 
+for (const vite of ["vite5", "vite8"]) {
+  test(`the chat element, by ${vite}`, async (context) => {
+    const folder = await emptyFolderWithPage(context);
+    const script = `
+      import "ternlight/chat-element";
+      const chat = document.createElement("ternlight-chat");
+      const show = (text) => document.querySelector("output").append(text);
+      chat.addEventListener("ready", async () => show((await chat.send("Once upon a time")).text));
+      chat.addEventListener("error", ({ detail }) => show(String(detail.error)));
+      chat.chatOptions = { temperature: 0, maxTokens: 12 };
+      chat.src = "demo";
+      document.body.append(chat);`;
+    await writeFile(path.join(folder, "main.js"), script);
+    const bin = host(`${vite}/bin/vite.js`);
+    await run(node, [bin, "build"], { cwd: folder });
+    for (const command of ["preview", "dev"]) {
+      const url = await startServer(context, node, [bin, command, "--host", "127.0.0.1"], { cwd: folder });
+      const { printed } = await open(context, url);
+      assert.equal(printed, " there lived a man who had a wife and a wife.");
+    }
+  });
+}
+
 test("webpack", async (context) => {
   const folder = await emptyFolderWithPage(context);
   const config = {
@@ -66,7 +90,9 @@ test("esbuild, with the worker, what it imports and the wasm as entries of their
   const dist = path.join(folder, "node_modules", "ternlight", "dist");
   const entries = [
     "main.js",
-    ...["worker.js", "chat.js", "formats.js", "signals.js", "*.wasm"].map((name) => path.join(dist, name)),
+    ...["worker.js", "chat.js", "formats.js", "maps.js", "signals.js", "split.js", "*.wasm"].map((name) =>
+      path.join(dist, name),
+    ),
   ];
   const options = ["--bundle", "--format=esm", "--outdir=out", "--entry-names=[name]", "--loader:.wasm=copy"];
   await run(host("esbuild/bin/esbuild"), [...entries, ...options], { cwd: folder });

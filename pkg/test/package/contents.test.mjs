@@ -30,6 +30,9 @@ test("the tarball", async (context) => {
       "batch.js",
       "bench.js",
       "bundler.jsx",
+      "catalogue.js",
+      "chat-element.js",
+      "chat-element.jsx",
       "chat.js",
       "cli.js",
       "constrain.wasm",
@@ -44,6 +47,8 @@ test("the tarball", async (context) => {
       "index.js",
       "integration.js",
       "isolate.js",
+      "maps.js",
+      "markdown.js",
       "node-doctor.js",
       "node-quality.js",
       "node-worker.js",
@@ -53,6 +58,7 @@ test("the tarball", async (context) => {
       "quality.jsx",
       "server.js",
       "signals.js",
+      "split.js",
       "worker.js",
     ];
     const expected = [...scripts, ...flavours.map((row) => row.file), "types"];
@@ -82,7 +88,9 @@ test("the tarball", async (context) => {
     for (const [worker, imports] of [
       ["worker.js", 1],
       ["formats.js", 0],
+      ["maps.js", 0],
       ["signals.js", 0],
+      ["split.js", 0],
       ["node-worker.js", 0],
       ["chat.js", 0],
     ]) {
@@ -92,10 +100,10 @@ test("the tarball", async (context) => {
       for (const one of found) for (const comment of told) assert.ok(one.includes(comment), `${one} lacks ${comment}`);
       assert.ok(!/\bnew Worker\(new URL\("/.test(script), `${worker} names itself or another worker`);
     }
-    for (const name of ["worker.js", "chat.js", "formats.js", "signals.js"]) {
+    for (const name of ["worker.js", "chat.js", "formats.js", "maps.js", "signals.js", "split.js"]) {
       assert.ok(!/\bfrom\s*"|^import\b/m.test(await text(name)), `${name} imports another file`);
     }
-    for (const name of ["chat.js", "formats.js", "signals.js"])
+    for (const name of ["chat.js", "formats.js", "maps.js", "signals.js", "split.js"])
       assert.ok((await text("worker.js")).includes(`new URL("./${name}",import.meta.url)`), name);
     const spawn = 'new Worker(new URL("./worker.js",import.meta.url),{type:"module"})';
     assert.ok((await text("index.js")).includes(spawn), "index.js lacks what bundlers look for");
