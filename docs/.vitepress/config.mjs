@@ -20,6 +20,8 @@ const guide = [
   ["batch", "Batches"],
   ["edge", "Edge workers"],
   ["operating", "Running it like production"],
+  ["deployment", "Recipes for hosts"],
+  ["machine", "The machine around the process"],
   ["command-line", "Command line"],
   ["profiling", "Profiling"],
   ["troubleshooting", "Troubleshooting"],

@@ -11,15 +11,30 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const results = path.join(root, "benches", "results");
-export const documents = ["README.md", "docs/performance.md"];
+export const documents = [
+  "README.md",
+  "docs/performance.md",
+  ...["operating", "machine", "batch", "quality"].map((name) => `docs/guide/${name}.md`),
+];
 
-/** The newest report of a row. */
-function report(row) {
+/** The newest report of a row; null where there is none. */
+function newest(row) {
   const name = readdirSync(results).findLast(
     (file) => /^\d{4}-\d\d-\d\d-/.test(file) && file.slice(11) === `${row}.json`,
   );
-  if (!name) throw new Error(`benches/results has no report of ${row}`);
-  return JSON.parse(readFileSync(path.join(results, name), "utf8"));
+  return name ? JSON.parse(readFileSync(path.join(results, name), "utf8")) : null;
+}
+
+function report(row) {
+  const found = newest(row);
+  if (!found) throw new Error(`benches/results has no report of ${row}`);
+  return found;
+}
+
+/** A figure whose measurement wants a machine of its own: until its report is there, the command stands in its place. */
+function measured(row, command, show) {
+  const found = newest(row);
+  return found ? show(found) : `Not measured yet: \`${command}\`.`;
 }
 
 const text = readFileSync(path.join(results, "README.md"), "utf8");
@@ -129,8 +144,341 @@ export const figures = {
     return `A load test of ${Math.round(seconds)} s with ${clients} clients on the demo model (\`npx ternlight loadtest ternlight-demo --seconds 600\`): ${answers.whole.toLocaleString("en")} whole answers and ${answers.brokenOff.toLocaleString("en")} broken off, ${wrong} of which differ from what their prompt gets alone; ${Math.round(tokensPerSecond).toLocaleString("en")} tokens/s together; first pieces after ${ms(firstPieceMs)} ms (p50, p95, p99), of short prompts after ${ms(shortFirstPieceMs)} ms; gaps of ${gapMs.p95.toFixed(1)} ms at p95 and ${Math.round(gapMs.most)} ms at most; the engine's memory is ${begin} MB after a tenth of the time and ${end} MB at the end.`;
   },
 
+  executables: () =>
+    measured("executables", "node benches/executables.mjs", ({ machine, bytes, firstMs }) => {
+      const ms = (name, { [name]: runs } = {}) => (runs ? String(Math.round(median(runs))) : "");
+      const lines = Object.keys(firstMs.cached).map((name) => [
+        name,
+        bytes[name] ? `${Math.round(bytes[name] / 1e6)} MB` : "",
+        ms(name, firstMs.cached),
+        ms(name, firstMs.dropped ?? undefined),
+      ]);
+      const head = ["Program", "", "first token, ms", "files not in the system's cache, ms"];
+      return `From the start of a process to the first byte of an answer of the demo model, medians, ${on(machine)} (\`node benches/executables.mjs\`):\n\n${table(head, lines)}`;
+    }),
+
+  machine_settings: () =>
+    measured("machine", "node benches/machine.mjs --system", ({ machine, settings, absent, runs }) => {
+      const lines = Object.entries(runs).map(([name, all]) => {
+        const of = (value) => median(all.map(value));
+        const against = median(all.map((run, i) => run.p99 / runs.plain[i].p99));
+        const [p50, p99] = [of((run) => run.p50), of((run) => run.p99)].map((ms) => ms.toFixed(2));
+        const ratio = of((run) => run.jitter / run.p50).toFixed(2);
+        return [
+          name,
+          all[0].threads === 1 ? "1 thread" : `${all[0].threads} threads`,
+          one(of((run) => run.tokensPerSecond)),
+          p50,
+          p99,
+          ratio,
+          against.toFixed(2),
+        ];
+      });
+      const head = ["", "", "tokens/s", "step p50, ms", "p99, ms", "jitter ÷ p50", "p99 ÷ plain"];
+      const missing = Object.entries(absent).map(([name, why]) => `- ${name}: ${why}`);
+      const rest = missing.length > 0 ? `\n\nNot to be had there:\n\n${missing.join("\n")}` : "";
+      return `\`node benches/machine.mjs --shape ${settings.shape} --repeat ${settings.repeat} --decode ${settings.decode}${settings.system ? " --system" : ""}\`, ${on(machine)}, medians:\n\n${table(head, lines)}${rest}`;
+    }),
+
+  scheduling: () =>
+    measured("scheduling", "node benches/scheduling.mjs", ({ machine, settings, rows }) => {
+      const line = (name, about, runs) => {
+        const of = (value) => one(median(runs.map(value)));
+        const times = ["firstMs", "wholeMs"].map((time) => of((row) => row[time].p95));
+        return [name, about, of((row) => row.servedPerSecond), of((row) => row.tokensPerSecond), ...times];
+      };
+      const batching = Object.entries(rows.batching).map(([name, runs]) => line(name, "", runs));
+      const tiers = Object.entries(rows.tiers).flatMap(([order, runs]) =>
+        Object.entries(settings.tiers).map(([tier, { promptTokens, maxTokens }]) =>
+          line(
+            order,
+            `${tier}: ${promptTokens} and ${maxTokens} tokens`,
+            runs.map((row) => row[tier]),
+          ),
+        ),
+      );
+      const head = ["Order", "", "requests/s", "tokens/s", "first token p95, ms", "whole p95, ms"];
+      return `${settings.users} users with prompts of ${settings.promptTokens} tokens and answers of 16 to 112 on ${settings.places} places of the demo model, and ${settings.tierUsers} users for each of three lengths on 8 places; ${settings.threads} threads, ${on(machine)}, medians (\`node benches/scheduling.mjs\`):\n\n${table(head, [...batching, ...tiers])}`;
+    }),
+
+  servers: () =>
+    measured("servers", "LLAMA_SERVER=… node benches/servers.mjs", ({ machine, settings, model, rows }) => {
+      const lines = Object.entries(rows).flatMap(([name, byUsers]) =>
+        Object.entries(byUsers).map(([users, runs]) => {
+          const of = (value) => one(median(runs.map(value)));
+          const times = [(row) => row.firstMs.p50, (row) => row.firstMs.p95, (row) => row.wholeMs.p95].map(of);
+          return [
+            name,
+            `${users} ${users === "1" ? "user" : "users"}`,
+            of((row) => row.servedPerSecond),
+            of((row) => row.tokensPerSecond),
+            ...times,
+          ];
+        }),
+      );
+      const head = ["Server", "", "requests/s", "tokens/s", "first token p50, ms", "p95, ms", "whole p95, ms"];
+      return `${model} behind each server in the same run, ${settings.threads} threads, ${settings.places} places, prompts of ${settings.promptTokens} words and answers of ${settings.maxTokens} tokens; ${on(machine)}, medians (\`node benches/servers.mjs\`):\n\n${table(head, lines)}`;
+    }),
+
+  batch_overhead: () =>
+    measured("batch-overhead", "node benches/batch.mjs overhead", ({ machine, result }) => {
+      const { lines, tokens, chunk, alone, batch, overhead, cpu } = result;
+      const of = (runs) => median(runs.map(({ answered }) => answered)).toFixed(2);
+      return `${lines} lines of ${tokens} tokens in chunks of ${chunk} take ${of(batch)} s, and ${of(alone)} s from the engine alone, on one thread: ${more(overhead)} more time and ${more(cpu)} more processor time, medians of ${batch.length} turns (\`node benches/batch.mjs overhead\`, ${on(machine)}).`;
+    }),
+
+  batch_beside: () =>
+    measured("batch-beside", "node benches/batch.mjs beside", ({ machine, result }) => {
+      const { lines, tokens, linesPerSecond, command, queue } = result;
+      const line = (name, { one: whole, two }, ratio) => [
+        name,
+        "",
+        one(median(whole)),
+        one(median(two)),
+        ratio.toFixed(2),
+      ];
+      const lanes = [
+        line("one process, `--workers`", linesPerSecond.command, command),
+        line("processes on a queue in Redis", linesPerSecond.queue, queue),
+      ];
+      const head = ["", "", "one worker, two threads: lines/s", "two workers, one thread each", "ratio"];
+      return `${lines.toLocaleString("en")} lines of ${tokens} tokens by the demo model, ${on(machine)}, medians of ${linesPerSecond.queue.one.length} turns (\`node benches/batch.mjs beside\`):\n\n${table(head, lanes)}`;
+    }),
+
+  batch_workers: () =>
+    measured("batch-workers", "node benches/batch.mjs workers", ({ machine, result }) => {
+      const counts = [...new Set(result.table.map(({ workers }) => workers))];
+      const lines = [...new Set(result.table.map(({ broker }) => broker))].map((kind) => [
+        PLACES[kind],
+        "",
+        ...result.table
+          .filter(({ broker }) => broker === kind)
+          .map(({ efficiency }) => `${(100 * efficiency).toFixed(1)} %`),
+      ]);
+      const head = [
+        "Queue and place of answers",
+        "",
+        ...counts.map((count) => (count === 1 ? "1 worker" : `${count} workers`)),
+      ];
+      return `Efficiency: the time that the engines alone would take, with ${result.places} places of which each takes ${result.ms}, ${2 * result.ms} or ${3 * result.ms} ms a line, against the time from the first chunk that is added to the last answer that is collected; all processes and the broker on ${on(machine)} (\`node benches/batch.mjs workers\`).\n\n${table(head, lines)}`;
+    }),
+
+  batch_million: () =>
+    measured("batch-million", "node benches/batch.mjs million", ({ machine, result }) => {
+      const lines = result.table.map(({ broker, lines, submitted, added, collected, brokerBytes, keptBytes }) => [
+        PLACES[broker],
+        "",
+        ...[submitted, added, collected].map(({ seconds }) => Math.round(lines / seconds).toLocaleString("en")),
+        ...[Math.max(submitted.peakRss, added.peakRss, collected.peakRss), brokerBytes, keptBytes].map(megabytes),
+      ]);
+      const [{ lines: count }] = result.table;
+      const head = [
+        "Queue and place of answers",
+        "",
+        "submitted, lines/s",
+        "added to the queue",
+        "answered and collected",
+        "memory of who does so, MB",
+        "all in the queue, MB",
+        "in the broker at the end, MB",
+      ];
+      return `${count.toLocaleString("en")} lines in chunks of ${result.chunk}, with two workers whose engine takes no time; submitting and collecting are processes with a heap of ${result.heapMb} MB, whose peak of resident memory is shown. PostgreSQL's figures are the size of its database (\`node benches/batch.mjs million\`, ${on(machine)}).\n\n${table(head, lines)}`;
+    }),
+
+  batch_paper() {
+    const [beside, million] = ["batch-beside", "batch-million"].map(newest);
+    if (!beside || !million)
+      return "Not measured yet: `node benches/batch.mjs beside` and `node benches/batch.mjs million`.";
+    const { tokens, linesPerSecond } = beside.result;
+    const each = median(linesPerSecond.queue.two);
+    const all = MACHINES * each;
+    const days = BILLION / all / 86_400;
+    const rows = Object.fromEntries(million.result.table.map((row) => [row.broker, row]));
+    const rate = ({ lines, collected }) => lines / collected.seconds;
+    const waiting = ({ brokerBytes, chunks }) => brokerBytes / chunks;
+    const chunks = BILLION / million.result.chunk;
+    const redis = rows.redis;
+    const lines = [
+      `Machines of ${on(beside.machine)} answer ${one(each)} lines/s of ${tokens} tokens each by the demo model; ${MACHINES} of them ${Math.round(all).toLocaleString("en")} lines/s, a billion lines in ${days.toFixed(1)} days, ${Math.round(all / million.result.chunk)} chunks/s. A model that is a hundred times slower takes a hundred times as long, and asks a hundredth of all that follows.`,
+      `The collector, with the broker and two workers on ${on(million.machine)}, passes ${Object.entries(rows)
+        .map(([kind, row]) => `${Math.round(rate(row)).toLocaleString("en")} lines/s with ${PLACES[kind]}`)
+        .join(", ")}: as many as ${Object.values(rows)
+        .map((row) => Math.round(rate(row) / each))
+        .join(
+          ", ",
+        )} such machines answer. ${Math.min(...Object.values(rows).map(rate)) < all ? "That breaks first, where lines are as short as these" : "That suffices"}: split the lines into several jobs, which are collected side by side.`,
+      `Submitting a billion lines takes ${Object.entries(rows)
+        .map(
+          ([kind, { lines, submitted }]) =>
+            `${((BILLION * submitted.seconds) / lines / 3600).toFixed(1)} h with ${PLACES[kind]}`,
+        )
+        .join(", ")}.`,
+      `The broker: a chunk that waits takes ${Object.entries(rows)
+        .map(([kind, row]) => `${(waiting(row) / 1e3).toFixed(1)} kB with ${PLACES[kind]}`)
+        .join(
+          ", ",
+        )}. At most 4096 wait for a job that is collected, ${megabytes(4096 * waiting(redis))} MB in Redis for a job of any size; with \`--detach\` all ${(chunks / 1e6).toFixed(0)} million do, ${((chunks * waiting(redis)) / 1e9).toFixed(0)} GB.`,
+    ];
+    return lines.map((line) => `- ${line}`).join("\n");
+  },
+
   gaps: () => tableAfter("## Beside a long prompt"),
+
+  advice: () =>
+    measured("advice", "node benches/advice.mjs", ({ machine, duration, results }) => {
+      const off = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(0)} %`;
+      const lines = results.map(({ shape, load, predicted, sweep, chosen, best, errors }) => {
+        const own = sweep.find(({ size }) => size === chosen);
+        const fastest = sweep.reduce((most, one) => (one.tokensPerSecond > most.tokensPerSecond ? one : most)).size;
+        return [
+          shape,
+          `${load.users} × ${load.promptTokens} + ${load.answerTokens}`,
+          `${one(predicted.tokensPerSecond)} → ${one(own.tokensPerSecond)} (${off(errors.tokens)})`,
+          `${one(predicted.answerMs.p95)} → ${one(own.p95Ms)} (${off(errors.p95)})`,
+          String(chosen),
+          String(best),
+          String(fastest),
+        ];
+      });
+      const head = [
+        "Model",
+        "users × prompt + answer",
+        "tokens/s",
+        "p95, ms",
+        "at once",
+        "fewest with 97 % of the best speed",
+        "fastest",
+      ];
+      return `Predicted → measured by a load test of ${duration} s with the recommended settings; how many requests at once were recommended, and of a sweep over all that were considered the fewest with 97 % of the best tokens/s and those with the most; ${on(machine)} (\`node benches/advice.mjs\`):\n\n${table(head, lines)}`;
+    }),
+
+  prefault: () =>
+    measured("prefault", "node benches/prefault.mjs", ({ machine, settings, runs }) => {
+      const lines = Object.entries(runs).map(([name, all]) => {
+        const of = (key) => median(all.map((run) => run[key]));
+        const [load, faults] = [String(Math.round(of("loadMs"))), of("perToken").toFixed(2)];
+        return [name, "", load, faults, of("longest").toFixed(1), String(Math.round(of("memoryBytes") / 1e6))];
+      });
+      const head = ["", "", "load, ms", "page faults a token", "longest gap, ms", "memory, MB"];
+      return `\`${settings.shape}\`, ${settings.answers} answers of ${settings.answerTokens} tokens to prompts of ${settings.promptTokens}, ${settings.threads} threads, ${on(machine)}, medians by turns (\`node benches/prefault.mjs\`):\n\n${table(head, lines)}`;
+    }),
+
+  health: () =>
+    measured("health", "node benches/health.mjs", ({ machine, settings, rows }) => {
+      const lines = Object.entries(rows).map(([name, { runs, more, deviation }]) => {
+        const share = `${(100 * more).toFixed(2)} % ± ${(100 * deviation).toFixed(2)} %`;
+        return [name, "", median(runs.off).toFixed(3), median(runs.on).toFixed(3), String(runs.on.length), share];
+      });
+      const head = ["Model", "", "a step, ms", "with `health`, ms", "pairs", "more"];
+      return `${settings.threads} threads, ${on(machine)}: medians, and the mean of the middle half of the pairs' ratios with its deviation (\`node benches/health.mjs\`):\n\n${table(head, lines)}`;
+    }),
+
+  settings: () =>
+    ["demo", "smollm2"]
+      .map((model) =>
+        measured(`settings-${model}`, benchOf("settings", model), ({ machine, command, rows }) => {
+          const lines = rows.map((row) => [
+            row.pareto ? "★" : "",
+            row.kv,
+            `${row.perplexity.toFixed(3)}, ${row.interval.map((end) => end.toFixed(1)).join("–")}`,
+            row.kl.toFixed(5),
+            `${(100 * row.sameWinner).toFixed(1)} %`,
+            one(row.promptPerSecond),
+            one(row.predictedPerSecond),
+            (row.memory / 1e6).toFixed(1),
+          ]);
+          const head = ["", "kv", "perplexity, 95 %", "KL, nats", "same winner", "prompt/s", "tokens/s", "memory, MB"];
+          const picture = `![${names[model]}: perplexity over memory by setting](../images/settings-${model}.svg)`;
+          return `${names[model]}, \`${command}\`, ${on(machine)}:\n\n${table(head, lines)}\n\n${picture}`;
+        }),
+      )
+      .join("\n\n"),
+
+  slice: () =>
+    measured("slice", "node benches/slice.mjs --shape b2b --vocab 128256,32768", ({ machine, settings, rows }) => {
+      const megabytes = (bytes) => one(bytes / 1e6);
+      const lines = rows.map(({ vocab, tokensPerSecond, headShare, headBytes, memory }) => [
+        vocab.toLocaleString("en"),
+        "",
+        range(spread(tokensPerSecond)),
+        (1000 / median(tokensPerSecond)).toFixed(1),
+        more(headShare),
+        ...[headBytes, memory.weights, memory.total].map(megabytes),
+      ]);
+      const [whole, small] = rows.map(({ tokensPerSecond }) => median(tokensPerSecond));
+      const head = [
+        "Tokens",
+        "",
+        "tokens/s",
+        "ms a token",
+        "the head's share",
+        "head, MB",
+        "weights, MB",
+        "memory, MB",
+      ];
+      const { shape, threads, repeat, decode } = settings;
+      return `Speed and memory at the size of BitNet 2B (\`node benches/slice.mjs --shape ${shape}\`; ${threads} threads, ${decode} tokens, median of ${repeat} by turns, ${on(machine)}); ${(100 * (1 - whole / small)).toFixed(1)} % of a token's time is saved:\n\n${table(head, lines)}`;
+    }),
+
+  prune: () =>
+    ["demo", "smollm2"]
+      .map((model) =>
+        measured(`prune-${model}`, benchOf("prune", model), ({ machine, settings, rows }) => {
+          const [whole] = rows;
+          const best = ({ ms }) => Math.min(...ms);
+          const off = (share, layers) => `${(100 * (share / (layers / whole.layers) - 1)).toFixed(1)} %`;
+          const lines = rows.map((row) => [
+            String(row.layers),
+            "",
+            row.perplexity < 1000 ? row.perplexity.toFixed(2) : short(row.perplexity),
+            row.random.length > 0 ? short(mean(row.random)) : "",
+            (row.bytes / 1e6).toFixed(2),
+            off(row.bytes / whole.bytes, row.layers),
+            best(row).toFixed(3),
+            off(best(row) / best(whole), row.layers),
+          ]);
+          const head = [
+            "Layers",
+            "",
+            "perplexity",
+            "by chance",
+            "their MB",
+            "off their share",
+            "their ms",
+            "off their share",
+          ];
+          const { by, tokens, random, repeat } = settings;
+          const chance = `the mean of ${random} random choices`;
+          return `${names[model]}, by \`${by}\`, on ${tokens} held-out tokens, beside ${chance}; bytes of the layers' tensors and time of their operations in a token (best of ${repeat}), and how far both are from the share of layers; ${on(machine)}:\n\n${table(head, lines)}`;
+        }),
+      )
+      .join("\n\n"),
 };
+
+const mean = (all) => all.reduce((sum, value) => sum + value, 0) / all.length;
+const names = { demo: "The demo model", smollm2: "SmolLM2-135M-Instruct Q4_1" };
+
+/** How a bench is run over one of these models; benches/results/README.md has the whole lines. */
+const benchOf = (bench, model) => `node benches/${bench}.mjs … --name ${model}`;
+
+const spread = (runs) => ({ median: median(runs), least: Math.min(...runs), most: Math.max(...runs) });
+
+/** Perplexities from some tens to millions. */
+const short = (value) =>
+  value < 1000 ? value.toFixed(2) : value < 1e6 ? Math.round(value).toLocaleString("en") : value.toExponential(1);
+
+const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
+
+/** Brokers as benches/batch.mjs calls them. */
+const PLACES = { redis: "Redis and a folder", postgres: "PostgreSQL and a folder", database: "PostgreSQL alone" };
+/** The paper on which batches are reckoned. */
+const [MACHINES, BILLION] = [100, 1e9];
+
+const more = (share) => `${(100 * share).toFixed(1)} %`;
+const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
+
+/** A machine in words. */
+const on = ({ cpu, cores }) => `${cores} cores of an ${name(cpu)}`;
 
 /** Processors as people write them. */
 const name = (cpu) => cpu.replaceAll("(R)", "").replace(" Processor", "");

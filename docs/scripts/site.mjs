@@ -44,7 +44,7 @@ function copyDemo() {
   cpSync(path.join(root, "pkg", "dist"), path.join(inside, "dist"), { recursive: true, filter: needed });
   cpSync(path.join(root, "pkg", "models"), path.join(inside, "models"), { recursive: true });
   cpSync(path.join(root, "pkg", "dist", "isolate.js"), path.join(demo, "isolate.js"));
-  for (const name of ["index.html", "bench.html"]) {
+  for (const name of ["index.html", "bench.html", "health.html"]) {
     const file = path.join(demo, name);
     const before = readFileSync(file, "utf8");
     const after = before.replace(/( *)<script /, '$1<script src="isolate.js"></script>\n$1<script ');

@@ -23,6 +23,10 @@ const NOT_RUN = {
   "README.md": ["make runs these tests"],
   "CONTRIBUTING.md": ["make runs these tests"],
   "docs/guide/batch.md": ["pkg/test/batch/command.test.ts runs it", "clients/batch/test/command.test.mjs runs it"],
+  "docs/guide/deployment.md": [
+    "pkg/test/package/recipes.test.mjs runs it",
+    "pkg/test/package/recipes.test.mjs runs it",
+  ],
   "docs/guide/edge.md": ["pkg/test/package/edge.test.mjs runs it in workerd with 128 MB"],
   "docs/guide/frameworks.md": [
     "clients/ai-sdk/test/documents.test.mjs runs it",
@@ -32,12 +36,16 @@ const NOT_RUN = {
   ],
   "docs/guide/formats.md": ["a benchmark that takes minutes"],
   "docs/guide/kv-cache.md": ["a benchmark that takes minutes"],
-  "docs/guide/operating.md": ["pkg/test/advise/advise.test.ts runs it"],
+  "docs/guide/operating.md": [
+    "pkg/test/package/executables.test.mjs runs it",
+    "pkg/test/advise/advise.test.ts runs it",
+  ],
   "docs/guide/profiling.md": [
     "a build of minutes, and a profiler",
     "a build of minutes, and a profiler",
     "a build of minutes, and a profiler",
   ],
+  "docs/guide/chat-element.md": Array(2).fill("pkg/test/page/chat_element.test.mjs opens such pages"),
   "docs/guide/prompt-api.md": ["pkg/test/prompt_api/page.test.mjs runs such a program"],
   "docs/guide/server.md": [
     "pkg/test/server/serve.test.ts starts it",
@@ -57,7 +65,7 @@ const NOT_RUN = {
 
 /** What runs, and what else may stand in a document: configuration of servers, and plain text. */
 const RUN = ["js", "ts", "html", "sh"];
-const SHOWN = ["nginx", "apache", "caddy", "text", "json", "jsx"];
+const SHOWN = ["nginx", "apache", "caddy", "text", "json", "jsx", "toml"];
 
 const all = documents.flatMap(blocks);
 const reasons = (block) => block.needs.flatMap((need) => /^not run here \((.*)\)$/.exec(need)?.slice(1) ?? []);

@@ -16,7 +16,12 @@ export const documents = [
 ].sort();
 
 /** Documents for contributors: their links are checked too. */
-export const others = ["benches/results/README.md", "tests/golden/README.md", "pkg/models/ternlight-demo/README.md"];
+export const others = [
+  ...globSync("examples/**/*.md", { cwd: root, exclude: ["**/node_modules"] }),
+  "benches/results/README.md",
+  "tests/golden/README.md",
+  "pkg/models/ternlight-demo/README.md",
+];
 
 export const read = (document) => readFileSync(path.join(root, document), "utf8");
 
@@ -63,6 +68,9 @@ export function standIn(address) {
   const [, file] = kinds.find(([pattern]) => pattern.test(pathname)) ?? [];
   return file && golden(file);
 }
+
+/** Models of which no small file is like them: a hybrid in these storage types. */
+export const aloneOfItsKind = (address) => /\/(Ternary-)?Bonsai-27B-gguf\//.test(address);
 
 /** Addresses of models on the hub in a text. */
 export const hubAddresses = (text) => [
