@@ -7,6 +7,7 @@
 # make lint    format, clippy, biome, types, commit subjects
 # make ok      both: what a change needs before it is done
 # make build   the package, ready for `npm pack` in pkg/
+# make executables   the command line as one file each, made by Bun and Deno, in target/executables
 # make profile   a package in target/profile whose functions have names, for profilers (docs/guide/profiling.md)
 # make docs    the site of the documents in docs/.site, with the API and the demo page, for any static host
 # make licences   licences of all that is shipped, and known vulnerabilities where a database of them is at hand
@@ -19,7 +20,7 @@ PORT ?= 8080
 BASE ?= HEAD
 BIN := node_modules/.bin
 
-.PHONY: demo build quick profile docs test conformance ok soak format lint licences tools clean
+.PHONY: demo build quick executables profile docs test conformance ok soak format lint licences tools clean
 
 demo:
 	@node scripts/demo.mjs $(PORT)
@@ -29,6 +30,10 @@ build: tools
 
 profile: tools
 	@node pkg/scripts/build.mjs profile
+
+executables: build
+	@scripts/setup.sh hosts
+	@node pkg/scripts/executables.mjs
 
 # DOCS_BASE=/folder/ where the site will not lie at the top of its host.
 docs: build

@@ -6,13 +6,15 @@
  * The same answers by turns: from a model in a process of its own whose pieces are read there, and from `ternlight serve`, streamed and
  * whole. Tokens a second of so many answers at once, and milliseconds to the first piece of one alone; medians, and the server's against
  * the engine's of the same turn. Before each lone answer both rest for as long, since threads that slept take a millisecond to wake.
- * What a request for `/livez` takes is what HTTP costs without an answer. Wants a third core for the client that reads the streams, and an idle machine: it says how busy it was.
+ * A lone answer is asked for over a bare socket, so that what it takes is the server's and not a client library's; what a request for
+ * `/livez` takes is what HTTP costs without an answer. Wants a third core for the client that reads the streams, and an idle machine: it says how busy it was.
  * Writes results/DATE-serving.json. Needs a built package.
  */
 import { fork, spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { Agent, request } from "node:http";
+import { connect } from "node:net";
 import { cpus, loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
 import { setTimeout } from "node:timers/promises";
@@ -60,8 +62,7 @@ async function engine(threads) {
   process.send("ready");
 }
 
-function asked(url, stream) {
-  const ask = requests(url);
+function asked(ask, stream) {
   return (max_tokens, seed, onPiece = () => {}) =>
     ask("/v1/completions", { model: "ternlight-demo", prompt, max_tokens, seed, temperature: 1, ignore_eos: true, stream }, onPiece);
 }
@@ -77,6 +78,32 @@ function requests(url) {
       });
       asking.on("error", reject).end(body && JSON.stringify(body));
     });
+}
+
+/**
+ * Sends requests over one socket, and reads no more of an answer than where its body begins and ends. A server ends a socket that rests for
+ * some seconds: each row of requests gets its own.
+ */
+function wire(url) {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname).setNoDelay().setEncoding("latin1");
+  const ask = (path, body, onPiece) =>
+    new Promise((resolve, reject) => {
+      const text = body ? JSON.stringify(body) : "";
+      const head = `${body ? "POST" : "GET"} ${path} HTTP/1.1\r\nhost: ${hostname}:${port}\r\ncontent-type: application/json\r\n`;
+      let found = "";
+      const read = (piece) => {
+        found += piece;
+        if (!found.startsWith("HTTP/1.1 200")) return reject(new Error(found));
+        if (!body || found.includes("data: {")) onPiece();
+        if (body && !found.endsWith("\r\n0\r\n\r\n")) return;
+        socket.off("data", read).off("error", reject);
+        resolve();
+      };
+      socket.on("data", read).once("error", reject);
+      socket.write(`${head}content-length: ${text.length}\r\n\r\n${text}`);
+    });
+  return { ask, end: () => socket.destroy() };
 }
 
 async function main() {
@@ -98,13 +125,12 @@ async function main() {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const { url } = JSON.parse(String((await once(server.stdout, "data"))[0]));
-  const ask = requests(url);
   const found = { engine: [], streamed: [], whole: [] };
   const firsts = { engine: [], streamed: [], http: [] };
   const turns = {
     engine: () => inEngine("speed", batch, tokens),
-    streamed: () => speed(batch, tokens, asked(url, true)),
-    whole: () => speed(batch, tokens, asked(url, false)),
+    streamed: () => speed(batch, tokens, asked(requests(url), true)),
+    whole: () => speed(batch, tokens, asked(requests(url), false)),
   };
   try {
     for (let turn = 0; turn <= repeat; turn++) {
@@ -113,12 +139,11 @@ async function main() {
         // The first turn warms up.
         if (turn > 0) found[name].push(value);
       }
+      const engine = await inEngine("first", settings.first);
+      const { ask, end } = wire(url);
       const http = (_tokens, _seed, onPiece) => ask("/livez", null, onPiece);
-      const row = {
-        engine: await inEngine("first", settings.first),
-        streamed: await first(settings.first, asked(url, true)),
-        http: await first(settings.first, http),
-      };
+      const row = { engine, streamed: await first(settings.first, asked(ask, true)), http: await first(settings.first, http) };
+      end();
       if (turn > 0) for (const [name, value] of Object.entries(row)) firsts[name].push(value);
     }
   } finally {

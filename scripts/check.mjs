@@ -3,7 +3,7 @@
  *
  *     node scripts/check.mjs [lint|test]… [--show]
  *
- * Parts that use different folders of cargo run at the same time, one in each lane; what a part prints is in
+ * Parts run at the same time, one in each lane, most of them in a folder of cargo's of their own; what a part prints is in
  * target/logs, and is shown where it fails (always with --show). All parts run, whatever fails, except for those that
  * need one that failed. The last line is `N passed, N failed`.
  */
@@ -16,9 +16,11 @@ const node24 = "pkg/test/hosts/node_modules/node24/bin/node";
 const forFlavour = (flavour, ...args) => ["node", "pkg/scripts/cargo.mjs", flavour, ...args];
 const clippy = (...args) => ["clippy", "--locked", "--all-targets", ...args, "--", "-D", "warnings"];
 
-/** What every part needs, in this order. */
+/** What every part needs. */
 const tools = { name: "tools", command: ["scripts/setup.sh", "rust", "npm"] };
+/** It downloads and unpacks, which leaves the cores to what compiles beside it. */
 const hosts = {
+  kind: "test",
   name: "runtimes and browsers",
   command: [
     "scripts/setup.sh",
@@ -31,6 +33,7 @@ const hosts = {
     "redis",
     "postgresql",
     "operations",
+    "python-clients",
   ],
 };
 
@@ -51,32 +54,37 @@ function lanes() {
   ];
   const wasm = [
     { kind: "all", name: "build", command: ["node", "pkg/scripts/build.mjs"] },
-    ...["single-relaxed", "threads-relaxed", "convert", "constrain"].map((flavour) => ({
-      kind: "lint",
-      name: `clippy for ${flavour}`,
-      command: forFlavour(flavour, "clippy", "--all-targets", "--", "-D", "warnings"),
-    })),
     // The pool's crate has no Node support (pkg/src/wasm/threads.ts), so builds with threads are tested as a package.
     ...["single-relaxed", "single-simd128"].map((flavour) => ({
       kind: "test",
       name: `Rust for ${flavour}, in Node 24`,
       command: forFlavour(flavour, "test", "--lib"),
+      needs: [hosts.name],
     })),
     // They need the glue's types, so they come after the build.
-    { kind: "lint", name: "biome", command: [bin("biome"), "ci", "--colors=off"], needs: "build" },
+    { kind: "lint", name: "biome", command: [bin("biome"), "ci", "--colors=off"], needs: ["build"] },
     ...["pkg", ...clients()]
       .filter((folder) => existsSync(`${root}${folder}/tsconfig.json`))
       .map((folder) => ({
         kind: "lint",
         name: `types of ${folder}`,
         command: [bin("tsc"), "--project", folder],
-        needs: "build",
+        needs: ["build"],
       })),
     // It fails on a link that leads nowhere.
-    { kind: "test", name: "site of the documents", command: ["make", "docs"], needs: "build" },
+    { kind: "test", name: "site of the documents", command: ["make", "docs"], needs: ["build", hosts.name] },
     { kind: "lint", name: "commit subjects", command: ["scripts/check_commits.sh"] },
   ];
-  return [native, wasm];
+  // The shortest of the three: where it meets a folder in which the build is at work, cargo waits.
+  const others = [
+    hosts,
+    ...["convert", "constrain", "single-relaxed", "threads-relaxed"].map((flavour) => ({
+      kind: "lint",
+      name: `clippy for ${flavour}`,
+      command: forFlavour(flavour, "clippy", "--all-targets", "--", "-D", "warnings"),
+    })),
+  ];
+  return [others, native, wasm];
 }
 
 /** With the machine for itself, because what hangs is found by time. */
@@ -84,7 +92,7 @@ const packageTests = {
   kind: "test",
   name: "package, page and command line",
   command: [node24, "pkg/test/all.mjs", "pkg/test/**/*.test.{ts,mjs}", "clients/*/test/**/*.test.{ts,mjs}"],
-  needs: "build",
+  needs: ["build", hosts.name],
 };
 
 const start = performance.now();
@@ -92,9 +100,19 @@ const show = process.argv.includes("--show");
 const kinds = process.argv.slice(2).filter((name) => name !== "--show");
 const wanted = ({ kind }) => kind === "all" || kinds.length === 0 || kinds.includes(kind);
 const results = [];
+/** By name, what resolves when a part has ended. */
+const begun = new Map();
 
-async function run(part) {
-  const failed = results.find(({ name, failed }) => failed > 0 && [part.needs, tools.name].includes(name));
+function run(part) {
+  const ended = runAfter(part);
+  begun.set(part.name, ended);
+  return ended;
+}
+
+async function runAfter(part) {
+  const needs = [tools.name, ...(part.needs ?? [])];
+  await Promise.all(needs.filter((name) => name !== part.name).map((name) => begun.get(name)));
+  const failed = results.find(({ name, failed }) => failed > 0 && needs.includes(name));
   if (!failed) console.log(`begins  ${part.name}`);
   const result = failed ? notRun(part, failed.name) : await runPart(part, { show });
   results.push(result);
@@ -102,7 +120,6 @@ async function run(part) {
 }
 
 await run(tools);
-if (wanted({ kind: "test" })) await run(hosts);
 await Promise.all(
   lanes().map(async (lane) => {
     for (const part of lane.filter(wanted)) await run(part);

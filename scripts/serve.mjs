@@ -36,6 +36,7 @@ const types = {
   ".css": "text/css; charset=utf-8",
   ".json": "application/json; charset=utf-8",
   ".svg": "image/svg+xml",
+  ".webmanifest": "application/manifest+json; charset=utf-8",
   ".png": "image/png",
   ".ico": "image/x-icon",
   ".wasm": "application/wasm",

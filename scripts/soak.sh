@@ -55,9 +55,13 @@ if [ $# = 0 ]; then
   # Mixed clients of a server, each of whose answers is compared, and the server's memory.
   SERVE_SECONDS=${SOAK_SERVE_SECONDS:-600} pkg/test/hosts/node_modules/node24/bin/node --test pkg/test/server/crowd.test.ts
 
-  # Batches: a campaign of faults on both brokers, and ten million lines in a heap of 64 MB.
+  # A long answer's memory.
+  MEMORY_TOKENS=2000 pkg/test/hosts/node_modules/node24/bin/node --test pkg/test/api/memory.test.ts
+
+  # Batches: a campaign of faults on both brokers, seven real workers on each, and ten million lines in a heap of 64 MB.
   scripts/setup.sh redis postgresql
   BATCH_FAULT_RUNS=${SOAK_FAULT_RUNS:-64} pkg/test/hosts/node_modules/node24/bin/node --test clients/batch/test/faults.test.mjs
+  BATCH_ENGINE_BROKERS=redis,postgres,database pkg/test/hosts/node_modules/node24/bin/node --test clients/batch/test/engine.test.mjs
   BATCH_LINES=${SOAK_LINES:-10000000} pkg/test/hosts/node_modules/node24/bin/node --test pkg/test/batch/output.test.ts
 fi
 

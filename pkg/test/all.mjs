@@ -13,13 +13,21 @@ import { spec } from "node:test/reporters";
  */
 const execArgv = ["--no-wasm-code-gc"];
 
+/** No file takes a quarter of it: one that hangs fails, and the others go on. */
+const MOST_MS = 600_000;
+
 /** Characters of what a file printed last. */
 const LAST = 4000;
 
 const printed = new Map();
 const [failed, ends] = [[], []];
 // `true` would leave one core out: half of two. Most files wait for a process, a browser or a server much of the time.
-const events = run({ globPatterns: process.argv.slice(2), concurrency: availableParallelism(), execArgv });
+const events = run({
+  globPatterns: process.argv.slice(2),
+  concurrency: availableParallelism(),
+  execArgv,
+  timeout: MOST_MS,
+});
 events.on("test:stderr", ({ file, message }) => printed.set(file, ((printed.get(file) ?? "") + message).slice(-LAST)));
 events.on("test:fail", ({ name, file, details: { error } }) => {
   failed.push(name);

@@ -41,13 +41,15 @@ const ROOMS: Rooms = {
   // What a model has counted and timed, and how metrics are written.
   metrics: ["types"],
   // What only a model that is watched needs.
-  signals: ["types", "metrics"],
+  signals: ["types", "source", "metrics"],
+  // What only models that are larger than one memory need.
+  split: ["types", "wasm"],
   // What runs inside the worker.
-  host: ["types", "options", "source", "text", "rpc", "wasm", "cache", "constrain", "metrics", "signals"],
+  host: ["types", "options", "source", "text", "rpc", "wasm", "cache", "constrain", "metrics", "signals", "split"],
   // The public objects. They reach the engine by messages, never through the host.
   api: ["types", "options", "source", "rpc", "cache"],
   // The runtimes: what the host and the public objects need of each.
-  platform: ["types", "source", "text", "rpc", "cache", "constrain", "signals", "host"],
+  platform: ["types", "options", "source", "text", "rpc", "cache", "constrain", "signals", "split", "host"],
   // Requests and responses of OpenAI's interface and its neighbours: pure, for server, batches and clients.
   openai: ["types", "options"],
   // What packages for frameworks are made of, over the public objects.
@@ -58,18 +60,23 @@ const ROOMS: Rooms = {
   server: ["types", "options", "openai", "metrics", "integration"],
   // Files of requests: rows in, answers in their order, and a journal that survives every end; also as the server's batches.
   batch: ["types", "openai", "server"],
+  // What a model wrote, as elements of a page: for every page, over nothing.
+  markdown: [],
+  // The element of a chat for any page, over the public objects.
+  chat_element: ["types", "integration", "markdown"],
   // Tools beside the engine. They use the public objects, or the unstable entry.
   doctor: ["types", "options", "source", "wasm", "api"],
-  advise: ["types", "options", "api"],
   bench: ["types", "options", "api", "platform"],
-  // The public models: data alone, and no part of a page.
-  catalogue: ["bench"],
+  advise: ["types", "options", "api", "bench", "source"],
+  // The public models, and whether each fits; a page loads it when somebody looks for a model.
+  catalogue: ["types", "bench"],
   convert: ["types", "source", "text", "wasm", "host"],
   // What makes a model smaller, and what that costs.
-  quality: ["types", "options", "source", "text", "host", "api", "bench", "convert"],
+  quality: ["types", "options", "source", "text", "metrics", "host", "api", "bench", "convert"],
   // Entry files put a platform, the public objects and the tools together.
   [ENTRIES]: [
     ...["types", "options", "source", "metrics", "host", "api", "platform", "integration", "prompt_api"],
+    "chat_element",
     ...["doctor", "advise", "server", "batch", "quality"],
   ],
   cli: [
