@@ -1,5 +1,7 @@
 /** Whether a model can answer here, and what it takes until then. */
 
+import { parseHubName } from "../source/hub_name.ts";
+import { partsOf } from "../source/shards.ts";
 import { EngineError } from "../types/errors.ts";
 import type { CanRun, LoadOptions, ModelCache, ModelSource } from "../types/index.ts";
 
@@ -37,8 +39,8 @@ export async function availability(
   options: LoadOptions = {},
 ): Promise<Availability> {
   const address = remote(source);
-  if (address && options.cache !== false && (await kept(address, options, cache))) return "available";
   try {
+    if (address && options.cache !== false && (await kept(address, options, cache))) return "available";
     const { ok } = await canRun(source, options);
     if (!ok) return "unavailable";
   } catch (error) {
@@ -61,13 +63,28 @@ function remote(source: ModelSource): string | null {
 
 /** Whether the cache has all of a file, or of the weights of a folder or repository. */
 async function kept(address: string, { cache: directory }: LoadOptions, cache?: ModelCache): Promise<boolean> {
+  const wanted = address.startsWith("hf:") ? ofHub(address) : ofAddress(address);
   const files = (await cache?.list(typeof directory === "string" ? { directory } : {}).catch(() => [])) ?? [];
-  const [, repo] = /^hf:(?:\/\/)?([^/@]+\/[^/@]+)/.exec(address) ?? [];
+  const whole = new Map(files.map(({ url, complete }) => [url, complete]));
+  const found = [...whole.keys()].filter(wanted);
+  return found.length > 0 && found.every((url) => partsOf(url).every((part) => whole.get(part)));
+}
+
+const isWeights = (url: string) => /\.(safetensors|gguf)$/i.test(url);
+
+/** Tells which addresses of the cache a model comes from. */
+function ofAddress(address: string): (url: string) => boolean {
   const plain = address.replace(/[?#].*/s, "");
-  const weights = (url: string) => /\.(safetensors|gguf)$/i.test(url);
-  const found = files.filter(({ url }) => {
-    if (repo) return url.includes(`/${repo}/resolve/`) && weights(url);
-    return plain.endsWith("/") ? url.startsWith(plain) && weights(url) : url === plain;
-  });
-  return found.length > 0 && found.every(({ complete }) => complete);
+  return (url) => (plain.endsWith("/") ? url.startsWith(plain) && isWeights(url) : url === plain);
+}
+
+/**
+ * The file of a name, at its revision. A name without one means what the hub lists; here any model counts that is kept of it, as it does
+ * for a load while the hub cannot be reached.
+ */
+function ofHub(name: string): (url: string) => boolean {
+  const { repo, revision, path } = parseHubName(name);
+  const place = [...repo.split("/"), "resolve", revision, ...path.split("/")].map(encodeURIComponent).join("/");
+  const folder = path === "" || path.endsWith("/");
+  return (url) => (folder ? url.includes(`/${place}`) && isWeights(url) : url.endsWith(`/${place}`));
 }

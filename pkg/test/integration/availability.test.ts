@@ -43,3 +43,30 @@ test("what cannot run is unavailable, and what cannot be asked is an error", asy
   assert.equal(await of(await goldenFile("gguf/llama_bitlinear.I2_S.gguf"), { kvCacheTokens: 2 ** 24 }), "unavailable");
   await assert.rejects(of("http://127.0.0.1:9/model.gguf"), { code: "Network" });
 });
+
+test("on a hub another file, part, folder or revision is another model", async (context) => {
+  const file = await goldenFile("gguf/llama_bitlinear.I2_S.gguf");
+  const files = { "a.gguf": file, "b.gguf": file, "in a folder/a.gguf": file };
+  await startHub(context, {
+    repositories: { "owner/repo": { revisions: { main: files, v2: files, "refs/pr/1": files } } },
+  });
+  const options = { cache: await cacheFolder(context), threads: 1 };
+  const all = ["hf:owner/repo/a.gguf", "hf:owner/repo/in a folder", "hf:owner/repo@refs/pr/1/b.gguf"];
+  const expect = async (available: readonly string[]) => {
+    const others = [
+      "hf:owner/repo/b.gguf",
+      "hf:owner/repo@v2",
+      "hf:owner/repo@v2/a.gguf",
+      "hf:owner/repo@refs/pr/1/a.gguf",
+    ];
+    for (const source of [...all, ...others])
+      assert.equal(await of(source, options), available.includes(source) ? "available" : "downloadable", source);
+  };
+  for (const [i, source] of all.entries()) {
+    await (await load(source, options)).close();
+    await expect(all.slice(0, i + 1));
+  }
+  assert.equal(await of("hf:owner/repo", options), "available");
+  assert.equal(await of("hf:owner/repo@refs/pr/1", options), "available");
+  await assert.rejects(of("hf:owner", options), { code: "InvalidArgument" });
+});
