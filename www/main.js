@@ -33,11 +33,11 @@ const parts = {
   tools: async () => new (await import("./play/tools.js")).ToolsView(output, $("tools"), host),
   chooser: async () => {
     const { Chooser } = await import("./models/chooser.js");
-    return new Chooser({ picker: $("picker"), kept: $("kept") }, { load: openFrom, fail });
+    return new Chooser({ picker: $("picker"), kept: $("kept") }, { load: openFrom, fail: host.fail });
   },
   storage: async () => {
     const { StoragePanel } = await import("./storage/panel.js");
-    return new StoragePanel($("storage"), { load: openFrom, fail, changed: () => made.chat?.clear() });
+    return new StoragePanel($("storage"), { load: openFrom, fail: host.fail, changed: () => made.chat?.forgotten() });
   },
 };
 const made = { text: new TextView(output, $("text")) };
@@ -69,7 +69,8 @@ const host = {
   say(words) {
     status.textContent = words;
   },
-  fail: (error, where) => fail(error, where),
+  // Beside what is under way, which goes on.
+  fail: (error, where) => (isBusy() ? tell(error, where) : fail(error, where)),
 };
 
 const openings = ["Once upon a time there was a little rabbit who", "The king had three sons, and", "One dark night"];
@@ -80,11 +81,13 @@ let choice = null;
 const modes = ["text", "chat", "json", "tools"];
 let mode = "text";
 
+const isBusy = () => ["loading", "generating"].includes(root.dataset.state);
+
 /** @param state loading, ready, generating, stopped, failed or unsupported */
 function setState(state, words) {
   root.dataset.state = state;
   status.textContent = words;
-  const busy = state === "loading" || state === "generating";
+  const busy = isBusy();
   // Not `disabled`, which would take the focus away from whoever has just pressed it.
   for (const button of [generate, $("write-all")]) button.setAttribute("aria-disabled", busy || !model);
   stop.setAttribute("aria-disabled", state !== "generating");
@@ -281,11 +284,14 @@ function fail(error, where = "", more = null) {
     model = null;
     showName();
   }
-  const { title, advice, technical } = explain(error);
-  const rest = model ? `${choice.name} is still loaded.` : "No model is loaded.";
-  showProblem(`${where}${title}`, [advice, more, rest].filter(Boolean).join(" "), technical);
+  tell(error, where, [more, model ? `${choice.name} is still loaded.` : "No model is loaded."]);
   setState("failed", "");
   if (!model) toggleChooser(true);
+}
+
+function tell(error, where = "", more = []) {
+  const { title, advice, technical } = explain(error);
+  showProblem(`${where}${title}`, [advice, ...more].filter(Boolean).join(" "), technical);
 }
 
 function unsupported(lack, error) {
@@ -322,7 +328,7 @@ function setMode(next) {
       $("panel").hidden = panel === null;
       $("panel").replaceChildren($("panel").firstElementChild, ...(panel ? [panel] : []));
     })
-    .catch(fail);
+    .catch(host.fail);
 }
 
 function toggle(panel, button, open) {
@@ -335,7 +341,7 @@ function toggleChooser(open = $("chooser").hidden) {
   if (open)
     part("chooser")
       .then((chooser) => chooser.open())
-      .catch(fail);
+      .catch(host.fail);
   else made.chooser?.close();
 }
 
@@ -344,7 +350,7 @@ function toggleStorage(open = $("storage").hidden) {
   if (open)
     part("storage")
       .then((storage) => storage.refresh())
-      .catch(fail);
+      .catch(host.fail);
 }
 
 const openFiles = (chosen) =>
@@ -361,7 +367,7 @@ $("copy-link").onclick = async () => {
     await navigator.clipboard.writeText(linkTo(choice ?? builtIn, prompt.value));
     host.say("A link to this model and prompt is copied");
   } catch (error) {
-    fail(error);
+    host.fail(error);
   }
 };
 $("built-in").onclick = () => begin((signal) => open(builtIn, signal));

@@ -45,11 +45,20 @@ export const keep = (conversation) => run(["conversations"], "readwrite", (store
 
 export const forget = (id) =>
   run(["conversations", "sessions", "sizes"], "readwrite", (...stores) => {
-    for (const store of stores) store.delete(id);
+    for (const store of stores) store.delete(keysOf(id));
   });
 
-/** The saved bytes of a conversation's session; undefined where there are none. */
-export const savedSession = async (id) => (await run(["sessions"], "readonly", (store) => store.get(id)))?.bytes;
+/** A conversation's own key, and those of its sessions: `id`, `id 1`, … */
+const keysOf = (id) => IDBKeyRange.bound(id, `${id} \uffff`);
+
+/** What the sessions of a conversation are saved under, the latest first. */
+export const savedKeys = async (id) =>
+  (await run(["sizes"], "readonly", (store) => store.getAll(keysOf(id))))
+    .sort((a, b) => b.used - a.used)
+    .map((one) => one.id);
+
+/** The saved bytes of a session; undefined where there are none. */
+export const savedSession = async (key) => (await run(["sessions"], "readonly", (store) => store.get(key)))?.bytes;
 
 /** What saved sessions take: `{ id, bytes, used }` each. */
 export const savedSizes = () => run(["sizes"], "readonly", (store) => store.getAll());

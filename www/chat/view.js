@@ -23,6 +23,7 @@ export class ChatView {
   #conversation = newConversation();
   #files = [];
   #live;
+  #answering = false;
 
   /**
    * @param log what scrolls, `element` in it holds the turns
@@ -52,6 +53,13 @@ export class ChatView {
     this.#show(newConversation(this.#conversation.system));
   }
 
+  /** All that is kept was deleted. What is being answered stays, and is kept again with its answer. */
+  async forgotten() {
+    if (this.#answering) return this.#host.say("The conversation that is being answered stays");
+    await this.#live.forget();
+    this.clear();
+  }
+
   /** The model goes: what it holds of the conversation is saved first. */
   leave() {
     return this.#live.leave();
@@ -71,9 +79,15 @@ export class ChatView {
       const kept = edit === undefined ? files : (conversation.nodes[edit].files ?? []);
       asked = add(conversation, parent, { role: "user", content: text, ...(kept.length > 0 ? { files: kept } : {}) });
     } else conversation.leaf = asked;
+    this.#answering = true;
+    const ended = () => {
+      this.#answering = false;
+      this.#live.ended(model.info.memory.kv / model.info.contextLength);
+    };
     const giveUp = () => {
       if (again === undefined) takeBack(conversation, before);
       else conversation.leaf = before;
+      ended();
       this.#draw();
     };
     try {
@@ -92,7 +106,9 @@ export class ChatView {
           return giveUp();
         }
         add(conversation, asked, { role: "assistant", content: written, speed: speedOf(finished.timings) });
-        this.#answered(model);
+        ended();
+        this.#draw();
+        this.#try(() => this.#keep(conversation));
       };
       return { generation, writer, promptTokens: null, settle };
     } catch (error) {
@@ -101,15 +117,8 @@ export class ChatView {
     }
   }
 
-  #answered(model) {
-    this.#draw();
-    const { memory, contextLength } = model.info;
-    this.#live.answered(memory.kv / contextLength);
-    return this.#try(() => this.#keep());
-  }
-
-  async #keep() {
-    await store.keep(this.#conversation);
+  async #keep(conversation) {
+    await store.keep(conversation);
     await this.#list();
   }
 
@@ -148,6 +157,7 @@ export class ChatView {
   }
 
   async #remove(id) {
+    await this.#live.forget(id);
     await store.forget(id);
     if (id === this.#conversation.id) return this.clear();
     await this.#list();
@@ -207,7 +217,7 @@ export class ChatView {
   async #choose(number) {
     choose(this.#conversation, number);
     this.#draw();
-    await this.#keep();
+    await this.#keep(this.#conversation);
   }
 
   #try(work) {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
-import { chatModel, file, picture, start, visit } from "./support.mjs";
+import { chatModel, file, picture, start, tiny, visit } from "./support.mjs";
 
 let demo;
 let model;
@@ -274,6 +274,104 @@ test("an answer is stopped, and one that fails leaves the question", async (cont
   await page.set({ "Max tokens": 12 });
   await say(page, "And then?");
   assert.equal(await turns(page).count(), 4);
+});
+
+/** What the browser tells a page that is no longer seen. */
+const hide = (page) =>
+  page.page.evaluate(() => {
+    Object.defineProperty(document, "hidden", { get: () => true, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+    delete document.hidden;
+  });
+
+async function begin(page, text) {
+  const before = await turns(page).count();
+  await page.states();
+  await page.prompt.fill(text);
+  await page.prompt.press("Enter");
+  await turns(page)
+    .nth(before + 1)
+    .getByText(/.{8}/)
+    .waitFor();
+}
+
+const ended = (page) => page.page.waitForFunction(() => globalThis.states.at(-1) !== "generating");
+
+test("a page that is hidden during an answer saves behind it", async (context) => {
+  const page = await open(context);
+  await page.set({ "Max tokens": 300 });
+  await begin(page, "Tell me of a king.");
+  for (let i = 0; i < 3; i++) await hide(page);
+  assert.equal(await page.generate.getAttribute("aria-disabled"), "true");
+  await ended(page);
+  assert.deepEqual(await page.states(), ["generating", "ready"]);
+  assert.equal(await page.problem.isHidden(), true);
+  while ((await saved(page)).length === 0) await page.page.waitForTimeout(50);
+});
+
+test("each model that answers in a conversation has its own saved session", async (context) => {
+  const page = await open(context);
+  await say(page, "Tell me of a king who had three sons and a daughter, and of what became of them in the end.");
+  while ((await saved(page)).length < 1) await page.page.waitForTimeout(50);
+  const openAgain = async (files) => {
+    await page.choose(files);
+    await page.set({ "Max tokens": 8, Seed: 1, Temperature: 0 });
+    await page.page.locator(".history").evaluate((details) => {
+      details.open = true;
+    });
+    await page.page.locator(".history .title").click();
+    await page.page.getByText("Conversation opened").waitFor();
+  };
+  await openAgain(tiny);
+  await say(page, "And then?");
+  while ((await saved(page)).length < 2) await page.page.waitForTimeout(50);
+  await openAgain(model);
+  await say(page, "And in the end?");
+  assert.match(await speed(page), /\d+ tokens read, (32|64) tokens kept/);
+  await page.page.waitForTimeout(300);
+  assert.equal((await saved(page)).length, 2);
+  await page.page.getByRole("button", { name: /^Delete Tell me/ }).click();
+  await page.page.getByRole("button", { name: /^Really\? Delete Tell me/ }).click();
+  await page.page.getByText("None yet").waitFor();
+  assert.deepEqual(await saved(page), []);
+  assert.deepEqual(page.complaints, []);
+});
+
+test("conversations that are deleted during an answer are gone, and the answer is not", async (context) => {
+  const page = await open(context);
+  await say(page, "Tell me of a fox.");
+  await page.page.getByRole("button", { name: "New chat" }).click();
+  await page.set({ "Max tokens": 450 });
+  await page.page.getByRole("button", { name: "Storage" }).click();
+  await page.page.getByRole("button", { name: "Delete: Conversations" }).waitFor();
+  await page.prompt.fill("Tell me of a king.");
+  // At once: the answer does not take long.
+  const said = await page.page.evaluate(async () => {
+    document.getElementById("composer").requestSubmit();
+    while (!document.querySelector(".assistant .body")?.textContent) await new Promise(requestAnimationFrame);
+    const remove = document.querySelector("[aria-label='Delete: Conversations']");
+    remove.click();
+    remove.click();
+    while (document.documentElement.dataset.state === "generating") {
+      const { textContent } = document.getElementById("status");
+      if (/stays/.test(textContent)) return textContent;
+      await new Promise(requestAnimationFrame);
+    }
+  });
+  assert.equal(said, "The conversation that is being answered stays");
+  await ended(page);
+  assert.equal(await turns(page).count(), 2);
+  await page.page.getByText("Conversations (1)").waitFor();
+  assert.ok((await words(last(page))).length > 8);
+  // Nothing of it is saved behind its deletion.
+  for (let i = 0; i < 2; i++) await page.page.getByRole("button", { name: "Storage" }).click();
+  await page.page.getByRole("button", { name: "Delete: Conversations" }).click();
+  await page.page.getByRole("button", { name: "Really? Delete: Conversations" }).click();
+  await page.page.getByText("0 in this browser").waitFor();
+  assert.equal(await turns(page).count(), 0);
+  await hide(page);
+  await page.page.waitForTimeout(300);
+  assert.deepEqual(await saved(page), []);
 });
 
 test("a browser that keeps nothing says so, and the chat goes on", async (context) => {
