@@ -1,6 +1,7 @@
 /** The page as an app: a catalogue of models, names on a hub, links, what is stored, and the page without a network. */
 import assert from "node:assert/strict";
-import { readdir, readFile } from "node:fs/promises";
+import { cp, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { startHub } from "../source/support/hub.ts";
@@ -321,6 +322,62 @@ test("after one visit the page opens and writes without a network, with threads 
   assert.equal(await page.page.getByRole("article").count(), 2);
   await page.page.getByRole("button", { name: "Storage" }).click();
   await page.page.getByText(/^\d+ files, so that it opens without a network/).waitFor();
+});
+
+test("without a network the page is of one version, whatever of it was opened, and when the site has changed", {
+  timeout: 240_000,
+}, async (context) => {
+  const site = await mkdtemp(path.join(tmpdir(), "ternlight-site-"));
+  context.after(() => rm(site, { recursive: true, force: true }));
+  await cp(mounts["/"], site, { recursive: true });
+  const url = await demo.server({ mounts: { ...mounts, "/": site }, headers: {} });
+  const session = await demo.browser.newContext();
+  context.after(() => session.close());
+  const visited = async (act) => {
+    const page = await visit(context, { newContext: async () => session }, url, { offline: true });
+    await page.reach("ready");
+    const found = await act(page);
+    await page.page.close();
+    return found;
+  };
+  const online = () => visited(({ page }) => page.waitForSelector(":root[data-offline=ready]", { timeout: 60_000 }));
+  const versions = async () => {
+    await session.setOffline(true);
+    const found = await visited(async (page) => {
+      await page.choose(await chatModel());
+      await page.page.getByText("Attach a text file").waitFor();
+      return page.page.evaluate(() => globalThis.versions);
+    });
+    await session.setOffline(false);
+    return found;
+  };
+  // One that the page opens with, and one that comes when somebody chats.
+  const parts = ["main.js", "chat/view.js"];
+  const change = async (version) => {
+    for (const name of parts) {
+      const text = await readFile(path.join(mounts["/"], name), "utf8");
+      await writeFile(path.join(site, name), `${text}\n(globalThis.versions ??= {})["${name}"] = ${version};\n`);
+    }
+  };
+  const whole = (version) => Object.fromEntries(parts.map((name) => [name, version]));
+
+  await change(1);
+  await online();
+  assert.deepEqual(await versions(), whole(1));
+  await change(2);
+  await online();
+  assert.deepEqual(await versions(), whole(2));
+  // Of a version that cannot be had whole nothing is kept.
+  await change(3);
+  const lacking = path.join(site, "links.js");
+  await rm(lacking);
+  await symlink(lacking, lacking);
+  await online();
+  assert.deepEqual(await versions(), whole(2));
+  // A file that the site has no longer is missed by nobody.
+  await rm(lacking);
+  await online();
+  assert.deepEqual(await versions(), whole(3));
 });
 
 test("what is kept for later is every file of the page that comes later", async () => {
