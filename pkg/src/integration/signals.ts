@@ -12,3 +12,18 @@ export function eitherSignal(one: AbortSignal | undefined, other: AbortSignal | 
   }
   return either.signal;
 }
+
+/** Settles with the work, or with the reason of an abort as soon as there is one; the work itself may go on unseen. */
+export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const done = new AbortController();
+  const aborted = new Promise<never>((_, reject) => {
+    const abort = () => reject(signal.reason);
+    if (signal.aborted) abort();
+    else signal.addEventListener("abort", abort, { once: true, signal: done.signal });
+  });
+  try {
+    return await Promise.race([aborted, work]);
+  } finally {
+    done.abort();
+  }
+}

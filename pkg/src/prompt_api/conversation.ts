@@ -1,6 +1,7 @@
 /** What a `LanguageModel` holds: messages, and the session of the engine that has computed them. */
 
 import { chatParts } from "../integration/parts.ts";
+import { unlessAborted } from "../integration/signals.ts";
 import type { ChatMessage, ChatOptions, Finished, Model, Session } from "../types/index.ts";
 import { quotaExceeded } from "./errors.ts";
 import type { LanguageModelTool } from "./idl.ts";
@@ -16,7 +17,11 @@ export class Conversation {
   readonly #described: readonly object[];
   #messages: readonly ChatMessage[];
   #session: Session | null;
-  /** Tokens of the messages. */
+  /** Messages that never go: those that it was created with. */
+  #initial = 0;
+  /** Tokens of the tools, which the template describes to the model. */
+  #ofTools = 0;
+  /** Tokens of the tools and the messages. */
   usage = 0;
 
   constructor(
@@ -39,19 +44,37 @@ export class Conversation {
     return this.model.info.contextLength;
   }
 
+  /** Whether it holds a message. */
+  get begun(): boolean {
+    return this.#messages.length > 0;
+  }
+
+  /** Takes in what it is created with: the tools, and messages that are computed ahead. */
+  async begin(initial: readonly TextMessage[], signal: AbortSignal): Promise<void> {
+    if (this.#described.length > 0) {
+      const none = [{ role: "user", content: "" }];
+      const without = await this.model.countTokens(none, { addGenerationPrompt: false });
+      this.#ofTools = (await this.#count(none)) - without;
+      this.usage = this.#ofTools;
+    }
+    if (initial.length > 0) await this.add(initial, () => {}, signal);
+    else if (this.usage > 0) await this.#fit([{ role: "user", content: "" }], () => {});
+    this.#initial = initial.length;
+  }
+
   /** Tokens that these messages add. */
   async measure(added: readonly ChatMessage[]): Promise<number> {
     return (await this.#count([...this.#messages, ...added])) - (await this.#count(this.#messages));
   }
 
   /**
-   * Takes messages in. Where they do not fit, the oldest prompts go, with their answers, and never the system's message.
+   * Takes messages in. Where they do not fit, the oldest prompts go, with their answers, and never the first ones.
    *
    * @param overflowed is called when some have gone
    * @param signal of who waits: with it what has come is computed ahead, so that the next answer begins at once
    */
   async add(given: readonly TextMessage[], overflowed: () => void, signal?: AbortSignal): Promise<void> {
-    const added = given.map(({ role, content }) => ({ role, content }));
+    const added = given.map(({ prefix, ...message }) => message);
     await this.#fit(added, overflowed);
     if (signal) {
       const options = { ...this.#toolOptions(), signal, maxTokens: 1, temperature: 0 };
@@ -69,7 +92,7 @@ export class Conversation {
   ): AsyncGenerator<string, Finished> {
     const before = { messages: this.#messages, usage: this.usage };
     const last = given.at(-1)!;
-    const added = (last.prefix ? given.slice(0, -1) : given).map(({ role, content }) => ({ role, content }));
+    const added = (last.prefix ? given.slice(0, -1) : given).map(({ prefix, ...message }) => message);
     let done = false;
     try {
       await this.#fit(added, overflowed, last.prefix ? last.content : "");
@@ -92,7 +115,7 @@ export class Conversation {
   async fork(): Promise<Conversation> {
     const session = (await this.#session?.fork()) ?? null;
     const fork = new Conversation(this.model, this.#tools, this.#messages, session);
-    fork.usage = this.usage;
+    [fork.usage, fork.#initial, fork.#ofTools] = [this.usage, this.#initial, this.#ofTools];
     return fork;
   }
 
@@ -111,8 +134,10 @@ export class Conversation {
       this.#session ??= this.model.session();
       const session = this.#session;
       let finished: Finished | undefined;
-      // An answer that fills the context moves on in it, but not for ever.
-      const room = { onContextFull: "shift" as const, maxTokens: this.window };
+      // An answer that fills the context moves on in it, but not for ever. The engine spares the system's messages alone: where there
+      // are others that must stay, it ends.
+      const shift = this.#messages.slice(0, this.#initial).every(({ role }) => role === "system");
+      const room = { onContextFull: shift ? ("shift" as const) : ("stop" as const), maxTokens: this.window };
       const given = { ...options, ...this.#toolOptions(), session, ...room };
       for await (const part of chatParts(this.model, messages, given)) {
         if (part.type === "text") yield part.text;
@@ -121,21 +146,22 @@ export class Conversation {
       this.#messages = session.messages ?? [];
       this.usage = session.tokens.length;
       if (finished!.droppedMessages) {
-        this.#messages = without(this.#messages, finished!.droppedMessages);
+        this.#messages = this.#without(finished!.droppedMessages);
         this.#drop();
         overflowed();
       }
       const { toolCalls = [] } = finished!;
       if (toolCalls.length === 0 || options.responseFormat || round === MOST_ROUNDS) return finished!;
-      const results = await Promise.all(
+      const calls = Promise.all(
         toolCalls.map(async ({ id, name, arguments: input }) => {
           const tool = this.#tools.find((tool) => tool.name === name);
           // A model may write any name.
           const content = tool ? String(await tool.execute(input)) : `There is no tool ${JSON.stringify(name)}.`;
-          options.signal?.throwIfAborted();
           return { role: "tool", name, content, ...(id && { tool_call_id: id }) };
         }),
       );
+      // A function may never settle.
+      const results = await (options.signal ? unlessAborted(calls, options.signal) : calls);
       messages = [...this.#messages, ...results];
     }
   }
@@ -165,7 +191,7 @@ export class Conversation {
     let [requested, evicted] = [await needed(), false];
     const [messages, usage] = [this.#messages, this.usage];
     while (requested > this.window) {
-      const left = without(this.#messages, 1);
+      const left = this.#without(1);
       if (left.length === this.#messages.length) {
         [this.#messages, this.usage] = [messages, usage];
         throw quotaExceeded(requested, this.window);
@@ -181,7 +207,7 @@ export class Conversation {
   }
 
   async #count(messages: readonly ChatMessage[], addGenerationPrompt = false): Promise<number> {
-    if (messages.length === 0) return 0;
+    if (messages.length === 0) return this.#ofTools;
     return this.model.countTokens(messages, { addGenerationPrompt, ...this.#toolOptions() });
   }
 
@@ -193,13 +219,16 @@ export class Conversation {
     void this.#session?.close().catch(() => {});
     this.#session = null;
   }
-}
 
-/** Without the oldest messages, `count` at least, up to the next prompt; the system's stays. */
-function without(messages: readonly ChatMessage[], count: number): readonly ChatMessage[] {
-  const first = messages.findIndex(({ role }) => role !== "system");
-  if (first < 0) return messages;
-  let end = first + count;
-  while (end < messages.length && messages[end]!.role !== "user") end++;
-  return [...messages.slice(0, first), ...messages.slice(end)];
+  /** The messages without the oldest, `count` at least, up to the next prompt. The first ones stay, and the system's. */
+  #without(count: number): readonly ChatMessage[] {
+    const messages = this.#messages;
+    const others = messages.findIndex(({ role }) => role !== "system");
+    if (others < 0) return messages;
+    const first = Math.max(others, this.#initial);
+    if (first >= messages.length) return messages;
+    let end = first + count;
+    while (end < messages.length && messages[end]!.role !== "user") end++;
+    return [...messages.slice(0, first), ...messages.slice(end)];
+  }
 }

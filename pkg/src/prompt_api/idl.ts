@@ -1,6 +1,13 @@
 /** The dictionaries of the Prompt API, as its specification has them. */
 
-export type LanguageModelSamplingMode = "most-predictable" | "predictable" | "balanced" | "creative" | "most-creative";
+export type LanguageModelSamplingMode =
+  | "most-predictable"
+  | "predictable"
+  | "slightly-predictable"
+  | "balanced"
+  | "slightly-creative"
+  | "creative"
+  | "most-creative";
 export type LanguageModelRole = "system" | "user" | "assistant";
 export type LanguageModelMessageType = "text" | "image" | "audio" | "tool-call" | "tool-response";
 
@@ -80,7 +87,8 @@ export interface LanguageModel extends EventTarget {
   readonly contextUsage: number;
   readonly contextWindow: number;
   oncontextoverflow: ((event: Event) => void) | null;
-  readonly samplingMode: LanguageModelSamplingMode;
+  /** null where `topK` or `temperature` was given. */
+  readonly samplingMode: LanguageModelSamplingMode | null;
   clone(options?: { signal?: AbortSignal | undefined }): Promise<LanguageModel>;
   destroy(): undefined;
   /** Earlier names of the four above. */

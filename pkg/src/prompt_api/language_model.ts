@@ -1,7 +1,7 @@
 /** The class `LanguageModel` over one model. Its algorithms are those of the Prompt API; docs/guide/prompt-api.md lists them. */
 
 import type { LazyModel } from "../integration/lazy_model.ts";
-import { eitherSignal } from "../integration/signals.ts";
+import { eitherSignal, unlessAborted } from "../integration/signals.ts";
 import type { ChatOptions } from "../types/index.ts";
 import { formatOf } from "./constraint.ts";
 import { Conversation } from "./conversation.ts";
@@ -22,7 +22,9 @@ import { supports, validOptions, validPrompt } from "./prompts.ts";
 const MODES: Record<LanguageModelSamplingMode, ChatOptions> = {
   "most-predictable": { temperature: 0 },
   predictable: { temperature: 0.3 },
+  "slightly-predictable": { temperature: 0.5 },
   balanced: {},
+  "slightly-creative": { temperature: 0.85 },
   creative: { temperature: 1 },
   "most-creative": { temperature: 1.3, topP: 0.98, topK: 100 },
 };
@@ -32,7 +34,8 @@ const PARAMS: LanguageModelParams = { defaultTopK: 40, maxTopK: 1000, defaultTem
 /** What an object is made from. */
 interface Made {
   conversation: Conversation;
-  samplingMode: LanguageModelSamplingMode;
+  /** null where numbers were given instead. */
+  samplingMode: LanguageModelSamplingMode | null;
   sampling: ChatOptions;
 }
 
@@ -54,10 +57,14 @@ class LanguageModelBase extends EventTarget {
     this.#made = making;
   }
 
-  static make(made: Made, type: typeof LanguageModelBase): LanguageModelBase {
+  /** @param signal of its creation: an abort later destroys it */
+  static make(made: Made, type: typeof LanguageModelBase, signal?: AbortSignal): LanguageModelBase {
     making = made;
     try {
-      return new type();
+      const object = new type();
+      const destroy = () => object.#destroy(signal?.reason);
+      signal?.addEventListener("abort", destroy, { once: true, signal: object.#end.signal });
+      return object;
     } finally {
       making = null;
     }
@@ -79,7 +86,7 @@ class LanguageModelBase extends EventTarget {
     return this.contextWindow;
   }
 
-  get samplingMode(): LanguageModelSamplingMode {
+  get samplingMode(): LanguageModelSamplingMode | null {
     return this.#made.samplingMode;
   }
 
@@ -132,7 +139,7 @@ class LanguageModelBase extends EventTarget {
   async append(input: LanguageModelPrompt, options: Signals = {}): Promise<undefined> {
     const signal = this.#signal(options);
     return this.#inTurn(signal, async () => {
-      const messages = validPrompt(input, this.contextUsage > 0);
+      const messages = validPrompt(input, this.#made.conversation.begun);
       await this.#made.conversation.add(messages, this.#overflowed, signal);
       return undefined;
     });
@@ -142,8 +149,8 @@ class LanguageModelBase extends EventTarget {
     const signal = this.#signal(options);
     signal.throwIfAborted();
     formatOf(options);
-    const messages = validPrompt(input, false).map(({ role, content }) => ({ role, content }));
-    return this.#told(this.#made.conversation.measure(messages), signal);
+    const messages = validPrompt(input, false).map(({ prefix, ...message }) => message);
+    return this.#told(unlessAborted(this.#made.conversation.measure(messages), signal), signal);
   }
 
   measureInputUsage(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): Promise<number> {
@@ -159,8 +166,12 @@ class LanguageModelBase extends EventTarget {
   }
 
   destroy(): undefined {
+    this.#destroy(failure("AbortError", "the session has been destroyed"));
+  }
+
+  #destroy(reason: unknown): void {
     if (this.#end.signal.aborted) return;
-    this.#end.abort(failure("AbortError", "the session has been destroyed"));
+    this.#end.abort(reason);
     this.#made.conversation.close();
   }
 
@@ -177,7 +188,7 @@ class LanguageModelBase extends EventTarget {
     const done = await this.#enter(signal);
     try {
       const responseFormat = formatOf(options);
-      const messages = validPrompt(input, this.contextUsage > 0);
+      const messages = validPrompt(input, this.#made.conversation.begun);
       const { conversation, sampling } = this.#made;
       const given = { ...sampling, signal, ...(responseFormat && { responseFormat }) };
       const { finishReason } = yield* conversation.answer(messages, given, this.#overflowed);
@@ -200,17 +211,23 @@ class LanguageModelBase extends EventTarget {
     }
   }
 
-  /** Waits until what came before has ended. @returns what lets the next one in */
+  /** Waits until what came before has ended; an abort leaves the queue. @returns what lets the next one in */
   async #enter(signal: AbortSignal): Promise<() => void> {
     const before = this.#last;
     let done = () => {};
-    this.#last = new Promise<void>((resolve) => {
+    const own = new Promise<void>((resolve) => {
       done = resolve;
     });
-    await before;
-    if (signal.aborted) done();
-    signal.throwIfAborted();
-    return done;
+    // Where this one leaves early, the next one still waits for those before it.
+    this.#last = Promise.all([before, own]);
+    try {
+      await unlessAborted(before, signal);
+      signal.throwIfAborted();
+      return done;
+    } catch (error) {
+      done();
+      throw error;
+    }
   }
 
   async #told<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
@@ -248,8 +265,9 @@ export function languageModelOf(lazy: LazyModel): LanguageModelStatic {
     }
 
     static async create(options: LanguageModelCreateOptions = {}) {
-      const samplingMode = validOptions(options);
+      const mode = validOptions(options);
       const { signal, monitor, initialPrompts = [], tools = [], topK, temperature } = options;
+      const raw = rawOf(topK, temperature);
       const initial = initialPrompts.length > 0 ? validPrompt(initialPrompts, false) : [];
       signal?.throwIfAborted();
       const { tell, end } = monitored(monitor);
@@ -258,11 +276,12 @@ export function languageModelOf(lazy: LazyModel): LanguageModelStatic {
         const model = await lazy.model({ signal, onProgress: tell });
         if (!model.info.template) throw failure("NotSupportedError", "the model has no chat template");
         const conversation = new Conversation(model, tools);
-        if (initial.length > 0) await conversation.add(initial, () => {}, signal ?? new AbortController().signal);
+        await conversation.begin(initial, signal ?? new AbortController().signal);
         signal?.throwIfAborted();
         end();
-        const sampling = { ...MODES[samplingMode], ...rawOf(topK, temperature) };
-        return LanguageModelBase.make({ conversation, samplingMode, sampling }, LanguageModel);
+        const samplingMode = Object.keys(raw).length > 0 ? null : mode;
+        const made = { conversation, samplingMode, sampling: { ...MODES[mode], ...raw } };
+        return LanguageModelBase.make(made, LanguageModel, signal);
       } catch (error) {
         signal?.throwIfAborted();
         throw created(error);
@@ -277,13 +296,14 @@ export function languageModelOf(lazy: LazyModel): LanguageModelStatic {
   return LanguageModel as unknown as LanguageModelStatic;
 }
 
-/** Numbers out of range count as the nearest that is in it. */
+/** Numbers that are too large count as the largest. */
 function rawOf(topK: number | undefined, temperature: number | undefined): ChatOptions {
-  const within = (value: number, least: number, most: number) => Math.min(Math.max(value, least), most);
   if (Number.isNaN(topK) || Number.isNaN(temperature)) throw new TypeError("topK and temperature must be numbers");
+  const wrong = topK !== undefined && topK < 1 ? "topK must be at least 1" : "temperature must be at least 0";
+  if ((topK ?? 1) < 1 || (temperature ?? 0) < 0) throw new RangeError(wrong);
   return {
-    ...(topK !== undefined && { topK: Math.floor(within(topK, 1, PARAMS.maxTopK)) }),
-    ...(temperature !== undefined && { temperature: within(temperature, 0, PARAMS.maxTemperature) }),
+    ...(topK !== undefined && { topK: Math.floor(Math.min(topK, PARAMS.maxTopK)) }),
+    ...(temperature !== undefined && { temperature: Math.min(temperature, PARAMS.maxTemperature) }),
   };
 }
 

@@ -10,11 +10,13 @@ import type {
   LanguageModelSamplingMode,
 } from "./idl.ts";
 
-/** A message whose content is one text. */
+/** A message whose content is one text, or what a tool has answered. */
 export interface TextMessage {
-  role: LanguageModelRole;
+  role: LanguageModelRole | "tool";
   content: string;
   prefix: boolean;
+  name?: string;
+  tool_call_id?: string;
 }
 
 const ROLES = ["system", "user", "assistant"];
@@ -44,7 +46,7 @@ export function validPrompt(input: LanguageModelPrompt, begun: boolean): TextMes
   const given = Array.from<unknown>(input);
   if (given.length === 0) return [{ role: "user", content: "", prefix: false }];
   let appended = begun;
-  return given.map((message, i) => {
+  return given.flatMap((message, i) => {
     if (!isObject(message)) throw wrong("a message", "an object", message);
     const role = oneOf(ROLES, message.role, "role") as LanguageModelRole;
     const prefix = Boolean(message.prefix);
@@ -52,28 +54,70 @@ export function validPrompt(input: LanguageModelPrompt, begun: boolean): TextMes
     if (prefix && i < given.length - 1) throw failure("SyntaxError", "prefix is for the last message");
     if (role === "system" && appended) throw new TypeError("a system message must be the first of the conversation");
     appended = true;
-    return { role, content: textOf(message.content, role), prefix };
+    return contentOf(message.content, role).map((part) => ({ role, prefix, ...part }));
   });
 }
 
-/** Adjacent texts are one, with nothing between them. */
-function textOf(content: unknown, role: LanguageModelRole): string {
+type Content = Pick<TextMessage, "content"> & Partial<TextMessage>;
+
+/** Adjacent texts are one, with nothing between them. What a tool has answered is a message of its own. */
+function contentOf(content: unknown, role: LanguageModelRole): Content[] {
   if (content === undefined) throw wrong("content", "a text or parts", content);
-  if (!isObject(content)) return String(content);
+  if (!isObject(content)) return [{ content: String(content) }];
   if (!isIterable(content)) throw wrong("content", "a text or parts", content);
-  return Array.from(content, (part) => {
+  const found: Content[] = [];
+  for (const part of content) {
     if (!isObject(part) || part.value === undefined) throw wrong("a part of content", "{ type, value }", part);
     const type = oneOf(TYPES, part.type, "type");
-    if (type !== "text") {
-      const whose = role === "assistant" ? "a message of the assistant" : "this model";
+    const isResponse = type === "tool-response" && role === "user";
+    if (type !== "text" && !isResponse) {
+      const whose = role === "user" ? "this model" : `a message of the ${role}`;
       throw failure("NotSupportedError", `${whose} takes text, and no ${type}`);
     }
+    if (isResponse) {
+      found.push(responseOf(part.value));
+      continue;
+    }
     if (typeof part.value !== "string") throw wrong("the value of a text", "a text", part.value);
-    return part.value;
-  }).join("");
+    const last = found.at(-1);
+    if (last && last.role !== "tool") last.content += part.value;
+    else found.push({ content: part.value });
+  }
+  return found.length > 0 ? found : [{ content: "" }];
 }
 
-const MODES = ["most-predictable", "predictable", "balanced", "creative", "most-creative", "default"] as const;
+/** `{ callId, name, result }` or `{ callId, name, errorMessage }`, with a result of texts and objects; or a text. */
+function responseOf(value: unknown): Content {
+  if (typeof value === "string") return { role: "tool", content: value };
+  const { callId, name, result, errorMessage } = isObject(value) ? value : {};
+  if (result === undefined && errorMessage === undefined)
+    throw wrong("a tool-response", "{ callId, name, result } or { callId, name, errorMessage }", value);
+  const texts = isIterable(result)
+    ? Array.from(result, (part) => {
+        const { type, value: inner } = isObject(part) ? part : {};
+        if (oneOf(["text", "object", "image", "audio"], type, "the type of a result") === "text") return String(inner);
+        if (type === "object") return JSON.stringify(inner);
+        throw failure("NotSupportedError", `this model takes text, and no ${type}`);
+      })
+    : [typeof result === "object" ? JSON.stringify(result) : String(result ?? `error: ${errorMessage}`)];
+  return {
+    role: "tool",
+    content: texts.join("\n"),
+    ...(typeof name === "string" && { name }),
+    ...(typeof callId === "string" && { tool_call_id: callId }),
+  };
+}
+
+const MODES = [
+  "most-predictable",
+  "predictable",
+  "slightly-predictable",
+  "balanced",
+  "slightly-creative",
+  "creative",
+  "most-creative",
+  "default",
+] as const;
 
 /** Checks what `create` and `availability` share. @returns the sampling mode that is meant */
 export function validOptions(options: LanguageModelCreateCoreOptions): LanguageModelSamplingMode {

@@ -2,7 +2,15 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { type ChatMessage, type ChatOptions, type LoadOptions, load, type Model } from "ternlight";
+import {
+  type ChatMessage,
+  type ChatOptions,
+  type Finished,
+  type LoadOptions,
+  load,
+  type Model,
+  type Session,
+} from "ternlight";
 import { install, languageModel, type LanguageModel as Talk } from "ternlight/prompt-api";
 import { DEMO } from "../api/support/model.ts";
 import { CONTINUATION, HERMES, PLAIN } from "../server/support/app.ts";
@@ -59,9 +67,13 @@ test("validate and canonicalize options: modes, raw parameters, languages, types
   await fails(LanguageModel.create({ expectedInputs: [{ type: "smell" as "text" }] }), "TypeError");
   await fails(LanguageModel.create({ expectedInputs: [{ type: "image" }] }), "NotSupportedError");
   await fails(LanguageModel.create({ tools: [{ name: "x" } as never] }), "TypeError");
-  const raw = await LanguageModel.create({ topK: Number.POSITIVE_INFINITY, temperature: -1 });
+  await fails(LanguageModel.create({ topK: 0 }), "RangeError");
+  await fails(LanguageModel.create({ temperature: -1 }), "RangeError");
+  const raw = await LanguageModel.create({ topK: Number.POSITIVE_INFINITY, temperature: 99 });
+  assert.equal(raw.samplingMode, null, "numbers stand for no mode");
+  assert.equal((await LanguageModel.create({ samplingMode: "slightly-creative" })).samplingMode, "slightly-creative");
   const { defaultTopK, maxTopK, defaultTemperature, maxTemperature } = await LanguageModel.params();
-  assert.deepEqual([raw.topK, raw.temperature], [maxTopK, 0]);
+  assert.deepEqual([raw.topK, raw.temperature], [maxTopK, maxTemperature]);
   assert.ok(defaultTopK <= maxTopK && defaultTemperature <= maxTemperature);
   const expected = { expectedInputs: [{ type: "text", languages: ["en", "ja"] }, { type: "tool-response" }] } as const;
   assert.ok(await LanguageModel.create({ ...expected, expectedOutputs: [{ type: "text" }, { type: "tool-call" }] }));
@@ -303,8 +315,99 @@ test("tools: their functions are called, all of an answer at once, and the answe
     tools: [{ ...weather, execute: () => Promise.reject(new Error("no network")) }],
   });
   forced = 0;
+  const usage = broken.contextUsage;
   await fails(broken.prompt("Is it raining?"), "Error", /no network/);
-  assert.equal(broken.contextUsage, 0);
+  assert.equal(broken.contextUsage, usage);
+
+  // One that never settles holds up nobody.
+  let asks = () => {};
+  const never = () => {
+    asks();
+    return new Promise<string>(() => {});
+  };
+  const hanging = await languageModel(calling).create({ ...greedy, tools: [{ ...weather, execute: never }] });
+  const ask = async (signal?: AbortSignal) => {
+    forced = 0;
+    const called = new Promise<void>((resolve) => {
+      asks = resolve;
+    });
+    const answer = hanging.prompt("Is it raining?", { signal });
+    answer.catch(() => {});
+    await called;
+    return { answer };
+  };
+  const abort = new AbortController();
+  const { answer: aborted } = await ask(abort.signal);
+  abort.abort(new Error("enough"));
+  await fails(aborted, "Error", /enough/);
+  assert.equal(hanging.contextUsage, usage);
+  const { answer: destroyed } = await ask();
+  hanging.destroy();
+  await fails(destroyed, "AbortError", /destroyed/);
+});
+
+test("tools: they take context, and must fit", async () => {
+  const weather = {
+    name: "weather",
+    description: "Tells the weather",
+    inputSchema: { type: "object" },
+    execute: async () => "clear",
+  };
+  const Caller = languageModel(caller);
+  const session = await Caller.create({ ...greedy, tools: [weather] });
+  const { contextUsage } = session;
+  assert.ok(contextUsage > 10, String(contextUsage));
+  const added = await session.measureContextUsage("Is it raining?");
+  await session.append("Is it raining?");
+  assert.equal(session.contextUsage, contextUsage + added);
+  assert.equal((await session.clone()).contextUsage, contextUsage + added);
+  const initialPrompts = [{ role: "user", content: "Is it raining?" }] as const;
+  assert.equal((await Caller.create({ tools: [weather], initialPrompts })).contextUsage, contextUsage + added);
+  const tools = [{ ...weather, description: "It tells the weather. ".repeat(200) }];
+  await assert.rejects(Caller.create({ tools }), (error) => {
+    const { name, requested, quota } = error as DOMException & { requested: number; quota: number };
+    assert.deepEqual([name, quota], ["QuotaExceededError", caller.info.contextLength]);
+    return requested > quota;
+  });
+  // What they take is no message: the system's may still come first.
+  const systemFirst = await Caller.create({ ...greedy, tools: [weather] });
+  await systemFirst.append([{ role: "system", content: "Be brief." }]);
+  await fails(systemFirst.append([{ role: "system", content: "Be brief." }]), "TypeError");
+});
+
+test("tools: what they have answered is a message, as the available type tool-response says", async () => {
+  const expected = { expectedInputs: [{ type: "tool-response" }], expectedOutputs: [{ type: "tool-call" }] } as const;
+  assert.equal(await LanguageModel.availability(expected), "available");
+  assert.equal(await LanguageModel.availability({ expectedInputs: [{ type: "tool-call" }] }), "unavailable");
+  const asked: (readonly ChatMessage[])[] = [];
+  const session = await languageModel(listened(caller, asked)).create({ ...greedy, ...expected });
+  const response = (value: unknown, role = "user") =>
+    session.append([{ role: role as "user", content: [{ type: "tool-response", value }] }]);
+  await session.append([
+    {
+      role: "user",
+      content: [
+        {
+          type: "tool-response",
+          value: { callId: "1", name: "weather", result: [{ type: "object", value: { c: 5 } }] },
+        },
+        { type: "tool-response", value: { callId: "2", name: "time", errorMessage: "no clock" } },
+        { type: "text", value: "Is it " },
+        { type: "text", value: "raining?" },
+      ],
+    },
+  ]);
+  assert.deepEqual(asked.at(-1), [
+    { role: "tool", name: "weather", tool_call_id: "1", content: '{"c":5}' },
+    { role: "tool", name: "time", tool_call_id: "2", content: "error: no clock" },
+    { role: "user", content: "Is it raining?" },
+  ]);
+  await response("clear");
+  assert.deepEqual(asked.at(-1)?.at(-1), { role: "tool", content: "clear" });
+  await fails(response({ callId: "1" }), "TypeError");
+  await fails(response({ result: [{ type: "smell", value: 1 }] }), "TypeError");
+  await fails(response({ result: [{ type: "image", value: 1 }] }), "NotSupportedError");
+  await fails(response("clear", "assistant"), "NotSupportedError");
 });
 
 test("tools: a call of a name that is none is no error, and the model hears of it", async () => {
@@ -343,6 +446,21 @@ const steered = (change: (given: ChatOptions, messages: readonly ChatMessage[]) 
     },
   });
 
+/** Another name for a model, which notes what it is asked. */
+const listened = (of: Model, asked: (readonly ChatMessage[])[]): Model =>
+  new Proxy(of, {
+    get(target, name) {
+      if (name === "chat") {
+        return (messages: readonly ChatMessage[], given?: ChatOptions) => {
+          asked.push(messages);
+          return target.chat(messages, given);
+        };
+      }
+      const value = target[name as keyof typeof target];
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+
 const escaped = (text: string) => text.replace(/[{}|()[\]\\.*+?^$]/g, "\\$&");
 
 test("contextoverflow: the oldest prompts go, never the system's, and what is too long is refused", async () => {
@@ -362,6 +480,30 @@ test("contextoverflow: the oldest prompts go, never the system's, and what is to
   session.oncontextoverflow = null;
   await fails(session.prompt(story.repeat(6)), "QuotaExceededError");
   assert.ok(!seen.includes("contextoverflow"), "a prompt that does not fit alone evicts nothing");
+});
+
+test("contextoverflow: initial prompts stay, whoever said them", async () => {
+  const initialPrompts = [
+    { role: "system", content: "Be brief. " },
+    { role: "user", content: "Who? " },
+    { role: "assistant", content: "A king. " },
+  ] as const;
+  const asked: (readonly ChatMessage[])[] = [];
+  const session = await talk({ initialPrompts }, languageModel(listened(small, asked)));
+  let overflows = 0;
+  session.oncontextoverflow = () => overflows++;
+  const story = "There was once a king who had three sons and a daughter. ".repeat(2);
+  for (const more of [session, await session.clone()]) {
+    for (let i = 0; i < 4; i++) await more.append(`${i} ${story}`);
+    assert.deepEqual(asked.at(-1)!.slice(0, 3), initialPrompts);
+    assert.ok(asked.at(-1)!.length < 7);
+  }
+  assert.ok(overflows > 0);
+  // The engine would leave them out of an answer that goes on behind the context's end.
+  assert.ok((await session.prompt("Go on: ")).length > 0);
+  assert.ok(session.contextUsage <= 96);
+  await session.append("And?");
+  assert.deepEqual(asked.at(-1)!.slice(0, 3), initialPrompts);
 });
 
 test("an answer that fills the context evicts, too", async () => {
@@ -397,6 +539,41 @@ test("clone: goes on from the same place, apart from the first", async () => {
   await fails(clone.clone({ signal: AbortSignal.abort() }), "AbortError");
 });
 
+test("clone: what was computed is not computed again", async () => {
+  const timings: Finished["timings"][] = [];
+  const noted = (session: Session): Session => {
+    const [chat, fork] = [session.chat.bind(session), session.fork.bind(session)];
+    session.chat = (messages, given) => {
+      // The model itself goes on for long; a forced answer has tokens that its text does not have when it is read again.
+      const generation = chat(messages, { ...given, maxTokens: 13 });
+      generation.finished.then((finished) => timings.push(finished.timings));
+      return generation;
+    };
+    session.fork = async () => noted(await fork());
+    return session;
+  };
+  const watched = new Proxy(model, {
+    get(target, name) {
+      if (name === "session") return () => noted(target.session());
+      const value = target[name as keyof typeof target];
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  const session = await talk({}, languageModel(watched));
+  // Not whole blocks: what the engine would find by itself is less.
+  await session.prompt(`${"There was once a king who had three sons and a daughter. ".repeat(4)}${once}`);
+  const held = session.contextUsage;
+  assert.ok(held % 32 > 4, String(held));
+  const clone = await session.clone();
+  const added = await clone.measureContextUsage(" Then");
+  await clone.prompt(" Then");
+  const { promptN, recomputedN = 0, cachedN } = timings.at(-1)!;
+  assert.equal(timings.length, 2);
+  // The last token of an answer is read by nobody before the next prompt.
+  assert.ok(promptN + recomputedN <= added + 1, `${promptN} and ${recomputedN} computed for ${added}`);
+  assert.ok(cachedN! >= held - 1, `${cachedN} of ${held} found`);
+});
+
 test("abort and destroy end what runs, and leave the conversation as it was", async () => {
   const session = await talk();
   await session.append("One. ");
@@ -414,6 +591,43 @@ test("abort and destroy end what runs, and leave the conversation as it was", as
   await fails(session.prompt("x"), "AbortError");
   assert.equal(session.destroy(), undefined);
   for (let i = 0; (await model.status()).running > 0; i++) assert.ok(i < 1000, "it still runs");
+});
+
+test("an abort of what waits takes it out of the queue at once, and the others keep their order", async () => {
+  const session = await talk();
+  const abort = new AbortController();
+  const order: string[] = [];
+  const note = (name: string) => (error?: unknown) => void order.push(error instanceof Error ? `no ${name}` : name);
+  const stop = new AbortController();
+  const first = session.prompt("One. ", { signal: stop.signal }).then(note("first"), note("first"));
+  const prompt = session.prompt("Two. ", { signal: abort.signal }).then(note("prompt"), note("prompt"));
+  const append = session.append("Two. ", { signal: abort.signal }).then(note("append"), note("append"));
+  const reader = session.promptStreaming("Two. ", { signal: abort.signal }).getReader();
+  const stream = reader.read().then(note("stream"), note("stream"));
+  const last = session.append("Three. ").then(note("last"));
+  abort.abort();
+  await Promise.all([prompt, append, stream]);
+  assert.deepEqual(order, ["no prompt", "no append", "no stream"]);
+  stop.abort();
+  await Promise.all([first, last]);
+  assert.deepEqual(order.slice(3), ["no first", "last"]);
+  assert.equal(session.contextUsage, await model.countTokens("Three. "));
+});
+
+test("abort of the signal of a creation destroys what it has made", async () => {
+  const abort = new AbortController();
+  const session = await talk({ signal: abort.signal });
+  const clone = await session.clone();
+  const asked = [
+    session.prompt("One. "),
+    session.append("Two. "),
+    session.promptStreaming("Three. ").getReader().read(),
+  ];
+  for (const one of asked) (one as Promise<unknown>).catch(() => {});
+  abort.abort(new Error("the page has gone on"));
+  for (const one of asked) await fails(one, "Error", /the page has gone on/);
+  await fails(session.prompt("Four. "), "Error", /the page has gone on/);
+  assert.match(await clone.prompt(once, brief), words);
 });
 
 test("install: where there is none, and over another one only when asked", async () => {
