@@ -2,6 +2,7 @@
 
 import { button, make } from "./dom.js";
 import { size } from "./format.js";
+import { known } from "./models/known.js";
 
 /** A prompt of a link is cut here: what is longer is no prompt that somebody shares. */
 const MOST_PROMPT = 8000;
@@ -30,8 +31,8 @@ export function linkTo({ builtIn, source }, prompt) {
  */
 export async function confirmed(section, choice, loaded, signal) {
   const host = choice.source.startsWith("hf:") ? "huggingface.co" : new URL(choice.source).host;
-  const known = await bytesOf(choice.source);
-  const taken = known ? `${size(known)} are downloaded` : "How much is downloaded is not known";
+  const { bytes } = (await known(choice.source).catch(() => null)) ?? {};
+  const taken = bytes ? `${size(bytes)} are downloaded` : "How much is downloaded is not known";
   return new Promise((resolve) => {
     const answer = (yes) => {
       signal.removeEventListener("abort", givenUp);
@@ -56,10 +57,4 @@ export async function confirmed(section, choice, loaded, signal) {
     section.hidden = false;
     yes.focus();
   });
-}
-
-/** What the catalogue knows of a model's size. */
-async function bytesOf(source) {
-  const { models } = await import("./ternlight/dist/catalogue.js").catch(() => ({ models: [] }));
-  return models.find(({ file }) => file === source)?.bytes ?? null;
 }

@@ -2,6 +2,7 @@
 
 import { style } from "../dom.js";
 import { KeptModels } from "./kept.js";
+import { known } from "./known.js";
 import { Picker } from "./picker.js";
 
 await style(new URL("../rows.css", import.meta.url));
@@ -17,11 +18,7 @@ export class Chooser {
 
   /** What the catalogue says that the model of a name or an address is run with. */
   async settingsOf(source) {
-    const { models } = await import("../ternlight/dist/catalogue.js");
-    const name = source
-      .replace(/^https:\/\/huggingface\.co\/([^/]+\/[^/]+)\/resolve\/main\//, "hf:$1/")
-      .replace(/\/$/, "");
-    return models.find(({ file }) => file === name)?.settings ?? null;
+    return (await known(source))?.settings ?? null;
   }
 
   async open() {

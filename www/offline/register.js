@@ -10,6 +10,7 @@ export const LATER = [
     "links.js",
     "models/chooser.js",
     "models/kept.js",
+    "models/known.js",
     "models/picker.js",
   ],
   ...["play/json.js", "play/tools.js", "play/play.css", "probe.js", "rows.css", "several.js", "several.css"],

@@ -153,6 +153,11 @@ test("a name on the hub is loaded, and one that is not there is said to be", asy
   await page.page.locator("#model-name").getByText("prism-ml/Bonsai-1.7B-gguf").waitFor();
   await page.reach("ready");
   assert.deepEqual(await shown(), [0.5, 20, 0.85]);
+  // Under the short name it is the same model.
+  assert.equal(await load("hf:owner/repo"), "ready");
+  assert.deepEqual(await shown(), [0.7, 40, 0.95]);
+  assert.equal(await load("hf:prism-ml/Bonsai-1.7B-gguf"), "ready");
+  assert.deepEqual(await shown(), [0.5, 20, 0.85]);
 });
 
 test("a link asks before anything is downloaded", async (context) => {
@@ -184,12 +189,16 @@ test("a link asks before anything is downloaded", async (context) => {
   assert.equal(await other.page.locator("#model-name").innerText(), "owner/repo");
   assert.equal(await other.prompt.inputValue(), "Once more");
 
-  const known = await open(context, {
-    url: `${demo.isolated}#model=hf:prism-ml/Bonsai-1.7B-gguf/Bonsai-1.7B-Q1_0.gguf`,
-  });
-  await known.page
-    .getByText("It comes from huggingface.co. 248 MB are downloaded; nothing has been asked for yet.")
-    .waitFor();
+  for (const name of [
+    "prism-ml/Bonsai-1.7B-gguf/Bonsai-1.7B-Q1_0.gguf",
+    "prism-ml/Bonsai-1.7B-gguf",
+    "prism-ml/Bonsai-1.7B-gguf@main",
+  ]) {
+    const known = await open(context, { url: `${demo.isolated}#model=hf:${name}` });
+    await known.page
+      .getByText("It comes from huggingface.co. 248 MB are downloaded; nothing has been asked for yet.")
+      .waitFor();
+  }
 
   const wrong = await open(context, { url: `${demo.isolated}#model=javascript:alert(1)` });
   await wrong.reach("failed");
