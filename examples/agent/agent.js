@@ -7,8 +7,8 @@ const question = process.argv.slice(2).join(" ") || "What is 17 times 23?";
 const source = process.env.MODEL ?? demo;
 const isDemo = source === demo;
 // The demo model was never taught to call. It is made to: once, and with a template that spells calls.
-const chatTemplate = `{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{% for message in messages %}{{ message.content }}
-{% endfor %}{% if false %}<tool_call></tool_call>{% endif %}`;
+const chatTemplate = `{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{% for message in messages %}{{ message.content }}{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}
+{% endfor %}`;
 
 const number = { type: "integer", minimum: 0, maximum: 1000 };
 const tools = {
@@ -35,17 +35,32 @@ const described = Object.entries(tools).map(([name, { description, parameters }]
 
 const model = await load(source, isDemo ? { chatTemplate } : {});
 const messages = [{ role: "user", content: question }];
-for (let step = 0; step < 5; step++) {
+const MOST_STEPS = Number(process.env.STEPS ?? 5);
+let answered = false;
+for (let step = 0; step < MOST_STEPS && !answered; step++) {
   const toolChoice = isDemo && step > 0 ? "none" : isDemo ? { name: "multiply" } : "auto";
-  const { text, toolCalls, toolErrors } = await model.chat(messages, { tools: described, toolChoice, maxTokens: 150 })
-    .finished;
-  for (const { reason } of toolErrors ?? []) console.log(`a call that cannot be read: ${reason}`);
-  messages.push({ role: "assistant", content: text });
-  if (!toolCalls?.length) {
-    console.log(text.trim());
-    break;
-  }
-  for (const { name, arguments: given } of toolCalls) {
+  const {
+    text,
+    toolCalls = [],
+    toolErrors = [],
+  } = await model.chat(messages, {
+    tools: described,
+    toolChoice,
+    maxTokens: 150,
+  }).finished;
+  for (const { reason } of toolErrors) console.log(`a call that cannot be read: ${reason}`);
+  answered = toolCalls.length === 0;
+  if (answered) console.log(text.trim());
+  // The template writes the calls as the model has learnt them, so they go as calls and not as text.
+  const calls = toolCalls.map(({ id, name, arguments: given }) => ({
+    ...(id && { id }),
+    type: "function",
+    function: { name, arguments: given },
+  }));
+  messages.push(
+    answered ? { role: "assistant", content: text } : { role: "assistant", content: "", tool_calls: calls },
+  );
+  for (const { id, name, arguments: given } of toolCalls) {
     let result;
     try {
       result = await tools[name].run(given);
@@ -53,7 +68,8 @@ for (let step = 0; step < 5; step++) {
       result = `error: ${error.message}`;
     }
     console.log(`${name}(${JSON.stringify(given)}) → ${result}`);
-    messages.push({ role: "tool", name, content: String(result) });
+    messages.push({ role: "tool", name, content: String(result), ...(id && { tool_call_id: id }) });
   }
 }
+if (!answered) console.log(`There is no answer after ${MOST_STEPS} steps.`);
 await model.close();

@@ -26,23 +26,32 @@ loading.then(
   (error) => status.replaceChildren(`The model could not be loaded: ${error.message}`),
 );
 
-form.onsubmit = async (event) => {
+/** What is under way; the next question waits until it has ended. */
+let turn = Promise.resolve();
+
+form.onsubmit = (event) => {
   event.preventDefault();
   const content = form.elements.text.value;
   form.reset();
-  messages.push({ role: "user", content });
-  add(`You: ${content}`);
-  const model = await loading;
   answer?.stop();
+  turn = turn.then(() => ask(content)).catch((error) => status.replaceChildren(error.message));
+};
+
+async function ask(content) {
+  const model = await loading;
+  add(`You: ${content}`);
+  messages.push({ role: "user", content });
   answer = model.chat(messages, { maxTokens: 200, onContextFull: "shift" });
   const shown = add("Model: ");
   try {
     for await (const { text } of answer) shown.append(text);
     messages.push({ role: "assistant", content: (await answer.finished).text });
   } catch (error) {
-    status.textContent = error.message;
+    // What has no answer is not asked again with the next question.
+    messages.pop();
+    throw error;
   }
-};
+}
 document.querySelector("#stop").onclick = () => answer?.stop();
 
 function add(text) {

@@ -45,6 +45,9 @@ test("each example is listed, says how to run it, and asks for this package", as
 test("vite-chat", { timeout: 90_000 }, async (context) => {
   const folder = await example(context, "vite-chat");
   const vite = host("vite8/bin/vite.js");
+  const program = path.join(folder, "main.js");
+  const text = await readFile(program, "utf8");
+  await writeFile(program, text.replace("const messages = [];", "const messages = (globalThis.messages = []);"));
   await run(node, [vite, "build"], { cwd: folder });
   for (const command of ["preview", "dev"]) {
     const url = await startServer(context, node, [vite, command, "--host", "127.0.0.1"], { cwd: folder });
@@ -54,10 +57,31 @@ test("vite-chat", { timeout: 90_000 }, async (context) => {
     await page.getByRole("textbox", { name: "Message" }).fill("Once upon a time");
     await page.getByRole("button", { name: "Send" }).click();
     await page.waitForFunction(() => /^Model: .{40}/s.test(document.querySelector("#log").lastChild?.textContent));
+    // A question in the middle of an answer ends that first.
+    await page.getByRole("textbox", { name: "Message" }).fill("The fox");
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.waitForFunction(() => /^Model: .{9}/s.test(document.querySelector("#log").children[3]?.textContent));
+    const messages = await page.evaluate(() => globalThis.messages);
+    assert.deepEqual(
+      messages.slice(0, 3).map(({ role }) => role),
+      ["user", "assistant", "user"],
+    );
+    assert.ok(messages[1].content.length > 30 && messages[2].content === "The fox");
     await page.getByRole("button", { name: "Stop" }).click();
     assert.equal(await page.evaluate(() => crossOriginIsolated), true);
     await page.close();
   }
+  const broken = await browser.newPage();
+  const errors = [];
+  broken.on("pageerror", (error) => errors.push(error.message));
+  await broken.route("**/*.wasm", (route) => route.abort());
+  const url = await startServer(context, node, [vite, "preview", "--host", "127.0.0.1"], { cwd: folder });
+  await broken.goto(url);
+  await broken.getByText(/The model could not be loaded/).waitFor({ timeout: 60_000 });
+  await broken.getByRole("textbox", { name: "Message" }).fill("Once upon a time");
+  await broken.getByRole("button", { name: "Send" }).click();
+  await broken.waitForTimeout(300);
+  assert.deepEqual(errors, []);
 });
 
 test("next-server", { timeout: 170_000 }, async (context) => {
@@ -171,4 +195,25 @@ test("agent", { timeout: 60_000 }, async (context) => {
   const printed = await programOf(folder)(["agent.js", "What is 17 times 23?"]);
   const [, a, b, product] = /^multiply\(\{"a":(\d+),"b":(\d+)\}\) → (\d+)\n/.exec(printed);
   assert.equal(Number(product), a * b);
+  assert.doesNotMatch(printed, /There is no answer/);
+
+  // The model is shown its call as a call, before what the tool has answered.
+  const program = path.join(folder, "agent.js");
+  const text = await readFile(program, "utf8");
+  await writeFile(
+    program,
+    text.replace("await model.close();", "console.log(JSON.stringify(messages)); await model.close();"),
+  );
+  const printedAll = await programOf(folder)(["agent.js", "What is 17 times 23?"]);
+  const [asked, called, answered, last] = JSON.parse(printedAll.trim().split("\n").at(-1));
+  assert.equal(asked.role, "user");
+  assert.equal(called.tool_calls[0].function.name, "multiply");
+  assert.equal(called.content, "");
+  assert.deepEqual(
+    [answered.role, answered.name, answered.tool_call_id],
+    ["tool", "multiply", called.tool_calls[0].id],
+  );
+  assert.deepEqual([last.role, "tool_calls" in last], ["assistant", false]);
+  const ends = await programOf(folder)(["agent.js"], { env: { ...env, STEPS: "1" } });
+  assert.match(ends, /^There is no answer after 1 steps\.$/m);
 });
