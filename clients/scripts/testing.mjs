@@ -56,11 +56,11 @@ createRoot(document.getElementById("root")).render(<Example />);`,
 
 /**
  * Builds a program for pages, serves it with the demo model at `/model/`, and opens it. `alias` puts other packages in the place of
- * those that the program names, by their folders.
+ * those that the program names, by their folders; `body` is what the page's root holds at first.
  *
  * @param entry its file, or its text as esbuild takes it
  */
-export async function openPage(context, entry, { alias = {}, mounts = {}, query = "" } = {}) {
+export async function openPage(context, entry, { alias = {}, mounts = {}, query = "", body = "" } = {}) {
   const { outputFiles } = await build({
     ...(typeof entry === "string" ? { entryPoints: [entry] } : { stdin: entry }),
     bundle: true,
@@ -77,7 +77,7 @@ export async function openPage(context, entry, { alias = {}, mounts = {}, query 
   const imports = { ternlight: "/ternlight/dist/index.js", "ternlight/integration": "/ternlight/dist/integration.js" };
   const html = `<!doctype html><title>test</title><link rel="icon" href="data:," />
 <script type="importmap">${JSON.stringify({ imports })}</script>
-<div id="root"></div><script type="module" src="/page.js"></script>`;
+<div id="root">${body}</div><script type="module" src="/page.js"></script>`;
   const served = { "/model/": demoModel, "/ternlight/": path.join(root, "pkg"), ...mounts };
   const server = await serve({ mounts: served, headers: isolation });
   context.after(() => server.close());
