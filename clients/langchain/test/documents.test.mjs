@@ -6,8 +6,11 @@ import { runPrograms } from "../../scripts/testing.mjs";
 
 const folder = fileURLToPath(new URL("../", import.meta.url));
 
-for (const document of ["clients/langchain/README.md", "docs/guide/frameworks.md"]) {
+for (const [document, programs] of [
+  ["clients/langchain/README.md", 1],
+  ["docs/guide/frameworks.md", 2],
+]) {
   test(document, async (context) => {
-    assert.equal(await runPrograms(context, document, "@ternlight/langchain", folder), 1);
+    assert.equal(await runPrograms(context, document, "@ternlight/langchain", folder), programs);
   });
 }
