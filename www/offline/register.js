@@ -13,8 +13,18 @@ export const LATER = [
     "models/known.js",
     "models/picker.js",
   ],
-  ...["play/json.js", "play/tools.js", "play/play.css", "probe.js", "rows.css", "several.js", "several.css"],
+  ...[
+    "play/json.js",
+    "play/tools.js",
+    "play/play.css",
+    "probe.js",
+    "problems.js",
+    "rows.css",
+    "several.js",
+    "several.css",
+  ],
   ...["storage/panel.js", "manifest.webmanifest", "icon.svg"],
+  ...["icon-192.png", "icon-512.png", "maskable-512.png", "apple-touch-icon.png"].map((name) => `icons/${name}`),
 ];
 /** … and from the package. What only some models need is kept when one has needed it. */
 const PACKAGE = ["catalogue.js", "chat.js", "formats.js", "hub.js", "index.js", "markdown.js", "worker.js"];

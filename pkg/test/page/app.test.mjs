@@ -396,16 +396,7 @@ test("what is kept for later is every file of the page that comes later", async 
     .filter((entry) => entry.isFile())
     .map((entry) => path.relative(mounts["/"], path.join(entry.parentPath, entry.name)).split(path.sep).join("/"));
   // The first view's files are kept as the page has loaded them; the benchmark and the health of a model are other pages.
-  const first = [
-    "index.html",
-    "main.js",
-    "style.css",
-    "facts.js",
-    "format.js",
-    "problems.js",
-    "sampling.js",
-    "speed.js",
-  ];
+  const first = ["index.html", "main.js", "style.css", "facts.js", "format.js", "sampling.js", "speech.js", "speed.js"];
   const others = ["support.js", "views.js", "weights.js", "models/sources.js", "offline/register.js", "sw.js"];
   const pages = [...(await ownFiles("bench")), ...(await ownFiles("health"))].filter(
     (name) => ![...first, ...others].includes(name),
@@ -441,6 +432,27 @@ test("the manifest is one that a browser installs", async (context) => {
   assert.deepEqual(errors, []);
   const manifest = JSON.parse(data);
   assert.deepEqual([manifest.name, manifest.display, manifest.start_url], ["ternlight", "standalone", "./"]);
+  // Pictures for systems that take no SVG, one of them for those that cut icons to a shape of their own.
+  const pictures = manifest.icons.filter(({ type }) => type === "image/png");
+  assert.deepEqual(
+    pictures.map(({ sizes, purpose }) => `${sizes} ${purpose}`),
+    ["192x192 any", "512x512 any", "512x512 maskable"],
+  );
+  const touch = await page.page.locator("link[rel=apple-touch-icon]").getAttribute("href");
+  for (const { src, sizes, purpose } of [...pictures, { src: touch, sizes: "180x180", purpose: "maskable" }]) {
+    const [found, corner, middle] = await page.page.evaluate(async (src) => {
+      const bitmap = await createImageBitmap(await (await fetch(src)).blob());
+      const { width, height } = bitmap;
+      const canvas = new OffscreenCanvas(width, height).getContext("2d");
+      canvas.drawImage(bitmap, 0, 0);
+      const at = (x, y) => canvas.getImageData(x, y, 1, 1).data[3];
+      const inside = canvas.getImageData(0.29 * width, 0.71 * height, 1, 1).data;
+      return [`${width}x${height}`, at(0, 0), [...inside]];
+    }, src);
+    assert.equal(found, sizes);
+    assert.equal(corner, purpose === "maskable" ? 255 : 0, `${src}: its ground`);
+    assert.deepEqual(middle, [0x1b, 0x6d, 0x92, 255], `${src}: the square for −1`);
+  }
   const { installabilityErrors } = await devtools.send("Page.getInstallabilityErrors");
   // A context of tests is private, and those install nothing.
   assert.deepEqual(
