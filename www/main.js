@@ -3,8 +3,8 @@
 import { showEngine, showModel, summary } from "./facts.js";
 import { duration, megabytes, tokens } from "./format.js";
 import { builtIn, dropped, fromAddress, fromFiles, topLevel } from "./models/sources.js";
-import { explain } from "./problems.js";
 import { Sampling } from "./sampling.js";
+import { Speech } from "./speech.js";
 import { Run, SpeedPanel } from "./speed.js";
 import { lacking, lackingFor } from "./support.js";
 import { TextView } from "./views.js";
@@ -169,7 +169,7 @@ function showProgress({ phase, loaded, total, bytesPerSecond }) {
 async function failedToLoad(error, next, part) {
   const lack = model ? null : await lackingFor(error);
   if (lack) return unsupported(lack, error);
-  fail(error, `${next.name}: `, part && `${part}.`);
+  await fail(error, `${next.name}: `, part && `${part}.`);
   if (part) toggleChooser(true);
 }
 
@@ -228,7 +228,7 @@ async function write(signal, request = null) {
   } catch (error) {
     settle("");
     if (!request) prompt.value = said;
-    fail(error);
+    await fail(error);
   }
 }
 
@@ -236,6 +236,7 @@ async function write(signal, request = null) {
 async function follow({ generation, writer }, run, signal) {
   if (signal.aborted) generation.stop();
   signal.addEventListener("abort", () => generation.stop());
+  const speech = new Speech($("spoken"));
   let frame = requestAnimationFrame(function paint() {
     writer.flush();
     speed.show(run);
@@ -245,12 +246,14 @@ async function follow({ generation, writer }, run, signal) {
     for await (const piece of generation) {
       run.add(piece.tokens.length);
       writer.push(piece.text);
+      speech.push(piece.text);
     }
     return await generation.finished;
   } finally {
     cancelAnimationFrame(frame);
     run.end();
     writer.flush();
+    speech.end();
   }
 }
 
@@ -263,7 +266,7 @@ async function writeSeveral(signal) {
     const words = await several.run(model, { options: sampling.read(), opening: sampling.opening }, signal);
     setState(signal.aborted ? "stopped" : "ready", words);
   } catch (error) {
-    fail(error);
+    await fail(error);
   }
 }
 
@@ -276,7 +279,7 @@ function ending({ finishReason, timings: { predictedN, predictedMs, ttftMs } }, 
 
 // What goes wrong
 
-function fail(error, where = "", more = null) {
+async function fail(error, where = "", more = null) {
   // A model whose worker has died opens no sessions.
   try {
     model?.session();
@@ -284,21 +287,31 @@ function fail(error, where = "", more = null) {
     model = null;
     showName();
   }
-  tell(error, where, [more, model ? `${choice.name} is still loaded.` : "No model is loaded."]);
+  await tell(error, where, [more, model ? `${choice.name} is still loaded.` : "No model is loaded."]);
   setState("failed", "");
   if (!model) toggleChooser(true);
 }
 
-function tell(error, where = "", more = []) {
-  const { title, advice, technical } = explain(error);
+async function tell(error, where = "", more = []) {
+  const { title, advice, technical } = await explained(error);
   showProblem(`${where}${title}`, [advice, ...more].filter(Boolean).join(" "), technical);
 }
 
-function unsupported(lack, error) {
+/** In words, which come with the first error. Without a network a page that was never kept has none. */
+async function explained(error) {
+  try {
+    return (await import("./problems.js")).explain(error);
+  } catch {
+    return { title: "Something went wrong.", advice: "", technical: String(error) };
+  }
+}
+
+async function unsupported(lack, error) {
+  const technical = error && (await explained(error)).technical;
   showProblem(
     "ternlight cannot run here.",
     `${lack} A current Chrome, Edge, Firefox or Safari has all it takes.`,
-    error && explain(error).technical,
+    technical,
   );
   setState("unsupported", "");
 }

@@ -73,11 +73,12 @@ function versionButtons(number, all, choose) {
   ];
 }
 
-const speedOf = ({ written, perSecond, computed, found }) =>
+const speedOf = ({ written, perSecond, computed, found, dropped }) =>
   [
     tokens(written),
     perSecond > 0 && `${rate(perSecond)} tokens/s`,
     `${tokens(computed)} read${found > 0 ? `, ${tokens(found)} kept from before` : ""}`,
+    dropped > 0 && `the context is full: the model no longer sees the oldest ${dropped} messages`,
   ]
     .filter(Boolean)
     .join(" · ");

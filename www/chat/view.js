@@ -1,6 +1,6 @@
 /** The chat: the conversation that is open, what is kept of it, and everything that can be done with its messages. */
 
-import { download, pickFile, style, textOf } from "../dom.js";
+import { download, pickFile, problem, style, textOf } from "../dom.js";
 import { scrolled } from "../views.js";
 import { Live } from "./live.js";
 import { ChatPanel } from "./panel.js";
@@ -92,8 +92,10 @@ export class ChatView {
     };
     try {
       const messages = messagesTo(conversation, asked);
+      await fits(model, messages);
       const session = await this.#live.take(model, conversation.id, messages);
-      const generation = session.chat(messages, options);
+      // A full context goes on: the oldest turns are left out, and the answer says so.
+      const generation = session.chat(messages, { ...options, onContextFull: "shift" });
       if (edit === undefined && again === undefined) this.#setFiles([]);
       this.#draw();
       const { turn, writer } = answerOf(this.#log);
@@ -105,7 +107,7 @@ export class ChatView {
           if (edit === undefined && again === undefined) this.#setFiles(files);
           return giveUp();
         }
-        add(conversation, asked, { role: "assistant", content: written, speed: speedOf(finished.timings) });
+        add(conversation, asked, { role: "assistant", content: written, speed: speedOf(finished) });
         ended();
         this.#draw();
         this.#try(() => this.#keep(conversation));
@@ -225,9 +227,21 @@ export class ChatView {
   }
 }
 
-const speedOf = ({ predictedN, predictedPerSecond, promptN, recomputedN = 0, cachedN }) => ({
-  written: predictedN,
-  perSecond: predictedPerSecond,
-  computed: promptN + recomputedN,
-  found: cachedN,
+/** What is asked must fit by itself, with the system prompt; only what was said before may be left out. */
+async function fits(model, messages) {
+  const alone = messages.filter(({ role }, at) => role === "system" || at === messages.length - 1);
+  const [needed, { contextLength }] = [await model.countTokens(alone), model.info];
+  if (needed < contextLength) return;
+  throw problem(
+    "ContextFull",
+    `the question has ${needed} tokens with its system prompt, and the context ${contextLength}`,
+  );
+}
+
+const speedOf = ({ timings, droppedMessages = 0 }) => ({
+  written: timings.predictedN,
+  perSecond: timings.predictedPerSecond,
+  computed: timings.promptN + (timings.recomputedN ?? 0),
+  found: timings.cachedN,
+  dropped: droppedMessages,
 });

@@ -257,9 +257,13 @@ test("an answer is stopped, and one that fails leaves the question", async (cont
   const page = await open(context);
   await page.set({ "Max tokens": 480 });
   await page.prompt.fill("Tell me a long tale.");
-  await page.prompt.press("Enter");
-  await page.page.waitForFunction(() => document.querySelector(".assistant .body")?.textContent.length > 40);
-  await page.stop.click();
+  // In the page, where nothing waits longer than the answer takes.
+  await page.page.evaluate(async () => {
+    document.getElementById("composer").requestSubmit();
+    const written = () => document.querySelector(".assistant .body")?.textContent.length ?? 0;
+    while (written() < 40) await new Promise(requestAnimationFrame);
+    document.getElementById("stop").click();
+  });
   await page.reach("stopped");
   assert.equal(await turns(page).count(), 2);
   assert.match(await page.status.innerText(), /^Stopped after/);
@@ -274,6 +278,22 @@ test("an answer is stopped, and one that fails leaves the question", async (cont
   await page.set({ "Max tokens": 12 });
   await say(page, "And then?");
   assert.equal(await turns(page).count(), 4);
+});
+
+test("a chat goes on when its context is full, and says what the model no longer sees", async (context) => {
+  const page = await open(context);
+  await page.set({ "Max tokens": 200 });
+  for (let i = 1; i <= 4; i++) {
+    await say(page, `Tell me of king number ${i}.`);
+    assert.equal(await turns(page).count(), 2 * i);
+  }
+  assert.match(await speed(page), /the context is full: the model no longer sees the oldest \d messages/);
+  // What is asked must fit by itself.
+  await page.prompt.fill("king ".repeat(600));
+  await page.prompt.press("Enter");
+  await page.reach("failed");
+  assert.match(await page.problem.innerText(), /more text than the model can hold\.\s+Shorten the prompt/);
+  assert.deepEqual(page.complaints, []);
 });
 
 /** What the browser tells a page that is no longer seen. */
