@@ -29,7 +29,7 @@ mod ints;
 mod shape;
 mod tile;
 
-pub use dense::{Bf16, Dense, F16, F32, f16_to_f32};
+pub use dense::{Bf16, Constants, Dense, F16, F32};
 pub use ints::{B1, B2, B4, B6, I8, Ints};
 pub use shape::{LOOKUP, MatrixShape, Packing};
 pub use tile::Tile;
