@@ -48,6 +48,7 @@ pub(super) fn supports(shape: &MatrixShape, precision: Precision) -> bool {
 
 /// Multiplies one tile for one token, and adds to `out`: `P` planes of `V` parts of each step at a time, for `A` planes of activations.
 /// With `DOT2` products are summed in 16-bit lanes first.
+#[expect(clippy::needless_range_loop, reason = "counted loops are written out, which keeps sums in registers")]
 pub(super) fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, const DOT2: bool>(
     matrix: &Matrix,
     tile: usize,
