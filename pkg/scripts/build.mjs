@@ -19,11 +19,10 @@ import { clients } from "./clients.mjs";
 import { buildFlavour, buildQuickly, command, npmLock, npmTool, removeOutdated, say } from "./flavour.mjs";
 import { serves, sharedGlue } from "./glue.mjs";
 import { leanOptions } from "./options.mjs";
-import { ifChanged } from "./stamps.mjs";
+import { hash, ifChanged } from "./stamps.mjs";
 
 const pkg = fileURLToPath(new URL("../", import.meta.url));
 const dist = path.join(pkg, "dist");
-const { version } = JSON.parse(readFileSync(path.join(pkg, "package.json"), "utf8"));
 const profiled = path.join(root, "target", "profile");
 
 /** Bundles by where they run. */
@@ -113,7 +112,9 @@ const papers = [
       .map((name) => `${folder}/${name}`),
   ),
 ];
-const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), npmLock];
+/** What decides which variant of a kernel is fastest: measurements of other kernels say nothing. */
+const kernels = hash(["src/kernels", "src/model/tune.rs"].map((name) => path.join(root, name))).slice(0, 16);
+const sources = [path.join(pkg, "src"), path.join(pkg, "flavours.json"), npmLock, kernels];
 
 const kinds = {
   async all() {
@@ -197,7 +198,7 @@ async function bundle(platform, groups, outdir, minified = true) {
     minifyIdentifiers: minified && platform === "browser",
     outdir,
     platform,
-    define: { PACKAGE_VERSION: JSON.stringify(version) },
+    define: { KERNELS: JSON.stringify(kernels) },
     logLevel: "warning",
   };
   const glue = glueIn(path.join(outdir, "glue"));

@@ -28,7 +28,8 @@ function matches(name, digest, outputs) {
   return existsSync(stamp) && readFileSync(stamp, "utf8") === digest && outputs.every((file) => existsSync(file));
 }
 
-function hash(inputs) {
+/** A digest of files, folders and texts. */
+export function hash(inputs) {
   const sum = createHash("sha256");
   for (const input of inputs.flatMap(files)) {
     sum.update(`${path.isAbsolute(input) ? path.relative(root, input) : input}\0`);

@@ -13,6 +13,7 @@ import { withActivationMap } from "./activation_map.ts";
 import { heldBytes, type LoadContext, type Loaded, type LoadedPart } from "./context.ts";
 import { feed, type Place } from "./feed.ts";
 import { type Headers, readHeaders } from "./headers.ts";
+import { KERNELS_DIGEST } from "./kernels_digest.ts";
 import { openingOf, retryFresh, withFiles } from "./opening.ts";
 import { type Loader, planLoad } from "./plan.ts";
 import type { Platform } from "./platform.ts";
@@ -21,7 +22,6 @@ import { mostTokens, prefillIds } from "./prefill.ts";
 import { choose, forPlan, Runtime } from "./runtime.ts";
 import { loadText } from "./text.ts";
 import { TuningRecord } from "./tuning.ts";
-import { VERSION } from "./version.ts";
 
 export async function loadModel(source: SourceSpec, settings: LoadSettings, context: LoadContext): Promise<Loaded> {
   const choice = choose(settings, context.platform);
@@ -86,7 +86,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const { prefill } = settings;
   const trained = planned.trainedContext();
   const size = needed.weights < SMALL_BYTES ? "small" : "large";
-  const record = TuningRecord.open(settings, [VERSION, choice.flavour, choice.threads, size], context.platform);
+  const record = TuningRecord.open(settings, [KERNELS_DIGEST, choice.flavour, choice.threads, size], context.platform);
   const places = await placesOf(runtime, parts, headers, planned, maxAdapterBytes);
   const pools = places.map(({ instance: { glue } }) => choice.threads > 1 && glue.initThreadPool?.(choice.threads - 1));
   begun = performance.now();

@@ -73,6 +73,8 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     fn splat_u8(self, byte: u8) -> Self::V;
     /// Copies an integer to all four lanes.
     fn splat_i32(self, int: i32) -> Self::V;
+    /// Copies an integer to all eight 16-bit lanes.
+    fn splat_i16(self, int: i16) -> Self::V;
     /// Copies a float to all four lanes.
     fn splat_f32(self, float: f32) -> Self::V;
     /// Does what [`Self::splat_u8`] does, from memory. V8 rebuilds a constant in every iteration of a loop, whereas a loaded
@@ -142,6 +144,8 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     /// Adds to every 32-bit lane four products of signed weights and activations, which are `0..=127` unless
     /// [`Self::WIDE`].
     fn dot_i8(self, sum: Self::V, w: Self::V, x: Self::X) -> Self::V;
+    /// Sets every 16-bit lane to two products of signed weights and activations `0..=127`.
+    fn signed_pairs(self, w: Self::V, x: Self::X) -> Self::V;
     /// Adds to every 32-bit lane four products of signed 16-bit weights and activations. A lane of the first vector has the
     /// weights of k and k + 2, one of the second those of k + 1 and k + 3.
     fn dot_i16(self, sum: Self::V, w: [Self::V; 2], x: Self::X) -> Self::V;

@@ -94,6 +94,10 @@ impl Isa for Scalar {
         [int as u32; 4]
     }
     #[inline(always)]
+    fn splat_i16(self, int: i16) -> V {
+        [u32::from(int as u16) * 0x0001_0001; 4]
+    }
+    #[inline(always)]
     fn splat_f32(self, float: f32) -> V {
         [float.to_bits(); 4]
     }
@@ -225,6 +229,15 @@ impl Isa for Scalar {
     #[inline(always)]
     fn dot_i8(self, sum: V, w: V, x: [i8; 4]) -> V {
         dot(sum, w, x, |w| i32::from(w as i8))
+    }
+    #[inline(always)]
+    fn signed_pairs(self, w: V, [a, b, c, d]: [i8; 4]) -> V {
+        let product = |w: u8, x: i8| i16::from(w as i8) * i16::from(x);
+        w.map(|w| {
+            let [w0, w1, w2, w3] = w.to_le_bytes();
+            let [low, high] = [product(w0, a) + product(w1, b), product(w2, c) + product(w3, d)];
+            u32::from(low as u16) | u32::from(high as u16) << 16
+        })
     }
     #[inline(always)]
     fn dot_i16(self, sum: V, [even, odd]: [V; 2], [a, b, c, d]: [i8; 4]) -> V {

@@ -46,6 +46,7 @@ pub trait Dot: Copy + Default + Send + Sync + 'static {
     fn dot_weights(sum: v128, w: &Self::Weights, x: Self::X) -> v128;
     fn dot_weight_pairs(pairs: v128, w: &Self::Weights, x: Self::X) -> v128;
     fn dot_i8(sum: v128, w: v128, x: Self::X) -> v128;
+    fn signed_pairs(w: v128, x: Self::X) -> v128;
     fn dot_i16(sum: v128, w: [v128; 2], x: Self::X) -> v128;
 }
 
@@ -121,6 +122,11 @@ impl Dot for Strict {
         i32x4_add(sum, i32x4_dot_i16x8(i16x8_shr(w, 8), odd))
     }
     #[inline(always)]
+    fn signed_pairs(w: v128, (even, odd): (v128, v128)) -> v128 {
+        let even = i16x8_mul(i16x8_shr(i16x8_shl(w, 8), 8), even);
+        i16x8_add(even, i16x8_mul(i16x8_shr(w, 8), odd))
+    }
+    #[inline(always)]
     fn dot_i16(sum: v128, [w_even, w_odd]: [v128; 2], (even, odd): (v128, v128)) -> v128 {
         let sum = i32x4_add(sum, i32x4_dot_i16x8(w_even, even));
         i32x4_add(sum, i32x4_dot_i16x8(w_odd, odd))
@@ -184,6 +190,10 @@ impl Dot for RelaxedDot {
     #[inline(always)]
     fn dot_i8(sum: v128, w: v128, x: v128) -> v128 {
         i32x4_relaxed_dot_i8x16_i7x16_add(w, x, sum)
+    }
+    #[inline(always)]
+    fn signed_pairs(w: v128, x: v128) -> v128 {
+        i16x8_relaxed_dot_i8x16_i7x16(w, x)
     }
     #[inline(always)]
     fn dot_i16(sum: v128, [w_even, w_odd]: [v128; 2], x: v128) -> v128 {
@@ -273,6 +283,10 @@ impl<D: Dot> Isa for Wasm<D> {
     #[inline(always)]
     fn splat_i32(self, int: i32) -> v128 {
         i32x4_splat(int)
+    }
+    #[inline(always)]
+    fn splat_i16(self, int: i16) -> v128 {
+        i16x8_splat(int)
     }
     #[inline(always)]
     fn splat_f32(self, float: f32) -> v128 {
@@ -400,6 +414,10 @@ impl<D: Dot> Isa for Wasm<D> {
     #[inline(always)]
     fn dot_i8(self, sum: v128, w: v128, x: D::X) -> v128 {
         D::dot_i8(sum, w, x)
+    }
+    #[inline(always)]
+    fn signed_pairs(self, w: v128, x: D::X) -> v128 {
+        D::signed_pairs(w, x)
     }
     #[inline(always)]
     fn dot_i16(self, sum: v128, w: [v128; 2], x: D::X) -> v128 {

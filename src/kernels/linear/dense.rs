@@ -12,18 +12,18 @@
 //! several accumulators would be faster for one row but would change the bits, so independent rows and tokens fill the
 //! registers instead: `V` vectors of rows by `T` tokens, 4 × 1 or 2 × 4.
 //!
-//! bf16 widens by a shift or a mask. f16 widens with an integer shift and one multiplication by 2¹¹² ([`f16_to_f32`]), which is
+//! bf16 widens by a shift or a mask. f16 widens with an integer shift and one multiplication by 2¹¹² ([`Constants`]), which is
 //! exact, also for subnormals: the trick is known from Giesen's "half_to_float" notes.
 //!
 //! Integer weights with float activations are decoded to f32 one block at a time and then take the same path. This is the
 //! reference mode (`activations: "float"`), not a fast one: the decoder is scalar.
 //!
-//! [`f16_to_f32`]: crate::kernels::packed::f16_to_f32
+//! [`Constants`]: crate::kernels::packed::Constants
 
 use super::{TileOut, four_rows};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{Dense, F32, Matrix, Packing, TILE};
+use crate::kernels::packed::{Constants, Dense, F32, Matrix, Packing, TILE};
 
 /// Values of k whose products are summed from zero before they are added to the result.
 const K_BLOCK: usize = 64;
@@ -76,12 +76,13 @@ fn add_block<I: Isa, D: Dense<N>, const N: usize, const V: usize, const T: usize
     out: &mut TileOut<T>,
 ) {
     let isa = I::default();
+    let constants = Constants::new(isa);
     let (vectors, _) = bytes.as_chunks::<16>();
     for first in (0..8).step_by(V) {
         let mut sums = [[isa.splat_f32(0.0); T]; V];
         for (step, vectors) in vectors.chunks_exact(8).enumerate() {
             for v in 0..V {
-                let values = D::values(isa, isa.load(&vectors[first + v]));
+                let values = D::values(isa, &constants, isa.load(&vectors[first + v]));
                 for (n, value) in values.into_iter().enumerate() {
                     for t in 0..T {
                         let x = isa.splat_f32(xs[t][step * N + n]);

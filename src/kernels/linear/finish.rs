@@ -15,7 +15,7 @@
 use super::{TileOut, four_rows};
 use crate::kernels::act::ActRow;
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{Matrix, TILE, f16_to_f32};
+use crate::kernels::packed::{Constants, Matrix, TILE};
 use crate::quant::{Codes, Layout, ScaleType, Scales};
 
 /// Vectors of four rows in a tile.
@@ -96,29 +96,37 @@ fn finish_group<I: Isa, const T: usize, const F32_SCALES: bool, const MIN: bool,
     out: &mut TileOut<T>,
 ) {
     let isa = I::default();
+    let constants = Constants::new(isa);
     let (scales, mins) = header.split_at(TILE * if F32_SCALES { 4 } else { 2 });
+    let load = |scales: &[u8], four: usize| {
+        if F32_SCALES {
+            isa.load(&scales.as_chunks::<16>().0[four])
+        } else {
+            f16_scales(isa, &constants, &scales.as_chunks::<8>().0[four])
+        }
+    };
     for (four, sums) in sums.iter().enumerate() {
-        let scale = load_scales::<I, F32_SCALES>(isa, scales, four);
-        let min = if MIN { load_scales::<I, F32_SCALES>(isa, mins, four) } else { scale };
+        let scale = load(scales, four);
+        let min = MIN.then(|| load(mins, four));
         for t in 0..T {
-            let sum = isa.sub_i32(isa.shl_i32(sums[t], STEP_SHIFT), isa.splat_i32(xs[t].offset));
-            let mut part = isa.mul(isa.to_f32(sum), scale);
-            if MIN {
-                part = isa.add(part, isa.mul(isa.splat_f32(xs[t].sum), min));
-            }
-            let y = four_rows(&mut out[t], four);
-            let sum = isa.add(isa.load_f32(y), isa.mul(part, isa.splat_f32(xs[t].scale)));
-            isa.store_f32(y, sum);
+            let sum = isa.shl_i32(sums[t], STEP_SHIFT);
+            add_part(isa, sum, scale, min, &xs[t], four_rows(&mut out[t], four));
         }
     }
 }
 
-/// Loads the scales of four rows.
+/// Loads the f16 scales of four rows.
 #[inline(always)]
-fn load_scales<I: Isa, const F32_SCALES: bool>(isa: I, scales: &[u8], four: usize) -> I::V {
-    if F32_SCALES {
-        isa.load(&scales.as_chunks::<16>().0[four])
-    } else {
-        f16_to_f32(isa, isa.shl_i32(isa.load_i16(&scales.as_chunks::<8>().0[four]), 16))
+pub(super) fn f16_scales<I: Isa>(isa: I, constants: &Constants<I::V>, scales: &[u8; 8]) -> I::V {
+    constants.widen_f16(isa, isa.shl_i32(isa.load_i16(scales), 16))
+}
+
+/// Adds the part of one group and one token to the results of four rows; `sum` is `Σ step · code · q`.
+#[inline(always)]
+pub(super) fn add_part<I: Isa>(isa: I, sum: I::V, scale: I::V, min: Option<I::V>, x: &GroupInput, out: &mut [f32; 4]) {
+    let mut part = isa.mul(isa.to_f32(isa.sub_i32(sum, isa.splat_i32(x.offset))), scale);
+    if let Some(min) = min {
+        part = isa.add(part, isa.mul(isa.splat_f32(x.sum), min));
     }
+    isa.store_f32(out, isa.add(isa.load_f32(out), isa.mul(part, isa.splat_f32(x.scale))));
 }

@@ -7,9 +7,10 @@
 //! |---|---|---|---|
 //! | codes of 1, 2, 4 bits, one scale a row or group | `ints` | `ints`, 4 at a time | `panel` |
 //! | the same, products summed in 16-bit lanes | `ints` | `ints`, one by one | 1 and 2 bits with int8 likewise; else `panel` |
+//! | 4-bit codes in groups of 32 | `groups` | `ints`, 4 at a time; in 16-bit lanes one by one | `panel`; in 16-bit lanes one by one |
 //! | 2-bit codes without a dot product of bytes | `lookup` | up to 7 one by one, then `panel` | `panel` |
 //! | 6-bit codes with plain group scales | `ints` | one by one | `panel` |
-//! | signed 8-bit codes | `ints` | `ints`, 4 at a time | likewise |
+//! | signed 8-bit codes in groups of 32 | `groups` | `ints`, 4 at a time; in 16-bit lanes one by one | likewise |
 //! | K-quants | `super_block` | Q5_K, Q6_K: up to 16 at a time; others one by one | likewise |
 //! | f32, f16, bf16, or any with float activations | `dense` | `dense`, 4 at a time | likewise |
 //!
@@ -31,6 +32,7 @@
 
 mod dense;
 mod finish;
+mod groups;
 mod ints;
 mod lookup;
 mod panel;
@@ -314,6 +316,11 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
             }
         };
     }
+    macro_rules! groups {
+        ($codes:ty, $planes:literal, $parts:literal, $halves:literal, $dot2:literal) => {
+            Kernel::Other(groups::one::<I, $codes, $planes, $parts, $halves, $dot2>)
+        };
+    }
     macro_rules! super_block {
         ($codes:ty, $planes:literal, $vectors:literal, $steps:literal) => {
             Kernels {
@@ -362,6 +369,16 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
             (Codes::B2, _) if shape.by_rows() => lookup!(2),
             (Codes::B2, Precision::Int8) => ints!(B2, 4, 1),
             (Codes::B2, _) => ints!(B2, 4, 2),
+            (Codes::B4, precision) if groups::supports(shape, precision) => match (I::WIDE, pairs) {
+                (true, _) => Kernels { one: groups!(B4, 2, 2, 1, false), ..fours!(B4, 2, 2, 1) },
+                (_, true) => Kernels { one: groups!(B4, 2, 2, 2, true), many: None },
+                _ => Kernels { one: groups!(B4, 2, 2, 2, false), ..fours!(B4, 2, 2, 2) },
+            },
+            (Codes::I8, precision) if groups::supports(shape, precision) => match (I::WIDE, pairs) {
+                (true, _) => Kernels { one: groups!(I8, 1, 4, 1, false), ..fours!(I8, 1, 4, 1) },
+                (_, true) => Kernels { one: groups!(I8, 1, 4, 2, true), many: None },
+                _ => Kernels { one: groups!(I8, 1, 2, 2, false), ..fours!(I8, 1, 2, 2) },
+            },
             // Products of 14 bits do not fit 16-bit lanes.
             (Codes::B4, _) if I::WIDE => fours!(B4, 2, 2, 1),
             (Codes::B4, _) => ints!(B4, 2, 2),

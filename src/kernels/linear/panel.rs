@@ -57,6 +57,7 @@
 use std::ops::Range;
 
 use super::finish::{GroupInput, ROW_VECTORS, finish};
+use super::groups;
 use super::row_pairs::{self, Lanes, TILE_VECTORS};
 use super::{DotProduct, PASS_TOKENS};
 use crate::kernels::act::{Act, ActRow, Precision, TABLE_ROWS};
@@ -84,14 +85,14 @@ pub(super) fn min_tokens(shape: &MatrixShape) -> usize {
 
 /// Tells whether these weights have a kernel here: integer codes of at most 7 bits with plain group scales.
 ///
-/// With products summed in 16-bit lanes, codes of 1 and 2 bits are faster token by token with int8 activations: unpacking takes little
-/// of so many instructions.
+/// With products summed in 16-bit lanes, codes of 1 and 2 bits are faster token by token with int8 activations, and so are those of 4 bits
+/// in short groups: unpacking takes little of so many instructions.
 pub(super) fn supports(shape: &MatrixShape, precision: Precision, pairs: bool) -> bool {
     let signed = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::I8, .. }) | Packing::Dense(_));
     // Many rows of activations have no tables, so that codes that lie by rows have no other kernel.
     let narrow =
         matches!(shape.packing, Packing::Ints(Layout { codes: Codes::B1 | Codes::B2, .. })) && !shape.by_rows();
-    let one_by_one = pairs && narrow && precision.stored() == Precision::Int8;
+    let one_by_one = pairs && (narrow && precision.stored() == Precision::Int8 || groups::supports(shape, precision));
     let other = signed || one_by_one || shape.has_super_blocks() || precision == Precision::Float;
     !other
 }

@@ -18,8 +18,7 @@
 //! itself still reads one linear stream. The bytes are combined with XOR into a value that the destructor hides from the
 //! optimiser, because a load whose result is unused may be dropped, and in one engine it gave no gain.
 //!
-//! Nearer loads ([`Ahead::Near`]) bring the eight lines that lie 2 KiB ahead instead. They begin no new pages but are read soon, which
-//! suits K-quants on a Zen 4: their kernel reads each line in two passes, a pattern that the core's prefetcher does not follow.
+//! Nearer loads ([`Ahead::Near`]) bring the eight lines that lie 2 KiB ahead instead. They begin no new pages but are read soon.
 //!
 //! Windows are aligned to the machine's pages, not to the start of the weights; counted from the start, decode at 2B shape took
 //! a seventh longer.
@@ -30,8 +29,8 @@
 //! linear stream gained nothing at any distance; bursts over 4, 6, 16 or 32 pages, of two lines a page, or of every second line
 //! were no faster. On an AMD Zen 5 the core's prefetchers cross pages, one stream already reads 26 to 36 GB/s, and the bursts,
 //! with the chunks that they cut a row into, *cost* a third of the ternary decode speed while they double that of the Q6_K
-//! head. On a Zen 4 they cost every kernel but that of K-quants 5 to 35 %. The right choice depends on the processor and the kernel, so [`set`] makes it for
-//! each [`Kind`] of weights, after a measurement ([`tune`](crate::model::tune)).
+//! head as it was then. On a Zen 4 they cost every kernel 5 to 35 %. The right choice depends on the processor and the kernel, so [`set`]
+//! makes it for each [`Kind`] of weights, after a measurement ([`tune`](crate::model::tune)).
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

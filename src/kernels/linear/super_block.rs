@@ -66,38 +66,44 @@ pub(super) fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEP
     let masks = C::masks(isa);
     let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
     let row = act.row(token);
-    let (block_bytes, header) = (matrix.shape.block_bytes(), matrix.shape.header());
-    let group_bytes = STEPS * 16 * layout.codes.bits();
+    let (block_bytes, header, super_group) =
+        (matrix.shape.block_bytes(), matrix.shape.header(), matrix.shape.super_group());
     let [high, low] = row.planes;
     let (high, low) = (high.as_chunks::<STEPS>().0, low.as_chunks::<STEPS>().0);
 
     for (block, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
         let at = tile * matrix.shape.tile_bytes() + block * block_bytes + header;
-        let (header, codes) = bytes.split_at(header);
-        let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
-        let (super_scales, group_scales) = scales.split_at(4 * TILE);
-        let (group_scales, _) = group_scales.as_chunks::<PASS_ROWS>();
-        // Slices of a constant length need no checks inside the loops.
-        let (groups, _) = bytemuck::cast_slice::<u8, C::Step>(codes).as_chunks::<STEPS>();
+        let (super_scales, groups) = bytes.split_at(header);
+        let groups = groups.chunks_exact(super_group.bytes);
         let first = block * groups.len();
         let of_x = &row.sums[2 * first..][..2 * groups.len()];
+        // Slices of a constant length need no checks inside the loops.
         let (high, low) = (&high[first..][..groups.len()], &low[first..][..groups.len()]);
-        let mut sums = [[[isa.splat_i32(0); 2]; PASS_VECTORS]; TILE / PASS_ROWS];
-        for (group, codes) in groups.iter().enumerate() {
-            prefetch.touch(at + (group + 1) * group_bytes);
+        // One array a pass: those of a loop over passes would lie in memory.
+        let mut sums = [[[isa.splat_i32(0); 2]; P]; V];
+        let mut more = sums;
+        let mut min_sums = [isa.splat_i32(0); ROW_VECTORS];
+        for (group, bytes) in groups.enumerate() {
+            prefetch.touch(at + (group + 1) * super_group.bytes);
+            let (group_scales, codes) = bytes.split_at(super_group.header);
+            let (group_scales, _) = group_scales.as_chunks::<PASS_ROWS>();
+            let codes = &bytemuck::cast_slice::<u8, C::Step>(codes).as_chunks::<STEPS>().0[0];
             let (high, low) = (&high[group], &low[group]);
-            let starts =
-                [start::<I, DOT2>(isa, layout, of_x[2 * group]), start::<I, DOT2>(isa, layout, of_x[2 * group + 1])];
-            for (pass, sums) in sums.iter_mut().enumerate() {
-                let scales = load_scales::<I, DOT2>(isa, &group_scales[group * (TILE / PASS_ROWS) + pass]);
-                let scales = scales.as_chunks::<P>().0.first_chunk().expect("four vectors");
-                let sums = sums.as_chunks_mut::<P>().0.first_chunk_mut().expect("four vectors");
+            let of_x = [of_x[2 * group], of_x[2 * group + 1]];
+            let starts = of_x.map(|sum| start::<I, DOT2>(isa, layout, sum));
+            let add = |pass: usize, sums: &mut [[[I::V; 2]; P]; V]| {
+                let scales = load_scales::<I, DOT2>(isa, &group_scales[pass]);
                 add_group::<I, C, P, V, STEPS, DOT2>(isa, &masks, codes, pass * V, high, low, starts, scales, sums);
+            };
+            add(0, &mut sums);
+            add(1, &mut more);
+            if min {
+                add_mins(isa, &group_scales[TILE / PASS_ROWS..], of_x, &mut min_sums);
             }
         }
-        let min_terms = min.then(|| min_terms(isa, 0, mins, of_x));
-        let [[a, b, c, d], [e, f, g, h]] = sums;
-        add_block(isa, 0, super_scales, min_terms, row.scales[block], [a, b, c, d, e, f, g, h], &mut out[0]);
+        let min_terms = min.then(|| min_terms(isa, &super_scales[4 * TILE..], min_sums));
+        let all = std::array::from_fn(|i| [&sums, &more][i / PASS_VECTORS].as_flattened()[i % PASS_VECTORS]);
+        add_block::<I, ROW_VECTORS>(isa, 0, super_scales, min_terms, row.scales[block], all, &mut out[0]);
     }
 }
 
@@ -136,7 +142,7 @@ fn add_group<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: us
     high: &[I::Quad; STEPS],
     low: &[I::Quad; STEPS],
     starts: [I::V; 2],
-    scales: &[[I::V; P]; V],
+    scales: [I::V; PASS_VECTORS],
     sums: &mut [[[I::V; 2]; P]; V],
 ) {
     // The planes that registers hold; the rest in a second pass.
@@ -163,7 +169,7 @@ fn add_planes<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: u
     high: &[I::Quad; STEPS],
     low: &[I::Quad; STEPS],
     starts: [I::V; 2],
-    scales: &[[I::V; P]; V],
+    scales: [I::V; PASS_VECTORS],
     sums: &mut [[[I::V; 2]; P]; V],
 ) {
     let mut dots = [[starts; P]; V];
@@ -173,10 +179,13 @@ fn add_planes<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: u
             dots[v][p] = [isa.shl_i32(starts[0], C::SHIFT[p]), isa.shl_i32(starts[1], C::SHIFT[p])];
         }
     }
-    for step in 0..STEPS {
-        let x = [isa.splat_quad(&high[step]), isa.splat_quad(&low[step])];
+    // A number that the compiler does not know keeps this a loop. Steps that are written out share loads with the next pass, and lie on the
+    // stack meanwhile, in slots that straddle cache lines: that took twice as long.
+    let steps = std::hint::black_box(STEPS);
+    for ((codes, high), low) in codes[..steps].iter().zip(&high[..steps]).zip(&low[..steps]) {
+        let x = [isa.splat_quad(high), isa.splat_quad(low)];
         for v in 0..V {
-            let all = C::planes(isa, masks, codes[step].as_ref(), first + v);
+            let all = C::planes(isa, masks, codes.as_ref(), first + v);
             for p in planes.clone() {
                 let (vector, mask) = all[p];
                 for a in 0..2 {
@@ -194,9 +203,9 @@ fn add_planes<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: u
             for a in 0..2 {
                 let sum = &mut sums[v][p][a];
                 *sum = if DOT2 {
-                    isa.add_scaled_pairs(*sum, dots[v][p][a], scales[v][p])
+                    isa.add_scaled_pairs(*sum, dots[v][p][a], scales[v * P + p])
                 } else {
-                    isa.add_i32(*sum, isa.mul_i32(isa.shr_i32(dots[v][p][a], C::SHIFT[p]), scales[v][p]))
+                    isa.add_i32(*sum, isa.mul_i32(isa.shr_i32(dots[v][p][a], C::SHIFT[p]), scales[v * P + p]))
                 };
             }
         }
@@ -225,7 +234,8 @@ pub(super) fn many<I: Isa, const STEPS: usize, const DOT2: bool>(
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
     let Scales::Group { min, .. } = layout.scales else { unreachable!("chosen by the scales") };
     let mut prefetch = WeightPrefetch::new(matrix, tile, tokens.start == 0);
-    let (block_bytes, header) = (matrix.shape.block_bytes(), matrix.shape.header());
+    let (block_bytes, header, super_group) =
+        (matrix.shape.block_bytes(), matrix.shape.header(), matrix.shape.super_group());
     let groups = BLOCK_STEPS / STEPS;
     let mut weights = [I::Weights::zeroed(); ROW_VECTORS * BLOCK_STEPS];
     // Bursts are spread between the products.
@@ -233,16 +243,17 @@ pub(super) fn many<I: Isa, const STEPS: usize, const DOT2: bool>(
 
     for (block, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
         let at = tile * matrix.shape.tile_bytes() + block * block_bytes;
-        let (header, codes) = bytes.split_at(header);
-        let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
-        let (super_scales, group_scales) = scales.split_at(4 * TILE);
-        let (group_scales, _) = group_scales.as_chunks::<PASS_ROWS>();
-        unpack_tile::<I>(layout.codes, codes, PASS_VECTORS, 0, BLOCK_STEPS, &mut weights);
+        let (super_scales, bytes) = bytes.split_at(header);
+        let group_scales = |group: usize| bytes[group * super_group.bytes..].as_chunks::<PASS_ROWS>().0;
+        for (group, bytes) in bytes.chunks_exact(super_group.bytes).enumerate() {
+            let weights = &mut weights[group * STEPS * PASS_VECTORS..];
+            unpack_tile::<I>(layout.codes, &bytes[super_group.header..], PASS_VECTORS, 0, BLOCK_STEPS, weights);
+        }
         let (vectors, _) = weights.as_chunks::<PASS_VECTORS>();
         for (pass, vectors) in vectors.chunks_exact(BLOCK_STEPS).enumerate() {
             let mut scales = [[isa.splat_i32(0); PASS_VECTORS]; SUPER_BLOCK / 16];
             for (group, scales) in scales[..groups].iter_mut().enumerate() {
-                *scales = load_scales::<I, DOT2>(isa, &group_scales[group * (TILE / PASS_ROWS) + pass]);
+                *scales = load_scales::<I, DOT2>(isa, &group_scales(group)[pass]);
             }
             for (i, (token, out)) in tokens.clone().zip(&mut *out).enumerate() {
                 prefetch.touch(at + (pass * tokens.len() + i + 1) * block_bytes / bursts);
@@ -281,7 +292,14 @@ pub(super) fn many<I: Isa, const STEPS: usize, const DOT2: bool>(
                         }
                     }
                 }
-                let min_terms = min.then(|| min_terms(isa, pass, mins, of_x));
+                let min_terms = min.then(|| {
+                    let mut min_sums = [isa.splat_i32(0); PASS_VECTORS];
+                    for (group, of_x) in of_x.as_chunks().0.iter().enumerate() {
+                        let mins = &group_scales(group)[TILE / PASS_ROWS + pass..];
+                        add_mins(isa, &mins[..1], *of_x, &mut min_sums);
+                    }
+                    min_terms(isa, &super_scales[4 * (TILE + pass * PASS_ROWS)..], min_sums)
+                });
                 add_block(isa, pass, super_scales, min_terms, row.scales[block], sums, out);
             }
         }
@@ -313,20 +331,20 @@ fn add_block<I: Isa, const N: usize>(
     }
 }
 
-/// Computes what a super-block's minima contribute, from the activation sums of each group and plane.
-#[inline(never)]
-fn min_terms<I: Isa, const N: usize>(isa: I, pass: usize, mins: &[u8], sums: &[i32]) -> [I::V; N] {
-    let (super_scales, group_scales) = mins.split_at(4 * TILE);
-    let (passes, _) = group_scales.as_chunks::<PASS_ROWS>();
-    let mut totals = [isa.splat_i32(0); N];
-    for (passes, sums) in passes.chunks_exact(TILE / PASS_ROWS).zip(sums.as_chunks::<2>().0) {
-        let sum = isa.splat_i32(128 * Halves(sums[0]).total() + Halves(sums[1]).total());
-        for (group_scales, totals) in passes[pass..].iter().zip(totals.chunks_exact_mut(PASS_VECTORS)) {
-            for (group_scale, total) in isa.load_i8(group_scales).into_iter().zip(totals) {
-                *total = isa.add_i32(*total, isa.mul_i32(sum, group_scale));
-            }
+/// Adds a group's minima, 16 rows each, times the sum of its activations.
+#[inline(always)]
+fn add_mins<I: Isa>(isa: I, mins: &[[u8; PASS_ROWS]], of_x: [i32; 2], sums: &mut [I::V]) {
+    let sum = isa.splat_i32(128 * Halves(of_x[0]).total() + Halves(of_x[1]).total());
+    for (mins, sums) in mins.iter().zip(sums.chunks_exact_mut(PASS_VECTORS)) {
+        for (min, sum_of) in isa.load_i8(mins).into_iter().zip(sums) {
+            *sum_of = isa.add_i32(*sum_of, isa.mul_i32(sum, min));
         }
     }
-    let (super_scales, _) = super_scales.as_chunks::<16>();
-    std::array::from_fn(|i| isa.mul(isa.to_f32(totals[i]), isa.load(&super_scales[pass * PASS_VECTORS + i])))
+}
+
+/// Computes what a super-block's minima contribute; `super_mins` begin with those of the first of these rows.
+#[inline(always)]
+fn min_terms<I: Isa, const N: usize>(isa: I, super_mins: &[u8], sums: [I::V; N]) -> [I::V; N] {
+    let (super_mins, _) = super_mins.as_chunks::<16>();
+    std::array::from_fn(|i| isa.mul(isa.to_f32(sums[i]), isa.load(&super_mins[i])))
 }

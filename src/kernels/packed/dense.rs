@@ -39,7 +39,7 @@ pub(super) fn element(float: Float, tile: &[u8], row: usize, k: usize) -> f32 {
 /// A float type as kernels use it: one vector holds four rows at `N` neighbouring values of k.
 pub trait Dense<const N: usize>: Copy + Default {
     /// Widens a vector to f32, one vector for each value of k.
-    fn values<I: Isa>(isa: I, vector: I::V) -> [I::V; N];
+    fn values<I: Isa>(isa: I, constants: &Constants<I::V>, vector: I::V) -> [I::V; N];
 }
 
 /// f32 weights.
@@ -48,7 +48,7 @@ pub struct F32;
 
 impl Dense<1> for F32 {
     #[inline(always)]
-    fn values<I: Isa>(_: I, vector: I::V) -> [I::V; 1] {
+    fn values<I: Isa>(_: I, _: &Constants<I::V>, vector: I::V) -> [I::V; 1] {
         [vector]
     }
 }
@@ -59,8 +59,8 @@ pub struct Bf16;
 
 impl Dense<2> for Bf16 {
     #[inline(always)]
-    fn values<I: Isa>(isa: I, vector: I::V) -> [I::V; 2] {
-        [isa.shl_i32(vector, 16), isa.and(vector, isa.splat_i32(0xffff_0000_u32 as i32))]
+    fn values<I: Isa>(isa: I, constants: &Constants<I::V>, vector: I::V) -> [I::V; 2] {
+        [isa.shl_i32(vector, 16), isa.and(vector, constants.upper)]
     }
 }
 
@@ -70,16 +70,34 @@ pub struct F16;
 
 impl Dense<2> for F16 {
     #[inline(always)]
-    fn values<I: Isa>(isa: I, vector: I::V) -> [I::V; 2] {
-        [f16_to_f32(isa, isa.shl_i32(vector, 16)), f16_to_f32(isa, vector)]
+    fn values<I: Isa>(isa: I, constants: &Constants<I::V>, vector: I::V) -> [I::V; 2] {
+        [constants.widen_f16(isa, isa.shl_i32(vector, 16)), constants.widen_f16(isa, vector)]
     }
 }
 
-/// Widens the f16 in the upper 16 bits of each lane to f32, exactly, subnormals included. Infinities and NaN come out wrong;
-/// files with such weights are refused.
-#[inline(always)]
-pub fn f16_to_f32<I: Isa>(isa: I, upper: I::V) -> I::V {
-    let sign = isa.and(upper, isa.splat_i32(i32::MIN));
-    let rest = isa.shr_u32(isa.and(upper, isa.splat_i32(0x7fff_0000)), 3);
-    isa.or(isa.mul(rest, isa.splat_f32(f32::from_bits(0x7780_0000))), sign)
+/// Constants of 32-bit lanes, loaded once: V8 rebuilds a literal at every use, which takes as long as all of the widening.
+#[derive(Clone, Copy)]
+pub struct Constants<V> {
+    upper: V,
+    fields: V,
+    factor: V,
+}
+
+impl<V> Constants<V> {
+    /// Loads them.
+    #[inline(always)]
+    pub fn new<I: Isa<V = V>>(isa: I) -> Self {
+        let load = |bits: u32| isa.splat_i32(std::hint::black_box(bits as i32));
+        Self { upper: load(0xffff_0000), fields: load(0x8fff_e000), factor: load(0x7780_0000) }
+    }
+
+    /// Widens the f16 in the upper 16 bits of each lane to f32, exactly, subnormals included. The shift copies the sign over the bits
+    /// below it, which the mask clears. Infinities and NaN come out wrong; files with such weights are refused.
+    #[inline(always)]
+    pub fn widen_f16<I: Isa<V = V>>(&self, isa: I, upper: V) -> V
+    where
+        V: Copy,
+    {
+        isa.mul(isa.and(isa.shr_i32(upper, 3), self.fields), self.factor)
+    }
 }

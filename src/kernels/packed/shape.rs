@@ -34,6 +34,15 @@ impl Packing {
     }
 }
 
+/// The sizes of a group of a super-block, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SuperGroup {
+    /// Its scales and minima, which precede its codes.
+    pub header: usize,
+    /// All of it.
+    pub bytes: usize,
+}
+
 /// The shape of a packed matrix, which determines all its sizes before any of its bytes are known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatrixShape {
@@ -158,18 +167,27 @@ impl MatrixShape {
         len * count
     }
 
-    /// Bytes of a block's scales and minima, which precede its codes.
+    /// Bytes of a block's scales and minima, which precede its codes; of a super-block those of the super-scales.
     #[inline]
     pub fn header(&self) -> usize {
-        let Packing::Ints(Layout { scales: Scales::Group { len, scale_type, min }, .. }) = self.packing else {
+        let Packing::Ints(Layout { scales: Scales::Group { scale_type, min, .. }, .. }) = self.packing else {
             return 0;
         };
         let each = match scale_type {
             ScaleType::F16 => 2,
-            ScaleType::F32 => 4,
-            ScaleType::SuperBlock => 4 + SUPER_BLOCK / len,
+            ScaleType::F32 | ScaleType::SuperBlock => 4,
         };
         TILE * each * if min { 2 } else { 1 }
+    }
+
+    /// Bytes of a super-block's group: 32 scales of a byte, as many minima where there are some, and the codes of all 32 rows.
+    #[inline]
+    pub fn super_group(&self) -> SuperGroup {
+        let Packing::Ints(Layout { scales: Scales::Group { len, min, .. }, .. }) = self.packing else {
+            return SuperGroup { header: 0, bytes: 0 };
+        };
+        let header = TILE * if min { 2 } else { 1 };
+        SuperGroup { header, bytes: header + len * TILE * self.packing.bits() / 8 }
     }
 
     /// Bytes of a block of a tile, header and codes of all 32 rows.
@@ -179,6 +197,9 @@ impl MatrixShape {
             && self.five
         {
             return self.header() + five::bytes(self.blocks().0 / 4);
+        }
+        if self.has_super_blocks() {
+            return self.header() + SUPER_BLOCK / self.groups().0 * self.super_group().bytes;
         }
         self.header() + self.blocks().0 * TILE * self.packing.bits() / 8
     }

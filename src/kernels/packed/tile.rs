@@ -36,7 +36,12 @@ impl Tile<'_> {
                     if let Scales::Group { scale_type, min, .. } = layout.scales
                         && !rows.scales.is_empty()
                     {
-                        pack_header(header, scale_type, min, (block, blocks), count, &rows);
+                        match scale_type {
+                            ScaleType::SuperBlock => {
+                                pack_super_scales(&shape, header, body, (block, blocks), count, &rows);
+                            }
+                            _ => pack_header(header, scale_type, min, (block, blocks), count, &rows),
+                        }
                     }
                     let from = block * len;
                     let cols = shape.cols.saturating_sub(from).min(len);
@@ -53,6 +58,14 @@ impl Tile<'_> {
                     };
                     if shape.five {
                         two_bits.resize(len / 4, [[0; 4]; 2]);
+                    }
+                    if shape.has_super_blocks() {
+                        let super_group = shape.super_group();
+                        for (group, out) in body.chunks_exact_mut(super_group.bytes).enumerate() {
+                            let codes = &codes[group * shape.groups().0..];
+                            ints::pack(layout.codes, &mut out[super_group.header..], codes, stride);
+                        }
+                        continue;
                     }
                     let bits = if shape.five { bytemuck::cast_slice_mut(&mut two_bits) } else { &mut *body };
                     if shape.by_rows() {
@@ -80,7 +93,7 @@ pub(super) fn pack_header(
     rows: &DecodedRows,
 ) {
     let half = out.len() / if min { 2 } else { 1 };
-    for (i, (out, values)) in out.chunks_exact_mut(half).zip([rows.scales, rows.mins]).enumerate() {
+    for (out, values) in out.chunks_exact_mut(half).zip([rows.scales, rows.mins]) {
         let value = |row| if row < count { values[row * blocks + block] } else { 0.0 };
         match scale_type {
             // The file stored f16: nothing is lost.
@@ -94,19 +107,33 @@ pub(super) fn pack_header(
                     .enumerate()
                     .for_each(|(row, out)| out.copy_from_slice(&value(row).to_le_bytes()));
             }
-            ScaleType::SuperBlock => {
-                out.fill(0);
-                let groups = half / TILE - 4;
-                let (super_scales, group_scales) = out.split_at_mut(4 * TILE);
-                for row in 0..count {
-                    let super_scale = rows.super_scales[row * blocks + block][i];
-                    super_scales[4 * row..][..4].copy_from_slice(&super_scale.to_le_bytes());
-                    let values = &values[(row * blocks + block) * groups..][..groups];
-                    for (group_scales, value) in group_scales.chunks_exact_mut(TILE).zip(values) {
-                        // The decoder's product was exact, so that the quotient is the integer scale.
-                        group_scales[row] = if super_scale == 0.0 { 0 } else { (value / super_scale) as i8 as u8 };
-                    }
-                }
+            ScaleType::SuperBlock => unreachable!("super-blocks have scales of two kinds"),
+        }
+    }
+}
+
+/// Writes the scales of a super-block of a tile, and where there are minima theirs, of `count` rows: the super-scales to its header, those
+/// of groups before their codes in `body`.
+fn pack_super_scales(
+    shape: &MatrixShape,
+    header: &mut [u8],
+    body: &mut [u8],
+    (block, blocks): (usize, usize),
+    count: usize,
+    rows: &DecodedRows,
+) {
+    let super_group = shape.super_group();
+    let groups = body.len() / super_group.bytes;
+    header.fill(0);
+    body.chunks_exact_mut(super_group.bytes).for_each(|group| group[..super_group.header].fill(0));
+    for (i, (header, values)) in header.chunks_exact_mut(4 * TILE).zip([rows.scales, rows.mins]).enumerate() {
+        for row in 0..count {
+            let super_scale = rows.super_scales[row * blocks + block][i];
+            header[4 * row..][..4].copy_from_slice(&super_scale.to_le_bytes());
+            let values = &values[(row * blocks + block) * groups..][..groups];
+            for (group, value) in body.chunks_exact_mut(super_group.bytes).zip(values) {
+                // The decoder's product was exact, so that the quotient is the integer scale.
+                group[i * TILE + row] = if super_scale == 0.0 { 0 } else { (value / super_scale) as i8 as u8 };
             }
         }
     }

@@ -1,0 +1,152 @@
+//! Weights of 4 and 8 bits with a scale for every 32 values (Q4_0, Q4_1, Q8_0), times one token.
+//!
+//! # Why
+//!
+//! A group of 32 values is eight steps, whose products take about as many instructions as what surrounds them: beginning sums, joining
+//! planes, widening scales, writing results. Here all of it is one function without calls. A pass covers 16 rows: their sums stay in registers
+//! from the first step to the float that is added to the result.
+//!
+//! # The loops
+//!
+//! ```text
+//! for each group along k            rising
+//!   for each pass of 16 rows        four vectors of sums, twice for two planes of activations
+//!     for each of 8 steps           a splat a plane; a load, an AND a plane of codes, a dot
+//!     add to the results            finish::add_part, as every kernel does
+//! ```
+//!
+//! # Two ways to sum
+//!
+//! With [`DotProduct::Dot2`](super::DotProduct) products are summed in 16-bit lanes. 4-bit codes fill them within a group to 8 · 2 · 15 · 127, so
+//! that one multiplication by 128 or 1 widens and joins both planes at its end. Signed 8-bit weights fill them with every step
+//! (2 · 128 · 127), and are widened with every step: three instructions a dot instead of the five of a 32-bit one.
+//!
+//! Several tokens are multiplied one by one where that is faster than a [`panel`](super::panel): a tile's codes are then in the nearest cache.
+//! Unpacking them is a fifth of the work.
+
+use super::finish::{GroupInput, ROW_VECTORS, add_part, f16_scales};
+use super::prefetch::WeightPrefetch;
+use super::{TileOut, four_rows};
+use crate::kernels::act::{Act, Precision};
+use crate::kernels::isa::Isa;
+use crate::kernels::packed::{Constants, Ints, Matrix, MatrixShape, Packing};
+use crate::quant::{Codes, Layout, ScaleType, Scales};
+
+/// Values of a group, and its steps of four.
+const GROUP: usize = 32;
+const STEPS: usize = GROUP / 4;
+/// Vectors of four rows in a pass.
+const PASS_VECTORS: usize = 4;
+
+/// Whether [`one`] has a kernel for these weights and activations.
+pub(super) fn supports(shape: &MatrixShape, precision: Precision) -> bool {
+    let Packing::Ints(Layout { codes: Codes::B4 | Codes::I8, step: 1, scales, .. }) = shape.packing else {
+        return false;
+    };
+    matches!(scales, Scales::Group { len: GROUP, scale_type: ScaleType::F16, .. }) && precision != Precision::Float
+}
+
+/// Multiplies one tile for one token, and adds to `out`: `P` planes of `V` parts of each step at a time, for `A` planes of activations.
+/// With `DOT2` products are summed in 16-bit lanes first.
+#[expect(clippy::needless_range_loop, reason = "counted loops are written out, which keeps sums in registers")]
+pub(super) fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, const DOT2: bool>(
+    matrix: &Matrix,
+    tile: usize,
+    act: &Act<I>,
+    token: usize,
+    out: &mut TileOut<1>,
+) {
+    let isa = I::default();
+    let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
+    let has_min = matches!(layout.scales, Scales::Group { min: true, .. });
+    let factors = [128, 1, -8192].map(|factor| isa.splat_i16(std::hint::black_box(factor)));
+    let (masks, constants) = (C::masks(isa), Constants::new(isa));
+    let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
+    let row = act.row(token);
+    let xs: [&[[I::Quad; STEPS]]; A] = std::array::from_fn(|a| row.planes[a].as_chunks().0);
+    let block_bytes = matrix.shape.block_bytes();
+    let start = tile * matrix.shape.tile_bytes();
+    for (group, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
+        prefetch.touch(start + (group + 1) * block_bytes);
+        let (fours, _) = bytes.as_chunks::<8>();
+        let scales: &[_; ROW_VECTORS] = fours.first_chunk().expect("a scale a row");
+        let mins: Option<&[_; ROW_VECTORS]> = fours[ROW_VECTORS..].first_chunk().filter(|_| has_min);
+        let codes = &bytes[matrix.shape.header()..];
+        let (steps, _) = bytemuck::cast_slice::<u8, C::Step>(codes).as_chunks::<STEPS>();
+        let x = GroupInput::new(layout, &row, group);
+        let xs: [&[I::Quad; STEPS]; A] = std::array::from_fn(|a| &xs[a][group]);
+        for pass in 0..8 / P / V {
+            let sums = sums::<I, C, P, V, A, DOT2>(isa, &masks, &factors, &steps[0], pass * V, xs);
+            for v in 0..V {
+                for p in 0..P {
+                    let four = (pass * V + v) * P + p;
+                    let scale = f16_scales(isa, &constants, &scales[four]);
+                    let min = mins.map(|mins| f16_scales(isa, &constants, &mins[four]));
+                    add_part(isa, sums[v][p], scale, min, &x, four_rows(&mut out[0], four));
+                }
+            }
+        }
+    }
+}
+
+/// The exact sums of a group for `V` parts of each step, both planes of activations joined.
+#[inline(always)]
+fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, const DOT2: bool>(
+    isa: I,
+    masks: &[I::V; 4],
+    &[high, one, offset]: &[I::V; 3],
+    codes: &[C::Step; STEPS],
+    first: usize,
+    xs: [&[I::Quad; STEPS]; A],
+) -> [[I::V; P]; V] {
+    const { assert!(V * P <= PASS_VECTORS && (A == 2 || !DOT2)) }
+    let zero = isa.splat_i32(0);
+    let ones = isa.splat_quad(&isa.quad([1; 4]));
+    let mut dots = [[[zero; P]; V]; A];
+    let mut weights = [zero; V];
+    for step in 0..STEPS {
+        let x: [I::X; A] = std::array::from_fn(|a| isa.splat_quad(&xs[a][step]));
+        for v in 0..V {
+            let all = C::planes(isa, masks, codes[step].as_ref(), first + v);
+            for (p, (vector, mask)) in all.into_iter().enumerate() {
+                for a in 0..A {
+                    let sum = &mut dots[a][v][p];
+                    *sum = match (C::SIGNED, DOT2) {
+                        (false, false) => isa.dot(*sum, vector, mask, x[a]),
+                        (false, true) => isa.dot_pairs(*sum, vector, mask, x[a]),
+                        (true, false) => isa.dot_i8(*sum, vector, x[a]),
+                        // Both planes have one sum.
+                        (true, true) => *sum,
+                    };
+                }
+                if C::SIGNED && DOT2 {
+                    for a in 0..A {
+                        let pairs = isa.signed_pairs(vector, x[a]);
+                        dots[0][v][p] = isa.add_scaled_pairs(dots[0][v][p], pairs, [high, one][a]);
+                    }
+                    weights[v] = isa.add_i16(weights[v], isa.signed_pairs(vector, ones));
+                } else if C::SIGNED && A == 2 {
+                    weights[v] = isa.dot_i8(weights[v], vector, ones);
+                }
+            }
+        }
+    }
+    let mut sums = dots[0];
+    for v in 0..V {
+        for p in 0..P {
+            let low = dots[A - 1][v][p];
+            let sum = &mut sums[v][p];
+            *sum = match (C::SIGNED, DOT2) {
+                // Signed weights are multiplied with activations that begin at −8192.
+                (true, true) => isa.add_scaled_pairs(*sum, weights[v], offset),
+                (false, true) => isa.add_scaled_pairs(isa.add_scaled_pairs(zero, *sum, high), low, one),
+                _ if A == 1 => *sum,
+                (signed, false) => {
+                    let sum = isa.add_i32(isa.shl_i32(*sum, 7), low);
+                    if signed { isa.sub_i32(sum, isa.shl_i32(weights[v], 13)) } else { sum }
+                }
+            };
+        }
+    }
+    sums
+}
