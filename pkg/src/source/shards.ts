@@ -25,6 +25,7 @@ const KINDS = [/^model-\d.*\.safetensors$/i, /^[^.].*\.gguf$/i, /^[^.].*\.safete
 
 /** The files of the only model among a folder's. */
 export function onlyModel(folder: string, names: readonly string[]): string[] {
+  if (names.includes(SINGLE)) return [SINGLE];
   // A lone file may be called anything.
   if (names.length === 1) return partsOf(names[0]!);
   for (const kind of KINDS) {

@@ -113,7 +113,8 @@ export function startServer(context, program, args, options, wanted = /http:\/\/
   // Some programs are a script that starts the real one: both are ended, as a group.
   const child = spawn(program, args, { ...options, stdio: ["ignore", "pipe", "pipe"], detached: true });
   context.after(() => {
-    if (child.exitCode === null) process.kill(-child.pid);
+    // At once: a server that waits for a page's connections would outlive a test that failed.
+    if (child.exitCode === null && child.signalCode === null) process.kill(-child.pid, "SIGKILL");
   });
   return new Promise((resolve, reject) => {
     let printed = "";
