@@ -32,7 +32,7 @@ function placeOf(args: Args): Place {
 export async function submitted(args: Args, flags: BatchFlags, terminal: Terminal): Promise<void> {
   const place = placeOf(args);
   const { priority, detach = false } = args.own<{ priority?: number; detach?: boolean }>("queueFlags");
-  for (const option of ["workers", "resume", "recommend"] as const) {
+  for (const option of ["workers", "resume", "force", "recommend"] as const) {
     if (args.has(option)) throw new UsageError(`--${option} does not go with --queue`, { option: `--${option}` });
   }
   const [input] = args.operands as [string];
