@@ -1,5 +1,6 @@
 /** What operators do with jobs: look at them, end them, let them go on, and empty workers. */
 
+import { unserved } from "./attached.ts";
 import { depthOf } from "./metrics.ts";
 import { withStore } from "./open_store.ts";
 import { addChunks, type ChunkQueue, chunkId, openQueue } from "./queue.ts";
@@ -11,14 +12,24 @@ export interface JobStatus extends JobInfo {
   done: number;
   /** Of the queue that the job is in, which is that of all jobs with this model and these options. */
   queue: { waiting: number; active: number; delayed: number; failed: number; paused: boolean };
+  /** Workers that are attached to the queue. */
+  workers: number;
+  /** Why nobody works on it, and what differs in the workers that are near; null where somebody may, or it does not run. */
+  unserved: string | null;
 }
 
 /** All jobs of the place, or one. */
 export function status(place: Place, job?: string): Promise<JobStatus[]> {
   return withStore(place, async (store) => {
     const found: JobStatus[] = [];
-    for (const one of job === undefined ? await store.all() : [await store.open(job)]) {
-      found.push({ ...one.info, ...(await stateOf(one)), queue: await counts(place.queue, one.info.identity) });
+    const jobs = job === undefined ? await store.all() : [await store.open(job)];
+    const attached = await store.attached();
+    for (const one of jobs) {
+      const { identity } = one.info;
+      const now = await stateOf(one);
+      const workers = attached.filter((worker) => worker.identity === identity).length;
+      const why = now.state === "running" ? unserved(one.info, attached) : null;
+      found.push({ ...one.info, ...now, queue: await counts(place.queue, identity), workers, unserved: why });
     }
     return found;
   });

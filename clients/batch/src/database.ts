@@ -2,6 +2,7 @@
 
 import { Pool, type PoolClient, type QueryResult } from "pg";
 import { type Answered, EngineError, type Line } from "ternlight/batch";
+import { ALIVE_MS, type Attached, LEFT_MS } from "./attached.ts";
 import { answersOf, answersText, linesOf } from "./records.ts";
 import {
   type ChunkRef,
@@ -29,7 +30,9 @@ const TABLES = `
     job bigint REFERENCES ternlight.job ON DELETE CASCADE, chunk integer, PRIMARY KEY (job, chunk));
   CREATE TABLE IF NOT EXISTS ternlight.answers (
     job bigint REFERENCES ternlight.job ON DELETE CASCADE,
-    chunk integer, line integer, answers bytea NOT NULL, PRIMARY KEY (job, chunk, line));`;
+    chunk integer, line integer, answers bytea NOT NULL, PRIMARY KEY (job, chunk, line));
+  CREATE TABLE IF NOT EXISTS ternlight.worker (
+    id text PRIMARY KEY, info jsonb NOT NULL, seen timestamptz NOT NULL);`;
 /** Of the lock under which tables are made. */
 const LOCK = 0x7e41167;
 /** The line of answers to a whole chunk. */
@@ -137,6 +140,23 @@ export class Database implements Store {
   async all(): Promise<JobRows[]> {
     const rows = await this.rows("SELECT key, info FROM ternlight.job ORDER BY id");
     return rows.map(({ key, info }) => new JobRows(this, key, info));
+  }
+
+  async beat(worker: string, attached: Attached): Promise<void> {
+    const insert = `INSERT INTO ternlight.worker VALUES ($1, $2, clock_timestamp())
+      ON CONFLICT (id) DO UPDATE SET info = $2, seen = clock_timestamp()`;
+    await this.#pool.query(insert, [worker, attached]);
+    const left = "DELETE FROM ternlight.worker WHERE seen < clock_timestamp() - $1 * interval '1 millisecond'";
+    await this.#pool.query(left, [LEFT_MS]);
+  }
+
+  async leave(worker: string): Promise<void> {
+    await this.#pool.query("DELETE FROM ternlight.worker WHERE id = $1", [worker]);
+  }
+
+  async attached(): Promise<Attached[]> {
+    const alive = "SELECT info FROM ternlight.worker WHERE seen > clock_timestamp() - $1 * interval '1 millisecond'";
+    return (await this.rows(alive, [ALIVE_MS])).map(({ info }) => info);
   }
 
   close(): Promise<void> {

@@ -2,6 +2,7 @@
 
 import { setTimeout } from "node:timers/promises";
 import { type Answered, EngineError, type Line } from "ternlight/batch";
+import { Beat, type Facts } from "./attached.ts";
 import { count, noCounts, type WorkCounts, type WorkEvent } from "./counts.ts";
 import { openStore } from "./open_store.ts";
 import {
@@ -19,6 +20,9 @@ import { isJobId, type Job, type Place, type Store, sizeOf } from "./store.ts";
 /** What answers lines: `openAnswerer` of `ternlight/batch` gives one. */
 export interface Answering {
   identity: string;
+  /** The model's name, and what the identity is of: whoever submits a job that nobody works on is told what differs. */
+  name?: string;
+  facts?: Facts;
   lines: {
     answer(line: Line, signal?: AbortSignal): Promise<Answered>;
     lost(line: Line, message: string): Promise<Answered>;
@@ -77,14 +81,22 @@ export async function work(options: WorkOptions): Promise<Work> {
     onError,
   });
   const cleaning = cleanEvery(queue, 1000 * dead);
+  const { identity, name = "", facts = {} } = model;
+  const beat = new Beat(store, { identity, model: name, facts });
+  const close = async () => {
+    closing.abort();
+    clearInterval(cleaning);
+    await worker.close();
+    await beat.stop();
+    await queue.close();
+    await store.close();
+  };
+  let closed: Promise<void> | null = null;
   return {
     counts,
-    async close() {
-      closing.abort();
-      clearInterval(cleaning);
-      await worker.close();
-      await queue.close();
-      await store.close();
+    close() {
+      closed ??= close();
+      return closed;
     },
   };
 }

@@ -89,6 +89,49 @@ for (const kind of kinds) {
     assert.deepEqual(read(at.out), expected(80));
   });
 
+  test(
+    `who waits for nobody is told so, and what differs in a worker that is near (${kind})`,
+    options,
+    async (context) => {
+      const at = await place(context, kind);
+      const facts = { "context length": 4096, "KV type": "f16", version: "1" };
+      const job = await give(at, 60, { facts });
+      const told = [];
+      const onUnserved = (message) => told.push(message);
+      const none = `no worker is attached to the queue of job ${job.id}`;
+      await collect({ ...at, job: job.id, out: null, onUnserved });
+      assert.deepEqual(told, [none]);
+      const near = { ...answering(), name: "m", identity: "f".repeat(32), facts: { ...facts, "context length": 2048 } };
+      const other = await work({ ...at, model: near });
+      at.before(() => other.close());
+      const differs = `${none}; the nearest, of m, differs in context length (2048, the job has 4096)`;
+      const look = async (wanted) => {
+        for (let tries = 0; ; tries++) {
+          const [{ unserved, workers }] = await status(at, job.id);
+          if (unserved === wanted || tries > 100)
+            return assert.deepEqual([unserved, workers], [wanted, wanted ? 0 : 1]);
+          await wait(20);
+        }
+      };
+      await look(differs);
+      const collecting = collect({ ...at, job: job.id, onUnserved });
+      while (told.length < 2) await wait(50);
+      assert.equal(told[1], differs);
+      await drain(at);
+      const worker = await work({ ...at, model: { ...answering(), name: "m", facts } });
+      at.before(() => worker.close());
+      await look(null);
+      await worker.close();
+      await look(differs);
+      const again = await work({ ...at, model: { ...answering(), name: "m", facts } });
+      at.before(() => again.close());
+      await drain(at, { off: true });
+      await collecting;
+      assert.equal(told.length, 2);
+      assert.deepEqual(read(at.out), expected(60));
+    },
+  );
+
   test(`drained workers take no more, until they may again (${kind})`, options, async (context) => {
     const at = await place(context, kind);
     const job = await give(at, 60);
@@ -285,7 +328,7 @@ for (const kind of ["redis", "postgres"]) {
     for (let tries = 0; (await failed()) < hostile.length && tries < 200; tries++) await wait(25);
     assert.equal(await failed(), hostile.length);
     assert.deepEqual((await readdir(path.join(at.folder, id))).sort(), ["index", "job.json", "lines"]);
-    assert.deepEqual((await readdir(at.folder)).sort(), [foreign.id, id].sort());
+    assert.deepEqual((await readdir(at.folder)).sort(), [".workers", foreign.id, id].sort());
     await collect({ ...at, job: id });
     assert.deepEqual(read(at.out), expected(60));
     // Long after they are forgotten, also where no further one fails.
