@@ -13,7 +13,7 @@ export interface Attached {
   facts: Facts;
 }
 
-/** Milliseconds between two signs of life, and after which a worker without one counts as gone. */
+/** Milliseconds between two signs of life at most, and after which a worker without one counts as gone. */
 const BEAT_MS = 10_000;
 export const ALIVE_MS = 60_000;
 /** Milliseconds after which what gone workers have left is taken away. */
@@ -21,29 +21,31 @@ export const LEFT_MS = 86_400_000;
 
 /** Gives signs of life until it is stopped. What fails is done the next time. */
 export class Beat {
+  /** Of this worker. */
+  readonly id = randomUUID();
   readonly #store: Store;
-  readonly #id = randomUUID();
   readonly #timer: NodeJS.Timeout;
   #beating: Promise<void> | null = null;
 
-  constructor(store: Store, attached: Attached) {
+  /** @param ms after which others may take the worker for dead */
+  constructor(store: Store, attached: Attached, ms: number) {
     this.#store = store;
     const beat = () => {
       this.#beating ??= store
-        .beat(this.#id, attached)
+        .beat(this.id, attached)
         .catch(() => {})
         .finally(() => {
           this.#beating = null;
         });
     };
     beat();
-    this.#timer = setInterval(beat, BEAT_MS);
+    this.#timer = setInterval(beat, Math.min(BEAT_MS, ms / 3));
   }
 
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await this.#beating;
-    await this.#store.leave(this.#id).catch(() => {});
+    await this.#store.leave(this.id).catch(() => {});
   }
 }
 

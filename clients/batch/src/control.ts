@@ -6,6 +6,9 @@ import { withStore } from "./open_store.ts";
 import { addChunks, type ChunkQueue, chunkId, openQueue } from "./queue.ts";
 import { type JobInfo, type JobState, type Place, stateOf } from "./store.ts";
 
+/** Chunks that are taken out of a queue at once. */
+const BULK = 500;
+
 export interface JobStatus extends JobInfo {
   state: JobState;
   /** Chunks whose answers are in the folder. */
@@ -44,8 +47,15 @@ export function cancel(place: Place, job: string): Promise<JobInfo> {
     const one = await store.open(job);
     await one.cancel();
     await withQueue(place.queue, one.info.identity, async (queue) => {
-      // Workers pass over what is left; a job that one of them has now cannot be removed.
-      for (let chunk = 0; chunk < one.info.chunks; chunk++) await queue.remove(chunkId({ job, chunk })).catch(() => 0);
+      const { chunks } = one.info;
+      for (let from = 0; from < chunks; from += BULK) {
+        // Most of a long job is not in the queue, and workers pass over what is left.
+        const { waiting, delayed } = await depthOf(queue);
+        if (waiting + delayed === 0) return;
+        const refs = await one.missing(from, Math.min(chunks, from + BULK));
+        // All of them are on their way at once; one that a worker has now cannot be removed.
+        await Promise.all(refs.map((ref) => queue.remove(chunkId({ job, ...ref })).catch(() => 0)));
+      }
     });
     return one.info;
   });

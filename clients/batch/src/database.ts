@@ -31,6 +31,9 @@ const TABLES = `
   CREATE TABLE IF NOT EXISTS ternlight.answers (
     job bigint REFERENCES ternlight.job ON DELETE CASCADE,
     chunk integer, line integer, answers bytea NOT NULL, PRIMARY KEY (job, chunk, line));
+  CREATE TABLE IF NOT EXISTS ternlight.begun (
+    job bigint REFERENCES ternlight.job ON DELETE CASCADE,
+    chunk integer, line integer, worker text, PRIMARY KEY (job, chunk, line, worker));
   CREATE TABLE IF NOT EXISTS ternlight.worker (
     id text PRIMARY KEY, info jsonb NOT NULL, seen timestamptz NOT NULL);`;
 /** Of the lock under which tables are made. */
@@ -154,6 +157,12 @@ export class Database implements Store {
     await this.#pool.query("DELETE FROM ternlight.worker WHERE id = $1", [worker]);
   }
 
+  async alive(workers: readonly string[], ms: number): Promise<string[]> {
+    const alive = `SELECT id FROM ternlight.worker
+      WHERE id = ANY($1) AND seen > clock_timestamp() - $2 * interval '1 millisecond'`;
+    return (await this.rows(alive, [workers, ms])).map(({ id }) => id);
+  }
+
   async attached(): Promise<Attached[]> {
     const alive = "SELECT info FROM ternlight.worker WHERE seen > clock_timestamp() - $1 * interval '1 millisecond'";
     return (await this.rows(alive, [ALIVE_MS])).map(({ info }) => info);
@@ -247,7 +256,23 @@ class JobRows implements Job {
     return rows.map(({ chunk, line }) => (line === null ? { chunk } : { chunk, line }));
   }
 
+  async begin(worker: string, chunk: number, line: number = WHOLE): Promise<void> {
+    const insert = "INSERT INTO ternlight.begun VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+    await this.#rows(insert, chunk, line, worker);
+  }
+
+  async end(worker: string, chunk: number, line: number = WHOLE): Promise<void> {
+    const remove = "DELETE FROM ternlight.begun WHERE job = $1 AND chunk = $2 AND line = $3 AND worker = $4";
+    await this.#rows(remove, chunk, line, worker);
+  }
+
+  async begun(chunk: number, line: number = WHOLE): Promise<string[]> {
+    const select = "SELECT worker FROM ternlight.begun WHERE job = $1 AND chunk = $2 AND line = $3";
+    return (await this.#rows(select, chunk, line)).map(({ worker }) => worker);
+  }
+
   async forget(chunk: number): Promise<void> {
+    await this.#rows("DELETE FROM ternlight.begun WHERE job = $1 AND chunk = $2", chunk);
     await this.#rows("DELETE FROM ternlight.split WHERE job = $1 AND chunk = $2", chunk);
     await this.#rows("DELETE FROM ternlight.answers WHERE job = $1 AND chunk = $2", chunk);
   }

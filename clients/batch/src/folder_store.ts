@@ -85,6 +85,16 @@ export class FolderStore implements Store {
     return found;
   }
 
+  async alive(workers: readonly string[], ms: number): Promise<string[]> {
+    const folder = path.join(this.#root, WORKERS);
+    const now = await this.#now(folder);
+    const alive: string[] = [];
+    for (const worker of workers) {
+      if (now - (await timeOf(path.join(folder, `${worker}.json`))) <= ms) alive.push(worker);
+    }
+    return alive;
+  }
+
   async close(): Promise<void> {}
 
   /** The time of the file system, which that of its files is by; where nothing can be written, our own. */

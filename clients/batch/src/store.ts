@@ -50,7 +50,12 @@ export interface Job {
   isSplit(chunk: number): Promise<boolean>;
   /** What has no answers of a range of chunks: whole chunks, and lines of those that were split. */
   missing(from: number, end: number): Promise<ChunkRef[]>;
-  /** Forgets the answers to a chunk. */
+  /** A worker begins what others have begun before; and has come to an end with it, whichever. */
+  begin(worker: string, chunk: number, line?: number): Promise<void>;
+  end(worker: string, chunk: number, line?: number): Promise<void>;
+  /** The workers that began and came to no end. */
+  begun(chunk: number, line?: number): Promise<string[]>;
+  /** Forgets the answers to a chunk, and who began it. */
   forget(chunk: number): Promise<void>;
   /** How many chunks have all of their answers. */
   done(): Promise<number>;
@@ -92,6 +97,8 @@ export interface Store {
   leave(worker: string): Promise<void>;
   /** The workers that gave one a short while ago. */
   attached(): Promise<Attached[]>;
+  /** Which of some workers gave one in the last milliseconds. */
+  alive(workers: readonly string[], ms: number): Promise<string[]>;
   close(): Promise<void>;
 }
 
