@@ -144,6 +144,11 @@ async function idsOf(model: Model, { query, choices }: Task): Promise<{ context:
   const own = query.trimEnd();
   const spaces = query.slice(own.length);
   const context = await encode(own, true);
+  if (context.length === 0) {
+    // The harness refuses it, too: only of an empty query BOS or EOS takes the place.
+    const reason = "tasks: a query is white space alone, and the model's tokenizer puts no BOS before it";
+    throw new EngineError("BadValue", reason, { key: "query", expected: "a text or none", found: "white space" });
+  }
   const whole = await Promise.all(choices.map((choice) => encode(`${own}${spaces} ${choice}`, true)));
   return { context, choices: whole.map((ids) => ids.slice(context.length)) };
 }

@@ -141,6 +141,8 @@ test("the front is what nothing else beats", () => {
   );
 });
 
+const wrongQuery = { key: "query", expected: "a text or none", found: "white space" };
+
 const TASKS = [
   { query: "Once upon a time there was a", choices: ["king", "little girl who lived", "xylophone"], gold: 1 },
   { query: "The wolf said to the little ", choices: ["pig", "girl", "of"], gold: 0 },
@@ -186,6 +188,26 @@ test("choices are scored by the log-likelihood of their tokens behind the query"
   await model.close();
 });
 
+test("log-likelihoods and accuracies are those of lm-eval on the same lines", async () => {
+  const golden = JSON.parse(await readFile(goldenPath("tasks/lm_eval.json"), "utf8"));
+  assert.ok(golden.lines.length >= 20);
+  const model = await load(demo, { threads: 1 });
+  const { tasks, accuracy } = await scoreTasks(model, golden.lines);
+  await model.close();
+  for (const [i, { query, logLikelihoods, gold, acc, accNorm }] of golden.lines.entries()) {
+    const { choices, best, bestNorm } = tasks[i]!;
+    assert.equal(choices.length, logLikelihoods.length);
+    for (const [c, { logLikelihood }] of choices.entries()) {
+      // The harness adds up f32 log-probabilities.
+      const off = Math.abs(logLikelihood / logLikelihoods[c] - 1);
+      assert.ok(off < 1e-6, `${query}: ${logLikelihood} ${logLikelihoods[c]}`);
+    }
+    assert.deepEqual([best === gold, bestNorm === gold], [acc === 1, accNorm === 1], query);
+  }
+  assert.deepEqual([accuracy.acc, accuracy.accNorm], [golden.acc, golden.accNorm]);
+  assert.ok(Math.abs(accuracy.accError - golden.accError) < 1e-9);
+});
+
 test("a preamble that lines share is computed once, and changes no number", async () => {
   const model = await load(demo, { threads: 1 });
   const shots = TASKS.filter(({ query }) => query !== "").map((task) => `${task.query} ${task.choices[task.gold]}`);
@@ -214,6 +236,22 @@ test("a choice without a token of its own is refused, as nothing would be the li
   } finally {
     await model.close();
   }
+});
+
+test("a query of white space alone stands behind BOS, or is refused where there is none, as by lm-eval", async () => {
+  const blank = { query: " \n", choices: ["king", "queen"], gold: 0 };
+  const model = await load(demo, { threads: 1 });
+  await assert.rejects(scoreTasks(model, [blank]), { name: "EngineError", code: "BadValue", detail: wrongQuery });
+  await model.close();
+  const other = await load(await goldenFile("gguf/onebitllm_style.TQ2_0.gguf"), { threads: 1 });
+  const [bos, ...none] = await other.tokenize("");
+  assert.ok(bos !== undefined && none.length === 0);
+  const { tasks } = await scoreTasks(other, [blank]);
+  const ids = await other.tokenize(" \n king");
+  const logprobs = await other.promptLogprobs(ids);
+  const sum = logprobs.reduce((all, { logprob }) => all + logprob, 0);
+  assert.ok(Math.abs(tasks[0]!.choices[0]!.logLikelihood - sum) < 1e-6);
+  await other.close();
 });
 
 test("a query that is too long loses its beginning", async () => {
