@@ -433,6 +433,7 @@ export const figures = {
             "",
             row.perplexity < 1000 ? row.perplexity.toFixed(2) : short(row.perplexity),
             row.random.length > 0 ? short(mean(row.random)) : "",
+            row.random.length > 0 ? short(Math.exp(mean(row.random.map(Math.log)))) : "",
             (row.bytes / 1e6).toFixed(2),
             off(row.bytes / whole.bytes, row.layers),
             best(row).toFixed(3),
@@ -443,13 +444,14 @@ export const figures = {
             "",
             "perplexity",
             "by chance",
+            "by logarithms",
             "their MB",
             "off their share",
             "their ms",
             "off their share",
           ];
           const { by, tokens, random, repeat } = settings;
-          const chance = `the mean of ${random} random choices`;
+          const chance = `the mean of ${random} random choices, and that of their logarithms`;
           return `${names[model]}, by \`${by}\`, on ${tokens} held-out tokens, beside ${chance}; bytes of the layers' tensors and time of their operations in a token (best of ${repeat}), and how far both are from the share of layers; ${on(machine)}:\n\n${table(head, lines)}`;
         }),
       )
