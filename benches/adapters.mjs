@@ -5,6 +5,7 @@
 import { load } from "../pkg/dist/node.js";
 import { shapes } from "../pkg/src/bench/shapes.ts";
 import { synthetic } from "../pkg/src/bench/synthetic.ts";
+import { median } from "./median.mjs";
 
 const [shape = "2b4t", layers = 30, rank = 16, threads = 1] = process.argv
   .slice(2)
@@ -57,7 +58,7 @@ for (let run = 0; run < 5; run++) {
     if (run > 0) speeds.push([timings.promptPerSecond, timings.predictedPerSecond]);
   }
 }
-const middle = (values) => values.sort((a, b) => a - b)[values.length >> 1].toFixed(2);
+const middle = (values) => median(values).toFixed(2);
 for (const [adapters, speeds] of rows) {
   const [prefill, decode] = [0, 1].map((i) => middle(speeds.map((speed) => speed[i])));
   console.log(`${adapters.length} adapters: ${prefill} tokens/s of the prompt, ${decode} tokens/s of the answer`);

@@ -10,6 +10,7 @@ import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { load } from "../pkg/dist/node.js";
+import { median } from "./median.mjs";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -20,7 +21,6 @@ const { values, positionals } = parseArgs({
   },
 });
 const [file] = positionals;
-const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
 const model = await load(file, { threads: +values.threads, contextLength: 2048, cache: false });
 const say = (content, options) =>
   model.chat([{ role: "user", content }], { temperature: 0, ignoreEos: true, ...options });

@@ -18,12 +18,12 @@ import { cpus, loadavg, tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { median } from "./median.mjs";
 
 const here = fileURLToPath(import.meta.url);
 const file = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
 const demo = new URL("../pkg/models/ternlight-demo/", import.meta.url);
 const seconds = (from) => (performance.now() - from) / 1000;
-const median = (list) => list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)];
 const temporary = () => mkdtempSync(path.join(tmpdir(), "ternlight-bench-"));
 
 /** As the command has it: beside a chunk some lines wait in the engine's queue. */

@@ -16,12 +16,12 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { makeExecutable } from "../pkg/scripts/executables.mjs";
+import { median } from "./median.mjs";
 
 const pkg = fileURLToPath(new URL("../pkg/", import.meta.url));
 const cli = path.join(pkg, "dist", "cli.js");
 const host = (name) => path.join(pkg, "test", "hosts", "node_modules", name);
 const ask = ["run", "ternlight-demo", "-p", "Once upon a time", "--temp", "0", "-n", "1"];
-const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
 
 async function first([program, ...args]) {
   const begun = performance.now();

@@ -22,11 +22,11 @@ import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { open, openInFirefox } from "../pkg/test/package/browsers.mjs";
 import { serve } from "../scripts/serve.mjs";
+import { median } from "./median.mjs";
 
 const here = fileURLToPath(import.meta.url);
 const dist = fileURLToPath(new URL("../pkg/dist/", import.meta.url));
 const demo = fileURLToPath(new URL("../pkg/models/ternlight-demo/", import.meta.url));
-const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
 const epoch = () => performance.timeOrigin + performance.now();
 
 // From the last byte to the first token

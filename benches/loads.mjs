@@ -23,7 +23,12 @@ import { serve } from "../scripts/serve.mjs";
 /** Runs in a page and in Node alike: what one source takes, in milliseconds, and more that is known of it. */
 async function measure({ library, url, small, repeat, hashes }) {
   const { load, cache } = await import(library);
-  const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
+  // As median.mjs has it, which a page cannot import here.
+  const median = (runs) => {
+    const sorted = runs.toSorted((a, b) => a - b);
+    const half = runs.length / 2;
+    return (sorted[Math.ceil(half) - 1] + sorted[Math.floor(half)]) / 2;
+  };
   /** `cores`: how many the whole machine had busy, server included. */
   async function times(count, work) {
     const runs = [];

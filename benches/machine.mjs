@@ -14,6 +14,7 @@ import { accessSync, constants, existsSync, mkdirSync, readFileSync, rmdirSync, 
 import { availableParallelism, cpus, loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { median } from "./median.mjs";
 
 const cli = fileURLToPath(new URL("../pkg/dist/cli.js", import.meta.url));
 const { values } = parseArgs({
@@ -28,7 +29,6 @@ const { values } = parseArgs({
 const [repeat, cores] = [Number(values.repeat), availableParallelism()];
 const bench = ["bench", "--shape", values.shape, "--prompt-tokens", "32", "--decode", values.decode];
 const measure = [...bench, "--repeat", "1", "--no-roofline", "--json"];
-const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
 
 /** A variant that this machine does not permit, and why. */
 class NotHere extends Error {}

@@ -11,6 +11,7 @@ import os from "node:os";
 import { parseArgs } from "node:util";
 import { load } from "../pkg/dist/node.js";
 import { synthetic } from "../pkg/src/bench/synthetic.ts";
+import { median } from "./median.mjs";
 
 const defaults = { shape: "b2b", threads: "1", flavour: "auto", dot: "auto", batch: "1", prompt: "128", repeat: "15" };
 const options = Object.entries(defaults).map(([name, value]) => [name, { type: "string", default: value }]);
@@ -36,7 +37,6 @@ async function rates(model, seed) {
   return [timings.promptPerSecond, (batch * DECODED * 1000) / (performance.now() - begun)];
 }
 
-const median = (numbers) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)];
 const found = packings.map(() => []);
 for (let run = -1; run < repeat; run++) {
   for (const which of run % 2 === 0 ? [0, 1] : [1, 0]) {

@@ -12,13 +12,13 @@ import { cpus, loadavg } from "node:os";
 import { parseArgs } from "node:util";
 import { load } from "../pkg/dist/node.js";
 import { synthetic } from "../pkg/src/bench/synthetic.ts";
+import { median } from "./median.mjs";
 
 const options = { shape: { type: "string", default: "138m" }, threads: { type: "string", default: "2" }, repeat: { type: "string", default: "5" } };
 const { values } = parseArgs({ options });
 const [threads, repeat] = [Number(values.threads), Number(values.repeat)];
 const [PROMPT, ANSWER, ANSWERS] = [256, 128, 4];
 const source = synthetic({ shape: values.shape });
-const median = (all) => all.toSorted((a, b) => a - b)[all.length >> 1];
 const faults = () => process.resourceUsage().minorPageFault;
 
 async function measured(prefault) {

@@ -5,8 +5,8 @@
  *       [--threads 2] [--repeat 5] [--decode 32]
  *
  * prints for each number of layers the bytes of the layers' tensors, the time of the layers' operations in a token, how far both are from
- * the share of layers, and the perplexity of the choice on the held-out half of TEXT beside the mean of so many random choices (0: none).
- * The same is written as results/DATE-prune-NAME.json, which docs/scripts/figures.mjs puts into the guide. MODEL is a GGUF, or a name or
+ * the share of layers, and the perplexity of the choice on the held-out half of TEXT beside the mean of so many random choices, and that of
+ * their logarithms (0: none). The same is written as results/DATE-prune-NAME.json, which docs/scripts/figures.mjs puts into the guide. MODEL is a GGUF, or a name or
  * folder that `ternlight convert` makes one of. Needs Node 22.18 or newer and a built package; times on a machine that does nothing else.
  */
 import { execFileSync } from "node:child_process";
@@ -127,11 +127,11 @@ try {
   const mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length;
   const best = ({ ms }) => Math.min(...ms);
   console.log(`${cpus()[0].model}, ${threads} threads, ${model}, by ${by}, best of ${repeat} by turns\n`);
-  console.log("| layers | their MB | off their share | their ms | off their share | perplexity | mean of random choices |");
-  console.log("|--:|--:|--:|--:|--:|--:|--:|");
+  console.log("| layers | their MB | off their share | their ms | off their share | perplexity | mean of random choices | by logarithms |");
+  console.log("|--:|--:|--:|--:|--:|--:|--:|--:|");
   for (const row of rows) {
     const shares = [off(row.bytes / rows[0].bytes, row.layers), repeat > 0 ? off(best(row) / best(rows[0]), row.layers) : ""];
-    const chosen = [row.perplexity.toFixed(2), row.random.length > 0 ? mean(row.random).toFixed(2) : ""];
+    const chosen = [row.perplexity.toFixed(2), ...[mean(row.random), Math.exp(mean(row.random.map(Math.log)))].map((one) => (row.random.length > 0 ? one.toFixed(2) : ""))];
     const time = repeat > 0 ? best(row).toFixed(3) : "";
     console.log(`| ${[row.layers, (row.bytes / 1e6).toFixed(2), shares[0], time, shares[1], ...chosen].join(" | ")} |`);
   }

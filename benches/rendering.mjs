@@ -34,6 +34,7 @@ const root = fileURLToPath(new URL("../", import.meta.url));
 const program = `
 import { createElement as h, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
+import { median } from "./median.mjs";
 
 let show;
 function Answer() {
@@ -124,8 +125,8 @@ const sorted = (row, key) => row.runs.map((run) => run[key]).sort((a, b) => a - 
 console.log("| build | threads | page | tokens/s: median | least | most | pieces |\n|---|--:|---|--:|--:|--:|--:|");
 for (const row of rows) {
   const speeds = sorted(row, "tokensPerSecond");
-  const cells = [speeds[speeds.length >> 1], speeds[0], speeds.at(-1)].map((speed) => speed.toFixed(1));
-  console.log(`| ${row.dist} | ${row.threads} | ${row.way} | ${cells.join(" | ")} | ${sorted(row, "pieces")[row.runs.length >> 1]} |`);
+  const cells = [median(speeds), speeds[0], speeds.at(-1)].map((speed) => speed.toFixed(1));
+  console.log(`| ${row.dist} | ${row.threads} | ${row.way} | ${cells.join(" | ")} | ${median(sorted(row, "pieces"))} |`);
 }
 const date = new Date().toISOString();
 const machine = { cpu: cpus()[0].model, cores: cpus().length };

@@ -10,6 +10,7 @@
 import { parseArgs } from "node:util";
 import { load } from "../pkg/dist/node.js";
 import { synthetic } from "../pkg/src/bench/synthetic.ts";
+import { median } from "./median.mjs";
 
 const { values } = parseArgs({
   options: {
@@ -57,7 +58,6 @@ for (let turn = 0; turn <= +values.repeat; turn++) {
 }
 await model.close();
 
-const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
 const least = median(times.greedy);
 console.log("| | ms a token | above greedy | |\n|---|--:|--:|--:|");
 for (const [name, runs] of Object.entries(times)) {

@@ -15,6 +15,7 @@ import { randomBits } from "../pkg/src/bench/blocks.ts";
 import { engineTarget } from "../pkg/src/bench/load/engine.ts";
 import { run } from "../pkg/src/bench/load/run.ts";
 import { load } from "../pkg/dist/node.js";
+import { median } from "./median.mjs";
 
 const PROMPT = 128;
 const [SHORTEST, LONGEST] = [16, 112];
@@ -40,7 +41,6 @@ const { values } = parseArgs({
 const [users, duration, repeat, threads] = [values.users, values.seconds, values.repeat, values.threads].map(Number);
 const demo = new URL("../pkg/models/ternlight-demo/", import.meta.url);
 const none = { abort: 0, slow: 0 };
-const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
 
 /** Answers end where they end: the same request has the same length in every order. */
 const ofManyLengths = (target) => ({

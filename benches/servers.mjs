@@ -22,13 +22,13 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { run } from "../pkg/src/bench/load/run.ts";
 import { serverTarget } from "../pkg/src/bench/load/server.ts";
+import { median } from "./median.mjs";
 
 const [PROMPT, ANSWER, CONTEXT] = [128, 64, 512];
 /** Seconds that a server may take to load its model. */
 const PATIENCE = 60;
 const percentiles = [50, 95, 99];
 const root = fileURLToPath(new URL("../", import.meta.url));
-const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

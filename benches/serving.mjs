@@ -19,12 +19,12 @@ import { cpus, loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
 import { setTimeout } from "node:timers/promises";
 import { parseArgs } from "node:util";
+import { median } from "./median.mjs";
 
 const here = fileURLToPath(import.meta.url);
 const dist = new URL("../pkg/dist/", import.meta.url);
 const REST_MS = 5;
 const prompt = "Once upon a time";
-const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
 const seconds = (since) => (performance.now() - since) / 1000;
 
 /** Tokens a second of answers that begin together. */

@@ -15,6 +15,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { load } from "../pkg/dist/node.js";
 import { synthetic } from "../pkg/src/bench/synthetic.ts";
+import { median } from "./median.mjs";
 
 const { values } = parseArgs({
   options: {
@@ -55,7 +56,6 @@ for (const [vocab, of] of found) {
 }
 
 const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
-const median = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
 console.log(`${cpus()[0].model}, ${threads} threads, ${values.shape}, ${decode} tokens, median (least–most) of ${repeat} by turns\n`);
 console.log("| tokens of the vocabulary | tokens/s | ms a token | the head's share | head, MB | weights, MB | memory, MB |");
 console.log("|--:|--:|--:|--:|--:|--:|--:|");

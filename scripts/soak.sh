@@ -60,7 +60,8 @@ if [ $# = 0 ]; then
 
   # Batches: a campaign of faults on both brokers, seven real workers on each, and ten million lines in a heap of 64 MB.
   scripts/setup.sh redis postgresql
-  BATCH_FAULT_RUNS=${SOAK_FAULT_RUNS:-64} pkg/test/hosts/node_modules/node24/bin/node --test clients/batch/test/faults.test.mjs
+  BATCH_FAULT_RUNS=${SOAK_FAULT_RUNS:-66} BATCH_FAULT_REPORT=benches/results/$(date -u +%F)-batch-faults.json \
+    pkg/test/hosts/node_modules/node24/bin/node --test clients/batch/test/faults.test.mjs
   BATCH_ENGINE_BROKERS=redis,postgres,database pkg/test/hosts/node_modules/node24/bin/node --test clients/batch/test/engine.test.mjs
   BATCH_LINES=${SOAK_LINES:-10000000} pkg/test/hosts/node_modules/node24/bin/node --test pkg/test/batch/output.test.ts
 fi

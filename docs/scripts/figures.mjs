@@ -8,6 +8,7 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { median } from "../../benches/median.mjs";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const results = path.join(root, "benches", "results");
@@ -62,7 +63,7 @@ const rows = {
   "b2b-1thread": "one thread",
   "b2b-simd128": "prompt 32, `--flavour simd128`",
   "b2b-batch4": "4 conversations, prompt 16 each; all together",
-  "b2b-batch16": "16 conversations, prompt 128 each",
+  "b2b-batch16": "16 conversations, prompt 16 each",
   "b2b-ctx512-f16": "prompt 16 behind 512 tokens, `--kv f16`",
   "b2b-ctx512-q8": "prompt 16 behind 512 tokens, `--kv q8`",
   "b2b-ctx4096-f16": "prompt 16 behind 4,096 tokens, `--kv f16`; one run",
@@ -229,17 +230,17 @@ export const figures = {
 
   batch_beside: () =>
     measured("batch-beside", "node benches/batch.mjs beside", ({ machine, result }) => {
-      const { lines, tokens, linesPerSecond, command, queue } = result;
-      const line = (name, { one: whole, two }, ratio) => [
+      const { lines, tokens, linesPerSecond } = result;
+      const line = (name, { one: whole, two }) => [
         name,
         "",
         one(median(whole)),
         one(median(two)),
-        ratio.toFixed(2),
+        median(two.map((rate, turn) => rate / whole[turn])).toFixed(2),
       ];
       const lanes = [
-        line("one process, `--workers`", linesPerSecond.command, command),
-        line("processes on a queue in Redis", linesPerSecond.queue, queue),
+        line("one process, `--workers`", linesPerSecond.command),
+        line("processes on a queue in Redis", linesPerSecond.queue),
       ];
       const head = ["", "", "one worker, two threads: lines/s", "two workers, one thread each", "ratio"];
       return `${lines.toLocaleString("en")} lines of ${tokens} tokens by the demo model, ${on(machine)}, medians of ${linesPerSecond.queue.one.length} turns (\`node benches/batch.mjs beside\`):\n\n${table(head, lanes)}`;
@@ -432,6 +433,7 @@ export const figures = {
             "",
             row.perplexity < 1000 ? row.perplexity.toFixed(2) : short(row.perplexity),
             row.random.length > 0 ? short(mean(row.random)) : "",
+            row.random.length > 0 ? short(Math.exp(mean(row.random.map(Math.log)))) : "",
             (row.bytes / 1e6).toFixed(2),
             off(row.bytes / whole.bytes, row.layers),
             best(row).toFixed(3),
@@ -442,13 +444,14 @@ export const figures = {
             "",
             "perplexity",
             "by chance",
+            "by logarithms",
             "their MB",
             "off their share",
             "their ms",
             "off their share",
           ];
           const { by, tokens, random, repeat } = settings;
-          const chance = `the mean of ${random} random choices`;
+          const chance = `the mean of ${random} random choices, and that of their logarithms`;
           return `${names[model]}, by \`${by}\`, on ${tokens} held-out tokens, beside ${chance}; bytes of the layers' tensors and time of their operations in a token (best of ${repeat}), and how far both are from the share of layers; ${on(machine)}:\n\n${table(head, lines)}`;
         }),
       )
@@ -466,8 +469,6 @@ const spread = (runs) => ({ median: median(runs), least: Math.min(...runs), most
 /** Perplexities from some tens to millions. */
 const short = (value) =>
   value < 1000 ? value.toFixed(2) : value < 1e6 ? Math.round(value).toLocaleString("en") : value.toExponential(1);
-
-const median = (runs) => runs.toSorted((a, b) => a - b)[runs.length >> 1];
 
 /** Brokers as benches/batch.mjs calls them. */
 const PLACES = { redis: "Redis and a folder", postgres: "PostgreSQL and a folder", database: "PostgreSQL alone" };

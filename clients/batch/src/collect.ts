@@ -2,10 +2,11 @@
 
 import { type Answered, EngineError } from "ternlight/batch";
 import { Adder, Patience, REST_MS } from "./adder.ts";
+import { unserved } from "./attached.ts";
 import { Files } from "./files.ts";
 import { withStore } from "./open_store.ts";
 import { openQueue } from "./queue.ts";
-import type { Job, Place } from "./store.ts";
+import type { Job, Place, Store } from "./store.ts";
 
 export interface CollectOptions extends Place {
   job: string;
@@ -21,6 +22,8 @@ export interface CollectOptions extends Place {
   onProgress?: (progress: Collected) => void;
   /** Hears of what goes wrong and is tried again. */
   onError?: (error: Error) => void;
+  /** Hears that no worker is attached that may answer, and what differs in those that are near; again when the last one has gone. */
+  onUnserved?: (message: string) => void;
 }
 
 export interface Collected {
@@ -47,11 +50,13 @@ export function collect(options: CollectOptions): Promise<Collected> {
           { ...options, window, out },
           new Answers(job, new Patience(seconds, onError), signal),
           adder,
+          new Service(store, job, options.onUnserved),
         );
       while (!(await adder.upTo(job.info.chunks))) {
         await sleep(REST_MS);
         signal?.throwIfAborted();
       }
+      await new Service(store, job, options.onUnserved).look();
       return { lines: 0, failed: 0, total: job.info.lines };
     } finally {
       await queue.close().catch(() => {});
@@ -64,7 +69,7 @@ interface InOrder extends CollectOptions {
   out: string;
 }
 
-async function inOrder(options: InOrder, job: Answers, adder: Adder): Promise<Collected> {
+async function inOrder(options: InOrder, job: Answers, adder: Adder, service: Service): Promise<Collected> {
   const { window, out, onProgress } = options;
   const { chunks, lines: total } = job.info;
   const collected: Collected = { lines: 0, failed: 0, total };
@@ -73,7 +78,10 @@ async function inOrder(options: InOrder, job: Answers, adder: Adder): Promise<Co
     for (let chunk = 0; chunk < chunks; chunk++) {
       const end = Math.min(chunks, chunk + window);
       await adder.upTo(end);
-      const answers = await job.wait(chunk, () => adder.again(chunk, end));
+      const answers = await job.wait(chunk, async () => {
+        await service.look();
+        return adder.again(chunk, end);
+      });
       await files.write(answers);
       collected.lines += answers.length;
       collected.failed += answers.filter(({ failed }) => failed).length;
@@ -83,6 +91,30 @@ async function inOrder(options: InOrder, job: Answers, adder: Adder): Promise<Co
     return collected;
   } finally {
     await files.close();
+  }
+}
+
+/** Whether somebody works on a job: without a worker of the same model and options it waits for ever. */
+class Service {
+  readonly #store: Store;
+  readonly #job: Job;
+  readonly #tell: ((message: string) => void) | undefined;
+  #told = "";
+
+  constructor(store: Store, job: Job, tell?: (message: string) => void) {
+    this.#store = store;
+    this.#job = job;
+    this.#tell = tell;
+  }
+
+  async look(): Promise<void> {
+    if (!this.#tell) return;
+    // Whether the place is away is told by others.
+    const attached = await this.#store.attached().catch(() => null);
+    if (!attached) return;
+    const message = unserved(this.#job.info, attached) ?? "";
+    if (message !== "" && message !== this.#told) this.#tell(message);
+    this.#told = message;
   }
 }
 

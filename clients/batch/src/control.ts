@@ -1,9 +1,13 @@
 /** What operators do with jobs: look at them, end them, let them go on, and empty workers. */
 
+import { unserved } from "./attached.ts";
 import { depthOf } from "./metrics.ts";
 import { withStore } from "./open_store.ts";
 import { addChunks, type ChunkQueue, chunkId, openQueue } from "./queue.ts";
 import { type JobInfo, type JobState, type Place, stateOf } from "./store.ts";
+
+/** Chunks that are taken out of a queue at once. */
+const BULK = 500;
 
 export interface JobStatus extends JobInfo {
   state: JobState;
@@ -11,14 +15,24 @@ export interface JobStatus extends JobInfo {
   done: number;
   /** Of the queue that the job is in, which is that of all jobs with this model and these options. */
   queue: { waiting: number; active: number; delayed: number; failed: number; paused: boolean };
+  /** Workers that are attached to the queue. */
+  workers: number;
+  /** Why nobody works on it, and what differs in the workers that are near; null where somebody may, or it does not run. */
+  unserved: string | null;
 }
 
 /** All jobs of the place, or one. */
 export function status(place: Place, job?: string): Promise<JobStatus[]> {
   return withStore(place, async (store) => {
     const found: JobStatus[] = [];
-    for (const one of job === undefined ? await store.all() : [await store.open(job)]) {
-      found.push({ ...one.info, ...(await stateOf(one)), queue: await counts(place.queue, one.info.identity) });
+    const jobs = job === undefined ? await store.all() : [await store.open(job)];
+    const attached = await store.attached();
+    for (const one of jobs) {
+      const { identity } = one.info;
+      const now = await stateOf(one);
+      const workers = attached.filter((worker) => worker.identity === identity).length;
+      const why = now.state === "running" ? unserved(one.info, attached) : null;
+      found.push({ ...one.info, ...now, queue: await counts(place.queue, identity), workers, unserved: why });
     }
     return found;
   });
@@ -33,8 +47,15 @@ export function cancel(place: Place, job: string): Promise<JobInfo> {
     const one = await store.open(job);
     await one.cancel();
     await withQueue(place.queue, one.info.identity, async (queue) => {
-      // Workers pass over what is left; a job that one of them has now cannot be removed.
-      for (let chunk = 0; chunk < one.info.chunks; chunk++) await queue.remove(chunkId({ job, chunk })).catch(() => 0);
+      const { chunks } = one.info;
+      for (let from = 0; from < chunks; from += BULK) {
+        // Most of a long job is not in the queue, and workers pass over what is left.
+        const { waiting, delayed } = await depthOf(queue);
+        if (waiting + delayed === 0) return;
+        const refs = await one.missing(from, Math.min(chunks, from + BULK));
+        // All of them are on their way at once; one that a worker has now cannot be removed.
+        await Promise.all(refs.map((ref) => queue.remove(chunkId({ job, ...ref })).catch(() => 0)));
+      }
     });
     return one.info;
   });

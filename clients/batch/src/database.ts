@@ -2,6 +2,7 @@
 
 import { Pool, type PoolClient, type QueryResult } from "pg";
 import { type Answered, EngineError, type Line } from "ternlight/batch";
+import { ALIVE_MS, type Attached, LEFT_MS } from "./attached.ts";
 import { answersOf, answersText, linesOf } from "./records.ts";
 import {
   type ChunkRef,
@@ -29,7 +30,12 @@ const TABLES = `
     job bigint REFERENCES ternlight.job ON DELETE CASCADE, chunk integer, PRIMARY KEY (job, chunk));
   CREATE TABLE IF NOT EXISTS ternlight.answers (
     job bigint REFERENCES ternlight.job ON DELETE CASCADE,
-    chunk integer, line integer, answers bytea NOT NULL, PRIMARY KEY (job, chunk, line));`;
+    chunk integer, line integer, answers bytea NOT NULL, PRIMARY KEY (job, chunk, line));
+  CREATE TABLE IF NOT EXISTS ternlight.begun (
+    job bigint REFERENCES ternlight.job ON DELETE CASCADE,
+    chunk integer, line integer, worker text, PRIMARY KEY (job, chunk, line, worker));
+  CREATE TABLE IF NOT EXISTS ternlight.worker (
+    id text PRIMARY KEY, info jsonb NOT NULL, seen timestamptz NOT NULL);`;
 /** Of the lock under which tables are made. */
 const LOCK = 0x7e41167;
 /** The line of answers to a whole chunk. */
@@ -139,6 +145,29 @@ export class Database implements Store {
     return rows.map(({ key, info }) => new JobRows(this, key, info));
   }
 
+  async beat(worker: string, attached: Attached): Promise<void> {
+    const insert = `INSERT INTO ternlight.worker VALUES ($1, $2, clock_timestamp())
+      ON CONFLICT (id) DO UPDATE SET info = $2, seen = clock_timestamp()`;
+    await this.#pool.query(insert, [worker, attached]);
+    const left = "DELETE FROM ternlight.worker WHERE seen < clock_timestamp() - $1 * interval '1 millisecond'";
+    await this.#pool.query(left, [LEFT_MS]);
+  }
+
+  async leave(worker: string): Promise<void> {
+    await this.#pool.query("DELETE FROM ternlight.worker WHERE id = $1", [worker]);
+  }
+
+  async alive(workers: readonly string[], ms: number): Promise<string[]> {
+    const alive = `SELECT id FROM ternlight.worker
+      WHERE id = ANY($1) AND seen > clock_timestamp() - $2 * interval '1 millisecond'`;
+    return (await this.rows(alive, [workers, ms])).map(({ id }) => id);
+  }
+
+  async attached(): Promise<Attached[]> {
+    const alive = "SELECT info FROM ternlight.worker WHERE seen > clock_timestamp() - $1 * interval '1 millisecond'";
+    return (await this.rows(alive, [ALIVE_MS])).map(({ info }) => info);
+  }
+
   close(): Promise<void> {
     return this.#pool.end();
   }
@@ -227,7 +256,23 @@ class JobRows implements Job {
     return rows.map(({ chunk, line }) => (line === null ? { chunk } : { chunk, line }));
   }
 
+  async begin(worker: string, chunk: number, line: number = WHOLE): Promise<void> {
+    const insert = "INSERT INTO ternlight.begun VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+    await this.#rows(insert, chunk, line, worker);
+  }
+
+  async end(worker: string, chunk: number, line: number = WHOLE): Promise<void> {
+    const remove = "DELETE FROM ternlight.begun WHERE job = $1 AND chunk = $2 AND line = $3 AND worker = $4";
+    await this.#rows(remove, chunk, line, worker);
+  }
+
+  async begun(chunk: number, line: number = WHOLE): Promise<string[]> {
+    const select = "SELECT worker FROM ternlight.begun WHERE job = $1 AND chunk = $2 AND line = $3";
+    return (await this.#rows(select, chunk, line)).map(({ worker }) => worker);
+  }
+
   async forget(chunk: number): Promise<void> {
+    await this.#rows("DELETE FROM ternlight.begun WHERE job = $1 AND chunk = $2", chunk);
     await this.#rows("DELETE FROM ternlight.split WHERE job = $1 AND chunk = $2", chunk);
     await this.#rows("DELETE FROM ternlight.answers WHERE job = $1 AND chunk = $2", chunk);
   }

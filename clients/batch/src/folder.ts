@@ -107,9 +107,29 @@ export class JobFolder implements Job {
     return found;
   }
 
+  async begin(worker: string, chunk: number, line?: number): Promise<void> {
+    const file = this.#begun(worker, chunk, line);
+    await mkdir(path.dirname(file), { recursive: true });
+    await writeFile(file, "");
+  }
+
+  async end(worker: string, chunk: number, line?: number): Promise<void> {
+    await rm(this.#begun(worker, chunk, line), { force: true });
+  }
+
+  async begun(chunk: number, line?: number): Promise<string[]> {
+    const before = path.basename(this.#begun("", chunk, line));
+    const names = await readdir(path.dirname(this.#place(chunk))).catch((): string[] => []);
+    return names.filter((name) => name.startsWith(before)).map((name) => name.slice(before.length));
+  }
+
   async forget(chunk: number): Promise<void> {
-    const lines = Array.from({ length: sizeOf(this.info, chunk) }, (_, line) => this.#place(chunk, line));
-    for (const file of [this.#place(chunk), this.#split(chunk), ...lines]) await rm(file, { force: true });
+    const lines = Array.from({ length: sizeOf(this.info, chunk) }, (_, line) => line);
+    for (const line of [undefined, ...lines]) {
+      for (const worker of await this.begun(chunk, line)) await this.end(worker, chunk, line);
+      await rm(this.#place(chunk, line), { force: true });
+    }
+    await rm(this.#split(chunk), { force: true });
   }
 
   async done(): Promise<number> {
@@ -130,6 +150,10 @@ export class JobFolder implements Job {
   #place(chunk: number, line?: number): string {
     const folder = String(Math.floor(chunk / PER_FOLDER)).padStart(6, "0");
     return path.join(this.place, "answers", folder, `${chunk}${line === undefined ? "" : `.${line}`}`);
+  }
+
+  #begun(worker: string, chunk: number, line?: number): string {
+    return `${this.#place(chunk, line)}.begun-${worker}`;
   }
 
   #split(chunk: number): string {

@@ -1,9 +1,10 @@
 /** Jobs in a folder. A job appears there whole. */
 
 import { randomBytes } from "node:crypto";
-import { mkdir, open, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { EngineError } from "ternlight/batch";
+import { ALIVE_MS, type Attached, LEFT_MS } from "./attached.ts";
 import { exists, INDEX, INFO, JobFolder, LINES, syncFolder } from "./folder.ts";
 import { type Chunks, isJobId, type JobInfo, type JobSettings, type Store } from "./store.ts";
 
@@ -11,6 +12,8 @@ import { type Chunks, isJobId, type JobInfo, type JobSettings, type Store } from
 const ABANDONED = 86_400_000;
 /** Bytes of lines that are written at once. */
 const BLOCK = 2 ** 20;
+/** The folder of workers' signs of life. */
+const WORKERS = ".workers";
 
 export class FolderStore implements Store {
   readonly #root: string;
@@ -52,7 +55,60 @@ export class FolderStore implements Store {
     await rm(await this.#make(), { recursive: true, force: true });
   }
 
+  async beat(worker: string, attached: Attached): Promise<void> {
+    const folder = path.join(this.#root, WORKERS);
+    await mkdir(folder, { recursive: true });
+    await replace(path.join(folder, `${worker}.json`), JSON.stringify(attached));
+  }
+
+  async leave(worker: string): Promise<void> {
+    await rm(path.join(this.#root, WORKERS, `${worker}.json`), { force: true });
+  }
+
+  async attached(): Promise<Attached[]> {
+    const folder = path.join(this.#root, WORKERS);
+    const names = await readdir(folder).catch((): string[] => []);
+    const now = await this.#now(folder);
+    const found: Attached[] = [];
+    for (const name of names) {
+      const file = path.join(folder, name);
+      const age = now - (await timeOf(file));
+      if (age > LEFT_MS) await rm(file, { force: true }).catch(() => {});
+      else if (age <= ALIVE_MS && name.endsWith(".json")) {
+        // One that left a moment ago, or what is no worker's.
+        const one = await readFile(file, "utf8")
+          .then(JSON.parse)
+          .catch(() => null);
+        if (typeof one?.identity === "string") found.push({ facts: {}, ...one });
+      }
+    }
+    return found;
+  }
+
+  async alive(workers: readonly string[], ms: number): Promise<string[]> {
+    const folder = path.join(this.#root, WORKERS);
+    const now = await this.#now(folder);
+    const alive: string[] = [];
+    for (const worker of workers) {
+      if (now - (await timeOf(path.join(folder, `${worker}.json`))) <= ms) alive.push(worker);
+    }
+    return alive;
+  }
+
   async close(): Promise<void> {}
+
+  /** The time of the file system, which that of its files is by; where nothing can be written, our own. */
+  async #now(folder: string): Promise<number> {
+    const file = path.join(folder, `.${randomBytes(12).toString("hex")}`);
+    try {
+      await writeFile(file, "");
+      return await timeOf(file);
+    } catch {
+      return Date.now();
+    } finally {
+      await rm(file, { force: true }).catch(() => {});
+    }
+  }
 
   /** Makes a job of what is written, unless it is there. */
   async #name(made: string, info: JobInfo): Promise<void> {
@@ -90,6 +146,13 @@ export class FolderStore implements Store {
       if (now - last > ABANDONED) await rm(folder, { recursive: true, force: true });
     }
   }
+}
+
+/** A reader meets the old file or the new one. */
+async function replace(file: string, text: string): Promise<void> {
+  const part = `${file}.part`;
+  await writeFile(part, text);
+  await rename(part, file);
 }
 
 /** When a file was written last, in milliseconds; 0 where there is none. */

@@ -1,3 +1,4 @@
+export type { Facts } from "./attached.ts";
 export { type CheckOptions, check } from "./check.ts";
 export { type Collected, type CollectOptions, collect } from "./collect.ts";
 export { cancel, drain, type JobStatus, retry, status } from "./control.ts";

@@ -2,6 +2,7 @@
 
 import { createHash } from "node:crypto";
 import { type Answered, EngineError, type Line } from "ternlight/batch";
+import type { Attached, Facts } from "./attached.ts";
 import { toText } from "./records.ts";
 
 export interface Place {
@@ -23,6 +24,8 @@ export interface JobInfo {
   chunk: number;
   chunks: number;
   priority?: number;
+  /** What the identity is of, for people. */
+  facts?: Facts;
 }
 
 /** A chunk, or one line of it. */
@@ -47,7 +50,12 @@ export interface Job {
   isSplit(chunk: number): Promise<boolean>;
   /** What has no answers of a range of chunks: whole chunks, and lines of those that were split. */
   missing(from: number, end: number): Promise<ChunkRef[]>;
-  /** Forgets the answers to a chunk. */
+  /** A worker begins what others have begun before; and has come to an end with it, whichever. */
+  begin(worker: string, chunk: number, line?: number): Promise<void>;
+  end(worker: string, chunk: number, line?: number): Promise<void>;
+  /** The workers that began and came to no end. */
+  begun(chunk: number, line?: number): Promise<string[]>;
+  /** Forgets the answers to a chunk, and who began it. */
   forget(chunk: number): Promise<void>;
   /** How many chunks have all of their answers. */
   done(): Promise<number>;
@@ -73,6 +81,8 @@ export interface JobSettings {
   chunk?: number;
   /** Jobs with a lower number go first. @default in the order in which they came */
   priority?: number;
+  /** What the identity is of, for people: `facts` of what `openAnswerer` gives. */
+  facts?: Facts;
 }
 
 export interface Store {
@@ -82,6 +92,13 @@ export interface Store {
   open(id: string): Promise<Job>;
   /** All jobs, by their ids. */
   all(): Promise<Job[]>;
+  /** A worker's sign of life; and its end. */
+  beat(worker: string, attached: Attached): Promise<void>;
+  leave(worker: string): Promise<void>;
+  /** The workers that gave one a short while ago. */
+  attached(): Promise<Attached[]>;
+  /** Which of some workers gave one in the last milliseconds. */
+  alive(workers: readonly string[], ms: number): Promise<string[]>;
   close(): Promise<void>;
 }
 
@@ -132,11 +149,11 @@ export class Chunks {
   }
 
   /** The job that all of these lines are. The same lines, model and options are the same job. */
-  info({ identity, model, priority }: JobSettings): JobInfo {
+  info({ identity, model, priority, facts: told }: JobSettings): JobInfo {
     const [chunk, lines] = [this.size, this.#lines];
     const facts = JSON.stringify([this.#hash.digest("hex"), chunk, identity, model]);
     const id = createHash("sha256").update(facts).digest("hex").slice(0, 32);
-    const more = priority === undefined ? {} : { priority };
+    const more = { ...(priority === undefined ? {} : { priority }), ...(told === undefined ? {} : { facts: told }) };
     return { id, version: 1, identity, model, lines, chunk, chunks: Math.ceil(lines / chunk), ...more };
   }
 }

@@ -2,6 +2,7 @@
 
 import { setTimeout } from "node:timers/promises";
 import { type Answered, EngineError, type Line } from "ternlight/batch";
+import { Beat, type Facts } from "./attached.ts";
 import { count, noCounts, type WorkCounts, type WorkEvent } from "./counts.ts";
 import { openStore } from "./open_store.ts";
 import {
@@ -19,6 +20,9 @@ import { isJobId, type Job, type Place, type Store, sizeOf } from "./store.ts";
 /** What answers lines: `openAnswerer` of `ternlight/batch` gives one. */
 export interface Answering {
   identity: string;
+  /** The model's name, and what the identity is of: whoever submits a job that nobody works on is told what differs. */
+  name?: string;
+  facts?: Facts;
   lines: {
     answer(line: Line, signal?: AbortSignal): Promise<Answered>;
     lost(line: Line, message: string): Promise<Answered>;
@@ -44,8 +48,11 @@ export interface Work {
   close(): Promise<void>;
 }
 
-/** Workers that a chunk may end before its lines go their own ways, and that a line may end then. */
-const [MOST_CRASHES, MOST_ALONE] = [2, 4];
+/**
+ * Workers that a chunk may end before its lines go their own ways, and that a line may end then, beside the one that began it first, which
+ * leaves no trace: most chunks are begun once, and cost nothing more.
+ */
+const [MOST_CRASHES, MOST_ALONE] = [1, 6];
 /** Milliseconds before answers are kept again where that failed, on a full disk, in a folder that is away; and before a chunk that failed is given up, which another worker takes at once. */
 const AGAIN_MS = 1000;
 /** Jobs whose facts are in memory. */
@@ -70,21 +77,30 @@ export async function work(options: WorkOptions): Promise<Work> {
     throw error;
   });
   const closing = new AbortController();
-  const context = { ...options, queue, jobs: new Jobs(store), onEvent, onError, closing: closing.signal };
+  const { identity, name = "", facts = {} } = model;
+  const beat = new Beat(store, { identity, model: name, facts }, 1000 * lease);
+  const life = { store, worker: beat.id, silent: 1000 * lease };
+  const context = { ...options, queue, jobs: new Jobs(store), life, onEvent, onError, closing: closing.signal };
   const worker: ChunkWorker = openWorker(url, model.identity, (job) => takeSlowly(job, context), {
     concurrency: chunks,
     lease,
     onError,
   });
   const cleaning = cleanEvery(queue, 1000 * dead);
+  const close = async () => {
+    closing.abort();
+    clearInterval(cleaning);
+    await worker.close();
+    await beat.stop();
+    await queue.close();
+    await store.close();
+  };
+  let closed: Promise<void> | null = null;
   return {
     counts,
-    async close() {
-      closing.abort();
-      clearInterval(cleaning);
-      await worker.close();
-      await queue.close();
-      await store.close();
+    close() {
+      closed ??= close();
+      return closed;
     },
   };
 }
@@ -100,6 +116,8 @@ function cleanEvery(queue: ChunkQueue, ms: number): NodeJS.Timeout {
 interface Context extends Omit<WorkOptions, "queue" | "onEvent" | "onError"> {
   queue: ChunkQueue;
   jobs: Jobs;
+  /** Its own name beside those of others, and the milliseconds after which a silent one is dead. */
+  life: { store: Store; worker: string; silent: number };
   onEvent(event: WorkEvent): void;
   onError(error: Error): void;
   closing: AbortSignal;
@@ -183,12 +201,33 @@ interface Outcome {
   answers?: Answered[];
 }
 
-async function done({ data, ...taken }: Taken, job: Job, context: Context): Promise<Outcome> {
+export async function done({ data, ...taken }: Taken, job: Job, context: Context): Promise<Outcome> {
   const { chunk, line } = data;
   if (await job.cancelled()) return { what: "cancelled" };
   if ((await job.has(chunk)) || (line !== undefined && (await job.has(chunk, line)))) return { what: "known" };
-  // Beginnings whose end nobody has heard of.
-  const crashes = taken.attemptsStarted - 1 - taken.attemptsMade;
+  // Beginnings whose end the queue has not heard of: a lease may be lost by one that is well, when a broker was away or a machine stood still.
+  const again = taken.attemptsStarted - 1 - taken.attemptsMade > 0;
+  if (!again) return answered({ data, ...taken }, job, context, 0);
+  const { worker } = context.life;
+  const crashes = await dead(job, context, chunk, line);
+  // Where the place takes nothing, the answers cannot be kept either, and what was computed is not lost for it.
+  await job.begin(worker, chunk, line).catch(() => {});
+  try {
+    return await answered({ data, ...taken }, job, context, crashes);
+  } finally {
+    await job.end(worker, chunk, line).catch(() => {});
+  }
+}
+
+/** Workers that died while they worked on a chunk or a line: they came to no end with it, and give no sign of life. */
+async function dead(job: Job, { life }: Context, chunk: number, line?: number): Promise<number> {
+  const begun = (await job.begun(chunk, line)).filter((worker) => worker !== life.worker);
+  if (begun.length === 0) return 0;
+  return begun.length - (await life.store.alive(begun, life.silent)).length;
+}
+
+async function answered({ data }: Taken, job: Job, context: Context, crashes: number): Promise<Outcome> {
+  const { chunk, line } = data;
   if (line === undefined && (crashes > MOST_CRASHES || (await job.isSplit(chunk)))) {
     await job.split(chunk);
     const lines = Array.from({ length: sizeOf(job.info, chunk) }, (_, line) => ({ ...data, line }));
@@ -199,7 +238,7 @@ async function done({ data, ...taken }: Taken, job: Job, context: Context): Prom
   const all = await job.lines(chunk);
   const wanted = line === undefined ? all : [all[line]!];
   const lost = line !== undefined && crashes > MOST_ALONE;
-  const message = `${crashes} workers ended while they worked on the line`;
+  const message = `${crashes + 1} workers ended while they worked on the line`;
   const answers = await Promise.all(wanted.map((one) => (lost ? lines.lost(one, message) : lines.answer(one))));
   await keep(job, answers, data, context);
   return { what: lost ? "lost" : "answered", answers };

@@ -57,6 +57,7 @@ test(
     const place = ["--queue", queue.url, "--folder", at("jobs")];
     const given = await done(at("in.jsonl"), ...MODEL, ...place, "--chunk", "4", "--detach", "--json");
     const { job, total } = JSON.parse(given.out);
+    assert.match(given.err, /warning: no worker is attached to the queue of job/);
     assert.equal(total, 90);
     const jobs = async () => JSON.parse((await done("status", ...place, "--json")).out).jobs;
     assert.deepEqual(
@@ -69,6 +70,14 @@ test(
       children.push(made.child);
       return made;
     };
+    // One with another context is near, and takes nothing.
+    const near = start("worker", ...place, ...MODEL, "--context", "64");
+    children.push(near.child);
+    while (!existsSync(at("jobs/.workers"))) await new Promise((resolve) => setTimeout(resolve, 20));
+    const warned = /warning: no worker .* of ternlight-demo, differs in context length \(64, the job has \d+\)\n/;
+    assert.match((await done("status", ...place)).err, warned);
+    near.child.kill("SIGTERM");
+    await near.ended;
     const [first, second] = [worker(), worker()];
     const answers = at(`jobs/${job}/answers/000000`);
     while (!existsSync(answers) || readdirSync(answers).length < 4)

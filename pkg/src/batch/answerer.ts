@@ -2,7 +2,7 @@
 
 import { createApp, LineAnswers, type Loader } from "../server/serving.ts";
 import type { Model } from "../types/index.ts";
-import { type AnswerOptions, identityOf, tokensOf } from "./identity.ts";
+import { type AnswerOptions, type Facts, identified, tokensOf } from "./identity.ts";
 import { MOST_LINE } from "./rows.ts";
 
 /** No line is refused for want of a place: workers have as many under way as they were told. */
@@ -12,6 +12,8 @@ export interface Answerer {
   lines: LineAnswers;
   /** Of all that its answers depend on beside the lines. */
   identity: string;
+  /** What the identity is of, for people. */
+  facts: Facts;
   /** The model's, as its answers have it. */
   name: string;
   close(): Promise<void>;
@@ -22,7 +24,7 @@ export async function openAnswerer(load: Loader, options: AnswerOptions): Promis
   const { name, defaultMaxTokens, version } = options;
   let first: Model | null = await load({ signal: new AbortController().signal, onProgress() {} });
   try {
-    const identity = await identityOf(first, options);
+    const { identity, facts } = await identified(first, options);
     const loader: Loader = async (more) => {
       const model = first ?? (await load(more));
       first = null;
@@ -32,7 +34,7 @@ export async function openAnswerer(load: Loader, options: AnswerOptions): Promis
     const app = createApp({ models: { [name]: loader }, ...limits }, version);
     await app.ready;
     const lines = new LineAnswers({ fetch: app.fetch, model: name, tokenOf: tokensOf(identity) });
-    return { lines, identity, name, close: () => app.close() };
+    return { lines, identity, facts, name, close: () => app.close() };
   } catch (error) {
     await first?.close();
     throw error;

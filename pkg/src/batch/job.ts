@@ -162,7 +162,12 @@ export class Job {
   }
 
   #worker(server: LineServer, identity: string, closing: AbortSignal): Worker {
-    const lines = new LineAnswers({ fetch: server.fetch, model: null, tokenOf: tokensOf(identity) });
+    const lines = new LineAnswers({
+      fetch: server.fetch,
+      model: null,
+      tokenOf: tokensOf(identity),
+      rest: (signal) => server.quiet(signal),
+    });
     const stop = this.#stop.signal;
     const ends = AbortSignal.any([closing, stop]);
     return {

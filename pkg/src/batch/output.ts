@@ -117,6 +117,8 @@ export class Output {
 
   /** Whether a line may begin that is so far ahead of the first one without an answer. */
   takes(index: number, window: number): boolean {
+    // Answers may have gone to the parts since somebody asked last, while input was slow to come.
+    this.#reached = Math.max(this.#reached, this.#mark.next);
     while (this.#answers.has(this.#reached)) this.#reached++;
     if (this.#held < MOST_HELD) return index < this.#reached + window;
     // What is held leaves memory by being written. Where that is done, what is left waits for this very line.

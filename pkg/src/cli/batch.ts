@@ -1,8 +1,10 @@
 import type { Answerer } from "../batch/answerer.ts";
+import { exists } from "../batch/disk.ts";
 import { type Input, openInput } from "../batch/input.ts";
 import { journalOf, leftBy, nameParts, Output, type Places } from "../batch/output.ts";
 import { begun, readRows } from "../batch/rows.ts";
 import { type Plan, runBatch } from "../batch/run.ts";
+import { checkTarget } from "../convert/write.ts";
 import { batchFlags } from "../options/table/batch.ts";
 import { EngineError } from "../types/errors.ts";
 import { type BatchFlags, batchLoad, openAll, openModel, placesOf, templateOf, tuned } from "./batch_models.ts";
@@ -26,10 +28,16 @@ export const batch: Command = {
     const settings = batchLoad(args, flags);
     process.on("SIGTERM", () => terminal.interrupt());
     const kept = await leftBy(places);
+    const journal = journalOf(places);
+    // A journal without answers is of a run that has just begun, beside what it is to replace.
+    if (flags.resume && !kept && (await exists(places.out)) && !(await exists(journal))) {
+      await terminal.note(`${places.out} is whole: nothing is left to do`);
+      return terminal.json ? terminal.printJson({ out: places.out, nothingToDo: true }) : undefined;
+    }
+    if (!flags.resume) await checkTarget(places.out, flags.force === true);
     if (kept && !flags.resume) {
-      const file = journalOf(places);
-      const message = `${file} is of a run that ended early: --resume goes on with it; without that file a run begins anew`;
-      throw new EngineError("InvalidArgument", message, { option: "--resume", file });
+      const message = `${journal} is of a run that ended early: --resume goes on with it; without that file a run begins anew`;
+      throw new EngineError("InvalidArgument", message, { option: "--resume", file: journal });
     }
     if (kept?.whole) {
       await nameParts(places);

@@ -3,7 +3,8 @@
 import { createRequire } from "node:module";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Answered, Line } from "../server/serving.ts";
+import type { Answerer } from "../batch/answerer.ts";
+import type { Line } from "../server/serving.ts";
 import { EngineError } from "../types/errors.ts";
 
 export interface Place {
@@ -23,6 +24,8 @@ export interface JobStatus extends Job {
   state: string;
   done: number;
   queue: { waiting: number; active: number; paused: boolean };
+  workers: number;
+  unserved: string | null;
 }
 
 export interface Collected {
@@ -51,6 +54,7 @@ export interface Library {
       model: string;
       chunk: number;
       priority?: number;
+      facts: Answerer["facts"];
     },
   ): Promise<Job>;
   collect(
@@ -61,11 +65,12 @@ export interface Library {
       signal: AbortSignal;
       onProgress(progress: Collected): void;
       onError(error: Error): void;
+      onUnserved(message: string): void;
     },
   ): Promise<Collected>;
   work(
     options: Place & {
-      model: { identity: string; lines: { answer(line: Line): Promise<Answered> } };
+      model: Answerer;
       chunks?: number;
       lease?: number;
       onEvent(event: { job: string; chunk: number; line?: number; what: string; lines: number; ms: number }): void;

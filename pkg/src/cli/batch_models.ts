@@ -31,6 +31,7 @@ export interface BatchFlags {
   workers?: number;
   chunk?: number;
   resume?: boolean;
+  force?: boolean;
   template?: string;
   defaultMaxTokens?: number;
 }

@@ -32,7 +32,7 @@ function placeOf(args: Args): Place {
 export async function submitted(args: Args, flags: BatchFlags, terminal: Terminal): Promise<void> {
   const place = placeOf(args);
   const { priority, detach = false } = args.own<{ priority?: number; detach?: boolean }>("queueFlags");
-  for (const option of ["workers", "resume", "recommend"] as const) {
+  for (const option of ["workers", "resume", "force", "recommend"] as const) {
     if (args.has(option)) throw new UsageError(`--${option} does not go with --queue`, { option: `--${option}` });
   }
   const [input] = args.operands as [string];
@@ -53,6 +53,7 @@ export async function submitted(args: Args, flags: BatchFlags, terminal: Termina
     ...place,
     rows,
     identity: model.identity,
+    facts: model.facts,
     model: model.name,
     chunk: flags.chunk ?? batchFlags.chunk.default,
     ...(priority === undefined ? {} : { priority }),
@@ -65,9 +66,9 @@ export async function submitted(args: Args, flags: BatchFlags, terminal: Termina
   const progress = new QueueProgress(terminal, job.lines);
   const onProgress = (now: Collected) => progress.show(now);
   const onError = (error: Error) => void terminal.note(`warning: ${error.message}; trying again`);
-  const found = await collect({ ...place, job: job.id, ...files, signal, onProgress, onError }).finally(() =>
-    progress.end(),
-  );
+  const onUnserved = (message: string) => void terminal.note(`warning: ${message}`);
+  const hearing = { onProgress, onError, onUnserved };
+  const found = await collect({ ...place, job: job.id, ...files, signal, ...hearing }).finally(() => progress.end());
   if (terminal.json) return terminal.printJson({ job: job.id, ...found, ...(places ? { out: places.out } : {}) });
   if (places) await terminal.note(`${found.lines} lines, ${found.failed} errors: ${places.out}`);
 }
@@ -155,13 +156,23 @@ export const batchStatus: Command = {
       return metrics.close();
     }
     const jobs = await status(place, args.operands[0]);
+    await terminal.warn(jobs.flatMap(({ unserved }) => unserved ?? []));
     if (terminal.json) return terminal.printJson({ jobs });
-    const rows = jobs.map(({ id, state, model, lines, chunks, done, queue }) => {
+    const rows = jobs.map(({ id, state, model, lines, chunks, done, queue, workers }) => {
       const paused = queue.paused ? " (drained)" : "";
-      return [id, state, model, `${lines}`, `${done} of ${chunks}`, `${queue.waiting}${paused}`, `${queue.active}`];
+      return [
+        id,
+        state,
+        model,
+        `${lines}`,
+        `${done} of ${chunks}`,
+        `${queue.waiting}${paused}`,
+        `${queue.active}`,
+        `${workers}`,
+      ];
     });
-    const head = ["job", "state", "model", "lines", "chunks", "waiting", "active"];
-    await terminal.print(`${table("lllrrrr", [head, ...rows], "")}\n`);
+    const head = ["job", "state", "model", "lines", "chunks", "waiting", "active", "workers"];
+    await terminal.print(`${table("lllrrrrr", [head, ...rows], "")}\n`);
   },
 };
 

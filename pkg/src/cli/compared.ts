@@ -4,7 +4,7 @@ import { compare as measured } from "../node-quality.ts";
 import { comparedPart } from "../quality/compared.ts";
 import { PROBE } from "../quality/lint/rope.ts";
 import { activationsName } from "../quality/picture.ts";
-import type { Compared, QualityRow } from "../quality/types.ts";
+import type { Compared, MeasuredRow } from "../quality/types.ts";
 import type { LoadOptions } from "../types/index.ts";
 import { bytes, percent, table } from "./format.ts";
 import type { Terminal } from "./terminal.ts";
@@ -31,7 +31,7 @@ export async function compare(
 
 const HEAD = ["perplexity", "95 %", "KL, nats", "same winner", "prompt/s", "tokens/s", "memory"];
 
-const cells = (row: QualityRow): string[] => [
+const cells = (row: MeasuredRow): string[] => [
   row.perplexity.toFixed(4),
   row.interval.map((end) => end.toFixed(2)).join("–"),
   row.kl?.toExponential(2) ?? "–",
@@ -52,7 +52,7 @@ export function comparedTable({ text, before, after }: Told): string {
 }
 
 /** The same of ways to round activations, each with the size of its file. */
-export const activationsTable = (rows: readonly QualityRow[], sizes: readonly number[]): string =>
+export const activationsTable = (rows: readonly MeasuredRow[], sizes: readonly number[]): string =>
   table("lrrrrrrrr", [
     ["activations", ...HEAD, "size"],
     ...rows.map((row, i) => [activationsName(row.activations), ...cells(row), bytes(sizes[i]!)]),

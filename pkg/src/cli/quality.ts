@@ -5,13 +5,15 @@ import type { QualityOptions, QualityReport, QualityRow } from "../quality/types
 import { shownSource } from "../source/address.ts";
 import type { EngineError } from "../types/errors.ts";
 import type { ActivationMap, Activations } from "../types/index.ts";
+import { Memo } from "./calibration.ts";
 import { readText, writeText } from "./file.ts";
 import { bytes, percent, plural, table } from "./format.ts";
 import { loadOptions, source, sourceOf } from "./model.ts";
 import { UsageError } from "./syntax.ts";
-import { textOf } from "./tools.ts";
+import { textOf, versionOf } from "./tools.ts";
 import type { Command } from "./usage.ts";
 import { readMap } from "./values.ts";
+import { version } from "./version.ts";
 
 interface Flags extends Pick<QualityOptions, "kv" | "head" | "tokens"> {
   activations?: string[];
@@ -32,15 +34,39 @@ export const quality: Command = {
     const load = loadOptions(args);
     const { signal } = terminal;
     const text = await textOf(args.operands[1]!, terminal);
-    const report = await measure(source(args), text, {
-      ...lists,
-      ...(window === undefined ? {} : { window }),
-      ...(against === undefined ? {} : { against: sourceOf(against) }),
-      ...(tasks === undefined ? {} : { tasks: readTasks(await readText(tasks), tasks) }),
-      load,
-      signal,
-      onProgress: (share) => terminal.passing(`measuring  ${Math.round(100 * share)} %`),
-    });
+    const questions = tasks === undefined ? undefined : readTasks(await readText(tasks), tasks);
+    const measuring = (memo?: Memo) =>
+      measure(source(args), text, {
+        ...lists,
+        ...(window === undefined ? {} : { window }),
+        ...(against === undefined ? {} : { against: sourceOf(against) }),
+        ...(questions === undefined ? {} : { tasks: questions }),
+        load,
+        ...(memo ? { memo: memo.numbers } : {}),
+        signal,
+        onProgress(share) {
+          terminal.passing(`measuring  ${Math.round(100 * share)} %`);
+          memo?.save();
+        },
+      });
+    // What is to be gone on with lies beside a file that the run writes.
+    const beside = csv ?? plot;
+    const report =
+      beside === undefined
+        ? await measuring()
+        : await Memo.during(
+            `${beside}.partial`,
+            {
+              ternlight: version(),
+              model: await named([args.operands[0]!, ...(against === undefined ? [] : [against])], signal),
+              load,
+              text,
+              questions,
+              window,
+              tokens: rest.tokens,
+            },
+            measuring,
+          );
     terminal.passing("");
     const name = shownSource(args.operands[0]!);
     if (terminal.json) await terminal.printJson({ model: name, ...report });
@@ -50,6 +76,9 @@ export const quality: Command = {
     if (plot) await writeText("--plot", plot, qualityPicture(report, `Quality of ${name}`));
   },
 };
+
+const named = (models: readonly string[], signal: AbortSignal): Promise<unknown[]> =>
+  Promise.all(models.map(async (model) => [model, await versionOf(model, signal)]));
 
 function checkFlags(lists: Pick<QualityOptions, "kv" | "activations" | "head">): void {
   try {
@@ -62,13 +91,25 @@ function checkFlags(lists: Pick<QualityOptions, "kv" | "activations" | "head">):
 
 function tableOf(name: string, { rows, reference, window }: QualityReport): string {
   const withTasks = rows.some(({ tasks }) => tasks);
-  const head = ["", "setting", "perplexity", "95 %", "KL, nats", "same winner", "prompt/s", "tokens/s", "memory"];
+  const head = [
+    "",
+    "setting",
+    "perplexity",
+    "95 %",
+    "KL, nats",
+    "same winner",
+    "prompt/s",
+    "tokens/s",
+    "file",
+    "packed",
+    "memory",
+  ];
   const lines = rows.map((row) => [...cells(row), ...(withTasks ? accuracy(row) : [])]);
   const [{ tokens }] = rows as [QualityRow];
   const against = reference.model === "itself" ? "the same model with kv f32" : "the other model";
   return [
     `${name}: ${plural(tokens, "token")} in windows of ${window}, compared with ${against} (perplexity ${reference.perplexity.toFixed(4)})`,
-    table(`llrrrrrrr${withTasks ? "rr" : ""}`, [[...head, ...(withTasks ? ["acc", "acc_norm"] : [])], ...lines]),
+    table(`llrrrrrrrrr${withTasks ? "rr" : ""}`, [[...head, ...(withTasks ? ["acc", "acc_norm"] : [])], ...lines]),
     "* no other setting is as good in perplexity, tokens/s and memory, and better in one of them",
   ].join("\n");
 }
@@ -82,6 +123,8 @@ const cells = (row: QualityRow): string[] => [
   row.sameWinner === null ? "–" : percent(row.sameWinner),
   row.promptPerSecond.toFixed(1),
   row.predictedPerSecond.toFixed(1),
+  bytes(row.fileBytes),
+  bytes(row.weightBytes),
   bytes(row.memory),
 ];
 
@@ -95,7 +138,7 @@ const accuracy = ({ tasks }: QualityRow): string[] =>
 
 const COLUMNS = [
   ...["kv", "activations", "head", "perplexity", "low", "high", "nll", "tokens", "kl", "same_winner"],
-  ...["prompt_per_second", "predicted_per_second", "memory", "pareto", "acc", "acc_norm"],
+  ...["prompt_per_second", "predicted_per_second", "file_bytes", "weight_bytes", "memory", "pareto", "acc", "acc_norm"],
 ];
 
 function csvOf({ rows }: QualityReport): string {
@@ -111,7 +154,8 @@ function csvOf({ rows }: QualityReport): string {
       row.kl,
       row.sameWinner,
     ],
-    ...[row.promptPerSecond, row.predictedPerSecond, row.memory, row.pareto, tasks?.acc, tasks?.accNorm],
+    ...[row.promptPerSecond, row.predictedPerSecond, row.fileBytes, row.weightBytes, row.memory, row.pareto],
+    ...[tasks?.acc, tasks?.accNorm],
   ]);
   return [COLUMNS, ...lines].map((line) => `${line.map((cell) => cell ?? "").join(",")}\n`).join("");
 }

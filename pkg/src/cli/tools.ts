@@ -17,7 +17,7 @@ import type { Args } from "./args.ts";
 import { STANDARD } from "./args.ts";
 import { readText } from "./file.ts";
 import { readInput } from "./input.ts";
-import { source } from "./model.ts";
+import { source, sourceOf } from "./model.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -69,6 +69,12 @@ export function withGguf<T>(
     }
   });
 }
+
+/** Which model a name or an address stands for now. */
+export const versionOf = (model: string, signal: AbortSignal): Promise<ModelVersion> =>
+  withSource({ base: null, toPath, onHub: findOnHub() }, sourceOf(model), { signal }, async (spec) => {
+    return (await lookAt(spec, signal)).version;
+  });
 
 /** Whether a model is a GGUF, and which one. */
 export async function lookAt(spec: SourceSpec, signal: AbortSignal): Promise<{ gguf: boolean; version: ModelVersion }> {

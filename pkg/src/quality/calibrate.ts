@@ -6,7 +6,7 @@ import { calibrateFlags as rows } from "../options/table/quality.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ActivationMap, LoadOptions, MappedPrecision, Model, ModelSource } from "../types/index.ts";
 import { Gguf } from "./gguf.ts";
-import { measureQuality, type QualityReport } from "./measure.ts";
+import { type MeasuredReport, measureQuality } from "./measure.ts";
 import { changed, kept, type NewFile, newGguf, type Opening, pair, sizeOf, whole, withFiles } from "./new_gguf.ts";
 import { enoughTokens, meanLoss, WINDOW } from "./perplexity.ts";
 
@@ -58,7 +58,7 @@ export interface Calibrated {
   by: "entropy" | "budget";
   matrices: CalibratedMatrix[];
   /** The model as it was trained, then with the map; the first row alone where the map is empty. */
-  report: QualityReport;
+  report: MeasuredReport;
   /** A copy with the map in its header, where it was asked for. */
   file: NewFile | null;
   /** Of the model, and of its copy with the map; a map beside it leaves it as it is. */

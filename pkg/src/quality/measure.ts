@@ -4,7 +4,7 @@ import { logSum } from "../metrics/log_sum.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ActivationMap, Activations, Head, KvCacheType, LoadOptions, Model, ModelSource } from "../types/index.ts";
 import { divergence, Mean, winner } from "./compare.ts";
-import { type Accuracy, type ScoredTask, scoreTasks, type Task } from "./tasks.ts";
+import { type Accuracy, type KeptSums, type ScoredTask, type Sums, scoreSome, type Task } from "./tasks.ts";
 
 /** One way to load the model. */
 export interface Setting {
@@ -30,6 +30,8 @@ export interface QualityOptions {
   tokens?: number | undefined;
   /** Further options of every load: with `kvCacheType`, `activations` and `head`, what the lists do not vary. */
   load?: LoadOptions | undefined;
+  /** What was measured before an interruption, by what it is of; new results are added. */
+  memo?: Map<string, number> | undefined;
   /** Aborts the measurement; the promise rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
   /** Called as windows are done, from 0 to 1. */
@@ -52,6 +54,9 @@ export interface QualityRow extends Setting {
   sameWinner: number | null;
   promptPerSecond: number;
   predictedPerSecond: number;
+  /** The model's weight files, and its weights as they are packed with this setting, in bytes. */
+  fileBytes: number;
+  weightBytes: number;
   /** Weights, KV cache and scratch, in bytes. */
   memory: number;
   /** Whether no other setting is as good in perplexity, speed and memory, and better in one. */
@@ -60,12 +65,17 @@ export interface QualityRow extends Setting {
   tasks?: Accuracy & { lines: ScoredTask[] };
 }
 
+/** A row before its files were looked at. */
+export type MeasuredRow = Omit<QualityRow, "fileBytes">;
+
 export interface QualityReport {
   /** What the rows are compared with. */
   reference: { model: "itself" | "another"; perplexity: number };
   window: number;
   rows: QualityRow[];
 }
+
+export type MeasuredReport = Omit<QualityReport, "rows"> & { rows: MeasuredRow[] };
 
 type Load = (source: ModelSource, options: LoadOptions) => Promise<Model>;
 
@@ -83,8 +93,9 @@ export async function measureQuality(
   source: ModelSource,
   text: string,
   options: QualityOptions & { ids?: ArrayLike<number> | null | undefined },
-): Promise<QualityReport> {
+): Promise<MeasuredReport> {
   const { signal, window = WINDOW, against, tasks, tokens = Infinity, onProgress = () => {} } = options;
+  const memo = options.memo ?? new Map<string, number>();
   const settings = settingsOf(options);
   const common = { ...options.load, prefixReuse: false, maxSequences: 1, signal };
   const base = { ...common, kvCacheType: "f32", activations: {}, head: "stored" } as const;
@@ -97,22 +108,31 @@ export async function measureQuality(
     const contextLength =
       against === undefined ? reference.model.info.contextLength : await lengthOf(load, source, common);
     const room = { contextLength, kvCacheTokens: contextLength };
-    const rows: Omit<QualityRow, "pareto">[] = [];
+    const rows: Omit<MeasuredRow, "pareto">[] = [];
     for (const setting of settings) {
       const { kv, activations, head } = setting;
-      const model = await load(source, { ...room, ...common, kvCacheType: kv, activations, head });
+      const kept = new Kept(memo, JSON.stringify(setting));
+      const known = kept.row();
+      // Nothing is left of it but to tell.
+      const whole = known !== null && (tasks ?? []).every((_, at) => kept.task(at));
+      const model = whole ? null : await load(source, { ...room, ...common, kvCacheType: kv, activations, head });
       try {
-        const row = await measured(model, reference, text, { window, tokens, signal, ids: options.ids }, step);
-        const accuracy = tasks ? { tasks: await answered(model, tasks, step, signal) } : {};
-        rows.push({ ...setting, ...row, ...(await speedOf(model, reference.windows[0]!, signal)), ...accuracy });
+        const more = { window, tokens, signal, ids: options.ids };
+        let row = known;
+        if (!row) {
+          const found = await measured(model!, reference, text, more, step);
+          row = { ...found, ...(await speedOf(model!, reference.windows[0]!, signal)) };
+          kept.keep(row);
+        } else for (const _ of reference.windows) step();
+        const accuracy = tasks ? { tasks: await answered(model, tasks, kept, step, signal) } : {};
+        rows.push({ ...setting, ...row, ...accuracy });
       } finally {
-        await model.close();
+        await model?.close();
       }
     }
-    const own = {
-      model: against === undefined ? "itself" : "another",
-      perplexity: await reference.perplexity(),
-    } as const;
+    const perplexity = memo.get(REFERENCE) ?? (await reference.perplexity());
+    memo.set(REFERENCE, perplexity);
+    const own = { model: against === undefined ? "itself" : "another", perplexity } as const;
     return { reference: own, window, rows: withFront(rows) };
   } finally {
     await reference.close();
@@ -126,8 +146,66 @@ async function lengthOf(load: Load, source: ModelSource, options: LoadOptions): 
   return model.info.contextLength;
 }
 
-async function answered(model: Model, tasks: readonly Task[], onProgress: () => void, signal?: AbortSignal) {
-  const { accuracy, tasks: lines } = await scoreTasks(model, tasks, { signal, onProgress });
+/** The reference's perplexity in a memo. */
+const REFERENCE = "reference";
+
+type Numbers = Omit<QualityRow, keyof Setting | "pareto" | "tasks" | "fileBytes">;
+const NUMBERS = [
+  ...["perplexity", "nll", "tokens", "promptPerSecond", "predictedPerSecond", "weightBytes", "memory"],
+  ...["kl", "sameWinner"],
+] as (keyof Numbers)[];
+
+/** What a memo has of one setting. Its mark comes last, so that a row is there whole or not at all. */
+class Kept implements KeptSums {
+  readonly #memo: Map<string, number>;
+  readonly #of: string;
+
+  constructor(memo: Map<string, number>, of: string) {
+    this.#memo = memo;
+    this.#of = of;
+  }
+
+  row(): Numbers | null {
+    if (!this.#memo.has(`${this.#of} whole`)) return null;
+    const of = (name: string) => this.#memo.get(`${this.#of} ${name}`) ?? null;
+    const numbers = Object.fromEntries(NUMBERS.map((name) => [name, of(name)]));
+    return { ...numbers, interval: [of("low"), of("high")] } as unknown as Numbers;
+  }
+
+  keep(row: Numbers): void {
+    const [low, high] = row.interval;
+    const found = [...NUMBERS.map((name) => [name, row[name]] as const), ["low", low], ["high", high]] as const;
+    // What there is none of, of other vocabularies, is left out.
+    for (const [name, value] of found) if (value !== null) this.#memo.set(`${this.#of} ${name}`, value as number);
+    this.#memo.set(`${this.#of} whole`, 1);
+  }
+
+  task(at: number): Sums | null {
+    const count = this.#memo.get(`${this.#of} task ${at}`);
+    if (count === undefined) return null;
+    const of = (what: string) =>
+      Array.from({ length: count }, (_, choice) => this.#memo.get(`${this.#of} task ${at} ${choice} ${what}`)!);
+    return { sums: of("sum"), tokens: of("tokens") };
+  }
+
+  keepTask(at: number, { sums, tokens }: Sums): void {
+    for (const [choice, sum] of sums.entries()) {
+      this.#memo.set(`${this.#of} task ${at} ${choice} sum`, sum);
+      this.#memo.set(`${this.#of} task ${at} ${choice} tokens`, tokens[choice]!);
+    }
+    this.#memo.set(`${this.#of} task ${at}`, sums.length);
+  }
+}
+
+/** @param model null where all lines are kept */
+async function answered(
+  model: Model | null,
+  tasks: readonly Task[],
+  kept: Kept,
+  onProgress: () => void,
+  signal?: AbortSignal,
+) {
+  const { accuracy, tasks: lines } = await scoreSome(model, tasks, { signal, onProgress }, kept);
   return { ...accuracy, lines };
 }
 
@@ -214,7 +292,7 @@ async function windowsOf(model: Model, text: string, window: number, most: numbe
 const equal = (a: readonly number[], b: readonly number[]) =>
   a.length === b.length && a.every((id, at) => id === b[at]);
 
-type Measured = Pick<QualityRow, "perplexity" | "interval" | "nll" | "tokens" | "kl" | "sameWinner" | "memory">;
+type Measured = Omit<Numbers, "promptPerSecond" | "predictedPerSecond">;
 
 async function measured(
   model: Model,
@@ -249,6 +327,7 @@ async function measured(
     tokens: count,
     kl: same ? kl.mean : (within?.kl ?? null),
     sameWinner: same ? winners / count : (within?.sameWinner ?? null),
+    weightBytes: model.info.memory.weights,
     memory: model.info.memory.total,
   };
 }

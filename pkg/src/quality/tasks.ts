@@ -42,13 +42,25 @@ export interface Accuracy {
 export interface TaskReport {
   accuracy: Accuracy;
   tasks: ScoredTask[];
-  /** Tokens that were computed. What choices share is computed once. */
+  /** Tokens that were computed. What choices share is computed once, and so is what a query begins with as the one before. */
   computed: number;
 }
 
 export interface TaskOptions {
   signal?: AbortSignal | undefined;
   onProgress?: ((share: number) => void) | undefined;
+}
+
+/** What a line's choices gave: the sum and the count of tokens of each. */
+export interface Sums {
+  sums: readonly number[];
+  tokens: readonly number[];
+}
+
+/** Lines that were scored before, by their places. */
+export interface KeptSums {
+  task(at: number): Sums | null;
+  keepTask(at: number, found: Sums): void;
 }
 
 /** The lines of a file. @throws {EngineError} `BadValue` with the line that is none */
@@ -80,19 +92,36 @@ function readTask(line: string, place: string): Task {
   return { query, choices: choices!, gold: gold! };
 }
 
-export async function scoreTasks(
-  model: Model,
+export function scoreTasks(model: Model, tasks: readonly Task[], options: TaskOptions = {}): Promise<TaskReport> {
+  return scoreSome(model, tasks, options, { task: () => null, keepTask() {} });
+}
+
+/** Scores what is not kept. @param model null where all lines are */
+export async function scoreSome(
+  model: Model | null,
   tasks: readonly Task[],
-  { signal, onProgress = () => {} }: TaskOptions = {},
+  { signal, onProgress = () => {} }: TaskOptions,
+  kept: KeptSums,
 ): Promise<TaskReport> {
   const scored: ScoredTask[] = [];
   let computed = 0;
-  for (const task of tasks) {
-    const { context, choices } = await idsOf(model, task);
-    const found = await scoreChoices(model, context, choices, signal);
-    computed += found.computed;
-    scored.push(judged(task, found.sums, choices));
-    onProgress(scored.length / tasks.length);
+  // One for all lines: what a query has in common with the one before, a preamble of examples, is there already.
+  const session = model?.session();
+  try {
+    for (const [at, task] of tasks.entries()) {
+      let found = kept.task(at);
+      if (!found) {
+        const { context, choices } = await idsOf(model!, task);
+        const { sums, computed: own } = await scoreChoices(session!, model!, context, choices, signal);
+        computed += own;
+        found = { sums, tokens: choices.map(({ length }) => length) };
+        kept.keepTask(at, found);
+      }
+      scored.push(judged(task, found));
+      onProgress(scored.length / tasks.length);
+    }
+  } finally {
+    await session?.close();
   }
   return { accuracy: accuracyOf(scored), tasks: scored, computed };
 }
@@ -115,6 +144,11 @@ async function idsOf(model: Model, { query, choices }: Task): Promise<{ context:
   const own = query.trimEnd();
   const spaces = query.slice(own.length);
   const context = await encode(own, true);
+  if (context.length === 0) {
+    // The harness refuses it, too: only of an empty query BOS or EOS takes the place.
+    const reason = "tasks: a query is white space alone, and the model's tokenizer puts no BOS before it";
+    throw new EngineError("BadValue", reason, { key: "query", expected: "a text or none", found: "white space" });
+  }
   const whole = await Promise.all(choices.map((choice) => encode(`${own}${spaces} ${choice}`, true)));
   return { context, choices: whole.map((ids) => ids.slice(context.length)) };
 }
@@ -131,18 +165,14 @@ async function special(model: Model) {
   return { bos: await id(bos), eos: await id(eos[0]), encode };
 }
 
-interface Sums {
-  sums: number[];
-  computed: number;
-}
-
-/** The sum of each choice's log-probabilities. The context is computed once, and the choices go on from it side by side. */
+/** The sum of each choice's log-probabilities. What the session holds of the context is not computed again, and the choices go on from it side by side. */
 export async function scoreChoices(
+  session: Session,
   model: Model,
   context: readonly number[],
   choices: readonly (readonly number[])[],
   signal?: AbortSignal,
-): Promise<Sums> {
+): Promise<{ sums: number[]; computed: number }> {
   const empty = choices.findIndex(({ length }) => length === 0);
   if (empty >= 0) {
     const reason = `tasks: choice ${empty} adds no token to its query`;
@@ -156,20 +186,20 @@ export async function scoreChoices(
   }
   // As the harness does, what is too long loses its beginning.
   const kept = context.slice(-room);
-  const session = model.session();
-  try {
-    const first = await nextLogits(session, kept, signal);
-    await session.rewind(session.tokens.length - kept.length);
-    const sum = logSum(first);
-    const forks = choices.map(async (ids) => {
-      const [one, ...more] = ids as [number, ...number[]];
-      return first[one]! - sum + (more.length > 0 ? await follow(session, one, more, signal) : 0);
-    });
-    const computed = kept.length + choices.reduce((all, { length }) => all + length - 1, 0);
-    return { sums: await Promise.all(forks), computed };
-  } finally {
-    await session.close();
-  }
+  // The last token is computed in any case: the choices begin with its logits.
+  const held = session.tokens;
+  let same = 0;
+  while (same < Math.min(held.length, kept.length - 1) && held[same] === kept[same]) same++;
+  await session.rewind(held.length - same);
+  const first = await nextLogits(session, kept.slice(same), signal);
+  await session.rewind(session.tokens.length - kept.length);
+  const sum = logSum(first);
+  const forks = choices.map(async (ids) => {
+    const [one, ...more] = ids as [number, ...number[]];
+    return first[one]! - sum + (more.length > 0 ? await follow(session, one, more, signal) : 0);
+  });
+  const computed = kept.length - same + choices.reduce((all, { length }) => all + length - 1, 0);
+  return { sums: await Promise.all(forks), computed };
 }
 
 async function nextLogits(session: Session, ids: readonly number[], signal?: AbortSignal): Promise<Float32Array> {
@@ -203,13 +233,9 @@ async function follow(session: Session, first: number, ids: readonly number[], s
   }
 }
 
-function judged(
-  { choices: texts, gold }: Task,
-  sums: readonly number[],
-  ids: readonly (readonly number[])[],
-): ScoredTask {
+function judged({ choices: texts, gold }: Task, { sums, tokens: counts }: Sums): ScoredTask {
   const choices = sums.map((logLikelihood, i) => {
-    const tokens = ids[i]!.length;
+    const tokens = counts[i]!;
     return { logLikelihood, perToken: tokens > 0 ? logLikelihood / tokens : 0, tokens };
   });
   // Characters as Python counts them.

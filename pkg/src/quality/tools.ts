@@ -159,11 +159,15 @@ export async function quality(
   text: string,
   options: QualityOptions = {},
 ): Promise<QualityReport> {
-  const { against, tasks, ...rest } = options;
+  const { against, tasks, memo, ...rest } = options;
   checkAll("quality", QUALITY, rest);
   if (typeof text !== "string") throw wrong("quality", "text", "a text", text);
   checkLists(options);
-  return withHeld(outside, source, rest, (_, source) => measureQuality(loadWith(outside), source, text, options));
+  return withHeld(outside, source, rest, async (opening, source) => {
+    const fileBytes = await withFiles(opening, rest.signal, async ({ weights }) => sizeOf(weights));
+    const { rows, ...report } = await measureQuality(loadWith(outside), source, text, options);
+    return { ...report, rows: rows.map((row) => ({ ...row, fileBytes })) };
+  });
 }
 
 export async function slice(outside: QualityOutside, source: ModelSource, options: SliceOptions): Promise<Sliced> {

@@ -5,7 +5,7 @@ export type { CheckOptions, Checkup } from "./check.ts";
 export type { Compared, ComparedRow, CompareOptions } from "./compared.ts";
 export type { TokenOptions } from "./for_slice.ts";
 export type { Finding, Rule, Unchecked } from "./lint/finding.ts";
-export type { QualityOptions, QualityReport, QualityRow, Setting } from "./measure.ts";
+export type { MeasuredReport, MeasuredRow, QualityOptions, QualityReport, QualityRow, Setting } from "./measure.ts";
 export type { NewFile } from "./new_gguf.ts";
 export type { PruneBy, Pruned, PruneOptions, PrunePoint } from "./prune.ts";
 export type { Sliced, SliceOptions } from "./slice.ts";

@@ -4,6 +4,7 @@ import { ApiError, retryHeaders, toApiError } from "../openai/errors.ts";
 import { EngineError } from "../types/errors.ts";
 import { readJson } from "./body.ts";
 import { Counts } from "./counts.ts";
+import { evicted } from "./lines.ts";
 import { type Models, stopping, type Work } from "./models.ts";
 import type { RequestRecord, Settings } from "./settings.ts";
 import type { Ready, Slot } from "./slot.ts";
@@ -31,6 +32,8 @@ export class Core {
   readonly #active = new Set<AbortController>();
   /** Requests that are lines of batches. */
   readonly #lines = new WeakSet<Request>();
+  /** What is under way of each model: lines, the last one to begin behind the others, and requests of clients. */
+  readonly #under = new WeakMap<Slot, { lines: Set<AbortController>; clients: number }>();
   /** Those of clients among the requests under way. */
   #clients = 0;
   #reading = 0;
@@ -106,11 +109,16 @@ export class Core {
     const abort = new AbortController();
     this.#active.add(abort);
     if (client) this.#clients++;
+    const under = this.#underWay(slot);
+    if (client) under.clients++;
+    else under.lines.add(abort);
     let release = () => {};
     const end = () => {
       release();
       release = () => {};
+      under.lines.delete(abort);
       if (this.#active.delete(abort) && client) {
+        under.clients--;
         this.#clients--;
         this.#left();
       }
@@ -119,6 +127,7 @@ export class Core {
     try {
       const ready = await slot.use();
       release = ready.release;
+      if (client) makeRoom(under, ready.model.info.maxSequences);
       entry.record.model = name;
       const signal = AbortSignal.any([request.signal, abort.signal]);
       const problem = (error: unknown) => this.#problem(error, param, { ready, slot, entry, request });
@@ -163,6 +172,12 @@ export class Core {
     for (const abort of this.#active) abort.abort(stopping());
     // The errors of what was cut off are sent before the models are closed.
     if (this.#active.size > 0) await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+
+  #underWay(slot: Slot): { lines: Set<AbortController>; clients: number } {
+    const found = this.#under.get(slot) ?? { lines: new Set(), clients: 0 };
+    this.#under.set(slot, found);
+    return found;
   }
 
   #leaving(signal: AbortSignal): Promise<void> {
@@ -239,6 +254,15 @@ export class Core {
     const status = (await ready?.model.status().catch(() => null)) ?? { running: 1, waiting: 0 };
     const headers = retryHeaders(slot.pace.retryMs(status));
     return new ApiError(429, "there is no place for another request: try again later", { code: "queue_full", headers });
+  }
+}
+
+/** Lines give their places to clients who would wait for them: those that began last, of which the least is lost. */
+function makeRoom({ lines, clients }: { lines: Set<AbortController>; clients: number }, places: number): void {
+  const over = Math.max(0, lines.size + clients - places);
+  for (const abort of [...lines].slice(lines.size - Math.min(over, lines.size))) {
+    lines.delete(abort);
+    abort.abort(evicted());
   }
 }
 

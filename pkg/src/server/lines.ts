@@ -29,9 +29,16 @@ export interface LineSettings {
   fetch(request: Request): Promise<Response>;
   /** The model that answers, whatever a line says; null leaves it to the line. */
   model: string | null;
+  /** Resolves when a line may begin again that gave its place to a client. @default at once */
+  rest?(signal: AbortSignal): Promise<void>;
   /** 24 hexadecimal digits that ids are made of: a hash of the model, the line and its place. */
   tokenOf(line: Line): string;
 }
+
+const EVICTED = "evicted";
+/** Why a line ends that is to begin again. */
+export const evicted = (): ApiError =>
+  new ApiError(429, "the line has given its place to a client's request", { code: EVICTED });
 
 interface Reply {
   status: number;
@@ -98,6 +105,7 @@ export class LineAnswers {
       // Places come free, and models are loaded again.
       if (status !== 429 && code !== "model_loading") return { status, body: found };
       await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      if (code === EVICTED) await this.#settings.rest?.(signal);
     }
   }
 }

@@ -180,7 +180,27 @@ test("CSV with a template is answered like the requests that it makes", async ()
   assert.equal((await readFile(at("none.jsonl"))).length, 0, "a file that was asked for is there");
   const { text } = await json("run", DEMO, "-p", "The fox said", "-n", "5", "--temp", "0", "--threads", "1");
   assert.equal(out![1].response.body.choices[0].text, text);
-  await failure(1, "batch", at("in.csv"), ...MODEL, "--out", at("none.jsonl"));
+  assert.equal((await failure(1, "batch", at("in.csv"), ...MODEL, "--out", at("new.jsonl"))).code, "InvalidArgument");
+});
+
+test("a finished file is not computed again, nor replaced unasked", async () => {
+  await writeFile(at("short.jsonl"), '{"prompt":"A king","max_tokens":3}\n');
+  const run = (...more: string[]) => ["batch", at("short.jsonl"), ...MODEL, "--out", at("finished.jsonl"), ...more];
+  await writeFile(at("finished.jsonl"), "what was there\n");
+  const kept = async () => (await readFile(at("finished.jsonl"), "utf8")) === "what was there\n";
+  const { code, detail } = await failure(1, ...run());
+  assert.deepEqual([code, detail.file], ["Exists", at("finished.jsonl")]);
+  assert.ok(await kept());
+  assert.match((await done(...run("--resume"))).stderr, /is whole: nothing is left to do/);
+  assert.deepEqual(await json(...run("--resume")), { out: at("finished.jsonl"), nothingToDo: true });
+  assert.ok(await kept());
+  // A run that was killed before its first answer is to be gone on with.
+  await writeFile(at("finished.jsonl.journal"), "");
+  await done(...run("--resume"));
+  assert.ok(!(await kept()));
+  await writeFile(at("finished.jsonl"), "what was there\n");
+  assert.equal((await json(...run("--force"))).lines, 1);
+  assert.ok(!(await kept()));
 });
 
 test("wrong calls are told before anything is loaded, and leave nothing", async () => {

@@ -7,9 +7,13 @@ import { existsSync, readFileSync } from "node:fs";
 import { appendFile, mkdir, mkdtemp, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { devNull, tmpdir } from "node:os";
 import path from "node:path";
+import { PassThrough } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import { type TestContext, test } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import zlib from "node:zlib";
 import { journalOf, leftBy, Output } from "../../src/batch/output.ts";
 import { runBatch } from "../../src/batch/run.ts";
 import type { Line } from "../../src/server/serving.ts";
@@ -192,17 +196,69 @@ test("a full disk is told by its file, and what was done is there when it has ro
   assert.ok(again.length < settings.lines, "what was kept is not computed again");
 });
 
-test("memory does not grow with the number of lines", async (context) => {
-  const dir = await folder(context);
-  const lines = Number(process.env.BATCH_LINES ?? 150_000);
-  const settings = JSON.stringify({ lines, out: path.join(dir, "out.jsonl") });
-  // Half a kilobyte that is kept of each line would be more than there is.
-  const args = ["--max-old-space-size=64", script, settings];
-  const found = JSON.parse((await promisify(execFile)(process.execPath, args)).stdout);
-  assert.equal(found.done, lines);
-  assert.equal(found.failed, lines / 100);
-  const shown = `${found.seconds.toFixed(1)} s, at most ${found.megabytes.toFixed(0)} MB of memory`;
-  context.diagnostic(`${lines} lines: ${shown}`);
+/** Bytes of the lines of a test of memory, about: more than a run may take. */
+const MUCH = 400e6;
+/** Megabytes that it may take. */
+const MOST_MEMORY = 320;
+
+/** Lines as a program writes them that does not wait to be asked, packed or not. */
+const packings: [name: string, lines: number, pack: () => NodeJS.ReadWriteStream][] = [
+  ["as it is", Number(process.env.BATCH_LINES ?? 150_000), () => new PassThrough()],
+  ["in gzip", 40_000, () => zlib.createGzip({ level: 1 })],
+  ["in Zstandard", 40_000, () => zlib.createZstdCompress({ params: { [zlib.constants.ZSTD_c_compressionLevel]: 1 } })],
+];
+
+for (const [name, lines, pack] of packings) {
+  test(`memory does not grow with the number of lines of standard input, ${name}`, async (context) => {
+    const dir = await folder(context);
+    const settings = JSON.stringify({ input: "-", out: path.join(dir, "out.jsonl") });
+    const next = random(1);
+    // Of letters, so that what is packed is not all gone.
+    const letters = Array.from({ length: 4096 }, () => String.fromCharCode(97 + Math.floor(26 * next()))).join("");
+    const length = Math.min(3000, Math.floor(MUCH / lines));
+    function* written() {
+      for (let i = 0; i < lines; i++) {
+        const from = Math.floor(1000 * next());
+        yield `${JSON.stringify({ prompt: `line ${i} ${letters.slice(from, from + length)}` })}\n`;
+      }
+    }
+    // Half a kilobyte that is kept of each line would be more than there is.
+    const child = spawn(process.execPath, ["--max-old-space-size=64", script, settings], {
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    let said = "";
+    child.stdout.on("data", (text) => {
+      said += text;
+    });
+    await pipeline(written, pack(), child.stdin);
+    assert.deepEqual(await once(child, "close"), [0, null]);
+    const found = JSON.parse(said);
+    assert.equal(found.done, lines);
+    assert.equal(found.failed, lines / 100);
+    assert.ok(found.megabytes < MOST_MEMORY, `${found.megabytes} MB`);
+    const shown = `${found.seconds.toFixed(1)} s, at most ${found.megabytes.toFixed(0)} MB of memory`;
+    context.diagnostic(`${lines} lines: ${shown}`);
+  });
+}
+
+test("input that comes slowly is read to its end", async (context) => {
+  const out = path.join(await folder(context), "out.jsonl");
+  const places = { out, errors: errorsOf(out), always: true };
+  const output = await Output.open(places, "slow", null);
+  // Longer than answers stay out of the parts, and more lines than may be under way.
+  const [blocks, lines, ms] = [3, 200, 1100];
+  async function* rows(): AsyncGenerator<Line[]> {
+    for (let block = 0; block < blocks; block++) {
+      const line = (i: number) => ({ index: block * lines + i, text: `{"prompt":"${i}"}` });
+      yield Array.from({ length: lines }, (_, i) => line(i));
+      await wait(ms);
+    }
+  }
+  const worker = { answer: async ({ text }: Line) => ({ text, failed: false }) };
+  const signal = AbortSignal.timeout(20_000);
+  await runBatch({ rows: rows(), workers: [worker], chunk: 1, output, signal });
+  await output.finish();
+  assert.equal(linesOf(out), blocks * lines);
 });
 
 test("places that cannot be written are told before anything is computed", async (context) => {

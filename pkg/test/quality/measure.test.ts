@@ -1,11 +1,12 @@
 /** The table of settings and the scores of multiple-choice questions. */
 
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { readFile, stat } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { load } from "ternlight";
-import { quality, readTasks, scoreTasks, slice } from "ternlight/quality";
+import { type QualityRow, quality, readTasks, scoreTasks, slice } from "ternlight/quality";
 import { withFront } from "../../src/quality/measure.ts";
 import { toBlob } from "../../src/quality/new_gguf.ts";
 import { scoreChoices } from "../../src/quality/tasks.ts";
@@ -92,6 +93,41 @@ test("vocabularies of one size and other tokens are not taken for the same", asy
   assert.deepEqual([rows[0]!.kl, rows[0]!.sameWinner], [null, null]);
 });
 
+test("an interrupted measurement goes on from what it had, also within the questions", async () => {
+  const given = text().slice(0, 1200);
+  const options = { kv: ["f32", "q4"] as const, tasks: TASKS, load: { threads: 1, contextLength: 256 } };
+  const whole = await quality(demo, given, options);
+  const steady = ({ rows, ...rest }: typeof whole) => ({
+    ...rest,
+    rows: rows.map(({ promptPerSecond: _, predictedPerSecond: __, pareto: ___, ...row }) => row),
+  });
+  const memo = new Map<string, number>();
+  const stop = new AbortController();
+  const reason = new Error("stopped");
+  // In the questions of the second setting: two settings of some windows and four questions each.
+  const onProgress = (share: number) => share > 0.8 && stop.abort(reason);
+  await assert.rejects(quality(demo, given, { ...options, memo, signal: stop.signal, onProgress }), reason);
+  assert.ok(memo.size > 40, `${memo.size} numbers`);
+  const again = await quality(demo, given, { ...options, memo });
+  assert.deepEqual(steady(again), steady(whole));
+  // What is kept is not measured again.
+  const key = [...memo.keys()].find((name) => name.includes("q4") && name.endsWith(" perplexity"))!;
+  memo.set(key, 1234);
+  assert.equal((await quality(demo, given, { ...options, memo })).rows[1]!.perplexity, 1234);
+});
+
+test("each row has the bytes of the files and of the packed weights", async () => {
+  const file = goldenPath("gguf/llama_bf16.Q8_0.gguf");
+  const { rows } = await quality(file, text().slice(0, 400), { head: ["stored", "q4_0"], load: { threads: 1 } });
+  const model = await load(file, { threads: 1 });
+  const [stored, rounded] = rows as [QualityRow, QualityRow];
+  assert.equal(stored.weightBytes, model.info.memory.weights);
+  await model.close();
+  const { size } = await stat(file);
+  assert.deepEqual([stored.fileBytes, rounded.fileBytes], [size, size]);
+  assert.ok(rounded.weightBytes < stored.weightBytes);
+});
+
 test("the front is what nothing else beats", () => {
   const row = (perplexity: number, predictedPerSecond: number, memory: number) => ({
     perplexity,
@@ -105,6 +141,8 @@ test("the front is what nothing else beats", () => {
   );
 });
 
+const wrongQuery = { key: "query", expected: "a text or none", found: "white space" };
+
 const TASKS = [
   { query: "Once upon a time there was a", choices: ["king", "little girl who lived", "xylophone"], gold: 1 },
   { query: "The wolf said to the little ", choices: ["pig", "girl", "of"], gold: 0 },
@@ -117,11 +155,15 @@ test("choices are scored by the log-likelihood of their tokens behind the query"
   const { tasks, accuracy, computed } = await scoreTasks(model, TASKS);
   const bos = (await model.tokenize(model.info.tokenizer!.bos!, { addSpecial: false }))[0]!;
   let [right, rightNorm, tokens] = [0, 0, 0];
+  let before: number[] = [];
   for (const [i, { query, choices, gold }] of TASKS.entries()) {
     // As lm-eval's harness: trailing spaces of the query go to the continuation.
     const own = query.trimEnd();
     const context = query === "" ? [bos] : await model.tokenize(own);
-    tokens += context.length;
+    // What the query before begins with, too, is there; the last token is computed in any case.
+    const differs = context.findIndex((id, at) => id !== before[at] || at === context.length - 1);
+    tokens += context.length - differs;
+    before = [...context];
     const sums: number[] = [];
     for (const [c, choice] of choices.entries()) {
       const rest = `${query.slice(own.length)} ${choice}`;
@@ -146,13 +188,70 @@ test("choices are scored by the log-likelihood of their tokens behind the query"
   await model.close();
 });
 
+test("log-likelihoods and accuracies are those of lm-eval on the same lines", async () => {
+  const golden = JSON.parse(await readFile(goldenPath("tasks/lm_eval.json"), "utf8"));
+  assert.ok(golden.lines.length >= 20);
+  const model = await load(demo, { threads: 1 });
+  const { tasks, accuracy } = await scoreTasks(model, golden.lines);
+  await model.close();
+  for (const [i, { query, logLikelihoods, gold, acc, accNorm }] of golden.lines.entries()) {
+    const { choices, best, bestNorm } = tasks[i]!;
+    assert.equal(choices.length, logLikelihoods.length);
+    for (const [c, { logLikelihood }] of choices.entries()) {
+      // The harness adds up f32 log-probabilities.
+      const off = Math.abs(logLikelihood / logLikelihoods[c] - 1);
+      assert.ok(off < 1e-6, `${query}: ${logLikelihood} ${logLikelihoods[c]}`);
+    }
+    assert.deepEqual([best === gold, bestNorm === gold], [acc === 1, accNorm === 1], query);
+  }
+  assert.deepEqual([accuracy.acc, accuracy.accNorm], [golden.acc, golden.accNorm]);
+  assert.ok(Math.abs(accuracy.accError - golden.accError) < 1e-9);
+});
+
+test("a preamble that lines share is computed once, and changes no number", async () => {
+  const model = await load(demo, { threads: 1 });
+  const shots = TASKS.filter(({ query }) => query !== "").map((task) => `${task.query} ${task.choices[task.gold]}`);
+  const preamble = `${shots.join("\n\n")}\n\n`;
+  const tasks = Array.from({ length: 5 }, (_, i) => ({ ...TASKS[0]!, query: `${preamble}Number ${i} was a` }));
+  const shared = await scoreTasks(model, tasks);
+  const alone = await Promise.all(tasks.map(async (task) => scoreTasks(model, [task])));
+  const length = (await model.tokenize(preamble)).length;
+  const sum = alone.reduce((all, { computed }) => all + computed, 0);
+  assert.ok(shared.computed < sum - 4 * (length - 2), `${shared.computed} of ${sum} tokens`);
+  for (const [
+    i,
+    {
+      tasks: [line],
+    },
+  ] of alone.entries())
+    assert.deepEqual(shared.tasks[i], line);
+  await model.close();
+});
+
 test("a choice without a token of its own is refused, as nothing would be the likeliest", async () => {
   const model = await load(demo, { threads: 1 });
   try {
-    await assert.rejects(scoreChoices(model, [1, 2], [[3], []]), { name: "EngineError", code: "BadValue" });
+    const scored = scoreChoices(model.session(), model, [1, 2], [[3], []]);
+    await assert.rejects(scored, { name: "EngineError", code: "BadValue" });
   } finally {
     await model.close();
   }
+});
+
+test("a query of white space alone stands behind BOS, or is refused where there is none, as by lm-eval", async () => {
+  const blank = { query: " \n", choices: ["king", "queen"], gold: 0 };
+  const model = await load(demo, { threads: 1 });
+  await assert.rejects(scoreTasks(model, [blank]), { name: "EngineError", code: "BadValue", detail: wrongQuery });
+  await model.close();
+  const other = await load(await goldenFile("gguf/onebitllm_style.TQ2_0.gguf"), { threads: 1 });
+  const [bos, ...none] = await other.tokenize("");
+  assert.ok(bos !== undefined && none.length === 0);
+  const { tasks } = await scoreTasks(other, [blank]);
+  const ids = await other.tokenize(" \n king");
+  const logprobs = await other.promptLogprobs(ids);
+  const sum = logprobs.reduce((all, { logprob }) => all + logprob, 0);
+  assert.ok(Math.abs(tasks[0]!.choices[0]!.logLikelihood - sum) < 1e-6);
+  await other.close();
 });
 
 test("a query that is too long loses its beginning", async () => {
@@ -204,9 +303,14 @@ test("the command prints a table, a picture and lines for a spreadsheet", async 
   const csv = (await readFile(at("out.csv"), "utf8")).trim().split("\n");
   assert.equal(csv.length, 5);
   assert.equal(csv[0]!.split(",").length, csv[1]!.split(",").length);
+  const [head, first] = csv.map((line) => line.split(",")) as [string[], string[]];
+  const cell = (name: string) => Number(first[head.indexOf(name)]);
+  assert.deepEqual([cell("file_bytes"), cell("weight_bytes")], [told.rows[0].fileBytes, told.rows[0].weightBytes]);
+  assert.ok(!existsSync(at("out.csv.partial")), "what is done leaves nothing");
   const picture = await readFile(at("out.svg"), "utf8");
   assert.equal(picture.match(/<circle/g)!.length, 4);
   const { stdout } = await ternlight("quality", ...flags);
   assert.match(stdout, /^ {2}\*? +kv f32 +\d+\.\d{4} +/m);
+  assert.match(stdout, /tokens\/s +file +packed +memory/);
   assert.equal((await ternlight("quality", "ternlight-demo", at("text.txt"), "--kv", "f33")).status, 2);
 });

@@ -52,7 +52,7 @@ async function perplexityOf(file: Uint8Array<ArrayBuffer>, layers: number[]): Pr
   }
 }
 
-test("every way to choose beats the mean of ten random choices at every number of layers", async () => {
+test("every way to choose beats ten random choices at every number of layers, by their mean and by that of logarithms", async () => {
   const file = trained();
   const known = new Map<string, number>();
   let seed = 1;
@@ -60,17 +60,18 @@ test("every way to choose beats the mean of ten random choices at every number o
     seed = (seed * 48_271) % 2_147_483_647;
     return seed % below;
   };
-  const chance = new Map<number, number>();
+  const chance = new Map<number, { mean: number; ofLogarithms: number }>();
   for (let layers = 1; layers < 6; layers++) {
-    let sum = 0;
+    let [sum, logarithms] = [0, 0];
     for (let run = 0; run < 10; run++) {
       const left = [0, 1, 2, 3, 4, 5];
       while (left.length > layers) left.splice(random(left.length), 1);
       const found = known.get(left.join()) ?? (await perplexityOf(file, left));
       known.set(left.join(), found);
       sum += found / 10;
+      logarithms += Math.log(found) / 10;
     }
-    chance.set(layers, sum);
+    chance.set(layers, { mean: sum, ofLogarithms: Math.exp(logarithms) });
   }
   const memo = new Map<string, number>();
   for (const by of ["variance", "influence", "search"] as const) {
@@ -89,11 +90,29 @@ test("every way to choose beats the mean of ten random choices at every number o
     assert.equal(kept.length, 1);
     assert.equal(curve.at(-1)!.perplexity, await perplexityOf(file, kept));
     for (const { layers, perplexity } of curve.slice(1)) {
-      assert.ok(
-        perplexity < chance.get(layers)!,
-        `${by}: ${perplexity} with ${layers} layers, by chance ${chance.get(layers)}`,
-      );
+      for (const [what, value] of Object.entries(chance.get(layers)!)) {
+        assert.ok(perplexity < value, `${by}: ${perplexity} with ${layers} layers, by chance ${value} (${what})`);
+      }
     }
+  }
+});
+
+test("the last third of the layers is chosen by loss, whatever the others are chosen by", async () => {
+  for (const by of ["variance", "influence"] as const) {
+    const memo = new Map<string, number>();
+    const options = { targetLayers: 1, texts: texts(), tokens: TOKENS, by, memo, load: { threads: 1 } };
+    const { kept, curve, scores } = await prune(trained(), options);
+    const last = curve.slice(-2).map(({ dropped }) => dropped!);
+    // Of two layers each was tried alone, and no other number of them.
+    const two = [...kept, last[1]!];
+    const tried = two.map((layer) => memo.get(`choose ${layer}`)!);
+    assert.equal(tried[0], Math.min(...tried), `${by}: ${two} ${tried}`);
+    assert.equal([...memo.keys()].filter((key) => key.startsWith("choose")).length, 2);
+    const order = curve.slice(1, -1).map(({ dropped }) => scores![dropped!]!);
+    assert.deepEqual(
+      order,
+      [...order].sort((a, b) => a - b),
+    );
   }
 });
 

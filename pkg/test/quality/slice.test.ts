@@ -81,17 +81,19 @@ for (const [name, file, keep] of models) {
           sentence,
         );
       }
-      const prompt = (await a.tokenize(sentences.slice(0, 4).join(""))).slice(0, 96);
+      // Of each sentence by itself: joined ones may have tokens over the joint that are gone.
+      const own = await Promise.all(sentences.slice(0, 4).map((one) => a.tokenize(one, { addSpecial: false })));
+      const prompt = own.flat().slice(0, 96);
+      assert.ok(prompt.length > 30, `${prompt.length} tokens`);
       const mapped = prompt.map((id) => ids.indexOf(id));
-      if (!mapped.includes(-1)) {
-        const [rows, others] = await Promise.all([a.logits(prompt, { all: true }), b.logits(mapped, { all: true })]);
-        for (const [at, row] of rows.entries()) {
-          assert.deepEqual(
-            others[at],
-            Float32Array.from(ids, (id) => row[id]!),
-            `position ${at}`,
-          );
-        }
+      const [rows, others] = await Promise.all([a.logits(prompt, { all: true }), b.logits(mapped, { all: true })]);
+      assert.equal(rows.length, prompt.length);
+      for (const [at, row] of rows.entries()) {
+        assert.deepEqual(
+          others[at],
+          Float32Array.from(ids, (id) => row[id]!),
+          `position ${at}`,
+        );
       }
       for (const hard of [...HARD, text.slice(0, 3000)]) {
         const own = await a.detokenize(await a.tokenize(hard, { addSpecial: false }));

@@ -368,3 +368,38 @@ test("lines begin only while no client's request runs", async (context) => {
   assert.equal(after.request_counts.completed, before.request_counts.completed);
   await client.done(id, after.request_counts.completed + 5);
 });
+
+test("a running line gives its place to a client within steps, and has the same answer at last", async (context) => {
+  // One place: every line that runs is in a client's way.
+  const client = await started(context, await folder(context), "--max-sequences", "1");
+  const first = async () => {
+    const begun = performance.now();
+    const response = await client.send("/v1/completions", { ...ask, stream: true, ignore_eos: true });
+    const reader = response.body!.getReader();
+    await reader.read();
+    const ms = performance.now() - begun;
+    while (!(await reader.read()).done);
+    return ms;
+  };
+  // The first one warms up.
+  await first();
+  const idle = Math.max(await first(), await first());
+  const long = { max_tokens: 900, ignore_eos: true };
+  const begun = performance.now();
+  const alone = await client.begin(linesOf(2, long));
+  const whole = await client.status(alone.id, "completed");
+  // Of one line, as the batch had nobody beside it.
+  const lineMs = (performance.now() - begun) / 2;
+  const beside = await client.begin(linesOf(2, long));
+  const times: number[] = [];
+  for (let i = 0; i < 3; i++) {
+    await client.until(beside.id, ({ status }) => status === "in_progress");
+    // A line runs again a moment after the last client has gone.
+    await new Promise((resolve) => setTimeout(resolve, lineMs / 3));
+    times.push(await first());
+  }
+  const ended = await client.status(beside.id, "completed");
+  const worst = Math.max(...times);
+  assert.ok(worst < 5 * idle + lineMs / 4, `${times} ms beside a batch, ${idle} ms idle, ${lineMs} ms a line`);
+  assert.equal(await client.text(ended.output_file_id), await client.text(whole.output_file_id));
+});

@@ -122,8 +122,34 @@ const faults = {
 };
 export const FAULTS = Object.keys(faults);
 
+/** Faults in an order that a seed repeats, each as often as the others: what a run had no time for comes first in the next. */
+export class Deck {
+  #next;
+  #left = [];
+
+  constructor(seed) {
+    this.#next = random(seed);
+  }
+
+  take() {
+    if (this.#left.length === 0) {
+      const all = [...FAULTS];
+      while (all.length > 0) this.#left.push(...all.splice(Math.floor(this.#next() * all.length), 1));
+    }
+    return this.#left.shift();
+  }
+
+  putBack(name) {
+    this.#left.unshift(name);
+  }
+}
+
 /** @returns what was done, and whether the results are those of one undisturbed process */
-export async function faultRun(seed, kind, { workers = 4, lines = 1000, chunk = 16, ms = 120, count = 4 } = {}) {
+export async function faultRun(
+  seed,
+  kind,
+  { workers = 4, lines = 1000, chunk = 16, ms = 120, count = 4, deck = new Deck(seed) } = {},
+) {
   const next = random(seed);
   const pick = (list) => list[Math.floor(next() * list.length)];
   const { folder, disk, end } = await sharedFolder();
@@ -144,9 +170,13 @@ export async function faultRun(seed, kind, { workers = 4, lines = 1000, chunk = 
     // Without a folder the database alone has the answers.
     const shared = kind === "database" ? null : disk;
     const context = { queue, collector, shared, next, worker: () => pick(all) };
-    for (let i = 0; i < count && !existsSync(out); i++) {
+    for (let i = 0; i < count; i++) {
+      const name = deck.take();
       await wait(300 + 700 * next());
-      const name = pick(FAULTS);
+      if (existsSync(out)) {
+        deck.putBack(name);
+        break;
+      }
       if ((await faults[name](context)) !== false) done.push(name);
     }
     while (!existsSync(out) && !late()) await wait(50);

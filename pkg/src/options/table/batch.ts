@@ -45,7 +45,14 @@ export const batchFlags = {
     to: "command",
     default: false,
     flag: {},
-    help: "Go on with a run that ended early; without one, begin.",
+    help: "Go on with a run that ended early; without one, begin, and where the file of answers is whole, do nothing.",
+  },
+  force: {
+    kind: "boolean",
+    to: "command",
+    default: false,
+    flag: {},
+    help: "Replace the file of answers if there is one.",
   },
   template: {
     kind: "text",
