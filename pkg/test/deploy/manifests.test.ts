@@ -27,7 +27,7 @@ interface Container {
 
 interface Pods {
   metadata: { labels: Record<string, string>; annotations?: Record<string, string> };
-  spec: { containers: Container[]; volumes: { name: string }[] };
+  spec: { containers: Container[]; volumes: { name: string }[]; enableServiceLinks?: boolean };
 }
 
 interface Manifest {
@@ -95,6 +95,8 @@ test("manifests name what is there: labels, ports, volumes and what is scaled", 
   assert.ok(pods.length >= 4);
   for (const { metadata, spec } of pods) {
     const volumes = new Set(spec.volumes.map(({ name }) => name));
+    // Variables of services have names of flags: a service called ternlight makes TERNLIGHT_PORT.
+    assert.equal(spec.enableServiceLinks, false, JSON.stringify(metadata.labels));
     const ports = spec.containers.flatMap(({ ports = [] }) => ports);
     for (const container of spec.containers) {
       for (const { name } of container.volumeMounts) assert.ok(volumes.has(name), name);

@@ -163,6 +163,19 @@ test("flags also come from the environment, and a flag wins", async (context) =>
 });
 
 test("wrong flags and variables are told before anything is loaded", async (context) => {
+test("what Kubernetes says of a service called ternlight is no port to listen on", async (context) => {
+  const env = { TERNLIGHT_PORT: "tcp://10.96.0.7:80", TERNLIGHT_PORT_80_TCP: "tcp://10.96.0.7:80" };
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
+  context.after(() => rm(folder, { recursive: true }));
+  // A socket by its variable: any value of --port beside it would be refused.
+  const server = await serve(context, [], { env: { ...env, TERNLIGHT_UNIX: join(folder, "s.sock") }, free: false });
+  assert.match(server.url, /^unix:/);
+  await assert.rejects(
+    serve(context, [], { env: { TERNLIGHT_PORT: "http://10.96.0.7" }, free: false }),
+    /--port must be/,
+  );
+});
+
   const wrong: [string[], Record<string, string>, RegExp][] = [
     [["--port", "x"], {}, /--port must be an integer from 0 to 65535/],
     [["--max-body", "many"], {}, /--max-body must be an integer/],
