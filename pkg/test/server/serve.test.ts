@@ -1,6 +1,7 @@
 /** The command `serve`, on every runtime. */
 
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer, request } from "node:http";
 import { type AddressInfo, connect } from "node:net";
@@ -201,6 +202,33 @@ test("several models have their names", async (context) => {
     assert.deepEqual([reply.model, reply.choices[0].text], [model, CONTINUATION]);
   }
 });
+
+/** The status of an answer to a request that names its server so. */
+const addressed = (port: string, host: string, headers: Record<string, string> = {}) =>
+  new Promise<number>((resolve, reject) => {
+    request({ port, host: "127.0.0.1", path: "/v1/models", headers: { host, ...headers } }, (response) =>
+      resolve(response.resume().statusCode!),
+    )
+      .on("error", reject)
+      .end();
+  });
+
+for (const runtime of ["Node 24", "Deno", "Bun"])
+  test(`a socket that a killed server left is taken over, and a live one is not (${runtime})`, async (context) => {
+    const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
+    context.after(() => rm(folder, { recursive: true }));
+    const socketPath = join(folder, "s.sock");
+    const first = await serve(context, ["--unix", socketPath], { runtime });
+    await assert.rejects(serve(context, ["--unix", socketPath], { runtime }), /cannot listen on/);
+    first.child.kill("SIGKILL");
+    await first.ended;
+    assert.ok(existsSync(socketPath));
+    await serve(context, ["--unix", socketPath], { runtime });
+    const file = join(folder, "file");
+    await writeFile(file, "mine");
+    await assert.rejects(serve(context, ["--unix", file], { runtime }), /cannot listen on/);
+    assert.equal(await readFile(file, "utf8"), "mine");
+  });
 
 test("it listens on a Unix socket", async (context) => {
   const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
