@@ -134,7 +134,7 @@ export class Core {
       entry.done = new Promise((resolve) => {
         ended = resolve;
       });
-      return await this.#stream(outcome, { end: () => [end(), ended()], abort, problem });
+      return await this.#stream(outcome, { end, ended, abort, problem });
     } catch (error) {
       end();
       throw error;
@@ -186,7 +186,12 @@ export class Core {
 
   async #stream(
     { events, failed }: Extract<Outcome, { events: unknown }>,
-    { end, abort, problem }: { end(): unknown; abort: AbortController; problem(error: unknown): Promise<ApiError> },
+    {
+      end,
+      ended,
+      abort,
+      problem,
+    }: { end(): void; ended(): void; abort: AbortController; problem(error: unknown): Promise<ApiError> },
   ): Promise<Response> {
     // What fails at once is an answer with a status.
     const first = events.next();
@@ -206,6 +211,8 @@ export class Core {
       } finally {
         await events.return(undefined);
         end();
+        // Behind what was counted last of answers that were cut off.
+        ended();
       }
     };
     const stream = all();

@@ -11,7 +11,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import type { RequestRecord, Telemetry } from "ternlight/server";
 import { body, served } from "./support/app.ts";
-import { serve } from "./support/command.ts";
+import { serve, until } from "./support/command.ts";
 
 const PROMTOOL = process.env.PROMTOOL ?? "/usr/bin/promtool";
 const PROMETHEUS = process.env.PROMETHEUS ?? "/usr/bin/prometheus";
@@ -270,6 +270,40 @@ test("a real Prometheus scrapes a real server", async (context) => {
   );
   assert.equal(other!.traceId, undefined, "a header that is not valid is ignored");
 });
+
+for (const stream of [false, true])
+  test(`what was computed for a client that has gone is counted${stream ? ", streamed" : ""}`, async (context) => {
+    const measured: Telemetry[] = [];
+    const records: RequestRecord[] = [];
+    const app = await served(
+      context,
+      {},
+      { onTelemetry: (one) => measured.push(one), onRequest: (record) => records.push(record) },
+    );
+    const gone = new AbortController();
+    const much = { ...ask, max_tokens: 500, stream, ignore_eos: true };
+    const answer = app.post("/v1/completions", much, { signal: gone.signal });
+    if (stream) {
+      const reader = (await answer).body!.getReader();
+      for (let events = 0; events < 3; events++) await reader.read();
+      await reader.cancel();
+    } else {
+      await until(async () => {
+        const { models } = await body(app.get("/status"));
+        return models[0].usedTokens > 8;
+      });
+      gone.abort();
+      await (await answer).text();
+    }
+    await until(() => records.some(({ path }) => path === "/v1/completions"));
+    const { promptTokens, completionTokens } = records.find(({ path }) => path === "/v1/completions")!;
+    assert.equal(promptTokens, 4);
+    assert.ok(completionTokens! > 0 && completionTokens! < 500, String(completionTokens));
+    const output = measured.find(({ attributes }) => attributes["gen_ai.token.type"] === "output");
+    assert.equal(output?.value, completionTokens);
+    const text = await (await app.get("/metrics")).text();
+    assert.match(text, /^ternlight_requests_total\{model="demo",call="generate",outcome="stopped"\} 1$/m);
+  });
 
 test("measurements come under OpenTelemetry's names, with the trace", async (context) => {
   const measured: Telemetry[] = [];
