@@ -27,17 +27,20 @@ export const origins = (allowed: readonly string[]): MiddlewareHandler<Env> =>
 
 export function keys(given: readonly string[]): MiddlewareHandler<Env> {
   const digests = Promise.all(given.map(digest));
-  return async (c, next) => {
-    if (OPEN.includes(c.req.path)) return next();
-    const bearer = /^Bearer +(.*)$/i.exec(c.req.header("authorization") ?? "")?.[1];
-    const key = bearer ?? c.req.header("x-api-key");
-    const code = "invalid_api_key";
+  const code = "invalid_api_key";
+  const refusal = async (key: string | undefined) => {
     if (key === undefined)
       throw new ApiError(401, "a key is missing: Authorization: Bearer KEY", { code, headers: CHALLENGE });
     const own = await digest(key.trim());
     // Every key is compared, and of each every byte.
     const matches = (await digests).map((one) => one.reduce((difference, byte, i) => difference | (byte ^ own[i]!), 0));
-    if (!matches.includes(0)) throw new ApiError(401, "the key is wrong", { code, headers: CHALLENGE });
+    return matches.includes(0) ? null : new ApiError(401, "the key is wrong", { code, headers: CHALLENGE });
+  };
+  return async (c, next) => {
+    const bearer = /^Bearer +(.*)$/i.exec(c.req.header("authorization") ?? "")?.[1];
+    const refused = await refusal(bearer ?? c.req.header("x-api-key"));
+    if (refused && !OPEN.includes(c.req.path)) throw refused;
+    if (refused) c.set("stranger", true);
     await next();
   };
 }

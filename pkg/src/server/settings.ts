@@ -83,6 +83,7 @@ export function settingsOf(options: ServerOptions) {
     idleUnload: 0,
     metricsDialect: metricsDialect.default as MetricsDialect,
     ...given,
+    ...(apiKeys ? { apiKeys } : {}),
   };
 }
 

@@ -177,6 +177,29 @@ test("keys are asked for everywhere but at the health checks", async (context) =
   for (const path of ["/health", "/livez", "/readyz"]) assert.equal((await app.get(path)).status, 200);
 });
 
+test("keys count without the space around them, and none is empty", async (context) => {
+  const app = await served(context, {}, { apiKeys: [" one\n"] });
+  assert.equal((await app.get("/v1/models", { headers: { "x-api-key": "one" } })).status, 200);
+  for (const apiKeys of [[""], ["one", " "]])
+    assert.throws(() => createApp({ models: { demo: loader() }, apiKeys }), /apiKeys must be/);
+});
+
+test("without its key a health check tells the state and nothing of the models", async (context) => {
+  const app = await served(context, { health: { share: 0.005 } }, { apiKeys: ["k"] });
+  const headers = { authorization: "Bearer k" };
+  for (const path of ["/health", "/readyz"]) {
+    assert.deepEqual(await body(app.get(path)), { status: "ok" });
+    assert.deepEqual(await body(app.get(path, { headers: { authorization: "Bearer x" } })), { status: "ok" });
+    assert.ok((await body(app.get(path, { headers }))).models.demo.signals);
+  }
+  const never = () => new Promise<never>(() => {});
+  const loading = asked(createApp({ models: { hidden: never }, apiKeys: ["k"] }));
+  const found = await body(loading.get("/health"), 503);
+  assert.deepEqual([found.status, found.error.code], ["loading", "model_loading"]);
+  assert.doesNotMatch(JSON.stringify(found), /hidden|progress|bytes/);
+  assert.match(JSON.stringify(await body(loading.get("/health", { headers }), 503)), /hidden/);
+});
+
 test("pages of other origins are let in where they are named", async (context) => {
   const app = await served(context, {}, { cors: ["https://app.example"], apiKeys: ["k"] });
   const from = (origin: string) =>
