@@ -147,7 +147,7 @@ export class Slot {
     return info;
   }
 
-  /** A model whose worker has died is loaded again. */
+  /** A model whose worker has died is loaded again, where it can be. */
   #lost(): void {
     if (this.state !== "ready") return;
     if (this.#once) this.state = "failed";

@@ -5,7 +5,7 @@ import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer, request } from "node:http";
 import { type AddressInfo, connect } from "node:net";
-import { tmpdir } from "node:os";
+import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { body, CONTINUATION, chunks, DEMO, error } from "./support/app.ts";
@@ -163,7 +163,6 @@ test("flags also come from the environment, and a flag wins", async (context) =>
   assert.deepEqual([first.method, first.path, first.status], ["GET", "/v1/models", 401]);
 });
 
-test("wrong flags and variables are told before anything is loaded", async (context) => {
 test("what Kubernetes says of a service called ternlight is no port to listen on", async (context) => {
   const env = { TERNLIGHT_PORT: "tcp://10.96.0.7:80", TERNLIGHT_PORT_80_TCP: "tcp://10.96.0.7:80" };
   const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
@@ -177,6 +176,7 @@ test("what Kubernetes says of a service called ternlight is no port to listen on
   );
 });
 
+test("wrong flags and variables are told before anything is loaded", async (context) => {
   const wrong: [string[], Record<string, string>, RegExp][] = [
     [["--port", "x"], {}, /--port must be an integer from 0 to 65535/],
     [["--max-body", "many"], {}, /--max-body must be an integer/],
@@ -255,18 +255,24 @@ test("it listens on a Unix socket", async (context) => {
 test("the Host header is checked on loopback", async (context) => {
   const server = await serve(context, ["--allowed-host", "models.example"]);
   const { port } = new URL(server.url);
-  const asked = (host: string) =>
-    new Promise<number>((resolve, reject) => {
-      request({ port, host: "127.0.0.1", path: "/v1/models", headers: { host } }, (response) =>
-        resolve(response.resume().statusCode!),
-      )
-        .on("error", reject)
-        .end();
-    });
-  for (const host of ["localhost", `127.0.0.1:${port}`, "MODELS.example:80"])
-    assert.equal(await asked(host), 200, host);
-  for (const host of ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io"])
-    assert.ok((await asked(host)) >= 400, host);
+  for (const host of ["localhost", `127.0.0.1:${port}`, "[::1]:80", "MODELS.example:80"])
+    assert.equal(await addressed(port, host), 200, host);
+  for (const host of ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "127.0.0.1.evil.example"])
+    assert.equal(await addressed(port, host), 403, host);
+});
+
+test("so it is on every address, as in a container, until there is a key", async (context) => {
+  const wide = ["--host", "0.0.0.0"];
+  const open = new URL((await serve(context, wide)).url);
+  for (const host of ["localhost:8000", "192.168.1.9:8000", hostname()])
+    assert.equal(await addressed(open.port, host), 200, host);
+  for (const host of ["evil.example:8000", "ternlight:8000"]) assert.equal(await addressed(open.port, host), 403, host);
+  const named = new URL((await serve(context, [...wide, "--allowed-host", "ternlight"])).url);
+  assert.equal(await addressed(named.port, "ternlight:8000"), 200);
+  assert.equal(await addressed(named.port, "evil.example:8000"), 403);
+  const keyed = new URL((await serve(context, [...wide, "--api-key", "k"])).url);
+  assert.equal(await addressed(keyed.port, "models.example", { authorization: "Bearer k" }), 200);
+  assert.equal(await addressed(keyed.port, "models.example"), 401);
 });
 
 test("a client of HTTP/1.0 gets a stream without chunks", async (context) => {
