@@ -4,8 +4,10 @@ import { ApiError, retryHeaders, toApiError } from "../openai/errors.ts";
 import { EngineError } from "../types/errors.ts";
 import { readJson } from "./body.ts";
 import { Counts } from "./counts.ts";
+import { MOST_HELD } from "./gathered.ts";
 import { type Models, stopping, type Work } from "./models.ts";
 import type { RequestRecord, Settings } from "./settings.ts";
+import { Share } from "./share.ts";
 import type { Ready, Slot } from "./slot.ts";
 import { type Sent, SSE_HEADERS, sse } from "./sse.ts";
 
@@ -28,6 +30,7 @@ export class Core {
   readonly models: Models;
   readonly settings: Settings;
   readonly counts = new Counts();
+  readonly #logprobs = new Share(MOST_HELD);
   readonly #active = new Set<AbortController>();
   /** Requests that are lines of batches. */
   readonly #lines = new WeakSet<Request>();
@@ -106,10 +109,10 @@ export class Core {
     const abort = new AbortController();
     this.#active.add(abort);
     if (client) this.#clients++;
-    let release = () => {};
+    let releases: (() => void)[] = [];
     const end = () => {
-      release();
-      release = () => {};
+      for (const release of releases) release();
+      releases = [];
       if (this.#active.delete(abort) && client) {
         this.#clients--;
         this.#left();
@@ -118,11 +121,12 @@ export class Core {
     };
     try {
       const ready = await slot.use();
-      release = ready.release;
+      releases.push(ready.release);
       entry.record.model = name;
       const signal = AbortSignal.any([request.signal, abort.signal]);
       const problem = (error: unknown) => this.#problem(error, param, { ready, slot, entry, request });
-      const work: Work = { ...ready, name, slot, adapters, signal };
+      const hold = async (logprobs: number) => void releases.push(await this.#logprobs.take(logprobs, signal));
+      const work: Work = { ...ready, name, slot, adapters, signal, hold };
       const outcome = await run(work).catch(async (error) => {
         throw await problem(error);
       });

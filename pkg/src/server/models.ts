@@ -67,6 +67,8 @@ export interface Work extends Ready {
   adapters: AdapterUse[];
   /** Ends with the request: the client went, or the server stops. */
   signal: AbortSignal;
+  /** Waits until this many log-probabilities may be kept for it, to its end. */
+  hold(logprobs: number): Promise<void>;
 }
 
 export const stopping = (): ApiError =>
