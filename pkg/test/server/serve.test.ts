@@ -1,6 +1,8 @@
 /** The command `serve`, on every runtime. */
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer, request } from "node:http";
@@ -57,13 +59,45 @@ async function leave(server: Server, count: number): Promise<void> {
   await Promise.all(Array.from({ length: count }, (_, i) => one(i)));
 }
 
-test("a hundred clients that were killed leave nothing behind", async (context) => {
-  const server = await serve(context);
-  await leave(server, 100);
-  await idle(server);
-  const { choices } = await body(post(server, "/v1/completions", ask));
-  assert.equal(choices[0].text, CONTINUATION);
-});
+/** Sends requests for long answers, streamed and plain, on connections of its own, and says when each is sent. */
+const CLIENT = `
+const { connect } = require("node:net");
+const [port, count] = process.argv.slice(-2).map(Number);
+let sent = 0;
+for (let i = 0; i < count; i++) {
+  const body = JSON.stringify({ ...${JSON.stringify(ask)}, max_tokens: 100000, ignore_eos: true, stream: i % 2 === 0 });
+  const head = "POST /v1/completions HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Type: application/json\\r\\n";
+  connect(port, "127.0.0.1").on("error", () => {}).resume()
+    .write(head + "Content-Length: " + body.length + "\\r\\n\\r\\n" + body, () => ++sent === count && console.log("sent"));
+}
+`;
+
+/** Steps that the engine may compute for clients that have gone, while their connections' ends are on their way. */
+const STEPS_LEFT = 8;
+
+for (const runtime of ["Node 24", "Deno", "Bun"])
+  test(`a hundred clients that were killed leave nothing behind (${runtime})`, async (context) => {
+    const server = await serve(context, ["--max-waiting", "64"], { runtime });
+    const { port } = new URL(server.url);
+    const steps = async () => {
+      const text = await (await fetch(`${server.url}/metrics`)).text();
+      return Number(/^ternlight_step_seconds_count\{.*\} (\d+)$/m.exec(text)![1]);
+    };
+    for (let killed = 0; killed < 100; killed += 50) {
+      const client = spawn(process.execPath, ["-e", CLIENT, port, "50"], { stdio: ["ignore", "pipe", "inherit"] });
+      await once(client.stdout!, "data");
+      await until(async () => (await body(fetch(`${server.url}/status`))).active === 50);
+      client.kill("SIGKILL");
+      await once(client, "exit");
+      // It answers this when it has heard of their ends.
+      const before = await steps();
+      await idle(server, 2000);
+      const more = (await steps()) - before;
+      assert.ok(more <= STEPS_LEFT, `${more} steps`);
+    }
+    const { choices } = await body(post(server, "/v1/completions", ask));
+    assert.equal(choices[0].text, CONTINUATION);
+  });
 
 test("options of a load are flags of it", async (context) => {
   const prompt = "Once upon a time there was a king who had a daughter. ".repeat(4);

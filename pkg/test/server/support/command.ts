@@ -67,11 +67,11 @@ export async function status({ url }: Server): Promise<Body> {
 }
 
 /** Nothing runs, waits or holds memory any more. */
-export async function idle(server: Server): Promise<void> {
+export async function idle(server: Server, ms?: number): Promise<void> {
   await until(async () => {
     const { running, waiting, paused, usedTokens } = await status(server);
     return running + waiting + paused + usedTokens === 0;
-  });
+  }, ms);
 }
 
 export async function until(holds: () => boolean | Promise<boolean>, ms = 10_000): Promise<void> {
