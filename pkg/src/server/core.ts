@@ -94,6 +94,15 @@ export class Core {
     }
   }
 
+  /** The body of a request that names a model. Where one alone is served, that one is meant by a body without a name. */
+  async asked(request: Request): Promise<unknown> {
+    const body = await this.body(request);
+    const { only } = this.models;
+    if (only === null || typeof body !== "object" || body === null || Array.isArray(body)) return body;
+    const { model } = body as { model?: unknown };
+    return model === undefined || model === null ? { ...body, model: only } : body;
+  }
+
   /** Works for a request with the model that it names. `param` is the field that holds its prompt. */
   async work(
     request: Request,

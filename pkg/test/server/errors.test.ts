@@ -66,8 +66,22 @@ test("hostile fields are typed errors", async (context) => {
   const chat = (more: object) =>
     app.post("/v1/chat/completions", { model: "demo", messages: [{ role: "user", content: "Hi" }], ...more });
   assert.equal((await error(chat({ stop: Array(10_000).fill("x") }), 400)).param, "stop");
-  let schema: object = { type: "string" };
-  for (let i = 0; i < 40; i++) schema = { anyOf: [schema, schema] };
+  // Forty levels of alternatives: by name they are 2^40 of them in a few kilobytes.
+  const $defs: Record<string, object> = { a0: { type: "string" } };
+  for (let i = 1; i <= 40; i++) $defs[`a${i}`] = { anyOf: [1, 2].map(() => ({ $ref: `#/$defs/a${i - 1}` })) };
+  let deep: object = { type: "string" };
+  for (let i = 0; i < 28; i++) deep = { anyOf: [{ type: "array", items: deep }, { type: "number" }] };
+  const begun = performance.now();
+  for (const schema of [{ $defs, $ref: "#/$defs/a40" }, deep]) {
+    const response_format = { type: "json_schema", json_schema: { name: "n", schema } };
+    const found = await chat({ response_format, max_tokens: 4 });
+    const { error: refused, choices } = await found.json();
+    assert.ok(
+      found.status === 200 ? choices.length === 1 : refused.param === "response_format",
+      JSON.stringify(refused),
+    );
+  }
+  assert.ok(performance.now() - begun < 30_000, "it compiled without end");
   const nested = {
     type: "json_schema",
     json_schema: { name: "n", schema: JSON.parse(`${'{"not":'.repeat(50)}{}${"}".repeat(50)}`) },

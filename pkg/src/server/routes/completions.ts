@@ -20,7 +20,7 @@ import { measurements } from "../trace.ts";
 export function completionRoutes(app: App, core: Core): void {
   const { defaultMaxTokens } = core.settings;
   app.post("/v1/chat/completions", async (c) => {
-    const body = await core.body(c.req.raw);
+    const body = await core.asked(c.req.raw);
     return run(
       c,
       core,
@@ -30,7 +30,7 @@ export function completionRoutes(app: App, core: Core): void {
     );
   });
   app.post("/v1/completions", async (c) => {
-    const body = await core.body(c.req.raw);
+    const body = await core.asked(c.req.raw);
     return run(c, core, body, readCompletion(body, defaultMaxTokens), completion);
   });
 }
