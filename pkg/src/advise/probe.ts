@@ -42,12 +42,17 @@ export async function deviceReport(outside: Outside, machine: Machine, signal?: 
 
 /** How many tokens an answer of one measurement has at least and at most: for about `JITTER_MS`. */
 const [LEAST_WRITTEN, MOST_WRITTEN] = [8, 96];
-/** How often each measurement is repeated; the median counts. */
+/** How often each measurement is repeated while there is time; the median counts. */
 const TIMES = 3;
 /** The same for the answers that show how even the machine is, and after how many milliseconds that is enough. */
-const [TIMES_ALONE, ALONE_MS] = [16, 500];
-/** Milliseconds of the whole probe, after which what is left of it is left out. */
-const PROBE_MS = 3000;
+const [TIMES_ALONE, ALONE_MS] = [16, 200];
+/**
+ * Milliseconds of answers before anything is measured. The runtime makes faster code of what runs often, for some thousands of tokens: a
+ * third of the time of a small model's steps goes until then, and the answers of a server that runs for a day do not see it.
+ */
+const WARM_MS = 400;
+/** Milliseconds of the measurements, after which none is repeated and larger numbers of requests are left out. */
+const PROBE_MS = 900;
 /** Positions of a block of the KV cache. */
 const BLOCK = 32;
 /** Steps of a prompt that are measured beside answers. */
@@ -86,10 +91,11 @@ const depthOf = (promptTokens: number, answerTokens: number) =>
 export async function probe(model: Model, options: ProbeOptions): Promise<Probed> {
   const { most, prefillChunk, promptTokens } = options;
   await model.warmup();
+  const { decode, prefill, beside, jitter, warm } = measurements(model, options);
+  await warm();
   const begun = performance.now();
-  const { decode, prefill, beside, jitter } = measurements(model, options);
   // The second measurement knows how long a step takes.
-  let ms = await decode(1, await decode(1, JITTER_MS));
+  let ms = await decode(1, await decode(1, JITTER_MS, 1));
   const [alone, answers, chunks] = [ms, [{ rows: 1, ms }], [{ rows: 1, ms }]];
   const chunk = Math.min(prefillChunk, Math.max(promptTokens, 2 * BLOCK), model.info.contextLength - 1);
   const share = Math.min(shareOf(prefillChunk), chunk);
@@ -128,10 +134,15 @@ function measurements(model: Model, { promptTokens, answerTokens, signal }: Prob
   const answersOf = (rows: number, maxTokens: number) =>
     Array.from({ length: rows }, (_, seed) => model.generate(deep, { ...options, seed, maxTokens }));
   const jitter: number[] = [];
+  let end = Number.POSITIVE_INFINITY;
   const median = async (measure: () => Promise<number>, times = TIMES) => {
     const found: number[] = [];
     const begun = performance.now();
-    while (found.length < TIMES || (found.length < times && performance.now() - begun < ALONE_MS)) {
+    const more = () => {
+      const now = performance.now();
+      return found.length < (now < end ? TIMES : 1) || (found.length < times && now - begun < ALONE_MS);
+    };
+    while (more()) {
       // What begins with this prompt finds it computed, also where other prompts have taken its place in the cache.
       await model.generate(deep, { ...options, maxTokens: 1 }).finished;
       found.push(await measure());
@@ -143,6 +154,16 @@ function measurements(model: Model, { promptTokens, answerTokens, signal }: Prob
   return {
     /** How many times its median each measurement took so far. */
     jitter,
+    /** Reads prompts and writes answers until the runtime has made its code fast; what is measured begins then. */
+    async warm(): Promise<void> {
+      const until = performance.now() + WARM_MS;
+      while (performance.now() < until) {
+        const answer = model.generate(prompt(Math.min(BLOCK, room)), { ...options, maxTokens: MOST_WRITTEN });
+        for await (const _ of answer) if (performance.now() >= until) break;
+        await answer.finished;
+      }
+      end = performance.now() + PROBE_MS;
+    },
     /** Milliseconds of a step of so many answers, of which one is expected to take about `ms`. */
     decode(rows: number, ms: number, times?: number): Promise<number> {
       const wanted = Math.min(MOST_WRITTEN, Math.max(LEAST_WRITTEN, Math.ceil(JITTER_MS / ms)));

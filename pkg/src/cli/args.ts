@@ -41,6 +41,9 @@ export const STANDARD = "-";
 /** Flags that answer by themselves, whatever else is given. */
 const ANSWERS: readonly FlagKey[] = ["help", "version"];
 
+/** What Kubernetes writes into `NAME_PORT` for each service: for one called ternlight, into the variable of --port. */
+const SERVICE_LINK = /^(tcp|udp|sctp):\/\//;
+
 /** Flags, and those that cannot stand beside them. */
 const EITHER: readonly (readonly [readonly FlagKey[], readonly FlagKey[]])[] = [
   [["unix"], ["host", "port"]],
@@ -152,6 +155,7 @@ function fromEnv(
     const variable = variableOf(row);
     const value = env[variable];
     if (value === undefined || value === "" || ANSWERS.includes(row.key) || excluded.includes(row.key)) continue;
+    if (row.key === "port" && SERVICE_LINK.test(value)) continue;
     const { value: text, many } = row.option.flag!;
     if (text) given.set(row, many ? value.split("\n").filter((line) => line !== "") : [value]);
     else if (/^(1|true|on|yes)$/i.test(value)) given.set(row, []);

@@ -1,8 +1,9 @@
 /** Listens with a function of requests, on Node, Deno and Bun. */
 
+import { lstat, unlink } from "node:fs/promises";
 import { createServer, type ServerOptions } from "node:http";
 import { createServer as createSecureServer } from "node:https";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect } from "node:net";
 import type { Writable } from "node:stream";
 import { getRequestListener } from "@hono/node-server";
 import { EngineError } from "../types/errors.ts";
@@ -43,6 +44,7 @@ const MOST_HEADER_BYTES = 16_384;
 export async function listen(place: Place, answer: Answer): Promise<Listener> {
   const { Bun } = globalThis as { Bun?: BunServer };
   try {
+    if (place.unix !== undefined) await removeStale(place.unix);
     // Deno has Node's server, with its limits of time and connections, which `Deno.serve` has not.
     return Bun ? listenInBun(Bun, place, answer) : await listenInNode(place, answer);
   } catch (cause) {
@@ -50,6 +52,18 @@ export async function listen(place: Place, answer: Answer): Promise<Listener> {
     const message = `the server cannot listen on ${at}: ${(cause as Error).message}`;
     throw new EngineError("InvalidArgument", message, { option: place.unix ? "--unix" : "--port" }, { cause });
   }
+}
+
+/** A server that was killed leaves its socket behind, which nobody can listen on while it is there. */
+async function removeStale(path: string): Promise<void> {
+  const found = await lstat(path).catch(() => null);
+  if (!found?.isSocket()) return;
+  const refused = await new Promise<boolean>((resolve) => {
+    const socket = connect(path, () => resolve(false));
+    socket.once("error", ({ code }: NodeJS.ErrnoException) => resolve(code === "ECONNREFUSED"));
+    socket.once("connect", () => socket.destroy());
+  });
+  if (refused) await unlink(path);
 }
 
 function urlOf({ host, port, unix, tls }: Place): string {

@@ -3,6 +3,7 @@
 import { createReadStream } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { linesOf } from "../batch/lines.ts";
+import { MOST_LINE } from "../batch/rows.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ChatMessage, ChatOptions, Finished, Model } from "../types/index.ts";
 import { forJson } from "./escape.ts";
@@ -49,7 +50,7 @@ export async function answerPrompts(model: Model, files: PromptFiles, terminal: 
   const most = model.info.maxSequences + AHEAD;
   try {
     for await (const line of linesIn(files.prompts)) {
-      if (line.trim() === "") continue;
+      if (line?.trim() === "") continue;
       const at = index++;
       if (at < out.before) continue;
       signal.throwIfAborted();
@@ -70,10 +71,11 @@ export async function answerPrompts(model: Model, files: PromptFiles, terminal: 
   if (failed > 0) terminal.status = 1;
 }
 
-async function* linesIn(file: string): AsyncGenerator<string, undefined> {
+/** Null stands for a line that is too long. */
+async function* linesIn(file: string): AsyncGenerator<string | null, undefined> {
   try {
-    for await (const lines of linesOf(createReadStream(file))) {
-      for (const line of lines) yield Buffer.from(line!).toString();
+    for await (const lines of linesOf(createReadStream(file), { most: MOST_LINE })) {
+      for (const line of lines) yield line && Buffer.from(line).toString();
     }
   } catch (cause) {
     throw unreadable(file, cause as Error);
@@ -85,7 +87,7 @@ export const unreadable = (file: string, cause: Error): EngineError =>
 
 async function answerLine(
   model: Model,
-  text: string,
+  text: string | null,
   index: number,
   common: ChatOptions,
   signal: AbortSignal,
@@ -112,7 +114,9 @@ function shown({ choices, timings: _, promptTokens: __, ...answer }: Finished) {
   return { ...answer, ...(choices ? { choices: choices.map(({ text }) => text) } : {}) };
 }
 
-function parsed(text: string): Line {
+function parsed(text: string | null): Line {
+  if (text === null)
+    throw new EngineError("TooLarge", `a line has at most ${MOST_LINE} bytes`, { option: "--prompts" });
   const expected = "a text, or an object with one of prompt, ids and messages";
   const wrong = () =>
     new EngineError("InvalidArgument", `a line must be ${expected}`, { option: "--prompts", expected });

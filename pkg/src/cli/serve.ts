@@ -1,3 +1,4 @@
+import { hostname } from "node:os";
 import { openBatchFolder } from "../batch/service.ts";
 import { invalid } from "../openai/errors.ts";
 import { serveFlags } from "../options/table/server.ts";
@@ -15,7 +16,7 @@ import { version } from "./version.ts";
 
 /** The exit status of a program that SIGTERM ended. */
 const TERMINATED = 143;
-const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
+const LOOPBACK = ["localhost"];
 
 export const serve: Command = {
   name: "serve",
@@ -74,9 +75,10 @@ async function appOf(args: Args, place: Place, terminal: Terminal): Promise<{ ap
   const adapters = adaptersOf(args);
   const apiKeys = await keysOf(args);
   const { host, unix } = place;
-  const names = [...LOOPBACK, host.includes(":") ? `[${host}]` : host, ...(own.allowedHosts ?? [])];
-  // A page cannot reach a socket of the file system, and other machines reach this one by names that nobody knows here.
-  const checked = unix === undefined && (isLoopback(place) || own.allowedHosts);
+  const names = [...LOOPBACK, host, hostname(), ...(own.allowedHosts ?? [])];
+  // A page cannot reach a socket of the file system. A container that listens on every address may be published on loopback alone: without
+  // a key, names are checked there, too.
+  const checked = unix === undefined && (isLoopback(place) || apiKeys.length === 0 || own.allowedHosts);
   const trusted = isLoopback(place) || apiKeys.length > 0;
   const batches = await batchesOf(args, terminal);
   const { log = serveFlags.log.default } = args.own<{ log?: string }>("serveFlags");

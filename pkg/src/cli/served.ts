@@ -71,9 +71,10 @@ export function adaptersOf(args: Args): Record<string, string> {
 export async function keysOf(args: Args): Promise<string[]> {
   const files = args.texts("apiKeyFile").map(async (file) => {
     const text = await readOwn("--api-key-file", file);
-    return text.split("\n").map((line) => line.trim());
+    return text.split("\n");
   });
-  const keys = [...args.texts("apiKeys"), ...(await Promise.all(files)).flat()].filter((key) => key !== "");
+  const given = [...args.texts("apiKeys"), ...(await Promise.all(files)).flat()];
+  const keys = given.map((key) => key.trim()).filter((key) => key !== "");
   const asked = args.has("apiKeys") || args.has("apiKeyFile");
   if (asked && keys.length === 0) throw new UsageError("there is no key in what --api-key and --api-key-file give");
   return keys;

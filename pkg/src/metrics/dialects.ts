@@ -122,6 +122,8 @@ function vllmFamilies(all: readonly Measured[]): Family[] {
     times("request_decode_time_seconds", "Time in the decode phase.", "decode", REQUEST),
     sizes("request_prompt_tokens", "Prefill tokens of a request.", "promptTokens"),
     sizes("request_generation_tokens", "Generation tokens of a request.", "generatedTokens"),
+    // Each answer is a call of its own here, where vLLM takes the longest of a request's.
+    sizes("request_max_num_generation_tokens", "Most generation tokens of an answer.", "generatedTokens"),
     times("iteration_tokens_total", "Tokens of an engine step.", "stepTokens", STEP_TOKENS),
   ];
 }

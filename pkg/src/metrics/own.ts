@@ -45,7 +45,7 @@ export function ownFamilies(all: readonly Measured[]): Family[] {
         ({ call, outcome, count }) => [{ call, outcome }, count] as [object, number],
       );
       // A rate needs its counter from the beginning.
-      const zeros = (["stop", "length", "aborted", "refused", "error"] as RequestOutcome[])
+      const zeros = (["stop", "length", "stopped", "refused", "error"] as RequestOutcome[])
         .filter((outcome) => !statistics.requests.some((one) => one.call === "generate" && one.outcome === outcome))
         .map((outcome) => [{ call: "generate", outcome }, 0] as [object, number]);
       return [...each, ...zeros] as [Record<string, string>, number][];

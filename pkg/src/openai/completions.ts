@@ -39,15 +39,22 @@ export function readCompletion(body: unknown, defaultMaxTokens: number): Ask {
     stream_options?: { include_usage?: boolean } | null;
     logprobs?: number | null;
   };
+  const prompts = promptsOf(fields.prompt as PromptField);
+  const n = (fields.n as number | null) ?? 1;
+  if (prompts.length * n > MOST_PROMPTS)
+    throw invalid(
+      "n",
+      `n answers to each of ${prompts.length} prompts are ${prompts.length * n}; ${MOST_PROMPTS} are allowed`,
+    );
   return {
     model: fields.model,
-    prompts: promptsOf(fields.prompt as PromptField),
+    prompts,
     options: {
       ...samplingOf(fields),
       ...limitOf(fields, ["max_tokens"], defaultMaxTokens),
       ...(logprobs === undefined || logprobs === null ? {} : { logprobs }),
     },
-    n: (fields.n as number | null) ?? 1,
+    n,
     stream: fields.stream === true,
     includeUsage: streamed?.include_usage === true,
     calls: false,
@@ -59,7 +66,7 @@ export function readCompletion(body: unknown, defaultMaxTokens: number): Ask {
 
 type PromptField = string | string[] | number[] | number[][] | null;
 
-/** As many prompts as one request may have; the queue is for further ones. */
+/** As many prompts as one request may have, and answers to all of them; the queue is for further ones. */
 const MOST_PROMPTS = 2048;
 
 export function promptsOf(prompt: PromptField, param = "prompt"): Prompt[] {

@@ -3,102 +3,32 @@
 import { batchRequest, fileRequest } from "./batches.ts";
 import { chatRequest } from "./chat.ts";
 import { completionRequest } from "./completions.ts";
+import {
+  anthropicError,
+  any,
+  batchObject,
+  chatReply,
+  completionReply,
+  embeddingReply,
+  error,
+  fileObject,
+  flag,
+  list,
+  messageReply,
+  modelEntry,
+  number,
+  object,
+  one,
+  page,
+  responseReply,
+  text,
+  whole,
+} from "./described.ts";
 import { embeddingRequest } from "./embeddings.ts";
 import { countRequest, messagesRequest } from "./messages.ts";
 import { responsesRequest } from "./responses.ts";
 import type { Schema } from "./schema.ts";
-
-const text: Schema = { type: "string" };
-const whole: Schema = { type: "integer", minimum: 0 };
-const number: Schema = { type: "number" };
-const list = (items: Schema): Schema => ({ type: "array", items });
-const orNull = (schema: Schema): Schema => ({ anyOf: [schema, { type: "null" }] });
-const one = (value: string): Schema => ({ type: "string", enum: [value] });
-
-/** An object of which every field is there, but for those whose names end in a question mark. */
-function object(fields: Readonly<Record<string, Schema>>): Schema {
-  const names = Object.keys(fields);
-  return {
-    type: "object",
-    required: names.filter((name) => !name.endsWith("?")),
-    properties: Object.fromEntries(names.map((name) => [name.replace("?", ""), fields[name]!])),
-  };
-}
-
-const tokenLogprob = { token: text, logprob: number, bytes: orNull(list(whole)) };
-const chatLogprobs = object({
-  content: orNull(list(object({ ...tokenLogprob, top_logprobs: list(object(tokenLogprob)) }))),
-  refusal: { type: "null" },
-});
-const textLogprobs = object({
-  tokens: list(text),
-  // The first token of a prompt has none.
-  token_logprobs: list({ type: ["number", "null"] }),
-  top_logprobs: list(orNull({ type: "object", additionalProperties: number })),
-  text_offset: list(whole),
-});
-
-const usage = object({
-  prompt_tokens: whole,
-  completion_tokens: whole,
-  total_tokens: whole,
-  prompt_tokens_details: object({ cached_tokens: whole, audio_tokens: whole }),
-  completion_tokens_details: { type: "object", additionalProperties: whole },
-});
-const common = (kind: string) => ({
-  id: text,
-  object: one(kind),
-  created: whole,
-  model: text,
-  system_fingerprint: text,
-  usage,
-  timings: { type: "object", additionalProperties: number } as Schema,
-});
-
-const call = object({ id: text, type: one("function"), function: object({ name: text, arguments: text }) });
-const chatReply = object({
-  ...common("chat.completion"),
-  choices: list(
-    object({
-      index: whole,
-      message: object({
-        role: one("assistant"),
-        content: { type: ["string", "null"] },
-        refusal: { type: "null" },
-        "tool_calls?": list(call),
-      }),
-      logprobs: orNull(chatLogprobs),
-      finish_reason: { type: "string", enum: ["stop", "length", "tool_calls"] },
-    }),
-  ),
-});
-const completionReply = object({
-  ...common("text_completion"),
-  choices: list(
-    object({
-      index: whole,
-      text,
-      logprobs: orNull(textLogprobs),
-      finish_reason: { type: "string", enum: ["stop", "length"] },
-    }),
-  ),
-});
-const embeddingReply = object({
-  object: one("list"),
-  model: text,
-  data: list(object({ object: one("embedding"), index: whole, embedding: { anyOf: [list(number), text] } })),
-  usage: object({ prompt_tokens: whole, total_tokens: whole }),
-});
-const modelEntry = object({ id: text, object: one("model"), created: whole, owned_by: text, "parent?": text });
-const error = object({
-  error: object({
-    message: text,
-    type: text,
-    param: { type: ["string", "null"] },
-    code: { type: ["string", "null"] },
-  }),
-});
-const anthropicError = object({ type: one("error"), error: object({ type: text, message: text }) });
+import { detokenizing, loading, scales, tokenizing, unloading } from "./tokens.ts";
 
 const content = (schema: Schema) => ({ "application/json": { schema } });
 
@@ -145,52 +75,6 @@ const get = (summary: string, operationId: string, reply: Schema, more: object =
   },
 });
 
-const time = { type: ["integer", "null"] } as const satisfies Schema;
-const fileObject = object({
-  id: text,
-  object: one("file"),
-  bytes: whole,
-  created_at: whole,
-  filename: text,
-  purpose: { type: "string", enum: ["batch", "batch_output"] },
-  status: one("processed"),
-});
-const batchFault = object({ code: text, message: text, param: { type: ["string", "null"] }, line: time });
-const batchObject = object({
-  id: text,
-  object: one("batch"),
-  endpoint: text,
-  model: { type: ["string", "null"] },
-  errors: orNull(object({ object: one("list"), data: list(batchFault) })),
-  input_file_id: text,
-  completion_window: text,
-  status: {
-    type: "string",
-    enum: ["validating", "failed", "in_progress", "finalizing", "completed", "expired", "cancelling", "cancelled"],
-  },
-  output_file_id: { type: ["string", "null"] },
-  error_file_id: { type: ["string", "null"] },
-  created_at: whole,
-  in_progress_at: time,
-  expires_at: whole,
-  finalizing_at: time,
-  completed_at: time,
-  failed_at: time,
-  expired_at: time,
-  cancelling_at: time,
-  cancelled_at: time,
-  request_counts: object({ total: whole, completed: whole, failed: whole }),
-  metadata: orNull({ type: "object", additionalProperties: text }),
-});
-const page = (item: Schema) =>
-  object({
-    object: one("list"),
-    data: list(item),
-    first_id: { type: ["string", "null"] },
-    last_id: { type: ["string", "null"] },
-    has_more: { type: "boolean" },
-  });
-
 const inPath = { name: "id", in: "path", required: true, schema: text };
 const query = (...names: string[]) => names.map((name) => ({ name, in: "query", schema: text }));
 const asked = { parameters: [inPath] };
@@ -232,9 +116,123 @@ const batchPaths = {
 };
 
 const named = { parameters: [{ name: "model", in: "path", required: true, schema: text }] };
-const any: Schema = { type: "object" };
+const said = { content: { "text/plain": { schema: text } } };
 
-export const document = (version: string) => ({
+const ready = (summary: string, name: string) => {
+  const { get: one } = get(summary, name, object({ status: text, "health?": text, "models?": any }));
+  const { 200: fine, 503: waits } = one.responses as Record<string, object>;
+  return { get: { ...one, security: [], responses: { 200: fine, 503: waits } } };
+};
+const ofModel = { parameters: query("model") };
+const adapterEntry = object({ id: whole, path: text, scale: number });
+const plain = (summary: string, name: string) => {
+  const { post: one } = post(summary, name, text);
+  return { post: { ...one, responses: { ...one.responses, 200: { description: "What was done.", ...said } } } };
+};
+
+/** What clients of llama-server and vLLM ask for besides, and what operators do. */
+const otherPaths = {
+  "/tokenize": post(
+    "Token ids of a text or of messages.",
+    "tokenize",
+    object({
+      tokens: list({ anyOf: [whole, object({ id: whole, piece: { anyOf: [text, list(whole)] } })] }),
+      count: whole,
+      max_model_len: whole,
+      "token_strs?": list(text),
+    }),
+  ),
+  "/detokenize": post("The text of token ids.", "detokenize", object({ content: text, prompt: text })),
+  "/apply-template": post("Messages as the prompt that they become.", "applyTemplate", object({ prompt: text })),
+  "/tokenizer_info": get(
+    "Special tokens and the chat template.",
+    "tokenizerInfo",
+    object({
+      ...Object.fromEntries(
+        ["bos", "eos", "pad", "unk"].map((name) => [`${name}_token`, { type: ["string", "null"] } as const]),
+      ),
+      chat_template: { type: ["string", "null"] },
+      model_max_length: whole,
+      vocab_size: whole,
+    }),
+    ofModel,
+  ),
+  "/lora-adapters": {
+    ...get("The adapters of the first model, by number.", "listAdapters", list(adapterEntry)),
+    ...post("Sets the scales that all requests use.", "scaleAdapters", list(adapterEntry)),
+  },
+  "/v1/load_lora_adapter": plain("Loads an adapter.", "loadAdapter"),
+  "/v1/unload_lora_adapter": plain("Unloads an adapter.", "unloadAdapter"),
+  "/health": ready("Whether the server is ready, and how well its models are.", "health"),
+  "/readyz": ready("Whether the server is ready.", "ready"),
+  "/livez": { get: { ...get("Whether the server lives.", "live", object({ status: one("ok") })).get, security: [] } },
+  "/status": get(
+    "What the models do.",
+    "status",
+    object({ active: whole, models: list(object({ name: text, state: text })) }),
+  ),
+  "/slots": get(
+    "Places of a model, and whether each is taken.",
+    "slots",
+    list(object({ id: whole, n_ctx: whole, is_processing: flag })),
+    ofModel,
+  ),
+  "/props": get(
+    "What a model is.",
+    "props",
+    object({
+      default_generation_settings: any,
+      total_slots: whole,
+      model_alias: text,
+      chat_template: text,
+      bos_token: text,
+      eos_token: text,
+      modalities: any,
+      build_info: text,
+      is_sleeping: flag,
+    }),
+    ofModel,
+  ),
+  "/metrics": (() => {
+    const { get: one } = get("Metrics for Prometheus.", "metrics", text, { parameters: query("dialect") });
+    return { get: { ...one, responses: { ...one.responses, 200: { description: "Samples.", ...said } } } };
+  })(),
+  "/version": get("The version of the server.", "version", object({ version: text })),
+  "/openapi.json": get("This document.", "document", any),
+};
+
+const requests: Readonly<Record<string, Schema>> = {
+  createChatCompletion: chatRequest,
+  createCompletion: completionRequest,
+  createEmbedding: embeddingRequest,
+  createResponse: responsesRequest,
+  createMessage: messagesRequest,
+  countTokens: countRequest,
+  createFile: fileRequest,
+  createBatch: batchRequest,
+  tokenize: tokenizing,
+  detokenize: detokenizing,
+  applyTemplate: tokenizing,
+  scaleAdapters: scales,
+  loadAdapter: loading,
+  unloadAdapter: unloading,
+};
+
+/** What is described depends on the server: whether it asks for keys, and whether it has one model alone. */
+export interface Described {
+  keys?: boolean;
+  one?: boolean;
+}
+
+/** A request that need not name its model. */
+function withoutName(schema: Schema): Schema {
+  const { required, properties } = schema;
+  if (!required?.includes("model")) return schema;
+  const model = { ...properties!.model, type: ["string", "null"] } as const;
+  return { ...schema, required: required.filter((name) => name !== "model"), properties: { ...properties, model } };
+}
+
+export const document = (version: string, { keys = false, one: alone = false }: Described = {}) => ({
   openapi: "3.1.0",
   info: { title: "ternlight serve", version: version || "0", license: { name: "MIT OR Apache-2.0" } },
   paths: {
@@ -247,8 +245,8 @@ export const document = (version: string) => ({
     "/v1/chat/completions": post("Answers messages.", "createChatCompletion", chatReply, { streams: true }),
     "/v1/completions": post("Continues texts.", "createCompletion", completionReply, { streams: true }),
     "/v1/embeddings": post("Computes embeddings.", "createEmbedding", embeddingReply),
-    "/v1/responses": post("Answers without state.", "createResponse", any, { streams: true }),
-    "/v1/messages": post("Answers in Anthropic's interface.", "createMessage", any, {
+    "/v1/responses": post("Answers without state.", "createResponse", responseReply, { streams: true }),
+    "/v1/messages": post("Answers in Anthropic's interface.", "createMessage", messageReply, {
       streams: true,
       failure: anthropicError,
     }),
@@ -261,20 +259,17 @@ export const document = (version: string) => ({
       },
     ),
     ...batchPaths,
-    "/health": get("Whether the server is ready.", "health", any),
-    "/version": get("The version of the server.", "version", object({ version: text })),
+    ...otherPaths,
   },
+  // Without keys a client may send one all the same.
+  security: keys ? [{ key: [] }, { header: [] }] : [{}, { key: [] }, { header: [] }],
   components: {
-    schemas: {
-      createChatCompletion: chatRequest,
-      createCompletion: completionRequest,
-      createEmbedding: embeddingRequest,
-      createResponse: responsesRequest,
-      createMessage: messagesRequest,
-      countTokens: countRequest,
-      createFile: fileRequest,
-      createBatch: batchRequest,
+    schemas: Object.fromEntries(
+      Object.entries(requests).map(([name, schema]) => [name, alone ? withoutName(schema) : schema]),
+    ),
+    securitySchemes: {
+      key: { type: "http", scheme: "bearer" },
+      header: { type: "apiKey", in: "header", name: "x-api-key" },
     },
-    securitySchemes: { key: { type: "http", scheme: "bearer" } },
   },
 });

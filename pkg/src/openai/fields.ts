@@ -37,6 +37,9 @@ export const refused = (description: string): Schema => treated("refused")({ typ
 /** A field whose value must be one of some texts. */
 export const choice = (...values: string[]): Schema => ({ type: ["string", "null"], enum: values });
 
+/** Stop texts of a request at most: each is looked for in every piece of the answer. */
+const MOST_STOPS = 64;
+
 const pair: Schema = {
   type: "array",
   minItems: 2,
@@ -60,15 +63,15 @@ export const sampling: Readonly<Record<string, Schema>> = {
   },
   logit_bias: {
     anyOf: [
-      { type: "object", propertyNames: { pattern: "^[0-9]{1,9}$" }, additionalProperties: { type: "integer" } },
+      { type: "object", propertyNames: { pattern: "^[0-9]{1,9}$" }, additionalProperties: { type: "number" } },
       { type: "array", items: pair },
       { type: "null" },
     ],
     description: "Token ids with what is added to their logits; also as a list of pairs, where false forbids a token.",
   },
   stop: {
-    anyOf: [text, { type: "array", maxItems: 4, items: text }, { type: "null" }],
-    description: "Texts that end the answer and are not part of it.",
+    anyOf: [text, { type: "array", maxItems: MOST_STOPS, items: text }, { type: "null" }],
+    description: "Texts that end the answer and are not part of it; OpenAI takes 4.",
   },
 };
 
@@ -147,6 +150,9 @@ export const limit: Schema = {
   description: "-1 is no limit but the context.",
 };
 
-export const model: Schema = { ...text, description: "A name that /v1/models lists." };
+export const model: Schema = {
+  ...text,
+  description: "A name that /v1/models lists; may be left out where there is one.",
+};
 
 export const metadata = ignored(orNull({ type: "object", additionalProperties: text }), "It is not kept.");

@@ -5,15 +5,22 @@ import { cors } from "hono/cors";
 import { ApiError } from "../openai/errors.ts";
 import { type Env, OPEN } from "./env.ts";
 
-/** A page whose own name leads to this machine (DNS rebinding) has that name in the Host header. */
+/** An address in a Host header: four numbers, or what stands in brackets. */
+const ADDRESS = /^(\d{1,3}(\.\d{1,3}){3}|\[[\d:a-f.]+\])$/;
+
+/**
+ * A page whose own name leads to this machine (DNS rebinding) has that name in the Host header. Only names can be turned: who writes an
+ * address reaches what has it.
+ */
 export function hosts(allowed: readonly string[]): MiddlewareHandler<Env> {
   const names = new Set(allowed.map((name) => name.toLowerCase()));
   return async (c, next) => {
     const host = (c.req.header("host") ?? "").toLowerCase().replace(/:\d*$/, "");
-    if (!names.has(host))
-      throw new ApiError(403, `the server is not addressed as ${JSON.stringify(host.slice(0, 100))}`, {
-        code: "host_not_allowed",
-      });
+    if (!names.has(host) && !ADDRESS.test(host)) {
+      const shown = JSON.stringify(host.slice(0, 100));
+      const message = `the server does not know the name ${shown}: --allowed-host (allowedHosts) adds one`;
+      throw new ApiError(403, message, { code: "host_not_allowed" });
+    }
     await next();
   };
 }
@@ -27,17 +34,20 @@ export const origins = (allowed: readonly string[]): MiddlewareHandler<Env> =>
 
 export function keys(given: readonly string[]): MiddlewareHandler<Env> {
   const digests = Promise.all(given.map(digest));
-  return async (c, next) => {
-    if (OPEN.includes(c.req.path)) return next();
-    const bearer = /^Bearer +(.*)$/i.exec(c.req.header("authorization") ?? "")?.[1];
-    const key = bearer ?? c.req.header("x-api-key");
-    const code = "invalid_api_key";
+  const code = "invalid_api_key";
+  const refusal = async (key: string | undefined) => {
     if (key === undefined)
-      throw new ApiError(401, "a key is missing: Authorization: Bearer KEY", { code, headers: CHALLENGE });
+      return new ApiError(401, "a key is missing: Authorization: Bearer KEY", { code, headers: CHALLENGE });
     const own = await digest(key.trim());
     // Every key is compared, and of each every byte.
     const matches = (await digests).map((one) => one.reduce((difference, byte, i) => difference | (byte ^ own[i]!), 0));
-    if (!matches.includes(0)) throw new ApiError(401, "the key is wrong", { code, headers: CHALLENGE });
+    return matches.includes(0) ? null : new ApiError(401, "the key is wrong", { code, headers: CHALLENGE });
+  };
+  return async (c, next) => {
+    const bearer = /^Bearer +(.*)$/i.exec(c.req.header("authorization") ?? "")?.[1];
+    const refused = await refusal(bearer ?? c.req.header("x-api-key"));
+    if (refused && !OPEN.includes(c.req.path)) throw refused;
+    if (refused) c.set("stranger", true);
     await next();
   };
 }

@@ -52,6 +52,7 @@ export async function* answers(ask: Ask, context: AnswerContext): AsyncGenerator
     yield* channel;
   } finally {
     abort.abort();
+    channel.leave();
   }
 }
 
@@ -60,19 +61,40 @@ async function* answer(ask: Ask, index: number, context: AnswerContext): AsyncGe
   const prompt = ask.prompts[Math.floor(index / ask.n)]!;
   const { adapters, signal } = context;
   const { seed } = ask.options;
+  signal.throwIfAborted();
   const generation = begin(context.model, ask, prompt, {
     ...(seed === undefined ? {} : { seed: seedAt(seed, index % ask.n) }),
     ...(adapters.length > 0 ? { adapters } : {}),
-    signal,
   });
+  // A signal of the generation's would reject it, and what it has computed would count for nothing.
+  const stop = () => generation.stop();
+  signal.addEventListener("abort", stop);
+  try {
+    yield* partsOf(generation, ask, prompt, context);
+  } finally {
+    signal.removeEventListener("abort", stop);
+  }
+}
+
+async function* partsOf(
+  generation: Generation,
+  ask: Ask,
+  prompt: Prompt | ChatAsk,
+  context: AnswerContext,
+): AsyncGenerator<Part, undefined> {
+  const { signal } = context;
+  const ended = (finished: Finished) => {
+    context.onEnd?.(finished);
+    signal.throwIfAborted();
+  };
   const { tools = [] } = isChat(prompt) ? prompt : {};
   const calls = ask.calls ? new CallReader(tools, context.tokens) : null;
   if (!ask.stream && !calls) {
     // Nobody waits for its pieces, each of which would cost as much as a small step of the engine.
     const finished = await generation.finished;
     const { text, logprobs } = finished;
+    ended(finished);
     yield { type: "text", text, ...(logprobs ? { logprobs } : {}) };
-    context.onEnd?.(finished);
     yield { type: "end", finished, reason: reasonOf(finished.finishReason, false) };
     return;
   }
@@ -88,8 +110,8 @@ async function* answer(ask: Ask, index: number, context: AnswerContext): AsyncGe
   }
   const whole = await generation.finished;
   const finished = ask.oneCall && calls?.between ? leftBehindCall(whole, read) : whole;
+  ended(finished);
   if (calls) yield* calls.end();
-  context.onEnd?.(finished);
   yield { type: "end", finished, reason: reasonOf(finished.finishReason, calls?.found ?? false) };
 }
 

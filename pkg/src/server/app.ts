@@ -70,7 +70,7 @@ export function createApp(options: ServerOptions, version = ""): ServerApp {
   messageRoutes(app, core);
   responseRoutes(app, core);
   batchRoutes(app, core);
-  documentRoute(app, version);
+  documentRoute(app, core, version);
   app.notFound((c) => answerTo(c, unknown(app, c.req)));
   app.onError((error, c) => answerTo(c, error));
   const ready = Promise.all(slots.map(({ loaded }) => loaded)).then(() => {});

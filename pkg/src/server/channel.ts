@@ -8,9 +8,11 @@ export class Channel<T> {
   #room = () => {};
   #full: Promise<void> | null = null;
   #end: { error?: unknown } | null = null;
+  #left = false;
 
   /** Resolves when there is room for more. */
   put(value: T): Promise<void> | undefined {
+    if (this.#left) return undefined;
     this.#waiting.push(value);
     this.#wake();
     if (this.#waiting.length < MOST) return undefined;
@@ -18,6 +20,13 @@ export class Channel<T> {
       this.#room = resolve;
     });
     return this.#full;
+  }
+
+  /** The reader has gone: writers no longer wait, and what they write is dropped. */
+  leave(): void {
+    this.#left = true;
+    this.#waiting.length = 0;
+    this.#room();
   }
 
   end(): void {

@@ -7,6 +7,7 @@ import type { Finished, Prompt, TokenLogprobs } from "../types/index.ts";
 import type { Indexed } from "./answers.ts";
 import { lastEvents, type StreamContext } from "./chat_events.ts";
 import type { Collected } from "./collect.ts";
+import { gathered } from "./gathered.ts";
 import { inLanes } from "./lanes.ts";
 import type { Work } from "./models.ts";
 import type { Sent } from "./sse.ts";
@@ -21,25 +22,36 @@ export interface Echo {
 
 /** The prompts to begin with, and the ids that they were found to be. */
 export async function echoes(ask: Ask, work: Work): Promise<{ echoes: Echo[]; ask: Ask }> {
-  if (!ask.echo) return { echoes: [], ask };
+  if (!ask.echo) {
+    await work.hold(gathered(ask, work));
+    return { echoes: [], ask };
+  }
   const { model, adapters, signal } = work;
   const top = ask.options.logprobs;
   const found: Echo[] = [];
-  const prompts: Prompt[] = [];
+  const prompts: number[][] = [];
+  // What is too much by its ids alone is not worth their texts.
+  gathered(ask, work, sum(ask.prompts.filter((prompt) => typeof prompt !== "string") as number[][]));
   await inLanes(ask.prompts.length, async (i) => {
     const prompt = ask.prompts[i] as Prompt;
     const ids = typeof prompt === "string" ? await model.tokenize(prompt) : [...prompt];
-    const text = typeof prompt === "string" ? prompt : await model.detokenize(ids);
     prompts[i] = ids;
-    found[i] = { text };
-    if (top === undefined || ids.length === 0) return;
-    const logprobs = await model.promptLogprobs(ids, { top, adapters, signal });
-    found[i] = { text, first: ids[0]!, logprobs };
+    found[i] = { text: typeof prompt === "string" ? prompt : await model.detokenize(ids) };
   });
+  await work.hold(gathered(ask, work, sum(prompts)));
+  if (top !== undefined)
+    await inLanes(prompts.length, async (i) => {
+      const ids = prompts[i]!;
+      if (ids.length === 0) return;
+      const logprobs = await model.promptLogprobs(ids, { top, adapters, signal });
+      found[i] = { ...found[i]!, first: ids[0]!, logprobs };
+    });
   const learned = found.flatMap(({ first }) => (first === undefined ? [] : [first]));
   await work.tokens.learn(learned);
   return { echoes: found, ask: { ...ask, prompts } };
 }
+
+const sum = (lists: readonly ArrayLike<number>[]) => lists.reduce((total, { length }) => total + length, 0);
 
 export async function completionAnswer(
   ask: Ask,

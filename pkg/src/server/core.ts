@@ -4,9 +4,11 @@ import { ApiError, retryHeaders, toApiError } from "../openai/errors.ts";
 import { EngineError } from "../types/errors.ts";
 import { readJson } from "./body.ts";
 import { Counts } from "./counts.ts";
+import { MOST_HELD } from "./gathered.ts";
 import { evicted } from "./lines.ts";
 import { type Models, stopping, type Work } from "./models.ts";
 import type { RequestRecord, Settings } from "./settings.ts";
+import { Share } from "./share.ts";
 import type { Ready, Slot } from "./slot.ts";
 import { type Sent, SSE_HEADERS, sse } from "./sse.ts";
 
@@ -29,6 +31,7 @@ export class Core {
   readonly models: Models;
   readonly settings: Settings;
   readonly counts = new Counts();
+  readonly #logprobs = new Share(MOST_HELD);
   readonly #active = new Set<AbortController>();
   /** Requests that are lines of batches. */
   readonly #lines = new WeakSet<Request>();
@@ -94,6 +97,15 @@ export class Core {
     }
   }
 
+  /** The body of a request that names a model. Where one alone is served, that one is meant by a body without a name. */
+  async asked(request: Request): Promise<unknown> {
+    const body = await this.body(request);
+    const { only } = this.models;
+    if (only === null || typeof body !== "object" || body === null || Array.isArray(body)) return body;
+    const { model } = body as { model?: unknown };
+    return model === undefined || model === null ? { ...body, model: only } : body;
+  }
+
   /** Works for a request with the model that it names. `param` is the field that holds its prompt. */
   async work(
     request: Request,
@@ -112,10 +124,10 @@ export class Core {
     const under = this.#underWay(slot);
     if (client) under.clients++;
     else under.lines.add(abort);
-    let release = () => {};
+    let releases: (() => void)[] = [];
     const end = () => {
-      release();
-      release = () => {};
+      for (const release of releases) release();
+      releases = [];
       under.lines.delete(abort);
       if (this.#active.delete(abort) && client) {
         under.clients--;
@@ -126,12 +138,13 @@ export class Core {
     };
     try {
       const ready = await slot.use();
-      release = ready.release;
+      releases.push(ready.release);
       if (client) makeRoom(under, ready.model.info.maxSequences);
       entry.record.model = name;
       const signal = AbortSignal.any([request.signal, abort.signal]);
       const problem = (error: unknown) => this.#problem(error, param, { ready, slot, entry, request });
-      const work: Work = { ...ready, name, slot, adapters, signal };
+      const hold = async (logprobs: number) => void releases.push(await this.#logprobs.take(logprobs, signal));
+      const work: Work = { ...ready, name, slot, adapters, signal, hold };
       const outcome = await run(work).catch(async (error) => {
         throw await problem(error);
       });
@@ -143,7 +156,7 @@ export class Core {
       entry.done = new Promise((resolve) => {
         ended = resolve;
       });
-      return await this.#stream(outcome, { end: () => [end(), ended()], abort, problem });
+      return await this.#stream(outcome, { end, ended, abort, problem });
     } catch (error) {
       end();
       throw error;
@@ -201,7 +214,12 @@ export class Core {
 
   async #stream(
     { events, failed }: Extract<Outcome, { events: unknown }>,
-    { end, abort, problem }: { end(): unknown; abort: AbortController; problem(error: unknown): Promise<ApiError> },
+    {
+      end,
+      ended,
+      abort,
+      problem,
+    }: { end(): void; ended(): void; abort: AbortController; problem(error: unknown): Promise<ApiError> },
   ): Promise<Response> {
     // What fails at once is an answer with a status.
     const first = events.next();
@@ -221,6 +239,8 @@ export class Core {
       } finally {
         await events.return(undefined);
         end();
+        // Behind what was counted last of answers that were cut off.
+        ended();
       }
     };
     const stream = all();

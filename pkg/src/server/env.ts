@@ -4,7 +4,11 @@ import type { Context, Hono } from "hono";
 import type { Entry } from "./core.ts";
 
 export interface Env {
-  Variables: { entry: Entry };
+  Variables: {
+    entry: Entry;
+    /** Has no key where keys are asked for: health checks tell such a one the state alone. */
+    stranger?: true;
+  };
 }
 export type App = Hono<Env>;
 export type AppContext = Context<Env>;

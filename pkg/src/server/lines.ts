@@ -50,7 +50,7 @@ const TRIES = { shared: 2, alone: 3 };
 /** Milliseconds before a line is tried again that found no place. */
 const AGAIN_MS = 50;
 /** The server's own states; everything else with such a status is the engine's failure. */
-const STOPPED = ["stopping", "closed", "load_failed"];
+const STOPPED = ["stopping", "closed", "load_failed", "model_lost"];
 
 export class LineAnswers {
   readonly #settings: LineSettings;

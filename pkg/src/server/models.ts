@@ -30,6 +30,12 @@ export class Models {
     return this.slots[0]!;
   }
 
+  /** The name of the model where there is one alone, without adapters that have names, too. */
+  get only(): string | null {
+    const [slot, ...others] = this.slots;
+    return others.length === 0 && slot!.adapters.size === 0 ? slot!.name : null;
+  }
+
   list() {
     return this.slots.flatMap(({ name, created, adapters }) => [
       entry(name, created, null),
@@ -67,6 +73,8 @@ export interface Work extends Ready {
   adapters: AdapterUse[];
   /** Ends with the request: the client went, or the server stops. */
   signal: AbortSignal;
+  /** Waits until this many log-probabilities may be kept for it, to its end. */
+  hold(logprobs: number): Promise<void>;
 }
 
 export const stopping = (): ApiError =>

@@ -65,6 +65,16 @@ export function settingsOf(options: ServerOptions) {
   const given = checkAll("createApp", serverApp, options);
   if (isObject(given.models) || Object.keys(given.models).length === 0)
     throw wrong("createApp", "models", "an object of at least one model", given.models);
+  const loaded = Object.values(given.models).some((model) => typeof model !== "function");
+  if (given.idleUnload !== undefined && loaded)
+    throw wrong(
+      "createApp",
+      "idleUnload",
+      "left out, or models be functions, which can load them again",
+      given.idleUnload,
+    );
+  const apiKeys = given.apiKeys?.map((key) => key.trim());
+  if (apiKeys?.includes("")) throw wrong("createApp", "apiKeys", "texts that are not empty", "");
   return {
     maxBody: maxBody.default,
     maxRequests: maxRequests.default,
@@ -73,6 +83,7 @@ export function settingsOf(options: ServerOptions) {
     idleUnload: 0,
     metricsDialect: metricsDialect.default as MetricsDialect,
     ...given,
+    ...(apiKeys ? { apiKeys } : {}),
   };
 }
 

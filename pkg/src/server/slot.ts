@@ -28,6 +28,8 @@ export class Slot {
   progress: Progress | null = null;
   state: "loading" | "ready" | "idle" | "failed" | "closed" = "loading";
   readonly #load: Loader;
+  /** A model that was given loaded cannot be loaded again. */
+  readonly #once: boolean;
   readonly #idleMs: number;
   readonly #abort = new AbortController();
   #ready: Promise<Ready>;
@@ -44,6 +46,7 @@ export class Slot {
     wanted: Readonly<Record<string, ModelSource>> = {},
   ) {
     this.name = name;
+    this.#once = typeof load !== "function";
     this.#load = typeof load === "function" ? load : async () => load;
     this.#idleMs = 1000 * idleSeconds;
     this.#ready = this.#begin(wanted);
@@ -59,8 +62,8 @@ export class Slot {
     if (this.state === "loading" && !this.#before) throw this.unavailable();
     if (this.state === "closed")
       throw new ApiError(503, "the server is being stopped", { code: "stopping", headers: retryHeaders(1000) });
-    if (this.state === "idle" || (this.state === "failed" && Date.now() - this.#failedAt > RETRY_MS))
-      this.#ready = this.#begin();
+    const again = this.state === "failed" && !this.#once && Date.now() - this.#failedAt > RETRY_MS;
+    if (this.state === "idle" || again) this.#ready = this.#begin();
     if (this.state === "failed") throw this.unavailable();
     this.#users++;
     clearTimeout(this.#timer);
@@ -144,9 +147,11 @@ export class Slot {
     return info;
   }
 
-  /** A model whose worker has died is loaded again. */
+  /** A model whose worker has died is loaded again, where it can be. */
   #lost(): void {
-    if (this.state === "ready") this.#ready = this.#begin();
+    if (this.state !== "ready") return;
+    if (this.#once) this.state = "failed";
+    else this.#ready = this.#begin();
   }
 
   #release(): void {
@@ -173,6 +178,11 @@ export class Slot {
   /** Why the model answers nothing now. */
   unavailable(): ApiError {
     const { loaded = 0, total = 0 } = this.progress ?? {};
+    if (this.state === "failed" && this.#once)
+      return new ApiError(503, `the model ${this.name} has ended, and the server was given no function that loads it`, {
+        code: "model_lost",
+        headers: { "x-should-retry": "false" },
+      });
     if (this.state === "failed")
       return new ApiError(503, `the model ${this.name} could not be loaded`, {
         code: "load_failed",

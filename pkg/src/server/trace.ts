@@ -53,7 +53,7 @@ export function measurements(
     one("gen_ai.client.token.usage", "{token}", count, { "gen_ai.token.type": type });
   return [
     one("gen_ai.server.request.duration", "s", (ttftMs + Math.max(0, predictedMs)) / 1000),
-    one("gen_ai.server.time_to_first_token", "s", ttftMs / 1000),
+    ...(predictedN > 0 ? [one("gen_ai.server.time_to_first_token", "s", ttftMs / 1000)] : []),
     ...(predictedN > 1 ? [one("gen_ai.server.time_per_output_token", "s", predictedMs / (predictedN - 1) / 1000)] : []),
     usage("input", promptTokens.length),
     usage("output", tokens.length),

@@ -95,7 +95,7 @@ export class Monitor {
   /** Takes the hashes of all weights, and compares them from then on. */
   static async start(
     around: Surroundings,
-    { share = 0.005, thresholds = {} }: { share?: number | undefined; thresholds?: HealthThresholds | undefined },
+    { share = 0.004, thresholds = {} }: { share?: number | undefined; thresholds?: HealthThresholds | undefined },
   ): Promise<Monitor> {
     const monitor = new Monitor(around, share, thresholds);
     await monitor.#tiles.take(around.turn);

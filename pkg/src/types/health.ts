@@ -46,7 +46,7 @@ export type HealthThresholds = Partial<Record<HealthSignalName, HealthThreshold>
 
 /** The load option `health`. */
 export interface HealthWatch {
-  /** The share of a core that watching may take, from 0 to 1; with 1 every step is looked at. @default 0.005 */
+  /** The share of a core that watching may take, from 0 to 1; with 1 every step is looked at. @default 0.004 */
   share?: number | undefined;
   /** Thresholds of signals; the others keep theirs. */
   thresholds?: HealthThresholds | undefined;

@@ -7,9 +7,9 @@ import path from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
-import { load } from "ternlight";
+import { load, type Model } from "ternlight";
 import { type DeviceReport, deviceReport, recommend } from "ternlight/doctor";
-import { estimate } from "../../src/advise/probe.ts";
+import { estimate, probe } from "../../src/advise/probe.ts";
 import { recommend as recommendWith } from "../../src/advise/recommend.ts";
 import { msAt, play, stepMs } from "../../src/advise/simulate.ts";
 import { once } from "../../src/api/model.ts";
@@ -55,6 +55,115 @@ test("a load that can be worked out by hand is played as such", () => {
   // Beside answers a prompt gets an eighth of a chunk: a long one takes many steps.
   const long = play(flat, { ...load, users: 2, maxSequences: 2, promptTokens: 512, answerTokens: 64 });
   assert.ok(Math.max(...long.firstMs) >= 10 * (512 / 32 / 2), String(Math.max(...long.firstMs)));
+});
+
+/**
+ * The same load played another way: every step by itself, for one place and prompts that one step reads. A slice of the worker ends after
+ * 8 ms or 64 steps, or where nothing runs; what was posted before is read then, and its answers are heard of.
+ */
+function stepByStep(
+  step: number,
+  read: number,
+  { users, answers }: { users: number; answers: number },
+  requests: number,
+) {
+  let [now, steps, begun] = [0, 0, 0];
+  const line: number[] = [];
+  let inbox = Array<number>(users).fill(0);
+  let running: { asked: number; left: number } | null = null;
+  let done: number[] = [];
+  const whole: number[] = [];
+  while (whole.length < requests) {
+    const ends = steps >= 64 || now - begun >= 8 || (running === null && line.length === 0);
+    if (ends) {
+      // Those who are answered ask again at once, and are read with the next look.
+      const arrived = inbox;
+      inbox = done.map(() => now);
+      whole.push(...done.map((asked) => now - asked));
+      done = [];
+      line.push(...arrived);
+      if (line.length === 0 && running === null) line.push(...inbox.splice(0));
+      [steps, begun] = [0, now];
+      continue;
+    }
+    if (running === null) {
+      running = { asked: line.shift()!, left: answers };
+      now += read;
+    } else now += step;
+    steps++;
+    if (--running.left === 0) {
+      done.push(running.asked);
+      running = null;
+    }
+  }
+  return { whole, tokensPerSecond: (1000 * whole.length * answers) / now };
+}
+
+test("what is predicted is what a simulation of every step gives", () => {
+  for (const [step, read, users, answers] of [
+    [0.26, 4.7, 1, 96],
+    [0.26, 18.5, 4, 64],
+    [3.3, 100, 4, 32],
+    [44, 900, 2, 8],
+  ] as const) {
+    const steps = { answers: [{ rows: 1, ms: step }], prompts: [{ rows: 100, ms: read }], besideMs: 0 };
+    const load = { users, promptTokens: 100, answerTokens: answers, maxSequences: 1, prefillChunk: 256 };
+    const played = play(steps, load);
+    const found = stepByStep(step, read, { users, answers }, played.wholeMs.length);
+    const near = (a: number, b: number) => Math.abs(a / b - 1) < 0.01;
+    const what = JSON.stringify({ step, read, users, answers });
+    assert.ok(
+      near(played.tokensPerSecond, found.tokensPerSecond),
+      `${what} ${played.tokensPerSecond} ${found.tokensPerSecond}`,
+    );
+    for (const p of [50, 95])
+      assert.ok(
+        near(percentile(played.wholeMs, p), percentile(found.whole, p)),
+        `${what} ${percentile(played.wholeMs, p)} ${percentile(found.whole, p)}`,
+      );
+  }
+});
+
+test("a probe measures code that the runtime has made fast, and takes about a second", async () => {
+  let written = 0;
+  const spent = (ms: number) => {
+    for (const end = performance.now() + ms; performance.now() < end; );
+  };
+  // Steps take two thirds more at first, and come near their time within some hundred tokens.
+  const ms = () => 0.3 + 0.2 * Math.exp(-written / 150);
+  const generate = (_: number[], { maxTokens }: { maxTokens: number }) => {
+    let [made, predictedMs] = [0, 0];
+    const timings = () => ({ predictedN: made, predictedMs, ttftMs: 1 });
+    return {
+      async *[Symbol.asyncIterator]() {
+        while (made < maxTokens) {
+          const one = ms();
+          spent(one);
+          written++;
+          if (made++ > 0) predictedMs += one;
+          yield {};
+        }
+      },
+      get finished() {
+        return Promise.resolve({ timings: timings() });
+      },
+    };
+  };
+  const model = {
+    generate,
+    warmup: async () => {},
+    status: async () => ({}),
+    info: { vocab: 100, contextLength: 512 },
+  };
+  const begun = performance.now();
+  const { steps } = await probe(model as unknown as Model, {
+    most: 1,
+    prefillChunk: 256,
+    promptTokens: 32,
+    answerTokens: 96,
+  });
+  assert.ok(performance.now() - begun < 2500);
+  assert.ok(steps.answers[0]!.ms < 0.315, String(steps.answers[0]!.ms));
 });
 
 test("a machine that is uneven makes slow answers slower, as often as it was measured to be", () => {

@@ -101,6 +101,19 @@ test("a line that is wrong is told in its place, and the others are answered", a
   assert.match(stderr, /7 failed/);
 });
 
+test("a line of more than 16 MiB is not kept, and the one behind it is answered", async (context) => {
+  const at = await folder(context);
+  const input = path.join(at, "in.jsonl");
+  await writeFile(input, [JSON.stringify("a".repeat(17 * 2 ** 20)), '"Once"'].join("\n"));
+  const { status, stdout, stderr } = await ternlight("run", DEMO, ...flags, "--prompts", input);
+  assert.equal(status, 1, stderr);
+  const codes = stdout
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line).error?.code);
+  assert.deepEqual(codes, ["TooLarge", undefined]);
+});
+
 test("what does not go with a file of prompts is refused", async (context) => {
   const input = path.join(await folder(context), "in.jsonl");
   assert.match((await failure(2, "run", DEMO, "-p", "a", "--out", input)).message, /--out belongs to --prompts/);

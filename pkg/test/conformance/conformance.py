@@ -243,7 +243,7 @@ def likeliest(model, ids):
 
 
 def check_schemathesis(url, folder):
-    """Three things differ on purpose from what it expects of OpenAI's document: a stream's body is checked as an envelope
+    """The server has two models, so that each request must name one, as OpenAI's document asks. Three things differ on purpose from what it expects of OpenAI's document: a stream's body is checked as an envelope
     and not by its events, the first token of a prompt has no log-probability (null), and errors have statuses (4xx)."""
     paths = ["/v1/models", "/v1/completions", "/v1/chat/completions", "/v1/embeddings"]
     include = [word for path in paths for word in ("--include-path", path)]
@@ -259,7 +259,7 @@ def main():
     command = [NODE, CLI, "serve", "--threads", "1", "--port", "0", "--json", "--log", "none"]
     failed = 0
     jobs = tempfile.TemporaryDirectory()
-    with jobs, subprocess.Popen([*command, "--batch-folder", jobs.name], stdout=subprocess.PIPE, text=True) as server:
+    with jobs, subprocess.Popen([*command, MODEL, f"other={MODEL}", "--batch-folder", jobs.name], stdout=subprocess.PIPE, text=True) as server:
         try:
             url = json.loads(server.stdout.readline())["url"]
             with tempfile.TemporaryDirectory() as name:

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
+import { get } from "node:http";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -27,7 +28,7 @@ interface Container {
 
 interface Pods {
   metadata: { labels: Record<string, string>; annotations?: Record<string, string> };
-  spec: { containers: Container[]; volumes: { name: string }[] };
+  spec: { containers: Container[]; volumes: { name: string }[]; enableServiceLinks?: boolean };
 }
 
 interface Manifest {
@@ -94,6 +95,8 @@ test("manifests name what is there: labels, ports, volumes and what is scaled", 
   );
   assert.ok(pods.length >= 4);
   for (const { metadata, spec } of pods) {
+    // Variables of services have names of flags: a service called ternlight makes TERNLIGHT_PORT.
+    assert.equal(spec.enableServiceLinks, false, JSON.stringify(metadata.labels));
     const volumes = new Set(spec.volumes.map(({ name }) => name));
     const ports = spec.containers.flatMap(({ ports = [] }) => ports);
     for (const container of spec.containers) {
@@ -288,6 +291,34 @@ test("probes of servers ask for what they answer", async (context) => {
       assert.equal((await fetch(server.url + httpGet.path)).status, 200, httpGet.path);
     }
   assert.equal(asked, 3);
+});
+
+test("Prometheus of compose and clients in the cluster ask for names that the servers know", async (context) => {
+  const [compose] = (await documents<Compose>("compose.yaml")) as [Compose];
+  const [{ scrape_configs }] = (await documents("prometheus/prometheus.yml")) as [
+    { scrape_configs: { static_configs: { targets: string[] }[] }[] },
+  ];
+  const targets = scrape_configs.flatMap(({ static_configs }) => static_configs.flatMap(({ targets }) => targets));
+  assert.ok(targets.length > 0);
+  const all = await manifests();
+  const [service] = all.filter(({ kind, spec }) => kind === "Service" && spec.clusterIP !== "None");
+  const { name } = service!.metadata;
+  const pod = all.find(({ kind, metadata }) => kind === "Deployment" && metadata.name === name)!.spec.template.spec;
+  const servers: [string[], string[]][] = [
+    [compose.services.ternlight!.command!, targets],
+    [pod.containers[0].args, [name, `${name}.default`, `${name}.default.svc.cluster.local`]],
+  ];
+  for (const [[, ...flags], names] of servers) {
+    const { port } = new URL((await serve(context, [`model=${demo}`, ...flags, "--host", "0.0.0.0"])).url);
+    const status = (host: string) =>
+      new Promise((resolve, reject) => {
+        get({ port, host: "127.0.0.1", path: "/metrics", headers: { host } }, (response) =>
+          resolve(response.resume().statusCode),
+        ).on("error", reject);
+      });
+    for (const one of [...names, "10.0.0.7:8000"]) assert.equal(await status(one), 200, one);
+    assert.equal(await status("evil.example"), 403);
+  }
 });
 
 /** Names of metrics of a server with the flags that a file gives it. */

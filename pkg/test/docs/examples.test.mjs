@@ -47,6 +47,7 @@ const NOT_RUN = {
   ],
   "docs/guide/chat-element.md": Array(2).fill("pkg/test/page/chat_element.test.mjs opens such pages"),
   "docs/guide/prompt-api.md": ["pkg/test/prompt_api/page.test.mjs runs such a program"],
+  "docs/guide/clients.md": Array(5).fill("pkg/test/clients/guide.test.mjs runs it"),
   "docs/guide/server.md": [
     "pkg/test/server/serve.test.ts starts it",
     "pkg/test/clients/clients.test.mjs runs it",
@@ -65,7 +66,7 @@ const NOT_RUN = {
 
 /** What runs, and what else may stand in a document: configuration of servers, and plain text. */
 const RUN = ["js", "ts", "html", "sh"];
-const SHOWN = ["nginx", "apache", "caddy", "text", "json", "jsx", "toml"];
+const SHOWN = ["nginx", "apache", "caddy", "text", "json", "jsx", "toml", "python", "yaml"];
 
 const all = documents.flatMap(blocks);
 const reasons = (block) => block.needs.flatMap((need) => /^not run here \((.*)\)$/.exec(need)?.slice(1) ?? []);

@@ -1,11 +1,13 @@
 /**
- * Mixed clients at once: streams, plain requests, slow readers, and some that break off. Every answer is the one that its seed has
- * alone. SERVE_SECONDS (6) says how long; with four minutes or more, the server's memory must stay within 5 % of what it was after half
+ * Mixed clients at once: text and chat completions, each as streams, plain requests, slow readers, and some that break off. Every answer is
+ * the one that its seed has alone. SERVE_SECONDS (6) says how long, SERVE_REPORT=FILE writes what was seen as JSON; with four minutes or more, the server's memory must stay within 5 % of what it was after half
  * of them: until then the heaps of both threads grow to the size that V8 gives to garbage, whatever is kept.
  */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { cpus } from "node:os";
 import { test } from "node:test";
 import { load } from "ternlight";
 import { DEMO, parseEvents } from "./support/app.ts";
@@ -16,16 +18,29 @@ const CLIENTS = 16;
 const PROMPTS = ["Once upon a time", "There was a king", "In a dark wood"];
 const SEEDS = 4;
 
+/** The demo model's chat is its prompt: both interfaces have the same texts. */
+const isChat = (n: number) => n % 5 < 2;
 const asking = (n: number) => ({
   model: "ternlight-demo",
-  prompt: PROMPTS[n % PROMPTS.length]!,
+  ...(isChat(n) ? { messages: [{ role: "user", content: promptOf(n) }] } : { prompt: promptOf(n) }),
   seed: n % SEEDS,
   temperature: 1,
   max_tokens: 24,
 });
 
+const promptOf = (n: number) => PROMPTS[n % PROMPTS.length]!;
+const textOf = ({
+  text,
+  message,
+  delta,
+}: {
+  text?: string;
+  message?: { content: string };
+  delta?: { content?: string };
+}) => text ?? message?.content ?? delta?.content ?? "";
+
 async function ask({ url }: Server, body: object, signal?: AbortSignal): Promise<Response> {
-  const response = await fetch(`${url}/v1/completions`, {
+  const response = await fetch(`${url}/v1/${"messages" in body ? "chat/" : ""}completions`, {
     method: "POST",
     body: JSON.stringify(body),
     ...(signal ? { signal } : {}),
@@ -36,8 +51,8 @@ async function ask({ url }: Server, body: object, signal?: AbortSignal): Promise
 
 const kinds = {
   async plain(server: Server, n: number) {
-    const { choices } = (await (await ask(server, asking(n))).json()) as { choices: { text: string }[] };
-    return choices[0]!.text;
+    const { choices } = (await (await ask(server, asking(n))).json()) as { choices: object[] };
+    return textOf(choices[0]!);
   },
   async stream(server: Server, n: number, pause = 0) {
     const response = await ask(server, { ...asking(n), stream: true });
@@ -51,7 +66,7 @@ const kinds = {
     assert.equal(events.at(-1)!.data, "[DONE]");
     return events
       .slice(0, -1)
-      .map(({ data }) => JSON.parse(data).choices[0].text)
+      .map(({ data }) => textOf(JSON.parse(data).choices[0]))
       .join("");
   },
   slow: (server: Server, n: number) => kinds.stream(server, n, 30),
@@ -75,24 +90,32 @@ test(`${CLIENTS} mixed clients for ${SECONDS} s`, { timeout: (SECONDS + 120) * 1
   const model = await load(DEMO, { threads: 1 });
   context.after(() => model.close());
   const expected = new Map<string, string>();
-  const key = ({ prompt, seed }: { prompt: string; seed: number }) => `${seed} ${prompt}`;
+  const key = (n: number) => `${asking(n).seed} ${promptOf(n)}`;
   for (let n = 0; n < PROMPTS.length * SEEDS; n++) {
-    const { prompt, seed } = asking(n);
-    const { text } = await model.generate(prompt, { seed, temperature: 1, maxTokens: 24 }).finished;
-    expected.set(key(asking(n)), text);
+    const { seed } = asking(n);
+    const { text } = await model.generate(promptOf(n), { seed, temperature: 1, maxTokens: 24 }).finished;
+    expected.set(key(n), text);
   }
   assert.ok(new Set(expected.values()).size > 6, "the answers differ");
 
   const end = Date.now() + SECONDS * 1000;
   let [answered, next] = [0, 0];
   let early = 0;
+  const counts: Record<string, number> = {};
+  const memory: { second: number; bytes: number }[] = [];
+  const sampling = setInterval(() => {
+    memory.push({ second: Math.round(SECONDS - (end - Date.now()) / 1000), bytes: rss(server) });
+  }, 5000);
+  context.after(() => clearInterval(sampling));
   const client = async (i: number) => {
     const kind = (["plain", "stream", "slow", "leaving"] as const)[i % 4]!;
     while (Date.now() < end) {
       const n = next++;
       const text = await kinds[kind](server, n);
+      const name = `${kind} ${isChat(n) ? "chat" : "text"}`;
+      counts[name] = (counts[name] ?? 0) + 1;
       if (text === null) continue;
-      assert.equal(text, expected.get(key(asking(n))), `${kind} ${n}`);
+      assert.equal(text, expected.get(key(n)), `${kind} ${n}`);
       answered++;
       if (early === 0 && Date.now() > end - (SECONDS * 1000) / 2) early = rss(server);
     }
@@ -101,7 +124,15 @@ test(`${CLIENTS} mixed clients for ${SECONDS} s`, { timeout: (SECONDS + 120) * 1
   const late = rss(server);
   const { models } = (await (await fetch(`${server.url}/status`)).json()) as { models: { usedTokens: number }[] };
   context.diagnostic(`${answered} answers; memory ${early} and ${late} bytes`);
+  const { SERVE_REPORT: report } = process.env;
+  if (report) {
+    const machine = { cpu: cpus()[0]!.model, cores: cpus().length, node: process.version };
+    const grown = late / early - 1;
+    const found = { date: new Date().toISOString(), machine, seconds: SECONDS, clients: CLIENTS, answered, counts };
+    await writeFile(report, `${JSON.stringify({ ...found, early, late, grown, memory })}\n`);
+  }
   assert.ok(answered >= CLIENTS / 2);
+  assert.equal(Object.keys(counts).length, 8, "every kind of client was there, with both interfaces");
   assert.equal(models[0]!.usedTokens, 0);
   if (SECONDS >= 240) assert.ok(late < 1.05 * early, `memory grew from ${early} to ${late} bytes`);
 });

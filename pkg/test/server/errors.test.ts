@@ -66,8 +66,22 @@ test("hostile fields are typed errors", async (context) => {
   const chat = (more: object) =>
     app.post("/v1/chat/completions", { model: "demo", messages: [{ role: "user", content: "Hi" }], ...more });
   assert.equal((await error(chat({ stop: Array(10_000).fill("x") }), 400)).param, "stop");
-  let schema: object = { type: "string" };
-  for (let i = 0; i < 40; i++) schema = { anyOf: [schema, schema] };
+  // Forty levels of alternatives: by name they are 2^40 of them in a few kilobytes.
+  const $defs: Record<string, object> = { a0: { type: "string" } };
+  for (let i = 1; i <= 40; i++) $defs[`a${i}`] = { anyOf: [1, 2].map(() => ({ $ref: `#/$defs/a${i - 1}` })) };
+  let deep: object = { type: "string" };
+  for (let i = 0; i < 28; i++) deep = { anyOf: [{ type: "array", items: deep }, { type: "number" }] };
+  const begun = performance.now();
+  for (const schema of [{ $defs, $ref: "#/$defs/a40" }, deep]) {
+    const response_format = { type: "json_schema", json_schema: { name: "n", schema } };
+    const found = await chat({ response_format, max_tokens: 4 });
+    const { error: refused, choices } = await found.json();
+    assert.ok(
+      found.status === 200 ? choices.length === 1 : refused.param === "response_format",
+      JSON.stringify(refused),
+    );
+  }
+  assert.ok(performance.now() - begun < 30_000, "it compiled without end");
   const nested = {
     type: "json_schema",
     json_schema: { name: "n", schema: JSON.parse(`${'{"not":'.repeat(50)}{}${"}".repeat(50)}`) },
@@ -175,6 +189,29 @@ test("keys are asked for everywhere but at the health checks", async (context) =
   const right: Record<string, string>[] = [{ authorization: "Bearer two" }, { "x-api-key": "one" }];
   for (const headers of right) assert.equal((await app.get("/v1/models", { headers })).status, 200);
   for (const path of ["/health", "/livez", "/readyz"]) assert.equal((await app.get(path)).status, 200);
+});
+
+test("keys count without the space around them, and none is empty", async (context) => {
+  const app = await served(context, {}, { apiKeys: [" one\n"] });
+  assert.equal((await app.get("/v1/models", { headers: { "x-api-key": "one" } })).status, 200);
+  for (const apiKeys of [[""], ["one", " "]])
+    assert.throws(() => createApp({ models: { demo: loader() }, apiKeys }), /apiKeys must be/);
+});
+
+test("without its key a health check tells the state and nothing of the models", async (context) => {
+  const app = await served(context, { health: { share: 0.005 } }, { apiKeys: ["k"] });
+  const headers = { authorization: "Bearer k" };
+  for (const path of ["/health", "/readyz"]) {
+    assert.deepEqual(await body(app.get(path)), { status: "ok" });
+    assert.deepEqual(await body(app.get(path, { headers: { authorization: "Bearer x" } })), { status: "ok" });
+    assert.ok((await body(app.get(path, { headers }))).models.demo.signals);
+  }
+  const never = () => new Promise<never>(() => {});
+  const loading = asked(createApp({ models: { hidden: never }, apiKeys: ["k"] }));
+  const found = await body(loading.get("/health"), 503);
+  assert.deepEqual([found.status, found.error.code], ["loading", "model_loading"]);
+  assert.doesNotMatch(JSON.stringify(found), /hidden|progress|bytes/);
+  assert.match(JSON.stringify(await body(loading.get("/health", { headers }), 503)), /hidden/);
 });
 
 test("pages of other origins are let in where they are named", async (context) => {

@@ -174,6 +174,32 @@ test("a model that nobody asks is unloaded too, also after it was replaced", asy
   await idles();
 });
 
+test("a model that was given loaded is not loaded again: a lost one is told, and no idle time is taken", async (context) => {
+  let lose = () => {};
+  const lost = new Promise<void>((resolve) => {
+    lose = resolve;
+  });
+  const found = await loader()({});
+  context.after(() => found.close());
+  const model: Model = new Proxy(found, {
+    get: (target, name) => {
+      if (name === "lost") return lost;
+      const value = Reflect.get(target, name);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  assert.throws(() => createApp({ models: { demo: model }, idleUnload: 1 }), /idleUnload must be left out/);
+  const app = asked(createApp({ models: { demo: model } }));
+  await app.ready;
+  await body(app.post("/v1/completions", ask));
+  lose();
+  await new Promise((resolve) => setTimeout(resolve));
+  const refused = await app.post("/v1/completions", ask);
+  assert.equal(refused.headers.get("x-should-retry"), "false");
+  assert.equal((await error(refused, 503)).code, "model_lost");
+  assert.equal((await body(app.get("/readyz"), 503)).status, "failed");
+});
+
 test("a model that idles is unloaded, and loaded again for the next request", async (context) => {
   let loads = 0;
   const app = asked(

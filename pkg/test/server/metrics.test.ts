@@ -11,7 +11,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import type { RequestRecord, Telemetry } from "ternlight/server";
 import { body, served } from "./support/app.ts";
-import { serve } from "./support/command.ts";
+import { serve, until } from "./support/command.ts";
 
 const PROMTOOL = process.env.PROMTOOL ?? "/usr/bin/promtool";
 const PROMETHEUS = process.env.PROMETHEUS ?? "/usr/bin/prometheus";
@@ -173,6 +173,48 @@ test("the dialects have the names, labels and buckets of llama-server and vLLM",
   assert.equal((await app.get("/metrics?dialect=tgi")).status, 400);
 });
 
+const histograms = (...names: string[]) =>
+  names.flatMap((name) => [`vllm:${name}_bucket`, `vllm:${name}_sum`, `vllm:${name}_count`]);
+
+/** What the dashboard that vLLM publishes asks for, and gateways and autoscalers besides. */
+const VLLM = [
+  ...["num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "cache_config_info"].map(
+    (name) => `vllm:${name}`,
+  ),
+  ...["prompt_tokens_total", "generation_tokens_total", "request_success_total", "prefix_cache_queries_total"].map(
+    (name) => `vllm:${name}`,
+  ),
+  ...["prefix_cache_hits_total", "prompt_tokens_cached_total"].map((name) => `vllm:${name}`),
+  ...histograms("time_to_first_token_seconds", "inter_token_latency_seconds", "request_time_per_output_token_seconds"),
+  ...histograms("e2e_request_latency_seconds", "request_queue_time_seconds", "request_prefill_time_seconds"),
+  ...histograms("request_decode_time_seconds", "request_prompt_tokens", "request_generation_tokens"),
+  ...histograms("request_max_num_generation_tokens", "iteration_tokens_total"),
+];
+
+/** What dashboards over llama-server ask for. */
+const LLAMA = [
+  ...["prompt_tokens_total", "prompt_seconds_total", "tokens_predicted_total", "tokens_predicted_seconds_total"],
+  ...["n_decode_total", "n_tokens_max", "n_busy_slots_per_decode", "prompt_tokens_seconds", "predicted_tokens_seconds"],
+  ...["requests_processing", "requests_deferred", "kv_cache_usage_ratio", "kv_cache_tokens"],
+].map((name) => `llamacpp:${name}`);
+
+test("published dashboards find every metric that they ask for", async (context) => {
+  const app = await served(context);
+  await body(app.post("/v1/completions", { ...ask, n: 2 }));
+  for (const [dialect, wanted] of Object.entries({ vllm: VLLM, llama: LLAMA })) {
+    const scraped = await text(app.get(`/metrics?dialect=${dialect}`));
+    const names = new Set(Array.from(scraped.matchAll(/^([\w:]+)(?:\{.*\})? \S+$/gm), ([, name]) => name));
+    assert.deepEqual(
+      wanted.filter((name) => !names.has(name)),
+      [],
+      dialect,
+    );
+    if (dialect === "vllm")
+      for (const line of scraped.split("\n").filter((line) => line.startsWith("vllm:")))
+        assert.match(line, /\{model_name="demo",engine="0"/);
+  }
+});
+
 test("promtool finds the text right, and the type follows the Accept header", async (context) => {
   const app = await served(context, { health: { share: 1 } });
   await body(app.post("/v1/completions", { ...ask, max_tokens: 40, ignore_eos: true }));
@@ -270,6 +312,40 @@ test("a real Prometheus scrapes a real server", async (context) => {
   );
   assert.equal(other!.traceId, undefined, "a header that is not valid is ignored");
 });
+
+for (const stream of [false, true])
+  test(`what was computed for a client that has gone is counted${stream ? ", streamed" : ""}`, async (context) => {
+    const measured: Telemetry[] = [];
+    const records: RequestRecord[] = [];
+    const app = await served(
+      context,
+      {},
+      { onTelemetry: (one) => measured.push(one), onRequest: (record) => records.push(record) },
+    );
+    const gone = new AbortController();
+    const much = { ...ask, max_tokens: 500, stream, ignore_eos: true };
+    const answer = app.post("/v1/completions", much, { signal: gone.signal });
+    if (stream) {
+      const reader = (await answer).body!.getReader();
+      for (let events = 0; events < 3; events++) await reader.read();
+      await reader.cancel();
+    } else {
+      await until(async () => {
+        const { models } = await body(app.get("/status"));
+        return models[0].usedTokens > 8;
+      });
+      gone.abort();
+      await (await answer).text();
+    }
+    await until(() => records.some(({ path }) => path === "/v1/completions"));
+    const { promptTokens, completionTokens } = records.find(({ path }) => path === "/v1/completions")!;
+    assert.equal(promptTokens, 4);
+    assert.ok(completionTokens! > 0 && completionTokens! < 500, String(completionTokens));
+    const output = measured.find(({ attributes }) => attributes["gen_ai.token.type"] === "output");
+    assert.equal(output?.value, completionTokens);
+    const text = await (await app.get("/metrics")).text();
+    assert.match(text, /^ternlight_requests_total\{model="demo",call="generate",outcome="stopped"\} 1$/m);
+  });
 
 test("measurements come under OpenTelemetry's names, with the trace", async (context) => {
   const measured: Telemetry[] = [];

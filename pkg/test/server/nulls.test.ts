@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { body, CONTINUATION, error, served } from "./support/app.ts";
+import { createApp } from "ternlight/server";
+import { asked, body, CONTINUATION, error, loader, served } from "./support/app.ts";
 
 const text = "Once upon a time";
 const limits = { model: "demo", temperature: 0 };
@@ -81,6 +82,23 @@ test("null and unknown fields change no answer", async (context) => {
   const app = await served(context, { chatTemplate: NAMED });
   for (const [name, { path, asked, said }] of Object.entries(requests))
     assert.equal(said(await body(app.post(path, asked))), CONTINUATION, name);
+});
+
+test("what clients of peers send is taken: no model's name where there is one, fractions of a bias, many stop texts", async (context) => {
+  const app = await served(context);
+  const ask = { prompt: "Once upon a time", temperature: 0, max_tokens: 12 };
+  const text = async (more: object) => (await body(app.post("/v1/completions", { ...ask, ...more }))).choices[0].text;
+  assert.equal(await text({}), CONTINUATION);
+  assert.equal(await text({ model: null }), CONTINUATION);
+  assert.equal(await text({ logit_bias: { 5: -0.5 } }), CONTINUATION);
+  assert.equal(await text({ stop: [..."0123456789", " man"] }), " there lived a");
+  assert.equal((await error(app.post("/v1/completions", { ...ask, stop: Array(65).fill("x") }), 400)).param, "stop");
+  const messages = [{ role: "user", content: "Hi" }];
+  assert.equal((await body(app.post("/v1/messages", { messages, max_tokens: 1 }))).model, "demo");
+  const two = asked(createApp({ models: { a: loader(), b: loader() } }));
+  context.after(() => two.close());
+  await two.ready;
+  assert.equal((await error(two.post("/v1/completions", ask), 400)).param, "model");
 });
 
 test("no stop texts, no limit and earlier thoughts are taken, and a grammar is refused", async (context) => {

@@ -1,10 +1,13 @@
 /** The command `serve`, on every runtime. */
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer, request } from "node:http";
 import { type AddressInfo, connect } from "node:net";
-import { tmpdir } from "node:os";
+import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { body, CONTINUATION, chunks, DEMO, error } from "./support/app.ts";
@@ -56,13 +59,45 @@ async function leave(server: Server, count: number): Promise<void> {
   await Promise.all(Array.from({ length: count }, (_, i) => one(i)));
 }
 
-test("a hundred clients that were killed leave nothing behind", async (context) => {
-  const server = await serve(context);
-  await leave(server, 100);
-  await idle(server);
-  const { choices } = await body(post(server, "/v1/completions", ask));
-  assert.equal(choices[0].text, CONTINUATION);
-});
+/** Sends requests for long answers, streamed and plain, on connections of its own, and says when each is sent. */
+const CLIENT = `
+const { connect } = require("node:net");
+const [port, count] = process.argv.slice(-2).map(Number);
+let sent = 0;
+for (let i = 0; i < count; i++) {
+  const body = JSON.stringify({ ...${JSON.stringify(ask)}, max_tokens: 100000, ignore_eos: true, stream: i % 2 === 0 });
+  const head = "POST /v1/completions HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Type: application/json\\r\\n";
+  connect(port, "127.0.0.1").on("error", () => {}).resume()
+    .write(head + "Content-Length: " + body.length + "\\r\\n\\r\\n" + body, () => ++sent === count && console.log("sent"));
+}
+`;
+
+/** Steps that the engine may compute for clients that have gone, while their connections' ends are on their way. */
+const STEPS_LEFT = 8;
+
+for (const runtime of ["Node 24", "Deno", "Bun"])
+  test(`a hundred clients that were killed leave nothing behind (${runtime})`, async (context) => {
+    const server = await serve(context, ["--max-waiting", "64"], { runtime });
+    const { port } = new URL(server.url);
+    const steps = async () => {
+      const text = await (await fetch(`${server.url}/metrics`)).text();
+      return Number(/^ternlight_step_seconds_count\{.*\} (\d+)$/m.exec(text)![1]);
+    };
+    for (let killed = 0; killed < 100; killed += 50) {
+      const client = spawn(process.execPath, ["-e", CLIENT, port, "50"], { stdio: ["ignore", "pipe", "inherit"] });
+      await once(client.stdout!, "data");
+      await until(async () => (await body(fetch(`${server.url}/status`))).active === 50);
+      client.kill("SIGKILL");
+      await once(client, "exit");
+      // It answers this when it has heard of their ends.
+      const before = await steps();
+      await idle(server, 2000);
+      const more = (await steps()) - before;
+      assert.ok(more <= STEPS_LEFT, `${more} steps`);
+    }
+    const { choices } = await body(post(server, "/v1/completions", ask));
+    assert.equal(choices[0].text, CONTINUATION);
+  });
 
 test("options of a load are flags of it", async (context) => {
   const prompt = "Once upon a time there was a king who had a daughter. ".repeat(4);
@@ -162,6 +197,19 @@ test("flags also come from the environment, and a flag wins", async (context) =>
   assert.deepEqual([first.method, first.path, first.status], ["GET", "/v1/models", 401]);
 });
 
+test("what Kubernetes says of a service called ternlight is no port to listen on", async (context) => {
+  const env = { TERNLIGHT_PORT: "tcp://10.96.0.7:80", TERNLIGHT_PORT_80_TCP: "tcp://10.96.0.7:80" };
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
+  context.after(() => rm(folder, { recursive: true }));
+  // A socket by its variable: any value of --port beside it would be refused.
+  const server = await serve(context, [], { env: { ...env, TERNLIGHT_UNIX: join(folder, "s.sock") }, free: false });
+  assert.match(server.url, /^unix:/);
+  await assert.rejects(
+    serve(context, [], { env: { TERNLIGHT_PORT: "http://10.96.0.7" }, free: false }),
+    /--port must be/,
+  );
+});
+
 test("wrong flags and variables are told before anything is loaded", async (context) => {
   const wrong: [string[], Record<string, string>, RegExp][] = [
     [["--port", "x"], {}, /--port must be an integer from 0 to 65535/],
@@ -189,6 +237,33 @@ test("several models have their names", async (context) => {
   }
 });
 
+/** The status of an answer to a request that names its server so. */
+const addressed = (port: string, host: string, headers: Record<string, string> = {}) =>
+  new Promise<number>((resolve, reject) => {
+    request({ port, host: "127.0.0.1", path: "/v1/models", headers: { host, ...headers } }, (response) =>
+      resolve(response.resume().statusCode!),
+    )
+      .on("error", reject)
+      .end();
+  });
+
+for (const runtime of ["Node 24", "Deno", "Bun"])
+  test(`a socket that a killed server left is taken over, and a live one is not (${runtime})`, async (context) => {
+    const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
+    context.after(() => rm(folder, { recursive: true }));
+    const socketPath = join(folder, "s.sock");
+    const first = await serve(context, ["--unix", socketPath], { runtime });
+    await assert.rejects(serve(context, ["--unix", socketPath], { runtime }), /cannot listen on/);
+    first.child.kill("SIGKILL");
+    await first.ended;
+    assert.ok(existsSync(socketPath));
+    await serve(context, ["--unix", socketPath], { runtime });
+    const file = join(folder, "file");
+    await writeFile(file, "mine");
+    await assert.rejects(serve(context, ["--unix", file], { runtime }), /cannot listen on/);
+    assert.equal(await readFile(file, "utf8"), "mine");
+  });
+
 test("it listens on a Unix socket", async (context) => {
   const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
   context.after(() => rm(folder, { recursive: true }));
@@ -214,18 +289,24 @@ test("it listens on a Unix socket", async (context) => {
 test("the Host header is checked on loopback", async (context) => {
   const server = await serve(context, ["--allowed-host", "models.example"]);
   const { port } = new URL(server.url);
-  const asked = (host: string) =>
-    new Promise<number>((resolve, reject) => {
-      request({ port, host: "127.0.0.1", path: "/v1/models", headers: { host } }, (response) =>
-        resolve(response.resume().statusCode!),
-      )
-        .on("error", reject)
-        .end();
-    });
-  for (const host of ["localhost", `127.0.0.1:${port}`, "MODELS.example:80"])
-    assert.equal(await asked(host), 200, host);
-  for (const host of ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io"])
-    assert.ok((await asked(host)) >= 400, host);
+  for (const host of ["localhost", `127.0.0.1:${port}`, "[::1]:80", "MODELS.example:80"])
+    assert.equal(await addressed(port, host), 200, host);
+  for (const host of ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "127.0.0.1.evil.example"])
+    assert.equal(await addressed(port, host), 403, host);
+});
+
+test("so it is on every address, as in a container, until there is a key", async (context) => {
+  const wide = ["--host", "0.0.0.0"];
+  const open = new URL((await serve(context, wide)).url);
+  for (const host of ["localhost:8000", "192.168.1.9:8000", hostname()])
+    assert.equal(await addressed(open.port, host), 200, host);
+  for (const host of ["evil.example:8000", "ternlight:8000"]) assert.equal(await addressed(open.port, host), 403, host);
+  const named = new URL((await serve(context, [...wide, "--allowed-host", "ternlight"])).url);
+  assert.equal(await addressed(named.port, "ternlight:8000"), 200);
+  assert.equal(await addressed(named.port, "evil.example:8000"), 403);
+  const keyed = new URL((await serve(context, [...wide, "--api-key", "k"])).url);
+  assert.equal(await addressed(keyed.port, "models.example", { authorization: "Bearer k" }), 200);
+  assert.equal(await addressed(keyed.port, "models.example"), 401);
 });
 
 test("a client of HTTP/1.0 gets a stream without chunks", async (context) => {

@@ -1,8 +1,10 @@
 /** Texts and token ids in both dialects, and what harnesses and load balancers ask. */
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { test } from "node:test";
-import { body, error, HERMES, PLAIN, served } from "./support/app.ts";
+import { check } from "../../src/openai/schema.ts";
+import { type Body, body, error, HERMES, PLAIN, served } from "./support/app.ts";
 
 test("tokenize and detokenize take and answer both dialects", async (context) => {
   const app = await served(context);
@@ -95,7 +97,69 @@ test("the document describes what the server takes, with the schemas that it che
   for (const path of ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models"])
     assert.ok(paths[path], path);
   const chat = components.schemas.createChatCompletion;
-  assert.deepEqual(chat.required, ["model", "messages"]);
+  // There is one model.
+  assert.deepEqual(chat.required, ["messages"]);
   assert.equal(chat.properties.temperature.maximum, 2);
   assert.equal(chat.properties.functions["x-treatment"], "refused");
+});
+
+test("the document lists every endpoint that there is, and no other", async (context) => {
+  const app = await served(context);
+  const { paths, components } = await body(app.get("/openapi.json"));
+  // A path that is there for no such method is a 405, one that is not there a 404.
+  const probe = (path: string) => app.fetch(new Request(`http://localhost${path}`, { method: "PUT" }));
+  for (const [path, methods] of Object.entries(paths) as [string, object][]) {
+    const allowed = (await probe(path.replace(/\{\w+\}/, "x"))).headers.get("allow")?.split(", ") ?? [];
+    for (const method of Object.keys(methods)) assert.ok(allowed.includes(method.toUpperCase()), `${method} ${path}`);
+  }
+  const guide = await readFile(new URL("../../../docs/guide/server.md", import.meta.url), "utf8");
+  const section = /## Endpoints([\s\S]*?)\n- /.exec(guide)![1]!;
+  const told = Array.from(section.matchAll(/`(\/[^`]+)`/g), ([, path]) => path!);
+  assert.ok(told.length >= 25, String(told.length));
+  const known = Object.keys(paths).map((path) => path.replace("{model}", "{id}"));
+  assert.deepEqual([...new Set(told)].sort(), [...new Set(known)].sort());
+  // What is referred to is there, and every POST says what it takes and answers.
+  const refs = Array.from(JSON.stringify(paths).matchAll(/#\/components\/schemas\/(\w+)/g), ([, name]) => name!);
+  for (const name of refs) assert.ok(components.schemas[name], name);
+  for (const name of ["/v1/responses", "/v1/messages"])
+    assert.ok(paths[name].post.responses[200].content["application/json"].schema.required.includes("usage"), name);
+});
+
+test("the document says where a key is needed", async (context) => {
+  const open = await body((await served(context)).get("/openapi.json"));
+  assert.deepEqual(open.security[0], {});
+  const headers = { "x-api-key": "k" };
+  const keyed = await body((await served(context, {}, { apiKeys: ["k"] })).get("/openapi.json", { headers }));
+  assert.ok(keyed.security.every((one: object) => Object.keys(one).length === 1));
+  for (const path of ["/health", "/readyz", "/livez"]) assert.deepEqual(keyed.paths[path].get.security, []);
+});
+
+test("replies are what the document says", async (context) => {
+  const app = await served(context, { chatTemplate: HERMES });
+  const { paths } = await body(app.get("/openapi.json"));
+  const held = async (path: string, method: "get" | "post", found: Body) => {
+    const { schema } = paths[path][method].responses[200].content["application/json"];
+    assert.equal(check(schema, found)?.message, undefined, path);
+  };
+  const messages = [{ role: "user", content: "Once upon a time" }];
+  const tool = { name: "look", input_schema: { type: "object", properties: {} } };
+  const anthropic = { messages, max_tokens: 60, tools: [tool], tool_choice: { type: "tool", name: "look" } };
+  const called = { input: "Hi", tools: [{ type: "function", name: "look" }], tool_choice: "required" };
+  const posts: [string, object][] = [
+    ["/v1/chat/completions", { messages, max_tokens: 4, logprobs: true }],
+    ["/v1/completions", { prompt: "Once", max_tokens: 4, logprobs: 2, echo: true }],
+    ["/v1/embeddings", { input: "Once" }],
+    ["/v1/responses", { input: "Once upon a time", max_output_tokens: 4 }],
+    ["/v1/responses", { ...called, max_output_tokens: 60 }],
+    ["/v1/messages", { messages, max_tokens: 4 }],
+    ["/v1/messages", anthropic],
+    ["/v1/messages/count_tokens", { messages }],
+    ["/tokenize", { content: "Once", with_pieces: true, return_token_strs: true }],
+    ["/detokenize", { tokens: [5, 6] }],
+    ["/apply-template", { messages }],
+    ["/lora-adapters", []],
+  ];
+  for (const [path, request] of posts) await held(path, "post", await body(app.post(path, request)));
+  const gets = ["/v1/models", "/health", "/readyz", "/livez", "/status", "/slots", "/props", "/tokenizer_info"];
+  for (const path of [...gets, "/lora-adapters", "/version"]) await held(path, "get", await body(app.get(path)));
 });

@@ -101,7 +101,7 @@ export const watchFlags = {
   healthShare: {
     kind: { number: [0, 1] },
     to: "command",
-    default: 0.005,
+    default: 0.004,
     flag: { value: "X" },
     help: "Watches health with at most this share of a core; with 1 every step is looked at.",
   },

@@ -38,7 +38,7 @@ export const serverApp = {
       name: "allowed-host",
       value: "NAME",
       many: true,
-      help: "Further names by which the server may be addressed.",
+      help: "A further name by which the server may be addressed; without a key it knows localhost, addresses and its machine's name.",
     },
     help: "Names that the Host header may have.",
   },

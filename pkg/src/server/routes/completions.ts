@@ -11,6 +11,7 @@ import { collect } from "../collect.ts";
 import { completionAnswer, completionEvents, echoes } from "../completion_events.ts";
 import type { Core, Outcome } from "../core.ts";
 import type { App, AppContext } from "../env.ts";
+import { gathered } from "../gathered.ts";
 import type { Work } from "../models.ts";
 import { EventIds } from "../resume.ts";
 import { failedEvent } from "../sse.ts";
@@ -19,7 +20,7 @@ import { measurements } from "../trace.ts";
 export function completionRoutes(app: App, core: Core): void {
   const { defaultMaxTokens } = core.settings;
   app.post("/v1/chat/completions", async (c) => {
-    const body = await core.body(c.req.raw);
+    const body = await core.asked(c.req.raw);
     return run(
       c,
       core,
@@ -29,7 +30,7 @@ export function completionRoutes(app: App, core: Core): void {
     );
   });
   app.post("/v1/completions", async (c) => {
-    const body = await core.body(c.req.raw);
+    const body = await core.asked(c.req.raw);
     return run(c, core, body, readCompletion(body, defaultMaxTokens), completion);
   });
 }
@@ -75,6 +76,7 @@ export const headOf = (
 const chat: Answering = async (ask, work, ids, onEnd) => {
   const head = headOf("chatcmpl", ids, work);
   const { tokens } = work;
+  await work.hold(gathered(ask, work));
   const parts = answers(ask, { ...work, onEnd });
   if (ask.stream) return { events: chatEvents(ask, parts, { head, ids, tokens }), failed: failedEvent };
   const { choices, finished } = await collect(parts, head);

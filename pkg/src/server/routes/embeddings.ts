@@ -8,7 +8,7 @@ import { inLanes, isQueueFull } from "../lanes.ts";
 
 export function embeddingRoutes(app: App, core: Core): void {
   app.post("/v1/embeddings", async (c) => {
-    const ask = readEmbedding(await core.body(c.req.raw));
+    const ask = readEmbedding(await core.asked(c.req.raw));
     const entry = c.get("entry");
     return core.work(c.req.raw, entry, ask.model, "input", async ({ model, name, adapters, signal }) => {
       const width = model.info.config.hidden;

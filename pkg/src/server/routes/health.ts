@@ -1,18 +1,22 @@
 /** Whether the server lives, is ready, and what it does: for load balancers, dashboards and people. */
 
-import { type ApiError, retryHeaders } from "../../openai/errors.ts";
+import { ApiError, retryHeaders } from "../../openai/errors.ts";
 import type { HealthState } from "../../types/index.ts";
 import type { Core } from "../core.ts";
-import type { App } from "../env.ts";
+import type { App, AppContext } from "../env.ts";
 import { stopping } from "../models.ts";
 
 export function healthRoutes(app: App, core: Core, version: string): void {
   const { models } = core;
   app.get("/livez", (c) => c.json({ status: "ok" }));
-  const ready = async () => {
+  const ready = async (c: AppContext) => {
+    const stranger = c.get("stranger") === true;
     if (core.stopping) return unready("stopping", stopping());
-    if (models.allReady) return Response.json({ status: "ok", ...(await healthOf(core)) });
+    if (models.allReady) return Response.json({ status: "ok", ...(stranger ? {} : await healthOf(core)) });
     const waiting = models.slots.find(({ state }) => state === "loading" || state === "failed")!;
+    const { code } = waiting.unavailable();
+    if (stranger)
+      return unready(waiting.state, new ApiError(503, "the server is not ready", { code: code ?? waiting.state }));
     return unready(waiting.state, waiting.unavailable(), { model: waiting.name, progress: waiting.progress });
   };
   app.get("/health", ready);

@@ -11,11 +11,11 @@ import { type Answering, headOf, run } from "./completions.ts";
 
 export function messageRoutes(app: App, core: Core): void {
   app.post("/v1/messages", async (c) => {
-    const body = await core.body(c.req.raw);
+    const body = await core.asked(c.req.raw);
     return run(c, core, body, readMessages(body), message);
   });
   app.post("/v1/messages/count_tokens", async (c) => {
-    const { model, chat } = readCount(await core.body(c.req.raw));
+    const { model, chat } = readCount(await core.asked(c.req.raw));
     return core.work(c.req.raw, c.get("entry"), model, "messages", async (work) => {
       return { json: { input_tokens: await work.model.countTokens(...rendering(chat)) } };
     });

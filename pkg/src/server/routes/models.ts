@@ -1,38 +1,12 @@
 /** Which models there are, and adapters that come and go. */
 
 import { ApiError, faulty, invalid } from "../../openai/errors.ts";
-import { check, type Schema } from "../../openai/schema.ts";
+import { check } from "../../openai/schema.ts";
+import { loading, scales, unloading } from "../../openai/tokens.ts";
 import { EngineError } from "../../types/errors.ts";
 import type { Core } from "../core.ts";
 import type { App } from "../env.ts";
 import type { Slot } from "../slot.ts";
-
-const loading: Schema = {
-  type: "object",
-  required: ["lora_name", "lora_path"],
-  properties: {
-    lora_name: { type: "string", maxLength: 200 },
-    lora_path: { type: "string", maxLength: 4096 },
-    base_model_name: { type: ["string", "null"] },
-    load_inplace: { type: ["boolean", "null"] },
-  },
-};
-
-const unloading: Schema = {
-  type: "object",
-  required: ["lora_name"],
-  properties: { lora_name: { type: "string", maxLength: 200 } },
-};
-
-/** llama-server's: adapters by their numbers, with the scales that all requests use. */
-const scales: Schema = {
-  type: "array",
-  items: {
-    type: "object",
-    required: ["id", "scale"],
-    properties: { id: { type: "integer", minimum: 0 }, scale: { type: "number", minimum: -1000, maximum: 1000 } },
-  },
-};
 
 export function modelRoutes(app: App, core: Core): void {
   const { models } = core;

@@ -10,7 +10,7 @@ import { type Answering, headOf, run } from "./completions.ts";
 
 export function responseRoutes(app: App, core: Core): void {
   app.post("/v1/responses", async (c) => {
-    const body = await core.body(c.req.raw);
+    const body = await core.asked(c.req.raw);
     return run(c, core, body, readResponses(body, core.settings.defaultMaxTokens), respond(body as Given));
   });
 }

@@ -5,32 +5,11 @@ import { chatOf, readChat } from "../../openai/chat.ts";
 import { faulty, invalid } from "../../openai/errors.ts";
 import type { Fields } from "../../openai/sampling.ts";
 import { check, type Schema } from "../../openai/schema.ts";
+import { detokenizing, tokenizing } from "../../openai/tokens.ts";
 import type { ChatMessage, RenderOptions } from "../../types/index.ts";
 import type { Core } from "../core.ts";
 import type { App } from "../env.ts";
 import type { Work } from "../models.ts";
-
-const flag = { type: ["boolean", "null"] } as const;
-const name = { type: ["string", "null"] } as const;
-const ids: Schema = { type: "array", items: { type: "integer", minimum: 0, maximum: 2 ** 31 - 1 } };
-
-const tokenizing: Schema = {
-  type: "object",
-  properties: {
-    model: name,
-    content: name,
-    prompt: name,
-    messages: { type: ["array", "null"] },
-    add_special: flag,
-    add_special_tokens: flag,
-    add_generation_prompt: flag,
-    // A text is the caller's own: special tokens in it count.
-    parse_special: { ...flag, enum: [true] },
-    with_pieces: flag,
-    return_token_strs: flag,
-  },
-};
-const detokenizing: Schema = { type: "object", required: ["tokens"], properties: { model: name, tokens: ids } };
 
 export function textRoutes(app: App, core: Core): void {
   const read = async (request: Request, schema: Schema) => {

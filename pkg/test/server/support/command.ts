@@ -31,13 +31,15 @@ export interface Server {
 export interface Start {
   runtime?: string;
   env?: Record<string, string>;
+  /** Whether --port 0 is added where no place is given. @default true */
+  free?: boolean;
 }
 
 /** Starts a server on a free port; it ends with the test. */
 export async function serve(context: TestContext, args: readonly string[] = [], start: Start = {}): Promise<Server> {
-  const { runtime = "Node 24", env = {} } = start;
+  const { runtime = "Node 24", env = {}, free = true } = start;
   const [program, ...flags] = runtimes[runtime]!;
-  const port = args.includes("--unix") || args.includes("--port") ? [] : ["--port", "0"];
+  const port = !free || args.includes("--unix") || args.includes("--port") ? [] : ["--port", "0"];
   const all = [...flags, path("dist/cli.js"), "serve", "--threads", "1", "--json", ...port, ...args];
   const child = spawn(program!, all, { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env } });
   const written = { out: "", err: "" };
@@ -65,11 +67,11 @@ export async function status({ url }: Server): Promise<Body> {
 }
 
 /** Nothing runs, waits or holds memory any more. */
-export async function idle(server: Server): Promise<void> {
+export async function idle(server: Server, ms?: number): Promise<void> {
   await until(async () => {
     const { running, waiting, paused, usedTokens } = await status(server);
     return running + waiting + paused + usedTokens === 0;
-  });
+  }, ms);
 }
 
 export async function until(holds: () => boolean | Promise<boolean>, ms = 10_000): Promise<void> {
