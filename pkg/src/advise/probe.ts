@@ -116,6 +116,35 @@ export async function probe(model: Model, options: ProbeOptions): Promise<Probed
   return { steps, messageMs: await messageMs(model), jitter };
 }
 
+/** Measures the same several times, while there is time. */
+class Medians {
+  /** How many times its median each measurement took so far. */
+  readonly jitter: number[] = [];
+  /** After this time nothing is repeated. */
+  end = Number.POSITIVE_INFINITY;
+  readonly #before: () => Promise<unknown>;
+
+  constructor(before: () => Promise<unknown>) {
+    this.#before = before;
+  }
+
+  async of(measure: () => Promise<number>, times = TIMES): Promise<number> {
+    const found: number[] = [];
+    const begun = performance.now();
+    const more = () => {
+      const now = performance.now();
+      return found.length < (now < this.end ? TIMES : 1) || (found.length < times && now - begun < ALONE_MS);
+    };
+    while (more()) {
+      await this.#before();
+      found.push(await measure());
+    }
+    const middle = percentile(found, 50);
+    this.jitter.push(...found.map((ms) => ms / middle));
+    return middle;
+  }
+}
+
 function measurements(model: Model, { promptTokens, answerTokens, signal }: ProbeOptions) {
   const { vocab, contextLength } = model.info;
   let salt = 0;
@@ -133,27 +162,12 @@ function measurements(model: Model, { promptTokens, answerTokens, signal }: Prob
   const deep = prompt(Math.min(depthOf(promptTokens, answerTokens), Math.max(1, room)));
   const answersOf = (rows: number, maxTokens: number) =>
     Array.from({ length: rows }, (_, seed) => model.generate(deep, { ...options, seed, maxTokens }));
-  const jitter: number[] = [];
-  let end = Number.POSITIVE_INFINITY;
-  const median = async (measure: () => Promise<number>, times = TIMES) => {
-    const found: number[] = [];
-    const begun = performance.now();
-    const more = () => {
-      const now = performance.now();
-      return found.length < (now < end ? TIMES : 1) || (found.length < times && now - begun < ALONE_MS);
-    };
-    while (more()) {
-      // What begins with this prompt finds it computed, also where other prompts have taken its place in the cache.
-      await model.generate(deep, { ...options, maxTokens: 1 }).finished;
-      found.push(await measure());
-    }
-    const middle = percentile(found, 50);
-    jitter.push(...found.map((ms) => ms / middle));
-    return middle;
-  };
+  // What begins with this prompt finds it computed, also where other prompts have taken its place in the cache.
+  const medians = new Medians(() => model.generate(deep, { ...options, maxTokens: 1 }).finished);
+  const median = medians.of.bind(medians);
   return {
     /** How many times its median each measurement took so far. */
-    jitter,
+    jitter: medians.jitter,
     /** Reads prompts and writes answers until the runtime has made its code fast; what is measured begins then. */
     async warm(): Promise<void> {
       const until = performance.now() + WARM_MS;
@@ -162,7 +176,7 @@ function measurements(model: Model, { promptTokens, answerTokens, signal }: Prob
         for await (const _ of answer) if (performance.now() >= until) break;
         await answer.finished;
       }
-      end = performance.now() + PROBE_MS;
+      medians.end = performance.now() + PROBE_MS;
     },
     /** Milliseconds of a step of so many answers, of which one is expected to take about `ms`. */
     decode(rows: number, ms: number, times?: number): Promise<number> {
