@@ -4,6 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { availableParallelism, cpus } from "node:os";
 import path from "node:path";
 import { runtimeName } from "../platform/node.ts";
+import { processorName } from "../platform/system.ts";
 import type { Environment } from "./bench.ts";
 import type { Counters } from "./report.ts";
 
@@ -13,7 +14,7 @@ const POWERCAP = "/sys/class/powercap";
 const TICK = 10;
 
 export const environment: Environment = {
-  machine: { runtime: runtimeName(), cpu: cpus()[0]?.model.trim() || null, cores: availableParallelism() },
+  machine: { runtime: runtimeName(), cpu: processorName(cpus()[0]?.model), cores: availableParallelism() },
   peakRssBytes: () => process.resourceUsage().maxRSS * 1024 || null,
   rssBytes: () => process.memoryUsage.rss(),
   counters,

@@ -9,7 +9,7 @@ import { FileSource } from "../source/file.ts";
 import { type Kept, type OnHub, onHub } from "../source/hub.ts";
 import { dropConnections } from "../source/request.ts";
 import type { Paths } from "../source/source.ts";
-import { type System, system } from "./system.ts";
+import { processorName, type System, system } from "./system.ts";
 
 export const spawnEngine = (): WorkerPort => spawn(new URL("./node-worker.js", import.meta.url));
 
@@ -113,7 +113,7 @@ export function runtimeName(): string {
 
 /** Deno asks its user before it tells the model. */
 export const processor = (): string =>
-  `${runtimeName()} ${process.arch} ${"Deno" in globalThis ? cores() : cpus()[0]?.model}`;
+  `${runtimeName()} ${process.arch} ${"Deno" in globalThis ? cores() : processorName(cpus()[0]?.model)}`;
 
 /** A worker as a port. */
 export function owned(worker: Worker): WorkerPort {

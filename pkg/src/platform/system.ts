@@ -13,6 +13,20 @@ export const readText: ReadText = (path) => {
   }
 };
 
+/**
+ * A processor's name, with its generation where Linux tells it: servers of several generations call themselves alike. Null where nothing
+ * tells one.
+ */
+export function processorName(name: string | undefined, read: ReadText = readText): string | null {
+  const model = name?.trim();
+  if (!model) return null;
+  const [first = ""] = (read("/proc/cpuinfo") ?? "").split("\n\n");
+  const [family, number] = ["cpu family", "model"].map(
+    (key) => new RegExp(`^${key}\\s*: (\\d+)$`, "m").exec(first)?.[1],
+  );
+  return family && number ? `${model} (family ${family}, model ${number})` : model;
+}
+
 export interface System {
   /** Processors that this process may run on, each hyper-thread one; null where that is not told. */
   processors: number | null;

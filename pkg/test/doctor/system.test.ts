@@ -5,7 +5,7 @@ import { availableParallelism } from "node:os";
 import { test } from "node:test";
 import { load } from "ternlight";
 import { wholeCores, wholeCoresOf } from "../../src/platform/node.ts";
-import { system } from "../../src/platform/system.ts";
+import { processorName, system } from "../../src/platform/system.ts";
 import { DEMO } from "../api/support/model.ts";
 
 type Tree = Record<string, string>;
@@ -103,4 +103,13 @@ test("a load takes a thread for each whole core", async (context) => {
   const model = await load(DEMO);
   context.after(() => model.close());
   assert.equal(model.info.threads, Math.min(8, wholeCores() ?? Number.POSITIVE_INFINITY, availableParallelism()));
+});
+
+test("a processor's name comes with its generation, where Linux tells it", () => {
+  const info = (text: string | null) => () => text;
+  const first = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\nstepping\t: 1";
+  assert.equal(processorName(" AMD EPYC ", info(`${first}\n\nprocessor\t: 1`)), "AMD EPYC (family 25, model 17)");
+  assert.equal(processorName("Neoverse-N1", info("processor\t: 0\nCPU part\t: 0xd0c")), "Neoverse-N1");
+  assert.equal(processorName("Apple M1", info(null)), "Apple M1");
+  assert.equal(processorName(undefined, info(first)), null);
 });
