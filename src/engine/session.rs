@@ -16,6 +16,8 @@ pub(super) struct Session {
     pub adapters: AdapterSet,
     /// The step at which it was last used: the least recently used session loses its blocks first.
     pub used: u64,
+    /// Whether nothing of it is kept for others, or for itself.
+    pub ephemeral: bool,
     /// Whether it is to be dropped once no pass writes to its table.
     closed: bool,
 }
@@ -36,6 +38,15 @@ impl<I: Isa> Engine<I> {
         self.insert(Vec::new(), 0, table, AdapterSet::new())
     }
 
+    /// Opens an empty session of which a hybrid keeps no states, so that nothing is held once it is closed.
+    pub fn open_ephemeral(&mut self) -> SessionId {
+        let id = self.open();
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.ephemeral = true;
+        }
+        id
+    }
+
     pub(super) fn insert(
         &mut self,
         tokens: Vec<u32>,
@@ -44,7 +55,8 @@ impl<I: Isa> Engine<I> {
         adapters: AdapterSet,
     ) -> SessionId {
         let id = SessionId(self.fresh());
-        self.sessions.insert(id, Session { tokens, cached, table, adapters, used: self.steps, closed: false });
+        let used = self.steps;
+        self.sessions.insert(id, Session { tokens, cached, table, adapters, used, ephemeral: false, closed: false });
         id
     }
 
