@@ -207,15 +207,16 @@ fn required(config: &Config) -> impl Iterator<Item = Slot> {
 /// What a rotation names must be there, and must fit it.
 fn check_rotation(config: &Config, tensors: &[Arc<Tensor>], found: &[Item]) -> Result<()> {
     let Some(rotation) = &config.rotation else { return Ok(()) };
-    let embedding = rotation.embedding.then_some(Slot::new(Part::TokenEmbd));
-    for slot in rotation.matrices.iter().copied().chain(embedding) {
+    let matrices = rotation.matrices.iter().map(|&slot| (slot, "prism.hadamard.weight_names"));
+    let embedding = rotation.embedding.then_some((Slot::new(Part::TokenEmbd), "prism.hadamard.inverse_weight_names"));
+    for (slot, key) in matrices.chain(embedding) {
         if slot.in_layer().is_some_and(|layer| layer >= config.layers) {
             continue;
         }
         let Some(item) = find(found, slot) else {
             return Err(Error::new(ErrorKind::MissingTensor, "the weights to be rotated name this tensor")
                 .tensor(config.naming.name(slot).to_string())
-                .key("prism.hadamard.weight_names"));
+                .key(key));
         };
         rotation.signs(sizes(config, slot.part).1).map_err(|error| error.tensor(&item.tensor.name))?;
     }
