@@ -193,7 +193,9 @@ const QWEN3: Kind = Kind { qk_norms: true, ..LLAMA };
 const QWEN35: Kind = Kind { hybrid: true, ..QWEN3 };
 
 /// Why architectures do not run that ternary models use: by what their names contain, in small letters without hyphens.
-const REFUSED: [(&str, &str); 5] = [
+const REFUSED: [(&str, &str); 6] = [
+    // BitNetV2ForCausalLM, as reimplementations of the paper call it.
+    ("bitnetv2", UNKNOWN_ROTATION),
     ("moe", "mixtures of experts are not supported"),
     // BitCPM4: scale_emb, scale_depth and dim_model_base of a config, embedding_scale and its like of a GGUF.
     ("minicpm", "scaled embeddings, residuals and logits are not supported"),
@@ -204,6 +206,18 @@ const REFUSED: [(&str, &str); 5] = [
     // Norms behind attention and feed-forward, GELU, capped logits.
     ("gemma", "norms behind a block's parts are not supported"),
 ];
+
+/// Why BitNet v2's H-BitLinear does not run: it transforms what `attn_output` and `ffn_down` read before it is rounded, and no published
+/// weights or converter say in which blocks, signs and order.
+const UNKNOWN_ROTATION: &str = "Hadamard transforms of activations (BitNet v2's H-BitLinear) are not supported";
+
+/// Refuses a setting that speaks of a Hadamard transform, unless it says that there is none.
+fn refuse_rotation(key: &str, on: bool, found: impl std::fmt::Display) -> Result<()> {
+    if !on || !key.to_ascii_lowercase().contains("hadamard") {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::UnsupportedSetting, UNKNOWN_ROTATION).key(key).expected("none", found))
+}
 
 fn unknown_architecture(key: &str, expected: &str, found: &str) -> Error {
     let name = found.to_ascii_lowercase().replace('-', "");
@@ -378,6 +392,23 @@ mod tests {
             assert_eq!((error.kind, error.place.key.as_deref()), (kind, Some(key)), "{error}");
             assert_eq!(error.place.file.as_deref(), Some("config.json"));
         }
+        // BitNet v2, under names that reimplementations have given it.
+        for (key, value) in [
+            ("use_hadamard", serde_json::json!(true)),
+            ("hadamard_block_size", serde_json::json!(128)),
+            ("quantization_config.hadamard_transform", serde_json::json!("online")),
+            ("quantization_config.linear_class", serde_json::json!("hbitlinear")),
+            ("architectures", serde_json::json!(["BitNetV2ForCausalLM"])),
+        ] {
+            let error = config(|json| match key.split_once('.') {
+                Some((outer, inner)) => json[outer][inner] = value.clone(),
+                None => json[key] = value.clone(),
+            });
+            let error = error.unwrap_err();
+            assert_eq!(error.place.key.as_deref(), Some(key), "{error}");
+            assert!(key.ends_with("linear_class") || error.to_string().contains("BitNet v2"), "{error}");
+        }
+        assert!(config(|json| json["use_hadamard"] = serde_json::json!(false)).is_ok());
         let error = config(|json| drop(json.as_object_mut().unwrap().remove("vocab_size"))).unwrap_err();
         assert_eq!((error.kind, error.place.key.as_deref()), (ErrorKind::MissingKey, Some("vocab_size")));
     }
