@@ -16,6 +16,10 @@ pub(super) struct Session {
     pub adapters: AdapterSet,
     /// The step at which it was last used: the least recently used session loses its blocks first.
     pub used: u64,
+    /// How far the MTP head has come: it can be one token ahead of the model.
+    pub mtp: usize,
+    /// What it has guessed, and which position that would have.
+    pub guess: Option<(usize, u32)>,
     /// Whether nothing of it is kept for others, or for itself.
     pub ephemeral: bool,
     /// Whether it is to be dropped once no pass writes to its table.
@@ -28,6 +32,16 @@ impl Session {
         let (sinks, from) = window(self.tokens.len(), context);
         self.tokens.drain(sinks..from);
         self.cached = self.cached.min(sinks);
+    }
+
+    /// Positions that the cache has something of.
+    pub fn kept_positions(&self) -> usize {
+        self.cached + usize::from(self.mtp == self.cached + 1)
+    }
+
+    /// What the MTP head takes for the next token.
+    pub fn mtp_guess(&self) -> Option<u32> {
+        self.guess.filter(|(position, _)| *position == self.tokens.len()).map(|(_, token)| token)
     }
 }
 
@@ -56,7 +70,9 @@ impl<I: Isa> Engine<I> {
     ) -> SessionId {
         let id = SessionId(self.fresh());
         let used = self.steps;
-        self.sessions.insert(id, Session { tokens, cached, table, adapters, used, ephemeral: false, closed: false });
+        let session =
+            Session { tokens, cached, table, adapters, used, mtp: 0, guess: None, ephemeral: false, closed: false };
+        self.sessions.insert(id, session);
         id
     }
 

@@ -90,7 +90,9 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         qk_norms: kind.qk_norms,
         gated: kind.hybrid && json_bool(json, "attn_output_gate")?.unwrap_or(true),
         gain_from_one: kind.hybrid,
+        // Many copies name it and leave its tensors out, so that these tell.
         mtp: 0,
+        drafts: false,
         hybrid: if kind.hybrid { Some(Hybrid::from_json(json, layers)?) } else { None },
         rotation: None,
         latent: quantization.online,

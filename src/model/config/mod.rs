@@ -106,8 +106,10 @@ pub struct Config {
     pub gated: bool,
     /// Whether a norm multiplies by 1 + weight instead of the weight.
     pub gain_from_one: bool,
-    /// Layers behind the last one, of a head for further tokens (MTP); their tensors are not used.
+    /// Layers behind the last one, of a head for further tokens (MTP).
     pub mtp: usize,
+    /// Whether the first of them is loaded.
+    pub drafts: bool,
     /// The gated delta nets among the layers, where there are any.
     pub hybrid: Option<Hybrid>,
     /// Weights in a rotated basis, where there are any.
@@ -270,6 +272,11 @@ impl Config {
         let count = layers.len();
         let recurrent = layers.filter(|&layer| self.delta_net(layer).is_some()).count();
         (count - recurrent, recurrent)
+    }
+
+    /// The layer of the MTP head, where one is loaded.
+    pub fn mtp_layer(&self) -> Option<usize> {
+        self.drafts.then_some(self.layers)
     }
 
     /// From one head's query to the next: a gate may stand behind each.
