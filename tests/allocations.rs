@@ -6,9 +6,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::{Files, golden, submit};
-use ternlight::engine::Event;
+use ternlight::engine::{Event, Request, Task, WhenFull};
 use ternlight::model::Options;
-use ternlight::sampling::Params;
+use ternlight::sampling::{Lists, Params};
 use ternlight::team::Team;
 
 thread_local! {
@@ -72,4 +72,39 @@ fn a_decoded_token_leaves_nothing_on_the_heap() {
         }
     }
     assert!(doubled <= 6, "{doubled} of 60 steps have left something on the heap");
+}
+
+/// Bytes by which lists of tokens, which double, may differ from one moment to another.
+const LISTS: i64 = 16 << 10;
+
+#[test]
+fn a_long_answer_on_a_hybrid_holds_no_more_at_its_end() {
+    let files = Files::read(&golden("models/qwen35"));
+    let options = Options { context_length: Some(256), kv_cache_tokens: Some(256), ..Options::default() };
+    let mut engine = files.engine(options, Team::solo()).unwrap();
+    let session = engine.open();
+    // Shifted where the context is full, so that it never ends by itself.
+    let task = Task::Generate {
+        params: Params::default(),
+        lists: Lists::default(),
+        max_tokens: Some(2000),
+        end: Vec::new(),
+        full: WhenFull::Shift,
+        hook: false,
+    };
+    let begun = COUNT.get()[2];
+    engine.submit(session, Request { tokens: common::prompt(10, 22), task }).unwrap();
+    // What is held at most in each thousand of tokens; the first 400 fill the cache and the kept states.
+    let (mut tokens, mut most) = (0, [0; 3]);
+    while engine.busy() {
+        let events = engine.step(&mut || false).unwrap();
+        tokens += events.iter().filter(|event| matches!(event, Event::Token { .. })).count();
+        drop(events);
+        let third = if tokens < 400 { 0 } else { 1 + usize::from(tokens >= 1200) };
+        most[third] = most[third].max(COUNT.get()[2] - begun);
+    }
+    assert_eq!(tokens, 2000);
+    assert!(most[2] <= most[1] + LISTS, "{most:?} bytes");
+    let status = engine.status();
+    assert!(status.used_states <= status.states && status.used_tokens <= 256, "{status:?}");
 }

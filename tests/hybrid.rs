@@ -15,6 +15,8 @@ use ternlight::team::Team;
 use crate::common::craft::{Gguf, array, text, uint};
 
 const GOLDEN: &str = "models/qwen35";
+/// Of the file that `converted` puts together.
+const HASH_OF_CONVERTED: u64 = 0xfc55ad81412fb891;
 const ROTATED: &str = "gguf/qwen35_odd.hadamard.F32.gguf";
 /// How far transformers' own two forms may be apart is 8e-4.
 const TOLERANCE: f32 = 2e-3;
@@ -57,9 +59,48 @@ fn logits_and_texts_are_those_of_transformers() {
     let file = Golden::read(&golden("models/qwen35/model.safetensors"));
     let gguf = Weights::golden(Sizes::golden(), &file).gguf(None);
     follows(&mut engine(&gguf.files(), Options::default()), "models/qwen35/golden");
+    // The file that llama.cpp's converter made of the checkpoint.
+    follows(&mut engine(&converted(), Options::default()), "models/qwen35/golden");
     // Where the list of layers is left out, every fourth attends.
     let by_interval = gguf.clone().without("qwen35.attention.recurrent_layers");
     follows(&mut engine(&by_interval.files(), Options::default()), "models/qwen35/golden");
+}
+
+/// llama.cpp's own conversion of the golden checkpoint to BF16. What is kept of it is its header and its small tensors, one behind the
+/// other: the matrices are the checkpoint's, in the order of heads that converters write.
+fn converted() -> Files {
+    let kept = std::fs::read(golden("gguf/qwen35.BF16.rest")).unwrap();
+    // The length of the whole file.
+    const LENGTH: usize = 4_769_344;
+    let mut checkpoint = ternlight::model::Checkpoint::new();
+    common::need(&kept, |prefix| checkpoint.parse(0, LENGTH as u64, prefix)).unwrap();
+    let mut plan = checkpoint.plan(Options { repack: false, ..Options::default() }).unwrap();
+    plan.items.sort_by_key(|item| item.tensor.offset);
+    let header = plan.items[0].tensor.offset as usize;
+    let (head, mut rest) = kept.split_at(header);
+    let mut file = head.to_vec();
+    let checkpoint = Golden::read(&golden("models/qwen35/model.safetensors"));
+    let ours = Weights::golden(Sizes::golden(), &checkpoint).gguf(None);
+    for item in &plan.items {
+        let tensor = &*item.tensor;
+        file.resize(tensor.offset as usize, 0);
+        if tensor.type_name == "F32" {
+            let own;
+            (own, rest) = rest.split_at(tensor.len as usize);
+            file.extend(own);
+        } else {
+            let own = ours.tensors.iter().find(|own| own.name == tensor.name).unwrap();
+            // The upper half of each float.
+            file.extend(own.data.as_chunks::<4>().0.iter().flat_map(|bytes| [bytes[2], bytes[3]]));
+        }
+    }
+    file.resize(LENGTH, 0);
+    // FNV-1a of the converter's file.
+    let hash = file
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    assert_eq!(hash, HASH_OF_CONVERTED, "{hash:#x}");
+    Files { config: None, weights: vec![file] }
 }
 
 #[test]
@@ -195,6 +236,8 @@ fn rotations_that_are_not_understood_are_refused_by_name() {
         refused(explicit.clone().without(&key(name)), MissingKey, &key(name));
     }
     refused(explicit.clone().set(&key("output_axis"), text("rows")), UnsupportedSetting, &key("output_axis"));
+    // Another's words for another rotation.
+    refused(fold(None).set("bitnet.hadamard", uint(1)), UnsupportedSetting, "bitnet.hadamard");
     // A layer that attends has no such matrix.
     let error = common::error(
         fold(None).set(&key("weight_names"), texts(&["blk.1.ssm_out.weight".into()])).files().plan(Options::default()),
@@ -368,8 +411,8 @@ fn every_storage_type_runs() {
         let (mut coded, mut values) = (weights.gguf(None), weights.gguf(None));
         let mut rng = ternlight::rng::Rng::new(u64::from(blocks.id));
         for (coded, values) in coded.tensors.iter_mut().zip(&mut values.tensors) {
-            let small = coded.name.contains("ssm_alpha") || coded.name.contains("ssm_beta");
-            if coded.dims.len() < 2 || coded.name.contains("conv1d") || small {
+            // Most files keep the small matrices as floats, some have them in the type of the others.
+            if coded.dims.len() < 2 || coded.name.contains("conv1d") {
                 continue;
             }
             let made =
@@ -393,6 +436,68 @@ fn every_storage_type_runs() {
     }
 }
 
+/// A rotation with the storage types that rotated models come in, against the same weights turned back by its definition.
+#[test]
+fn rotated_weights_of_every_type_are_what_they_decode_to() {
+    use ternlight::quant;
+    let ids = [3, 9, 27, 17, 51, 25, 11];
+    let types =
+        [(&quant::PQ2_0, 142), (&quant::PTQ1_0, 143), (&quant::Q2_0, 42), (&quant::PQ2_0, 42), (&quant::Q1_0, 41)];
+    for (i, (storage, id)) in types.into_iter().enumerate() {
+        for (signs, grouped, block) in [(Some(9), true, 256), (None, false, 64)] {
+            let sizes = Sizes { tied: false, key_heads: 2, value_heads: 8, state: 32, ..Sizes::small() };
+            let weights = Weights::random(sizes, 26);
+            let mut coded = weights.gguf(Some(Fold { block, signs, grouped }));
+            let mut plain = weights.gguf(None);
+            let mut rng = ternlight::rng::Rng::new(i as u64);
+            let signs = common::hybrid::signs(&coded);
+            for tensor in &mut coded.tensors {
+                let small = ["ssm_alpha", "ssm_beta", "conv1d"].iter().any(|name| tensor.name.contains(name));
+                if tensor.dims.len() < 2 || small {
+                    continue;
+                }
+                let (rows, cols) = (tensor.dims[1] as usize, tensor.dims[0] as usize);
+                let made = common::models::blocks(&mut rng, storage, id, rows, cols);
+                (tensor.kind, tensor.data) = (id, made.tensors[0].1.data.clone());
+                let mut values = common::hybrid::unfold(&made.values, block, signs.get(&cols).map(Vec::as_slice), cols);
+                if grouped && tensor.name.contains("ssm_out") {
+                    values.chunks_exact_mut(cols).for_each(|row| common::hybrid::tiled(&weights.sizes, row, 32));
+                }
+                plain = plain.tensor(&tensor.name, |own| own.data = common::models::f32s(&values));
+            }
+            let float = ternlight::kernels::act::Precision::Float;
+            let options = Options { activations: Some(float.into()), ..Options::default() };
+            let rows = |file: &Gguf, options: Options| logits(&mut engine(&file.files(), options), &ids, true).unwrap();
+            let (found, expected) = (rows(&coded, options), rows(&plain, Options::default()));
+            for (row, expected) in found.iter().zip(&expected) {
+                let found = distance(row, expected);
+                assert!(found.max < 0.02 && found.one_minus_cosine < 1e-5, "{} as {id}: {found:?}", storage.name);
+            }
+            // Rounded activations stay near.
+            let near = distance(rows(&coded, Options::default()).last().unwrap(), expected.last().unwrap());
+            assert!(near.one_minus_cosine < 0.02, "{} as {id}: {near:?}", storage.name);
+        }
+    }
+}
+
+#[test]
+fn a_description_tells_of_a_rotation() {
+    let weights = Weights::random(Sizes { tied: false, ..Sizes::small() }, 27);
+    let told = |file: Gguf| {
+        let plan = file.files().plan(Options::default()).unwrap();
+        let format = ternlight::formats::Format::Gguf;
+        let about = ternlight::model::describe::Description::new(format, &plan, None, &Default::default());
+        serde_json::to_value(about).unwrap()["rotation"].clone()
+    };
+    let expected = |signs: bool| {
+        // 3 layers with 3 matrices of the feed-forward part, 2 with qkv, gate and output, one with 4 of attention, and the head.
+        serde_json::json!({ "transform": "hadamard", "block": 64, "signs": signs, "matrices": 20, "embedding": true })
+    };
+    assert_eq!(told(weights.gguf(Some(Fold { block: 64, signs: Some(1), grouped: true }))), expected(true));
+    assert_eq!(told(weights.gguf(Some(Fold { block: 64, signs: None, grouped: false }))), expected(false));
+    assert!(told(weights.gguf(None)).is_null());
+}
+
 /// An adapter reads what a matrix reads before it is rotated, and its heads are those of training.
 #[test]
 fn adapters_add_to_every_matrix_of_every_form() {
@@ -413,29 +518,6 @@ fn adapters_add_to_every_matrix_of_every_form() {
         }
         assert!(distance(&adapted(&mut engine, &ids, &[]).unwrap()[5], &bare[5]).max < 2e-3);
     }
-}
-
-#[test]
-fn a_long_answer_takes_no_more_memory() {
-    let files = Files::read(&golden(GOLDEN));
-    let options = Options { context_length: Some(1024), kv_cache_tokens: Some(1024), ..Options::default() };
-    let mut engine = engine(&files, options);
-    let session = engine.open();
-    // Shifted where the context is full, so that it never ends by itself.
-    let task = Task::Generate {
-        params: Params::default(),
-        lists: Lists::default(),
-        max_tokens: Some(2000),
-        end: Vec::new(),
-        full: WhenFull::Shift,
-        hook: false,
-    };
-    engine.submit(session, Request { tokens: prompt(10, 22), task }).unwrap();
-    let mut tokens = 0;
-    run(&mut engine, |event| tokens += usize::from(matches!(event, Event::Token { .. }))).unwrap();
-    assert_eq!(tokens, 2000);
-    let status = engine.status();
-    assert!(status.used_states <= status.states && status.used_tokens <= 1024, "{status:?}");
 }
 
 fn generate(engine: &mut TestEngine, session: SessionId, tokens: &[u32], count: usize) -> (Vec<u32>, usize) {
@@ -521,6 +603,45 @@ fn what_is_rewound_goes_on_from_the_nearest_state() {
         held.extend(new);
         assert_eq!((&said, cached), (&greedy(&mut fresh, &held, 20).unwrap(), nearest), "back to {count}");
     }
+}
+
+#[test]
+fn of_a_session_that_passes_nothing_is_kept() {
+    let mut engine = golden_engine(Options::default());
+    for _ in 0..2 {
+        let session = engine.open_ephemeral();
+        let (said, _) = generate(&mut engine, session, &prompt(300, 24), 7);
+        assert_eq!(said.len(), 7);
+        engine.close(session);
+        let status = engine.status();
+        assert_eq!((status.used_states, status.used_tokens, status.evictable_tokens), (0, 0, 0));
+    }
+}
+
+/// What is traced of a matrix is what its product reads: rotated where it is.
+#[test]
+fn the_trace_of_a_rotated_head_is_of_the_rotated_input() {
+    let weights = Weights::random(Sizes { tied: false, ..Sizes::small() }, 25);
+    let traced = |files: &Files| {
+        let mut engine = engine(files, Options::default());
+        let session = engine.open();
+        engine.submit(session, Request { tokens: vec![1, 2, 3], task: Task::Logits { all: false } }).unwrap();
+        let mut head = None;
+        engine
+            .traced_step(false, &mut |traced| {
+                if traced.layer.is_none() {
+                    head = Some((traced.input, traced.output));
+                }
+            })
+            .unwrap();
+        head.unwrap()
+    };
+    let (plain, output) = traced(&weights.files());
+    let (rotated, same) = traced(&weights.gguf(Some(Fold { block: 64, signs: Some(9), grouped: true })).files());
+    let near = |a: f64, b: f64| (a - b).abs() < 1e-3 * b.abs();
+    // A rotation leaves the length, and moves the extremes.
+    assert!(near(rotated.rms(), plain.rms()) && near(same.rms(), output.rms()), "{rotated:?}, {plain:?}");
+    assert!(!near(rotated.most.into(), plain.most.into()), "{rotated:?}, {plain:?}");
 }
 
 #[test]

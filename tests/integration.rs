@@ -14,6 +14,7 @@ mod hostile;
 mod hybrid;
 mod interleave;
 mod lossless;
+mod mtp;
 mod numerics;
 mod options;
 mod packing;

@@ -145,14 +145,16 @@ fn the_flat_list_is_read_in_the_tables_order() {
     assert_eq!(before, fields(&Params::default()), "NaN is a default");
     for (at, name) in numbers.iter().enumerate() {
         let mut list = vec![f64::NAN; numbers.len()];
-        // No default is 7, and as a switch it is true.
-        list[at] = 7.0;
+        // No default is 7, and as a switch it is true, which some are by default.
+        let on = before[&snake(name)] == "true";
+        list[at] = if on { 0.0 } else { 7.0 };
         let after = fields(&flat::decode(&list).0);
         let changed: Vec<(&String, &String)> =
             after.iter().filter(|(field, value)| before[*field] != **value).collect();
         let [(field, value)] = changed[..] else { panic!("{name}: {changed:?}") };
         assert_eq!(field, &snake(name));
-        assert!(["7", "7.0", "Some(7)", "true"].contains(&value.as_str()), "{name}: {value}");
+        let changed = if on { value == "false" } else { ["7", "7.0", "Some(7)", "true"].contains(&value.as_str()) };
+        assert!(changed, "{name}: {value}");
     }
     let mut list = vec![f64::NAN; numbers.len()];
     list.extend([1.0, 2.0, 1.0, 5.0, -1.5, 1.0, 2.0, 8.0, 9.0, 1.0, 4.0, 2.0, 8.0, 0.0]);

@@ -5,7 +5,8 @@ use crate::common;
 
 use std::collections::BTreeMap;
 
-use common::craft::BLOCKS;
+use common::craft::{BLOCKS, Entry};
+use common::hybrid::{Sizes, Weights};
 use common::models::{
     ARCHITECTURES, Architecture, Coded, FLOATS, Made, Maker, blocks, dense_values, entry, f32s, floats, ternary_values,
 };
@@ -237,6 +238,61 @@ fn every_type_in_every_architecture() {
         document.contains(&table),
         "docs/guide/formats.md lists something else; this is what is tested:\n\n{table}\n"
     );
+}
+
+/// What matrices of a hybrid are stored as beside blocks, which `tests/hybrid.rs` has: in a GGUF, and in safetensors.
+#[test]
+fn hybrids() {
+    let weights = Weights::random(Sizes { tied: false, ..Sizes::small() }, 41);
+    let big = |name: &str| name.starts_with("blk.") && !["ssm_", "norm"].iter().any(|part| name.contains(part));
+    let mut failed = Vec::new();
+    for (group, interleave) in [(128, Interleave::By128), (64, Interleave::By64)] {
+        let (mut coded, mut values) = (weights.gguf(None), weights.gguf(None));
+        let mut rng = Rng::new(group as u64);
+        for (coded, values) in coded.tensors.iter_mut().zip(&mut values.tensors).filter(|(own, _)| big(&own.name)) {
+            let made = i2s(&mut rng, coded.dims[1] as usize, coded.dims[0] as usize, group);
+            (coded.kind, coded.data) = (36, made.tensors[0].1.data.clone());
+            values.data = f32s(&made.values);
+        }
+        let options = Options { i2s: Some(interleave), ..Options::default() };
+        failed.extend(differ(&coded.files(), &values.files(), options).map(|how| format!("I2_S of {group}: {how}")));
+    }
+    let mut check = |what: String, config: Value, make: Maker| {
+        let (mut coded, mut values) = (weights.checkpoint(), weights.checkpoint());
+        let mut rng = Rng::new(what.len() as u64);
+        let mlx = config["quantization"].is_object();
+        for (key, value) in config.as_object().unwrap() {
+            coded.config[key] = value.clone();
+        }
+        for (i, values) in values.tensors.iter_mut().enumerate().rev() {
+            // Of the small matrices MLX packs all that have whole groups, BitNet's packing none.
+            let small = ["in_proj_a", "in_proj_b"].iter().any(|name| values.name.contains(name));
+            if !values.name.contains("_proj") || small && !mlx {
+                continue;
+            }
+            let made = make(&mut rng, values.dims[0] as usize, values.dims[1] as usize);
+            values.data = f32s(&made.values);
+            let stem = values.name.strip_suffix("weight").unwrap();
+            coded.tensors.remove(i);
+            let named = made.tensors.into_iter().map(|(name, one)| Entry { name: format!("{stem}{name}"), ..one });
+            coded.tensors.extend(named);
+        }
+        let differs = differ(&coded.files(), &values.files(), Options::default());
+        failed.extend(differs.map(|how| format!("{what}: {how}")));
+    };
+    for (class, divide) in [("bitlinear", true), ("autobitlinear", false)] {
+        let make: Maker = &|rng, rows, cols| quarters(rng, rows, cols, divide);
+        check(format!("packed U8, {class}"), bitnet_config(class, "offline"), make);
+    }
+    for bits in [1, 2, 4] {
+        for group in [32, 64, 128] {
+            let config = json!({ "quantization": { "bits": bits, "group_size": group } });
+            check(format!("MLX of {bits} bits and {group}"), config, &|rng, rows, cols| {
+                mlx(rng, rows, cols, bits, group)
+            });
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 /// Heads and embeddings of any type over ternary layers, tied and not.

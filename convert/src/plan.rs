@@ -163,10 +163,11 @@ pub(super) fn outputs(plan: &Plan, options: Options) -> Result<(Kind, Vec<Output
         let reason = "a hybrid's safetensors are not converted: llama.cpp's converter makes a GGUF of them";
         return Err(Error::new(ErrorKind::UnsupportedSetting, reason).key("architectures"));
     }
-    if config.mtp > 0 {
-        let reason = "a head for further tokens (MTP) is not converted, and the rest would not be complete without it";
+    if config.mtp > usize::from(config.drafts) {
+        let reason =
+            "a head for further tokens (MTP) has one layer and is whole, or the rest would not be complete without it";
         let key = format!("{}.nextn_predict_layers", config.architecture);
-        return Err(Error::new(ErrorKind::UnsupportedSetting, reason).key(key).expected(0, config.mtp));
+        return Err(Error::new(ErrorKind::UnsupportedSetting, reason).key(key).expected("0 or 1", config.mtp));
     }
     if plan.tied() && options.embedding.is_some() && !matches!(options.head, Wish::Keep) {
         return Err(Error::new(ErrorKind::InvalidArgument, "the head is the embedding: they have one type")
@@ -201,21 +202,23 @@ fn signs(item: &Item) -> bool {
     item.slot.in_layer().is_some() && layout.is_some_and(|layout| layout.codes == Codes::B1)
 }
 
-/// Whether a matrix of a layer keeps its type: the small ones of a gated delta net are floats in any model.
-fn stays(item: &Item) -> bool {
-    matches!(item.slot.part, Part::SsmAlpha | Part::SsmBeta)
+/// Whether a matrix of a layer keeps its type: the small ones of a gated delta net are floats in any model, and those of an MTP head are
+/// what they are.
+fn stays(plan: &Plan, item: &Item) -> bool {
+    let mtp = item.slot.in_layer().is_some_and(|layer| plan.config.mtp_layer() == Some(layer));
+    mtp || matches!(item.slot.part, Part::SsmAlpha | Part::SsmBeta)
 }
 
-fn layer_matrix(item: &Item) -> Option<usize> {
+fn layer_matrix(plan: &Plan, item: &Item) -> Option<usize> {
     match item.target {
-        Target::Matrix(shape, _) if item.slot.in_layer().is_some() && !stays(item) => Some(shape.cols),
+        Target::Matrix(shape, _) if item.slot.in_layer().is_some() && !stays(plan, item) => Some(shape.cols),
         _ => None,
     }
 }
 
 /// Refuses what its storage type shows to be no ternary model. Floats, and types of two bits, are judged by their values.
 fn refuse_wider(plan: &Plan) -> Result<()> {
-    for item in plan.items.iter().filter(|item| layer_matrix(item).is_some()) {
+    for item in plan.items.iter().filter(|item| layer_matrix(plan, item).is_some()) {
         let Some(Content::Blocks { layout, .. }) = item.tensor.storage.map(|storage| storage.content) else { continue };
         check_codes(layout).map_err(|error| error.tensor(&item.tensor.name))?;
     }
@@ -225,7 +228,7 @@ fn refuse_wider(plan: &Plan) -> Result<()> {
 /// Every matrix of the layers must have rows of whole blocks.
 fn fits_all(plan: &Plan, kind: Kind) -> Result<()> {
     let fits = |kind: Kind| {
-        plan.items.iter().find(|item| layer_matrix(item).is_some_and(|cols| !cols.is_multiple_of(kind.block())))
+        plan.items.iter().find(|item| layer_matrix(plan, item).is_some_and(|cols| !cols.is_multiple_of(kind.block())))
     };
     let Some(item) = fits(kind) else { return Ok(()) };
     // Signs are ternary too, but not the other way round.
@@ -242,7 +245,7 @@ fn fits_all(plan: &Plan, kind: Kind) -> Result<()> {
     )
     .tensor(&item.tensor.name)
     .option("type")
-    .expected(format_args!("a multiple of {}", kind.block()), layer_matrix(item).unwrap_or(0)))
+    .expected(format_args!("a multiple of {}", kind.block()), layer_matrix(plan, item).unwrap_or(0)))
 }
 
 fn given(factors: Vec<f32>) -> Output {
@@ -268,7 +271,7 @@ fn output(plan: &Plan, options: Options, kind: Kind, index: usize, item: &Item) 
     let (form, storage, rows, cols) = match item.target {
         Target::Values => (Form::Floats, &quant::F32, item.tensor.values() as usize, 1),
         Target::Matrix(shape, _) => {
-            let wish = if stays(item) { Some(Wish::Keep) } else { options.wish(item.slot.part) };
+            let wish = if stays(plan, item) { Some(Wish::Keep) } else { options.wish(item.slot.part) };
             let (form, storage) = match wish {
                 None if options.keep => as_stored(plan, item, from, kind)?,
                 None => (Form::Codes(kind), kind.storage()),

@@ -94,7 +94,7 @@ impl Converter {
     #[wasm_bindgen(constructor)]
     pub fn new(checkpoint: &Checkpoint, options: JsValue) -> Js<Converter> {
         let options: JsOptions = from_js(options)?;
-        let stored = Options { repack: false, i2s: options.i2s, ..Default::default() };
+        let stored = Options { repack: false, i2s: options.i2s, mtp: true, ..Default::default() };
         let wishes = output::Options {
             keep: options.kind.as_deref() == Some("keep"),
             kind: kind(options.kind)?,

@@ -31,10 +31,15 @@ fn ternary() -> Gguf {
     file
 }
 
+/// What the module gives a plan.
+fn options() -> Options {
+    Options { repack: false, mtp: true, ..Options::default() }
+}
+
 /// What the converter makes of a file's tensors, with the file's own metadata.
 fn converted(source: &Gguf) -> Gguf {
     let files = source.files();
-    let plan = files.checkpoint().unwrap().plan(Options { repack: false, ..Options::default() }).unwrap();
+    let plan = files.checkpoint().unwrap().plan(options()).unwrap();
     let mut converter = Converter::new(plan, Wishes::default()).unwrap();
     let mut file = Gguf { tensors: Vec::new(), ..source.clone() };
     for index in 0..converter.outputs().len() {
@@ -80,7 +85,7 @@ fn rotations_and_states_are_kept() {
 #[test]
 fn what_would_be_lost_is_refused() {
     let refused = |files: &common::Files, key: &str| {
-        let plan = files.checkpoint().unwrap().plan(Options { repack: false, ..Options::default() }).unwrap();
+        let plan = files.checkpoint().unwrap().plan(options()).unwrap();
         let error = error(Converter::new(plan, Wishes::default()));
         assert_eq!((error.kind, error.place.key.as_deref()), (ErrorKind::UnsupportedSetting, Some(key)), "{error}");
     };
@@ -88,4 +93,44 @@ fn what_would_be_lost_is_refused() {
     refused(&weights.files(), "architectures");
     let file = weights.gguf(None).set("qwen35.nextn_predict_layers", common::craft::uint(1));
     refused(&file.files(), "qwen35.nextn_predict_layers");
+}
+
+/// The head for further tokens is copied, whatever its types are.
+#[test]
+fn a_head_for_further_tokens_is_kept() {
+    let weights = Weights::random(Sizes { tied: false, mtp: true, ..Sizes::small() }, 5);
+    let mut source = weights.gguf(None);
+    let mut rng = Rng::new(6);
+    for tensor in &mut source.tensors {
+        let trunk = tensor.name.starts_with("blk.") && !tensor.name.starts_with("blk.3.");
+        let small = ["ssm_alpha", "ssm_beta", "conv1d"].iter().any(|name| tensor.name.contains(name));
+        if tensor.dims.len() == 2 && trunk && !small {
+            let values: Vec<f32> = (0..tensor.data.len() / 4).map(|_| (rng.below(3) as f32 - 1.0) / 16.0).collect();
+            tensor.data = f32s(&values);
+        }
+    }
+    let new = converted(&source);
+    assert_eq!(new.tensors.len(), source.tensors.len());
+    let own = |file: &Gguf| {
+        let mut found: Vec<(String, u32, Vec<u8>)> = file
+            .tensors
+            .iter()
+            .filter(|tensor| tensor.name.starts_with("blk.3."))
+            .map(|tensor| (tensor.name.clone(), tensor.kind, tensor.data.clone()))
+            .collect();
+        found.sort();
+        found
+    };
+    assert_eq!(own(&new).len(), 15);
+    assert!(own(&new) == own(&source));
+    let files = new.files();
+    assert!(files.plan(Options { mtp: true, ..Options::default() }).unwrap().config.drafts);
+    // A second layer, or one without what makes it a head, is no such head.
+    let second = source.clone().set("qwen35.nextn_predict_layers", common::craft::uint(2));
+    let second = second.set("qwen35.block_count", common::craft::uint(5));
+    let recurrent = common::craft::array(7, 5, &[1, 0, 1, 0, 0]);
+    let second = second.set("qwen35.attention.recurrent_layers", recurrent);
+    let plan = second.files().checkpoint().unwrap().plan(options()).unwrap();
+    let error = error(Converter::new(plan, Wishes::default()));
+    assert_eq!(error.place.key.as_deref(), Some("qwen35.nextn_predict_layers"), "{error}");
 }

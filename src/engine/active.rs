@@ -261,20 +261,34 @@ impl Active {
     }
 
     /// Guesses at most `most` tokens that follow the `history`, and returns how many; [`Self::take`] then gets the logits behind each
-    /// that is computed.
-    pub fn guess(&mut self, history: &[u32], most: usize) -> usize {
-        if let Task::Generate { params: Params { prompt_lookup: true, .. }, max_tokens, hook: false, .. } =
-            self.request.task
-        {
+    /// that is computed. `mtp` is what the MTP head has guessed.
+    pub fn guess(&mut self, history: &[u32], most: usize, mtp: Option<u32>) -> usize {
+        if let Task::Generate { params, max_tokens, hook: false, .. } = self.request.task {
             let most = max_tokens.map_or(most, |all| most.min(all.saturating_sub(self.generated + 1)));
-            self.draft.guess(history, most);
+            if params.prompt_lookup {
+                self.draft.guess(history, most);
+            }
+            if let Some(token) = mtp.filter(|_| params.mtp_draft && most > 0) {
+                self.draft.take_mtp(token);
+            }
         }
         self.draft.tokens.len()
     }
 
+    /// Whether the MTP head follows it.
+    pub fn follows_mtp(&self) -> bool {
+        matches!(self.request.task, Task::Generate { params: Params { mtp_draft: true, .. }, .. })
+    }
+
+    /// Whether the MTP head is to guess its next token.
+    pub fn wants_mtp(&mut self) -> bool {
+        let Task::Generate { max_tokens, hook: false, .. } = self.request.task else { return false };
+        max_tokens.is_none_or(|all| all > self.generated + 1) && self.draft.wants_mtp()
+    }
+
     /// How many guesses the pass that has ended computed. This may be called once after a pass.
-    pub fn guessed(&mut self) -> usize {
-        self.draft.judge(self.chosen.len().saturating_sub(1));
+    pub fn guessed(&mut self, mtp_cost: f32) -> usize {
+        self.draft.judge(self.chosen.len().saturating_sub(1), mtp_cost);
         std::mem::take(&mut self.draft.tokens).len()
     }
 

@@ -90,13 +90,13 @@ impl<I: Isa> Engine<I> {
             let Some(session) = sessions.get_mut(&request.session) else { continue };
             let len = session.tokens.len();
             // Behind the computed positions an earlier pass may have left blocks.
-            cache.truncate(session.table, session.cached);
+            cache.truncate(session.table, session.kept_positions());
             session.cached = cache.adopt(session.table, &session.tokens, session.cached, request.limit(len));
             let left = len - session.cached;
             request.draft.tokens.clear();
             // The guesses of one conversation are kept until it is known which were right.
             let guesses = if left == 1 && (alone || !cache.has_states()) {
-                request.guess(&session.tokens, *context - len)
+                request.guess(&session.tokens, *context - len, session.mtp_guess())
             } else {
                 0
             };

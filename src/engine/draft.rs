@@ -1,5 +1,6 @@
-//! Prompt lookup: what came after these tokens last time is likely to come again. A guess is computed beside the token that it follows,
-//! in the same batch, and what the model itself chooses decides: the answer is the same, in fewer steps where guesses are right.
+//! Guesses of the next tokens, by prompt lookup or by the model's MTP head. What came after these tokens last time is likely to come again.
+//! A guess is computed beside the token that it follows, in the same batch, and what the model itself chooses decides: the answer is the
+//! same, in fewer steps where guesses are right.
 
 use crate::model::forward::MOST_GUESSES;
 
@@ -19,29 +20,66 @@ const LONGEST_REST: usize = 256;
 pub struct Draft {
     /// What the running pass tries.
     pub tokens: Vec<u32>,
-    /// Steps saved for each guess, the latest counting most.
-    gain: f32,
-    /// Guesses of the next pass: more after all were right, else what was right.
+    /// Whether the MTP head has guessed them.
+    by_mtp: bool,
+    lookup: Trial,
+    mtp: Trial,
+    /// Guesses of the next lookup: more after all were right, else what was right.
     most: usize,
-    rest: usize,
-    next_rest: usize,
 }
 
 impl Default for Draft {
     fn default() -> Self {
-        Self { tokens: Vec::new(), gain: HOPE, most: 2, rest: 0, next_rest: REST }
+        Self { tokens: Vec::new(), by_mtp: false, lookup: Trial::default(), mtp: Trial::default(), most: 2 }
+    }
+}
+
+/// Whether a way to guess pays.
+#[derive(Debug)]
+struct Trial {
+    /// Steps saved for each guess, the latest counting most.
+    gain: f32,
+    rest: usize,
+    next_rest: usize,
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        Self { gain: HOPE, rest: 0, next_rest: REST }
     }
 }
 
 /// What it begins with: a wrong guess or two.
 const HOPE: f32 = 0.2;
 
+impl Trial {
+    /// Whether it is tried now.
+    fn awake(&mut self) -> bool {
+        let awake = self.rest == 0;
+        self.rest = self.rest.saturating_sub(1);
+        awake
+    }
+
+    /// Hears what share of the guesses was right, and what one costs. Returns whether it rests from now on.
+    fn judge(&mut self, share: f32, cost: f32) -> bool {
+        self.gain += 0.25 * (share - cost - self.gain);
+        let rests = self.gain < 0.0;
+        if rests {
+            (self.gain, self.rest) = (HOPE, self.next_rest);
+            self.next_rest = (2 * self.next_rest).min(LONGEST_REST);
+        } else if share == 1.0 {
+            self.next_rest = REST;
+        }
+        rests
+    }
+}
+
 impl Draft {
     /// Guesses at most `most` tokens that follow those `history`.
     pub fn guess(&mut self, history: &[u32], most: usize) {
         self.tokens.clear();
-        if self.rest > 0 {
-            self.rest -= 1;
+        self.by_mtp = false;
+        if !self.lookup.awake() {
             return;
         }
         for length in (SHORTEST..=LONGEST).rev().filter(|&length| length < history.len()) {
@@ -54,19 +92,33 @@ impl Draft {
         }
     }
 
-    /// Hears how many of them were right.
-    pub fn judge(&mut self, right: usize) {
+    /// Takes the MTP head's guess where there is no other.
+    pub fn take_mtp(&mut self, token: u32) {
+        if self.tokens.is_empty() {
+            self.tokens.push(token);
+            self.by_mtp = true;
+        }
+    }
+
+    /// Whether the MTP head is to guess now.
+    pub fn wants_mtp(&mut self) -> bool {
+        self.mtp.awake()
+    }
+
+    /// Hears how many of them were right. The MTP head's own work costs `mtp_cost` of a step.
+    pub fn judge(&mut self, right: usize, mtp_cost: f32) {
         let count = self.tokens.len();
         if count == 0 {
             return;
         }
+        let share = right as f32 / count as f32;
+        if self.by_mtp {
+            self.mtp.judge(share, COST + mtp_cost);
+            return;
+        }
         self.most = if right == count { (2 * count).min(MOST) } else { right.max(1) };
-        self.gain += 0.25 * (right as f32 / count as f32 - COST - self.gain);
-        if self.gain < 0.0 {
-            (self.gain, self.most, self.rest) = (HOPE, 2, self.next_rest);
-            self.next_rest = (2 * self.next_rest).min(LONGEST_REST);
-        } else if right == count {
-            self.next_rest = REST;
+        if self.lookup.judge(share, COST) {
+            self.most = 2;
         }
     }
 }
@@ -101,7 +153,7 @@ mod tests {
             if !draft.tokens.is_empty() {
                 tried.push(draft.tokens.len());
             }
-            draft.judge(right(draft.tokens.len()));
+            draft.judge(right(draft.tokens.len()), 0.0);
         }
         tried
     }
@@ -121,5 +173,33 @@ mod tests {
         assert_eq!(tried(&mut draft, 5, |count| count), [2, 4, 6, 6, 6]);
         assert_eq!(tried(&mut draft, 4, |count| count.min(4)), [6, 4, 6, 4], "and what was right, else");
         assert_eq!(tried(&mut draft, 100, |count| count).len(), 100);
+    }
+
+    #[test]
+    fn the_mtp_head_goes_on_as_long_as_it_pays() {
+        let tried = |share: f32, cost: f32| {
+            let (mut draft, mut owed, mut tried) = (Draft::default(), 0.0, 0);
+            for _ in 0..2 * LONGEST_REST {
+                if !draft.wants_mtp() {
+                    continue;
+                }
+                draft.tokens.clear();
+                draft.take_mtp(7);
+                owed += share;
+                let right = usize::from(owed >= 1.0);
+                owed -= right as f32;
+                draft.judge(right, cost);
+                tried += 1;
+            }
+            tried
+        };
+        assert_eq!(tried(1.0, 0.1), 2 * LONGEST_REST, "all are right");
+        assert!(tried(0.95, 0.1) > LONGEST_REST, "19 of 20");
+        assert!(tried(0.5, 0.1) < 60, "half of them do not pay");
+        assert!(tried(1.0, 0.4) < 60, "nor does a head as dear as the model");
+        let mut draft = Draft::default();
+        draft.guess(&[1, 2, 3, 1, 2], 1);
+        draft.take_mtp(9);
+        assert_eq!(draft.tokens, [3], "what came before goes first");
     }
 }

@@ -28,7 +28,7 @@ impl<I: Isa> Engine<I> {
     pub(super) fn keep(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get(&id) else { return };
         let (table, tokens) = (session.table, &session.tokens[..session.cached]);
-        if tokens.is_empty() || !self.cache.has_state(table) {
+        if tokens.is_empty() || session.ephemeral || !self.cache.has_state(table) {
             return;
         }
         let salt = self.cache.salt(table);

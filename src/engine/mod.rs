@@ -40,6 +40,7 @@ mod batch;
 mod draft;
 mod kept;
 mod measure;
+mod mtp;
 mod prefill;
 mod request;
 mod scheduler;
@@ -92,6 +93,8 @@ pub struct Engine<I: Isa> {
     /// On a hybrid.
     kept: Vec<Kept>,
     prefix_reuse: bool,
+    /// What a guess of the MTP head costs, of a step.
+    mtp_cost: f32,
     requests: LiteMap<RequestId, Active>,
     /// Of the pass under way: which request each row of its batch serves.
     running: Option<Vec<RequestId>>,
@@ -121,6 +124,7 @@ impl<I: Isa> Engine<I> {
             forward,
             kept: Vec::new(),
             prefix_reuse: plan.options.prefix_reuse,
+            mtp_cost: model.mtp_share(),
             adapters: Vec::new(),
             context: plan.context,
             limits: Limits::new(plan),
@@ -303,7 +307,9 @@ impl<I: Isa> Engine<I> {
             }
         }
         self.hand_out_states();
+        let passed = self.passed();
         self.finish(&mut events);
+        self.run_mtp(passed);
         after(Operation::Settle, self.forward.tally);
         Ok(events)
     }
@@ -373,7 +379,8 @@ impl<I: Isa> Engine<I> {
         let mut last = None;
         for &id in owners.iter().filter(|&&id| last.replace(id) != Some(id)) {
             let computed = owners.iter().filter(|&&owner| owner == id).count();
-            let guessed = self.requests.get_mut(&id).map_or(0, Active::guessed);
+            let cost = self.mtp_cost;
+            let guessed = self.requests.get_mut(&id).map_or(0, |request| request.guessed(cost));
             self.settle(id, computed - guessed, false, events);
             // Each guess that was right has been computed as well.
             for index in 0.. {

@@ -16,6 +16,12 @@ pub(super) struct Session {
     pub adapters: AdapterSet,
     /// The step at which it was last used: the least recently used session loses its blocks first.
     pub used: u64,
+    /// How far the MTP head has come: it can be one token ahead of the model.
+    pub mtp: usize,
+    /// What it has guessed, and which position that would have.
+    pub guess: Option<(usize, u32)>,
+    /// Whether nothing of it is kept for others, or for itself.
+    pub ephemeral: bool,
     /// Whether it is to be dropped once no pass writes to its table.
     closed: bool,
 }
@@ -27,6 +33,16 @@ impl Session {
         self.tokens.drain(sinks..from);
         self.cached = self.cached.min(sinks);
     }
+
+    /// Positions that the cache has something of.
+    pub fn kept_positions(&self) -> usize {
+        self.cached + usize::from(self.mtp == self.cached + 1)
+    }
+
+    /// What the MTP head takes for the next token.
+    pub fn mtp_guess(&self) -> Option<u32> {
+        self.guess.filter(|(position, _)| *position == self.tokens.len()).map(|(_, token)| token)
+    }
 }
 
 impl<I: Isa> Engine<I> {
@@ -34,6 +50,15 @@ impl<I: Isa> Engine<I> {
     pub fn open(&mut self) -> SessionId {
         let table = self.cache.open();
         self.insert(Vec::new(), 0, table, AdapterSet::new())
+    }
+
+    /// Opens an empty session of which a hybrid keeps no states, so that nothing is held once it is closed.
+    pub fn open_ephemeral(&mut self) -> SessionId {
+        let id = self.open();
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.ephemeral = true;
+        }
+        id
     }
 
     pub(super) fn insert(
@@ -44,7 +69,10 @@ impl<I: Isa> Engine<I> {
         adapters: AdapterSet,
     ) -> SessionId {
         let id = SessionId(self.fresh());
-        self.sessions.insert(id, Session { tokens, cached, table, adapters, used: self.steps, closed: false });
+        let used = self.steps;
+        let session =
+            Session { tokens, cached, table, adapters, used, mtp: 0, guess: None, ephemeral: false, closed: false };
+        self.sessions.insert(id, session);
         id
     }
 

@@ -7,12 +7,14 @@
 //! A pass is a list of operations, and [`Forward::advance`] runs one: its caller may stop between two of them and come back.
 
 mod delta;
+mod mtp;
 mod pass;
 mod prefill;
 mod trace;
 
 use std::ops::Range;
 
+pub use mtp::MtpRow;
 pub use prefill::Prefill;
 pub use trace::{CODES, Looked, Traced};
 
@@ -56,6 +58,8 @@ pub enum Progress {
 #[derive(Debug)]
 pub struct Forward<I: Isa> {
     rows: Vec<BatchRow>,
+    /// Room for those of the MTP head.
+    mtp_rows: Vec<BatchRow>,
     /// Rows whose logits are wanted.
     wanted: Vec<usize>,
     operation: usize,
@@ -113,6 +117,7 @@ impl<I: Isa> Forward<I> {
         let floats = |width: usize| scratch(batch * width as u64);
         Ok(Self {
             rows: reserve("a batch", batch)?,
+            mtp_rows: reserve("a batch", if plan.config.drafts { batch } else { 0 })?,
             wanted: reserve("a batch", batch)?,
             operation: 0,
             returned: false,
@@ -276,11 +281,13 @@ impl<I: Isa> Forward<I> {
         self.hidden(config);
         let embedded = if model.part.start == 0 { &self.rows[..] } else { &[] };
         for (row, hidden) in embedded.iter().zip(self.hidden.chunks_exact_mut(config.hidden)) {
-            model.embedding.row(row.token as usize, hidden);
-            if let Some(rotation) = &model.embedding_rotation {
-                rotation.restore::<I>(hidden);
-            }
+            model.embed::<I>(row.token, hidden);
         }
+        self.turn(model);
+    }
+
+    /// The angles of each row's position.
+    fn turn(&mut self, model: &Model) {
         let pairs = model.frequencies.len();
         self.cos.resize(self.rows.len() * pairs, 0.0);
         self.sin.resize(self.rows.len() * pairs, 0.0);
@@ -300,11 +307,17 @@ impl<I: Isa> Forward<I> {
             self.adapters.uses.clear();
             return Progress::Done;
         }
+        self.multiply_head(team, model, &model.output_norm, &rows);
+        Progress::Logits(rows)
+    }
+
+    /// The logits of some rows behind a norm.
+    fn multiply_head(&mut self, team: &Team, model: &Model, norm: &[f32], rows: &[usize]) {
         let (config, head) = (&model.config, model.head());
         let hidden = &self.hidden;
         let normed = |index: usize, out: &mut [f32]| {
             out.copy_from_slice(row(hidden, config.hidden, index));
-            elementwise::rms_norm::<I>(out, &model.output_norm, config.eps);
+            elementwise::rms_norm::<I>(out, norm, config.eps);
         };
         self.act.prepare(team, spec(&head.shape, model.head_precision), rows.len(), |i, out| {
             normed(rows[i], out);
@@ -321,10 +334,9 @@ impl<I: Isa> Forward<I> {
             linear::multiply(head, part, tiles, act, columns);
         });
         let site = Site { team, layer: config.layers, operation: Operation::Head };
-        self.adapters.add(site, Some(&rows), &mut self.tally, &mut self.act, &mut self.logits, &normed);
+        self.adapters.add(site, Some(rows), &mut self.tally, &mut self.act, &mut self.logits, &normed);
         self.tally.weight_bytes += head.bytes();
         self.tally.weight_macs += macs(head) * rows.len() as u64;
-        Progress::Logits(rows)
     }
 }
 

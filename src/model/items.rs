@@ -86,13 +86,31 @@ pub(super) fn matrices(config: &Config, layer: usize) -> Inputs {
     if config.delta_net(layer).is_some() { DELTA_NET } else { ATTENTION }
 }
 
+/// What an MTP head must have beside a layer.
+const MTP_PARTS: [Part; 3] = [Part::MtpFc, Part::MtpTokenNorm, Part::MtpStateNorm];
+
 /// Tensors of other parts of a model: those that look at pictures, and those that guess further tokens.
 const OTHER_PARTS: [&str; 5] = ["mtp.", "model.visual.", "visual.", "vision_tower.", "model.mtp."];
 
+/// Whether the tensors are those of a model with an MTP head.
+pub(super) fn has_mtp(config: &Config, tensors: &[Arc<Tensor>]) -> bool {
+    let fc = Slot::layer(config.layers, Part::MtpFc);
+    config.hybrid.is_some() && tensors.iter().any(|tensor| slot_of_mtp(config, &tensor.name) == Some(fc))
+}
+
+fn slot_of_mtp(config: &Config, name: &str) -> Option<Slot> {
+    config.naming.mtp_slot(name, config.layers)
+}
+
 /// Whether a tensor belongs to a part of the model that does not run.
 fn is_other_part(config: &Config, name: &str) -> bool {
+    let all = config.layers + usize::from(config.drafts);
     match config.naming {
-        Naming::Gguf => config.mtp > 0 && config.naming.layer(name).is_some_and(|layer| layer >= config.layers),
+        Naming::Gguf => config.mtp > 0 && config.naming.layer(name).is_some_and(|layer| layer >= all),
+        // An MTP head that is loaded has no parts that are not understood, but may have further layers.
+        Naming::HuggingFace if config.drafts && name.contains("mtp.") => {
+            slot_of_mtp(config, name).is_none() && name.contains("mtp.layers.")
+        }
         Naming::HuggingFace => config.hybrid.is_some() && OTHER_PARTS.iter().any(|prefix| name.starts_with(prefix)),
     }
 }
@@ -110,7 +128,8 @@ pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec
             others += 1;
             continue;
         }
-        let Some(slot) = config.naming.slot(&tensor.name) else {
+        let own = slot_of_mtp(config, &tensor.name).filter(|_| config.drafts);
+        let Some(slot) = own.or_else(|| config.naming.slot(&tensor.name)) else {
             if tensor.name.ends_with(".rotary_emb.inv_freq") {
                 continue;
             }
@@ -186,7 +205,9 @@ fn check_complete(config: &Config, found: &[Item]) -> Result<()> {
 
 fn required(config: &Config) -> impl Iterator<Item = Slot> {
     let head = (config.tied == Some(false)).then_some(Slot::new(Part::Output));
-    let layers = (0..config.layers).flat_map(move |layer| {
+    let mtp = config.mtp_layer().into_iter();
+    let own = mtp.clone().flat_map(|layer| MTP_PARTS.map(|part| Slot::layer(layer, part)));
+    let layers = (0..config.layers).chain(mtp).flat_map(move |layer| {
         let attends = config.delta_net(layer).is_none();
         let inputs = || matrices(config, layer).into_iter().flatten().copied();
         let sub_norms = [Part::AttnSubNorm, Part::FfnSubNorm].into_iter().filter(|_| config.sub_norms);
@@ -201,21 +222,22 @@ fn required(config: &Config) -> impl Iterator<Item = Slot> {
             .chain(in_norms.map(move |part| slot(part).field(Field::InNorm)))
             .chain(config.biases.iter().map(move |&part| slot(part).field(Field::Bias)))
     });
-    [Slot::new(Part::TokenEmbd), Slot::new(Part::OutputNorm)].into_iter().chain(head).chain(layers)
+    [Slot::new(Part::TokenEmbd), Slot::new(Part::OutputNorm)].into_iter().chain(head).chain(layers).chain(own)
 }
 
 /// What a rotation names must be there, and must fit it.
 fn check_rotation(config: &Config, tensors: &[Arc<Tensor>], found: &[Item]) -> Result<()> {
     let Some(rotation) = &config.rotation else { return Ok(()) };
-    let embedding = rotation.embedding.then_some(Slot::new(Part::TokenEmbd));
-    for slot in rotation.matrices.iter().copied().chain(embedding) {
-        if slot.in_layer().is_some_and(|layer| layer >= config.layers) {
+    let matrices = rotation.matrices.iter().map(|&slot| (slot, "prism.hadamard.weight_names"));
+    let embedding = rotation.embedding.then_some((Slot::new(Part::TokenEmbd), "prism.hadamard.inverse_weight_names"));
+    for (slot, key) in matrices.chain(embedding) {
+        if slot.in_layer().is_some_and(|layer| layer >= config.layers && config.mtp_layer() != Some(layer)) {
             continue;
         }
         let Some(item) = find(found, slot) else {
             return Err(Error::new(ErrorKind::MissingTensor, "the weights to be rotated name this tensor")
                 .tensor(config.naming.name(slot).to_string())
-                .key("prism.hadamard.weight_names"));
+                .key(key));
         };
         rotation.signs(sizes(config, slot.part).1).map_err(|error| error.tensor(&item.tensor.name))?;
     }
@@ -260,13 +282,15 @@ pub(super) fn sizes(config: &Config, part: Part) -> (usize, usize) {
         Part::AttnQNorm | Part::AttnKNorm => (config.head, 0),
         Part::AttnSubNorm => (config.q_width(), 0),
         Part::FfnSubNorm => (config.ffn, 0),
+        Part::MtpFc => (hidden, 2 * hidden),
+        Part::MtpTokenNorm | Part::MtpStateNorm | Part::MtpNorm => (hidden, 0),
         Part::RopeFreqs => (config.rope.dim / 2, 0),
     }
 }
 
 /// What a tensor becomes; its shape must be what the config says.
 fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
-    if slot.in_layer().is_some_and(|layer| layer >= config.layers) {
+    if slot.in_layer().is_some_and(|layer| layer >= config.layers && config.mtp_layer() != Some(layer)) {
         return Err(Error::new(ErrorKind::UnsupportedSetting, "the model has fewer layers")
             .tensor(&tensor.name)
             .expected(format_args!("layers 0 to {}", config.layers - 1), &tensor.name));
@@ -329,6 +353,7 @@ fn has_place(config: &Config, slot: Slot) -> bool {
         Part::FfnSubNorm => config.sub_norms,
         Part::AttnQNorm | Part::AttnKNorm => config.qk_norms && !recurrent,
         Part::SsmConv | Part::SsmDt | Part::SsmA | Part::SsmNorm => recurrent,
+        Part::MtpFc | Part::MtpTokenNorm | Part::MtpStateNorm | Part::MtpNorm => slot.in_layer() == config.mtp_layer(),
         _ => !slot.field(Field::Weight).is_matrix() || slot.in_layer().is_none_or(inputs),
     };
     let biased = ATTENTION.into_iter().flatten().any(|&own| own == slot.part);

@@ -7,6 +7,7 @@
 //! [`times`] measures its matrices.
 
 pub mod adapter;
+mod cache_size;
 pub mod checkpoint;
 pub mod config;
 pub mod describe;

@@ -35,9 +35,15 @@ pub enum Part {
     FfnDown,
     OutputNorm,
     Output,
+    /// Of an MTP head, which guesses further tokens: what joins a token with the hidden state before it, their norms, and the norm
+    /// before the head.
+    MtpFc,
+    MtpTokenNorm,
+    MtpStateNorm,
+    MtpNorm,
 }
 
-/// How many there are.
+/// How many there are, without those of an MTP head.
 pub const PARTS: usize = Part::Output as usize + 1;
 
 /// Which of its tensors.
@@ -108,6 +114,7 @@ impl Slot {
                     | Part::FfnUp
                     | Part::FfnDown
                     | Part::Output
+                    | Part::MtpFc
             )
     }
 }
@@ -142,6 +149,10 @@ const GGUF: &[(&str, Part)] = &[
     ("ffn_up", Part::FfnUp),
     ("ffn_sub_norm", Part::FfnSubNorm),
     ("ffn_down", Part::FfnDown),
+    ("nextn.eh_proj", Part::MtpFc),
+    ("nextn.enorm", Part::MtpTokenNorm),
+    ("nextn.hnorm", Part::MtpStateNorm),
+    ("nextn.shared_head_norm", Part::MtpNorm),
 ];
 
 const GGUF_GLOBAL: &[(&str, Part)] = &[
@@ -175,7 +186,21 @@ const HUGGING_FACE: &[(&str, Part)] = &[
     ("mlp.ffn_sub_norm", Part::FfnSubNorm),
     ("mlp.ffn_layernorm", Part::FfnSubNorm),
     ("mlp.down_proj", Part::FfnDown),
+    ("eh_proj", Part::MtpFc),
+    ("enorm", Part::MtpTokenNorm),
+    ("hnorm", Part::MtpStateNorm),
+    ("shared_head.norm", Part::MtpNorm),
 ];
+
+/// What Qwen's checkpoints call the parts of an MTP head that are no part of its layer.
+const MTP: [(&str, Part); 4] = [
+    ("fc", Part::MtpFc),
+    ("pre_fc_norm_embedding", Part::MtpTokenNorm),
+    ("pre_fc_norm_hidden", Part::MtpStateNorm),
+    ("norm", Part::MtpNorm),
+];
+/// How the names of an MTP head begin there.
+const MTP_PREFIXES: [&str; 2] = ["mtp.", "model.mtp."];
 
 const HUGGING_FACE_GLOBAL: &[(&str, Part)] =
     &[("model.embed_tokens", Part::TokenEmbd), ("model.norm", Part::OutputNorm), ("lm_head", Part::Output)];
@@ -260,6 +285,20 @@ impl Naming {
         Some(slot.field(field))
     }
 
+    /// The place of a tensor of an MTP head behind so many layers, under Qwen's names.
+    #[inline(never)]
+    pub fn mtp_slot(self, name: &str, layers: usize) -> Option<Slot> {
+        if self == Self::Gguf {
+            return self.slot(name).filter(|slot| slot.in_layer() == Some(layers));
+        }
+        let rest = MTP_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))?;
+        if let Some(rest) = rest.strip_prefix("layers.0.") {
+            return self.slot(&format!("model.layers.{layers}.{rest}"));
+        }
+        let (stem, field) = self.suffixes().iter().find_map(|&(end, field)| Some((rest.strip_suffix(end)?, field)))?;
+        Some(Slot::layer(layers, part(&MTP, stem)?).field(field))
+    }
+
     /// The layer that a name speaks of, whatever follows.
     pub fn layer(self, name: &str) -> Option<usize> {
         let (layer, _) = name.strip_prefix(self.layer_prefix())?.split_once('.')?;
@@ -303,6 +342,8 @@ mod tests {
             (Naming::Gguf, "blk.2.ssm_a"),
             (Naming::Gguf, "blk.2.ssm_dt.bias"),
             (Naming::Gguf, "blk.2.ssm_conv1d.weight"),
+            (Naming::Gguf, "blk.2.nextn.eh_proj.weight"),
+            (Naming::Gguf, "blk.2.nextn.shared_head_norm.weight"),
             (Naming::HuggingFace, "model.layers.2.linear_attn.A_log"),
             (Naming::HuggingFace, "model.layers.2.linear_attn.dt_bias"),
             (Naming::HuggingFace, "model.layers.2.linear_attn.norm.weight"),
@@ -328,7 +369,18 @@ mod tests {
         ] {
             assert_eq!(hugging_face(other), hugging_face(name));
         }
+        for (other, name) in [
+            ("mtp.fc.weight", "model.layers.7.eh_proj.weight"),
+            ("model.mtp.pre_fc_norm_hidden.weight", "model.layers.7.hnorm.weight"),
+            ("mtp.norm.weight", "model.layers.7.shared_head.norm.weight"),
+            ("mtp.layers.0.self_attn.q_norm.weight", "model.layers.7.self_attn.q_norm.weight"),
+        ] {
+            assert_eq!(Naming::HuggingFace.mtp_slot(other, 7).unwrap(), hugging_face(name));
+        }
+        assert_eq!(Naming::HuggingFace.mtp_slot("mtp.layers.1.mlp.up_proj.weight", 7), None);
         let gguf = |name: &str| Naming::Gguf.slot(name).unwrap();
+        assert_eq!(Naming::Gguf.mtp_slot("blk.7.nextn.enorm.weight", 7), Some(gguf("blk.7.nextn.enorm.weight")));
+        assert_eq!(Naming::Gguf.mtp_slot("blk.6.attn_q.weight", 7), None);
         assert_eq!(gguf("blk.3.post_attention_norm.weight"), gguf("blk.3.ffn_norm.weight"));
         assert_eq!(Naming::Gguf.layer("blk.12.nextn.eh_proj.weight"), Some(12));
     }

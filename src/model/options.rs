@@ -52,6 +52,8 @@ pub struct Options {
     /// What the embedding and the head are rounded to while they arrive; otherwise they stay as stored.
     #[serde(deserialize_with = "head")]
     pub head: Option<&'static Storage>,
+    /// Whether the head for further tokens (MTP) is loaded, where the model has one.
+    pub mtp: bool,
     /// The layers that this engine computes, from one to before another, where others compute the rest; those of the first engine begin at 0.
     pub first_layer: usize,
     pub end_layer: Option<usize>,
@@ -111,6 +113,7 @@ impl Default for Options {
             i2s: None,
             ternary_packing: Some(TernaryPacking::TwoBits),
             head: None,
+            mtp: false,
             first_layer: 0,
             end_layer: None,
         }

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use litemap::LiteMap;
 
-use super::config::{Config, Hybrid, Training};
+use super::cache_size::{CacheSize, kv_shape, state_shape};
+use super::config::{Config, Training};
 use super::forward::{Prefill, guessed_values};
 use super::head;
-use super::items::{Item, Reading, Target, items};
+use super::items::{Item, Reading, Target, has_mtp, items};
 use super::names::Part;
 use super::options::{Options, TernaryPacking};
 use super::probes::Probe;
@@ -22,20 +23,10 @@ use crate::formats::Tensor;
 use crate::kernels::act::Precision;
 use crate::kernels::packed::{MatrixShape, Packing};
 use crate::kernels::rows::KV_BLOCK;
-use crate::kernels::{delta, spec};
+use crate::kernels::spec;
 use crate::kv::{self, Codec, StateShape};
 use crate::quant::{Content, Interleave, Layout, Scales};
 
-/// The context that is reserved unless the caller asks for another.
-const CONTEXT: usize = 4096;
-/// Keys and values are kept as f32 while all of them stay below this, and as f16 from there on.
-const F32_KV: u64 = 256 << 20;
-/// States of a hybrid's conversations are kept up to this size together, and in these numbers.
-const STATES: u64 = 256 << 20;
-const LEAST_STATES: u64 = 2;
-const MOST_STATES: u64 = 64;
-/// Conversations that can be full at once, as far as [`F32_KV`] allows.
-const FULL: usize = 4;
 /// Logits rows that are computed together.
 pub const HEAD_ROWS: usize = 8;
 
@@ -99,7 +90,8 @@ impl Plan {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] with an option that is out of range; an error with the tensor that does not fit the model.
-    pub fn new(config: Config, tensors: &[Arc<Tensor>], options: Options) -> Result<Self> {
+    pub fn new(mut config: Config, tensors: &[Arc<Tensor>], options: Options) -> Result<Self> {
+        config.drafts = options.mtp && has_mtp(&config, tensors);
         let CacheSize { context, kv, positions, states } = CacheSize::of(&config, &options)?;
         let (items, warnings) = items(&config, tensors)?;
         let mut plan = Self {
@@ -136,7 +128,8 @@ impl Plan {
     pub fn ranges_in_turn(&self) -> Vec<Range> {
         let all = self.in_file_order();
         let mut ranges = Vec::with_capacity(all.len());
-        for turn in (0..=self.config.layers).chain([usize::MAX]) {
+        // An MTP head counts as a layer.
+        for turn in (0..=self.config.layers + 1).chain([usize::MAX]) {
             let of = |&(range, item): &(Range, usize)| (self.items[item].slot.turn() == turn).then_some(range);
             ranges.extend(all.iter().filter_map(of));
         }
@@ -168,7 +161,7 @@ impl Plan {
     /// The items that are needed here, with their places.
     pub fn own(&self) -> impl Iterator<Item = (usize, &Item)> {
         let layers = self.layers();
-        self.items.iter().enumerate().filter(move |(_, item)| is_own(item, &layers))
+        self.items.iter().enumerate().filter(move |(_, item)| is_own(&self.config, item, &layers))
     }
 
     /// The bytes of each item that has some.
@@ -257,7 +250,7 @@ impl Plan {
     fn memory_of(&self, cache: CacheSize, options: &Options) -> Memory {
         let (config, rows) = (&self.config, options.rows());
         let layers = layers(config, options);
-        let items = || self.items.iter().filter(|item| is_own(item, &layers));
+        let items = || self.items.iter().filter(|item| is_own(config, item, &layers));
         let weights = items().map(Item::bytes).sum();
         let kv = kv_shape(config, layers.clone()).bytes(cache.positions, cache.kv);
         let states = state_shape(config, layers.clone()).bytes() * cache.states as u64;
@@ -297,6 +290,9 @@ impl Plan {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.warnings.clone();
         warnings.extend(self.heads_left_alone());
+        if self.options.mtp && !self.config.drafts {
+            warnings.push("mtp: the model has no head for further tokens".into());
+        }
         let five = Some(TernaryPacking::Five);
         if self.options.ternary_packing == five && self.ternary_packing() != five {
             warnings.push("no matrix takes less with ternaryPacking: \"1.6-bit\"".into());
@@ -337,9 +333,10 @@ impl Plan {
         self.fix_shapes()
     }
 
-    /// Whether an item's layout depends on its weights: ternary blocks, and a layer's dense matrices.
+    /// Whether an item's layout depends on its weights: ternary blocks, and a layer's dense matrices; an MTP head's stay as stored.
     pub(super) fn open(&self, item: &Item) -> bool {
-        let Target::Matrix(..) = item.target else { return false };
+        let mtp = item.slot.in_layer().is_some() && item.slot.in_layer() == self.config.mtp_layer();
+        let (Target::Matrix(..), false) = (item.target, mtp) else { return false };
         match item.tensor.content() {
             Some(Content::Blocks { layout, .. }) => Layout { scales: Scales::Row, ..layout } == Layout::TERNARY,
             // The small matrices of a gated delta net are floats in any model.
@@ -397,54 +394,9 @@ fn layers(config: &Config, options: &Options) -> Span<usize> {
 
 /// Whether an engine with these layers needs an item: the first has what belongs to no layer, and all know the frequencies.
 #[inline(never)]
-fn is_own(item: &Item, layers: &Span<usize>) -> bool {
-    let shared = layers.start == 0 || item.slot.part == Part::RopeFreqs;
-    item.slot.in_layer().map_or(shared, |layer| layers.contains(&layer))
-}
-
-fn kv_shape(config: &Config, layers: Span<usize>) -> kv::KvShape {
-    kv::KvShape { layers: config.layer_kinds(layers).0, heads: config.kv_heads, dim: config.head }
-}
-
-fn state_shape(config: &Config, layers: Span<usize>) -> StateShape {
-    let layer = |net: &Hybrid| {
-        net.conv_heads() * delta::history_len(net.head, net.kernel) + net.value_heads * delta::state_len(net.head)
-    };
-    let (_, layers) = config.layer_kinds(layers);
-    StateShape { layers, layer: config.hybrid.as_ref().map_or(0, layer) }
-}
-
-fn kv_bytes(config: &Config, positions: usize, codec: Codec) -> u64 {
-    kv_shape(config, 0..config.layers).bytes(positions, codec)
-}
-
-/// How many positions the cache holds, and how.
-struct CacheSize {
-    context: usize,
-    kv: Codec,
-    positions: usize,
-    states: usize,
-}
-
-impl CacheSize {
-    /// What the options ask for, and where they leave it open what suits the model.
-    fn of(config: &Config, options: &Options) -> Result<Self> {
-        options.check(config)?;
-        let context = options.context_length.unwrap_or(config.context.min(CONTEXT));
-        let one = kv_bytes(config, context, Codec::F32);
-        let kv = options.kv_cache_type.unwrap_or(if one <= F32_KV { Codec::F32 } else { Codec::F16 });
-        let each = kv_bytes(config, context, kv).max(1);
-        let full = (F32_KV / each).clamp(1, FULL as u64) as usize;
-        let positions = options.kv_cache_tokens.unwrap_or(full * context.next_multiple_of(KV_BLOCK));
-        if positions < context {
-            return Err(Error::new(ErrorKind::InvalidArgument, "fewer than one conversation may hold")
-                .option("kvCacheTokens")
-                .expected(format_args!("at least {context}"), positions));
-        }
-        let states = match state_shape(config, 0..config.layers).bytes() {
-            0 => 0,
-            each => options.recurrent_states.unwrap_or((STATES / each).clamp(LEAST_STATES, MOST_STATES) as usize),
-        };
-        Ok(Self { context, kv, positions: positions.next_multiple_of(KV_BLOCK), states })
-    }
+fn is_own(config: &Config, item: &Item, layers: &Span<usize>) -> bool {
+    let first = layers.start == 0;
+    let shared = first || item.slot.part == Part::RopeFreqs;
+    let own = |layer| layers.contains(&layer) || first && config.mtp_layer() == Some(layer);
+    item.slot.in_layer().map_or(shared, own)
 }

@@ -22,6 +22,8 @@ pub struct Model {
     /// `[vocab, hidden]`; the head too, where the two are tied.
     pub embedding: Matrix,
     pub layers: Vec<Layer>,
+    /// The head for further tokens, where one is loaded.
+    pub mtp: Option<Box<Mtp>>,
     pub output_norm: Vec<f32>,
     /// `[vocab, hidden]`; `None` where it is the embedding.
     pub head: Option<Matrix>,
@@ -55,6 +57,18 @@ pub struct Layer {
     pub ffn_sub_norm: Option<Vec<f32>>,
     /// `[hidden, ffn]`
     pub down: Linear,
+}
+
+/// A head that guesses the token after the next (MTP): a token and the hidden state before it are joined, and go through one layer more.
+#[derive(Debug)]
+pub struct Mtp {
+    pub token_norm: Vec<f32>,
+    pub state_norm: Vec<f32>,
+    /// `[hidden, 2 · hidden]`: of the normed token, then of the normed state.
+    pub fc: Linear,
+    pub layer: Layer,
+    /// Before the model's head; `None` where it is the output norm.
+    pub norm: Option<Vec<f32>>,
 }
 
 /// The weights of a gated delta net beside its matrices.
@@ -233,6 +247,27 @@ impl Model {
             }
         }
         note(self.head());
+    }
+
+    /// Writes a token's embedding.
+    pub fn embed<I: Isa>(&self, token: u32, out: &mut [f32]) {
+        self.embedding.row(token as usize, out);
+        if let Some(rotation) = &self.embedding_rotation {
+            rotation.restore::<I>(out);
+        }
+    }
+
+    /// What a guess of the MTP head reads, in relation to a pass of one row.
+    pub fn mtp_share(&self) -> f32 {
+        let layer = |layer: &Layer| {
+            [&layer.qkv, &layer.output, &layer.gate_up, &layer.down].map(Linear::bytes).iter().sum::<u64>()
+        };
+        let head = self.head().bytes();
+        let own = self.mtp.as_ref().map_or(0, |mtp| mtp.fc.bytes() + layer(&mtp.layer) + head);
+        let all: u64 = self.layers.iter().map(layer).sum();
+        // Parts of a split model have alike layers.
+        let layers = self.config.layers as f32 / self.layers.len().max(1) as f32;
+        own as f32 / (all as f32 * layers + head as f32)
     }
 
     /// The matrix that turns the last norm's output into logits.

@@ -27,6 +27,7 @@ pub fn decode(flat: &[f64]) -> (Params, Lists) {
     params.logprobs = next(&mut flat).map(|value| value as usize);
     params.adaptive_top_k = id(&mut flat) != 0;
     params.prompt_lookup = id(&mut flat) != 0;
+    params.mtp_draft = next(&mut flat).is_none_or(|on| on != 0.0);
     params.seed = u64::from(id(&mut flat)) << 32 | u64::from(id(&mut flat));
     lists.logit_bias = (0..id(&mut flat)).map(|_| (id(&mut flat), next(&mut flat).unwrap_or(0.0) as f32)).collect();
     lists.banned_sequences = (0..id(&mut flat)).map(|_| ids(&mut flat)).collect();

@@ -51,6 +51,8 @@ pub struct Params {
     pub logprobs: Option<usize>,
     /// Whether to draft tokens by prompt lookup and verify them, which changes no result.
     pub prompt_lookup: bool,
+    /// Whether to draft tokens by the model's MTP head, where one is loaded, and verify them, which changes no result.
+    pub mtp_draft: bool,
     /// The seed of the random numbers.
     pub seed: u64,
 }
@@ -81,6 +83,7 @@ impl Default for Params {
             mirostat_eta: 0.1,
             logprobs: None,
             prompt_lookup: false,
+            mtp_draft: true,
             seed: 0,
         }
     }

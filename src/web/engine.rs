@@ -215,9 +215,9 @@ impl Engine {
         }
     }
 
-    /// Opens a session.
-    pub fn open(&mut self) -> u32 {
-        self.engine.open().0
+    /// Opens a session; with `ephemeral` nothing of it is kept.
+    pub fn open(&mut self, ephemeral: Option<bool>) -> u32 {
+        if ephemeral == Some(true) { self.engine.open_ephemeral().0 } else { self.engine.open().0 }
     }
 
     /// A session that begins with all that an idle one holds.

@@ -24,6 +24,8 @@ pub struct Sizes {
     pub tied: bool,
     /// Whether each layer is a gated delta net.
     pub recurrent: Vec<bool>,
+    /// Whether there is a head for further tokens.
+    pub mtp: bool,
 }
 
 impl Sizes {
@@ -42,6 +44,7 @@ impl Sizes {
             vocab: 64,
             tied: true,
             recurrent: vec![true, false, true],
+            mtp: false,
         }
     }
 
@@ -51,7 +54,7 @@ impl Sizes {
         Self { ffn: 512, state: 32, vocab: 512, recurrent, ..Self::small() }
     }
 
-    fn rotated(&self) -> usize {
+    pub fn rotated(&self) -> usize {
         self.head / 4
     }
 
@@ -65,8 +68,13 @@ impl Sizes {
 
     /// Names, rows and columns of a layer's matrices: Hugging Face's and GGUF's.
     pub fn matrices(&self, layer: usize) -> Vec<(&'static str, &'static str, usize, usize)> {
+        self.matrices_of(self.recurrent[layer])
+    }
+
+    /// Those of a gated delta net, or of a layer that attends.
+    fn matrices_of(&self, recurrent: bool) -> Vec<(&'static str, &'static str, usize, usize)> {
         let (hidden, ffn, q, kv) = (self.hidden, self.ffn, self.heads * self.head, self.kv_heads * self.head);
-        let mut matrices = match self.recurrent[layer] {
+        let mut matrices = match recurrent {
             true => vec![
                 ("linear_attn.in_proj_qkv", "attn_qkv", 2 * self.keys() + self.values(), hidden),
                 ("linear_attn.in_proj_z", "attn_gate", self.values(), hidden),
@@ -138,6 +146,25 @@ impl Weights {
                 put(name("self_attn.k_norm.weight"), sizes.head, &mut || random(0.2, 0.0));
             }
         }
+        if sizes.mtp {
+            let hidden = sizes.hidden;
+            put("mtp.fc.weight".into(), 2 * hidden * hidden, &mut || random(0.8 / (hidden as f32).sqrt(), 0.0));
+            for (matrix, _, rows, cols) in sizes.matrices_of(false) {
+                let scale = 1.2 / (cols as f32).sqrt();
+                put(format!("mtp.layers.0.{matrix}.weight"), rows * cols, &mut || random(scale, 0.0));
+            }
+            for (name, width) in [
+                ("pre_fc_norm_embedding", hidden),
+                ("pre_fc_norm_hidden", hidden),
+                ("norm", hidden),
+                ("layers.0.input_layernorm", hidden),
+                ("layers.0.post_attention_layernorm", hidden),
+                ("layers.0.self_attn.q_norm", sizes.head),
+                ("layers.0.self_attn.k_norm", sizes.head),
+            ] {
+                put(format!("mtp.{name}.weight"), width, &mut || random(0.2, 0.0));
+            }
+        }
         Self { sizes, values }
     }
 
@@ -177,12 +204,13 @@ impl Weights {
 
     fn shape(&self, name: &str, count: usize) -> Vec<usize> {
         let (hidden, kernel) = (self.sizes.hidden, self.sizes.kernel);
-        let matrices = (0..self.sizes.recurrent.len()).flat_map(|layer| self.sizes.matrices(layer));
+        let matrices = [true, false].into_iter().flat_map(|recurrent| self.sizes.matrices_of(recurrent));
         let cols = matrices.into_iter().find(|(own, ..)| name.contains(&format!(".{own}."))).map(|(.., cols)| cols);
         match cols {
             Some(cols) => vec![count / cols, cols],
             None if name.contains("conv1d") => vec![count / kernel, 1, kernel],
-            None if name.contains("embed") || name.contains("lm_head") => vec![count / hidden, hidden],
+            None if name == "mtp.fc.weight" => vec![hidden, 2 * hidden],
+            None if name.contains("embed_tokens") || name.contains("lm_head") => vec![count / hidden, hidden],
             None => vec![count],
         }
     }
@@ -251,6 +279,27 @@ impl Weights {
                 put(&to("attn_k_norm.weight"), vec![sizes.head], &gain(&from("self_attn.k_norm.weight")));
             }
         }
+        if sizes.mtp {
+            let layer = sizes.recurrent.len();
+            let to = |name: &str| format!("blk.{layer}.{name}.weight");
+            put(&to("nextn.eh_proj"), vec![hidden, 2 * hidden], of("mtp.fc.weight"));
+            for (matrix, name, rows, cols) in sizes.matrices_of(false) {
+                let values = of(&format!("mtp.layers.0.{matrix}.weight"));
+                put(&to(name), vec![rows, cols], &folding.matrix(&to(name), values, cols));
+            }
+            for (own, name) in [
+                ("pre_fc_norm_embedding", "nextn.enorm"),
+                ("pre_fc_norm_hidden", "nextn.hnorm"),
+                ("norm", "nextn.shared_head_norm"),
+                ("layers.0.input_layernorm", "attn_norm"),
+                ("layers.0.post_attention_layernorm", "post_attention_norm"),
+                ("layers.0.self_attn.q_norm", "attn_q_norm"),
+                ("layers.0.self_attn.k_norm", "attn_k_norm"),
+            ] {
+                let values = gain(&format!("mtp.{own}.weight"));
+                put(&to(name), vec![values.len()], &values);
+            }
+        }
         let mut pairs = self.pairs();
         pairs.extend(folding.pairs());
         Gguf { version: 3, tensor_count: None, pair_count: None, alignment: 32, pairs, tensors }
@@ -258,10 +307,11 @@ impl Weights {
 
     fn pairs(&self) -> Vec<(String, Value)> {
         let sizes = &self.sizes;
-        let recurrent: Vec<u8> = sizes.recurrent.iter().map(|&recurrent| u8::from(recurrent)).collect();
+        let mtp = sizes.mtp.then_some(&false);
+        let recurrent: Vec<u8> = sizes.recurrent.iter().chain(mtp).map(|&recurrent| u8::from(recurrent)).collect();
         let mut pairs = vec![("general.architecture".to_owned(), text("qwen35"))];
         for (name, value) in [
-            ("block_count", sizes.recurrent.len()),
+            ("block_count", recurrent.len()),
             ("context_length", 4096),
             ("embedding_length", sizes.hidden),
             ("feed_forward_length", sizes.ffn),
@@ -277,6 +327,9 @@ impl Weights {
             ("ssm.inner_size", sizes.values()),
         ] {
             pairs.push((format!("qwen35.{name}"), uint(value as u32)));
+        }
+        if sizes.mtp {
+            pairs.push(("qwen35.nextn_predict_layers".into(), uint(1)));
         }
         pairs.push(("qwen35.rope.freq_base".into(), float(1e7)));
         pairs.push(("qwen35.attention.layer_norm_rms_epsilon".into(), float(1e-6)));
@@ -314,13 +367,39 @@ pub fn lora(weights: &Weights, rank: usize, seed: u64) -> (Files, Weights) {
 }
 
 /// Value heads of `size` values each, from the order of training to that in which they take turns at the key heads.
-fn tiled(sizes: &Sizes, values: &mut [f32], size: usize) {
+pub fn tiled(sizes: &Sizes, values: &mut [f32], size: usize) {
     let old = values.to_vec();
     let share = sizes.value_heads / sizes.key_heads;
     for (to, head) in values.chunks_exact_mut(size).enumerate() {
         let from = to % sizes.key_heads * share + to / sizes.key_heads;
         head.copy_from_slice(&old[from * size..][..size]);
     }
+}
+
+/// The signs of a folded file by width; none where no sign changes.
+pub fn signs(file: &Gguf) -> BTreeMap<usize, Vec<f32>> {
+    let find = |name: &str| {
+        let key = format!("prism.hadamard.{name}");
+        // Behind an array's type and length.
+        file.pairs.iter().find(|(own, _)| *own == key).map_or(&[][..], |(_, value)| &value.1[12..])
+    };
+    let mut values = find("sign_values").iter().map(|&sign| f32::from(sign as i8));
+    let widths = find("sign_widths").as_chunks::<4>().0.iter().map(|bytes| i32::from_le_bytes(*bytes) as usize);
+    widths.map(|width| (width, values.by_ref().take(width).collect())).collect()
+}
+
+/// Rows of a folded matrix as they were before: s ∘ (H w), by the matrix' definition.
+pub fn unfold(values: &[f32], block: usize, signs: Option<&[f32]>, cols: usize) -> Vec<f32> {
+    let root = (block as f64).sqrt();
+    let mut out = Vec::with_capacity(values.len());
+    for (values, at) in values.chunks_exact(block).zip((0..cols / block).cycle()) {
+        for row in 0..block {
+            let sign = |col: usize| if (row & col).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
+            let sum: f64 = values.iter().enumerate().map(|(col, &value)| sign(col) * f64::from(value)).sum();
+            out.push((sum / root) as f32 * signs.map_or(1.0, |signs| signs[at * block + row]));
+        }
+    }
+    out
 }
 
 /// Folds matrices, and notes which.

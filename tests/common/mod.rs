@@ -6,6 +6,7 @@ pub mod craft;
 pub mod hybrid;
 pub mod lora;
 pub mod models;
+pub mod mtp;
 pub mod split;
 pub mod trial;
 

@@ -45,6 +45,7 @@ const OPTIONS: Record<Exclude<keyof ChatPartsOptions, "signal" | "tools" | "tool
   seed: true,
   logprobs: true,
   promptLookup: true,
+  mtpDraft: true,
   maxTokens: true,
   stop: true,
   truncate: true,

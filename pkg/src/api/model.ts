@@ -203,8 +203,7 @@ export class LoadedModel implements Model {
 
   async configure(options: BatchingOptions): Promise<void> {
     const given = checkOptions("configure", options);
-    await this.#client.call("configure", given);
-    this.info.maxSequences = given.maxSequences ?? this.info.maxSequences;
+    this.info.maxSequences = await this.#client.call("configure", given);
   }
 
   async warmup(): Promise<void> {

@@ -53,6 +53,8 @@ export const blockTypes: Readonly<Record<string, BlockType>> = {
   i2_s: { id: 36, values: 4, bytes: 1, codes: pairs, tail: i2sTail() },
   q1_0: { id: 41, values: 128, bytes: 18, halves: { 0: LARGE } },
   q2_0: { id: 42, values: 64, bytes: 18, codes: pairs, halves: { 0: LARGE } },
+  pq2_0: { id: 142, values: 128, bytes: 34, codes: pairs, halves: { 0: LARGE } },
+  ptq1_0: { id: 143, values: 128, bytes: 28, codes: trits, halves: { 26: LARGE } },
 };
 
 const half = (value: number, exponent: number, mantissa: number) =>

@@ -104,7 +104,7 @@ export function kinds({ shape, type, embedding }: SyntheticOptions): Kinds {
   const named = oneOf("shape", shapes, name);
   const sizes: Record<string, string | number> = { ...named };
   for (const [key, value] of changes) {
-    if (key === "type" || key === "embedding" || !(key in named)) throw wrong("shape", fields, key);
+    if (key === "type" || key === "embedding" || !(key in named)) throw wrong("shape", fields(named), key);
     if (key !== "arch" && !/^\d{1,7}$/.test(value)) throw wrong("shape", `${key}=N`, `${key}=${value}`);
     sizes[key] = key === "arch" ? value : Number(value);
   }
@@ -129,7 +129,10 @@ export function kinds({ shape, type, embedding }: SyntheticOptions): Kinds {
   };
 }
 
-const fields = "arch, hidden, layers, heads, kv, head, ffn, vocab or tied";
+const fields = (named: object) =>
+  Object.keys(named)
+    .filter((key) => key !== "type" && key !== "embedding")
+    .join(", ");
 
 /** `first,key=value,…` */
 function words(option: string, text: string): [string, [string, string][]] {

@@ -40,7 +40,8 @@ export function benchOf({ shape }: CatalogueModel): BenchOfShape | null {
   if (!shape) return null;
   const { type, embedding, ...sizes } = shape;
   const words = Object.entries(sizes).map(([name, value]) => `${name}=${value}`);
-  return { shape: ["2b4t", ...words].join(), type, embedding };
+  // One that has the same sizes.
+  return { shape: [shape.interval ? "bonsai27b" : "2b4t", ...words].join(), type, embedding };
 }
 
 /** @param available bytes, for models of which nothing but the size of the file is known */

@@ -67,10 +67,29 @@ const bonsai = (repo: string, file: string) => {
     settings: `${PRISM}/scripts/run_llama.sh`,
   };
 };
+/** Models of 27B keep the sizes of the ones that they were made from. */
+const QWEN27_CONFIG = `${HUB}/Qwen/Qwen3.6-27B/blob/main/config.json`;
+const hybrid = { arch: "qwen35", head: 256, interval: 4, kheads: 16, state: 128 };
+const qwen27 = {
+  ...hybrid,
+  hidden: 5120,
+  layers: 64,
+  heads: 24,
+  kv: 4,
+  ffn: 17408,
+  vheads: 48,
+  vocab: 248320,
+  tied: 0,
+};
 const bonsai27Sources = (repo: string, file: string) => {
   const guide = `${PRISM}/Bonsai1_README.md`;
   const { bytes, settings } = bonsai(repo, file);
-  return { file: guide, parameters: guide, bytes, context: guide, settings };
+  return { file: guide, parameters: guide, bytes, context: guide, settings, shape: QWEN27_CONFIG };
+};
+const bonsai2Sources = (file: string) => {
+  const card = `${HUB}/prism-ml/Ternary-Bonsai-2-27B-gguf`;
+  const bytes = pageOf("prism-ml/Ternary-Bonsai-2-27B-gguf", file);
+  return { file: card, parameters: card, bytes, shape: QWEN27_CONFIG };
 };
 
 const falcon3 = { arch: "llama", kv: 4, head: 256, vocab: 131072, tied: 0, type: "i2_s", embedding: "f16" };
@@ -212,7 +231,7 @@ export const models: readonly CatalogueModel[] = [
     bytes: 3_803_452_480,
     context: 262144,
     settings: launched27,
-    shape: null,
+    shape: { ...qwen27, type: "q1_0,ssm_alpha=q1_0,ssm_beta=q1_0", embedding: "q1_0" },
     sources: bonsai27Sources("Bonsai-27B-gguf", "Bonsai-27B-Q1_0.gguf"),
   },
   {
@@ -224,8 +243,28 @@ export const models: readonly CatalogueModel[] = [
     bytes: 7_585_330_240,
     context: 262144,
     settings: launched27,
-    shape: null,
+    shape: { ...qwen27, type: "q2_0,ssm_alpha=q2_0,ssm_beta=q2_0", embedding: "q2_0" },
     sources: bonsai27Sources("Ternary-Bonsai-27B-gguf", "Ternary-Bonsai-27B-Q2_g64.gguf"),
+  },
+  {
+    ...nothing,
+    name: "Ternary-Bonsai 2 27B, PQ2_0",
+    file: "hf:prism-ml/Ternary-Bonsai-2-27B-gguf/Ternary-Bonsai-2-27B-PQ2_0.gguf",
+    kind: "Qwen3.5, PQ2_0, rotated",
+    parameters: 27_000_000_000,
+    bytes: 7_206_168_928,
+    shape: { ...qwen27, type: "pq2_0", embedding: "pq2_0" },
+    sources: bonsai2Sources("Ternary-Bonsai-2-27B-PQ2_0.gguf"),
+  },
+  {
+    ...nothing,
+    name: "Ternary-Bonsai 2 27B, PTQ1_0",
+    file: "hf:prism-ml/Ternary-Bonsai-2-27B-gguf/Ternary-Bonsai-2-27B-PTQ1_0.gguf",
+    kind: "Qwen3.5, PTQ1_0, rotated",
+    parameters: 27_000_000_000,
+    bytes: 5_946_648_928,
+    shape: { ...qwen27, type: "ptq1_0", embedding: "ptq1_0" },
+    sources: bonsai2Sources("Ternary-Bonsai-2-27B-PTQ1_0.gguf"),
   },
   {
     name: "BitNet b1.58 2B-4T",

@@ -72,11 +72,15 @@ function byKind(models: readonly CatalogueModel[]): Shaped[][] {
   return [...found.values()].map((alike) => alike.sort((a, b) => size(a) - size(b)));
 }
 
-/** Weights of one layer, and of the head. */
-const weights = ({ hidden, heads, kv, head, ffn, vocab }: Shape) => ({
-  layers: hidden * (2 * head * (heads + kv) + 3 * ffn),
-  head: vocab * hidden,
-});
+/** Weights of one layer, of a hybrid on average, and of the head. */
+const weights = (shape: Shape) => {
+  const { hidden, heads, kv, head, ffn, vocab, interval = 1, kheads = 0, vheads = 0, state = 0 } = shape;
+  // A gate goes with each query of a hybrid.
+  const attention = head * ((interval > 1 ? 3 : 2) * heads + 2 * kv);
+  const deltaNet = state * (2 * kheads + 3 * vheads) + 2 * vheads;
+  const mixed = (attention + (interval - 1) * deltaNet) / interval;
+  return { layers: hidden * (mixed + 3 * ffn), head: vocab * hidden };
+};
 
 /** @param known what a weight of layers costs, by the storage type */
 async function measured(

@@ -20,6 +20,7 @@ import type { Platform } from "./platform.ts";
 import { prefault } from "./prefault.ts";
 import { mostTokens, prefillIds } from "./prefill.ts";
 import { choose, forPlan, Runtime } from "./runtime.ts";
+import { sequences } from "./sequences.ts";
 import { loadText } from "./text.ts";
 import { TuningRecord } from "./tuning.ts";
 
@@ -224,7 +225,7 @@ function infoOf(
     warnings: [...description.warnings],
     vocab: description.config.vocab,
     contextLength: engine.contextLength,
-    maxSequences: settings.maxSequences ?? MAX_SEQUENCES,
+    maxSequences: sequences(engine, settings.maxSequences),
     kvCacheType: engine.kvCacheType as ModelInfo["kvCacheType"],
     flavour: choice.flavour,
     threads: choice.threads,
@@ -256,9 +257,6 @@ function tune(
 
 /** Weights below which caches may hold them, so that other kernels are fastest. */
 const SMALL_BYTES = 20 * 2 ** 20;
-
-/** As in the option table. */
-const MAX_SEQUENCES = 8;
 
 /** For each kind of codes its bits, 1 for K-quants, and which weights are touched ahead. */
 function prefetchOf(choices: Uint8Array): ModelInfo["weightPrefetch"] {

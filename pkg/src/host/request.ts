@@ -80,9 +80,10 @@ export async function once<T>(
   context: CallContext<VerbName>,
   { event: take, result }: Gather<T>,
   adapters?: readonly AdapterUse[],
+  ephemeral = false,
 ): Promise<T> {
   const { engine } = state.model;
-  const session = engine.open();
+  const session = engine.open(ephemeral);
   try {
     adapt(state, session, adapters);
     await request<null>(state, session, ids, work, context, (settle) => ({

@@ -17,6 +17,9 @@ export function warmupRound({ vocab, contextLength }: ModelInfo): { ids: number[
   return { ids, work: { type: "generate", maxTokens: 7, end: [], full: 0 } };
 }
 
+/** Of a hybrid's session it keeps no states, which others would not use. */
+export const EPHEMERAL = true;
+
 /** Of all threads together: what a warm-up behind a load may take. */
 const MOST_MS = 500;
 /** Of one step, after which messages are read. */
@@ -48,7 +51,7 @@ export class IdleWarmup {
     const { ids, work } = warmupRound(info);
     for (let spent = 0; spent * info.threads < MOST_MS && !this.#over; await platform.turn()) {
       if (this.#session === null) {
-        this.#session = engine.open();
+        this.#session = engine.open(EPHEMERAL);
         engine.submit(this.#session, Uint32Array.from(ids), work);
       }
       const begun = performance.now();

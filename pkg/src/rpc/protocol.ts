@@ -139,7 +139,8 @@ export interface Verbs {
   renderChat: Verb<{ prompt: ChatPrompt; addGenerationPrompt: boolean }, { text: string; ids: number[] }>;
   loadAdapter: Verb<{ source: SourceSpec; settings: AdapterSettings }, AdapterInfo>;
   unloadAdapter: Verb<{ name: string }, null>;
-  configure: Verb<BatchingOptions, null>;
+  /** Answers how many requests are computed together from now on. */
+  configure: Verb<BatchingOptions, number>;
   warmup: Verb<Record<string, never>, null>;
   status: Verb<Record<string, never>, ModelStatus>;
   health: Verb<Omit<HealthOptions, "signal">, Health>;

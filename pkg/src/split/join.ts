@@ -29,7 +29,14 @@ export function join(parts: readonly [PartEngine, ...PartEngine[]]): Engine {
       restoreRest(first.engine, others, session, bytes);
       return session;
     },
-    tune: (ahead: string) => merged(engines.map((engine) => engine.tune(ahead))),
+    tune(ahead: string) {
+      // A measurement takes its time once: what one part has found holds in those that have the same kinds of weights.
+      let known = new Uint8Array();
+      for (const engine of engines) {
+        known = merged([known, (known.length > 0 && engine.recall(known)) || engine.tune(ahead)]);
+      }
+      return known;
+    },
     recall(known: Uint8Array) {
       const found = engines.map((engine) => engine.recall(known));
       return found.every((choices) => choices !== undefined) ? merged(found) : undefined;
@@ -171,7 +178,7 @@ function concat(pieces: readonly Uint8Array[]): Uint8Array {
 }
 
 /** Choices of several engines, each kind of weights once: three numbers each, the first two of which say which kind. */
-function merged(all: readonly (Uint8Array | undefined)[]): Uint8Array {
+function merged(all: readonly (Uint8Array | undefined)[]): Uint8Array<ArrayBuffer> {
   const kinds = new Map<string, number[]>();
   for (const choices of all) {
     for (let i = 0; choices && i < choices.length; i += 3) {

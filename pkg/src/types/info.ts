@@ -175,7 +175,7 @@ export interface ModelInfo extends Description {
   vocab: number;
   /** Positions that one conversation may hold. */
   contextLength: number;
-  /** Requests that are computed together; `configure` changes it. */
+  /** Requests that are computed together, on a hybrid no more than have states; `configure` changes it. */
   maxSequences: number;
   kvCacheType: Exclude<KvCacheType, "auto">;
   /** The build that runs: `threads-relaxed`, `single-simd128` … */

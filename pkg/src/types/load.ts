@@ -151,6 +151,12 @@ export interface LoadOptions extends SourceOptions, BatchingOptions {
    */
   prefixReuse?: boolean | undefined;
   /**
+   * Loads the head for further tokens (MTP) too, where a hybrid has one, and computes with it the keys and values of a layer more. It guesses
+   * for `mtpDraft`. Left out, it takes neither memory nor time.
+   * @default false
+   */
+  mtp?: boolean | undefined;
+  /**
    * Memory that all adapters together may take, 128 MiB by default: `loadAdapter` refuses one that would need more. Until adapters are
    * loaded it is address space alone.
    * @default 134217728 bytes

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { BatchingOptions } from "ternlight";
+import { type BatchingOptions, load } from "ternlight";
 import { begun, demo, failure, GREEDY, ONCE } from "./support/model.ts";
 
 const ENDLESS = { temperature: 0, ignoreEos: true } as const;
@@ -89,5 +89,33 @@ test("what needs more memory than the load has reserved is refused by name, and 
   ] as const) {
     const { code, detail } = await failure(() => model.configure(options as BatchingOptions));
     assert.deepEqual([code, detail.option], ["InvalidArgument", option]);
+  }
+});
+
+test("on a hybrid no more requests run than have states", async (context) => {
+  const hybrid = new URL("../../../tests/golden/models/qwen35/", import.meta.url);
+  for (const [states, asked, runs] of [
+    [3, undefined, 3],
+    [3, 8, 3],
+    [3, 2, 2],
+    [12, undefined, 8],
+  ]) {
+    const options = { threads: 1, contextLength: 256, recurrentStates: states, maxSequences: asked };
+    const model = await load(hybrid, options);
+    context.after(() => model.close());
+    assert.equal(model.info.maxSequences, runs);
+    const all = Array.from({ length: 8 }, (_, i) =>
+      model.generate([3, 4, 5 + i], { temperature: 0, ignoreEos: true, maxTokens: 64 }),
+    );
+    await Promise.all(all.slice(0, runs).map(begun));
+    const { running, paused, waiting } = await model.status();
+    assert.deepEqual([running + paused, waiting], [runs, 8 - runs!]);
+    await Promise.all(all.map(({ finished }) => finished));
+    await model.configure({ prefillChunk: 32 });
+    assert.equal(model.info.maxSequences, runs);
+    await model.configure({ maxSequences: 1 });
+    await model.configure({ maxSequences: asked ?? 8 });
+    assert.equal(model.info.maxSequences, runs);
+    await model.close();
   }
 });

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
+import { load } from "ternlight";
 import { CONTINUATION, demo, GREEDY, ONCE } from "./support/model.ts";
 
 test("it ends by itself and keeps nothing", async (context) => {
@@ -38,4 +39,17 @@ test("a prompt of the load goes first", async (context) => {
   await pause(100);
   const { timings } = await model.generate(prefill, GREEDY).finished;
   assert.equal(timings.cachedN, 99);
+});
+
+test("no state of a hybrid is kept of it", async (context) => {
+  const hybrid = new URL("../../../tests/golden/models/qwen35/", import.meta.url);
+  const model = await load(hybrid, { threads: 1, contextLength: 256, warmup: true });
+  context.after(() => model.close());
+  await pause(1500);
+  assert.equal((await model.status()).usedStates, 0);
+  await model.warmup();
+  const { usedStates, usedTokens, evictableTokens } = await model.status();
+  assert.deepEqual([usedStates, usedTokens, evictableTokens], [0, 0, 0]);
+  await model.generate([1, 2, 3], GREEDY).finished;
+  assert.ok((await model.status()).usedStates > 0, "of what is asked for there is one");
 });

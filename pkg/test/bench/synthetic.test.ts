@@ -28,7 +28,7 @@ test("every storage type is made of blocks that load, with the values of weights
     const matrix = tensors.find(({ name }) => name === "blk.0.ffn_down.weight")!;
     assert.equal(matrix.type.toLowerCase(), type);
     // Three codes of which one is zero.
-    if (["tq1_0", "tq2_0", "i2_s", "q2_0"].includes(type)) {
+    if (["tq1_0", "tq2_0", "i2_s", "q2_0", "pq2_0", "ptq1_0"].includes(type)) {
       assert.ok(Math.abs(matrix.zeroShare! - 1 / 3) < 0.01, `${type}: ${matrix.zeroShare}`);
     }
     assert.equal((256 * 768) % values, 0);
@@ -52,6 +52,9 @@ test("a single matrix may have another type", async () => {
 test("words that mean nothing are refused by name", () => {
   assert.throws(() => synthetic({ shape: "4b" }), refused("InvalidArgument", /shape must be .*2b4t.*, not 4b/));
   assert.throws(() => synthetic({ shape: "2b4t,size=1" }), refused("InvalidArgument", /hidden.*not size/));
+  const hybrid = /(?=.*interval)(?=.*kheads)(?=.*vheads)(?=.*state).*, not depth/;
+  assert.throws(() => synthetic({ shape: "bonsai27b,depth=1" }), refused("InvalidArgument", hybrid));
+  assert.throws(() => synthetic({ shape: "2b4t,interval=4" }), refused("InvalidArgument", /vocab, not interval/));
   assert.throws(() => synthetic({ shape: "2b4t,layers" }), refused("InvalidArgument", /key=value/));
   assert.throws(() => synthetic({ shape: "2b4t,layers=-1" }), refused("InvalidArgument", /layers=N/));
   assert.throws(() => synthetic({ shape: "fairy", type: "q9" }), refused("InvalidArgument", /type must be .*tq2_0/));

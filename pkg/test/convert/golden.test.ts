@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import path from "node:path";
 import { test } from "node:test";
+import { inspect } from "ternlight";
 import { failure } from "../cli/support/ternlight.ts";
 import { goldenFile, goldenPath, logitsOf } from "../source/support/models.ts";
 import { checkGolden } from "../text/support/check.ts";
@@ -46,6 +47,57 @@ for (const [model, file, flags, besides] of theirs) {
     }
   });
 }
+
+test("a rotation is kept: its keys, and its matrices", async (context) => {
+  const source = goldenPath("gguf/qwen35_odd.hadamard.F32.gguf");
+  const { path, bytes, metadata, tensors } = await convert(
+    context,
+    source,
+    "--type",
+    "keep",
+    "--embedding",
+    "keep",
+    "--head",
+    "keep",
+  );
+  const key = (name: string) => metadata.get(`prism.hadamard.${name}`);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const list = (name: string) => metadata.array(`prism.hadamard.${name}`)!;
+  const ints = (name: string) => {
+    const { offset, count } = list(name);
+    return Array.from({ length: count }, (_, i) => view.getInt32(offset + 4 * i, true));
+  };
+  const texts = (name: string) => {
+    let at = list(name).offset;
+    return Array.from({ length: list(name).count }, () => {
+      const length = Number(view.getBigUint64(at, true));
+      at += 8 + length;
+      return new TextDecoder().decode(bytes.subarray(at - length, at));
+    });
+  };
+  for (const [name, value] of Object.entries({
+    version: 1,
+    block_size: 8,
+    transform: "normalized-sylvester-walsh-hadamard",
+    axis: "input-last-dimension",
+    sign_mode: "explicit",
+    gdn_v_grouped: true,
+  })) {
+    assert.deepEqual(key(name), value, name);
+  }
+  assert.deepEqual(ints("sign_widths"), [96, 120, 192, 200]);
+  assert.deepEqual(texts("inverse_weight_names"), ["token_embd.weight"]);
+  const signs = ints("sign_values");
+  assert.equal(signs.length, 96 + 120 + 192 + 200);
+  assert.deepEqual(signs.slice(0, 12), [1, 1, 1, -1, 1, 1, 1, -1, 1, -1, 1, 1]);
+  const names = texts("weight_names");
+  // Four gated delta nets with six matrices, one layer that attends with seven, and the head.
+  assert.equal(names.length, 4 * 6 + 7 + 1);
+  assert.deepEqual(names.slice(0, 3), ["output.weight", "blk.0.attn_qkv.weight", "blk.0.attn_gate.weight"]);
+  assert.ok(names.every((name) => tensors.has(name)));
+  const rotation = { transform: "hadamard", block: 8, signs: true, matrices: 32, embedding: true };
+  for (const file of [source, path]) assert.deepEqual((await inspect(file)).rotation, rotation);
+});
 
 test("masters: the scale of I2_S is the one that ternarising divides by, but for the last bits", async (context) => {
   const ours = await convert(context, goldenPath("models/onebitllm_style"), "--type", "i2_s", "--embedding", "f16");

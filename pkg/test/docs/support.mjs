@@ -70,7 +70,7 @@ export function standIn(address) {
 }
 
 /** Models of which no small file is like them: a hybrid in these storage types. */
-export const aloneOfItsKind = (address) => /\/(Ternary-)?Bonsai-27B-gguf\//.test(address);
+export const aloneOfItsKind = (address) => /\/(Ternary-)?Bonsai-(2-)?27B-gguf\//.test(address);
 
 /** Addresses of models on the hub in a text. */
 export const hubAddresses = (text) => [

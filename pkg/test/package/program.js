@@ -5,7 +5,7 @@ import { load } from "ternlight";
 export async function program(source, options) {
   const chatTemplate = "{% for message in messages %}{{ message.content }}{% endfor %}";
   const model = await load(source, { chatTemplate, ...options });
-  const { flavour, threads } = model.info;
+  const { flavour, threads, parts } = model.info;
   const { text, tokens } = await model.generate("Once upon a time", { maxTokens: 32, temperature: 0 }).finished;
   const responseFormat = { type: "regex", pattern: " there (was|lived) an? [a-z]+\\." };
   const kept = await model.generate("Once upon a time", { responseFormat, temperature: 0 }).text();
@@ -13,7 +13,7 @@ export async function program(source, options) {
   const said = await model.chat(messages, { maxTokens: 32, temperature: 0 }).text();
   const rows = await model.logits(tokens, { all: true });
   await model.close();
-  return JSON.stringify({ flavour, threads, text, said, kept, tokens, logits: await sha256(rows) });
+  return JSON.stringify({ flavour, threads, parts, text, said, kept, tokens, logits: await sha256(rows) });
 }
 
 async function sha256(rows) {

@@ -9,6 +9,7 @@ import {
   emptyFolderWithPage,
   expectAnswer,
   host,
+  inTwo,
   isolation,
   recipe,
   run,
@@ -20,10 +21,10 @@ const PATIENCE = 240_000;
 
 test("programs", async (context) => {
   const folder = await emptyFolderWithPackage(context);
-  await writeFile(
-    path.join(folder, "print.js"),
-    'import { program } from "./program.js";\nconsole.log(await program("node_modules/ternlight/models/ternlight-demo/"));\n',
-  );
+  const print = (options) =>
+    `import { program } from "./program.js";\nconsole.log(await program("node_modules/ternlight/models/ternlight-demo/", ${options}));\n`;
+  await writeFile(path.join(folder, "print.js"), print("{}"));
+  await writeFile(path.join(folder, "print_split.js"), print(JSON.stringify(inTwo)));
   for (const [name, command, flavour] of [
     ["Node 20", ["node20/bin/node"], "threads-simd128"],
     ["Node 24", ["node24/bin/node"], "threads-relaxed"],
@@ -34,6 +35,12 @@ test("programs", async (context) => {
       const [program, ...args] = command;
       const { stdout, stderr } = await run(host(program), [...args, "print.js"], { cwd: folder });
       await expectAnswer(stdout, { flavour });
+      assert.equal(stderr, "");
+    });
+    await context.test(`${name}, split over two memories`, { timeout: PATIENCE }, async () => {
+      const [program, ...args] = command;
+      const { stdout, stderr } = await run(host(program), [...args, "print_split.js"], { cwd: folder });
+      await expectAnswer(stdout, { flavour, parts: 2 });
       assert.equal(stderr, "");
     });
   }
@@ -68,6 +75,32 @@ test("pages without a bundler", async (context) => {
         await expectAnswer(printed, { flavour, cores });
         const builds = asked.map((file) => path.basename(file)).filter((file) => file.endsWith(".wasm"));
         assert.deepEqual(builds, [`${flavour}.wasm`, "constrain.wasm"], "another build was fetched");
+      });
+    }
+  }
+});
+
+test("pages split a model over two memories", async (context) => {
+  const folder = await emptyFolderWithPage(context);
+  const program = path.join(folder, "program.js");
+  const address = "./node_modules/ternlight/dist/index.js";
+  await writeFile(program, (await readFile(program, "utf8")).replace('"ternlight"', `"${address}"`));
+  const main = path.join(folder, "main.js");
+  const loading = (await readFile(main, "utf8")).replace('"./model/"', `"./model/", ${JSON.stringify(inTwo)}`);
+  await writeFile(main, loading);
+  const webkitCores = Math.max(4, navigator.hardwareConcurrency);
+  for (const [name, open, simd, cores] of [
+    ["Chromium", openInChromium, "relaxed"],
+    ["Firefox", openInFirefox, "relaxed"],
+    ["WebKit", openInWebKit, "simd128", webkitCores],
+  ]) {
+    for (const [kind, headers, threads] of [
+      ["isolated", isolation, "threads"],
+      ["not isolated", {}, "single"],
+    ]) {
+      await context.test(`${name}, ${kind}`, async (context) => {
+        const { printed } = await open(context, await serveFolder(context, folder, headers));
+        await expectAnswer(printed, { flavour: `${threads}-${simd}`, cores, parts: 2 });
       });
     }
   }

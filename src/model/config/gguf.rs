@@ -98,7 +98,7 @@ fn kind(architecture: &str) -> Result<Kind> {
 }
 
 impl Config {
-    /// `vocab` is what the embedding table has, for files that do not say.
+    /// `vocab` is what the embedding table has, for files that do not say. It lists every field, with which it exceeds the usual length.
     ///
     /// # Errors
     /// An error with the key whose value is missing, out of range or not supported.
@@ -150,6 +150,7 @@ impl Config {
             gated: kind.hybrid,
             gain_from_one: false,
             mtp,
+            drafts: false,
             hybrid: if kind.hybrid { Some(Hybrid::from_gguf(&keys, layers, layers + mtp)?) } else { None },
             rotation: None,
             latent: false,

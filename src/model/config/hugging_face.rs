@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use super::{
     BITNET, Config, Hybrid, Kind, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH, Mlx,
     MlxPacking, QWEN2, QWEN3, QWEN35, Rope, RopeScaling, ScaleMeaning, Training, epsilon, in_range, missing, positive,
-    unknown_architecture, unsupported, whole_head,
+    refuse_rotation, unknown_architecture, unsupported, whole_head,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::elementwise::{Gate, Pairs};
@@ -57,6 +57,7 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         None => whole_head("num_attention_heads", hidden, heads)?,
     };
     refuse_windows(json, kind.hybrid)?;
+    refuse_rotations(json, "")?;
     let layers = need("num_hidden_layers", json_uint(json, "num_hidden_layers", MOST_LAYERS)?)?;
     let biases = biases(json, &kind)?;
     let gate = match json_str(json, "hidden_act")?.unwrap_or("silu") {
@@ -89,7 +90,9 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         qk_norms: kind.qk_norms,
         gated: kind.hybrid && json_bool(json, "attn_output_gate")?.unwrap_or(true),
         gain_from_one: kind.hybrid,
+        // Many copies name it and leave its tensors out, so that these tell.
         mtp: 0,
+        drafts: false,
         hybrid: if kind.hybrid { Some(Hybrid::from_json(json, layers)?) } else { None },
         rotation: None,
         latent: quantization.online,
@@ -150,6 +153,18 @@ fn refuse_windows(json: &Json, hybrid: bool) -> Result<()> {
         && let Some(other) = types.iter().find(|kind| kind.as_str() != Some("full_attention"))
     {
         return Err(unsupported("layer_types", "full_attention alone", other));
+    }
+    Ok(())
+}
+
+/// Settings that speak of a Hadamard transform, here or in the quantisation's configuration, must be off.
+fn refuse_rotations(json: &Json, place: &str) -> Result<()> {
+    for (key, value) in json.as_object().into_iter().flatten() {
+        let off = value.is_null() || *value == Json::Bool(false) || value.as_u64() == Some(0);
+        refuse_rotation(&format!("{place}{key}"), !off, value)?;
+        if key == "quantization_config" {
+            refuse_rotations(value, "quantization_config.")?;
+        }
     }
     Ok(())
 }

@@ -106,8 +106,10 @@ pub struct Config {
     pub gated: bool,
     /// Whether a norm multiplies by 1 + weight instead of the weight.
     pub gain_from_one: bool,
-    /// Layers behind the last one, of a head for further tokens (MTP); their tensors are not used.
+    /// Layers behind the last one, of a head for further tokens (MTP).
     pub mtp: usize,
+    /// Whether the first of them is loaded.
+    pub drafts: bool,
     /// The gated delta nets among the layers, where there are any.
     pub hybrid: Option<Hybrid>,
     /// Weights in a rotated basis, where there are any.
@@ -193,7 +195,9 @@ const QWEN3: Kind = Kind { qk_norms: true, ..LLAMA };
 const QWEN35: Kind = Kind { hybrid: true, ..QWEN3 };
 
 /// Why architectures do not run that ternary models use: by what their names contain, in small letters without hyphens.
-const REFUSED: [(&str, &str); 5] = [
+const REFUSED: [(&str, &str); 6] = [
+    // BitNetV2ForCausalLM, as reimplementations of the paper call it.
+    ("bitnetv2", UNKNOWN_ROTATION),
     ("moe", "mixtures of experts are not supported"),
     // BitCPM4: scale_emb, scale_depth and dim_model_base of a config, embedding_scale and its like of a GGUF.
     ("minicpm", "scaled embeddings, residuals and logits are not supported"),
@@ -204,6 +208,18 @@ const REFUSED: [(&str, &str); 5] = [
     // Norms behind attention and feed-forward, GELU, capped logits.
     ("gemma", "norms behind a block's parts are not supported"),
 ];
+
+/// Why BitNet v2's H-BitLinear does not run: it transforms what `attn_output` and `ffn_down` read before it is rounded, and no published
+/// weights or converter say in which blocks, signs and order.
+const UNKNOWN_ROTATION: &str = "Hadamard transforms of activations (BitNet v2's H-BitLinear) are not supported";
+
+/// Refuses a setting that speaks of a Hadamard transform, unless it says that there is none.
+fn refuse_rotation(key: &str, on: bool, found: impl std::fmt::Display) -> Result<()> {
+    if !on || !key.to_ascii_lowercase().contains("hadamard") {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::UnsupportedSetting, UNKNOWN_ROTATION).key(key).expected("none", found))
+}
 
 fn unknown_architecture(key: &str, expected: &str, found: &str) -> Error {
     let name = found.to_ascii_lowercase().replace('-', "");
@@ -256,6 +272,11 @@ impl Config {
         let count = layers.len();
         let recurrent = layers.filter(|&layer| self.delta_net(layer).is_some()).count();
         (count - recurrent, recurrent)
+    }
+
+    /// The layer of the MTP head, where one is loaded.
+    pub fn mtp_layer(&self) -> Option<usize> {
+        self.drafts.then_some(self.layers)
     }
 
     /// From one head's query to the next: a gate may stand behind each.
@@ -378,6 +399,23 @@ mod tests {
             assert_eq!((error.kind, error.place.key.as_deref()), (kind, Some(key)), "{error}");
             assert_eq!(error.place.file.as_deref(), Some("config.json"));
         }
+        // BitNet v2, under names that reimplementations have given it.
+        for (key, value) in [
+            ("use_hadamard", serde_json::json!(true)),
+            ("hadamard_block_size", serde_json::json!(128)),
+            ("quantization_config.hadamard_transform", serde_json::json!("online")),
+            ("quantization_config.linear_class", serde_json::json!("hbitlinear")),
+            ("architectures", serde_json::json!(["BitNetV2ForCausalLM"])),
+        ] {
+            let error = config(|json| match key.split_once('.') {
+                Some((outer, inner)) => json[outer][inner] = value.clone(),
+                None => json[key] = value.clone(),
+            });
+            let error = error.unwrap_err();
+            assert_eq!(error.place.key.as_deref(), Some(key), "{error}");
+            assert!(key.ends_with("linear_class") || error.to_string().contains("BitNet v2"), "{error}");
+        }
+        assert!(config(|json| json["use_hadamard"] = serde_json::json!(false)).is_ok());
         let error = config(|json| drop(json.as_object_mut().unwrap().remove("vocab_size"))).unwrap_err();
         assert_eq!((error.kind, error.place.key.as_deref()), (ErrorKind::MissingKey, Some("vocab_size")));
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Config, missing, unsupported};
+use super::{Config, missing, refuse_rotation, unsupported};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::gguf::Metadata;
 use crate::model::names::{Field, Naming, Part, Slot};
@@ -57,6 +57,9 @@ impl Rotation {
     /// # Errors
     /// An error with the key whose value is missing, wrong or not supported.
     pub(super) fn from_gguf(metadata: &Metadata, config: &Config) -> Result<Option<Self>> {
+        for (key, _) in metadata.iter().filter(|(key, _)| !key.starts_with(PREFIX)) {
+            refuse_rotation(key, true, "the key")?;
+        }
         let mut keys = metadata.iter().filter_map(|(key, _)| key.strip_prefix(PREFIX)).peekable();
         if keys.peek().is_none() {
             return Ok(None);

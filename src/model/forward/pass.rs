@@ -19,7 +19,7 @@ use crate::team::Section;
 const GATES: usize = 512;
 
 /// `y = W · input`, for all rows, and what adapters add; `input(row, out)` writes a row of the input.
-fn multiply<I: Isa>(
+pub(super) fn multiply<I: Isa>(
     site: Site,
     linear: &Linear,
     (adapters, tally): (&mut Adapters, &mut Tally),

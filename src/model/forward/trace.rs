@@ -128,7 +128,11 @@ impl<I: Isa> Forward<I> {
     fn trace_head(&self, model: &Model, chunk: usize, note: &mut dyn FnMut(Traced)) {
         let (mut input, mut output) = (Values::default(), Values::default());
         for (i, &index) in self.wanted.iter().skip(chunk * HEAD_ROWS).take(HEAD_ROWS).enumerate() {
-            input.add(&self.state(model, index));
+            let mut state = self.state(model, index);
+            if let Some(rotation) = &model.head_rotation {
+                rotation.rotate::<I>(&mut state);
+            }
+            input.add(&state);
             output.add(self.logits(i));
         }
         let (operation, matrix, precision) = (Operation::Head, model.head(), model.head_precision);

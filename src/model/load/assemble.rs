@@ -10,7 +10,7 @@ use crate::model::config::{ScaleMeaning, Training};
 use crate::model::items::{Item, Reading, matrices};
 use crate::model::names::{Field, Naming, Part, Slot};
 use crate::model::plan::Plan;
-use crate::model::weights::{DeltaNet, InputRotation, Layer, Linear, Model, Projection, precision};
+use crate::model::weights::{DeltaNet, InputRotation, Layer, Linear, Model, Mtp, Projection, precision};
 use crate::quant::{Float, Layout};
 
 pub(super) struct Assembly<'a> {
@@ -37,11 +37,35 @@ impl Front {
             self.model.layers.iter_mut().for_each(|layer| layer.round(training));
         }
         let number = self.model.layers.len();
-        let mut layer = part.layer(self.model.part.start + number, training)?;
-        let before = self.model.layers.iter();
-        layer.index = before.filter(|other| other.delta_net.is_some() == layer.delta_net.is_some()).count();
+        let layer = part.layer(self.model.part.start + number, training)?;
+        let layer = self.numbered(layer);
         self.model.layers.push(layer);
         Ok(changed)
+    }
+
+    /// A layer that comes behind those that are there. The keys and values of an MTP head come before all others, so that the order is the
+    /// same however a model is split.
+    fn numbered(&self, layer: Layer) -> Layer {
+        let model = &self.model;
+        let first = layer.delta_net.is_none() && model.config.drafts && model.part.start == 0;
+        let before = model.layers.iter().filter(|other| other.delta_net.is_some() == layer.delta_net.is_some());
+        Layer { index: before.count() + usize::from(first), ..layer }
+    }
+
+    /// Adds the head for further tokens.
+    pub fn push_mtp(&mut self, mut part: Assembly, number: usize) -> Result<()> {
+        // Whatever the layers are, its weights are rounded as those of a model that was trained with floats.
+        let training = self.model.config.training.of(false);
+        let slot = |part| Slot::layer(number, part);
+        let mtp = Mtp {
+            token_norm: part.gain(slot(Part::MtpTokenNorm)),
+            state_norm: part.gain(slot(Part::MtpStateNorm)),
+            fc: part.linear(number, &[Part::MtpFc], training)?,
+            norm: part.optional_gain(slot(Part::MtpNorm)),
+            layer: part.layer(number, training)?,
+        };
+        self.model.mtp = Some(Box::new(mtp));
+        Ok(())
     }
 }
 
@@ -82,6 +106,7 @@ impl Assembly<'_> {
         };
         let model = Model {
             layers: Vec::with_capacity(part.len()),
+            mtp: None,
             part,
             single: true,
             embedding,

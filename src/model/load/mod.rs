@@ -266,8 +266,12 @@ impl Loader {
                 found => rounded |= found == TakenUp::Rounded,
             }
         }
+        let mut front = self.front.take().expect("what comes before the layers has come");
+        if let Some(layer) = self.plan.config.mtp_layer().filter(|_| self.plan.layers().start == 0) {
+            let items = self.take_turn(layer + 1);
+            front.push_mtp(Assembly { plan: &self.plan, items }, layer)?;
+        }
         let items = self.take_turn(usize::MAX);
-        let front = self.front.take().expect("what comes before the layers has come");
         let model = Assembly { plan: &self.plan, items }.model(front)?;
         Ok((model, self.plan, rounded))
     }

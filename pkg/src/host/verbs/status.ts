@@ -5,7 +5,8 @@ import type { ModelStatus } from "../../types/index.ts";
 import type { Handler } from "../call.ts";
 import { heldBytes } from "../context.ts";
 import { once } from "../request.ts";
-import { MAX_ROUNDS, WARMUP_MS, warmupRound } from "../warmup.ts";
+import { sequences } from "../sequences.ts";
+import { EPHEMERAL, MAX_ROUNDS, WARMUP_MS, warmupRound } from "../warmup.ts";
 
 export const status: Handler<"status"> = ({ model: { engine, parts, crowding } }) => {
   const counts = [...engine.status()] as [number, number, number, number, number, number, number, number];
@@ -28,8 +29,8 @@ export const configure: Handler<"configure"> = ({ model }, given) => {
   const settings = { ...model.settings, ...given };
   model.engine.configure(settings);
   model.settings = settings;
-  model.info.maxSequences = given.maxSequences ?? model.info.maxSequences;
-  return null;
+  if (given.maxSequences !== undefined) model.info.maxSequences = sequences(model.engine, given.maxSequences);
+  return model.info.maxSequences;
 };
 
 export const statistics: Handler<"statistics"> = async (state) => (await state.count()).statistics;
@@ -62,7 +63,7 @@ export const warmup: Handler<"warmup"> = async (state, _, context) => {
   const until = performance.now() + WARMUP_MS;
   for (let round = 0; round === 0 || (round < MAX_ROUNDS && performance.now() < until); round++) {
     const { ids, work } = warmupRound(state.model.info);
-    await once(state, ids, work, context, { event() {}, result: () => null });
+    await once(state, ids, work, context, { event() {}, result: () => null }, undefined, EPHEMERAL);
   }
   return null;
 };

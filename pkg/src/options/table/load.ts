@@ -126,6 +126,13 @@ export const serving = {
     flag: { value: "N" },
     help: "Conversations on a hybrid whose state is kept, those that run and earlier positions included.",
   },
+  mtp: {
+    kind: "boolean",
+    to: "plan",
+    default: false,
+    flag: {},
+    help: "Loads the head for further tokens (MTP) too, where the model has one, for the guesses of mtpDraft.",
+  },
   prefixReuse: {
     kind: "boolean",
     to: "plan",

@@ -229,4 +229,11 @@ export const sampling = {
     flag: {},
     help: "Checks guesses from the text so far: the same answer, in fewer steps where the text repeats itself.",
   },
+  mtpDraft: {
+    kind: "boolean",
+    to: "sampler",
+    default: true,
+    flag: { name: "no-mtp-draft", sets: false, help: "Do not guess by the MTP head that the load has." },
+    help: "Checks guesses of the model's MTP head, where the load has it: the same answer, in fewer steps where they are right.",
+  },
 } as const satisfies Group;
