@@ -1,6 +1,7 @@
 //! The MTP head behind each pass: it follows the conversations whose requests use it, so that its keys and values are complete, and
 //! guesses the next token of one that runs alone. A guess is checked by the model like one of prompt lookup.
 
+use super::active::Active;
 use super::{Engine, RequestId, SessionId};
 use crate::kernels::isa::Isa;
 use crate::model::forward::MtpRow;
@@ -59,7 +60,7 @@ impl<I: Isa> Engine<I> {
             }
             rows.extend(next.then(|| row_at(cached)));
             let asks = next && alone && len == cached + 1;
-            let guesses = asks && requests.get_mut(&request).is_some_and(|request| request.wants_mtp());
+            let guesses = asks && requests.get_mut(&request).is_some_and(Active::wants_mtp);
             forward.mtp(team, model, cache, &rows, guesses);
             session.mtp = cached + usize::from(next);
             session.guess = guesses.then(|| (len, argmax(forward.logits(0)) as u32));

@@ -15,6 +15,8 @@
 //! value proves that they exist. Within one wasm module the choice is made at compile time ([`Active`]), because a module with
 //! an unknown instruction does not load.
 
+#[cfg(target_feature = "simd128")]
+mod dot;
 pub mod scalar;
 #[cfg(target_feature = "simd128")]
 pub mod simd128;
