@@ -51,6 +51,10 @@ impl Default for Trial {
 
 /// What it begins with: a wrong guess or two.
 const HOPE: f32 = 0.2;
+/// How much the latest pass counts: with lookup, which has several guesses in one, and with the MTP head, which has one. Guesses of which
+/// 19 of 20 are right must outlast the other one.
+const LOOKUP_WEIGHT: f32 = 0.25;
+const MTP_WEIGHT: f32 = 0.15;
 
 impl Trial {
     /// Whether it is tried now.
@@ -60,14 +64,14 @@ impl Trial {
         awake
     }
 
-    /// Hears what share of the guesses was right, and what one costs. Returns whether it rests from now on.
-    fn judge(&mut self, share: f32, cost: f32) -> bool {
-        self.gain += 0.25 * (share - cost - self.gain);
+    /// Hears what share of the guesses was right, what one costs, and how much it counts. Returns whether it rests from now on.
+    fn judge(&mut self, share: f32, cost: f32, weight: f32) -> bool {
+        self.gain += weight * (share - cost - self.gain);
         let rests = self.gain < 0.0;
         if rests {
             (self.gain, self.rest) = (HOPE, self.next_rest);
             self.next_rest = (2 * self.next_rest).min(LONGEST_REST);
-        } else if share == 1.0 {
+        } else if share == 1.0 && share - cost > 0.0 {
             self.next_rest = REST;
         }
         rests
@@ -113,11 +117,11 @@ impl Draft {
         }
         let share = right as f32 / count as f32;
         if self.by_mtp {
-            self.mtp.judge(share, COST + mtp_cost);
+            self.mtp.judge(share, COST + mtp_cost, MTP_WEIGHT);
             return;
         }
         self.most = if right == count { (2 * count).min(MOST) } else { right.max(1) };
-        if self.lookup.judge(share, COST) {
+        if self.lookup.judge(share, COST, LOOKUP_WEIGHT) {
             self.most = 2;
         }
     }
