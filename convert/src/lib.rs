@@ -113,6 +113,8 @@ impl Converter {
     /// What a user should know, once all tensors are done.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.plan.warnings();
+        // A head for further tokens goes over where there is one; most models have none.
+        warnings.retain(|warning| !warning.starts_with("mtp:"));
         warnings.extend(self.kept.iter().cloned());
         if self.rounded > 0 {
             warnings.push(format!(

@@ -33,6 +33,7 @@ const NOT_RUN = {
     "clients/ai-sdk/test/documents.test.mjs opens it",
     "clients/react/test/documents.test.mjs opens it",
     "clients/langchain/test/documents.test.mjs runs it",
+    "clients/langchain/test/documents.test.mjs runs it",
   ],
   "docs/guide/formats.md": ["a benchmark that takes minutes"],
   "docs/guide/kv-cache.md": ["a benchmark that takes minutes"],
