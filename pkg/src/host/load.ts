@@ -117,6 +117,8 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const description = engine.describe() as Description;
   phase("engine", { bytes: needed.total });
   const [loaded, tuned] = [await text, tune(engine, own, settings, await record)];
+  // A worker that ends while it writes would leave a file without a name.
+  await tuned.kept;
   phase("kernels", { measured: tuned.measured });
   // Of one engine, with the layouts that its weights have got.
   const memory = own.length > 1 ? needed : description.memory;
@@ -243,16 +245,16 @@ function tune(
   [first, ...others]: Loaded["parts"],
   { dotProduct = "auto", weightPrefetch = "auto" }: LoadSettings,
   record: TuningRecord | null,
-): { chosen: Kernels; measured: boolean } {
+): { chosen: Kernels; measured: boolean; kept: Promise<void> | undefined } {
   const asked = dotProduct !== "auto" || weightPrefetch !== "auto";
   // What prefetching gains depends on the dot product, so that is chosen first.
   const dots = first.glue.dotProduct(dotProduct);
   for (const { glue } of others) glue.dotProduct(dots);
-  const kept = asked ? null : record?.recall(engine, dots);
-  const prefetched = kept ?? engine.tune(weightPrefetch);
-  if (!asked && !kept) void record?.keep({ dotProduct: dots, weightPrefetch: prefetched });
+  const recalled = asked ? null : record?.recall(engine, dots);
+  const prefetched = recalled ?? engine.tune(weightPrefetch);
+  const kept = asked || recalled ? undefined : record?.keep({ dotProduct: dots, weightPrefetch: prefetched });
   const chosen = { dotProduct: dots as ModelInfo["dotProduct"], weightPrefetch: prefetchOf(prefetched) };
-  return { chosen, measured: !kept };
+  return { chosen, measured: !recalled, kept };
 }
 
 /** Weights below which caches may hold them, so that other kernels are fastest. */
