@@ -1,19 +1,17 @@
 /**
- * Speeds beside native llama.cpp, on the same files in the same run: `LLAMA_BENCH=…/llama-bench node benches/native.mjs [PATTERN]` with Node
+ * Speeds beside native llama.cpp, on the same files in the same run: `LLAMA_BENCH=…/llama-bench node benches/native.mjs [FILE.gguf]…` with Node
  * 22.18 or newer, a built package and a machine that does nothing else. Both take turns, `--rounds` times (3); each is judged by the medians of
- * its rounds, and the ratio by pairs. Prints a table and writes results/DATE-native.json.
+ * its rounds, and the ratio by pairs. Prints a table and writes results/DATE-native.json. Without a file it is SmolLM2's, which scripts/smollm2.sh
+ * keeps. The models that `bench --shape` makes have no tokenizer, which llama.cpp wants.
  *
  *   llama-bench -m FILE -t 2 -p 128 -n 32 -r 3        ternlight bench FILE --threads 2 --prompt-tokens 128 --decode 32 --repeat 3
- *
- * Files of random weights are made once in .cache/native; SmolLM2's is the one that scripts/smollm2.sh keeps.
  */
 import { execFileSync } from "node:child_process";
-import { createWriteStream, existsSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
-import { pipeline } from "node:stream/promises";
+import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { synthetic } from "../pkg/src/bench/synthetic.ts";
 import { processorName } from "../pkg/src/platform/system.ts";
 import { median } from "./median.mjs";
 
@@ -25,26 +23,8 @@ const { LLAMA_BENCH } = process.env;
 if (!LLAMA_BENCH) throw new Error("LLAMA_BENCH is to be the path of llama-bench");
 const path = (name) => fileURLToPath(new URL(name, import.meta.url));
 const cli = path("../pkg/dist/cli.js");
-const folder = path("../.cache/native/");
-mkdirSync(folder, { recursive: true });
-
-const shapes = {
-  "b2b-tq2_0": { shape: "b2b", type: "tq2_0" },
-  "b2b-q1_0": { shape: "b2b", type: "q1_0" },
-  "138m-tq2_0": { shape: "138m", type: "tq2_0" },
-  "138m-q1_0": { shape: "138m", type: "q1_0" },
-  "smollm2-q4_1": null,
-};
-
-async function fileOf(name) {
-  if (!shapes[name]) return execFileSync("bash", [path("../scripts/smollm2.sh")]).toString().trim().split("\n").at(-1);
-  const file = `${folder}${name}.gguf`;
-  if (!existsSync(file)) {
-    await pipeline(synthetic(shapes[name]).stream(), createWriteStream(`${file}.part`));
-    renameSync(`${file}.part`, file);
-  }
-  return file;
-}
+const smollm2 = () => execFileSync("bash", [path("../scripts/smollm2.sh")]).toString().trim().split("\n").at(-1);
+const files = positionals.length > 0 ? positionals : [smollm2()];
 
 const run = (program, args) => JSON.parse(execFileSync(program, args, { maxBuffer: 1 << 26, stdio: ["ignore", "pipe", "ignore"] }));
 
@@ -63,8 +43,8 @@ function own(file) {
 const before = loadavg()[0];
 const rows = [];
 console.log("| file | llama.cpp: prefill, decode | ternlight: prefill, decode | prefill ÷ | decode ÷ |\n|---|---|---|--:|--:|");
-for (const name of Object.keys(shapes).filter((name) => name.includes(positionals[0] ?? ""))) {
-  const file = await fileOf(name);
+for (const file of files) {
+  const name = basename(file);
   const rounds = [];
   for (let round = 0; round < Number(values.rounds); round++) rounds.push({ native: native(file), own: own(file) });
   const rate = (of, what) => median(rounds.map((round) => round[of][what]));
