@@ -93,11 +93,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   begun = performance.now();
   // The tokenizer is built while threads join and the weights come.
   const text = loadText(headers.metadata, headers.prefix, files, context.platform, chatTemplate);
-  const reading = performance.now();
-  text.then(
-    () => timeline?.add("tokenizer", "tokenizer", reading),
-    () => {},
-  );
+  recordTokenizer(text, timeline);
 
   const ids = text.then((side) => (prefill === undefined ? [] : prefillIds(prefill, side, trained)));
   ids.catch(() => {});
@@ -129,6 +125,14 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   if (settings.prefault) for (const { memory } of own) prefault(memory);
   context.onProgress({ phase: "ready", loaded: needed.weights, total: needed.weights, bytesPerSecond: 0 });
   return { engine, text: loaded, info, settings: planSettings, parts: own, maxAdapterBytes };
+}
+
+function recordTokenizer(text: Promise<unknown>, timeline: LoadContext["timeline"]): void {
+  const begun = performance.now();
+  text.then(
+    () => timeline?.add("tokenizer", "tokenizer", begun),
+    () => {},
+  );
 }
 
 /** Has the engine compute what is left of a prompt, and says how far it came during the load. */

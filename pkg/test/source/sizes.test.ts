@@ -77,7 +77,7 @@ test("bookkeeping takes no room for what has not arrived", async (context) => {
   const directory = await folderOf(context, {});
   const store = { ...(await openDirectory(directory)), room: async () => null };
   const spec = { kind: "url" as const, url: `${url}file`, headers: [] };
-  const taken = await peakOf(async () => {
+  const work = async () => {
     const source = await openCached(spec, { store, verify: false, http: {}, warn() {} });
     assert.equal(source.size, size);
     await source.read(0, 100).catch(() => {});
@@ -93,7 +93,9 @@ test("bookkeeping takes no room for what has not arrived", async (context) => {
     const again = await Entry.open(store, "entry", { url, size, validator: "1", access: "" }, assert.fail);
     assert.deepEqual([again.has(3), again.has(4)], [true, false]);
     await again.close();
-  });
+  };
+  // The first time, code is compiled and the heap grows.
+  const taken = Math.min(await peakOf(work), await peakOf(work));
   assert.ok(taken < 24 * MIB, `${taken} bytes`);
   for (const name of await readdir(directory)) {
     const { blocks } = await stat(path.join(directory, name));
