@@ -10,6 +10,7 @@ import { execFileSync } from "node:child_process";
 import { cpSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { minified } from "../../scripts/minified.mjs";
 import { serve } from "../../scripts/serve.mjs";
 
 const docs = fileURLToPath(new URL("../", import.meta.url));
@@ -31,15 +32,19 @@ const bin = (name, ...args) =>
 
 timed("pages", () => bin("vitepress", "build", "."));
 timed("API", () => bin("typedoc", "--options", "typedoc.json", "--logLevel", "Error"));
-timed("demo", copyDemo);
+await copyDemo();
 timed("links", checkLinks);
 await openDemo();
 console.log(`docs            ${site}`);
 
-function copyDemo() {
+async function copyDemo() {
   const demo = path.join(site, "demo");
   const inside = path.join(demo, "ternlight");
   cpSync(path.join(root, "www"), demo, { recursive: true });
+  for (const name of readdirSync(demo, { recursive: true }).filter((name) => name.endsWith(".js"))) {
+    const file = path.join(demo, name);
+    writeFileSync(file, await minified(readFileSync(file, "utf8")));
+  }
   const needed = (file) => !/[/\\]dist[/\\](glue|types|cli|node|edge)/.test(file);
   cpSync(path.join(root, "pkg", "dist"), path.join(inside, "dist"), { recursive: true, filter: needed });
   cpSync(path.join(root, "pkg", "models"), path.join(inside, "models"), { recursive: true });

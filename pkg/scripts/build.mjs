@@ -13,7 +13,7 @@ import { availableParallelism } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { build as esbuild } from "esbuild";
-import { minify } from "terser";
+import { minified } from "../../scripts/minified.mjs";
 import { tools as extras, flavours, root } from "./cargo.mjs";
 import { clients } from "./clients.mjs";
 import { buildFlavour, buildQuickly, command, npmLock, npmTool, removeOutdated, say } from "./flavour.mjs";
@@ -86,7 +86,10 @@ const copies = {
   "quality.jsx": "src/quality.jsx",
 };
 
-const own = ["build.mjs", "flavour.mjs", "glue.mjs", "options.mjs"].map((name) => path.join(pkg, "scripts", name));
+const own = [
+  ...["build.mjs", "flavour.mjs", "glue.mjs", "options.mjs"].map((name) => path.join(pkg, "scripts", name)),
+  path.join(root, "scripts", "minified.mjs"),
+];
 const projects = ["tsconfig.json", "tsconfig.build.json"].map((name) => path.join(pkg, name));
 /** Of what `import` of a .wasm gives, which tsc does not copy. */
 const wasmTypes = path.join(pkg, "scripts", "wasm.d.ts");
@@ -186,7 +189,7 @@ async function buildBundles() {
   });
 }
 
-async function bundle(platform, groups, outdir, minified = true) {
+async function bundle(platform, groups, outdir, minify = true) {
   const common = {
     absWorkingDir: pkg,
     bundle: true,
@@ -194,8 +197,8 @@ async function bundle(platform, groups, outdir, minified = true) {
     target: "es2022",
     // Node shows the line where an error was made: it must be one that people can read.
     // White space is left to terser: with it, esbuild takes the comments that bundlers read.
-    minifySyntax: minified && platform === "browser",
-    minifyIdentifiers: minified && platform === "browser",
+    minifySyntax: minify && platform === "browser",
+    minifyIdentifiers: minify && platform === "browser",
     outdir,
     platform,
     define: { KERNELS: JSON.stringify(kernels) },
@@ -208,7 +211,7 @@ async function bundle(platform, groups, outdir, minified = true) {
       const plugins = [glue, ...(wholeOptions ? [] : [leanOptions]), ...(platform === "browser" ? [later] : [])];
       const { outputFiles } = await esbuild({ ...common, ...group, plugins, write: false });
       for (const { path: file, text } of outputFiles) {
-        writeFileSync(file, platform === "browser" && minified ? await smaller(text, group.format) : text);
+        writeFileSync(file, platform === "browser" && minify ? await minified(text, group.format) : text);
       }
     }),
   );
@@ -223,15 +226,6 @@ const later = {
     );
   },
 };
-
-/** What a page loads counts: terser takes another 6 % of esbuild's gzipped size. */
-async function smaller(text, format) {
-  // Bundlers read the comments in an import().
-  const comments = /@vite-ignore|(webpack|turbopack)Ignore/;
-  const options = { ecma: 2022, module: format === "esm", compress: { passes: 3 }, format: { comments } };
-  const { code } = await minify(text, options);
-  return `${code}\n`;
-}
 
 /** Takes the glue from one folder. A build that is not there is left out, and an attempt to load it says so. */
 function glueIn(folder) {

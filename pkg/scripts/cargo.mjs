@@ -44,9 +44,9 @@ const sharedMemory = [
 ];
 
 // LLVM's own 225 copies what loads and plans a model into every caller, for 18 kB gzipped. What loops need inside them
-// is marked `inline`, which raises its own limit. Much lower, and loops suffer that cannot be marked: at 30 a Q6_K head takes
-// twice as long.
-const frugal = "-Cllvm-args=-inline-threshold=45";
+// is marked `inline`, which raises its own limit. Much lower, and loops suffer that cannot be marked: at 10 Q4_K takes
+// a tenth longer.
+const frugal = "-Cllvm-args=-inline-threshold=25";
 
 // Where a panic arose in the sources takes 5 kB gzipped to say; its message stays.
 const unlocated = "-Zlocation-detail=none";

@@ -185,10 +185,9 @@ pub fn multiply_by<I: Isa>(
             let some = MAX_TOKENS.min(tokens - token);
             if some >= PASS_TOKENS && super_block::unpacks_once(shape, act.spec().precision) {
                 let outs = &mut [[0.0; TILE]; MAX_TOKENS][..some];
-                let many = match (shape.groups().0, pairs && super_block::has_dot2(shape)) {
-                    (16, true) => super_block::many::<I, 4, true>,
-                    (16, false) => super_block::many::<I, 4, false>,
-                    _ => super_block::many::<I, 8, false>,
+                let many = match pairs && super_block::has_dot2(shape) {
+                    true => super_block::many::<I, true>,
+                    false => super_block::many::<I, false>,
                 };
                 many(matrix, tile, act, token..token + some, outs);
                 for (i, out) in outs.iter_mut().enumerate() {
@@ -374,7 +373,7 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
                 (_, true) => Kernels { one: groups!(B4, 2, 2, 2, true), many: None },
                 _ => Kernels { one: groups!(B4, 2, 2, 2, false), ..fours!(B4, 2, 2, 2) },
             },
-            (Codes::I8, precision) if groups::supports(shape, precision) => match (I::WIDE, pairs) {
+            (Codes::I8, _) => match (I::WIDE, pairs) {
                 (true, _) => Kernels { one: groups!(I8, 1, 4, 1, false), ..fours!(I8, 1, 4, 1) },
                 (_, true) => Kernels { one: groups!(I8, 1, 4, 2, true), many: None },
                 _ => Kernels { one: groups!(I8, 1, 2, 2, false), ..fours!(I8, 1, 2, 2) },
@@ -384,8 +383,6 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
             (Codes::B4, _) => ints!(B4, 2, 2),
             (Codes::B6, _) if I::WIDE => Kernels { one: Kernel::Ints(sum::<I, B6, 4, 1, 1, 1, false>), many: None },
             (Codes::B6, _) => Kernels { one: Kernel::Ints(sum::<I, B6, 4, 1, 1, 2, false>), many: None },
-            (Codes::I8, _) if I::WIDE => fours!(I8, 1, 4, 1),
-            (Codes::I8, _) => fours!(I8, 1, 2, 2),
         },
     }
 }

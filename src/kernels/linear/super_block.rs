@@ -223,7 +223,7 @@ const BLOCK_STEPS: usize = SUPER_BLOCK / 4;
 
 /// Multiplies one tile for several tokens with [`one`]'s results: a super-block is unpacked once for all of them. It exceeds 60 lines
 /// because its loops share what they unpack.
-pub(super) fn many<I: Isa, const STEPS: usize, const DOT2: bool>(
+pub(super) fn many<I: Isa, const DOT2: bool>(
     matrix: &Matrix,
     tile: usize,
     act: &Act<I>,
@@ -236,7 +236,8 @@ pub(super) fn many<I: Isa, const STEPS: usize, const DOT2: bool>(
     let mut prefetch = WeightPrefetch::new(matrix, tile, tokens.start == 0);
     let (block_bytes, header, super_group) =
         (matrix.shape.block_bytes(), matrix.shape.header(), matrix.shape.super_group());
-    let groups = BLOCK_STEPS / STEPS;
+    let steps = matrix.shape.groups().0 / 4;
+    let groups = BLOCK_STEPS / steps;
     let mut weights = [I::Weights::zeroed(); ROW_VECTORS * BLOCK_STEPS];
     // Bursts are spread between the products.
     let bursts = TILE / PASS_ROWS * tokens.len();
@@ -246,7 +247,7 @@ pub(super) fn many<I: Isa, const STEPS: usize, const DOT2: bool>(
         let (super_scales, bytes) = bytes.split_at(header);
         let group_scales = |group: usize| bytes[group * super_group.bytes..].as_chunks::<PASS_ROWS>().0;
         for (group, bytes) in bytes.chunks_exact(super_group.bytes).enumerate() {
-            let weights = &mut weights[group * STEPS * PASS_VECTORS..];
+            let weights = &mut weights[group * steps * PASS_VECTORS..];
             unpack_tile::<I>(layout.codes, &bytes[super_group.header..], PASS_VECTORS, 0, BLOCK_STEPS, weights);
         }
         let (vectors, _) = weights.as_chunks::<PASS_VECTORS>();
@@ -259,24 +260,22 @@ pub(super) fn many<I: Isa, const STEPS: usize, const DOT2: bool>(
                 prefetch.touch(at + (pass * tokens.len() + i + 1) * block_bytes / bursts);
                 let row = act.row(token);
                 let of_x = &row.sums[2 * block * groups..][..2 * groups];
-                let [high, low] = row.planes;
-                let (high, low) = (high.as_chunks::<STEPS>().0, low.as_chunks::<STEPS>().0);
-                let (high, low) = (&high[block * groups..][..groups], &low[block * groups..][..groups]);
+                let [high, low] = row.planes.map(|plane| &plane.as_chunks::<BLOCK_STEPS>().0[block]);
+                let mut x = high.iter().zip(low);
                 let mut sums = [[isa.splat_i32(0); 2]; PASS_VECTORS];
-                for (group, vectors) in vectors.as_chunks::<STEPS>().0.iter().enumerate() {
-                    let (high, low) = (&high[group], &low[group]);
+                for (group, vectors) in vectors.chunks_exact(steps).enumerate() {
                     let mut dots = [
                         [start::<I, DOT2>(isa, layout, of_x[2 * group]); PASS_VECTORS],
                         [start::<I, DOT2>(isa, layout, of_x[2 * group + 1]); PASS_VECTORS],
                     ];
-                    for step in 0..STEPS {
-                        let x = [isa.splat_quad(&high[step]), isa.splat_quad(&low[step])];
+                    for (vectors, (high, low)) in vectors.iter().zip(&mut x) {
+                        let x = [isa.splat_quad(high), isa.splat_quad(low)];
                         for a in 0..2 {
                             for i in 0..PASS_VECTORS {
                                 dots[a][i] = if DOT2 {
-                                    isa.dot_weight_pairs(dots[a][i], &vectors[step][i], x[a])
+                                    isa.dot_weight_pairs(dots[a][i], &vectors[i], x[a])
                                 } else {
-                                    isa.dot_weights(dots[a][i], &vectors[step][i], x[a])
+                                    isa.dot_weights(dots[a][i], &vectors[i], x[a])
                                 };
                             }
                         }

@@ -1,0 +1,11 @@
+import { minify } from "terser";
+
+/** What bundlers read in an `import()`. */
+const comments = /@vite-ignore|(webpack|turbopack)Ignore/;
+
+/** A script as short as it gets; terser takes another 6 % of esbuild's gzipped size. */
+export async function minified(text, format = "esm") {
+  const options = { ecma: 2022, module: format === "esm", compress: { passes: 3 }, format: { comments } };
+  const { code } = await minify(text, options);
+  return `${code}\n`;
+}
