@@ -7,7 +7,8 @@
 # make lint    format, clippy, biome, types, commit subjects
 # make ok      both: what a change needs before it is done
 # make build   the package, ready for `npm pack` in pkg/
-# make executables   the command line as one file each, made by Bun and Deno, in target/executables
+# make executables   the command line as one file each, made by Bun and Deno, in target/executables;
+#              Deno's wants the runtime denort, which it downloads and no registry has: DENORT_BIN names one that is there
 # make profile   a package in target/profile whose functions have names, for profilers (docs/guide/profiling.md)
 # make docs    the site of the documents in docs/.site, with the API and the demo page, for any static host
 # make licences   licences of all that is shipped, and known vulnerabilities where a database of them is at hand

@@ -7,7 +7,7 @@ import { examine } from "./doctor/doctor.ts";
 import type { DoctorOptions, DoctorReport } from "./doctor/report.ts";
 import { checkOptions } from "./options/options.ts";
 import { cores, findOnHub, freeMemory, runtimeName, spawnEngine, toPath, wholeCores } from "./platform/node.ts";
-import { system } from "./platform/system.ts";
+import { processorName, system } from "./platform/system.ts";
 import { addressOf } from "./source/address.ts";
 import type { ModelSource } from "./types/index.ts";
 
@@ -21,10 +21,9 @@ export const recommend = (source: ModelSource, options?: RecommendOptions): Prom
 
 export async function deviceReport(options?: Pick<DoctorOptions, "signal">): Promise<DeviceReport> {
   const { signal } = checkOptions("deviceReport", options);
-  const processor = cpus()[0]?.model.trim() || null;
   const machine = {
     runtime: runtimeName(),
-    processor,
+    processor: processorName(cpus()[0]?.model),
     cores: cores(),
     physicalCores: system().physicalCores,
     freeMemory: freeMemory(),

@@ -97,24 +97,33 @@ export async function probe(model: Model, options: ProbeOptions): Promise<Probed
   // The second measurement knows how long a step takes.
   let ms = await decode(1, await decode(1, JITTER_MS, 1));
   const [alone, answers, chunks] = [ms, [{ rows: 1, ms }], [{ rows: 1, ms }]];
+  const largest = Math.min(most, BLOCK / 2);
+  // Most of a load is answers: they come first, also where little is measured in time.
+  for (let rows = 2; rows <= largest && performance.now() - begun < PROBE_MS; rows *= 2) {
+    ms = await decode(rows, ms);
+    answers.push({ rows, ms });
+  }
   const chunk = Math.min(prefillChunk, Math.max(promptTokens, 2 * BLOCK), model.info.contextLength - 1);
   const share = Math.min(shareOf(prefillChunk), chunk);
   for (const rows of new Set([Math.min(BLOCK, chunk), share, chunk]))
     if (rows > 1) chunks.push({ rows, ms: await prefill(rows) });
   const prompts = rising(chunks);
-  const largest = Math.min(most, BLOCK / 2);
   const running = largest - 1;
   const more = running > 0 ? (await beside(running, share)) - msAt(prompts, share) : 0;
-  for (let rows = 2; rows <= largest && performance.now() - begun < PROBE_MS; rows *= 2) {
-    ms = await decode(rows, ms);
-    answers.push({ rows, ms });
-  }
+  const besideMs = running > 0 ? Math.max(0, more / running) : 0;
   await decode(1, alone, TIMES_ALONE);
-  // What there was no time for takes as long as so many tokens of a prompt, at least.
-  if (2 * answers.at(-1)!.rows <= largest) answers.push(...prompts.filter(({ rows }) => rows > 1));
-  const steps = { answers: rising(answers), prompts, besideMs: running > 0 ? Math.max(0, more / running) : 0 };
+  const last = answers.at(-1)!;
+  if (2 * last.rows <= largest) answers.push({ rows: most, ms: further(last, most, { prompts, besideMs }) });
+  const steps = { answers: rising(answers), prompts, besideMs };
   return { steps, messageMs: await messageMs(model), jitter };
 }
+
+/**
+ * Milliseconds of a step with more answers than were measured: each further one costs what one costs beside a prompt, with its attention,
+ * its logits and its choice; and all together cost what so many tokens of a prompt do, at least.
+ */
+const further = (last: Curve[number], rows: number, { prompts, besideMs }: Pick<Steps, "prompts" | "besideMs">) =>
+  Math.max(last.ms + (rows - last.rows) * besideMs, msAt(prompts, rows));
 
 /** Measures the same several times, while there is time. */
 class Medians {

@@ -61,7 +61,7 @@ async function show(health: Health, terminal: Terminal): Promise<void> {
   if (terminal.json) return terminal.printJson(health);
   const lines = signalNames.map((name) => {
     const { state, value, warn, alert, unit, worse, from } = health.signals[name];
-    const facts = Object.entries(from).map(([what, number]) => `${what} ${number}`);
+    const facts = Object.entries(from).map(([what, number]) => `${what} ${four(number)}`);
     const mark = worse === "above" ? "≥" : "<";
     return [
       name,
@@ -73,9 +73,8 @@ async function show(health: Health, terminal: Terminal): Promise<void> {
     ];
   });
   const head = ["signal", "state", "value", "warn", "alert", ""];
-  const bits = (value: number) => String(Number(value.toPrecision(4)));
   const layers = (health.signals.kvEntropy.layers ?? []).flatMap((each, layer) =>
-    each ? [[String(layer), bits(each.keys), bits(each.values)]] : [],
+    each ? [[String(layer), four(each.keys), four(each.values)]] : [],
   );
   const entropy = layers.length > 0 ? `\n${table("rrr", [["layer", "keys, bits", "values, bits"], ...layers])}\n` : "";
   await terminal.print(`${health.state}\n${table("llrrrl", [head, ...lines])}\n${entropy}`);
@@ -84,5 +83,8 @@ async function show(health: Health, terminal: Terminal): Promise<void> {
 function shown(value: number | null, unit: HealthSignal["unit"]): string {
   if (value === null) return "";
   if (unit === "share") return `${Number((100 * value).toPrecision(3))} %`;
-  return `${Number(value.toPrecision(4))}${unit === "bits" ? " bits" : ""}`;
+  return `${four(value)}${unit === "bits" ? " bits" : ""}`;
 }
+
+/** Counts as they are, and four figures of what is none. */
+const four = (value: number) => String(Number.isInteger(value) ? value : Number(value.toPrecision(4)));

@@ -1,10 +1,11 @@
 /** Listens with a function of requests, on Node, Deno and Bun. */
 
 import { lstat, unlink } from "node:fs/promises";
-import { createServer, type ServerOptions } from "node:http";
+import { createServer, type Server, type ServerOptions } from "node:http";
 import { createServer as createSecureServer } from "node:https";
-import { type AddressInfo, connect } from "node:net";
+import { type AddressInfo, connect, createServer as createDoor, type Server as Door, type Socket } from "node:net";
 import type { Writable } from "node:stream";
+import { createServer as createSecureDoor } from "node:tls";
 import { getRequestListener } from "@hono/node-server";
 import { EngineError } from "../types/errors.ts";
 
@@ -42,11 +43,10 @@ const LAST_MS = 1000;
 const MOST_HEADER_BYTES = 16_384;
 
 export async function listen(place: Place, answer: Answer): Promise<Listener> {
-  const { Bun } = globalThis as { Bun?: BunServer };
   try {
     if (place.unix !== undefined) await removeStale(place.unix);
-    // Deno has Node's server, with its limits of time and connections, which `Deno.serve` has not.
-    return Bun ? listenInBun(Bun, place, answer) : await listenInNode(place, answer);
+    // Deno and Bun have Node's server, too: their own have no limit of connections.
+    return await listenAt(place, answer);
   } catch (cause) {
     const at = place.unix ?? `${place.host}:${place.port}`;
     const message = `the server cannot listen on ${at}: ${(cause as Error).message}`;
@@ -71,7 +71,7 @@ function urlOf({ host, port, unix, tls }: Place): string {
   return `${tls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
-async function listenInNode(place: Place, answer: Answer): Promise<Listener> {
+async function listenAt(place: Place, answer: Answer): Promise<Listener> {
   const listener = getRequestListener(async (request, { incoming }) => atOnce(await answer(request), incoming), {
     overrideGlobalObjects: false,
   });
@@ -82,23 +82,65 @@ async function listenInNode(place: Place, answer: Answer): Promise<Listener> {
     connectionsCheckingInterval: HEADERS_MS / 4,
   };
   const server = place.tls ? createSecureServer({ ...limits, ...place.tls }, listener) : createServer(limits, listener);
-  server.maxConnections = MOST_CONNECTIONS;
+  const { door, closeAll } = "Bun" in globalThis ? inBun(server, place) : inNode(server);
+  door.maxConnections = MOST_CONNECTIONS;
   await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    if (place.unix !== undefined) server.listen(place.unix, resolve);
-    else server.listen(place.port, place.host, resolve);
+    door.once("error", reject);
+    if (place.unix !== undefined) door.listen(place.unix, resolve);
+    else door.listen(place.port, place.host, resolve);
   });
-  const address = server.address();
+  const address = door.address();
   const { port } = typeof address === "object" && address ? (address as AddressInfo) : place;
   return {
     url: urlOf({ ...place, port }),
     async close() {
-      const closed = new Promise((resolve) => server.close(resolve));
+      const closed = new Promise((resolve) => door.close(resolve));
       await soon(closed);
-      server.closeAllConnections();
+      closeAll();
       await closed;
     },
   };
+}
+
+/** What listens. */
+interface Entrance {
+  door: Door;
+  /** Ends its connections. */
+  closeAll(): void;
+}
+
+const inNode = (server: Server): Entrance => ({ door: server, closeAll: () => server.closeAllConnections() });
+
+/**
+ * In Bun the server of HTTP knows no limit of connections and no time for headers. That of sockets has the limit and hands each connection
+ * on, for as long as its next request may take to come.
+ */
+function inBun(server: Server, { tls }: Place): Entrance {
+  const open = new Map<Socket, ReturnType<typeof setTimeout>>();
+  const wait = (socket: Socket) => {
+    if (!socket.destroyed)
+      open.set(
+        socket,
+        setTimeout(() => socket.destroy(), HEADERS_MS),
+      );
+  };
+  server.on("request", ({ socket }, response) => {
+    clearTimeout(open.get(socket));
+    response.once("finish", () => wait(socket));
+  });
+  const enter = (socket: Socket) => {
+    wait(socket);
+    socket.once("close", () => {
+      clearTimeout(open.get(socket));
+      open.delete(socket);
+    });
+    server.emit("connection", socket);
+  };
+  const door = tls ? createSecureDoor({ ...tls, handshakeTimeout: HEADERS_MS }, enter) : createDoor(enter);
+  const closeAll = () => {
+    for (const socket of open.keys()) socket.destroy();
+  };
+  return { door, closeAll };
 }
 
 /**
@@ -123,45 +165,4 @@ async function soon(closed: unknown): Promise<void> {
   });
   await Promise.race([closed, late]);
   clearTimeout(timer);
-}
-
-interface BunServer {
-  serve(options: {
-    hostname?: string;
-    port?: number;
-    unix?: string;
-    tls?: { cert: string; key: string };
-    idleTimeout: number;
-    maxRequestBodySize: number;
-    fetch(request: Request, server: BunInstance): Promise<Response>;
-  }): BunInstance;
-}
-
-interface BunInstance {
-  port?: number;
-  timeout(request: Request, seconds: number): void;
-  stop(all?: boolean): unknown;
-}
-
-function listenInBun(bun: BunServer, place: Place, answer: Answer): Listener {
-  const at = place.unix === undefined ? { hostname: place.host, port: place.port } : { unix: place.unix };
-  const server = bun.serve({
-    ...at,
-    ...(place.tls ? { tls: place.tls } : {}),
-    idleTimeout: HEADERS_MS / 1000,
-    // The app has its own limit, which answers with an error.
-    maxRequestBodySize: 2 ** 31,
-    fetch(request, server) {
-      // A prompt may be computed in silence for longer.
-      server.timeout(request, 0);
-      return answer(request);
-    },
-  });
-  return {
-    url: urlOf({ ...place, port: server.port ?? place.port }),
-    async close() {
-      await soon(server.stop());
-      await server.stop(true);
-    },
-  };
 }

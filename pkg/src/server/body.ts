@@ -9,6 +9,8 @@ const BODY_MS = 30_000;
 /** Bytes that are still read of a body that is too large: a client that is cut off while it sends reads no answer. */
 const MOST_UNUSED = 64 * 2 ** 20;
 
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
 export interface BodyLimits {
   maxBytes: number;
   /** Milliseconds for all of it. */
@@ -23,7 +25,7 @@ export async function readJson(request: Request, limits: BodyLimits): Promise<un
   const bytes = await readBytes(request, limits);
   let text: string;
   try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    text = utf8.decode(bytes);
   } catch {
     throw invalid(null, "the body is not UTF-8");
   }

@@ -221,21 +221,16 @@ export class Core {
       problem,
     }: { end(): void; ended(): void; abort: AbortController; problem(error: unknown): Promise<ApiError> },
   ): Promise<Response> {
-    // What fails at once is an answer with a status.
-    const first = events.next();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<null>((resolve) => {
-      timer = setTimeout(() => resolve(null), FIRST_MS);
+    let refused: ApiError | null = null;
+    const first = events.next().catch(async (error) => {
+      refused = await problem(error);
+      throw refused;
     });
-    await Promise.race([first, late]).catch(async (error) => {
-      throw await problem(error);
-    });
-    clearTimeout(timer);
     const all = async function* (): AsyncGenerator<Sent, undefined> {
       try {
         for (let next = await first; !next.done; next = await events.next()) yield next.value;
       } catch (error) {
-        yield failed(await problem(error));
+        yield failed(refused ?? (await problem(error)));
       } finally {
         await events.return(undefined);
         end();
@@ -243,13 +238,24 @@ export class Core {
         ended();
       }
     };
-    const stream = all();
     const onGone = () => {
       abort.abort();
       end();
     };
-    const body = sse(stream, { pingSeconds: this.settings.pingSeconds, onGone });
-    return new Response(body, { headers: SSE_HEADERS });
+    // Made while the first event is being computed, which would wait for it otherwise.
+    const body = sse(all(), { pingSeconds: this.settings.pingSeconds, onGone });
+    const response = new Response(body, { headers: SSE_HEADERS });
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<null>((resolve) => {
+      timer = setTimeout(() => resolve(null), FIRST_MS);
+    });
+    try {
+      // What fails at once is an answer with a status.
+      await Promise.race([first, late]);
+    } finally {
+      clearTimeout(timer);
+    }
+    return response;
   }
 
   async #problem(

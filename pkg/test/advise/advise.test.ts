@@ -166,6 +166,50 @@ test("a probe measures code that the runtime has made fast, and takes about a se
   assert.ok(steps.answers[0]!.ms < 0.315, String(steps.answers[0]!.ms));
 });
 
+test("answers that there was no time to measure cost what answers cost, not what a prompt's tokens do", async (context) => {
+  let [clock, active] = [0, 0];
+  context.mock.method(performance, "now", () => clock);
+  const [read, multiplied, answered] = [20, 0.7, 12];
+  const share = 32;
+  const generate = (ids: number[], { maxTokens }: { maxTokens: number }) => {
+    active++;
+    let others = 0;
+    const run = async () => {
+      await null;
+      others = active - 1;
+      await null;
+      active--;
+      clock += (maxTokens * (read + answered * (others + 1))) / (others + 1);
+      const steps = others > 0 ? ids.length / share : 1;
+      return {
+        predictedN: maxTokens,
+        predictedMs: (maxTokens - 1) * (read + answered * (others + 1)),
+        ttftMs: steps * (read + answered * others) + multiplied * ids.length,
+      };
+    };
+    const timings = run();
+    return {
+      async *[Symbol.asyncIterator]() {
+        yield await timings;
+      },
+      finished: timings.then((timings) => ({ timings })),
+    };
+  };
+  const model = {
+    generate,
+    warmup: async () => {},
+    status: async () => ({}),
+    info: { vocab: 100, contextLength: 1024 },
+  };
+  const load = { prefillChunk: 256, promptTokens: 128, answerTokens: 32 };
+  const { steps } = await probe(model as unknown as Model, { most: 16, ...load });
+  assert.ok(steps.answers.length < 4, "time ran out");
+  for (const rows of [2, 4, 8, 16]) {
+    const [found, real] = [msAt(steps.answers, rows), read + answered * rows];
+    assert.ok(Math.abs(found / real - 1) < 0.05, `${rows} answers take ${real} ms, not ${found}`);
+  }
+});
+
 test("a machine that is uneven makes slow answers slower, as often as it was measured to be", () => {
   const load = { users: 1, promptTokens: 16, answerTokens: 3, maxSequences: 1, prefillChunk: 256 };
   const jitter = [...Array<number>(8).fill(1), 2, 2];

@@ -161,6 +161,8 @@ test("each answer has an id, which the log has too", async (context) => {
   for (const [path, body] of [
     ["/v1/completions", ask],
     ["/v1/completions", { ...ask, stream: true }],
+    // Refused when its stream is there already, but no event.
+    ["/v1/completions", { ...ask, prompt: "once ".repeat(600), stream: true }],
     ["/v1/completions", { ...ask, model: "none" }],
     ["/nothing", {}],
   ] as const) {
@@ -172,11 +174,11 @@ test("each answer has an id, which the log has too", async (context) => {
   }
   assert.deepEqual(
     records.map(({ id, status }) => [id, status]),
-    ids.map((id, i) => [id, [200, 200, 404, 404][i]]),
+    ids.map((id, i) => [id, [200, 200, 400, 404, 404][i]]),
   );
   assert.deepEqual(
     records.map(({ promptTokens }) => promptTokens),
-    [4, 4, undefined, undefined],
+    [4, 4, undefined, undefined, undefined],
   );
 });
 
