@@ -139,8 +139,8 @@ const records =
     const entry: Entry = { record, done: null };
     c.set("entry", entry);
     await next();
-    // The second name is Anthropic's.
-    for (const name of ["x-request-id", "request-id"]) c.header(name, id);
+    // The second name is Anthropic's. Hono's own way makes a new response for each.
+    for (const name of ["x-request-id", "request-id"]) c.res.headers.set(name, id);
     record.status = c.res.status;
     const end = () => {
       record.ms = performance.now() - begun;
