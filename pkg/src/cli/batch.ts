@@ -19,7 +19,7 @@ export const batch: Command = {
   async run(args, terminal) {
     const flags = args.own<BatchFlags>("batchFlags");
     if (args.has("queue")) return submitted(args, flags, terminal);
-    for (const option of ["folder", "priority", "detach"] as const) {
+    for (const option of ["folder", "priority", "detach", "attached"] as const) {
       if (args.has(option)) throw new UsageError(`--${option} belongs to --queue`, { option: `--${option}` });
     }
     const [input] = args.operands as [string];
