@@ -11,7 +11,7 @@ import { type Collected, type Library, library, type Place } from "./batch_libra
 import { metricsOf, serveMetrics } from "./batch_metrics.ts";
 import { type BatchFlags, batchLoad, openAll, openModel, placesOf, templateOf, tuned } from "./batch_models.ts";
 import { QueueProgress } from "./batch_progress.ts";
-import { table } from "./format.ts";
+import { plural, table } from "./format.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 import type { Command } from "./usage.ts";
@@ -205,7 +205,7 @@ export const batchRetry: Command = {
     const job = args.operands[0]!;
     const chunks = await (await library()).retry(placeOf(args), job);
     if (terminal.json) return terminal.printJson({ job, chunks });
-    await terminal.print(`${chunks} chunks of ${job} are in the queue\n`);
+    await terminal.print(`${plural(chunks, "chunk")} of ${job} added to the queue\n`);
   },
 };
 
@@ -215,6 +215,6 @@ export const batchDrain: Command = {
     const { off = false } = args.own<{ off?: boolean }>("drainFlags");
     const queues = await (await library()).drain(placeOf(args), { off });
     if (terminal.json) return terminal.printJson({ queues, drained: !off });
-    await terminal.print(`${queues} queues: workers ${off ? "take chunks again" : "take no more chunks"}\n`);
+    await terminal.print(`${plural(queues, "queue")}: workers ${off ? "take chunks again" : "take no more chunks"}\n`);
   },
 };
