@@ -1,7 +1,7 @@
 /**
  * What batches cost beside the engine, and how they scale:
  *
- *     node benches/batch.mjs overhead    the command's own path against the engine alone, by turns, in chunks of 32 lines; TURNS=7 LINES=512
+ *     node benches/batch.mjs overhead    the command's own path against the engine alone, by turns, in chunks of 32 lines; TURNS=5 LINES=1024
  *     node benches/batch.mjs beside      two workers of one thread beside one of two, in one process and on a queue, by turns; TURNS=5 LINES=1024
  *     node benches/batch.mjs workers     1, 2, 4 and 8 workers on a queue, with a model that is simulated by its time; CHUNKS=64 for each
  *     node benches/batch.mjs million     a million lines into a queue and out of it, in a heap of 64 MB, and what they take in the broker; LINES=1000000
@@ -48,7 +48,7 @@ async function timed(answerers, lines) {
   const { runBatch } = await import("../pkg/src/batch/run.ts");
   const folder = temporary();
   const places = { out: path.join(folder, "out"), errors: path.join(folder, "errors"), always: false };
-  const output = await Output.open(places, "bench", null);
+  const output = await Output.open(places, "bench", null, true);
   const workers = answerers.map((one) => one.lines);
   const begun = performance.now();
   await runBatch({ rows: rowsFrom(0, lines), workers, chunk: CHUNK, ahead: AHEAD, output, signal: new AbortController().signal });
@@ -60,7 +60,7 @@ async function timed(answerers, lines) {
 
 async function overhead() {
   const { load } = await import("../pkg/dist/node.js");
-  const LINES = Number(process.env.LINES ?? 512);
+  const LINES = Number(process.env.LINES ?? 1024);
   const model = await load(demo, settings(1));
   const answerer = await answererOf(1);
   const alone = async () => {
@@ -77,7 +77,7 @@ async function overhead() {
   };
   const batch = () => timed([answerer], LINES);
   const found = { alone: [], batch: [] };
-  for (let turn = 0; turn <= Number(process.env.TURNS ?? 7); turn++) {
+  for (let turn = 0; turn <= Number(process.env.TURNS ?? 5); turn++) {
     for (const [name, once] of Object.entries({ alone, batch })) {
       const before = process.cpuUsage();
       const times = await once();

@@ -63,7 +63,7 @@ if [ $# = 0 ]; then
   scripts/setup.sh redis postgresql
   BATCH_FAULT_RUNS=${SOAK_FAULT_RUNS:-66} BATCH_FAULT_REPORT=benches/results/$(date -u +%F)-batch-faults.json \
     pkg/test/hosts/node_modules/node24/bin/node --test clients/batch/test/faults.test.mjs
-  BATCH_ENGINE_BROKERS=redis,postgres,database pkg/test/hosts/node_modules/node24/bin/node --test clients/batch/test/engine.test.mjs
+  BATCH_ENGINE_BROKERS=redis,postgres,database BATCH_ENGINE_SEEDS=7 pkg/test/hosts/node_modules/node24/bin/node --test clients/batch/test/engine.test.mjs
   BATCH_LINES=${SOAK_LINES:-10000000} pkg/test/hosts/node_modules/node24/bin/node --test pkg/test/batch/output.test.ts
 fi
 

@@ -1,6 +1,6 @@
 /** What operators do with jobs: look at them, end them, let them go on, and empty workers. */
 
-import { unserved } from "./attached.ts";
+import { type Attached, unserved } from "./attached.ts";
 import { depthOf } from "./metrics.ts";
 import { withStore } from "./open_store.ts";
 import { addChunks, type ChunkQueue, chunkId, openQueue } from "./queue.ts";
@@ -37,6 +37,9 @@ export function status(place: Place, job?: string): Promise<JobStatus[]> {
     return found;
   });
 }
+
+/** The workers that are attached to queues of the place, with what their answers depend on. */
+export const attached = (place: Place): Promise<Attached[]> => withStore(place, (store) => store.attached());
 
 const counts = (url: string, identity: string): Promise<JobStatus["queue"]> =>
   withQueue(url, identity, async (queue) => ({ ...(await depthOf(queue)), paused: await queue.isPaused() }));

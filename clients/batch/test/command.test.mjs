@@ -100,6 +100,26 @@ test(
     for (const name of [".jsonl", ".errors.jsonl"]) {
       assert.deepEqual(readFileSync(at(`out${name}`)), readFileSync(at(`alone${name}`)), name);
     }
+    // As the workers have the model, without a file of it: the job is the same one, and is done.
+    const attached = ["--model", "ternlight-demo=/none.gguf", "--attached", ...place, "--chunk", "4", "--json"];
+    const again = JSON.parse((await done(at("in.jsonl"), ...attached, "--out", at("again.jsonl"))).out);
+    assert.equal(again.job, job);
+    assert.deepEqual(readFileSync(at("again.jsonl")), readFileSync(at("alone.jsonl")));
+    const refused = async (model, ...more) => {
+      const { code, err } = await start(at("in.jsonl"), ...attached, "--model", model, "--detach", ...more).ended;
+      assert.notEqual(code, 0);
+      return err;
+    };
+    assert.match(await refused("other"), /no worker of other is attached; there are some of ternlight-demo/);
+    assert.match(await refused("ternlight-demo", "--context", "64"), /--context does not go with --attached/);
+    const signs = () => readdirSync(at("jobs/.workers")).filter((name) => name.endsWith(".json")).length;
+    const before = signs();
+    const other = start("worker", ...place, ...MODEL, "--context", "64");
+    children.push(other.child);
+    while (signs() === before) await new Promise((resolve) => setTimeout(resolve, 20));
+    assert.match(await refused("ternlight-demo"), /workers of 2 kinds .*, which differ in context length;/);
+    other.child.kill("SIGTERM");
+    await other.ended;
     second.child.kill("SIGTERM");
     assert.equal((await second.ended).code, 0);
     assert.match((await done("status", job, ...place)).out, new RegExp(`${job}  done`));

@@ -1,6 +1,8 @@
 /**
  * Seven workers with the demo model: two are killed, one stands still beyond its lease and wakes up late, the broker is killed. Lines are
- * sampled, and chunks take longer than their lease. `make soak` does it on both brokers (BATCH_ENGINE_BROKERS).
+ * sampled, and chunks take longer than their lease. And what else the campaign of faults.test.mjs does to a simulated engine: a disk that is
+ * full and has room again, clocks that jump, one who collects that dies. `make soak` does it on all queues (BATCH_ENGINE_BROKERS), with more
+ * seeds (BATCH_ENGINE_SEEDS).
  */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -13,6 +15,8 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { status } from "@ternlight/batch";
 import { broker, missing } from "./support/brokers.mjs";
+import { engineAlone } from "./support/engine.mjs";
+import { FAULTS, faultRun } from "./support/faults.mjs";
 
 const cli = fileURLToPath(new URL("../../../pkg/dist/cli.js", import.meta.url));
 const MODEL = ["--model", "ternlight-demo", "--threads", "1"];
@@ -119,5 +123,47 @@ for (const kind of KINDS) {
       all.some(({ retries }) => retries > 0),
       "chunks of those who died are begun again",
     );
+  });
+}
+
+/** Faults in an order that begins with those that a simulated engine alone would have met. */
+class Turn {
+  #left;
+
+  constructor(seed) {
+    const all = [
+      "disk",
+      "clock",
+      "collector",
+      ...FAULTS.filter((name) => !["disk", "clock", "collector"].includes(name)),
+    ];
+    this.#left = all.map((_, i) => all[(i + 3 * seed) % all.length]);
+  }
+
+  take() {
+    return this.#left.shift();
+  }
+
+  putBack(name) {
+    this.#left.unshift(name);
+  }
+}
+
+const SEEDS = Number(process.env.BATCH_ENGINE_SEEDS ?? 1);
+const COUNT = 250;
+let alone = null;
+
+for (const [at, kind] of KINDS.entries()) {
+  const why = missing(kind);
+  const name = `faults change no byte of what the demo model answers (${kind})`;
+  test(name, why ? { skip: `${why} is not installed` } : {}, async (context) => {
+    alone ??= await engineAlone(COUNT);
+    for (let seed = 0; seed < SEEDS; seed++) {
+      const deck = new Turn(seed);
+      const found = await faultRun(SEEDS * at + seed, kind, { deck, lines: COUNT, chunk: 8, count: 3, alone });
+      context.diagnostic(JSON.stringify(found));
+      assert.ok(found.same, JSON.stringify(found));
+      assert.ok(found.faults.length >= (found.small ? 2 : 1), "the run was over before its faults");
+    }
   });
 }

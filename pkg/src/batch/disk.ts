@@ -1,6 +1,7 @@
 /** Files of a run: written at places, synced, and locked against a second run. */
 
 import { createHash } from "node:crypto";
+import { writeSync } from "node:fs";
 import { open, realpath, rename, stat } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import path from "node:path";
@@ -45,7 +46,18 @@ export class Written {
         at += bytesWritten;
       }
     } catch (cause) {
-      throw unwritable(this.path, cause, "; what is done is kept, and --resume goes on from it");
+      throw this.#unwritable(cause);
+    }
+  }
+
+  /** The same in this thread, which waits for it: what goes to another thread is written later, and costs ten times as much. */
+  writeNow(bytes: Uint8Array, position: number): void {
+    try {
+      for (let at = 0; at < bytes.length; ) {
+        at += writeSync(this.#handle.fd, bytes, at, bytes.length - at, position + at);
+      }
+    } catch (cause) {
+      throw this.#unwritable(cause);
     }
   }
 
@@ -53,8 +65,12 @@ export class Written {
     try {
       await this.#handle.datasync();
     } catch (cause) {
-      throw unwritable(this.path, cause, "; what is done is kept, and --resume goes on from it");
+      throw this.#unwritable(cause);
     }
+  }
+
+  #unwritable(cause: unknown): EngineError {
+    return unwritable(this.path, cause, "; what is done is kept, and --resume goes on from it");
   }
 
   close(): Promise<void> {

@@ -106,16 +106,20 @@ export class Journal {
   readonly #of: string;
   #file: Written;
   #size: number;
+  readonly #waits: boolean;
 
-  private constructor(file: string, of: string, written: Written, size: number) {
+  private constructor(file: string, of: string, written: Written, size: number, waits: boolean) {
     this.#path = file;
     this.#of = of;
     this.#file = written;
     this.#size = size;
+    this.#waits = waits;
   }
 
-  static async open(file: string, of: string, kept: Kept | null): Promise<Journal> {
-    const journal = new Journal(file, of, await Written.open(file, kept?.size ?? 0), kept?.size ?? 0);
+  /** @param waits whether this thread may wait for the disk */
+  static async open(file: string, of: string, kept: Kept | null, waits: boolean): Promise<Journal> {
+    const size = kept?.size ?? 0;
+    const journal = new Journal(file, of, await Written.open(file, size), size, waits);
     if (kept === null) {
       await journal.#append([{ version: VERSION, of }]);
       await journal.#file.sync();
@@ -167,7 +171,8 @@ export class Journal {
 
   async #append(records: readonly Record[]): Promise<void> {
     const bytes = Buffer.from(records.map(toLine).join(""));
-    await this.#file.write(bytes, this.#size);
+    if (this.#waits) this.#file.writeNow(bytes, this.#size);
+    else await this.#file.write(bytes, this.#size);
     this.#size += bytes.length;
   }
 }

@@ -77,8 +77,11 @@ export class Output {
     for (const answer of this.#answers.values()) this.#held += weight(answer);
   }
 
-  /** @param of what the answers depend on beside the input; `kept` must be of the same */
-  static async open(places: Places, of: string, kept: Kept | null): Promise<Output> {
+  /**
+   * @param of what the answers depend on beside the input; `kept` must be of the same
+   * @param waits whether this thread may wait for the disk: it has nothing else to do
+   */
+  static async open(places: Places, of: string, kept: Kept | null, waits = false): Promise<Output> {
     if (kept && kept.of !== of) {
       const message = `${journalOf(places)} is of a run with another model, or with options that give other answers`;
       throw new EngineError("WrongModel", message, { file: journalOf(places), expected: kept.of, found: of });
@@ -87,7 +90,7 @@ export class Output {
     try {
       const out = await Written.open(partOf(places.out), kept?.mark.out ?? 0);
       const errors = await Written.open(partOf(places.errors), kept?.mark.errors ?? 0);
-      const journal = await Journal.open(journalOf(places), of, kept);
+      const journal = await Journal.open(journalOf(places), of, kept, waits);
       return new Output(places, journal, { out, errors }, held, kept);
     } catch (error) {
       held?.release();

@@ -19,7 +19,7 @@ export const batch: Command = {
   async run(args, terminal) {
     const flags = args.own<BatchFlags>("batchFlags");
     if (args.has("queue")) return submitted(args, flags, terminal);
-    for (const option of ["folder", "priority", "detach"] as const) {
+    for (const option of ["folder", "priority", "detach", "attached"] as const) {
       if (args.has(option)) throw new UsageError(`--${option} belongs to --queue`, { option: `--${option}` });
     }
     const [input] = args.operands as [string];
@@ -50,7 +50,7 @@ export const batch: Command = {
     const open = () => openModel(flags.batchModel!, load, flags.defaultMaxTokens, terminal);
     const answerers = await openAll(Array.from({ length: workers }, open));
     try {
-      const output = await Output.open(places, answerers[0]!.identity, kept);
+      const output = await Output.open(places, answerers[0]!.identity, kept, true);
       // What waits is not computed twice after a crash; with more places than a chunk it would not wait.
       const ahead = load.maxSequences! <= chunk ? WAITING : 0;
       await work({ input: opened, rows, answerers, chunk, ahead, output, places }, terminal);

@@ -28,6 +28,13 @@ export interface JobStatus extends Job {
   unserved: string | null;
 }
 
+/** A worker that is attached to a queue: its model's name, and what its answers depend on. */
+export interface Attached {
+  identity: string;
+  model: string;
+  facts: Answerer["facts"];
+}
+
 export interface Collected {
   lines: number;
   failed: number;
@@ -78,6 +85,7 @@ export interface Library {
     },
   ): Promise<Work>;
   openMetrics(place: Place, identities?: readonly string[]): Promise<Metrics>;
+  attached(place: Place): Promise<Attached[]>;
   status(place: Place, job?: string): Promise<JobStatus[]>;
   cancel(place: Place, job: string): Promise<Job>;
   retry(place: Place, job: string): Promise<number>;

@@ -6,11 +6,12 @@ import { begun, readRows } from "../batch/rows.ts";
 import { batchFlags } from "../options/table/batch.ts";
 import type { LoadOptions } from "../types/index.ts";
 import type { Args } from "./args.ts";
+import { ofAttached } from "./batch_attached.ts";
 import { type Collected, type Library, library, type Place } from "./batch_library.ts";
 import { metricsOf, serveMetrics } from "./batch_metrics.ts";
 import { type BatchFlags, batchLoad, openAll, openModel, placesOf, templateOf, tuned } from "./batch_models.ts";
 import { QueueProgress } from "./batch_progress.ts";
-import { table } from "./format.ts";
+import { plural, table } from "./format.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 import type { Command } from "./usage.ts";
@@ -28,10 +29,23 @@ function placeOf(args: Args): Place {
   throw new UsageError("--folder is missing, which only a queue in PostgreSQL does without", { option: "--folder" });
 }
 
+interface QueueFlags {
+  priority?: number;
+  detach?: boolean;
+  attached?: boolean;
+}
+
+/** What the answers depend on is known of a model that is loaded: logits are among it. */
+async function loadedOnce(...how: Parameters<typeof openModel>): Promise<Answerer> {
+  const model = await openModel(...how);
+  await model.close();
+  return model;
+}
+
 /** Gives the lines to workers, and collects their answers. */
 export async function submitted(args: Args, flags: BatchFlags, terminal: Terminal): Promise<void> {
   const place = placeOf(args);
-  const { priority, detach = false } = args.own<{ priority?: number; detach?: boolean }>("queueFlags");
+  const { priority, detach = false, attached = false } = args.own<QueueFlags>("queueFlags");
   for (const option of ["workers", "resume", "force", "recommend"] as const) {
     if (args.has(option)) throw new UsageError(`--${option} does not go with --queue`, { option: `--${option}` });
   }
@@ -40,15 +54,15 @@ export async function submitted(args: Args, flags: BatchFlags, terminal: Termina
   if (flags.batchModel === undefined) throw new UsageError("--model is missing", { option: "--model" });
   const template = templateOf(flags.template);
   const settings = batchLoad(args);
-  const { check, submit, collect } = await library();
+  const { check, submit, collect, ...others } = await library();
   process.on("SIGTERM", () => terminal.interrupt());
   const { signal } = terminal;
   const rows = await begun(readRows(await openInput(input, signal), template));
   const files = { out: places?.out ?? null, ...(flags.errors === undefined ? {} : { errors: flags.errors }) };
   await check({ ...place, ...files });
-  // What the answers depend on is known of a model that is loaded.
-  const model = await openModel(flags.batchModel, settings, flags.defaultMaxTokens, terminal);
-  await model.close();
+  const model = attached
+    ? await ofAttached(args, flags.batchModel, place, others)
+    : await loadedOnce(flags.batchModel, settings, flags.defaultMaxTokens, terminal);
   const job = await submit({
     ...place,
     rows,
@@ -191,7 +205,7 @@ export const batchRetry: Command = {
     const job = args.operands[0]!;
     const chunks = await (await library()).retry(placeOf(args), job);
     if (terminal.json) return terminal.printJson({ job, chunks });
-    await terminal.print(`${chunks} chunks of ${job} are in the queue\n`);
+    await terminal.print(`${plural(chunks, "chunk")} of ${job} added to the queue\n`);
   },
 };
 
@@ -201,6 +215,6 @@ export const batchDrain: Command = {
     const { off = false } = args.own<{ off?: boolean }>("drainFlags");
     const queues = await (await library()).drain(placeOf(args), { off });
     if (terminal.json) return terminal.printJson({ queues, drained: !off });
-    await terminal.print(`${queues} queues: workers ${off ? "take chunks again" : "take no more chunks"}\n`);
+    await terminal.print(`${plural(queues, "queue")}: workers ${off ? "take chunks again" : "take no more chunks"}\n`);
   },
 };

@@ -48,10 +48,13 @@ export async function* answers(ask: Ask, context: AnswerContext): AsyncGenerator
     () => channel.end(),
     (error) => channel.fail(error),
   );
+  let whole = false;
   try {
     yield* channel;
+    whole = true;
   } finally {
-    abort.abort();
+    // The error that an abort without need makes costs more than all else that stands here.
+    if (!whole) abort.abort();
     channel.leave();
   }
 }

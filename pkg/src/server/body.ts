@@ -29,6 +29,10 @@ export async function readJson(request: Request, limits: BodyLimits): Promise<un
   } catch {
     throw invalid(null, "the body is not UTF-8");
   }
+  return parseJson(text);
+}
+
+export function parseJson(text: string): unknown {
   if (text.trim() === "") throw invalid(null, "the body is empty: it must be a JSON object");
   if (depthOf(text) > MOST_DEPTH) throw invalid(null, `the body nests more than ${MOST_DEPTH} objects and lists`);
   try {

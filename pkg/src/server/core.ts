@@ -2,9 +2,10 @@
 
 import { ApiError, retryHeaders, toApiError } from "../openai/errors.ts";
 import { EngineError } from "../types/errors.ts";
-import { readJson } from "./body.ts";
+import { parseJson, readJson } from "./body.ts";
 import { Counts } from "./counts.ts";
 import { MOST_HELD } from "./gathered.ts";
+import { insideOf } from "./inside.ts";
 import { evicted } from "./lines.ts";
 import { type Models, stopping, type Work } from "./models.ts";
 import type { RequestRecord, Settings } from "./settings.ts";
@@ -85,8 +86,8 @@ export class Core {
   async body(request: Request): Promise<unknown> {
     if (this.#stopping) throw stopping();
     const { maxBody: maxBytes, maxRequests } = this.settings;
-    // A line was read from a file, whose lines have a limit of their own.
-    if (this.isLine(request)) return readJson(request, { maxBytes: Infinity });
+    const inside = insideOf(request);
+    if (inside) return parseJson(inside.text);
     if (this.#clients + this.#reading >= maxRequests) throw await this.#full(this.models.first);
     this.#reading++;
     try {
@@ -141,8 +142,10 @@ export class Core {
       releases.push(ready.release);
       if (client) makeRoom(under, ready.model.info.maxSequences);
       entry.record.model = name;
-      const signal = AbortSignal.any([request.signal, abort.signal]);
-      const problem = (error: unknown) => this.#problem(error, param, { ready, slot, entry, request });
+      const inside = insideOf(request);
+      const gone = inside?.signal ?? request.signal;
+      const signal = AbortSignal.any([gone, abort.signal]);
+      const problem = (error: unknown) => this.#problem(error, param, { ready, slot, entry, gone });
       const hold = async (logprobs: number) => void releases.push(await this.#logprobs.take(logprobs, signal));
       const work: Work = { ...ready, name, slot, adapters, signal, hold };
       const outcome = await run(work).catch(async (error) => {
@@ -150,7 +153,9 @@ export class Core {
       });
       if ("json" in outcome) {
         end();
-        return Response.json(outcome.json);
+        if (!inside) return Response.json(outcome.json);
+        inside.reply = outcome.json;
+        return new Response();
       }
       let ended = () => {};
       entry.done = new Promise((resolve) => {
@@ -261,14 +266,9 @@ export class Core {
   async #problem(
     error: unknown,
     param: string | null,
-    {
-      ready,
-      slot,
-      entry,
-      request,
-    }: Pick<Work, "slot"> & { ready: Pick<Work, "model">; entry: Entry; request: Request },
+    { ready, slot, entry, gone }: Pick<Work, "slot"> & { ready: Pick<Work, "model">; entry: Entry; gone: AbortSignal },
   ): Promise<ApiError> {
-    if (request.signal.aborted) return new ApiError(499, "the client has gone", { code: "client_closed_request" });
+    if (gone.aborted) return new ApiError(499, "the client has gone", { code: "client_closed_request" });
     const found = toApiError(error, param);
     if (found.status >= 500) entry.record.error = reasonOf(error);
     return found.code === "queue_full" ? this.#full(slot, ready) : found;

@@ -7,6 +7,7 @@ import { type BatchRequest, readBatchLine, replyLine, settled, unansweredLine } 
 import { ApiError, type ErrorBody } from "../openai/errors.ts";
 import { EngineError } from "../types/errors.ts";
 import { Gate } from "./gate.ts";
+import { type Inside, requestInside } from "./inside.ts";
 import { identify } from "./resume.ts";
 
 /** A line of a batch and its place, from 0. */
@@ -25,7 +26,7 @@ export interface Answered {
 }
 
 export interface LineSettings {
-  /** What answers a request, with its models. */
+  /** The app, with its models. */
   fetch(request: Request): Promise<Response>;
   /** The model that answers, whatever a line says; null leaves it to the line. */
   model: string | null;
@@ -91,16 +92,16 @@ export class LineAnswers {
     const text = JSON.stringify(model === null ? body : { ...body, model });
     for (;;) {
       signal.throwIfAborted();
-      const headers = { "content-type": "application/json" };
-      const request = new Request(`http://localhost${url}`, { method: "POST", headers, body: text, signal });
+      const inside: Inside = { text, signal };
+      const request = requestInside(`http://localhost${url}`, inside);
       // Clocks are not part of a result.
       identify(request, { token, created: 0 });
       const response = await fetch(request);
-      const found: unknown = await response.json();
       signal.throwIfAborted();
       const { status } = response;
-      if (status === 200) return { status, body: settled(found) };
-      const { code, message } = (found as ErrorBody).error;
+      if (status === 200) return { status, body: settled(inside.reply) };
+      const found = (await response.json()) as ErrorBody;
+      const { code, message } = found.error;
       if (STOPPED.includes(code ?? "")) throw new EngineError("WorkerFailed", message);
       // Places come free, and models are loaded again.
       if (status !== 429 && code !== "model_loading") return { status, body: found };

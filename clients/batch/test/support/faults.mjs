@@ -144,12 +144,16 @@ export class Deck {
   }
 }
 
-/** @returns what was done, and whether the results are those of one undisturbed process */
+/**
+ * @param alone what one undisturbed process writes, with the `identity` of the demo model where that answers and no simulated engine
+ * @returns what was done, and whether the results are the same
+ */
 export async function faultRun(
   seed,
   kind,
-  { workers = 4, lines = 1000, chunk = 16, ms = 120, count = 4, deck = new Deck(seed) } = {},
+  { workers = 4, lines = 1000, chunk = 16, ms = 120, count = 4, deck = new Deck(seed), alone } = {},
 ) {
+  const { identity: engine, ...whole } = alone ?? expected(lines);
   const next = random(seed);
   const pick = (list) => list[Math.floor(next() * list.length)];
   const { folder, disk, end } = await sharedFolder();
@@ -160,8 +164,11 @@ export async function faultRun(
   await mkdir(shared);
   const place = { queue: queue.url, ...(kind === "database" ? {} : { folder: shared }) };
   const options = (more) => JSON.stringify({ ...place, ...more });
-  const all = Array.from({ length: workers }, () => new Kept([script("worker.mjs"), options({ ms, lease: LEASE })]));
-  const collector = new Kept([script("collect.mjs"), options({ out, lines, chunk, window: WINDOW })]);
+  const all = Array.from(
+    { length: workers },
+    () => new Kept([script("worker.mjs"), options({ ms, lease: LEASE, engine: engine !== undefined })]),
+  );
+  const collector = new Kept([script("collect.mjs"), options({ out, lines, chunk, window: WINDOW, engine })]);
   const begun = performance.now();
   const done = [];
   // What would wait for ever ends here.
@@ -181,7 +188,6 @@ export async function faultRun(
     }
     while (!existsSync(out) && !late()) await wait(50);
     await Promise.race([collector.done, wait(5000)]);
-    const whole = expected(lines);
     const read = (file) => (existsSync(file) ? readFileSync(file, "utf8") : "");
     const same = read(out) === whole.out && read(out.replace(".jsonl", ".errors.jsonl")) === whole.errors;
     const starts = all.reduce((sum, one) => sum + one.starts, 0);

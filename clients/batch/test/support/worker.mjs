@@ -1,9 +1,10 @@
 /**
  * A worker whose engine is simulated: `worker.mjs '{"queue": …, "folder": …, "ms": 5}'`. Answers are those of `answering` below; a line
- * of `poison` ends the process, and its clock is `clock` milliseconds ahead.
+ * of `poison` ends the process, and its clock is `clock` milliseconds ahead. With `engine` it has the demo model instead.
  */
 import { writeSync } from "node:fs";
 import { work } from "@ternlight/batch";
+import { openEngine } from "./engine.mjs";
 import { answering } from "./lines.mjs";
 
 const {
@@ -17,6 +18,7 @@ const {
   by,
   ready,
   clock = 0,
+  engine = false,
 } = JSON.parse(process.argv[2]);
 
 // A clock that jumps to and fro by hours.
@@ -27,7 +29,7 @@ process.on("SIGUSR2", () => {
   offset = offset === 0 ? 7_200_000 : offset > 0 ? -7_200_000 : 0;
 });
 
-const model = answering({ ms, poison, by, ...(places ? { places } : {}) });
+const model = engine ? await openEngine() : answering({ ms, poison, by, ...(places ? { places } : {}) });
 const worker = await work({
   queue,
   folder,

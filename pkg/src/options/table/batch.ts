@@ -104,6 +104,13 @@ export const queueFlags = {
     flag: {},
     help: "Put the job into the queue and end; the same call without it collects the answers.",
   },
+  attached: {
+    kind: "boolean",
+    to: "command",
+    default: false,
+    flag: {},
+    help: "Load no model: the job is for the workers of the name in --model that are attached, which must be of one kind.",
+  },
 } as const satisfies Group;
 
 export const workerFlags = {

@@ -34,7 +34,7 @@ const worker = {
 
 const places = { out, errors: `${out}.errors`, always: true };
 const kept = await leftBy(places);
-const output = await Output.open(places, "simulated", kept);
+const output = await Output.open(places, "simulated", kept, true);
 const start = performance.now();
 const { signal } = new AbortController();
 const source = input === undefined ? rows() : readRows(await openInput(input, signal), null);
