@@ -6,7 +6,6 @@
  *   page [--shape bonsai27b]   the demo page takes the same file from a loopback server: time, memory, and the longest that its thread was held
  *   crossing                   what a step takes more because the layers lie in several memories
  *   rotation                   the share of a step that inputs of rotated weights take
- *   recurrence                 the recurrence of a prompt in one piece beside one token after the other
  *   mtp                        what guesses of a head for further tokens cost where none is right
  *
  * Each prints its figures and writes results/DATE-hybrid-WHAT.json. `--folder DIR` is where files of gigabytes go.
@@ -14,7 +13,7 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { createWriteStream, existsSync } from "node:fs";
-import { readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { availableParallelism, cpus, tmpdir } from "node:os";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
@@ -22,6 +21,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { synthetic } from "../pkg/src/bench/synthetic.ts";
 import { processorName } from "../pkg/src/platform/system.ts";
+import { isolation, policy, serve } from "../scripts/serve.mjs";
 import { median } from "./median.mjs";
 import { withTokenizer } from "./vocabulary.mjs";
 
@@ -33,18 +33,23 @@ const { values, positionals } = parseArgs({
     repeat: { type: "string", default: "5" },
     keep: { type: "boolean", default: false },
     pictures: { type: "string" },
+    // What a process of its own is told.
+    loads: { type: "string" },
   },
 });
 const repeat = Number(values.repeat);
 const THREADS = 2;
-const ids = (count) => Array.from({ length: count }, (_, i) => 300 + ((i * 7919) % 1000));
+/** Tokens of a short prompt. */
+const PROMPT = 4;
+const ids = (count) => Array.from({ length: count }, (_, i) => 100 + ((i * 7919) % 400));
 const greedy = (maxTokens) => ({ maxTokens, temperature: 0, ignoreEos: true });
 
 /** A model file with a tokenizer, made once. */
 async function onDisk() {
   const file = path.join(values.folder, `${values.shape}.gguf`);
   if (!existsSync(file)) {
-    await pipeline(withTokenizer(synthetic({ shape: values.shape })), createWriteStream(file));
+    await pipeline(withTokenizer(synthetic({ shape: values.shape })), createWriteStream(`${file}.part`));
+    await rename(`${file}.part`, file);
   }
   return file;
 }
@@ -60,15 +65,15 @@ async function loadsOnce(file) {
   const begun = performance.now();
   const model = await load(file, { threads: THREADS, contextLength: 2048 });
   const loaded = performance.now() - begun;
-  const pieces = model.generate("Once upon a time", { ...greedy(2), pieces: "token" });
+  const pieces = model.generate(ids(PROMPT), { ...greedy(2), pieces: "token" });
   await pieces[Symbol.asyncIterator]().next();
   const first = performance.now() - begun;
   const [most, after] = await Promise.all(["VmHWM", "VmRSS"].map((field) => status("self", field)));
   process.send({ loaded, first, most, after, weights: model.info.memory.weights, total: model.info.memory.total });
 }
 
-async function child(work, ...args) {
-  const one = fork(fileURLToPath(import.meta.url), [`--work=${work}`, ...args]);
+async function child(file) {
+  const one = fork(fileURLToPath(import.meta.url), ["--loads", file]);
   const [[said]] = await Promise.all([once(one, "message"), once(one, "exit")]);
   return said;
 }
@@ -77,11 +82,11 @@ async function loading() {
   const file = await onDisk();
   const runs = [];
   // The first reads what the system may have dropped.
-  for (let i = 0; i <= Math.min(repeat, 3); i++) runs.push(await child("load", file));
+  for (let i = 0; i <= Math.min(repeat, 3); i++) runs.push(await child(file));
   if (!values.keep) await rm(file);
   const line = ({ loaded, first, most }) => `load ${seconds(loaded)}, first token ${seconds(first)}, most ${gigabytes(most)}`;
   for (const run of runs) console.log(line(run));
-  return { shape: values.shape, threads: THREADS, runs };
+  return { shape: values.shape, threads: THREADS, prompt: PROMPT, runs };
 }
 
 const seconds = (ms) => `${(ms / 1000).toFixed(2)} s`;
@@ -100,11 +105,88 @@ async function byTurns(sources, { tokens, prompt = 8, turns = repeat }) {
     for (const one of Object.values(models)) {
       const { tokens: answer, timings } = await one.model.generate(ids(prompt), { ...greedy(tokens), ...one.asked }).finished;
       one.answers.push(answer.join());
-      if (turn > 0) one.ms.push(1000 / timings.decodeTokensPerSecond);
+      if (turn > 0) one.ms.push(1000 / timings.predictedPerSecond);
     }
   }
   for (const { model } of Object.values(models)) await model.close();
   return models;
+}
+
+/** In the page, before anything else: the longest that its thread was held, and what was shown when. */
+function watchThread() {
+  globalThis.held = [];
+  let last = performance.now();
+  setInterval(() => {
+    const now = performance.now();
+    if (now - last > 70) globalThis.held.push([Math.round(last), Math.round(now - last - 20)]);
+    last = now;
+  }, 20);
+}
+
+/** The demo page, as a visitor has it: the address of the file is given, and then a few words are written. */
+async function page() {
+  const file = await onDisk();
+  const { mounts } = await import("../pkg/test/page/support.mjs");
+  const { launch } = await import("../pkg/test/package/support.mjs");
+  const profile = await mkdtemp(path.join(values.folder, "profile-"));
+  const headers = { ...isolation, ...policy };
+  const server = await serve({ mounts: { ...mounts, "/model/": path.dirname(file) }, headers });
+  const context = await launch(profile);
+  const found = { shape: values.shape, visits: [] };
+  try {
+    const { url } = server;
+    for (const name of ["from the server", "from the browser's own files"]) {
+      const visit = await context.newPage();
+      await visit.addInitScript(watchThread);
+      found.visits.push({ name, ...(await visited(visit, url, `${url}model/${path.basename(file)}`, name)) });
+      await visit.close();
+    }
+  } finally {
+    await Promise.all([context.close(), server.close()]);
+    await rm(profile, { recursive: true, force: true, maxRetries: 5 });
+    if (!values.keep) await rm(file);
+  }
+  const line = ({ name, loaded, first, held, shown }) =>
+    `${name}: loaded after ${seconds(loaded)}, first piece ${seconds(first)}, longest held ${Math.max(0, ...held.map(([, ms]) => ms))} ms; ${shown.length} progress texts, the last "${shown.at(-1)}"`;
+  for (const visit of found.visits) console.log(line(visit));
+  return found;
+}
+
+async function visited(visit, url, model, name) {
+  const picture = async (moment) => {
+    if (values.pictures) await visit.screenshot({ path: path.join(values.pictures, `${name.split(" ").at(-1)}-${moment}.png`) });
+  };
+  const state = (wanted) => visit.waitForSelector(`:root[data-state="${wanted}"]`, { timeout: 180_000 });
+  await visit.goto(url);
+  await state("ready");
+  await visit.getByRole("button", { name: "Change model" }).click();
+  await visit.getByLabel("Address").fill(model);
+  await visit.evaluate(() => {
+    globalThis.held.length = 0;
+    globalThis.shown = [];
+    const summary = document.getElementById("model-summary");
+    new MutationObserver(() => globalThis.shown.push(summary.textContent)).observe(summary, { childList: true });
+  });
+  const begun = performance.now();
+  await visit.getByRole("button", { name: "Load", exact: true }).click();
+  await state("loading");
+  await new Promise((next) => setTimeout(next, 3000));
+  await picture("loading");
+  await visit.waitForSelector(':root:is([data-state="ready"], [data-state="failed"])', { timeout: 200_000 });
+  const loaded = performance.now() - begun;
+  await picture("ready");
+  const alert = visit.getByRole("alert");
+  if (await alert.isVisible()) throw new Error(await alert.innerText());
+  await visit.getByRole("textbox", { name: "Prompt", exact: true }).fill("Hi");
+  const asked = performance.now();
+  await visit.getByRole("button", { name: "Generate" }).click();
+  await visit.waitForFunction(() => document.getElementById("text").innerText.length > 2, null, { timeout: 60_000 });
+  const first = performance.now() - asked;
+  await new Promise((next) => setTimeout(next, 3000));
+  await picture("writing");
+  await visit.getByRole("button", { name: "Stop" }).click();
+  const { held, shown } = await visit.evaluate(() => ({ held: globalThis.held, shown: globalThis.shown }));
+  return { loaded, first, held, shown: shown.filter((_, i) => i % 20 === 0 || i === shown.length - 1) };
 }
 
 async function crossing() {
@@ -147,12 +229,11 @@ async function mtp() {
   return { shape, plainMs: plain.ms, guessingMs: guessing.ms, ratio: median(ratios), same };
 }
 
-const works = { load: loading, crossing, rotation, mtp };
+const works = { load: loading, page, crossing, rotation, mtp };
 
-const task = process.argv.find((arg) => arg.startsWith("--work="));
-if (task) {
-  await loadsOnce(process.argv.at(-1));
-  process.exit();
+if (values.loads) {
+  await loadsOnce(values.loads);
+  process.disconnect();
 } else {
   const [what] = positionals;
   if (!works[what]) throw new Error(`what to measure: ${Object.keys(works).join(", ")}`);

@@ -83,7 +83,8 @@ function read(bytes) {
   const keysEnd = at;
   for (let i = 0; i < tensors; i++) {
     text();
-    at += 8 * number(4) + 12;
+    const dims = number(4);
+    at += 8 * dims + 12;
   }
   return { tensors, count, keysEnd, end: at, vocab };
 }
