@@ -178,7 +178,7 @@ export const figures = {
       const of = (key) => median(warm.map((run) => run[key]));
       const [load, first] = [of("loaded"), of("first")].map((ms) => (ms / 1000).toFixed(1));
       const [most, total] = [of("most"), of("total")].map((bytes) => (bytes / 1e9).toFixed(2));
-      return `A file of the shape \`${shape}\` (3.84 GB with a vocabulary of 248,320) that the system has in its cache is loaded in ${load} s, and the first token behind a prompt of ${prompt} tokens is there ${first} s after the call; the process had ${most} GB at most, of which the model is said to take ${total} (${threads} threads, ${on(machine)}, medians of ${warm.length} processes: \`node benches/hybrid.mjs load\`).`;
+      return `A file of the shape \`${shape}\` (3.84 GB with a vocabulary of 248,320) that the system has in its cache is loaded in ${load} s, and the first token behind a prompt of ${prompt} tokens is there ${first} s after the call; the process had ${most} GB at most, of which the model is said to take ${total} (${threads} threads, ${on(machine)}, medians of ${warm.length} processes, ${warm.map((run) => (run.first / 1000).toFixed(1)).join(" and ")} s to the first token: \`node benches/hybrid.mjs load\`).`;
     }),
 
   hybrid_page: () =>
