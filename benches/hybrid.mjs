@@ -205,13 +205,20 @@ async function crossing() {
   return { parts, same, wholeMs: one.ms, splitMs: split.ms, crossingMs: more };
 }
 
+/** Each kind twice: two loads of one model differ by more than a rotation takes. */
 async function rotation() {
   const shape = "bonsai27b,layers=8,vocab=512";
-  const sources = { plain: { source: synthetic({ shape }) }, rotated: { source: synthetic({ shape: `${shape},rotated=1024` }) } };
-  const { plain, rotated } = await byTurns(sources, { tokens: 24, turns: 2 * repeat });
-  const shares = rotated.ms.map((ms, i) => 1 - plain.ms[i] / ms);
-  console.log(`a step ${median(plain.ms).toFixed(2)} ms, rotated ${median(rotated.ms).toFixed(2)}: ${(100 * median(shares)).toFixed(2)} % of it`);
-  return { shape, plainMs: plain.ms, rotatedMs: rotated.ms, share: median(shares) };
+  const kinds = [shape, `${shape},rotated=1024`];
+  const options = { weightPrefetch: "off" };
+  const sources = [0, 1, 2, 3].map((i) => [String(i), { source: synthetic({ shape: kinds[i % 2] }), options }]);
+  const loads = Object.values(await byTurns(Object.fromEntries(sources), { tokens: 24, turns: 2 * repeat }));
+  const [plain, rotated] = [0, 1].map((kind) => loads.filter((_, i) => i % 2 === kind).map(({ ms }) => ms));
+  const mean = (runs) => runs.reduce((sum, ms) => sum + median(ms), 0) / runs.length;
+  const share = 1 - mean(plain) / mean(rotated);
+  const [one, other] = plain.map(median);
+  const apart = Math.abs(one - other) / mean(plain);
+  console.log(`a step ${mean(plain).toFixed(2)} ms, rotated ${mean(rotated).toFixed(2)}: ${(100 * share).toFixed(2)} % of it; two loads of one model are ${(100 * apart).toFixed(2)} % apart`);
+  return { shape, plainMs: plain, rotatedMs: rotated, share, apart };
 }
 
 async function mtp() {
