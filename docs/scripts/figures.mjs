@@ -209,7 +209,7 @@ export const figures = {
         `${on(machine)}, two threads:`,
         "",
         `- A crossing between two memories takes ${(1000 * crossingMs).toFixed(0)} µs with rows of 5,120 values (${parts} memories against one, by turns; \`node benches/hybrid.mjs crossing\`): a step of the 27B shape in two memories, which crosses twice, spends ${((200 * crossingMs) / step).toFixed(2)} % on it.`,
-        `- Rotating the inputs takes ${more(share)} of a step of layers of the 27B shape, with blocks of 1,024; two loads of one model are ${more(apart)} apart (\`node benches/hybrid.mjs rotation\`).`,
+        `- What rotating the inputs takes, with blocks of 1,024, is ${Math.abs(share) < apart ? "not seen" : "seen"} beside the noise: steps of layers of the 27B shape with it and without differ by ${more(share)}, two loads of one model by ${more(apart)} (\`node benches/hybrid.mjs rotation\`).`,
         `- A head for further tokens whose guesses are all wrong, which is the worst, makes an answer ${guesses.ratio.toFixed(2)} times as fast as one without guesses: guessing rests soon (\`node benches/hybrid.mjs mtp\`).`,
       ].join("\n");
     }),
