@@ -27,6 +27,14 @@ const rows = {
   "135m": "--shape 135m",
   "fairy-chromium": { page: "shape=fairy&prompt=64&decode=128&profile" },
   fairy: "--shape fairy --prompt-tokens 64 --decode 128",
+  "hybrid-4b": "--shape qwen3.5-4b --decode 16 --warmup 0 --repeat 2",
+  "hybrid-4b-512": "--shape qwen3.5-4b --prompt-tokens 512 --warmup 0 --repeat 1",
+  "hybrid-4b-1thread": "--shape qwen3.5-4b --prompt-tokens 32 --decode 16 --warmup 0 --repeat 2 --threads 1",
+  "hybrid-4b-q1_0": "--shape qwen3.5-4b --type q1_0 --embedding-type q1_0 --warmup 0 --repeat 2",
+  "hybrid-27b": "--shape bonsai27b --prompt-tokens 32 --decode 8 --warmup 0 --repeat 2",
+  "hybrid-27b-1thread": "--shape bonsai27b --prompt-tokens 16 --decode 8 --warmup 0 --repeat 2 --threads 1",
+  "hybrid-27b-ternary": "--shape ternary27b --prompt-tokens 32 --decode 8 --warmup 0 --repeat 2",
+  "hybrid-27b-ternary-1thread": "--shape ternary27b --prompt-tokens 16 --decode 4 --warmup 0 --repeat 2 --threads 1",
 };
 
 async function inNode(args) {

@@ -10,6 +10,11 @@ export const rate = (perSecond) => (perSecond < 100 ? three : whole).format(perS
 export const decimal = (value) => three.format(value);
 export const tokens = (count) => `${integer(count)} ${count === 1 ? "token" : "tokens"}`;
 export const duration = (ms) => (ms < 1000 ? `${whole.format(ms)} ms` : `${three.format(ms / 1000)} s`);
+/** What is left of a load at its pace; nothing where it is over at once, or has none. */
+export function left(seconds) {
+  if (!(seconds > 3 && seconds < Infinity)) return "";
+  return seconds > 90 ? `${integer(seconds / 60)} min left` : `${integer(seconds)} s left`;
+}
 export const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
 export const size = (bytes) => scaled(bytes, [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "bytes"]);
 export const count = (number) => scaled(number, [1e9, "B"], [1e6, "M"], [1e3, "k"], [1, ""]);

@@ -1,7 +1,7 @@
 /** The page: one model, one thing at a time done with it, and a state that can be read from outside. */
 
 import { showEngine, showModel, summary } from "./facts.js";
-import { duration, megabytes, tokens } from "./format.js";
+import { duration, left, megabytes, tokens } from "./format.js";
 import { builtIn, dropped, fromAddress, fromFiles, topLevel } from "./models/sources.js";
 import { Sampling } from "./sampling.js";
 import { Speech } from "./speech.js";
@@ -161,7 +161,8 @@ function showProgress({ phase, loaded, total, bytesPerSecond }) {
   else bar.removeAttribute("value");
   const amount = total > 0 ? `${megabytes(loaded)} of ${megabytes(total)} MB` : "";
   const pace = bytesPerSecond > 0 ? `${megabytes(bytesPerSecond)} MB/s` : "";
-  const words = [phases[phase] ?? "Starting the engine", amount, pace].filter(Boolean).join(" · ");
+  const rest = left((total - loaded) / bytesPerSecond);
+  const words = [phases[phase] ?? "Starting the engine", amount, pace, rest].filter(Boolean).join(" · ");
   bar.setAttribute("aria-valuetext", words);
   $("model-summary").textContent = words;
 }

@@ -78,6 +78,20 @@ const rows = {
   fairy: "prompt 64, decode 128",
 };
 
+/** The rows of hybrids. */
+const hybridRows = {
+  "hybrid-4b": "Qwen3.5 4B: Q4_K, int14",
+  "hybrid-4b-512": "the same, prompt 512",
+  "hybrid-4b-1thread": "the same, prompt 32",
+  "hybrid-4b-q1_0": "4B in Q1_0, int8",
+  "hybrid-27b": "Bonsai 27B: Q1_0, int8",
+  "hybrid-27b-1thread": "the same",
+  "hybrid-27b-ternary": "Ternary-Bonsai 27B: Q2_0, int8, two memories",
+  "hybrid-27b-ternary-1thread": "the same",
+};
+const DELTA_NET = ["convolve", "recur"];
+const MATRICES = ["qkv", "output", "gate_up", "down", "head"];
+
 export const figures = {
   readme() {
     const { prefill, decode, engine, model, machine } = report("b2b-chromium");
@@ -117,6 +131,88 @@ export const figures = {
     ];
     return table(head, lines);
   },
+
+  hybrids: () =>
+    measured("hybrid-4b", "node benches/rows.mjs hybrid", ({ machine }) => {
+      const lines = Object.entries(hybridRows).flatMap(([row, special]) => {
+        const found = newest(row);
+        if (!found) return [];
+        const { prefill, decode, ratios, engine, profile } = found;
+        const share = (passes) => {
+          const own = passes.filter(({ operation }) => DELTA_NET.includes(operation));
+          return more(own.reduce((sum, { share }) => sum + share, 0));
+        };
+        const matrices = profile.decode.filter(({ operation }) => MATRICES.includes(operation));
+        const [products, ms] = [({ gmacPerSecond, ms }) => gmacPerSecond * ms, ({ ms }) => ms].map((of) =>
+          matrices.reduce((sum, row) => sum + of(row), 0),
+        );
+        return [
+          [
+            special,
+            `${engine.threads}`,
+            range(prefill.tokensPerSecond),
+            range(decode.tokensPerSecond),
+            percent(ratios.decodeToRead),
+            one(products / ms),
+            share(profile.prefill),
+            share(profile.decode),
+          ],
+        ];
+      });
+      const head = [
+        "Shape and types",
+        "threads",
+        "prefill, tokens/s",
+        "decode, tokens/s",
+        "decode ÷ read",
+        "decode, 10⁹ products a second",
+        "delta nets' own part of prefill",
+        "of decode",
+      ];
+      return `Node 24, ${on(machine)} (\`node benches/rows.mjs hybrid\`); the own part of the gated delta nets is their convolution and recurrence, beside the matrices:\n\n${table(head, lines)}`;
+    }),
+
+  hybrid_load: () =>
+    measured("hybrid-load", "node benches/hybrid.mjs load", ({ machine, shape, threads, prompt, runs }) => {
+      const warm = runs.slice(1);
+      const of = (key) => median(warm.map((run) => run[key]));
+      const [load, first] = [of("loaded"), of("first")].map((ms) => (ms / 1000).toFixed(1));
+      const [most, total] = [of("most"), of("total")].map((bytes) => (bytes / 1e9).toFixed(2));
+      return `A file of the shape \`${shape}\` (3.84 GB with a vocabulary of 248,320) that the system has in its cache is loaded in ${load} s, and the first token behind a prompt of ${prompt} tokens is there ${first} s after the call; the process had ${most} GB at most, of which the model is said to take ${total} (${threads} threads, ${on(machine)}, medians of ${warm.length} processes, ${warm.map((run) => (run.first / 1000).toFixed(1)).join(" and ")} s to the first token: \`node benches/hybrid.mjs load\`).`;
+    }),
+
+  hybrid_page: () =>
+    measured("hybrid-page", "node benches/hybrid.mjs page", ({ machine, visits }) => {
+      const lines = visits.map(({ name, loaded, first, held }) => [
+        name,
+        "",
+        (loaded / 1000).toFixed(1),
+        (first / 1000).toFixed(1),
+        String(Math.max(0, ...held.map(([, ms]) => ms))),
+      ]);
+      const head = [
+        "The demo page",
+        "",
+        "loaded after, s",
+        "first piece of an answer after, s",
+        "page held at most, ms",
+      ];
+      return `The same file in Chromium, from a server on loopback that shares the two cores, ${on(machine)} (\`node benches/hybrid.mjs page\`):\n\n${table(head, lines)}`;
+    }),
+
+  hybrid_costs: () =>
+    measured("hybrid-crossing", "node benches/hybrid.mjs crossing", ({ machine, parts, crossingMs }) => {
+      const step = 1000 / report("hybrid-27b").decode.tokensPerSecond.median;
+      const { share, apart } = report("hybrid-rotation");
+      const guesses = report("hybrid-mtp");
+      return [
+        `${on(machine)}, two threads:`,
+        "",
+        `- A crossing between two memories takes ${(1000 * crossingMs).toFixed(0)} µs with rows of 5,120 values (${parts} memories against one, by turns; \`node benches/hybrid.mjs crossing\`): a step of the 27B shape in two memories, which crosses twice, spends ${((200 * crossingMs) / step).toFixed(2)} % on it.`,
+        `- What rotating the inputs takes, with blocks of 1,024, is ${Math.abs(share) < apart ? "not seen" : "seen"} beside the noise: steps of layers of the 27B shape with it and without differ by ${more(share)}, two loads of one model by ${more(apart)} (\`node benches/hybrid.mjs rotation\`).`,
+        `- A head for further tokens whose guesses are all wrong, which is the worst, makes an answer ${guesses.ratio.toFixed(2)} times as fast as one without guesses: guessing rests soon (\`node benches/hybrid.mjs mtp\`).`,
+      ].join("\n");
+    }),
 
   peers: () => tableAfter("Side by side on"),
 

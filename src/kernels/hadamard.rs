@@ -38,6 +38,10 @@ fn transform<I: Isa>(x: &mut [f32], block: usize) {
     assert!(block.is_power_of_two(), "blocks are powers of two");
     for x in x.chunks_exact_mut(block) {
         let mut apart = 1;
+        if block >= SIXTEEN {
+            x.as_chunks_mut().0.iter_mut().for_each(first_steps::<I>);
+            apart = SIXTEEN;
+        }
         while apart < 4.min(block) {
             for pairs in x.chunks_exact_mut(2 * apart) {
                 let (low, high) = pairs.split_at_mut(apart);
@@ -58,6 +62,31 @@ fn transform<I: Isa>(x: &mut [f32], block: usize) {
             }
         }
         scale::<I>(x, 1.0 / (block as f32).sqrt());
+    }
+}
+
+/// Values whose first four steps are made in four registers.
+const SIXTEEN: usize = 16;
+
+/// The steps of values that are 1, 2, 4 and 8 apart. Transposed, neighbours lie in the same lane of two registers, as those that are 4
+/// apart do before.
+fn first_steps<I: Isa>(x: &mut [f32; SIXTEEN]) {
+    let isa = I::default();
+    let pairs = |[a, b, c, d]: [I::V; 4]| {
+        let (sum, difference) = (isa.add(a, b), isa.sub(a, b));
+        let (other_sum, other_difference) = (isa.add(c, d), isa.sub(c, d));
+        [
+            isa.add(sum, other_sum),
+            isa.add(difference, other_difference),
+            isa.sub(sum, other_sum),
+            isa.sub(difference, other_difference),
+        ]
+    };
+    let fours = x.as_chunks_mut::<4>().0;
+    let neighbours = isa.transpose(std::array::from_fn(|i| isa.load_f32(&fours[i])));
+    let far = pairs(isa.transpose(pairs(neighbours)));
+    for (four, far) in fours.iter_mut().zip(far) {
+        isa.store_f32(four, far);
     }
 }
 

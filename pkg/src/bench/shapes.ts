@@ -21,6 +21,10 @@ export interface Shape {
   kheads?: number;
   vheads?: number;
   state?: number;
+  /** Values that a rotation takes together before each matrix whose weights are stored rotated; 0 where none is. */
+  rotated?: number;
+  /** 1 where a hybrid has a head for further tokens. */
+  mtp?: number;
 }
 
 interface Named extends Shape {
@@ -29,7 +33,7 @@ interface Named extends Shape {
 }
 
 const bitnet = { arch: "bitnet-b1.58", type: "tq2_0", embedding: "q6_k", tied: 1 };
-const hybrid = { arch: "qwen35", head: 256, interval: 4, kheads: 16, state: 128, vocab: 248320 };
+const hybrid = { arch: "qwen35", head: 256, interval: 4, kheads: 16, state: 128, vocab: 248320, rotated: 0, mtp: 0 };
 const bonsai27b = { ...hybrid, hidden: 5120, layers: 64, heads: 24, kv: 4, ffn: 17408, vheads: 48, tied: 0 };
 const twoBillion = { hidden: 2560, layers: 30, heads: 20, kv: 5, head: 128, ffn: 6912, vocab: 128256 };
 
@@ -79,7 +83,13 @@ export const matrices = [
 /** Those of a gated delta net: the small ones are floats in any model. */
 const hybridMatrices = ["attn_qkv", "attn_gate", "ssm_out"] as const;
 const smallMatrices = ["ssm_alpha", "ssm_beta"] as const;
-export type MatrixName = (typeof matrices | typeof hybridMatrices | typeof smallMatrices)[number];
+/** Those that a rotated model stores rotated. */
+export const rotatable: ReadonlySet<string> = new Set(
+  [...matrices, ...hybridMatrices].filter((name) => name !== "token_embd"),
+);
+/** That of a head for further tokens. */
+const mtpMatrices = ["nextn.eh_proj"] as const;
+export type MatrixName = (typeof matrices | typeof hybridMatrices | typeof smallMatrices | typeof mtpMatrices)[number];
 
 export interface Kinds {
   name: string;
@@ -111,7 +121,7 @@ export function kinds({ shape, type, embedding }: SyntheticOptions): Kinds {
   const [all, others] = words("type", type ?? named.type);
   const embedded = embedding ?? named.embedding;
   const isHybrid = sizes.interval !== undefined;
-  const own = isHybrid ? [...matrices, ...hybridMatrices] : matrices;
+  const own = isHybrid ? [...matrices, ...hybridMatrices, ...(sizes.mtp ? mtpMatrices : [])] : matrices;
   const byName: Record<string, string> = Object.fromEntries(own.map((matrix) => [matrix, all]));
   byName.token_embd = byName.output = embedded;
   if (isHybrid) for (const name of smallMatrices) byName[name] = "bf16";

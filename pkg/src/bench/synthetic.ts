@@ -4,7 +4,7 @@
  */
 
 import { type BlockType, randomBits, randomBlocks } from "./blocks.ts";
-import { type Kinds, kinds, type MatrixName, type Shape, type SyntheticOptions, wrong } from "./shapes.ts";
+import { type Kinds, kinds, type MatrixName, rotatable, type Shape, type SyntheticOptions, wrong } from "./shapes.ts";
 
 const ALIGNMENT = 32;
 /** Bytes of the pattern that all tensors of a type repeat. A blob keeps it once, however often it occurs. */
@@ -26,7 +26,8 @@ const PART = 2 ** 31;
 /** The model as one file. */
 export function synthetic(options: SyntheticOptions): File {
   const model = kinds(options);
-  return file(model, tensors(model, values(options.seed ?? 158)), `${options.shape}.gguf`);
+  const made = tensors(model, values(options.seed ?? 158));
+  return file(model, made, { all: made, name: `${options.shape}.gguf` });
 }
 
 /** The model as a source of any size: a large one in several parts. */
@@ -47,22 +48,23 @@ export function syntheticSource(options: SyntheticOptions): File | Record<string
   const number = (part: number) => String(part).padStart(5, "0");
   const named = parts.map((own, part) => {
     const name = `${options.shape}-${number(part + 1)}-of-${number(parts.length)}.gguf`;
-    return [name, file(model, own, name, { part, parts: parts.length, tensors: made.length })] as const;
+    return [name, file(model, own, { all: made, name, part, parts: parts.length })] as const;
   });
   return Object.fromEntries(named);
 }
 
 /** Which part of a model a file is. */
-interface Split {
-  part: number;
-  parts: number;
-  /** Of all parts. */
-  tensors: number;
+interface Place {
+  name: string;
+  /** Those of all parts. */
+  all: readonly Tensor[];
+  part?: number;
+  parts?: number;
 }
 
-function file(model: Kinds, made: readonly Tensor[], name: string, split?: Split): File {
+function file(model: Kinds, made: readonly Tensor[], place: Place): File {
   const header = new Writer().text("GGUF").u32(3).u64(made.length);
-  metadata(header, model, split);
+  metadata(header, model, place);
   let offset = 0;
   for (const { name, dims, id, data } of made) {
     header.string(name).u32(dims.length);
@@ -72,17 +74,17 @@ function file(model: Kinds, made: readonly Tensor[], name: string, split?: Split
   }
   const parts = made.flatMap(({ data }) => [data, new Uint8Array(padding(data.size))]);
   const { bytes } = header;
-  return new File([bytes, new Uint8Array(padding(bytes.length)), ...parts], name);
+  return new File([bytes, new Uint8Array(padding(bytes.length)), ...parts], place.name);
 }
 
 const padding = (length: number) => (ALIGNMENT - (length % ALIGNMENT)) % ALIGNMENT;
 
-function metadata(header: Writer, { name, shape }: Kinds, split?: Split): void {
-  const { arch } = shape;
+function metadata(header: Writer, { name, shape }: Kinds, { all, part = 0, parts }: Place): void {
+  const { arch, rotated } = shape;
   const numbers: Record<string, number> = {
     context_length: 1 << 17,
     embedding_length: shape.hidden,
-    block_count: shape.layers,
+    block_count: shape.layers + (shape.mtp ?? 0),
     feed_forward_length: shape.ffn,
     "attention.head_count": shape.heads,
     "attention.head_count_kv": shape.kv,
@@ -93,18 +95,47 @@ function metadata(header: Writer, { name, shape }: Kinds, split?: Split): void {
     ...hybridNumbers(shape),
   };
   const floats: Record<string, number> = { "rope.freq_base": 500000, "attention.layer_norm_rms_epsilon": 1e-5 };
-  const splits = split ? { no: split.part, count: split.parts, "tensors.count": split.tensors } : {};
-  header.u64(2 + [numbers, floats, splits].reduce((sum, keys) => sum + Object.keys(keys).length, 0));
+  const splits = parts ? { no: part, count: parts, "tensors.count": all.length } : {};
+  const count = [numbers, floats, splits].reduce((sum, keys) => sum + Object.keys(keys).length, 2);
+  header.u64(count + (rotated ? ROTATION_KEYS : 0));
   header.string("general.architecture").u32(8).string(arch);
   header.string("general.name").u32(8).string(name);
   for (const [key, value] of Object.entries(numbers)) header.string(`${arch}.${key}`).u32(4).u32(value);
   for (const [key, value] of Object.entries(splits)) header.string(`split.${key}`).u32(4).u32(value);
   for (const [key, value] of Object.entries(floats)) header.string(`${arch}.${key}`).u32(6).f32(value);
+  if (rotated) rotation(header, all, rotated);
 }
 
-function hybridNumbers({ interval, kheads = 0, vheads = 0, state = 0 }: Shape): Record<string, number> {
+const ROTATION_KEYS = 10;
+
+/** Says that the weights of all large matrices are stored rotated, as `prism.hadamard` version 1 does. */
+function rotation(header: Writer, all: readonly Tensor[], block: number): void {
+  const own = all.filter(({ name }) => rotatable.has(name.replace(/^blk\.\d+\.|\.weight$/g, "")));
+  const widths = [...new Set(own.map(({ dims }) => dims[0]!))];
+  const bits = randomBits(block);
+  const signs = widths.flatMap((width) => Array.from({ length: width }, () => 1 - 2 * (bits() >>> 31)));
+  const key = (name: string) => header.string(`prism.hadamard.${name}`);
+  const list = (name: string, type: number, length: number) => key(name).u32(9).u32(type).u64(length);
+  const word = (name: string, value: string) => key(name).u32(8).string(value);
+  key("version").u32(4).u32(1);
+  word("transform", "normalized-sylvester-walsh-hadamard");
+  word("axis", "input-last-dimension");
+  key("block_size").u32(4).u32(block);
+  word("sign_mode", "explicit");
+  list("sign_widths", 5, widths.length);
+  for (const width of widths) header.u32(width);
+  list("sign_values", 5, signs.length);
+  for (const sign of signs) header.u32(sign);
+  list("weight_names", 8, own.length);
+  for (const { name } of own) header.string(name);
+  list("inverse_weight_names", 8, 1).string("token_embd.weight");
+  key("gdn_v_grouped").u32(7).text("\u0001");
+}
+
+function hybridNumbers({ interval, kheads = 0, vheads = 0, state = 0, mtp }: Shape): Record<string, number> {
   if (!interval) return {};
   return {
+    ...(mtp && { nextn_predict_layers: mtp }),
     full_attention_interval: interval,
     "ssm.conv_kernel": CONV_KERNEL,
     "ssm.state_size": state,
@@ -134,7 +165,7 @@ function tensors({ shape, types }: Kinds, filled: (type: BlockType, size: number
     made.push({ name, dims, id: 0, data: new Blob([values]) });
   };
   const norm = (name: string, width: number) => vector(`${name}.weight`, [width], 1);
-  const { interval = 1, kheads = 0, vheads = 0, state = 0 } = shape;
+  const { interval = 1, kheads = 0, vheads = 0, state = 0, mtp = 0 } = shape;
   const deltaNet = (prefix: string) => {
     const channels = (2 * kheads + vheads) * state;
     matrix(prefix, "attn_qkv", channels, hidden);
@@ -156,11 +187,15 @@ function tensors({ shape, types }: Kinds, filled: (type: BlockType, size: number
     matrix(prefix, "attn_output", hidden, heads * head);
   };
   matrix("", "token_embd", vocab, hidden);
-  for (let layer = 0; layer < layers; layer++) {
+  for (let layer = 0; layer < layers + mtp; layer++) {
     const prefix = `blk.${layer}.`;
     norm(`${prefix}attn_norm`, hidden);
-    if ((layer + 1) % interval) deltaNet(prefix);
+    if ((layer + 1) % interval && layer < layers) deltaNet(prefix);
     else attention(prefix);
+    if (layer >= layers) {
+      matrix(prefix, "nextn.eh_proj", hidden, 2 * hidden);
+      for (const one of ["enorm", "hnorm", "shared_head_norm"]) norm(`${prefix}nextn.${one}`, hidden);
+    }
     norm(`${prefix}${arch === "qwen35" ? "post_attention" : "ffn"}_norm`, hidden);
     matrix(prefix, "ffn_gate", ffn, hidden);
     matrix(prefix, "ffn_up", ffn, hidden);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { canRun, inspect } from "ternlight";
+import { canRun, inspect, load } from "ternlight";
 import { blockTypes } from "../../src/bench/blocks.ts";
 import { shapes } from "../../src/bench/shapes.ts";
 import { synthetic, syntheticSource } from "../../src/bench/synthetic.ts";
@@ -63,6 +63,31 @@ test("words that mean nothing are refused by name", () => {
     refused("InvalidArgument", /ffn_down.*nose/),
   );
   assert.throws(() => synthetic({ shape: "135m", type: "tq2_0" }), refused("InvalidArgument", /rows of 576/));
+});
+
+test("a hybrid may be stored rotated, and have a head for further tokens", async () => {
+  const sizes = "hidden=256,layers=4,heads=2,kv=1,ffn=512,kheads=2,vheads=4,vocab=512";
+  const source = synthetic({ shape: `bonsai27b,${sizes},rotated=256,mtp=1` });
+  const { rotation, config } = await inspect(source);
+  // Of three gated delta nets, a layer that attends, the head for further tokens, and the output.
+  assert.deepEqual(rotation, {
+    transform: "hadamard",
+    block: 256,
+    signs: true,
+    matrices: 3 * 6 + 7 + 7 + 1,
+    embedding: true,
+  });
+  assert.equal(config.layers, 4);
+  const model = await load(source, { mtp: true, threads: 1, contextLength: 256 });
+  assert.ok(!model.info.warnings.some((warning) => warning.startsWith("mtp:")), model.info.warnings.join());
+  const [row] = await model.logits([1, 2, 3]);
+  assert.ok(row!.every(Number.isFinite));
+  const greedy = { maxTokens: 24, temperature: 0, ignoreEos: true };
+  const [guessing, plain] = await Promise.all(
+    [{}, { mtpDraft: false }].map((asked) => model.generate([1, 2, 3], { ...greedy, ...asked }).finished),
+  );
+  assert.deepEqual(guessing!.tokens, plain!.tokens);
+  await model.close();
 });
 
 test("a large model comes in parts, and is split over memories", async () => {

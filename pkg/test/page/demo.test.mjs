@@ -81,6 +81,9 @@ test("loading shows how far it is, and can be cancelled and begun again", async 
     words.some((said) => /^Loading weights · [\d.]+ of 3\.3 MB · [\d.]+ MB\/s$/.test(said)),
     words.join("\n"),
   );
+  const seconds = [0 / 0, 1 / 0, 2, 40.2, 600];
+  const left = await page.page.evaluate(async (seconds) => seconds.map((await import("./format.js")).left), seconds);
+  assert.deepEqual(left, ["", "", "", "40 s left", "10 min left"]);
 
   await page.page.getByRole("button", { name: "Change model" }).click();
   await page.states();

@@ -40,6 +40,7 @@ use crate::quant::Codes;
 pub(super) fn pack(codes: Codes, out: &mut [u8], rows: &[u8], stride: usize) {
     match codes {
         // The most common widths have loops of their own; the others share one, which takes a third longer.
+        Codes::B1 => pack_bits(1, out, rows, stride),
         Codes::B2 => pack_bits(2, out, rows, stride),
         Codes::B6 => pack_bits(6, out, rows, stride),
         _ => pack_bits(codes.bits(), out, rows, stride),

@@ -1,0 +1,252 @@
+/**
+ * What belongs to large hybrids, at the shapes of Qwen3.5 4B and of 27 billion weights; `node benches/hybrid.mjs WHAT` with Node 22.18 or newer, a
+ * built package, Linux, and for `page` Chromium. Speed itself: `node benches/rows.mjs hybrid`.
+ *
+ *   load [--shape bonsai27b]   a file on the disk: what load() and a first token take, from the system's cache and out of it, and the most memory
+ *   page [--shape bonsai27b]   the demo page takes the same file from a loopback server: time, memory, and the longest that its thread was held
+ *   crossing                   what a step takes more because the layers lie in several memories
+ *   rotation                   the share of a step that inputs of rotated weights take
+ *   mtp                        what guesses of a head for further tokens cost where none is right
+ *
+ * Each prints its figures and writes results/DATE-hybrid-WHAT.json. `--folder DIR` is where files of gigabytes go.
+ */
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { createWriteStream, existsSync } from "node:fs";
+import { mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { availableParallelism, cpus, tmpdir } from "node:os";
+import path from "node:path";
+import { pipeline } from "node:stream/promises";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { synthetic } from "../pkg/src/bench/synthetic.ts";
+import { processorName } from "../pkg/src/platform/system.ts";
+import { isolation, policy, serve } from "../scripts/serve.mjs";
+import { median } from "./median.mjs";
+import { withTokenizer } from "./vocabulary.mjs";
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    shape: { type: "string", default: "bonsai27b" },
+    folder: { type: "string", default: tmpdir() },
+    repeat: { type: "string", default: "5" },
+    keep: { type: "boolean", default: false },
+    pictures: { type: "string" },
+    // What a process of its own is told.
+    loads: { type: "string" },
+  },
+});
+const repeat = Number(values.repeat);
+const THREADS = 2;
+/** Tokens of a short prompt. */
+const PROMPT = 4;
+const ids = (count) => Array.from({ length: count }, (_, i) => 100 + ((i * 7919) % 400));
+const greedy = (maxTokens) => ({ maxTokens, temperature: 0, ignoreEos: true });
+
+/** A model file with a tokenizer, made once. */
+async function onDisk() {
+  const file = path.join(values.folder, `${values.shape}.gguf`);
+  if (!existsSync(file)) {
+    await pipeline(withTokenizer(synthetic({ shape: values.shape })), createWriteStream(`${file}.part`));
+    await rename(`${file}.part`, file);
+  }
+  return file;
+}
+
+const status = async (pid, field) => {
+  const text = await readFile(`/proc/${pid}/status`, "utf8").catch(() => "");
+  return 1024 * Number(new RegExp(`^${field}:\\s+(\\d+)`, "m").exec(text)?.[1] ?? 0);
+};
+
+/** A process that loads a file once and answers once. */
+async function loadsOnce(file) {
+  const { load } = await import("../pkg/dist/node.js");
+  const begun = performance.now();
+  const model = await load(file, { threads: THREADS, contextLength: 2048 });
+  const loaded = performance.now() - begun;
+  const pieces = model.generate(ids(PROMPT), { ...greedy(2), pieces: "token" });
+  await pieces[Symbol.asyncIterator]().next();
+  const first = performance.now() - begun;
+  const [most, after] = await Promise.all(["VmHWM", "VmRSS"].map((field) => status("self", field)));
+  process.send({ loaded, first, most, after, weights: model.info.memory.weights, total: model.info.memory.total });
+}
+
+async function child(file) {
+  const one = fork(fileURLToPath(import.meta.url), ["--loads", file]);
+  const [[said]] = await Promise.all([once(one, "message"), once(one, "exit")]);
+  return said;
+}
+
+async function loading() {
+  const file = await onDisk();
+  const runs = [];
+  // The first reads what the system may have dropped.
+  for (let i = 0; i <= Math.min(repeat, 3); i++) runs.push(await child(file));
+  if (!values.keep) await rm(file);
+  const line = ({ loaded, first, most }) => `load ${seconds(loaded)}, first token ${seconds(first)}, most ${gigabytes(most)}`;
+  for (const run of runs) console.log(line(run));
+  return { shape: values.shape, threads: THREADS, prompt: PROMPT, runs };
+}
+
+const seconds = (ms) => `${(ms / 1000).toFixed(2)} s`;
+const gigabytes = (bytes) => `${(bytes / 1e9).toFixed(2)} GB`;
+
+/** Loads models, and has each answer by turns; answers each one's milliseconds a token, run by run. */
+async function byTurns(sources, { tokens, prompt = 8, turns = repeat }) {
+  const { load } = await import("../pkg/dist/node.js");
+  const models = {};
+  for (const [name, { source, options, asked }] of Object.entries(sources)) {
+    const room = { threads: THREADS, contextLength: 1024, maxSequences: 1, warmup: false, prefixReuse: false };
+    models[name] = { model: await load(source, { ...room, ...options }), asked, ms: [], answers: [], info: null };
+    models[name].info = models[name].model.info;
+  }
+  for (let turn = 0; turn <= turns; turn++) {
+    for (const one of Object.values(models)) {
+      const { tokens: answer, timings } = await one.model.generate(ids(prompt), { ...greedy(tokens), ...one.asked }).finished;
+      one.answers.push(answer.join());
+      if (turn > 0) one.ms.push(1000 / timings.predictedPerSecond);
+    }
+  }
+  for (const { model } of Object.values(models)) await model.close();
+  return models;
+}
+
+/** In the page, before anything else: the longest that its thread was held, and what was shown when. */
+function watchThread() {
+  globalThis.held = [];
+  let last = performance.now();
+  setInterval(() => {
+    const now = performance.now();
+    if (now - last > 70) globalThis.held.push([Math.round(last), Math.round(now - last - 20)]);
+    last = now;
+  }, 20);
+}
+
+/** The demo page, as a visitor has it: the address of the file is given, and then a few words are written. */
+async function page() {
+  const file = await onDisk();
+  const { mounts } = await import("../pkg/test/page/support.mjs");
+  const { launch } = await import("../pkg/test/package/support.mjs");
+  const profile = await mkdtemp(path.join(values.folder, "profile-"));
+  const headers = { ...isolation, ...policy };
+  const server = await serve({ mounts: { ...mounts, "/model/": path.dirname(file) }, headers });
+  const context = await launch(profile);
+  const found = { shape: values.shape, visits: [] };
+  try {
+    const { url } = server;
+    for (const name of ["from the server", "from the browser's own files"]) {
+      const visit = await context.newPage();
+      await visit.addInitScript(watchThread);
+      found.visits.push({ name, ...(await visited(visit, url, `${url}model/${path.basename(file)}`, name)) });
+      await visit.close();
+    }
+  } finally {
+    await Promise.all([context.close(), server.close()]);
+    await rm(profile, { recursive: true, force: true, maxRetries: 5 });
+    if (!values.keep) await rm(file);
+  }
+  const line = ({ name, loaded, first, held, shown }) =>
+    `${name}: loaded after ${seconds(loaded)}, first piece ${seconds(first)}, longest held ${Math.max(0, ...held.map(([, ms]) => ms))} ms; ${shown.length} progress texts, the last "${shown.at(-1)}"`;
+  for (const visit of found.visits) console.log(line(visit));
+  return found;
+}
+
+async function visited(visit, url, model, name) {
+  const picture = async (moment) => {
+    if (values.pictures) await visit.screenshot({ path: path.join(values.pictures, `${name.split(" ").at(-1)}-${moment}.png`) });
+  };
+  const state = (wanted) => visit.waitForSelector(`:root[data-state="${wanted}"]`, { timeout: 180_000 });
+  await visit.goto(url);
+  await state("ready");
+  await visit.getByRole("button", { name: "Change model" }).click();
+  await visit.getByLabel("Address").fill(model);
+  await visit.evaluate(() => {
+    globalThis.held.length = 0;
+    globalThis.shown = [];
+    const summary = document.getElementById("model-summary");
+    new MutationObserver(() => globalThis.shown.push(summary.textContent)).observe(summary, { childList: true });
+  });
+  const begun = performance.now();
+  await visit.getByRole("button", { name: "Load", exact: true }).click();
+  await state("loading");
+  await new Promise((next) => setTimeout(next, 3000));
+  await picture("loading");
+  await visit.waitForSelector(':root:is([data-state="ready"], [data-state="failed"])', { timeout: 200_000 });
+  const loaded = performance.now() - begun;
+  await picture("ready");
+  const alert = visit.getByRole("alert");
+  if (await alert.isVisible()) throw new Error(await alert.innerText());
+  await visit.getByRole("textbox", { name: "Prompt", exact: true }).fill("Hi");
+  const asked = performance.now();
+  await visit.getByRole("button", { name: "Generate" }).click();
+  await visit.waitForFunction(() => document.getElementById("text").innerText.length > 2, null, { timeout: 60_000 });
+  const first = performance.now() - asked;
+  await new Promise((next) => setTimeout(next, 3000));
+  await picture("writing");
+  await visit.getByRole("button", { name: "Stop" }).click();
+  const { held, shown } = await visit.evaluate(() => ({ held: globalThis.held, shown: globalThis.shown }));
+  return { loaded, first, held, shown: shown.filter((_, i) => i % 20 === 0 || i === shown.length - 1) };
+}
+
+async function crossing() {
+  // A small step, so that a crossing is not lost in it: the width of the rows is what crosses.
+  const source = synthetic({ shape: "bonsai27b,layers=16,ffn=512,vocab=512,heads=4,vheads=16" });
+  const whole = await byTurns({ whole: { source } }, { tokens: 8, turns: 1 });
+  const { total } = whole.whole.info.memory;
+  const sources = { whole: { source }, split: { source, options: { maxPartBytes: Math.floor(0.55 * total) } } };
+  const { whole: one, split } = await byTurns(sources, { tokens: 256 });
+  const { parts } = split.info;
+  // Into each part but the first, and back.
+  const crossings = parts;
+  const more = median(split.ms.map((ms, i) => ms - one.ms[i])) / crossings;
+  const same = one.answers.join() === split.answers.join();
+  console.log(`a step ${median(one.ms).toFixed(3)} ms whole, ${median(split.ms).toFixed(3)} in ${parts} memories; a crossing ${(1000 * more).toFixed(0)} µs; same answers: ${same}`);
+  return { parts, same, wholeMs: one.ms, splitMs: split.ms, crossingMs: more };
+}
+
+/** Each kind twice: two loads of one model differ by more than a rotation takes. */
+async function rotation() {
+  const shape = "bonsai27b,layers=8,vocab=512";
+  const kinds = [shape, `${shape},rotated=1024`];
+  const options = { weightPrefetch: "off" };
+  const sources = [0, 1, 2, 3].map((i) => [String(i), { source: synthetic({ shape: kinds[i % 2] }), options }]);
+  const loads = Object.values(await byTurns(Object.fromEntries(sources), { tokens: 24, turns: 2 * repeat }));
+  const [plain, rotated] = [0, 1].map((kind) => loads.filter((_, i) => i % 2 === kind).map(({ ms }) => ms));
+  const mean = (runs) => runs.reduce((sum, ms) => sum + median(ms), 0) / runs.length;
+  const share = 1 - mean(plain) / mean(rotated);
+  const [one, other] = plain.map(median);
+  const apart = Math.abs(one - other) / mean(plain);
+  console.log(`a step ${mean(plain).toFixed(2)} ms, rotated ${mean(rotated).toFixed(2)}: ${(100 * share).toFixed(2)} % of it; two loads of one model are ${(100 * apart).toFixed(2)} % apart`);
+  return { shape, plainMs: plain, rotatedMs: rotated, share, apart };
+}
+
+async function mtp() {
+  const shape = "qwen3.5-4b,layers=16,vocab=32768,mtp=1";
+  const source = synthetic({ shape });
+  const options = { mtp: true };
+  const sources = {
+    plain: { source, options, asked: { mtpDraft: false } },
+    guessing: { source, options, asked: { mtpDraft: true } },
+  };
+  const { plain, guessing } = await byTurns(sources, { tokens: 96 });
+  const ratios = guessing.ms.map((ms, i) => plain.ms[i] / ms);
+  const same = plain.answers.join() === guessing.answers.join();
+  console.log(`${median(plain.ms).toFixed(2)} ms a token, with guesses ${median(guessing.ms).toFixed(2)}: ${median(ratios).toFixed(3)} times as fast; same answers: ${same}`);
+  return { shape, plainMs: plain.ms, guessingMs: guessing.ms, ratio: median(ratios), same };
+}
+
+const works = { load: loading, page, crossing, rotation, mtp };
+
+if (values.loads) {
+  await loadsOnce(values.loads);
+  process.disconnect();
+} else {
+  const [what] = positionals;
+  if (!works[what]) throw new Error(`what to measure: ${Object.keys(works).join(", ")}`);
+  const machine = { runtime: `Node ${process.versions.node}`, cpu: processorName(cpus()[0].model), cores: availableParallelism() };
+  const found = await works[what]();
+  const date = new Date().toISOString();
+  const file = new URL(`results/${date.slice(0, 10)}-hybrid-${what}.json`, import.meta.url);
+  await writeFile(file, `${JSON.stringify({ date, machine, ...found })}\n`);
+}
