@@ -137,13 +137,10 @@ function optionsPage({ functions }, { defaultText, flagGroups: groups, flagsOf, 
     .trimEnd();
 }
 
-const ENV =
-  "Each flag may also stand in the environment: `--max-waiting` as `TERNLIGHT_MAX_WAITING`, a switch as `1`, and one that may be given several times with a line for each.";
-
 function commandsPage(commandLine) {
   const { commands, commonFlags, flagHelp, flagsOf, operands, spelled, usageLine } = commandLine;
   const rowsOf = (groups) => flagsOf(groups).map((flag) => [`\`${spelled(flag)}\``, flagHelp(flag)]);
-  const sections = Object.entries(commands).map(([name, { summary, operands: needed, optional = [], flags, env }]) => {
+  const sections = Object.entries(commands).map(([name, { summary, operands: needed, optional = [], flags }]) => {
     const rows = [
       ...[...needed, ...optional].map((operand) => [`\`${operand}\``, operands[operand]]),
       ...rowsOf(flags),
@@ -151,7 +148,7 @@ function commandsPage(commandLine) {
     const usage = usageLine(name).replace("usage: ", "");
     return [
       `## ${name}`,
-      env ? `${summary} ${ENV}` : summary,
+      summary,
       `\`\`\`text\n${usage}\n\`\`\``,
       ...(rows.length > 0 ? [table(["", ""], rows)] : []),
     ].join("\n\n");
@@ -160,6 +157,7 @@ function commandsPage(commandLine) {
     "# Command line",
     note("pkg/src/options"),
     "Results go to stdout, all else to stderr. The exit status is 0 for success, 1 for a failure, 2 for wrong usage and 130 after Ctrl-C. With `--json` there is exactly one JSON object on stdout, an error included.",
+    "Each flag may also stand in the environment: `--max-waiting` as `TERNLIGHT_MAX_WAITING`, a switch as `1`, and one that may be given several times with a line for each. A flag that is given wins.",
     ...sections,
     "## With every command",
     table(["", ""], rowsOf(commonFlags)),

@@ -110,7 +110,7 @@ pub fn rounded(item: &Item) -> Option<&'static Storage> {
 
 /// How the rounded values are packed.
 pub(super) fn packing(to: &'static Storage) -> Packing {
-    let Content::Blocks { layout, .. } = to.content else { unreachable!("{} has blocks", to.name) };
+    let Content::Blocks { layout, .. } = to.content else { unreachable!("heads have blocks") };
     Packing::Ints(layout)
 }
 

@@ -153,12 +153,8 @@ function tensors({ shape, types }: Kinds, filled: (type: BlockType, size: number
     if (cols % type.values !== 0)
       throw wrong("type", `one whose blocks fit rows of ${cols} (${name})`, `${type.values} a block`);
     const size = (rows * cols * type.bytes) / type.values;
-    made.push({
-      name: `${prefix}${name}.weight`,
-      dims: [cols, rows],
-      id: type.id,
-      data: filled(type, size),
-    });
+    const data = filled(type, size);
+    made.push({ name: `${prefix}${name}.weight`, dims: [cols, rows], id: type.id, data });
   };
   const vector = (name: string, dims: number[], value: number) => {
     const values = new Float32Array(dims.reduce((product, dim) => product * dim, 1)).fill(value);

@@ -58,14 +58,14 @@ export class Args {
   /** The texts given with each flag; none for a switch. */
   readonly #given: ReadonlyMap<FlagRow, readonly string[]>;
 
-  /** @param env variables that stand for flags, where the command says so */
+  /** @param env variables that stand for flags which are not given: `TERNLIGHT_THREADS` for `--threads` */
   constructor(name: CommandName, argv: readonly string[], env: Readonly<Record<string, string | undefined>> = {}) {
     const command: Syntax = commands[name];
     const { own, common } = commandFlags(command);
     this.#rows = [...own, ...common];
     const { operands, given } = parse(command, this.#rows, argv);
     this.operands = operands;
-    this.#given = command.env ? new Map([...fromEnv(this.#rows, given, env), ...given]) : given;
+    this.#given = new Map([...fromEnv(this.#rows, given, env), ...given]);
     if (!ANSWERS.some((key) => this.has(key))) checkOperands(command, operands);
   }
 

@@ -30,9 +30,7 @@ export function help(name: CommandName): string {
   const shared = flagRows(flags.common);
   const width = Math.max(...[...own, ...shared].map(([left]) => left.length));
   const list = (rows: Row[]) => rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}\n`).join("");
-  const env = command.env
-    ? "\nEach flag may also stand in the environment: --max-waiting as TERNLIGHT_MAX_WAITING.\n"
-    : "";
+  const env = "\nEach flag may also stand in the environment: --max-waiting as TERNLIGHT_MAX_WAITING.\n";
   return `${usageLine(name)}\n\n${command.summary}\n\n${list(own)}\nWith every command:\n${list(shared)}${env}`;
 }
 

@@ -30,8 +30,6 @@ export interface Syntax {
   readonly optional?: readonly string[];
   /** The last operand may be given several times. */
   readonly many?: true;
-  /** Flags that are not given are looked for in the environment: `TERNLIGHT_THREADS` for `--threads`. */
-  readonly env?: true;
   /** The part of the usage line that says which flags there must be. */
   readonly needs?: string;
   readonly flags: readonly FlagGroup[];
@@ -153,7 +151,6 @@ export const commands = {
     operands: [],
     optional: ["[NAME=]MODEL"],
     many: true,
-    env: true,
     needs: "[[NAME=]MODEL …]",
     flags: ["serveFlags", "serverApp", "serving", "loading", "watchFlags"],
   },
@@ -162,14 +159,12 @@ export const commands = {
       "Answers the lines of a file, as many at once as the engine computes best, and loses nothing when it is stopped.",
     operands: ["IN.jsonl"],
     needs: "--model M --out OUT.jsonl",
-    env: true,
     flags: ["batchFlags", "concurrencyFlags", "queuePlace", "queueFlags", "serving", "loading"],
   },
   "batch worker": {
     summary: "Works on the jobs of a queue until it is stopped.",
     operands: [],
     needs: "--queue URL [--folder DIR] --model M",
-    env: true,
     flags: ["queuePlace", "workerFlags", "concurrencyFlags", "metricsFlags", "serving", "loading"],
   },
   "batch status": {
@@ -177,28 +172,24 @@ export const commands = {
     operands: [],
     optional: ["JOB"],
     needs: "--queue URL [--folder DIR]",
-    env: true,
     flags: ["queuePlace", "statusFlags", "metricsFlags"],
   },
   "batch cancel": {
     summary: "Ends a job; the answers that are there stay.",
     operands: ["JOB"],
     needs: "--queue URL [--folder DIR]",
-    env: true,
     flags: ["queuePlace"],
   },
   "batch retry": {
     summary: "Lets a job go on that was cancelled, and tries lines again that ended too many workers.",
     operands: ["JOB"],
     needs: "--queue URL [--folder DIR]",
-    env: true,
     flags: ["queuePlace"],
   },
   "batch drain": {
     summary: "Lets workers finish what they have and take no more.",
     operands: [],
     needs: "--queue URL [--folder DIR]",
-    env: true,
     flags: ["queuePlace", "drainFlags"],
   },
   chat: {

@@ -55,6 +55,29 @@ test("for both ways to sum products, and on a processor whose own way is the oth
   assert.deepEqual([answer.model.dotProduct, answer.tokens], ["dot2", expected.tokens]);
 });
 
+test("for kernels that the environment chooses, unless a flag does", async () => {
+  const host: Host = [
+    "env",
+    "TERNLIGHT_DOT_PRODUCT=dot2",
+    "TERNLIGHT_WEIGHT_PREFETCH=off",
+    "TERNLIGHT_THREADS=1",
+    process.execPath,
+  ];
+  for (const [args, dotProduct] of [
+    [[], "dot2"],
+    [["--dot-product", "dot4"], "dot4"],
+  ] as const) {
+    const { status, stdout, stderr } = await start([...run, "--json", ...args], host).ended;
+    assert.equal(status, 0, stderr);
+    const { model, tokens } = JSON.parse(stdout);
+    assert.deepEqual([model.dotProduct, model.threads, tokens], [dotProduct, 1, expected.tokens]);
+    for (const ahead of Object.values(model.weightPrefetch)) assert.equal(ahead, "off");
+  }
+  const { status, stderr } = await start([...run], ["env", "TERNLIGHT_DOT_PRODUCT=dot3", process.execPath]).ended;
+  assert.equal(status, 2);
+  assert.match(stderr, /--dot-product must be/);
+});
+
 test("for every size of the prompt's pieces", async () => {
   for (const size of ["1", "2", "5", "4096"]) {
     const args = ["--prefill-chunk", size, "--threads", "1"];

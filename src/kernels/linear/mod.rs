@@ -359,7 +359,7 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
             (Codes::B4, 32) => super_block!(B4, 2, 2, 8),
             (Codes::B6, 16) => super_block!(B6, 4, 1, 4),
             (Codes::B6, 32) => Kernels { one: Kernel::Other(super_block::one::<I, B6, 4, 1, 8, false>), many: None },
-            _ => unreachable!("no storage type has super-blocks with groups of {len} {codes:?}"),
+            _ => unreachable!("no storage type has such super-blocks"),
         },
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
             (Codes::B1, Precision::Int8) => ints!(B1, 8, 1),

@@ -86,7 +86,7 @@ impl DecodeBuffers {
                 self.rounded = rounded;
                 return decoded;
             }
-            (reading, _) => unreachable!("{} is not read as {reading:?}", storage.name),
+            _ => unreachable!("a reading is chosen by the storage type"),
         }
         Ok(None)
     }
