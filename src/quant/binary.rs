@@ -12,7 +12,7 @@ pub(super) fn q1_0(bytes: &[u8], block: Block) {
     }
 }
 
-/// The bits of a byte, the lowest first. All at once: bit by bit, loading took three times as long.
+/// The bits of a byte, the lowest first. All at once: bit by bit, a load waits for it.
 fn spread(byte: u8) -> [u8; 8] {
     const ONES: u64 = 0x0101_0101_0101_0101;
     // A copy in each byte, of which byte i keeps bit i; what is not zero then carries into the highest bit.

@@ -50,7 +50,7 @@ export class Written {
     }
   }
 
-  /** The same in this thread, which waits for it: what goes to another thread is written later, and costs ten times as much. */
+  /** The same in this thread, which waits for it: what goes to another thread is written later, and costs a way there and back. */
   writeNow(bytes: Uint8Array, position: number): void {
     try {
       for (let at = 0; at < bytes.length; ) {
