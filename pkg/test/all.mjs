@@ -28,7 +28,10 @@ const events = run({
   execArgv,
   timeout: MOST_MS,
 });
-events.on("test:stderr", ({ file, message }) => printed.set(file, ((printed.get(file) ?? "") + message).slice(-LAST)));
+const keep = ({ file, message }) => printed.set(file, `${printed.get(file) ?? ""}${message}\n`.slice(-LAST));
+events.on("test:stderr", keep);
+// An error after a file's last test is told so, and fails the file.
+events.on("test:diagnostic", (told) => told.message.startsWith("Error: ") && keep(told));
 events.on("test:fail", ({ name, file, details: { error } }) => {
   failed.push(name);
   const { exitCode, signal } = error;

@@ -10,6 +10,8 @@ import { chromium } from "playwright-core";
 
 /** Long, because other work on the machine makes a page's threads wait for each other. */
 const PATIENCE = 180_000;
+/** Of three times; the slowest page took 45 seconds, on cores with three times as much to do. */
+const FIREFOX_PATIENCE = 90_000;
 /** What a page has printed; null before. */
 const PRINTED = "document.querySelector('output')?.textContent || null";
 
@@ -57,8 +59,23 @@ export async function open(context, url) {
   }
 }
 
-/** Firefox speaks WebDriver BiDi itself, by a WebSocket. */
+/**
+ * On busy cores one page in thirty has a nested worker that Firefox 153 never runs: all its threads sleep, the child has run
+ * no instruction, and its parent hears nothing any more. Such a page is opened again.
+ */
 export async function openInFirefox(context, url) {
+  for (let tries = 1; ; tries++) {
+    const { printed, seen } = await openOnceInFirefox(context, url);
+    const hangs = !printed || printed.includes("has not answered for");
+    if (!hangs) return { printed, seen };
+    const said = `${url} printed ${printed ?? "nothing"}; Firefox saw:\n${seen.join("\n")}`;
+    assert.ok(tries < 3, said);
+    context.diagnostic(said);
+  }
+}
+
+/** Firefox speaks WebDriver BiDi itself, by a WebSocket. */
+async function openOnceInFirefox(context, url) {
   const profile = await mkdtemp(path.join(tmpdir(), "ternlight-firefox-"));
   context.after(() => rm(profile, { recursive: true, force: true, maxRetries: 5 }));
   await writeFile(path.join(profile, "user.js"), preferences());
@@ -78,8 +95,7 @@ export async function openInFirefox(context, url) {
       // Between two pages there is none to ask.
       const { result } = await bidi.call("script.evaluate", ask).catch(() => ({}));
       return result?.value;
-    });
-    assert.ok(printed, `${url} printed nothing; Firefox saw:\n${seen.join("\n")}`);
+    }, FIREFOX_PATIENCE);
     return { printed, seen };
   } finally {
     bidi.close();
@@ -235,8 +251,8 @@ async function ended(child) {
   await exit;
 }
 
-async function until(get) {
-  for (const end = Date.now() + PATIENCE; Date.now() < end; await sleep(100)) {
+async function until(get, patience = PATIENCE) {
+  for (const end = Date.now() + patience; Date.now() < end; await sleep(100)) {
     const value = await get();
     if (value) return value;
   }

@@ -73,8 +73,8 @@ test("pages without a bundler", async (context) => {
         const { printed } = await open(context, await serveFolder(context, folder, headers, asked));
         const flavour = `${threads}-${simd}`;
         await expectAnswer(printed, { flavour, cores });
-        const builds = asked.map((file) => path.basename(file)).filter((file) => file.endsWith(".wasm"));
-        assert.deepEqual(builds, [`${flavour}.wasm`, "constrain.wasm"], "another build was fetched");
+        const builds = new Set(asked.map((file) => path.basename(file)).filter((file) => file.endsWith(".wasm")));
+        assert.deepEqual([...builds], [`${flavour}.wasm`, "constrain.wasm"], "another build was fetched");
       });
     }
   }
