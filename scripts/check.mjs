@@ -43,8 +43,6 @@ function lanes() {
     { kind: "lint", name: "rustfmt", command: ["cargo", "fmt", "--all", "--check"] },
     { kind: "lint", name: "clippy", command: ["cargo", ...clippy("--workspace")] },
     { kind: "lint", name: "clippy with threads", command: ["cargo", ...clippy("--features", "threads")] },
-    // Without threads there is less, and nothing else: the library's own tests suffice.
-    { kind: "test", name: "Rust without threads", command: ["cargo", "test", "--locked", "--lib"] },
     { kind: "test", name: "Rust with threads", command: ["cargo", "test", "--locked", "--features", "threads"] },
     {
       kind: "test",
@@ -54,7 +52,8 @@ function lanes() {
   ];
   const wasm = [
     { kind: "all", name: "build", command: ["node", "pkg/scripts/build.mjs"] },
-    // The pool's crate has no Node support (pkg/src/wasm/threads.ts), so builds with threads are tested as a package.
+    // Without threads there is less, and nothing else: the library's own tests suffice, as they run here. The pool's
+    // crate has no Node support (pkg/src/wasm/threads.ts), so builds with threads are tested as a package.
     ...["single-relaxed", "single-simd128"].map((flavour) => ({
       kind: "test",
       name: `Rust for ${flavour}, in Node 24`,
@@ -78,7 +77,7 @@ function lanes() {
   // The shortest of the three: where it meets a folder in which the build is at work, cargo waits.
   const others = [
     hosts,
-    ...["convert", "constrain", "single-relaxed", "threads-relaxed"].map((flavour) => ({
+    ...["convert", "constrain", "threads-relaxed"].map((flavour) => ({
       kind: "lint",
       name: `clippy for ${flavour}`,
       command: forFlavour(flavour, "clippy", "--all-targets", "--", "-D", "warnings"),

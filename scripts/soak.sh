@@ -52,6 +52,9 @@ if [ $# = 0 ]; then
   HOSTILE_CASES=${SOAK_CASES:-50000} pkg/test/hosts/node_modules/node24/bin/node --test --test-concurrency=1 \
     pkg/test/source/hostile.test.ts pkg/test/text/fuzz.test.ts
 
+  # Schedules of conversations, of which `make test` does eighteen.
+  SCHEDULES=${SOAK_SCHEDULES:-600} cargo test --locked --release --features threads --test integration schedules
+
   # Mixed clients of a server, each of whose answers is compared, and the server's memory; a report for the record.
   SERVE_SECONDS=${SOAK_SERVE_SECONDS:-600} SERVE_REPORT=benches/results/$(date +%F)-crowd.json \
     pkg/test/hosts/node_modules/node24/bin/node --test pkg/test/server/crowd.test.ts
