@@ -3,10 +3,10 @@
  *
  *   node benches/health.mjs [--threads 2] [--pairs 300] [--only demo|b2b]
  *
- * Loads each model twice, with and without `health` at its default share, and lets them write the same answer by turns: each pair begins
- * with the other one than the pair before. The tokens must be the same. A machine varies by more than is to be shown, and for longer than an
- * answer takes: pairs are short and many, and what counts is the mean of the middle half of their ratios, with the deviation of that mean
- * in resamples of the pairs. The model that waits goes on comparing its weights, which is within its share. Writes
+ * Loads each model with and without `health` at its default share, eight times, and lets both write the same answer by turns: each pair
+ * begins with the other one than the pair before. The tokens must be the same. A machine varies by more than is to be shown, and for longer
+ * than an answer takes: pairs are short and many, and what counts is the mean of the middle half of their ratios, of all loads, with the
+ * deviation of that mean. The model that waits goes on comparing its weights, which is within its share. Writes
  * results/DATE-health.json. Node 22.18 or newer and a built package. About five minutes.
  */
 import { deepStrictEqual } from "node:assert";
@@ -29,7 +29,8 @@ const shapes = {
   demo: { source: () => new URL("../pkg/models/ternlight-demo/", import.meta.url), tokens: 480, part: 1 },
   b2b: { source: () => synthetic({ shape: "b2b" }), tokens: 20, part: 1 / 4 },
 };
-const RESAMPLES = 1000;
+/** Loads of both models, every other one in the other order: which was first is worth up to three per cent of a step at 2B shape. */
+const ROUNDS = 8;
 const PROMPT = 16;
 
 /** Milliseconds of an answer's step, and its tokens. */
@@ -40,29 +41,40 @@ async function turn(model, maxTokens, seed) {
   return { ms: timings.predictedMs / (maxTokens - 1), tokens };
 }
 
-async function compared({ source, tokens, part }) {
+/** Pairs of two models that are loaded in this order; adds what they took to `runs`. */
+async function round(names, { source, tokens }, count, runs) {
   const options = { threads, contextLength: 512, kvCacheTokens: 512, maxSequences: 1, cache: false };
-  const models = { off: await load(source(), options), on: await load(source(), { ...options, health: true }) };
+  const models = {};
   try {
+    for (const name of names) models[name] = await load(source(), { ...options, health: name === "on" });
     for (const model of Object.values(models)) await turn(model, 32, 0);
-    const runs = { off: [], on: [] };
-    for (let pair = 0; pair < pairs * part; pair++) {
-      const written = {};
+    const ratios = [];
+    for (let pair = 0; pair < count; pair++) {
+      const [ms, written] = [{}, {}];
       for (const name of pair % 2 ? ["on", "off"] : ["off", "on"]) {
-        const { ms, tokens: own } = await turn(models[name], tokens, pair);
-        runs[name].push(ms);
-        written[name] = own;
+        ({ ms: ms[name], tokens: written[name] } = await turn(models[name], tokens, pair));
+        runs[name].push(ms[name]);
       }
       deepStrictEqual(written.on, written.off);
+      ratios.push(ms.on / ms.off - 1);
     }
     const { state, share, signals } = await models.on.health();
-    const { from } = signals.weights;
-    const ratios = runs.on.map((ms, i) => ms / runs.off[i] - 1);
-    const more = middle(ratios);
-    return { runs, tokens, more, deviation: deviation(ratios), state, share, compared: from, perplexity: signals.perplexity.from };
+    return { more: middle(ratios), state, share, compared: signals.weights.from, perplexity: signals.perplexity.from };
   } finally {
     for (const model of Object.values(models)) await model.close();
   }
+}
+
+async function compared(shape) {
+  const runs = { off: [], on: [] };
+  const rounds = [];
+  for (let i = 0; i < ROUNDS; i++) {
+    rounds.push(await round(i % 2 ? ["on", "off"] : ["off", "on"], shape, Math.ceil((pairs * shape.part) / ROUNDS), runs));
+  }
+  const all = rounds.map(({ more }) => more);
+  const more = mean(all);
+  const deviation = Math.sqrt(mean(all.map((one) => (one - more) ** 2)) / (ROUNDS - 1));
+  return { runs, tokens: shape.tokens, ...rounds.at(-1), rounds: all, more, deviation };
 }
 
 const mean = (all) => all.reduce((sum, one) => sum + one, 0) / all.length;
@@ -72,12 +84,6 @@ function middle(values) {
   const sorted = values.toSorted((a, b) => a - b);
   const quarter = Math.floor(sorted.length / 4);
   return mean(sorted.slice(quarter, sorted.length - quarter));
-}
-
-function deviation(values) {
-  const any = () => values[Math.floor(Math.random() * values.length)];
-  const found = Array.from({ length: RESAMPLES }, () => middle(values.map(any)));
-  return Math.sqrt(mean(found.map((one) => (one - mean(found)) ** 2)));
 }
 
 const before = loadavg()[0];
