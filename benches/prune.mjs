@@ -2,7 +2,7 @@
  * Whether time and size fall with the layers that `prune` takes away, and whether its choice is better than chance.
  *
  *   node benches/prune.mjs MODEL TEXT --name NAME [--layers 24,18,12,6 | all] [--by influence] [--tokens 256] [--random 10]
- *       [--threads 2] [--repeat 5] [--decode 32]
+ *       [--threads 2] [--repeat 50] [--decode 32]
  *
  * prints for each number of layers the bytes of the layers' tensors, the time of the layers' operations in a token, how far both are from
  * the share of layers, and the perplexity of the choice on the held-out half of TEXT beside the mean of so many random choices, and that of
@@ -15,8 +15,11 @@ import { cpus, loadavg, tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { Worker } from "node:worker_threads";
 import { load } from "../pkg/dist/node.js";
 import { prune } from "../pkg/dist/node-quality.js";
+import { loadInto, UnstableEngine } from "../pkg/src/api/unstable.ts";
+import { owned } from "../pkg/src/platform/node.ts";
 import { Gguf } from "../pkg/src/quality/gguf.ts";
 import { toBlob } from "../pkg/src/quality/new_gguf.ts";
 import { meanLoss } from "../pkg/src/quality/perplexity.ts";
@@ -29,7 +32,7 @@ const { values, positionals } = parseArgs({
     name: { type: "string", default: "model" },
     layers: { type: "string" },
     threads: { type: "string", default: "2" },
-    repeat: { type: "string", default: "5" },
+    repeat: { type: "string", default: "50" },
     decode: { type: "string", default: "32" },
     tokens: { type: "string", default: "256" },
     by: { type: "string", default: "influence" },
@@ -76,12 +79,38 @@ async function chance(opening, gguf, before, count) {
 
 const LAYER = ["qkv", "rope", "attend", "output", "gate_up", "down"];
 
-/** Milliseconds of the layers' operations in a token. */
-function timeOf(file) {
-  const flags = ["--threads", threads, "--prompt-tokens", "16", "--decode", decode, "--repeat", "1"].map(String);
-  const out = execFileSync(process.execPath, [cli, "bench", file, ...flags, "--profile", "--json"]);
-  const { profile } = JSON.parse(out);
-  return profile.decode.filter(({ operation }) => LAYER.includes(operation)).reduce((sum, row) => sum + row.ms, 0) / decode;
+const script = new URL("../pkg/dist/node-worker.js", import.meta.url);
+const outside = { spawnEngine: () => owned(new Worker(script)), base: null };
+
+/** A model in an engine that times each operation. */
+async function timed(source) {
+  const engine = new UnstableEngine(outside);
+  const { info } = await loadInto(engine, outside, source, { contextLength: 512, warmup: false, threads });
+  const prompts = [Array.from({ length: 16 }, (_, i) => (31 * i + 7) % info.vocab)];
+  return {
+    close: () => engine.close(),
+    /** Milliseconds of the layers' operations in a token. */
+    async ms() {
+      const { operations, decode: phase } = await engine.measure({ past: [], prompts, decode, profile: true });
+      return operations.reduce((sum, name, i) => sum + (LAYER.includes(name) ? phase.profile[4 * i + 1] : 0), 0) / decode;
+    },
+  };
+}
+
+/** Pairs with the same two loads, of which either may lie better in memory: up to a tenth of a step of the demo model. */
+const PAIRS = 5;
+
+/** Times of a row and of the whole model by turns, because a machine is faster or slower for seconds. */
+async function pairs(row, whole, cut) {
+  const names = { wholeMs: whole, ms: cut };
+  for (let load = 0; load < repeat / PAIRS; load++) {
+    const models = {};
+    const order = load % 2 ? ["ms", "wholeMs"] : ["wholeMs", "ms"];
+    for (const name of order) models[name] = await timed(names[name]);
+    for (const name of order) await models[name].ms();
+    for (let pair = 0; pair < PAIRS; pair++) for (const name of order) row[name].push(await models[name].ms());
+    for (const model of Object.values(models)) await model.close();
+  }
 }
 
 try {
@@ -108,31 +137,28 @@ try {
     const own = gguf.tensors.filter(({ name }) => kept.includes(Number(/^blk\.(\d+)\./.exec(name)?.[1] ?? -1)));
     const bytes = own.reduce((sum, tensor) => sum + tensor.bytes, 0);
     const { perplexity } = curve.find((point) => point.layers === layers);
-    return { layers, kept, bytes, perplexity, ms: [], random: [] };
+    return { layers, kept, bytes, perplexity, ms: [], wholeMs: [], random: [] };
   });
   progress("random choices");
   for (const row of rows) if (row.layers < before) row.random = await chance(opening, gguf, before, row.layers);
   progress("times");
-  for (let run = 0; run < repeat; run++) {
-    for (const { layers, kept, ms } of rows) {
-      // One at a time: all of them would fill the disk.
-      const cut = path.join(folder, "cut.gguf");
-      writeFileSync(cut, new Uint8Array(await (await toBlob(withLayers(opening, gguf, kept))).arrayBuffer()));
-      ms.push(timeOf(cut));
-      if (run === 0) progress(`${layers} layers`);
-    }
+  const source = async ({ kept }) => toBlob(withLayers(opening, gguf, kept));
+  for (const row of repeat > 0 ? rows : []) {
+    await pairs(row, await source(rows[0]), await source(row));
+    progress(`${row.layers} layers`);
   }
 
   const off = (share, layers) => `${(100 * (share / (layers / before) - 1)).toFixed(1)} %`;
   const mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length;
-  const best = ({ ms }) => Math.min(...ms);
-  console.log(`${cpus()[0].model}, ${threads} threads, ${model}, by ${by}, best of ${repeat} by turns\n`);
+  const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
+  const share = ({ ms, wholeMs }) => median(ms.map((one, i) => one / wholeMs[i]));
+  console.log(`${cpus()[0].model}, ${threads} threads, ${model}, by ${by}, medians of ${repeat} pairs\n`);
   console.log("| layers | their MB | off their share | their ms | off their share | perplexity | mean of random choices | by logarithms |");
   console.log("|--:|--:|--:|--:|--:|--:|--:|--:|");
   for (const row of rows) {
-    const shares = [off(row.bytes / rows[0].bytes, row.layers), repeat > 0 ? off(best(row) / best(rows[0]), row.layers) : ""];
+    const shares = [off(row.bytes / rows[0].bytes, row.layers), repeat > 0 ? off(share(row), row.layers) : ""];
     const chosen = [row.perplexity.toFixed(2), ...[mean(row.random), Math.exp(mean(row.random.map(Math.log)))].map((one) => (row.random.length > 0 ? one.toFixed(2) : ""))];
-    const time = repeat > 0 ? best(row).toFixed(3) : "";
+    const time = repeat > 0 ? median(row.ms).toFixed(3) : "";
     console.log(`| ${[row.layers, (row.bytes / 1e6).toFixed(2), shares[0], time, shares[1], ...chosen].join(" | ")} |`);
   }
   const date = new Date().toISOString();

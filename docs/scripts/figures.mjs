@@ -522,7 +522,7 @@ export const figures = {
       .map((model) =>
         measured(`prune-${model}`, benchOf("prune", model), ({ machine, settings, rows }) => {
           const [whole] = rows;
-          const best = ({ ms }) => Math.min(...ms);
+          const share = ({ ms, wholeMs }) => median(ms.map((one, i) => one / wholeMs[i]));
           const off = (share, layers) => `${(100 * (share / (layers / whole.layers) - 1)).toFixed(1)} %`;
           const lines = rows.map((row) => [
             String(row.layers),
@@ -532,8 +532,8 @@ export const figures = {
             row.random.length > 0 ? short(Math.exp(mean(row.random.map(Math.log)))) : "",
             (row.bytes / 1e6).toFixed(2),
             off(row.bytes / whole.bytes, row.layers),
-            best(row).toFixed(3),
-            off(best(row) / best(whole), row.layers),
+            median(row.ms).toFixed(3),
+            off(share(row), row.layers),
           ]);
           const head = [
             "Layers",
@@ -548,7 +548,7 @@ export const figures = {
           ];
           const { by, tokens, random, repeat } = settings;
           const chance = `the mean of ${random} random choices, and that of their logarithms`;
-          return `${names[model]}, by \`${by}\`, on ${tokens} held-out tokens, beside ${chance}; bytes of the layers' tensors and time of their operations in a token (best of ${repeat}), and how far both are from the share of layers; ${on(machine)}:\n\n${table(head, lines)}`;
+          return `${names[model]}, by \`${by}\`, on ${tokens} held-out tokens, beside ${chance}; bytes of the layers' tensors and time of their operations in a token (median of ${repeat}, each beside one of the whole model), and how far both are from the share of layers; ${on(machine)}:\n\n${table(head, lines)}`;
         }),
       )
       .join("\n\n"),
