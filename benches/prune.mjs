@@ -25,6 +25,7 @@ import { toBlob } from "../pkg/src/quality/new_gguf.ts";
 import { meanLoss } from "../pkg/src/quality/perplexity.ts";
 import { withLayers } from "../pkg/src/quality/prune.ts";
 import { BlobSource } from "../pkg/src/source/blob.ts";
+import { median } from "./median.mjs";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -150,7 +151,6 @@ try {
 
   const off = (share, layers) => `${(100 * (share / (layers / before) - 1)).toFixed(1)} %`;
   const mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length;
-  const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
   const share = ({ ms, wholeMs }) => median(ms.map((one, i) => one / wholeMs[i]));
   console.log(`${cpus()[0].model}, ${threads} threads, ${model}, by ${by}, medians of ${repeat} pairs\n`);
   console.log("| layers | their MB | off their share | their ms | off their share | perplexity | mean of random choices | by logarithms |");

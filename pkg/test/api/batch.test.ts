@@ -15,8 +15,9 @@ test("more requests than places wait for their turn, and say what each says alon
   const alone: string[] = [];
   for (const prompt of PROMPTS) alone.push((await model.generate(prompt, options).finished).text);
   const all = [...PROMPTS, ...PROMPTS].map((prompt) => model.generate(prompt, options).finished);
-  const status = await model.status();
-  assert.deepEqual([status.running + status.waiting, status.running <= 2], [8, true]);
+  const { running, waiting } = await model.status();
+  // The first may have ended by then.
+  assert.ok(running <= 2 && waiting > 0 && running + waiting <= 8, `${running} run, ${waiting} wait`);
   assert.deepEqual(
     (await Promise.all(all)).map(({ text }) => text),
     [...alone, ...alone],
