@@ -3,11 +3,11 @@
  *
  *   node benches/health.mjs [--threads 2] [--pairs 300] [--only demo|b2b]
  *
- * Loads each model with and without `health` at its default share, eight times, and lets both write the same answer by turns: each pair
+ * Loads each model with and without `health` at its default share, twelve times, and lets both write the same answer by turns: each pair
  * begins with the other one than the pair before. The tokens must be the same. A machine varies by more than is to be shown, and for longer
- * than an answer takes: pairs are short and many, and what counts is the mean of the middle half of their ratios, of all loads, with the
- * deviation of that mean. The model that waits goes on comparing its weights, which is within its share. Writes
- * results/DATE-health.json. Node 22.18 or newer and a built package. About five minutes.
+ * than an answer takes: pairs are short and many, and what counts is the mean of the middle half of their ratios, and of the loads' means the
+ * same, with its deviation in resamples of the loads. The model that waits goes on comparing its weights, which is within its share. Writes
+ * results/DATE-health.json. Node 22.18 or newer and a built package. About eight minutes.
  */
 import { deepStrictEqual } from "node:assert";
 import { writeFile } from "node:fs/promises";
@@ -29,8 +29,9 @@ const shapes = {
   demo: { source: () => new URL("../pkg/models/ternlight-demo/", import.meta.url), tokens: 480, part: 1 },
   b2b: { source: () => synthetic({ shape: "b2b" }), tokens: 20, part: 1 / 4 },
 };
-/** Loads of both models, every other one in the other order: which was first is worth up to three per cent of a step at 2B shape. */
-const ROUNDS = 8;
+/** Loads of both models, every other one in the other order: two loads of one model differ by several per cent of a step. */
+const LOADS = 12;
+const RESAMPLES = 1000;
 const PROMPT = 16;
 
 /** Milliseconds of an answer's step, and its tokens. */
@@ -67,14 +68,14 @@ async function round(names, { source, tokens }, count, runs) {
 
 async function compared(shape) {
   const runs = { off: [], on: [] };
-  const rounds = [];
-  for (let i = 0; i < ROUNDS; i++) {
-    rounds.push(await round(i % 2 ? ["on", "off"] : ["off", "on"], shape, Math.ceil((pairs * shape.part) / ROUNDS), runs));
+  const loads = [];
+  for (let i = 0; i < LOADS; i++) {
+    loads.push(await round(i % 2 ? ["on", "off"] : ["off", "on"], shape, Math.ceil((pairs * shape.part) / LOADS), runs));
   }
-  const all = rounds.map(({ more }) => more);
-  const more = mean(all);
-  const deviation = Math.sqrt(mean(all.map((one) => (one - more) ** 2)) / (ROUNDS - 1));
-  return { runs, tokens: shape.tokens, ...rounds.at(-1), rounds: all, more, deviation };
+  const each = loads.map(({ more }) => more);
+  // What is told besides is of the last load.
+  const all = { more: middle(each), deviation: deviation(each), share: mean(loads.map(({ share }) => share)) };
+  return { runs, tokens: shape.tokens, loads, ...loads.at(-1), ...all };
 }
 
 const mean = (all) => all.reduce((sum, one) => sum + one, 0) / all.length;
@@ -84,6 +85,13 @@ function middle(values) {
   const sorted = values.toSorted((a, b) => a - b);
   const quarter = Math.floor(sorted.length / 4);
   return mean(sorted.slice(quarter, sorted.length - quarter));
+}
+
+/** Of the middle half's mean, in resamples. */
+function deviation(values) {
+  const any = () => values[Math.floor(Math.random() * values.length)];
+  const found = Array.from({ length: RESAMPLES }, () => middle(values.map(any)));
+  return Math.sqrt(mean(found.map((one) => (one - mean(found)) ** 2)));
 }
 
 const before = loadavg()[0];

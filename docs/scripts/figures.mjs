@@ -446,7 +446,7 @@ export const figures = {
         "fewest with 97 % of the best speed",
         "fastest",
       ];
-      return `Predicted → measured by a load test of ${duration} s with the recommended settings; how many requests at once were recommended, and of a sweep over all that were considered the fewest with 97 % of the best tokens/s and those with the most; ${on(machine)} (\`node benches/advice.mjs\`):\n\n${table(head, lines)}`;
+      return `Predicted → measured by a load test of ${duration} s with the recommended settings; how many requests at once were recommended, and of a sweep over all that were considered the fewest with 97 % of the best tokens/s and those with the most; ${on(machine)} (\`node benches/advice.mjs --seconds ${duration}\`):\n\n${table(head, lines)}`;
     }),
 
   prefault: () =>

@@ -28,10 +28,10 @@ const events = run({
   execArgv,
   timeout: MOST_MS,
 });
-const keep = ({ file, message }) => printed.set(file, `${printed.get(file) ?? ""}${message}\n`.slice(-LAST));
-events.on("test:stderr", keep);
+const keep = (file, text) => printed.set(file, ((printed.get(file) ?? "") + text).slice(-LAST));
+events.on("test:stderr", ({ file, message }) => keep(file, message));
 // An error after a file's last test is told so, and fails the file.
-events.on("test:diagnostic", (told) => told.message.startsWith("Error: ") && keep(told));
+events.on("test:diagnostic", ({ file, message }) => message.startsWith("Error: ") && keep(file, `${message}\n`));
 events.on("test:fail", ({ name, file, details: { error } }) => {
   failed.push(name);
   const { exitCode, signal } = error;

@@ -44,10 +44,15 @@ export const attached = (place: Place): Promise<Attached[]> => withStore(place, 
 const counts = (url: string, identity: string): Promise<JobStatus["queue"]> =>
   withQueue(url, identity, async (queue) => ({ ...(await depthOf(queue)), paused: await queue.isPaused() }));
 
-/** Ends a job: what is computed now ends, and no more of it begins. The answers that are there stay. */
-export function cancel(place: Place, job: string): Promise<JobInfo> {
+/**
+ * Ends a job: what is computed now ends, and no more of it begins. The answers that are there stay, and a job that has them all
+ * stays `done`.
+ */
+export function cancel(place: Place, job: string): Promise<JobInfo & { state: JobState; done: number }> {
   return withStore(place, async (store) => {
     const one = await store.open(job);
+    const before = await stateOf(one);
+    if (before.state === "done") return { ...one.info, ...before };
     await one.cancel();
     await withQueue(place.queue, one.info.identity, async (queue) => {
       const { chunks } = one.info;
@@ -60,7 +65,7 @@ export function cancel(place: Place, job: string): Promise<JobInfo> {
         await Promise.all(refs.map((ref) => queue.remove(chunkId({ job, ...ref })).catch(() => 0)));
       }
     });
-    return one.info;
+    return { ...one.info, ...(await stateOf(one)) };
   });
 }
 

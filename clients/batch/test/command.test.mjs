@@ -64,6 +64,8 @@ test(
       (await jobs()).map(({ id, state, done, queue }) => [id, state, done, queue.waiting]),
       [[job, "running", 0, 23]],
     );
+    assert.match((await done("cancel", job, ...place)).out, /is cancelled/);
+    assert.deepEqual(JSON.parse((await done("retry", job, ...place, "--json")).out), { job, chunks: 23 });
 
     const worker = () => {
       const made = start("worker", ...place, ...MODEL, "--lease", "1");
@@ -123,7 +125,7 @@ test(
     second.child.kill("SIGTERM");
     assert.equal((await second.ended).code, 0);
     assert.match((await done("status", job, ...place)).out, new RegExp(`${job}  done`));
-    assert.match((await done("cancel", job, ...place)).out, /is cancelled/);
+    assert.match((await done("cancel", job, ...place)).out, /has all of its answers: nothing is cancelled/);
     assert.deepEqual(JSON.parse((await done("retry", job, ...place, "--json")).out), { job, chunks: 0 });
     assert.deepEqual(JSON.parse((await done("drain", ...place, "--json")).out), { queues: 1, drained: true });
     assert.deepEqual(JSON.parse((await done("drain", ...place, "--off", "--json")).out), { queues: 1, drained: false });

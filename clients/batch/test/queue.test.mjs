@@ -77,7 +77,7 @@ for (const kind of kinds) {
     at.before(() => worker.close());
     const collecting = assert.rejects(collect({ ...at, job: job.id }), { code: "Interrupted" });
     while ((await status(at, job.id))[0].done < 2) await wait(20);
-    await cancel(at, job.id);
+    assert.equal((await cancel(at, job.id)).state, "cancelled");
     await collecting;
     await wait(300);
     const [{ state, done }] = await status(at, job.id);

@@ -87,7 +87,7 @@ export interface Library {
   openMetrics(place: Place, identities?: readonly string[]): Promise<Metrics>;
   attached(place: Place): Promise<Attached[]>;
   status(place: Place, job?: string): Promise<JobStatus[]>;
-  cancel(place: Place, job: string): Promise<Job>;
+  cancel(place: Place, job: string): Promise<Job & { state: string }>;
   retry(place: Place, job: string): Promise<number>;
   drain(place: Place, options: { off: boolean }): Promise<number>;
 }

@@ -193,9 +193,11 @@ export const batchStatus: Command = {
 export const batchCancel: Command = {
   name: "batch cancel",
   async run(args, terminal) {
-    const { id } = await (await library()).cancel(placeOf(args), args.operands[0]!);
-    if (terminal.json) return terminal.printJson({ job: id, state: "cancelled" });
-    await terminal.print(`${id} is cancelled; batch retry lets it go on\n`);
+    const { id, state } = await (await library()).cancel(placeOf(args), args.operands[0]!);
+    if (terminal.json) return terminal.printJson({ job: id, state });
+    const said =
+      state === "done" ? "has all of its answers: nothing is cancelled" : "is cancelled; batch retry lets it go on";
+    await terminal.print(`${id} ${said}\n`);
   },
 };
 

@@ -10,7 +10,7 @@ import { chromium } from "playwright-core";
 
 /** Long, because other work on the machine makes a page's threads wait for each other. */
 const PATIENCE = 180_000;
-/** Of three times; the slowest page took 45 seconds, on cores with three times as much to do. */
+/** For each of three tries: four times what the slowest page took beside six busy loops, with the engine's own 30 s for a hang. */
 const FIREFOX_PATIENCE = 90_000;
 /** What a page has printed; null before. */
 const PRINTED = "document.querySelector('output')?.textContent || null";
@@ -60,8 +60,8 @@ export async function open(context, url) {
 }
 
 /**
- * On busy cores one page in thirty has a nested worker that Firefox 153 never runs: all its threads sleep, the child has run
- * no instruction, and its parent hears nothing any more. Such a page is opened again.
+ * On busy cores some pages stop in Firefox 153 (4 of 65 that split a model, beside six busy loops): all threads of the process sleep,
+ * a worker that was started last has used no time, and the engine's hears nothing any more. Why is not known. Such a page is opened again.
  */
 export async function openInFirefox(context, url) {
   for (let tries = 1; ; tries++) {
