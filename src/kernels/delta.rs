@@ -29,7 +29,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use super::elementwise::{exp, gated, rms_norm, scale, square_sum};
+use super::elementwise::{Exp, gated, rms_norm, scale, square_sum};
 use super::isa::Isa;
 use crate::team::Columns;
 
@@ -89,7 +89,7 @@ pub fn convolve<I: Isa>(
     (channel, head): (usize, usize),
 ) {
     let isa = I::default();
-    let zero = isa.splat_f32(0.0);
+    let (exp, zero) = (Exp::new(isa), isa.splat_f32(0.0));
     INPUT.with_borrow_mut(|input| {
         input.clear();
         input.extend_from_slice(history);
@@ -105,7 +105,7 @@ pub fn convolve<I: Isa>(
                     let four = |values: &[f32]| isa.load_f32(&values.as_chunks::<4>().0[at]);
                     sum = isa.add(sum, isa.mul(four(past), four(&weights[channel..channel + head])));
                 }
-                let gate = isa.add(isa.splat_f32(1.0), exp(isa, isa.sub(zero, sum)));
+                let gate = isa.add(isa.splat_f32(1.0), exp.of(isa.sub(zero, sum)));
                 isa.store_f32(out, isa.div(sum, gate));
             }
             if kind != HeadKind::Value {

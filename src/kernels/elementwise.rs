@@ -81,9 +81,9 @@ impl Gate {
 /// If the lengths differ.
 pub fn gate<I: Isa>(kind: Gate, g: &mut [f32], up: &[f32]) {
     let isa = I::default();
-    let (one, zero) = (isa.splat_f32(1.0), isa.splat_f32(0.0));
+    let (exp, zero) = (Exp::new(isa), isa.splat_f32(0.0));
     match kind {
-        Gate::Silu => map2(isa, g, up, |g, up| isa.mul(isa.div(g, isa.add(one, exp(isa, isa.sub(zero, g)))), up)),
+        Gate::Silu => map2(isa, g, up, |g, up| isa.mul(isa.div(g, isa.add(exp.one, exp.of(isa.sub(zero, g)))), up)),
         Gate::Relu2 => map2(isa, g, up, |g, up| {
             let positive = isa.max(g, zero);
             isa.mul(isa.mul(positive, positive), up)
@@ -97,9 +97,10 @@ pub fn gate<I: Isa>(kind: Gate, g: &mut [f32], up: &[f32]) {
 /// If the lengths differ.
 pub fn gated<I: Isa>(silu: bool, x: &mut [f32], g: &[f32]) {
     let isa = I::default();
+    let exp = Exp::new(isa);
     map2(isa, x, g, |x, g| {
         let x = if silu { isa.mul(x, g) } else { x };
-        isa.div(x, isa.add(isa.splat_f32(1.0), exp(isa, isa.sub(isa.splat_f32(0.0), g))))
+        isa.div(x, isa.add(exp.one, exp.of(isa.sub(isa.splat_f32(0.0), g))))
     });
 }
 
@@ -120,29 +121,54 @@ fn map2<I: Isa>(isa: I, a: &mut [f32], b: &[f32], f: impl Fn(I::V, I::V) -> I::V
     }
 }
 
-/// Computes eˣ to about one unit in the last place. Below −87.33 the result is 0, and x is clamped to 88 above.
-///
-/// With x = n · ln 2 + r, |r| ≤ ln 2 / 2: the polynomial in r is that of Cephes' `expf`, and 2ⁿ is written into the exponent.
-/// ln 2 is subtracted in two parts, so that r keeps its precision.
-#[inline(always)]
-pub fn exp<I: Isa>(isa: I, x: I::V) -> I::V {
-    let f = |value: f32| isa.splat_f32(value);
-    // The comparison is false for NaN, which therefore stays in the mask.
-    let alive = isa.sub_i32(isa.splat_i32(-1), isa.gt(f(-87.33), x));
-    let whole = x;
-    let x = isa.min(isa.max(x, f(-87.33)), f(88.0));
-    let power_of_two = isa.round(isa.mul(x, f(std::f32::consts::LOG2_E)));
-    let n = isa.to_f32(power_of_two);
-    let r = isa.add(isa.sub(x, isa.mul(n, f(0.693_359_4))), isa.mul(n, f(2.121_944_4e-4)));
-    let mut p = f(1.987_569_2e-4);
-    for term in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
-        p = isa.add(isa.mul(p, r), f(term));
+/// Computes eˣ. Its constants are loaded once, before a loop: V8 rebuilds literals at every use, which takes as long as all else.
+pub struct Exp<I: Isa> {
+    isa: I,
+    least: I::V,
+    most: I::V,
+    log2_e: I::V,
+    ln2: [I::V; 2],
+    polynomial: [I::V; 6],
+    one: I::V,
+    bias: I::V,
+}
+
+impl<I: Isa> Exp<I> {
+    /// Loads the constants.
+    #[inline(always)]
+    pub fn new(isa: I) -> Self {
+        let floats = |values: [f32; 12]| std::hint::black_box(values).map(|value| isa.splat_f32(value));
+        let polynomial = [1.987_569_2e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
+        let [a, b, c, d, e, f] = polynomial;
+        let log2_e = std::f32::consts::LOG2_E;
+        let [least, most, log2_e, high, low, one, polynomial @ ..] =
+            floats([-87.33, 88.0, log2_e, 0.693_359_4, 2.121_944_4e-4, 1.0, a, b, c, d, e, f]);
+        let bias = isa.splat_i32(std::hint::black_box(127));
+        Self { isa, least, most, log2_e, ln2: [high, low], polynomial, one, bias }
     }
-    let y = isa.add(isa.add(isa.mul(p, isa.mul(r, r)), r), f(1.0));
-    let power = isa.shl_i32(isa.add_i32(power_of_two, isa.splat_i32(127)), 23);
-    // Compilers and engines differ in what min and max return for a NaN, so it bypasses them.
-    let nan = isa.mul(isa.and(whole, alive), f(0.0));
-    isa.add(isa.and(isa.mul(y, power), alive), nan)
+
+    /// Computes eˣ to about one unit in the last place. Below −87.33 the result is 0, and x is clamped to 88 above.
+    ///
+    /// With x = n · ln 2 + r, |r| ≤ ln 2 / 2: the polynomial in r is that of Cephes' `expf`, and 2ⁿ is written into the exponent.
+    /// ln 2 is subtracted in two parts, so that r keeps its precision.
+    #[inline(always)]
+    pub fn of(&self, x: I::V) -> I::V {
+        let isa = self.isa;
+        // The comparison is false for NaN, which therefore stays.
+        let dead = isa.gt(self.least, x);
+        let whole = x;
+        let x = isa.min(isa.max(x, self.least), self.most);
+        let power_of_two = isa.round(isa.mul(x, self.log2_e));
+        let n = isa.to_f32(power_of_two);
+        let r = isa.add(isa.sub(x, isa.mul(n, self.ln2[0])), isa.mul(n, self.ln2[1]));
+        let [first, rest @ ..] = self.polynomial;
+        let p = rest.into_iter().fold(first, |p, term| isa.add(isa.mul(p, r), term));
+        let y = isa.add(isa.add(isa.mul(p, isa.mul(r, r)), r), self.one);
+        let power = isa.shl_i32(isa.add_i32(power_of_two, self.bias), 23);
+        // Compilers and engines differ in what min and max return for a NaN, so it bypasses them.
+        let nan = isa.mul(isa.and_not(whole, dead), isa.splat_f32(0.0));
+        isa.add(isa.and_not(isa.mul(y, power), dead), nan)
+    }
 }
 
 /// Which dimensions of a head form a pair that rotary embeddings turn.

@@ -33,7 +33,7 @@ mod ints;
 #[cfg(test)]
 pub(in crate::kernels) mod suite;
 
-use super::elementwise::exp;
+use super::elementwise::Exp;
 use super::isa::Isa;
 use super::rows::{Codec, KV_BLOCK, rotate};
 
@@ -167,13 +167,14 @@ impl Drop for BlockPrefetch<'_> {
 fn softmax_step<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], live: usize, state: &mut OnlineSoftmax) {
     scores[live..].fill(f32::NEG_INFINITY);
     let (fours, _) = scores.as_chunks_mut::<4>();
+    let exp = Exp::new(isa);
     let mut lanes = [0.0; 4];
     // A NaN does not become the maximum, here or below; it stays a NaN as a weight.
     let new_max = fours.iter().fold(isa.splat_f32(state.max), |new_max, four| isa.max(new_max, isa.load_f32(four)));
     isa.store_f32(&mut lanes, new_max);
     let new_max = lanes.into_iter().fold(state.max, |new_max, score| if new_max < score { score } else { new_max });
     for four in fours.iter_mut().take(live.div_ceil(4)) {
-        let p = exp(isa, isa.sub(isa.load_f32(four), isa.splat_f32(new_max)));
+        let p = exp.of(isa.sub(isa.load_f32(four), isa.splat_f32(new_max)));
         isa.store_f32(four, p);
     }
     scores[live..].fill(0.0);
@@ -182,7 +183,7 @@ fn softmax_step<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], live: usize, state
     isa.store_f32(&mut lanes, sum);
     let sum = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
     if new_max > state.max {
-        isa.store_f32(&mut lanes, exp(isa, isa.splat_f32(state.max - new_max)));
+        isa.store_f32(&mut lanes, exp.of(isa.splat_f32(state.max - new_max)));
         let factor = lanes[0];
         state.sum *= factor;
         state.out.iter_mut().for_each(|value| *value *= factor);

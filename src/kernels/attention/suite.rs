@@ -2,7 +2,7 @@
 //! one position at a time.
 
 use super::{OnlineSoftmax, attend};
-use crate::kernels::elementwise::exp;
+use crate::kernels::elementwise::Exp;
 use crate::kernels::isa::{Isa, scalar::Scalar};
 use crate::kernels::rows::{Codec, KV_BLOCK};
 use crate::rng::Rng;
@@ -86,7 +86,7 @@ fn keep(codec: Codec, row: &[f32]) -> StoredRow {
 
 fn naive_exp(x: f32) -> f32 {
     let mut out = [0.0; 4];
-    Scalar.store_f32(&mut out, exp(Scalar, Scalar.splat_f32(x)));
+    Scalar.store_f32(&mut out, Exp::new(Scalar).of(Scalar.splat_f32(x)));
     out[0]
 }
 

@@ -66,14 +66,16 @@ fn place<T>(codes: &mut [T], values: &[f32], first: usize, step: usize, code: im
 /// f32's fields.
 pub fn widen<I: Isa>(isa: I, codec: Codec, codes: &[u32], out: &mut [f32]) {
     let (fours, _) = out.as_chunks_mut::<4>();
+    // As `Isa::mask`, which says why.
+    let constant = |bits: u32| isa.splat_i32(std::hint::black_box(bits as i32));
     if codec == Codec::F16 {
-        let mask = isa.splat_i32(0x8fff_e000_u32 as i32);
+        let mask = constant(0x8fff_e000);
         for (codes, out) in codes.as_chunks::<2>().0.iter().zip(fours) {
             // The signed load fills the upper half with the sign, which the mask reduces to one bit.
             isa.store_f32(out, isa.and(isa.shl_i32(isa.load_i16(bytemuck::cast_ref(codes)), 13), mask));
         }
     } else {
-        let (mask, bias) = (isa.splat_i32(0x87f0_0000_u32 as i32), isa.splat_i32((REBIAS << 23) as i32));
+        let (mask, bias) = (constant(0x87f0_0000), constant(REBIAS << 23));
         for (codes, out) in codes.as_chunks::<4>().0.iter().zip(fours.as_chunks_mut::<4>().0) {
             for (four, out) in isa.load_i8(bytemuck::cast_ref(codes)).into_iter().zip(out) {
                 let value = isa.add_i32(isa.and(isa.shl_i32(four, 20), mask), bias);
