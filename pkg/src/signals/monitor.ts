@@ -62,7 +62,9 @@ export class Monitor {
   readonly #share: number;
   readonly #thresholds: HealthThresholds;
   readonly #tiles: Tiles;
-  readonly #started = performance.now();
+  /** When watching began, later by the time that it has rested; and when it came to rest, where it does. */
+  #started = performance.now();
+  #rests: number | null = null;
   /** Milliseconds that were computed, and of looking at steps and at weights. */
   #computed = 0;
   #looked = 0;
@@ -133,6 +135,17 @@ export class Monitor {
     }
   }
 
+  /** Lets watching rest, or go on; returns what makes the steps then. */
+  watch(on: boolean): this | null {
+    const now = performance.now();
+    if (on) this.#started += now - (this.#rests ?? now);
+    this.#rests = on ? null : (this.#rests ?? now);
+    // A step that was begun may end without being looked at.
+    this.#looking = false;
+    this.#logits = null;
+    return on ? this : null;
+  }
+
   /** Compares all weights now. */
   compareAll(): Promise<void> {
     return this.#tiles.compareAll(this.#around.turn);
@@ -172,8 +185,8 @@ export class Monitor {
         from: { tokens: Math.round(this.#written.tokens) },
       },
     } satisfies Record<string, Measure>;
-    const share = (this.#looked + this.#compared) / Math.max(1, performance.now() - this.#started);
-    return assess(measures, this.#thresholds, { kvCacheType, watched: true, share });
+    const share = (this.#looked + this.#compared) / Math.max(1, (this.#rests ?? performance.now()) - this.#started);
+    return assess(measures, this.#thresholds, { kvCacheType, watched: this.#rests === null, share });
   }
 
   #look(): void {
@@ -281,6 +294,7 @@ export class Monitor {
 
   /** Compares tiles for as long as the share of the time since the load allows, and what looks at steps have left of it. */
   #compare(): void {
+    if (this.#rests !== null) return;
     const begun = performance.now();
     const allowed = this.#share * (begun - this.#started) - this.#looked - this.#compared;
     if (allowed <= 0) return;

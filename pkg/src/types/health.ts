@@ -55,9 +55,9 @@ export interface HealthWatch {
 export interface Health {
   /** The worst state of a signal that is known. */
   state: HealthState;
-  /** Whether the load option `health` is on. Without it, only `repetition` and `nonFinite` are known. */
+  /** Whether the load option `health` is on, and not at rest. Without it, only `repetition` and `nonFinite` are known. */
   watched: boolean;
-  /** The share of a core that watching has taken since the load. */
+  /** The share of a core that watching has taken since the load, without the time that it rested. */
   share: number;
   signals: Readonly<Record<HealthSignalName, HealthSignal>>;
   /** Thresholds for this model, if it was well so far: what was measured, with the distance that the given ones leave. */
@@ -73,6 +73,11 @@ export interface HealthOptions {
    * @default none
    */
   damage?: { codes?: number; nan?: boolean } | undefined;
+  /**
+   * false lets watching rest: steps are as without the load option `health`, which it needs, and weights are not compared. true lets it go on.
+   * @default as it is
+   */
+  watch?: boolean | undefined;
   /** Aborts the call; the promise rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
 }

@@ -21,7 +21,7 @@ test("a model that nobody watches tells what is known anyway", async (context) =
   assert.equal(signals.nonFinite.state, "ok");
   for (const name of ["weights", "kvEntropy", "zeroChannels", "int8Saturation", "perplexity"] as const)
     assert.deepEqual([signals[name].state, signals[name].value], ["unknown", null], name);
-  for (const options of [{ full: true }, { damage: { codes: 1 } }])
+  for (const options of [{ full: true }, { damage: { codes: 1 } }, { watch: true }])
     assert.match((await failure(() => model.health(options))).message, /needs the load option health/);
   assert.equal((await failure(() => model.health({ damage: { codes: -1 } }))).code, "InvalidArgument");
 });
@@ -46,6 +46,36 @@ test("watching every step changes no token and no logit", async (context) => {
   );
   assert.ok(kvEntropy.layers!.length === watched.info.config.layers && !kvEntropy.layers!.includes(null));
   assert.ok(weights.from.rounds! >= 1 && weights.value === 0);
+});
+
+test("watching rests and goes on", async (context) => {
+  const model = await demo(context, always);
+  const write = async () => {
+    await model.generate(ONCE, { maxTokens: 20, seed: 2, temperature: 0 }).finished;
+    const { watched, signals } = await model.health();
+    return [watched, signals.perplexity.from.tokens];
+  };
+  assert.deepEqual(await write(), [true, 20]);
+  assert.equal((await model.health({ watch: false })).watched, false);
+  assert.deepEqual(await write(), [false, 20]);
+  await model.health({ watch: false });
+  assert.equal((await model.health({ watch: true })).watched, true);
+  assert.deepEqual(await write(), [true, 40]);
+});
+
+test("watching rests while a request is being computed", async (context) => {
+  const [plain, model] = [await demo(context), await demo(context, always)];
+  const options = { maxTokens: 60, seed: 4, temperature: 0.8 };
+  const { tokens } = await plain.generate(ONCE, options).finished;
+  const answer = model.generate(ONCE, options);
+  let on = true;
+  for await (const _ of answer) {
+    on = !on;
+    await model.health({ watch: on });
+  }
+  assert.deepEqual((await answer.finished).tokens, tokens);
+  const { state, signals } = await model.health({ watch: true, full: true });
+  assert.ok(state === "ok" && signals.perplexity.from.tokens! <= 60, state);
 });
 
 test("the perplexity is that of the tokens that were written", async (context) => {

@@ -35,14 +35,15 @@ export const configure: Handler<"configure"> = ({ model }, given) => {
 
 export const statistics: Handler<"statistics"> = async (state) => (await state.count()).statistics;
 
-export const health: Handler<"health"> = async (state, { full, damage }) => {
+export const health: Handler<"health"> = async (state, { full, damage, watch }) => {
   const { monitor, platform } = state;
   if (monitor) {
+    if (watch !== undefined) state.model.loop.watched = monitor.watch(watch);
     if (damage) monitor.damage(damage);
     if (full) await monitor.compareAll();
     return monitor.health;
   }
-  for (const [option, given] of Object.entries({ full, damage })) {
+  for (const [option, given] of Object.entries({ full, damage, watch })) {
     if (given) throw new EngineError("InvalidArgument", `health: ${option} needs the load option health`, { option });
   }
   const { unwatched } = await platform.signals();

@@ -67,6 +67,12 @@ export const wellness = {
     otherwise: "none",
     help: "Damages the model in memory, to see an alarm rise: codes in so many tiles, or a scale that is NaN.",
   },
+  watch: {
+    kind: "boolean",
+    to: "caller",
+    otherwise: "as it is",
+    help: "false lets watching rest, true lets it go on.",
+  },
 } as const satisfies Group;
 
 export const metering = {
