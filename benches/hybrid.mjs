@@ -205,20 +205,26 @@ async function crossing() {
   return { parts, same, wholeMs: one.ms, splitMs: split.ms, crossingMs: more };
 }
 
-/** Each kind twice: two loads of one model differ by more than a rotation takes. */
+/** Loads of both kinds, every other time in the other order: two loads of one model differ by more than a rotation takes. */
+const ROTATION_LOADS = 24;
+
 async function rotation() {
-  const shape = "bonsai27b,layers=8,vocab=512";
-  const kinds = [shape, `${shape},rotated=1024`];
-  const options = { weightPrefetch: "off" };
-  const sources = [0, 1, 2, 3].map((i) => [String(i), { source: synthetic({ shape: kinds[i % 2] }), options }]);
-  const loads = Object.values(await byTurns(Object.fromEntries(sources), { tokens: 24, turns: 2 * repeat }));
-  const [plain, rotated] = [0, 1].map((kind) => loads.filter((_, i) => i % 2 === kind).map(({ ms }) => ms));
-  const mean = (runs) => runs.reduce((sum, ms) => sum + median(ms), 0) / runs.length;
-  const share = 1 - mean(plain) / mean(rotated);
-  const [one, other] = plain.map(median);
-  const apart = Math.abs(one - other) / mean(plain);
-  console.log(`a step ${mean(plain).toFixed(2)} ms, rotated ${mean(rotated).toFixed(2)}: ${(100 * share).toFixed(2)} % of it; two loads of one model are ${(100 * apart).toFixed(2)} % apart`);
-  return { shape, plainMs: plain, rotatedMs: rotated, share, apart };
+  const shape = "bonsai27b,layers=4,vocab=512";
+  const kinds = { plain: shape, rotated: `${shape},rotated=1024` };
+  const loads = [];
+  for (let i = 0; i < ROTATION_LOADS; i++) {
+    const names = i % 2 ? ["rotated", "plain"] : ["plain", "rotated"];
+    const sources = names.map((name) => [name, { source: synthetic({ shape: kinds[name] }), options: { weightPrefetch: "off" } }]);
+    const { plain, rotated } = await byTurns(Object.fromEntries(sources), { tokens: 24 });
+    loads.push({ plainMs: median(plain.ms), rotatedMs: median(rotated.ms) });
+  }
+  const shares = loads.map(({ plainMs, rotatedMs }) => 1 - plainMs / rotatedMs);
+  const mean = (all) => all.reduce((sum, one) => sum + one, 0) / all.length;
+  const share = mean(shares);
+  const deviation = Math.sqrt(mean(shares.map((one) => (one - share) ** 2)) / (shares.length - 1));
+  const [plainMs, rotatedMs] = ["plainMs", "rotatedMs"].map((name) => mean(loads.map((one) => one[name])));
+  console.log(`a step ${plainMs.toFixed(2)} ms, rotated ${rotatedMs.toFixed(2)}: ${(100 * share).toFixed(2)} ± ${(100 * deviation).toFixed(2)} % of it, by ${loads.length} loads of each`);
+  return { shape, loads, share, deviation };
 }
 
 async function mtp() {

@@ -203,13 +203,13 @@ export const figures = {
   hybrid_costs: () =>
     measured("hybrid-crossing", "node benches/hybrid.mjs crossing", ({ machine, parts, crossingMs }) => {
       const step = 1000 / report("hybrid-27b").decode.tokensPerSecond.median;
-      const { share, apart } = report("hybrid-rotation");
+      const rotation = report("hybrid-rotation");
       const guesses = report("hybrid-mtp");
       return [
         `${on(machine)}, two threads:`,
         "",
         `- A crossing between two memories takes ${(1000 * crossingMs).toFixed(0)} µs with rows of 5,120 values (${parts} memories against one, by turns; \`node benches/hybrid.mjs crossing\`): a step of the 27B shape in two memories, which crosses twice, spends ${((200 * crossingMs) / step).toFixed(2)} % on it.`,
-        `- What rotating the inputs takes, with blocks of 1,024, is ${Math.abs(share) < apart ? "not seen" : "seen"} beside the noise: steps of layers of the 27B shape with it and without differ by ${more(share)}, two loads of one model by ${more(apart)} (\`node benches/hybrid.mjs rotation\`).`,
+        `- With inputs rotated in blocks of 1,024, a step of layers of the 27B shape takes ${(100 * rotation.share).toFixed(1)} ± ${(100 * rotation.deviation).toFixed(1)} % more, by ${rotation.loads.length} loads with it and without on ${on(rotation.machine)} (\`node benches/hybrid.mjs rotation\`); the transform alone is 0.4 % of it ([results](../benches/results/README.md#large-hybrids)).`,
         `- A head for further tokens whose guesses are all wrong, which is the worst, makes an answer ${guesses.ratio.toFixed(2)} times as fast as one without guesses: guessing rests soon (\`node benches/hybrid.mjs mtp\`).`,
       ].join("\n");
     }),
@@ -467,7 +467,7 @@ export const figures = {
         return [name, "", median(runs.off).toFixed(3), median(runs.on).toFixed(3), String(runs.on.length), share];
       });
       const head = ["Model", "", "a step, ms", "with `health`, ms", "pairs", "more"];
-      return `${settings.threads} threads, ${on(machine)}: medians, and the mean of the middle half of the pairs' ratios with its deviation (\`node benches/health.mjs\`):\n\n${table(head, lines)}`;
+      return `${settings.threads} threads, ${on(machine)}: medians of steps, and the mean of the pairs' ratios without the outermost tenth with its deviation (\`node benches/health.mjs\`):\n\n${table(head, lines)}`;
     }),
 
   settings: () =>
