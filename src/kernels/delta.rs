@@ -105,7 +105,7 @@ pub fn convolve<I: Isa>(
                     let four = |values: &[f32]| isa.load_f32(&values.as_chunks::<4>().0[at]);
                     sum = isa.add(sum, isa.mul(four(past), four(&weights[channel..channel + head])));
                 }
-                let gate = isa.add(isa.splat_f32(1.0), exp.of(isa.sub(zero, sum)));
+                let gate = isa.add(exp.one(), exp.of(isa.sub(zero, sum)));
                 isa.store_f32(out, isa.div(sum, gate));
             }
             if kind != HeadKind::Value {

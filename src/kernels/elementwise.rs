@@ -83,7 +83,7 @@ pub fn gate<I: Isa>(kind: Gate, g: &mut [f32], up: &[f32]) {
     let isa = I::default();
     let (exp, zero) = (Exp::new(isa), isa.splat_f32(0.0));
     match kind {
-        Gate::Silu => map2(isa, g, up, |g, up| isa.mul(isa.div(g, isa.add(exp.one, exp.of(isa.sub(zero, g)))), up)),
+        Gate::Silu => map2(isa, g, up, |g, up| isa.mul(isa.div(g, isa.add(exp.one(), exp.of(isa.sub(zero, g)))), up)),
         Gate::Relu2 => map2(isa, g, up, |g, up| {
             let positive = isa.max(g, zero);
             isa.mul(isa.mul(positive, positive), up)
@@ -100,7 +100,7 @@ pub fn gated<I: Isa>(silu: bool, x: &mut [f32], g: &[f32]) {
     let exp = Exp::new(isa);
     map2(isa, x, g, |x, g| {
         let x = if silu { isa.mul(x, g) } else { x };
-        isa.div(x, isa.add(exp.one, exp.of(isa.sub(isa.splat_f32(0.0), g))))
+        isa.div(x, isa.add(exp.one(), exp.of(isa.sub(isa.splat_f32(0.0), g))))
     });
 }
 
@@ -128,23 +128,41 @@ pub struct Exp<I: Isa> {
     most: I::V,
     log2_e: I::V,
     ln2: [I::V; 2],
-    polynomial: [I::V; 6],
-    one: I::V,
+    /// The coefficients, the highest power's first; the last is 1.
+    polynomial: [I::V; 7],
     bias: I::V,
 }
+
+/// In the order of [`Exp`]'s fields. The bias of an exponent stands as an integer's bits.
+static EXP_CONSTANTS: [f32; 13] = [
+    -87.33,
+    88.0,
+    std::f32::consts::LOG2_E,
+    0.693_359_4,
+    2.121_944_4e-4,
+    f32::from_bits(127),
+    1.987_569_2e-4,
+    1.398_199_9e-3,
+    8.333_452e-3,
+    4.166_579_6e-2,
+    1.666_666_5e-1,
+    0.5,
+    1.0,
+];
 
 impl<I: Isa> Exp<I> {
     /// Loads the constants.
     #[inline(always)]
     pub fn new(isa: I) -> Self {
-        let floats = |values: [f32; 12]| std::hint::black_box(values).map(|value| isa.splat_f32(value));
-        let polynomial = [1.987_569_2e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
-        let [a, b, c, d, e, f] = polynomial;
-        let log2_e = std::f32::consts::LOG2_E;
-        let [least, most, log2_e, high, low, one, polynomial @ ..] =
-            floats([-87.33, 88.0, log2_e, 0.693_359_4, 2.121_944_4e-4, 1.0, a, b, c, d, e, f]);
-        let bias = isa.splat_i32(std::hint::black_box(127));
-        Self { isa, least, most, log2_e, ln2: [high, low], polynomial, one, bias }
+        let constants = std::hint::black_box(&EXP_CONSTANTS).map(|constant| isa.splat_f32(constant));
+        let [least, most, log2_e, high, low, bias, polynomial @ ..] = constants;
+        Self { isa, least, most, log2_e, ln2: [high, low], polynomial, bias }
+    }
+
+    /// 1, which gates need too.
+    #[inline(always)]
+    pub fn one(&self) -> I::V {
+        self.polynomial[6]
     }
 
     /// Computes eˣ to about one unit in the last place. Below −87.33 the result is 0, and x is clamped to 88 above.
@@ -161,9 +179,9 @@ impl<I: Isa> Exp<I> {
         let power_of_two = isa.round(isa.mul(x, self.log2_e));
         let n = isa.to_f32(power_of_two);
         let r = isa.add(isa.sub(x, isa.mul(n, self.ln2[0])), isa.mul(n, self.ln2[1]));
-        let [first, rest @ ..] = self.polynomial;
+        let [first, rest @ .., one] = self.polynomial;
         let p = rest.into_iter().fold(first, |p, term| isa.add(isa.mul(p, r), term));
-        let y = isa.add(isa.add(isa.mul(p, isa.mul(r, r)), r), self.one);
+        let y = isa.add(isa.add(isa.mul(p, isa.mul(r, r)), r), one);
         let power = isa.shl_i32(isa.add_i32(power_of_two, self.bias), 23);
         // Compilers and engines differ in what min and max return for a NaN, so it bypasses them.
         let nan = isa.mul(isa.and_not(whole, dead), isa.splat_f32(0.0));

@@ -102,10 +102,12 @@ impl MatrixShape {
         )
     }
 
-    /// Tells whether codes lie by rows: those of 2 bits, where kernels look their products up. K-quants have none.
+    /// Tells whether codes lie by rows: those of 2 bits, where kernels look their products up. K-quants have none. Builds that never
+    /// look up know it, so that they are without those kernels; tests have both.
     #[inline]
     pub fn by_rows(&self) -> bool {
-        self.lookup
+        (LOOKUP || cfg!(test))
+            && self.lookup
             && matches!(self.packing, Packing::Ints(Layout { codes: Codes::B2, .. }))
             && !self.has_super_blocks()
     }
