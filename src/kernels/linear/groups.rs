@@ -1,17 +1,18 @@
-//! Weights of 4 and 8 bits with a scale for every 32 values (Q4_0, Q4_1, Q8_0), times one token.
+//! Weights with f16 scales a group, times one token: short groups of 32 values with codes of 4 and 8 bits (Q4_0, Q4_1, Q8_0), and longer
+//! ones with codes of 1 and 2 bits (Q1_0, Q2_0, TQ2_0) and int8 activations.
 //!
 //! # Why
 //!
 //! A group of 32 values is eight steps, whose products take about as many instructions as what surrounds them: beginning sums, joining
-//! planes, widening scales, writing results. Here all of it is one function without calls. A pass covers 16 rows: their sums stay in registers
-//! from the first step to the float that is added to the result.
+//! planes, widening scales, writing results. With 128 values it is still a third. Here all of it is one function without calls. A pass covers
+//! 16 or 32 rows: their sums stay in registers from the first step to the float that is added to the result.
 //!
 //! # The loops
 //!
 //! ```text
 //! for each group along k            rising
-//!   for each pass of 16 rows        four vectors of sums, twice for two planes of activations
-//!     for each of 8 steps           a splat a plane; a load, an AND a plane of codes, a dot
+//!   for each pass of rows           eight vectors of sums, four for each of two planes of activations
+//!     for each step                 a splat a plane; a load, an AND a plane of codes, a dot
 //!     add to the results            finish::add_part, as every kernel does
 //! ```
 //!
@@ -32,24 +33,37 @@ use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Constants, Ints, Matrix, MatrixShape, Packing};
 use crate::quant::{Codes, Layout, ScaleType, Scales};
 
-/// Values of a group, and its steps of four.
+/// Values of a short group.
 const GROUP: usize = 32;
-const STEPS: usize = GROUP / 4;
-/// Vectors of four rows in a pass.
-const PASS_VECTORS: usize = 4;
+/// Steps of a short group, which are written out; and the mark of a group of any length.
+pub(super) const SHORT: usize = GROUP / 4;
+pub(super) const LONG: usize = 0;
+/// Vectors of sums in a pass, as many as registers hold.
+const PASS_SUMS: usize = 8;
 
 /// Whether [`one`] has a kernel for these weights and activations.
 pub(super) fn supports(shape: &MatrixShape, precision: Precision) -> bool {
-    let Packing::Ints(Layout { codes: Codes::B4 | Codes::I8, step: 1, scales, .. }) = shape.packing else {
-        return false;
-    };
-    matches!(scales, Scales::Group { len: GROUP, scale_type: ScaleType::F16, .. }) && precision != Precision::Float
+    let Packing::Ints(Layout { codes, step, scales, .. }) = shape.packing else { return false };
+    let Scales::Group { len, scale_type: ScaleType::F16, min } = scales else { return false };
+    match codes {
+        Codes::B4 | Codes::I8 => len == GROUP && step == 1 && precision != Precision::Float,
+        Codes::B1 | Codes::B2 => len > GROUP && !min && !shape.five && !shape.by_rows() && precision == Precision::Int8,
+        Codes::B6 => false,
+    }
 }
 
 /// Multiplies one tile for one token, and adds to `out`: `P` planes of `V` parts of each step at a time, for `A` planes of activations.
-/// With `DOT2` products are summed in 16-bit lanes first.
+/// With `DOT2` products are summed in 16-bit lanes first. A group has `STEPS` steps, or any number where that is [`LONG`].
 #[expect(clippy::needless_range_loop, reason = "counted loops are written out, which keeps sums in registers")]
-pub(super) fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, const DOT2: bool>(
+pub(super) fn one<
+    I: Isa,
+    C: Ints<P>,
+    const P: usize,
+    const V: usize,
+    const A: usize,
+    const STEPS: usize,
+    const DOT2: bool,
+>(
     matrix: &Matrix,
     tile: usize,
     act: &Act<I>,
@@ -58,12 +72,14 @@ pub(super) fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: u
 ) {
     let isa = I::default();
     let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
-    let has_min = matches!(layout.scales, Scales::Group { min: true, .. });
+    // The 1-bit weights ±1 count 2.
+    let twice = u32::from(layout.step == 2);
+    let has_min = STEPS != LONG && matches!(layout.scales, Scales::Group { min: true, .. });
     let factors = [128, 1, -8192].map(|factor| isa.splat_i16(std::hint::black_box(factor)));
     let (masks, constants) = (C::masks(isa), Constants::new(isa));
     let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
     let row = act.row(token);
-    let xs: [&[[I::Quad; STEPS]]; A] = std::array::from_fn(|a| row.planes[a].as_chunks().0);
+    let length = if STEPS == LONG { matrix.shape.groups().0 / 4 } else { STEPS };
     let block_bytes = matrix.shape.block_bytes();
     let start = tile * matrix.shape.tile_bytes();
     for (group, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
@@ -72,17 +88,18 @@ pub(super) fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: u
         let scales: &[_; ROW_VECTORS] = fours.first_chunk().expect("a scale a row");
         let mins: Option<&[_; ROW_VECTORS]> = fours[ROW_VECTORS..].first_chunk().filter(|_| has_min);
         let codes = &bytes[matrix.shape.header()..];
-        let (steps, _) = bytemuck::cast_slice::<u8, C::Step>(codes).as_chunks::<STEPS>();
+        let steps = &bytemuck::cast_slice::<u8, C::Step>(codes)[..length];
         let x = GroupInput::new(layout, &row, group);
-        let xs: [&[I::Quad; STEPS]; A] = std::array::from_fn(|a| &xs[a][group]);
+        let xs: [&[I::Quad]; A] = std::array::from_fn(|a| &row.planes[a][group * length..][..length]);
         for pass in 0..8 / P / V {
-            let sums = sums::<I, C, P, V, A, DOT2>(isa, &masks, &factors, &steps[0], pass * V, xs);
+            let sums = sums::<I, C, P, V, A, DOT2>(isa, &masks, &factors, steps, pass * V, xs);
             for v in 0..V {
                 for p in 0..P {
                     let four = (pass * V + v) * P + p;
                     let scale = f16_scales(isa, &constants, &scales[four]);
                     let min = mins.map(|mins| f16_scales(isa, &constants, &mins[four]));
-                    add_part(isa, sums[v][p], scale, min, &x, four_rows(&mut out[0], four));
+                    let sum = if STEPS == LONG { isa.shl_i32(sums[v][p], twice) } else { sums[v][p] };
+                    add_part(isa, sum, scale, min, &x, four_rows(&mut out[0], four));
                 }
             }
         }
@@ -95,16 +112,17 @@ fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, cons
     isa: I,
     masks: &[I::V; 4],
     &[high, one, offset]: &[I::V; 3],
-    codes: &[C::Step; STEPS],
+    codes: &[C::Step],
     first: usize,
-    xs: [&[I::Quad; STEPS]; A],
+    xs: [&[I::Quad]; A],
 ) -> [[I::V; P]; V] {
-    const { assert!(V * P <= PASS_VECTORS && (A == 2 || !DOT2)) }
+    const { assert!(V * P * A <= PASS_SUMS && (A == 2 || !DOT2)) }
+    let xs = xs.map(|x| &x[..codes.len()]);
     let zero = isa.splat_i32(0);
     let ones = isa.splat_quad(&isa.quad([1; 4]));
     let mut dots = [[[zero; P]; V]; A];
     let mut weights = [zero; V];
-    for step in 0..STEPS {
+    for step in 0..codes.len() {
         let x: [I::X; A] = std::array::from_fn(|a| isa.splat_quad(&xs[a][step]));
         for v in 0..V {
             let all = C::planes(isa, masks, codes[step].as_ref(), first + v);
@@ -140,7 +158,7 @@ fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, cons
                 // Signed weights are multiplied with activations that begin at −8192.
                 (true, true) => isa.add_scaled_pairs(*sum, weights[v], offset),
                 (false, true) => isa.add_scaled_pairs(isa.add_scaled_pairs(zero, *sum, high), low, one),
-                _ if A == 1 => *sum,
+                _ if A == 1 => isa.shr_i32(*sum, C::SHIFT[p]),
                 (signed, false) => {
                     let sum = isa.add_i32(isa.shl_i32(*sum, 7), low);
                     if signed { isa.sub_i32(sum, isa.shl_i32(weights[v], 13)) } else { sum }

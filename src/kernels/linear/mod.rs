@@ -317,9 +317,19 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
     }
     macro_rules! groups {
         ($codes:ty, $planes:literal, $parts:literal, $halves:literal, $dot2:literal) => {
-            Kernel::Other(groups::one::<I, $codes, $planes, $parts, $halves, $dot2>)
+            Kernel::Other(groups::one::<I, $codes, $planes, $parts, $halves, { groups::SHORT }, $dot2>)
         };
     }
+    macro_rules! long_groups {
+        ($codes:ty, $planes:literal, $parts:literal) => {
+            Kernels {
+                one: Kernel::Other(groups::one::<I, $codes, $planes, $parts, 1, { groups::LONG }, false>),
+                ..ints!($codes, $planes, 1)
+            }
+        };
+    }
+    // Strict instructions have fewer registers for sums.
+    let long = !I::WIDE && !pairs && groups::supports(shape, precision);
     macro_rules! super_block {
         ($codes:ty, $planes:literal, $vectors:literal, $steps:literal) => {
             Kernels {
@@ -362,10 +372,12 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
             _ => unreachable!("no storage type has such super-blocks"),
         },
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
+            (Codes::B1, Precision::Int8) if long => long_groups!(B1, 8, 1),
             (Codes::B1, Precision::Int8) => ints!(B1, 8, 1),
             (Codes::B1, _) => ints!(B1, 8, 2),
             (Codes::B2, Precision::Int8) if shape.by_rows() => lookup!(1),
             (Codes::B2, _) if shape.by_rows() => lookup!(2),
+            (Codes::B2, Precision::Int8) if long => long_groups!(B2, 4, 2),
             (Codes::B2, Precision::Int8) => ints!(B2, 4, 1),
             (Codes::B2, _) => ints!(B2, 4, 2),
             (Codes::B4, precision) if groups::supports(shape, precision) => match (I::WIDE, pairs) {

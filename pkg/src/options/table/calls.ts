@@ -71,7 +71,7 @@ export const wellness = {
     kind: "boolean",
     to: "caller",
     otherwise: "as it is",
-    help: "false lets watching rest, true lets it go on.",
+    help: "Lets watching rest (false) or go on (true).",
   },
 } as const satisfies Group;
 
