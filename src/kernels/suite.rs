@@ -2,7 +2,7 @@
 //! is what calls them, and the tests of activations and elementwise operations.
 
 use super::act::{Act, Precision};
-use super::attention::suite::{attention_is_softmax, what_is_not_finite_shows};
+use super::attention::suite::{attention_is_softmax, groups_do_not_influence_each_other, what_is_not_finite_shows};
 use super::delta::{self, HeadKind, HeadWeights, Position, Rows};
 use super::elementwise::{self, Gate, Pairs};
 use super::hadamard;
@@ -42,6 +42,7 @@ per_isa!(
     recurrences,
     rotations_of_inputs,
     attention_is_softmax,
+    groups_do_not_influence_each_other,
     what_is_not_finite_shows,
 );
 

@@ -7,7 +7,7 @@ use super::allocator::{BlockAllocator, CacheSalt, Prefix};
 use super::states::{StateShape, States};
 use super::{KvShape, Pool};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::attention::{self, OnlineSoftmax};
+use crate::kernels::attention::{self, QueryBatch};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::{Codec, KV_BLOCK};
 use crate::team::Team;
@@ -305,10 +305,11 @@ impl Cache {
         self.pool.write::<I>(team, block, layer, position % KV_BLOCK, keys, values);
     }
 
-    /// Computes attention for up to [`attention::QUERIES`] queries of one key/value head over the first `limit` positions.
-    pub fn attend<I: Isa>(&self, id: TableId, layer: usize, head: usize, limit: usize, queries: &mut [OnlineSoftmax]) {
-        let blocks = self.table(id).blocks.iter().map(|&block| self.pool.block(block, layer, head));
-        attention::attend::<I>(self.pool.codec(), blocks, limit, queries);
+    /// Computes attention for some queries over a conversation's positions in a layer.
+    pub fn attend<I: Isa>(&self, id: TableId, layer: usize, queries: QueryBatch) {
+        let blocks = &self.table(id).blocks;
+        let block = |index: usize, head: usize| self.pool.block(blocks[index], layer, head);
+        attention::attend::<I>(self.pool.codec(), &block, queries);
     }
 }
 

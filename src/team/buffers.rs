@@ -191,4 +191,14 @@ impl<'a> Columns<'a> {
         // them, and the borrow of `self` keeps this member from having it twice.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(row * self.stride + self.range.start), self.range.len()) }
     }
+
+    /// These columns of every row.
+    pub fn into_rows(self) -> impl ExactSizeIterator<Item = &'a mut [f32]> {
+        (0..self.count).map(move |row| {
+            // SAFETY: as for `row`; the rows do not overlap, and each is given out once.
+            unsafe {
+                std::slice::from_raw_parts_mut(self.base.add(row * self.stride + self.range.start), self.range.len())
+            }
+        })
+    }
 }

@@ -6,13 +6,18 @@
 //! ```
 //!
 //! A score is summed over dimensions from zero in one accumulator, and a result over positions in one accumulator, in rising
-//! order, so that the number of queries or of vectors at a time changes nothing. f16 codes are widened without correcting their
-//! exponent (see `kernels::rows::floats`); the factor of 2¹¹² is multiplied into the query and the scores for keys, and into
+//! order, so that the number of queries or of vectors at a time changes nothing. f16 codes are widened in registers, without
+//! correcting their exponent (see `kernels::rows::floats`); the factor of 2¹¹² is multiplied into the query and the scores for keys, and into
 //! the weights for values.
 
-use super::{BlockPrefetch, OnlineSoftmax, QUERIES, Scores, scale, softmax_step};
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+
+use super::{OnlineSoftmax, Products, QUERIES, Scores, scale, softmax_step};
+use crate::kernels::elementwise;
 use crate::kernels::isa::Isa;
-use crate::kernels::rows::{Codec, HeadBlock, KV_BLOCK, widen};
+use crate::kernels::rows::{Codec, HeadBlock, KV_BLOCK, WidenF16, widen_fp8};
 
 /// The factor that [`widen`] leaves out of f16 values, and as much of it as a query takes: with less, products could become
 /// subnormal, and with more, large queries could overflow. Both are powers of two, so that no bit of a result depends on where
@@ -20,81 +25,138 @@ use crate::kernels::rows::{Codec, HeadBlock, KV_BLOCK, widen};
 const F16_SCALE: f32 = f32::from_bits((127 + 112) << 23);
 const QUERY_F16: f32 = f32::from_bits((127 + 100) << 23);
 
-/// Writes the queries as `[dim][queries]`.
-pub(super) fn prepare(codec: Codec, queries: &[OnlineSoftmax], xs: &mut [f32]) {
-    let factor = if codec == Codec::F16 { QUERY_F16 } else { 1.0 };
-    for (q, query) in queries.iter().enumerate() {
-        for (x, value) in xs.iter_mut().skip(q).step_by(queries.len()).zip(query.query) {
-            *x = value * factor;
+/// How stored values become vectors of four f32.
+pub(super) trait Load<I: Isa>: Copy {
+    type Value: Pod;
+
+    fn new(isa: I) -> Self;
+
+    /// A block's keys or values, in `stage` where they are converted.
+    fn rows<'a>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [u32]) -> &'a [Self::Value];
+
+    fn four(self, isa: I, values: &[Self::Value; 4]) -> I::V;
+}
+
+/// Values that are f32, or fp8 that is widened to them.
+#[derive(Clone, Copy)]
+pub(super) struct Single;
+
+impl<I: Isa> Load<I> for Single {
+    type Value = f32;
+
+    fn new(_: I) -> Self {
+        Self
+    }
+
+    #[inline]
+    fn rows<'a>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [u32]) -> &'a [f32] {
+        if codec == Codec::F32 {
+            return bytemuck::cast_slice(codes);
+        }
+        let stage = bytemuck::cast_slice_mut(stage);
+        widen_fp8(isa, codes, stage);
+        stage
+    }
+
+    #[inline(always)]
+    fn four(self, isa: I, values: &[f32; 4]) -> I::V {
+        isa.load_f32(values)
+    }
+}
+
+impl<I: Isa> Load<I> for WidenF16<I> {
+    type Value = u16;
+
+    fn new(isa: I) -> Self {
+        Self::new(isa)
+    }
+
+    fn rows<'a>(_: I, _: Codec, codes: &'a [u32], _: &'a mut [u32]) -> &'a [u16] {
+        bytemuck::cast_slice(codes)
+    }
+
+    #[inline(always)]
+    fn four(self, isa: I, values: &[u16; 4]) -> I::V {
+        self.widen(isa, values)
+    }
+}
+
+/// Products in f32 of values that `L` loads.
+pub(super) struct Floats<L>(PhantomData<L>);
+
+impl<I: Isa, L: Load<I>> Products<I> for Floats<L> {
+    type Value = L::Value;
+    type X = f32;
+    type Weights = Scores;
+
+    fn words(dim: usize) -> [usize; 2] {
+        [dim, KV_BLOCK * dim]
+    }
+
+    /// Writes the queries as `[dim][queries]`.
+    fn prepare(_: I, codec: Codec, queries: &mut [OnlineSoftmax], xs: &mut [f32]) {
+        let factor = if codec == Codec::F16 { QUERY_F16 } else { 1.0 };
+        for (q, query) in queries.iter().enumerate() {
+            for (x, value) in xs.iter_mut().skip(q).step_by(queries.len()).zip(query.query) {
+                *x = value * factor;
+            }
+        }
+    }
+
+    fn rows<'a>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [u32]) -> &'a [L::Value] {
+        L::rows(isa, codec, codes, stage)
+    }
+
+    fn score(
+        codec: Codec,
+        block: HeadBlock,
+        keys: &[L::Value],
+        xs: &[f32],
+        live: usize,
+        queries: &mut [OnlineSoftmax],
+    ) -> Scores {
+        let isa = I::default();
+        let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
+        match queries.len() {
+            1 => score::<I, L, 1>(isa, keys, live, xs, &mut scores),
+            2 => score::<I, L, 2>(isa, keys, live, xs, &mut scores),
+            3 => score::<I, L, 3>(isa, keys, live, xs, &mut scores),
+            _ => score::<I, L, 4>(isa, keys, live, xs, &mut scores),
+        }
+        for (query, scores) in queries.iter_mut().zip(&mut scores) {
+            let rows = |scores: &mut [f32; KV_BLOCK], params: usize, factor: f32| match codec {
+                Codec::Fp8 => scale(isa, scores, &block.row_params[params]),
+                Codec::F16 => elementwise::scale::<I>(scores, factor),
+                _ => {}
+            };
+            rows(scores, 0, F16_SCALE / QUERY_F16);
+            softmax_step(isa, scores, live, query);
+            rows(scores, 1, F16_SCALE);
+        }
+        scores
+    }
+
+    fn mix(values: &[L::Value], weights: &Scores, live: usize, queries: &mut [OnlineSoftmax]) {
+        let isa = I::default();
+        match queries {
+            [a] => mix_all::<I, L, 1>(isa, values, live, [a], weights),
+            [a, b] => mix_all::<I, L, 2>(isa, values, live, [a, b], weights),
+            [a, b, c] => mix_all::<I, L, 3>(isa, values, live, [a, b, c], weights),
+            [a, b, c, d] => mix_all::<I, L, 4>(isa, values, live, [a, b, c, d], weights),
+            _ => {}
         }
     }
 }
 
-/// Adds one block to up to [`QUERIES`] queries; `live` of its positions count.
-pub(super) fn fold<I: Isa>(
-    codec: Codec,
-    block: HeadBlock,
-    stage: &mut [f32],
-    xs: &[f32],
-    live: usize,
-    queries: &mut [OnlineSoftmax],
-    prefetch: &mut BlockPrefetch,
-) {
-    let isa = I::default();
-    let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
-    let keys = as_f32(isa, codec, block.keys, stage);
-    match queries.len() {
-        1 => score::<I, 1>(isa, keys, live, xs, &mut scores, prefetch),
-        2 => score::<I, 2>(isa, keys, live, xs, &mut scores, prefetch),
-        3 => score::<I, 3>(isa, keys, live, xs, &mut scores, prefetch),
-        _ => score::<I, 4>(isa, keys, live, xs, &mut scores, prefetch),
-    }
-    for (query, scores) in queries.iter_mut().zip(&mut scores) {
-        let rows = |scores: &mut [f32; KV_BLOCK], params: usize, factor: f32| match codec {
-            Codec::Fp8 => scale(isa, scores, &block.row_params[params]),
-            Codec::F16 => scores.iter_mut().for_each(|score| *score *= factor),
-            _ => {}
-        };
-        rows(scores, 0, F16_SCALE / QUERY_F16);
-        softmax_step(isa, scores, live, query);
-        rows(scores, 1, F16_SCALE);
-    }
-    let values = as_f32(isa, codec, block.values, stage);
-    match queries {
-        [a] => mix_all(isa, values, live, [a], &scores, prefetch),
-        [a, b] => mix_all(isa, values, live, [a, b], &scores, prefetch),
-        [a, b, c] => mix_all(isa, values, live, [a, b, c], &scores, prefetch),
-        [a, b, c, d] => mix_all(isa, values, live, [a, b, c, d], &scores, prefetch),
-        _ => {}
-    }
-}
-
-/// Returns codes as f32, widened in `stage` where necessary.
-#[inline]
-fn as_f32<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [f32]) -> &'a [f32] {
-    if codec == Codec::F32 {
-        return bytemuck::cast_slice(codes);
-    }
-    widen(isa, codec, codes, stage);
-    stage
-}
-
 /// Computes the scores of the first `live` positions, eight positions at a time.
-fn score<I: Isa, const Q: usize>(
-    isa: I,
-    keys: &[f32],
-    live: usize,
-    xs: &[f32],
-    scores: &mut Scores,
-    prefetch: &mut BlockPrefetch,
-) {
+fn score<I: Isa, L: Load<I>, const Q: usize>(isa: I, keys: &[L::Value], live: usize, xs: &[f32], scores: &mut Scores) {
+    let load = L::new(isa);
     let (rows, _) = keys.as_chunks::<4>().0.as_chunks::<{ KV_BLOCK / 4 }>();
     // Two vectors of positions by four queries are eight accumulators, which registers hold.
     for pair in 0..live.div_ceil(8).min(KV_BLOCK / 8) {
-        prefetch.touch(KV_BLOCK / 4);
         let mut sums = [[isa.splat_f32(0.0); 2]; Q];
         for (row, xs) in rows.iter().zip(xs.as_chunks::<Q>().0) {
-            let k = [isa.load_f32(&row[2 * pair]), isa.load_f32(&row[2 * pair + 1])];
+            let k = [load.four(isa, &row[2 * pair]), load.four(isa, &row[2 * pair + 1])];
             for q in 0..Q {
                 let x = isa.splat_f32(xs[q]);
                 sums[q] = [isa.add(sums[q][0], isa.mul(k[0], x)), isa.add(sums[q][1], isa.mul(k[1], x))];
@@ -109,34 +171,33 @@ fn score<I: Isa, const Q: usize>(
 }
 
 /// Adds the weighted values of a block to the results, eight dimensions at a time.
-fn mix_all<I: Isa, const Q: usize>(
+fn mix_all<I: Isa, L: Load<I>, const Q: usize>(
     isa: I,
-    values: &[f32],
+    values: &[L::Value],
     live: usize,
     mut queries: [&mut OnlineSoftmax; Q],
     weights: &Scores,
-    prefetch: &mut BlockPrefetch,
 ) {
+    let load = L::new(isa);
     let dim = values.len() / KV_BLOCK;
     let values = &values[..live * dim];
     for from in (0..dim / 8 * 8).step_by(8) {
-        prefetch.touch(dim / 4);
         let outs = queries.each_mut().map(|query| &mut query.out[from..]);
-        mix::<I, Q, 2>(isa, values, dim, from, std::array::from_fn(|q| &weights[q]), outs);
+        mix::<I, L, Q, 2>((isa, load), values, dim, from, std::array::from_fn(|q| &weights[q]), outs);
     }
     if !dim.is_multiple_of(8) {
         let from = dim - 4;
         for (query, weights) in queries.into_iter().zip(weights) {
-            mix::<I, 1, 1>(isa, values, dim, from, [weights], [&mut query.out[from..]]);
+            mix::<I, L, 1, 1>((isa, load), values, dim, from, [weights], [&mut query.out[from..]]);
         }
     }
 }
 
 /// Adds the weighted values of `4 · W` dimensions from `from` on, for `Q` queries.
 #[inline]
-fn mix<I: Isa, const Q: usize, const W: usize>(
-    isa: I,
-    values: &[f32],
+fn mix<I: Isa, L: Load<I>, const Q: usize, const W: usize>(
+    (isa, load): (I, L),
+    values: &[L::Value],
     dim: usize,
     from: usize,
     weights: [&[f32; KV_BLOCK]; Q],
@@ -146,7 +207,7 @@ fn mix<I: Isa, const Q: usize, const W: usize>(
     let mut sums: [[I::V; W]; Q] = std::array::from_fn(|q| std::array::from_fn(|w| isa.load_f32(&outs[q][w])));
     for (position, row) in values.chunks_exact(dim).enumerate().take(KV_BLOCK) {
         let (fours, _) = row[from..from + 4 * W].as_chunks::<4>();
-        let v: [I::V; W] = std::array::from_fn(|w| isa.load_f32(&fours[w]));
+        let v: [I::V; W] = std::array::from_fn(|w| load.four(isa, &fours[w]));
         for q in 0..Q {
             let p = isa.splat_f32(weights[q][position]);
             sums[q] = std::array::from_fn(|w| isa.add(sums[q][w], isa.mul(v[w], p)));

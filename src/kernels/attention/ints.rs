@@ -13,7 +13,7 @@
 //! values' codes have seven bits and a sign themselves, and every block has its own unit, so that a block of small weights is
 //! as precise as another.
 
-use super::{BlockPrefetch, OnlineSoftmax, QUERIES, Scores, scale, softmax_step};
+use super::{OnlineSoftmax, Products, QUERIES, Scores, scale, softmax_step};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::{Codec, HeadBlock, KV_BLOCK, max_abs, rotate, unpack};
 
@@ -22,88 +22,99 @@ const QUADS: usize = KV_BLOCK / 4;
 /// The integers of four dimensions of a block, 8 vectors.
 type QuadCodes = [[u32; 4]; QUADS];
 
-/// 32-bit words that a query's codes take.
-pub(super) fn query_words<I: Isa>(dim: usize) -> usize {
-    2 * (dim / 4) * (size_of::<I::Quad>() / 4)
+/// Exact integer products.
+pub(super) struct Ints;
+
+/// Softmax weights as codes, and what their units count.
+pub(super) struct Weights<Q> {
+    codes: [[Q; QUERIES]; QUADS],
+    units: [f32; QUERIES],
 }
 
-/// Rotates the queries and rounds them to two planes of `[dim / 4][queries]` quads; returns their scales.
-pub(super) fn prepare<I: Isa>(isa: I, queries: &mut [OnlineSoftmax], codes: &mut [I::Quad]) -> [f32; QUERIES] {
-    let (count, half) = (queries.len(), codes.len() / 2);
-    let mut scales = [0.0; QUERIES];
-    for (q, (query, scale)) in queries.iter_mut().zip(&mut scales).enumerate() {
-        // The place of the result is still free.
-        let row = &mut *query.out;
-        row.copy_from_slice(query.query);
-        let norm = rotate(row);
-        let max_abs = max_abs(isa, row);
-        let factor = 8191.0 / if max_abs < 1e-30 { 1e-30 } else { max_abs };
-        let (high, low) = codes.split_at_mut(half);
-        let places = high.iter_mut().zip(low).skip(q).step_by(count);
-        for (four, (high, low)) in row.as_chunks::<4>().0.iter().zip(places) {
-            let code = isa.round(isa.mul(isa.load_f32(four), isa.splat_f32(factor)));
-            let mut lanes = [0; 4];
-            isa.store_i32(&mut lanes, isa.add_i32(code, isa.splat_i32(8192)));
-            *high = isa.quad(lanes.map(|q| (q >> 7 & 127) as i8));
-            *low = isa.quad(lanes.map(|q| (q & 127) as i8));
+impl<I: Isa> Products<I> for Ints {
+    type Value = QuadCodes;
+    type X = I::Quad;
+    type Weights = Weights<I::Quad>;
+
+    fn words(dim: usize) -> [usize; 2] {
+        [2 * (dim / 4) * (size_of::<I::Quad>() / 4), KV_BLOCK * dim / 4]
+    }
+
+    /// Rotates the queries and rounds them to two planes of `[dim / 4][queries]` quads.
+    fn prepare(isa: I, _: Codec, queries: &mut [OnlineSoftmax], codes: &mut [I::Quad]) {
+        let (count, half) = (queries.len(), codes.len() / 2);
+        for (q, query) in queries.iter_mut().enumerate() {
+            // The place of the result is still free.
+            let row = &mut *query.out;
+            row.copy_from_slice(query.query);
+            let norm = rotate(row);
+            let max_abs = max_abs(isa, row);
+            let factor = 8191.0 / if max_abs < 1e-30 { 1e-30 } else { max_abs };
+            let (high, low) = codes.split_at_mut(half);
+            let places = high.iter_mut().zip(low).skip(q).step_by(count);
+            for (four, (high, low)) in row.as_chunks::<4>().0.iter().zip(places) {
+                let code = isa.round(isa.mul(isa.load_f32(four), isa.splat_f32(factor)));
+                let mut lanes = [0; 4];
+                isa.store_i32(&mut lanes, isa.add_i32(code, isa.splat_i32(8192)));
+                *high = isa.quad(lanes.map(|q| (q >> 7 & 127) as i8));
+                *low = isa.quad(lanes.map(|q| (q & 127) as i8));
+            }
+            row.fill(0.0);
+            query.scale = max_abs / 8191.0 / norm;
         }
-        row.fill(0.0);
-        *scale = max_abs / 8191.0 / norm;
     }
-    scales
-}
 
-/// Adds one block to up to [`QUERIES`] queries; `live` of its positions count.
-pub(super) fn fold<I: Isa>(
-    codec: Codec,
-    block: HeadBlock,
-    stage: &mut [u32],
-    (codes, scales): (&[I::Quad], [f32; QUERIES]),
-    live: usize,
-    queries: &mut [OnlineSoftmax],
-    prefetch: &mut BlockPrefetch,
-) {
-    let isa = I::default();
-    let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
-    let keys = as_bytes(isa, codec, block.keys, stage);
-    match queries.len() {
-        1 => score::<I, 1>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
-        2 => score::<I, 2>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
-        3 => score::<I, 3>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
-        _ => score::<I, 4>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+    /// Bytes in the layout of q8.
+    fn rows<'a>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [u32]) -> &'a [QuadCodes] {
+        let words = if codec == Codec::Q8 {
+            codes
+        } else {
+            unpack(isa, codec, codes, stage);
+            stage
+        };
+        words.as_chunks().0.as_chunks().0
     }
-    let mut weights = [[isa.quad([0; 4]); QUERIES]; QUADS];
-    let mut weight_scales = [0.0; QUERIES];
-    for (q, query) in queries.iter_mut().enumerate() {
-        let scores = &mut scores[q];
-        scores.iter_mut().for_each(|score| *score *= scales[q]);
-        scale(isa, scores, &block.row_params[0]);
-        softmax_step(isa, scores, live, query);
-        scale(isa, scores, &block.row_params[1]);
-        // Scales of unused positions may be NaN, and zero times NaN is NaN.
-        scores[live..].fill(0.0);
-        weight_scales[q] = round(isa, scores, q, &mut weights);
-    }
-    let values = as_bytes(isa, codec, block.values, stage);
-    let weights = &weights[..live.div_ceil(4)];
-    match queries {
-        [a] => mix_all(isa, values, weights, weight_scales, [a], prefetch),
-        [a, b] => mix_all(isa, values, weights, weight_scales, [a, b], prefetch),
-        [a, b, c] => mix_all(isa, values, weights, weight_scales, [a, b, c], prefetch),
-        [a, b, c, d] => mix_all(isa, values, weights, weight_scales, [a, b, c, d], prefetch),
-        _ => {}
-    }
-}
 
-/// Returns codes as bytes in the layout of q8, converted in `stage` where necessary.
-fn as_bytes<'a, I: Isa>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [u32]) -> &'a [QuadCodes] {
-    let words = if codec == Codec::Q8 {
-        codes
-    } else {
-        unpack(isa, codec, codes, stage);
-        stage
-    };
-    words.as_chunks().0.as_chunks().0
+    fn score(
+        _: Codec,
+        block: HeadBlock,
+        keys: &[QuadCodes],
+        codes: &[I::Quad],
+        live: usize,
+        queries: &mut [OnlineSoftmax],
+    ) -> Self::Weights {
+        let isa = I::default();
+        let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
+        match queries.len() {
+            1 => score::<I, 1>(isa, keys, &block.row_params[2], codes, live, &mut scores),
+            2 => score::<I, 2>(isa, keys, &block.row_params[2], codes, live, &mut scores),
+            3 => score::<I, 3>(isa, keys, &block.row_params[2], codes, live, &mut scores),
+            _ => score::<I, 4>(isa, keys, &block.row_params[2], codes, live, &mut scores),
+        }
+        let mut weights = Weights { codes: [[isa.quad([0; 4]); QUERIES]; QUADS], units: [0.0; QUERIES] };
+        for (q, (query, scores)) in queries.iter_mut().zip(&mut scores).enumerate() {
+            scores.iter_mut().for_each(|score| *score *= query.scale);
+            scale(isa, scores, &block.row_params[0]);
+            softmax_step(isa, scores, live, query);
+            scale(isa, scores, &block.row_params[1]);
+            // Scales of unused positions may be NaN, and zero times NaN is NaN.
+            scores[live..].fill(0.0);
+            weights.units[q] = round(isa, scores, q, &mut weights.codes);
+        }
+        weights
+    }
+
+    fn mix(values: &[QuadCodes], weights: &Self::Weights, live: usize, queries: &mut [OnlineSoftmax]) {
+        let isa = I::default();
+        let (codes, units) = (&weights.codes[..live.div_ceil(4)], weights.units);
+        match queries {
+            [a] => mix_all(isa, values, codes, units, [a]),
+            [a, b] => mix_all(isa, values, codes, units, [a, b]),
+            [a, b, c] => mix_all(isa, values, codes, units, [a, b, c]),
+            [a, b, c, d] => mix_all(isa, values, codes, units, [a, b, c, d]),
+            _ => {}
+        }
+    }
 }
 
 /// Computes the dot products with the first `live` positions, exactly: two vectors of positions by `Q` queries.
@@ -114,11 +125,9 @@ fn score<I: Isa, const Q: usize>(
     codes: &[I::Quad],
     live: usize,
     scores: &mut Scores,
-    prefetch: &mut BlockPrefetch,
 ) {
     let (planes, _) = codes.as_chunks::<Q>();
     for pair in 0..live.div_ceil(8).min(QUADS / 2) {
-        prefetch.touch(KV_BLOCK / 4);
         let mut dots = [[isa.splat_i32(0); 2]; Q];
         for plane in planes.chunks_exact(keys.len()) {
             dots = dots.map(|dots| dots.map(|dot| isa.shl_i32(dot, 7)));
@@ -161,12 +170,10 @@ fn mix_all<I: Isa, const Q: usize>(
     weights: &[[I::Quad; QUERIES]],
     weight_scales: [f32; QUERIES],
     queries: [&mut OnlineSoftmax; Q],
-    prefetch: &mut BlockPrefetch,
 ) {
     let (pairs, rest) = values.as_chunks::<2>();
     let mut outs = queries.map(|query| query.out.as_chunks_mut::<4>().0);
     for (i, pair) in pairs.iter().enumerate() {
-        prefetch.touch(2 * pairs.len());
         mix(isa, pair, weights, 0, weight_scales, outs.each_mut().map(|out| &mut out[2 * i..]));
     }
     if let [last] = rest {

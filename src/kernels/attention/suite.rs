@@ -1,7 +1,7 @@
 //! Attention against naive code, with `==`: rows are rounded one value at a time, and the documented arithmetic is carried out
 //! one position at a time.
 
-use super::{OnlineSoftmax, attend};
+use super::{OnlineSoftmax, QueryBatch, attend};
 use crate::kernels::elementwise::Exp;
 use crate::kernels::isa::{Isa, scalar::Scalar};
 use crate::kernels::rows::{Codec, KV_BLOCK};
@@ -166,11 +166,12 @@ fn attended<I: Isa>(
     together: usize,
 ) -> Vec<Vec<f32>> {
     let mut outs = vec![vec![0.0; queries[0].len()]; queries.len()];
-    let mut seen: Vec<OnlineSoftmax> =
-        queries.iter().zip(&mut outs).map(|(query, out)| OnlineSoftmax::new(query, out)).collect();
-    for seen in seen.chunks_mut(together) {
-        attend::<I>(codec, blocks.iter().map(|block| &block[..]), limit, seen);
+    let mut batch = QueryBatch::default();
+    for (queries, outs) in queries.chunks(together).zip(outs.chunks_mut(together)) {
+        batch.begin(0, limit);
+        queries.iter().zip(outs).for_each(|(query, out)| batch.push(OnlineSoftmax::new(query, out)));
     }
+    attend::<I>(codec, &|index, _| &blocks[index], batch);
     outs
 }
 
@@ -210,6 +211,32 @@ pub(in crate::kernels) fn attention_is_softmax<I: Isa>() {
                     assert!(wrong.sqrt() <= tolerance * of.sqrt(), "{codec:?} {dim} {limit}: {wrong} of {of}");
                 }
             }
+        }
+    }
+}
+
+/// Groups that pass over a conversation together have the results of each alone: two heads, several tokens that see different
+/// numbers of positions, and fewer queries in one group than in another.
+pub(in crate::kernels) fn groups_do_not_influence_each_other<I: Isa>() {
+    let (dim, context, mut rng) = (16, 75, Rng::new(9));
+    let mut rows = |count: usize| -> Vec<Vec<f32>> {
+        (0..count).map(|_| (0..dim).map(|_| (rng.unit() as f32 - 0.5) * 3.0).collect()).collect()
+    };
+    let groups = [(0, 31, 4), (0, 31, 2), (0, 64, 4), (0, 65, 1), (1, 31, 3), (1, 75, 4), (1, 1, 4)];
+    let queries: Vec<_> = groups.iter().map(|&(.., count)| rows(count)).collect();
+    let heads: [[Vec<Vec<f32>>; 2]; 2] = std::array::from_fn(|_| [rows(context), rows(context)]);
+    for codec in Codec::ALL {
+        let heads = heads.each_ref().map(|[keys, values]| blocks(codec, dim, keys, values));
+        let mut together: Vec<_> = queries.iter().map(|some| vec![vec![0.0; dim]; some.len()]).collect();
+        let mut batch = QueryBatch::default();
+        for ((&(head, limit, _), queries), outs) in groups.iter().zip(&queries).zip(&mut together) {
+            batch.begin(head, limit);
+            queries.iter().zip(outs).for_each(|(query, out)| batch.push(OnlineSoftmax::new(query, out)));
+        }
+        attend::<I>(codec, &|index, head| &heads[head][index], batch);
+        for ((&(head, limit, count), queries), together) in groups.iter().zip(&queries).zip(together) {
+            let alone = attended::<I>(codec, &heads[head], queries, limit, 1);
+            assert_eq!(together, alone, "{codec:?}, {count} queries of head {head} see {limit}");
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::{BatchRow, Forward, row};
+use super::{Forward, row};
 use crate::kernels::act::{self, Act};
-use crate::kernels::attention::{OnlineSoftmax, QUERIES};
+use crate::kernels::attention::{OnlineSoftmax, QUERIES, QueryBatch};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::KV_BLOCK;
 use crate::kernels::{elementwise, linear};
@@ -17,6 +17,8 @@ use crate::team::Section;
 
 /// Gates of one row that go together: fewer are not worth a signal.
 const GATES: usize = 512;
+/// Rows whose queries pass over the keys and values of a conversation together, at most: their states stay in the cache.
+const TILE_ROWS: usize = 8;
 
 /// `y = W · input`, for all rows, and what adapters add; `input(row, out)` writes a row of the input.
 pub(super) fn multiply<I: Isa>(
@@ -149,25 +151,53 @@ impl<I: Isa> Pass<'_, I> {
         attended.clear();
         attended.resize(rows.len() * q, 0.0);
         let (rows, qkv) = (&*rows, &*qkv);
-        // The query heads `heads` of one row; `out` is theirs.
-        let attend = |i: usize, heads: Range<usize>, out: &mut [f32]| {
-            let BatchRow { table, position, .. } = rows[i];
-            let queries = || row(qkv, width, i)[heads.start * stride..heads.end * stride].chunks_exact(stride);
-            let mut pairs = queries().zip(out.chunks_exact_mut(head));
-            let mut at = heads.start;
-            while at < heads.end {
-                let end = heads.end.min((at / share + 1) * share).min(at + QUERIES);
-                let mut seen = [const { None }; QUERIES];
-                for seen in &mut seen[..end - at] {
-                    *seen = pairs.next().map(|(query, out)| OnlineSoftmax::new(&query[..head], out));
+        // The query heads `heads` of up to so many rows from `first` on; `outs` are theirs.
+        let attend = |first: usize, heads: Range<usize>, outs: &mut [&mut [f32]]| {
+            let of_row = |i: usize| row(qkv, width, i)[heads.start * stride..heads.end * stride].chunks_exact(stride);
+            let rows = &rows[first..first + outs.len()];
+            // What is left of each row's results.
+            let mut left: [&mut [f32]; TILE_ROWS] = Default::default();
+            left.iter_mut().zip(&mut *outs).for_each(|(left, out)| *left = out);
+            let mut left = &mut left[..];
+            let mut at = first;
+            for same in rows.chunk_by(|a, b| a.table == b.table) {
+                let mut batch = QueryBatch::default();
+                let mut from = heads.start;
+                while from < heads.end {
+                    let end = heads.end.min((from / share + 1) * share).min(from + QUERIES);
+                    for (i, (row, left)) in same.iter().zip(&mut *left).enumerate() {
+                        if !batch.fits(end - from) {
+                            cache.attend::<I>(row.table, index, std::mem::take(&mut batch));
+                        }
+                        batch.begin(from / share, row.position + 1);
+                        for query in of_row(at + i).skip(from - heads.start).take(end - from) {
+                            let (out, others) = std::mem::take(left).split_at_mut(head);
+                            *left = others;
+                            batch.push(OnlineSoftmax::new(&query[..head], out));
+                        }
+                    }
+                    from = end;
                 }
-                attend_some(seen, |seen| cache.attend::<I>(table, index, at / share, position + 1, seen));
-                at = end;
+                cache.attend::<I>(same[0].table, index, batch);
+                left = &mut left[same.len()..];
+                at += same.len();
             }
             if config.gated {
-                for (query, out) in queries().zip(out.chunks_exact_mut(head)) {
-                    elementwise::gated::<I>(false, out, &query[head..]);
+                for (i, out) in (first..).zip(outs) {
+                    for (query, out) in of_row(i).zip(out.chunks_exact_mut(head)) {
+                        elementwise::gated::<I>(false, out, &query[head..]);
+                    }
                 }
+            }
+        };
+        // The same of any number of rows.
+        let attend_all = |mut first: usize, heads: Range<usize>, mut outs: &mut dyn Iterator<Item = &mut [f32]>| loop {
+            let mut some: [&mut [f32]; TILE_ROWS] = Default::default();
+            let count = some.iter_mut().zip(&mut outs).map(|(some, out)| *some = out).count();
+            attend(first, heads.clone(), &mut some[..count]);
+            first += count;
+            if count < TILE_ROWS {
+                return;
             }
         };
         let members = self.site.team.members();
@@ -175,15 +205,15 @@ impl<I: Isa> Pass<'_, I> {
             // Few rows: their heads are shared out, in one piece each, as those that read the same keys go together.
             let sections = [Section { first: 0, width: q, unit: head }];
             let grain = config.heads.div_ceil(members);
-            self.site.team.columns(attended, q, &sections, grain, |_, heads, mut columns| {
-                for i in 0..rows.len() {
-                    attend(i, heads.clone(), columns.row(i));
-                }
+            self.site.team.columns(attended, q, &sections, grain, |_, heads, columns| {
+                attend_all(0, heads, &mut columns.into_rows());
             });
         } else {
-            self.site.team.rows(attended, q, |first, part| {
-                for (i, out) in part.chunks_exact_mut(q).enumerate() {
-                    attend(first + i, 0..config.heads, out);
+            // Equal tiles, as many for each member.
+            let tile = rows.len().div_ceil(members * rows.len().div_ceil(members * TILE_ROWS));
+            self.site.team.rows(attended, tile * q, |first, part| {
+                for (i, part) in part.chunks_mut(tile * q).enumerate() {
+                    attend_all((first + i) * tile, 0..config.heads, &mut part.chunks_exact_mut(q));
                 }
             });
         }
@@ -246,16 +276,5 @@ impl<I: Isa> Pass<'_, I> {
             multiplied::<I>(config, layer, Operation::Down, gate_up, i, out);
         });
         self.add_update();
-    }
-}
-
-/// The queries that are there, together.
-fn attend_some(seen: [Option<OnlineSoftmax>; QUERIES], attend: impl Fn(&mut [OnlineSoftmax])) {
-    match seen {
-        [Some(a), Some(b), Some(c), Some(d)] => attend(&mut [a, b, c, d]),
-        [Some(a), Some(b), Some(c), None] => attend(&mut [a, b, c]),
-        [Some(a), Some(b), None, ..] => attend(&mut [a, b]),
-        [Some(a), None, ..] => attend(&mut [a]),
-        [None, ..] => {}
     }
 }
