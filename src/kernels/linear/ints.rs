@@ -45,7 +45,8 @@
 //!
 //! Lookup tables in the manner of T-MAC and bitnet.cpp's TL1 tie with Dot2 on such machines and need tables made for every
 //! input; base-3 codes in TQ1_0's order are bound by decoding and seven times slower; popcounts of bit-planes are six to nine
-//! times slower than the masked dots of 1-bit codes. Codes that lie five to a byte ([`five`]) are unpacked to the cache, some
+//! times slower than the masked dots of 1-bit codes. Passes in one loop over chunks kept the accumulators of all of them alive, and V8
+//! put those of the first into memory, read and written with every dot: four tokens took twice as long as now (AMD Zen 5). Codes that lie five to a byte ([`five`]) are unpacked to the cache, some
 //! steps at a time, and multiplied from there; on a Zen 4, whose V8 has no dot product of bytes, that has three quarters of the
 //! speed of two bits for one token, nine tenths for four and as much for many. The number of accumulators an engine keeps in
 //! registers ([`Isa::ACCUMULATORS`]) was found by measuring V8 on x86; other engines and ARM were not examined. Bursts split a
@@ -138,40 +139,70 @@ pub(super) fn sum<
     const A: usize,
     const DOT2: bool,
 >(
-    group: GroupOperands<I, T>,
+    mut group: GroupOperands<I, T>,
+    sums: &mut TileSums<I, T>,
+) {
+    // Up to four passes, written out because a loop would not be unrolled.
+    let some = const { if DOT2 { P } else { planes_per_pass(C::PLANES_PER_PASS, I::ACCUMULATORS / (V * T * A), P) } };
+    for first in (0..8 / P).step_by(V) {
+        pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 0..some), sums);
+        if some < P {
+            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, some..P.min(2 * some)), sums);
+        }
+        if 2 * some < P {
+            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 2 * some..P.min(3 * some)), sums);
+        }
+        if 3 * some < P {
+            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 3 * some..P), sums);
+        }
+    }
+}
+
+/// The planes of one pass: as many as registers hold, in at most four passes.
+const fn planes_per_pass(most: usize, sums: usize, planes: usize) -> usize {
+    let some = if most < sums { most } else { sums };
+    let least = planes.div_ceil(4);
+    if some < least { least } else { some }
+}
+
+/// One pass over a group: the sums of some planes of `V` parts of each step. It begins and ends its accumulators, since those of
+/// other planes would occupy registers.
+#[inline(always)]
+fn pass<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize, const DOT2: bool>(
+    group: &mut GroupOperands<I, T>,
+    (first, planes): (usize, Range<usize>),
     sums: &mut TileSums<I, T>,
 ) {
     let isa = I::default();
     let masks = C::masks(isa);
-    let GroupOperands { codes, at, prefetch, xs } = group;
+    let (codes, at, xs) = (group.codes, group.at, group.xs);
     let bytes = 16 * C::VECTORS;
     let steps = codes.len() / bytes;
     // A long group is prefetched chunk by chunk, and else multiplied at one go.
-    let chunk = if !prefetch.wanted() || codes.len() < 2 * BURST_STEP { steps } else { BURST_STEP / bytes };
-    for first in (0..8 / P).step_by(V) {
-        let mut dots = [[[[isa.splat_i32(0); A]; T]; P]; V];
-        let mut weights = [isa.splat_i32(0); V];
-        let mut from = 0;
-        while from < steps {
-            let to = steps.min(from + chunk);
-            prefetch.touch(at + from * bytes);
-            let xs = xs.map(|planes| std::array::from_fn(|a| &planes[a][from..to]));
-            let codes = &codes[from * bytes..to * bytes];
-            if DOT2 {
-                dot_pairs::<I, C, P, V, T, A>(isa, &masks, codes, first, xs, &mut dots);
-            } else {
-                dot::<I, C, P, V, T, A>(isa, &masks, codes, first, xs, &mut dots, &mut weights);
-            }
-            from = to;
+    let chunk = if !group.prefetch.wanted() || codes.len() < 2 * BURST_STEP { steps } else { BURST_STEP / bytes };
+    let mut dots = [[[[isa.splat_i32(0); A]; T]; P]; V];
+    let mut weights = [isa.splat_i32(0); V];
+    let mut from = 0;
+    while from < steps {
+        let to = steps.min(from + chunk);
+        group.prefetch.touch(at + from * bytes);
+        let xs = xs.map(|planes| std::array::from_fn(|a| &planes[a][from..to]));
+        let codes = &codes[from * bytes..to * bytes];
+        if DOT2 {
+            dot_pairs::<I, C, P, V, T, A>(isa, &masks, codes, first, xs, &mut dots);
+        } else {
+            let codes = bytemuck::cast_slice(codes);
+            dot::<I, C, P, V, T, A>(isa, &masks, codes, (first, planes.clone()), xs, &mut dots, &mut weights);
         }
-        for v in 0..V {
-            for p in 0..P {
-                for t in 0..T {
-                    let half = |a: usize| isa.shr_i32(dots[v][p][t][a], C::SHIFT[p]);
-                    let sum = if A == 2 { isa.add_i32(isa.shl_i32(half(0), 7), half(1)) } else { half(0) };
-                    sums[(first + v) * P + p][t] =
-                        if C::SIGNED && A == 2 { isa.sub_i32(sum, isa.shl_i32(weights[v], 13)) } else { sum };
-                }
+        from = to;
+    }
+    for v in 0..V {
+        for p in planes.clone() {
+            for t in 0..T {
+                let half = |a: usize| isa.shr_i32(dots[v][p][t][a], C::SHIFT[p]);
+                let sum = if A == 2 { isa.add_i32(isa.shl_i32(half(0), 7), half(1)) } else { half(0) };
+                sums[(first + v) * P + p][t] =
+                    if C::SIGNED && A == 2 { isa.sub_i32(sum, isa.shl_i32(weights[v], 13)) } else { sum };
             }
         }
     }
@@ -199,44 +230,10 @@ fn splats<I: Isa, const T: usize, const A: usize>(isa: I, xs: &[[&[I::Quad]; A];
 
 type Accumulators<V, const P: usize, const VS: usize, const T: usize, const A: usize> = [[[[V; A]; T]; P]; VS];
 
-/// Adds some steps to the accumulators of `V` parts of each step, for every plane of codes, token and plane of activations;
+/// Adds some steps to the accumulators of some planes of `V` parts of each step, for every token and plane of activations;
 /// signed weights are summed too.
 #[inline(always)]
 fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
-    isa: I,
-    masks: &[I::V; 4],
-    codes: &[u8],
-    first: usize,
-    xs: [[&[I::Quad]; A]; T],
-    sums: &mut Accumulators<I::V, P, V, T, A>,
-    weights: &mut [I::V; V],
-) {
-    let codes: &[C::Step] = bytemuck::cast_slice(codes);
-    // Up to four passes, written out because a loop would not be unrolled.
-    let some = const { planes_per_pass(C::PLANES_PER_PASS, I::ACCUMULATORS / (V * T * A), P) };
-    run_pass::<I, C, P, V, T, A>(isa, masks, codes, (first, 0..some), xs, sums, weights);
-    if some < P {
-        run_pass::<I, C, P, V, T, A>(isa, masks, codes, (first, some..P.min(2 * some)), xs, sums, weights);
-    }
-    if 2 * some < P {
-        run_pass::<I, C, P, V, T, A>(isa, masks, codes, (first, 2 * some..P.min(3 * some)), xs, sums, weights);
-    }
-    if 3 * some < P {
-        run_pass::<I, C, P, V, T, A>(isa, masks, codes, (first, 3 * some..P), xs, sums, weights);
-    }
-}
-
-/// The planes of one pass: as many as registers hold, in at most four passes.
-const fn planes_per_pass(most: usize, sums: usize, planes: usize) -> usize {
-    let some = if most < sums { most } else { sums };
-    let least = planes.div_ceil(4);
-    if some < least { least } else { some }
-}
-
-/// One pass: [`dot`] for some of the planes, with local accumulators. Those of other planes would only occupy registers.
-#[inline(always)]
-#[expect(clippy::needless_range_loop, reason = "an iterator's count is not known to be within the other slices")]
-fn run_pass<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize>(
     isa: I,
     masks: &[I::V; 4],
     codes: &[C::Step],
@@ -249,21 +246,15 @@ fn run_pass<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, 
     let steps = codes.len();
     let xs = cut(xs, steps);
     let mut sum = *sums;
-    for step in 0..steps {
-        let vectors = codes[step].as_ref();
+    for (step, codes) in codes.iter().enumerate() {
+        let vectors = codes.as_ref();
         let x = splats(isa, &xs, step);
         for v in 0..V {
             let all = C::planes(isa, masks, vectors, first + v);
-            for p in planes.clone() {
-                let (vector, mask) = all[p];
-                for t in 0..T {
-                    for a in 0..A {
-                        let sum = &mut sum[v][p][t][a];
-                        *sum = if C::SIGNED {
-                            isa.dot_i8(*sum, vector, x[t][a])
-                        } else {
-                            isa.dot(*sum, vector, mask, x[t][a])
-                        };
+            for t in 0..T {
+                for a in 0..A {
+                    for p in planes.clone() {
+                        add::<I, C, P>(isa, &mut sum[v][p][t][a], all[p], x[t][a]);
                     }
                 }
             }
@@ -273,6 +264,12 @@ fn run_pass<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, 
         }
     }
     *sums = sum;
+}
+
+/// Adds the products of a vector of codes.
+#[inline(always)]
+fn add<I: Isa, C: Ints<P>, const P: usize>(isa: I, sum: &mut I::V, (vector, mask): (I::V, I::V), x: I::X) {
+    *sum = if C::SIGNED { isa.dot_i8(*sum, vector, x) } else { isa.dot(*sum, vector, mask, x) };
 }
 
 /// Does what [`dot`] does for unsigned codes, and sums as many steps as fit in 16-bit lanes.

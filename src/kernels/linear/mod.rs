@@ -6,6 +6,7 @@
 //! | weights | 1 token | 4 tokens and more | 24 and more |
 //! |---|---|---|---|
 //! | codes of 1, 2, 4 bits, one scale a row or group | `ints` | `ints`, 4 at a time | `panel` |
+//! | codes of 1, 2 bits in longer groups, int8 | `groups` | `groups`, one by one | `panel` |
 //! | the same, products summed in 16-bit lanes | `ints` | `ints`, one by one | 1 and 2 bits with int8 likewise; else `panel` |
 //! | 4-bit codes in groups of 32 | `groups` | `ints`, 4 at a time; in 16-bit lanes one by one | `panel`; in 16-bit lanes one by one |
 //! | 2-bit codes without a dot product of bytes | `lookup` | up to 7 one by one, then `panel` | `panel` |
@@ -324,7 +325,7 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
         ($codes:ty, $planes:literal, $parts:literal) => {
             Kernels {
                 one: Kernel::Other(groups::one::<I, $codes, $planes, $parts, 1, { groups::LONG }, false>),
-                ..ints!($codes, $planes, 1)
+                many: None,
             }
         };
     }
