@@ -12,6 +12,7 @@
 
 use crate::error::Result;
 use crate::kernels::act::{ActSpec, Precision};
+use crate::kernels::attention;
 use crate::kernels::isa::Isa;
 use crate::kernels::linear::prefetch::{self, Ahead, Kind};
 use crate::kernels::packed::{Matrix, MatrixShape, TILE};
@@ -51,7 +52,14 @@ pub fn force(model: &Model, ahead: Ahead) -> Vec<Choice> {
     for kind in prefetch::KINDS {
         prefetch::set(kind, ahead);
     }
-    kinds(model).map(|(kind, _)| (kind, ahead)).collect()
+    let choices: Vec<_> = kinds(model).map(|(kind, _)| (kind, ahead)).collect();
+    set_attention(&choices);
+    choices
+}
+
+/// Keys and values are read as weights are: attention prefetches pages where the first kind of weights does.
+fn set_attention(choices: &[Choice]) {
+    attention::set_prefetch(choices.first().is_none_or(|(_, ahead)| *ahead == Ahead::Pages));
 }
 
 /// Measures for each kind of integer weights in the model what is best loaded ahead, and sets it. `now` is a clock in milliseconds.
@@ -82,6 +90,7 @@ pub fn tune<I: Isa>(model: &Model, team: &Team, now: &dyn Fn() -> f64) -> Result
         prefetch::set(kind, ahead);
         choices.push((kind, ahead));
     }
+    set_attention(&choices);
     Ok(choices)
 }
 
@@ -91,6 +100,9 @@ pub fn recall(model: &Model, known: &[Choice]) -> Option<Vec<Choice>> {
         kinds(model).map(|(kind, _)| known.iter().find(|(other, _)| *other == kind).copied()).collect();
     for &(kind, ahead) in choices.iter().flatten() {
         prefetch::set(kind, ahead);
+    }
+    if let Some(choices) = &choices {
+        set_attention(choices);
     }
     choices
 }

@@ -14,6 +14,7 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
+use super::prefetch::RowPrefetch;
 use super::{OnlineSoftmax, Products, QUERIES, Scores, scale, softmax_step};
 use crate::kernels::elementwise;
 use crate::kernels::isa::Isa;
@@ -114,14 +115,15 @@ impl<I: Isa, L: Load<I>> Products<I> for Floats<L> {
         xs: &[f32],
         live: usize,
         queries: &mut [OnlineSoftmax],
+        prefetch: &mut RowPrefetch,
     ) -> Scores {
         let isa = I::default();
         let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
         match queries.len() {
-            1 => score::<I, L, 1>(isa, keys, live, xs, &mut scores),
-            2 => score::<I, L, 2>(isa, keys, live, xs, &mut scores),
-            3 => score::<I, L, 3>(isa, keys, live, xs, &mut scores),
-            _ => score::<I, L, 4>(isa, keys, live, xs, &mut scores),
+            1 => score::<I, L, 1>(isa, keys, live, xs, &mut scores, prefetch),
+            2 => score::<I, L, 2>(isa, keys, live, xs, &mut scores, prefetch),
+            3 => score::<I, L, 3>(isa, keys, live, xs, &mut scores, prefetch),
+            _ => score::<I, L, 4>(isa, keys, live, xs, &mut scores, prefetch),
         }
         for (query, scores) in queries.iter_mut().zip(&mut scores) {
             let rows = |scores: &mut [f32; KV_BLOCK], params: usize, factor: f32| match codec {
@@ -136,24 +138,38 @@ impl<I: Isa, L: Load<I>> Products<I> for Floats<L> {
         scores
     }
 
-    fn mix(values: &[L::Value], weights: &Scores, live: usize, queries: &mut [OnlineSoftmax]) {
+    fn mix(
+        values: &[L::Value],
+        weights: &Scores,
+        live: usize,
+        queries: &mut [OnlineSoftmax],
+        prefetch: &mut RowPrefetch,
+    ) {
         let isa = I::default();
         match queries {
-            [a] => mix_all::<I, L, 1>(isa, values, live, [a], weights),
-            [a, b] => mix_all::<I, L, 2>(isa, values, live, [a, b], weights),
-            [a, b, c] => mix_all::<I, L, 3>(isa, values, live, [a, b, c], weights),
-            [a, b, c, d] => mix_all::<I, L, 4>(isa, values, live, [a, b, c, d], weights),
+            [a] => mix_all::<I, L, 1>(isa, values, live, [a], weights, prefetch),
+            [a, b] => mix_all::<I, L, 2>(isa, values, live, [a, b], weights, prefetch),
+            [a, b, c] => mix_all::<I, L, 3>(isa, values, live, [a, b, c], weights, prefetch),
+            [a, b, c, d] => mix_all::<I, L, 4>(isa, values, live, [a, b, c, d], weights, prefetch),
             _ => {}
         }
     }
 }
 
 /// Computes the scores of the first `live` positions, eight positions at a time.
-fn score<I: Isa, L: Load<I>, const Q: usize>(isa: I, keys: &[L::Value], live: usize, xs: &[f32], scores: &mut Scores) {
+fn score<I: Isa, L: Load<I>, const Q: usize>(
+    isa: I,
+    keys: &[L::Value],
+    live: usize,
+    xs: &[f32],
+    scores: &mut Scores,
+    prefetch: &mut RowPrefetch,
+) {
     let load = L::new(isa);
     let (rows, _) = keys.as_chunks::<4>().0.as_chunks::<{ KV_BLOCK / 4 }>();
     // Two vectors of positions by four queries are eight accumulators, which registers hold.
     for pair in 0..live.div_ceil(8).min(KV_BLOCK / 8) {
+        prefetch.touch(KV_BLOCK / 4);
         let mut sums = [[isa.splat_f32(0.0); 2]; Q];
         for (row, xs) in rows.iter().zip(xs.as_chunks::<Q>().0) {
             let k = [load.four(isa, &row[2 * pair]), load.four(isa, &row[2 * pair + 1])];
@@ -177,11 +193,13 @@ fn mix_all<I: Isa, L: Load<I>, const Q: usize>(
     live: usize,
     mut queries: [&mut OnlineSoftmax; Q],
     weights: &Scores,
+    prefetch: &mut RowPrefetch,
 ) {
     let load = L::new(isa);
     let dim = values.len() / KV_BLOCK;
     let values = &values[..live * dim];
     for from in (0..dim / 8 * 8).step_by(8) {
+        prefetch.touch(dim / 4);
         let outs = queries.each_mut().map(|query| &mut query.out[from..]);
         mix::<I, L, Q, 2>((isa, load), values, dim, from, std::array::from_fn(|q| &weights[q]), outs);
     }

@@ -13,6 +13,7 @@
 //! values' codes have seven bits and a sign themselves, and every block has its own unit, so that a block of small weights is
 //! as precise as another.
 
+use super::prefetch::RowPrefetch;
 use super::{OnlineSoftmax, Products, QUERIES, Scores, scale, softmax_step};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::{Codec, HeadBlock, KV_BLOCK, max_abs, rotate, unpack};
@@ -82,14 +83,15 @@ impl<I: Isa> Products<I> for Ints {
         codes: &[I::Quad],
         live: usize,
         queries: &mut [OnlineSoftmax],
+        prefetch: &mut RowPrefetch,
     ) -> Self::Weights {
         let isa = I::default();
         let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
         match queries.len() {
-            1 => score::<I, 1>(isa, keys, &block.row_params[2], codes, live, &mut scores),
-            2 => score::<I, 2>(isa, keys, &block.row_params[2], codes, live, &mut scores),
-            3 => score::<I, 3>(isa, keys, &block.row_params[2], codes, live, &mut scores),
-            _ => score::<I, 4>(isa, keys, &block.row_params[2], codes, live, &mut scores),
+            1 => score::<I, 1>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+            2 => score::<I, 2>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+            3 => score::<I, 3>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+            _ => score::<I, 4>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
         }
         let mut weights = Weights { codes: [[isa.quad([0; 4]); QUERIES]; QUADS], units: [0.0; QUERIES] };
         for (q, (query, scores)) in queries.iter_mut().zip(&mut scores).enumerate() {
@@ -104,14 +106,20 @@ impl<I: Isa> Products<I> for Ints {
         weights
     }
 
-    fn mix(values: &[QuadCodes], weights: &Self::Weights, live: usize, queries: &mut [OnlineSoftmax]) {
+    fn mix(
+        values: &[QuadCodes],
+        weights: &Self::Weights,
+        live: usize,
+        queries: &mut [OnlineSoftmax],
+        prefetch: &mut RowPrefetch,
+    ) {
         let isa = I::default();
         let (codes, units) = (&weights.codes[..live.div_ceil(4)], weights.units);
         match queries {
-            [a] => mix_all(isa, values, codes, units, [a]),
-            [a, b] => mix_all(isa, values, codes, units, [a, b]),
-            [a, b, c] => mix_all(isa, values, codes, units, [a, b, c]),
-            [a, b, c, d] => mix_all(isa, values, codes, units, [a, b, c, d]),
+            [a] => mix_all(isa, values, codes, units, [a], prefetch),
+            [a, b] => mix_all(isa, values, codes, units, [a, b], prefetch),
+            [a, b, c] => mix_all(isa, values, codes, units, [a, b, c], prefetch),
+            [a, b, c, d] => mix_all(isa, values, codes, units, [a, b, c, d], prefetch),
             _ => {}
         }
     }
@@ -125,9 +133,11 @@ fn score<I: Isa, const Q: usize>(
     codes: &[I::Quad],
     live: usize,
     scores: &mut Scores,
+    prefetch: &mut RowPrefetch,
 ) {
     let (planes, _) = codes.as_chunks::<Q>();
     for pair in 0..live.div_ceil(8).min(QUADS / 2) {
+        prefetch.touch(KV_BLOCK / 4);
         let mut dots = [[isa.splat_i32(0); 2]; Q];
         for plane in planes.chunks_exact(keys.len()) {
             dots = dots.map(|dots| dots.map(|dot| isa.shl_i32(dot, 7)));
@@ -170,10 +180,12 @@ fn mix_all<I: Isa, const Q: usize>(
     weights: &[[I::Quad; QUERIES]],
     weight_scales: [f32; QUERIES],
     queries: [&mut OnlineSoftmax; Q],
+    prefetch: &mut RowPrefetch,
 ) {
     let (pairs, rest) = values.as_chunks::<2>();
     let mut outs = queries.map(|query| query.out.as_chunks_mut::<4>().0);
     for (i, pair) in pairs.iter().enumerate() {
+        prefetch.touch(2 * pairs.len());
         mix(isa, pair, weights, 0, weight_scales, outs.each_mut().map(|out| &mut out[2 * i..]));
     }
     if let [last] = rest {
