@@ -6,6 +6,7 @@
 //!
 //! A pass is a list of operations, and [`Forward::advance`] runs one: its caller may stop between two of them and come back.
 
+mod attend;
 mod delta;
 mod mtp;
 mod pass;

@@ -1,10 +1,8 @@
 //! The operations of a layer, each for all rows of a batch.
 
-use std::ops::Range;
-
+use super::attend::{Attention, TILE_ROWS};
 use super::{Forward, row};
 use crate::kernels::act::{self, Act};
-use crate::kernels::attention::{OnlineSoftmax, QUERIES, QueryBatch};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::KV_BLOCK;
 use crate::kernels::{elementwise, linear};
@@ -17,8 +15,6 @@ use crate::team::Section;
 
 /// Gates of one row that go together: fewer are not worth a signal.
 const GATES: usize = 512;
-/// Rows whose queries pass over the keys and values of a conversation together, at most: their states stay in the cache.
-const TILE_ROWS: usize = 8;
 
 /// `y = W · input`, for all rows, and what adapters add; `input(row, out)` writes a row of the input.
 pub(super) fn multiply<I: Isa>(
@@ -141,79 +137,28 @@ impl<I: Isa> Pass<'_, I> {
 
     pub fn attend(&mut self, layer: &Layer) {
         let Forward { rows, qkv, attended, tally, .. } = &mut *self.forward;
-        let (config, cache) = (self.config, &*self.cache);
-        let (q, head, stride) = (config.q_width(), config.head, config.q_stride());
-        let (width, index) = (config.qkv_width(), layer.index);
-        let share = config.heads / config.kv_heads;
+        let (config, cache, team) = (self.config, &*self.cache, self.site.team);
+        let q = config.q_width();
         let seen: u64 = rows.iter().map(|row| row.position as u64 + 1).sum();
         tally.kv_bytes += seen * cache.block_bytes().0 as u64 / (KV_BLOCK * cache.layout().0.layers) as u64;
         tally.kv_macs += seen * (2 * q) as u64;
         attended.clear();
         attended.resize(rows.len() * q, 0.0);
-        let (rows, qkv) = (&*rows, &*qkv);
-        // The query heads `heads` of up to so many rows from `first` on; `outs` are theirs.
-        let attend = |first: usize, heads: Range<usize>, outs: &mut [&mut [f32]]| {
-            let of_row = |i: usize| row(qkv, width, i)[heads.start * stride..heads.end * stride].chunks_exact(stride);
-            let rows = &rows[first..first + outs.len()];
-            // What is left of each row's results.
-            let mut left: [&mut [f32]; TILE_ROWS] = Default::default();
-            left.iter_mut().zip(&mut *outs).for_each(|(left, out)| *left = out);
-            let mut left = &mut left[..];
-            let mut at = first;
-            for same in rows.chunk_by(|a, b| a.table == b.table) {
-                let mut batch = QueryBatch::default();
-                let mut from = heads.start;
-                while from < heads.end {
-                    let end = heads.end.min((from / share + 1) * share).min(from + QUERIES);
-                    for (i, (row, left)) in same.iter().zip(&mut *left).enumerate() {
-                        if !batch.fits(end - from) {
-                            cache.attend::<I>(row.table, index, std::mem::take(&mut batch));
-                        }
-                        batch.begin(from / share, row.position + 1);
-                        for query in of_row(at + i).skip(from - heads.start).take(end - from) {
-                            let (out, others) = std::mem::take(left).split_at_mut(head);
-                            *left = others;
-                            batch.push(OnlineSoftmax::new(&query[..head], out));
-                        }
-                    }
-                    from = end;
-                }
-                cache.attend::<I>(same[0].table, index, batch);
-                left = &mut left[same.len()..];
-                at += same.len();
-            }
-            if config.gated {
-                for (i, out) in (first..).zip(outs) {
-                    for (query, out) in of_row(i).zip(out.chunks_exact_mut(head)) {
-                        elementwise::gated::<I>(false, out, &query[head..]);
-                    }
-                }
-            }
-        };
-        // The same of any number of rows.
-        let attend_all = |mut first: usize, heads: Range<usize>, mut outs: &mut dyn Iterator<Item = &mut [f32]>| loop {
-            let mut some: [&mut [f32]; TILE_ROWS] = Default::default();
-            let count = some.iter_mut().zip(&mut outs).map(|(some, out)| *some = out).count();
-            attend(first, heads.clone(), &mut some[..count]);
-            first += count;
-            if count < TILE_ROWS {
-                return;
-            }
-        };
-        let members = self.site.team.members();
+        let attention = Attention { config, cache, layer: layer.index, rows, qkv };
+        let members = team.members();
         if rows.len() < 2 * members {
             // Few rows: their heads are shared out, in one piece each, as those that read the same keys go together.
-            let sections = [Section { first: 0, width: q, unit: head }];
+            let sections = [Section { first: 0, width: q, unit: config.head }];
             let grain = config.heads.div_ceil(members);
-            self.site.team.columns(attended, q, &sections, grain, |_, heads, columns| {
-                attend_all(0, heads, &mut columns.into_rows());
+            team.columns(attended, q, &sections, grain, |_, heads, columns| {
+                attention.of::<I>(0, heads, columns.into_rows());
             });
         } else {
             // Equal tiles, as many for each member.
             let tile = rows.len().div_ceil(members * rows.len().div_ceil(members * TILE_ROWS));
-            self.site.team.rows(attended, tile * q, |first, part| {
+            team.rows(attended, tile * q, |first, part| {
                 for (i, part) in part.chunks_mut(tile * q).enumerate() {
-                    attend_all((first + i) * tile, 0..config.heads, &mut part.chunks_exact_mut(q));
+                    attention.of::<I>((first + i) * tile, 0..config.heads, part.chunks_exact_mut(q));
                 }
             });
         }
