@@ -154,8 +154,10 @@ impl<I: Isa> Pass<'_, I> {
                 attention.of::<I>(0, heads, columns.into_rows());
             });
         } else {
-            // Equal tiles, as many for each member.
+            // Equal tiles, as many for each member. Rows of many conversations see more or fewer positions, and go one by one.
+            let together = rows.windows(2).any(|pair| pair[0].table == pair[1].table);
             let tile = rows.len().div_ceil(members * rows.len().div_ceil(members * TILE_ROWS));
+            let tile = if together { tile } else { 1 };
             team.rows(attended, tile * q, |first, part| {
                 for (i, part) in part.chunks_mut(tile * q).enumerate() {
                     attention.of::<I>((first + i) * tile, 0..config.heads, part.chunks_exact_mut(q));
