@@ -53,7 +53,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::elementwise::Exp;
 use super::isa::Isa;
-use super::rows::{Codec, HeadBlock, KV_BLOCK, WidenF16, rotate};
+use super::rows::{Codec, HeadBlock, KV_BLOCK, rotate};
 use prefetch::RowPrefetch;
 
 /// The largest number of queries that share loads.
@@ -161,10 +161,8 @@ pub fn attend<'b, I: Isa>(codec: Codec, block: &dyn Fn(usize, usize) -> &'b [u32
     assert!(dim.is_multiple_of(4) && queries.iter().all(|query| query.query.len() == dim && query.out.len() == dim));
     if codec.ints() {
         fold::<I, ints::Ints>(codec, block, groups, queries);
-    } else if codec == Codec::F16 {
-        fold::<I, floats::Floats<WidenF16<I>>>(codec, block, groups, queries);
     } else {
-        fold::<I, floats::Floats<floats::Single>>(codec, block, groups, queries);
+        fold::<I, floats::Floats>(codec, block, groups, queries);
     }
     for query in queries {
         let mut total = query.sum;

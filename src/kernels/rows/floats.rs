@@ -62,39 +62,25 @@ fn place<T>(codes: &mut [T], values: &[f32], first: usize, step: usize, code: im
     }
 }
 
-/// Widens f16 codes to f32, times 2⁻¹¹², which is the value that their bits have in an f32's fields.
-#[derive(Clone, Copy)]
-pub struct WidenF16<I: Isa> {
-    mask: I::V,
-}
-
-impl<I: Isa> WidenF16<I> {
-    /// Loads the mask, as [`Isa::mask`] does.
-    pub fn new(isa: I) -> Self {
-        Self { mask: constant(isa, 0x8fff_e000) }
-    }
-
-    /// Widens four codes.
-    #[inline(always)]
-    pub fn widen(self, isa: I, codes: &[u16; 4]) -> I::V {
-        // The signed load fills the upper half with the sign, which the mask reduces to one bit.
-        isa.and(isa.shl_i32(isa.load_i16(bytemuck::cast_ref(codes)), 13), self.mask)
-    }
-}
-
-/// Widens fp8 codes to f32, without their scales.
-pub fn widen_fp8<I: Isa>(isa: I, codes: &[u32], out: &mut [f32]) {
-    let (mask, bias) = (constant(isa, 0x87f0_0000), constant(isa, REBIAS << 23));
+/// Widens fp8 codes to f32, without their scales; or f16 codes, times 2⁻¹¹², which is the value that their bits have in an
+/// f32's fields.
+pub fn widen<I: Isa>(isa: I, codec: Codec, codes: &[u32], out: &mut [f32]) {
     let (fours, _) = out.as_chunks_mut::<4>();
-    for (codes, out) in codes.as_chunks::<4>().0.iter().zip(fours.as_chunks_mut::<4>().0) {
-        for (four, out) in isa.load_i8(bytemuck::cast_ref(codes)).into_iter().zip(out) {
-            let value = isa.add_i32(isa.and(isa.shl_i32(four, 20), mask), bias);
-            isa.store_f32(out, value);
+    // As `Isa::mask`, which says why.
+    let constant = |bits: u32| isa.splat_i32(std::hint::black_box(bits as i32));
+    if codec == Codec::F16 {
+        let mask = constant(0x8fff_e000);
+        for (codes, out) in codes.as_chunks::<2>().0.iter().zip(fours) {
+            // The signed load fills the upper half with the sign, which the mask reduces to one bit.
+            isa.store_f32(out, isa.and(isa.shl_i32(isa.load_i16(bytemuck::cast_ref(codes)), 13), mask));
+        }
+    } else {
+        let (mask, bias) = (constant(0x87f0_0000), constant(REBIAS << 23));
+        for (codes, out) in codes.as_chunks::<4>().0.iter().zip(fours.as_chunks_mut::<4>().0) {
+            for (four, out) in isa.load_i8(bytemuck::cast_ref(codes)).into_iter().zip(out) {
+                let value = isa.add_i32(isa.and(isa.shl_i32(four, 20), mask), bias);
+                isa.store_f32(out, value);
+            }
         }
     }
-}
-
-/// Copies bits to all four lanes, from memory; [`Isa::mask`] says why.
-fn constant<I: Isa>(isa: I, bits: u32) -> I::V {
-    isa.splat_i32(std::hint::black_box(bits as i32))
 }

@@ -22,7 +22,7 @@ mod floats;
 mod ints;
 mod rotate;
 
-pub use floats::{WidenF16, widen_fp8};
+pub use floats::widen;
 pub use ints::unpack;
 pub use rotate::rotate;
 
