@@ -32,13 +32,12 @@
 //!     for each group of queries          values
 //! ```
 //!
-//! With the heads outside, every block of a head began a stream of its own, at another place: 16 KiB of f16 for a head of 128, of
-//! which a core reads 10 GB/s on an AMD Zen 5, where the rows of two or three heads in one piece come with 20 GB/s.
+//! With the heads outside, every block of a head began a stream of its own, at another place: pieces of 16 KiB, which f16 makes
+//! of a head of 128, come with 10 GB/s to a core of an AMD Zen 5, and pieces of 80 KiB, for five heads, with 22.
 //!
 //! While a head's rows are multiplied, those of the next one are prefetched, one line of all their pages at a time, for the reasons
 //! that `kernels::linear::prefetch` gives. On an AMD Zen 5, whose core prefetches across pages, f32 still gains a quarter of the
-//! time in attention behind 512 positions, while f16 loses a tenth and q8 as much as its noise: others than f32 do it where
-//! [`set_prefetch`] says so.
+//! time in attention behind 512 positions, while f16 and q8 gain nothing: others than f32 do it where [`set_prefetch`] says so.
 //!
 //! `floats` and `ints` have the two products, by codec. Formats that they do not read directly (f16, fp8, q4, q2) are converted
 //! a block of a head at a time, to a scratch buffer that stays in the nearest cache.
