@@ -32,12 +32,12 @@
 //!     for each group of queries          values
 //! ```
 //!
-//! With the heads outside, every block of a head began a stream of its own, at another place: pieces of 16 KiB, which f16 makes
-//! of a head of 128, come with 10 GB/s to a core of an AMD Zen 5, and pieces of 80 KiB, for five heads, with 22.
+//! With the heads outside, every block of a head began a stream of its own, at another place, which a core's prefetcher follows
+//! late.
 //!
 //! While a head's rows are multiplied, those of the next one are prefetched, one line of all their pages at a time, for the reasons
-//! that `kernels::linear::prefetch` gives. On an AMD Zen 5, whose core prefetches across pages, f32 still gains a quarter of the
-//! time in attention behind 512 positions, while f16 and q8 gain nothing: others than f32 do it where [`set_prefetch`] says so.
+//! that `kernels::linear::prefetch` gives: f32 gained from it even where a core prefetches across pages, f16 and q8 did not
+//! (benches/results/README.md), and do it where [`set_prefetch`] says so.
 //!
 //! `floats` and `ints` have the two products, by codec. Formats that they do not read directly (f16, fp8, q4, q2) are converted
 //! a block of a head at a time, to a scratch buffer that stays in the nearest cache.
@@ -119,6 +119,9 @@ impl<'a> QueryBatch<'a> {
     }
 
     /// Begins a group of up to [`QUERIES`] queries of a key/value head, which see its first `limit` positions.
+    ///
+    /// # Panics
+    /// If there is no room.
     pub fn begin(&mut self, head: usize, limit: usize) {
         self.groups[self.group_count] = Group { head, limit, count: 0 };
         self.group_count += 1;
@@ -233,6 +236,9 @@ fn fold<'b, I: Isa, P: Products<I>>(
         }
         let mut weights = [const { None::<P::Weights> }; BATCH];
         let end = groups.iter().map(|group| group.limit).max().unwrap_or(0);
+        if let Some(group) = groups.first().filter(|_| wanted) {
+            RowPrefetch::new(block(0, group.head)).touch(1);
+        }
         for start in (0..end).step_by(KV_BLOCK) {
             let mut first = 0;
             let mut heads = groups.chunk_by(|a, b| a.head == b.head).peekable();

@@ -1,7 +1,7 @@
 //! Attention against naive code, with `==`: rows are rounded one value at a time, and the documented arithmetic is carried out
 //! one position at a time.
 
-use super::{OnlineSoftmax, QueryBatch, attend};
+use super::{OnlineSoftmax, QueryBatch, attend, set_prefetch};
 use crate::kernels::elementwise::Exp;
 use crate::kernels::isa::{Isa, scalar::Scalar};
 use crate::kernels::rows::{Codec, KV_BLOCK};
@@ -225,7 +225,8 @@ pub(in crate::kernels) fn groups_do_not_influence_each_other<I: Isa>() {
     let groups = [(0, 31, 4), (0, 31, 2), (0, 64, 4), (0, 65, 1), (1, 31, 3), (1, 75, 4), (1, 1, 4)];
     let queries: Vec<_> = groups.iter().map(|&(.., count)| rows(count)).collect();
     let heads: [[Vec<Vec<f32>>; 2]; 2] = std::array::from_fn(|_| [rows(context), rows(context)]);
-    for codec in Codec::ALL {
+    for (codec, prefetch) in Codec::ALL.into_iter().flat_map(|codec| [(codec, true), (codec, false)]) {
+        set_prefetch(prefetch);
         let heads = heads.each_ref().map(|[keys, values]| blocks(codec, dim, keys, values));
         let mut together: Vec<_> = queries.iter().map(|some| vec![vec![0.0; dim]; some.len()]).collect();
         let mut batch = QueryBatch::default();

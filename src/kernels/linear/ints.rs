@@ -45,10 +45,11 @@
 //!
 //! Lookup tables in the manner of T-MAC and bitnet.cpp's TL1 tie with Dot2 on such machines and need tables made for every
 //! input; base-3 codes in TQ1_0's order are bound by decoding and seven times slower; popcounts of bit-planes are six to nine
-//! times slower than the masked dots of 1-bit codes. Passes in one loop over chunks kept the accumulators of all of them alive, and V8
-//! put those of the first into memory, read and written with every dot: four tokens took twice as long as now (AMD Zen 5). Codes that lie five to a byte ([`five`]) are unpacked to the cache, some
-//! steps at a time, and multiplied from there; on a Zen 4, whose V8 has no dot product of bytes, that has three quarters of the
-//! speed of two bits for one token, nine tenths for four and as much for many. The number of accumulators an engine keeps in
+//! times slower than the masked dots of 1-bit codes. Passes in one loop over chunks kept the accumulators of all of them
+//! alive, and V8 put those of the first into memory, read and written with every dot: on an AMD Zen 5 four tokens took nearly twice
+//! as long. Codes that lie five to a byte ([`five`]) are unpacked to the cache, some steps at a time, and multiplied from there;
+//! on a Zen 4, whose V8 has no dot product of bytes, that has three quarters of the speed of two bits for one token, nine tenths
+//! for four and as much for many. The number of accumulators an engine keeps in
 //! registers ([`Isa::ACCUMULATORS`]) was found by measuring V8 on x86; other engines and ARM were not examined. Bursts split a
 //! long group into chunks, and on some processors that costs more than it brings ([`prefetch`](super::prefetch)).
 
@@ -142,18 +143,23 @@ pub(super) fn sum<
     mut group: GroupOperands<I, T>,
     sums: &mut TileSums<I, T>,
 ) {
-    // Up to four passes, written out because a loop would not be unrolled.
     let some = const { if DOT2 { P } else { planes_per_pass(C::PLANES_PER_PASS, I::ACCUMULATORS / (V * T * A), P) } };
     for first in (0..8 / P).step_by(V) {
-        pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 0..some), sums);
+        if I::WIDE {
+            // Strict instructions have too few registers for several tokens in any case, and were a quarter slower pass by pass.
+            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 0..P), some, sums);
+            continue;
+        }
+        // Up to four passes, written out: neither a loop nor a closure for them would be inlined.
+        pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 0..some), some, sums);
         if some < P {
-            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, some..P.min(2 * some)), sums);
+            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, some..P.min(2 * some)), some, sums);
         }
         if 2 * some < P {
-            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 2 * some..P.min(3 * some)), sums);
+            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 2 * some..P.min(3 * some)), some, sums);
         }
         if 3 * some < P {
-            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 3 * some..P), sums);
+            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 3 * some..P), some, sums);
         }
     }
 }
@@ -165,12 +171,13 @@ const fn planes_per_pass(most: usize, sums: usize, planes: usize) -> usize {
     if some < least { least } else { some }
 }
 
-/// One pass over a group: the sums of some planes of `V` parts of each step. It begins and ends its accumulators, since those of
-/// other planes would occupy registers.
+/// One pass over a group: the sums of `planes` of `V` parts of each step, `some` at a time. It begins and ends its accumulators, since
+/// those of other planes would occupy registers.
 #[inline(always)]
 fn pass<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize, const DOT2: bool>(
     group: &mut GroupOperands<I, T>,
     (first, planes): (usize, Range<usize>),
+    some: usize,
     sums: &mut TileSums<I, T>,
 ) {
     let isa = I::default();
@@ -192,7 +199,20 @@ fn pass<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, cons
             dot_pairs::<I, C, P, V, T, A>(isa, &masks, codes, first, xs, &mut dots);
         } else {
             let codes = bytemuck::cast_slice(codes);
-            dot::<I, C, P, V, T, A>(isa, &masks, codes, (first, planes.clone()), xs, &mut dots, &mut weights);
+            let mut dot = |from: usize| {
+                let planes = (first, from..planes.end.min(from + some));
+                dot::<I, C, P, V, T, A>(isa, &masks, codes, planes, xs, &mut dots, &mut weights);
+            };
+            dot(planes.start);
+            if planes.start + some < planes.end {
+                dot(planes.start + some);
+            }
+            if planes.start + 2 * some < planes.end {
+                dot(planes.start + 2 * some);
+            }
+            if planes.start + 3 * some < planes.end {
+                dot(planes.start + 3 * some);
+            }
         }
         from = to;
     }
@@ -251,6 +271,7 @@ fn dot<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const
         let x = splats(isa, &xs, step);
         for v in 0..V {
             let all = C::planes(isa, masks, vectors, first + v);
+            // Tokens outside: with planes outside V8 keeps fewer in registers, and four tokens take a sixth longer.
             for t in 0..T {
                 for a in 0..A {
                     for p in planes.clone() {

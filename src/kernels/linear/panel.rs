@@ -50,8 +50,9 @@
 //! # What is doubtful
 //!
 //! The numbers (24 tokens, about 512 values, 3 × 3) were chosen by measurement on an Intel server with V8 alone, where the register
-//! tile by itself reaches the peak of 128-bit dots (77 of 75 to 80 GMAC/s). On an AMD Zen 5 a panel makes 106 of 115 GMAC/s a thread for
-//! 256 tokens; for 16, where four tokens at a time make 86, it makes 73, because unpacking has not paid yet. Processors with more
+//! tile by itself reaches the peak of 128-bit dots (77 of 75 to 80 GMAC/s). On an AMD Zen 5 four tokens at a
+//! time are a seventh faster than a panel for 16 (gate_up 611 and 711 ms of `bench --shape b2b,layers=6,vocab=4096 --batch 16
+//! --prompt-tokens 16 --threads 2 --profile`), as unpacking has not paid yet. Processors with more
 //! vector registers, such as ARM's, might take larger tiles.
 
 use std::ops::Range;

@@ -156,8 +156,8 @@ impl<I: Isa> Pass<'_, I> {
         } else {
             // Equal tiles, as many for each member. Rows of many conversations see more or fewer positions, and go one by one.
             let together = rows.windows(2).any(|pair| pair[0].table == pair[1].table);
-            let tile = rows.len().div_ceil(members * rows.len().div_ceil(members * TILE_ROWS));
-            let tile = if together { tile } else { 1 };
+            let tiles = if together { members * rows.len().div_ceil(members * TILE_ROWS) } else { rows.len() };
+            let tile = rows.len().div_ceil(tiles);
             team.rows(attended, tile * q, |first, part| {
                 for (i, part) in part.chunks_mut(tile * q).enumerate() {
                     attention.of::<I>((first + i) * tile, 0..config.heads, part.chunks_exact_mut(q));
