@@ -119,14 +119,20 @@ export async function chat(page) {
       const before = (await page.locator("output").textContent()).length;
       await page.getByRole("textbox").fill("Name three rivers.");
       await page.getByRole("button", { name: "Send" }).click();
-      const grown = (before) => document.querySelector("output").textContent.length > before;
+      // At once: a small model fills its context before a test has found the button.
+      const stopped = (before) => {
+        if (document.querySelector("output").textContent.length <= before) return false;
+        Array.from(document.querySelectorAll("button"))
+          .find(({ textContent }) => textContent === "Stop")
+          .click();
+        return true;
+      };
       try {
-        await page.waitForFunction(grown, before, { timeout: 10_000 });
+        await page.waitForFunction(stopped, before, { timeout: 10_000 });
         break;
       } catch (error) {
         if (left === 1) throw error;
       }
     }
-    await page.getByRole("button", { name: "Stop" }).click();
   }
 }
