@@ -19,18 +19,20 @@ interface Engine {
   setActiveThreads(count: number): number;
 }
 
+/** What steps of a window took, by how many tokens they gave: only steps that give as many compare. */
+type Window = Map<number, { ms: number; steps: number }>;
+
 export class Crowding {
   readonly #engine: Engine;
   readonly #threads: number;
   #active: number;
-  /** What is measured: how many tokens a step gives. */
-  #kind = 0;
+  #window: Window = new Map();
   #ms = 0;
-  #steps = 0;
   #stalls = 0;
-  /** Milliseconds of a step before the trial that is under way; null where none is. */
-  #before: number | null = null;
-  #left = 0;
+  /** The window before the trial that is under way; null where none is. */
+  #before: Window | null = null;
+  /** Windows until a trial may begin. The first steps run code that the runtime has yet to compile well. */
+  #left = LEAST;
   #pause = LEAST;
 
   constructor(engine: Engine, threads: number) {
@@ -47,39 +49,42 @@ export class Crowding {
   step(ms: number, tokens: number): void {
     // Steps of a prompt take as long as they are long: only those of answers compare.
     if (this.#threads === 1 || tokens === 0) return;
-    if (tokens !== this.#kind) {
-      this.#begin();
-      this.#before = null;
-      this.#kind = tokens;
-    }
+    const sum = this.#window.get(tokens) ?? { ms: 0, steps: 0 };
+    this.#window.set(tokens, { ms: sum.ms + ms, steps: sum.steps + 1 });
     this.#ms += ms;
-    this.#steps++;
-    if (this.#ms >= WINDOW) this.#decide(this.#ms / this.#steps);
+    if (this.#ms >= WINDOW) this.#decide();
   }
 
-  #decide(mean: number): void {
+  #decide(): void {
     const stalls = this.#engine.setActiveThreads(this.#active) - this.#stalls;
-    const before = this.#before;
-    if (before !== null) {
-      // The trial is over: a step with the other number of threads took so long.
+    if (this.#before) {
+      const gained = isFaster(this.#window, this.#before, this.#active < this.#threads ? GAIN : 1);
       this.#before = null;
-      const gained = mean < (this.#active < this.#threads ? GAIN : 1) * before;
       if (!gained) this.#active = this.#other;
       this.#pause = gained ? LEAST : Math.min(2 * this.#pause, MOST);
       this.#left = this.#pause;
     } else if (--this.#left <= 0 && (this.#active < this.#threads || stalls >= STALLS)) {
-      this.#before = mean;
+      this.#before = this.#window;
       this.#active = this.#other;
     }
-    this.#begin();
+    this.#stalls = this.#engine.setActiveThreads(this.#active);
+    this.#window = new Map();
+    this.#ms = 0;
   }
 
   get #other(): number {
     return this.#active < this.#threads ? this.#threads : this.#threads - 1;
   }
+}
 
-  #begin(): void {
-    this.#stalls = this.#engine.setActiveThreads(this.#active);
-    this.#ms = this.#steps = 0;
+/** Whether steps take less than this share of what they took before. Where none compare, they do not. */
+function isFaster(window: Window, before: Window, share: number): boolean {
+  let [taken, expected] = [0, 0];
+  for (const [tokens, { ms, steps }] of window) {
+    const earlier = before.get(tokens);
+    if (!earlier) continue;
+    taken += ms;
+    expected += steps * (earlier.ms / earlier.steps);
   }
+  return taken < share * expected;
 }
