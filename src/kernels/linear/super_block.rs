@@ -39,12 +39,11 @@ use std::ops::Range;
 use bytemuck::Zeroable;
 
 use super::finish::ROW_VECTORS;
-use super::panel::unpack_tile;
 use super::prefetch::WeightPrefetch;
 use super::{TileOut, four_rows};
 use crate::kernels::act::{Act, Halves, Precision};
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{Ints, Matrix, MatrixShape, Packing, TILE};
+use crate::kernels::packed::{B6, Ints, Matrix, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Layout, SUPER_BLOCK, Scales};
 
 /// Rows of a pass, as many as fill a vector with one byte of scale each; and the vectors of four rows among them.
@@ -238,7 +237,7 @@ pub(super) fn many<I: Isa, const DOT2: bool>(
         (matrix.shape.block_bytes(), matrix.shape.header(), matrix.shape.super_group());
     let steps = matrix.shape.groups().0 / 4;
     let groups = BLOCK_STEPS / steps;
-    let mut weights = [I::Weights::zeroed(); ROW_VECTORS * BLOCK_STEPS];
+    let mut weights: BlockWeights<I> = Zeroable::zeroed();
     // Bursts are spread between the products.
     let bursts = TILE / PASS_ROWS * tokens.len();
 
@@ -246,12 +245,8 @@ pub(super) fn many<I: Isa, const DOT2: bool>(
         let at = tile * matrix.shape.tile_bytes() + block * block_bytes;
         let (super_scales, bytes) = bytes.split_at(header);
         let group_scales = |group: usize| bytes[group * super_group.bytes..].as_chunks::<PASS_ROWS>().0;
-        for (group, bytes) in bytes.chunks_exact(super_group.bytes).enumerate() {
-            let weights = &mut weights[group * steps * PASS_VECTORS..];
-            unpack_tile::<I>(layout.codes, &bytes[super_group.header..], PASS_VECTORS, 0, BLOCK_STEPS, weights);
-        }
-        let (vectors, _) = weights.as_chunks::<PASS_VECTORS>();
-        for (pass, vectors) in vectors.chunks_exact(BLOCK_STEPS).enumerate() {
+        unpack_block(isa, (super_group.header, super_group.bytes), bytes, &mut weights);
+        for (pass, vectors) in weights.iter().enumerate() {
             let mut scales = [[isa.splat_i32(0); PASS_VECTORS]; SUPER_BLOCK / 16];
             for (group, scales) in scales[..groups].iter_mut().enumerate() {
                 *scales = load_scales::<I, DOT2>(isa, &group_scales(group)[pass]);
@@ -301,6 +296,30 @@ pub(super) fn many<I: Isa, const DOT2: bool>(
                 });
                 add_block(isa, pass, super_scales, min_terms, row.scales[block], sums, out);
             }
+        }
+    }
+}
+
+/// The codes of a super-block, one to a byte: for each pass and step, those of 16 rows.
+type BlockWeights<I> = [[[<I as Isa>::Weights; PASS_VECTORS]; BLOCK_STEPS]; TILE / PASS_ROWS];
+
+/// Unpacks the 6-bit codes of all groups. A panel's loop, called for each group of four steps, took as long as multiplying with eight tokens.
+#[inline(never)]
+fn unpack_block<I: Isa>(
+    isa: I,
+    (header, group_bytes): (usize, usize),
+    bytes: &[u8],
+    [first, second]: &mut BlockWeights<I>,
+) {
+    let masks = B6::masks(isa);
+    let steps = (group_bytes - header) / size_of::<<B6 as Ints<4>>::Step>();
+    let outs = first.chunks_exact_mut(steps).zip(second.chunks_exact_mut(steps));
+    for (bytes, (first, second)) in bytes.chunks_exact(group_bytes).zip(outs) {
+        let codes: &[<B6 as Ints<4>>::Step] = bytemuck::cast_slice(&bytes[header..]);
+        for (codes, (first, second)) in codes.iter().zip(first.iter_mut().zip(second)) {
+            let part =
+                |part| B6::planes(isa, &masks, codes, part).map(|(vector, mask)| isa.weights(isa.and(vector, mask)));
+            (*first, *second) = (part(0), part(1));
         }
     }
 }
