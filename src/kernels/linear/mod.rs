@@ -184,7 +184,7 @@ pub fn multiply_by<I: Isa>(
         let mut token = 0;
         while token < tokens {
             let some = MAX_TOKENS.min(tokens - token);
-            if some >= PASS_TOKENS && super_block::unpacks_once(shape, act.spec().precision) {
+            if some >= super_block::min_tokens(shape, act.spec().precision) {
                 let outs = &mut [[0.0; TILE]; MAX_TOKENS][..some];
                 let many = match pairs && super_block::has_dot2(shape) {
                     true => super_block::many::<I, true>,

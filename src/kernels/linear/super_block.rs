@@ -28,11 +28,13 @@
 //!
 //! # Several tokens
 //!
-//! Six-bit codes take about as long to unpack as to multiply: three vectors hold four planes. For them [`many`] unpacks a
-//! super-block once and multiplies it with up to 16 tokens out of the nearest cache. For 4-bit codes the same loses (prefill
-//! 372 to 341 tokens/s at the 138M shape), so they multiply token by token. For one token, three planes in one pass and the
-//! fourth in a second keep all accumulators in registers; with all four at once some processes ran a third slower, as far as we
-//! can tell because a spilled vector straddled a cache line.
+//! Codes take about as long to unpack as to multiply: of six bits, three vectors hold four planes. [`many`] unpacks a super-block once
+//! and multiplies it with up to 16 tokens out of the nearest cache, which pays from 4 tokens on with 6-bit codes and from 8 on with 4-bit
+//! ones (`bench --shape qwen3.5-4b,layers=4,vocab=4096 --threads 2` on an AMD EPYC (Zen 5): prefill 108 to 151 tokens/s, `--batch 8` decode
+//! 103 to 111, and `--batch 4` 101 to 95 where four were unpacked for too).
+//!
+//! For one token, three planes in one pass and the fourth in a second keep all accumulators in registers; with all four at once some
+//! processes ran a third slower, as far as we can tell because a spilled vector straddled a cache line.
 
 use std::ops::Range;
 
@@ -43,7 +45,7 @@ use super::prefetch::WeightPrefetch;
 use super::{TileOut, four_rows};
 use crate::kernels::act::{Act, Halves, Precision};
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{B6, Ints, Matrix, MatrixShape, Packing, TILE};
+use crate::kernels::packed::{B4, B6, Ints, Matrix, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Layout, SUPER_BLOCK, Scales};
 
 /// Rows of a pass, as many as fill a vector with one byte of scale each; and the vectors of four rows among them.
@@ -211,10 +213,16 @@ fn add_planes<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: u
     }
 }
 
-/// Tells whether [`many`] is faster than [`one`] for several tokens, as it is for 6-bit codes.
-pub(super) fn unpacks_once(shape: &MatrixShape, precision: Precision) -> bool {
-    let six = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::B6, .. }));
-    six && shape.has_super_blocks() && precision != Precision::Float
+/// The number of tokens from which on [`many`] is faster than [`one`].
+pub(super) fn min_tokens(shape: &MatrixShape, precision: Precision) -> usize {
+    if !shape.has_super_blocks() || precision == Precision::Float {
+        return usize::MAX;
+    }
+    match shape.packing {
+        Packing::Ints(Layout { codes: Codes::B6, .. }) => 4,
+        Packing::Ints(Layout { codes: Codes::B4, .. }) => 8,
+        _ => usize::MAX,
+    }
 }
 
 /// Steps of a super-block, each of four values of k.
@@ -245,7 +253,11 @@ pub(super) fn many<I: Isa, const DOT2: bool>(
         let at = tile * matrix.shape.tile_bytes() + block * block_bytes;
         let (super_scales, bytes) = bytes.split_at(header);
         let group_scales = |group: usize| bytes[group * super_group.bytes..].as_chunks::<PASS_ROWS>().0;
-        unpack_block(isa, (super_group.header, super_group.bytes), bytes, &mut weights);
+        let group = (super_group.header, super_group.bytes);
+        match layout.codes {
+            Codes::B4 => unpack_block::<I, B4, 2>(isa, group, bytes, &mut weights),
+            _ => unpack_block::<I, B6, 4>(isa, group, bytes, &mut weights),
+        }
         for (pass, vectors) in weights.iter().enumerate() {
             let mut scales = [[isa.splat_i32(0); PASS_VECTORS]; SUPER_BLOCK / 16];
             for (group, scales) in scales[..groups].iter_mut().enumerate() {
@@ -303,23 +315,26 @@ pub(super) fn many<I: Isa, const DOT2: bool>(
 /// The codes of a super-block, one to a byte: for each pass and step, those of 16 rows.
 type BlockWeights<I> = [[[<I as Isa>::Weights; PASS_VECTORS]; BLOCK_STEPS]; TILE / PASS_ROWS];
 
-/// Unpacks the 6-bit codes of all groups. A panel's loop, called for each group of four steps, took as long as multiplying with eight tokens.
+/// Unpacks the codes of all groups. A panel's loop, called for each group of four steps, took as long as multiplying with eight tokens.
 #[inline(never)]
-fn unpack_block<I: Isa>(
+fn unpack_block<I: Isa, C: Ints<P>, const P: usize>(
     isa: I,
     (header, group_bytes): (usize, usize),
     bytes: &[u8],
     [first, second]: &mut BlockWeights<I>,
 ) {
-    let masks = B6::masks(isa);
-    let steps = (group_bytes - header) / size_of::<<B6 as Ints<4>>::Step>();
+    let masks = C::masks(isa);
+    let steps = (group_bytes - header) / size_of::<C::Step>();
     let outs = first.chunks_exact_mut(steps).zip(second.chunks_exact_mut(steps));
     for (bytes, (first, second)) in bytes.chunks_exact(group_bytes).zip(outs) {
-        let codes: &[<B6 as Ints<4>>::Step] = bytemuck::cast_slice(&bytes[header..]);
+        let codes: &[C::Step] = bytemuck::cast_slice(&bytes[header..]);
         for (codes, (first, second)) in codes.iter().zip(first.iter_mut().zip(second)) {
-            let part =
-                |part| B6::planes(isa, &masks, codes, part).map(|(vector, mask)| isa.weights(isa.and(vector, mask)));
-            (*first, *second) = (part(0), part(1));
+            for (pass, out) in [first, second].into_iter().enumerate() {
+                for (part, out) in out.as_chunks_mut::<P>().0.iter_mut().enumerate() {
+                    let planes = C::planes(isa, &masks, codes.as_ref(), pass * PASS_VECTORS / P + part);
+                    *out = planes.map(|(vector, mask)| isa.weights(isa.and(vector, mask)));
+                }
+            }
         }
     }
 }
