@@ -6,7 +6,7 @@
  *   page [--shape bonsai27b]   the demo page takes the same file from a loopback server: time, memory, and the longest that its thread was held
  *   crossing                   what a step takes more because the layers lie in several memories
  *   rotation                   the share of a step that inputs of rotated weights take
- *   mtp                        what guesses of a head for further tokens cost where none is right
+ *   mtp [MODEL]                what guesses of a head for further tokens cost where none is right, and with a model of one's own what they gain
  *
  * Each prints its figures and writes results/DATE-hybrid-WHAT.json. `--folder DIR` is where files of gigabytes go.
  */
@@ -42,6 +42,8 @@ const THREADS = 2;
 /** Tokens of a short prompt. */
 const PROMPT = 4;
 const ids = (count) => Array.from({ length: count }, (_, i) => 100 + ((i * 7919) % 400));
+/** How answers of a model that learned to write begin. */
+const STORIES = ["Once upon a time there was a little rabbit who", "The king had three sons, and the youngest of them", "There was once a poor woman who had only one cow,"];
 const greedy = (maxTokens) => ({ maxTokens, temperature: 0, ignoreEos: true });
 
 /** A model file with a tokenizer, made once. */
@@ -92,23 +94,40 @@ async function loading() {
 const seconds = (ms) => `${(ms / 1000).toFixed(2)} s`;
 const gigabytes = (bytes) => `${(bytes / 1e9).toFixed(2)} GB`;
 
-/** Loads models, and has each answer by turns; answers each one's milliseconds a token, run by run. */
-async function byTurns(sources, { tokens, prompt = 8, turns = repeat }) {
+/**
+ * Loads models, and has each answer prompts by turns; answers each one's milliseconds a token, run by run, and of all answers the steps,
+ * their rows and the tokens behind the first.
+ */
+async function byTurns(sources, { tokens, prompt = 8, prompts = [ids(prompt)], turns = repeat }) {
   const { load } = await import("../pkg/dist/node.js");
   const models = {};
   for (const [name, { source, options, asked }] of Object.entries(sources)) {
-    const room = { threads: THREADS, contextLength: 1024, maxSequences: 1, warmup: false, prefixReuse: false };
-    models[name] = { model: await load(source, { ...room, ...options }), asked, ms: [], answers: [], info: null };
+    const room = { threads: THREADS, contextLength: 512, maxSequences: 1, warmup: false, prefixReuse: false };
+    models[name] = { model: await load(source, { ...room, ...options }), asked, ms: [], answers: [], info: null, steps: 0, rows: 0, tokens: 0 };
     models[name].info = models[name].model.info;
   }
   for (let turn = 0; turn <= turns; turn++) {
     for (const one of Object.values(models)) {
-      const { tokens: answer, timings } = await one.model.generate(ids(prompt), { ...greedy(tokens), ...one.asked }).finished;
-      one.answers.push(answer.join());
-      if (turn > 0) one.ms.push(1000 / timings.predictedPerSecond);
+      let [ms, count] = [0, 0];
+      for (const given of prompts) {
+        const { tokens: answer, timings } = await one.model.generate(given, { ...greedy(tokens), ...one.asked }).finished;
+        one.answers.push(answer.join());
+        ms += timings.predictedMs;
+        count += answer.length - 1;
+        // A prompt is one step.
+        one.steps--;
+        one.rows -= timings.promptN;
+      }
+      one.tokens += count;
+      if (turn > 0) one.ms.push(ms / count);
     }
   }
-  for (const { model } of Object.values(models)) await model.close();
+  for (const one of Object.values(models)) {
+    const { counts, sum } = (await one.model.statistics()).histograms.stepTokens;
+    one.steps += counts.reduce((all, count) => all + count, 0);
+    one.rows += sum;
+    await one.model.close();
+  }
   return models;
 }
 
@@ -227,19 +246,24 @@ async function rotation() {
   return { shape, loads, share, deviation };
 }
 
-async function mtp() {
-  const shape = "qwen3.5-4b,layers=16,vocab=32768,mtp=1";
-  const source = synthetic({ shape });
+async function mtp(model) {
+  const shape = model ? path.basename(model) : "qwen3.5-4b,layers=16,vocab=32768,mtp=1";
+  const source = model ?? synthetic({ shape });
   const options = { mtp: true };
+  // Random weights guess nothing right; a model that learned to write is asked to.
+  const asked = model ? { prompts: STORIES } : {};
   const sources = {
     plain: { source, options, asked: { mtpDraft: false } },
     guessing: { source, options, asked: { mtpDraft: true } },
   };
-  const { plain, guessing } = await byTurns(sources, { tokens: 96 });
+  const { plain, guessing } = await byTurns(sources, { tokens: 96, ...asked });
   const ratios = guessing.ms.map((ms, i) => plain.ms[i] / ms);
   const same = plain.answers.join() === guessing.answers.join();
-  console.log(`${median(plain.ms).toFixed(2)} ms a token, with guesses ${median(guessing.ms).toFixed(2)}: ${median(ratios).toFixed(3)} times as fast; same answers: ${same}`);
-  return { shape, plainMs: plain.ms, guessingMs: guessing.ms, ratio: median(ratios), same };
+  const { steps, rows, tokens } = guessing;
+  const right = (tokens - steps) / (rows - steps);
+  console.log(`${median(plain.ms).toFixed(2)} ms a token, with guesses ${median(guessing.ms).toFixed(2)}: ${median(ratios).toFixed(3)} times as fast; same answers: ${same}; ${rows - steps} guesses, ${(100 * right).toFixed(0)} % of them right`);
+  const counted = { steps, rows, tokens, right };
+  return { shape, plainMs: plain.ms, guessingMs: guessing.ms, ratio: median(ratios), same, ...counted };
 }
 
 const works = { load: loading, page, crossing, rotation, mtp };
@@ -248,10 +272,10 @@ if (values.loads) {
   await loadsOnce(values.loads);
   process.disconnect();
 } else {
-  const [what] = positionals;
+  const [what, model] = positionals;
   if (!works[what]) throw new Error(`what to measure: ${Object.keys(works).join(", ")}`);
   const machine = { runtime: `Node ${process.versions.node}`, cpu: processorName(cpus()[0].model), cores: availableParallelism() };
-  const found = await works[what]();
+  const found = await works[what](model);
   const date = new Date().toISOString();
   const file = new URL(`results/${date.slice(0, 10)}-hybrid-${what}.json`, import.meta.url);
   await writeFile(file, `${JSON.stringify({ date, machine, ...found })}\n`);

@@ -1,14 +1,20 @@
 /**
  * Every row of results/README.md, one after another on a machine that does nothing else: `node benches/rows.mjs [PATTERN]` with Node
- * 22.18 or newer, a built package and Chromium. Writes results/DATE-ROW.json and prints the table.
+ * 22.18 or newer, a built package and the three browsers. Writes results/DATE-ROW.json and prints the table.
  */
 import { spawn } from "node:child_process";
-import { readFile, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { openInFirefox, openInWebKit } from "../pkg/test/package/browsers.mjs";
 import { start } from "../pkg/test/page/support.mjs";
+import { isolation, serve } from "../scripts/serve.mjs";
 
 const rows = {
   "b2b-chromium": { page: "shape=b2b&profile" },
+  "b2b-firefox": { open: openInFirefox, shape: "b2b" },
+  "b2b-webkit": { open: openInWebKit, shape: "b2b" },
   b2b: "--shape b2b",
   "b2b-512": "--shape b2b --prompt-tokens 512",
   "b2b-1thread": "--shape b2b --threads 1",
@@ -66,12 +72,37 @@ async function inChromium(query) {
   }
 }
 
+/** In a page that only measures, in browsers whose driver here knows nothing but what a page has printed. */
+async function inPage({ open, shape }) {
+  const folder = await mkdtemp(path.join(tmpdir(), "ternlight-row-"));
+  const mounts = { "/": folder, "/dist/": fileURLToPath(new URL("../pkg/dist/", import.meta.url)) };
+  const server = await serve({ mounts, headers: isolation });
+  const given = { name: shape, options: { repeat: 3, profile: true }, load: { threads: 2 } };
+  const script = `const { bench, synthetic } = await import("/dist/bench.js");
+    const source = synthetic({ shape: ${JSON.stringify(shape)} });
+    const report = await bench({ source, ...${JSON.stringify(given)} }).catch(({ message }) => ({ error: { message } }));
+    document.querySelector("output").textContent = JSON.stringify(report);`;
+  const after = [() => rm(folder, { recursive: true }), () => server.close()];
+  try {
+    await writeFile(path.join(folder, "index.html"), `<!doctype html><output></output><script type="module">${script}</script>`);
+    const context = { after: (end) => after.push(end), diagnostic: console.error };
+    const report = JSON.parse((await open(context, server.url)).printed);
+    if (report.error) throw new Error(report.error.message);
+    return report;
+  } finally {
+    for (const end of after.reverse()) await end();
+  }
+}
+
+/** How a row is measured. */
+const measure = (how) => (typeof how === "string" ? inNode(how) : how.open ? inPage(how) : inChromium(how.page));
+
 const percent = (share) => (share == null ? "–" : `${(100 * share).toFixed(0)} %`);
 
 console.log("| row | prefill tok/s | decode tok/s | p50, p99 ms | decode ÷ read, matrices | prefill ÷ multiply, matrices |");
 console.log("|---|--:|--:|--:|--:|--:|");
 for (const [name, how] of Object.entries(rows).filter(([name]) => new RegExp(process.argv[2] ?? "").test(name))) {
-  const report = await (typeof how === "string" ? inNode(how) : inChromium(how.page));
+  const report = await measure(how);
   const file = new URL(`results/${report.date.slice(0, 10)}-${name}.json`, import.meta.url);
   await writeFile(file, `${JSON.stringify(report)}\n`);
   const speed = ({ median, least, most }) => `${median.toFixed(1)} (${least.toFixed(1)}–${most.toFixed(1)})`;
