@@ -58,6 +58,8 @@ const table = (head, rows) =>
 /** The rows in the order of the table, and what is special in each. */
 const rows = {
   "b2b-chromium": "",
+  "b2b-firefox": "",
+  "b2b-webkit": "strict SIMD",
   b2b: "",
   "b2b-512": "prompt 512",
   "b2b-1thread": "one thread",
