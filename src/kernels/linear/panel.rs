@@ -322,7 +322,7 @@ impl<I: Isa> Panel<'_, I> {
 
 /// Writes the codes of some steps of one tile into a panel whose blocks have `width` vectors. `tile` is the tile's place in the
 /// panel.
-pub(super) fn unpack_tile<I: Isa>(
+fn unpack_tile<I: Isa>(
     codes: Codes,
     bytes: &[u8],
     width: usize,
