@@ -107,7 +107,8 @@ async function byTurns(sources, { tokens, prompt = 8, prompts = [ids(prompt)], t
     models[name].info = models[name].model.info;
   }
   for (let turn = 0; turn <= turns; turn++) {
-    for (const one of Object.values(models)) {
+    const order = Object.values(models);
+    for (const one of turn % 2 ? order.toReversed() : order) {
       let [ms, count] = [0, 0];
       for (const given of prompts) {
         const { tokens: answer, timings } = await one.model.generate(given, { ...greedy(tokens), ...one.asked }).finished;
