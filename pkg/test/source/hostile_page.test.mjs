@@ -160,7 +160,12 @@ test("a tab that holds a file of the cache, or cuts it off while it is read, sto
   const open = await profileOf(context, browser, {
     "hold.js": `self.onmessage = async ({ data: { id, cut } }) => {
       const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle("ternlight");
-      const file = await (await folder.getFileHandle(id)).createSyncAccessHandle();
+      const handle = await folder.getFileHandle(id);
+      let file = null;
+      // The holder before has ended when the browser has seen to it.
+      while (!file) {
+        file = await handle.createSyncAccessHandle().catch(() => new Promise((next) => setTimeout(next, 20)));
+      }
       if (cut) { file.truncate(cut); file.flush(); }
       postMessage("held");
     };`,
