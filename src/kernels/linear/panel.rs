@@ -322,14 +322,7 @@ impl<I: Isa> Panel<'_, I> {
 
 /// Writes the codes of some steps of one tile into a panel whose blocks have `width` vectors. `tile` is the tile's place in the
 /// panel.
-fn unpack_tile<I: Isa>(
-    codes: Codes,
-    bytes: &[u8],
-    width: usize,
-    tile: usize,
-    steps: usize,
-    panel: &mut [I::Weights],
-) {
+fn unpack_tile<I: Isa>(codes: Codes, bytes: &[u8], width: usize, tile: usize, steps: usize, panel: &mut [I::Weights]) {
     // The place of each vector's first step; its other steps follow at a distance of `width`.
     let at = std::array::from_fn(|vector| {
         let vector = tile * ROW_VECTORS + vector;
