@@ -211,7 +211,7 @@ export const figures = {
       return [
         `${on(machine)}, two threads:`,
         "",
-        `- A crossing between two memories takes ${(1000 * crossingMs).toFixed(0)} µs with rows of 5,120 values (${parts} memories against one, by turns; \`node benches/hybrid.mjs crossing\`): of a step of the 27B shape in two memories, which crosses twice, that would be ${((200 * crossingMs) / step).toFixed(2)} % of what it takes on ${on(whole.machine)}.`,
+        `- A crossing between two memories takes ${(1000 * crossingMs).toFixed(0)} µs with rows of 5,120 values (${parts} memories against one, by turns; \`node benches/hybrid.mjs crossing\`): a step of the 27B shape in two memories crosses twice, in ${((200 * crossingMs) / step).toFixed(2)} % of the time that it takes on ${on(whole.machine)}.`,
         `- With inputs rotated in blocks of 1,024, a step of layers of the 27B shape takes ${(100 * rotation.share).toFixed(1)} ± ${(100 * rotation.deviation).toFixed(1)} % more, by ${rotation.loads.length} loads with it and without on ${on(rotation.machine)} (\`node benches/hybrid.mjs rotation\`); the transform alone is 0.4 % of it ([results](../benches/results/README.md#large-hybrids)).`,
         `- A head for further tokens whose guesses are all wrong, which is the worst, makes an answer ${guesses.ratio.toFixed(2)} times as fast as one without guesses: guessing rests soon (\`node benches/hybrid.mjs mtp\`).`,
       ].join("\n");
