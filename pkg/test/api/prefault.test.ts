@@ -49,7 +49,8 @@ for (const threads of [1, 2]) {
       await lazy.warmup();
       const before = resident(lazy.info.memoryBytes);
       assert.ok(before.rss < 0.75 * before.size, JSON.stringify(before));
-      assert.ok(Math.max(...(await faults(lazy, 4))) > 0.5);
+      const late = Math.max(...(await faults(lazy, 6)));
+      assert.ok(late > 0.5, `${late}`);
       const { rss: grown } = resident(lazy.info.memoryBytes);
       assert.ok(grown > before.rss, `${grown} bytes after tokens, ${before.rss} before`);
       await lazy.close();
@@ -58,10 +59,10 @@ for (const threads of [1, 2]) {
       const { rss, size } = resident(model.info.memoryBytes);
       assert.equal(rss, size);
       await model.warmup();
-      // Beside the model's memory, which is all there, the runtime's heap grows and shrinks: the answer with the fewest faults tells.
+      // Beside the model's memory, which is all there, the runtime's heap grows and shrinks: few answers have no faults at all.
       const found = await faults(model, 12);
-      context.diagnostic(`page faults a token: ${found.join(", ")}`);
-      assert.ok(Math.min(...found) < 0.1, found.join(", "));
+      context.diagnostic(`page faults a token: ${found.join(", ")}; ${late} without`);
+      assert.ok(found.sort((a, b) => a - b)[6]! < late / 3, `${found.join(", ")}; ${late} without`);
       assert.deepEqual(resident(model.info.memoryBytes), { rss, size });
       assert.equal((await model.status()).memoryBytes, size);
       assert.deepEqual((await model.generate(ONCE, GREEDY).finished).tokens, CONTINUATION.tokens);
