@@ -86,7 +86,8 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const { loader: planned, needed, parts, late, settings } = plan;
   const { prefill } = settings;
   const trained = planned.trainedContext();
-  const size = needed.weights < SMALL_BYTES ? "small" : "large";
+  // What is fastest differs with how much of the weights caches hold.
+  const size = Math.floor(Math.log2(needed.weights));
   const record = TuningRecord.open(settings, [KERNELS_DIGEST, choice.flavour, choice.threads, size], context.platform);
   const places = await placesOf(runtime, parts, headers, planned, maxAdapterBytes);
   const pools = places.map(({ instance: { glue } }) => choice.threads > 1 && glue.initThreadPool?.(choice.threads - 1));
@@ -260,9 +261,6 @@ function tune(
   const chosen = { dotProduct: dots as ModelInfo["dotProduct"], weightPrefetch: prefetchOf(prefetched) };
   return { chosen, measured: !recalled, kept };
 }
-
-/** Weights below which caches may hold them, so that other kernels are fastest. */
-const SMALL_BYTES = 20 * 2 ** 20;
 
 /** For each kind of codes its bits, 1 for K-quants, and which weights are touched ahead. */
 function prefetchOf(choices: Uint8Array): ModelInfo["weightPrefetch"] {

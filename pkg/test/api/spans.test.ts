@@ -6,7 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
-import { cache, type LoadOptions, type Model } from "ternlight";
+import { cache, type LoadOptions, load, type Model } from "ternlight";
+import { synthetic } from "../../src/bench/synthetic.ts";
 import { demo, GREEDY, ONCE } from "./support/model.ts";
 
 interface Entry {
@@ -105,6 +106,12 @@ test("what was measured of the kernels decides the next load, where it is kept",
   old.at -= 8 * 24 * 3600 * 1000;
   await writeFile(file, JSON.stringify(old).padEnd(size));
   assert.equal((await measured({}))[0], "true", "a record of last week");
+
+  // Caches hold more of a smaller model, which says nothing of this one.
+  const smaller = await load(synthetic({ shape: "fairy,layers=1,vocab=256" }), { threads: 1, cache: directory });
+  await smaller.close();
+  await wait(async () => (await records()).length === 2);
+  assert.equal((await measured({}))[0], "false");
   await cache.delete(undefined, { directory });
   assert.deepEqual(await records(), []);
 });
