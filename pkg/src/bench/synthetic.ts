@@ -97,13 +97,21 @@ function metadata(header: Writer, { name, shape }: Kinds, { all, part = 0, parts
   const floats: Record<string, number> = { "rope.freq_base": 500000, "attention.layer_norm_rms_epsilon": 1e-5 };
   const splits = parts ? { no: part, count: parts, "tensors.count": all.length } : {};
   const count = [numbers, floats, splits].reduce((sum, keys) => sum + Object.keys(keys).length, 2);
-  header.u64(count + (rotated ? ROTATION_KEYS : 0));
+  header.u64(count + (shape.interval ? 1 : 0) + (rotated ? ROTATION_KEYS : 0));
   header.string("general.architecture").u32(8).string(arch);
   header.string("general.name").u32(8).string(name);
   for (const [key, value] of Object.entries(numbers)) header.string(`${arch}.${key}`).u32(4).u32(value);
   for (const [key, value] of Object.entries(splits)) header.string(`split.${key}`).u32(4).u32(value);
   for (const [key, value] of Object.entries(floats)) header.string(`${arch}.${key}`).u32(6).f32(value);
+  if (shape.interval) ropeSections(header.string(`${arch}.rope.dimension_sections`), shape.head / 8);
   if (rotated) rotation(header, all, rotated);
+}
+
+/** How many pairs turn with time, height and width. In a text all three are the position, but llama.cpp reads no hybrid without them. */
+function ropeSections(header: Writer, pairs: number): void {
+  const third = Math.ceil(pairs / 3);
+  header.u32(9).u32(5).u64(4);
+  for (const count of [third, third, pairs - 2 * third, 0]) header.u32(count);
 }
 
 const ROTATION_KEYS = 10;
