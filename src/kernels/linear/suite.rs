@@ -412,18 +412,21 @@ pub(in crate::kernels) fn wide_rows_do_not_overflow<I: Isa>() {
 /// The largest possible products must not overflow where they are summed in 16 bits.
 pub(in crate::kernels) fn narrow_sums_do_not_overflow<I: Isa>() {
     let cols = 1024;
+    // All as large as any, or all but one in each group of scales a little smaller.
+    let extremes = |x: f32| (0..cols).map(|k| if k % 256 == 255 { x.signum() } else { x }).collect::<Vec<_>>();
     for (packing, lie) in layouts().filter(|(packing, _)| matches!(packing, Packing::Ints(_))) {
         let mut sample = sample_by(lie, packing, 3 * TILE, cols, 1, &mut Rng::new(7));
         let bits = ints(packing).codes.bits();
         let most = if bits == 8 { 127 } else { (1 << bits) - 1 - u8::from(lie.five) };
-        sample.codes.fill(most);
-        sample.pack();
-        for sign in [1.0, -1.0] {
-            let x = vec![sign; 25 * cols];
-            for precision in [Precision::Int8, Precision::Int14] {
-                for (tokens, x) in [(1, &x[..cols]), (25, &x[..])] {
-                    let y = product::<I>(&sample.matrix, x, precision, &Team::solo());
-                    assert_eq!(y[0], naive(&sample, 0, &x[..cols], precision), "{packing:?} {precision:?} {tokens}");
+        for code in [most, 0] {
+            sample.codes.fill(code);
+            sample.pack();
+            for x in [1.0, -1.0, -0.993].map(extremes) {
+                for precision in [Precision::Int8, Precision::Int14] {
+                    for tokens in [1, 8, 25] {
+                        let y = product::<I>(&sample.matrix, &x.repeat(tokens), precision, &Team::solo());
+                        assert_eq!(y[0], naive(&sample, 0, &x, precision), "{packing:?} {code} {precision:?} {tokens}");
+                    }
                 }
             }
         }
