@@ -1,7 +1,8 @@
 /**
  * Which variants of kernels were fastest on this machine, kept where the runtime has storage. How products are summed is measured by
  * every load, which takes a moment; where that is as it was, the rest is taken from the record. A record is one of a processor, a runtime,
- * a build, its threads and the weights' size in powers of two, since all of them decide. It holds for a week, in case that the machine was busy when it was made.
+ * a build, its threads and the weights' size in powers of two, since all of them decide. It holds for a week, in case that the machine
+ * was busy when it was made.
  */
 
 import { hashOf } from "../cache/access.ts";
