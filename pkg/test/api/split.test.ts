@@ -1,9 +1,14 @@
 /** A model that is split over several memories is one model to its user, and computes the same bits. */
 
 import assert from "node:assert/strict";
-import { readdir } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { pathToFileURL } from "node:url";
 import { canRun, type LoadOptions, load, type Model } from "ternlight";
+import { safetensors } from "../convert/support/mlx.ts";
+import { random } from "../text/support/random.ts";
 import { failure } from "./support/model.ts";
 
 const file = (name: string) => new URL(`../../../tests/golden/${name}`, import.meta.url);
@@ -113,11 +118,16 @@ for (const threads of [1, 2]) {
   }
 }
 
-test("adapters are in every part", async (context) => {
-  const name = "models/llama_f32/";
+for (const [name, made] of [
+  ["models/llama_f32/", async () => file("lora/llama_f32.lora/")],
+  ["models/qwen35/", (context: TestContext) => lora(context, "models/qwen35/")],
+] as const)
+  test(`adapters are in every part of ${name}`, (context) => adaptersInParts(context, name, made));
+
+async function adaptersInParts(context: TestContext, name: string, made: (context: TestContext) => Promise<URL>) {
   const whole = await open(context, name);
   const split = await open(context, name, { maxPartBytes: await limitFor(name, 3) });
-  const adapter = file("lora/llama_f32.lora/");
+  const adapter = await made(context);
   const rows = [];
   for (const model of [whole, split]) {
     await model.generate(ids(5), GREEDY).finished;
@@ -130,7 +140,37 @@ test("adapters are in every part", async (context) => {
   }
   assert.deepEqual(rows.slice(3), rows.slice(0, 3));
   assert.notDeepEqual(rows[0], rows[2]);
-});
+}
+
+/** A PEFT adapter for every matrix of the layers: those of gated delta nets, of attention and of the blocks behind both. */
+async function lora(context: TestContext, name: string): Promise<URL> {
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
+  context.after(() => rm(folder, { recursive: true }));
+  const tensors = shapes(await readFile(new URL("model.safetensors", file(name))));
+  const [rank, next] = [3, random(11)];
+  const half = (matrix: string, letter: string, shape: [number, number]) => {
+    const values = Float32Array.from({ length: shape[0] * shape[1] }, () => (next(2001) - 1000) / 20_000);
+    const data = new Uint8Array(values.buffer);
+    return { name: `base_model.model.${matrix}.lora_${letter}.weight`, dtype: "F32", shape, data };
+  };
+  const matrices = tensors.filter(({ name, shape }) => name.includes(".layers.") && shape.length === 2);
+  assert.ok(matrices.some(({ name }) => name.includes("linear_attn")));
+  const entries = matrices.flatMap(({ name, shape: [rows, cols] }) => {
+    const matrix = name.replace(/\.weight$/, "");
+    return [half(matrix, "A", [rank, cols!]), half(matrix, "B", [rows!, rank])];
+  });
+  await writeFile(join(folder, "adapter_model.safetensors"), safetensors(entries));
+  const config = { peft_type: "LORA", r: rank, lora_alpha: 2 * rank };
+  await writeFile(join(folder, "adapter_config.json"), JSON.stringify(config));
+  return pathToFileURL(`${folder}/`);
+}
+
+/** Names and shapes of a safetensors file. */
+function shapes(bytes: Uint8Array): { name: string; shape: number[] }[] {
+  const length = Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
+  const { __metadata__, ...all } = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length)));
+  return Object.entries<{ shape: number[] }>(all).map(([name, { shape }]) => ({ name, shape }));
+}
 
 test("an answer is aborted in the middle of a pass, and the next one is right", async (context) => {
   const name = "models/qwen35/";
