@@ -43,23 +43,11 @@ function lanes() {
     { kind: "lint", name: "rustfmt", command: ["cargo", "fmt", "--all", "--check"] },
     { kind: "lint", name: "clippy", command: ["cargo", ...clippy("--workspace")] },
     { kind: "lint", name: "clippy with threads", command: ["cargo", ...clippy("--features", "threads")] },
-    { kind: "test", name: "Rust with threads", command: ["cargo", "test", "--locked", "--features", "threads"] },
-    {
-      kind: "test",
-      name: "Rust of constrain and convert",
-      command: ["cargo", "test", "--locked", "--package", "ternlight-constrain", "--package", "ternlight-convert"],
-    },
+    // All packages in one call: two would compile the engine with different features, twice.
+    { kind: "test", name: "Rust", command: ["cargo", "test", "--locked", "--workspace", "--features", "threads"] },
   ];
   const wasm = [
     { kind: "all", name: "build", command: ["node", "pkg/scripts/build.mjs"] },
-    // Without threads there is less, and nothing else: the library's own tests suffice, as they run here. The pool's
-    // crate has no Node support (pkg/src/wasm/threads.ts), so builds with threads are tested as a package.
-    ...["single-relaxed", "single-simd128"].map((flavour) => ({
-      kind: "test",
-      name: `Rust for ${flavour}, in Node 24`,
-      command: forFlavour(flavour, "test", "--lib"),
-      needs: [hosts.name],
-    })),
     // They need the glue's types, so they come after the build.
     { kind: "lint", name: "biome", command: [bin("biome"), "ci", "--colors=off"], needs: ["build"] },
     ...["pkg", ...clients()]
@@ -74,13 +62,22 @@ function lanes() {
     { kind: "test", name: "site of the documents", command: ["make", "docs"], needs: ["build", hosts.name] },
     { kind: "lint", name: "commit subjects", command: ["scripts/check_commits.sh"] },
   ];
-  // The shortest of the three: where it meets a folder in which the build is at work, cargo waits.
+  // Where it meets a folder in which the build is at work, cargo waits.
   const others = [
     hosts,
-    ...["convert", "constrain", "threads-relaxed"].map((flavour) => ({
+    // The tools share flags, and are linted in one folder.
+    ...[["threads-relaxed"], ["convert", "--package=ternlight-constrain"]].map(([flavour, ...args]) => ({
       kind: "lint",
       name: `clippy for ${flavour}`,
-      command: forFlavour(flavour, "clippy", "--all-targets", "--", "-D", "warnings"),
+      command: forFlavour(flavour, "clippy", ...args, "--all-targets", "--", "-D", "warnings"),
+    })),
+    // Without threads there is less, and nothing else: the library's own tests suffice, as they run here. The pool's
+    // crate has no Node support (pkg/src/wasm/threads.ts), so builds with threads are tested as a package.
+    ...["single-relaxed", "single-simd128"].map((flavour) => ({
+      kind: "test",
+      name: `Rust for ${flavour}, in Node 24`,
+      command: forFlavour(flavour, "test", "--lib"),
+      needs: [hosts.name],
     })),
   ];
   return [others, native, wasm];

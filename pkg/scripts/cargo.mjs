@@ -52,8 +52,8 @@ const frugal = "-Cllvm-args=-inline-threshold=25";
 const unlocated = "-Zlocation-detail=none";
 
 export function cargo(flavour, command, ...args) {
-  // Shared memory needs a std of its own always; the others have one for its size, which nothing but a build asks for.
-  const buildStd = flavour.buildStd && (flavour.threads || command === "build");
+  // Shared memory needs a std of its own to link; the others have one for its size, which nothing but a build asks for.
+  const buildStd = flavour.buildStd && (command === "build" || (flavour.threads && command !== "clippy"));
   const rustflags = [
     `-Ctarget-feature=${flavour.targetFeatures.map((name) => `+${name}`).join(",")}`,
     ...(flavour.tool ? [] : [frugal, unlocated]),
