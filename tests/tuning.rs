@@ -21,6 +21,9 @@ const MODELS: [(&str, Codes, bool); 5] = [
     ("gguf/llama_bf16.Q6_K.gguf", Codes::B6, true),
 ];
 
+/// Milliseconds of a load's measurements before.
+const SPENT: f64 = 1.0;
+
 /// One test, because the choices are the process's.
 #[test]
 fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
@@ -52,15 +55,23 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
                 time.set(time.get() + costs[prefetch::chosen(&shape) as usize] / 40.0);
                 time.get()
             };
-            let choices = engine.tune(&clock).unwrap();
+            let choices = engine.tune(SPENT, &clock).unwrap();
             let choice = choices.iter().find(|(one, _)| *one == kind);
             assert_eq!(choice, Some(&(kind, expected)), "{model} {costs:?}");
             assert_eq!(prefetch::chosen(&shape), expected);
             assert!(looks.get() < 2000, "{model} {costs:?}: a clock that stands still ends");
-            // A model this small gets 5 ms, and the round under way may end.
-            assert!(time.get() <= 6.0, "{model} {costs:?}: {}", time.get());
+            // A model this small gets 5 ms in all.
+            assert!(time.get() <= 5.2 - SPENT, "{model} {costs:?}: {}", time.get());
         }
         assert_eq!(logits(&mut engine, &ids, true).unwrap(), off, "{model}");
+        let looks = Cell::new(0);
+        let stands = || {
+            looks.set(looks.get() + 1);
+            0.0
+        };
+        let choices = engine.tune(5.0, &stands).unwrap();
+        assert_eq!(looks.get(), 1 + choices.len(), "{model}: without time nothing is measured");
+        assert!(choices.iter().all(|&(_, ahead)| ahead == Ahead::Pages), "{model}: {choices:?}");
 
         // What a load has measured decides the next one, where it has all kinds of the model.
         let known = tune::force(engine.model(), Ahead::Near);

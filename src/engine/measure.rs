@@ -6,12 +6,12 @@ use crate::kernels::isa::Isa;
 use crate::model::{times, tune};
 
 impl<I: Isa> Engine<I> {
-    /// Measures which variants of kernels suit this machine and sets them, see [`tune`]; for a clock in milliseconds.
+    /// Measures which variants of kernels suit this machine and sets them, see [`tune::tune`].
     ///
     /// # Errors
     /// As [`tune::tune`].
-    pub fn tune(&self, now: &dyn Fn() -> f64) -> Result<Vec<tune::Choice>> {
-        tune::tune::<I>(&self.model, &self.team, now)
+    pub fn tune(&self, spent: f64, now: &dyn Fn() -> f64) -> Result<Vec<tune::Choice>> {
+        tune::tune::<I>(&self.model, &self.team, spent, now)
     }
 
     /// Times each matrix of the model, see [`times`]; for a clock in milliseconds.

@@ -83,6 +83,8 @@ pub struct Plan {
     pub(super) row_scaled: LiteMap<Part, bool>,
     /// How I2_S tensors interleave their codes, where there are any.
     pub i2s: Option<(Interleave, Known)>,
+    /// Milliseconds that measurements have taken so far.
+    pub measured_ms: f64,
 }
 
 impl Plan {
@@ -107,6 +109,7 @@ impl Plan {
             probes: Vec::new(),
             row_scaled: LiteMap::new(),
             i2s: None,
+            measured_ms: 0.0,
         };
         plan.i2s = plan.i2s_by_header();
         plan.find_probes();

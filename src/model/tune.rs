@@ -6,10 +6,9 @@
 //! reads weights that none has read in a while, so that what is timed comes from memory wherever it does so in a decode step; all of a round
 //! are of one matrix, since rates differ by shape.
 //!
-//! An engine compiles code in two stages, and the second may arrive at any moment; another program may take the processor. Both make a
-//! measurement slower, never faster. Variants therefore take turns, only the later half of the rounds counts, and each variant is judged
-//! by its second best rate: one lucky moment speaks for nothing.
+//! Variants take turns, and [`best`] judges them.
 
+use crate::bench::best;
 use crate::error::Result;
 use crate::kernels::act::{ActSpec, Precision};
 use crate::kernels::attention;
@@ -24,12 +23,11 @@ use super::plan::Plan;
 use super::times::Products;
 use super::weights::{Linear, Model};
 
-/// Milliseconds of all comparisons, and the weights below which a model gets less time: its load takes little longer than that.
+/// Milliseconds of all comparisons of a load, and the weights below which a model gets less time: its load takes little longer than that.
 const BUDGET_MS: f64 = 40.0;
 const SMALL_BYTES: u64 = 20 << 20;
 const SMALL_BUDGET_MS: f64 = 5.0;
-/// Rounds without which nothing is decided, and those after which a comparison ends: some clocks stand still.
-const MIN_ROUNDS: usize = 8;
+/// Rounds after which a comparison ends: some clocks stand still.
 const MAX_ROUNDS: usize = 64;
 /// Another variant than the first takes its place where it needs this share of its time, or less.
 const GAIN: f64 = 0.95;
@@ -62,21 +60,24 @@ fn set_attention(choices: &[Choice]) {
     attention::set_prefetch(choices.first().is_none_or(|(_, ahead)| *ahead == Ahead::Pages));
 }
 
-/// Measures for each kind of integer weights in the model what is best loaded ahead, and sets it. `now` is a clock in milliseconds.
-/// Returns the choices.
+/// Measures for each kind of integer weights in the model what is best loaded ahead, and sets it. `now` is a clock in milliseconds, of which
+/// the load's other comparisons have `spent` some. Returns the choices.
 ///
 /// # Errors
 /// [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) for an input and a result of the largest matrix.
-pub fn tune<I: Isa>(model: &Model, team: &Team, now: &dyn Fn() -> f64) -> Result<Vec<Choice>> {
+pub fn tune<I: Isa>(model: &Model, team: &Team, spent: f64, now: &dyn Fn() -> f64) -> Result<Vec<Choice>> {
     let kinds: Vec<_> = kinds(model).collect();
     let mut choices = Vec::new();
     let bytes: u64 = kinds.iter().flat_map(|(_, all)| all).map(|(matrix, _)| matrix.bytes()).sum();
-    let budget = if bytes < SMALL_BYTES { SMALL_BUDGET_MS } else { BUDGET_MS } / kinds.len().max(1) as f64;
+    let all = if bytes < SMALL_BYTES { SMALL_BUDGET_MS } else { BUDGET_MS };
+    let each = (all - spent) / kinds.len().max(1) as f64;
+    let mut end = now();
     for (kind, all) in kinds {
         let mut timer = Timer::<I>::new(&all, team, now)?;
-        let end = now() + budget;
-        let mut rounds = Vec::new();
-        while rounds.len() < MAX_ROUNDS && now() < end {
+        end += each;
+        let (mut rounds, mut begun, mut longest) = (Vec::new(), now(), 0.0);
+        // As long as another round fits.
+        while rounds.len() < MAX_ROUNDS && begun + longest < end {
             let mut round = [0.0; VARIANTS.len()];
             for i in 0..VARIANTS.len() {
                 // The order alternates: the first one warms what all use.
@@ -85,6 +86,8 @@ pub fn tune<I: Isa>(model: &Model, team: &Team, now: &dyn Fn() -> f64) -> Result
                 round[variant] = timer.time(rounds.len(), i);
             }
             rounds.push(round);
+            let ended = now();
+            (begun, longest) = (ended, f64::max(longest, ended - begun));
         }
         let ahead = VARIANTS[best(&rounds, GAIN)];
         prefetch::set(kind, ahead);
@@ -127,10 +130,12 @@ pub fn settle_packing<I: Isa>(plan: &mut Plan, team: &Team, now: &dyn Fn() -> f6
         .filter(MatrixShape::suits_five)
         .max_by_key(|shape| shape.cols)
         .filter(|_| plan.memory().weights >= SMALL_BYTES);
+    let begun = now();
     let five = match widest {
         Some(shape) if precision != Precision::Float => five_is_faster::<I>(shape, precision, team, now)?,
         _ => false,
     };
+    plan.measured_ms = now() - begun;
     plan.pack_ternary(if five { TernaryPacking::Five } else { TernaryPacking::TwoBits })
 }
 
@@ -168,23 +173,6 @@ pub fn five_is_faster<I: Isa>(
         rounds.push(round);
     }
     Ok(best(&rounds, 1.0) == 1)
-}
-
-/// The variant that the rounds speak for; another than the first where it needs less than `gain` of its time.
-fn best<const N: usize>(rounds: &[[f64; N]], gain: f64) -> usize {
-    let later = &rounds[rounds.len() / 2..];
-    if rounds.len() < MIN_ROUNDS {
-        return 0;
-    }
-    let second = |variant: usize| {
-        let (mut least, mut second) = (f64::MAX, f64::MAX);
-        for round in later {
-            (least, second) = (least.min(round[variant]), second.min(least.max(round[variant])));
-        }
-        second
-    };
-    let first = second(0);
-    (1..N).filter(|&i| second(i) < gain * first).min_by(|&a, &b| second(a).total_cmp(&second(b))).unwrap_or(0)
 }
 
 /// All matrices, in the order in which a pass reads them.
@@ -230,6 +218,7 @@ impl<'a, I: Isa> Timer<'a, I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::MIN_ROUNDS;
     use crate::rng::Rng;
 
     const fn index(ahead: Ahead) -> usize {

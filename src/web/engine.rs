@@ -99,12 +99,13 @@ impl Engine {
         self.plan.kv.name().to_owned()
     }
 
-    /// Sets which weights are loaded ahead: `off`, `near`, `pages`, or, for any other word, what a measurement of 40 ms finds for each kind
-    /// of weights in the model. Returns, for each kind, the bits of a code, 1 for K-quants, and the place among [`Ahead::ALL`].
-    pub fn tune(&self, ahead: &str) -> Js<Vec<u8>> {
+    /// Sets which weights are loaded ahead: `off`, `near`, `pages`, or, for any other word, what a measurement finds for each kind of weights
+    /// in the model. It takes 40 ms less the `spent` ones of the load's other measurements. Returns, for each kind, the bits of a code, 1 for
+    /// K-quants, and the place among [`Ahead::ALL`].
+    pub fn tune(&self, ahead: &str, spent: f64) -> Js<Vec<u8>> {
         let choices = match Ahead::ALL.into_iter().find(|one| one.name() == ahead) {
             Some(ahead) => tune::force(self.engine.model(), ahead),
-            None => self.engine.tune(&now).map_err(thrown)?,
+            None => self.engine.tune(spent + self.plan.measured_ms, &now).map_err(thrown)?,
         };
         Ok(numbers(choices))
     }

@@ -95,7 +95,6 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   // The tokenizer is built while threads join and the weights come.
   const text = loadText(headers.metadata, headers.prefix, files, context.platform, chatTemplate);
   recordTokenizer(text, timeline);
-
   const ids = text.then((side) => (prefill === undefined ? [] : prefillIds(prefill, side, trained)));
   ids.catch(() => {});
   // Hashes of whole files are made in their order.
@@ -252,11 +251,13 @@ function tune(
   record: TuningRecord | null,
 ): { chosen: Kernels; measured: boolean; kept: Promise<void> | undefined } {
   const asked = dotProduct !== "auto" || weightPrefetch !== "auto";
+  const known = asked ? undefined : record?.found;
+  const begun = performance.now();
   // What prefetching gains depends on the dot product, so that is chosen first.
-  const dots = first.glue.dotProduct(dotProduct);
+  const dots = first.glue.dotProduct(known?.dotProduct ?? dotProduct);
   for (const { glue } of others) glue.dotProduct(dots);
-  const recalled = asked ? null : record?.recall(engine, dots);
-  const prefetched = recalled ?? engine.tune(weightPrefetch);
+  const recalled = known && engine.recall(known.weightPrefetch);
+  const prefetched = recalled ?? engine.tune(weightPrefetch, performance.now() - begun);
   const kept = asked || recalled ? undefined : record?.keep({ dotProduct: dots, weightPrefetch: prefetched });
   const chosen = { dotProduct: dots as ModelInfo["dotProduct"], weightPrefetch: prefetchOf(prefetched) };
   return { chosen, measured: !recalled, kept };

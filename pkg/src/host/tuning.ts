@@ -1,14 +1,12 @@
 /**
- * Which variants of kernels were fastest on this machine, kept where the runtime has storage. How products are summed is measured by
- * every load, which takes a moment; where that is as it was, the rest is taken from the record. A record is one of a processor, a runtime,
- * a build, its threads and the weights' size in powers of two, since all of them decide. It holds for a week, in case that the machine
- * was busy when it was made.
+ * Which variants of kernels were fastest on this machine, kept where the runtime has storage, so that the next load measures nothing. A
+ * record is one of a processor, a runtime, a build, its threads and the weights' size in powers of two, since all of them decide. It
+ * holds for a week, in case that the machine was busy when it was made.
  */
 
 import { hashOf } from "../cache/access.ts";
 import type { Store, StoredFile } from "../cache/store.ts";
 import type { LoadSettings } from "../rpc/protocol.ts";
-import type { Loaded } from "./context.ts";
 import type { Platform } from "./platform.ts";
 
 /** How products are summed, and for each kind of codes its bits, 1 for K-quants, and which weights are touched ahead. */
@@ -27,12 +25,12 @@ const NAME = /^tuning-[0-9a-f]{16}$/;
 export class TuningRecord {
   readonly #store: Store;
   readonly #name: string;
-  readonly #found: Tuning | null;
+  readonly found: Tuning | null;
 
   private constructor(store: Store, name: string, found: Tuning | null) {
     this.#store = store;
     this.#name = name;
-    this.#found = found;
+    this.found = found;
   }
 
   /** Null where nothing is kept. A store that fails costs a measurement, never a load. */
@@ -52,21 +50,11 @@ export class TuningRecord {
     }
   }
 
-  /**
-   * Sets what is kept beside this way to sum products, which tells what the processor has at once; null where that does not decide all of
-   * this model's kinds of codes.
-   */
-  recall(engine: Loaded["engine"], dotProduct: string): Uint8Array | null {
-    if (this.#found?.dotProduct !== dotProduct) return null;
-    return engine.recall(this.#found.weightPrefetch) ?? null;
-  }
-
   /** Keeps what was measured, beside what other models' loads have found for kinds that this one has not. */
   async keep({ dotProduct, weightPrefetch }: Tuning): Promise<void> {
     try {
       await this.#dropOld();
-      const all = [...weightPrefetch, ...(this.#found?.dotProduct === dotProduct ? this.#found.weightPrefetch : [])];
-      const numbers = all.slice(0, MOST_NUMBERS);
+      const numbers = [...weightPrefetch, ...(this.found?.weightPrefetch ?? [])].slice(0, MOST_NUMBERS);
       const text = JSON.stringify({ dotProduct, weightPrefetch: numbers, at: Date.now() }).padEnd(BYTES);
       const bytes = new TextEncoder().encode(text);
       const file = await this.#store.write(this.#name, bytes);
@@ -93,8 +81,8 @@ async function parse(file: StoredFile): Promise<Tuning | null> {
     const bytes = new Uint8Array(BYTES);
     await file.read(bytes, 0);
     const { at, dotProduct, weightPrefetch } = JSON.parse(new TextDecoder().decode(bytes));
-    if (!(Math.abs(Date.now() - at) < WEEK_MS)) return null;
-    return { dotProduct: String(dotProduct), weightPrefetch: Uint8Array.from(weightPrefetch) };
+    if (!(Math.abs(Date.now() - at) < WEEK_MS) || !/^dot[24]$/.test(dotProduct)) return null;
+    return { dotProduct, weightPrefetch: Uint8Array.from(weightPrefetch) };
   } catch {
     return null;
   } finally {

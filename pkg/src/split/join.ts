@@ -29,11 +29,13 @@ export function join(parts: readonly [PartEngine, ...PartEngine[]]): Engine {
       restoreRest(first.engine, others, session, bytes);
       return session;
     },
-    tune(ahead: string) {
-      // A measurement takes its time once: what one part has found holds in those that have the same kinds of weights.
+    tune(ahead: string, spent: number) {
+      // All measurements of a load share their time: what one part has found holds in those that have the same kinds of weights.
+      const begun = performance.now() - spent;
       let known = new Uint8Array();
       for (const engine of engines) {
-        known = merged([known, (known.length > 0 && engine.recall(known)) || engine.tune(ahead)]);
+        const found = (known.length > 0 && engine.recall(known)) || engine.tune(ahead, performance.now() - begun);
+        known = merged([known, found]);
       }
       return known;
     },

@@ -165,7 +165,7 @@ export const runtime = {
     default: "auto",
     was: "kernel",
     flag: { value: "D" },
-    help: "How products are summed, four or two to a lane; auto measures which one is faster.",
+    help: "How products are summed, four or two to a lane; auto measures which one is faster, and a cache keeps it for a week.",
   },
   weightPrefetch: {
     kind: { values: ["auto", "off", "near", "pages"] },
