@@ -6,7 +6,8 @@
  *   page [--shape bonsai27b]   the demo page takes the same file from a loopback server: time, memory, and the longest that its thread was held
  *   crossing                   what a step takes more because the layers lie in several memories
  *   rotation                   the share of a step that inputs of rotated weights take
- *   mtp [MODEL]                what guesses of a head for further tokens cost where none is right, and with a model of one's own what they gain
+ *   mtp [MODEL]                what guesses of a head for further tokens cost where none is right and gain where all are, or what they do in a model
+ *                              of one's own
  *
  * Each prints its figures and writes results/DATE-hybrid-WHAT.json. `--folder DIR` is where files of gigabytes go.
  */
@@ -21,6 +22,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { synthetic } from "../pkg/src/bench/synthetic.ts";
 import { processorName } from "../pkg/src/platform/system.ts";
+import { readGguf } from "../pkg/test/source/support/split.ts";
 import { isolation, policy, serve } from "../scripts/serve.mjs";
 import { median } from "./median.mjs";
 import { withTokenizer } from "./vocabulary.mjs";
@@ -247,24 +249,68 @@ async function rotation() {
   return { shape, loads, share, deviation };
 }
 
+/** A model of random weights has no guess right, and one whose layers add nothing has all. */
 async function mtp(model) {
-  const shape = model ? path.basename(model) : "qwen3.5-4b,layers=16,vocab=32768,mtp=1";
-  const source = model ?? synthetic({ shape });
+  if (model) return guessing(path.basename(model), model, STORIES);
+  const shape = "qwen3.5-4b,layers=16,vocab=32768,mtp=1";
+  const wrong = await guessing(shape, synthetic({ shape }));
+  const file = await followed(shape);
+  const right = await guessing(shape, file);
+  await rm(file);
+  return { ...wrong, allRight: right };
+}
+
+async function guessing(shape, source, prompts) {
   const options = { mtp: true };
-  // Random weights guess nothing right; a model that learned to write is asked to.
-  const asked = model ? { prompts: STORIES } : {};
   const sources = {
     plain: { source, options, asked: { mtpDraft: false } },
     guessing: { source, options, asked: { mtpDraft: true } },
   };
-  const { plain, guessing } = await byTurns(sources, { tokens: 96, ...asked });
+  const { plain, guessing } = await byTurns(sources, { tokens: 96, prompts });
   const ratios = guessing.ms.map((ms, i) => plain.ms[i] / ms);
   const same = plain.answers.join() === guessing.answers.join();
   const { steps, rows, tokens } = guessing;
-  const right = (tokens - steps) / (rows - steps);
-  console.log(`${median(plain.ms).toFixed(2)} ms a token, with guesses ${median(guessing.ms).toFixed(2)}: ${median(ratios).toFixed(3)} times as fast; same answers: ${same}; ${rows - steps} guesses, ${(100 * right).toFixed(0)} % of them right`);
-  const counted = { steps, rows, tokens, right };
-  return { shape, plainMs: plain.ms, guessingMs: guessing.ms, ratio: median(ratios), same, ...counted };
+  const right = rows > steps ? (tokens - steps) / (rows - steps) : 0;
+  console.log(`${shape}: ${median(plain.ms).toFixed(2)} ms a token, with guesses ${median(guessing.ms).toFixed(2)}: ${median(ratios).toFixed(3)} times as fast; same answers: ${same}; ${rows - steps} guesses, ${(100 * right).toFixed(0)} % of them right`);
+  return { shape, plainMs: plain.ms, guessingMs: guessing.ms, ratio: median(ratios), same, steps, rows, tokens, right };
+}
+
+/**
+ * A model of ternary weights in which a token decides the next alone: what layers add is zero, and the head for further tokens hands on the
+ * token that it is given. Zeros take as long as any weights.
+ */
+async function followed(shape) {
+  const file = path.join(values.folder, "all-right.gguf");
+  await pipeline(withTokenizer(synthetic({ shape, type: "tq2_0" })), createWriteStream(file));
+  const bytes = await readFile(file);
+  const { tensors } = readGguf(bytes);
+  const named = Object.fromEntries(tensors.map(({ name, data }) => [name, data]));
+  for (const { name, data, dims } of tensors) {
+    // A block is 64 bytes of codes and its scale, all zeros.
+    if (/\.(ssm_out|attn_output|ffn_down)\.weight$/.test(name)) data.fill(0);
+    if (name.endsWith("nextn.eh_proj.weight")) identity(data, dims);
+    if (name.endsWith("nextn.enorm.weight")) new Float32Array(data.buffer, data.byteOffset, dims[0]).fill(1);
+    if (name.endsWith("nextn.shared_head_norm.weight")) data.set(named["output_norm.weight"].subarray(0, data.length));
+  }
+  await writeFile(file, bytes);
+  return file;
+}
+
+/** TQ2_0's code of one value on the diagonal, and of zero elsewhere. */
+function identity(data, [cols, rows]) {
+  const [BLOCK, BYTES] = [256, 66];
+  for (let row = 0; row < rows; row++) {
+    const blocks = data.subarray((row * cols * BYTES) / BLOCK, ((row + 1) * cols * BYTES) / BLOCK);
+    for (let at = 0; at < blocks.length; at += BYTES) {
+      blocks.fill(0x55, at, at + 64);
+      // One, as a float of 16 bits.
+      blocks.set([0, 0x3c], at + 64);
+    }
+    const value = row % BLOCK;
+    // 128 values take 32 bytes: the first 32 of them their lowest bits.
+    const byte = 32 * Math.floor(value / 128) + (value % 32);
+    blocks[Math.floor(row / BLOCK) * BYTES + byte] += 1 << (2 * Math.floor((value % 128) / 32));
+  }
 }
 
 const works = { load: loading, page, crossing, rotation, mtp };
@@ -278,6 +324,6 @@ if (values.loads) {
   const machine = { runtime: `Node ${process.versions.node}`, cpu: processorName(cpus()[0].model), cores: availableParallelism() };
   const found = await works[what](model);
   const date = new Date().toISOString();
-  const file = new URL(`results/${date.slice(0, 10)}-hybrid-${what}.json`, import.meta.url);
+  const file = new URL(`results/${date.slice(0, 10)}-hybrid-${what}${model ? "-model" : ""}.json`, import.meta.url);
   await writeFile(file, `${JSON.stringify({ date, machine, ...found })}\n`);
 }

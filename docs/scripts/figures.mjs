@@ -208,12 +208,14 @@ export const figures = {
       const step = 1000 / whole.decode.tokensPerSecond.median;
       const rotation = report("hybrid-rotation");
       const guesses = report("hybrid-mtp");
+      const learned = report("hybrid-mtp-model");
+      if (learned.rows > learned.steps) throw new Error("the small model is said to guess nothing");
       return [
         `${on(machine)}, two threads:`,
         "",
         `- A crossing between two memories takes ${(1000 * crossingMs).toFixed(0)} µs with rows of 5,120 values (${parts} memories against one, by turns; \`node benches/hybrid.mjs crossing\`): a step of the 27B shape in two memories crosses twice, in ${((200 * crossingMs) / step).toFixed(2)} % of the time that it takes on ${on(whole.machine)}.`,
         `- With inputs rotated in blocks of 1,024, a step of layers of the 27B shape takes ${(100 * rotation.share).toFixed(1)} ± ${(100 * rotation.deviation).toFixed(1)} % more, by ${rotation.loads.length} loads with it and without on ${on(rotation.machine)} (\`node benches/hybrid.mjs rotation\`); the transform alone is 0.4 % of it ([results](../benches/results/README.md#large-hybrids)).`,
-        `- A head for further tokens whose guesses are all wrong, which is the worst, makes an answer ${guesses.ratio.toFixed(2)} times as fast as one without guesses: guessing rests soon (\`node benches/hybrid.mjs mtp\`).`,
+        `- With a head for further tokens an answer is ${guesses.allRight.ratio.toFixed(2)} times as fast as without guesses where all of them are right (ternary weights) and ${guesses.ratio.toFixed(2)} times where none is (Q4_K), since guessing rests soon (16 layers of the 4B shape on ${on(guesses.machine)}, \`node benches/hybrid.mjs mtp\`). Where the head's own work and a second row take as long as the step that a right guess saves, nothing is guessed, as in a small model that \`benches/mtp_model.py\` has trained (the same with MODEL).`,
       ].join("\n");
     }),
 

@@ -275,9 +275,10 @@ impl Active {
         self.draft.tokens.len()
     }
 
-    /// Whether the MTP head follows it.
-    pub fn follows_mtp(&self) -> bool {
-        matches!(self.request.task, Task::Generate { params: Params { mtp_draft: true, .. }, .. })
+    /// Whether the MTP head, whose own work costs `cost` of a step, follows it.
+    pub fn follows_mtp(&self, cost: f32) -> bool {
+        let asked = matches!(self.request.task, Task::Generate { params: Params { mtp_draft: true, .. }, .. });
+        asked && self.draft.follows_mtp(cost)
     }
 
     /// Whether the MTP head is to guess its next token.

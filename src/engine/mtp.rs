@@ -1,5 +1,6 @@
 //! The MTP head behind each pass: it follows the conversations whose requests use it, so that its keys and values are complete, and
-//! guesses the next token of one that runs alone. A guess is checked by the model like one of prompt lookup.
+//! guesses the next token of one that runs alone. A guess is checked by the model like one of prompt lookup. It follows no answer for which
+//! guessing cannot pay, or has failed to.
 
 use super::active::Active;
 use super::{Engine, RequestId, SessionId};
@@ -26,7 +27,8 @@ impl<I: Isa> Engine<I> {
         let owners = self.running.as_deref().unwrap_or_default();
         for (row, (&id, computed)) in owners.iter().zip(self.forward.rows()).enumerate() {
             let first = row == 0 || owners[row - 1] != id;
-            if let Some(request) = self.requests.get(&id).filter(|request| first && request.follows_mtp()) {
+            let follows = |request: &&Active| first && request.follows_mtp(self.mtp_cost);
+            if let Some(request) = self.requests.get(&id).filter(follows) {
                 found.push(Passed { request: id, session: request.session, row, from: computed.position });
             }
         }
