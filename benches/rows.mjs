@@ -41,6 +41,9 @@ const rows = {
   "hybrid-27b-1thread": "--shape bonsai27b --prompt-tokens 16 --decode 8 --warmup 0 --repeat 2 --threads 1",
   "hybrid-27b-ternary": "--shape ternary27b --prompt-tokens 32 --decode 8 --warmup 0 --repeat 2",
   "hybrid-27b-ternary-1thread": "--shape ternary27b --prompt-tokens 16 --decode 4 --warmup 0 --repeat 2 --threads 1",
+  "hybrid-4b-chromium": { page: "shape=qwen3.5-4b&prompt=64&decode=16&repeat=2&profile" },
+  "hybrid-27b-chromium": { page: "shape=bonsai27b&prompt=32&decode=8&repeat=2&profile" },
+  "hybrid-27b-ternary-chromium": { page: "shape=ternary27b&prompt=32&decode=8&repeat=2&profile" },
 };
 
 async function inNode(args) {
@@ -61,7 +64,7 @@ async function inChromium(query) {
   try {
     const page = await demo.browser.newPage();
     await page.goto(`${demo.isolated}bench.html?${query}&threads=2&repeat=3&run`);
-    await page.waitForSelector(':root:is([data-state="done"], [data-state="failed"])', { timeout: 300_000 });
+    await page.waitForSelector(':root:is([data-state="done"], [data-state="failed"])', { timeout: 900_000 });
     const state = await page.evaluate(() => document.documentElement.dataset.state);
     if (state === "failed") throw new Error(await page.getByRole("alert").innerText());
     const download = page.waitForEvent("download");
