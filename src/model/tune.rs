@@ -75,9 +75,9 @@ pub fn tune<I: Isa>(model: &Model, team: &Team, spent: f64, now: &dyn Fn() -> f6
     for (kind, all) in kinds {
         let mut timer = Timer::<I>::new(&all, team, now)?;
         end += each;
-        let (mut rounds, mut begun, mut longest) = (Vec::new(), now(), 0.0);
+        let (mut rounds, mut begun, mut took) = (Vec::new(), now(), 0.0);
         // As long as another round fits.
-        while rounds.len() < MAX_ROUNDS && begun + longest < end {
+        while rounds.len() < MAX_ROUNDS && begun + took < end {
             let mut round = [0.0; VARIANTS.len()];
             for i in 0..VARIANTS.len() {
                 // The order alternates: the first one warms what all use.
@@ -87,7 +87,7 @@ pub fn tune<I: Isa>(model: &Model, team: &Team, spent: f64, now: &dyn Fn() -> f6
             }
             rounds.push(round);
             let ended = now();
-            (begun, longest) = (ended, f64::max(longest, ended - begun));
+            (begun, took) = (ended, ended - begun);
         }
         let ahead = VARIANTS[best(&rounds, GAIN)];
         prefetch::set(kind, ahead);
