@@ -104,10 +104,10 @@ pub fn best<const N: usize>(rounds: &[[f64; N]], gain: f64) -> usize {
     (1..N).filter(|&i| second(i) < gain * first).min_by(|&a, &b| second(a).total_cmp(&second(b))).unwrap_or(0)
 }
 
-/// Milliseconds that a comparison of the ways to sum products takes, more with a clock of long steps; those that one time lasts at least; and
-/// its rounds at most: some clocks stand still.
+/// Milliseconds that a comparison of the ways to sum products takes, more with a clock of long steps; those that one time lasts at least, by a fine
+/// and by a coarse clock; and its rounds at most: some clocks stand still.
 const DOTS_MS: f64 = 2.0;
-const LEAST_MS: f64 = 0.06;
+const LEAST_MS: [f64; 2] = [0.06, 0.25];
 const MOST_ROUNDS: usize = 1 << 15;
 /// Sums in fours are better at nearly the same rate: they leave registers and instructions for the rest of a kernel. On an Intel Xeon (family 6,
 /// model 167) V8 takes the same time for both, with `--no-enable-avx-vnni` 0.76 of it for pairs in quick code and 0.37 in optimised code, and
@@ -127,6 +127,7 @@ pub fn fastest<I: Isa>(now: impl Fn() -> f64) -> DotProduct {
 /// The faster one of two ways to multiply so many rounds.
 fn faster(now: impl Fn() -> f64, multiply: impl Fn(DotProduct, usize)) -> DotProduct {
     let end = now() + DOTS_MS;
+    let least = clock_step(&now).map_or(LEAST_MS[1], |step| (STEPS * step).clamp(LEAST_MS[0], LEAST_MS[1]));
     let (mut rounds, mut times) = (1 << 6, Vec::new());
     while times.len() < MIN_ROUNDS || now() < end {
         let both = DotProduct::ALL.map(|dots| {
@@ -134,7 +135,7 @@ fn faster(now: impl Fn() -> f64, multiply: impl Fn(DotProduct, usize)) -> DotPro
             multiply(dots, rounds);
             now() - start
         });
-        if both.into_iter().fold(f64::MAX, f64::min) >= LEAST_MS {
+        if both.into_iter().fold(f64::MAX, f64::min) >= least {
             times.push(both.map(|ms| ms / rounds as f64));
         } else if rounds < MOST_ROUNDS {
             rounds *= 2;
@@ -143,6 +144,18 @@ fn faster(now: impl Fn() -> f64, multiply: impl Fn(DotProduct, usize)) -> DotPro
         }
     }
     DotProduct::ALL[best(&times, PAIRS_GAIN)]
+}
+
+/// Steps of its clock that a measurement takes, or it would tell no two variants apart: browsers let clocks go in steps of 5 µs (Chromium),
+/// 20 µs (Firefox) or, for pages that are not isolated, of up to a millisecond.
+pub const STEPS: f64 = 10.0;
+/// Looks after which a clock that has not moved has long steps, or stands still.
+const LOOKS: usize = 1000;
+
+/// The milliseconds of a clock's step, where that is short.
+pub fn clock_step(now: impl Fn() -> f64) -> Option<f64> {
+    let first = now();
+    (0..LOOKS).map(|_| now() - first).find(|&step| step > 0.0)
 }
 
 /// Engines had the relaxed instructions wrong before.
@@ -232,7 +245,11 @@ mod tests {
     /// of so many milliseconds; and all milliseconds.
     fn chosen_by(step: f64, of: impl Fn(usize) -> f64) -> (DotProduct, f64) {
         let (calls, time) = (Cell::new(0), Cell::new(0.0));
-        let clock = || (time.get() / step).floor() * step;
+        let clock = || {
+            // A look takes a tenth of a microsecond.
+            time.set(time.get() + 1e-4);
+            (time.get() / step).floor() * step
+        };
         let found = faster(clock, |_, rounds| {
             time.set(time.get() + of(calls.replace(calls.get() + 1)) * rounds as f64 / 1000.0);
         });

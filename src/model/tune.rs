@@ -8,7 +8,7 @@
 //!
 //! Variants take turns, and [`best`] judges them.
 
-use crate::bench::best;
+use crate::bench::{STEPS, best, clock_step};
 use crate::error::Result;
 use crate::kernels::act::{ActSpec, Precision};
 use crate::kernels::attention;
@@ -36,8 +36,11 @@ const PACKING_MS: f64 = 10.0;
 const PACKING_BYTES: usize = 8 << 20;
 /// The variants, the one to begin with first.
 const VARIANTS: [Ahead; 3] = [Ahead::Pages, Ahead::Near, Ahead::Off];
-/// Bytes of weights of one measurement at most: a tenth of a millisecond.
+/// Bytes of weights of one measurement at most: a tenth of a millisecond. By a clock with long steps it takes more.
 const SLICE_BYTES: usize = 1 << 20;
+const MAX_SLICE_BYTES: usize = 4 << 20;
+/// A fast read, by which measurements are made to take [`STEPS`] of the clock.
+const BYTES_A_MS: f64 = 15e6;
 
 /// A matrix, and the form that its kernel wants the input in.
 pub(super) type Timed<'a> = (&'a Matrix, ActSpec);
@@ -72,8 +75,9 @@ pub fn tune<I: Isa>(model: &Model, team: &Team, spent: f64, now: &dyn Fn() -> f6
     let all = if bytes < SMALL_BYTES { SMALL_BUDGET_MS } else { BUDGET_MS };
     let each = (all - spent) / kinds.len().max(1) as f64;
     let mut end = now();
+    let slice = slice_bytes(now);
     for (kind, all) in kinds {
-        let mut timer = Timer::<I>::new(&all, team, now)?;
+        let mut timer = Timer::<I>::new(&all, team, now, slice)?;
         end += each;
         let (mut rounds, mut begun, mut took) = (Vec::new(), now(), 0.0);
         // As long as another round fits.
@@ -159,7 +163,7 @@ pub fn five_is_faster<I: Isa>(
     let timed: Vec<[Timed; 1]> = matrices.iter().map(|matrix| [(matrix, spec(&matrix.shape, precision))]).collect();
     let mut timers = Vec::new();
     for one in &timed {
-        timers.push(Timer::<I>::new(one, team, now)?);
+        timers.push(Timer::<I>::new(one, team, now, SLICE_BYTES)?);
     }
     let end = now() + PACKING_MS;
     let mut rounds = Vec::new();
@@ -190,16 +194,23 @@ fn matrices(model: &Model, kind: Kind) -> Vec<Timed<'_>> {
     all(model).into_iter().filter(fits).collect()
 }
 
+/// What a measurement reads at most.
+fn slice_bytes(now: &dyn Fn() -> f64) -> usize {
+    let bytes = |step| ((STEPS * BYTES_A_MS * step) as usize).clamp(SLICE_BYTES, MAX_SLICE_BYTES);
+    clock_step(now).map_or(MAX_SLICE_BYTES, bytes)
+}
+
 /// Multiplies tiles of one matrix after another with one token.
 struct Timer<'a, I: Isa> {
     all: &'a [Timed<'a>],
     members: usize,
+    slice: usize,
     products: Products<'a, I>,
 }
 
 impl<'a, I: Isa> Timer<'a, I> {
-    fn new(all: &'a [Timed<'a>], team: &'a Team, now: &'a dyn Fn() -> f64) -> Result<Self> {
-        Ok(Self { all, members: team.members(), products: Products::new(all, team, now)? })
+    fn new(all: &'a [Timed<'a>], team: &'a Team, now: &'a dyn Fn() -> f64, slice: usize) -> Result<Self> {
+        Ok(Self { all, members: team.members(), slice, products: Products::new(all, team, now)? })
     }
 
     /// The milliseconds a byte that some tiles of a round's matrix take; each of a round's measurements reads others.
@@ -207,7 +218,7 @@ impl<'a, I: Isa> Timer<'a, I> {
         let timed = self.all[round % self.all.len()];
         let shape = &timed.0.shape;
         let each = shape.part_tiles().div_ceil(VARIANTS.len());
-        let count = each.min((SLICE_BYTES / shape.tile_bytes()).max(self.members));
+        let count = each.min((self.slice / shape.tile_bytes()).max(self.members));
         let first = (place * each + round * count % each).min(shape.part_tiles() - count);
         let rows = shape.tile_rows(first).start..shape.tile_rows(first + count - 1).end;
         let sections = [Section { first: 0, width: rows.len(), unit: TILE }];
@@ -246,6 +257,21 @@ mod tests {
         let mut late = vec![[9.0, 9.0, 0.1]; MIN_ROUNDS];
         late.extend(rounds([1.0, 0.7, 0.9]));
         assert_eq!(best(&late, GAIN), 1, "what came before better code does not count");
+    }
+
+    #[test]
+    fn a_measurement_takes_ten_steps_of_the_clock() {
+        let slice = |step: f64| {
+            let looks = std::cell::Cell::new(0.0);
+            slice_bytes(&|| {
+                looks.set(looks.get() + 1e-4);
+                (looks.get() / step).floor() * step
+            })
+        };
+        assert_eq!(slice(0.005), SLICE_BYTES);
+        assert!((2_900_000..3_100_000).contains(&slice(0.02)), "{}", slice(0.02));
+        assert_eq!(slice(0.05), MAX_SLICE_BYTES);
+        assert_eq!(slice_bytes(&|| 0.0), MAX_SLICE_BYTES);
     }
 
     /// Half of all measurements take up to three times as long, as on a machine with other programs.
