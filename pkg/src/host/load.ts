@@ -95,6 +95,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   // The tokenizer is built while threads join and the weights come.
   const text = loadText(headers.metadata, headers.prefix, files, context.platform, chatTemplate);
   recordTokenizer(text, timeline);
+
   const ids = text.then((side) => (prefill === undefined ? [] : prefillIds(prefill, side, trained)));
   ids.catch(() => {});
   // Hashes of whole files are made in their order.
