@@ -174,6 +174,33 @@ test("a model that nobody asks is unloaded too, also after it was replaced", asy
   await idles();
 });
 
+test("a model that is unloaded while its status is being asked for is told as idle", async (context) => {
+  const model = async (more: LoadOptions): Promise<Model> => {
+    const found = await loader()(more);
+    let closed = () => {};
+    const closing = new Promise<void>((resolve) => {
+      closed = resolve;
+    });
+    const late: Pick<Model, "close" | "status"> = {
+      close: () => {
+        closed();
+        return found.close();
+      },
+      status: () => closing.then(() => found.status()),
+    };
+    return new Proxy(found, {
+      get: (target, name) => {
+        const value = Reflect.get(name in late ? late : target, name);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+  };
+  const app = asked(createApp({ models: { demo: model }, idleUnload: 1 }));
+  context.after(() => app.close());
+  await app.ready;
+  assert.deepEqual((await body(app.get("/status"))).models, [{ name: "demo", state: "idle" }]);
+});
+
 test("a model that was given loaded is not loaded again: a lost one is told, and no idle time is taken", async (context) => {
   let lose = () => {};
   const lost = new Promise<void>((resolve) => {

@@ -26,9 +26,10 @@ export function healthRoutes(app: App, core: Core, version: string): void {
   // What llama-server and vLLM tell in metrics alone.
   app.get("/status", async (c) => {
     const each = models.slots.map(async (slot) => {
-      const { name, state } = slot;
       const ready = await slot.current();
-      return { name, state, ...(ready ? await ready.model.status() : {}) };
+      // A model that is unloaded or lost while it is asked tells its new state alone.
+      const status = await ready?.model.status().catch(() => null);
+      return { name: slot.name, state: slot.state, ...status };
     });
     return c.json({ active: core.active, models: await Promise.all(each) });
   });
