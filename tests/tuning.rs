@@ -7,18 +7,21 @@ use std::cell::Cell;
 use common::{Files, golden, logits, prompt};
 use ternlight::kernels::act::Precision;
 use ternlight::kernels::isa::Active;
-use ternlight::kernels::linear::prefetch::{self, Ahead, Kind};
+use ternlight::kernels::linear::prefetch::{self, Ahead, KINDS, Kind};
 use ternlight::kernels::packed::{LOOKUP, MatrixShape, Packing};
 use ternlight::model::{Options, tune};
-use ternlight::quant::{Codes, Layout};
+use ternlight::quant::{Codes, Float, Layout};
 use ternlight::team::Team;
 
-const MODELS: [(&str, Codes, bool); 5] = [
-    ("gguf/qwen3.Q1_0.gguf", Codes::B1, false),
-    ("gguf/llama_bitlinear.TQ2_0.gguf", Codes::B2, false),
-    ("gguf/llama_bf16.Q4_0.gguf", Codes::B4, false),
-    ("gguf/llama_bf16.Q8_0.gguf", Codes::I8, false),
-    ("gguf/llama_bf16.Q6_K.gguf", Codes::B6, true),
+const MODELS: [(&str, Kind); 8] = [
+    ("gguf/qwen3.Q1_0.gguf", Kind::Ints(Codes::B1)),
+    ("gguf/llama_bitlinear.TQ2_0.gguf", Kind::Ints(Codes::B2)),
+    ("gguf/llama_bf16.Q4_0.gguf", Kind::Ints(Codes::B4)),
+    ("gguf/llama_bf16.Q8_0.gguf", Kind::Ints(Codes::I8)),
+    ("gguf/llama_bf16.Q6_K.gguf", Kind::SuperBlocks(Codes::B6)),
+    ("gguf/llama_f32.F32.gguf", Kind::Floats(Float::F32)),
+    ("gguf/bitnet_packed.b158.I2_S.gguf", Kind::Floats(Float::F16)),
+    ("models/llama_bf16", Kind::Floats(Float::BF16)),
 ];
 
 /// Milliseconds of a load's measurements before.
@@ -27,8 +30,8 @@ const SPENT: f64 = 1.0;
 /// One test, because the choices are the process's.
 #[test]
 fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
-    for (model, codes, super_blocks) in MODELS {
-        let kind = Kind { codes, super_blocks };
+    assert!(KINDS.iter().enumerate().all(|(index, kind)| kind.index() == index));
+    for (model, kind) in MODELS {
         let mut engine = Files::read(&golden(model)).engine(Options::default(), Team::solo()).unwrap();
         let ids = prompt(5, 1);
         let [off, near, pages] = Ahead::ALL.map(|ahead| {
@@ -37,7 +40,9 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
         });
         assert_eq!(off, near, "{model}");
         assert_eq!(off, pages, "{model}");
-        let shape = engine.model().layers[0].qkv.inputs[0].matrices[0].shape;
+        let model_of = engine.model();
+        let shapes = [model_of.layers[0].qkv.inputs[0].matrices[0].shape, model_of.head().shape];
+        let shape = shapes.into_iter().find(|shape| Kind::of(shape) == kind).unwrap();
 
         // Milliseconds of one look at the clock in each variant.
         let least = |best: Ahead| Ahead::ALL.map(|ahead| if ahead == best { 0.5 } else { 1.0 });
@@ -78,7 +83,7 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
         tune::force(engine.model(), Ahead::Off);
         assert_eq!(tune::recall(engine.model(), &known[1..]), None, "{model}");
         assert_eq!(prefetch::chosen(&shape), Ahead::Off, "{model}: nothing is set by half");
-        let more = [&[(Kind { codes: Codes::B2, super_blocks: true }, Ahead::Off)], &*known].concat();
+        let more = [&[(Kind::SuperBlocks(Codes::B2), Ahead::Off)], &*known].concat();
         assert_eq!(tune::recall(engine.model(), &more), Some(known), "{model}");
         assert_eq!(prefetch::chosen(&shape), Ahead::Near, "{model}");
     }

@@ -27,6 +27,8 @@ use super::weights::{Linear, Model};
 const BUDGET_MS: f64 = 40.0;
 const SMALL_BYTES: u64 = 20 << 20;
 const SMALL_BUDGET_MS: f64 = 5.0;
+/// Kinds with less than a 64th of the weights keep the first variant, and leave their time to the others.
+const LEAST_SHARE: u64 = 64;
 /// Rounds after which a comparison ends: some clocks stand still.
 const MAX_ROUNDS: usize = 64;
 /// Another variant than the first takes its place where it needs this share of its time, or less.
@@ -48,7 +50,7 @@ pub(super) type Timed<'a> = (&'a Matrix, ActSpec);
 /// What is loaded ahead for a kind of weights.
 pub type Choice = (Kind, Ahead);
 
-/// Sets what is loaded ahead for each kind of integer weights in the model. Returns the choices.
+/// Sets what is loaded ahead for each kind of weights in the model. Returns the choices.
 pub fn force(model: &Model, ahead: Ahead) -> Vec<Choice> {
     for kind in prefetch::KINDS {
         prefetch::set(kind, ahead);
@@ -63,7 +65,7 @@ fn set_attention(choices: &[Choice]) {
     attention::set_prefetch(choices.first().is_none_or(|(_, ahead)| *ahead == Ahead::Pages));
 }
 
-/// Measures for each kind of integer weights in the model what is best loaded ahead, and sets it. `now` is a clock in milliseconds, of which
+/// Measures for each kind of weights in the model what is best loaded ahead, and sets it. `now` is a clock in milliseconds, of which
 /// the load's other comparisons have `spent` some. Returns the choices.
 ///
 /// # Errors
@@ -71,14 +73,16 @@ fn set_attention(choices: &[Choice]) {
 pub fn tune<I: Isa>(model: &Model, team: &Team, spent: f64, now: &dyn Fn() -> f64) -> Result<Vec<Choice>> {
     let kinds: Vec<_> = kinds(model).collect();
     let mut choices = Vec::new();
-    let bytes: u64 = kinds.iter().flat_map(|(_, all)| all).map(|(matrix, _)| matrix.bytes()).sum();
-    let all = if bytes < SMALL_BYTES { SMALL_BUDGET_MS } else { BUDGET_MS };
-    let each = (all - spent) / kinds.len().max(1) as f64;
+    let bytes = |all: &[Timed]| all.iter().map(|(matrix, _)| matrix.bytes()).sum::<u64>();
+    let total: u64 = kinds.iter().map(|(_, all)| bytes(all)).sum();
+    let budget = if total < SMALL_BYTES { SMALL_BUDGET_MS } else { BUDGET_MS };
+    let matters = |all: &[Timed]| bytes(all) >= total / LEAST_SHARE;
+    let each = (budget - spent) / kinds.iter().filter(|(_, all)| matters(all)).count().max(1) as f64;
     let mut end = now();
     let slice = slice_bytes(now);
     for (kind, all) in kinds {
         let mut timer = Timer::<I>::new(&all, team, now, slice)?;
-        end += each;
+        end += if matters(&all) { each } else { 0.0 };
         let (mut rounds, mut begun, mut took) = (Vec::new(), now(), 0.0);
         // As long as another round fits.
         while rounds.len() < MAX_ROUNDS && begun + took < end {
@@ -101,7 +105,7 @@ pub fn tune<I: Isa>(model: &Model, team: &Team, spent: f64, now: &dyn Fn() -> f6
     Ok(choices)
 }
 
-/// Sets what was measured before, where that decides every kind of integer weights in the model, and returns the choices for these.
+/// Sets what was measured before, where that decides every kind of weights in the model, and returns the choices for these.
 pub fn recall(model: &Model, known: &[Choice]) -> Option<Vec<Choice>> {
     let choices: Option<Vec<Choice>> =
         kinds(model).map(|(kind, _)| known.iter().find(|(other, _)| *other == kind).copied()).collect();
@@ -188,10 +192,10 @@ pub(super) fn all(model: &Model) -> Vec<Timed<'_>> {
     in_layers.chain([head]).collect()
 }
 
-/// The matrices of a kind that a kernel for one token reads as integers.
+/// The matrices of a kind, without integers that are decoded for float activations.
 fn matrices(model: &Model, kind: Kind) -> Vec<Timed<'_>> {
-    let fits = |(matrix, spec): &Timed| Kind::of(&matrix.shape) == Some(kind) && spec.precision != Precision::Float;
-    all(model).into_iter().filter(fits).collect()
+    let as_stored = |spec: &ActSpec| matches!(kind, Kind::Floats(_)) || spec.precision != Precision::Float;
+    all(model).into_iter().filter(|(matrix, spec)| Kind::of(&matrix.shape) == kind && as_stored(spec)).collect()
 }
 
 /// What a measurement reads at most.

@@ -13,7 +13,7 @@ use crate::engine::{
 use crate::error::Result;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
-use crate::kernels::linear::prefetch::{Ahead, KINDS, Kind};
+use crate::kernels::linear::prefetch::{Ahead, KINDS};
 use crate::kernels::packed::{MatrixShape, Packing};
 use crate::model::describe::Description;
 use crate::model::forward::Traced;
@@ -100,8 +100,8 @@ impl Engine {
     }
 
     /// Sets which weights are loaded ahead: `off`, `near`, `pages`, or, for any other word, what a measurement finds for each kind of weights
-    /// in the model. It takes 40 ms less the `spent` ones of the load's other measurements. Returns, for each kind, the bits of a code, 1 for
-    /// K-quants, and the place among [`Ahead::ALL`].
+    /// in the model. It takes 40 ms less the `spent` ones of the load's other measurements. Returns, for each kind, its place among [`KINDS`] and
+    /// the choice's among [`Ahead::ALL`].
     pub fn tune(&self, ahead: &str, spent: f64) -> Js<Vec<u8>> {
         let choices = match Ahead::ALL.into_iter().find(|one| one.name() == ahead) {
             Some(ahead) => tune::force(self.engine.model(), ahead),
@@ -113,10 +113,9 @@ impl Engine {
     /// Sets what [`Self::tune`] returned in an earlier load of a model with these kinds of weights, and returns this model's part of it. Nothing
     /// where that leaves a kind open.
     pub fn recall(&self, known: &[u8]) -> Option<Vec<u8>> {
-        let choice = |numbers: &[u8; 3]| {
-            let [bits, super_blocks, ahead] = *numbers;
-            let same = |kind: &Kind| kind.codes.bits() as u8 == bits && u8::from(kind.super_blocks) == super_blocks;
-            Some((KINDS.into_iter().find(same)?, *Ahead::ALL.get(usize::from(ahead))?))
+        let choice = |numbers: &[u8; 2]| {
+            let [kind, ahead] = numbers.map(usize::from);
+            Some((*KINDS.get(kind)?, *Ahead::ALL.get(ahead)?))
         };
         let known: Vec<_> = known.as_chunks().0.iter().filter_map(choice).collect();
         tune::recall(self.engine.model(), &known).map(numbers)
@@ -326,8 +325,7 @@ impl Engine {
 }
 
 fn numbers(choices: Vec<tune::Choice>) -> Vec<u8> {
-    let numbers = |(kind, ahead): tune::Choice| [kind.codes.bits() as u8, u8::from(kind.super_blocks), ahead as u8];
-    choices.into_iter().flat_map(numbers).collect()
+    choices.into_iter().flat_map(|(kind, ahead)| [kind.index() as u8, ahead as u8]).collect()
 }
 
 fn note([calls, time, bytes, products]: &mut [f64; 4], ms: f64, before: &Tally, tally: &Tally) {

@@ -264,11 +264,13 @@ function tune(
   return { chosen, measured: !recalled, kept };
 }
 
-/** For each kind of codes its bits, 1 for K-quants, and which weights are touched ahead. */
+/** Kinds of weights and what is touched ahead of their use, in the engine's order. */
+const KINDS = ["1-bit", "2-bit", "4-bit", "6-bit", "8-bit", "2-bit K", "4-bit K", "6-bit K", "f32", "f16", "bf16"];
+const AHEAD = ["off", "near", "pages"] as const;
+
+/** The choices of `Engine.tune` by their names. */
 function prefetchOf(choices: Uint8Array): ModelInfo["weightPrefetch"] {
-  const found: Record<string, "off" | "near" | "pages"> = {};
-  for (let i = 0; i < choices.length; i += 3) {
-    found[`${choices[i]}-bit${choices[i + 1] ? " K" : ""}`] = (["off", "near", "pages"] as const)[choices[i + 2]!]!;
-  }
+  const found: Record<string, (typeof AHEAD)[number]> = {};
+  for (let i = 0; i < choices.length; i += 2) found[KINDS[choices[i]!]!] = AHEAD[choices[i + 1]!]!;
   return found;
 }

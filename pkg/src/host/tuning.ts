@@ -9,7 +9,7 @@ import type { Store, StoredFile } from "../cache/store.ts";
 import type { LoadSettings } from "../rpc/protocol.ts";
 import type { Platform } from "./platform.ts";
 
-/** How products are summed, and for each kind of codes its bits, 1 for K-quants, and which weights are touched ahead. */
+/** How products are summed, and which weights are touched ahead: the choices of `Engine.tune`. */
 export interface Tuning {
   dotProduct: string;
   weightPrefetch: Uint8Array;
@@ -18,8 +18,8 @@ export interface Tuning {
 const WEEK_MS = 7 * 24 * 3600 * 1000;
 /** Every record is as long as any other: one that is written over another leaves nothing of it. */
 const BYTES = 256;
-/** Three for each of eight kinds, twice at most. */
-const MOST_NUMBERS = 48;
+/** Two for each of eleven kinds, twice at most. */
+const MOST_NUMBERS = 44;
 const NAME = /^tuning-[0-9a-f]{16}$/;
 
 export class TuningRecord {

@@ -179,17 +179,15 @@ function concat(pieces: readonly Uint8Array[]): Uint8Array {
   return all;
 }
 
-/** Choices of several engines, each kind of weights once: three numbers each, the first two of which say which kind. */
+/** Choices of several engines, each kind of weights once: two numbers each, the first of which says which kind. */
 function merged(all: readonly (Uint8Array | undefined)[]): Uint8Array<ArrayBuffer> {
-  const kinds = new Map<string, number[]>();
+  const kinds = new Map<number, number>();
   for (const choices of all) {
-    for (let i = 0; choices && i < choices.length; i += 3) {
-      const choice = [...choices.subarray(i, i + 3)];
-      const kind = choice.slice(0, 2).join();
-      if (!kinds.has(kind)) kinds.set(kind, choice);
+    for (let i = 0; choices && i < choices.length; i += 2) {
+      if (!kinds.has(choices[i]!)) kinds.set(choices[i]!, choices[i + 1]!);
     }
   }
-  return Uint8Array.from([...kinds.values()].flat());
+  return Uint8Array.from([...kinds].flat());
 }
 
 const added = (all: readonly Float64Array[]) => all[0]!.map((_, i) => all.reduce((sum, one) => sum + one[i]!, 0));

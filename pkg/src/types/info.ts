@@ -181,7 +181,7 @@ export interface ModelInfo extends Description {
   /** The build that runs: `threads-relaxed`, `single-simd128` … */
   flavour: string;
   dotProduct: Exclude<DotProduct, "auto">;
-  /** Which weights are touched ahead of their use, by the bits of their codes: `{ "2-bit": "off", "6-bit K": "near" }`. Kinds without a choice are absent. */
+  /** Which weights are touched ahead of their use, by the bits of their codes or their type of floats: `{ "2-bit": "off", "6-bit K": "near", f16: "pages" }`. */
   weightPrefetch: Readonly<Record<string, Exclude<WeightPrefetch, "auto">>>;
   threads: number;
   /** Why there are fewer threads than cores, or than were asked for, in words; null where there are not. */

@@ -88,7 +88,7 @@ test("what was measured of the kernels decides the next load, where it is kept",
   const kinds = Object.keys(found).length;
   const text = await readFile(file, "utf8");
   const kept = JSON.parse(text);
-  for (let i = 2; i < 3 * kinds; i += 3) kept.weightPrefetch[i] = 0;
+  for (let i = 1; i < 2 * kinds; i += 2) kept.weightPrefetch[i] = 0;
   await writeFile(file, JSON.stringify(kept).padEnd(size));
   const [again, off] = await measured({});
   assert.equal(again, "false");
@@ -96,7 +96,7 @@ test("what was measured of the kernels decides the next load, where it is kept",
   assert.equal((await measured({ weightPrefetch: "pages" }))[0], "true", "what is asked for goes before what is kept");
   assert.equal(await readFile(file, "utf8"), JSON.stringify(kept).padEnd(size), "and is not kept");
 
-  for (const damaged of ["", "{", "null", "[1]".padEnd(size), '{"weightPrefetch":[9,9,9],"at":9e99}'.padEnd(size)]) {
+  for (const damaged of ["", "{", "null", "[1]".padEnd(size), '{"weightPrefetch":[99,9],"at":9e99}'.padEnd(size)]) {
     await writeFile(file, damaged);
     assert.equal((await measured({}))[0], "true", `a record that is ${JSON.stringify(damaged.trim())}`);
     await wait(async () => (await readFile(file, "utf8")).startsWith('{"dotProduct":"dot'));
@@ -114,6 +114,16 @@ test("what was measured of the kernels decides the next load, where it is kept",
   assert.equal((await measured({}))[0], "false");
   await cache.delete(undefined, { directory });
   assert.deepEqual(await records(), []);
+});
+
+test("every kind of weights is told with what is touched ahead of it, by its name", async () => {
+  const kinds = { q8_0: "8-bit", q6_k: "6-bit K", f32: "f32", f16: "f16", bf16: "bf16" };
+  for (const [embedding, name] of Object.entries(kinds)) {
+    const source = synthetic({ shape: "fairy,layers=1,vocab=256", embedding });
+    const model = await load(source, { threads: 1, cache: false, weightPrefetch: "near" });
+    assert.deepEqual(model.info.weightPrefetch, { "2-bit": "near", [name]: "near" });
+    await model.close();
+  }
 });
 
 async function wait(is: () => Promise<boolean>): Promise<void> {

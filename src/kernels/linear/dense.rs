@@ -20,6 +20,7 @@
 //!
 //! [`Constants`]: crate::kernels::packed::Constants
 
+use super::prefetch::WeightPrefetch;
 use super::{TileOut, four_rows};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
@@ -37,9 +38,12 @@ pub(super) fn dense<I: Isa, D: Dense<N>, const N: usize, const V: usize, const T
     out: &mut TileOut<T>,
 ) {
     let xs: [_; T] = std::array::from_fn(|t| act.floats(token + t));
-    for (i, bytes) in matrix.tile(tile).chunks(K_BLOCK * TILE * 4 / N).enumerate() {
+    let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
+    let mut at = tile * matrix.shape.tile_bytes();
+    for (bytes, from) in matrix.tile(tile).chunks(K_BLOCK * TILE * 4 / N).zip((0..).step_by(K_BLOCK)) {
         let len = bytes.len() / (TILE * 4 / N);
-        add_block::<I, D, N, V, T>(bytes, xs.map(|x| &x[i * K_BLOCK..][..len]), out);
+        add_block::<I, D, N, V, T>(bytes, xs.map(|x| &x[from..][..len]), out, |done| prefetch.touch(at + done));
+        at += bytes.len();
     }
 }
 
@@ -64,21 +68,24 @@ pub(super) fn decoded<I: Isa, const V: usize, const T: usize>(
             }
         }
         let bytes = bytemuck::cast_slice(panel[..len].as_flattened());
-        add_block::<I, F32, 1, V, T>(bytes, xs.map(|x| &x[from..from + len]), out);
+        add_block::<I, F32, 1, V, T>(bytes, xs.map(|x| &x[from..from + len]), out, |_| {});
     }
 }
 
-/// Sums the products of one block of k from zero, `N` values of k a step, and adds the sums to the results.
+/// Sums the products of one block of k from zero, `N` values of k a step, and adds the sums to the results. Before a pass over some
+/// vectors `touch` is told the share of the block's bytes that will have been multiplied behind it.
 #[inline(always)]
 fn add_block<I: Isa, D: Dense<N>, const N: usize, const V: usize, const T: usize>(
     bytes: &[u8],
     xs: [&[f32]; T],
     out: &mut TileOut<T>,
+    mut touch: impl FnMut(usize),
 ) {
     let isa = I::default();
     let constants = Constants::new(isa);
     let (vectors, _) = bytes.as_chunks::<16>();
     for first in (0..8).step_by(V) {
+        touch((first + V) * bytes.len() / 8);
         let mut sums = [[isa.splat_f32(0.0); T]; V];
         for (step, vectors) in vectors.chunks_exact(8).enumerate() {
             for v in 0..V {

@@ -29,37 +29,39 @@
 //! linear stream gained nothing at any distance; bursts over 4, 6, 16 or 32 pages, of two lines a page, or of every second line
 //! were no faster. On an AMD Zen 5 the core's prefetchers cross pages, one stream already reads 26 to 36 GB/s, and the bursts,
 //! with the chunks that they cut a row into, *cost* a third of the ternary decode speed while they double that of the Q6_K
-//! head as it was then. On a Zen 4 they cost every kernel 5 to 35 %. The right choice depends on the processor and the kernel, so [`set`]
+//! head as it was then. On a Zen 4 they cost every kernel 5 to 35 %. On a Xeon (family 6, model 167) they double the decode speed of
+//! an f16 head. The right choice depends on the processor and the kernel, so [`set`]
 //! makes it for each [`Kind`] of weights, after a measurement ([`tune`](crate::model::tune)).
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::kernels::packed::{Matrix, MatrixShape, Packing};
-use crate::quant::Codes;
+use crate::quant::{Codes, Float, Layout};
 
-/// A kind of packed weights: the width of their codes, and whether they are K-quants.
+/// A kind of packed weights, which kernels read at a rate of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
-    /// The width of the codes.
-    pub codes: Codes,
-    /// Whether super-blocks of 256 values have integer scales.
-    pub super_blocks: bool,
-}
-
-const fn kind(codes: Codes, super_blocks: bool) -> Kind {
-    Kind { codes, super_blocks }
+pub enum Kind {
+    /// Integer codes under float scales.
+    Ints(Codes),
+    /// Integer codes in super-blocks, those of K-quants.
+    SuperBlocks(Codes),
+    /// Floats.
+    Floats(Float),
 }
 
 /// The kinds that have a choice.
-pub const KINDS: [Kind; 8] = [
-    kind(Codes::B1, false),
-    kind(Codes::B2, false),
-    kind(Codes::B4, false),
-    kind(Codes::B6, false),
-    kind(Codes::I8, false),
-    kind(Codes::B2, true),
-    kind(Codes::B4, true),
-    kind(Codes::B6, true),
+pub const KINDS: [Kind; 11] = [
+    Kind::Ints(Codes::B1),
+    Kind::Ints(Codes::B2),
+    Kind::Ints(Codes::B4),
+    Kind::Ints(Codes::B6),
+    Kind::Ints(Codes::I8),
+    Kind::SuperBlocks(Codes::B2),
+    Kind::SuperBlocks(Codes::B4),
+    Kind::SuperBlocks(Codes::B6),
+    Kind::Floats(Float::F32),
+    Kind::Floats(Float::F16),
+    Kind::Floats(Float::BF16),
 ];
 
 /// Which lines are loaded ahead of the kernel.
@@ -91,14 +93,26 @@ impl Ahead {
 static CHOSEN: [AtomicU8; KINDS.len()] = [const { AtomicU8::new(Ahead::Pages as u8) }; KINDS.len()];
 
 impl Kind {
-    /// The kind of a matrix; `None` for dense ones.
-    pub fn of(shape: &MatrixShape) -> Option<Self> {
-        let Packing::Ints(layout) = shape.packing else { return None };
-        Some(kind(layout.codes, shape.has_super_blocks()))
+    /// The kind of a matrix.
+    pub fn of(shape: &MatrixShape) -> Self {
+        match shape.packing {
+            Packing::Ints(Layout { codes, .. }) if shape.has_super_blocks() => Self::SuperBlocks(codes),
+            Packing::Ints(Layout { codes, .. }) => Self::Ints(codes),
+            Packing::Dense(float) => Self::Floats(float),
+        }
+    }
+
+    /// Its place in [`KINDS`].
+    pub fn index(self) -> usize {
+        match self {
+            Self::Ints(codes) => codes as usize,
+            Self::SuperBlocks(codes) => 4 + codes as usize,
+            Self::Floats(float) => 8 + float as usize,
+        }
     }
 
     fn choice(self) -> &'static AtomicU8 {
-        &CHOSEN[self.codes as usize + if self.super_blocks { 4 } else { 0 }]
+        &CHOSEN[self.index()]
     }
 }
 
@@ -109,7 +123,7 @@ pub fn set(kind: Kind, ahead: Ahead) {
 
 /// What they load ahead for a matrix; [`Ahead::Pages`] at first.
 pub fn chosen(shape: &MatrixShape) -> Ahead {
-    Kind::of(shape).map_or(Ahead::Off, |kind| Ahead::ALL[usize::from(kind.choice().load(Ordering::Relaxed))])
+    Ahead::ALL[usize::from(Kind::of(shape).choice().load(Ordering::Relaxed))]
 }
 
 /// Loads weights into the cache before the kernel reads them; see the module's documentation.

@@ -172,7 +172,7 @@ export const runtime = {
     to: "host",
     default: "auto",
     flag: { value: "P" },
-    help: "Which weights kernels touch ahead of their use: none, the next lines, or a line of each of the next pages; auto measures for each kind of codes what is fastest, and a cache keeps it for a week.",
+    help: "Which weights kernels touch ahead of their use: none, the next lines, or a line of each of the next pages; auto measures for each kind of weights what is fastest, and a cache keeps it for a week.",
   },
 } as const satisfies Group;
 
