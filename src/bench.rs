@@ -119,9 +119,15 @@ pub fn fastest<I: Isa>(now: impl Fn() -> f64) -> DotProduct {
     if !pairs_are_exact::<I>() {
         return DotProduct::Dot4;
     }
-    faster(now, |dots, rounds| {
+    let multiply = |dots, rounds| {
         std::hint::black_box(tiles::<I>(dots, rounds));
-    })
+    };
+    chosen_twice(|| faster(&now, multiply))
+}
+
+/// Pairs where a second measurement finds them, too: with VNNI they take twice as long in a decode step, and one in forty loads took them.
+fn chosen_twice(mut measure: impl FnMut() -> DotProduct) -> DotProduct {
+    if measure() == DotProduct::Dot2 { measure() } else { DotProduct::Dot4 }
 }
 
 /// The faster one of two ways to multiply so many rounds.
@@ -272,6 +278,18 @@ mod tests {
         // Steps of a millisecond take longer.
         let (found, time) = chosen_by(1.0, |call| if call % 2 == 0 { 0.3 } else { 0.1 });
         assert!(found == DotProduct::Dot2 && time < 80.0, "{time} ms");
+    }
+
+    #[test]
+    fn pairs_are_found_twice() {
+        let [fours, pairs] = DotProduct::ALL;
+        for (found, expected, times) in
+            [([fours, pairs], fours, 1), ([pairs, fours], fours, 2), ([pairs, pairs], pairs, 2)]
+        {
+            let mut all = found.into_iter();
+            assert_eq!(chosen_twice(|| all.next().unwrap()), expected, "{found:?}");
+            assert_eq!(all.len(), 2 - times, "{found:?}");
+        }
     }
 
     #[test]
