@@ -150,8 +150,8 @@ const BURST_SPAN: usize = (PAGES - 1) * PAGE + 1;
 const NEAR: usize = 2048;
 
 impl<'a> WeightPrefetch<'a> {
-    /// Begins at a tile; `wanted` is false where the tile is in the cache already.
-    #[inline]
+    /// Begins at a tile; `wanted` is false where the tile is in the cache already. A call of its own, or every kernel would hold a copy.
+    #[inline(never)]
     pub fn new(matrix: &'a Matrix, tile: usize, wanted: bool) -> Self {
         let bytes = matrix.codes();
         let phase = bytes.as_ptr().addr() % WINDOW;
@@ -170,13 +170,20 @@ impl<'a> WeightPrefetch<'a> {
     /// Runs the bursts that are due when the kernel reads up to byte `at` of the matrix.
     #[inline(always)]
     pub fn touch(&mut self, at: usize) {
-        while self.next <= (self.phase + at) / BURST_STEP {
-            self.burst();
+        let until = (self.phase + at) / BURST_STEP;
+        if self.next <= until {
+            self.bursts(until);
         }
     }
 
     /// A call of its own, so that it takes no registers from the loops around it.
     #[inline(never)]
+    fn bursts(&mut self, until: usize) {
+        while self.next <= until {
+            self.burst();
+        }
+    }
+
     fn burst(&mut self) {
         let at = self.next * BURST_STEP;
         self.next += 1;
