@@ -265,7 +265,7 @@ function tune(
 }
 
 /** Kinds of weights and what is touched ahead of their use, in the engine's order. */
-const KINDS = ["1-bit", "2-bit", "4-bit", "6-bit", "8-bit", "2-bit K", "4-bit K", "6-bit K", "f32", "f16", "bf16"];
+const KINDS = "1-bit,2-bit,4-bit,6-bit,8-bit,2-bit K,4-bit K,6-bit K,f32,f16,bf16".split(",");
 const AHEAD = ["off", "near", "pages"] as const;
 
 /** The choices of `Engine.tune` by their names. */

@@ -1,6 +1,7 @@
 //! Super-blocks times several tokens; see [the module](super).
 
 use std::ops::{Range, RangeInclusive};
+use std::slice::ChunksExact;
 
 use bytemuck::Zeroable;
 
@@ -43,8 +44,7 @@ pub fn many<I: Isa, const DOT2: bool>(
             _ => unpack_block::<I, B6, 4>(isa, group, bytes, &mut weights),
         }
         for (pass, weights) in weights.iter().enumerate() {
-            let bytes = bytes.chunks_exact(super_group.bytes).map(|bytes| bytes.as_chunks().0);
-            let scales = PassScales::load::<DOT2>(isa, bytes, pass, min);
+            let scales = PassScales::load(isa, bytes.chunks_exact(super_group.bytes), pass, min, DOT2);
             for (i, (token, out)) in tokens.clone().zip(&mut *out).enumerate() {
                 prefetch.touch(at + (pass * tokens.len() + i + 1) * block_bytes / bursts);
                 let row = act.row(token);
@@ -90,20 +90,16 @@ struct PassScales<V> {
 }
 
 impl<V: Copy> PassScales<V> {
-    /// Loads them from the bytes of groups, 16 rows each.
-    #[inline(always)]
-    fn load<'a, const DOT2: bool>(
-        isa: impl Isa<V = V>,
-        groups: impl Iterator<Item = &'a [[u8; PASS_ROWS]]>,
-        pass: usize,
-        min: bool,
-    ) -> Self {
+    /// Loads them from the bytes of groups.
+    #[inline(never)]
+    fn load(isa: impl Isa<V = V>, groups: ChunksExact<u8>, pass: usize, min: bool, twice: bool) -> Self {
         let none = [isa.splat_i32(0); PASS_VECTORS];
         let [all, lower, mins] = [[none; SUPER_BLOCK / 16]; 3];
         let mut scales = Self { all, lower, sums: none, mins };
         let half = isa.splat_i32(0xffff);
         for (group, bytes) in groups.enumerate() {
-            let these = if DOT2 { isa.load_i8_twice(&bytes[pass]) } else { isa.load_i8(&bytes[pass]) };
+            let (bytes, _) = bytes.as_chunks::<PASS_ROWS>();
+            let these = if twice { isa.load_i8_twice(&bytes[pass]) } else { isa.load_i8(&bytes[pass]) };
             scales.all[group] = these;
             scales.lower[group] = these.map(|scale| isa.and(scale, half));
             scales.sums = std::array::from_fn(|i| isa.add_i32(scales.sums[i], these[i]));
@@ -116,7 +112,7 @@ impl<V: Copy> PassScales<V> {
     }
 
     /// The sums of a token's groups, times their minima.
-    #[inline(always)]
+    #[inline(never)]
     fn min_sums(&self, isa: impl Isa<V = V>, of_x: &[[i32; 2]]) -> [V; PASS_VECTORS] {
         let mut sums = [isa.splat_i32(0); PASS_VECTORS];
         for ([high, low], mins) in of_x.iter().zip(&self.mins) {
@@ -152,9 +148,7 @@ impl<Q> TokenBlock<'_, Q> {
         scales: &PassScales<I::V>,
     ) -> [[I::V; 2]; PASS_VECTORS] {
         let shifts = self.shifts.map(|shift| shift.unwrap_or(0));
-        let mut all = scales.sums.map(|sum| shifts.map(|shift| isa.mul_i32(sum, isa.splat_i32(-shift))));
-        // Long groups have their sums in memory on purpose. V8 would put those of the products there.
-        let sums = if STEPS > 4 { std::hint::black_box(&mut all) } else { &mut all };
+        let mut sums = scales.sums.map(|sum| shifts.map(|shift| isa.mul_i32(sum, isa.splat_i32(-shift))));
         let (shifts, offset) = (shifts.map(|shift| isa.splat_i32(shift)), isa.splat_i16(-layout.offset as i16));
         let of_x = &self.of_x[..BLOCK_STEPS / STEPS];
         let [high, low] = self.x.map(|plane| plane.as_chunks::<STEPS>().0);
@@ -185,7 +179,7 @@ impl<Q> TokenBlock<'_, Q> {
                 });
             }
         }
-        *sums
+        sums
     }
 }
 
