@@ -12,7 +12,7 @@
 //! | 2-bit codes without a dot product of bytes | `lookup` | up to 7 one by one, then `panel` | `panel` |
 //! | 6-bit codes with plain group scales | `ints` | one by one | `panel` |
 //! | signed 8-bit codes in groups of 32 | `groups` | `ints`, 4 at a time; in 16-bit lanes one by one | likewise |
-//! | K-quants | `super_block` | Q5_K, Q6_K: up to 16 at a time; others one by one | likewise |
+//! | K-quants | `super_block` | Q5_K, Q6_K up to 16 at a time, from 8 on Q3_K, Q4_K too; Q2_K one by one | likewise |
 //! | f32, f16, bf16, or any with float activations | `dense` | `dense`, 4 at a time | likewise |
 //!
 //! Integer layouts compute

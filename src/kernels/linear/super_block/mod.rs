@@ -37,7 +37,7 @@
 //! multiplies them with the scale, which takes processors half of a 32-bit multiplication. The shift times the sum of all scales, the
 //! same for every token, is what the super-block's sums begin at. The loops have as few counters and checks as V8 can be brought to,
 //! since these took more instructions than the products: on a Xeon (family 6, model 167), by turns, with kernels forced (`--weight-prefetch
-//! pages --dot-product dot4`), `bench --shape b2b,layers=1 --prompt-tokens 16 --decode 24 --batch 16` became 6 to 16 % faster, and a prefill of
+//! pages --dot-product dot4`), `bench --shape b2b,layers=1 --prompt-tokens 16 --decode 24 --batch 16` became 4 to 16 % faster, and a prefill of
 //! `--shape qwen3.5-4b,layers=4,vocab=4096 --prompt-tokens 128` 9 to 20 % (benches/results/README.md).
 //!
 //! For one token, three planes in one pass and the fourth in a second keep all accumulators in registers; with all four at once some
