@@ -192,10 +192,12 @@ pub(super) fn all(model: &Model) -> Vec<Timed<'_>> {
     in_layers.chain([head]).collect()
 }
 
-/// The matrices of a kind, without integers that are decoded for float activations.
+/// The matrices of a kind, without integers that are decoded for float activations. Of the parts of a split model the first alone has a head;
+/// that of others is empty.
 fn matrices(model: &Model, kind: Kind) -> Vec<Timed<'_>> {
     let as_stored = |spec: &ActSpec| matches!(kind, Kind::Floats(_)) || spec.precision != Precision::Float;
-    all(model).into_iter().filter(|(matrix, spec)| Kind::of(&matrix.shape) == kind && as_stored(spec)).collect()
+    let of_kind = |(matrix, spec): &Timed| Kind::of(&matrix.shape) == kind && as_stored(spec);
+    all(model).into_iter().filter(|timed| timed.0.bytes() > 0 && of_kind(timed)).collect()
 }
 
 /// What a measurement reads at most.
