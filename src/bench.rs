@@ -125,7 +125,8 @@ pub fn fastest<I: Isa>(now: impl Fn() -> f64) -> DotProduct {
     chosen_twice(|| faster(&now, multiply))
 }
 
-/// Pairs where a second measurement finds them, too: with VNNI they take twice as long in a decode step, and one in forty loads took them.
+/// Pairs where a second measurement finds them, too: on a Xeon with VNNI (family 6, model 167) a decode step takes twice as long with them
+/// (`bench --dot-product dot2`), and one of about forty loads took them.
 fn chosen_twice(mut measure: impl FnMut() -> DotProduct) -> DotProduct {
     if measure() == DotProduct::Dot2 { measure() } else { DotProduct::Dot4 }
 }

@@ -40,8 +40,8 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
         });
         assert_eq!(off, near, "{model}");
         assert_eq!(off, pages, "{model}");
-        let model_of = engine.model();
-        let shapes = [model_of.layers[0].qkv.inputs[0].matrices[0].shape, model_of.head().shape];
+        let loaded = engine.model();
+        let shapes = [loaded.layers[0].qkv.inputs[0].matrices[0].shape, loaded.head().shape];
         let shape = shapes.into_iter().find(|shape| Kind::of(shape) == kind).unwrap();
 
         // Milliseconds of one look at the clock in each variant.

@@ -15,7 +15,7 @@ use crate::quant::{Codes, Layout, SUPER_BLOCK, Scales};
 /// Steps of a super-block, each of four values of k.
 const BLOCK_STEPS: usize = SUPER_BLOCK / 4;
 
-/// Multiplies one tile for several tokens with [`one`]'s results: a super-block is unpacked once for all of them.
+/// Multiplies one tile for several tokens with [`one`](super::one)'s results: a super-block is unpacked once for all of them.
 pub fn many<I: Isa, const DOT2: bool>(
     matrix: &Matrix,
     tile: usize,
