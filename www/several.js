@@ -35,8 +35,9 @@ export class Several {
           signal.addEventListener("abort", () => generation.stop());
           if (signal.aborted) generation.stop();
           for await (const piece of generation) stream.push(piece);
-          stream.run.end();
-          return generation.finished;
+          const end = await generation.finished;
+          stream.finish(end.timings);
+          return end;
         }),
       );
       const count = ended.reduce((sum, { tokens }) => sum + tokens.length, 0);
@@ -67,6 +68,7 @@ export class Several {
     item.append(text, figure);
     const run = new Run(null);
     let waiting = "";
+    let timings = null;
     return {
       item,
       given,
@@ -75,10 +77,16 @@ export class Several {
         run.add(piece.tokens.length);
         waiting += piece.text;
       },
+      /** The engine's own times count at the end: a busy page may get every token in one message. */
+      finish(measured) {
+        run.end();
+        timings = measured;
+      },
       show() {
         if (waiting !== "") written.appendData(waiting);
         waiting = "";
-        const pace = run.decode === null ? "" : ` · ${rate(run.decode)} tokens/s`;
+        const decode = timings?.predictedPerSecond || run.decode;
+        const pace = decode ? ` · ${rate(decode)} tokens/s` : "";
         figure.textContent = run.count > 0 ? tokens(run.count) + pace : "Waiting";
       },
     };

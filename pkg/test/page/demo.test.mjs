@@ -182,7 +182,17 @@ test("several texts are written at once, each as it is alone", async (context) =
   await page.page.getByText("Several at once").click();
   await page.page.getByLabel("One beginning a line").fill("The fox said\nOne dark night\n\nThe king had");
   await page.states();
-  await page.page.getByRole("button", { name: "Write all" }).click();
+  // A busy page gets its tokens in few messages, and still tells how fast each text was written.
+  await page.page.getByRole("button", { name: "Write all" }).evaluate(async (button) => {
+    button.click();
+    const turn = () => new Promise((done) => setTimeout(done));
+    while (document.querySelectorAll("#streams li").length < 3) await turn();
+    for (let round = 0; round < 10; round++) {
+      await turn();
+      const until = performance.now() + 200;
+      while (performance.now() < until);
+    }
+  });
   await page.page.waitForFunction(() => globalThis.states.at(-1) === "ready", null, { timeout: 30_000 });
   assert.match(await page.status.innerText(), /^3 texts, 180 tokens in .* tokens\/s together$/);
   const streams = page.page.locator("#streams li");
