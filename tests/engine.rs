@@ -11,7 +11,7 @@ use ternlight::error::ErrorKind;
 use ternlight::kv::Codec;
 use ternlight::model::forward::Traced;
 use ternlight::model::{Intake, Loader, Options};
-use ternlight::observe::{Operation, Values};
+use ternlight::observe::{Operation, Tally, Values};
 use ternlight::rng::Rng;
 use ternlight::sampling::{Logprobs, Params};
 use ternlight::team::Team;
@@ -268,16 +268,47 @@ fn an_observer_hears_of_every_operation_and_its_work() {
     expected.extend([Head, Sample, Settle]);
     assert_eq!(heard.iter().map(|(operation, _)| *operation).collect::<Vec<_>>(), expected);
 
-    let config = &engine.model().config;
-    let (rows, past) = (ids.len() as u64, (1..=ids.len() as u64).sum::<u64>());
     let (_, tally) = heard.last().unwrap();
-    let matrix = |rows: usize, cols: usize| (rows * cols) as u64;
+    let seen = (1..=ids.len()).sum();
+    assert_eq!(*tally, work(&engine, ids.len(), 1, seen, ids.len()), "one row has logits");
+}
+
+/// What a prompt takes of a BitNet: so many rows, of which some are read behind the last layer, and the positions that they all see, and
+/// those.
+fn work(engine: &TestEngine, rows: usize, read: usize, seen: usize, seen_by_read: usize) -> Tally {
+    let model = engine.model();
+    let config = &model.config;
     let (hidden, ffn, q, kv) = (config.hidden, config.ffn, config.q_width(), config.kv_width());
-    let layer = matrix(q + 2 * kv, hidden) + matrix(hidden, q) + matrix(2 * ffn, hidden) + matrix(hidden, ffn);
-    let all = layers.len() as u64;
-    assert_eq!(tally.weight_macs, rows * all * layer + matrix(config.vocab, hidden), "one row has logits");
-    assert_eq!(tally.kv_macs, all * past * 2 * q as u64);
-    assert_eq!(tally.kv_bytes, all * past * 2 * kv as u64 * 4);
+    let qkv = (q + 2 * kv) * hidden;
+    let rest = hidden * q + 2 * ffn * hidden + hidden * ffn;
+    let below = config.layers - 1;
+    let seen = below * seen + seen_by_read;
+    Tally {
+        weight_macs: (rows * (config.layers * qkv + below * rest) + read * (rest + config.vocab * hidden)) as u64,
+        kv_macs: (seen * 2 * q) as u64,
+        kv_bytes: (seen * 2 * kv * 4) as u64,
+        weight_bytes: engine.tally().weight_bytes,
+    }
+}
+
+#[test]
+fn the_last_layer_is_computed_for_rows_that_are_read() {
+    let mut engine = engine("models/bitnet_packed", Options { prefill_chunk: 4, ..Options::default() });
+    let session = engine.open();
+    engine.submit(session, Request { tokens: prompt(9, 7), task: Task::Logits { all: false } }).unwrap();
+    let rest =
+        |layer: &ternlight::model::weights::Layer| layer.output.bytes() + layer.gate_up.bytes() + layer.down.bytes();
+    let layers = &engine.model().layers;
+    let body: u64 = layers.iter().map(|layer| layer.qkv.bytes() + rest(layer)).sum();
+    let (rest, head) = (rest(layers.last().unwrap()), engine.model().head().bytes());
+    // Two chunks of which nothing is read, then one of a single row.
+    let chunks =
+        [(4, 0, 10, 0, body - rest), (8, 0, 36, 0, 2 * (body - rest)), (9, 1, 45, 9, 3 * body - 2 * rest + head)];
+    for (rows, read, seen, seen_by_read, bytes) in chunks {
+        engine.step(&mut || false).unwrap();
+        let expected = Tally { weight_bytes: bytes, ..work(&engine, rows, read, seen, seen_by_read) };
+        assert_eq!(engine.tally(), expected, "{rows} rows");
+    }
 }
 
 /// A matrix by its layer, operation and place there; its rows, and what it has read and written.

@@ -118,6 +118,8 @@ impl<I: Isa> Engine<I> {
     /// Gives each share its blocks of the KV cache, in order; a request for which there is no room is left out.
     fn rows_of(&mut self, batch: Batch) -> (Vec<BatchRow>, Vec<RequestId>) {
         let (mut rows, mut owners) = (Vec::new(), Vec::new());
+        // The MTP head reads the state of every row.
+        let whole = self.traced || self.model.mtp.is_some();
         for (id, count) in batch.shares {
             let request = &self.requests[&id];
             if request.lane().is_none() {
@@ -149,6 +151,7 @@ impl<I: Isa> Engine<I> {
                 position,
                 token,
                 logits: request.wants(position, len),
+                state: whole || request.wants_state(position, len),
                 guessed: position >= len,
             }));
             owners.extend((from..to).map(|_| id));

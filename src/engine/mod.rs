@@ -48,6 +48,7 @@ mod session;
 mod snapshot;
 mod split;
 mod status;
+mod trace;
 mod watch;
 
 pub use adapters::AdapterId;
@@ -62,7 +63,7 @@ use litemap::LiteMap;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::isa::Isa;
 use crate::kv::Cache;
-use crate::model::forward::{Forward, Progress, Traced};
+use crate::model::forward::{Forward, Progress};
 use crate::model::{Adapter, Model, Options, Plan};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
@@ -100,6 +101,8 @@ pub struct Engine<I: Isa> {
     running: Option<Vec<RequestId>>,
     /// The same of the last pass that was completed.
     served: Vec<RequestId>,
+    /// Whether every row goes through all of the last layer, because the step is traced.
+    traced: bool,
     /// A prompt that is computed before it is asked for.
     expected: Option<Expected>,
     next: u32,
@@ -134,6 +137,7 @@ impl<I: Isa> Engine<I> {
             requests: LiteMap::new(),
             running: None,
             served: Vec::new(),
+            traced: false,
             expected: None,
             next: 0,
             steps: 0,
@@ -312,26 +316,6 @@ impl<I: Isa> Engine<I> {
         self.run_mtp(passed);
         after(Operation::Settle, self.forward.tally);
         Ok(events)
-    }
-
-    /// A whole step. After each operation `note` gets every matrix of it, with the values that it has read and written, and where they
-    /// are counted the codes of its input.
-    ///
-    /// # Errors
-    /// As [`Self::step`].
-    pub fn traced_step(&mut self, counted: bool, note: &mut dyn FnMut(Traced)) -> Result<Vec<Event>> {
-        let mut events = Vec::new();
-        loop {
-            let mut last = Operation::Settle;
-            events.extend(self.observed_step(&mut |operation, _| {
-                last = operation;
-                true
-            })?);
-            if last == Operation::Settle {
-                return Ok(events);
-            }
-            self.forward.trace(&self.model, counted, note);
-        }
     }
 
     /// The last batch, if its pass is completed: for each request its first position and its number of rows.

@@ -7,7 +7,7 @@
 //! ```text
 //! whether it is about a pass
 //! commands: their number, then three numbers each
-//! rows: their number, then table, position, whether it is a guess; where the table is another than that of the row before, also its
+//! rows: their number, then table, position, GUESSED and READ; where the table is another than that of the row before, also its
 //!       state (0: none), the number of its blocks, and these
 //! adapters that there are: their number, then the number of each
 //! their use: the number of rows with one, then adapter, row, scale
@@ -23,10 +23,9 @@ use crate::kv::cache::COMMIT;
 use crate::model::adapter::{Row, Use};
 use crate::model::forward::BatchRow;
 
-/// A row that stands for a conversation.
-fn row_of(table: TableId, position: usize) -> BatchRow {
-    BatchRow { table, position, token: 0, logits: false, guessed: false }
-}
+/// What the other parts need to know of a row: whether it is a guess, and whether more is wanted than its keys and values.
+const GUESSED: u32 = 1;
+const READ: u32 = 2;
 
 impl<I: Isa> Engine<I> {
     /// What the other parts need: for the pass under way, where it waits for them, and else nothing; or for an idle session, whose row
@@ -41,7 +40,7 @@ impl<I: Isa> Engine<I> {
             Some(id) => {
                 self.refuse_busy(id)?;
                 let session = self.session(id)?;
-                session_row = [row_of(session.table, session.cached)];
+                session_row = [BatchRow::kept(session.table, session.cached, 0)];
                 &session_row[..]
             }
             None if !self.waits() => return Ok(numbers),
@@ -52,7 +51,8 @@ impl<I: Isa> Engine<I> {
         numbers.push(rows.len() as u32);
         let mut last = None;
         for row in rows {
-            numbers.extend_from_slice(&[row.table.number(), row.position as u32, u32::from(row.guessed)]);
+            let flags = u32::from(row.guessed) * GUESSED + u32::from(row.is_read()) * READ;
+            numbers.extend_from_slice(&[row.table.number(), row.position as u32, flags]);
             if last.replace(row.table) != Some(row.table) {
                 self.cache.tell(row.table, &mut numbers);
             }
@@ -100,8 +100,9 @@ impl<I: Isa> Engine<I> {
         }
         let mut rows: Vec<BatchRow> = Vec::new();
         for _ in 0..next() {
-            let row = BatchRow { guessed: false, ..row_of(TableId::of(next()), next() as usize) };
-            let row = BatchRow { guessed: next() > 0, ..row };
+            let row = BatchRow::kept(TableId::of(next()), next() as usize, 0);
+            let flags = next();
+            let row = BatchRow { guessed: flags & GUESSED > 0, state: flags & READ > 0, ..row };
             if rows.last().is_none_or(|last| last.table != row.table) {
                 self.cache.follow(row.table, &mut next);
             }

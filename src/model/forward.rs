@@ -9,6 +9,7 @@
 mod attend;
 mod delta;
 mod mtp;
+mod narrow;
 mod pass;
 mod prefill;
 mod trace;
@@ -19,6 +20,7 @@ pub use mtp::MtpRow;
 pub use prefill::Prefill;
 pub use trace::{CODES, Looked, Traced};
 
+use narrow::Whole;
 use pass::Pass;
 
 use super::adapter::{Adapters, Site, Use};
@@ -40,8 +42,22 @@ pub struct BatchRow {
     pub token: u32,
     /// Whether the row's logits are wanted.
     pub logits: bool,
+    /// Whether its hidden state behind the last layer is.
+    pub state: bool,
     /// Whether the token is a guess: a hybrid's state is then that before it, until [`Forward::commit`] is told that it was right.
     pub guessed: bool,
+}
+
+impl BatchRow {
+    /// A row of which the keys and values are all that is wanted.
+    pub fn kept(table: TableId, position: usize, token: u32) -> Self {
+        Self { table, position, token, logits: false, state: false, guessed: false }
+    }
+
+    /// Whether anything of the row is wanted beside its keys and values.
+    pub fn is_read(&self) -> bool {
+        self.logits || self.state
+    }
 }
 
 /// What one operation left behind.
@@ -63,6 +79,7 @@ pub struct Forward<I: Isa> {
     mtp_rows: Vec<BatchRow>,
     /// Rows whose logits are wanted.
     wanted: Vec<usize>,
+    whole: Whole,
     operation: usize,
     /// Whether the layers of the other parts have run.
     returned: bool,
@@ -120,6 +137,7 @@ impl<I: Isa> Forward<I> {
             rows: reserve("a batch", batch)?,
             mtp_rows: reserve("a batch", if plan.config.drafts { batch } else { 0 })?,
             wanted: reserve("a batch", batch)?,
+            whole: Whole::default(),
             operation: 0,
             returned: false,
             vocab: config.vocab,
@@ -204,7 +222,7 @@ impl<I: Isa> Forward<I> {
     pub fn commit(&mut self, team: &Team, model: &Model, cache: &mut Cache, table: TableId, index: usize) {
         let Some(hybrid) = &model.config.hybrid else { return };
         let width = hybrid.in_width();
-        let row = BatchRow { table, position: 0, token: 0, logits: false, guessed: false };
+        let row = BatchRow::kept(table, 0, 0);
         let rows = std::mem::replace(&mut self.rows, vec![row]);
         for (number, layer) in model.layers.iter().enumerate().filter(|(_, layer)| layer.delta_net.is_some()) {
             let from = (layer.index * MOST_GUESSES + index) * width;
@@ -254,6 +272,7 @@ impl<I: Isa> Forward<I> {
         let past = self.operation.saturating_sub(1);
         self.operation += 1;
         if operation == Operation::Head {
+            self.widen(model.config.hidden);
             return self.head(team, model, past - model.part.len() * LAYER.len());
         }
         if operation == Operation::Embed {
@@ -263,6 +282,12 @@ impl<I: Isa> Forward<I> {
         let index = past / LAYER.len();
         let layer = &model.layers[index];
         let site = Site { team, layer: model.part.start + index, operation };
+        if site.layer + 1 == model.config.layers {
+            self.narrow(layer, operation, model.config.hidden);
+            if self.rows.is_empty() {
+                return Progress::More;
+            }
+        }
         let mut pass = Pass { forward: self, site, config: &model.config, cache };
         match operation {
             Operation::Qkv => pass.qkv(layer),

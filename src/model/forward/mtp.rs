@@ -41,13 +41,7 @@ impl<I: Isa> Forward<I> {
 
     fn mtp_chunk(&mut self, team: &Team, model: &Model, mtp: &Mtp, cache: &mut Cache, rows: &[MtpRow], guesses: bool) {
         let config = &model.config;
-        let batch = |&MtpRow { table, position, token, .. }: &MtpRow| BatchRow {
-            table,
-            position,
-            token,
-            logits: false,
-            guessed: false,
-        };
+        let batch = |&MtpRow { table, position, token, .. }: &MtpRow| BatchRow::kept(table, position, token);
         self.rows.clear();
         self.rows.extend(rows.iter().map(batch));
         self.turn(model);

@@ -116,8 +116,9 @@ fn passes(plan: &Plan, table: TableId, tokens: &[u32]) -> Result<Vec<Suspended>>
     for (index, tokens) in tokens.chunks(chunk).enumerate() {
         let floats = |width: usize| scratch((tokens.len() * width) as u64);
         let mut rows = reserve("a batch", tokens.len() as u64)?;
-        let row = |(i, &token)| BatchRow { table, position: index * chunk + i, token, logits: false, guessed: false };
-        rows.extend(tokens.iter().enumerate().map(row));
+        rows.extend(
+            tokens.iter().zip(index * chunk..).map(|(&token, position)| BatchRow::kept(table, position, token)),
+        );
         let pairs = plan.config.rope.dim / 2;
         passes.push(Suspended {
             rows,

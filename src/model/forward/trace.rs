@@ -57,6 +57,10 @@ impl<I: Isa> Forward<I> {
         let number = past / LAYER.len();
         let layer = model.part.start + number;
         let rows = self.rows.len();
+        if rows == 0 {
+            // Nothing was wanted of the last layer's: the operation did not run.
+            return None;
+        }
         let seen = |stride, width, values| Some(Looked { operation, layer, rows, stride, width, values });
         match operation {
             Operation::Qkv | Operation::GateUp => seen(config.hidden, config.hidden, &self.hidden[..]),
@@ -80,6 +84,9 @@ impl<I: Isa> Forward<I> {
         let operation = self.at(self.operation - 1, model);
         if operation == Operation::Head {
             return self.trace_head(model, past - model.part.len() * LAYER.len(), note);
+        }
+        if self.rows.is_empty() {
+            return;
         }
         let (number, config) = (past / LAYER.len(), &model.config);
         let layer = &model.layers[number];
