@@ -5,10 +5,13 @@ export interface Part {
   length: number;
 }
 
-/** A stretch in parts of a length each; the last one may be shorter. */
+/** A stretch in parts of at most so many bytes. Its end comes in shorter ones, so that its last bytes wait for no long part before them. */
 export interface Parts extends Part {
   each: number;
 }
+
+/** Of the shortest parts: shorter ones would wait for answers more than for bytes. */
+const LEAST = 512 << 10;
 
 type Stream = (part: Part, signal: AbortSignal) => AsyncIterable<Uint8Array>;
 
@@ -19,17 +22,16 @@ export async function* inOrder({ offset, length, each }: Parts, count: number, s
   const control = new AbortController();
   const abort = () => control.abort(outer!.reason);
   outer?.addEventListener("abort", abort);
-  const parts = Math.ceil(length / each);
-  const buffers = Array.from({ length: Math.min(count, parts) }, () => new Uint8Array(Math.min(each, length)));
+  const buffers = Array.from({ length: Math.min(count, Math.ceil(length / each)) }, () => new Uint8Array(each));
   const under: Prefetcher[] = [];
-  let next = 0;
+  let [at, left, next] = [offset, length, 0];
   try {
-    while (next < parts || under.length > 0) {
-      while (next < parts && under.length < buffers.length) {
-        const buffer = buffers[next % buffers.length]!;
-        const part = { offset: offset + next * each, length: Math.min(each, length - next * each) };
-        under.push(new Prefetcher(stream(part, control.signal), buffer));
-        next++;
+    while (left > 0 || under.length > 0) {
+      while (left > 0 && under.length < buffers.length) {
+        const part = { offset: at, length: Math.min(left, each, Math.max(LEAST, Math.ceil(left / (2 * count)))) };
+        under.push(new Prefetcher(stream(part, control.signal), buffers[next++ % buffers.length]!));
+        at += part.length;
+        left -= part.length;
       }
       for (let piece = await under[0]!.take(); piece; piece = await under[0]!.take()) yield piece;
       under.shift();
