@@ -49,7 +49,8 @@ const forPages = [
   { format: "iife", entryPoints: ["src/isolate.ts"] },
 ];
 const forNode = [
-  { entryPoints: ["src/node.ts", "src/node-worker.ts", "src/node-doctor.ts", "src/node-quality.ts", "src/batch.ts"] },
+  { entryPoints: ["src/node.ts", "src/node-worker.ts", "src/node-thread.ts"] },
+  { entryPoints: ["src/node-doctor.ts", "src/node-quality.ts", "src/batch.ts"] },
   // Its help comes from the whole option table.
   { entryPoints: [{ in: "src/cli/main.ts", out: "cli" }], banner: { js: "#!/usr/bin/env node" }, wholeOptions: true },
 ];
@@ -76,7 +77,10 @@ const pageFiles = [
   ],
   ...["bench.js", "isolate.js"],
 ];
-const nodeFiles = ["node.js", "node-worker.js", "node-doctor.js", "node-quality.js", "batch.js", "cli.js"];
+const nodeFiles = [
+  ...["node.js", "node-worker.js", "node-thread.js"],
+  ...["node-doctor.js", "node-quality.js", "batch.js", "cli.js"],
+];
 /** What bundlers take instead, for the reason that bundler.jsx tells. */
 const copies = {
   "bundler.jsx": "src/bundler.jsx",

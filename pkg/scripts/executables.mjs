@@ -21,7 +21,7 @@ const bin = (name) => path.join(pkg, "test", "hosts", "node_modules", ".bin", na
 
 /** In both runtimes a module is embedded as one where it is named, and everything else as the file that it is. */
 const ENTRY = "main.mjs";
-const modules = ["ternlight/dist/cli.js", "ternlight/dist/node-worker.js"];
+const modules = ["cli", "node-worker", "node-thread"].map((name) => `ternlight/dist/${name}.js`);
 
 /** The command line for one runtime as a single executable; answers with its path. */
 export async function makeExecutable(runtime, out) {

@@ -10,6 +10,7 @@ import type { Paths } from "../source/source.ts";
 import type * as split from "../split/split.ts";
 import type * as chats from "../text/chat.ts";
 import type { Features } from "../wasm/features.ts";
+import type { FetchFile } from "../wasm/load.ts";
 
 /** A build that the caller has compiled, because edge workers may not compile. */
 export interface Given {
@@ -25,8 +26,10 @@ export interface Platform {
   ownPort(): Port;
   /** Starts another worker from the same file. */
   spawnSibling(): WorkerPort;
+  /** Starts a worker that becomes a thread, where it has a file of its own. */
+  spawnThread?(): WorkerPort;
   /** Reads a file of this package. */
-  fetchFile(url: URL): Promise<Response>;
+  fetchFile: FetchFile;
   /** What only models with a chat template need, which a page loads with the first of them. */
   chats(): Promise<typeof chats>;
   /** What only answers with a format need, which a page loads with the first of them. */

@@ -50,7 +50,7 @@ export class Runtime {
   /** @param early workers for threads that are started while the build is compiled */
   static async start(choice: Pick, { platform, onFatal, threads }: InstanceContext, early = 0): Promise<Runtime> {
     const build = builds[choice.flavour] as Build;
-    const workers = new Workers(platform.spawnSibling);
+    const workers = new Workers(platform.spawnThread ?? platform.spawnSibling);
     workers.start(early);
     try {
       const module = platform.given?.module ?? (await compile(build.url(), platform.fetchFile));

@@ -2,16 +2,20 @@ import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { availableParallelism, cpus, freemem } from "node:os";
 import { fileURLToPath } from "node:url";
-import { type Transferable as NodeTransferable, parentPort, Worker } from "node:worker_threads";
+import { Worker } from "node:worker_threads";
 import { openDirectory } from "../cache/disk.ts";
-import type { Port, WorkerPort } from "../rpc/port.ts";
+import type { WorkerPort } from "../rpc/port.ts";
 import { FileSource } from "../source/file.ts";
 import { type Kept, type OnHub, onHub } from "../source/hub.ts";
 import { dropConnections } from "../source/request.ts";
 import type { Paths } from "../source/source.ts";
+import { owned } from "./node_ports.ts";
 import { processorName, type System, system } from "./system.ts";
 
 export const spawnEngine = (): WorkerPort => spawn(new URL("./node-worker.js", import.meta.url));
+
+/** A thread's own file is a sixth of the engine's, and is there before that. */
+export const spawnThread = (): WorkerPort => spawn(new URL("./node-thread.js", import.meta.url));
 
 /** The worker is one bundle, so `import.meta.url` is its own file here. */
 export const spawnSibling = (): WorkerPort => spawn(new URL(import.meta.url));
@@ -19,22 +23,8 @@ export const spawnSibling = (): WorkerPort => spawn(new URL(import.meta.url));
 /** Starts a worker without the program's own flags: some, as `--input-type` of `node --eval`, are errors for files. */
 const spawn = (url: URL): WorkerPort => owned(new Worker(url, { execArgv: [] }));
 
-export function ownPort(): Port {
-  if (!parentPort) throw new Error("not inside a worker");
-  const parent = parentPort;
-  const port: Port = { onmessage: null, post: (message, transfer) => parent.postMessage(message, list(transfer)) };
-  // Deno goes through every byte of a message for listeners of `on`, which takes half a second for a megabyte.
-  (parent as unknown as EventTarget).addEventListener("message", (event) => {
-    port.onmessage?.((event as MessageEvent).data);
-  });
-  return port;
-}
-
-/** Reads a file as a response, so that wasm is compiled from it as in a page. */
-export async function fetchFile(url: URL): Promise<Response> {
-  const type = url.pathname.endsWith(".wasm") ? "application/wasm" : "application/octet-stream";
-  return new Response(await readFile(url), { headers: { "content-type": type } });
-}
+/** As bytes: the first `Response` of a worker takes some 25 ms, for all of fetch comes with it. */
+export const fetchFile = (url: URL): Promise<Uint8Array<ArrayBuffer>> => readFile(url);
 
 export const toPath = (url: URL): string => fileURLToPath(url);
 
@@ -114,27 +104,3 @@ export function runtimeName(): string {
 /** Deno asks its user before it tells the model. */
 export const processor = (): string =>
   `${runtimeName()} ${process.arch} ${"Deno" in globalThis ? cores() : processorName(cpus()[0]?.model)}`;
-
-/** A worker as a port. */
-export function owned(worker: Worker): WorkerPort {
-  let ending = false;
-  const port: WorkerPort = {
-    onmessage: null,
-    onerror: null,
-    post: (message, transfer) => worker.postMessage(message, list(transfer)),
-    terminate() {
-      ending = true;
-      return worker.terminate();
-    },
-    hold: (awaited) => (awaited ? worker.ref() : worker.unref()),
-  };
-  worker.on("message", (message) => port.onmessage?.(message));
-  worker.on("messageerror", (error) => port.onerror?.(error));
-  worker.on("error", (error) => port.onerror?.(error as Error));
-  worker.on("exit", (code) => {
-    if (!ending) port.onerror?.(new Error(`the worker ended by itself with code ${code}`));
-  });
-  return port;
-}
-
-const list = (transfer?: readonly Transferable[]) => [...(transfer ?? [])] as unknown as NodeTransferable[];

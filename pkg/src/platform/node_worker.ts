@@ -12,14 +12,15 @@ import {
   freeMemory,
   hasher,
   openStore,
-  ownPort,
   paths,
   processor,
   spawnSibling,
+  spawnThread,
   surviveLostConnections,
   turn,
   wholeCores,
 } from "./node.ts";
+import { ownPort } from "./node_ports.ts";
 
 surviveLostConnections();
 
@@ -37,6 +38,7 @@ export const platform: Platform = {
   processor,
   signals: async () => signals,
   spawnSibling,
+  spawnThread,
   split: async () => split,
   turn,
   wholeCores,

@@ -20,24 +20,28 @@ export interface Build {
   url(): URL;
 }
 
+/** How a file of this package comes: as a server's answer, or from a disk as its bytes. */
+export type FetchFile = (url: URL) => Promise<Response | Uint8Array<ArrayBuffer>>;
+
 /**
  * Fetches and compiles; streaming where the runtime can and the server names the right type. A file is never streamed:
  * its bytes come at once, so nothing is gained, and V8 goes on validating a streamed module after the worker that
  * compiles it was ended, in memory that is freed by then. Node 20 to 26 die of that by a signal.
  */
-export async function compile(url: URL, fetchFile: (url: URL) => Promise<Response>): Promise<WebAssembly.Module> {
-  const response = await fetchFile(url).catch((cause) => {
+export async function compile(url: URL, fetchFile: FetchFile): Promise<WebAssembly.Module> {
+  const answer = await fetchFile(url).catch((cause) => {
     throw new EngineError("Network", `could not fetch ${url}: ${message(cause)}`, { file: url.href }, { cause });
   });
-  if (!response.ok) {
+  const response = answer instanceof Uint8Array ? null : answer;
+  if (response && !response.ok) {
     const code = response.status === 404 ? "NotFound" : "Network";
     throw new EngineError(code, `could not fetch ${url}: HTTP ${response.status}`, { file: url.href });
   }
-  const type = response.headers.get("content-type") ?? "";
-  const typed = type.toLowerCase() === "application/wasm";
-  const streams = typed && url.protocol !== "file:" && "compileStreaming" in WebAssembly;
+  const type = response?.headers.get("content-type") ?? "";
+  const typed = !response || type.toLowerCase() === "application/wasm";
   try {
-    return await (streams ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer()));
+    if (response && typed && "compileStreaming" in WebAssembly) return await WebAssembly.compileStreaming(response);
+    return await WebAssembly.compile(answer instanceof Uint8Array ? answer : await answer.arrayBuffer());
   } catch (cause) {
     // Servers of single-page apps answer any path with their HTML; a content security policy may forbid wasm.
     const hint = typed ? "" : ` (served as ${type || "no type"}, expected application/wasm)`;

@@ -14,7 +14,7 @@ import { recommend as recommendWith } from "../../src/advise/recommend.ts";
 import { msAt, play, stepMs } from "../../src/advise/simulate.ts";
 import { once } from "../../src/api/model.ts";
 import { percentile } from "../../src/bench/stats.ts";
-import { owned } from "../../src/platform/node.ts";
+import { owned } from "../../src/platform/node_ports.ts";
 import { withSource } from "../../src/source/with_source.ts";
 import { DEMO, failure } from "../api/support/model.ts";
 import { done, failure as failed, json, DEMO as NAME, ternlight } from "../cli/support/ternlight.ts";

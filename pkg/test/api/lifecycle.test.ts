@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { load, type Progress } from "ternlight";
 import { LoadedModel, load as loadWith } from "../../src/api/model.ts";
-import { owned } from "../../src/platform/node.ts";
+import { owned } from "../../src/platform/node_ports.ts";
 import { Client } from "../../src/rpc/client.ts";
 import { EngineError } from "../../src/types/errors.ts";
 import { begun, CONTINUATION, DEMO, demo, GREEDY, ONCE, reason } from "./support/model.ts";

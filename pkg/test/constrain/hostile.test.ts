@@ -10,7 +10,7 @@ import { Compiler, READY, type Request, vocabularyOf } from "../../src/constrain
 import { Constrainer } from "../../src/constrain/constraint.ts";
 import type { Opening } from "../../src/constrain/opening.ts";
 import type { FormatSpec } from "../../src/options/response_format.ts";
-import { owned } from "../../src/platform/node.ts";
+import { owned } from "../../src/platform/node_ports.ts";
 import type { WorkerPort } from "../../src/rpc/port.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { demo as model } from "../api/support/model.ts";

@@ -51,6 +51,7 @@ test("the tarball", async (context) => {
       "markdown.js",
       "node-doctor.js",
       "node-quality.js",
+      "node-thread.js",
       "node-worker.js",
       "node.js",
       "prompt-api.js",
@@ -92,6 +93,7 @@ test("the tarball", async (context) => {
       ["signals.js", 0],
       ["split.js", 0],
       ["node-worker.js", 0],
+      ["node-thread.js", 0],
       ["chat.js", 0],
     ]) {
       const script = await text(worker);

@@ -6,7 +6,7 @@ import { Worker } from "node:worker_threads";
 import type { LoadOptions, Model } from "ternlight";
 import { createApp } from "ternlight/server";
 import { load as loadWith } from "../../src/api/model.ts";
-import { owned } from "../../src/platform/node.ts";
+import { owned } from "../../src/platform/node_ports.ts";
 import { sse } from "../../src/server/sse.ts";
 import { asked, body, CONTINUATION, DEMO, error, events, loader, PLAIN, type SseEvent, served } from "./support/app.ts";
 

@@ -13,7 +13,7 @@ const [threads, single, constrain] = await Promise.all(
 
 test("a bundle holds the glue once", async () => {
   assert.ok(serves(threads, single));
-  for (const name of ["worker.js", "node-worker.js", "edge.js"]) {
+  for (const name of ["worker.js", "node-worker.js", "node-thread.js", "edge.js"]) {
     const script = await readFile(new URL(name, dist), "utf8");
     assert.equal(script.match(/\.adapterloader_new\(/g)?.length, 1, name);
   }

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
-import { fetchFile, owned } from "../../src/platform/node.ts";
+import { fetchFile } from "../../src/platform/node.ts";
+import { owned } from "../../src/platform/node_ports.ts";
 import { builds } from "../../src/wasm/builds.ts";
 import { compile, instantiate } from "../../src/wasm/load.ts";
 import { Pool, Workers } from "../../src/wasm/threads.ts";
@@ -12,7 +13,7 @@ const file = (name: string) => new URL(`../../dist/${name}`, import.meta.url);
 const module = await compile(file(`${flavour}.wasm`), fetchFile);
 
 /** An engine without its worker: the test is the host, the pool runs in workers of the built file. */
-function engine(script = file("node-worker.js")) {
+function engine(script = file("node-thread.js")) {
   const workers: Worker[] = [];
   const failures: Error[] = [];
   const spawn = () => {
@@ -54,7 +55,7 @@ test("a pool worker that cannot start rejects the pool", { timeout: 30_000 }, as
 
 test("a pool worker that traps poisons its team before it tells", { timeout: 30_000 }, async () => {
   const { memory, workers } = engine();
-  const worker = new Worker(file("node-worker.js"));
+  const worker = new Worker(file("node-thread.js"));
   workers.push(worker);
   // Outside of the memory: taking its thread from there traps.
   worker.postMessage({ join: flavour, module, memory, receiver: 0x7fff_fff0, lock: "a lock" });
