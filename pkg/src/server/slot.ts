@@ -188,6 +188,11 @@ export class Slot {
         code: "load_failed",
         headers: retryHeaders(RETRY_MS),
       });
+    if (this.state === "idle")
+      return new ApiError(503, `the model ${this.name} is unloaded while nobody asks it; its next request loads it`, {
+        code: "model_unloaded",
+        headers: { "x-should-retry": "false" },
+      });
     const share = total > 0 ? `, ${Math.floor((100 * loaded) / total)} % of ${total} bytes` : "";
     return new ApiError(503, `the model ${this.name} is being loaded${share}`, {
       code: "model_loading",

@@ -246,6 +246,10 @@ test("a model that idles is unloaded, and loaded again for the next request", as
   await new Promise((resolve) => setTimeout(resolve, 1300));
   assert.equal((await body(app.get("/status"))).models[0].state, "idle");
   assert.equal((await app.get("/readyz")).status, 200);
+  // Looking at it loads nothing.
+  const looked = await app.get("/slots");
+  assert.equal(looked.status, 503);
+  assert.equal(((await looked.json()) as { error: { code: string } }).error.code, "model_unloaded");
   assert.match(await (await app.get("/metrics")).text(), /^ternlight_model_ready\{model="demo"\} 1$/m);
   assert.equal((await body(app.post("/v1/completions", ask))).choices[0].text, CONTINUATION);
   assert.equal(loads, 2);
