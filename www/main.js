@@ -6,7 +6,7 @@ import { builtIn, dropped, fromAddress, fromFiles, topLevel } from "./models/sou
 import { Sampling } from "./sampling.js";
 import { Speech } from "./speech.js";
 import { Run, SpeedPanel } from "./speed.js";
-import { lacking, lackingFor } from "./support.js";
+import { lacking } from "./support.js";
 import { TextView } from "./views.js";
 import { readWeights, WeightsPicture } from "./weights.js";
 
@@ -168,7 +168,8 @@ function showProgress({ phase, loaded, total, bytesPerSecond }) {
 }
 
 async function failedToLoad(error, next, part) {
-  const lack = model ? null : await lackingFor(error);
+  const problems = await import("./problems.js").catch(() => null);
+  const lack = model ? null : await problems?.lackingFor(error);
   if (lack) return unsupported(lack, error);
   await fail(error, `${next.name}: `, part && `${part}.`);
   if (part) toggleChooser(true);

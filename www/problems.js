@@ -107,3 +107,30 @@ function needs({ needed, available }) {
 }
 
 const lines = (detail) => Object.entries(detail).map(([name, value]) => `${name}: ${value}`);
+
+/** What keeps an engine that could not start from running in this browser, in words; null where nothing does. */
+export async function lackingFor(error) {
+  if (error.code === "UnsupportedRuntime") {
+    return "This browser’s WebAssembly has no SIMD (simd128), which the engine computes with.";
+  }
+  if (error.code === "WorkerFailed" && !(await workersRun())) {
+    return "Workers are blocked here, by a setting, an extension or a content security policy. The engine lives in one.";
+  }
+  return null;
+}
+
+function workersRun() {
+  return new Promise((resolve) => {
+    try {
+      const worker = new Worker(new URL("./probe.js", import.meta.url));
+      const settle = (runs) => {
+        worker.terminate();
+        resolve(runs);
+      };
+      worker.onmessage = () => settle(true);
+      worker.onerror = () => settle(false);
+    } catch {
+      resolve(false);
+    }
+  });
+}

@@ -146,13 +146,10 @@ impl<I: Isa> Engine<I> {
             let (request, session) = (&self.requests[&id], &self.sessions[&session_id]);
             let guesses = request.draft.tokens.iter();
             let tokens = session.tokens[from..to.min(len)].iter().chain(guesses);
-            rows.extend(tokens.zip(from..to).map(|(&token, position)| BatchRow {
-                table,
-                position,
-                token,
-                logits: request.wants(position, len),
-                state: whole || request.wants_state(position, len),
-                guessed: position >= len,
+            rows.extend(tokens.zip(from..to).map(|(&token, position)| {
+                let logits = request.wants(position, len);
+                let read = whole || logits || request.wants_state(position, len);
+                BatchRow { table, position, token, logits, read, guessed: position >= len }
             }));
             owners.extend((from..to).map(|_| id));
         }

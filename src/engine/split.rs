@@ -51,7 +51,7 @@ impl<I: Isa> Engine<I> {
         numbers.push(rows.len() as u32);
         let mut last = None;
         for row in rows {
-            let flags = u32::from(row.guessed) * GUESSED + u32::from(row.is_read()) * READ;
+            let flags = u32::from(row.guessed) * GUESSED + u32::from(row.read) * READ;
             numbers.extend_from_slice(&[row.table.number(), row.position as u32, flags]);
             if last.replace(row.table) != Some(row.table) {
                 self.cache.tell(row.table, &mut numbers);
@@ -102,7 +102,7 @@ impl<I: Isa> Engine<I> {
         for _ in 0..next() {
             let row = BatchRow::kept(TableId::of(next()), next() as usize, 0);
             let flags = next();
-            let row = BatchRow { guessed: flags & GUESSED > 0, state: flags & READ > 0, ..row };
+            let row = BatchRow { guessed: flags & GUESSED > 0, read: flags & READ > 0, ..row };
             if rows.last().is_none_or(|last| last.table != row.table) {
                 self.cache.follow(row.table, &mut next);
             }

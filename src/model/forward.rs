@@ -20,7 +20,6 @@ pub use mtp::MtpRow;
 pub use prefill::Prefill;
 pub use trace::{CODES, Looked, Traced};
 
-use narrow::Whole;
 use pass::Pass;
 
 use super::adapter::{Adapters, Site, Use};
@@ -42,8 +41,8 @@ pub struct BatchRow {
     pub token: u32,
     /// Whether the row's logits are wanted.
     pub logits: bool,
-    /// Whether its hidden state behind the last layer is.
-    pub state: bool,
+    /// Whether they are, or its hidden state behind the last layer is: whether more is read of it than its keys and values.
+    pub read: bool,
     /// Whether the token is a guess: a hybrid's state is then that before it, until [`Forward::commit`] is told that it was right.
     pub guessed: bool,
 }
@@ -51,12 +50,7 @@ pub struct BatchRow {
 impl BatchRow {
     /// A row of which the keys and values are all that is wanted.
     pub fn kept(table: TableId, position: usize, token: u32) -> Self {
-        Self { table, position, token, logits: false, state: false, guessed: false }
-    }
-
-    /// Whether anything of the row is wanted beside its keys and values.
-    pub fn is_read(&self) -> bool {
-        self.logits || self.state
+        Self { table, position, token, logits: false, read: false, guessed: false }
     }
 }
 
@@ -79,7 +73,8 @@ pub struct Forward<I: Isa> {
     mtp_rows: Vec<BatchRow>,
     /// Rows whose logits are wanted.
     wanted: Vec<usize>,
-    whole: Whole,
+    /// All rows of the batch while only its last ones go on; else none.
+    whole: Vec<BatchRow>,
     operation: usize,
     /// Whether the layers of the other parts have run.
     returned: bool,
@@ -137,7 +132,7 @@ impl<I: Isa> Forward<I> {
             rows: reserve("a batch", batch)?,
             mtp_rows: reserve("a batch", if plan.config.drafts { batch } else { 0 })?,
             wanted: reserve("a batch", batch)?,
-            whole: Whole::default(),
+            whole: reserve("a batch", batch)?,
             operation: 0,
             returned: false,
             vocab: config.vocab,
