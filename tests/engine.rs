@@ -311,6 +311,30 @@ fn the_last_layer_is_computed_for_rows_that_are_read() {
     }
 }
 
+#[test]
+fn a_pass_that_is_given_up_leaves_nothing_to_the_next() {
+    for model in MODELS {
+        let options = Options { prefill_chunk: 4, prefix_reuse: false, ..Options::default() };
+        let mut engine = engine(model, options);
+        let (ids, next) = (prompt(9, 7), prompt(3, 5));
+        let expected = logits(&mut engine, &next, true).unwrap();
+        let operations = 2 + 6 * engine.model().layers.len();
+        for given_up_after in 1..2 * operations {
+            let session = engine.open();
+            let request = submit(&mut engine, session, &ids, 4, Params::default()).unwrap();
+            for _ in 0..given_up_after {
+                engine.step(&mut || true).unwrap();
+            }
+            engine.cancel(request);
+            engine.close(session);
+            assert!(
+                logits(&mut engine, &next, true).unwrap() == expected,
+                "{model}, after {given_up_after} operations"
+            );
+        }
+    }
+}
+
 /// A matrix by its layer, operation and place there; its rows, and what it has read and written.
 type Told = (Option<usize>, Operation, usize, usize, Values, Values);
 

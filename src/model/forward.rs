@@ -162,6 +162,8 @@ impl<I: Isa> Forward<I> {
     /// Starts a pass. The cache must have room for every row's position; `uses` are in the order in which they are added.
     pub fn start(&mut self, rows: &[BatchRow], uses: Vec<Use>) {
         self.adapters.uses = uses;
+        // The pass before may have been given up.
+        self.whole.clear();
         self.rows.clear();
         self.rows.extend_from_slice(rows);
         self.wanted.clear();
