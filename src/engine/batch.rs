@@ -119,7 +119,7 @@ impl<I: Isa> Engine<I> {
     fn rows_of(&mut self, batch: Batch) -> (Vec<BatchRow>, Vec<RequestId>) {
         let (mut rows, mut owners) = (Vec::new(), Vec::new());
         // The MTP head reads the state of every row.
-        let whole = self.traced || self.model.mtp.is_some();
+        let all_read = self.traced || self.model.mtp.is_some();
         for (id, count) in batch.shares {
             let request = &self.requests[&id];
             if request.lane().is_none() {
@@ -148,7 +148,7 @@ impl<I: Isa> Engine<I> {
             let tokens = session.tokens[from..to.min(len)].iter().chain(guesses);
             rows.extend(tokens.zip(from..to).map(|(&token, position)| {
                 let logits = request.wants(position, len);
-                let read = whole || logits || request.wants_state(position, len);
+                let read = all_read || logits || request.wants_state(position, len);
                 BatchRow { table, position, token, logits, read, guessed: position >= len }
             }));
             owners.extend((from..to).map(|_| id));

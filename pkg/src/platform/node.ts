@@ -14,7 +14,7 @@ import { processorName, type System, system } from "./system.ts";
 
 export const spawnEngine = (): WorkerPort => spawn(new URL("./node-worker.js", import.meta.url));
 
-/** A thread's own file is a sixth of the engine's, and is there before that. */
+/** A thread's own file is a tenth of the engine's: less to parse, while the engine compiles. */
 export const spawnThread = (): WorkerPort => spawn(new URL("./node-thread.js", import.meta.url));
 
 /** The worker is one bundle, so `import.meta.url` is its own file here. */
@@ -23,7 +23,7 @@ export const spawnSibling = (): WorkerPort => spawn(new URL(import.meta.url));
 /** Starts a worker without the program's own flags: some, as `--input-type` of `node --eval`, are errors for files. */
 const spawn = (url: URL): WorkerPort => owned(new Worker(url, { execArgv: [] }));
 
-/** As bytes: the first `Response` of a worker takes some 25 ms, for all of fetch comes with it. */
+/** As bytes: with the first `Response` of a worker all of fetch would be loaded. */
 export const fetchFile = (url: URL): Promise<Uint8Array<ArrayBuffer>> => readFile(url);
 
 export const toPath = (url: URL): string => fileURLToPath(url);
