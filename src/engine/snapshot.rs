@@ -5,7 +5,7 @@
 //! magic 8 · version u32 · tokens u32 · blocks u32 · bytes of a block u32 · fingerprint u64 · tokens · blocks · checksum u64
 //! ```
 //!
-//! On a hybrid the version is 2, the block behind the last whole one comes as well, and behind the blocks how many positions are computed
+//! On a hybrid the version is 4, the block behind the last whole one comes as well, and behind the blocks how many positions are computed
 //! (u32), and the state behind them.
 //!
 //! All little-endian. A fingerprint is taken of logits: the same bits everywhere mean that what a model computes says which
@@ -18,8 +18,9 @@ use crate::kernels::rows::KV_BLOCK;
 use crate::kv::{Cache, TableId};
 
 const MAGIC: [u8; 8] = *b"TLSESSN\n";
-const VERSION: u32 = 1;
-const VERSION_WITH_STATE: u32 = 2;
+// Versions 1 and 2 had f16 codes in another order.
+const VERSION: u32 = 3;
+const VERSION_WITH_STATE: u32 = 4;
 const HEAD: usize = 32;
 
 fn version(cache: &Cache) -> u32 {

@@ -139,7 +139,7 @@ impl<'a> Saved<'a> {
         let (version, tokens, blocks, block) = (number(8), number(12), number(16), number(20));
         let from = 32 + 4 * tokens;
         let end = from + blocks * block;
-        let state = if version == 2 { &bytes[end + 4..bytes.len() - 8] } else { &[] };
+        let state = if version == 4 { &bytes[end + 4..bytes.len() - 8] } else { &[] };
         Self { block, blocks: (0..blocks).map(|index| &bytes[from + index * block..][..block]).collect(), state }
     }
 }

@@ -156,7 +156,7 @@ interface Saved {
 }
 
 const HEAD = 32;
-const WITH_STATE = 2;
+const WITH_STATE = 4;
 
 function read(bytes: Uint8Array): Saved {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);

@@ -22,13 +22,16 @@ use crate::kernels::rows::{Codec, HeadBlock, KV_BLOCK, widen};
 const F16_SCALE: f32 = f32::from_bits((127 + 112) << 23);
 const QUERY_F16: f32 = f32::from_bits((127 + 100) << 23);
 
+/// Softmax weights of the queries, by position.
+type Weights = [[f32; QUERIES]; KV_BLOCK];
+
 /// Products in f32.
 pub(super) struct Floats;
 
 impl<I: Isa> Products<I> for Floats {
     type Value = f32;
     type X = f32;
-    type Weights = Scores;
+    type Weights = Weights;
 
     fn words(dim: usize) -> [usize; 2] {
         [dim, KV_BLOCK * dim]
@@ -62,14 +65,14 @@ impl<I: Isa> Products<I> for Floats {
         live: usize,
         queries: &mut [OnlineSoftmax],
         prefetch: &mut RowPrefetch,
-    ) -> Scores {
+    ) -> Weights {
         let isa = I::default();
         let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
         match queries.len() {
-            1 => score::<I, 1>(isa, keys, live, xs, &mut scores, prefetch),
-            2 => score::<I, 2>(isa, keys, live, xs, &mut scores, prefetch),
-            3 => score::<I, 3>(isa, keys, live, xs, &mut scores, prefetch),
-            _ => score::<I, 4>(isa, keys, live, xs, &mut scores, prefetch),
+            1 => score::<I, 1, 8>(isa, keys, live, xs, &mut scores, prefetch),
+            2 => score::<I, 2, 4>(isa, keys, live, xs, &mut scores, prefetch),
+            3 => score::<I, 3, 2>(isa, keys, live, xs, &mut scores, prefetch),
+            _ => score::<I, 4, 2>(isa, keys, live, xs, &mut scores, prefetch),
         }
         for (query, scores) in queries.iter_mut().zip(&mut scores) {
             let rows = |scores: &mut [f32; KV_BLOCK], params: usize, factor: f32| match codec {
@@ -81,23 +84,31 @@ impl<I: Isa> Products<I> for Floats {
             softmax_step(isa, scores, live, query);
             rows(scores, 1, F16_SCALE);
         }
-        scores
+        by_position(isa, &scores)
     }
 
-    fn mix(values: &[f32], weights: &Scores, live: usize, queries: &mut [OnlineSoftmax], prefetch: &mut RowPrefetch) {
+    fn mix(values: &[f32], weights: &Weights, live: usize, queries: &mut [OnlineSoftmax], prefetch: &mut RowPrefetch) {
         let isa = I::default();
-        match queries {
-            [a] => mix_all::<I, 1>(isa, values, live, [a], weights, prefetch),
-            [a, b] => mix_all::<I, 2>(isa, values, live, [a, b], weights, prefetch),
-            [a, b, c] => mix_all::<I, 3>(isa, values, live, [a, b, c], weights, prefetch),
-            [a, b, c, d] => mix_all::<I, 4>(isa, values, live, [a, b, c, d], weights, prefetch),
-            _ => {}
+        let (fours, _) = values.as_chunks::<4>();
+        let (row, weights) = (fours.len() / KV_BLOCK, &weights[..live]);
+        let done = match queries {
+            [a] => mix_tiles::<I, 1, 8>(isa, fours, row, [a], weights, prefetch),
+            [a, b] => mix_tiles::<I, 2, 4>(isa, fours, row, [a, b], weights, prefetch),
+            [a, b, c] => mix_tiles::<I, 3, 2>(isa, fours, row, [a, b, c], weights, prefetch),
+            [a, b, c, d] => mix_tiles::<I, 4, 2>(isa, fours, row, [a, b, c, d], weights, prefetch),
+            _ => 0,
+        };
+        for from in done..row {
+            for (q, query) in queries.iter_mut().enumerate() {
+                mix::<I, 1, 1>(isa, fours, row, from, q, weights, [&mut query.out.as_chunks_mut().0[from..]]);
+            }
         }
     }
 }
 
-/// Computes the scores of the first `live` positions, eight positions at a time.
-fn score<I: Isa, const Q: usize>(
+/// Computes the scores of the first `live` positions: `W` vectors of positions by `Q` queries, which are six or eight accumulators. Fewer
+/// would wait for their own sums, and more leave the registers.
+fn score<I: Isa, const Q: usize, const W: usize>(
     isa: I,
     keys: &[f32],
     live: usize,
@@ -106,67 +117,76 @@ fn score<I: Isa, const Q: usize>(
     prefetch: &mut RowPrefetch,
 ) {
     let (rows, _) = keys.as_chunks::<4>().0.as_chunks::<{ KV_BLOCK / 4 }>();
-    // Two vectors of positions by four queries are eight accumulators, which registers hold.
-    for pair in 0..live.div_ceil(8).min(KV_BLOCK / 8) {
-        prefetch.touch(KV_BLOCK / 4);
-        let mut sums = [[isa.splat_f32(0.0); 2]; Q];
+    for from in (0..live.div_ceil(4 * W).min(KV_BLOCK / 4 / W)).map(|tile| tile * W) {
+        prefetch.touch(KV_BLOCK / 4 / W * 2);
+        let mut sums = [[isa.splat_f32(0.0); W]; Q];
         for (row, xs) in rows.iter().zip(xs.as_chunks::<Q>().0) {
-            let k = [isa.load_f32(&row[2 * pair]), isa.load_f32(&row[2 * pair + 1])];
+            let k: [I::V; W] = std::array::from_fn(|w| isa.load_f32(&row[from + w]));
             for q in 0..Q {
                 let x = isa.splat_f32(xs[q]);
-                sums[q] = [isa.add(sums[q][0], isa.mul(k[0], x)), isa.add(sums[q][1], isa.mul(k[1], x))];
+                for w in 0..W {
+                    sums[q][w] = isa.add(sums[q][w], isa.mul(k[w], x));
+                }
             }
         }
-        for q in 0..Q {
-            let (fours, _) = scores[q].as_chunks_mut::<4>();
-            isa.store_f32(&mut fours[2 * pair], sums[q][0]);
-            isa.store_f32(&mut fours[2 * pair + 1], sums[q][1]);
+        for (sums, scores) in sums.iter().zip(&mut *scores) {
+            let (fours, _) = scores.as_chunks_mut::<4>();
+            sums.iter().zip(&mut fours[from..]).for_each(|(sum, four)| isa.store_f32(four, *sum));
         }
     }
 }
 
-/// Adds the weighted values of a block to the results, eight dimensions at a time.
-fn mix_all<I: Isa, const Q: usize>(
+/// Transposes the queries' weights, so that those of a position are read beside each other.
+fn by_position<I: Isa>(isa: I, scores: &Scores) -> Weights {
+    let mut weights = [[0.0; QUERIES]; KV_BLOCK];
+    for (i, out) in weights.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        let fours = isa.transpose(scores.each_ref().map(|scores| isa.load_f32(&scores.as_chunks::<4>().0[i])));
+        out.iter_mut().zip(fours).for_each(|(out, four)| isa.store_f32(out, four));
+    }
+    weights
+}
+
+/// Adds the weighted values of a block to the results, `W` vectors of dimensions at a time. Returns how many it took; fewer than `W` are
+/// left.
+fn mix_tiles<I: Isa, const Q: usize, const W: usize>(
     isa: I,
-    values: &[f32],
-    live: usize,
-    mut queries: [&mut OnlineSoftmax; Q],
-    weights: &Scores,
+    fours: &[[f32; 4]],
+    row: usize,
+    queries: [&mut OnlineSoftmax; Q],
+    weights: &[[f32; QUERIES]],
     prefetch: &mut RowPrefetch,
-) {
-    let dim = values.len() / KV_BLOCK;
-    let values = &values[..live * dim];
-    for from in (0..dim / 8 * 8).step_by(8) {
-        prefetch.touch(dim / 4);
-        let outs = queries.each_mut().map(|query| &mut query.out[from..]);
-        mix::<I, Q, 2>(isa, values, dim, from, std::array::from_fn(|q| &weights[q]), outs);
+) -> usize {
+    let mut outs = queries.map(|query| query.out.as_chunks_mut::<4>().0);
+    let done = row / W * W;
+    for from in (0..done).step_by(W) {
+        prefetch.touch(2 * row / W);
+        mix::<I, Q, W>(isa, fours, row, from, 0, weights, outs.each_mut().map(|out| &mut out[from..]));
     }
-    if !dim.is_multiple_of(8) {
-        let from = dim - 4;
-        for (query, weights) in queries.into_iter().zip(weights) {
-            mix::<I, 1, 1>(isa, values, dim, from, [weights], [&mut query.out[from..]]);
-        }
-    }
+    done
 }
 
-/// Adds the weighted values of `4 · W` dimensions from `from` on, for `Q` queries.
+/// Adds the weighted values of `W` vectors, which begin at `from` in each row of `row` vectors, for `Q` queries, whose weights begin at
+/// `first`.
 #[inline]
 fn mix<I: Isa, const Q: usize, const W: usize>(
     isa: I,
-    values: &[f32],
-    dim: usize,
+    fours: &[[f32; 4]],
+    row: usize,
     from: usize,
-    weights: [&[f32; KV_BLOCK]; Q],
-    outs: [&mut [f32]; Q],
+    first: usize,
+    weights: &[[f32; QUERIES]],
+    outs: [&mut [[f32; 4]]; Q],
 ) {
-    let outs = outs.map(|out| &mut out.as_chunks_mut::<4>().0[..W]);
+    let outs = outs.map(|out| &mut out[..W]);
     let mut sums: [[I::V; W]; Q] = std::array::from_fn(|q| std::array::from_fn(|w| isa.load_f32(&outs[q][w])));
-    for (position, row) in values.chunks_exact(dim).enumerate().take(KV_BLOCK) {
-        let (fours, _) = row[from..from + 4 * W].as_chunks::<4>();
-        let v: [I::V; W] = std::array::from_fn(|w| isa.load_f32(&fours[w]));
+    for (row, weights) in fours.chunks_exact(row).zip(weights) {
+        let Some(four) = row[from..].first_chunk::<W>() else { break };
+        let v: [I::V; W] = four.each_ref().map(|four| isa.load_f32(four));
         for q in 0..Q {
-            let p = isa.splat_f32(weights[q][position]);
-            sums[q] = std::array::from_fn(|w| isa.add(sums[q][w], isa.mul(v[w], p)));
+            let p = isa.splat_f32(weights[first + q]);
+            for w in 0..W {
+                sums[q][w] = isa.add(sums[q][w], isa.mul(v[w], p));
+            }
         }
     }
     for (sums, out) in sums.into_iter().zip(outs) {

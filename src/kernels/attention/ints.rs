@@ -88,10 +88,10 @@ impl<I: Isa> Products<I> for Ints {
         let isa = I::default();
         let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
         match queries.len() {
-            1 => score::<I, 1>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
-            2 => score::<I, 2>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
-            3 => score::<I, 3>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
-            _ => score::<I, 4>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+            1 => score::<I, 1, 8>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+            2 => score::<I, 2, 4>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+            3 => score::<I, 3, 2>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+            _ => score::<I, 4, 2>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
         }
         let mut weights = Weights { codes: [[isa.quad([0; 4]); QUERIES]; QUADS], units: [0.0; QUERIES] };
         for (q, (query, scores)) in queries.iter_mut().zip(&mut scores).enumerate() {
@@ -115,18 +115,23 @@ impl<I: Isa> Products<I> for Ints {
     ) {
         let isa = I::default();
         let (codes, units) = (&weights.codes[..live.div_ceil(4)], weights.units);
-        match queries {
-            [a] => mix_all(isa, values, codes, units, [a], prefetch),
-            [a, b] => mix_all(isa, values, codes, units, [a, b], prefetch),
-            [a, b, c] => mix_all(isa, values, codes, units, [a, b, c], prefetch),
-            [a, b, c, d] => mix_all(isa, values, codes, units, [a, b, c, d], prefetch),
-            _ => {}
+        let done = match queries {
+            [a] => mix_tiles::<I, 1, 8>(isa, values, codes, units, [a], prefetch),
+            [a, b] => mix_tiles::<I, 2, 4>(isa, values, codes, units, [a, b], prefetch),
+            [a, b, c] => mix_tiles::<I, 3, 2>(isa, values, codes, units, [a, b, c], prefetch),
+            [a, b, c, d] => mix_tiles::<I, 4, 2>(isa, values, codes, units, [a, b, c, d], prefetch),
+            _ => 0,
+        };
+        for (i, last) in values.iter().enumerate().skip(done) {
+            for (q, query) in queries.iter_mut().enumerate() {
+                mix(isa, &[*last], codes, q, units, [&mut query.out.as_chunks_mut().0[i..]]);
+            }
         }
     }
 }
 
-/// Computes the dot products with the first `live` positions, exactly: two vectors of positions by `Q` queries.
-fn score<I: Isa, const Q: usize>(
+/// Computes the dot products with the first `live` positions, exactly: `W` vectors of positions by `Q` queries.
+fn score<I: Isa, const Q: usize, const W: usize>(
     isa: I,
     keys: &[QuadCodes],
     sums: &[u16; KV_BLOCK],
@@ -136,26 +141,27 @@ fn score<I: Isa, const Q: usize>(
     prefetch: &mut RowPrefetch,
 ) {
     let (planes, _) = codes.as_chunks::<Q>();
-    for pair in 0..live.div_ceil(8).min(QUADS / 2) {
-        prefetch.touch(KV_BLOCK / 4);
-        let mut dots = [[isa.splat_i32(0); 2]; Q];
+    for from in (0..live.div_ceil(4 * W).min(QUADS / W)).map(|tile| tile * W) {
+        prefetch.touch(QUADS / W * 2);
+        let mut dots = [[isa.splat_i32(0); W]; Q];
         for plane in planes.chunks_exact(keys.len()) {
             dots = dots.map(|dots| dots.map(|dot| isa.shl_i32(dot, 7)));
             for (quad, xs) in keys.iter().zip(plane) {
-                let k = [0, 1].map(|half| isa.load(bytemuck::cast_ref(&quad[2 * pair + half])));
+                let k: [I::V; W] = std::array::from_fn(|w| isa.load(bytemuck::cast_ref(&quad[from + w])));
                 for q in 0..Q {
                     let x = isa.splat_quad(&xs[q]);
-                    dots[q] = [isa.dot_i8(dots[q][0], k[0], x), isa.dot_i8(dots[q][1], k[1], x)];
+                    for w in 0..W {
+                        dots[q][w] = isa.dot_i8(dots[q][w], k[w], x);
+                    }
                 }
             }
         }
-        for four in [2 * pair, 2 * pair + 1] {
-            let sum: &[u16; 4] = &sums.as_chunks().0[four];
-            // 8192 · Σ k, by a shift.
-            let surplus = isa.shl_i32(isa.load_i16(bytemuck::cast_ref(sum)), 13);
-            for q in 0..Q {
-                let exact = isa.to_f32(isa.sub_i32(dots[q][four % 2], surplus));
-                isa.store_f32(&mut scores[q].as_chunks_mut().0[four], exact);
+        for (dots, scores) in dots.iter().zip(&mut *scores) {
+            let places = sums.as_chunks::<4>().0[from..].iter().zip(&mut scores.as_chunks_mut::<4>().0[from..]);
+            for (dot, (sum, score)) in dots.iter().zip(places) {
+                // 8192 · Σ k, by a shift.
+                let surplus = isa.shl_i32(isa.load_i16(bytemuck::cast_ref(sum)), 13);
+                isa.store_f32(score, isa.to_f32(isa.sub_i32(*dot, surplus)));
             }
         }
     }
@@ -173,26 +179,22 @@ fn round<I: Isa>(isa: I, weights: &[f32; KV_BLOCK], q: usize, codes: &mut [[I::Q
     max_abs / 127.0
 }
 
-/// Adds the weighted values of a block to the results, two quads of dimensions at a time.
-fn mix_all<I: Isa, const Q: usize>(
+/// Adds the weighted values of a block to the results, `W` quads of dimensions at a time. Returns how many it took; fewer than `W` are left.
+fn mix_tiles<I: Isa, const Q: usize, const W: usize>(
     isa: I,
     values: &[QuadCodes],
     weights: &[[I::Quad; QUERIES]],
     weight_scales: [f32; QUERIES],
     queries: [&mut OnlineSoftmax; Q],
     prefetch: &mut RowPrefetch,
-) {
-    let (pairs, rest) = values.as_chunks::<2>();
+) -> usize {
+    let (tiles, rest) = values.as_chunks::<W>();
     let mut outs = queries.map(|query| query.out.as_chunks_mut::<4>().0);
-    for (i, pair) in pairs.iter().enumerate() {
-        prefetch.touch(2 * pairs.len());
-        mix(isa, pair, weights, 0, weight_scales, outs.each_mut().map(|out| &mut out[2 * i..]));
+    for (i, tile) in tiles.iter().enumerate() {
+        prefetch.touch(2 * tiles.len());
+        mix(isa, tile, weights, 0, weight_scales, outs.each_mut().map(|out| &mut out[W * i..]));
     }
-    if let [last] = rest {
-        for (q, out) in outs.into_iter().enumerate() {
-            mix(isa, &[*last], weights, q, weight_scales, [&mut out[2 * pairs.len()..]]);
-        }
-    }
+    values.len() - rest.len()
 }
 
 /// Adds the weighted values of `W` quads of dimensions for `Q` queries, whose weights begin at `first`.

@@ -24,14 +24,14 @@ impl<'a> RowPrefetch<'a> {
     #[inline(always)]
     pub fn touch(&mut self, parts: usize) {
         if self.next < LINES {
-            self.load(LINES.div_ceil(parts));
+            self.load(parts);
         }
     }
 
     /// A call of its own, so that it takes no registers from the loops around it.
     #[inline(never)]
-    fn load(&mut self, lines: usize) {
-        let end = self.next + lines;
+    fn load(&mut self, parts: usize) {
+        let end = self.next + LINES.div_ceil(parts);
         for line in self.next..end {
             let mut at = line * LINE;
             while let Some(word) = self.rows.get(at) {

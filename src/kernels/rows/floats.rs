@@ -11,7 +11,7 @@
 //! Widening must be cheap, because f16 attention is bound by arithmetic. fp8 needs a shift, a mask and an integer addition,
 //! which sets the exponent's bias. f16 needs only a shift and a mask: the result is the value times 2⁻¹¹², and attention
 //! multiplies 2¹¹² back into the query and the softmax weights, once a block instead of once a value. Powers of two change no
-//! bit of a result.
+//! bit of a result. Its codes lie in pairs that are widened where they are, the halves of a 32-bit lane.
 
 use half::f16;
 
@@ -45,7 +45,12 @@ fn fp8(value: f32) -> u8 {
 pub(super) fn write<I: Isa>(isa: I, codec: Codec, codes: &mut [u32], values: &[f32], first: usize, step: usize) -> u16 {
     match codec {
         Codec::F32 => place(codes, values, first, step, f32::to_bits),
-        Codec::F16 => place(bytemuck::cast_slice_mut(codes), values, first, step, half),
+        Codec::F16 => {
+            let codes: &mut [u16] = bytemuck::cast_slice_mut(codes);
+            for (at, value) in (first..).step_by(step).zip(values) {
+                codes[f16_place(at)] = half(*value);
+            }
+        }
         _ => {
             let (scale, factor) = encode_scale(max_abs(isa, values) / MAX_FP8);
             place(bytemuck::cast_slice_mut(codes), values, first, step, |value| fp8(value * factor));
@@ -62,6 +67,11 @@ fn place<T>(codes: &mut [T], values: &[f32], first: usize, step: usize, code: im
     }
 }
 
+/// Where an f16 code is stored: of eight, the first four are the lower halves of words, and the others the upper ones.
+fn f16_place(at: usize) -> usize {
+    at & !7 | (at & 3) << 1 | at >> 2 & 1
+}
+
 /// Widens fp8 codes to f32, without their scales; or f16 codes, times 2⁻¹¹², which is the value that their bits have in an
 /// f32's fields.
 pub fn widen<I: Isa>(isa: I, codec: Codec, codes: &[u32], out: &mut [f32]) {
@@ -69,10 +79,14 @@ pub fn widen<I: Isa>(isa: I, codec: Codec, codes: &[u32], out: &mut [f32]) {
     // As `Isa::mask`, which says why.
     let constant = |bits: u32| isa.splat_i32(std::hint::black_box(bits as i32));
     if codec == Codec::F16 {
-        let mask = constant(0x8fff_e000);
-        for (codes, out) in codes.as_chunks::<2>().0.iter().zip(fours) {
-            // The signed load fills the upper half with the sign, which the mask reduces to one bit.
-            isa.store_f32(out, isa.and(isa.shl_i32(isa.load_i16(bytemuck::cast_ref(codes)), 13), mask));
+        let (mask, lower) = (constant(0x8fff_e000), constant(1 << 13));
+        for (codes, out) in codes.as_chunks::<4>().0.iter().zip(fours.as_chunks_mut::<2>().0) {
+            // Each shift fills the bits above the exponent with the sign, which the mask reduces to one bit. That of the lower
+            // halves is a multiplication, which leaves the upper ones out.
+            let codes = isa.load(bytemuck::cast_ref(codes));
+            let low = isa.add_scaled_pairs(isa.splat_i32(0), codes, lower);
+            isa.store_f32(&mut out[0], isa.and(low, mask));
+            isa.store_f32(&mut out[1], isa.and(isa.shr_i32(codes, 3), mask));
         }
     } else {
         let (mask, bias) = (constant(0x87f0_0000), constant(REBIAS << 23));
