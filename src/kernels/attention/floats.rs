@@ -180,6 +180,7 @@ fn mix<I: Isa, const Q: usize, const W: usize>(
     let outs = outs.map(|out| &mut out[..W]);
     let mut sums: [[I::V; W]; Q] = std::array::from_fn(|q| std::array::from_fn(|w| isa.load_f32(&outs[q][w])));
     for (row, weights) in fours.chunks_exact(row).zip(weights) {
+        // Every row is that long, which the compiler sees once instead of at each.
         let Some(four) = row[from..].first_chunk::<W>() else { break };
         let v: [I::V; W] = four.each_ref().map(|four| isa.load_f32(four));
         for q in 0..Q {

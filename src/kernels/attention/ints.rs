@@ -130,7 +130,7 @@ impl<I: Isa> Products<I> for Ints {
     }
 }
 
-/// Computes the dot products with the first `live` positions, exactly: `W` vectors of positions by `Q` queries.
+/// Computes the dot products with the first `live` positions, exactly: `W` vectors of positions by `Q` queries, as in `floats`.
 fn score<I: Isa, const Q: usize, const W: usize>(
     isa: I,
     keys: &[QuadCodes],

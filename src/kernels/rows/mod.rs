@@ -16,7 +16,7 @@
 //! each dimension, so a vector of values holds several dimensions. Neither needs a horizontal sum. The integer layouts put four
 //! of the summed index into a 32-bit lane, as the dot instruction wants.
 //!
-//! `floats` (f32, f16, fp8) and `ints` (q8, q4, q2) explain the codes.
+//! `floats` (f32, f16, fp8) and `ints` (q8, q4, q2) explain the codes, and in which order f16 has each eight.
 
 mod floats;
 mod ints;
