@@ -68,7 +68,7 @@ export function cargo(flavour, command, ...args) {
       `--package=${flavour.package ?? "ternlight"}`,
       `--features=${flavour.cargoFeatures.join(",")}`,
       "--locked",
-      ...(flavour.small ? ["", '.package."*"'].map((part) => `--config=profile.release${part}.opt-level="z"`) : []),
+      ...(flavour.small ? ['--config=profile.release.opt-level="z"'] : []),
       // Its sorts alone, one for every type that is sorted, would take 30 kB.
       ...(buildStd ? ["-Zbuild-std=std,panic_abort", "-Zbuild-std-features=optimize_for_size"] : []),
       ...args,
