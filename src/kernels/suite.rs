@@ -1,4 +1,4 @@
-//! The kernels' tests, once for each instruction set. Matrix kernels and attention have suites of their own beside them; here
+//! The kernels' tests, for the instruction set of the build that they run in. Matrix kernels and attention have suites of their own beside them; here
 //! is what calls them, and the tests of activations and elementwise operations.
 
 use super::act::{Act, Precision};
@@ -6,7 +6,7 @@ use super::attention::suite::{attention_is_softmax, groups_do_not_influence_each
 use super::delta::{self, HeadKind, HeadWeights, Position, Rows};
 use super::elementwise::{self, Gate, Pairs};
 use super::hadamard;
-use super::isa::{Isa, scalar::Scalar};
+use super::isa::{Active, Isa, scalar::Scalar};
 use super::linear::suite::{
     TERNARY, dense_products_are_added, matrices_multiply, narrow_sums_do_not_overflow, wide_rows_do_not_overflow,
 };
@@ -18,18 +18,18 @@ use crate::team::{Columns, Team};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-/// Instantiates tests for the scalar instruction set and for those that this build has.
-macro_rules! per_isa {
+/// Instantiates tests for the instruction set that this build is for, which natively is the scalar one.
+macro_rules! tests {
     ($($name:ident),* $(,)?) => {
-        mod scalar { $(#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test::wasm_bindgen_test)] #[cfg_attr(not(target_arch = "wasm32"), test)] fn $name() { super::$name::<super::Scalar>() })* }
-        #[cfg(target_feature = "simd128")]
-        mod strict { $(#[wasm_bindgen_test::wasm_bindgen_test] fn $name() { super::$name::<super::super::isa::simd128::Simd128>() })* }
-        #[cfg(target_feature = "relaxed-simd")]
-        mod relaxed { $(#[wasm_bindgen_test::wasm_bindgen_test] fn $name() { super::$name::<super::super::isa::Active>() })* }
+        mod active {
+            #[cfg(target_arch = "wasm32")]
+            use wasm_bindgen_test::wasm_bindgen_test as test;
+            $(#[test] fn $name() { super::$name::<super::Active>() })*
+        }
     };
 }
 
-per_isa!(
+tests!(
     matrices_multiply,
     dense_products_are_added,
     wide_rows_do_not_overflow,
