@@ -23,10 +23,11 @@ async function open(context: TestContext, name: string, options: LoadOptions = {
   return model;
 }
 
-/** The largest limit with which a model takes so many memories. */
+/** A limit with which a model takes so many memories, which are then made alike. */
 async function limitFor(name: string, parts: number, options: LoadOptions = {}): Promise<number> {
   const { needed } = await canRun(file(name), { ...CONTEXT, ...options });
-  let [low, high] = [1, needed.total];
+  if (parts === 2) return needed.total - 1;
+  let [low, high] = [needed.total / parts, needed.total];
   while (high - low > needed.total / 256) {
     const middle = Math.floor((low + high) / 2);
     const answer = await canRun(file(name), { ...CONTEXT, ...options, maxPartBytes: middle });
