@@ -3,12 +3,13 @@
  *
  *   node benches/first.mjs prefill [--shape b2b] [--rate 20] [--tokens 500] [--repeat 2] [--threads 2]
  *   node benches/first.mjs curve [--where node,chromium,firefox] [--repeat 5] [--pause 1000]
- *   node benches/first.mjs load [--where node,chromium,firefox] [--repeat 9] [--against DIST]
+ *   node benches/first.mjs load [--where node,chromium,firefox] [--repeat 9] [--against DIST] [--folder]
  *
  * `prefill`: a model of the shape from a server of its own process that sends so many MB/s; from the last byte to the first token, with the
  * option `prefill` and without, by turns. `curve`: how many tokens of the demo model's first answer have come after so many milliseconds,
  * with the option `warmup` and without, each run in a new process or browser that pauses between load and prompt. `load`: from `load()` to
- * the first token of the demo model out of the cache, with its phases; by turns with another build's `dist`. Writes results/DATE-first-WHAT.json. Needs a built package.
+ * the first token of the demo model out of the cache, or in Node from its folder, with its phases; by turns with another build's `dist`.
+ * Writes results/DATE-first-WHAT.json. Needs a built package.
  */
 import { execFile, fork } from "node:child_process";
 import { once } from "node:events";
@@ -158,8 +159,8 @@ async function curve({ where, repeat, pause, threads }, base) {
   return { pause: +pause, threads: +threads, found };
 }
 
-/** From `load()` to the first token out of the cache: whole, loaded, and the phases. */
-async function fromCache(load, { url, options, repeat }) {
+/** From `load()` to the first token, of a model that was loaded before: whole, loaded, and the phases. */
+async function again(load, { url, options, repeat }) {
   await (await load(url, options)).close();
   const runs = [];
   for (let i = 0; i < repeat; i++) {
@@ -177,15 +178,16 @@ async function fromCache(load, { url, options, repeat }) {
   return runs;
 }
 
-async function loads({ where, repeat, threads }, base) {
+async function loads({ where, repeat, threads, folder }, base) {
   const found = {};
+  const url = folder ? demo : base.demo;
   for (const place of where.split(",")) {
     const runs = Object.fromEntries(Object.keys(base.builds).map((build) => [build, []]));
     // Three turns, each in a new process or browser.
     for (let turn = 0; turn < 3; turn++) {
       for (const build of Object.keys(base.builds)) {
-        const argument = { url: base.demo, options: { threads: +threads }, repeat: Math.ceil(repeat / 3) };
-        runs[build].push(...(await runIn(place, fromCache, argument, base, build)));
+        const argument = { url, options: { threads: +threads }, repeat: Math.ceil(repeat / 3) };
+        runs[build].push(...(await runIn(place, again, argument, base, build)));
       }
     }
     for (const [build, all] of Object.entries(runs)) {
@@ -198,7 +200,7 @@ async function loads({ where, repeat, threads }, base) {
     }
     found[place] = runs;
   }
-  return { threads: +threads, found };
+  return { threads: +threads, folder, found };
 }
 
 async function main() {
@@ -208,6 +210,7 @@ async function main() {
     options: {
       ...{ shape: text("b2b"), rate: text("20"), tokens: text("500"), repeat: { type: "string" }, threads: text("2") },
       ...{ where: text("node,chromium,firefox"), pause: text("1000"), against: { type: "string" } },
+      folder: { type: "boolean", default: false },
     },
   });
   const [what] = positionals;

@@ -238,7 +238,8 @@ function glueIn(folder) {
     setup({ onResolve, onLoad }) {
       // Builds for different instruction sets have the same glue, and one for threads does without: a bundle holds it once.
       const known = new Map();
-      const read = (file) => readFileSync(file, "utf8").replace(/^\/\/.*$/gm, "");
+      // What its comments say is in the types, and their letters are not all ASCII (scripts/minified.mjs says what that takes).
+      const read = (file) => readFileSync(file, "utf8").replace(/^\/\/[^\n]*|^ *\/\*\*.*?\*\/\n/gms, "");
       onResolve({ filter: /\/dist\/glue\/[\w-]+\.js$/ }, ({ path: asked }) => {
         const file = path.join(folder, path.basename(asked));
         if (!existsSync(file)) return { path: path.basename(asked, ".js"), namespace: "absent" };

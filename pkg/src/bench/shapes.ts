@@ -55,9 +55,9 @@ export const shapes: Readonly<Record<string, Named>> = {
     ...{ ...bitnet, arch: "qwen3", type: "q1_0", embedding: "q1_0" },
     ...{ hidden: 2048, layers: 28, heads: 16, kv: 8, head: 128, ffn: 6144, vocab: 151936 },
   },
-  /** BitNet b1.58 2B-4T … */
+  /** BitNet b1.58 2B-4T. */
   "2b4t": { ...bitnet, ...twoBillion },
-  /** … and its sizes with llama's graph, which engines without BitNet's run too. */
+  /** The sizes of 2B-4T with llama's graph, which engines without BitNet's run too. */
   b2b: { ...bitnet, ...twoBillion, arch: "llama" },
   /** Hybrids: Qwen3.5 4B, Bonsai 27B and Ternary-Bonsai 27B. */
   "qwen3.5-4b": {

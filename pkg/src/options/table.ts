@@ -26,10 +26,10 @@ export const functions = {
   inspect: ["plan", "batching", "inspecting", "progress", "abort"],
   doctor: ["examining", "abort"],
   deviceReport: ["abort"],
-  /** `generate` and `chat` of a session … */
+  /** `generate` and `chat` of a session. */
   generate: generates,
   chat: [...generates, "chatting"],
-  /** … and of a model. */
+  /** `generate` and `chat` of a model. */
   complete: [...generates, "completions"],
   completeChat: [...generates, "chatting", "completions"],
   session: ["adapting"],

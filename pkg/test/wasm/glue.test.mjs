@@ -1,6 +1,6 @@
 /** One glue for builds with threads and without: where it may be shared, and what has to stop that. */
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { serves, sharedGlue } from "../../scripts/glue.mjs";
 
@@ -16,6 +16,15 @@ test("a bundle holds the glue once", async () => {
   for (const name of ["worker.js", "node-worker.js", "node-thread.js", "edge.js"]) {
     const script = await readFile(new URL(name, dist), "utf8");
     assert.equal(script.match(/\.adapterloader_new\(/g)?.length, 1, name);
+  }
+});
+
+test("bundles are ASCII, which engines read as it is", async () => {
+  const names = (await readdir(dist)).filter((name) => name.endsWith(".js"));
+  assert.ok(names.length > 20);
+  for (const name of names) {
+    const script = await readFile(new URL(name, dist), "latin1");
+    assert.doesNotMatch(script, /[^\0-\x7f]/, name);
   }
 });
 

@@ -37,6 +37,22 @@ test("a pool starts and ends", { timeout: 30_000 }, async () => {
   assert.deepEqual(failures, []);
 });
 
+test("a worker that hears a message loads nothing for it", { timeout: 30_000 }, async () => {
+  for (const name of ["node-thread.js", "node-worker.js"]) {
+    const script = `
+      import { parentPort } from "node:worker_threads";
+      import ${JSON.stringify(file(name).href)};
+      const loaded = () => process.moduleLoadList.filter((name) => name.includes("undici"));
+      parentPort.on("message", () => setImmediate(() => parentPort.postMessage(loaded())));`;
+    const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(script)}`));
+    // Not a message that either of them knows.
+    worker.postMessage({ control: "read", id: 0 });
+    const [found] = await once(worker, "message");
+    await worker.terminate();
+    assert.deepEqual(found, [], name);
+  }
+});
+
 test("a pool worker that dies ends the pool, and is told of once", { timeout: 30_000 }, async () => {
   const { glue, workers, failures } = engine();
   await glue.initThreadPool!(3);
