@@ -2,9 +2,7 @@
  * Runs test files, of the patterns given. A file whose process ended in another way than its tests did is told with
  * how it ended and what it printed last.
  */
-import { globSync } from "node:fs";
 import { availableParallelism } from "node:os";
-import path from "node:path";
 import { run } from "node:test";
 import { spec } from "node:test/reporters";
 
@@ -21,19 +19,11 @@ const MOST_MS = 600_000;
 /** Characters of what a file printed last. */
 const LAST = 4000;
 
-/** Files, those of each folder spread over all of the run: what mostly waits runs beside what computes. */
-function spread(files) {
-  const folders = Map.groupBy(files.toSorted(), (file) => path.dirname(file));
-  const placed = [...folders.values()].flatMap((all) => all.map((file, i) => [(i + 0.5) / all.length, file]));
-  return placed.sort(([a], [b]) => a - b).map(([, file]) => path.resolve(file));
-}
-
-const files = spread(globSync(process.argv.slice(2), { exclude: (name) => path.basename(name) === "node_modules" }));
 const printed = new Map();
 const [failed, ends] = [[], []];
 // `true` would leave one core out: half of two. Most files wait for a process, a browser or a server much of the time.
 const events = run({
-  files,
+  globPatterns: process.argv.slice(2),
   concurrency: availableParallelism(),
   execArgv,
   timeout: MOST_MS,
