@@ -179,6 +179,7 @@ async function again(load, { url, options, repeat }) {
 }
 
 async function loads({ where, repeat, threads, folder }, base) {
+  if (folder && where !== "node") throw new Error("--folder: only --where node reads folders");
   const found = {};
   const url = folder ? demo : base.demo;
   for (const place of where.split(",")) {

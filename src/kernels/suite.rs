@@ -1,5 +1,5 @@
-//! The kernels' tests, for the instruction set of the build that they run in. Matrix kernels and attention have suites of their own beside them; here
-//! is what calls them, and the tests of activations and elementwise operations.
+//! The kernels' tests, for the instruction set of the build that they run in. Matrix kernels and attention have suites of their own
+//! beside them; here is what calls them, and the tests of activations and elementwise operations.
 
 use super::act::{Act, Precision};
 use super::attention::suite::{attention_is_softmax, groups_do_not_influence_each_other, what_is_not_finite_shows};

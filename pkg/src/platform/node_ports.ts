@@ -7,8 +7,8 @@ export function ownPort(): Port {
   if (!parentPort) throw new Error("not inside a worker");
   const parent = parentPort;
   const port: Port = { onmessage: null, post: (message, transfer) => parent.postMessage(message, list(transfer)) };
-  // Node 24 loads all of fetch, 20 ms, to make an event of the first message. A listener of `on` takes none; for those Deno
-  // goes through every byte of a message, half a second for a megabyte.
+  // To make an event of the first message, Node 24 loads all of fetch. A listener of `on` takes no event, but for those Deno
+  // goes through every byte of a message.
   if ("Deno" in globalThis) {
     (parent as unknown as EventTarget).addEventListener("message", (event) => {
       port.onmessage?.((event as MessageEvent).data);

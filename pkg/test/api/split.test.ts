@@ -23,7 +23,7 @@ async function open(context: TestContext, name: string, options: LoadOptions = {
   return model;
 }
 
-/** A limit with which a model takes so many memories, which are then made alike. */
+/** A limit with which a model takes so many memories, made alike by the plan: of two, a byte less than the whole takes. */
 async function limitFor(name: string, parts: number, options: LoadOptions = {}): Promise<number> {
   const { needed } = await canRun(file(name), { ...CONTEXT, ...options });
   if (parts === 2) return needed.total - 1;

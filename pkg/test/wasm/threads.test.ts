@@ -43,13 +43,17 @@ test("a worker that hears a message loads nothing for it", { timeout: 30_000 }, 
       import { parentPort } from "node:worker_threads";
       import ${JSON.stringify(file(name).href)};
       const loaded = () => process.moduleLoadList.filter((name) => name.includes("undici"));
-      parentPort.on("message", () => setImmediate(() => parentPort.postMessage(loaded())));`;
+      parentPort.on("message", () => setImmediate(() => {
+        const before = loaded();
+        new Headers();
+        parentPort.postMessage({ before, after: loaded().length > 0 });
+      }));`;
     const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(script)}`));
     // Not a message that either of them knows.
     worker.postMessage({ control: "read", id: 0 });
     const [found] = await once(worker, "message");
     await worker.terminate();
-    assert.deepEqual(found, [], name);
+    assert.deepEqual(found, { before: [], after: true }, name);
   }
 });
 
