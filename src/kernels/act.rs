@@ -37,7 +37,7 @@
 //! quad     four codes of neighbouring k, in the form that `Isa::splat_quad` loads
 //! ```
 //!
-//! Where kernels look products of 2-bit codes up, a few rows are prepared as tables instead of planes ([`fill_tables`]).
+//! Where kernels look sums of products up, a few rows are prepared as tables instead of planes ([`tables`](super::tables)).
 //!
 //! Σ q of a group corrects the weights' offset and multiplies their minimum. K-quants need it for each group and plane.
 
@@ -45,6 +45,7 @@ use std::marker::PhantomData;
 
 use super::isa::Isa;
 pub use super::precision::Precision;
+use super::tables::{Sums, TABLES_WORDS};
 use crate::error::{Result, reserve};
 use crate::team::Team;
 
@@ -67,15 +68,9 @@ pub struct ActSpec {
     pub unsigned: bool,
     /// Whether int8 takes two planes as well, for layouts whose kernels exist in that form alone.
     pub two_planes: bool,
-    /// Whether up to [`TABLE_ROWS`] rows are prepared as tables of sums.
-    pub tables: bool,
+    /// What a few rows are prepared as instead.
+    pub sums: Option<Sums>,
 }
-
-/// Rows that are prepared as tables at most; for more of them unpacked weights are faster.
-pub const TABLE_ROWS: usize = 7;
-
-/// What four values of k are looked up in, see [`fill_tables`].
-pub type Tables = [[u8; 16]; 4];
 
 /// Lower bounds of max |x|, which keep the scale of a row near zero finite. BitNet's training clamps at 1e-5.
 const MIN_ABS_INT8: f32 = 1e-5;
@@ -97,33 +92,35 @@ impl ActSpec {
         if joined || self.precision.stored() == Precision::Int8 && !self.two_planes { 1 } else { 2 }
     }
 
-    fn sums(&self) -> usize {
+    fn group_sums(&self) -> usize {
         self.padded / self.sum_len * if self.has_super_blocks() { 2 } else { 1 }
     }
 
     /// 32-bit words of one prepared row: the planes, then the sums, then the scales.
-    fn stride<I: Isa>(&self, tables: bool) -> usize {
+    fn stride<I: Isa>(&self, tables: Option<Sums>) -> usize {
         match self.precision {
             Precision::Float => self.padded,
-            _ => self.planes::<I>() * self.stored_words::<I>(tables) + self.sums() + self.groups(),
+            _ => self.planes::<I>() * self.stored_words::<I>(tables) + self.group_sums() + self.groups(),
         }
     }
 
     /// Words of a plane, or of its tables.
-    fn stored_words<I: Isa>(&self, tables: bool) -> usize {
-        if tables { self.padded / 4 * (size_of::<Tables>() / 4) } else { self.plane_words::<I>() }
-    }
-
-    fn plane_words<I: Isa>(&self) -> usize {
-        self.padded / 4 * (size_of::<I::Quad>() / 4)
+    fn stored_words<I: Isa>(&self, tables: Option<Sums>) -> usize {
+        match tables {
+            Some(sums) => self.padded / sums.values() * TABLES_WORDS,
+            None => self.padded / 4 * (size_of::<I::Quad>() / 4),
+        }
     }
 
     /// The largest number of bytes that `tokens` prepared rows take with any instruction set.
     pub fn bytes(&self, tokens: usize) -> u64 {
-        let rest = (self.sums() + self.groups()) as u64;
+        let rest = (self.group_sums() + self.groups()) as u64;
         let planes = tokens as u64 * 4 * (2 * self.padded as u64 + rest);
-        let rows = if self.tables { tokens.min(TABLE_ROWS) as u64 } else { 0 };
-        planes.max(rows * 4 * (2 * (self.padded / 4 * (size_of::<Tables>() / 4)) as u64 + rest))
+        let tables = self.sums.map_or(0, |sums| {
+            let words = 2 * (self.padded / sums.values() * TABLES_WORDS) as u64 + rest;
+            tokens.min(sums.rows()) as u64 * 4 * words
+        });
+        planes.max(tables)
     }
 }
 
@@ -136,8 +133,8 @@ pub struct Act<I> {
     stride: usize,
     plane: usize,
     sums: usize,
-    /// Whether the rows are tables.
-    tables: bool,
+    /// What the rows are tables of.
+    tables: Option<Sums>,
     words: Vec<u32>,
     isa: PhantomData<I>,
 }
@@ -170,10 +167,10 @@ impl<I: Isa> Act<I> {
             per_row: false,
             unsigned: false,
             two_planes: false,
-            tables: false,
+            sums: None,
         };
         let words = reserve("activations", bytes / 4)?;
-        Ok(Self { spec, stride: 1, plane: 0, sums: 0, tables: false, words, isa: PhantomData })
+        Ok(Self { spec, stride: 1, plane: 0, sums: 0, tables: None, words, isa: PhantomData })
     }
 
     /// How the current rows were prepared.
@@ -183,7 +180,7 @@ impl<I: Isa> Act<I> {
 
     /// Whether the current rows are tables.
     pub fn has_tables(&self) -> bool {
-        self.tables
+        self.tables.is_some()
     }
 
     /// Prepares `tokens` rows; `input(row, buffer)` writes the `spec.cols` values of a row. Rows are divided among the team.
@@ -195,9 +192,9 @@ impl<I: Isa> Act<I> {
 
     /// Is not generic over the input, because each copy would be kilobytes of code.
     fn prepare_from(&mut self, team: &Team, spec: ActSpec, tokens: usize, input: Input) {
-        let tables = spec.tables && tokens <= TABLE_ROWS;
+        let tables = spec.sums.filter(|sums| tokens <= sums.rows());
         let stride = spec.stride::<I>(tables);
-        (self.spec, self.tables, self.stride, self.sums) = (spec, tables, stride, spec.sums());
+        (self.spec, self.tables, self.stride, self.sums) = (spec, tables, stride, spec.group_sums());
         self.plane = spec.stored_words::<I>(tables);
         self.words.clear();
         self.words.resize(tokens * stride, 0);
@@ -269,7 +266,7 @@ thread_local! {
 }
 
 /// Prepares one row.
-fn prepare_row<I: Isa>(spec: ActSpec, tables: bool, row: &mut [u32], token: usize, input: Input) {
+fn prepare_row<I: Isa>(spec: ActSpec, tables: Option<Sums>, row: &mut [u32], token: usize, input: Input) {
     if spec.precision == Precision::Float {
         let (values, padding) = row.split_at_mut(spec.cols);
         padding.fill(0);
@@ -281,8 +278,8 @@ fn prepare_row<I: Isa>(spec: ActSpec, tables: bool, row: &mut [u32], token: usiz
         input(token, &mut values[..spec.cols]);
         let stored = spec.stored_words::<I>(tables);
         let (planes, rest) = row.split_at_mut(spec.planes::<I>() * stored);
-        let (sums, scales) = rest.split_at_mut(spec.sums());
-        let group_sums = spec.sums() / spec.groups();
+        let (sums, scales) = rest.split_at_mut(spec.group_sums());
+        let group_sums = spec.group_sums() / spec.groups();
         let (first, second) = planes.split_at_mut(stored);
         let quads = spec.group / 4 * (size_of::<I::Quad>() / 4);
         for (group, values) in values.chunks_exact(spec.group).enumerate() {
@@ -292,37 +289,11 @@ fn prepare_row<I: Isa>(spec: ActSpec, tables: bool, row: &mut [u32], token: usiz
             let scale = codes::<I>(spec, values, first, bytemuck::cast_slice_mut(second), sums);
             scales[group] = scale.to_bits();
         }
-        if tables {
-            fill_tables::<I>(first);
-            fill_tables::<I>(second);
+        if let Some(sums) = tables {
+            sums.fill::<I>(first);
+            sums.fill::<I>(second);
         }
     });
-}
-
-/// Replaces a plane, which fills the beginning of `words`, by the tables of each of its quads.
-///
-/// A table of 16 entries answers for two values of k: entry `c + 4 · d` is `c · x0 + d · x1`, the products of the 2-bit codes c and
-/// d. A sum has 16 bits, so that there are two tables of bytes, the lower ones first; and four for a quad.
-fn fill_tables<I: Isa>(words: &mut [u32]) {
-    const FIRST: [i16; 16] = [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3];
-    const SECOND: [i16; 16] = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3];
-    let isa = I::default();
-    let quads = size_of::<I::Quad>() / 4;
-    // From the end, so that no quad is overwritten before it is read.
-    for step in (0..words.len() / (size_of::<Tables>() / 4)).rev() {
-        let quad: I::Quad = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[step * quads..][..quads]));
-        let codes = isa.codes(&quad);
-        let (pairs, _) = codes.as_chunks::<2>();
-        let mut tables: Tables = [[0; 16]; 4];
-        for (&[x0, x1], tables) in pairs.iter().zip(tables.as_chunks_mut::<2>().0) {
-            for i in 0..16 {
-                let sum = FIRST[i] * x0 + SECOND[i] * x1;
-                (tables[0][i], tables[1][i]) = (sum as u8, (sum >> 8) as u8);
-            }
-        }
-        words[step * (size_of::<Tables>() / 4)..][..size_of::<Tables>() / 4]
-            .copy_from_slice(bytemuck::cast_slice(tables.as_flattened()));
-    }
 }
 
 /// Rounds one group and writes its planes and sums; returns its scale. It exceeds 60 lines because all its passes share the

@@ -4,6 +4,7 @@
 //! - [`isa`]: a small set of vector operations, one file an instruction set
 //! - [`packed`]: the layout of weights in memory
 //! - [`act`]: activations, quantised and laid out for the dot products
+//! - [`tables`]: what they become where kernels look sums up
 //! - [`linear`]: matrix times vector and matrix times matrix
 //! - [`rows`], [`attention`]: the codecs of the KV cache, and softmax attention over it
 //! - [`delta`]: the convolution and the recurrence of gated delta nets
@@ -22,6 +23,7 @@ pub mod linear;
 pub mod packed;
 mod precision;
 pub mod rows;
+pub mod tables;
 
 #[cfg(test)]
 mod suite;
@@ -45,7 +47,7 @@ pub fn spec(shape: &MatrixShape, precision: Precision) -> ActSpec {
         per_row: false,
         unsigned: false,
         two_planes: false,
-        tables: shape.by_rows() && precision != Precision::Float,
+        sums: (precision != Precision::Float).then(|| shape.sums()).flatten(),
     };
     match shape.packing {
         Packing::Ints(layout) if precision != Precision::Float => {
@@ -55,7 +57,7 @@ pub fn spec(shape: &MatrixShape, precision: Precision) -> ActSpec {
         // The same float input serves every matrix with as many columns.
         _ => {
             let padded = shape.cols.next_multiple_of(64);
-            ActSpec { precision: Precision::Float, padded, group: padded, sum_len: padded, tables: false, ..base }
+            ActSpec { precision: Precision::Float, padded, group: padded, sum_len: padded, sums: None, ..base }
         }
     }
 }

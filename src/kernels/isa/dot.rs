@@ -1,4 +1,5 @@
-//! The dot products of WebAssembly's vectors: the only operations in which the strict instructions and the relaxed ones differ.
+//! The dot products of WebAssembly's vectors: the operations in which the strict instructions and the relaxed ones differ, but for the
+//! lookup of bytes, which is one instruction in both.
 //!
 //! # Relaxed
 //!
@@ -27,7 +28,7 @@ use core::arch::wasm32::*;
 use super::simd128::{load, store};
 use bytemuck::Pod;
 
-/// The dot products, the only operations in which the two instruction sets differ. [`Isa`](super::Isa) documents its members.
+/// The dot products, in which the two instruction sets differ. [`Isa`](super::Isa) documents its members.
 pub trait Dot: Copy + Default + Send + Sync + 'static {
     type Quad: Pod;
     type X: Copy;

@@ -103,6 +103,8 @@ pub trait Isa: Copy + Default + Send + Sync + 'static {
     fn zip_low(self, a: Self::V, b: Self::V) -> Self::V;
     /// Interleaves the bytes of the upper halves.
     fn zip_high(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Adds bytes; overflow wraps.
+    fn add_u8(self, a: Self::V, b: Self::V) -> Self::V;
     /// Adds 16-bit integers; overflow wraps.
     fn add_i16(self, a: Self::V, b: Self::V) -> Self::V;
     /// Widens eight signed 16-bit lanes to 32 bits, the lower four first.

@@ -140,6 +140,13 @@ impl Isa for Scalar {
         zip([a[2], a[3]], [b[2], b[3]])
     }
     #[inline(always)]
+    fn add_u8(self, a: V, b: V) -> V {
+        std::array::from_fn(|i| {
+            let (odd, even) = (0xff00_ff00, 0x00ff_00ff);
+            (a[i] & odd).wrapping_add(b[i] & odd) & odd | (a[i] & even).wrapping_add(b[i] & even) & even
+        })
+    }
+    #[inline(always)]
     fn add_i16(self, a: V, b: V) -> V {
         std::array::from_fn(|i| {
             (a[i] & 0xffff_0000).wrapping_add(b[i] & 0xffff_0000) | a[i].wrapping_add(b[i]) & 0xffff

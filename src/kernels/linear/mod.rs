@@ -5,9 +5,10 @@
 //!
 //! | weights | 1 token | 4 tokens and more | 24 and more |
 //! |---|---|---|---|
-//! | codes of 1, 2, 4 bits, one scale a row or group | `ints` | `ints`, 4 at a time | `panel` |
-//! | codes of 1, 2 bits in longer groups, int8 | `groups` | `groups`, one by one | `panel` |
-//! | the same, products summed in 16-bit lanes | `ints` | `ints`, one by one | 1 and 2 bits with int8 likewise; else `panel` |
+//! | codes of 2, 4 bits, one scale a row or group | `ints` | `ints`, 4 at a time | `panel` |
+//! | codes of 1, 2 bits in longer groups of f16 scales, int8 | `groups` | `groups`, one by one | `panel` |
+//! | codes of 2, 4 bits, products summed in 16-bit lanes | `ints` | `ints`, one by one | 2 bits with int8 likewise; else `panel` |
+//! | 1-bit codes where that is faster, or where they have minima or f32 scales | `lookup` | `lookup`, one by one | `panel` |
 //! | 4-bit codes in groups of 32 | `groups` | `ints`, 4 at a time; in 16-bit lanes one by one | `panel`; in 16-bit lanes one by one |
 //! | 2-bit codes without a dot product of bytes | `lookup` | up to 7 one by one, then `panel` | `panel` |
 //! | 6-bit codes with plain group scales | `ints` | one by one | `panel` |
@@ -42,14 +43,16 @@ mod row_pairs;
 #[cfg(test)]
 pub(in crate::kernels) mod suite;
 mod super_block;
+mod unpack;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::act::{Act, Precision, TABLE_ROWS};
+use super::act::{Act, Precision};
 use super::elementwise::scale;
 use super::isa::Isa;
 use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, LOOKUP, Matrix, MatrixShape, Packing, TILE};
+use super::tables::Sums;
 use crate::quant::{Codes, Float, Layout, ScaleType, Scales};
 use crate::team::Columns;
 use dense::{decoded, dense};
@@ -151,7 +154,7 @@ pub fn multiply<I: Isa>(matrix: &Matrix, part: usize, tiles: Range<usize>, act: 
 
 /// The number of tiles that a member should take at once for so many tokens.
 pub fn chunk_size(tokens: usize) -> usize {
-    let least = if LOOKUP { TABLE_ROWS + 1 } else { panel::MIN_TOKENS };
+    let least = if LOOKUP { Sums::Pairs.rows() + 1 } else { panel::MIN_TOKENS };
     if tokens >= least { panel::PANEL_TILES } else { 1 }
 }
 
@@ -304,8 +307,8 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
         };
     }
     macro_rules! lookup {
-        ($halves:literal) => {
-            Kernels { one: Kernel::Other(lookup::one::<I, $halves>), many: None }
+        ($kernel:expr) => {
+            Kernels { one: Kernel::Other($kernel), many: None }
         };
     }
     macro_rules! fours {
@@ -373,11 +376,12 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
             _ => unreachable!("no storage type has such super-blocks"),
         },
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
-            (Codes::B1, Precision::Int8) if long => long_groups!(B1, 8, 1),
-            (Codes::B1, Precision::Int8) => ints!(B1, 8, 1),
-            (Codes::B1, _) => ints!(B1, 8, 2),
-            (Codes::B2, Precision::Int8) if shape.by_rows() => lookup!(1),
-            (Codes::B2, _) if shape.by_rows() => lookup!(2),
+            // None sums pairs of 1-bit products: where that would be faster, looking up is faster still.
+            (Codes::B1, _) if shape.by_rows() => lookup!(lookup::one_bit::<I>),
+            (Codes::B1, Precision::Int8) => long_groups!(B1, 8, 1),
+            (Codes::B1, _) => Kernels { one: Kernel::Ints(sum::<I, B1, 8, 1, 1, 2, false>), many: None },
+            (Codes::B2, Precision::Int8) if shape.by_rows() => lookup!(lookup::two_bits::<I, 1>),
+            (Codes::B2, _) if shape.by_rows() => lookup!(lookup::two_bits::<I, 2>),
             (Codes::B2, Precision::Int8) if long => long_groups!(B2, 4, 2),
             (Codes::B2, Precision::Int8) => ints!(B2, 4, 1),
             (Codes::B2, _) => ints!(B2, 4, 2),

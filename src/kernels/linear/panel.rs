@@ -60,10 +60,12 @@ use std::ops::Range;
 use super::finish::{GroupInput, ROW_VECTORS, finish};
 use super::groups;
 use super::row_pairs::{self, Lanes, TILE_VECTORS};
+use super::unpack::unpack_tile;
 use super::{DotProduct, PASS_TOKENS};
-use crate::kernels::act::{Act, ActRow, Precision, TABLE_ROWS};
+use crate::kernels::act::{Act, ActRow, Precision};
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{B1, B2, B4, B6, Ints, Matrix, MatrixShape, Packing, TILE};
+use crate::kernels::packed::{Matrix, MatrixShape, Packing, TILE};
+use crate::kernels::tables::Sums;
 use crate::quant::{Codes, Layout};
 use crate::team::Columns;
 
@@ -81,18 +83,17 @@ pub(super) const MIN_TOKENS: usize = 24;
 
 /// The number of tokens from which on a panel multiplies a matrix.
 pub(super) fn min_tokens(shape: &MatrixShape) -> usize {
-    if shape.by_rows() { TABLE_ROWS + 1 } else { MIN_TOKENS }
+    shape.sums().map_or(MIN_TOKENS, |sums| sums.rows() + 1)
 }
 
 /// Tells whether these weights have a kernel here: integer codes of at most 7 bits with plain group scales.
 ///
-/// With products summed in 16-bit lanes, codes of 1 and 2 bits are faster token by token with int8 activations, and so are those of 4 bits
+/// With products summed in 16-bit lanes, codes of 2 bits are faster token by token with int8 activations, and so are those of 4 bits
 /// in short groups: unpacking takes little of so many instructions.
 pub(super) fn supports(shape: &MatrixShape, precision: Precision, pairs: bool) -> bool {
     let signed = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::I8, .. }) | Packing::Dense(_));
     // Many rows of activations have no tables, so that codes that lie by rows have no other kernel.
-    let narrow =
-        matches!(shape.packing, Packing::Ints(Layout { codes: Codes::B1 | Codes::B2, .. })) && !shape.by_rows();
+    let narrow = matches!(shape.packing, Packing::Ints(Layout { codes: Codes::B2, .. })) && !shape.by_rows();
     let one_by_one = pairs && (narrow && precision.stored() == Precision::Int8 || groups::supports(shape, precision));
     let other = signed || one_by_one || shape.has_super_blocks() || precision == Precision::Float;
     !other
@@ -167,7 +168,7 @@ impl<I: Isa> Panel<'_, I> {
         }
         for group in 0..groups {
             self.sums.clear();
-            if self.matrix.shape.by_rows() {
+            if self.in_lanes() {
                 // Codes are multiplied as if they began at -1.
                 self.sums.extend(self.rows[tokens.clone()].iter().map(|row| [row.sums[group]; PANEL_ROWS]));
             } else {
@@ -175,7 +176,7 @@ impl<I: Isa> Panel<'_, I> {
             }
             for from in (0..len / 4).step_by(PANEL_STEPS) {
                 let steps = from..(len / 4).min(from + PANEL_STEPS);
-                if self.matrix.shape.by_rows() {
+                if self.in_lanes() {
                     self.multiply_lanes(tiles.clone(), &tokens, group * group_bytes + header, group * len / 4, steps);
                     continue;
                 }
@@ -184,7 +185,8 @@ impl<I: Isa> Panel<'_, I> {
                     let codes = &self.matrix.tile(tile)[group * group_bytes + header..];
                     let codes = self.matrix.shape.steps::<I, _>(codes, steps.clone(), &mut self.unpacked);
                     let width = if self.planes == 1 { 3 } else { 4 };
-                    unpack_tile::<I>(self.layout.codes, codes, width, i, steps.len(), &mut self.weights);
+                    let by_rows = self.matrix.shape.by_rows();
+                    unpack_tile::<I>((self.layout.codes, by_rows), codes, width, i, steps.len(), &mut self.weights);
                 }
                 let steps = group * len / 4 + steps.start..group * len / 4 + steps.end;
                 if self.planes == 1 {
@@ -199,6 +201,15 @@ impl<I: Isa> Panel<'_, I> {
                 self.finish::<PASS_TOKENS>(i, tile, header, group, tokens.start, 0..four);
                 self.finish::<1>(i, tile, header, group, tokens.start, four..tokens.len());
             }
+        }
+    }
+
+    /// Whether two rows share a lane: what is fastest without a dot product of bytes.
+    fn in_lanes(&self) -> bool {
+        match self.matrix.shape.sums() {
+            Some(Sums::Pairs) => true,
+            Some(Sums::Fours) => I::WIDE,
+            None => false,
         }
     }
 
@@ -217,7 +228,12 @@ impl<I: Isa> Panel<'_, I> {
         for (i, tile) in tiles.clone().enumerate() {
             let codes =
                 self.matrix.shape.steps::<I, _>(&self.matrix.tile(tile)[at..], steps.clone(), &mut self.unpacked);
-            most = most.min(row_pairs::unpack_tile::<I>(codes, LANE_VECTORS, i, &mut self.lanes));
+            let unpack = if self.layout.codes == Codes::B1 {
+                row_pairs::unpack_tile::<I, 1>
+            } else {
+                row_pairs::unpack_tile::<I, 2>
+            };
+            most = most.min(unpack(codes, LANE_VECTORS, i, &mut self.lanes));
         }
         let steps = first + steps.start..first + steps.end;
         if self.planes == 1 {
@@ -316,42 +332,6 @@ impl<I: Isa> Panel<'_, I> {
                 std::array::from_fn(|t| isa.load_i32(&sums[t].as_chunks::<4>().0[place * ROW_VECTORS + four]))
             });
             finish(self.matrix, tile, header, &sums, &xs, out);
-        }
-    }
-}
-
-/// Writes the codes of some steps of one tile into a panel whose blocks have `width` vectors. `tile` is the tile's place in the
-/// panel.
-fn unpack_tile<I: Isa>(codes: Codes, bytes: &[u8], width: usize, tile: usize, steps: usize, panel: &mut [I::Weights]) {
-    // The place of each vector's first step; its other steps follow at a distance of `width`.
-    let at = std::array::from_fn(|vector| {
-        let vector = tile * ROW_VECTORS + vector;
-        vector / width * steps * width + vector % width
-    });
-    match codes {
-        Codes::B1 => unpack_codes::<I, B1, 8>(bytes, (at, width), panel),
-        Codes::B2 => unpack_codes::<I, B2, 4>(bytes, (at, width), panel),
-        Codes::B4 => unpack_codes::<I, B4, 2>(bytes, (at, width), panel),
-        Codes::B6 => unpack_codes::<I, B6, 4>(bytes, (at, width), panel),
-        Codes::I8 => unreachable!("signed weights stay packed"),
-    }
-}
-
-/// Unpacks every plane of every step to one byte a code.
-#[inline(never)]
-fn unpack_codes<I: Isa, C: Ints<P>, const P: usize>(
-    codes: &[u8],
-    (at, width): ([usize; ROW_VECTORS], usize),
-    panel: &mut [I::Weights],
-) {
-    let isa = I::default();
-    let masks = C::masks(isa);
-    let (vectors, _) = codes.as_chunks::<16>();
-    for part in 0..8 / P {
-        for (step, vectors) in vectors.chunks_exact(C::VECTORS).enumerate() {
-            for (p, (vector, mask)) in C::planes(isa, &masks, vectors, part).into_iter().enumerate() {
-                panel[at[part * P + p] + step * width] = isa.weights(isa.shr_u16(isa.and(vector, mask), C::SHIFT[p]));
-            }
         }
     }
 }

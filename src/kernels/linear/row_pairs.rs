@@ -1,4 +1,4 @@
-//! 2-bit weights times many tokens without a dot product of bytes: two rows share a 16-bit lane.
+//! Weights of 1 and 2 bits times many tokens without a dot product of bytes: two rows share a 16-bit lane.
 //!
 //! `i32x4.dot_i16x8_s` multiplies lanes of 16 bits and adds two products, of which a code of 2 bits uses little. So a lane holds the
 //! codes of two rows, `c + 2¹³ · d`, and one instruction multiplies both:
@@ -17,7 +17,7 @@
 //! the panel's sums begin.
 
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::TILE;
+use crate::kernels::packed::{ROW_PLACES, TILE};
 
 /// Weights of eight rows at four values of k: lanes of k and k + 2, then of k + 1 and k + 3.
 pub(super) type Lanes = [[i32; 4]; 2];
@@ -36,33 +36,49 @@ const STEPS: usize = 4;
 /// Writes the codes of one tile, `tile` among those of the panel, into blocks of `width` vectors. Returns the steps that may be summed
 /// at once.
 #[inline(never)]
-pub(super) fn unpack_tile<I: Isa>(bytes: &[u8], width: usize, tile: usize, panel: &mut [Lanes]) -> usize {
+pub(super) fn unpack_tile<I: Isa, const BITS: usize>(
+    bytes: &[u8],
+    width: usize,
+    tile: usize,
+    panel: &mut [Lanes],
+) -> usize {
     let isa = I::default();
-    let (code, zero) = (isa.mask(3), isa.splat_i32(0));
+    let (code, zero) = (isa.mask((1 << BITS) - 1), isa.splat_i32(0));
+    let places = isa.load(&ROW_PLACES);
+    // Steps of four values of k in a byte.
+    let each = 2 / BITS;
     // 1 + 2¹³ of every lane.
     let ones = isa.splat_i32(i32::from_ne_bytes([0xff, 0xdf, 0xff, 0xdf]));
     let (vectors, _) = bytes.as_chunks::<16>();
     let (steps, _) = vectors.as_chunks::<2>();
     let mut threes = zero;
-    for (step, vectors) in steps.iter().enumerate() {
+    for (byte, vectors) in steps.iter().enumerate() {
         for (half, vector) in vectors.iter().enumerate() {
-            let vector = isa.load(vector);
-            threes = isa.or(threes, isa.and(vector, isa.shr_u16(vector, 1)));
-            let codes: [I::V; 4] = std::array::from_fn(|k| isa.and(isa.shr_u16(vector, 2 * k as u32), code));
-            for odd in 0..2 {
-                let (k, k2) = (codes[odd], codes[odd + 2]);
-                let (lower, upper) = (isa.zip_low(k, k2), isa.zip_high(k, k2));
-                for (four, (c, d)) in [
-                    (isa.zip_low(lower, zero), isa.zip_low(upper, zero)),
-                    (isa.zip_high(lower, zero), isa.zip_high(upper, zero)),
-                ]
-                .into_iter()
-                .enumerate()
-                {
-                    let vector = tile * TILE_VECTORS + 2 * half + four;
-                    let at = vector / width * steps.len() * width + step * width + vector % width;
-                    let lanes = isa.add_i16(isa.or(c, isa.shl_i32(d, LOW_BITS)), ones);
-                    isa.store_i32(&mut panel[at][odd], lanes);
+            let mut vector = isa.load(vector);
+            if BITS == 1 {
+                vector = isa.lookup(vector, places);
+            } else {
+                threes = isa.or(threes, isa.and(vector, isa.shr_u16(vector, 1)));
+            }
+            for part in 0..each {
+                let shift = |k: usize| (BITS * (4 * part + k)) as u32;
+                let codes: [I::V; 4] = std::array::from_fn(|k| isa.and(isa.shr_u16(vector, shift(k)), code));
+                for odd in 0..2 {
+                    let (k, k2) = (codes[odd], codes[odd + 2]);
+                    let (lower, upper) = (isa.zip_low(k, k2), isa.zip_high(k, k2));
+                    for (four, (c, d)) in [
+                        (isa.zip_low(lower, zero), isa.zip_low(upper, zero)),
+                        (isa.zip_high(lower, zero), isa.zip_high(upper, zero)),
+                    ]
+                    .into_iter()
+                    .enumerate()
+                    {
+                        let vector = tile * TILE_VECTORS + 2 * half + four;
+                        let step = byte * each + part;
+                        let at = vector / width * steps.len() * each * width + step * width + vector % width;
+                        let lanes = isa.add_i16(isa.or(c, isa.shl_i32(d, LOW_BITS)), ones);
+                        isa.store_i32(&mut panel[at][odd], lanes);
+                    }
                 }
             }
         }

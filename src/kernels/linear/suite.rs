@@ -27,6 +27,8 @@ fn packings() -> Vec<Packing> {
     vec![
         TERNARY,
         Packing::Ints(Layout { step: 2, offset: 1, ..ints(grouped(Codes::B1, 1, 128, ScaleType::F16, false)) }),
+        grouped(Codes::B1, 0, 32, ScaleType::F32, true),
+        grouped(Codes::B1, 0, 128, ScaleType::F32, true),
         grouped(Codes::B2, 1, 256, ScaleType::F16, false),
         grouped(Codes::B2, 1, 64, ScaleType::F16, false),
         grouped(Codes::B2, 0, 64, ScaleType::F32, true),

@@ -20,11 +20,12 @@
 //! | 6 bits | 0x3f | none for three of 4 planes | 63 |
 //! | 8 bits, signed | none | none | signed operand |
 //!
-//! 2-bit codes may lie by rows instead, for kernels that look sums up (`linear::lookup`): a vector of 16 bytes has 16 rows, and
-//! a byte the codes of four values of k, the first in its lowest bits.
+//! Codes of 1 and 2 bits may lie by rows instead, for kernels that look sums up (`linear::lookup`): a vector of 16 bytes has 16 rows, and
+//! a byte the codes of eight or four values of k, the first in its lowest bit. With 1 bit the even bytes are rows 0 to 7 and the odd
+//! ones rows 8 to 15.
 //!
-//! Eight masks for 1-bit codes instead of four and a shift would not fit the registers of x86: that was half as fast. Six bits
-//! do not divide a byte, so three vectors hold three planes and, in the two bits above each, a third of the fourth:
+//! Eight masks for 1-bit codes instead of four and a shift would not fit the registers of x86: that was half as fast.
+//! Six bits do not divide a byte, so three vectors hold three planes and, in the two bits above each, a third of the fourth:
 //!
 //! ```text
 //! byte     bits 7 6            5 … 0
@@ -68,30 +69,59 @@ fn pack_bits(bits: usize, out: &mut [u8], rows: &[u8], stride: usize) {
     }
 }
 
-/// Packs 2-bit codes of a block of 32 rows by rows: a byte holds four values of k of one row, and a vector 16 rows.
-pub(super) fn pack_by_rows(out: &mut [u8], rows: &[u8], stride: usize) {
+/// Packs codes of 1 or 2 bits of a block of 32 rows by rows: a byte holds eight or four values of k of one row, and a vector 16 rows.
+pub(super) fn pack_by_rows(codes: Codes, out: &mut [u8], rows: &[u8], stride: usize) {
+    match codes {
+        Codes::B1 => pack_rows::<1>(out, rows, stride),
+        _ => pack_rows::<2>(out, rows, stride),
+    }
+}
+
+/// Packs sixteen values of k at a time. Four codes of a lane are gathered in its lowest byte, then the bytes of 16 rows in a vector.
+#[inline(always)]
+fn pack_rows<const BITS: u32>(out: &mut [u8], rows: &[u8], stride: usize) {
     let isa = Active::default();
-    for (i, out) in bytemuck::cast_slice_mut::<u8, [i32; 4]>(out).chunks_exact_mut(8).enumerate() {
+    let fours = isa.splat_i32((1 << (4 * BITS)) - 1);
+    for (i, out) in bytemuck::cast_slice_mut::<u8, [i32; 4]>(out).chunks_exact_mut(4 * BITS as usize).enumerate() {
         let sixteen = |row: usize| isa.load(rows[row * stride + 16 * i..].first_chunk().expect("whole rows"));
         for vector in 0..2 {
             let steps = isa.transpose(std::array::from_fn(|four| {
-                (0..4).fold(isa.splat_i32(0), |packed, row| {
-                    let codes = sixteen(16 * vector + 4 * four + row);
-                    // In every lane: codes 0 and 1 side by side, and 2 and 3; then all four in the lowest byte.
-                    let twos = isa.or(codes, isa.shr_u32(codes, 6));
-                    let all = isa.and(isa.or(twos, isa.shr_u32(twos, 12)), isa.splat_i32(0xff));
-                    isa.or(packed, isa.shl_i32(all, 8 * row as u32))
+                (0..4).fold(isa.splat_i32(0), |packed, place| {
+                    let codes = sixteen(16 * vector + row_at(BITS, 4 * four + place));
+                    // In every lane: codes 0 and 1 side by side, and 2 and 3; then all four.
+                    let twos = isa.or(codes, isa.shr_u32(codes, 8 - BITS));
+                    let all = isa.and(isa.or(twos, isa.shr_u32(twos, 2 * (8 - BITS))), fours);
+                    isa.or(packed, isa.shl_i32(all, 8 * place as u32))
                 })
             }));
-            for (step, packed) in steps.into_iter().enumerate() {
-                isa.store_i32(&mut out[2 * step + vector], packed);
+            if BITS == 1 {
+                // A byte has eight values of k, those of two lanes.
+                for (step, [low, high]) in steps.as_chunks::<2>().0.iter().enumerate() {
+                    isa.store_i32(&mut out[2 * step + vector], isa.or(*low, isa.shl_i32(*high, 4)));
+                }
+            } else {
+                for (step, packed) in steps.into_iter().enumerate() {
+                    isa.store_i32(&mut out[2 * step + vector], packed);
+                }
             }
         }
     }
 }
 
+/// The row of 16 whose codes are at this place of a vector. Those of 1 bit are summed in bytes, and the lower and the upper bytes of
+/// 16-bit lanes come apart at the end: in rows that follow one another.
+const fn row_at(bits: u32, place: usize) -> usize {
+    if bits == 1 { place / 2 + place % 2 * 8 } else { place }
+}
+
+/// The places of 16 rows in a vector of 1-bit codes: where [`row_at`] finds them.
+pub const ROW_PLACES: [u8; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15];
+
 /// Reads one code of [`pack_by_rows`].
-pub(super) fn code_by_rows(group: &[u8], row: usize, k: usize) -> u8 {
+pub(super) fn code_by_rows(codes: Codes, group: &[u8], row: usize, k: usize) -> u8 {
+    if codes == Codes::B1 {
+        return group[k / 8 * 32 + row / 16 * 16 + usize::from(ROW_PLACES[row % 16])] >> (k % 8) & 1;
+    }
     group[k / 4 * 32 + row] >> (k % 4 * 2) & 3
 }
 
@@ -177,7 +207,6 @@ pub struct B1;
 impl Ints<8> for B1 {
     type Step = [[u8; 16]; 1];
     const SHIFT: [u32; 8] = [0, 1, 2, 3, 0, 1, 2, 3];
-    const DOT2_STEPS: usize = 16;
 
     #[inline(always)]
     fn masks<I: Isa>(isa: I) -> [I::V; 4] {

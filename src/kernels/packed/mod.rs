@@ -20,6 +20,8 @@
 //! XNNPACK's packed GEMM weights. A tile is one linear stream from scales to last code, because memory bounds decoding: while the scales of
 //! a super-block's groups all preceded its codes, a kernel that read both in turn had 7 GB/s of Q6_K from memory on a Zen 4, and now has 14.
 //!
+//! Where kernels look sums up, the codes of a row stay together in a byte ([`MatrixShape::by_rows`]).
+//!
 //! Dense weights use the same tiles with 4 rows a vector: one value of k a lane as f32, two as f16 or bf16.
 //!
 //! Rows are padded to 32 and k to the layout's group with codes of no consequence: results of padded rows are never written
@@ -32,8 +34,8 @@ mod shape;
 mod tile;
 
 pub use dense::{Bf16, Constants, Dense, F16, F32};
-pub use ints::{B1, B2, B4, B6, I8, Ints};
-pub use shape::{LOOKUP, MatrixShape, Packing};
+pub use ints::{B1, B2, B4, B6, I8, Ints, ROW_PLACES};
+pub use shape::{LOOKS_PAIRS_UP, LOOKUP, MatrixShape, Packing};
 pub use tile::Tile;
 use tile::pack_header;
 
@@ -193,7 +195,7 @@ impl Matrix {
             (body, k) = (bytemuck::cast_slice(&unpacked), k % (4 * five::STEPS));
         }
         let code = if self.shape.by_rows() {
-            ints::code_by_rows(body, place, k)
+            ints::code_by_rows(layout.codes, body, place, k)
         } else {
             ints::code(layout.codes, body, place, k)
         };

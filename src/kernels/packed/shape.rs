@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{Line, TILE, five};
 use crate::kernels::isa::Isa;
+use crate::kernels::tables::Sums;
 use crate::quant::{Codes, Float, Layout, SUPER_BLOCK, ScaleType, Scales};
 
 /// How the elements of a matrix are stored.
@@ -55,14 +56,17 @@ pub struct MatrixShape {
     /// Parts of the rows that are tiled separately: 4 where a file packs rows a quarter of the matrix apart (Hugging Face's
     /// packed U8), otherwise 1.
     pub parts: usize,
-    /// Whether 2-bit codes lie by rows, see [`Self::by_rows`]. [`LOOKUP`] is what suits the build.
+    /// Whether codes lie by rows where they may, see [`Self::by_rows`]. [`LOOKUP`] is what suits the build.
     pub lookup: bool,
     /// Whether codes lie [five to a byte](five), as those can that [`Self::suits_five`] says it of.
     pub five: bool,
 }
 
-/// Whether kernels of this build look the products of 2-bit codes up, which is faster without a dot product of bytes.
+/// Whether kernels of this build look the sums of all codes of 1 and 2 bits up, which is faster without a dot product of bytes.
 pub const LOOKUP: bool = cfg!(all(target_feature = "simd128", not(target_feature = "relaxed-simd")));
+
+/// Whether there are kernels that look sums of 2-bit codes up.
+pub const LOOKS_PAIRS_UP: bool = LOOKUP || cfg!(test);
 
 impl MatrixShape {
     /// Rows of a part.
@@ -102,14 +106,29 @@ impl MatrixShape {
         )
     }
 
-    /// Tells whether codes lie by rows: those of 2 bits, where kernels look their products up. K-quants have none. Builds that never
-    /// look up know it, so that they are without those kernels; tests have both.
+    /// Tells whether codes of 1 and 2 bits lie by rows, for kernels that look sums up. K-quants have none. Those of 1 bit do so with minima
+    /// and f32 scales in any case, for which there is no other kernel. What a build never looks up it knows, so that it is
+    /// without those kernels.
     #[inline]
     pub fn by_rows(&self) -> bool {
-        (LOOKUP || cfg!(test))
-            && self.lookup
-            && matches!(self.packing, Packing::Ints(Layout { codes: Codes::B2, .. }))
-            && !self.has_super_blocks()
+        match self.packing {
+            Packing::Ints(Layout { codes: Codes::B1, scales, .. }) => {
+                let plain = matches!(scales, Scales::Group { scale_type: ScaleType::F16, min: false, .. });
+                LOOKUP || self.lookup || !plain
+            }
+            Packing::Ints(Layout { codes: Codes::B2, .. }) => LOOKS_PAIRS_UP && self.lookup && !self.has_super_blocks(),
+            _ => false,
+        }
+    }
+
+    /// What kernels look up for codes that lie [by rows](Self::by_rows).
+    pub fn sums(&self) -> Option<Sums> {
+        self.by_rows().then_some(if self.is_one_bit() { Sums::Fours } else { Sums::Pairs })
+    }
+
+    /// Tells whether codes have 1 bit.
+    pub fn is_one_bit(&self) -> bool {
+        matches!(self.packing, Packing::Ints(Layout { codes: Codes::B1, .. }))
     }
 
     /// Tells whether codes may lie five to a byte and take fewer bytes than with two bits each.

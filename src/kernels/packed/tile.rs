@@ -69,7 +69,7 @@ impl Tile<'_> {
                     }
                     let bits = if shape.five { bytemuck::cast_slice_mut(&mut two_bits) } else { &mut *body };
                     if shape.by_rows() {
-                        ints::pack_by_rows(bits, codes, stride);
+                        ints::pack_by_rows(layout.codes, bits, codes, stride);
                     } else {
                         ints::pack(layout.codes, bits, codes, stride);
                     }
