@@ -1,12 +1,13 @@
-//! The option `ternaryPacking`: weights that lie five to a byte take less memory and give the same bits.
+//! The options `ternaryPacking` and `oneBitSums`: weights that are packed in other ways give the same bits.
 
 use crate::common;
 
 use common::{Files, golden, greedy, logits, prompt, team};
 use ternlight::error::ErrorKind;
+use ternlight::kernels::act::Precision;
 use ternlight::kernels::packed::{MatrixShape, Packing};
 use ternlight::model::Options;
-use ternlight::model::options::TernaryPacking;
+use ternlight::model::options::{OneBitSums, TernaryPacking};
 use ternlight::quant::Layout;
 
 /// Ternary models of every storage type, with scales of rows and of tensors, and of blocks where nothing is repacked.
@@ -96,4 +97,32 @@ fn a_model_without_ternary_weights_says_that_the_option_does_nothing() {
     assert!(warned("gguf/llama_bf16.Q8_0.gguf", TernaryPacking::Five));
     assert!(!warned("gguf/llama_bf16.Q8_0.gguf", TernaryPacking::TwoBits));
     assert!(!warned("gguf/llama_bitlinear.TQ2_0.gguf", TernaryPacking::Five));
+}
+
+#[test]
+fn sums_that_are_looked_up_are_the_same_bits() {
+    for name in ["gguf/qwen3.Q1_0.gguf", "gguf/qwen3.Q1_0_all.gguf"] {
+        let files = Files::read(&golden(name));
+        for activations in [None, Some(Precision::Int14.into()), Some(Precision::Float.into())] {
+            let [dot, lookup] = [OneBitSums::Dot, OneBitSums::Lookup].map(|sums| {
+                let options =
+                    Options { one_bit_sums: Some(sums), activations: activations.clone(), ..Options::default() };
+                let (model, plan) = files.load(options.clone(), 4099).unwrap();
+                assert_eq!(plan.one_bit_sums(), Some(sums), "{name}");
+                let rows = &model.layers[0].down.inputs[0].matrices[0].shape;
+                assert_eq!(rows.by_rows(), sums == OneBitSums::Lookup, "{name}: kernels follow");
+                // Tables are made for up to 23 tokens.
+                [(1, 1), (5, 2), (23, 1), (24, 2), (60, 1)].map(|(tokens, members)| {
+                    let mut engine = files.engine(options.clone(), team(members)).unwrap();
+                    let ids = prompt(tokens, 3);
+                    (logits(&mut engine, &ids, true).unwrap(), greedy(&mut engine, &ids, 8).unwrap())
+                })
+            });
+            assert_eq!(dot, lookup, "{name} {activations:?}: other bits");
+        }
+    }
+    // Other models have nothing to say of it.
+    let files = Files::read(&golden("gguf/llama_bitlinear.TQ2_0.gguf"));
+    let options = Options { one_bit_sums: Some(OneBitSums::Lookup), ..Options::default() };
+    assert_eq!(files.load(options, 4099).unwrap().1.one_bit_sums(), None);
 }

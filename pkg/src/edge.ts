@@ -49,6 +49,7 @@ export async function load(source: ModelSource, given: EdgeLoadOptions): Promise
   return loadWith(outside(wasm, options, constrain), source, {
     dotProduct: "dot4",
     weightPrefetch: "pages",
+    oneBitSums: "lookup",
     ...options,
   });
 }

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use super::config::Rotation;
 use super::head::{self, HeadChoice};
 use super::items::{Item, Target};
-use super::options::TernaryPacking;
+use super::options::{OneBitSums, TernaryPacking};
 use super::plan::{Known, Memory, Plan};
 use crate::formats::Format;
 use crate::kernels::act::Precision;
@@ -27,6 +27,8 @@ pub struct Description {
     pub activations: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ternary_packing: Option<TernaryPacking>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub one_bit_sums: Option<OneBitSums>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub i2s: Option<I2sSummary>,
     pub config: ConfigSummary,
@@ -131,6 +133,7 @@ impl Description {
             tensors: plan.items.iter().map(|item| tensor_summary(item, zeros)).collect(),
             activations: activations(plan, precision),
             ternary_packing: plan.ternary_packing(),
+            one_bit_sums: plan.one_bit_sums(),
             i2s: plan.i2s.map(|(interleave, from)| I2sSummary {
                 interleave: if interleave == Interleave::By128 { "128" } else { "64" },
                 from,

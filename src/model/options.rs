@@ -49,6 +49,9 @@ pub struct Options {
     /// How ternary weights are packed; otherwise five to a byte where a measurement finds that no slower.
     #[serde(deserialize_with = "ternary_packing")]
     pub ternary_packing: Option<TernaryPacking>,
+    /// How the products of 1-bit weights are summed; otherwise as a measurement finds faster.
+    #[serde(deserialize_with = "one_bit_sums")]
+    pub one_bit_sums: Option<OneBitSums>,
     /// What the embedding and the head are rounded to while they arrive; otherwise they stay as stored.
     #[serde(deserialize_with = "head")]
     pub head: Option<&'static Storage>,
@@ -68,6 +71,16 @@ pub enum TernaryPacking {
     /// Five to a byte.
     #[serde(rename = "1.6-bit")]
     Five,
+}
+
+/// How the products of 1-bit weights and a few tokens are summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OneBitSums {
+    /// By dot products. Strict instructions do without.
+    Dot,
+    /// Sums of four are looked up.
+    Lookup,
 }
 
 /// How activations are rounded where the caller says so.
@@ -112,6 +125,7 @@ impl Default for Options {
             repack: true,
             i2s: None,
             ternary_packing: Some(TernaryPacking::TwoBits),
+            one_bit_sums: None,
             head: None,
             mtp: false,
             first_layer: 0,
@@ -187,6 +201,14 @@ fn ternary_packing<'de, D: Deserializer<'de>>(text: D) -> Result<Option<TernaryP
     named(text, "auto", |name| match name {
         "2-bit" => Some(TernaryPacking::TwoBits),
         "1.6-bit" => Some(TernaryPacking::Five),
+        _ => None,
+    })
+}
+
+fn one_bit_sums<'de, D: Deserializer<'de>>(text: D) -> Result<Option<OneBitSums>, D::Error> {
+    named(text, "auto", |name| match name {
+        "dot" => Some(OneBitSums::Dot),
+        "lookup" => Some(OneBitSums::Lookup),
         _ => None,
     })
 }

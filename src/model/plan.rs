@@ -15,13 +15,13 @@ use super::forward::{Prefill, guessed_values};
 use super::head;
 use super::items::{Item, Reading, Target, has_mtp, items};
 use super::names::Part;
-use super::options::{Options, TernaryPacking};
+use super::options::{OneBitSums, Options, TernaryPacking};
 use super::probes::Probe;
 use super::weights::precision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
 use crate::kernels::act::Precision;
-use crate::kernels::packed::{MatrixShape, Packing};
+use crate::kernels::packed::{LOOKUP, MatrixShape, Packing};
 use crate::kernels::rows::KV_BLOCK;
 use crate::kernels::spec;
 use crate::kv::{self, Codec, StateShape};
@@ -216,9 +216,9 @@ impl Plan {
         self.widest_input(self.rows())
     }
 
-    /// Bytes of the widest prepared input of so many rows. Few rows may take more than one row's share of many: see [`TABLE_ROWS`].
+    /// Bytes of the widest prepared input of so many rows. Few rows may take more than one row's share of many: see [`Sums`].
     ///
-    /// [`TABLE_ROWS`]: crate::kernels::act::TABLE_ROWS
+    /// [`Sums`]: crate::kernels::tables::Sums
     fn widest_input(&self, rows: usize) -> u64 {
         let widest = self.own().filter_map(|(_, item)| match item.target {
             Target::Matrix(shape, _) => [Precision::Int14, Precision::Float]
@@ -318,21 +318,34 @@ impl Plan {
         Some(if five { TernaryPacking::Five } else { TernaryPacking::TwoBits })
     }
 
-    /// The shapes of the ternary matrices.
-    pub(super) fn ternary(&self) -> impl Iterator<Item = MatrixShape> {
-        let shape = |item: &Item| match item.target {
-            Target::Matrix(shape, _) if shape.is_ternary() => Some(shape),
-            _ => None,
-        };
-        self.items.iter().filter_map(shape)
+    /// How the products of 1-bit matrices are summed; `None` where there are none, and where that is to be measured.
+    pub fn one_bit_sums(&self) -> Option<OneBitSums> {
+        let shape = self.shapes().find(MatrixShape::is_one_bit)?;
+        match shape.by_rows() {
+            true => Some(OneBitSums::Lookup),
+            false => self.options.one_bit_sums,
+        }
     }
 
-    /// Settles how ternary matrices are packed, before memory is reserved.
+    /// The shapes of the ternary matrices.
+    pub(super) fn ternary(&self) -> impl Iterator<Item = MatrixShape> {
+        self.shapes().filter(MatrixShape::is_ternary)
+    }
+
+    /// The shapes of all matrices.
+    pub(super) fn shapes(&self) -> impl Iterator<Item = MatrixShape> {
+        self.items.iter().filter_map(|item| match item.target {
+            Target::Matrix(shape, _) => Some(shape),
+            Target::Values => None,
+        })
+    }
+
+    /// Settles how matrices are packed, before memory is reserved.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub(super) fn pack_ternary(&mut self, packing: TernaryPacking) -> Result<()> {
-        self.options.ternary_packing = Some(packing);
+    pub(super) fn settle(&mut self, ternary: TernaryPacking, one_bit: OneBitSums) -> Result<()> {
+        (self.options.ternary_packing, self.options.one_bit_sums) = (Some(ternary), Some(one_bit));
         self.fix_shapes()
     }
 
@@ -384,6 +397,7 @@ impl Plan {
             };
             let parts = if reading == Reading::HfPacked { 4 } else { 1 };
             let mut shape = MatrixShape { packing, parts, ..shape };
+            shape.lookup = LOOKUP || self.options.one_bit_sums == Some(OneBitSums::Lookup);
             shape.five = self.options.ternary_packing == Some(TernaryPacking::Five) && shape.suits_five();
             self.items[index].target = Target::Matrix(shape, reading);
         }

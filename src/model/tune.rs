@@ -8,17 +8,19 @@
 //!
 //! Variants take turns, and [`best`] judges them.
 
-use crate::bench::{STEPS, best, clock_step};
+use crate::bench::{STEPS, best, clock_step, fastest};
 use crate::error::Result;
 use crate::kernels::act::{ActSpec, Precision};
 use crate::kernels::attention;
 use crate::kernels::isa::Isa;
+use crate::kernels::linear::DotProduct;
 use crate::kernels::linear::prefetch::{self, Ahead, Kind};
 use crate::kernels::packed::{Matrix, MatrixShape, TILE};
 use crate::kernels::spec;
+use crate::kernels::tables::Sums;
 use crate::team::{Section, Team};
 
-use super::options::TernaryPacking;
+use super::options::{OneBitSums, TernaryPacking};
 use super::plan::Plan;
 use super::times::Products;
 use super::weights::{Linear, Model};
@@ -123,44 +125,72 @@ fn kinds(model: &Model) -> impl Iterator<Item = (Kind, Vec<Timed<'_>>)> {
     prefetch::KINDS.into_iter().map(|kind| (kind, matrices(model, kind))).filter(|(_, all)| !all.is_empty())
 }
 
-/// Settles how ternary matrices are packed, where the options leave it open, before memory is reserved: five codes to a byte where that is
-/// no slower in the widest of them. Small models, whose weights caches may hold, keep two bits.
+/// Settles how matrices are packed, where the options leave it open, before memory is reserved: ternary codes five to a byte where that is
+/// no slower in the widest of them, and 1-bit codes for sums that are looked up where that is faster: without a dot product of bytes in any
+/// case. Small models, whose weights caches may hold, keep two bits and dot products otherwise, and dot products stay where the tables of a
+/// few rows would take more memory than all rows were planned with.
 ///
 /// # Errors
 /// As [`tune`].
-pub fn settle_packing<I: Isa>(plan: &mut Plan, team: &Team, now: &dyn Fn() -> f64) -> Result<()> {
-    if plan.options.ternary_packing.is_some() {
-        return Ok(());
-    }
-    let precision = plan.layer_precision().unwrap_or(Precision::Int8);
-    let widest = plan
-        .ternary()
-        .filter(MatrixShape::suits_five)
-        .max_by_key(|shape| shape.cols)
-        .filter(|_| plan.memory().weights >= SMALL_BYTES);
+pub fn settle<I: Isa>(plan: &mut Plan, team: &Team, now: &dyn Fn() -> f64) -> Result<()> {
     let begun = now();
-    let five = match widest {
-        Some(shape) if precision != Precision::Float => five_is_faster::<I>(shape, precision, team, now)?,
-        _ => false,
-    };
+    let (mut ternary, mut one_bit) = (TernaryPacking::TwoBits, OneBitSums::Dot);
+    if let Some(packing) = plan.options.ternary_packing {
+        ternary = packing;
+    } else if other_is_faster::<I>(
+        plan,
+        |shape| (shape.suits_five(), MatrixShape { five: true, ..shape }),
+        1.0,
+        team,
+        now,
+    )? {
+        ternary = TernaryPacking::Five;
+    }
+    let looks_up = |shape: MatrixShape| (shape.is_one_bit() && !shape.by_rows(), MatrixShape { lookup: true, ..shape });
+    if let Some(sums) = plan.options.one_bit_sums {
+        one_bit = sums;
+    } else if plan.rows() > 2 * Sums::Fours.rows()
+        && plan.shapes().any(|shape| looks_up(shape).0)
+        && (fastest::<I>(now) == DotProduct::Dot2 || other_is_faster::<I>(plan, looks_up, GAIN, team, now)?)
+    {
+        one_bit = OneBitSums::Lookup;
+    }
     plan.measured_ms = now() - begun;
-    plan.pack_ternary(if five { TernaryPacking::Five } else { TernaryPacking::TwoBits })
+    plan.settle(ternary, one_bit)
 }
 
-/// Times matrices of zeros, which take as long as any, in both packings.
+/// Whether the widest matrix that `other` suits is faster when it is packed as that returns: where it takes less than `gain` of the time.
+fn other_is_faster<I: Isa>(
+    plan: &Plan,
+    other: fn(MatrixShape) -> (bool, MatrixShape),
+    gain: f64,
+    team: &Team,
+    now: &dyn Fn() -> f64,
+) -> Result<bool> {
+    let precision = plan.layer_precision().unwrap_or(Precision::Int8);
+    let widest = plan.shapes().filter(|&shape| other(shape).0).max_by_key(|shape| shape.cols);
+    match widest.filter(|_| precision != Precision::Float && plan.memory().weights >= SMALL_BYTES) {
+        Some(shape) => second_is_faster::<I>([shape, other(shape).1], gain, precision, team, now),
+        None => Ok(false),
+    }
+}
+
+/// Times matrices of zeros, which take as long as any, of two shapes that differ in how they are packed. The second one is faster where
+/// it takes less than `gain` of the time of the first.
 ///
 /// # Errors
 /// As [`tune`].
-pub fn five_is_faster<I: Isa>(
-    shape: MatrixShape,
+pub fn second_is_faster<I: Isa>(
+    shapes: [MatrixShape; 2],
+    gain: f64,
     precision: Precision,
     team: &Team,
     now: &dyn Fn() -> f64,
 ) -> Result<bool> {
-    let rows = (4 * PACKING_BYTES / shape.cols).next_multiple_of(TILE);
+    let rows = (8 * PACKING_BYTES / shapes[0].packing.bits() / shapes[0].cols).next_multiple_of(TILE);
     let mut matrices = Vec::new();
-    for five in [false, true] {
-        let mut matrix = Matrix::reserve(MatrixShape { rows, parts: 1, five, ..shape })?;
+    for shape in shapes {
+        let mut matrix = Matrix::reserve(MatrixShape { rows, parts: 1, ..shape })?;
         matrix.pack_all(team, 0..matrix.shape.tiles(), &|tiles| tiles.for_each(|mut tile| tile.clear()));
         matrices.push(matrix);
     }
@@ -180,7 +210,7 @@ pub fn five_is_faster<I: Isa>(
         }
         rounds.push(round);
     }
-    Ok(best(&rounds, 1.0) == 1)
+    Ok(best(&rounds, gain) == 1)
 }
 
 /// All matrices, in the order in which a pass reads them.

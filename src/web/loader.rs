@@ -118,7 +118,7 @@ impl Loader {
             let Memory { weights, total, .. } = plan.memory();
             grow(total + if threads > 1 { weights.min(LOAD_BYTES) } else { 0 })?;
             let team = team(threads)?;
-            tune::settle_packing::<Active>(&mut plan, &team, &now).map_err(thrown)?;
+            tune::settle::<Active>(&mut plan, &team, &now).map_err(thrown)?;
             (team, model::Loader::new(*plan))
         };
         let loader = loader.map_err(thrown)?;

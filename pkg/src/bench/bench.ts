@@ -186,7 +186,7 @@ function traceOf({ tokens, numbers, times, each }: TraceNumbers, operations: rea
 }
 
 function aboutModel(info: ModelInfo, source: string, weightBytes: number): Pick<BenchReport, "engine" | "model"> {
-  const { flavour, dotProduct, weightPrefetch, ternaryPacking, threads, threadsReason, ...rest } = info;
+  const { flavour, dotProduct, weightPrefetch, ternaryPacking, oneBitSums, threads, threadsReason, ...rest } = info;
   const { kvCacheType, contextLength, activations } = rest;
   const { name, architecture, parameters, bitsPerWeight, kinds, config } = info;
   return {
@@ -195,6 +195,7 @@ function aboutModel(info: ModelInfo, source: string, weightBytes: number): Pick<
       dotProduct,
       weightPrefetch,
       ...(ternaryPacking && { ternaryPacking }),
+      ...(oneBitSums && { oneBitSums }),
       threads,
       threadsReason,
       kvCacheType,

@@ -26,6 +26,7 @@ export interface BenchReport {
     | "dotProduct"
     | "weightPrefetch"
     | "ternaryPacking"
+    | "oneBitSums"
     | "threads"
     | "threadsReason"
     | "kvCacheType"

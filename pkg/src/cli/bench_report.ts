@@ -22,7 +22,7 @@ export function report(found: BenchReport): string {
   const { machine, engine, model, settings } = found;
   const parts = [
     `${model.name ?? model.source}: ${model.architecture}, ${count(model.parameters)} parameters, ${bytes(model.weightBytes)} a step`,
-    `${engine.flavour}, ${engine.dotProduct}, ${prefetched(engine.weightPrefetch)}${packed(engine.ternaryPacking)}${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kvCacheType}`,
+    `${engine.flavour}, ${engine.dotProduct}, ${prefetched(engine.weightPrefetch)}${packed(engine)}${plural(engine.threads, "thread")}, activations ${engine.activations}, KV ${engine.kvCacheType}`,
     `${machine.runtime} on ${machine.cpu ?? "an unknown processor"}, ${found.date}`,
     "",
     table("lrll", speeds(found)),
@@ -288,8 +288,9 @@ const bytesOf = ({ processBytes, wasmBytes }: LoadReport["rows"][number]["memory
   return known === null ? "" : bytes(known);
 };
 
-/** Earlier reports have none. */
-const packed = (packing: BenchReport["engine"]["ternaryPacking"]): string => (packing ? `ternary ${packing}, ` : "");
+/** Other models and earlier reports have neither. */
+const packed = ({ ternaryPacking, oneBitSums }: BenchReport["engine"]): string =>
+  (ternaryPacking ? `ternary ${ternaryPacking}, ` : "") + (oneBitSums ? `1-bit ${oneBitSums}, ` : "");
 
 const prefetched = (choices: BenchReport["engine"]["weightPrefetch"] = {}): string =>
   Object.entries(choices)

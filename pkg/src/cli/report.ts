@@ -40,6 +40,7 @@ function facts(about: Description): [string, string][] {
       [about.activations, ...(about.activationMap ? [JSON.stringify(about.activationMap)] : [])].join(": "),
     ],
     ...(about.ternaryPacking ? [["ternary weights", about.ternaryPacking] as [string, string]] : []),
+    ...(about.oneBitSums ? [["1-bit sums", about.oneBitSums] as [string, string]] : []),
     ...(about.i2s ? [["I2_S order", i2sFacts(about.i2s)] as [string, string]] : []),
     ["tokenizer", tokenizer ? tokenizerFacts(tokenizer) : "none: prompts must be token ids"],
     ["chat template", template ? `${plural(template.length, "character")}, from ${template.source}` : "none"],

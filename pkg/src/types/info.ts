@@ -8,6 +8,7 @@ import type {
   Head,
   I2sInterleave,
   KvCacheType,
+  OneBitSums,
   TernaryPacking,
   WeightPrefetch,
 } from "./load.ts";
@@ -106,6 +107,8 @@ export interface InspectOptions extends BatchingOptions {
   i2s?: I2sInterleave | undefined;
   /** As in `load`: `memory` of the description follows it. @default "2-bit" */
   ternaryPacking?: TernaryPacking | undefined;
+  /** As in `load`. @default "auto" */
+  oneBitSums?: OneBitSums | undefined;
   /** As in `load`: `memory` of the description follows it. @default "stored" */
   head?: Head | undefined;
   /** Aborts the reading; the promise rejects with the signal's reason. */
@@ -132,6 +135,8 @@ export interface Description {
   activationMap?: ActivationMap;
   /** How ternary matrices are packed; absent where there are none, or where only the weights tell. */
   ternaryPacking?: Exclude<TernaryPacking, "auto">;
+  /** How 1-bit weights are multiplied with a few tokens; absent where there are none, or before that is measured. */
+  oneBitSums?: Exclude<OneBitSums, "auto">;
   /**
    * For files with I2_S tensors: how their codes are ordered, and from what that is known. `default` means that only the header was
    * read, or that the weights do not tell.

@@ -77,6 +77,13 @@ export type Fit = "none" | "auto";
  */
 export type TernaryPacking = "2-bit" | "1.6-bit" | "auto";
 
+/**
+ * How 1-bit weights are multiplied with a few tokens: by dot products (`dot`), or with sums of four products that are looked up (`lookup`).
+ * The results are the same bits. `auto` looks up where the processor has no dot product of bytes, and else measures models of 20 MB and
+ * more while they load, for 10 ms at most. Builds without relaxed SIMD, and weights with minima or f32 scales, always look up.
+ */
+export type OneBitSums = "auto" | "dot" | "lookup";
+
 /** How requests share steps: options of a load, which `model.configure()` changes while the model runs. */
 export interface BatchingOptions {
   /**
@@ -179,6 +186,8 @@ export interface LoadOptions extends SourceOptions, BatchingOptions {
   i2s?: I2sInterleave | undefined;
   /** How ternary weights are packed. `inspect` and `canRun` follow it; for "auto" they count 2 bits. @default "2-bit" */
   ternaryPacking?: TernaryPacking | undefined;
+  /** How 1-bit weights are multiplied with a few tokens. @default "auto" */
+  oneBitSums?: OneBitSums | undefined;
   /**
    * Rounds the embedding and the head, be they one matrix or two, to a smaller type while they arrive: less memory, more tokens a
    * second, and other logits. What takes no more than that as it is stored stays so, with a warning. Rows must be whole blocks: of 256

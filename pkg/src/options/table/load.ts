@@ -53,6 +53,13 @@ export const plan = {
     flag: { value: "B" },
     help: "How ternary weights are packed: four to a byte, or five, which takes a fifth less memory; auto takes five where a measurement finds that no slower.",
   },
+  oneBitSums: {
+    kind: { values: ["auto", "dot", "lookup"] },
+    to: "plan",
+    default: "auto",
+    flag: { value: "S" },
+    help: "How 1-bit weights are multiplied with a few tokens: by dot products, or by looking sums of four up; auto measures which is faster.",
+  },
   head: {
     kind: { values: ["stored", "q8_0", "q6_k", "q4_0"] },
     to: "plan",
