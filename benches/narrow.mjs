@@ -3,25 +3,10 @@
  * narrow.rs tells the ways. Each is checked against plain sums first. Prints 10⁹ products a second of one thread, the best of many runs,
  * on weights that the second-level cache holds.
  */
-import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { cpus, tmpdir } from "node:os";
-import path from "node:path";
-import { fileURLToPath } from "node:url";
+import { cpus } from "node:os";
+import { compiled } from "./compile.mjs";
 
 const [ROWS, COLS, RUNS, REPEAT] = [256, 2560, 60, 40];
-
-function compiled() {
-  const folder = mkdtempSync(path.join(tmpdir(), "narrow-"));
-  const out = path.join(folder, "narrow.wasm");
-  const source = fileURLToPath(new URL("narrow.rs", import.meta.url));
-  const target = ["--edition", "2024", "--target", "wasm32-unknown-unknown", "--crate-type", "cdylib"];
-  const how = ["-O", "-C", "panic=abort", "-C", "target-feature=+simd128,+relaxed-simd", "-C", "link-arg=--no-entry"];
-  execFileSync("rustc", [...target, ...how, "-o", out, source], { stdio: "inherit" });
-  const bytes = readFileSync(out);
-  rmSync(folder, { recursive: true });
-  return new WebAssembly.Instance(new WebAssembly.Module(bytes)).exports;
-}
 
 let seed = 7;
 const random = (below) => {
@@ -29,7 +14,7 @@ const random = (below) => {
   return (seed >>> 8) % below;
 };
 
-const wasm = compiled();
+const wasm = new WebAssembly.Instance(new WebAssembly.Module(compiled("narrow.rs"))).exports;
 const weights = Array.from({ length: ROWS }, () => Array.from({ length: COLS }, () => random(3) - 1));
 const narrow = { 2: Array.from({ length: COLS }, () => random(3) - 1), 4: Array.from({ length: COLS }, () => random(15) - 7) };
 

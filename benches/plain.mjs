@@ -1,31 +1,16 @@
 /**
  * What plain loops over packed weights reach on this processor, which the engine's matrices are measured by: `node benches/plain.mjs` with
- * Node 22 or newer, rustc and its wasm target. plain.rs tells the loops. Each is checked against plain sums first. Prints the best of many
+ * Node 22 or newer, rustc and its wasm target. plain.rs tells the loops. Those that multiply are checked against plain sums first. Prints the best of many
  * runs, on one thread and on two at once, from the second-level cache (400 kB) and from memory (160 MB a thread).
  */
-import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { cpus, tmpdir } from "node:os";
-import path from "node:path";
-import { fileURLToPath } from "node:url";
+import { cpus } from "node:os";
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
+import { compiled } from "./compile.mjs";
 
 const COLS = 2560;
 const [CACHED, LARGE] = [400_000, 160_000_000];
 /** Bits of a code, and planes of activations. */
 const loops = { read: null, one_bit: { bits: 1, planes: 1 }, two_bits: { bits: 2, planes: 1 }, four_bits: { bits: 4, planes: 2 } };
-
-function compiled() {
-  const folder = mkdtempSync(path.join(tmpdir(), "plain-"));
-  const out = path.join(folder, "plain.wasm");
-  const source = fileURLToPath(new URL("plain.rs", import.meta.url));
-  const target = ["--edition", "2024", "--target", "wasm32-unknown-unknown", "--crate-type", "cdylib"];
-  const how = ["-O", "-C", "panic=abort", "-C", "target-feature=+simd128,+relaxed-simd", "-C", "link-arg=--no-entry"];
-  execFileSync("rustc", [...target, ...how, "-o", out, source], { stdio: "inherit" });
-  const bytes = readFileSync(out);
-  rmSync(folder, { recursive: true });
-  return bytes;
-}
 
 /** An instance with room for input, results and weights of random bits. */
 function instance(bytes) {
@@ -102,7 +87,7 @@ async function rates(bytes, threads) {
 }
 
 if (isMainThread) {
-  const bytes = compiled();
+  const bytes = compiled("plain.rs");
   const own = instance(bytes);
   for (const loop of Object.keys(loops)) if (loops[loop]) check(own, loop);
   console.log(`${cpus()[0].model}, ${process.version}`);

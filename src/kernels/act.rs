@@ -68,8 +68,8 @@ pub struct ActSpec {
     pub unsigned: bool,
     /// Whether int8 takes two planes as well, for layouts whose kernels exist in that form alone.
     pub two_planes: bool,
-    /// What a few rows are prepared as instead.
-    pub sums: Option<Sums>,
+    /// The tables that a few rows are prepared as, instead of planes.
+    pub tables: Option<Sums>,
 }
 
 /// Lower bounds of max |x|, which keep the scale of a row near zero finite. BitNet's training clamps at 1e-5.
@@ -116,7 +116,7 @@ impl ActSpec {
     pub fn bytes(&self, tokens: usize) -> u64 {
         let rest = (self.group_sums() + self.groups()) as u64;
         let planes = tokens as u64 * 4 * (2 * self.padded as u64 + rest);
-        let tables = self.sums.map_or(0, |sums| {
+        let tables = self.tables.map_or(0, |sums| {
             let words = 2 * (self.padded / sums.values() * TABLES_WORDS) as u64 + rest;
             tokens.min(sums.rows()) as u64 * 4 * words
         });
@@ -167,7 +167,7 @@ impl<I: Isa> Act<I> {
             per_row: false,
             unsigned: false,
             two_planes: false,
-            sums: None,
+            tables: None,
         };
         let words = reserve("activations", bytes / 4)?;
         Ok(Self { spec, stride: 1, plane: 0, sums: 0, tables: None, words, isa: PhantomData })
@@ -192,7 +192,7 @@ impl<I: Isa> Act<I> {
 
     /// Is not generic over the input, because each copy would be kilobytes of code.
     fn prepare_from(&mut self, team: &Team, spec: ActSpec, tokens: usize, input: Input) {
-        let tables = spec.sums.filter(|sums| tokens <= sums.rows());
+        let tables = spec.tables.filter(|sums| tokens <= sums.rows());
         let stride = spec.stride::<I>(tables);
         (self.spec, self.tables, self.stride, self.sums) = (spec, tables, stride, spec.group_sums());
         self.plane = spec.stored_words::<I>(tables);

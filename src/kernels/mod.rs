@@ -47,7 +47,7 @@ pub fn spec(shape: &MatrixShape, precision: Precision) -> ActSpec {
         per_row: false,
         unsigned: false,
         two_planes: false,
-        sums: (precision != Precision::Float).then(|| shape.sums()).flatten(),
+        tables: (precision != Precision::Float).then(|| shape.sums()).flatten(),
     };
     match shape.packing {
         Packing::Ints(layout) if precision != Precision::Float => {
@@ -57,7 +57,7 @@ pub fn spec(shape: &MatrixShape, precision: Precision) -> ActSpec {
         // The same float input serves every matrix with as many columns.
         _ => {
             let padded = shape.cols.next_multiple_of(64);
-            ActSpec { precision: Precision::Float, padded, group: padded, sum_len: padded, sums: None, ..base }
+            ActSpec { precision: Precision::Float, padded, group: padded, sum_len: padded, tables: None, ..base }
         }
     }
 }

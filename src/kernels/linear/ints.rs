@@ -46,10 +46,10 @@
 //! 2-bit codes looked up in the manner of T-MAC and bitnet.cpp's TL1 tie with Dot2 on such machines and need tables made for every
 //! input; 1-bit codes win ([`lookup`](super::lookup)). Base-3 codes in TQ1_0's order are bound by decoding and seven times slower;
 //! popcounts of bit-planes are six to nine times slower than the masked dots of 1-bit codes. Passes in one loop over chunks kept the
-//! accumulators of all of them alive, and V8 put those of the first into memory, read and written with every dot: on an AMD Zen 5 four tokens took nearly twice
-//! as long. Codes that lie five to a byte ([`five`]) are unpacked to the cache, some steps at a time, and multiplied from there;
-//! on a Zen 4, whose V8 has no dot product of bytes, that has three quarters of the speed of two bits for one token, nine tenths
-//! for four and as much for many. The number of accumulators an engine keeps in
+//! accumulators of all of them alive, and V8 put those of the first into memory, read and written with every dot: on an AMD Zen 5
+//! four tokens took nearly twice as long. Codes that lie five to a byte ([`five`]) are unpacked to the cache, some steps at a time,
+//! and multiplied from there; on a Zen 4, whose V8 has no dot product of bytes, that has three quarters of the speed of two bits for
+//! one token, nine tenths for four and as much for many. The number of accumulators an engine keeps in
 //! registers ([`Isa::ACCUMULATORS`]) was found by measuring V8 on x86; other engines and ARM were not examined. Bursts split a
 //! long group into chunks, and on some processors that costs more than it brings ([`prefetch`](super::prefetch)).
 
