@@ -7,11 +7,12 @@ use std::cell::Cell;
 use common::{Files, golden, logits, prompt};
 use ternlight::kernels::act::Precision;
 use ternlight::kernels::isa::Active;
+use ternlight::kernels::linear::DotProduct;
 use ternlight::kernels::linear::prefetch::{self, Ahead, KINDS, Kind};
 use ternlight::kernels::packed::{LOOKUP, MatrixShape, Packing};
 use ternlight::model::options::OneBitSums;
 use ternlight::model::{Options, tune};
-use ternlight::quant::{self, Codes, Content, Float, Layout};
+use ternlight::quant::{Codes, Float, Layout};
 use ternlight::team::Team;
 
 const MODELS: [(&str, Kind); 8] = [
@@ -93,63 +94,49 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
 /// The packing is chosen before weights have come, by matrices of the model's width.
 #[test]
 fn another_packing_is_taken_where_the_clock_finds_it_fast_enough() {
-    let of = |packing| MatrixShape { rows: 32, cols: 2560, packing, parts: 1, lookup: false, five: false };
-    let ternary = MatrixShape { lookup: LOOKUP, ..of(Packing::Ints(Layout::TERNARY)) };
-    let five = MatrixShape { five: true, ..ternary };
-    let Content::Blocks { layout, .. } = quant::Q1_0.content else { unreachable!("a type of blocks") };
-    let one_bit = of(Packing::Ints(layout));
-    let lookup = MatrixShape { lookup: true, ..one_bit };
-    // A slice has 51 tiles of 20,480 bytes, 64 of 16,384 or 91 of 11,520. Then milliseconds of a tile in both packings.
-    for (shapes, tiles, gain, cases) in [
-        ([ternary, five], [51.0, 64.0], 1.0, [([1.0, 0.98], true), ([1.0, 1.1], false), ([0.9, 1.0], false)]),
-        ([one_bit, lookup], [91.0; 2], 0.95, [([1.0, 0.9], true), ([1.0, 0.98], false), ([0.9, 1.0], false)]),
-    ] {
-        for (costs, expected) in cases.into_iter().chain([([0.0, 0.0], false)]) {
-            let (time, looks) = (Cell::new(0.0), Cell::new(0usize));
-            // One look before the rounds; in each, one before it and two for each of the variants, which take turns.
-            let clock = || {
-                let look = looks.replace(looks.get() + 1);
-                let (round, place) = (look.saturating_sub(1) / 5, look.saturating_sub(1) % 5);
-                if look > 0 && (place == 2 || place == 4) {
-                    let variant = (round + place / 2 - 1) % 2;
-                    time.set(time.get() + costs[variant] * tiles[variant] / 200.0);
-                }
-                time.get()
-            };
-            for precision in [Precision::Int8, Precision::Int14] {
-                time.set(0.0);
-                looks.set(0);
-                let found = tune::second_is_faster::<Active>(shapes, gain, precision, &Team::solo(), &clock).unwrap();
-                assert_eq!(found, expected, "{costs:?}");
-                assert!(looks.get() < 2000 && time.get() <= 11.0, "{costs:?}: it ends");
+    let packing = Packing::Ints(Layout::TERNARY);
+    let ternary = MatrixShape { rows: 32, cols: 2560, packing, parts: 1, lookup: LOOKUP, five: false };
+    let shapes = [ternary, MatrixShape { five: true, ..ternary }];
+    // Milliseconds of a tile in both packings.
+    for (costs, expected) in [([1.0, 0.98], true), ([1.0, 1.1], false), ([0.9, 1.0], false), ([0.0, 0.0], false)] {
+        let (time, looks) = (Cell::new(0.0), Cell::new(0usize));
+        // One look before the rounds; in each, one before it and two for each of the variants, which take turns. A slice has 51 tiles of
+        // 20,480 bytes or 64 of 16,384.
+        let clock = || {
+            let look = looks.replace(looks.get() + 1);
+            let (round, place) = (look.saturating_sub(1) / 5, look.saturating_sub(1) % 5);
+            if look > 0 && (place == 2 || place == 4) {
+                let variant = (round + place / 2 - 1) % 2;
+                time.set(time.get() + costs[variant] * [51.0, 64.0][variant] / 200.0);
             }
+            time.get()
+        };
+        for precision in [Precision::Int8, Precision::Int14] {
+            time.set(0.0);
+            looks.set(0);
+            let found = tune::second_is_faster::<Active>(shapes, precision, &Team::solo(), &clock).unwrap();
+            assert_eq!(found, expected, "{costs:?}");
+            assert!(looks.get() < 2000 && time.get() <= 11.0, "{costs:?}: it ends");
         }
     }
 }
 
-/// Where products are faster in pairs, 1-bit sums are looked up, in small models too; but not where a few rows' tables would take memory
-/// that was not planned.
+/// Where products are summed in pairs, 1-bit sums are looked up, in small models too; but not where a few rows' tables would take memory
+/// that was not planned, nor where the options say otherwise.
 #[test]
-fn one_bit_sums_are_looked_up_where_pairs_are_faster() {
+fn one_bit_sums_are_looked_up_where_products_are_summed_in_pairs() {
     let files = Files::read(&golden("gguf/qwen3.Q1_0.gguf"));
-    for (pairs, prefill_chunk, expected) in
-        [(0.3, 256, OneBitSums::Lookup), (1.0, 256, OneBitSums::Dot), (0.3, 16, OneBitSums::Dot)]
-    {
-        let mut plan = files.plan(Options { prefill_chunk, ..Options::default() }).unwrap();
-        assert_eq!(plan.one_bit_sums(), None, "it is to be measured");
-        // One look before both measurements. In each three, then two for fours and two for pairs of eight rounds, and one at the end.
-        let (time, looks) = (Cell::new(0.0), Cell::new(0usize));
-        let clock = || {
-            let place = (looks.replace(looks.get() + 1) + 35) % 36;
-            let took = match place {
-                3..35 if (place - 3) % 4 == 1 => 1.0,
-                3..35 if (place - 3) % 4 == 3 => pairs,
-                _ => 0.001,
-            };
-            time.set(time.get() + took);
-            time.get()
-        };
-        tune::settle::<Active>(&mut plan, &Team::solo(), &clock).unwrap();
-        assert_eq!(plan.one_bit_sums(), Some(expected), "{pairs}, {prefill_chunk}");
+    for (dots, prefill_chunk, asked, expected) in [
+        (DotProduct::Dot2, 256, None, OneBitSums::Lookup),
+        (DotProduct::Dot4, 256, None, OneBitSums::Dot),
+        (DotProduct::Dot2, 16, None, OneBitSums::Dot),
+        (DotProduct::Dot2, 256, Some(OneBitSums::Dot), OneBitSums::Dot),
+        (DotProduct::Dot4, 256, Some(OneBitSums::Lookup), OneBitSums::Lookup),
+    ] {
+        let options = Options { prefill_chunk, one_bit_sums: asked, ..Options::default() };
+        let mut plan = files.plan(options).unwrap();
+        assert_eq!(plan.one_bit_sums(), asked, "else it is to be measured");
+        tune::settle::<Active>(&mut plan, dots, &Team::solo(), &|| 0.0).unwrap();
+        assert_eq!(plan.one_bit_sums(), Some(expected), "{dots:?}, {prefill_chunk}, {asked:?}");
     }
 }

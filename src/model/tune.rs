@@ -8,7 +8,7 @@
 //!
 //! Variants take turns, and [`best`] judges them.
 
-use crate::bench::{STEPS, best, clock_step, fastest};
+use crate::bench::{STEPS, best, clock_step};
 use crate::error::Result;
 use crate::kernels::act::{ActSpec, Precision};
 use crate::kernels::attention;
@@ -126,63 +126,42 @@ fn kinds(model: &Model) -> impl Iterator<Item = (Kind, Vec<Timed<'_>>)> {
 }
 
 /// Settles how matrices are packed, where the options leave it open, before memory is reserved: ternary codes five to a byte where that is
-/// no slower in the widest of them, and 1-bit codes for sums that are looked up where that is faster: without a dot product of bytes in any
-/// case. Small models, whose weights caches may hold, keep two bits and dot products otherwise, and dot products stay where the tables of a
+/// no slower in the widest of them, and 1-bit codes for sums that are looked up where products are summed by `dots` in pairs, since no dot
+/// product of bytes is fast there. Small models, whose weights caches may hold, keep two bits, and dot products stay where the tables of a
 /// few rows would take more memory than all rows were planned with.
 ///
 /// # Errors
 /// As [`tune`].
-pub fn settle<I: Isa>(plan: &mut Plan, team: &Team, now: &dyn Fn() -> f64) -> Result<()> {
+pub fn settle<I: Isa>(plan: &mut Plan, dots: DotProduct, team: &Team, now: &dyn Fn() -> f64) -> Result<()> {
     let begun = now();
-    let (mut ternary, mut one_bit) = (TernaryPacking::TwoBits, OneBitSums::Dot);
-    if let Some(packing) = plan.options.ternary_packing {
-        ternary = packing;
-    } else if other_is_faster::<I>(
-        plan,
-        |shape| (shape.suits_five(), MatrixShape { five: true, ..shape }),
-        1.0,
-        team,
-        now,
-    )? {
-        ternary = TernaryPacking::Five;
-    }
-    let looks_up = |shape: MatrixShape| (shape.is_one_bit() && !shape.by_rows(), MatrixShape { lookup: true, ..shape });
-    if let Some(sums) = plan.options.one_bit_sums {
-        one_bit = sums;
-    } else if plan.rows() > 2 * Sums::Fours.rows()
-        && plan.shapes().any(|shape| looks_up(shape).0)
-        && (fastest::<I>(now) == DotProduct::Dot2 || other_is_faster::<I>(plan, looks_up, GAIN, team, now)?)
-    {
-        one_bit = OneBitSums::Lookup;
-    }
+    let ternary = match plan.options.ternary_packing {
+        Some(packing) => packing,
+        None if five_is_faster::<I>(plan, team, now)? => TernaryPacking::Five,
+        None => TernaryPacking::TwoBits,
+    };
+    let looks_up = dots == DotProduct::Dot2 && plan.rows() > 2 * Sums::Fours.rows();
+    let measured = if looks_up { OneBitSums::Lookup } else { OneBitSums::Dot };
     plan.measured_ms = now() - begun;
-    plan.settle(ternary, one_bit)
+    plan.settle(ternary, plan.options.one_bit_sums.unwrap_or(measured))
 }
 
-/// Whether the widest matrix that `other` suits is faster when it is packed as that returns: where it takes less than `gain` of the time.
-fn other_is_faster<I: Isa>(
-    plan: &Plan,
-    other: fn(MatrixShape) -> (bool, MatrixShape),
-    gain: f64,
-    team: &Team,
-    now: &dyn Fn() -> f64,
-) -> Result<bool> {
+/// Whether the widest ternary matrix is no slower with five codes to a byte.
+fn five_is_faster<I: Isa>(plan: &Plan, team: &Team, now: &dyn Fn() -> f64) -> Result<bool> {
     let precision = plan.layer_precision().unwrap_or(Precision::Int8);
-    let widest = plan.shapes().filter(|&shape| other(shape).0).max_by_key(|shape| shape.cols);
+    let widest = plan.shapes().filter(MatrixShape::suits_five).max_by_key(|shape| shape.cols);
     match widest.filter(|_| precision != Precision::Float && plan.memory().weights >= SMALL_BYTES) {
-        Some(shape) => second_is_faster::<I>([shape, other(shape).1], gain, precision, team, now),
+        Some(shape) => second_is_faster::<I>([shape, MatrixShape { five: true, ..shape }], precision, team, now),
         None => Ok(false),
     }
 }
 
 /// Times matrices of zeros, which take as long as any, of two shapes that differ in how they are packed. The second one is faster where
-/// it takes less than `gain` of the time of the first.
+/// it takes less time.
 ///
 /// # Errors
 /// As [`tune`].
 pub fn second_is_faster<I: Isa>(
     shapes: [MatrixShape; 2],
-    gain: f64,
     precision: Precision,
     team: &Team,
     now: &dyn Fn() -> f64,
@@ -210,7 +189,7 @@ pub fn second_is_faster<I: Isa>(
         }
         rounds.push(round);
     }
-    Ok(best(&rounds, gain) == 1)
+    Ok(best(&rounds, 1.0) == 1)
 }
 
 /// All matrices, in the order in which a pass reads them.

@@ -10,6 +10,7 @@ use crate::bindings::{Checkpoint, Js, decide, exact, fitting, from_js, out_of_or
 use crate::error::reserve;
 use crate::formats::Format;
 use crate::kernels::isa::Active;
+use crate::kernels::linear;
 use crate::model::describe::Description;
 use crate::model::plan::{Memory, Plan};
 use crate::model::{self, Intake, tune};
@@ -103,7 +104,7 @@ impl Loader {
         ranges(if in_turn { plan.ranges_in_turn() } else { plan.ranges() }.into_iter())
     }
 
-    /// Reserves the weights' memory; with `survey` nothing is kept and zeros are counted instead. `threads` counts the caller.
+    /// Reserves the weights' memory, for the dot product that was chosen; with `survey` nothing is kept and zeros are counted instead. `threads` counts the caller.
     pub fn reserve(&mut self, survey: bool, threads: usize) -> Js<()> {
         let mut plan = match std::mem::replace(&mut self.stage, Stage::Failed) {
             Stage::Planned(plan) => plan,
@@ -118,7 +119,7 @@ impl Loader {
             let Memory { weights, total, .. } = plan.memory();
             grow(total + if threads > 1 { weights.min(LOAD_BYTES) } else { 0 })?;
             let team = team(threads)?;
-            tune::settle::<Active>(&mut plan, &team, &now).map_err(thrown)?;
+            tune::settle::<Active>(&mut plan, linear::chosen(), &team, &now).map_err(thrown)?;
             (team, model::Loader::new(*plan))
         };
         let loader = loader.map_err(thrown)?;

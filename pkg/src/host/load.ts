@@ -104,6 +104,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   await Promise.all(pools);
   const { threads } = choice;
   phase("threads", { threads });
+  const dots = chooseDots(places, settings, await record);
   const planSettings = forPlan(settings);
   const loaders = await feed({ places, files, settings: planSettings, threads, prompt }, context);
   for (const file of files.weights) await file.check?.({ signal });
@@ -113,7 +114,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const engine = own.length > 1 ? (await context.platform.split!()).join(own) : own[0].engine;
   const description = engine.describe() as Description;
   phase("engine", { bytes: needed.total });
-  const [loaded, tuned] = [await text, tune(engine, own, settings, await record)];
+  const [loaded, tuned] = [await text, tune(engine, dots, settings)];
   // A worker that ends while it writes would leave a file without a name.
   await tuned.kept;
   phase("kernels", { measured: tuned.measured });
@@ -244,24 +245,41 @@ function infoOf(
 
 type Kernels = Pick<ModelInfo, "dotProduct" | "weightPrefetch">;
 
-/** Chooses between variants of kernels: what is asked for, else what was measured on this machine before, else by measuring. */
+/** How products are summed. */
+interface Dots {
+  dotProduct: ModelInfo["dotProduct"];
+  /** What earlier loads have measured, and where this one's is kept; null also where kernels are asked for. */
+  record: TuningRecord | null;
+  /** How long choosing took. */
+  ms: number;
+}
+
+/**
+ * Takes what is asked for, else what was measured on this machine before, else measures. It comes before any weight, because packing and
+ * prefetching depend on it.
+ */
+function chooseDots(
+  places: readonly Place[],
+  { dotProduct = "auto", weightPrefetch = "auto" }: LoadSettings,
+  opened: TuningRecord | null,
+): Dots {
+  const record = dotProduct === "auto" && weightPrefetch === "auto" ? opened : null;
+  const begun = performance.now();
+  let dots = record?.found?.dotProduct ?? dotProduct;
+  for (const { instance } of places) dots = instance.glue.dotProduct(dots);
+  return { dotProduct: dots as ModelInfo["dotProduct"], record, ms: performance.now() - begun };
+}
+
+/** Chooses in the same way which weights are touched ahead. */
 function tune(
   engine: Loaded["engine"],
-  [first, ...others]: Loaded["parts"],
-  { dotProduct = "auto", weightPrefetch = "auto" }: LoadSettings,
-  record: TuningRecord | null,
+  { dotProduct, record, ms }: Dots,
+  { weightPrefetch = "auto" }: LoadSettings,
 ): { chosen: Kernels; measured: boolean; kept: Promise<void> | undefined } {
-  const asked = dotProduct !== "auto" || weightPrefetch !== "auto";
-  const known = asked ? undefined : record?.found;
-  const begun = performance.now();
-  // What prefetching gains depends on the dot product, so that is chosen first.
-  const dots = first.glue.dotProduct(known?.dotProduct ?? dotProduct);
-  for (const { glue } of others) glue.dotProduct(dots);
-  const recalled = known && engine.recall(known.weightPrefetch);
-  const prefetched = recalled ?? engine.tune(weightPrefetch, performance.now() - begun);
-  const kept = asked || recalled ? undefined : record?.keep({ dotProduct: dots, weightPrefetch: prefetched });
-  const chosen = { dotProduct: dots as ModelInfo["dotProduct"], weightPrefetch: prefetchOf(prefetched) };
-  return { chosen, measured: !recalled, kept };
+  const recalled = record?.found && engine.recall(record.found.weightPrefetch);
+  const prefetched = recalled ?? engine.tune(weightPrefetch, ms);
+  const kept = recalled ? undefined : record?.keep({ dotProduct, weightPrefetch: prefetched });
+  return { chosen: { dotProduct, weightPrefetch: prefetchOf(prefetched) }, measured: !recalled, kept };
 }
 
 /** Kinds of weights and what is touched ahead of their use, in the engine's order. */

@@ -58,7 +58,7 @@ export const plan = {
     to: "plan",
     default: "auto",
     flag: { value: "S" },
-    help: "How 1-bit weights are multiplied with a few tokens: by dot products, or by looking sums of four up; auto measures which is faster.",
+    help: "How 1-bit weights are multiplied with a few tokens: by dot products, or by looking sums of four up; auto does so where products are summed in pairs (dotProduct).",
   },
   head: {
     kind: { values: ["stored", "q8_0", "q6_k", "q4_0"] },
