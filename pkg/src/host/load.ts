@@ -86,9 +86,6 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const { loader: planned, needed, parts, late, settings } = plan;
   const { prefill } = settings;
   const trained = planned.trainedContext();
-  // What is fastest differs with how much of the weights caches hold.
-  const size = Math.floor(Math.log2(needed.weights));
-  const record = TuningRecord.open(settings, [KERNELS_DIGEST, choice.flavour, choice.threads, size], context.platform);
   const places = await placesOf(runtime, parts, headers, planned, maxAdapterBytes);
   const pools = places.map(({ instance: { glue } }) => choice.threads > 1 && glue.initThreadPool?.(choice.threads - 1));
   begun = performance.now();
@@ -101,10 +98,10 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   // Hashes of whole files are made in their order.
   const reorders = late !== null && settings.integrity === undefined;
   const prompt = prefill === undefined ? undefined : { ids, mostTokens: mostTokens(prefill), reorders };
-  await Promise.all(pools);
+  const [record] = await Promise.all([openRecord(places, needed, { ...job, settings }), ...pools]);
   const { threads } = choice;
   phase("threads", { threads });
-  const dots = chooseDots(places, settings, await record);
+  const dots = chooseDots(places, settings, record);
   const planSettings = forPlan(settings);
   const loaders = await feed({ places, files, settings: planSettings, threads, prompt }, context);
   for (const file of files.weights) await file.check?.({ signal });
@@ -252,6 +249,20 @@ interface Dots {
   record: TuningRecord | null;
   /** How long choosing took. */
   ms: number;
+}
+
+/** What earlier loads of this build have measured for models of this size. Where they have not, dot products are warmed up. */
+async function openRecord(
+  places: readonly Place[],
+  { weights }: MemoryNeeds,
+  { choice: { flavour, threads }, settings, context: { platform } }: LoadJob,
+): Promise<TuningRecord | null> {
+  // What is fastest differs with how much of the weights caches hold.
+  const size = Math.floor(Math.log2(weights));
+  const record = await TuningRecord.open(settings, [KERNELS_DIGEST, flavour, threads, size], platform);
+  // While threads join, compilers optimise what is measured then: unoptimised code tells no two dot products apart.
+  chooseDots(places, settings, record);
+  return record;
 }
 
 /**
