@@ -49,7 +49,7 @@ pub struct Options {
     /// How ternary weights are packed; otherwise five to a byte where a measurement finds that no slower.
     #[serde(deserialize_with = "ternary_packing")]
     pub ternary_packing: Option<TernaryPacking>,
-    /// How the products of 1-bit weights are summed; otherwise as a measurement finds faster.
+    /// How the products of 1-bit weights are summed; otherwise looked up where others are summed in pairs.
     #[serde(deserialize_with = "one_bit_sums")]
     pub one_bit_sums: Option<OneBitSums>,
     /// What the embedding and the head are rounded to while they arrive; otherwise they stay as stored.

@@ -79,8 +79,8 @@ export type TernaryPacking = "2-bit" | "1.6-bit" | "auto";
 
 /**
  * How 1-bit weights are multiplied with a few tokens: by dot products (`dot`), or with sums of four products that are looked up (`lookup`).
- * The results are the same bits. `auto` looks up where the processor has no dot product of bytes, and else measures models of 20 MB and
- * more while they load, for 10 ms at most. Builds without relaxed SIMD, and weights with minima or f32 scales, always look up.
+ * The results are the same bits. `auto` looks up where products are summed in pairs (`dotProduct`), since the processor has no dot product of
+ * bytes then. Builds without relaxed SIMD, and weights with minima or f32 scales, always look up.
  */
 export type OneBitSums = "auto" | "dot" | "lookup";
 
