@@ -140,9 +140,9 @@ pub fn settle<I: Isa>(plan: &mut Plan, dots: DotProduct, team: &Team, now: &dyn 
         None => TernaryPacking::TwoBits,
     };
     let looks_up = dots == DotProduct::Dot2 && plan.rows() > 2 * Sums::Fours.rows();
-    let measured = if looks_up { OneBitSums::Lookup } else { OneBitSums::Dot };
+    let one_bit = if looks_up { OneBitSums::Lookup } else { OneBitSums::Dot };
     plan.measured_ms = now() - begun;
-    plan.settle(ternary, plan.options.one_bit_sums.unwrap_or(measured))
+    plan.settle(ternary, plan.options.one_bit_sums.unwrap_or(one_bit))
 }
 
 /// Whether the widest ternary matrix is no slower with five codes to a byte.

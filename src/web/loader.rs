@@ -104,7 +104,8 @@ impl Loader {
         ranges(if in_turn { plan.ranges_in_turn() } else { plan.ranges() }.into_iter())
     }
 
-    /// Reserves the weights' memory, for the dot product that was chosen; with `survey` nothing is kept and zeros are counted instead. `threads` counts the caller.
+    /// Reserves the weights' memory, for the dot product that was chosen; with `survey` nothing is kept and zeros are counted instead.
+    /// `threads` counts the caller.
     pub fn reserve(&mut self, survey: bool, threads: usize) -> Js<()> {
         let mut plan = match std::mem::replace(&mut self.stage, Stage::Failed) {
             Stage::Planned(plan) => plan,

@@ -36,7 +36,8 @@ export type DotProduct = "auto" | "dot4" | "dot2";
 /**
  * Whether kernels touch weights ahead of their use, which helps processors whose own prefetching stops at page ends and slows others
  * down. `auto` measures it for each kind of codes while a model loads, as `dotProduct`: 40 ms at most for both, 5 ms below 20 MB of weights,
- * and more by a clock with steps of a millisecond, as pages that are not isolated may have. Answers are the same, bit for bit.
+ * and more by a clock with steps of a millisecond, as pages that are not isolated may have. Before that, while threads join, dot products are
+ * warmed up for about 5 ms. Answers are the same, bit for bit.
  */
 export type WeightPrefetch = "auto" | "off" | "near" | "pages";
 

@@ -35,16 +35,17 @@ test("sums that are looked up give the logits of dot products, in every build", 
         }
 });
 
-test("auto says what it takes, and inspect what is asked for", async () => {
-  const model = await load(synthetic({ shape: "138m", type: "q1_0" }), {
-    threads: 2,
-    flavour: "relaxed",
-    cache: false,
-  });
-  try {
-    assert.match(model.info.oneBitSums ?? "none", /^(dot|lookup)$/);
-  } finally {
-    await model.close();
+test("auto follows the dot product, measured or asked for, and inspect says what is asked for", async () => {
+  for (const dotProduct of ["auto", "dot4", "dot2"] as const) {
+    const options = { threads: 2, flavour: "relaxed", cache: false, dotProduct } as const;
+    const model = await load(synthetic({ shape: "138m", type: "q1_0" }), options);
+    try {
+      const { info } = model;
+      if (dotProduct !== "auto") assert.equal(info.dotProduct, dotProduct);
+      assert.equal(info.oneBitSums, info.dotProduct === "dot2" ? "lookup" : "dot");
+    } finally {
+      await model.close();
+    }
   }
   assert.equal((await inspect(source(), { oneBitSums: "lookup" })).oneBitSums, "lookup");
   const ternary = await load(goldenPath("models/bitnet_packed"), { oneBitSums: "lookup", threads: 1 });
