@@ -98,11 +98,10 @@ export function play(steps: Steps, load: Load): Played {
     waiting.push(...posted.filter(({ asked }) => asked + messageMs <= now));
     posted = posted.filter(({ asked }) => asked + messageMs > now);
     for (const one of slice()) {
-      if (one.first === 0) {
-        one.first = now;
-        firstMs.push(now + messageMs - one.asked);
-      }
+      one.first ||= now;
       if (one.answer > 0) continue;
+      // Both times of one answer count together: what has begun when the play ends is in neither.
+      firstMs.push(one.first + messageMs - one.asked);
       wholeMs.push(now + messageMs - one.asked);
       posted.push(fresh(now + messageMs));
     }

@@ -228,6 +228,19 @@ test("a machine that is uneven makes slow answers slower, as often as it was mea
   assert.deepEqual(play(flat, { ...load, jitter }).wholeMs, uneven.wholeMs);
 });
 
+test("no answer is whole before its first token, whatever still runs when a play ends", () => {
+  const load = { users: 4, promptTokens: 32, answerTokens: 16, prefillChunk: 256, jitter: [1, 1, 1, 6] };
+  for (const maxSequences of [1, 2, 4]) {
+    for (let ms = 0.05; ms < 4; ms *= 1.07) {
+      const [answers, prompts] = [[{ rows: 1, ms }], [{ rows: 1, ms: 3 * ms }]];
+      const { firstMs, wholeMs } = play({ answers, prompts, besideMs: ms / 5 }, { ...load, maxSequences });
+      assert.equal(firstMs.length, wholeMs.length);
+      assert.ok(firstMs.every((first, i) => first <= wholeMs[i]!));
+      assert.ok(percentile(firstMs, 50) <= percentile(wholeMs, 50));
+    }
+  }
+});
+
 test("a recommendation for this machine can be loaded, and tells why", async (context) => {
   const found = await recommend(DEMO, { users: 4, promptTokens: 32, answerTokens: 16 });
   const { fits, missing, settings, predicted, considered, why, measured } = found;
