@@ -5,7 +5,7 @@ use std::slice::ChunksExact;
 
 use bytemuck::Zeroable;
 
-use super::{PASS_ROWS, PASS_VECTORS, add_block, min_terms, start};
+use super::{PASS_ROWS, PASS_VECTORS, add_block, start};
 use crate::kernels::act::{Act, Halves};
 use crate::kernels::isa::Isa;
 use crate::kernels::linear::prefetch::WeightPrefetch;
@@ -58,11 +58,9 @@ pub fn many<I: Isa, const DOT2: bool>(
                     [_, Some(_)] => token.sums::<I, 8, IN_16_BITS, IN_16_BITS>(isa, layout, weights, &scales),
                     _ => token.sums::<I, 8, IN_32_BITS, IN_32_BITS>(isa, layout, weights, &scales),
                 };
-                let min_terms = min.then(|| {
-                    let super_mins = &super_scales[4 * (TILE + pass * PASS_ROWS)..];
-                    min_terms(isa, super_mins, scales.min_sums(isa, of_x))
-                });
-                add_block(isa, pass, super_scales, min_terms, row.scales[block], sums, out);
+                let min_sums = if min { scales.min_sums(isa, of_x) } else { [isa.splat_i32(0); PASS_VECTORS] };
+                let minima = min.then(|| (&min_sums, &super_scales[4 * (TILE + pass * PASS_ROWS)..]));
+                add_block(isa, pass, super_scales, minima, row.scales[block], &sums, out);
             }
         }
     }

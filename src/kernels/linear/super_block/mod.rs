@@ -46,7 +46,6 @@
 mod many;
 mod one;
 
-use super::finish::ROW_VECTORS;
 use super::four_rows;
 use crate::kernels::act::{Halves, Precision};
 use crate::kernels::isa::Isa;
@@ -90,34 +89,29 @@ fn start<I: Isa, const DOT2: bool>(isa: I, layout: Layout, sum: i32) -> I::V {
     isa.splat_i32(if DOT2 { sum.times(-layout.offset) } else { layout.offset.wrapping_mul(-sum.total()) })
 }
 
+/// The sums of a super-block's minima and the bytes of its super-minima, for the rows of a pass.
+type Minima<'a, V> = (&'a [V; PASS_VECTORS], &'a [u8]);
+
 /// Adds what a super-block's exact sums contribute to a token's results, from the rows of a pass on.
 #[inline(always)]
-fn add_block<I: Isa, const N: usize>(
+fn add_block<I: Isa>(
     isa: I,
     pass: usize,
     super_scales: &[u8],
-    min_terms: Option<[I::V; N]>,
+    minima: Option<Minima<I::V>>,
     scale: f32,
-    sums: [[I::V; 2]; N],
+    sums: &[[I::V; 2]],
     out: &mut [f32; TILE],
 ) {
     let scale = isa.splat_f32(scale);
-    for (i, [high, low]) in sums.into_iter().enumerate() {
-        let four = pass * PASS_VECTORS + i;
-        let super_scale = isa.load(&super_scales.as_chunks::<16>().0[four]);
-        let sum = isa.add(isa.mul(isa.to_f32(high), isa.splat_f32(128.0)), isa.to_f32(low));
-        let mut part = isa.mul(sum, super_scale);
-        if let Some(min_terms) = min_terms {
-            part = isa.add(part, min_terms[i]);
+    let super_scales = &super_scales.as_chunks::<16>().0[pass * PASS_VECTORS..];
+    for (i, [high, low]) in sums.iter().enumerate() {
+        let sum = isa.add(isa.mul(isa.to_f32(*high), isa.splat_f32(128.0)), isa.to_f32(*low));
+        let mut part = isa.mul(sum, isa.load(&super_scales[i]));
+        if let Some((sums, super_mins)) = minima {
+            part = isa.add(part, isa.mul(isa.to_f32(sums[i]), isa.load(&super_mins.as_chunks::<16>().0[i])));
         }
-        let y = four_rows(out, four);
+        let y = four_rows(out, pass * PASS_VECTORS + i);
         isa.store_f32(y, isa.add(isa.load_f32(y), isa.mul(part, scale)));
     }
-}
-
-/// Computes what a super-block's minima contribute; `super_mins` begin with those of the first of these rows.
-#[inline(always)]
-fn min_terms<I: Isa, const N: usize>(isa: I, super_mins: &[u8], sums: [I::V; N]) -> [I::V; N] {
-    let (super_mins, _) = super_mins.as_chunks::<16>();
-    std::array::from_fn(|i| isa.mul(isa.to_f32(sums[i]), isa.load(&super_mins[i])))
 }

@@ -1,8 +1,9 @@
 //! Super-blocks times one token; see [the module](super).
 
 use std::ops::Range;
+use std::slice::ChunksExact;
 
-use super::{PASS_ROWS, PASS_VECTORS, ROW_VECTORS, add_block, min_terms, start};
+use super::{PASS_ROWS, PASS_VECTORS, add_block, start};
 use crate::kernels::act::{Act, Halves};
 use crate::kernels::isa::Isa;
 use crate::kernels::linear::TileOut;
@@ -30,6 +31,10 @@ pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usiz
     let [high, low] = row.planes;
     let (high, low) = (high.as_chunks::<STEPS>().0, low.as_chunks::<STEPS>().0);
 
+    // Zeros that the compiler knows become a call of `memory.fill`, and sums given on by value one of `memory.copy`. Registers lie on the
+    // stack around them, also in the loops: 4-bit codes took a quarter longer (benches/results/README.md, "Zeros and copies").
+    let zero = isa.splat_i32(std::hint::black_box(0));
+    let mut sums = [[[[zero; 2]; P]; V]; TILE / PASS_ROWS];
     for (block, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
         let at = tile * matrix.shape.tile_bytes() + block * block_bytes + header;
         let (super_scales, groups) = bytes.split_at(header);
@@ -38,11 +43,7 @@ pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usiz
         let of_x = &row.sums[2 * first..][..2 * groups.len()];
         // Slices of a constant length need no checks inside the loops.
         let (high, low) = (&high[first..][..groups.len()], &low[first..][..groups.len()]);
-        // One array a pass: those of a loop over passes would lie in memory.
-        let mut sums = [[[isa.splat_i32(0); 2]; P]; V];
-        let mut more = sums;
-        let mut min_sums = [isa.splat_i32(0); ROW_VECTORS];
-        for (group, bytes) in groups.enumerate() {
+        for (group, bytes) in groups.clone().enumerate() {
             prefetch.touch(at + (group + 1) * super_group.bytes);
             let (group_scales, codes) = bytes.split_at(super_group.header);
             let (group_scales, _) = group_scales.as_chunks::<PASS_ROWS>();
@@ -50,19 +51,17 @@ pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usiz
             let (high, low) = (&high[group], &low[group]);
             let of_x = [of_x[2 * group], of_x[2 * group + 1]];
             let starts = of_x.map(|sum| start::<I, DOT2>(isa, layout, sum));
-            let add = |pass: usize, sums: &mut [[[I::V; 2]; P]; V]| {
+            for (pass, sums) in sums.iter_mut().enumerate() {
                 let scales = load_scales::<I, DOT2>(isa, &group_scales[pass]);
                 add_group::<I, C, P, V, STEPS, DOT2>(isa, &masks, codes, pass * V, high, low, starts, scales, sums);
-            };
-            add(0, &mut sums);
-            add(1, &mut more);
-            if min {
-                add_mins(isa, &group_scales[TILE / PASS_ROWS..], of_x, &mut min_sums);
             }
         }
-        let min_terms = min.then(|| min_terms(isa, &super_scales[4 * TILE..], min_sums));
-        let all = std::array::from_fn(|i| [&sums, &more][i / PASS_VECTORS].as_flattened()[i % PASS_VECTORS]);
-        add_block::<I, ROW_VECTORS>(isa, 0, super_scales, min_terms, row.scales[block], all, &mut out[0]);
+        for (pass, sums) in sums.iter_mut().enumerate() {
+            let sums = sums.as_flattened_mut();
+            let minima = min.then(|| (groups.clone(), of_x));
+            end_block(isa, pass, super_scales, minima, row.scales[block], sums, &mut out[0]);
+            sums.fill([zero; 2]);
+        }
     }
 }
 
@@ -153,13 +152,26 @@ fn add_planes<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: u
     }
 }
 
-/// Adds a group's minima, 16 rows each, times the sum of its activations.
-#[inline(always)]
-fn add_mins<I: Isa>(isa: I, mins: &[[u8; PASS_ROWS]], of_x: [i32; 2], sums: &mut [I::V]) {
-    let sum = isa.splat_i32(128 * Halves(of_x[0]).total() + Halves(of_x[1]).total());
-    for (mins, sums) in mins.iter().zip(sums.chunks_exact_mut(PASS_VECTORS)) {
-        for (min, sum_of) in isa.load_i8(mins).into_iter().zip(sums) {
-            *sum_of = isa.add_i32(*sum_of, isa.mul_i32(sum, min));
+/// Ends a super-block for the rows of a pass; its minima are in these groups, whose activations have these sums. One call for all kernels,
+/// because copies take a kilobyte of what a page loads.
+#[inline(never)]
+fn end_block<I: Isa>(
+    isa: I,
+    pass: usize,
+    super_scales: &[u8],
+    minima: Option<(ChunksExact<u8>, &[i32])>,
+    scale: f32,
+    sums: &[[I::V; 2]],
+    out: &mut [f32; TILE],
+) {
+    let mut min_sums = [isa.splat_i32(0); PASS_VECTORS];
+    let minima = minima.map(|(groups, of_x)| {
+        for (bytes, [high, low]) in groups.zip(of_x.as_chunks().0) {
+            let sum = isa.splat_i32(128 * Halves(*high).total() + Halves(*low).total());
+            let mins = isa.load_i8(&bytes.as_chunks::<PASS_ROWS>().0[TILE / PASS_ROWS + pass]);
+            min_sums = std::array::from_fn(|i| isa.add_i32(min_sums[i], isa.mul_i32(sum, mins[i])));
         }
-    }
+        (&min_sums, &super_scales[4 * (TILE + pass * PASS_ROWS)..])
+    });
+    add_block(isa, pass, super_scales, minima, scale, sums, out);
 }
