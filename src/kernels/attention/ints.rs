@@ -14,7 +14,7 @@
 //! as precise as another.
 
 use super::prefetch::RowPrefetch;
-use super::{OnlineSoftmax, Products, QUERIES, Scores, scale, softmax_step};
+use super::{OnlineSoftmax, Products, QUERIES, Scores, fill_rest, scale, softmax_step};
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::{Codec, HeadBlock, KV_BLOCK, max_abs, rotate, unpack};
 
@@ -100,7 +100,7 @@ impl<I: Isa> Products<I> for Ints {
             softmax_step(isa, scores, live, query);
             scale(isa, scores, &block.row_params[1]);
             // Scales of unused positions may be NaN, and zero times NaN is NaN.
-            scores[live..].fill(0.0);
+            fill_rest(scores, live, 0.0);
             weights.units[q] = round(isa, scores, q, &mut weights.codes);
         }
         weights

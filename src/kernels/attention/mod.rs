@@ -276,7 +276,7 @@ fn fold<'b, I: Isa, P: Products<I>>(
 
 /// One step of the online softmax: turns a block's scores into weights, and rescales the state where the maximum rises.
 fn softmax_step<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], live: usize, state: &mut OnlineSoftmax) {
-    scores[live..].fill(f32::NEG_INFINITY);
+    fill_rest(scores, live, f32::NEG_INFINITY);
     let (fours, _) = scores.as_chunks_mut::<4>();
     let exp = Exp::new(isa);
     let mut lanes = [0.0; 4];
@@ -288,7 +288,7 @@ fn softmax_step<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], live: usize, state
         let p = exp.of(isa.sub(isa.load_f32(four), isa.splat_f32(new_max)));
         isa.store_f32(four, p);
     }
-    scores[live..].fill(0.0);
+    fill_rest(scores, live, 0.0);
     let (fours, _) = scores.as_chunks::<4>();
     let sum = fours.iter().fold(isa.splat_f32(0.0), |sum, four| isa.add(sum, isa.load_f32(four)));
     isa.store_f32(&mut lanes, sum);
@@ -301,6 +301,19 @@ fn softmax_step<I: Isa>(isa: I, scores: &mut [f32; KV_BLOCK], live: usize, state
         state.max = new_max;
     }
     state.sum += sum;
+}
+
+/// Sets the scores or weights of positions that do not count. Most blocks are whole, and filling nothing is a call too.
+#[inline(always)]
+fn fill_rest(scores: &mut [f32; KV_BLOCK], live: usize, value: f32) {
+    #[cold]
+    #[inline(never)]
+    fn fill(rest: &mut [f32], value: f32) {
+        rest.fill(value);
+    }
+    if live < KV_BLOCK {
+        fill(&mut scores[live..], value);
+    }
 }
 
 /// Multiplies scores or weights by their rows' scales, which are bf16.

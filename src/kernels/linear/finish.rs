@@ -70,9 +70,15 @@ fn finish_rows<I: Isa, const T: usize>(
     out: &mut TileOut<T>,
 ) {
     let isa = I::default();
-    let mut scales = [0.0; TILE];
-    let range = matrix.shape.tile_rows(tile);
-    scales[..range.len()].copy_from_slice(&matrix.row_scales[range]);
+    let scales = &matrix.row_scales[matrix.shape.tile_rows(tile)];
+    let padded;
+    let scales = match scales.first_chunk::<TILE>() {
+        Some(all) => all,
+        None => {
+            padded = pad(scales);
+            &padded
+        }
+    };
     let (scales, _) = scales.as_chunks::<4>();
     for (four, (sums, scale)) in sums.iter().zip(scales).enumerate() {
         let scale = isa.load_f32(scale);
@@ -84,6 +90,15 @@ fn finish_rows<I: Isa, const T: usize>(
             isa.store_f32(four_rows(&mut out[t], four), y);
         }
     }
+}
+
+/// The scales of a part's last tile, which may have fewer rows.
+#[cold]
+#[inline(never)]
+fn pad(scales: &[f32]) -> [f32; TILE] {
+    let mut padded = [0.0; TILE];
+    padded[..scales.len()].copy_from_slice(scales);
+    padded
 }
 
 /// Adds a group's part: `y += (f32((Σ << STEP_SHIFT) − offset) · scale + f32(Σ q) · min) · x.scale`.

@@ -97,7 +97,9 @@ pub(super) fn tile<I: Isa, const T: usize>(
     let isa = I::default();
     let (group_bytes, header) = (bytes.len() / groups, matrix.shape.header());
     let (quads, start) = (len / 4, tile * bytes.len());
-    let mut sums = [[isa.splat_i32(0); T]; ROW_VECTORS];
+    // Known zeros would be a call of `memory.fill`.
+    let zero = isa.splat_i32(std::hint::black_box(0));
+    let mut sums = [[zero; T]; ROW_VECTORS];
     let mut unpacked: Option<[_; 2 * UNPACKED_STEPS]> = None;
 
     for (group, bytes) in bytes.chunks_exact(group_bytes).enumerate() {
@@ -109,7 +111,7 @@ pub(super) fn tile<I: Isa, const T: usize>(
             })
         };
         if matrix.shape.five {
-            sums = [[isa.splat_i32(0); T]; ROW_VECTORS];
+            sums = [[zero; T]; ROW_VECTORS];
             for from in (0..quads).step_by(UNPACKED_STEPS) {
                 let to = quads.min(from + UNPACKED_STEPS);
                 prefetch.touch(at + five::bytes(to));

@@ -49,7 +49,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::act::{Act, Precision};
-use super::elementwise::scale;
 use super::isa::Isa;
 use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, LOOKUP, Matrix, MatrixShape, Packing, TILE};
 use super::tables::Sums;
@@ -181,6 +180,8 @@ pub fn multiply_by<I: Isa>(
         return panel::multiply(dots, matrix, first + tiles.start..first + tiles.end, act, &mut columns);
     }
     let start = shape.tile_rows(first + tiles.start).start;
+    // A zero that the compiler knew would be a call of `memory.fill` for each tile.
+    let zero = std::hint::black_box(0.0);
     for tile in first + tiles.start..first + tiles.end {
         let rows = shape.tile_rows(tile);
         let span = rows.start - start..rows.end - start;
@@ -194,7 +195,7 @@ pub fn multiply_by<I: Isa>(
                     false => super_block::many::<I, false>,
                 };
                 many(matrix, tile, act, token..token + some, outs);
-                for (i, out) in outs.iter_mut().enumerate() {
+                for (i, out) in outs.iter().enumerate() {
                     write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
                 }
                 token += some;
@@ -203,14 +204,14 @@ pub fn multiply_by<I: Isa>(
             {
                 let mut out = [[0.0; TILE]; PASS_TOKENS];
                 many.run(matrix, tile, act, token, &mut out);
-                for (i, out) in out.iter_mut().enumerate() {
+                for (i, out) in out.iter().enumerate() {
                     write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
                 }
                 token += PASS_TOKENS;
             } else {
-                let mut out = [[0.0; TILE]];
+                let mut out = [[zero; TILE]];
                 kernels.one.run(matrix, tile, act, token, &mut out);
-                write::<I>(matrix, &mut columns.row(token)[span.clone()], &mut out[0]);
+                write::<I>(matrix, &mut columns.row(token)[span.clone()], &out[0]);
                 token += 1;
             }
         }
@@ -257,12 +258,17 @@ pub fn add<I: Isa>(
     }
 }
 
-/// Writes a tile's results to their place, times the matrix's factor.
-fn write<I: Isa>(matrix: &Matrix, to: &mut [f32], results: &mut [f32; TILE]) {
-    if matrix.factor != 1.0 {
-        scale::<I>(results, matrix.factor);
+/// Writes a tile's results to their place, times the matrix's factor. One of 1 changes nothing, where a copy alone would be a call of
+/// `memory.copy`.
+#[inline(never)]
+fn write<I: Isa>(matrix: &Matrix, to: &mut [f32], results: &[f32; TILE]) {
+    let isa = I::default();
+    let (fours, rest) = to.as_chunks_mut::<4>();
+    let (from, last) = results[..4 * fours.len() + rest.len()].as_chunks::<4>();
+    for (to, from) in fours.iter_mut().zip(from) {
+        isa.store_f32(to, isa.mul(isa.load_f32(from), isa.splat_f32(matrix.factor)));
     }
-    to.copy_from_slice(&results[..to.len()]);
+    rest.iter_mut().zip(last).for_each(|(to, from)| *to = from * matrix.factor);
 }
 
 /// A function that multiplies one tile for `T` tokens.

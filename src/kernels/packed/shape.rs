@@ -85,8 +85,12 @@ impl MatrixShape {
     }
 
     /// The output rows of a tile, up to [`TILE`] of them.
-    #[inline]
+    #[inline(never)]
     pub fn tile_rows(&self, tile: usize) -> Range<usize> {
+        // Small matrices would notice the divisions.
+        if self.parts == 1 {
+            return tile * TILE..((tile + 1) * TILE).min(self.rows);
+        }
         let (part, tile) = (tile / self.part_tiles(), tile % self.part_tiles());
         let (start, end) = (part * self.part_rows(), (part + 1) * self.part_rows());
         start + tile * TILE..(start + (tile + 1) * TILE).min(end)
