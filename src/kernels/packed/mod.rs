@@ -45,7 +45,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::isa::Active;
 use crate::error::{Result, filled, reserve};
-use crate::quant::{Float, Layout, ScaleType, Scales};
+use crate::quant::{Codes, Float, Layout, ScaleType, Scales};
 use crate::team::Team;
 
 /// Output rows of a tile.
@@ -173,41 +173,50 @@ impl Matrix {
     /// # Panics
     /// If the matrix is dense, or there is no such element.
     pub fn code(&self, row: usize, col: usize) -> (u8, f32, Option<f32>) {
+        let unpacked = &mut [[0; 4]; 2 * five::STEPS];
+        let run = self.run(row, col, unpacked);
+        (run.code(0), run.scale, run.min)
+    }
+
+    /// Finds the codes of a row from a column on that are read alike: up to the end of their group, or of their unit where five lie in a
+    /// byte, which is unpacked.
+    fn run<'a>(&'a self, row: usize, col: usize, unpacked: &'a mut [[i32; 4]; 2 * five::STEPS]) -> Run<'a> {
         let Packing::Ints(layout) = self.shape.packing else { panic!("dense matrices have no codes") };
         let (tile, place) = self.shape.place(row);
         let (len, _) = self.shape.blocks();
         let block = &self.tile(tile)[col / len * self.shape.block_bytes()..][..self.shape.block_bytes()];
-        let (header, mut body) = block.split_at(self.shape.header());
+        let (header, codes) = block.split_at(self.shape.header());
+        let by_rows = self.shape.by_rows();
+        let run = Run { width: layout.codes, by_rows, codes, place, first: col % len, end: len, scale: 0.0, min: None };
         if self.shape.has_super_blocks() {
-            let (group, k) = (col % len / self.shape.groups().0, col % self.shape.groups().0);
+            let (len, k) = (self.shape.groups().0, run.first);
             let super_group = self.shape.super_group();
-            let (group_header, codes) = body[group * super_group.bytes..].split_at(super_group.header);
+            let (group_header, codes) = codes[k / len * super_group.bytes..].split_at(super_group.header);
             let read = |i: usize| {
                 let scale = Float::F32.value(&header[4 * (i * TILE + place)..][..4]);
                 scale * f32::from(group_header[i * TILE + place] as i8)
             };
             let min = (group_header.len() > TILE).then(|| read(1));
-            return (ints::code(layout.codes, codes, place, k), read(0), min);
+            return Run { codes, first: k % len, end: len, scale: read(0), min, ..run };
         }
-        let (mut unpacked, mut k) = ([[0; 4]; 2 * five::STEPS], col % len);
-        if self.shape.five {
-            five::unpack::<Active>(&body[k / 4 / five::STEPS * five::UNIT..], &mut unpacked);
-            (body, k) = (bytemuck::cast_slice(&unpacked), k % (4 * five::STEPS));
-        }
-        let code = if self.shape.by_rows() {
-            ints::code_by_rows(layout.codes, body, place, k)
+        let run = if self.shape.five {
+            let unit = 4 * five::STEPS;
+            five::unpack::<Active>(&codes[run.first / unit * five::UNIT..], unpacked);
+            // The last unit of a group may have fewer codes.
+            let end = unit.min(len - run.first / unit * unit);
+            Run { codes: bytemuck::cast_slice(unpacked), first: run.first % unit, end, ..run }
         } else {
-            ints::code(layout.codes, body, place, k)
+            run
         };
         let Scales::Group { scale_type, min, .. } = layout.scales else {
-            return (code, self.row_scales[row], None);
+            return Run { scale: self.row_scales[row], ..run };
         };
         let (scales, mins) = header.split_at(header.len() / if min { 2 } else { 1 });
         let read = |numbers: &[u8]| match scale_type {
             ScaleType::F16 => Float::F16.value(&numbers[2 * place..][..2]),
             _ => Float::F32.value(&numbers[4 * place..][..4]),
         };
-        (code, read(scales), min.then(|| read(mins)))
+        Run { scale: read(scales), min: min.then(|| read(mins)), ..run }
     }
 
     /// Decodes one row to `out`, `[cols]` values: an embedding look-up.
@@ -225,10 +234,16 @@ impl Matrix {
                 }
             }
             Packing::Ints(layout) => {
-                for (col, out) in out.iter_mut().enumerate() {
-                    let (code, scale, min) = self.code(row, col);
-                    let scale = if self.divide { 1.0 / scale } else { scale };
-                    *out = layout.value(code, scale, min);
+                let unpacked = &mut [[0; 4]; 2 * five::STEPS];
+                let mut col = 0;
+                while col < self.shape.cols {
+                    let run = self.run(row, col, unpacked);
+                    let scale = if self.divide { 1.0 / run.scale } else { run.scale };
+                    let count = (run.end - run.first).min(self.shape.cols - col);
+                    for (i, out) in out[col..col + count].iter_mut().enumerate() {
+                        *out = layout.value(run.code(i), scale, run.min);
+                    }
+                    col += count;
                 }
             }
         }
@@ -237,6 +252,29 @@ impl Matrix {
     /// Bytes that this matrix occupies at the moment.
     pub fn bytes(&self) -> u64 {
         self.lines.len() as u64 * size_of::<Line>() as u64 + 4 * self.row_scales.len() as u64
+    }
+}
+
+/// Neighbouring codes of a row under one scale.
+struct Run<'a> {
+    width: Codes,
+    by_rows: bool,
+    /// The codes of all rows of the tile.
+    codes: &'a [u8],
+    /// The row's place in the tile.
+    place: usize,
+    /// The first code of the row, and the end of those that are read alike.
+    first: usize,
+    end: usize,
+    scale: f32,
+    min: Option<f32>,
+}
+
+impl Run<'_> {
+    /// Reads a code, counted from the first.
+    fn code(&self, i: usize) -> u8 {
+        let read = if self.by_rows { ints::code_by_rows } else { ints::code };
+        read(self.width, self.codes, self.place, self.first + i)
     }
 }
 
