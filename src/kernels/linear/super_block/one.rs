@@ -153,7 +153,7 @@ fn add_planes<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: u
 }
 
 /// Ends a super-block for the rows of a pass; its minima are in these groups, whose activations have these sums. One call for all kernels,
-/// because copies take a kilobyte of what a page loads.
+/// because copies take two kilobytes of what a page loads.
 #[inline(never)]
 fn end_block<I: Isa>(
     isa: I,
