@@ -10,7 +10,7 @@ import { type QualityRow, quality, readTasks, scoreTasks, slice } from "ternligh
 import { withFront } from "../../src/quality/measure.ts";
 import { toBlob } from "../../src/quality/new_gguf.ts";
 import { scoreChoices } from "../../src/quality/tasks.ts";
-import { json, ternlight } from "../cli/support/ternlight.ts";
+import { done, json, ternlight } from "../cli/support/ternlight.ts";
 import { folderOf, goldenFile, goldenPath } from "../source/support/models.ts";
 import { demoText, trained } from "./support/craft.ts";
 
@@ -309,7 +309,7 @@ test("the command prints a table, a picture and lines for a spreadsheet", async 
   assert.ok(!existsSync(at("out.csv.partial")), "what is done leaves nothing");
   const picture = await readFile(at("out.svg"), "utf8");
   assert.equal(picture.match(/<circle/g)!.length, 4);
-  const { stdout } = await ternlight("quality", ...flags);
+  const { stdout } = await done("quality", ...flags);
   assert.match(stdout, /^ {2}\*? +kv f32 +\d+\.\d{4} +/m);
   assert.match(stdout, /tokens\/s +file +packed +memory/);
   assert.equal((await ternlight("quality", "ternlight-demo", at("text.txt"), "--kv", "f33")).status, 2);

@@ -10,7 +10,7 @@ import { Gguf } from "../../src/quality/gguf.ts";
 import { sliceModel, tokenizerOf } from "../../src/quality/slice.ts";
 import { BlobSource } from "../../src/source/blob.ts";
 import type { Tokenizer } from "../../src/text/tokenizer.ts";
-import { json, ternlight } from "../cli/support/ternlight.ts";
+import { done, json, ternlight } from "../cli/support/ternlight.ts";
 import { contents } from "../convert/support/convert.ts";
 import { folderOf, goldenFile } from "../source/support/models.ts";
 import { bytesOf, demoText, rebuilt, trained } from "./support/craft.ts";
@@ -252,8 +252,7 @@ test("the command slices any source, also safetensors", async (context) => {
   // Over the sentences that are within the slice, whose kept logits are the same bits.
   assert.deepEqual([before.kl, after.kl], [0, 0]);
   assert.ok(after.sameWinner > 0.8 && after.sameWinner <= 1);
-  const shown = await ternlight("run", out, "-p", "Once upon a time", "-n", "8", "--temp", "0");
-  assert.equal(shown.status, 0);
+  const shown = await done("run", out, "-p", "Once upon a time", "-n", "8", "--temp", "0");
   assert.notEqual(shown.stdout.trim(), "");
   assert.equal(told.compared.text, "held-out");
   assert.deepEqual([told.ids.length, told.ids[0]], [1000, 0]);

@@ -40,7 +40,7 @@ export const ternlight = (...args: string[]): Promise<Ran> => start(args).ended;
 /** What must end well, without a word on stderr that is not expected. */
 export async function done(...args: string[]): Promise<Ran> {
   const ran = await ternlight(...args);
-  assert.equal(ran.status, 0, `ternlight ${args.join(" ")}\n${ran.stderr}`);
+  assert.equal(ran.status, 0, `ternlight ${args.join(" ")} ended with ${ran.signal ?? ran.status}\n${ran.stderr}`);
   return ran;
 }
 
