@@ -8,7 +8,7 @@ import { inspect, load } from "ternlight";
 import { calibrate, quality } from "ternlight/quality";
 import { entropyOf, mapOf, precisionOf } from "../../src/quality/calibrate.ts";
 import type { ActivationMap } from "../../src/types/index.ts";
-import { done, json, ternlight } from "../cli/support/ternlight.ts";
+import { done, json, start, ternlight } from "../cli/support/ternlight.ts";
 import { contents } from "../convert/support/convert.ts";
 import { folderOf, goldenFile } from "../source/support/models.ts";
 import { bytesOf, demoText, rebuilt, trained } from "./support/craft.ts";
@@ -192,17 +192,19 @@ test("what a map gains is said by the weights that it is for", async (context) =
     "--calibration-tokens",
     "32",
   ];
-  const told = async (model: string, ...more: string[]) => {
-    const out = path.join(folder, `of ${model}`);
-    return (await done("calibrate", path.join(folder, model), ...flags, "--output-dir", out, ...more)).stdout;
+  const command = (model: string) => {
+    return ["calibrate", path.join(folder, model), ...flags, "--output-dir", path.join(folder, `of ${model}`)];
   };
+  const told = async (model: string) => (await done(...command(model))).stdout;
   const [bytes, trits] = await Promise.all([told("q8_0.gguf"), told("tq2_0.gguf")]);
   assert.match(bytes!, /Nothing is gained in memory;.*bench --activations int8 tells/);
   assert.match(trits!, /Weights of 1 and 2 bits are faster with these inputs than with int14/);
   // Each matrix is loaded with each precision then, so that the model is a small one.
-  const within = await told("tq2_0.gguf", "--force", "--budget", "0.5 %");
-  assert.match(within, /by the loss of each matrix/);
-  assert.match(within, /^ *matrix .* int8, nats +int4, nats +int2, nats/m);
+  const within = [...command("tq2_0.gguf"), "--force", "--budget", "0.5 %"];
+  const { stdout, stderr } = await start(within, [process.execPath, "--trace-wasm-code-gc"]).ended;
+  assert.match(stdout, /by the loss of each matrix/, stderr);
+  assert.match(stdout, /^ *matrix .* int8, nats +int4, nats +int2, nats/m);
+  assert.doesNotMatch(stdout, /wasm-gc/, "V8 may end a process that frees wasm code");
 });
 
 test("the command writes the map and a copy, which loads take", async (context) => {
