@@ -136,7 +136,7 @@ fn one_bit_sums_are_looked_up_where_products_are_summed_in_pairs() {
         let options = Options { prefill_chunk, one_bit_sums: asked, ..Options::default() };
         let mut plan = files.plan(options).unwrap();
         assert_eq!(plan.one_bit_sums(), asked, "else the dot product decides it");
-        tune::settle::<Active>(&mut plan, dots, &Team::solo(), &|| 0.0).unwrap();
+        tune::settle::<Active>(&mut plan, dots, None, &Team::solo(), &|| 0.0).unwrap();
         assert_eq!(plan.one_bit_sums(), Some(expected), "{dots:?}, {prefill_chunk}, {asked:?}");
     }
 }

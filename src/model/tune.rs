@@ -126,18 +126,25 @@ fn kinds(model: &Model) -> impl Iterator<Item = (Kind, Vec<Timed<'_>>)> {
 }
 
 /// Settles how matrices are packed, where the options leave it open, before memory is reserved: ternary codes five to a byte where that is
-/// no slower in the widest of them, and 1-bit codes for sums that are looked up where products are summed by `dots` in pairs, since no dot
+/// no slower in the widest of them, which is measured unless `five` tells it, and 1-bit codes for sums that are looked up where products are summed by `dots` in pairs, since no dot
 /// product of bytes is fast there. Small models, whose weights caches may hold, keep two bits, and dot products stay where the tables of a
 /// few rows would take more memory than all rows were planned with.
 ///
 /// # Errors
 /// As [`tune`].
-pub fn settle<I: Isa>(plan: &mut Plan, dots: DotProduct, team: &Team, now: &dyn Fn() -> f64) -> Result<()> {
+pub fn settle<I: Isa>(
+    plan: &mut Plan,
+    dots: DotProduct,
+    five: Option<bool>,
+    team: &Team,
+    now: &dyn Fn() -> f64,
+) -> Result<()> {
     let begun = now();
-    let ternary = match plan.options.ternary_packing {
-        Some(packing) => packing,
-        None if five_is_faster::<I>(plan, team, now)? => TernaryPacking::Five,
-        None => TernaryPacking::TwoBits,
+    let ternary = match (plan.options.ternary_packing, five) {
+        (Some(packing), _) => packing,
+        (None, Some(true)) => TernaryPacking::Five,
+        (None, None) if five_is_faster::<I>(plan, team, now)? => TernaryPacking::Five,
+        (None, _) => TernaryPacking::TwoBits,
     };
     let looks_up = dots == DotProduct::Dot2 && plan.rows() > 2 * Sums::Fours.rows();
     let one_bit = if looks_up { OneBitSums::Lookup } else { OneBitSums::Dot };

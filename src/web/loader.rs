@@ -105,8 +105,9 @@ impl Loader {
     }
 
     /// Reserves the weights' memory, for the dot product that was chosen; with `survey` nothing is kept and zeros are counted instead.
-    /// `threads` counts the caller.
-    pub fn reserve(&mut self, survey: bool, threads: usize) -> Js<()> {
+    /// `threads` counts the caller. Where the options leave open how ternary codes are packed, `five` says what an earlier load measured:
+    /// whether five to a byte were no slower.
+    pub fn reserve(&mut self, survey: bool, threads: usize, five: Option<bool>) -> Js<()> {
         let mut plan = match std::mem::replace(&mut self.stage, Stage::Failed) {
             Stage::Planned(plan) => plan,
             other => {
@@ -120,7 +121,7 @@ impl Loader {
             let Memory { weights, total, .. } = plan.memory();
             grow(total + if threads > 1 { weights.min(LOAD_BYTES) } else { 0 })?;
             let team = team(threads)?;
-            tune::settle::<Active>(&mut plan, linear::chosen(), &team, &now).map_err(thrown)?;
+            tune::settle::<Active>(&mut plan, linear::chosen(), five, &team, &now).map_err(thrown)?;
             (team, model::Loader::new(*plan))
         };
         let loader = loader.map_err(thrown)?;

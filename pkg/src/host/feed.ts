@@ -3,6 +3,7 @@
 import type { EngineSettings } from "../rpc/protocol.ts";
 import type { ModelFiles } from "../source/files.ts";
 import type { Part } from "../split/plan.ts";
+import type { Description } from "../types/info.ts";
 import type { Instance } from "../wasm/load.ts";
 import type { LoadContext } from "./context.ts";
 import type { Headers } from "./headers.ts";
@@ -43,6 +44,8 @@ export interface Intake {
   survey?: boolean;
   /** Threads of the instance, the engine's own included. @default 1 */
   threads?: number;
+  /** How an earlier load has found that ternary weights are best packed. */
+  packing?: Description["ternaryPacking"];
   /** A prompt to compute while the weights come. */
   prompt?: ExpectedPrompt | undefined;
 }
@@ -69,7 +72,7 @@ export async function feed(intake: Intake, context: LoadContext): Promise<Loader
 
 async function fill(
   loaders: readonly Loader[],
-  { places, files, survey = false, threads = 1, prompt }: Intake,
+  { places, files, survey = false, threads = 1, packing, prompt }: Intake,
   { platform, signal, onProgress, timeline }: LoadContext,
 ): Promise<void> {
   const begun = performance.now();
@@ -79,7 +82,8 @@ async function fill(
   const rows = await readAll(loader.probes() as Span[], files, signal);
   for (const loader of loaders) loader.decide(rows);
   const spans = spansOf(loaders, prompt?.reorders ?? false);
-  for (const loader of loaders) loader.reserve(survey, threads);
+  const five = packing && packing === "1.6-bit";
+  for (const loader of loaders) loader.reserve(survey, threads, five);
   timeline?.add("load", "plan", begun);
 
   let { memory } = places[0]!.instance;

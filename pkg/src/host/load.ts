@@ -103,7 +103,8 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   phase("threads", { threads });
   const dots = chooseDots(places, settings, record);
   const planSettings = forPlan(settings);
-  const loaders = await feed({ places, files, settings: planSettings, threads, prompt }, context);
+  const packing = dots.record?.found?.ternaryPacking;
+  const loaders = await feed({ places, files, settings: planSettings, threads, packing, prompt }, context);
   for (const file of files.weights) await file.check?.({ signal });
   signal.throwIfAborted();
   begun = performance.now();
@@ -111,7 +112,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const engine = own.length > 1 ? (await context.platform.split!()).join(own) : own[0].engine;
   const description = engine.describe() as Description;
   phase("engine", { bytes: needed.total });
-  const [loaded, tuned] = [await text, tune(engine, dots, settings)];
+  const [loaded, tuned] = [await text, tune(engine, dots, settings, description.ternaryPacking)];
   // A worker that ends while it writes would leave a file without a name.
   await tuned.kept;
   phase("kernels", { measured: tuned.measured });
@@ -281,15 +282,18 @@ function chooseDots(
   return { dotProduct: dots as ModelInfo["dotProduct"], record, ms: performance.now() - begun };
 }
 
-/** Chooses in the same way which weights are touched ahead. */
+/** Chooses in the same way which weights are touched ahead, and keeps that and how ternary weights were packed. */
 function tune(
   engine: Loaded["engine"],
   { dotProduct, record, ms }: Dots,
-  { weightPrefetch = "auto" }: LoadSettings,
+  { weightPrefetch = "auto", ternaryPacking: asked }: LoadSettings,
+  packed: Description["ternaryPacking"],
 ): { chosen: Kernels; measured: boolean; kept: Promise<void> | undefined } {
   const recalled = record?.found && engine.recall(record.found.weightPrefetch);
   const prefetched = recalled ?? engine.tune(weightPrefetch, ms);
-  const kept = recalled ? undefined : record?.keep({ dotProduct, weightPrefetch: prefetched });
+  const ternaryPacking = asked === "auto" ? packed : undefined;
+  const known = recalled && (!ternaryPacking || ternaryPacking === record?.found?.ternaryPacking);
+  const kept = known ? undefined : record?.keep({ dotProduct, weightPrefetch: prefetched, ternaryPacking });
   return { chosen: { dotProduct, weightPrefetch: prefetchOf(prefetched) }, measured: !recalled, kept };
 }
 

@@ -7,13 +7,21 @@
 import { hashOf } from "../cache/access.ts";
 import type { Store, StoredFile } from "../cache/store.ts";
 import type { LoadSettings } from "../rpc/protocol.ts";
+import type { Description } from "../types/info.ts";
 import type { Platform } from "./platform.ts";
 
-/** How products are summed, and which weights are touched ahead: the choices of `Engine.tune`. */
 export interface Tuning {
+  /** How products are summed. */
   dotProduct: string;
+  /** Which weights are touched ahead: the choices of `Engine.tune`. */
   weightPrefetch: Uint8Array;
+  /** How ternary weights are packed, where the options left it open. */
+  ternaryPacking?: Packing | undefined;
 }
+
+type Packing = NonNullable<Description["ternaryPacking"]>;
+
+const PACKINGS: readonly unknown[] = ["2-bit", "1.6-bit"] satisfies Packing[];
 
 const WEEK_MS = 7 * 24 * 3600 * 1000;
 /** Every record is as long as any other: one that is written over another leaves nothing of it. */
@@ -51,11 +59,12 @@ export class TuningRecord {
   }
 
   /** Keeps what was measured, beside what other models' loads have found for kinds that this one has not. */
-  async keep({ dotProduct, weightPrefetch }: Tuning): Promise<void> {
+  async keep({ dotProduct, weightPrefetch, ternaryPacking = this.found?.ternaryPacking }: Tuning): Promise<void> {
     try {
       await this.#dropOld();
       const numbers = [...weightPrefetch, ...(this.found?.weightPrefetch ?? [])].slice(0, MOST_NUMBERS);
-      const text = JSON.stringify({ dotProduct, weightPrefetch: numbers, at: Date.now() }).padEnd(BYTES);
+      const record = { dotProduct, weightPrefetch: numbers, ternaryPacking, at: Date.now() };
+      const text = JSON.stringify(record).padEnd(BYTES);
       const bytes = new TextEncoder().encode(text);
       const file = await this.#store.write(this.#name, bytes);
       await file?.write(bytes, 0);
@@ -80,9 +89,10 @@ async function parse(file: StoredFile): Promise<Tuning | null> {
     if (file.size !== BYTES) return null;
     const bytes = new Uint8Array(BYTES);
     await file.read(bytes, 0);
-    const { at, dotProduct, weightPrefetch } = JSON.parse(new TextDecoder().decode(bytes));
+    const { at, dotProduct, weightPrefetch, ternaryPacking } = JSON.parse(new TextDecoder().decode(bytes));
     if (!(Math.abs(Date.now() - at) < WEEK_MS) || !/^dot[24]$/.test(dotProduct)) return null;
-    return { dotProduct, weightPrefetch: Uint8Array.from(weightPrefetch) };
+    if (ternaryPacking !== undefined && !PACKINGS.includes(ternaryPacking)) return null;
+    return { dotProduct, weightPrefetch: Uint8Array.from(weightPrefetch), ternaryPacking };
   } catch {
     return null;
   } finally {

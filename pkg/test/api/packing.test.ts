@@ -1,10 +1,12 @@
 /** The option `ternaryPacking`: the same answers from less memory, in every build. */
 
 import assert from "node:assert/strict";
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
 import { test } from "node:test";
 import { canRun, inspect, type LoadOptions, load, type TernaryPacking } from "ternlight";
 import { synthetic } from "../../src/bench/synthetic.ts";
-import { goldenPath } from "../source/support/models.ts";
+import { folderOf, goldenPath } from "../source/support/models.ts";
 import { failure } from "./support/model.ts";
 
 /** Enough tokens for the kernels of one, of a few and of many. */
@@ -62,6 +64,30 @@ test("auto measures large models, keeps two bits in small ones and in those that
   } finally {
     await model.close();
   }
+});
+
+test("what auto found decides the next load, where it is kept", async (context) => {
+  const cache = await folderOf(context, {});
+  const packed = async (ternaryPacking: TernaryPacking) => {
+    const { info } = await answers("models/bitnet_packed", { ternaryPacking, threads: 1, cache });
+    return info.ternaryPacking;
+  };
+  assert.equal(await packed("1.6-bit"), "1.6-bit");
+  const [name] = (await readdir(cache)).filter((name) => name.startsWith("tuning-"));
+  const file = path.join(cache, name!);
+  const kept = async () => JSON.parse(await readFile(file, "utf8"));
+  assert.equal((await kept()).ternaryPacking, undefined, "what was asked for is not kept");
+  assert.equal(await packed("auto"), "2-bit");
+  assert.equal((await kept()).ternaryPacking, "2-bit");
+  const change = async (ternaryPacking: string) => {
+    await writeFile(file, JSON.stringify({ ...(await kept()), ternaryPacking }).padEnd(256));
+  };
+  await change("1.6-bit");
+  assert.equal(await packed("auto"), "1.6-bit");
+  assert.equal(await packed("2-bit"), "2-bit");
+  assert.equal((await kept()).ternaryPacking, "1.6-bit");
+  await change("1-bit");
+  assert.equal(await packed("auto"), "2-bit", "a record that is damaged");
 });
 
 test("other values of the option are refused", async () => {

@@ -51,7 +51,7 @@ export const plan = {
     to: "plan",
     default: "2-bit",
     flag: { value: "B" },
-    help: "How ternary weights are packed: four to a byte, or five, which takes a fifth less memory; auto takes five where a measurement finds that no slower.",
+    help: "How ternary weights are packed: four to a byte, or five, which takes a fifth less memory; auto takes five where a measurement finds that no slower, and a cache keeps it for a week.",
   },
   oneBitSums: {
     kind: { values: ["auto", "dot", "lookup"] },
