@@ -6,11 +6,7 @@ import { availableParallelism } from "node:os";
 import { run } from "node:test";
 import { spec } from "node:test/reporters";
 
-/**
- * V8 frees compiled wrappers of imported functions while another worker begins to use one, and dies of it ("Check failed:
- * jit_page.has_value()" in WasmImportWrapperCache::Free; nodejs/node#64500). A process meets that once in several hundred
- * models that it opens and closes, as these tests do; one that keeps its models does not. Then wasm code is never freed.
- */
+/** What a load sets in Node (keepWasmCode in src/platform/node.ts), for the tests that instantiate modules themselves. */
 const execArgv = ["--no-wasm-code-gc"];
 
 /** No file takes a quarter of it: one that hangs fails, and the others go on. */

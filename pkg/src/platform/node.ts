@@ -12,7 +12,24 @@ import type { Paths } from "../source/source.ts";
 import { owned } from "./node_ports.ts";
 import { processorName, type System, system } from "./system.ts";
 
-export const spawnEngine = (): WorkerPort => spawn(new URL("./node-worker.js", import.meta.url));
+export function spawnEngine(): WorkerPort {
+  const port = spawn(new URL("./node-worker.js", import.meta.url));
+  keepWasmCode();
+  return port;
+}
+
+let keepsWasmCode = "Deno" in globalThis || "Bun" in globalThis;
+
+/**
+ * Keeps V8 from freeing wasm code in this process: it frees compiled wrappers of imported functions while another worker begins to use
+ * one, and the process ends ("Check failed: jit_page.has_value()" in WasmImportWrapperCache::Free; nodejs/node#64500). On a busy machine
+ * a dozen models that are opened and closed are enough. What stays is a module's first, slower code, as long as the module lives.
+ */
+function keepWasmCode(): void {
+  if (keepsWasmCode) return;
+  keepsWasmCode = true;
+  process.getBuiltinModule?.("node:v8").setFlagsFromString("--no-wasm-code-gc");
+}
 
 /** A thread's own file is a tenth of the engine's: less to parse, while the engine compiles. */
 export const spawnThread = (): WorkerPort => spawn(new URL("./node-thread.js", import.meta.url));
