@@ -9,7 +9,7 @@ import { spec } from "node:test/reporters";
 /** What a load sets in Node (keepWasmCode in src/platform/node.ts), for the tests that instantiate modules themselves. */
 const execArgv = ["--no-wasm-code-gc"];
 
-/** No file takes a quarter of it: one that hangs fails, and the others go on. */
+/** No file takes a quarter of it: a test that hangs fails, and the others go on; a file that stays open behind its tests ends the run. */
 const MOST_MS = 600_000;
 
 /** Characters of what a file printed last. */
@@ -17,13 +17,20 @@ const LAST = 4000;
 
 const printed = new Map();
 const [failed, ends] = [[], []];
+const over = new AbortController();
 // `true` would leave one core out: half of two. Most files wait for a process, a browser or a server much of the time.
 const events = run({
   globPatterns: process.argv.slice(2),
   concurrency: availableParallelism(),
   execArgv,
+  signal: over.signal,
   timeout: MOST_MS,
 });
+const silence = setTimeout(() => {
+  console.log(`\nNothing was heard for ${MOST_MS / 1000} s, what runs is ended: a file may not end behind its tests.`);
+  over.abort();
+}, MOST_MS);
+events.on("data", () => silence.refresh());
 const keep = (file, text) => printed.set(file, ((printed.get(file) ?? "") + text).slice(-LAST));
 events.on("test:stderr", ({ file, message }) => keep(file, message));
 // An error after a file's last test is told so, and fails the file.
@@ -39,4 +46,5 @@ events.on("test:summary", ({ file, counts }) => {
 });
 for await (const text of events.compose(spec)) process.stdout.write(text);
 for (const end of ends) console.log(`\n${end}`);
+clearTimeout(silence);
 process.exitCode = failed.length > 0 ? 1 : 0;

@@ -152,7 +152,8 @@ test("all but what the last bytes hold is computed before they come", async (con
     const with_ = await first(prompt, 1000 + 4 * without.timings.promptMs);
     assert.deepEqual(with_.tokens, without.tokens);
     assert.equal(with_.timings.cachedN, 399);
-    assert.equal(with_.info.prefill?.layers, with_.info.config.layers - 1, `${threads} threads`);
+    // A busy machine may have got to the last layer before the load has ended.
+    assert.ok(with_.info.prefill!.layers >= with_.info.config.layers - 1, `${threads} threads`);
     assert.ok(with_.ms < without.ms, `${with_.ms} ms, without ${without.ms} ms`);
   }
 });

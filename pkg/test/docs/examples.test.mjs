@@ -81,10 +81,9 @@ const preludes = {
 let folder;
 let server;
 let browser;
-const cleanUps = [];
 
 before(async () => {
-  folder = await emptyFolderWithPackage({ after: (cleanUp) => cleanUps.push(cleanUp) });
+  folder = await emptyFolderWithPackage();
   await copyFile(tiny, path.join(folder, "model.gguf"));
   for (const name of ["folder", "bitnet-2b"]) await cp(demoModel, path.join(folder, name), { recursive: true });
   const book = await readFile(path.join(folder, "folder", "README.md"), "utf8");
@@ -96,7 +95,6 @@ before(async () => {
 after(async () => {
   await browser?.close();
   await server?.close();
-  for (const cleanUp of cleanUps) await cleanUp();
 });
 
 const env = () => ({

@@ -11,8 +11,8 @@ const node = process.execPath;
 const env = { ...process.env, XDG_CACHE_HOME: "/nonexistent", NEXT_TELEMETRY_DISABLED: "1" };
 
 /** A folder with the package and an example in it. */
-async function example(context, name, prefix) {
-  const folder = await emptyFolderWithPackage(context, prefix);
+async function example(name, prefix) {
+  const folder = await emptyFolderWithPackage(prefix);
   await cp(path.join(root, "examples", name), folder, { recursive: true });
   return folder;
 }
@@ -38,12 +38,12 @@ test("each example is listed, says how to run it, and asks for this package", as
     assert.match(await readFile(path.join(root, "examples", name, "README.md"), "utf8"), /```sh\n/, name);
     const settings = name === "deno" ? "deno.json" : "package.json";
     assert.ok((await readFile(path.join(root, "examples", name, settings), "utf8")).includes(`^${version}`), name);
-    assert.ok(own.includes(`example(context, "${name}"`) || name === "extension", `${name} is not run here`);
+    assert.ok(own.includes(`example("${name}"`) || name === "extension", `${name} is not run here`);
   }
 });
 
 test("vite-chat", { timeout: 90_000 }, async (context) => {
-  const folder = await example(context, "vite-chat");
+  const folder = await example("vite-chat");
   const vite = host("vite8/bin/vite.js");
   const program = path.join(folder, "main.js");
   const text = await readFile(program, "utf8");
@@ -87,7 +87,7 @@ test("vite-chat", { timeout: 90_000 }, async (context) => {
 test("next-server", { timeout: 170_000 }, async (context) => {
   // Beside its own packages: it follows no links out of its root.
   const hosts = path.dirname(host(""));
-  const folder = await example(context, "next-server", path.join(hosts, "example-"));
+  const folder = await example("next-server", path.join(hosts, "example-"));
   const config = path.join(folder, "next.config.mjs");
   await writeFile(
     config,
@@ -110,7 +110,7 @@ test("next-server", { timeout: 170_000 }, async (context) => {
 });
 
 test("cloudflare-worker", { timeout: 60_000 }, async (context) => {
-  const folder = await example(context, "cloudflare-worker");
+  const folder = await example("cloudflare-worker");
   const model = `${await serveFolder(context, folder, {})}model/`;
   const {
     main,
@@ -143,8 +143,8 @@ const main :Workerd.Worker = (
   assert.equal((await ask(`?beginning=${"a".repeat(401)}`)).status, 400);
 });
 
-test("retrieval", { timeout: 60_000 }, async (context) => {
-  const folder = await example(context, "retrieval");
+test("retrieval", { timeout: 60_000 }, async () => {
+  const folder = await example("retrieval");
   const program = programOf(folder);
   const first = await run(node, ["search.js"], { cwd: folder, env });
   assert.match(first.stderr, /4 passages, 4 of them new/);
@@ -159,8 +159,8 @@ test("retrieval", { timeout: 60_000 }, async (context) => {
   assert.equal(again.stdout, first.stdout);
 });
 
-test("deno", { timeout: 60_000 }, async (context) => {
-  const folder = await example(context, "deno");
+test("deno", { timeout: 60_000 }, async () => {
+  const folder = await example("deno");
   // Its names mean the packed package, which is installed beside it, instead of a registry's.
   const { imports } = JSON.parse(await readFile(path.join(folder, "deno.json"), "utf8"));
   const packed = Object.entries(imports).map(([name, target]) => {
@@ -181,8 +181,8 @@ test("deno", { timeout: 60_000 }, async (context) => {
   assert.match(stdout, /^The king had three sons, and.{60}/s);
 });
 
-test("extract-csv", { timeout: 60_000 }, async (context) => {
-  const folder = await example(context, "extract-csv");
+test("extract-csv", { timeout: 60_000 }, async () => {
+  const folder = await example("extract-csv");
   const [head, ...rows] = (await programOf(folder)(["extract.js", "letters.txt"])).trim().split("\n");
   assert.equal(head, "customer,item,count,mood");
   assert.equal(rows.length, 3);
@@ -190,8 +190,8 @@ test("extract-csv", { timeout: 60_000 }, async (context) => {
     assert.match(row, /^("([^"]|"")+"|[^",]+),("([^"]|"")+"|[^",]+),\d{1,2},(happy|neutral|angry)$/);
 });
 
-test("agent", { timeout: 60_000 }, async (context) => {
-  const folder = await example(context, "agent");
+test("agent", { timeout: 60_000 }, async () => {
+  const folder = await example("agent");
   const printed = await programOf(folder)(["agent.js", "What is 17 times 23?"]);
   const [, a, b, product] = /^multiply\(\{"a":(\d+),"b":(\d+)\}\) → (\d+)\n/.exec(printed);
   assert.equal(Number(product), a * b);

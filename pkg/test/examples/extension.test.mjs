@@ -10,7 +10,7 @@ import { emptyFolderWithPackage, launch, run, serve } from "../package/support.m
 const example = fileURLToPath(new URL("../../../examples/extension/", import.meta.url));
 
 test("extension", { timeout: 120_000 }, async (context) => {
-  const folder = await emptyFolderWithPackage(context);
+  const folder = await emptyFolderWithPackage();
   await cp(example, folder, { recursive: true });
   await run(process.execPath, ["build.mjs"], { cwd: folder });
   await rm(path.join(folder, "node_modules"), { recursive: true });

@@ -24,7 +24,7 @@ const flavours = [
 for (const vite of ["vite5", "vite6", "vite7", "vite8"]) {
   test(vite, async (context) => {
     const bin = host(`${vite}/bin/vite.js`);
-    const folder = await emptyFolderWithPage(context);
+    const folder = await emptyFolderWithPage();
     await run(node, [bin, "build"], { cwd: folder });
 
     for (const [name, headers, flavour] of flavours) {
@@ -45,7 +45,7 @@ for (const vite of ["vite5", "vite6", "vite7", "vite8"]) {
 
 for (const vite of ["vite5", "vite8"]) {
   test(`the chat element, by ${vite}`, async (context) => {
-    const folder = await emptyFolderWithPage(context);
+    const folder = await emptyFolderWithPage();
     const script = `
       import "ternlight/chat-element";
       const chat = document.createElement("ternlight-chat");
@@ -67,7 +67,7 @@ for (const vite of ["vite5", "vite8"]) {
 }
 
 test("webpack", async (context) => {
-  const folder = await emptyFolderWithPage(context);
+  const folder = await emptyFolderWithPage();
   const config = {
     mode: "production",
     context: folder,
@@ -86,7 +86,7 @@ test("webpack", async (context) => {
 
 test("esbuild, with the worker, what it imports and the wasm as entries of their own", async (context) => {
   // esbuild leaves `new URL()` alone, so what it names has to be put beside the bundle.
-  const folder = await emptyFolderWithPage(context);
+  const folder = await emptyFolderWithPage();
   const dist = path.join(folder, "node_modules", "ternlight", "dist");
   const entries = [
     "main.js",

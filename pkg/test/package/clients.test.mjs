@@ -11,8 +11,8 @@ const packages = ["ai-sdk", "langchain", "react"];
 const tsc = path.join(root, "node_modules/.bin/tsc");
 
 /** A folder with this package, and each of those from its tarball, with what these want beside them. */
-async function installed(context, beside) {
-  const folder = await emptyFolderWithPackage(context);
+async function installed(beside) {
+  const folder = await emptyFolderWithPackage();
   for (const client of packages) {
     const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], {
       cwd: path.join(root, "clients", client),
@@ -38,8 +38,8 @@ async function installed(context, beside) {
   return folder;
 }
 
-test("the packages have types and entries that tools find right", async (context) => {
-  const folder = await installed(context, {
+test("the packages have types and entries that tools find right", async () => {
+  const folder = await installed({
     node_modules: ["@ai-sdk", "ai", "@types/react", "csstype", "@langchain/core"],
   });
   for (const tarball of (await readdir(folder)).filter((name) => /^ternlight-[a-z]/.test(name))) {
@@ -94,7 +94,7 @@ test("the packages have types and entries that tools find right", async (context
 });
 
 test("a page of Vite uses them without a word of configuration", async (context) => {
-  const folder = await installed(context, { "pkg/test/hosts/node_modules": ["react", "react-dom", "scheduler"] });
+  const folder = await installed({ "pkg/test/hosts/node_modules": ["react", "react-dom", "scheduler"] });
   const page = `
     import { useGeneration, useTernlight } from "@ternlight/react";
     import { createElement, useEffect } from "react";

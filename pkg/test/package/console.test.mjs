@@ -44,7 +44,7 @@ await model.close();
 `;
 
 test("an uncaught error shows its message and the caller's line, and objects say what they are", async (context) => {
-  const folder = await emptyFolderWithPackage(context);
+  const folder = await emptyFolderWithPackage();
   await writeFile(path.join(folder, "shown.mjs"), shown);
   for (const [file, program] of Object.entries(failing)) await writeFile(path.join(folder, file), program);
   for (const [name, program, ...args] of runtimes) {

@@ -16,7 +16,7 @@ const CHAT_BUDGET = 420_000;
 const TARBALL = 6_300_000;
 
 test("the tarball", async (context) => {
-  const folder = await emptyFolderWithPackage(context);
+  const folder = await emptyFolderWithPackage();
   const installed = path.join(folder, "node_modules", "ternlight");
   const dist = path.join(installed, "dist");
   const tarball = path.join(

@@ -88,7 +88,7 @@ async function start(context, folder, flavour, model) {
 }
 
 test("an edge worker", async (context) => {
-  const folder = await emptyFolderWithPackage(context);
+  const folder = await emptyFolderWithPackage();
   const program = path.join(folder, "program.js");
   await writeFile(program, (await readFile(program, "utf8")).replace('"ternlight"', '"ternlight/edge"'));
   const model = `${await serveFolder(context, folder, {})}model/`;
@@ -114,7 +114,7 @@ test("an edge worker", async (context) => {
 });
 
 test("the guide's edge worker", { timeout: 60_000 }, async (context) => {
-  const folder = await emptyFolderWithPackage(context);
+  const folder = await emptyFolderWithPackage();
   const model = `${await serveFolder(context, folder, {})}model/`;
   await writeFile(path.join(folder, "worker.js"), await recipe("docs/guide/edge.md", "export default"));
   const get = await start(context, folder, "single-relaxed", model);
@@ -139,7 +139,7 @@ export default {
 `;
 
 test("an edge worker that is a server", { timeout: 60_000 }, async (context) => {
-  const folder = await emptyFolderWithPackage(context);
+  const folder = await emptyFolderWithPackage();
   const model = `${await serveFolder(context, folder, {})}model/`;
   await writeFile(path.join(folder, "worker.js"), served);
   const get = await start(context, folder, "single-relaxed", model);
@@ -157,8 +157,8 @@ test("an edge worker that is a server", { timeout: 60_000 }, async (context) => 
   assert.equal(error.code, "model_not_found");
 });
 
-test("a clock that stands still keeps nobody waiting", async (context) => {
-  const folder = await emptyFolderWithPackage(context);
+test("a clock that stands still keeps nobody waiting", async () => {
+  const folder = await emptyFolderWithPackage();
   // As it does on an edge worker while it computes; the same entry runs in Node.
   const script = `
     import { readFile } from "node:fs/promises";

@@ -27,7 +27,7 @@ const page = `
 test("Next.js", async (context) => {
   // Beside its own packages: it follows no links out of its root.
   const root = path.dirname(host(""));
-  const folder = await emptyFolderWithPackage(context, path.join(root, "app-"));
+  const folder = await emptyFolderWithPackage(path.join(root, "app-"));
   await mkdir(path.join(folder, "app"));
   await writeFile(path.join(folder, "app", "layout.jsx"), layout);
   await writeFile(path.join(folder, "app", "page.jsx"), page);

@@ -19,15 +19,15 @@ import {
 
 const dist = "node_modules/ternlight/dist";
 
-async function folderOf(context) {
-  const folder = await emptyFolderWithPage(context);
+async function folderOf() {
+  const folder = await emptyFolderWithPage();
   const program = path.join(folder, "program.js");
   await writeFile(program, (await readFile(program, "utf8")).replace('"ternlight"', `"./${dist}/index.js"`));
   return folder;
 }
 
 test("a service worker isolates pages whose host sends no headers", async (context) => {
-  const folder = await folderOf(context);
+  const folder = await folderOf();
   await copyFile(path.join(folder, dist, "isolate.js"), path.join(folder, "isolate.js"));
   const helper = await recipe("docs/guide/threads.md", "isolate.js");
   // The page is there twice; the first time it is about to be loaded again.
@@ -72,7 +72,7 @@ test("every recipe for a host sends both headers", async () => {
 });
 
 test("the doctor in a page", async (context) => {
-  const folder = await folderOf(context);
+  const folder = await folderOf();
   const script = `
     import { doctor } from "./${dist}/doctor.js";
     const output = document.querySelector("output");

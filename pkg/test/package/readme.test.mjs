@@ -29,7 +29,7 @@ const runtimes = [
 ];
 
 test("the README's program", async (context) => {
-  const folder = await emptyFolderWithPackage(context);
+  const folder = await emptyFolderWithPackage();
   await writeFile(path.join(folder, "chat.mjs"), rewritten(example("js"), await models(context)));
   const env = { ...process.env, XDG_CACHE_HOME: path.join(folder, "cache") };
   for (const [name, program, ...args] of runtimes) {
@@ -42,7 +42,7 @@ test("the README's program", async (context) => {
 });
 
 test("the measures of an answer, in each runtime", async (context) => {
-  const folder = await emptyFolderWithPackage(context);
+  const folder = await emptyFolderWithPackage();
   await writeFile(path.join(folder, "timing.mjs"), await recipe("docs/guide/command-line.md", "userTiming: true"));
   for (const [name, bin, ...args] of runtimes) {
     await context.test(name, { timeout: 60_000 }, async () => {
@@ -56,7 +56,7 @@ test("the measures of an answer, in each runtime", async (context) => {
 });
 
 test("the README's page", async (context) => {
-  const folder = await emptyFolderWithPackage(context);
+  const folder = await emptyFolderWithPackage();
   await writeFile(path.join(folder, "index.html"), rewritten(example("html"), await models(context)));
   const browser = await launch();
   context.after(() => browser.close());

@@ -12,7 +12,7 @@ const headers = { "content-type": "application/json" };
 const root = new URL("../../../", import.meta.url);
 
 test("Vercel's function answers, and keeps the model where it may", { timeout: 120_000 }, async (context) => {
-  const folder = await emptyFolderWithPackage(context);
+  const folder = await emptyFolderWithPackage();
   const kept = path.join(folder, "kept");
   const text = (await recipe(GUIDE, "export async function POST")).replace("/tmp/ternlight", kept);
   await writeFile(path.join(folder, "completions.js"), text);
@@ -33,7 +33,7 @@ process.exit();
 });
 
 test("Deno Deploy's program serves", { timeout: 120_000 }, async (context) => {
-  const folder = await emptyFolderWithPackage(context);
+  const folder = await emptyFolderWithPackage();
   await writeFile(path.join(folder, "main.js"), await recipe(GUIDE, "Deno.serve"));
   const env = {
     ...process.env,

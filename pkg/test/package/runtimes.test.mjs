@@ -20,7 +20,7 @@ import {
 const PATIENCE = 240_000;
 
 test("programs", async (context) => {
-  const folder = await emptyFolderWithPackage(context);
+  const folder = await emptyFolderWithPackage();
   const print = (options) =>
     `import { program } from "./program.js";\nconsole.log(await program("node_modules/ternlight/models/ternlight-demo/", ${options}));\n`;
   await writeFile(path.join(folder, "print.js"), print("{}"));
@@ -47,7 +47,7 @@ test("programs", async (context) => {
 });
 
 test("pages without a bundler", async (context) => {
-  const folder = await emptyFolderWithPage(context);
+  const folder = await emptyFolderWithPage();
   const program = path.join(folder, "program.js");
   const address = "./node_modules/ternlight/dist/index.js";
   await writeFile(program, (await readFile(program, "utf8")).replace('"ternlight"', `"${address}"`));
@@ -83,7 +83,7 @@ test("pages without a bundler", async (context) => {
 });
 
 test("pages split a model over two memories", async (context) => {
-  const folder = await emptyFolderWithPage(context);
+  const folder = await emptyFolderWithPage();
   const program = path.join(folder, "program.js");
   const address = "./node_modules/ternlight/dist/index.js";
   await writeFile(program, (await readFile(program, "utf8")).replace('"ternlight"', `"${address}"`));

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { rmSync } from "node:fs";
-import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -69,10 +69,22 @@ function scalar() {
   return once;
 }
 
-/** `npm pack`, then `npm install` of the tarball in an empty folder that also gets `program.js`. */
-export async function emptyFolderWithPackage(context, prefix = path.join(tmpdir(), "ternlight-")) {
+/** Of tests, removed when their file is done: while a test ends, its servers may still write there. */
+const folders = [];
+process.once("exit", () => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+});
+
+/** An empty folder for a test. */
+async function folderFor(prefix = path.join(tmpdir(), "ternlight-")) {
   const folder = await mkdtemp(prefix);
-  context.after(() => rm(folder, { recursive: true, force: true }));
+  folders.push(folder);
+  return folder;
+}
+
+/** `npm pack`, then `npm install` of the tarball in an empty folder that also gets `program.js`. */
+export async function emptyFolderWithPackage(prefix) {
+  const folder = await folderFor(prefix);
   await cp(await installed(), folder, { recursive: true });
   await cp(path.join(here, "program.js"), path.join(folder, "program.js"));
   return folder;
@@ -83,8 +95,7 @@ let install;
 /** What npm makes, once for all tests of a file: each gets a copy. */
 function installed() {
   install ??= (async () => {
-    const folder = await mkdtemp(path.join(tmpdir(), "ternlight-"));
-    process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+    const folder = await folderFor();
     const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], { cwd: pkg });
     const [{ filename }] = Object.values(JSON.parse(stdout));
     await writeFile(path.join(folder, "package.json"), `${JSON.stringify({ private: true, type: "module" })}\n`);
@@ -95,8 +106,8 @@ function installed() {
 }
 
 /** The same with a page that shows what the program printed; the model is in `public`, which Vite serves and copies. */
-export async function emptyFolderWithPage(context) {
-  const folder = await emptyFolderWithPackage(context);
+export async function emptyFolderWithPage() {
+  const folder = await emptyFolderWithPackage();
   await cp(path.join(here, "main.js"), path.join(folder, "main.js"));
   await writeFile(path.join(folder, "index.html"), page("./main.js"));
   await cp(demoModel, path.join(folder, "public", "model"), { recursive: true });
