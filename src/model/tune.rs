@@ -40,6 +40,9 @@ const PACKING_MS: f64 = 10.0;
 const PACKING_BYTES: usize = 8 << 20;
 /// The variants, the one to begin with first.
 const VARIANTS: [Ahead; 3] = [Ahead::Pages, Ahead::Near, Ahead::Off];
+/// The same for K-quants by strict instructions. In WebKit pages halve the rate of a Q6_K head, on an AMD Zen 5 from 15.7 to 8.3 GB/s,
+/// and the measurement of a load seldom shows it there (benches/results/README.md, "WebKit's head").
+const STRICT_K_VARIANTS: [Ahead; 3] = [Ahead::Off, Ahead::Near, Ahead::Pages];
 /// Bytes of weights of one measurement at most: a tenth of a millisecond. By a clock with long steps it takes more.
 const SLICE_BYTES: usize = 1 << 20;
 const MAX_SLICE_BYTES: usize = 4 << 20;
@@ -84,6 +87,7 @@ pub fn tune<I: Isa>(model: &Model, team: &Team, spent: f64, now: &dyn Fn() -> f6
     let slice = slice_bytes(now);
     for (kind, all) in kinds {
         let mut timer = Timer::<I>::new(&all, team, now, slice)?;
+        let variants = if I::WIDE && matches!(kind, Kind::SuperBlocks(_)) { STRICT_K_VARIANTS } else { VARIANTS };
         end += if matters(&all) { each } else { 0.0 };
         let (mut rounds, mut begun, mut took) = (Vec::new(), now(), 0.0);
         // As long as another round fits.
@@ -92,14 +96,14 @@ pub fn tune<I: Isa>(model: &Model, team: &Team, spent: f64, now: &dyn Fn() -> f6
             for i in 0..VARIANTS.len() {
                 // The order alternates: the first one warms what all use.
                 let variant = (rounds.len() + i) % VARIANTS.len();
-                prefetch::set(kind, VARIANTS[variant]);
+                prefetch::set(kind, variants[variant]);
                 round[variant] = timer.time(rounds.len(), i);
             }
             rounds.push(round);
             let ended = now();
             (begun, took) = (ended, ended - begun);
         }
-        let ahead = VARIANTS[best(&rounds, GAIN)];
+        let ahead = variants[best(&rounds, GAIN)];
         prefetch::set(kind, ahead);
         choices.push((kind, ahead));
     }
@@ -125,10 +129,10 @@ fn kinds(model: &Model) -> impl Iterator<Item = (Kind, Vec<Timed<'_>>)> {
     prefetch::KINDS.into_iter().map(|kind| (kind, matrices(model, kind))).filter(|(_, all)| !all.is_empty())
 }
 
-/// Settles how matrices are packed, where the options leave it open, before memory is reserved: ternary codes five to a byte where that is
-/// no slower in the widest of them, which is measured unless `five` tells it, and 1-bit codes for sums that are looked up where products are summed by `dots` in pairs, since no dot
-/// product of bytes is fast there. Small models, whose weights caches may hold, keep two bits, and dot products stay where the tables of a
-/// few rows would take more memory than all rows were planned with.
+/// Settles how matrices are packed, where the options leave it open, before memory is reserved: ternary codes five to a byte where that
+/// is no slower in the widest of them, which is measured unless `five` tells it, and 1-bit codes for sums that are looked up where
+/// products are summed by `dots` in pairs, since no dot product of bytes is fast there. Small models, whose weights caches may hold, keep
+/// two bits, and dot products stay where the tables of a few rows would take more memory than all rows were planned with.
 ///
 /// # Errors
 /// As [`tune`].

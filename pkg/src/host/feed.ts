@@ -82,8 +82,7 @@ async function fill(
   const rows = await readAll(loader.probes() as Span[], files, signal);
   for (const loader of loaders) loader.decide(rows);
   const spans = spansOf(loaders, prompt?.reorders ?? false);
-  const five = packing && packing === "1.6-bit";
-  for (const loader of loaders) loader.reserve(survey, threads, five);
+  for (const loader of loaders) loader.reserve(survey, threads, packing && packing === "1.6-bit");
   timeline?.add("load", "plan", begun);
 
   let { memory } = places[0]!.instance;
