@@ -18,12 +18,16 @@ export const documents = [
   ...["operating", "machine", "batch", "quality"].map((name) => `docs/guide/${name}.md`),
 ];
 
+/** Processors by the names that people know. */
+const GENERATIONS = { "family 25, model 17": "Zen 4", "family 26, model 2": "Zen 5" };
+const named = (text) => Object.entries(GENERATIONS).reduce((all, [id, name]) => all.replaceAll(id, name), text);
+
 /** The newest report of a row; null where there is none. */
 function newest(row) {
   const name = readdirSync(results).findLast(
     (file) => /^\d{4}-\d\d-\d\d-/.test(file) && file.slice(11) === `${row}.json`,
   );
-  return name ? JSON.parse(readFileSync(path.join(results, name), "utf8")) : null;
+  return name ? JSON.parse(named(readFileSync(path.join(results, name), "utf8"))) : null;
 }
 
 function report(row) {
