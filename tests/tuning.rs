@@ -6,11 +6,11 @@ use std::cell::Cell;
 
 use common::{Files, golden, logits, prompt};
 use ternlight::kernels::act::Precision;
-use ternlight::kernels::isa::{Active, Isa};
+use ternlight::kernels::isa::Active;
 use ternlight::kernels::linear::DotProduct;
 use ternlight::kernels::linear::prefetch::{self, Ahead, KINDS, Kind};
 use ternlight::kernels::packed::{LOOKUP, MatrixShape, Packing};
-use ternlight::model::options::OneBitSums;
+use ternlight::model::options::{OneBitSums, TernaryPacking};
 use ternlight::model::{Options, tune};
 use ternlight::quant::{Codes, Float, Layout};
 use ternlight::team::Team;
@@ -46,16 +46,14 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
         let shapes = [loaded.layers[0].qkv.inputs[0].matrices[0].shape, loaded.head().shape];
         let shape = shapes.into_iter().find(|shape| Kind::of(shape) == kind).unwrap();
 
-        let strict = |kind| Active::WIDE && matches!(kind, Kind::SuperBlocks(_));
-        let first = |kind| if strict(kind) { Ahead::Off } else { Ahead::Pages };
         // Milliseconds of one look at the clock in each variant.
         let least = |best: Ahead| Ahead::ALL.map(|ahead| if ahead == best { 0.5 } else { 1.0 });
         for (costs, expected) in [
             (least(Ahead::Off), Ahead::Off),
             (least(Ahead::Near), Ahead::Near),
             (least(Ahead::Pages), Ahead::Pages),
-            ([0.99, 0.98, 1.0], first(kind)),
-            ([0.0; 3], first(kind)),
+            ([0.99, 0.98, 1.0], Ahead::Pages),
+            ([0.0; 3], Ahead::Pages),
         ] {
             let time = Cell::new(0.0);
             let looks = Cell::new(0u32);
@@ -80,7 +78,7 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
         };
         let choices = engine.tune(5.0, &stands).unwrap();
         assert!(looks.get() < 1100, "{model}: without time nothing is measured");
-        assert!(choices.iter().all(|&(kind, ahead)| ahead == first(kind)), "{model}: {choices:?}");
+        assert!(choices.iter().all(|&(_, ahead)| ahead == Ahead::Pages), "{model}: {choices:?}");
 
         // What a load has measured decides the next one, where it has all kinds of the model.
         let known = tune::force(engine.model(), Ahead::Near);
@@ -140,5 +138,17 @@ fn one_bit_sums_are_looked_up_where_products_are_summed_in_pairs() {
         assert_eq!(plan.one_bit_sums(), asked, "else the dot product decides it");
         tune::settle::<Active>(&mut plan, dots, None, &Team::solo(), &|| 0.0).unwrap();
         assert_eq!(plan.one_bit_sums(), Some(expected), "{dots:?}, {prefill_chunk}, {asked:?}");
+    }
+}
+
+/// Another model of its size may have found it: what takes nothing from five codes to a byte stays as it is, and is not warned about.
+#[test]
+fn what_a_load_has_found_of_packing_does_not_count_for_small_models_and_others() {
+    for model in ["gguf/llama_bitlinear.TQ2_0.gguf", "gguf/llama_bf16.Q8_0.gguf"] {
+        let options = Options { ternary_packing: None, ..Options::default() };
+        let mut plan = Files::read(&golden(model)).plan(options).unwrap();
+        tune::settle::<Active>(&mut plan, DotProduct::Dot4, Some(true), &Team::solo(), &|| 0.0).unwrap();
+        assert_ne!(plan.ternary_packing(), Some(TernaryPacking::Five), "{model}");
+        assert!(plan.warnings().is_empty(), "{model}: {:?}", plan.warnings());
     }
 }

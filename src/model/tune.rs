@@ -144,11 +144,10 @@ pub fn settle<I: Isa>(
     now: &dyn Fn() -> f64,
 ) -> Result<()> {
     let begun = now();
-    let ternary = match (plan.options.ternary_packing, five) {
-        (Some(packing), _) => packing,
-        (None, Some(true)) => TernaryPacking::Five,
-        (None, None) if five_is_faster::<I>(plan, team, now)? => TernaryPacking::Five,
-        (None, _) => TernaryPacking::TwoBits,
+    let ternary = match plan.options.ternary_packing {
+        Some(packing) => packing,
+        None if five_is_faster::<I>(plan, five, team, now)? => TernaryPacking::Five,
+        None => TernaryPacking::TwoBits,
     };
     let looks_up = dots == DotProduct::Dot2 && plan.rows() > 2 * Sums::Fours.rows();
     let one_bit = if looks_up { OneBitSums::Lookup } else { OneBitSums::Dot };
@@ -156,11 +155,12 @@ pub fn settle<I: Isa>(
     plan.settle(ternary, plan.options.one_bit_sums.unwrap_or(one_bit))
 }
 
-/// Whether the widest ternary matrix is no slower with five codes to a byte.
-fn five_is_faster<I: Isa>(plan: &Plan, team: &Team, now: &dyn Fn() -> f64) -> Result<bool> {
+/// Whether the widest ternary matrix is no slower with five codes to a byte, as far as it is not `known`.
+fn five_is_faster<I: Isa>(plan: &Plan, known: Option<bool>, team: &Team, now: &dyn Fn() -> f64) -> Result<bool> {
     let precision = plan.layer_precision().unwrap_or(Precision::Int8);
     let widest = plan.shapes().filter(MatrixShape::suits_five).max_by_key(|shape| shape.cols);
     match widest.filter(|_| precision != Precision::Float && plan.memory().weights >= SMALL_BYTES) {
+        Some(_) if known.is_some() => Ok(known == Some(true)),
         Some(shape) => second_is_faster::<I>([shape, MatrixShape { five: true, ..shape }], precision, team, now),
         None => Ok(false),
     }
