@@ -41,8 +41,14 @@ export async function* answers(ask: Ask, context: AnswerContext): AsyncGenerator
   const channel = new Channel<Indexed>();
   const abort = new AbortController();
   const signal = AbortSignal.any([context.signal, abort.signal]);
-  const one = async (index: number) => {
+  const put = async (index: number) => {
     for await (const part of answer(ask, index, { ...context, signal })) await channel.put({ index, part });
+  };
+  const begun: Promise<void>[] = [];
+  const one = (index: number) => {
+    const answered = put(index);
+    begun.push(answered);
+    return answered;
   };
   inLanes(ask.prompts.length * ask.n, one).then(
     () => channel.end(),
@@ -56,6 +62,8 @@ export async function* answers(ask: Ask, context: AnswerContext): AsyncGenerator
     // The error that an abort without need makes costs more than all else that stands here.
     if (!whole) abort.abort();
     channel.leave();
+    // What an answer that was cut off has computed is counted when its step has ended, before the request is.
+    if (!whole) await Promise.allSettled(begun);
   }
 }
 
