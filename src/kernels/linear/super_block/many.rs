@@ -32,6 +32,11 @@ pub fn many<I: Isa, const DOT2: bool>(
     let groups = SUPER_BLOCK / len;
     let shifts = [-64..=63, 0..=127].map(|plane| if DOT2 { None } else { shift(layout, len, plane) });
     let mut weights: BlockWeights<I> = Zeroable::zeroed();
+    // One for all super-blocks: cleared and copied for each, it took an eighth of the time of four tokens (benches/results/README.md,
+    // "Zeros and copies").
+    let none = [isa.splat_i32(0); PASS_VECTORS];
+    let [all, lower, mins] = [[none; SUPER_BLOCK / 16]; 3];
+    let mut scales = PassScales { all, lower, sums: none, mins };
     // Bursts are spread between the products.
     let bursts = TILE / PASS_ROWS * tokens.len();
 
@@ -44,7 +49,7 @@ pub fn many<I: Isa, const DOT2: bool>(
             _ => unpack_block::<I, B6, 4>(isa, group, bytes, &mut weights),
         }
         for (pass, weights) in weights.iter().enumerate() {
-            let scales = PassScales::load(isa, bytes.chunks_exact(super_group.bytes), pass, min, DOT2);
+            scales.load(isa, bytes.chunks_exact(super_group.bytes), pass, min, DOT2);
             for (i, (token, out)) in tokens.clone().zip(&mut *out).enumerate() {
                 prefetch.touch(at + (pass * tokens.len() + i + 1) * block_bytes / bursts);
                 let row = act.row(token);
@@ -90,23 +95,21 @@ struct PassScales<V> {
 impl<V: Copy> PassScales<V> {
     /// Loads them from the bytes of groups.
     #[inline(never)]
-    fn load(isa: impl Isa<V = V>, groups: ChunksExact<u8>, pass: usize, min: bool, twice: bool) -> Self {
-        let none = [isa.splat_i32(0); PASS_VECTORS];
-        let [all, lower, mins] = [[none; SUPER_BLOCK / 16]; 3];
-        let mut scales = Self { all, lower, sums: none, mins };
+    fn load(&mut self, isa: impl Isa<V = V>, groups: ChunksExact<u8>, pass: usize, min: bool, twice: bool) {
         let half = isa.splat_i32(0xffff);
+        let mut sums = [isa.splat_i32(0); PASS_VECTORS];
         for (group, bytes) in groups.enumerate() {
             let (bytes, _) = bytes.as_chunks::<PASS_ROWS>();
             let these = if twice { isa.load_i8_twice(&bytes[pass]) } else { isa.load_i8(&bytes[pass]) };
-            scales.all[group] = these;
-            scales.lower[group] = these.map(|scale| isa.and(scale, half));
-            scales.sums = std::array::from_fn(|i| isa.add_i32(scales.sums[i], these[i]));
+            self.all[group] = these;
+            self.lower[group] = these.map(|scale| isa.and(scale, half));
+            sums = std::array::from_fn(|i| isa.add_i32(sums[i], these[i]));
             if min {
                 let mins = isa.load_i8(&bytes[TILE / PASS_ROWS + pass]);
-                scales.mins[group] = mins.map(|min| isa.add_i32(isa.shl_i32(min, 16 + 7), isa.and(min, half)));
+                self.mins[group] = mins.map(|min| isa.add_i32(isa.shl_i32(min, 16 + 7), isa.and(min, half)));
             }
         }
-        scales
+        self.sums = sums;
     }
 
     /// The sums of a token's groups, times their minima.
