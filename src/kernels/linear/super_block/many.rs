@@ -32,8 +32,8 @@ pub fn many<I: Isa, const DOT2: bool>(
     let groups = SUPER_BLOCK / len;
     let shifts = [-64..=63, 0..=127].map(|plane| if DOT2 { None } else { shift(layout, len, plane) });
     let mut weights: BlockWeights<I> = Zeroable::zeroed();
-    // One for all super-blocks: cleared and copied for each, it took an eighth of the time of four tokens (benches/results/README.md,
-    // "Zeros and copies").
+    // One for all super-blocks: cleared and copied for each, it took an eighth of the time of four tokens on an AMD Zen 5
+    // (benches/results/README.md, "Zeros and copies").
     let none = [isa.splat_i32(0); PASS_VECTORS];
     let [all, lower, mins] = [[none; SUPER_BLOCK / 16]; 3];
     let mut scales = PassScales { all, lower, sums: none, mins };
