@@ -18,7 +18,7 @@ export class StoragePanel {
   #rows = make("ul", "rows");
   #sum = make("p", "quiet");
 
-  /** @param acts { load(address), fail(error), changed() }: `changed` is called when conversations are gone */
+  /** @param acts { load(address), fail(error), changed() }: `changed` is called when conversations are gone, and awaited */
   constructor(section, { load, fail, changed }) {
     [this.#section, this.#fail, this.#changed] = [section, fail, changed];
     this.models = new KeptModels(this.#models, load);
@@ -38,7 +38,7 @@ export class StoragePanel {
     this.#rows.replaceChildren(
       this.#row("Conversations", `${chats.length} in this browser`, chats.length > 0, async () => {
         await forgetAll();
-        this.#changed();
+        await this.#changed();
       }),
       this.#row("Saved sessions", sessionWords(sizes.length, saved), sizes.length > 0, forgetSessions),
       this.#row("The page itself", offlineWords(files), files > 0, forgetOffline),
