@@ -3,12 +3,13 @@
  *
  *   node benches/first.mjs prefill [--shape b2b] [--rate 20] [--tokens 500] [--repeat 2] [--threads 2]
  *   node benches/first.mjs curve [--where node,chromium,firefox] [--repeat 5] [--pause 1000]
- *   node benches/first.mjs load [--where node,chromium,firefox] [--repeat 9] [--against DIST] [--folder]
+ *   node benches/first.mjs load [--where node,chromium,firefox] [--repeat 9] [--against DIST] [--folder] [--gguf FILE] [--latency 0]
  *
  * `prefill`: a model of the shape from a server of its own process that sends so many MB/s; from the last byte to the first token, with the
  * option `prefill` and without, by turns. `curve`: how many tokens of the demo model's first answer have come after so many milliseconds,
  * with the option `warmup` and without, each run in a new process or browser that pauses between load and prompt. `load`: from `load()` to
- * the first token of the demo model out of the cache, or in Node from its folder, with its phases; by turns with another build's `dist`.
+ * the first token of the demo model out of the cache, or in Node from its folder, with its phases; by turns with another build's `dist`. A
+ * GGUF may be given instead, and each answer of the model's server begins later by so many milliseconds.
  * Writes results/DATE-first-WHAT.json. Needs a built package.
  */
 import { execFile, fork } from "node:child_process";
@@ -19,6 +20,7 @@ import { createServer } from "node:http";
 import { cpus, loadavg, tmpdir } from "node:os";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { open, openInFirefox } from "../pkg/test/package/browsers.mjs";
@@ -145,7 +147,7 @@ async function curve({ where, repeat, pause, threads }, base) {
     for (let turn = 0; turn < +repeat; turn++) {
       for (const warmup of [false, true]) {
         const options = { threads: +threads, warmup };
-        runs[warmup].push(await runIn(place, answer, { url: base.demo, options, pause: +pause }, base));
+        runs[warmup].push(await runIn(place, answer, { url: base.models, options, pause: +pause }, base));
       }
     }
     for (const warmup of [false, true]) {
@@ -178,10 +180,10 @@ async function again(load, { url, options, repeat }) {
   return runs;
 }
 
-async function loads({ where, repeat, threads, folder }, base) {
+async function loads({ where, repeat, threads, folder, gguf = "", latency }, base) {
   if (folder && where !== "node") throw new Error("--folder: only --where node reads folders");
   const found = {};
-  const url = folder ? demo : base.demo;
+  const url = folder ? demo : base.models + path.basename(gguf);
   for (const place of where.split(",")) {
     const runs = Object.fromEntries(Object.keys(base.builds).map((build) => [build, []]));
     // Three turns, each in a new process or browser.
@@ -201,7 +203,7 @@ async function loads({ where, repeat, threads, folder }, base) {
     }
     found[place] = runs;
   }
-  return { threads: +threads, folder, found };
+  return { threads: +threads, folder, gguf: path.basename(gguf), latency: +latency, found };
 }
 
 async function main() {
@@ -211,7 +213,7 @@ async function main() {
     options: {
       ...{ shape: text("b2b"), rate: text("20"), tokens: text("500"), repeat: { type: "string" }, threads: text("2") },
       ...{ where: text("node,chromium,firefox"), pause: text("1000"), against: { type: "string" } },
-      folder: { type: "boolean", default: false },
+      ...{ folder: { type: "boolean", default: false }, gguf: { type: "string" }, latency: text("0") },
     },
   });
   const [what] = positionals;
@@ -222,12 +224,15 @@ async function main() {
   await mkdir(path.join(folder, "cache"));
   const builds = { dist, ...(values.against && { against: path.resolve(values.against) }) };
   const served = Object.entries(builds).map(([name, place]) => [`/${name}/`, place]);
-  const server = await serve({ mounts: { "/": folder, ...Object.fromEntries(served), "/demo/": demo } });
+  const models = values.gguf ? path.resolve(path.dirname(values.gguf)) : demo;
+  const mounts = { "/": folder, ...Object.fromEntries(served), "/models/": models };
+  const before = (asked) => asked.startsWith("/models/") && +values.latency > 0 && sleep(+values.latency);
+  const server = await serve({ mounts, before });
   process.env.XDG_CACHE_HOME = path.join(folder, "cache");
   try {
-    const before = loadavg()[0];
-    const found = await work({ ...values, repeat }, { folder, builds, url: server.url, demo: `${server.url}demo/` });
-    const machine = { cpu: cpus()[0].model, cores: cpus().length, node: process.version, loadBefore: before };
+    const loadBefore = loadavg()[0];
+    const found = await work({ ...values, repeat }, { folder, builds, url: server.url, models: `${server.url}models/` });
+    const machine = { cpu: cpus()[0].model, cores: cpus().length, node: process.version, loadBefore };
     const date = new Date().toISOString();
     const file = new URL(`results/${date.slice(0, 10)}-first-${what}.json`, import.meta.url);
     await writeFile(file, `${JSON.stringify({ date, machine, ...found })}\n`);

@@ -47,9 +47,10 @@ const statuses = { ENOENT: 404, ENOTDIR: 404, ENAMETOOLONG: 404, ERR_INVALID_URL
 /**
  * Serves folders by URL prefix: `{ "/": "www", "/ternlight/": "pkg" }`; the longest that fits is taken.
  * Answers with the port, which is 0's pick, the one asked for, or with `orNext` the first free one from there on.
- * Paths that were asked for gather in the list `asked`, where one is given; `missed` is called with those that are absent.
+ * Paths that were asked for gather in the list `asked`, where one is given; `missed` is called with those that are absent, and what
+ * `before` returns for a path is waited for before its answer.
  */
-export async function serve({ mounts, port = 0, orNext = false, headers = isolation, asked, missed }) {
+export async function serve({ mounts, port = 0, orNext = false, headers = isolation, asked, missed, before }) {
   const prefixes = Object.keys(mounts).sort((a, b) => b.length - a.length);
   const server = createServer((request, response) => {
     answer(request, response).catch((error) => {
@@ -65,6 +66,7 @@ export async function serve({ mounts, port = 0, orNext = false, headers = isolat
     // The URL parser has resolved every `..`, escaped ones too; what is decoded after that must not bring new ones.
     const { pathname } = new URL(request.url, "http://loopback");
     asked?.push(pathname);
+    await before?.(pathname);
     const wanted = decodeURIComponent(pathname.endsWith("/") ? `${pathname}index.html` : pathname);
     const prefix = prefixes.find((prefix) => wanted.startsWith(prefix));
     if (prefix === undefined || wanted.split(/[/\\]/).includes("..") || wanted.includes("\0")) {

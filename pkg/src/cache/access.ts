@@ -1,9 +1,10 @@
 /**
  * Who may be given a file of the cache that no server has just confirmed.
  *
- * While a server answers, it decides: each load asks it with the credentials of that load. Where it does not (it is away, or answers
- * 429 or 5xx), a file that is kept is given only to a load with the same credentials as the one that fetched it, and one that was
- * fetched without any is given to all. An address's own password and query are part of the file's name.
+ * While a server answers, it decides: each load asks it with the credentials of that load. A copy that the load might have without an
+ * answer is read meanwhile, and the load ends with it only when the answer has confirmed it. Where the server does not answer (it is away,
+ * or answers 429 or 5xx), a file that is kept is given only to a load with the same credentials as the one that fetched it, and one that
+ * was fetched without any is given to all. An address's own password and query are part of the file's name.
  */
 
 import { hex } from "../source/integrity.ts";

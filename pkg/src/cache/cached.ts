@@ -6,6 +6,15 @@ const AHEAD = 4;
 /** Chunks hashed and written while the next ones come. */
 const BEHIND = 4;
 
+export interface CachedOptions {
+  /** Hash whatever is read from the cache. */
+  verify: boolean;
+  /** Deletes earlier versions of the file. */
+  dropEarlier(): Promise<void>;
+  /** Settles when the server has said whether this is still its file; absent where it has said so already. */
+  current?: Promise<void> | undefined;
+}
+
 /** A file on a server through a cache: what is kept is read there, what is missing comes from the server and is kept. */
 export class CachedSource implements Source {
   readonly name: string;
@@ -14,16 +23,21 @@ export class CachedSource implements Source {
   readonly #entry: Entry;
   readonly #verify: boolean;
   readonly dropEarlier: () => Promise<void>;
+  readonly #current: Promise<void>;
+  /** The server has another file, or refuses this one. */
+  #refused: Error | null = null;
   /** Reads of a chunk that is missing would ask for it twice if they did not wait for each other. */
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(server: Source, entry: Entry, verify: boolean, dropEarlier: () => Promise<void>) {
+  constructor(server: Source, entry: Entry, { verify, dropEarlier, current = Promise.resolve() }: CachedOptions) {
     this.name = server.name;
     this.size = server.size;
     this.#server = server;
     this.#entry = entry;
     this.#verify = verify;
     this.dropEarlier = dropEarlier;
+    this.#current = current;
+    current.catch((error) => (this.#refused = error));
   }
 
   read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
@@ -35,6 +49,7 @@ export class CachedSource implements Source {
   async *stream(offset: number, length: number, options: ReadOptions = {}): AsyncIterable<Uint8Array> {
     const end = offset + length;
     for (let at = offset; at < end; ) {
+      if (this.#refused) throw this.#refused;
       const from = Math.floor(at / CHUNK);
       let to = from + 1;
       const kept = this.#entry.has(from);
@@ -55,6 +70,10 @@ export class CachedSource implements Source {
 
   remember(sha256: Uint8Array): Promise<void> {
     return this.#entry.remember(sha256);
+  }
+
+  confirm(): Promise<void> {
+    return this.#current;
   }
 
   forget(): Promise<boolean> {
@@ -80,7 +99,7 @@ export class CachedSource implements Source {
         while (next < to && next < chunk + buffers.length) ahead.push(begin(next++));
         signal?.throwIfAborted();
         const bytes = await ahead.shift()!;
-        if (!bytes) return;
+        if (!bytes || this.#refused) return;
         yield [chunk * CHUNK, bytes];
       }
     } finally {

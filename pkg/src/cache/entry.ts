@@ -122,11 +122,15 @@ export class Entry {
     this.#chunks = chunksOf(identity.size);
   }
 
-  /** Nothing is made before there is something to keep. */
-  static async open(store: Store, name: string, identity: Identity, warn: Warn): Promise<Entry> {
+  /**
+   * Nothing is made before there is something to keep.
+   *
+   * @param file of this name, where a caller has opened it already
+   */
+  static async open(store: Store, name: string, identity: Identity, warn: Warn, file?: StoredFile): Promise<Entry> {
     const entry = new Entry(store, name, identity, warn);
     try {
-      entry.#reader = await store.read(name);
+      entry.#reader = file ?? (await store.read(name));
       if (entry.#reader && !(await entry.#take(entry.#reader))) entry.#useless = true;
     } catch (error) {
       entry.#giveUp(error);

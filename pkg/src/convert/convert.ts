@@ -6,7 +6,7 @@ import { type Headers, readHeaders } from "../host/headers.ts";
 import { Meter } from "../host/meter.ts";
 import type { Platform } from "../host/platform.ts";
 import { readAll, type Span, streamAll } from "../host/spans.ts";
-import { type ModelFiles, openFiles } from "../source/files.ts";
+import { type ModelFiles, NO_SIDE, openFiles } from "../source/files.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import { EngineError } from "../types/errors.ts";
 import type { I2sInterleave, Progress } from "../types/index.ts";
@@ -100,8 +100,7 @@ async function describe(
   const { metadata } = headers;
   const own = metadata ? rawPairs(headers.prefix) : modelPairs(converter, source);
   const mute = !metadata || metadata["tokenizer.ggml.model"] === undefined;
-  const side = (mute && (await files.beside?.())) || files;
-  const text = mute ? textEntries(side, converter.vocab) : { entries: [], warnings: [] };
+  const text = mute ? textEntries(await files.side(), converter.vocab) : { entries: [], warnings: [] };
   const said = new Set(text.entries.map(({ key }) => key));
   const pairs = [
     ...own.filter(({ key }) => !OF_THE_FILE.test(key) && !said.has(key)),
@@ -109,7 +108,7 @@ async function describe(
     rawPair({ key: "general.quantization_version", value: 2 }),
     ...text.entries.map((entry) => rawPair(entry)),
   ];
-  Object.assign(files, { tokenizer: null, tokenizerConfig: null });
+  files.side = async () => NO_SIDE;
   return { layout: layOut(pairs, tensors), warnings: text.warnings };
 }
 

@@ -36,7 +36,7 @@ export class Adapters {
 
   load(source: SourceSpec, settings: AdapterSettings, context: LoadContext): Promise<AdapterInfo> {
     return retryFresh(
-      (fresh) => openingOf(settings, context, () => {}, fresh),
+      (trust) => openingOf(settings, context, () => {}, trust),
       (opening) => this.#load(source, settings, opening, context),
     );
   }
@@ -72,6 +72,7 @@ export class Adapters {
         reserved = bytes;
         const parts = await readAll(loaders[0]!.ranges() as Span[], files, signal);
         await file!.check?.({ signal });
+        await opening.confirm?.();
         let since = 0;
         await named(file!, async () => {
           for (const [index, part] of parts.entries()) {

@@ -1,8 +1,10 @@
 /** A load inside the worker: headers, a plan, an instance with memory for it, chunks, an engine. */
 
+import type { Trust } from "../cache/open.ts";
 import { maxAdapterBytes as reserved } from "../options/routes.ts";
 import type { LoadSettings } from "../rpc/protocol.ts";
 import type { ModelFiles } from "../source/files.ts";
+import type { OpenContext } from "../source/open.ts";
 import type { SourceSpec } from "../source/spec.ts";
 import type { Part } from "../split/plan.ts";
 import { EngineError } from "../types/errors.ts";
@@ -34,21 +36,21 @@ export async function loadModel(source: SourceSpec, settings: LoadSettings, cont
     () => {},
   );
   const warnings: string[] = [];
-  const open = (fresh: boolean) => {
+  const open = (trust: Trust) => {
     warnings.length = 0;
-    return openingOf(settings, context, (message) => warnings.push(message), fresh);
+    return openingOf(settings, context, (message) => warnings.push(message), trust);
   };
-  const work = async (files: ModelFiles): Promise<Loaded> => {
+  const work = async (files: ModelFiles, opening: OpenContext): Promise<Loaded> => {
     const runtime = await starting;
     try {
-      return await loadFiles(files, { runtime, choice, settings, context, warnings });
+      return await loadFiles(files, { runtime, choice, settings, context, opening, warnings });
     } catch (error) {
       runtime.end();
       throw error;
     }
   };
   try {
-    return await retryFresh(open, (opening) => withFiles(source, opening, context, work));
+    return await retryFresh(open, (opening) => withFiles(source, opening, context, (files) => work(files, opening)));
   } catch (error) {
     // Also where no file could be opened.
     await starting.then(
@@ -64,7 +66,8 @@ interface LoadJob {
   choice: Choice;
   settings: LoadSettings;
   context: LoadContext;
-  /** Warnings of the files' opening. */
+  opening: OpenContext;
+  /** Warnings of the files' opening; complete when it is confirmed. */
   warnings: readonly string[];
 }
 
@@ -116,6 +119,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   // A worker that ends while it writes would leave a file without a name.
   await tuned.kept;
   phase("kernels", { measured: tuned.measured });
+  await job.opening.confirm?.().then(() => phase("server"));
   // Of one engine, with the layouts that its weights have got.
   const memory = own.length > 1 ? needed : description.memory;
   const about = { ...description, memory, ...loaded.describe(), ...tuned.chosen, ...mapped.told };

@@ -1,6 +1,6 @@
 /** How the files of a load are opened: through the cache, with integrity checks, and once more where what was kept is wrong. */
 
-import { openCached } from "../cache/open.ts";
+import { openCached, type Trust } from "../cache/open.ts";
 import { type ModelFiles, openFiles } from "../source/files.ts";
 import { IntegrityChecks } from "../source/integrity.ts";
 import type { OpenContext } from "../source/open.ts";
@@ -15,27 +15,35 @@ import type { Platform } from "./platform.ts";
 const CONTENT = /^(Bad(Magic|Header|Value|Tokenizer)|MissingKey|Unsupported(Version|Type))$/;
 
 /**
- * Runs `work`. Where it fails because the server's file changed, or because of a copy in the cache, that copy is deleted and `work`
- * runs once more with what the server has now. What makes no model is not kept, no matter where it came from.
+ * Runs `work`. Where a server has another file than the one that was kept, `work` runs again with what the servers have announced. Where
+ * it fails because a file changed while it was read, or because of a copy in the cache, that copy is deleted and `work` runs once more
+ * with what the server has now. What makes no model is not kept, no matter where it came from.
  *
- * @param open opens the files; with `fresh`, without what an earlier load has kept
+ * @param open opens the files, by what is trusted
  */
 export async function retryFresh<T>(
-  open: (fresh: boolean) => Promise<OpenContext>,
+  open: (trust: Trust) => Promise<OpenContext>,
   work: (opening: OpenContext) => Promise<T>,
-  fresh = false,
+  trust: Trust = "kept",
 ): Promise<T> {
-  const opening = await open(fresh);
+  const opening = await open(trust);
   try {
     const made = await work(opening);
+    await opening.confirm?.();
     await opening.dropEarlier?.();
     return made;
   } catch (error) {
+    // Whatever an old file led to is no error of the new one.
+    const current = await (opening.confirm?.() ?? Promise.resolve()).then(
+      () => true,
+      () => false,
+    );
+    if (!current && !opening.signal?.aborted) return retryFresh(open, work, "announced");
     const { code = "", detail } = error as Partial<EngineError>;
     const file = detail?.file ?? (code === "BadTokenizer" ? "tokenizer.json" : undefined);
     const old = file !== undefined && CONTENT.test(code) ? await opening.forget?.(file) : detail?.kept;
-    if (fresh || !(code === "SourceChanged" || old)) throw error;
-    return retryFresh(open, work, true);
+    if (trust === "sent" || !(code === "SourceChanged" || old)) throw error;
+    return retryFresh(open, work, "sent");
   }
 }
 
@@ -46,7 +54,7 @@ export async function openingOf(
   settings: SourceOptions,
   context: { platform: Pick<Platform, "paths" | "hasher" | "openStore">; signal?: AbortSignal | undefined },
   warn: (message: string) => void,
-  fresh: boolean,
+  trust: Trust,
 ): Promise<OpenContext> {
   const { cache = true, verify, integrity, connections } = settings;
   const { platform, signal } = context;
@@ -57,7 +65,7 @@ export async function openingOf(
   try {
     if (!platform.openStore) throw new Error("this runtime has no storage, or not in a page that is not secure");
     const store = await platform.openStore(typeof cache === "string" ? cache : undefined);
-    const cached = { store, verify: verify === "always", http, signal, warn, fresh };
+    const cached = { store, verify: verify === "always", http, signal, warn, trust };
     const opened: Source[] = [];
     opening.url = async (spec, limits) => {
       const source = await openCached(spec, cached, limits);
@@ -69,6 +77,9 @@ export async function openingOf(
       const wrong = opened.filter(({ name }) => name === file || name.replace(/[?#].*/s, "").endsWith(`/${file}`));
       const old = await Promise.all(wrong.map((source) => source.forget?.()));
       return old.includes(true);
+    };
+    opening.confirm = async () => {
+      await Promise.all(opened.map((source) => source.confirm?.()));
     };
     opening.dropEarlier = async () => {
       for (const source of opened) await source.dropEarlier?.();

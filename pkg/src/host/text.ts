@@ -1,7 +1,7 @@
 /** The text part of a model: its tokenizer and its chat template, from the files beside it or from its header. */
 
 import { type ModelDefault, modelDefaults } from "../options/routes.ts";
-import type { ModelFiles, SideFiles } from "../source/files.ts";
+import { type ModelFiles, NO_SIDE, type SideFiles } from "../source/files.ts";
 import type { Chat } from "../text/chat.ts";
 import { fromGguf } from "../text/from_gguf.ts";
 import type { GgufArray, GgufText } from "../text/gguf.ts";
@@ -87,7 +87,7 @@ export async function loadText(
 ): Promise<Text> {
   const gguf = metadata ? ggufText(metadata, header) : null;
   const mute = gguf !== null && gguf.get("tokenizer.ggml.model") === undefined;
-  const side = (mute && (await files.beside?.())) || files;
+  const side = gguf && !mute ? NO_SIDE : await files.side();
   const config = side.tokenizerConfig as TokenizerConfig | null;
   const found = findTemplate({ override, file: side.chatTemplate, config, gguf });
   // It comes while the tokenizer is built.

@@ -42,7 +42,7 @@ const withOpening = <T>(
   withSource(outside, source, { signal, cache: load.cache }, async (spec) => {
     if (!hasAddress(spec)) return work({ spec, paths: outside.paths });
     const context = { platform: { ...outside, hasher: undefined }, signal };
-    const { paths, url } = await openingOf({ cache: load.cache }, context, () => {}, false);
+    const { paths, url } = await openingOf({ cache: load.cache }, context, () => {}, "announced");
     return work({ spec, paths, ...(url ? { url } : {}) });
   });
 

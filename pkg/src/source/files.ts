@@ -10,13 +10,18 @@ import { INDEX, onlyModel, partsOf, readIndex, type Shards, SINGLE } from "./sha
 import type { Source } from "./source.ts";
 import type { FileSpec, SourceSpec } from "./spec.ts";
 
-export interface ModelFiles extends SideFiles {
+export interface ModelFiles {
   /** One file, or a model's parts. */
   weights: Source[];
   /** The tensors that an index says each of them has; null without an index. */
   promised: string[][] | null;
-  /** Reads what lies beside a GGUF, which it needs only where its own header says nothing. */
-  beside?: () => Promise<SideFiles>;
+  /** What safetensors need to be understood; null where there is none. */
+  config: Uint8Array | null;
+  /**
+   * What else lies beside the weights. Of safetensors it is on its way already, and opening did not wait for it; of a GGUF, which needs it
+   * only where its own header says nothing, it is opened when this is called.
+   */
+  side(): Promise<SideFiles>;
 }
 
 /** Of Hugging Face folders, parsed where they are there. */
@@ -28,7 +33,17 @@ export interface SideFiles {
   chatTemplate: string | null;
 }
 
-const NO_SIDE = { config: null, generationConfig: null, tokenizer: null, tokenizerConfig: null, chatTemplate: null };
+export const NO_SIDE: SideFiles = {
+  config: null,
+  generationConfig: null,
+  tokenizer: null,
+  tokenizerConfig: null,
+  chatTemplate: null,
+};
+/** Of weights that need nothing, or have nothing beside them. */
+const ALONE = { config: null, side: async () => NO_SIDE };
+
+type Beside = Pick<ModelFiles, "config" | "side">;
 
 const CONFIG = "config.json";
 /** PEFT's names. */
@@ -80,10 +95,10 @@ class Opener {
       parts.length > 1
         ? this.#all(folder ?? alone(name, spec), parts)
         : this.#open(spec, name).then((source) => [source]),
-      folder && /\.safetensors$/i.test(name) ? this.#side(folder) : null,
+      folder && /\.safetensors$/i.test(name) ? this.#beside(folder) : null,
     );
     if (side) this.#missed(CONFIG);
-    return { ...(side ?? (await this.#sideOf(weights, folder))), weights, promised: null };
+    return { ...(side ?? (await this.#besideOf(weights, folder))), weights, promised: null };
   }
 
   async folder(folder: Folder): Promise<ModelFiles> {
@@ -91,14 +106,13 @@ class Opener {
     if (names && !names.includes(SINGLE)) {
       if (names.includes(INDEX)) return this.#indexed(folder, INDEX);
       const weights = await this.#all(folder, onlyModel(folder.name, names));
-      return { ...(await this.#sideOf(weights, folder)), weights, promised: null };
+      return { ...(await this.#besideOf(weights, folder)), weights, promised: null };
     }
-    // All at once: what a server has is known only by asking.
-    const [single, index, side] = await settled(
-      this.#optional(folder, SINGLE),
-      names ? null : this.#json(folder, INDEX, FILE_LIMITS.index),
-      this.#side(folder),
-    );
+    // All at once: what a server has is known only by asking. Weights in one file do not wait for an index.
+    const listed = names ? null : this.#json(folder, INDEX, FILE_LIMITS.index);
+    listed?.catch(() => {});
+    const [single, side] = await settled(this.#optional(folder, SINGLE), this.#beside(folder));
+    const index = single ? null : await listed;
     if (!single && index === null) {
       this.#missed(SINGLE);
       const cause = this.#absent.get(SINGLE);
@@ -124,7 +138,7 @@ class Opener {
       const reason = `${source.name} is no adapter without ${ADAPTER_CONFIG} beside it`;
       throw new EngineError("NotFound", reason, { file: ADAPTER_CONFIG });
     }
-    return { ...NO_SIDE, config, weights: [source], promised: null };
+    return { ...ALONE, config, weights: [source], promised: null };
   }
 
   async close(): Promise<void> {
@@ -132,7 +146,7 @@ class Opener {
   }
 
   async #indexed(folder: Folder, name: string): Promise<ModelFiles> {
-    const [index, side] = await settled(this.#json(folder, name, FILE_LIMITS.index), this.#side(folder));
+    const [index, side] = await settled(this.#json(folder, name, FILE_LIMITS.index), this.#beside(folder));
     this.#missed(name, CONFIG);
     if (index === null) throw new EngineError("NotFound", `${folder.name} has no ${name}`, { file: name });
     return { ...side, ...(await this.#shards(folder, readIndex(name, index))) };
@@ -186,11 +200,14 @@ class Opener {
     if (!source) return null;
     const { signal } = this.#context;
     const options = signal ? { signal } : {};
-    const bytes = await source.read(0, source.size, options);
-    await source.check?.(options);
-    this.#opened.splice(this.#opened.indexOf(source), 1);
-    await source.close();
-    return bytes;
+    try {
+      const bytes = await source.read(0, source.size, options);
+      await source.check?.(options);
+      return bytes;
+    } finally {
+      this.#opened.splice(this.#opened.indexOf(source), 1);
+      await source.close();
+    }
   }
 
   async #json(folder: Folder, name: string, limits: FileLimits): Promise<unknown> {
@@ -204,15 +221,28 @@ class Opener {
   }
 
   /** A GGUF can tell everything itself. Safetensors cannot say what they are: their folder does. */
-  async #sideOf([first]: Source[], folder: Folder | null): Promise<SideFiles & Pick<ModelFiles, "beside">> {
-    if (!folder) return NO_SIDE;
-    if (await isSafetensors(first!)) return this.#side(folder);
-    return { ...NO_SIDE, beside: () => this.#side(folder) };
+  async #besideOf([first]: Source[], folder: Folder | null): Promise<Beside> {
+    if (!folder) return ALONE;
+    if (await isSafetensors(first!)) return this.#beside(folder);
+    return { config: null, side: () => this.#side(folder, this.#config(folder)) };
   }
 
-  async #side(folder: Folder): Promise<SideFiles> {
+  /** Begins to read all of it, and waits for the config alone. */
+  async #beside(folder: Folder): Promise<Beside> {
+    const config = this.#config(folder);
+    const side = this.#side(folder, config);
+    // A load that fails before it asks has an error already.
+    side.catch(() => {});
+    return { config: await config, side: () => side };
+  }
+
+  #config(folder: Folder): Promise<Uint8Array | null> {
+    return this.#bytes(folder, CONFIG, FILE_LIMITS.config);
+  }
+
+  async #side(folder: Folder, reading: Promise<Uint8Array | null>): Promise<SideFiles> {
     const [config, generationConfig, tokenizer, tokenizerConfig, template] = await settled(
-      this.#bytes(folder, CONFIG, FILE_LIMITS.config),
+      reading,
       this.#json(folder, "generation_config.json", FILE_LIMITS.config),
       this.#json(folder, "tokenizer.json", FILE_LIMITS.tokenizer),
       this.#json(folder, "tokenizer_config.json", FILE_LIMITS.tokenizerConfig),

@@ -18,6 +18,8 @@ export interface OpenContext {
   url?(spec: UrlSpec, limits: FileLimits): Promise<Source>;
   /** Deletes from the cache what an error names; true where some of it is from an earlier load. */
   forget?(file: string): Promise<boolean>;
+  /** Waits until the servers have said that what was opened is still theirs; fails where something is not. */
+  confirm?(): Promise<void>;
   /** Deletes earlier versions from the cache: what was opened has made a model. */
   dropEarlier?(): Promise<void>;
   integrity?: IntegrityChecks | undefined;

@@ -25,6 +25,8 @@ export interface Source {
   remember?(sha256: Uint8Array): Promise<void>;
   /** In a cache: deletes the file, which is wrong; true where some of it is from an earlier load. */
   forget?(): Promise<boolean>;
+  /** In a cache: waits until the server has said that what is kept is still its file; fails where it is not. */
+  confirm?(): Promise<void>;
   /** In a cache: deletes earlier versions of the file. */
   dropEarlier?(): Promise<void>;
 }

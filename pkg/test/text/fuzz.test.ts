@@ -285,11 +285,14 @@ all("configurations", 0.1, async (next) => {
     {
       weights: [],
       promised: null,
-      config: next(4) === 0 ? null : new TextEncoder().encode(cut),
-      generationConfig: side(),
-      tokenizer: next(4) === 0 ? null : json,
-      tokenizerConfig: changed(next, config),
-      chatTemplate: next(2) === 0 ? null : pick(next, SOURCES),
+      config: null,
+      side: async () => ({
+        config: next(4) === 0 ? null : new TextEncoder().encode(cut),
+        generationConfig: side(),
+        tokenizer: next(4) === 0 ? null : json,
+        tokenizerConfig: changed(next, config),
+        chatTemplate: next(2) === 0 ? null : pick(next, SOURCES),
+      }),
     },
     chats,
   );

@@ -1,17 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { loadText } from "../../src/host/text.ts";
-import type { ModelFiles } from "../../src/source/files.ts";
+import { type ModelFiles, NO_SIDE } from "../../src/source/files.ts";
 import { chats } from "./support/chat.ts";
 
 const files = (generationConfig: unknown): ModelFiles => ({
   weights: [],
   promised: null,
   config: null,
-  generationConfig,
-  tokenizer: null,
-  tokenizerConfig: null,
-  chatTemplate: null,
+  side: async () => ({ ...NO_SIDE, generationConfig }),
 });
 const presetOf = async (metadata: Record<string, unknown> | undefined, config: unknown) =>
   (await loadText(metadata, new Uint8Array(), files(config), chats)).sampling;

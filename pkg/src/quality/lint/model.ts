@@ -1,7 +1,7 @@
 /** A model's files as the rules see them: tensors of either format, and the part for texts. */
 
 import { loadText, type Text } from "../../host/text.ts";
-import type { ModelFiles } from "../../source/files.ts";
+import { type ModelFiles, NO_SIDE } from "../../source/files.ts";
 import type { Source } from "../../source/source.ts";
 import { findTemplate } from "../../text/template_source.ts";
 import type { TokenizerConfig } from "../../text/tokenizer_json.ts";
@@ -28,12 +28,9 @@ export async function openChecked(files: ModelFiles, signal?: AbortSignal): Prom
   const gguf = (await isGguf(files.weights[0]!)) ? await Gguf.open(files.weights, signal) : null;
   const weights = gguf ? ggufWeights(gguf, files.weights) : await safetensorsWeights(files.weights, signal);
   const { text, textError } = await textOf(files, gguf);
-  const found = findTemplate({
-    override: "embedded",
-    file: files.chatTemplate,
-    config: files.tokenizerConfig as TokenizerConfig | null,
-    gguf,
-  });
+  // A GGUF's own template is the one to look at, whatever lies beside it.
+  const { chatTemplate: file, tokenizerConfig } = gguf ? NO_SIDE : await files.side();
+  const found = findTemplate({ override: "embedded", file, config: tokenizerConfig as TokenizerConfig | null, gguf });
   return {
     files,
     gguf,
