@@ -586,8 +586,7 @@ test("abort and destroy end what runs, and leave the conversation as it was", as
   assert.match(await session.prompt(once, brief), words);
   const [running, next] = [session.prompt("Three. "), session.prompt("Four. ")];
   setTimeout(() => session.destroy(), 30);
-  await fails(running, "AbortError", /destroyed/);
-  await fails(next, "AbortError", /destroyed/);
+  await Promise.all([fails(running, "AbortError", /destroyed/), fails(next, "AbortError", /destroyed/)]);
   await fails(session.prompt("x"), "AbortError");
   assert.equal(session.destroy(), undefined);
   for (let i = 0; (await model.status()).running > 0; i++) assert.ok(i < 1000, "it still runs");
