@@ -31,7 +31,7 @@
 //! Codes take about as long to unpack as to multiply: of six bits, three vectors hold four planes. [`many`] unpacks a super-block once
 //! and multiplies it with up to 16 tokens out of the nearest cache, which pays from 4 tokens on with 6-bit codes and from 8 on with 4-bit
 //! ones (`bench --shape qwen3.5-4b,layers=4,vocab=4096 --threads 2` on an AMD EPYC (Zen 5): prefill 108 to 151 tokens/s, `--batch 8` decode
-//! 103 to 111, and `--batch 4` 101 to 95 where four were unpacked for too).
+//! 103 to 111; from four on, `--batch 6` falls from 118 to 109 and `--batch 4` from 113 to 94, with `--weight-prefetch off`).
 //!
 //! Where the sums of a group, shifted by a constant, fit 16 bits, as those of Q4_K and of Q6_K's high plane do, `i32x4.dot_i16x8_s`
 //! multiplies them with the scale, which takes processors half of a 32-bit multiplication. The shift times the sum of all scales, the
