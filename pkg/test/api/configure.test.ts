@@ -103,19 +103,18 @@ test("on a hybrid no more requests run than have states", async (context) => {
     [3, 2, 2],
     [12, undefined, 8],
   ]) {
-    const options = { threads: 1, contextLength: 1024, recurrentStates: states, maxSequences: asked };
+    const options = { threads: 1, contextLength: 256, recurrentStates: states, maxSequences: asked };
     const model = await load(hybrid, options);
     context.after(() => model.close());
     assert.equal(model.info.maxSequences, runs);
-    // Longer than what may be unread, so that none ends before it is stopped.
-    const all = Array.from({ length: 8 }, (_, i) =>
-      model.generate([3, 4, 5 + i], { temperature: 0, ignoreEos: true, maxTokens: 1000 }),
-    );
+    // One that nobody reads would rest, and leave its place to others.
+    const all = Array.from({ length: 8 }, (_, i) => model.generate([3, 4, 5 + i], ENDLESS));
+    const ended = Promise.all(all.map(({ finished }) => finished));
     await Promise.all(all.slice(0, runs).map(begun));
     const { running, paused, waiting } = await model.status();
     assert.deepEqual([running + paused, waiting], [runs, 8 - runs!]);
     for (const one of all) one.stop();
-    await Promise.all(all.map(({ finished }) => finished));
+    await ended;
     await model.configure({ prefillChunk: 32 });
     assert.equal(model.info.maxSequences, runs);
     await model.configure({ maxSequences: 1 });
