@@ -11,32 +11,34 @@ const AGAIN_MS = 20;
 export const isQueueFull = (error: unknown): boolean => error instanceof EngineError && error.code === "QueueFull";
 
 /**
- * Works on parts 0 to `count - 1`. While one of them has a place in the queue, or has had one, the others wait for places: only a request
- * that gets no place at all is refused. A part that is under way counts as one with a place until it is refused itself.
+ * Works on parts 0 to `count - 1`. Once one of them has a place in the queue, the others wait for places: only a request that gets no place
+ * at all is refused. None has one where each lane's first part was refused at its first try: a try again says nothing, because another one
+ * may begin before a busy engine has refused the last.
  */
 export async function inLanes(count: number, work: (part: number) => Promise<void>): Promise<void> {
   const parts = Array(count).keys();
-  let [working, done, failed] = [0, 0, false];
+  const lanes = Math.min(LANES, count);
+  let [refused, done, failed] = [0, 0, false];
   const lane = async () => {
+    let tries = 0;
     for (const part of parts) {
       for (;;) {
         if (failed) return;
-        working++;
+        tries++;
         try {
           await work(part);
           done++;
           break;
         } catch (error) {
-          if (!isQueueFull(error) || working + done === 1) {
+          if (tries === 1) refused++;
+          if (!isQueueFull(error) || (done === 0 && refused === lanes)) {
             failed = true;
             throw error;
           }
-        } finally {
-          working--;
         }
         await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
       }
     }
   };
-  await Promise.all(Array.from({ length: Math.min(LANES, count) }, lane));
+  await Promise.all(Array.from({ length: lanes }, lane));
 }

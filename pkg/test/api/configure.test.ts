@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { type BatchingOptions, load } from "ternlight";
 import { begun, demo, failure, GREEDY, ONCE } from "./support/model.ts";
 
-const ENDLESS = { temperature: 0, ignoreEos: true } as const;
+const ENDLESS = { temperature: 0, ignoreEos: true, maxTokens: 1e6, onContextFull: "shift" } as const;
 const until = async (holds: () => Promise<boolean>) => {
   while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 2));
 };
@@ -56,12 +56,15 @@ test("the queue takes as many as it is told to", async (context) => {
   const model = await demo(context, { maxSequences: 1, maxWaiting: 0 });
   const first = model.generate(ONCE, ENDLESS);
   await begun(first);
+  // One that nobody reads would rest, and leave its place to others.
+  const ended = first.finished;
   assert.equal((await failure(() => model.generate(ONCE, GREEDY).finished)).code, "QueueFull");
   await model.configure({ maxWaiting: 1 });
   const second = model.generate(ONCE, GREEDY);
   const { code, detail } = await failure(() => model.generate(ONCE, GREEDY).finished);
   assert.deepEqual([code, detail.expected], ["QueueFull", "at most 1 that run and 1 that wait"]);
   first.stop();
+  await ended;
   assert.equal((await second.finished).tokens.length, 12);
 });
 
@@ -104,13 +107,14 @@ test("on a hybrid no more requests run than have states", async (context) => {
     const model = await load(hybrid, options);
     context.after(() => model.close());
     assert.equal(model.info.maxSequences, runs);
-    const all = Array.from({ length: 8 }, (_, i) =>
-      model.generate([3, 4, 5 + i], { temperature: 0, ignoreEos: true, maxTokens: 64 }),
-    );
+    // One that nobody reads would rest, and leave its place to others.
+    const all = Array.from({ length: 8 }, (_, i) => model.generate([3, 4, 5 + i], ENDLESS));
+    const ended = Promise.all(all.map(({ finished }) => finished));
     await Promise.all(all.slice(0, runs).map(begun));
     const { running, paused, waiting } = await model.status();
     assert.deepEqual([running + paused, waiting], [runs, 8 - runs!]);
-    await Promise.all(all.map(({ finished }) => finished));
+    for (const one of all) one.stop();
+    await ended;
     await model.configure({ prefillChunk: 32 });
     assert.equal(model.info.maxSequences, runs);
     await model.configure({ maxSequences: 1 });
