@@ -28,7 +28,8 @@
 //! float activations get about 14 bits this way with exact integer sums.
 //!
 //! The strict instruction set multiplies 16-bit lanes ([`Isa::WIDE`]). There q itself is the operand of codes of 4 bits and
-//! more, and one dot replaces two or three. K-quants keep both planes, because their sums become floats apart.
+//! more, and one dot replaces two or three. K-quants keep both planes of int14, because their sums become floats
+//! apart.
 //!
 //! # Layout
 //!
@@ -68,6 +69,8 @@ pub struct ActSpec {
     pub unsigned: bool,
     /// Whether int8 takes two planes as well, for layouts whose kernels exist in that form alone.
     pub two_planes: bool,
+    /// Whether instructions that multiply 16-bit lanes ([`Isa::WIDE`]) take every code in one plane.
+    pub whole_if_wide: bool,
     /// The tables that a few rows are prepared as, instead of planes.
     pub tables: Option<Sums>,
 }
@@ -88,8 +91,8 @@ impl ActSpec {
 
     /// Planes of codes: 1 or 2.
     pub fn planes<I: Isa>(&self) -> usize {
-        let joined = I::WIDE && self.two_planes && !self.has_super_blocks();
-        if joined || self.precision.stored() == Precision::Int8 && !self.two_planes { 1 } else { 2 }
+        let whole = I::WIDE && self.whole_if_wide;
+        if whole || self.precision.stored() == Precision::Int8 && !self.two_planes { 1 } else { 2 }
     }
 
     fn group_sums(&self) -> usize {
@@ -146,7 +149,8 @@ pub type Input<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
 pub struct ActRow<'a, I: Isa> {
     /// The planes, the higher one first, or the bytes of their tables; the second is empty where there is one.
     pub planes: [&'a [I::Quad]; 2],
-    /// Σ q of each group; with K-quants, of each of their groups, the higher plane's and the lower one's, as [`Halves`].
+    /// Σ q of each group; with K-quants, of each of their groups, the higher plane's and the lower one's, as [`Halves`]. One plane alone
+    /// counts as the lower one, beside zeros.
     pub sums: &'a [i32],
     /// The value of one unit of q, for each group; with [`ActSpec::per_row`] its reciprocal, the factor s.
     pub scales: &'a [f32],
@@ -167,6 +171,7 @@ impl<I: Isa> Act<I> {
             per_row: false,
             unsigned: false,
             two_planes: false,
+            whole_if_wide: false,
             tables: None,
         };
         let words = reserve("activations", bytes / 4)?;
@@ -350,13 +355,20 @@ fn codes<I: Isa>(
     };
     let nothing = isa.splat_i32(0);
     if spec.planes::<I>() == 1 {
-        let mut sum = nothing;
-        for (fours, first) in sixteens.iter().zip(first.as_chunks_mut::<4>().0) {
-            let q = rounded(fours);
-            sum = add(sum, q);
-            *first = isa.quads(q);
+        let mut plane = sixteens.iter().zip(first.as_chunks_mut::<4>().0);
+        for part in 0..spec.group / spec.sum_len {
+            let mut sum = nothing;
+            for (fours, first) in plane.by_ref().take(spec.sum_len / 16) {
+                let q = rounded(fours);
+                sum = add(sum, q);
+                *first = isa.quads(q);
+            }
+            if spec.has_super_blocks() {
+                sums[2 * part..][..2].copy_from_slice(&[0, Halves::of(isa, sum).0]);
+            } else {
+                sums[part] = lanes(sum);
+            }
         }
-        sums[0] = lanes(sum);
         return scale;
     }
     let planes = first.as_chunks_mut::<4>().0.iter_mut().zip(second.as_chunks_mut::<4>().0);

@@ -47,12 +47,19 @@ pub fn spec(shape: &MatrixShape, precision: Precision) -> ActSpec {
         per_row: false,
         unsigned: false,
         two_planes: false,
+        whole_if_wide: false,
         tables: (precision != Precision::Float).then(|| shape.sums()).flatten(),
     };
     match shape.packing {
         Packing::Ints(layout) if precision != Precision::Float => {
-            let two_planes = shape.has_super_blocks() || matches!(layout.codes, Codes::B4 | Codes::B6 | Codes::I8);
-            ActSpec { per_row: layout.scales == Scales::Row, unsigned: layout.codes == Codes::I8, two_planes, ..base }
+            let unsigned = layout.codes == Codes::I8;
+            ActSpec {
+                per_row: layout.scales == Scales::Row,
+                unsigned,
+                two_planes: unsigned || layout.codes == Codes::B2 && shape.has_super_blocks(),
+                whole_if_wide: !shape.has_super_blocks() && !matches!(layout.codes, Codes::B1 | Codes::B2),
+                ..base
+            }
         }
         // The same float input serves every matrix with as many columns.
         _ => {

@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! for each group along k            rising
-//!   for each pass of rows           eight vectors of sums, four for each of two planes of activations
+//!   for each pass of rows           eight vectors of sums: of one plane of activations, or four for each of two
 //!     for each step                 a splat a plane; a load, an AND a plane of codes, a dot
 //!     add to the results            finish::add_part, as every kernel does
 //! ```
@@ -116,7 +116,7 @@ fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, cons
     first: usize,
     xs: [&[I::Quad]; A],
 ) -> [[I::V; P]; V] {
-    const { assert!(V * P * A <= PASS_SUMS && (A == 2 || !DOT2)) }
+    const { assert!(V * P * A <= PASS_SUMS && (A == 2 || !(C::SIGNED && DOT2))) }
     let xs = xs.map(|x| &x[..codes.len()]);
     let zero = isa.splat_i32(0);
     let ones = isa.splat_quad(&isa.quad([1; 4]));
@@ -133,8 +133,7 @@ fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, cons
                         (false, false) => isa.dot(*sum, vector, mask, x[a]),
                         (false, true) => isa.dot_pairs(*sum, vector, mask, x[a]),
                         (true, false) => isa.dot_i8(*sum, vector, x[a]),
-                        // Both planes have one sum.
-                        (true, true) => *sum,
+                        (true, true) => *sum, // Both planes have one.
                     };
                 }
                 if C::SIGNED && DOT2 {
@@ -157,6 +156,7 @@ fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, cons
             *sum = match (C::SIGNED, DOT2) {
                 // Signed weights are multiplied with activations that begin at −8192.
                 (true, true) => isa.add_scaled_pairs(*sum, weights[v], offset),
+                (false, true) if A == 1 => isa.add_scaled_pairs(zero, *sum, one),
                 (false, true) => isa.add_scaled_pairs(isa.add_scaled_pairs(zero, *sum, high), low, one),
                 _ if A == 1 => isa.shr_i32(*sum, C::SHIFT[p]),
                 (signed, false) => {

@@ -190,9 +190,11 @@ pub fn multiply_by<I: Isa>(
             let some = MAX_TOKENS.min(tokens - token);
             if some >= super_block::min_tokens(shape, act.spec().precision) {
                 let outs = &mut [[0.0; TILE]; MAX_TOKENS][..some];
-                let many = match pairs && super_block::has_dot2(shape) {
-                    true => super_block::many::<I, true>,
-                    false => super_block::many::<I, false>,
+                let many = match (act.spec().planes::<I>(), pairs && super_block::has_dot2(shape)) {
+                    (1, true) => super_block::many::<I, 1, true>,
+                    (1, false) => super_block::many::<I, 1, false>,
+                    (_, true) => super_block::many::<I, 2, true>,
+                    (_, false) => super_block::many::<I, 2, false>,
                 };
                 many(matrix, tile, act, token..token + some, outs);
                 for (i, out) in outs.iter().enumerate() {
@@ -312,7 +314,7 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
             }
         };
     }
-    macro_rules! lookup {
+    macro_rules! alone {
         ($kernel:expr) => {
             Kernels { one: Kernel::Other($kernel), many: None }
         };
@@ -340,16 +342,15 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
     }
     // Strict instructions have fewer registers for sums.
     let long = !I::WIDE && !pairs && groups::supports(shape, precision);
+    let int8 = precision.stored() == Precision::Int8;
     macro_rules! super_block {
         ($codes:ty, $planes:literal, $vectors:literal, $steps:literal) => {
-            Kernels {
-                one: Kernel::Other(if pairs && super_block::has_dot2(shape) {
-                    super_block::one::<I, $codes, $planes, $vectors, $steps, true>
-                } else {
-                    super_block::one::<I, $codes, $planes, $vectors, $steps, false>
-                }),
-                many: None,
-            }
+            alone!(match (int8, pairs && super_block::has_dot2(shape)) {
+                (true, true) => super_block::one::<I, $codes, $planes, $vectors, 1, 0, true>,
+                (true, false) => super_block::one::<I, $codes, $planes, $vectors, 1, 0, false>,
+                (false, true) => super_block::one::<I, $codes, $planes, $vectors, 2, $steps, true>,
+                (false, false) => super_block::one::<I, $codes, $planes, $vectors, 2, $steps, false>,
+            })
         };
     }
     macro_rules! dense {
@@ -372,28 +373,30 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
                 codes, scales: Scales::Group { len, scale_type: ScaleType::SuperBlock, .. }, ..
             }),
             _,
-        ) => match (codes, len) {
+        ) => match codes {
             // Two planes stand two bits up, which a scale could not be multiplied with before they are shifted back.
-            (Codes::B2, 16) => Kernels { one: Kernel::Other(super_block::one::<I, B2, 4, 1, 4, false>), many: None },
-            (Codes::B4, 16) => super_block!(B4, 2, 2, 4),
-            (Codes::B4, 32) => super_block!(B4, 2, 2, 8),
-            (Codes::B6, 16) => super_block!(B6, 4, 1, 4),
-            (Codes::B6, 32) => Kernels { one: Kernel::Other(super_block::one::<I, B6, 4, 1, 8, false>), many: None },
-            _ => unreachable!("no storage type has such super-blocks"),
+            Codes::B2 => alone!(super_block::one::<I, B2, 4, 1, 2, 4, false>),
+            Codes::B4 => super_block!(B4, 2, 2, 0),
+            Codes::B6 if len == 16 => super_block!(B6, 4, 1, 4),
+            Codes::B6 if int8 => alone!(super_block::one::<I, B6, 4, 1, 1, 0, false>),
+            Codes::B6 => alone!(super_block::one::<I, B6, 4, 1, 2, 0, false>),
+            Codes::B1 | Codes::I8 => unreachable!("no storage type has such super-blocks"),
         },
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
             // None sums pairs of 1-bit products: where that would be faster, looking up is faster still.
-            (Codes::B1, _) if shape.by_rows() => lookup!(lookup::one_bit::<I>),
+            (Codes::B1, _) if shape.by_rows() => alone!(lookup::one_bit::<I>),
             (Codes::B1, Precision::Int8) => long_groups!(B1, 8, 1),
             (Codes::B1, _) => Kernels { one: Kernel::Ints(sum::<I, B1, 8, 1, 1, 2, false>), many: None },
-            (Codes::B2, Precision::Int8) if shape.by_rows() => lookup!(lookup::two_bits::<I, 1>),
-            (Codes::B2, _) if shape.by_rows() => lookup!(lookup::two_bits::<I, 2>),
+            (Codes::B2, Precision::Int8) if shape.by_rows() => alone!(lookup::two_bits::<I, 1>),
+            (Codes::B2, _) if shape.by_rows() => alone!(lookup::two_bits::<I, 2>),
             (Codes::B2, Precision::Int8) if long => long_groups!(B2, 4, 2),
             (Codes::B2, Precision::Int8) => ints!(B2, 4, 1),
             (Codes::B2, _) => ints!(B2, 4, 2),
             (Codes::B4, precision) if groups::supports(shape, precision) => match (I::WIDE, pairs) {
                 (true, _) => Kernels { one: groups!(B4, 2, 2, 1, false), ..fours!(B4, 2, 2, 1) },
+                (_, true) if int8 => Kernels { one: groups!(B4, 2, 4, 1, true), many: None },
                 (_, true) => Kernels { one: groups!(B4, 2, 2, 2, true), many: None },
+                _ if int8 => Kernels { one: groups!(B4, 2, 4, 1, false), ..fours!(B4, 2, 2, 1) },
                 _ => Kernels { one: groups!(B4, 2, 2, 2, false), ..fours!(B4, 2, 2, 2) },
             },
             (Codes::I8, _) => match (I::WIDE, pairs) {
@@ -402,9 +405,11 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
                 _ => Kernels { one: groups!(I8, 1, 2, 2, false), ..fours!(I8, 1, 2, 2) },
             },
             // Products of 14 bits do not fit 16-bit lanes.
-            (Codes::B4, _) if I::WIDE => fours!(B4, 2, 2, 1),
+            (Codes::B4, _) if I::WIDE || int8 => fours!(B4, 2, 2, 1),
             (Codes::B4, _) => ints!(B4, 2, 2),
-            (Codes::B6, _) if I::WIDE => Kernels { one: Kernel::Ints(sum::<I, B6, 4, 1, 1, 1, false>), many: None },
+            (Codes::B6, _) if I::WIDE || int8 => {
+                Kernels { one: Kernel::Ints(sum::<I, B6, 4, 1, 1, 1, false>), many: None }
+            }
             (Codes::B6, _) => Kernels { one: Kernel::Ints(sum::<I, B6, 4, 1, 1, 2, false>), many: None },
         },
     }

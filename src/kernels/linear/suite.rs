@@ -232,6 +232,7 @@ fn naive_super_blocks(sample: &Sample, layout: Layout, row: usize, x: &[f32], pr
     let ((len, groups), (_, blocks)) = (shape.groups(), shape.blocks());
     let has_min = matches!(layout.scales, Scales::Group { min: true, .. });
     let (limit, least) = rounding(precision);
+    let one_plane = precision.stored() == Precision::Int8 && layout.codes != Codes::B2;
     let factor = |value: f32, unit: f32| if unit == 0.0 { 0 } else { (value / unit) as i64 };
     (0..blocks).fold(0.0, |y, block| {
         let range = block * SUPER_BLOCK..(block + 1) * SUPER_BLOCK;
@@ -243,8 +244,8 @@ fn naive_super_blocks(sample: &Sample, layout: Layout, row: usize, x: &[f32], pr
             let group = row * groups + col / len;
             let weight = (i64::from(sample.codes[row * shape.cols + col]) - i64::from(layout.offset))
                 * factor(sample.scales[group], unit);
-            high += weight * (q >> 7);
-            low += weight * (q & 127);
+            high += weight * if one_plane { 0 } else { q >> 7 };
+            low += weight * if one_plane { q } else { q & 127 };
             mins += factor(sample.mins[group], unit_min) * q;
         }
         let mut part = (high as i32 as f32 * 128.0 + low as i32 as f32) * unit;

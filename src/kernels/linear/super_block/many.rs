@@ -15,8 +15,9 @@ use crate::quant::{Codes, Layout, SUPER_BLOCK, Scales};
 /// Steps of a super-block, each of four values of k.
 const BLOCK_STEPS: usize = SUPER_BLOCK / 4;
 
-/// Multiplies one tile for several tokens with [`one`](super::one)'s results: a super-block is unpacked once for all of them.
-pub fn many<I: Isa, const DOT2: bool>(
+/// Multiplies one tile for several tokens, of `A` planes each, with [`one`](super::one)'s results: a super-block is unpacked once for all of
+/// them.
+pub fn many<I: Isa, const A: usize, const DOT2: bool>(
     matrix: &Matrix,
     tile: usize,
     act: &Act<I>,
@@ -30,7 +31,7 @@ pub fn many<I: Isa, const DOT2: bool>(
     let (block_bytes, header, super_group) =
         (matrix.shape.block_bytes(), matrix.shape.header(), matrix.shape.super_group());
     let groups = SUPER_BLOCK / len;
-    let shifts = [-64..=63, 0..=127].map(|plane| if DOT2 { None } else { shift(layout, len, plane) });
+    let shifts = [-64..=63, 0..=127].map(|plane| if DOT2 || A == 1 { None } else { shift(layout, len, plane) });
     let mut weights: BlockWeights<I> = Zeroable::zeroed();
     // One for all super-blocks: cleared and copied for each, it took an eighth of the time of four tokens on an AMD Zen 5
     // (benches/results/README.md, "Zeros and copies").
@@ -54,11 +55,15 @@ pub fn many<I: Isa, const DOT2: bool>(
                 prefetch.touch(at + (pass * tokens.len() + i + 1) * block_bytes / bursts);
                 let row = act.row(token);
                 let of_x = row.sums[2 * block * groups..][..2 * groups].as_chunks().0;
-                let x = row.planes.map(|plane| &plane.as_chunks::<BLOCK_STEPS>().0[block]);
+                let x: [_; A] = std::array::from_fn(|a| &row.planes[a].as_chunks::<BLOCK_STEPS>().0[block]);
                 let token = TokenBlock { x, of_x, shifts };
                 let sums = match shifts {
                     _ if DOT2 && len == 16 => token.sums::<I, 4, IN_PAIRS, IN_PAIRS>(isa, layout, weights, &scales),
                     _ if DOT2 => token.sums::<I, 8, IN_PAIRS, IN_PAIRS>(isa, layout, weights, &scales),
+                    _ if A == 1 && len == 16 => {
+                        token.sums::<I, 4, IN_32_BITS, IN_32_BITS>(isa, layout, weights, &scales)
+                    }
+                    _ if A == 1 => token.sums::<I, 8, IN_32_BITS, IN_32_BITS>(isa, layout, weights, &scales),
                     _ if len == 16 => token.sums::<I, 4, IN_16_BITS, IN_32_BITS>(isa, layout, weights, &scales),
                     [_, Some(_)] => token.sums::<I, 8, IN_16_BITS, IN_16_BITS>(isa, layout, weights, &scales),
                     _ => token.sums::<I, 8, IN_32_BITS, IN_32_BITS>(isa, layout, weights, &scales),
@@ -117,7 +122,7 @@ impl<V: Copy> PassScales<V> {
     fn min_sums(&self, isa: impl Isa<V = V>, of_x: &[[i32; 2]]) -> [V; PASS_VECTORS] {
         let mut sums = [isa.splat_i32(0); PASS_VECTORS];
         for ([high, low], mins) in of_x.iter().zip(&self.mins) {
-            let x = isa.splat_i32(Halves(*high).total() << 16 | Halves(*low).total());
+            let x = isa.splat_i32(Halves(*high).total() << 16 | Halves(*low).total() & 0xffff);
             sums = std::array::from_fn(|i| isa.add_scaled_pairs(sums[i], x, mins[i]));
         }
         sums
@@ -130,15 +135,15 @@ const IN_16_BITS: u8 = 1;
 const IN_PAIRS: u8 = 2;
 
 /// A token's activations in a super-block, by planes.
-struct TokenBlock<'a, Q> {
-    x: [&'a [Q; BLOCK_STEPS]; 2],
+struct TokenBlock<'a, Q, const A: usize> {
+    x: [&'a [Q; BLOCK_STEPS]; A],
     /// The sums of each group.
     of_x: &'a [[i32; 2]],
     /// See [`shift`].
     shifts: [Option<i32>; 2],
 }
 
-impl<Q> TokenBlock<'_, Q> {
+impl<Q, const A: usize> TokenBlock<'_, Q, A> {
     /// Multiplies it with the codes of a pass. `HIGH` and `LOW` say how the sums of a group are multiplied with its scale.
     #[inline(always)]
     fn sums<I: Isa<Quad = Q>, const STEPS: usize, const HIGH: u8, const LOW: u8>(
@@ -152,7 +157,7 @@ impl<Q> TokenBlock<'_, Q> {
         let mut sums = scales.sums.map(|sum| shifts.map(|shift| isa.mul_i32(sum, isa.splat_i32(-shift))));
         let (shifts, offset) = (shifts.map(|shift| isa.splat_i32(shift)), isa.splat_i16(-layout.offset as i16));
         let of_x = &self.of_x[..BLOCK_STEPS / STEPS];
-        let [high, low] = self.x.map(|plane| plane.as_chunks::<STEPS>().0);
+        let planes = self.x.map(|plane| plane.as_chunks::<STEPS>().0);
         let weights = weights.as_chunks::<STEPS>().0;
         // A number that the compiler does not know keeps this a loop: written out, each sum's products stand one behind another.
         let steps = std::hint::black_box(STEPS);
@@ -161,23 +166,33 @@ impl<Q> TokenBlock<'_, Q> {
                 IN_PAIRS => start::<I, true>(isa, layout, of_x[group][plane]),
                 _ => isa.add_scaled_pairs(shifts[plane], isa.splat_i32(of_x[group][plane]), offset),
             };
-            let mut dots = [[start(0), start(1)]; PASS_VECTORS];
-            let x = high[group][..steps].iter().zip(&low[group][..steps]);
-            for (weights, (high, low)) in weights[group][..steps].iter().zip(x) {
-                let x = [isa.splat_quad(high), isa.splat_quad(low)];
+            let starts: [_; A] = std::array::from_fn(|a| start(2 - A + a));
+            let mut dots = [starts; PASS_VECTORS];
+            let mut add_step = |weights: &[I::Weights; PASS_VECTORS], x: [I::X; A]| {
                 for i in 0..PASS_VECTORS {
                     dots[i] = std::array::from_fn(|a| match HIGH {
                         IN_PAIRS => isa.dot_weight_pairs(dots[i][a], &weights[i], x[a]),
                         _ => isa.dot_weights(dots[i][a], &weights[i], x[a]),
                     });
                 }
+            };
+            let first = weights[group][..steps].iter().zip(&planes[0][group][..steps]);
+            if A == 1 {
+                first.for_each(|(weights, x)| add_step(weights, [isa.splat_quad(x); A]));
+            } else {
+                for ((weights, first), last) in first.zip(&planes[A - 1][group][..steps]) {
+                    add_step(weights, std::array::from_fn(|a| isa.splat_quad(if a == 0 { first } else { last })));
+                }
             }
             for i in 0..PASS_VECTORS {
-                sums[i] = std::array::from_fn(|a| match [HIGH, LOW][a] {
-                    IN_32_BITS => isa.add_i32(sums[i][a], isa.mul_i32(dots[i][a], scales.all[group][i])),
-                    IN_16_BITS => isa.add_scaled_pairs(sums[i][a], dots[i][a], scales.lower[group][i]),
-                    _ => isa.add_scaled_pairs(sums[i][a], dots[i][a], scales.all[group][i]),
-                });
+                for (a, &dot) in dots[i].iter().enumerate() {
+                    let sum = &mut sums[i][2 - A + a];
+                    *sum = match [HIGH, LOW][2 - A + a] {
+                        IN_32_BITS => isa.add_i32(*sum, isa.mul_i32(dot, scales.all[group][i])),
+                        IN_16_BITS => isa.add_scaled_pairs(*sum, dot, scales.lower[group][i]),
+                        _ => isa.add_scaled_pairs(*sum, dot, scales.all[group][i]),
+                    };
+                }
             }
         }
         sums

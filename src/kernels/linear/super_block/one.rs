@@ -11,9 +11,9 @@ use crate::kernels::linear::prefetch::WeightPrefetch;
 use crate::kernels::packed::{Ints, Matrix, Packing, TILE};
 use crate::quant::Scales;
 
-/// Multiplies one tile for one token, and adds to `out`: `P` planes of `V` parts of each step make a pass of 16 rows; a group
-/// has `STEPS` steps. With `DOT2` products are summed in 16-bit lanes first.
-pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usize, const DOT2: bool>(
+/// Multiplies one tile for one token with `A` planes of activations, and adds to `out`: `P` planes of `V` parts of each step make a pass
+/// of 16 rows; a group has `STEPS` steps, or as many as the shape says where it is 0. With `DOT2` products are summed in 16-bit lanes first.
+pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, const STEPS: usize, const DOT2: bool>(
     matrix: &Matrix,
     tile: usize,
     act: &Act<I>,
@@ -28,8 +28,7 @@ pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usiz
     let row = act.row(token);
     let (block_bytes, header, super_group) =
         (matrix.shape.block_bytes(), matrix.shape.header(), matrix.shape.super_group());
-    let [high, low] = row.planes;
-    let (high, low) = (high.as_chunks::<STEPS>().0, low.as_chunks::<STEPS>().0);
+    let steps = if STEPS == 0 { matrix.shape.groups().0 / 4 } else { STEPS };
 
     // Zeros that the compiler knows become a call of `memory.fill`, and sums given on by value one of `memory.copy`. Registers lie on the
     // stack around them, also in the loops: 4-bit codes took a quarter longer (benches/results/README.md, "Zeros and copies").
@@ -41,19 +40,17 @@ pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usiz
         let groups = groups.chunks_exact(super_group.bytes);
         let first = block * groups.len();
         let of_x = &row.sums[2 * first..][..2 * groups.len()];
-        // Slices of a constant length need no checks inside the loops.
-        let (high, low) = (&high[first..][..groups.len()], &low[first..][..groups.len()]);
+        let planes: [_; A] = std::array::from_fn(|a| &row.planes[a][first * steps..][..groups.len() * steps]);
         for (group, bytes) in groups.clone().enumerate() {
             prefetch.touch(at + (group + 1) * super_group.bytes);
             let (group_scales, codes) = bytes.split_at(super_group.header);
             let (group_scales, _) = group_scales.as_chunks::<PASS_ROWS>();
-            let codes = &bytemuck::cast_slice::<u8, C::Step>(codes).as_chunks::<STEPS>().0[0];
-            let (high, low) = (&high[group], &low[group]);
-            let of_x = [of_x[2 * group], of_x[2 * group + 1]];
-            let starts = of_x.map(|sum| start::<I, DOT2>(isa, layout, sum));
+            let codes = &bytemuck::cast_slice::<u8, C::Step>(codes)[..steps];
+            let xs = planes.map(|plane| &plane[group * steps..][..steps]);
+            let starts = std::array::from_fn(|a| start::<I, DOT2>(isa, layout, of_x[2 * group + 2 - A + a]));
             for (pass, sums) in sums.iter_mut().enumerate() {
                 let scales = load_scales::<I, DOT2>(isa, &group_scales[pass]);
-                add_group::<I, C, P, V, STEPS, DOT2>(isa, &masks, codes, pass * V, high, low, starts, scales, sums);
+                add_group::<I, C, P, V, A, STEPS, DOT2>(isa, &masks, codes, pass * V, xs, starts, scales, sums);
             }
         }
         for (pass, sums) in sums.iter_mut().enumerate() {
@@ -74,22 +71,29 @@ fn load_scales<I: Isa, const DOT2: bool>(isa: I, scales: &[u8; PASS_ROWS]) -> [I
 /// Adds one group of `V` parts of each step.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "it is a part of a loop")]
-fn add_group<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usize, const DOT2: bool>(
+fn add_group<
+    I: Isa,
+    C: Ints<P>,
+    const P: usize,
+    const V: usize,
+    const A: usize,
+    const STEPS: usize,
+    const DOT2: bool,
+>(
     isa: I,
     masks: &[I::V; 4],
-    codes: &[C::Step; STEPS],
+    codes: &[C::Step],
     first: usize,
-    high: &[I::Quad; STEPS],
-    low: &[I::Quad; STEPS],
-    starts: [I::V; 2],
+    xs: [&[I::Quad]; A],
+    starts: [I::V; A],
     scales: [I::V; PASS_VECTORS],
     sums: &mut [[[I::V; 2]; P]; V],
 ) {
     // The planes that registers hold; the rest in a second pass.
-    let some = const { least(C::PLANES_PER_PASS, I::ACCUMULATORS / 2) };
-    add_planes::<I, C, P, V, STEPS, DOT2>(isa, masks, codes, (first, 0..some.min(P)), high, low, starts, scales, sums);
+    let some = const { if A == 1 { P } else { least(C::PLANES_PER_PASS, I::ACCUMULATORS / A) } };
+    add_planes::<I, C, P, V, A, STEPS, DOT2>(isa, masks, codes, (first, 0..some.min(P)), xs, starts, scales, sums);
     if some < P {
-        add_planes::<I, C, P, V, STEPS, DOT2>(isa, masks, codes, (first, some..P), high, low, starts, scales, sums);
+        add_planes::<I, C, P, V, A, STEPS, DOT2>(isa, masks, codes, (first, some..P), xs, starts, scales, sums);
     }
 }
 
@@ -97,18 +101,25 @@ const fn least(a: usize, b: usize) -> usize {
     if a < b { a } else { b }
 }
 
-/// Some planes of [`add_group`].
+/// Some planes of [`add_group`]. It exceeds 60 lines, because its sums stay in registers from where they begin to their scale.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "it is a part of a loop")]
 #[expect(clippy::needless_range_loop, reason = "all slices have one length, which iterators would compare")]
-fn add_planes<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: usize, const DOT2: bool>(
+fn add_planes<
+    I: Isa,
+    C: Ints<P>,
+    const P: usize,
+    const V: usize,
+    const A: usize,
+    const STEPS: usize,
+    const DOT2: bool,
+>(
     isa: I,
     masks: &[I::V; 4],
-    codes: &[C::Step; STEPS],
+    codes: &[C::Step],
     (first, planes): (usize, Range<usize>),
-    high: &[I::Quad; STEPS],
-    low: &[I::Quad; STEPS],
-    starts: [I::V; 2],
+    xs: [&[I::Quad]; A],
+    starts: [I::V; A],
     scales: [I::V; PASS_VECTORS],
     sums: &mut [[[I::V; 2]; P]; V],
 ) {
@@ -116,19 +127,18 @@ fn add_planes<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: u
     for v in 0..V {
         for p in 0..P {
             // Codes that stand some bits up have no offset in 16-bit lanes.
-            dots[v][p] = [isa.shl_i32(starts[0], C::SHIFT[p]), isa.shl_i32(starts[1], C::SHIFT[p])];
+            dots[v][p] = starts.map(|start| isa.shl_i32(start, C::SHIFT[p]));
         }
     }
     // A number that the compiler does not know keeps this a loop. Steps that are written out share loads with the next pass, and lie on the
     // stack meanwhile, in slots that straddle cache lines: that took twice as long.
-    let steps = std::hint::black_box(STEPS);
-    for ((codes, high), low) in codes[..steps].iter().zip(&high[..steps]).zip(&low[..steps]) {
-        let x = [isa.splat_quad(high), isa.splat_quad(low)];
+    let steps = if STEPS == 0 { codes.len() } else { std::hint::black_box(STEPS) };
+    let mut add_step = |codes: &C::Step, x: [I::X; A]| {
         for v in 0..V {
             let all = C::planes(isa, masks, codes.as_ref(), first + v);
             for p in planes.clone() {
                 let (vector, mask) = all[p];
-                for a in 0..2 {
+                for a in 0..A {
                     dots[v][p][a] = if DOT2 {
                         isa.dot_pairs(dots[v][p][a], vector, mask, x[a])
                     } else {
@@ -137,11 +147,19 @@ fn add_planes<I: Isa, C: Ints<P>, const P: usize, const V: usize, const STEPS: u
                 }
             }
         }
+    };
+    let first = codes[..steps].iter().zip(&xs[0][..steps]);
+    if A == 1 {
+        first.for_each(|(codes, x)| add_step(codes, [isa.splat_quad(x); A]));
+    } else {
+        for ((codes, first), last) in first.zip(&xs[A - 1][..steps]) {
+            add_step(codes, std::array::from_fn(|a| isa.splat_quad(if a == 0 { first } else { last })));
+        }
     }
     for v in 0..V {
         for p in planes.clone() {
-            for a in 0..2 {
-                let sum = &mut sums[v][p][a];
+            for a in 0..A {
+                let sum = &mut sums[v][p][2 - A + a];
                 *sum = if DOT2 {
                     isa.add_scaled_pairs(*sum, dots[v][p][a], scales[v * P + p])
                 } else {
