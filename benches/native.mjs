@@ -2,7 +2,7 @@
  * Speeds beside native llama.cpp, on the same files in the same run: `LLAMA_BENCH=…/llama-bench node benches/native.mjs [FILE.gguf]…` with Node
  * 22.18 or newer, a built package and a machine that does nothing else. Both take turns, `--rounds` times (3); each is judged by the medians of
  * its rounds, and the ratio by pairs. Prints a table and writes results/DATE-native.json. Without a file it is SmolLM2's, which scripts/smollm2.sh
- * keeps. The models that `bench --shape` makes have no tokenizer, which llama.cpp wants.
+ * keeps. The models that `bench --shape` makes have no tokenizer, which llama.cpp wants. `--activations int8` is what llama.cpp rounds to.
  *
  *   llama-bench -m FILE -t 2 -p 128 -n 32 -r 3        ternlight bench FILE --threads 2 --prompt-tokens 128 --decode 32 --repeat 3
  */
@@ -16,7 +16,11 @@ import { processorName } from "../pkg/src/platform/system.ts";
 import { median } from "./median.mjs";
 
 const { values, positionals } = parseArgs({
-  options: { rounds: { type: "string", default: "3" }, threads: { type: "string", default: "2" } },
+  options: {
+    rounds: { type: "string", default: "3" },
+    threads: { type: "string", default: "2" },
+    activations: { type: "string", default: "auto" },
+  },
   allowPositionals: true,
 });
 const { LLAMA_BENCH } = process.env;
@@ -35,8 +39,9 @@ function native(file) {
 }
 
 function own(file) {
-  const flags = ["--threads", values.threads, "--prompt-tokens", "128", "--decode", "32", "--repeat", "3", "--no-roofline", "--json"];
-  const { prefill, decode, engine } = run(process.execPath, [cli, "bench", file, ...flags]);
+  const given = ["--threads", values.threads, "--activations", values.activations];
+  const flags = ["--prompt-tokens", "128", "--decode", "32", "--repeat", "3", "--no-roofline", "--json"];
+  const { prefill, decode, engine } = run(process.execPath, [cli, "bench", file, ...given, ...flags]);
   return { prefill: prefill.tokensPerSecond.median, decode: decode.tokensPerSecond.median, engine };
 }
 

@@ -34,6 +34,7 @@ const rows = {
   "fairy-chromium": { page: "shape=fairy&prompt=64&decode=128&profile" },
   fairy: "--shape fairy --prompt-tokens 64 --decode 128",
   "hybrid-4b": "--shape qwen3.5-4b --decode 16 --warmup 0 --repeat 2",
+  "hybrid-4b-int8": "--shape qwen3.5-4b --decode 16 --warmup 0 --repeat 2 --activations int8",
   "hybrid-4b-512": "--shape qwen3.5-4b --prompt-tokens 512 --warmup 0 --repeat 1",
   "hybrid-4b-1thread": "--shape qwen3.5-4b --prompt-tokens 32 --decode 16 --warmup 0 --repeat 2 --threads 1",
   "hybrid-4b-q1_0": "--shape qwen3.5-4b --type q1_0 --embedding-type q1_0 --warmup 0 --repeat 2",

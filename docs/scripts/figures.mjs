@@ -89,6 +89,7 @@ const hybridRows = {
   "hybrid-4b": "Qwen3.5 4B: Q4_K, int14",
   "hybrid-4b-512": "the same, prompt 512",
   "hybrid-4b-1thread": "the same, prompt 32",
+  "hybrid-4b-int8": "4B in Q4_K, int8",
   "hybrid-4b-q1_0": "4B in Q1_0, int8",
   "hybrid-27b": "Bonsai 27B: Q1_0, int8",
   "hybrid-27b-1thread": "the same",
