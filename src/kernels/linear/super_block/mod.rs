@@ -15,8 +15,9 @@
 //!
 //! Both planes of the 14-bit activation (see [`act`](crate::kernels::act)) stay apart until the super-block ends, because their
 //! joined sum would not fit 32 bits. int8 is the low plane alone, and the high sum is 0; only Q2_K multiplies two planes of it as well.
-//! The offset costs nothing: an accumulator starts at `−offset · Σ q` of its group and plane instead of at zero. The scheme is that of llama.cpp's `vec_dot` for Q6_K with Q8_K activations, which likewise multiplies
-//! integer sums by integer scales; rows in lanes and 14-bit activations are ours.
+//! The offset costs nothing: an accumulator starts at `−offset · Σ q` of its group and plane instead of at zero. The scheme is that of
+//! llama.cpp's `vec_dot` for Q6_K with Q8_K activations, which likewise multiplies integer sums by integer scales; rows in lanes and
+//! 14-bit activations are ours.
 //!
 //! Without a dot product of bytes in one instruction, products are summed in 16-bit lanes ([`DotProduct::Dot2`]), which the whole group
 //! of Q6_K fits because it begins with its offset. `i32x4.dot_i16x8_s` multiplies the lanes with the group's scale and widens
@@ -40,8 +41,8 @@
 //! pages --dot-product dot4`), `bench --shape b2b,layers=1 --prompt-tokens 16 --decode 24 --batch 16` became 4 to 16 % faster, and a prefill of
 //! `--shape qwen3.5-4b,layers=4,vocab=4096 --prompt-tokens 128` 9 to 20 % (benches/results/README.md).
 //!
-//! For one token and int14, three planes in one pass and the fourth in a second keep all accumulators in registers; with all four at once some
-//! processes ran a third slower, as far as we can tell because a spilled vector straddled a cache line.
+//! For one token and int14, three planes in one pass and the fourth in a second keep all accumulators in registers; with all four at
+//! once some processes ran a third slower, as far as we can tell because a spilled vector straddled a cache line.
 
 mod many;
 mod one;
