@@ -10,6 +10,8 @@ export interface BlockType {
   codes?: readonly number[];
   /** 16-bit fields at fixed places of a block: scales, minima. */
   halves?: Readonly<Record<number, number>>;
+  /** Whether these differ by block, up to a sixteenth: a row whose scales are all the same is packed with one. */
+  varied?: boolean;
   /** Bytes of a block that must stay small: scales of groups. */
   small?: readonly [from: number, to: number];
   /** For floats: how a number from -1 to 1 is written. */
@@ -51,10 +53,10 @@ export const blockTypes: Readonly<Record<string, BlockType>> = {
   tq1_0: { id: 34, values: 256, bytes: 54, codes: trits, halves: { 52: LARGE } },
   tq2_0: { id: 35, values: 256, bytes: 66, codes: pairs, halves: { 64: LARGE } },
   i2_s: { id: 36, values: 4, bytes: 1, codes: pairs, tail: i2sTail() },
-  q1_0: { id: 41, values: 128, bytes: 18, halves: { 0: LARGE } },
-  q2_0: { id: 42, values: 64, bytes: 18, codes: pairs, halves: { 0: LARGE } },
-  pq2_0: { id: 142, values: 128, bytes: 34, codes: pairs, halves: { 0: LARGE } },
-  ptq1_0: { id: 143, values: 128, bytes: 28, codes: trits, halves: { 26: LARGE } },
+  q1_0: { id: 41, values: 128, bytes: 18, halves: { 0: LARGE }, varied: true },
+  q2_0: { id: 42, values: 64, bytes: 18, codes: pairs, halves: { 0: LARGE }, varied: true },
+  pq2_0: { id: 142, values: 128, bytes: 34, codes: pairs, halves: { 0: LARGE }, varied: true },
+  ptq1_0: { id: 143, values: 128, bytes: 28, codes: trits, halves: { 26: LARGE }, varied: true },
 };
 
 const half = (value: number, exponent: number, mantissa: number) =>
@@ -64,14 +66,16 @@ const half = (value: number, exponent: number, mantissa: number) =>
 export function randomBlocks(type: BlockType, blocks: number, random: () => number): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(blocks * type.bytes);
   const view = new DataView(bytes.buffer);
-  const { write, codes, halves = {}, small } = type;
+  const { write, codes, halves = {}, varied = false, small } = type;
   if (write) {
     for (let at = 0; at < bytes.length; at += type.bytes) write(view, at, random() * 2 ** -31 - 1);
     return bytes;
   }
   for (let at = 0; at < bytes.length; at++) bytes[at] = codes ? codes[random() % codes.length]! : random() >>> 24;
   for (let block = 0; block < bytes.length; block += type.bytes) {
-    for (const [at, half] of Object.entries(halves)) view.setUint16(block + Number(at), half, true);
+    for (const [at, half] of Object.entries(halves)) {
+      view.setUint16(block + Number(at), half + (varied ? random() >>> 26 : 0), true);
+    }
     if (small) for (let at = small[0]; at < small[1]; at++) bytes[block + at]! &= 7;
   }
   return bytes;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { canRun, inspect, load } from "ternlight";
-import { blockTypes } from "../../src/bench/blocks.ts";
+import { blockTypes, randomBits, randomBlocks } from "../../src/bench/blocks.ts";
 import { shapes } from "../../src/bench/shapes.ts";
 import { synthetic, syntheticSource } from "../../src/bench/synthetic.ts";
 
@@ -32,6 +32,17 @@ test("every storage type is made of blocks that load, with the values of weights
       assert.ok(Math.abs(matrix.zeroShare! - 1 / 3) < 0.01, `${type}: ${matrix.zeroShare}`);
     }
     assert.equal((256 * 768) % values, 0);
+  }
+});
+
+test("scales of groups differ where those of published models do", () => {
+  for (const [type, { bytes, halves }] of Object.entries(blockTypes)) {
+    const scale = Object.keys(halves ?? {})[0];
+    if (scale === undefined) continue;
+    const blocks = Buffer.from(randomBlocks(blockTypes[type]!, 64, randomBits(1)));
+    const scales = new Set(Array.from({ length: 64 }, (_, i) => blocks.readUInt16LE(i * bytes + Number(scale))));
+    const differ = ["q1_0", "q2_0", "pq2_0", "ptq1_0"].includes(type);
+    assert.ok(differ ? scales.size > 16 : scales.size === 1, `${type}: ${scales.size}`);
   }
 });
 
