@@ -130,6 +130,16 @@ fn finish_group<I: Isa, const T: usize, const F32_SCALES: bool, const MIN: bool,
     }
 }
 
+/// Writes f16 scales as floats.
+#[inline(never)]
+pub(super) fn widen<I: Isa>(from: &[u8], to: &mut [f32]) {
+    let isa = I::default();
+    let constants = Constants::new(isa);
+    for (from, to) in from.as_chunks().0.iter().zip(to.as_chunks_mut().0) {
+        isa.store_f32(to, f16_scales(isa, &constants, from));
+    }
+}
+
 /// Loads the f16 scales of four rows.
 #[inline(always)]
 pub(super) fn f16_scales<I: Isa>(isa: I, constants: &Constants<I::V>, scales: &[u8; 8]) -> I::V {
