@@ -43,8 +43,8 @@
 //! Where a panel holds several groups, as of 4-bit codes with a scale for 32 values, a block is multiplied with one token group after
 //! group, and sums become floats while they are in registers. Prompts of 128 tokens by turns on an AMD EPYC (Zen 5), two threads, with
 //! the sums of every group stored first and with this: `bench --shape b2b,layers=4,vocab=4096 --type q4_0` 303, 307 and 365, 365
-//! tokens/s, `--shape 135m` (Q4_1) 521, 530 and 638, 642. With one plane of activations, three tokens at a time and groups of 128 it
-//! gained nothing.
+//! tokens/s, `--shape 135m` (Q4_1) 521, 530 and 638, 642. With one plane of activations and three tokens at a
+//! time it gained nothing with Q1_0 and a tenth with PQ2_0, for 2 kB gzipped that the page does not have (benches/results/README.md).
 //!
 //! The file exceeds 450 lines because all three ways to multiply, by groups, by sums and in lanes, share the panel.
 //!
