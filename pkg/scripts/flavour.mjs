@@ -7,7 +7,7 @@ import { appendFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { cargo, root, target, targetDir } from "./cargo.mjs";
-import { buildGlue } from "./glue.mjs";
+import { buildGlue, shortImports } from "./glue.mjs";
 import { mend } from "./mend.mjs";
 import { ordered } from "./order.mjs";
 import { ifChanged, isCurrent } from "./stamps.mjs";
@@ -103,7 +103,7 @@ async function finish(flavour, module, bindgen, dist, { names = false, arrange =
   const file = path.join(dist, flavour.file);
   const wat = path.join(targetDir(flavour), names ? "named.wat" : "optimised.wat");
   await command(name, npmTool("wasm-dis"), [...features(flavour), `--output=${wat}`, module]);
-  writeFileSync(wat, mend(arrange(readFileSync(wat, "utf8"), readFileSync(module))));
+  writeFileSync(wat, mend(arrange(shortImports(readFileSync(wat, "utf8")), readFileSync(module))));
   await command(name, npmTool("wasm-as"), [...features(flavour), ...kept(names), `--output=${file}`, wat]);
   appendFileSync(file, customSection("flavour", name));
   await buildGlue(flavour, bindgen, path.join(dist, "glue"));

@@ -21,7 +21,7 @@ export async function buildGlue(flavour, bindgen, outDir) {
     write: false,
     logLevel: "warning",
   });
-  const [body, names] = splitExports(flavour, built.outputFiles[0].text);
+  const [body, names] = splitExports(flavour, shortImports(built.outputFiles[0].text));
   const pages = initialPages(flavour, path.join(bindgen, "ternlight.js"));
   const factory = `export const createGlue = (host) => {\n${body}return { ${names} };\n};\n`;
   writeFileSync(path.join(outDir, `${flavour.name}.js`), `${factory}export const initialPages = ${pages};\n`);
@@ -36,6 +36,20 @@ export async function buildGlue(flavour, bindgen, outDir) {
   const members = ["createGlue", "initialPages"].map((name) => `export declare const ${name}: Build["${name}"];\n`);
   writeFileSync(path.join(outDir, `${flavour.name}.d.ts`), types + members.join(""));
   if (flavour.threads) cpSync(path.join(bindgen, "ternlight.d.ts"), path.join(outDir, "bindings.d.ts"));
+}
+
+/**
+ * wasm-bindgen ends the names of imports with 16 digits that tell versions of it apart, which no compression makes smaller.
+ * Here are the imports of one version: four digits do. `text` is the glue's or the module's.
+ */
+export function shortImports(text) {
+  const known = new Map();
+  return text.replace(/\b(__wbg_\w+_[0-9a-f]{4})[0-9a-f]{12}\b/g, (name, short) => {
+    if ((known.get(short) ?? name) !== name)
+      throw new Error(`${known.get(short)} and ${name} are both shortened to ${short}`);
+    known.set(short, name);
+    return short;
+  });
 }
 
 /** A module's text before its one list of exports, and that list as the members of an object. */
