@@ -5,11 +5,11 @@
 //!
 //! | weights | 1 token | 4 tokens and more | 24 and more |
 //! |---|---|---|---|
-//! | codes of 2, 4 bits, one scale a row or group | `ints` | `ints`, 4 at a time | `panel` |
+//! | codes of 2, 4 bits, one scale a row or group | `ints` | `ints`, 4 at a time; with two planes of activations one by one | `panel` |
 //! | codes of 1, 2 bits in longer groups of f16 scales, int8 | `groups` | `groups`, one by one | `panel` |
 //! | codes of 2, 4 bits, products summed in 16-bit lanes | `ints` | `ints`, one by one | 2 bits with int8 likewise; else `panel` |
 //! | 1-bit codes where that is faster, or where they have minima or f32 scales | `lookup` | `lookup`, one by one | `panel` |
-//! | 4-bit codes in groups of 32 | `groups` | `ints`, 4 at a time; in 16-bit lanes one by one | `panel`; in 16-bit lanes one by one |
+//! | 4-bit codes in groups of 32 | `groups` | `ints`, 4 at a time; in 16-bit lanes or with two planes one by one | `panel`; in 16-bit lanes one by one |
 //! | 2-bit codes without a dot product of bytes | `lookup` | up to 7 one by one, then `panel` | `panel` |
 //! | 6-bit codes with plain group scales | `ints` | one by one | `panel` |
 //! | signed 8-bit codes in groups of 32 | `groups` | `ints`, 4 at a time; in 16-bit lanes one by one | likewise |
@@ -310,7 +310,12 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
                     (false, true) => sum::<I, $codes, $planes, 2, 1, $halves, false>,
                     (false, false) => sum::<I, $codes, $planes, 1, 1, $halves, false>,
                 }),
-                many: (!pairs).then_some(Kernel::Ints(sum::<I, $codes, $planes, 1, PASS_TOKENS, $halves, false>)),
+                // Both planes of four tokens are more sums than registers hold.
+                many: if pairs || $halves == 2 {
+                    None
+                } else {
+                    Some(Kernel::Ints(sum::<I, $codes, $planes, 1, PASS_TOKENS, 1, false>))
+                },
             }
         };
     }
@@ -397,7 +402,7 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
                 (_, true) if int8 => Kernels { one: groups!(B4, 2, 4, 1, true), many: None },
                 (_, true) => Kernels { one: groups!(B4, 2, 2, 2, true), many: None },
                 _ if int8 => Kernels { one: groups!(B4, 2, 4, 1, false), ..fours!(B4, 2, 2, 1) },
-                _ => Kernels { one: groups!(B4, 2, 2, 2, false), ..fours!(B4, 2, 2, 2) },
+                _ => Kernels { one: groups!(B4, 2, 2, 2, false), many: None },
             },
             (Codes::I8, _) => match (I::WIDE, pairs) {
                 (true, _) => Kernels { one: groups!(I8, 1, 4, 1, false), ..fours!(I8, 1, 4, 1) },
