@@ -40,11 +40,10 @@
 //! activations the tile is 4 vectors × 1 token × 2 planes. Weights are the operand of at most seven bits, and so every code up
 //! to 6 bits is accepted here. Signed 8-bit weights would need their row sums as well; they stay with [`ints`](super::ints).
 //!
-//! Where a panel holds several groups, as of 4-bit codes with a scale for 32 values, a block is multiplied with one token group after
-//! group, and sums become floats while they are in registers. Prompts of 128 tokens by turns on an AMD EPYC (Zen 5), two threads, with
-//! the sums of every group stored first and with this: `bench --shape b2b,layers=4,vocab=4096 --type q4_0` 303, 307 and 365, 365
-//! tokens/s, `--shape 135m` (Q4_1) 521, 530 and 638, 642. With one plane of activations and three tokens at a
-//! time it gained nothing with Q1_0 and a tenth with PQ2_0, for 2 kB gzipped that the page does not have (benches/results/README.md).
+//! Where a panel holds whole groups, a block is multiplied with a token or two group after group, and sums become floats while they are
+//! in registers. Prompts of 128 tokens by turns on an AMD EPYC (Zen 5), two threads, with the sums of every group stored first and with
+//! this: `bench --shape b2b,layers=4,vocab=4096 --type q4_0` 303, 307 and 365, 365 tokens/s, with `--activations int8` 418 to 423 and 570
+//! to 589, `--type q1_0` 721 to 757 and 840 to 855.
 //!
 //! The file exceeds 450 lines because all three ways to multiply, by groups, by sums and in lanes, share the panel.
 //!
@@ -223,10 +222,10 @@ impl<I: Isa> Panel<'_, I> {
 
     /// Whether a panel holds whole groups, whose sums become floats while they are in registers.
     fn in_groups(&self) -> bool {
-        let Scales::Group { len, scale_type: ScaleType::F16, .. } = self.layout.scales else { return false };
-        // The 1-bit weights ±1 count 2, and some codes lie five to a byte: they have one plane nearly always.
-        let plain = self.layout.step == 1 && !self.matrix.shape.five && !self.in_lanes();
-        plain && len / 4 <= PANEL_STEPS && self.planes == 2 && self.flush_steps == 0
+        let Scales::Group { len, .. } = self.layout.scales else { return false };
+        // The 1-bit weights ±1 count 2, and have one plane nearly always.
+        let plain = !self.matrix.shape.five && !self.in_lanes() && (self.planes == 1 || self.layout.step == 1);
+        plain && len / 4 <= PANEL_STEPS && self.flush_steps == 0
     }
 
     /// Computes what [`Self::multiply`] does, some groups at a time.
@@ -237,8 +236,14 @@ impl<I: Isa> Panel<'_, I> {
             let groups = first..groups.min(first + PANEL_STEPS / (len / 4));
             self.unpack_groups(tiles.clone(), groups);
             for block in 0..(tiles.len() * ROW_VECTORS).div_ceil(GROUP_VECTORS) {
-                for (token, out) in tokens.clone().zip(&mut out) {
-                    self.add_groups(block, first, token, out);
+                if self.planes == 2 {
+                    for (token, out) in tokens.clone().zip(out.chunks_mut(1)) {
+                        self.add_groups::<2>(block, first, token, out);
+                    }
+                } else {
+                    for (token, outs) in tokens.clone().step_by(2).zip(out.chunks_mut(2)) {
+                        self.add_groups::<1>(block, first, token, outs);
+                    }
                 }
             }
         }
@@ -248,8 +253,12 @@ impl<I: Isa> Panel<'_, I> {
         }
     }
 
-    /// Unpacks the codes of some groups, one group's blocks behind another's, and widens their scales.
+    /// Unpacks the codes of some groups, one group's blocks behind another's, and their scales as floats.
     fn unpack_groups(&mut self, tiles: Range<usize>, groups: Range<usize>) {
+        let half = matches!(self.layout.scales, Scales::Group { scale_type: ScaleType::F16, .. });
+        let load = |from: &[u8], to: &mut [f32]| {
+            if half { widen::<I>(from, to) } else { bytemuck::cast_slice_mut(to).copy_from_slice(from) }
+        };
         let shape = &self.matrix.shape;
         let steps = shape.groups().0 / 4;
         let each = steps * PANEL_ROWS / 4;
@@ -263,36 +272,64 @@ impl<I: Isa> Panel<'_, I> {
                 let (header, codes) = self.matrix.tile(tile)[group * shape.block_bytes()..][..shape.block_bytes()]
                     .split_at(shape.header());
                 let rows = i * TILE..(i + 1) * TILE;
-                let (of_scales, of_mins) = header.split_at(2 * TILE);
-                widen::<I>(of_scales, &mut scales[rows.clone()]);
-                widen::<I>(of_mins, &mut mins[rows]);
+                let (of_scales, of_mins) = header.split_at(if half { 2 * TILE } else { 4 * TILE });
+                load(of_scales, &mut scales[rows.clone()]);
+                if !of_mins.is_empty() {
+                    load(of_mins, &mut mins[rows]);
+                }
                 unpack_tile::<I>((self.layout.codes, shape.by_rows()), codes, GROUP_VECTORS, i, steps, weights);
             }
         }
     }
 
-    /// Multiplies a block of the panel's groups, of which `group` is the first, with a token, and adds to its results.
-    fn add_groups(&self, block: usize, group: usize, token: usize, out: &mut [f32; PANEL_ROWS]) {
+    /// Multiplies a block of the panel's groups, of which `group` is the first, and adds to the results: both planes of a token, or the
+    /// only one (`A`) of two tokens.
+    fn add_groups<const A: usize>(&self, block: usize, group: usize, token: usize, outs: &mut [[f32; PANEL_ROWS]]) {
         let isa = I::default();
-        let row = &self.rows[token];
+        let rows = &self.rows[token..][..outs.len()];
+        // The last of an odd number of tokens is multiplied twice.
+        let [row, other] = [&rows[0], &rows[rows.len() - 1]];
+        let planes = [row.planes[0], other.planes[A - 1]];
         let steps = self.matrix.shape.groups().0 / 4;
-        let has_min = matches!(self.layout.scales, Scales::Group { min: true, .. });
-        let out = &mut out.as_chunks_mut::<4>().0.as_chunks_mut::<GROUP_VECTORS>().0[block];
+        let twice = u32::from(self.layout.step == 2);
         let (weights, _) = self.weights.as_chunks::<GROUP_VECTORS>();
         let blocks = weights.chunks_exact(steps).skip(block).step_by(PANEL_ROWS / 4 / GROUP_VECTORS);
-        for (group, (weights, [scales, mins])) in (group..).zip(blocks.zip(&self.scales)) {
-            let xs = [row.planes.map(|plane| &plane[group * steps..][..weights.len()])];
+        for (group, (weights, scales)) in (group..).zip(blocks.zip(&self.scales)) {
+            let xs = [planes.map(|plane| &plane[group * steps..][..weights.len()])];
             let mut dots = [[[isa.splat_i32(0); GROUP_VECTORS]; 2]];
             dot4_steps(isa, weights, xs, &mut dots);
-            let [scales, mins] =
-                [scales, mins].map(|rows| &rows.as_chunks::<4>().0.as_chunks::<GROUP_VECTORS>().0[block]);
-            let x = GroupInput::new(self.layout, row, group);
-            for v in 0..GROUP_VECTORS {
-                let [[high, low]] = dots;
-                let sum = isa.add_i32(isa.shl_i32(high[v], 7), low[v]);
-                let min = has_min.then(|| isa.load_f32(&mins[v]));
-                add_part(isa, sum, isa.load_f32(&scales[v]), min, &x, &mut out[v]);
+            let [[first, second]] = dots;
+            if A == 2 {
+                let sum = |v| isa.add_i32(isa.shl_i32(first[v], 7), second[v]);
+                self.add_sums(block, sum, scales, (row, group), &mut outs[0]);
+                continue;
             }
+            self.add_sums(block, |v| isa.shl_i32(first[v], twice), scales, (row, group), &mut outs[0]);
+            if let [_, out] = outs {
+                self.add_sums(block, |v| isa.shl_i32(second[v], twice), scales, (other, group), out);
+            }
+        }
+    }
+
+    /// Adds a group's sums of a block to a token's results.
+    #[inline(always)]
+    fn add_sums(
+        &self,
+        block: usize,
+        sum: impl Fn(usize) -> I::V,
+        scales: &[[f32; PANEL_ROWS]; 2],
+        (row, group): (&ActRow<I>, usize),
+        out: &mut [f32; PANEL_ROWS],
+    ) {
+        let isa = I::default();
+        let has_min = matches!(self.layout.scales, Scales::Group { min: true, .. });
+        let [scales, mins] =
+            scales.each_ref().map(|rows| &rows.as_chunks::<4>().0.as_chunks::<GROUP_VECTORS>().0[block]);
+        let out = &mut out.as_chunks_mut::<4>().0.as_chunks_mut::<GROUP_VECTORS>().0[block];
+        let x = GroupInput::new(self.layout, row, group);
+        for v in 0..GROUP_VECTORS {
+            let min = has_min.then(|| isa.load_f32(&mins[v]));
+            add_part(isa, sum(v), isa.load_f32(&scales[v]), min, &x, &mut out[v]);
         }
     }
 
