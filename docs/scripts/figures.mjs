@@ -93,7 +93,7 @@ const hybridRows = {
   "hybrid-4b-q1_0": "4B in Q1_0, int8",
   "hybrid-27b": "Bonsai 27B: Q1_0, int8",
   "hybrid-27b-1thread": "the same",
-  "hybrid-27b-ternary": "Ternary-Bonsai 27B: Q2_0, int8, two memories",
+  "hybrid-27b-ternary": "Ternary-Bonsai 27B: PQ2_0, int8, two memories",
   "hybrid-27b-ternary-1thread": "the same",
 };
 const DELTA_NET = ["convolve", "recur"];

@@ -59,13 +59,13 @@ export const shapes: Readonly<Record<string, Named>> = {
   "2b4t": { ...bitnet, ...twoBillion },
   /** The sizes of 2B-4T with llama's graph, which engines without BitNet's run too. */
   b2b: { ...bitnet, ...twoBillion, arch: "llama" },
-  /** Hybrids: Qwen3.5 4B, Bonsai 27B and Ternary-Bonsai 27B. */
+  /** Hybrids: Qwen3.5 4B, Bonsai 27B and Ternary-Bonsai 2 27B. */
   "qwen3.5-4b": {
     ...{ ...hybrid, type: "q4_k", embedding: "q6_k", tied: 1 },
     ...{ hidden: 2560, layers: 32, heads: 16, kv: 4, ffn: 9216, vheads: 32 },
   },
   bonsai27b: { ...bonsai27b, type: "q1_0", embedding: "q1_0" },
-  ternary27b: { ...bonsai27b, type: "q2_0", embedding: "q2_0" },
+  ternary27b: { ...bonsai27b, type: "pq2_0", embedding: "pq2_0" },
 };
 
 /** GGUF's names of the matrices. */
