@@ -72,7 +72,16 @@ function bunArguments(target, files) {
     "[dir]/[name].[ext]",
     ...[".json", ".safetensors"].flatMap((ext) => ["--loader", `${ext}:file`]),
   ];
-  return ["build", "--compile", "--root", ".", ...asFiles, ENTRY, ...modules, ...files, "--outfile", target];
+  return [
+    "build",
+    "--compile",
+    "--root",
+    ".",
+    ...asFiles,
+    ...[ENTRY, ...modules, ...files].map((name) => `./${name}`),
+    "--outfile",
+    target,
+  ];
 }
 
 function denoArguments(target, files) {
