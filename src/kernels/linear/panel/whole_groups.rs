@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Prompts of 128 tokens by turns on an AMD EPYC (Zen 5), two threads, with the sums of every group stored first and with this: `bench
-//! --shape b2b,layers=4,vocab=4096 --type q4_0` 303, 307 and 365, 365 tokens/s, with `--activations int8` 418 to 423 and 570 to 589,
-//! `--type q1_0` 721 to 757 and 840 to 855.
+//! --shape b2b,layers=4,vocab=4096 --type q4_0` 303, 307 and 365, 365 tokens/s, with `--activations int8` 422 to 429 and 578 to 583,
+//! with `--type q2_0` 475 to 608 and 675 to 755.
 
 use std::ops::Range;
 
