@@ -52,8 +52,8 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
             (least(Ahead::Off), Ahead::Off),
             (least(Ahead::Near), Ahead::Near),
             (least(Ahead::Pages), Ahead::Pages),
-            ([0.99, 0.98, 1.0], Ahead::Pages),
-            ([0.0; 3], Ahead::Pages),
+            ([1.0, 0.98, 0.99], Ahead::Off),
+            ([0.0; 3], Ahead::Off),
         ] {
             let time = Cell::new(0.0);
             let looks = Cell::new(0u32);
@@ -66,7 +66,7 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
             let choice = choices.iter().find(|(one, _)| *one == kind);
             assert_eq!(choice, Some(&(kind, expected)), "{model} {costs:?}");
             assert_eq!(prefetch::chosen(&shape), expected);
-            assert!(looks.get() < 2000, "{model} {costs:?}: a clock that stands still ends");
+            assert!(looks.get() < 2200, "{model} {costs:?}: a clock that stands still ends");
             // A model this small gets 5 ms in all.
             assert!(time.get() <= 5.2 - SPENT, "{model} {costs:?}: {}", time.get());
         }
@@ -78,7 +78,7 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
         };
         let choices = engine.tune(5.0, &stands).unwrap();
         assert!(looks.get() < 1100, "{model}: without time nothing is measured");
-        assert!(choices.iter().all(|&(_, ahead)| ahead == Ahead::Pages), "{model}: {choices:?}");
+        assert!(choices.iter().all(|&(_, ahead)| ahead == Ahead::Off), "{model}: {choices:?}");
 
         // What a load has measured decides the next one, where it has all kinds of the model.
         let known = tune::force(engine.model(), Ahead::Near);

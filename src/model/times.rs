@@ -5,8 +5,9 @@ use super::tune::{self, Timed};
 use super::weights::Model;
 use crate::bench;
 use crate::error::Result;
-use crate::kernels::act::Act;
+use crate::kernels::act::{Act, ActSpec};
 use crate::kernels::isa::Isa;
+use crate::kernels::packed::Matrix;
 use crate::kernels::{linear, sections};
 use crate::team::{Section, Team};
 
@@ -24,7 +25,8 @@ pub fn times<I: Isa>(model: &Model, team: &Team, streams: usize, now: &dyn Fn() 
     let mut times = Vec::new();
     for &timed in &all {
         let parts: Vec<Section> = sections(&timed.0.shape, 0).collect();
-        times.extend([products.time(timed, &parts, 0), 0.0, timed.0.bytes() as f64]);
+        let product = Product { matrix: timed.0, sections: parts, first: 0 };
+        times.extend([products.time(timed.1, &[product]), 0.0, timed.0.bytes() as f64]);
     }
     for (i, (matrix, _)) in all.iter().enumerate() {
         let (lines, _) = matrix.codes().as_chunks();
@@ -35,7 +37,14 @@ pub fn times<I: Isa>(model: &Model, team: &Team, streams: usize, now: &dyn Fn() 
     Ok(times)
 }
 
-/// Products of matrices with one token, each timed; what they share is made once.
+/// The rows in `sections`, one for each part of the matrix, from its tile `first` on.
+pub(super) struct Product<'a> {
+    pub matrix: &'a Matrix,
+    pub sections: Vec<Section>,
+    pub first: usize,
+}
+
+/// Times products of matrices with one token; what they share is made once.
 pub(super) struct Products<'a, I: Isa> {
     act: Act<I>,
     y: Vec<f32>,
@@ -52,20 +61,21 @@ impl<'a, I: Isa> Products<'a, I> {
         Ok(Self { act: Act::reserve(act)?, y, team, now })
     }
 
-    /// The milliseconds of a product: of the rows in `sections`, one for each part of the matrix, from its tile `first` on. The preparation
-    /// of the input does not count.
-    pub fn time(&mut self, (matrix, spec): Timed, sections: &[Section], first: usize) -> f64 {
+    /// The milliseconds of products with the same input, one after another. The preparation of the input does not count.
+    pub fn time(&mut self, spec: ActSpec, products: &[Product]) -> f64 {
         self.act.prepare(self.team, spec, 1, |_, row| {
             for (i, x) in row.iter_mut().enumerate() {
                 *x = (i % 7) as f32 - 3.0;
             }
         });
-        let width = sections.last().map_or(0, |section| section.first + section.width);
         let (act, team) = (&self.act, self.team);
         let begun = (self.now)();
-        team.columns(&mut self.y[..width], width, sections, linear::chunk_size(1), |part, tiles, columns| {
-            linear::multiply(matrix, part, first + tiles.start..first + tiles.end, act, columns);
-        });
+        for &Product { matrix, ref sections, first } in products {
+            let width = sections.last().map_or(0, |section| section.first + section.width);
+            team.columns(&mut self.y[..width], width, sections, linear::chunk_size(1), |part, tiles, columns| {
+                linear::multiply(matrix, part, first + tiles.start..first + tiles.end, act, columns);
+            });
+        }
         (self.now)() - begun
     }
 }

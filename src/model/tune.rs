@@ -4,7 +4,7 @@
 //! prefetching at page ends bursts over pages double the rate of a read, on one that crosses pages they cost a third of it, except
 //! for K-quants. Each kind of weights is timed in every variant, on as many matrices of the model as fit into the time. A measurement
 //! reads weights that none has read in a while, so that what is timed comes from memory wherever it does so in a decode step; all of a round
-//! are of one matrix, since rates differ by shape.
+//! are of the same matrices, since rates differ by shape: of one, or of as many small ones with the same input as take some steps of the clock.
 //!
 //! Variants take turns, and [`best`] judges them.
 
@@ -22,7 +22,7 @@ use crate::team::{Section, Team};
 
 use super::options::{OneBitSums, TernaryPacking};
 use super::plan::Plan;
-use super::times::Products;
+use super::times::{Product, Products};
 use super::weights::{Linear, Model};
 
 /// Milliseconds of all comparisons of a load, and the weights below which a model gets less time: its load takes little longer than that.
@@ -40,10 +40,11 @@ const PACKING_MS: f64 = 10.0;
 const PACKING_BYTES: usize = 8 << 20;
 /// The variants, the one to begin with first.
 const VARIANTS: [Ahead; 3] = [Ahead::Pages, Ahead::Near, Ahead::Off];
-/// The same for K-quants by strict instructions. In WebKit pages halve the rate of a Q6_K head, on an AMD Zen 5 from 15.7 to 8.3 GB/s,
-/// and the measurement of a load seldom shows it there (benches/results/README.md, "WebKit's head").
-const STRICT_K_VARIANTS: [Ahead; 3] = [Ahead::Off, Ahead::Near, Ahead::Pages];
-/// Bytes of weights of one measurement at most: a tenth of a millisecond. By a clock with long steps it takes more.
+/// The same for small models, whose weights caches may hold, and for K-quants by strict instructions. In WebKit pages halve the rate of a
+/// Q6_K head, on an AMD Zen 5 from 15.7 to 8.3 GB/s, and the measurement of a load seldom shows it there
+/// (benches/results/README.md, "WebKit's head").
+const OFF_FIRST: [Ahead; 3] = [Ahead::Off, Ahead::Near, Ahead::Pages];
+/// Bytes of one matrix in a measurement at most: a tenth of a millisecond. By a clock with long steps it takes more.
 const SLICE_BYTES: usize = 1 << 20;
 const MAX_SLICE_BYTES: usize = 4 << 20;
 /// A fast read, by which measurements are made to take [`STEPS`] of the clock.
@@ -77,38 +78,65 @@ fn set_attention(choices: &[Choice]) {
 /// [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) for an input and a result of the largest matrix.
 pub fn tune<I: Isa>(model: &Model, team: &Team, spent: f64, now: &dyn Fn() -> f64) -> Result<Vec<Choice>> {
     let kinds: Vec<_> = kinds(model).collect();
-    let mut choices = Vec::new();
     let bytes = |all: &[Timed]| all.iter().map(|(matrix, _)| matrix.bytes()).sum::<u64>();
     let total: u64 = kinds.iter().map(|(_, all)| bytes(all)).sum();
     let budget = if total < SMALL_BYTES { SMALL_BUDGET_MS } else { BUDGET_MS };
-    let matters = |all: &[Timed]| bytes(all) >= total / LEAST_SHARE;
-    let each = (budget - spent) / kinds.iter().filter(|(_, all)| matters(all)).count().max(1) as f64;
-    let mut end = now();
-    let slice = slice_bytes(now);
-    for (kind, all) in kinds {
-        let mut timer = Timer::<I>::new(&all, team, now, slice)?;
-        let variants = if I::WIDE && matches!(kind, Kind::SuperBlocks(_)) { STRICT_K_VARIANTS } else { VARIANTS };
-        end += if matters(&all) { each } else { 0.0 };
-        let (mut rounds, mut begun, mut took) = (Vec::new(), now(), 0.0);
-        // As long as another round fits.
-        while rounds.len() < MAX_ROUNDS && begun + took < end {
-            let mut round = [0.0; VARIANTS.len()];
-            for i in 0..VARIANTS.len() {
-                // The order alternates: the first one warms what all use.
-                let variant = (rounds.len() + i) % VARIANTS.len();
-                prefetch::set(kind, variants[variant]);
-                round[variant] = timer.time(rounds.len(), i);
-            }
-            rounds.push(round);
-            let ended = now();
-            (begun, took) = (ended, ended - begun);
-        }
-        let ahead = variants[best(&rounds, GAIN)];
-        prefetch::set(kind, ahead);
-        choices.push((kind, ahead));
+    let end = now() + budget - spent;
+    let least = least_bytes(now);
+    let mut contests = Vec::new();
+    for (kind, all) in &kinds {
+        let rounds = if bytes(all) < total / LEAST_SHARE { 0 } else { MAX_ROUNDS };
+        let off_first = total < SMALL_BYTES || I::WIDE && matches!(kind, Kind::SuperBlocks(_));
+        let variants = if off_first { OFF_FIRST } else { VARIANTS };
+        let timer = Timer::<I>::new(all, team, now, least)?;
+        contests.push((rounds, Contest { kind: *kind, variants, timer, rounds: Vec::new(), took: 0.0 }));
     }
+    // Kinds take turns too: by the later half of the rounds an engine has then optimised the code of all of them.
+    let mut open = true;
+    while std::mem::take(&mut open) {
+        for (rounds, contest) in &mut contests {
+            let begun = now();
+            if contest.rounds.len() < *rounds && begun + contest.took < end {
+                contest.round();
+                contest.took = now() - begun;
+                open = true;
+            }
+        }
+    }
+    let choices = contests.into_iter().map(|(_, contest)| contest.decide()).collect::<Vec<_>>();
     set_attention(&choices);
     Ok(choices)
+}
+
+/// The variants of one kind, and what they have taken so far.
+struct Contest<'a, I: Isa> {
+    kind: Kind,
+    variants: [Ahead; VARIANTS.len()],
+    timer: Timer<'a, I>,
+    rounds: Vec<[f64; VARIANTS.len()]>,
+    /// Milliseconds of the last round.
+    took: f64,
+}
+
+impl<I: Isa> Contest<'_, I> {
+    fn round(&mut self) {
+        let (index, count) = (self.rounds.len(), self.variants.len());
+        let mut round = [0.0; VARIANTS.len()];
+        for place in 0..count {
+            // The order alternates: the first one warms what all use.
+            let variant = (index + place) % count;
+            prefetch::set(self.kind, self.variants[variant]);
+            round[variant] = self.timer.time(index, place);
+        }
+        self.rounds.push(round);
+    }
+
+    /// Sets the best variant.
+    fn decide(self) -> Choice {
+        let ahead = self.variants[best(&self.rounds, GAIN)];
+        prefetch::set(self.kind, ahead);
+        (self.kind, ahead)
+    }
 }
 
 /// Sets what was measured before, where that decides every kind of weights in the model, and returns the choices for these.
@@ -187,7 +215,7 @@ pub fn second_is_faster<I: Isa>(
     let timed: Vec<[Timed; 1]> = matrices.iter().map(|matrix| [(matrix, spec(&matrix.shape, precision))]).collect();
     let mut timers = Vec::new();
     for one in &timed {
-        timers.push(Timer::<I>::new(one, team, now, SLICE_BYTES)?);
+        timers.push(Timer::<I>::new(one, team, now, 0)?);
     }
     let end = now() + PACKING_MS;
     let mut rounds = Vec::new();
@@ -220,35 +248,65 @@ fn matrices(model: &Model, kind: Kind) -> Vec<Timed<'_>> {
     all(model).into_iter().filter(|timed| timed.0.bytes() > 0 && of_kind(timed)).collect()
 }
 
-/// What a measurement reads at most.
-fn slice_bytes(now: &dyn Fn() -> f64) -> usize {
-    let bytes = |step| ((STEPS * BYTES_A_MS * step) as usize).clamp(SLICE_BYTES, MAX_SLICE_BYTES);
-    clock_step(now).map_or(MAX_SLICE_BYTES, bytes)
+/// What a measurement reads at least, so that it takes [`STEPS`] of the clock.
+fn least_bytes(now: &dyn Fn() -> f64) -> usize {
+    clock_step(now).map_or(MAX_SLICE_BYTES, |step| ((STEPS * BYTES_A_MS * step) as usize).min(MAX_SLICE_BYTES))
 }
 
-/// Multiplies tiles of one matrix after another with one token.
+/// The tiles of a matrix that one measurement multiplies: a part of it for each variant, but no more than a slice.
+fn measured_tiles(shape: &MatrixShape, members: usize, slice: usize) -> usize {
+    shape.part_tiles().div_ceil(VARIANTS.len()).min((slice / shape.tile_bytes()).max(members))
+}
+
+/// Matrices with the same input, which are timed as one.
+type Batch<'a> = (ActSpec, Vec<&'a Matrix>);
+
+/// Batches of which a measurement reads `least` bytes, by what it `reads` of each matrix; those that come to less where none has so many.
+fn batches<'a>(all: &[Timed<'a>], least: usize, reads: impl Fn(&MatrixShape) -> usize) -> Vec<Batch<'a>> {
+    let bytes = |matrices: &[&Matrix]| matrices.iter().map(|matrix| reads(&matrix.shape)).sum::<usize>();
+    let mut batches: Vec<Batch> = Vec::new();
+    for &(matrix, spec) in all {
+        match batches.iter_mut().find(|(other, matrices)| *other == spec && bytes(matrices) < least) {
+            Some((_, matrices)) => matrices.push(matrix),
+            None => batches.push((spec, vec![matrix])),
+        }
+    }
+    if batches.iter().any(|(_, matrices)| bytes(matrices) >= least) {
+        batches.retain(|(_, matrices)| bytes(matrices) >= least);
+    }
+    batches
+}
+
+/// Multiplies tiles of one batch after another with one token.
 struct Timer<'a, I: Isa> {
-    all: &'a [Timed<'a>],
+    batches: Vec<Batch<'a>>,
     members: usize,
     slice: usize,
     products: Products<'a, I>,
 }
 
 impl<'a, I: Isa> Timer<'a, I> {
-    fn new(all: &'a [Timed<'a>], team: &'a Team, now: &'a dyn Fn() -> f64, slice: usize) -> Result<Self> {
-        Ok(Self { all, members: team.members(), slice, products: Products::new(all, team, now)? })
+    fn new(all: &[Timed<'a>], team: &'a Team, now: &'a dyn Fn() -> f64, least: usize) -> Result<Self> {
+        let (members, slice) = (team.members(), least.max(SLICE_BYTES));
+        let batches = batches(all, least, |shape| measured_tiles(shape, members, slice) * shape.tile_bytes());
+        Ok(Self { batches, members, slice, products: Products::new(all, team, now)? })
     }
 
-    /// The milliseconds a byte that some tiles of a round's matrix take; each of a round's measurements reads others.
+    /// The milliseconds a byte that some tiles of a round's batch take; each of a round's measurements reads others.
     fn time(&mut self, round: usize, place: usize) -> f64 {
-        let timed = self.all[round % self.all.len()];
-        let shape = &timed.0.shape;
-        let each = shape.part_tiles().div_ceil(VARIANTS.len());
-        let count = each.min((self.slice / shape.tile_bytes()).max(self.members));
-        let first = (place * each + round * count % each).min(shape.part_tiles() - count);
-        let rows = shape.tile_rows(first).start..shape.tile_rows(first + count - 1).end;
-        let sections = [Section { first: 0, width: rows.len(), unit: TILE }];
-        self.products.time(timed, &sections, first) / (count * shape.tile_bytes()) as f64
+        let &(spec, ref matrices) = &self.batches[round % self.batches.len()];
+        let mut bytes = 0;
+        let products = matrices.iter().map(|&matrix| {
+            let shape = &matrix.shape;
+            let each = shape.part_tiles().div_ceil(VARIANTS.len());
+            let count = measured_tiles(shape, self.members, self.slice);
+            let first = (place * each + round * count % each).min(shape.part_tiles() - count);
+            let rows = shape.tile_rows(first).start..shape.tile_rows(first + count - 1).end;
+            bytes += count * shape.tile_bytes();
+            Product { matrix, sections: vec![Section { first: 0, width: rows.len(), unit: TILE }], first }
+        });
+        let products: Vec<_> = products.collect();
+        self.products.time(spec, &products) / bytes as f64
     }
 }
 
@@ -256,6 +314,8 @@ impl<'a, I: Isa> Timer<'a, I> {
 mod tests {
     use super::*;
     use crate::bench::MIN_ROUNDS;
+    use crate::kernels::packed::{LOOKUP, Packing};
+    use crate::quant::Layout;
     use crate::rng::Rng;
 
     const fn index(ahead: Ahead) -> usize {
@@ -287,17 +347,44 @@ mod tests {
 
     #[test]
     fn a_measurement_takes_ten_steps_of_the_clock() {
-        let slice = |step: f64| {
+        let least = |step: f64| {
             let looks = std::cell::Cell::new(0.0);
-            slice_bytes(&|| {
+            least_bytes(&|| {
                 looks.set(looks.get() + 1e-4);
                 (looks.get() / step).floor() * step
             })
         };
-        assert_eq!(slice(0.005), SLICE_BYTES);
-        assert!((2_900_000..3_100_000).contains(&slice(0.02)), "{}", slice(0.02));
-        assert_eq!(slice(0.05), MAX_SLICE_BYTES);
-        assert_eq!(slice_bytes(&|| 0.0), MAX_SLICE_BYTES);
+        assert!((740_000..760_000).contains(&least(0.005)), "{}", least(0.005));
+        assert!((2_900_000..3_100_000).contains(&least(0.02)), "{}", least(0.02));
+        assert_eq!(least(0.05), MAX_SLICE_BYTES);
+        assert_eq!(least_bytes(&|| 0.0), MAX_SLICE_BYTES);
+    }
+
+    #[test]
+    fn small_matrices_with_the_same_input_are_timed_as_one() {
+        let packing = Packing::Ints(Layout::TERNARY);
+        let reserve = |cols| {
+            Matrix::reserve(MatrixShape { rows: 3 * TILE, cols, packing, parts: 1, lookup: LOOKUP, five: false })
+                .unwrap()
+        };
+        let matrices: Vec<_> = [256, 512, 256, 256, 512, 256, 256].map(reserve).into();
+        let all: Vec<_> = matrices.iter().map(|matrix| (matrix, spec(&matrix.shape, Precision::Int8))).collect();
+        // A third of each is a tile, here of as many bytes as a row has values.
+        let cols = |least| {
+            let batches = batches(&all, least, |shape| shape.cols);
+            assert!(
+                batches.iter().all(|(spec, matrices)| matrices.iter().all(|matrix| matrix.shape.cols == spec.cols))
+            );
+            batches
+                .iter()
+                .map(|(_, matrices)| matrices.iter().map(|matrix| matrix.shape.cols).collect())
+                .collect::<Vec<Vec<_>>>()
+        };
+        let alone = vec![vec![256], vec![512], vec![256], vec![256], vec![512], vec![256], vec![256]];
+        assert_eq!(cols(0), alone, "by a fine clock");
+        assert_eq!(cols(257), [vec![256; 2], vec![512], vec![256; 2], vec![512]], "what is left over is not timed");
+        assert_eq!(cols(1100), [vec![256; 5]], "one batch is large enough");
+        assert_eq!(cols(9999), [vec![256; 5], vec![512; 2]], "none is");
     }
 
     /// Half of all measurements take up to three times as long, as on a machine with other programs.
