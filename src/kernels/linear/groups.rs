@@ -92,7 +92,7 @@ pub(super) fn one<
         let x = GroupInput::new(layout, &row, group);
         let xs: [&[I::Quad]; A] = std::array::from_fn(|a| &row.planes[a][group * length..][..length]);
         for pass in 0..8 / P / V {
-            let sums = sums::<I, C, P, V, A, DOT2>(isa, &masks, &factors, steps, pass * V, xs);
+            let sums = sums::<I, C, P, V, A, STEPS, DOT2>(isa, &masks, &factors, steps, pass * V, xs);
             for v in 0..V {
                 for p in 0..P {
                     let four = (pass * V + v) * P + p;
@@ -108,7 +108,7 @@ pub(super) fn one<
 
 /// The exact sums of a group for `V` parts of each step, both planes of activations joined.
 #[inline(always)]
-fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, const DOT2: bool>(
+fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, const STEPS: usize, const DOT2: bool>(
     isa: I,
     masks: &[I::V; 4],
     &[high, one, offset]: &[I::V; 3],
@@ -122,7 +122,7 @@ fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, cons
     let ones = isa.splat_quad(&isa.quad([1; 4]));
     let mut dots = [[[zero; P]; V]; A];
     let mut weights = [zero; V];
-    for step in 0..codes.len() {
+    let mut add = |step: usize| {
         let x: [I::X; A] = std::array::from_fn(|a| isa.splat_quad(&xs[a][step]));
         for v in 0..V {
             let all = C::planes(isa, masks, codes[step].as_ref(), first + v);
@@ -146,6 +146,17 @@ fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, cons
                     weights[v] = isa.dot_i8(weights[v], vector, ones);
                 }
             }
+        }
+    };
+    if STEPS == LONG && !codes.is_empty() {
+        // The V8 of Chromium 156 keeps half of the sums in memory where all begin the loop with one value that it keeps there.
+        add(0);
+        for step in 1..codes.len() {
+            add(step);
+        }
+    } else {
+        for step in 0..codes.len() {
+            add(step);
         }
     }
     let mut sums = dots[0];
