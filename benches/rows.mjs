@@ -25,6 +25,7 @@ const rows = {
   "b2b-ctx512-q8": "--shape b2b --ctx 512 --kv q8 --prompt-tokens 16",
   "b2b-ctx4096-f16": "--shape b2b --ctx 4096 --kv f16 --prompt-tokens 16 --warmup 0 --repeat 1",
   "b2b-ctx4096-q8": "--shape b2b --ctx 4096 --kv q8 --prompt-tokens 16 --warmup 0 --repeat 1",
+  "b2b-q1_0-chromium": { page: "shape=b2b&type=q1_0&profile" },
   "b2b-q1_0": "--shape b2b --type q1_0",
   "2b4t": "--shape 2b4t",
   "138m-q1_0-chromium": { page: "shape=138m&type=q1_0&profile" },

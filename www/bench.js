@@ -10,6 +10,8 @@ const $ = (id) => document.getElementById(id);
 const form = $("bench");
 const { elements } = form;
 const numbers = ["prompt", "decode", "batch", "ctx", "repeat"];
+/** Options of `load` that the model or a measurement decides where the form leaves them open. */
+const kernels = ["flavour", "activations", "dotProduct", "weightPrefetch"];
 
 const { bench, DEFAULTS, shapes, synthetic } = await import("./ternlight/dist/bench.js");
 const demo = new URL("./ternlight/models/ternlight-demo/", import.meta.url).href;
@@ -69,7 +71,11 @@ const run = () =>
       source: shape ? synthetic(words) : demo,
       name: shape ? Object.values(words).join(" ") : "ternlight-demo",
       options: { ...options, profile: elements.profile.checked, trace: elements.trace.checked },
-      load: { signal: abort.signal, ...(given("threads") ? { threads: elements.threads.valueAsNumber } : {}) },
+      load: {
+        signal: abort.signal,
+        ...(given("threads") ? { threads: elements.threads.valueAsNumber } : {}),
+        ...Object.fromEntries(kernels.filter(given).map((name) => [name, elements[name].value])),
+      },
       onNote: (note) => setState("running", note[0].toUpperCase() + note.slice(1)),
     });
     show(found);

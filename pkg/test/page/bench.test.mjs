@@ -34,6 +34,17 @@ test("the page measures a synthetic model, and saves what the command line would
   assert.deepEqual(complaints, []);
 });
 
+test("the address chooses the build and its kernels", async (context) => {
+  const query = "?shape=fairy&prompt=4&decode=4&repeat=1&threads=1&profile=0&run&flavour=simd128";
+  const visited = await open(context, `${query}&activations=int14&dotProduct=dot2&weightPrefetch=near`);
+  await visited.reach("done");
+  const { engine } = JSON.parse(await visited.page.locator("#json pre").textContent());
+  assert.deepEqual(
+    [engine.flavour, engine.activations, engine.dotProduct, new Set(Object.values(engine.weightPrefetch))],
+    ["single-simd128", "int14", "dot2", new Set(["near"])],
+  );
+});
+
 test("the page reports its device, and recommend advises on it elsewhere", async (context) => {
   const visited = await open(context, "?shape=fairy");
   const { page, complaints, requests } = visited;
