@@ -49,6 +49,8 @@ const SLICE_BYTES: usize = 1 << 20;
 const MAX_SLICE_BYTES: usize = 4 << 20;
 /// A fast read, by which measurements are made to take [`STEPS`] of the clock.
 const BYTES_A_MS: f64 = 15e6;
+/// Milliseconds that a step of the clock counts as at least: in less than ten of these a team's beginning and end would decide.
+const LEAST_STEP_MS: f64 = 0.005;
 
 /// A matrix, and the form that its kernel wants the input in.
 pub(super) type Timed<'a> = (&'a Matrix, ActSpec);
@@ -250,7 +252,8 @@ fn matrices(model: &Model, kind: Kind) -> Vec<Timed<'_>> {
 
 /// What a measurement reads at least, so that it takes [`STEPS`] of the clock.
 fn least_bytes(now: &dyn Fn() -> f64) -> usize {
-    clock_step(now).map_or(MAX_SLICE_BYTES, |step| ((STEPS * BYTES_A_MS * step) as usize).min(MAX_SLICE_BYTES))
+    let bytes = |step: f64| ((STEPS * BYTES_A_MS * step.max(LEAST_STEP_MS)) as usize).min(MAX_SLICE_BYTES);
+    clock_step(now).map_or(MAX_SLICE_BYTES, bytes)
 }
 
 /// The tiles of a matrix that one measurement multiplies: a part of it for each variant, but no more than a slice.
@@ -354,7 +357,9 @@ mod tests {
                 (looks.get() / step).floor() * step
             })
         };
-        assert!((740_000..760_000).contains(&least(0.005)), "{}", least(0.005));
+        for step in [0.0001, 0.005] {
+            assert!((740_000..760_000).contains(&least(step)), "{}", least(step));
+        }
         assert!((2_900_000..3_100_000).contains(&least(0.02)), "{}", least(0.02));
         assert_eq!(least(0.05), MAX_SLICE_BYTES);
         assert_eq!(least_bytes(&|| 0.0), MAX_SLICE_BYTES);
