@@ -111,7 +111,7 @@ pub(super) fn one<
 fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, const STEPS: usize, const DOT2: bool>(
     isa: I,
     masks: &[I::V; 4],
-    &[high, one, offset]: &[I::V; 3],
+    factors: &[I::V; 3],
     codes: &[C::Step],
     first: usize,
     xs: [&[I::Quad]; A],
@@ -139,7 +139,7 @@ fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, cons
                 if C::SIGNED && DOT2 {
                     for a in 0..A {
                         let pairs = isa.signed_pairs(vector, x[a]);
-                        dots[0][v][p] = isa.add_scaled_pairs(dots[0][v][p], pairs, [high, one][a]);
+                        dots[0][v][p] = isa.add_scaled_pairs(dots[0][v][p], pairs, factors[a]);
                     }
                     weights[v] = isa.add_i16(weights[v], isa.signed_pairs(vector, ones));
                 } else if C::SIGNED && A == 2 {
@@ -159,6 +159,18 @@ fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, cons
             add(step);
         }
     }
+    join::<I, C, P, V, A, DOT2>(isa, factors, &dots, &weights)
+}
+
+/// Joins both planes of activations.
+#[inline(always)]
+fn join<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, const DOT2: bool>(
+    isa: I,
+    &[high, one, offset]: &[I::V; 3],
+    dots: &[[[I::V; P]; V]; A],
+    weights: &[I::V; V],
+) -> [[I::V; P]; V] {
+    let zero = isa.splat_i32(0);
     let mut sums = dots[0];
     for v in 0..V {
         for p in 0..P {
