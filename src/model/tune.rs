@@ -386,7 +386,7 @@ mod tests {
                 .collect::<Vec<Vec<_>>>()
         };
         let alone = vec![vec![256], vec![512], vec![256], vec![256], vec![512], vec![256], vec![256]];
-        assert_eq!(cols(0), alone, "by a fine clock");
+        assert_eq!(cols(0), alone, "each is enough");
         assert_eq!(cols(257), [vec![256; 2], vec![512], vec![256; 2], vec![512]], "what is left over is not timed");
         assert_eq!(cols(1100), [vec![256; 5]], "one batch is large enough");
         assert_eq!(cols(9999), [vec![256; 5], vec![512; 2]], "none is");
