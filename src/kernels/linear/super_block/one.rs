@@ -123,6 +123,8 @@ fn add_planes<
     scales: [I::V; PASS_VECTORS],
     sums: &mut [[[I::V; 2]; P]; V],
 ) {
+    // With a bound that the compiler does not see, each step checks it, and between a broadcast's load and the broadcast.
+    let first = first.min(8 / P - V);
     let mut dots = [[starts; P]; V];
     for v in 0..V {
         for p in 0..P {
@@ -148,12 +150,12 @@ fn add_planes<
             }
         }
     };
-    let first = codes[..steps].iter().zip(&xs[0][..steps]);
+    let high = codes[..steps].iter().zip(&xs[0][..steps]);
     if A == 1 {
-        first.for_each(|(codes, x)| add_step(codes, [isa.splat_quad(x); A]));
+        high.for_each(|(codes, x)| add_step(codes, [isa.splat_quad(x); A]));
     } else {
-        for ((codes, first), last) in first.zip(&xs[A - 1][..steps]) {
-            add_step(codes, std::array::from_fn(|a| isa.splat_quad(if a == 0 { first } else { last })));
+        for ((codes, high), low) in high.zip(&xs[A - 1][..steps]) {
+            add_step(codes, std::array::from_fn(|a| isa.splat_quad(if a == 0 { high } else { low })));
         }
     }
     for v in 0..V {
