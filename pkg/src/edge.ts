@@ -45,10 +45,11 @@ export type EdgeLoadOptions = Omit<LoadOptions, "threads" | "flavour"> & EdgeOpt
  */
 export async function load(source: ModelSource, given: EdgeLoadOptions): Promise<Model> {
   const { wasm, constrain, ...options } = some(given);
-  // The clock of an edge worker stands still between two events: nothing can be measured.
+  // The clock of an edge worker stands still between two events: nothing can be measured. Loads ahead cost AMD's processors a third of the
+  // decode speed of models that fit there (benches/results/README.md, "Edge workers"), and gain on Intel's with larger ones.
   return loadWith(outside(wasm, options, constrain), source, {
     dotProduct: "dot4",
-    weightPrefetch: "pages",
+    weightPrefetch: "off",
     oneBitSums: "lookup",
     ...options,
   });

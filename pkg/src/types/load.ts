@@ -131,7 +131,7 @@ export interface LoadOptions extends SourceOptions, BatchingOptions {
   flavour?: Flavour | undefined;
   /** How kernels sum products. On an edge worker, whose clock stands still, "auto" is "dot4". @default "auto" */
   dotProduct?: DotProduct | undefined;
-  /** Which weights kernels touch ahead of their use. On an edge worker "auto" is "pages". @default "auto" */
+  /** Which weights kernels touch ahead of their use. On an edge worker "auto" is "off". @default "auto" */
   weightPrefetch?: WeightPrefetch | undefined;
   /**
    * Positions that one conversation may hold.

@@ -28,7 +28,8 @@ const routes = {
   // Loaded by the first request, used by all.
   async "/again"(source) {
     model ??= await load(source, { wasm });
-    return JSON.stringify({ ids: await model.tokenize("Once"), memory: model.info.memoryBytes });
+    const { memoryBytes: memory, weightPrefetch } = model.info;
+    return JSON.stringify({ ids: await model.tokenize("Once"), memory, weightPrefetch });
   },
   async "/format"(source) {
     const ask = async (given) => {
@@ -104,6 +105,7 @@ test("an edge worker", async (context) => {
       assert.ok(needed < WASM_MB * MB);
       const first = JSON.parse(await get("/again"));
       assert.ok(first.memory < WASM_MB * MB, `${first.memory} bytes`);
+      assert.deepEqual(new Set(Object.values(first.weightPrefetch)), new Set(["off"]));
       assert.deepEqual(JSON.parse(await get("/again")), first);
       assert.deepEqual(JSON.parse(await get("/wrong")), ["wasm", "wasm", "constrain", "threads", "flavour", "wsm"]);
       const [text, ...refused] = JSON.parse(await get("/format"));
