@@ -22,19 +22,16 @@ use crate::kernels::rows::{Codec, HeadBlock, KV_BLOCK, widen};
 const F16_SCALE: f32 = f32::from_bits((127 + 112) << 23);
 const QUERY_F16: f32 = f32::from_bits((127 + 100) << 23);
 
-/// Softmax weights of the queries, by position.
-type Weights = [[f32; QUERIES]; KV_BLOCK];
-
 /// Products in f32.
 pub(super) struct Floats;
 
 impl<I: Isa> Products<I> for Floats {
     type Value = f32;
     type X = f32;
-    type Weights = Weights;
 
-    fn words(dim: usize) -> [usize; 2] {
-        [dim, KV_BLOCK * dim]
+    /// Weights are `[position][queries]`.
+    fn words(dim: usize) -> [usize; 3] {
+        [dim, KV_BLOCK * QUERIES, KV_BLOCK * dim]
     }
 
     /// Writes the queries as `[dim][queries]`.
@@ -64,17 +61,18 @@ impl<I: Isa> Products<I> for Floats {
         xs: &[f32],
         live: usize,
         queries: &mut [OnlineSoftmax],
+        scores: &mut Scores,
+        weights: &mut [u32],
         prefetch: &mut RowPrefetch,
-    ) -> Weights {
+    ) {
         let isa = I::default();
-        let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
         match queries.len() {
-            1 => score::<I, 1, 8>(isa, keys, live, xs, &mut scores, prefetch),
-            2 => score::<I, 2, 4>(isa, keys, live, xs, &mut scores, prefetch),
-            3 => score::<I, 3, 2>(isa, keys, live, xs, &mut scores, prefetch),
-            _ => score::<I, 4, 2>(isa, keys, live, xs, &mut scores, prefetch),
+            1 => score::<I, 1, 8>(isa, keys, live, xs, scores, prefetch),
+            2 => score::<I, 2, 4>(isa, keys, live, xs, scores, prefetch),
+            3 => score::<I, 3, 2>(isa, keys, live, xs, scores, prefetch),
+            _ => score::<I, 4, 2>(isa, keys, live, xs, scores, prefetch),
         }
-        for (query, scores) in queries.iter_mut().zip(&mut scores) {
+        for (query, scores) in queries.iter_mut().zip(&mut *scores) {
             let rows = |scores: &mut [f32; KV_BLOCK], params: usize, factor: f32| match codec {
                 Codec::Fp8 => scale(isa, scores, &block.row_params[params]),
                 Codec::F16 => elementwise::scale::<I>(scores, factor),
@@ -84,13 +82,13 @@ impl<I: Isa> Products<I> for Floats {
             softmax_step(isa, scores, live, query);
             rows(scores, 1, F16_SCALE);
         }
-        by_position(isa, &scores)
+        by_position(isa, scores, bytemuck::cast_slice_mut(weights));
     }
 
-    fn mix(values: &[f32], weights: &Weights, live: usize, queries: &mut [OnlineSoftmax], prefetch: &mut RowPrefetch) {
+    fn mix(values: &[f32], weights: &[u32], live: usize, queries: &mut [OnlineSoftmax], prefetch: &mut RowPrefetch) {
         let isa = I::default();
         let (fours, _) = values.as_chunks::<4>();
-        let (row, weights) = (fours.len() / KV_BLOCK, &weights[..live]);
+        let (row, weights) = (fours.len() / KV_BLOCK, &bytemuck::cast_slice(weights)[..live]);
         let done = match queries {
             [a] => mix_tiles::<I, 1, 8>(isa, fours, row, [a], weights, prefetch),
             [a, b] => mix_tiles::<I, 2, 4>(isa, fours, row, [a, b], weights, prefetch),
@@ -137,13 +135,11 @@ fn score<I: Isa, const Q: usize, const W: usize>(
 }
 
 /// Transposes the queries' weights, so that those of a position are read beside each other.
-fn by_position<I: Isa>(isa: I, scores: &Scores) -> Weights {
-    let mut weights = [[0.0; QUERIES]; KV_BLOCK];
+fn by_position<I: Isa>(isa: I, scores: &Scores, weights: &mut [[f32; QUERIES]]) {
     for (i, out) in weights.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         let fours = isa.transpose(scores.each_ref().map(|scores| isa.load_f32(&scores.as_chunks::<4>().0[i])));
         out.iter_mut().zip(fours).for_each(|(out, four)| isa.store_f32(out, four));
     }
-    weights
 }
 
 /// Adds the weighted values of a block to the results, `W` vectors of dimensions at a time. Returns how many it took; fewer than `W` are

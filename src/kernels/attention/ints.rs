@@ -26,19 +26,17 @@ type QuadCodes = [[u32; 4]; QUADS];
 /// Exact integer products.
 pub(super) struct Ints;
 
-/// Softmax weights as codes, and what their units count.
-pub(super) struct Weights<Q> {
-    codes: [[Q; QUERIES]; QUADS],
-    units: [f32; QUERIES],
-}
+/// Softmax weights of four positions, as codes of each query.
+type WeightCodes<Q> = [Q; QUERIES];
 
 impl<I: Isa> Products<I> for Ints {
     type Value = QuadCodes;
     type X = I::Quad;
-    type Weights = Weights<I::Quad>;
 
-    fn words(dim: usize) -> [usize; 2] {
-        [2 * (dim / 4) * (size_of::<I::Quad>() / 4), KV_BLOCK * dim / 4]
+    /// Weights are what the queries' units count, then their codes.
+    fn words(dim: usize) -> [usize; 3] {
+        let quad = size_of::<I::Quad>() / 4;
+        [2 * (dim / 4) * quad, QUERIES + QUADS * QUERIES * quad, KV_BLOCK * dim / 4]
     }
 
     /// Rotates the queries and rounds them to two planes of `[dim / 4][queries]` quads.
@@ -83,38 +81,41 @@ impl<I: Isa> Products<I> for Ints {
         codes: &[I::Quad],
         live: usize,
         queries: &mut [OnlineSoftmax],
+        scores: &mut Scores,
+        weights: &mut [u32],
         prefetch: &mut RowPrefetch,
-    ) -> Self::Weights {
+    ) {
         let isa = I::default();
-        let mut scores = [[0.0f32; KV_BLOCK]; QUERIES];
         match queries.len() {
-            1 => score::<I, 1, 8>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
-            2 => score::<I, 2, 4>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
-            3 => score::<I, 3, 2>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
-            _ => score::<I, 4, 2>(isa, keys, &block.row_params[2], codes, live, &mut scores, prefetch),
+            1 => score::<I, 1, 8>(isa, keys, &block.row_params[2], codes, live, scores, prefetch),
+            2 => score::<I, 2, 4>(isa, keys, &block.row_params[2], codes, live, scores, prefetch),
+            3 => score::<I, 3, 2>(isa, keys, &block.row_params[2], codes, live, scores, prefetch),
+            _ => score::<I, 4, 2>(isa, keys, &block.row_params[2], codes, live, scores, prefetch),
         }
-        let mut weights = Weights { codes: [[isa.quad([0; 4]); QUERIES]; QUADS], units: [0.0; QUERIES] };
-        for (q, (query, scores)) in queries.iter_mut().zip(&mut scores).enumerate() {
+        let (units, codes) = weights.split_at_mut(QUERIES);
+        let codes: &mut [WeightCodes<I::Quad>] = bytemuck::cast_slice_mut(codes);
+        for (q, (query, scores)) in queries.iter_mut().zip(scores).enumerate() {
             scores.iter_mut().for_each(|score| *score *= query.scale);
             scale(isa, scores, &block.row_params[0]);
             softmax_step(isa, scores, live, query);
             scale(isa, scores, &block.row_params[1]);
             // Scales of unused positions may be NaN, and zero times NaN is NaN.
             fill_rest(scores, live, 0.0);
-            weights.units[q] = round(isa, scores, q, &mut weights.codes);
+            units[q] = round(isa, scores, q, codes).to_bits();
         }
-        weights
     }
 
     fn mix(
         values: &[QuadCodes],
-        weights: &Self::Weights,
+        weights: &[u32],
         live: usize,
         queries: &mut [OnlineSoftmax],
         prefetch: &mut RowPrefetch,
     ) {
         let isa = I::default();
-        let (codes, units) = (&weights.codes[..live.div_ceil(4)], weights.units);
+        let (units, codes) = weights.split_at(QUERIES);
+        let units = std::array::from_fn(|q| f32::from_bits(units[q]));
+        let codes: &[WeightCodes<I::Quad>] = &bytemuck::cast_slice(codes)[..live.div_ceil(4)];
         let done = match queries {
             [a] => mix_tiles::<I, 1, 8>(isa, values, codes, units, [a], prefetch),
             [a, b] => mix_tiles::<I, 2, 4>(isa, values, codes, units, [a, b], prefetch),
@@ -168,7 +169,7 @@ fn score<I: Isa, const Q: usize, const W: usize>(
 }
 
 /// Rounds the weights of query `q` to codes 0 to 127; returns the value of one unit.
-fn round<I: Isa>(isa: I, weights: &[f32; KV_BLOCK], q: usize, codes: &mut [[I::Quad; QUERIES]; QUADS]) -> f32 {
+fn round<I: Isa>(isa: I, weights: &[f32; KV_BLOCK], q: usize, codes: &mut [WeightCodes<I::Quad>]) -> f32 {
     let max_abs = max_abs(isa, weights);
     let factor = isa.splat_f32(127.0 / if max_abs < 1e-30 { 1e-30 } else { max_abs });
     let (sixteens, _) = weights.as_chunks::<4>().0.as_chunks::<4>();
@@ -183,7 +184,7 @@ fn round<I: Isa>(isa: I, weights: &[f32; KV_BLOCK], q: usize, codes: &mut [[I::Q
 fn mix_tiles<I: Isa, const Q: usize, const W: usize>(
     isa: I,
     values: &[QuadCodes],
-    weights: &[[I::Quad; QUERIES]],
+    weights: &[WeightCodes<I::Quad>],
     weight_scales: [f32; QUERIES],
     queries: [&mut OnlineSoftmax; Q],
     prefetch: &mut RowPrefetch,
@@ -202,7 +203,7 @@ fn mix_tiles<I: Isa, const Q: usize, const W: usize>(
 fn mix<I: Isa, const Q: usize, const W: usize>(
     isa: I,
     values: &[QuadCodes; W],
-    weights: &[[I::Quad; QUERIES]],
+    weights: &[WeightCodes<I::Quad>],
     first: usize,
     weight_scales: [f32; QUERIES],
     outs: [&mut [[f32; 4]]; Q],

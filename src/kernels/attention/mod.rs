@@ -48,6 +48,7 @@ mod prefetch;
 #[cfg(test)]
 pub(in crate::kernels) mod suite;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::elementwise::Exp;
@@ -147,7 +148,8 @@ pub fn set_prefetch(wanted: bool) {
 }
 
 thread_local! {
-    /// The prepared queries, then a block's converted rows.
+    /// The prepared queries, the softmax weights of a block for each group, then a block's converted rows. What each block made anew, V8
+    /// would clear and copy by calls.
     static SCRATCH: std::cell::RefCell<Vec<u32>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
@@ -181,11 +183,9 @@ trait Products<I: Isa> {
     type Value;
     /// A value of a prepared query.
     type X: bytemuck::Pod;
-    /// The softmax weights of a block, for the queries of a group.
-    type Weights;
 
-    /// Words that a prepared query takes, and a block's converted keys or values.
-    fn words(dim: usize) -> [usize; 2];
+    /// Words that a prepared query takes, a group's softmax weights of a block, and a block's converted keys or values.
+    fn words(dim: usize) -> [usize; 3];
 
     /// Writes the queries of a group in the form that keys are multiplied with.
     fn prepare(isa: I, codec: Codec, queries: &mut [OnlineSoftmax], xs: &mut [Self::X]);
@@ -193,7 +193,8 @@ trait Products<I: Isa> {
     /// A block's keys or values, in `stage` where they are converted.
     fn rows<'a>(isa: I, codec: Codec, codes: &'a [u32], stage: &'a mut [u32]) -> &'a [Self::Value];
 
-    /// Adds a block's scores to the state of each query of a group; `live` of its positions count.
+    /// Adds a block's scores to the state of each query of a group, and writes its weights; `live` of its positions count.
+    #[expect(clippy::too_many_arguments, reason = "it is a part of a loop")]
     fn score(
         codec: Codec,
         block: HeadBlock,
@@ -201,17 +202,33 @@ trait Products<I: Isa> {
         xs: &[Self::X],
         live: usize,
         queries: &mut [OnlineSoftmax],
+        scores: &mut Scores,
+        weights: &mut [u32],
         prefetch: &mut RowPrefetch,
-    ) -> Self::Weights;
+    );
 
     /// Adds a block's weighted values to the results of the queries of a group.
     fn mix(
         values: &[Self::Value],
-        weights: &Self::Weights,
+        weights: &[u32],
         live: usize,
         queries: &mut [OnlineSoftmax],
         prefetch: &mut RowPrefetch,
     );
+}
+
+/// The places of the groups' queries, which begin at `first`.
+fn members(groups: &[Group], first: usize) -> impl Iterator<Item = (&Group, Range<usize>)> {
+    groups.iter().scan(first, |at, group| {
+        let range = *at..*at + group.count;
+        *at = range.end;
+        Some((group, range))
+    })
+}
+
+/// The groups of which some positions of the block that begins at `start` count: how many, and the places of their queries.
+fn live(groups: &[Group], first: usize, start: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+    members(groups, first).map(move |(group, range)| (group.live(start), range)).filter(|&(live, _)| live > 0)
 }
 
 /// Passes over all blocks.
@@ -223,18 +240,17 @@ fn fold<'b, I: Isa, P: Products<I>>(
 ) {
     let isa = I::default();
     let dim = queries.first().map_or(0, |query| query.query.len());
-    let [each, stage] = P::words(dim);
+    let [each, weighed, stage] = P::words(dim);
     let wanted = codec == Codec::F32 || PREFETCH.load(Ordering::Relaxed);
     SCRATCH.with_borrow_mut(|scratch| {
-        scratch.resize(queries.len() * each + stage, 0);
-        let (xs, stage) = scratch.split_at_mut(queries.len() * each);
-        let mut first = 0;
-        for group in groups {
-            let xs = &mut xs[first * each..(first + group.count) * each];
-            P::prepare(isa, codec, &mut queries[first..first + group.count], bytemuck::cast_slice_mut(xs));
-            first += group.count;
+        scratch.resize(queries.len() * each + groups.len() * weighed + stage, 0);
+        let (xs, rest) = scratch.split_at_mut(queries.len() * each);
+        let (weights, stage) = rest.split_at_mut(groups.len() * weighed);
+        let mut scores = [[0.0; KV_BLOCK]; QUERIES];
+        for (_, range) in members(groups, 0) {
+            let xs = &mut xs[range.start * each..range.end * each];
+            P::prepare(isa, codec, &mut queries[range], bytemuck::cast_slice_mut(xs));
         }
-        let mut weights = [const { None::<P::Weights> }; BATCH];
         let end = groups.iter().map(|group| group.limit).max().unwrap_or(0);
         if let Some(group) = groups.first().filter(|_| wanted) {
             RowPrefetch::new(block(0, group.head)).touch(1);
@@ -251,24 +267,16 @@ fn fold<'b, I: Isa, P: Products<I>>(
                 let mut prefetch = RowPrefetch::new(next);
                 let block = codec.split(dim, block(start / KV_BLOCK, same[0].head));
                 let keys = P::rows(isa, codec, block.keys, stage);
-                let mut at = first;
-                for (group, weights) in same.iter().zip(&mut weights) {
-                    let range = at..at + group.count;
-                    at = range.end;
-                    let live = group.live(start);
-                    *weights = (live > 0).then(|| {
-                        let xs = bytemuck::cast_slice(&xs[range.start * each..range.end * each]);
-                        P::score(codec, block, keys, xs, live, &mut queries[range], &mut prefetch)
-                    });
+                for ((live, range), weights) in live(same, first, start).zip(weights.chunks_exact_mut(weighed)) {
+                    let xs = bytemuck::cast_slice(&xs[range.start * each..range.end * each]);
+                    let queries = &mut queries[range];
+                    P::score(codec, block, keys, xs, live, queries, &mut scores, weights, &mut prefetch);
                 }
                 let values = P::rows(isa, codec, block.values, stage);
-                for (group, weights) in same.iter().zip(&weights) {
-                    let range = first..first + group.count;
-                    first = range.end;
-                    if let Some(weights) = weights {
-                        P::mix(values, weights, group.live(start), &mut queries[range], &mut prefetch);
-                    }
+                for ((live, range), weights) in live(same, first, start).zip(weights.chunks_exact(weighed)) {
+                    P::mix(values, weights, live, &mut queries[range], &mut prefetch);
                 }
+                first += same.iter().map(|group| group.count).sum::<usize>();
             }
         }
     });
