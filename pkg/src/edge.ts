@@ -45,14 +45,19 @@ export type EdgeLoadOptions = Omit<LoadOptions, "threads" | "flavour"> & EdgeOpt
  */
 export async function load(source: ModelSource, given: EdgeLoadOptions): Promise<Model> {
   const { wasm, constrain, ...options } = some(given);
-  // The clock of an edge worker stands still between two events: nothing can be measured. Loads ahead cost AMD's processors a third of the
-  // decode speed of models that fit there (benches/results/README.md, "Edge workers"), and gain on Intel's with larger ones.
-  return loadWith(outside(wasm, options, constrain), source, {
-    dotProduct: "dot4",
-    weightPrefetch: "off",
-    oneBitSums: "lookup",
-    ...options,
-  });
+  return loadWith(outside(wasm, options, constrain), source, { ...options, ...unmeasured(options) });
+}
+
+/**
+ * What is measured elsewhere: the clock of an edge worker stands still between two events. Weights that are loaded ahead cost an AMD Zen 5 a
+ * third of the decode speed of models that fit there (benches/results/README.md, "Edge workers"); Intel's gain with larger ones.
+ */
+const UNMEASURED = { dotProduct: "dot4", weightPrefetch: "off", oneBitSums: "lookup" } as const;
+
+/** These, where a caller leaves the choice open. */
+function unmeasured(options: LoadOptions): Partial<typeof UNMEASURED> {
+  const open = ([name]: [string, unknown]) => [undefined, "auto"].includes(options[name as keyof typeof UNMEASURED]);
+  return Object.fromEntries(Object.entries(UNMEASURED).filter(open));
 }
 
 /**

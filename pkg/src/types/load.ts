@@ -187,7 +187,7 @@ export interface LoadOptions extends SourceOptions, BatchingOptions {
   i2s?: I2sInterleave | undefined;
   /** How ternary weights are packed. `inspect` and `canRun` follow it; for "auto" they count 2 bits. @default "2-bit" */
   ternaryPacking?: TernaryPacking | undefined;
-  /** How 1-bit weights are multiplied with a few tokens. @default "auto" */
+  /** How 1-bit weights are multiplied with a few tokens. On an edge worker "auto" is "lookup". @default "auto" */
   oneBitSums?: OneBitSums | undefined;
   /**
    * Rounds the embedding and the head, be they one matrix or two, to a smaller type while they arrive: less memory, more tokens a
