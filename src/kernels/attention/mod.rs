@@ -218,7 +218,7 @@ trait Products<I: Isa> {
 }
 
 /// The places of the groups' queries, which begin at `first`.
-fn members(groups: &[Group], first: usize) -> impl Iterator<Item = (&Group, Range<usize>)> {
+fn places(groups: &[Group], first: usize) -> impl Iterator<Item = (&Group, Range<usize>)> {
     groups.iter().scan(first, |at, group| {
         let range = *at..*at + group.count;
         *at = range.end;
@@ -226,9 +226,9 @@ fn members(groups: &[Group], first: usize) -> impl Iterator<Item = (&Group, Rang
     })
 }
 
-/// The groups of which some positions of the block that begins at `start` count: how many, and the places of their queries.
-fn live(groups: &[Group], first: usize, start: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
-    members(groups, first).map(move |(group, range)| (group.live(start), range)).filter(|&(live, _)| live > 0)
+/// The same of groups that see some positions of the block that begins at `start`, and how many.
+fn live_places(groups: &[Group], first: usize, start: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+    places(groups, first).map(move |(group, range)| (group.live(start), range)).filter(|&(live, _)| live > 0)
 }
 
 /// Passes over all blocks.
@@ -240,14 +240,15 @@ fn fold<'b, I: Isa, P: Products<I>>(
 ) {
     let isa = I::default();
     let dim = queries.first().map_or(0, |query| query.query.len());
-    let [each, weighed, stage] = P::words(dim);
+    let [each, group_words, stage] = P::words(dim);
     let wanted = codec == Codec::F32 || PREFETCH.load(Ordering::Relaxed);
     SCRATCH.with_borrow_mut(|scratch| {
-        scratch.resize(queries.len() * each + groups.len() * weighed + stage, 0);
+        scratch.resize(queries.len() * each + groups.len() * group_words + stage, 0);
         let (xs, rest) = scratch.split_at_mut(queries.len() * each);
-        let (weights, stage) = rest.split_at_mut(groups.len() * weighed);
+        let (weights, stage) = rest.split_at_mut(groups.len() * group_words);
+        // One for all blocks: what a block leaves as it was, nobody reads.
         let mut scores = [[0.0; KV_BLOCK]; QUERIES];
-        for (_, range) in members(groups, 0) {
+        for (_, range) in places(groups, 0) {
             let xs = &mut xs[range.start * each..range.end * each];
             P::prepare(isa, codec, &mut queries[range], bytemuck::cast_slice_mut(xs));
         }
@@ -267,13 +268,15 @@ fn fold<'b, I: Isa, P: Products<I>>(
                 let mut prefetch = RowPrefetch::new(next);
                 let block = codec.split(dim, block(start / KV_BLOCK, same[0].head));
                 let keys = P::rows(isa, codec, block.keys, stage);
-                for ((live, range), weights) in live(same, first, start).zip(weights.chunks_exact_mut(weighed)) {
+                for ((live, range), weights) in
+                    live_places(same, first, start).zip(weights.chunks_exact_mut(group_words))
+                {
                     let xs = bytemuck::cast_slice(&xs[range.start * each..range.end * each]);
                     let queries = &mut queries[range];
                     P::score(codec, block, keys, xs, live, queries, &mut scores, weights, &mut prefetch);
                 }
                 let values = P::rows(isa, codec, block.values, stage);
-                for ((live, range), weights) in live(same, first, start).zip(weights.chunks_exact(weighed)) {
+                for ((live, range), weights) in live_places(same, first, start).zip(weights.chunks_exact(group_words)) {
                     P::mix(values, weights, live, &mut queries[range], &mut prefetch);
                 }
                 first += same.iter().map(|group| group.count).sum::<usize>();

@@ -123,7 +123,9 @@ fn add_planes<
     scales: [I::V; PASS_VECTORS],
     sums: &mut [[[I::V; 2]; P]; V],
 ) {
-    // With a bound that the compiler does not see, each step checks it, and between a broadcast's load and the broadcast.
+    // A bound that the compiler does not see is checked in the loop, between the load of an activation and its broadcast, which are one
+    // instruction otherwise.
+    debug_assert!(first <= 8 / P - V);
     let first = first.min(8 / P - V);
     let mut dots = [[starts; P]; V];
     for v in 0..V {
