@@ -8,7 +8,8 @@ use super::elementwise::{self, Gate, Pairs};
 use super::hadamard;
 use super::isa::{Active, Isa, scalar::Scalar};
 use super::linear::suite::{
-    TERNARY, dense_products_are_added, matrices_multiply, narrow_sums_do_not_overflow, wide_rows_do_not_overflow,
+    TERNARY, dense_products_are_added, many_tiles_multiply, matrices_multiply, narrow_sums_do_not_overflow,
+    wide_rows_do_not_overflow,
 };
 use super::packed::{DecodedRows, Matrix, MatrixShape, Packing};
 use super::spec;
@@ -31,6 +32,7 @@ macro_rules! tests {
 
 tests!(
     matrices_multiply,
+    many_tiles_multiply,
     dense_products_are_added,
     wide_rows_do_not_overflow,
     narrow_sums_do_not_overflow,

@@ -25,12 +25,13 @@
 //! Several tokens are multiplied one by one where that is faster than a [`panel`](super::panel): a tile's codes are then in the nearest cache.
 //! Unpacking them is a fifth of the work.
 
+use std::ops::Range;
+
 use super::finish::{GroupInput, ROW_VECTORS, add_part, f16_scales};
-use super::prefetch::WeightPrefetch;
-use super::{TileOut, four_rows};
-use crate::kernels::act::{Act, Precision};
+use super::{Operands, four_rows, write};
+use crate::kernels::act::Precision;
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{Constants, Ints, Matrix, MatrixShape, Packing};
+use crate::kernels::packed::{Constants, Ints, MatrixShape, Packing, TILE};
 use crate::quant::{Codes, Layout, ScaleType, Scales};
 
 /// Values of a short group.
@@ -64,45 +65,44 @@ pub(super) fn one<
     const STEPS: usize,
     const DOT2: bool,
 >(
-    matrix: &Matrix,
-    tile: usize,
-    act: &Act<I>,
-    token: usize,
-    out: &mut TileOut<1>,
+    operands: &mut Operands<I>,
+    tiles: Range<usize>,
+    y: &mut [f32],
 ) {
     let isa = I::default();
-    let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
+    let Operands { matrix, layout, row, prefetch, block_bytes, header, .. } = operands;
     // The 1-bit weights ±1 count 2.
     let twice = u32::from(layout.step == 2);
     let has_min = STEPS != LONG && matches!(layout.scales, Scales::Group { min: true, .. });
     let factors = [128, 1, -8192].map(|factor| isa.splat_i16(std::hint::black_box(factor)));
     let (masks, constants) = (C::masks(isa), Constants::new(isa));
-    let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
-    let row = act.row(token);
-    let length = if STEPS == LONG { matrix.shape.groups().0 / 4 } else { STEPS };
-    let block_bytes = matrix.shape.block_bytes();
-    let start = tile * matrix.shape.tile_bytes();
-    for (group, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
-        prefetch.touch(start + (group + 1) * block_bytes);
-        let (fours, _) = bytes.as_chunks::<8>();
-        let scales: &[_; ROW_VECTORS] = fours.first_chunk().expect("a scale a row");
-        let mins: Option<&[_; ROW_VECTORS]> = fours[ROW_VECTORS..].first_chunk().filter(|_| has_min);
-        let codes = &bytes[matrix.shape.header()..];
-        let steps = &bytemuck::cast_slice::<u8, C::Step>(codes)[..length];
-        let x = GroupInput::new(layout, &row, group);
-        let xs: [&[I::Quad]; A] = std::array::from_fn(|a| &row.planes[a][group * length..][..length]);
-        for pass in 0..8 / P / V {
-            let sums = sums::<I, C, P, V, A, STEPS, DOT2>(isa, &masks, &factors, steps, pass * V, xs);
-            for v in 0..V {
-                for p in 0..P {
-                    let four = (pass * V + v) * P + p;
-                    let scale = f16_scales(isa, &constants, &scales[four]);
-                    let min = mins.map(|mins| f16_scales(isa, &constants, &mins[four]));
-                    let sum = if STEPS == LONG { isa.shl_i32(sums[v][p], twice) } else { sums[v][p] };
-                    add_part(isa, sum, scale, min, &x, four_rows(&mut out[0], four));
+    let length = if STEPS == LONG { operands.steps } else { STEPS };
+    let mut out = [0.0; TILE];
+    for (tile, y) in tiles.zip(y.chunks_mut(TILE)) {
+        let start = tile * operands.tile_bytes;
+        for (group, bytes) in matrix.tile(tile).chunks_exact(*block_bytes).enumerate() {
+            prefetch.touch(start + (group + 1) * *block_bytes);
+            let (fours, _) = bytes.as_chunks::<8>();
+            let scales: &[_; ROW_VECTORS] = fours.first_chunk().expect("a scale a row");
+            let mins: Option<&[_; ROW_VECTORS]> = fours[ROW_VECTORS..].first_chunk().filter(|_| has_min);
+            let codes = &bytes[*header..];
+            let steps = &bytemuck::cast_slice::<u8, C::Step>(codes)[..length];
+            let x = GroupInput::new(*layout, row, group);
+            let xs: [&[I::Quad]; A] = std::array::from_fn(|a| &row.planes[a][group * length..][..length]);
+            for pass in 0..8 / P / V {
+                let sums = sums::<I, C, P, V, A, STEPS, DOT2>(isa, &masks, &factors, steps, pass * V, xs);
+                for v in 0..V {
+                    for p in 0..P {
+                        let four = (pass * V + v) * P + p;
+                        let scale = f16_scales(isa, &constants, &scales[four]);
+                        let min = mins.map(|mins| f16_scales(isa, &constants, &mins[four]));
+                        let sum = if STEPS == LONG { isa.shl_i32(sums[v][p], twice) } else { sums[v][p] };
+                        add_part(isa, sum, scale, min, &x, four_rows(&mut out, four));
+                    }
                 }
             }
         }
+        write::<I>(matrix, y, &mut out);
     }
 }
 

@@ -57,12 +57,12 @@ use std::ops::Range;
 
 use super::finish::{GroupInput, ROW_VECTORS, finish};
 use super::prefetch::{BURST_STEP, WeightPrefetch};
-use super::{TileOut, TileSums};
+use super::{Operands, TileOut, TileSums, write};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{Ints, Matrix, Packing, five};
+use crate::kernels::packed::{Ints, Matrix, MatrixShape, Packing, TILE, five};
 
-/// The codes of a group and the activations they are multiplied by.
+/// The codes of some groups and the activations that each is multiplied by.
 pub(super) struct GroupOperands<'a, 'm, I: Isa, const T: usize> {
     codes: &'a [u8],
     /// Their offset among the matrix's bytes.
@@ -75,8 +75,8 @@ pub(super) struct GroupOperands<'a, 'm, I: Isa, const T: usize> {
 /// Steps that are unpacked at once where codes lie five to a byte.
 const UNPACKED_STEPS: usize = 80;
 
-/// A kernel: writes the exact sums of a group, four rows a vector.
-pub(super) type Sum<I, const T: usize> = fn(GroupOperands<I, T>, &mut TileSums<I, T>);
+/// A kernel: writes the exact sums of groups whose codes follow each other, four rows a vector.
+pub(super) type Sum<I, const T: usize> = fn(GroupOperands<I, T>, &mut [TileSums<I, T>]);
 
 /// Multiplies one tile for `T` tokens, group by group in rising k, and adds to `out`.
 pub(super) fn tile<I: Isa, const T: usize>(
@@ -118,21 +118,52 @@ pub(super) fn tile<I: Isa, const T: usize>(
                 let codes = matrix.shape.steps::<I, _>(codes, from..to, &mut unpacked);
                 let mut some = sums;
                 let none = &mut WeightPrefetch::new(matrix, tile, false);
-                sum(GroupOperands { codes, at, prefetch: none, xs: xs_of(from, to) }, &mut some);
+                let operands = GroupOperands { codes, at, prefetch: none, xs: xs_of(from, to) };
+                sum(operands, std::slice::from_mut(&mut some));
                 for (sum, &some) in sums.as_flattened_mut().iter_mut().zip(some.as_flattened()) {
                     *sum = isa.add_i32(*sum, some);
                 }
             }
         } else {
-            sum(GroupOperands { codes, at, prefetch: &mut prefetch, xs: xs_of(0, quads) }, &mut sums);
+            let operands = GroupOperands { codes, at, prefetch: &mut prefetch, xs: xs_of(0, quads) };
+            sum(operands, std::slice::from_mut(&mut sums));
         }
         let xs: [_; T] = std::array::from_fn(|t| GroupInput::new(layout, &rows[t], group));
         finish(matrix, tile, header, &sums, &xs, out);
     }
 }
 
-/// Writes the sums of one group: `V` of the `8 / P` parts of each step at a time, for `T` tokens and `A` planes of activations.
-/// With `DOT2` products are summed in 16-bit lanes first.
+/// Tiles whose sums wait until they become results together.
+const WAITING: usize = 16;
+
+/// Whether [`tiles`] multiplies such matrices.
+pub(super) fn supports_tiles(shape: &MatrixShape) -> bool {
+    shape.has_row_scales() && !shape.five
+}
+
+/// Multiplies tiles with one scale a row for one token, and writes results. Scales of rows lie apart from the stream of codes and come
+/// from memory, so that several tiles wait for theirs together.
+pub(super) fn tiles<I: Isa>(sum: Sum<I, 1>, operands: &mut Operands<I>, tiles: Range<usize>, y: &mut [f32]) {
+    let Operands { matrix, layout, row, prefetch, tile_bytes, .. } = operands;
+    let finish = finish::<I, 1>(*layout);
+    let xs = [GroupInput::new(*layout, row, 0)];
+    // Known zeros would be a call of `memory.fill`.
+    let zero = I::default().splat_i32(std::hint::black_box(0));
+    let mut sums = [[[zero]; ROW_VECTORS]; WAITING];
+    let mut out = [[0.0; TILE]];
+    for (from, y) in tiles.clone().step_by(WAITING).zip(y.chunks_mut(WAITING * TILE)) {
+        let some = from..tiles.end.min(from + WAITING);
+        let sums = &mut sums[..some.len()];
+        let codes = matrix.tiles(some.clone());
+        sum(GroupOperands { codes, at: from * *tile_bytes, prefetch, xs: [row.planes] }, sums);
+        for ((tile, sums), y) in some.zip(sums).zip(y.chunks_mut(TILE)) {
+            finish(matrix, tile, &[], sums, &xs, &mut out);
+            write::<I>(matrix, y, &mut out[0]);
+        }
+    }
+}
+
+/// Writes the sums of groups, one after another.
 pub(super) fn sum<
     I: Isa,
     C: Ints<P>,
@@ -142,26 +173,41 @@ pub(super) fn sum<
     const A: usize,
     const DOT2: bool,
 >(
-    mut group: GroupOperands<I, T>,
+    groups: GroupOperands<I, T>,
+    sums: &mut [TileSums<I, T>],
+) {
+    let GroupOperands { codes, mut at, prefetch, xs } = groups;
+    let bytes = codes.len() / sums.len();
+    for (codes, sums) in codes.chunks_exact(bytes).zip(sums) {
+        sum_group::<I, C, P, V, T, A, DOT2>(&mut GroupOperands { codes, at, prefetch, xs }, sums);
+        at += bytes;
+    }
+}
+
+/// Writes the sums of one group: `V` of the `8 / P` parts of each step at a time, for `T` tokens and `A` planes of activations.
+/// With `DOT2` products are summed in 16-bit lanes first.
+#[inline(always)]
+fn sum_group<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, const A: usize, const DOT2: bool>(
+    group: &mut GroupOperands<I, T>,
     sums: &mut TileSums<I, T>,
 ) {
     let some = const { if DOT2 { P } else { planes_per_pass(C::PLANES_PER_PASS, I::ACCUMULATORS / (V * T * A), P) } };
     for first in (0..8 / P).step_by(V) {
         if I::WIDE {
             // Strict instructions have too few registers for several tokens in any case, and were a quarter slower pass by pass.
-            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 0..P), some, sums);
+            pass::<I, C, P, V, T, A, DOT2>(group, (first, 0..P), some, sums);
             continue;
         }
         // Up to four passes, written out: neither a loop nor a closure for them would be inlined.
-        pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 0..some), some, sums);
+        pass::<I, C, P, V, T, A, DOT2>(group, (first, 0..some), some, sums);
         if some < P {
-            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, some..P.min(2 * some)), some, sums);
+            pass::<I, C, P, V, T, A, DOT2>(group, (first, some..P.min(2 * some)), some, sums);
         }
         if 2 * some < P {
-            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 2 * some..P.min(3 * some)), some, sums);
+            pass::<I, C, P, V, T, A, DOT2>(group, (first, 2 * some..P.min(3 * some)), some, sums);
         }
         if 3 * some < P {
-            pass::<I, C, P, V, T, A, DOT2>(&mut group, (first, 3 * some..P), some, sums);
+            pass::<I, C, P, V, T, A, DOT2>(group, (first, 3 * some..P), some, sums);
         }
     }
 }

@@ -32,12 +32,12 @@
 //!
 //! The idea is that of T-MAC and of bitnet.cpp's TL1.
 
+use std::ops::Range;
+
 use super::finish::{GroupInput, ROW_VECTORS, add_part, f16_scales, finish};
-use super::prefetch::WeightPrefetch;
-use super::{TileOut, four_rows};
-use crate::kernels::act::Act;
+use super::{Operands, four_rows, write};
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{Constants, Matrix, Packing};
+use crate::kernels::packed::{Constants, TILE};
 use crate::kernels::tables::{FOURS_BITS, FOURS_OFFSET, Tables};
 use crate::quant::{ScaleType, Scales};
 
@@ -51,42 +51,37 @@ const BYTE_STEPS: usize = 4;
 /// Bytes of a step: two vectors, which hold a byte of each row.
 const STEP: usize = 32;
 
-/// Multiplies one tile of 2-bit codes for one token with `A` planes of activations, group by group in rising k, and adds to `out`.
-pub(super) fn two_bits<I: Isa, const A: usize>(
-    matrix: &Matrix,
-    tile: usize,
-    act: &Act<I>,
-    token: usize,
-    out: &mut TileOut<1>,
-) {
+/// Multiplies tiles of 2-bit codes for one token with `A` planes of activations, group by group in rising k, and writes results.
+pub(super) fn two_bits<I: Isa, const A: usize>(operands: &mut Operands<I>, tiles: Range<usize>, y: &mut [f32]) {
     let isa = I::default();
-    let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
-    let finish = finish::<I, 1>(layout);
-    let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
-    let row = act.row(token);
-    let (len, _) = matrix.shape.groups();
-    let (header, group_bytes) = (matrix.shape.header(), matrix.shape.block_bytes());
+    let Operands { matrix, layout, row, prefetch, .. } = operands;
+    let (header, group_bytes, length) = (operands.header, operands.block_bytes, operands.steps);
+    let finish = finish::<I, 1>(*layout);
     let planes: [&[Tables]; A] = std::array::from_fn(|a| bytemuck::cast_slice(row.planes[a]));
 
     let mut unpacked: Option<[_; 2 * STEPS]> = None;
-    for (group, bytes) in matrix.tile(tile).chunks_exact(group_bytes).enumerate() {
-        let (header, codes) = bytes.split_at(header);
-        let at = tile * matrix.shape.tile_bytes() + group * group_bytes + header.len();
-        let mut totals = [[isa.splat_i32(0); ROW_VECTORS]; A];
-        for from in (0..len / 4).step_by(STEPS) {
-            let steps = from..(len / 4).min(from + STEPS);
-            prefetch.touch(at + from * STEP);
-            let first = group * len / 4 + from;
-            let codes = matrix.shape.steps::<I, _>(codes, steps.clone(), &mut unpacked);
-            for a in 0..A {
-                add_steps(isa, codes, &planes[a][first..][..steps.len()], &mut totals[a]);
+    let mut out = [[0.0; TILE]];
+    for (tile, y) in tiles.zip(y.chunks_mut(TILE)) {
+        for (group, bytes) in matrix.tile(tile).chunks_exact(group_bytes).enumerate() {
+            let (header, codes) = bytes.split_at(header);
+            let at = tile * operands.tile_bytes + group * group_bytes + header.len();
+            let mut totals = [[isa.splat_i32(0); ROW_VECTORS]; A];
+            for from in (0..length).step_by(STEPS) {
+                let steps = from..length.min(from + STEPS);
+                prefetch.touch(at + from * STEP);
+                let first = group * length + from;
+                let codes = matrix.shape.steps::<I, _>(codes, steps.clone(), &mut unpacked);
+                for a in 0..A {
+                    add_steps(isa, codes, &planes[a][first..][..steps.len()], &mut totals[a]);
+                }
             }
+            let sums = std::array::from_fn(|i| {
+                let half = |a: usize| totals[a][i];
+                [if A == 2 { isa.add_i32(isa.shl_i32(half(0), 7), half(A - 1)) } else { half(0) }]
+            });
+            finish(matrix, tile, header, &sums, &[GroupInput::new(*layout, row, group)], &mut out);
         }
-        let sums = std::array::from_fn(|i| {
-            let half = |a: usize| totals[a][i];
-            [if A == 2 { isa.add_i32(isa.shl_i32(half(0), 7), half(A - 1)) } else { half(0) }]
-        });
-        finish(matrix, tile, header, &sums, &[GroupInput::new(layout, &row, group)], out);
+        write::<I>(matrix, y, &mut out[0]);
     }
 }
 
@@ -124,45 +119,47 @@ fn add_pair<I: Isa>(isa: I, sums: [I::V; 2], [low, high]: [I::V; 2], index: I::V
     [isa.add_i16(sums[0], isa.zip_low(low, high)), isa.add_i16(sums[1], isa.zip_high(low, high))]
 }
 
-/// Multiplies one tile of 1-bit codes for one token, group by group in rising k, and adds to `out`. It is one function, without calls for
+/// Multiplies tiles of 1-bit codes for one token, group by group in rising k, and writes results. It is one function, without calls for
 /// each short group where scales are plain f16.
-pub(super) fn one_bit<I: Isa>(matrix: &Matrix, tile: usize, act: &Act<I>, token: usize, out: &mut TileOut<1>) {
+pub(super) fn one_bit<I: Isa>(operands: &mut Operands<I>, tiles: Range<usize>, y: &mut [f32]) {
     let isa = I::default();
-    let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
+    let Operands { matrix, layout, row, prefetch, .. } = operands;
+    let (header, group_bytes, length) = (operands.header, operands.block_bytes, operands.steps / 2);
     let plain = matches!(layout.scales, Scales::Group { scale_type: ScaleType::F16, min: false, .. });
     // The weights ±1 count 2.
     let twice = u32::from(layout.step == 2);
     let constants = Constants::new(isa);
-    let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
-    let row = act.row(token);
     let planes: [&[Tables]; 2] = row.planes.map(bytemuck::cast_slice);
-    let length = matrix.shape.groups().0 / 8;
-    let (header, group_bytes) = (matrix.shape.header(), matrix.shape.block_bytes());
-    let start = tile * matrix.shape.tile_bytes();
-    for (group, bytes) in matrix.tile(tile).chunks_exact(group_bytes).enumerate() {
-        prefetch.touch(start + (group + 1) * group_bytes);
-        let (header, codes) = bytes.split_at(header);
-        let (steps, _) = codes.as_chunks::<STEP>();
-        let mut sums = [[isa.splat_i32(0); 1]; ROW_VECTORS];
-        // The second plane is empty where there is one.
-        for plane in planes.iter().filter(|plane| !plane.is_empty()) {
-            for [sum] in &mut sums {
-                *sum = isa.shl_i32(*sum, 7);
+    let mut out = [[0.0; TILE]];
+    for (tile, y) in tiles.zip(y.chunks_mut(TILE)) {
+        let start = tile * operands.tile_bytes;
+        for (group, bytes) in matrix.tile(tile).chunks_exact(group_bytes).enumerate() {
+            prefetch.touch(start + (group + 1) * group_bytes);
+            let (header, codes) = bytes.split_at(header);
+            let (steps, _) = codes.as_chunks::<STEP>();
+            let mut sums = [[isa.splat_i32(0); 1]; ROW_VECTORS];
+            // The second plane is empty where there is one.
+            for plane in planes.iter().filter(|plane| !plane.is_empty()) {
+                for [sum] in &mut sums {
+                    *sum = isa.shl_i32(*sum, 7);
+                }
+                let tables = plane[group * length..][..length].chunks(BIT_STEPS);
+                for (steps, tables) in steps.chunks(BIT_STEPS).zip(tables) {
+                    add_bits(isa, steps, tables, &mut sums);
+                }
             }
-            for (steps, tables) in steps.chunks(BIT_STEPS).zip(plane[group * length..][..length].chunks(BIT_STEPS)) {
-                add_bits(isa, steps, tables, &mut sums);
+            let x = GroupInput::new(*layout, row, group);
+            if plain {
+                let (scales, _) = header.as_chunks::<8>();
+                for (four, ([sum], scales)) in sums.into_iter().zip(scales).enumerate() {
+                    let scale = f16_scales(isa, &constants, scales);
+                    add_part(isa, isa.shl_i32(sum, twice), scale, None, &x, four_rows(&mut out[0], four));
+                }
+            } else {
+                finish::<I, 1>(*layout)(matrix, tile, header, &sums, &[x], &mut out);
             }
         }
-        let x = GroupInput::new(layout, &row, group);
-        if plain {
-            let (scales, _) = header.as_chunks::<8>();
-            for (four, ([sum], scales)) in sums.into_iter().zip(scales).enumerate() {
-                let scale = f16_scales(isa, &constants, scales);
-                add_part(isa, isa.shl_i32(sum, twice), scale, None, &x, four_rows(&mut out[0], four));
-            }
-        } else {
-            finish::<I, 1>(layout)(matrix, tile, header, &sums, &[x], out);
-        }
+        write::<I>(matrix, y, &mut out[0]);
     }
 }
 

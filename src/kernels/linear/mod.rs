@@ -36,6 +36,7 @@ mod dense;
 mod finish;
 mod groups;
 mod ints;
+mod kernel;
 mod lookup;
 mod panel;
 pub mod prefetch;
@@ -57,6 +58,7 @@ use crate::team::Columns;
 use dense::{decoded, dense};
 use finish::ROW_VECTORS;
 use ints::sum;
+use kernel::{Kernel, OneToken, Operands, write};
 
 /// Tokens of a kernel for several: they share every unpacked register of weights.
 const PASS_TOKENS: usize = 4;
@@ -179,9 +181,10 @@ pub fn multiply_by<I: Isa>(
     if tokens >= panel::min_tokens(shape) && supported && !tiles.is_empty() {
         return panel::multiply(dots, matrix, first + tiles.start..first + tiles.end, act, &mut columns);
     }
+    if tokens == 1 {
+        return kernels.one.run(matrix, first + tiles.start..first + tiles.end, act, 0, columns.row(0));
+    }
     let start = shape.tile_rows(first + tiles.start).start;
-    // A zero that the compiler knew would be a call of `memory.fill` for each tile.
-    let zero = std::hint::black_box(0.0);
     for tile in first + tiles.start..first + tiles.end {
         let rows = shape.tile_rows(tile);
         let span = rows.start - start..rows.end - start;
@@ -197,7 +200,7 @@ pub fn multiply_by<I: Isa>(
                     (_, false) => super_block::many::<I, 2, false>,
                 };
                 many(matrix, tile, act, token..token + some, outs);
-                for (i, out) in outs.iter().enumerate() {
+                for (i, out) in outs.iter_mut().enumerate() {
                     write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
                 }
                 token += some;
@@ -206,14 +209,12 @@ pub fn multiply_by<I: Isa>(
             {
                 let mut out = [[0.0; TILE]; PASS_TOKENS];
                 many.run(matrix, tile, act, token, &mut out);
-                for (i, out) in out.iter().enumerate() {
+                for (i, out) in out.iter_mut().enumerate() {
                     write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
                 }
                 token += PASS_TOKENS;
             } else {
-                let mut out = [[zero; TILE]];
-                kernels.one.run(matrix, tile, act, token, &mut out);
-                write::<I>(matrix, &mut columns.row(token)[span.clone()], &out[0]);
+                kernels.one.run(matrix, tile..tile + 1, act, token, &mut columns.row(token)[span.clone()]);
                 token += 1;
             }
         }
@@ -237,6 +238,7 @@ pub fn add<I: Isa>(
     assert_eq!(act.spec(), super::spec(shape, Precision::Float), "activations fit the matrix");
     assert!(matrix.factor == 1.0 && shape.parts == 1, "plain weights");
     let kernels = kernels::<I>(shape, Precision::Float, DotProduct::Dot4);
+    let OneToken::Tile(one) = kernels.one else { unreachable!("plain weights") };
     let start = shape.tile_rows(tiles.start).start;
     let mut out = [[0.0; TILE]; PASS_TOKENS];
     for tile in tiles {
@@ -250,7 +252,7 @@ pub fn add<I: Isa>(
             match kernels.many {
                 Some(many) if count == PASS_TOKENS => many.run(matrix, tile, act, first, &mut out),
                 _ => out.as_chunks_mut::<1>().0[..count].iter_mut().enumerate().for_each(|(i, out)| {
-                    kernels.one.run(matrix, tile, act, first + i, out);
+                    one.run(matrix, tile, act, first + i, out);
                 }),
             }
             for (i, out) in out[..count].iter().enumerate() {
@@ -260,38 +262,9 @@ pub fn add<I: Isa>(
     }
 }
 
-/// Writes a tile's results to their place, times the matrix's factor. One of 1 changes nothing, where a copy alone would be a call of
-/// `memory.copy`.
-#[inline(never)]
-fn write<I: Isa>(matrix: &Matrix, to: &mut [f32], results: &[f32; TILE]) {
-    let isa = I::default();
-    let (fours, rest) = to.as_chunks_mut::<4>();
-    let (from, last) = results[..4 * fours.len() + rest.len()].as_chunks::<4>();
-    for (to, from) in fours.iter_mut().zip(from) {
-        isa.store_f32(to, isa.mul(isa.load_f32(from), isa.splat_f32(matrix.factor)));
-    }
-    rest.iter_mut().zip(last).for_each(|(to, from)| *to = from * matrix.factor);
-}
-
-/// A function that multiplies one tile for `T` tokens.
-#[derive(Clone, Copy)]
-enum Kernel<I: Isa, const T: usize> {
-    Ints(ints::Sum<I, T>),
-    Other(fn(&Matrix, usize, &Act<I>, usize, &mut TileOut<T>)),
-}
-
-impl<I: Isa, const T: usize> Kernel<I, T> {
-    fn run(self, matrix: &Matrix, tile: usize, act: &Act<I>, token: usize, out: &mut TileOut<T>) {
-        match self {
-            Self::Ints(sum) => ints::tile(sum, matrix, tile, act, token, out),
-            Self::Other(kernel) => kernel(matrix, tile, act, token, out),
-        }
-    }
-}
-
 /// The kernels of a layout.
 struct Kernels<I: Isa> {
-    one: Kernel<I, 1>,
+    one: OneToken<I>,
     /// `None` where [`super_block::many`] takes several tokens, or where nothing would be gained.
     many: Option<Kernel<I, PASS_TOKENS>>,
 }
@@ -301,10 +274,12 @@ struct Kernels<I: Isa> {
 fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) -> Kernels<I> {
     // Strict instructions multiply 16-bit lanes in both ways.
     let pairs = dots == DotProduct::Dot2 && !I::WIDE;
+    let tile = |sum| OneToken::Tile(Kernel::Ints(sum));
+    let tiles = |kernel| Kernels { one: OneToken::Tiles(kernel), many: None };
     macro_rules! ints {
         ($codes:ty, $planes:literal, $halves:literal) => {
             Kernels {
-                one: Kernel::Ints(match (pairs, I::ACCUMULATORS >= 2 * $planes * $halves) {
+                one: tile(match (pairs, I::ACCUMULATORS >= 2 * $planes * $halves) {
                     (true, true) => sum::<I, $codes, $planes, 2, 1, $halves, true>,
                     (true, false) => sum::<I, $codes, $planes, 1, 1, $halves, true>,
                     (false, true) => sum::<I, $codes, $planes, 2, 1, $halves, false>,
@@ -319,28 +294,23 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
             }
         };
     }
-    macro_rules! alone {
-        ($kernel:expr) => {
-            Kernels { one: Kernel::Other($kernel), many: None }
-        };
-    }
     macro_rules! fours {
         ($codes:ty, $planes:literal, $parts:literal, $halves:literal) => {
             Kernels {
-                one: Kernel::Ints(sum::<I, $codes, $planes, $parts, 1, $halves, false>),
+                one: tile(sum::<I, $codes, $planes, $parts, 1, $halves, false>),
                 many: Some(Kernel::Ints(sum::<I, $codes, $planes, 1, PASS_TOKENS, $halves, false>)),
             }
         };
     }
     macro_rules! groups {
         ($codes:ty, $planes:literal, $parts:literal, $halves:literal, $dot2:literal) => {
-            Kernel::Other(groups::one::<I, $codes, $planes, $parts, $halves, { groups::SHORT }, $dot2>)
+            OneToken::Tiles(groups::one::<I, $codes, $planes, $parts, $halves, { groups::SHORT }, $dot2>)
         };
     }
     macro_rules! long_groups {
         ($codes:ty, $planes:literal, $parts:literal) => {
             Kernels {
-                one: Kernel::Other(groups::one::<I, $codes, $planes, $parts, 1, { groups::LONG }, false>),
+                one: OneToken::Tiles(groups::one::<I, $codes, $planes, $parts, 1, { groups::LONG }, false>),
                 many: None,
             }
         };
@@ -350,7 +320,7 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
     let int8 = precision.stored() == Precision::Int8;
     macro_rules! super_block {
         ($codes:ty, $planes:literal, $vectors:literal, $steps:literal) => {
-            alone!(match (int8, pairs && super_block::has_dot2(shape)) {
+            tiles(match (int8, pairs && super_block::has_dot2(shape)) {
                 (true, true) => super_block::one::<I, $codes, $planes, $vectors, 1, 0, true>,
                 (true, false) => super_block::one::<I, $codes, $planes, $vectors, 1, 0, false>,
                 (false, true) => super_block::one::<I, $codes, $planes, $vectors, 2, $steps, true>,
@@ -361,7 +331,7 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
     macro_rules! dense {
         ($values:ty, $width:literal) => {
             Kernels {
-                one: Kernel::Other(dense::<I, $values, $width, 4, 1>),
+                one: OneToken::Tile(Kernel::Other(dense::<I, $values, $width, 4, 1>)),
                 many: Some(Kernel::Other(dense::<I, $values, $width, 2, PASS_TOKENS>)),
             }
         };
@@ -370,9 +340,10 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
         (Packing::Dense(Float::F32), _) => dense!(F32, 1),
         (Packing::Dense(Float::F16), _) => dense!(F16, 2),
         (Packing::Dense(Float::BF16), _) => dense!(Bf16, 2),
-        (Packing::Ints(_), Precision::Float) => {
-            Kernels { one: Kernel::Other(decoded::<I, 4, 1>), many: Some(Kernel::Other(decoded::<I, 2, PASS_TOKENS>)) }
-        }
+        (Packing::Ints(_), Precision::Float) => Kernels {
+            one: OneToken::Tile(Kernel::Other(decoded::<I, 4, 1>)),
+            many: Some(Kernel::Other(decoded::<I, 2, PASS_TOKENS>)),
+        },
         (
             Packing::Ints(Layout {
                 codes, scales: Scales::Group { len, scale_type: ScaleType::SuperBlock, .. }, ..
@@ -380,20 +351,20 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
             _,
         ) => match codes {
             // Two planes stand two bits up, which a scale could not be multiplied with before they are shifted back.
-            Codes::B2 => alone!(super_block::one::<I, B2, 4, 1, 2, 4, false>),
+            Codes::B2 => tiles(super_block::one::<I, B2, 4, 1, 2, 4, false>),
             Codes::B4 => super_block!(B4, 2, 2, 0),
             Codes::B6 if len == 16 => super_block!(B6, 4, 1, 4),
-            Codes::B6 if int8 => alone!(super_block::one::<I, B6, 4, 1, 1, 0, false>),
-            Codes::B6 => alone!(super_block::one::<I, B6, 4, 1, 2, 0, false>),
+            Codes::B6 if int8 => tiles(super_block::one::<I, B6, 4, 1, 1, 0, false>),
+            Codes::B6 => tiles(super_block::one::<I, B6, 4, 1, 2, 0, false>),
             Codes::B1 | Codes::I8 => unreachable!("no storage type has such super-blocks"),
         },
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
             // None sums pairs of 1-bit products: where that would be faster, looking up is faster still.
-            (Codes::B1, _) if shape.by_rows() => alone!(lookup::one_bit::<I>),
+            (Codes::B1, _) if shape.by_rows() => tiles(lookup::one_bit::<I>),
             (Codes::B1, Precision::Int8) => long_groups!(B1, 8, 1),
-            (Codes::B1, _) => Kernels { one: Kernel::Ints(sum::<I, B1, 8, 1, 1, 2, false>), many: None },
-            (Codes::B2, Precision::Int8) if shape.by_rows() => alone!(lookup::two_bits::<I, 1>),
-            (Codes::B2, _) if shape.by_rows() => alone!(lookup::two_bits::<I, 2>),
+            (Codes::B1, _) => Kernels { one: tile(sum::<I, B1, 8, 1, 1, 2, false>), many: None },
+            (Codes::B2, Precision::Int8) if shape.by_rows() => tiles(lookup::two_bits::<I, 1>),
+            (Codes::B2, _) if shape.by_rows() => tiles(lookup::two_bits::<I, 2>),
             (Codes::B2, Precision::Int8) if long => long_groups!(B2, 4, 2),
             (Codes::B2, Precision::Int8) => ints!(B2, 4, 1),
             (Codes::B2, _) => ints!(B2, 4, 2),
@@ -412,10 +383,8 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
             // Products of 14 bits do not fit 16-bit lanes.
             (Codes::B4, _) if I::WIDE || int8 => fours!(B4, 2, 2, 1),
             (Codes::B4, _) => ints!(B4, 2, 2),
-            (Codes::B6, _) if I::WIDE || int8 => {
-                Kernels { one: Kernel::Ints(sum::<I, B6, 4, 1, 1, 1, false>), many: None }
-            }
-            (Codes::B6, _) => Kernels { one: Kernel::Ints(sum::<I, B6, 4, 1, 1, 2, false>), many: None },
+            (Codes::B6, _) if I::WIDE || int8 => Kernels { one: tile(sum::<I, B6, 4, 1, 1, 1, false>), many: None },
+            (Codes::B6, _) => Kernels { one: tile(sum::<I, B6, 4, 1, 1, 2, false>), many: None },
         },
     }
 }

@@ -350,6 +350,20 @@ pub(in crate::kernels) fn matrices_multiply<I: Isa>() {
     }
 }
 
+/// One call multiplies more tiles than wait for their results together; the last has fewer rows.
+pub(in crate::kernels) fn many_tiles_multiply<I: Isa>() {
+    let mut rng = Rng::new(37);
+    for (packing, lie) in layouts() {
+        let sample = sample_by(lie, packing, 37 * TILE + 5, 256, 1, &mut rng);
+        let x: Vec<f32> = (0..256).map(|_| rng.unit() as f32 - 0.5).collect();
+        for precision in Precision::ALL {
+            let y = product::<I>(&sample.matrix, &x, precision, &Team::solo());
+            let wrong = (0..y.len()).find(|&row| y[row] != naive(&sample, row, &x, precision));
+            assert!(wrong.is_none(), "{packing:?} {lie:?} {precision:?} row {wrong:?}");
+        }
+    }
+}
+
 /// Products are added in any order of the result's rows, and with any division of tokens.
 pub(in crate::kernels) fn dense_products_are_added<I: Isa>() {
     let mut rng = Rng::new(31);
@@ -382,9 +396,7 @@ pub(in crate::kernels) fn dense_products_are_added<I: Isa>() {
                 }
             }
             let mut apart = before.clone();
-            for t in 0..tokens {
-                add(t..t + 1, &mut apart, &Team::solo());
-            }
+            (0..tokens).for_each(|t| add(t..t + 1, &mut apart, &Team::solo()));
             assert!(apart == y, "{float:?} {rows}x{cols}: one by one");
             #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
             {

@@ -35,7 +35,7 @@ mod tile;
 
 pub use dense::{Bf16, Constants, Dense, F16, F32};
 pub use ints::{B1, B2, B4, B6, I8, Ints, ROW_PLACES};
-pub use shape::{LOOKS_PAIRS_UP, LOOKUP, MatrixShape, Packing};
+pub use shape::{LOOKS_PAIRS_UP, LOOKUP, MatrixShape, Packing, SuperGroup};
 pub use tile::Tile;
 use tile::pack_header;
 
@@ -116,8 +116,17 @@ impl Matrix {
     /// If the tile has not been reached by packing.
     #[inline]
     pub fn tile(&self, tile: usize) -> &[u8] {
+        self.tiles(tile..tile + 1)
+    }
+
+    /// The bytes of packed tiles, one after another.
+    ///
+    /// # Panics
+    /// If one has not been reached by packing.
+    #[inline]
+    pub fn tiles(&self, tiles: Range<usize>) -> &[u8] {
         let lines = self.shape.tile_lines();
-        bytemuck::cast_slice(&self.lines[tile * lines..][..lines])
+        bytemuck::cast_slice(&self.lines[tiles.start * lines..tiles.end * lines])
     }
 
     /// Packs the rows of one tile.

@@ -4,61 +4,60 @@ use std::ops::Range;
 use std::slice::ChunksExact;
 
 use super::{PASS_ROWS, PASS_VECTORS, add_block, start};
-use crate::kernels::act::{Act, Halves};
+use crate::kernels::act::Halves;
 use crate::kernels::isa::Isa;
-use crate::kernels::linear::TileOut;
-use crate::kernels::linear::prefetch::WeightPrefetch;
-use crate::kernels::packed::{Ints, Matrix, Packing, TILE};
+use crate::kernels::linear::{Operands, write};
+use crate::kernels::packed::{Ints, TILE};
 use crate::quant::Scales;
 
 /// Multiplies one tile for one token with `A` planes of activations, and adds to `out`: `P` planes of `V` parts of each step make a pass
 /// of 16 rows; a group has `STEPS` steps, or as many as the shape says where it is 0. With `DOT2` products are summed in 16-bit lanes first.
 pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, const STEPS: usize, const DOT2: bool>(
-    matrix: &Matrix,
-    tile: usize,
-    act: &Act<I>,
-    token: usize,
-    out: &mut TileOut<1>,
+    operands: &mut Operands<I>,
+    tiles: Range<usize>,
+    y: &mut [f32],
 ) {
     let isa = I::default();
-    let Packing::Ints(layout) = matrix.shape.packing else { unreachable!("chosen by the packing") };
+    let Operands { matrix, layout, row, prefetch, .. } = operands;
+    let (layout, block_bytes, header, super_group) =
+        (*layout, operands.block_bytes, operands.header, operands.super_group);
     let min = matches!(layout.scales, Scales::Group { min: true, .. });
     let masks = C::masks(isa);
-    let mut prefetch = WeightPrefetch::new(matrix, tile, token == 0);
-    let row = act.row(token);
-    let (block_bytes, header, super_group) =
-        (matrix.shape.block_bytes(), matrix.shape.header(), matrix.shape.super_group());
-    let steps = if STEPS == 0 { matrix.shape.groups().0 / 4 } else { STEPS };
+    let steps = if STEPS == 0 { operands.steps } else { STEPS };
 
     // Zeros that the compiler knows become a call of `memory.fill`, and sums given on by value one of `memory.copy`. Registers lie on the
     // stack around them, also in the loops: 4-bit codes took a quarter longer (benches/results/README.md, "Zeros and copies").
     let zero = isa.splat_i32(std::hint::black_box(0));
     let mut sums = [[[[zero; 2]; P]; V]; TILE / PASS_ROWS];
-    for (block, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
-        let at = tile * matrix.shape.tile_bytes() + block * block_bytes + header;
-        let (super_scales, groups) = bytes.split_at(header);
-        let groups = groups.chunks_exact(super_group.bytes);
-        let first = block * groups.len();
-        let of_x = &row.sums[2 * first..][..2 * groups.len()];
-        let planes: [_; A] = std::array::from_fn(|a| &row.planes[a][first * steps..][..groups.len() * steps]);
-        for (group, bytes) in groups.clone().enumerate() {
-            prefetch.touch(at + (group + 1) * super_group.bytes);
-            let (group_scales, codes) = bytes.split_at(super_group.header);
-            let (group_scales, _) = group_scales.as_chunks::<PASS_ROWS>();
-            let codes = &bytemuck::cast_slice::<u8, C::Step>(codes)[..steps];
-            let xs = planes.map(|plane| &plane[group * steps..][..steps]);
-            let starts = std::array::from_fn(|a| start::<I, DOT2>(isa, layout, of_x[2 * group + 2 - A + a]));
+    let mut out = [0.0; TILE];
+    for (tile, y) in tiles.zip(y.chunks_mut(TILE)) {
+        for (block, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
+            let at = tile * operands.tile_bytes + block * block_bytes + header;
+            let (super_scales, groups) = bytes.split_at(header);
+            let groups = groups.chunks_exact(super_group.bytes);
+            let first = block * groups.len();
+            let of_x = &row.sums[2 * first..][..2 * groups.len()];
+            let planes: [_; A] = std::array::from_fn(|a| &row.planes[a][first * steps..][..groups.len() * steps]);
+            for (group, bytes) in groups.clone().enumerate() {
+                prefetch.touch(at + (group + 1) * super_group.bytes);
+                let (group_scales, codes) = bytes.split_at(super_group.header);
+                let (group_scales, _) = group_scales.as_chunks::<PASS_ROWS>();
+                let codes = &bytemuck::cast_slice::<u8, C::Step>(codes)[..steps];
+                let xs = planes.map(|plane| &plane[group * steps..][..steps]);
+                let starts = std::array::from_fn(|a| start::<I, DOT2>(isa, layout, of_x[2 * group + 2 - A + a]));
+                for (pass, sums) in sums.iter_mut().enumerate() {
+                    let scales = load_scales::<I, DOT2>(isa, &group_scales[pass]);
+                    add_group::<I, C, P, V, A, STEPS, DOT2>(isa, &masks, codes, pass * V, xs, starts, scales, sums);
+                }
+            }
             for (pass, sums) in sums.iter_mut().enumerate() {
-                let scales = load_scales::<I, DOT2>(isa, &group_scales[pass]);
-                add_group::<I, C, P, V, A, STEPS, DOT2>(isa, &masks, codes, pass * V, xs, starts, scales, sums);
+                let sums = sums.as_flattened_mut();
+                let minima = min.then(|| (groups.clone(), of_x));
+                end_block(isa, pass, super_scales, minima, row.scales[block], sums, &mut out);
+                sums.fill([zero; 2]);
             }
         }
-        for (pass, sums) in sums.iter_mut().enumerate() {
-            let sums = sums.as_flattened_mut();
-            let minima = min.then(|| (groups.clone(), of_x));
-            end_block(isa, pass, super_scales, minima, row.scales[block], sums, &mut out[0]);
-            sums.fill([zero; 2]);
-        }
+        write::<I>(matrix, y, &mut out);
     }
 }
 

@@ -1,0 +1,114 @@
+//! What a kernel is to those who call it.
+
+use std::ops::Range;
+
+use super::prefetch::WeightPrefetch;
+use super::{TileOut, ints};
+use crate::kernels::act::{Act, ActRow};
+use crate::kernels::isa::Isa;
+use crate::kernels::packed::{Matrix, Packing, SuperGroup, TILE};
+use crate::quant::Layout;
+
+/// Multiplies one tile for `T` tokens and adds to results.
+#[derive(Clone, Copy)]
+pub(super) enum Kernel<I: Isa, const T: usize> {
+    Ints(ints::Sum<I, T>),
+    Other(fn(&Matrix, usize, &Act<I>, usize, &mut TileOut<T>)),
+}
+
+impl<I: Isa, const T: usize> Kernel<I, T> {
+    pub fn run(self, matrix: &Matrix, tile: usize, act: &Act<I>, token: usize, out: &mut TileOut<T>) {
+        match self {
+            Self::Ints(sum) => ints::tile(sum, matrix, tile, act, token, out),
+            Self::Other(kernel) => kernel(matrix, tile, act, token, out),
+        }
+    }
+}
+
+/// Multiplies tiles for one token.
+///
+/// A tile of long rows fills the first cache. Whatever else a kernel reads has left it when the tile ends, so that preparing the next
+/// one waits for the second cache again and again, and the stream of weights for that. So kernels that are fast enough to care take
+/// all tiles in one call.
+#[derive(Clone, Copy)]
+pub(super) enum OneToken<I: Isa> {
+    Tile(Kernel<I, 1>),
+    /// Writes the results of some tiles.
+    Tiles(fn(&mut Operands<I>, Range<usize>, &mut [f32])),
+}
+
+impl<I: Isa> OneToken<I> {
+    /// Writes the results of some tiles to `y`.
+    ///
+    /// # Panics
+    /// If `y` is not as long as the tiles have rows.
+    pub fn run(self, matrix: &Matrix, tiles: Range<usize>, act: &Act<I>, token: usize, y: &mut [f32]) {
+        let rows: usize = tiles.clone().map(|tile| matrix.shape.tile_rows(tile).len()).sum();
+        assert_eq!(y.len(), rows, "the columns are the tiles' rows");
+        let operands = || Operands::new(matrix, tiles.start, act, token);
+        match self {
+            Self::Tiles(kernel) => kernel(&mut operands(), tiles, y),
+            Self::Tile(Kernel::Ints(sum)) if ints::supports_tiles(&matrix.shape) => {
+                ints::tiles(sum, &mut operands(), tiles, y);
+            }
+            Self::Tile(kernel) => {
+                let mut out = [[0.0; TILE]];
+                for (tile, y) in tiles.zip(y.chunks_mut(TILE)) {
+                    kernel.run(matrix, tile, act, token, &mut out);
+                    write::<I>(matrix, y, &mut out[0]);
+                }
+            }
+        }
+    }
+}
+
+/// What is the same for all tiles of a matrix and one token.
+pub(super) struct Operands<'a, I: Isa> {
+    pub matrix: &'a Matrix,
+    pub layout: Layout,
+    pub row: ActRow<'a, I>,
+    pub prefetch: WeightPrefetch<'a>,
+    /// Bytes of a tile.
+    pub tile_bytes: usize,
+    /// Bytes of a block, and of the header it begins with.
+    pub block_bytes: usize,
+    pub header: usize,
+    /// Steps of a group: four values of k each.
+    pub steps: usize,
+    pub super_group: SuperGroup,
+}
+
+impl<'a, I: Isa> Operands<'a, I> {
+    /// Prepares for tiles from `first` on.
+    fn new(matrix: &'a Matrix, first: usize, act: &'a Act<I>, token: usize) -> Self {
+        let shape = &matrix.shape;
+        let Packing::Ints(layout) = shape.packing else { unreachable!("chosen by the packing") };
+        Self {
+            matrix,
+            layout,
+            row: act.row(token),
+            // Only the first token's pass over a tile reads it from memory.
+            prefetch: WeightPrefetch::new(matrix, first, token == 0),
+            tile_bytes: shape.tile_bytes(),
+            block_bytes: shape.block_bytes(),
+            header: shape.header(),
+            steps: shape.groups().0 / 4,
+            super_group: shape.super_group(),
+        }
+    }
+}
+
+/// Writes a tile's results to their place, times the matrix's factor, and clears them. A factor of 1 changes nothing, where a copy alone
+/// would be a call of `memory.copy`.
+#[inline(never)]
+pub(super) fn write<I: Isa>(matrix: &Matrix, to: &mut [f32], results: &mut [f32; TILE]) {
+    let isa = I::default();
+    let (fours, rest) = to.as_chunks_mut::<4>();
+    let (from, last) = results[..4 * fours.len() + rest.len()].as_chunks::<4>();
+    for (to, from) in fours.iter_mut().zip(from) {
+        isa.store_f32(to, isa.mul(isa.load_f32(from), isa.splat_f32(matrix.factor)));
+    }
+    rest.iter_mut().zip(last).for_each(|(to, from)| *to = from * matrix.factor);
+    // A zero that the compiler knew would be a call of `memory.fill`.
+    *results = [std::hint::black_box(0.0); TILE];
+}
