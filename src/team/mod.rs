@@ -17,11 +17,12 @@
 //!
 //! # How work is divided
 //!
-//! A job is `count` equal units, of which every member gets one contiguous share in a `WorkQueue`. The owner takes chunks from
-//! the front of its share, a quarter of what is left each time; a member whose own share is empty steals half of what is left
-//! of another's, from the back. This follows guided self-scheduling (Polychronopoulos and Kuck, 1987), with work stealing: a
-//! core that another program disturbs delays nobody for long. Results depend neither on the chunks nor on which member computes
-//! them, because members divide rows and heads and never split a sum.
+//! A job is `count` equal units, of which every member gets one contiguous share in a `WorkQueue`. The owner takes half of what is
+//! left of its share each time, from the front; a member whose own share is empty steals half of what is left of another's, from the
+//! back. This follows guided self-scheduling (Polychronopoulos and Kuck, 1987), with work stealing: a core that another program
+//! disturbs delays nobody for long. With a quarter at a time small matrices were 4 to 17 % slower, and no faster beside a busy program
+//! (benches/results/README.md, "All tiles in one call"). Results depend neither on the chunks nor on which member computes them,
+//! because members divide rows and heads and never split a sum.
 //!
 //! # A machine that is busy
 //!

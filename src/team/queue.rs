@@ -13,13 +13,12 @@ impl WorkQueue {
         self.0.store(units.start as u64 | (units.end as u64) << 32, Ordering::Relaxed);
     }
 
-    /// Takes some units, rounded up to whole chunks: a quarter of the rest from the front for the owner, half of the rest from
-    /// the back for another member.
+    /// Takes half of the rest, rounded up to whole chunks: from the front for the owner, from the back for another member.
     pub(super) fn take(&self, own: bool, chunk: usize) -> Option<Range<usize>> {
         let mut taken = 0..0;
         let shrunk = |left: u64| {
             let (start, end) = ((left as u32) as usize, (left >> 32) as usize);
-            let count = (end - start).div_ceil(if own { 4 } else { 2 }).next_multiple_of(chunk).min(end - start);
+            let count = (end - start).div_ceil(2).next_multiple_of(chunk).min(end - start);
             taken = if own { start..start + count } else { end - count..end };
             let (start, end) = if own { (start + count, end) } else { (start, end - count) };
             (count > 0).then_some(start as u64 | (end as u64) << 32)

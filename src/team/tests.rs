@@ -48,10 +48,10 @@ fn the_last_row_may_be_shorter() {
 fn ranges_are_whole_chunks_and_shrink() {
     let queue = WorkQueue::default();
     queue.set(5..105);
-    assert_eq!(queue.take(true, 3), Some(5..32));
-    assert_eq!(queue.take(false, 3), Some(66..105));
-    assert_eq!(queue.take(true, 3), Some(32..41));
-    assert_eq!(queue.take(true, 40), Some(41..66));
+    assert_eq!(queue.take(true, 3), Some(5..56));
+    assert_eq!(queue.take(false, 3), Some(78..105));
+    assert_eq!(queue.take(true, 3), Some(56..68));
+    assert_eq!(queue.take(true, 40), Some(68..78));
     assert_eq!(queue.take(true, 1), None);
     assert_eq!(queue.take(false, 1), None);
 }
