@@ -28,7 +28,7 @@
 use std::ops::Range;
 
 use super::finish::{GroupInput, ROW_VECTORS, add_part, f16_scales};
-use super::{Operands, four_rows, write};
+use super::{Operands, four_rows, take};
 use crate::kernels::act::Precision;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Constants, Ints, MatrixShape, Packing, TILE};
@@ -102,7 +102,7 @@ pub(super) fn one<
                 }
             }
         }
-        write::<I>(matrix, y, &mut out);
+        take::<I>(matrix, y, &mut out);
     }
 }
 

@@ -147,9 +147,7 @@ pub(super) fn tiles<I: Isa>(sum: Sum<I, 1>, operands: &mut Operands<I>, tiles: R
     let Operands { matrix, layout, row, prefetch, tile_bytes, .. } = operands;
     let finish = finish::<I, 1>(*layout);
     let xs = [GroupInput::new(*layout, row, 0)];
-    // Known zeros would be a call of `memory.fill`.
-    let zero = I::default().splat_i32(std::hint::black_box(0));
-    let mut sums = [[[zero]; ROW_VECTORS]; WAITING];
+    let mut sums = [[[I::default().splat_i32(0)]; ROW_VECTORS]; WAITING];
     let mut out = [[0.0; TILE]];
     for (from, y) in tiles.clone().step_by(WAITING).zip(y.chunks_mut(WAITING * TILE)) {
         let some = from..tiles.end.min(from + WAITING);
@@ -158,7 +156,7 @@ pub(super) fn tiles<I: Isa>(sum: Sum<I, 1>, operands: &mut Operands<I>, tiles: R
         sum(GroupOperands { codes, at: from * *tile_bytes, prefetch, xs: [row.planes] }, sums);
         for ((tile, sums), y) in some.zip(sums).zip(y.chunks_mut(TILE)) {
             finish(matrix, tile, &[], sums, &xs, &mut out);
-            write::<I>(matrix, y, &mut out[0]);
+            write::<I>(matrix, y, &out[0]);
         }
     }
 }

@@ -56,7 +56,7 @@ impl<I: Isa> OneToken<I> {
                 let mut out = [[0.0; TILE]];
                 for (tile, y) in tiles.zip(y.chunks_mut(TILE)) {
                     kernel.run(matrix, tile, act, token, &mut out);
-                    write::<I>(matrix, y, &mut out[0]);
+                    take::<I>(matrix, y, &mut out[0]);
                 }
             }
         }
@@ -99,10 +99,18 @@ impl<'a, I: Isa> Operands<'a, I> {
     }
 }
 
-/// Writes a tile's results to their place, times the matrix's factor, and clears them. A factor of 1 changes nothing, where a copy alone
-/// would be a call of `memory.copy`.
+/// Writes a tile's results to their place as [`write`] does, and clears them for the next tile.
 #[inline(never)]
-pub(super) fn write<I: Isa>(matrix: &Matrix, to: &mut [f32], results: &mut [f32; TILE]) {
+pub(super) fn take<I: Isa>(matrix: &Matrix, to: &mut [f32], results: &mut [f32; TILE]) {
+    write::<I>(matrix, to, results);
+    // A zero that the compiler knew would be a call of `memory.fill`.
+    *results = [std::hint::black_box(0.0); TILE];
+}
+
+/// Writes a tile's results to their place, times the matrix's factor. A factor of 1 changes nothing, where a copy alone would be a call of
+/// `memory.copy`.
+#[inline(never)]
+pub(super) fn write<I: Isa>(matrix: &Matrix, to: &mut [f32], results: &[f32; TILE]) {
     let isa = I::default();
     let (fours, rest) = to.as_chunks_mut::<4>();
     let (from, last) = results[..4 * fours.len() + rest.len()].as_chunks::<4>();
@@ -110,6 +118,4 @@ pub(super) fn write<I: Isa>(matrix: &Matrix, to: &mut [f32], results: &mut [f32;
         isa.store_f32(to, isa.mul(isa.load_f32(from), isa.splat_f32(matrix.factor)));
     }
     rest.iter_mut().zip(last).for_each(|(to, from)| *to = from * matrix.factor);
-    // A zero that the compiler knew would be a call of `memory.fill`.
-    *results = [std::hint::black_box(0.0); TILE];
 }

@@ -35,7 +35,7 @@
 use std::ops::Range;
 
 use super::finish::{GroupInput, ROW_VECTORS, add_part, f16_scales, finish};
-use super::{Operands, four_rows, write};
+use super::{Operands, four_rows, take};
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Constants, TILE};
 use crate::kernels::tables::{FOURS_BITS, FOURS_OFFSET, Tables};
@@ -81,7 +81,7 @@ pub(super) fn two_bits<I: Isa, const A: usize>(operands: &mut Operands<I>, tiles
             });
             finish(matrix, tile, header, &sums, &[GroupInput::new(*layout, row, group)], &mut out);
         }
-        write::<I>(matrix, y, &mut out[0]);
+        take::<I>(matrix, y, &mut out[0]);
     }
 }
 
@@ -159,7 +159,7 @@ pub(super) fn one_bit<I: Isa>(operands: &mut Operands<I>, tiles: Range<usize>, y
                 finish::<I, 1>(*layout)(matrix, tile, header, &sums, &[x], &mut out);
             }
         }
-        write::<I>(matrix, y, &mut out[0]);
+        take::<I>(matrix, y, &mut out[0]);
     }
 }
 

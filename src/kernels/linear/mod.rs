@@ -58,7 +58,7 @@ use crate::team::Columns;
 use dense::{decoded, dense};
 use finish::ROW_VECTORS;
 use ints::sum;
-use kernel::{Kernel, OneToken, Operands, write};
+use kernel::{Kernel, OneToken, Operands, take, write};
 
 /// Tokens of a kernel for several: they share every unpacked register of weights.
 const PASS_TOKENS: usize = 4;
@@ -200,7 +200,7 @@ pub fn multiply_by<I: Isa>(
                     (_, false) => super_block::many::<I, 2, false>,
                 };
                 many(matrix, tile, act, token..token + some, outs);
-                for (i, out) in outs.iter_mut().enumerate() {
+                for (i, out) in outs.iter().enumerate() {
                     write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
                 }
                 token += some;
@@ -209,7 +209,7 @@ pub fn multiply_by<I: Isa>(
             {
                 let mut out = [[0.0; TILE]; PASS_TOKENS];
                 many.run(matrix, tile, act, token, &mut out);
-                for (i, out) in out.iter_mut().enumerate() {
+                for (i, out) in out.iter().enumerate() {
                     write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
                 }
                 token += PASS_TOKENS;

@@ -6,7 +6,7 @@ use std::slice::ChunksExact;
 use super::{PASS_ROWS, PASS_VECTORS, add_block, start};
 use crate::kernels::act::Halves;
 use crate::kernels::isa::Isa;
-use crate::kernels::linear::{Operands, write};
+use crate::kernels::linear::{Operands, take};
 use crate::kernels::packed::{Ints, TILE};
 use crate::quant::Scales;
 
@@ -57,7 +57,7 @@ pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, c
                 sums.fill([zero; 2]);
             }
         }
-        write::<I>(matrix, y, &mut out);
+        take::<I>(matrix, y, &mut out);
     }
 }
 
