@@ -53,7 +53,7 @@ pub(super) fn supports(shape: &MatrixShape, precision: Precision) -> bool {
     }
 }
 
-/// Multiplies one tile for one token, and adds to `out`: `P` planes of `V` parts of each step at a time, for `A` planes of activations.
+/// Multiplies tiles for one token, and writes results: `P` planes of `V` parts of each step at a time, for `A` planes of activations.
 /// With `DOT2` products are summed in 16-bit lanes first. A group has `STEPS` steps, or any number where that is [`LONG`].
 #[expect(clippy::needless_range_loop, reason = "counted loops are written out, which keeps sums in registers")]
 pub(super) fn one<

@@ -27,9 +27,9 @@ impl<I: Isa, const T: usize> Kernel<I, T> {
 
 /// Multiplies tiles for one token.
 ///
-/// A tile of long rows fills the first cache. Whatever else a kernel reads has left it when the tile ends, and preparing the next one
-/// then takes a fifth of the time that its weights take (benches/results/README.md, "All tiles in one call"). So kernels that are fast
-/// enough to care take all tiles in one call.
+/// A tile of long rows fills the first cache. Whatever else a kernel reads has left it when the tile ends, and to begin the next one was
+/// a fifth of the time (benches/results/README.md, "All tiles in one call"). So kernels that are fast enough to care take all tiles in
+/// one call.
 #[derive(Clone, Copy)]
 pub(super) enum OneToken<I: Isa> {
     Tile(Kernel<I, 1>),

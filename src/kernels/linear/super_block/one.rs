@@ -10,7 +10,7 @@ use crate::kernels::linear::{Operands, take};
 use crate::kernels::packed::{Ints, TILE};
 use crate::quant::Scales;
 
-/// Multiplies one tile for one token with `A` planes of activations, and adds to `out`: `P` planes of `V` parts of each step make a pass
+/// Multiplies tiles for one token with `A` planes of activations, and writes results: `P` planes of `V` parts of each step make a pass
 /// of 16 rows; a group has `STEPS` steps, or as many as the shape says where it is 0. With `DOT2` products are summed in 16-bit lanes first.
 pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, const STEPS: usize, const DOT2: bool>(
     operands: &mut Operands<I>,
