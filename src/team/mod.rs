@@ -52,7 +52,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::queue::{WorkQueue, share};
+use self::queue::{Left, WorkQueue, share};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The largest number of members. No machine that runs this has as many cores to spare.
@@ -80,12 +80,20 @@ type Job = *const (dyn Fn(usize) + Sync);
 #[repr(align(128))]
 struct PaddedAtomic(AtomicU32);
 
+/// The way into a job, and the job itself. They share cache lines: to another core each one is a tenth of a microsecond away.
+#[repr(align(128))]
+struct Gate {
+    /// The servers inside the current job; [`SharedState::OPEN`] in the upper bit lets more of them in.
+    count: AtomicU32,
+    /// The current job. The type's safety rests on who accesses it when; see below.
+    job: UnsafeCell<Option<Job>>,
+}
+
 /// What the members of a team share.
 struct SharedState {
     /// How often something was posted, a job or a task; [`SharedState::CLOSED`] in the upper bit ends the servers.
     posted: PaddedAtomic,
-    /// The servers inside the current job; [`SharedState::OPEN`] in the upper bit lets more of them in.
-    gate: PaddedAtomic,
+    gate: Gate,
     /// The members that sleep or are about to. Nobody is notified while it is 0.
     sleepers: AtomicUsize,
     /// How many members take part in jobs.
@@ -94,8 +102,6 @@ struct SharedState {
     stalls: AtomicU32,
     /// What nobody has taken yet of each member's share.
     queues: Box<[WorkQueue]>,
-    /// The current job. The type's safety rests on who accesses it when; see below.
-    job: UnsafeCell<Option<Job>>,
     /// A background task for the first server that is free.
     background: Mutex<Option<Task>>,
 }
@@ -193,12 +199,11 @@ impl SharedState {
     fn new(members: usize) -> Self {
         Self {
             posted: PaddedAtomic(AtomicU32::new(0)),
-            gate: PaddedAtomic(AtomicU32::new(0)),
+            gate: Gate { count: AtomicU32::new(0), job: UnsafeCell::new(None) },
             sleepers: AtomicUsize::new(0),
             active: AtomicU32::new(members as u32),
             stalls: AtomicU32::new(0),
             queues: (0..members).map(|_| WorkQueue::default()).collect(),
-            job: UnsafeCell::new(None),
             background: Mutex::new(None),
         }
     }
@@ -246,7 +251,7 @@ impl SharedState {
     fn help(&self, member: usize) {
         if let Some(entry) = self.enter() {
             // SAFETY: the gate was open when it counted us, so a job is posted, and the leader keeps it alive until we leave.
-            let job = unsafe { &*(*self.job.get()).expect("a posted job") };
+            let job = unsafe { &*(*self.gate.job.get()).expect("a posted job") };
             job(member);
             drop(entry);
         }
@@ -254,9 +259,15 @@ impl SharedState {
 
     /// Enters the gate, if it is still open.
     fn enter(&self) -> Option<EntryGuard<'_>> {
-        let gate = &self.gate.0;
-        let count = |now: u32| (now & Self::OPEN != 0).then_some(now + 1);
-        gate.fetch_update(Ordering::Acquire, Ordering::Relaxed, count).ok().map(|_| EntryGuard(self))
+        // The first one finds it so. To read it before would be one more transfer between cores.
+        let mut now = Self::OPEN;
+        while now & Self::OPEN != 0 {
+            match self.gate.count.compare_exchange_weak(now, now + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(EntryGuard(self)),
+                Err(other) => now = other,
+            }
+        }
+        None
     }
 
     /// Spins, then sleeps, until the word is no longer `seen`; returns the new value.
@@ -324,8 +335,8 @@ struct EntryGuard<'a>(&'a SharedState);
 impl Drop for EntryGuard<'_> {
     fn drop(&mut self) {
         drop(PanicGuard);
-        self.0.gate.0.fetch_sub(1, Ordering::SeqCst);
-        self.0.wake(&self.0.gate.0);
+        self.0.gate.count.fetch_sub(1, Ordering::SeqCst);
+        self.0.wake(&self.0.gate.count);
     }
 }
 
@@ -389,7 +400,9 @@ impl Team {
             // One that rests from now on may still have entered: it helps the others.
             let (before, from) = queues.split_at(member.min(active - 1));
             for (turn, queue) in from.iter().chain(before).enumerate() {
-                while let Some(units) = queue.take(turn == 0, chunk) {
+                // The own queue is most likely as it was set, and is not read before it is written.
+                let mut left = if turn == 0 { Left::new(share(count, member, active)) } else { queue.left() };
+                while let Some(units) = queue.take(turn == 0, chunk, &mut left) {
                     work(units);
                 }
             }
@@ -402,10 +415,10 @@ impl Team {
         // SAFETY: the gate is closed and nobody is inside, so that no server reads the cell. The pointer outlives its use: this
         // function neither returns nor unwinds (`JoinGuard`) before every server that entered has left.
         unsafe {
-            *shared.job.get() =
+            *shared.gate.job.get() =
                 Some(std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work));
         }
-        shared.gate.0.store(SharedState::OPEN, Ordering::Release);
+        shared.gate.count.store(SharedState::OPEN, Ordering::Release);
         shared.signal();
         let join = JoinGuard(shared);
         work(0);
@@ -423,7 +436,7 @@ struct JoinGuard<'a>(&'a SharedState);
 
 impl Drop for JoinGuard<'_> {
     fn drop(&mut self) {
-        let gate = &self.0.gate.0;
+        let gate = &self.0.gate.count;
         let mut within = gate.fetch_and(!SharedState::OPEN, Ordering::AcqRel) & !SharedState::OPEN;
         while within != 0 {
             within = self.0.await_noting(gate, within, || {

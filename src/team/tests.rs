@@ -48,12 +48,14 @@ fn the_last_row_may_be_shorter() {
 fn ranges_are_whole_chunks_and_shrink() {
     let queue = WorkQueue::default();
     queue.set(5..105);
-    assert_eq!(queue.take(true, 3), Some(5..56));
-    assert_eq!(queue.take(false, 3), Some(78..105));
-    assert_eq!(queue.take(true, 3), Some(56..68));
-    assert_eq!(queue.take(true, 40), Some(68..78));
-    assert_eq!(queue.take(true, 1), None);
-    assert_eq!(queue.take(false, 1), None);
+    let (own, other) = (&mut Left::new(5..105), &mut queue.left());
+    assert_eq!(queue.take(true, 3, own), Some(5..56));
+    assert_eq!(queue.take(false, 3, other), Some(78..105));
+    assert_eq!(queue.take(true, 3, own), Some(56..68));
+    assert_eq!(queue.take(true, 40, own), Some(68..78));
+    assert_eq!(queue.take(true, 1, own), None);
+    // What is believed may never have been so.
+    assert_eq!(queue.take(false, 1, &mut Left::new(1..3)), None);
 }
 
 /// The first range that a server takes waits for all others. With shares that nobody else may take, those would never end.
