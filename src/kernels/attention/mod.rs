@@ -35,7 +35,7 @@
 //! With the heads outside, every block of a head began a stream of its own, at another place, which a core's prefetcher follows
 //! late.
 //!
-//! While a head's rows are multiplied, those of the next one are prefetched, one line of all their pages at a time, for the reasons
+//! While a head's rows are multiplied, those of the next one or two are prefetched, one line of all their pages at a time, for the reasons
 //! that `kernels::linear::prefetch` gives: f32 gained from it even where a core prefetches across pages, f16 and q8 did not
 //! (benches/results/README.md), and do it where [`set_prefetch`] says so.
 //!
@@ -54,7 +54,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::elementwise::Exp;
 use super::isa::Isa;
 use super::rows::{Codec, HeadBlock, KV_BLOCK, rotate};
-use prefetch::RowPrefetch;
+use prefetch::{RowPrefetch, heads_together};
 
 /// The largest number of queries that share loads.
 pub const QUERIES: usize = 4;
@@ -253,19 +253,24 @@ fn fold<'b, I: Isa, P: Products<I>>(
             P::prepare(isa, codec, &mut queries[range], bytemuck::cast_slice_mut(xs));
         }
         let end = groups.iter().map(|group| group.limit).max().unwrap_or(0);
-        if let Some(group) = groups.first().filter(|_| wanted) {
-            RowPrefetch::new(block(0, group.head)).touch(1);
-        }
+        let (head, last) = (groups.first().map_or(0, |group| group.head), groups.last().map_or(0, |group| group.head));
+        let count = last + 1 - head;
+        // What is read in turn: the rows of each head in each block.
+        let turn = |turn: usize| {
+            let some = wanted && turn < end.div_ceil(KV_BLOCK) * count;
+            if some { block(turn / count, head + turn % count) } else { &[][..] }
+        };
+        RowPrefetch::new([turn(0), &[]]).touch(1);
+        let (together, mut turns) = (heads_together(turn(0)), 0);
         for start in (0..end).step_by(KV_BLOCK) {
             let mut first = 0;
-            let mut heads = groups.chunk_by(|a, b| a.head == b.head).peekable();
-            while let Some(same) = heads.next() {
-                let next = match heads.peek() {
-                    Some(next) => Some((start, next[0].head)),
-                    None => Some((start + KV_BLOCK, groups[0].head)).filter(|(start, _)| *start < end),
-                };
-                let next = next.filter(|_| wanted).map_or(&[][..], |(start, head)| block(start / KV_BLOCK, head));
-                let mut prefetch = RowPrefetch::new(next);
+            for same in groups.chunk_by(|a, b| a.head == b.head) {
+                let mut prefetch = RowPrefetch::new(match (turns % together, together) {
+                    (0, 2) => [turn(turns + 1), turn(turns + 2)],
+                    (0, _) => [turn(turns + 1), &[]],
+                    _ => [&[], &[]],
+                });
+                turns += 1;
                 let block = codec.split(dim, block(start / KV_BLOCK, same[0].head));
                 let keys = P::rows(isa, codec, block.keys, stage);
                 for ((live, range), weights) in
