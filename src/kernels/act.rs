@@ -201,7 +201,7 @@ impl<I: Isa> Act<I> {
         let stride = spec.stride::<I>(tables);
         (self.spec, self.tables, self.stride, self.sums) = (spec, tables, stride, spec.group_sums());
         self.plane = spec.stored_words::<I>(tables);
-        self.words.clear();
+        // Every word is written, except codes under the scale NaN.
         self.words.resize(tokens * stride, 0);
         team.rows(&mut self.words, stride, |first, rows| {
             for (i, row) in rows.chunks_exact_mut(stride).enumerate() {
@@ -278,8 +278,9 @@ fn prepare_row<I: Isa>(spec: ActSpec, tables: Option<Sums>, row: &mut [u32], tok
         return input(token, bytemuck::cast_slice_mut(values));
     }
     VALUES.with_borrow_mut(|values| {
-        values.clear();
+        // Only the padding needs to be zeros.
         values.resize(spec.padded, 0.0);
+        values[spec.cols..].fill(0.0);
         input(token, &mut values[..spec.cols]);
         let stored = spec.stored_words::<I>(tables);
         let (planes, rest) = row.split_at_mut(spec.planes::<I>() * stored);

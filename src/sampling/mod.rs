@@ -82,8 +82,8 @@ impl Sampler {
     /// `NonFinite` if a logit is not finite, which means that the model computed nonsense, or if bias and bans forbid every
     /// token.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32> {
-        check_finite(logits)?;
-        self.choose(logits)
+        let (most, finite) = largest(logits);
+        if finite { self.choose(logits, most) } else { Err(first_not_finite(logits)) }
     }
 
     /// Chooses a token among those whose logit is not −∞, which marks a forbidden token.
@@ -94,13 +94,14 @@ impl Sampler {
         if let Some(token) = logits.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY) {
             return Err(not_finite(token, logits[token]).option("logits"));
         }
-        self.choose(logits)
+        self.choose(logits, max(logits))
     }
 
-    fn choose(&mut self, logits: &[f32]) -> Result<u32> {
+    /// Chooses a token among logits of which `most` is the largest.
+    fn choose(&mut self, logits: &[f32], most: f32) -> Result<u32> {
         if self.greedy() && !self.changes() {
             // Copying all logits would take longer than the choice.
-            return some_allowed(logits).map(|()| argmax(logits) as u32);
+            return some_allowed(most).map(|()| first(logits, most) as u32);
         }
         if self.run_chain(logits)? {
             return Ok(argmax(&self.set.whole) as u32);
@@ -136,7 +137,7 @@ impl Sampler {
             set.change(&[*token], &mut |_, logit| *logit += bias);
         }
         history.ban(&lists.banned_sequences, set);
-        some_allowed(&set.whole)?;
+        some_allowed(max(&set.whole))?;
         for stage in &lists.samplers {
             match stage {
                 Stage::Penalties if params.penalises() => history.penalise(params, set),
@@ -249,17 +250,16 @@ pub fn log_sum_exp(logits: &[f32]) -> f64 {
 /// # Errors
 /// `NonFinite` with the first token that is not.
 pub fn check_finite(logits: &[f32]) -> Result<()> {
-    // A finite value times zero is zero, any other is not.
-    let zeros = lanes(logits, 0.0, |sum, logit| sum + logit * 0.0);
-    if zeros.iter().all(|&sum| sum == 0.0) {
-        return Ok(());
-    }
-    let token = logits.iter().position(|logit| !logit.is_finite()).unwrap_or(0);
-    Err(not_finite(token, logits[token]))
+    if largest(logits).1 { Ok(()) } else { Err(first_not_finite(logits)) }
 }
 
-fn some_allowed(logits: &[f32]) -> Result<()> {
-    if logits.iter().all(|&logit| logit == f32::NEG_INFINITY) {
+fn first_not_finite(logits: &[f32]) -> Error {
+    let token = logits.iter().position(|logit| !logit.is_finite()).unwrap_or(0);
+    not_finite(token, logits[token])
+}
+
+fn some_allowed(most: f32) -> Result<()> {
+    if most == f32::NEG_INFINITY {
         return Err(Error::new(ErrorKind::NonFinite, "every token is forbidden").option("logits"));
     }
     Ok(())
@@ -272,23 +272,34 @@ fn not_finite(token: usize, logit: f32) -> Error {
 
 /// Returns the token with the largest logit, the first of several.
 pub fn argmax(logits: &[f32]) -> usize {
-    let most = max(logits);
+    first(logits, max(logits))
+}
+
+fn first(logits: &[f32], most: f32) -> usize {
     logits.iter().position(|&logit| logit == most).unwrap_or(0)
 }
 
-fn max(logits: &[f32]) -> f32 {
-    let larger = |most: f32, logit: f32| if most < logit { logit } else { most };
-    lanes(logits, f32::NEG_INFINITY, larger).into_iter().fold(f32::NEG_INFINITY, larger)
+/// Returns the largest logit, and whether all are finite; where there is a NaN, the first is of no meaning. Integers are compared, sixteen at
+/// a time: the order of floats is that of their bits, those below zero turned round, and compilers make vectors of it.
+fn largest(logits: &[f32]) -> (f32, bool) {
+    let turned = |bits: i32| bits ^ ((bits >> 31).cast_unsigned() >> 1).cast_signed();
+    let (mut most, mut size) = ([i32::MIN; 16], [0; 16]);
+    let mut add = |some: &[f32]| {
+        for ((most, size), logit) in most.iter_mut().zip(&mut size).zip(some) {
+            let bits = logit.to_bits().cast_signed();
+            *most = turned(bits).max(*most);
+            *size = (bits & i32::MAX).max(*size);
+        }
+    };
+    let (chunks, rest) = logits.as_chunks::<16>();
+    chunks.iter().for_each(|chunk| add(chunk));
+    add(rest);
+    let most = most.into_iter().fold(i32::MIN, i32::max);
+    let infinity = f32::INFINITY.to_bits().cast_signed();
+    let most = if logits.is_empty() { f32::NEG_INFINITY } else { f32::from_bits(turned(most).cast_unsigned()) };
+    (most, size.into_iter().all(|size| size < infinity))
 }
 
-/// Folds logits in sixteen independent lanes.
-#[inline(always)]
-fn lanes(logits: &[f32], start: f32, fold: impl Fn(f32, f32) -> f32) -> [f32; 16] {
-    let (chunks, rest) = logits.as_chunks::<16>();
-    let mut lanes = [start; 16];
-    for chunk in chunks {
-        lanes.iter_mut().zip(chunk).for_each(|(lane, &logit)| *lane = fold(*lane, logit));
-    }
-    lanes.iter_mut().zip(rest).for_each(|(lane, &logit)| *lane = fold(*lane, logit));
-    lanes
+fn max(logits: &[f32]) -> f32 {
+    largest(logits).0
 }

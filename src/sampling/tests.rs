@@ -420,3 +420,28 @@ fn cost() {
         println!("{name:30} {:.3}", times[times.len() / 2]);
     }
 }
+
+/// Of every length around a whole chunk, with the largest and what is not finite at every place.
+#[test]
+fn the_largest_logit_is_found_wherever_it_is() {
+    for len in 1..40 {
+        for at in 0..len {
+            for (others, most) in [(-2.5, -2.0), (0.0, 1e-40), (-1e38, 3e38), (-1e-40, 0.0), (f32::NEG_INFINITY, -3e38)]
+            {
+                let mut logits = vec![others; len];
+                logits[at] = most;
+                assert_eq!((argmax(&logits), max(&logits)), (at, most), "{others} {most} {at} of {len}");
+                assert_eq!(check_finite(&logits).is_ok(), others.is_finite() || len == 1);
+            }
+            // Both zeros are alike, and the first of several is taken.
+            let mut logits = vec![0.0; len];
+            logits[at] = -0.0;
+            assert_eq!(argmax(&logits), 0);
+            for wrong in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                logits[at] = wrong;
+                assert!(check_finite(&logits).unwrap_err().to_string().contains(&format!("token {at} ")));
+            }
+        }
+    }
+    assert_eq!(argmax(&[f32::NEG_INFINITY; 20]), 0);
+}
