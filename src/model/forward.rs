@@ -351,10 +351,10 @@ impl<I: Isa> Forward<I> {
         // Every one of them is written.
         self.logits.resize(rows.len() * config.vocab, 0.0);
         let sections: Vec<Section> = sections(&head.shape, 0).collect();
-        let act = &self.act;
+        let product = linear::Product::new(head, &self.act);
         let grain = linear::chunk_size(rows.len());
         team.columns(&mut self.logits, config.vocab, &sections, grain, |part, tiles, columns| {
-            linear::multiply(head, part, tiles, act, columns);
+            product.multiply(part, tiles, columns);
         });
         let site = Site { team, layer: config.layers, operation: Operation::Head };
         self.adapters.add(site, Some(rows), &mut self.tally, &mut self.act, &mut self.logits, &normed);

@@ -72,8 +72,9 @@ impl<'a, I: Isa> Products<'a, I> {
         let begun = (self.now)();
         for &Product { matrix, ref sections, first } in products {
             let width = sections.last().map_or(0, |section| section.first + section.width);
+            let product = linear::Product::new(matrix, act);
             team.columns(&mut self.y[..width], width, sections, linear::chunk_size(1), |part, tiles, columns| {
-                linear::multiply(matrix, part, first + tiles.start..first + tiles.end, act, columns);
+                product.multiply(part, first + tiles.start..first + tiles.end, columns);
             });
         }
         (self.now)() - begun

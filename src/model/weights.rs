@@ -146,6 +146,9 @@ pub struct Linear {
     pub biases: Vec<(usize, Vec<f32>)>,
 }
 
+/// Matrices that share an input at most: those of a gated delta net. A pass keeps what it prepares for them off the heap.
+pub const SHARING: usize = 4;
+
 /// One prepared form of the input, and the matrices that read it.
 #[derive(Debug)]
 pub struct Input {
@@ -186,7 +189,8 @@ impl Linear {
             // Rotations of one input differ in nothing else.
             let like = |input: &Input| {
                 let rounded = (input.spec, input.asked) == (spec, asked);
-                input.norm.is_none() && rounded && input.rotation.is_some() == rotation.is_some()
+                let room = input.matrices.len() < SHARING;
+                room && input.norm.is_none() && rounded && input.rotation.is_some() == rotation.is_some()
             };
             if !linear.inputs.last().is_some_and(|input| shared && like(input)) {
                 let (matrices, sections, parts) = (vec![], vec![], vec![]);

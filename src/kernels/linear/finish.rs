@@ -12,7 +12,7 @@
 //! the same function, whatever the instruction set and the number of tokens. The correction by the activation sum is the one
 //! that gemmlowp describes for its zero points, and bitnet.cpp uses it for I2_S.
 
-use super::{TileOut, four_rows};
+use super::{TileOut, TileSums, four_rows};
 use crate::kernels::act::ActRow;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Constants, Matrix, TILE};
@@ -60,6 +60,43 @@ pub(super) fn finish<I: Isa, const T: usize>(layout: Layout) -> Finish<I, T> {
     }
 }
 
+/// Writes the results of neighbouring tiles with one scale a row, times the matrix's factor; `first` is the first row.
+pub(super) fn write_rows<I: Isa>(
+    matrix: &Matrix,
+    first: usize,
+    sums: &[TileSums<I, 1>],
+    x: &GroupInput,
+    y: &mut [f32],
+) {
+    let isa = I::default();
+    let scales = &matrix.row_scales[first..][..y.len()];
+    let (offset, factor) = (isa.splat_i32(x.offset), isa.splat_f32(matrix.factor));
+    let four = |&[sum]: &[I::V; 1], scale: &[f32; 4]| {
+        let sum = isa.to_f32(isa.sub_i32(sum, offset));
+        isa.mul(row_result(isa, matrix.divide, sum, isa.load_f32(scale), isa.splat_f32(x.scale)), factor)
+    };
+    let ((fours, rest), (scales, last)) = (y.as_chunks_mut::<4>(), scales.as_chunks::<4>());
+    let mut sums = sums.as_flattened().iter();
+    for ((y, scale), sum) in fours.iter_mut().zip(scales).zip(&mut sums) {
+        isa.store_f32(y, four(sum, scale));
+    }
+    if let Some(sum) = sums.next()
+        && !rest.is_empty()
+    {
+        let mut padded = [0.0; 4];
+        padded[..last.len()].copy_from_slice(last);
+        let y = four(sum, &padded);
+        isa.store_f32(&mut padded, y);
+        rest.copy_from_slice(&padded[..rest.len()]);
+    }
+}
+
+/// The result of a row, `sum / s · scale` or `sum / (s · scale)`.
+#[inline(always)]
+fn row_result<I: Isa>(isa: I, divide: bool, sum: I::V, scale: I::V, factor: I::V) -> I::V {
+    if divide { isa.div(sum, isa.mul(factor, scale)) } else { isa.mul(isa.div(sum, factor), scale) }
+}
+
 /// Writes `y = (Σ − offset) / s · scale`, or `y = (Σ − offset) / (s · scale)`; there is one group.
 fn finish_rows<I: Isa, const T: usize>(
     matrix: &Matrix,
@@ -84,9 +121,7 @@ fn finish_rows<I: Isa, const T: usize>(
         let scale = isa.load_f32(scale);
         for t in 0..T {
             let sum = isa.to_f32(isa.sub_i32(sums[t], isa.splat_i32(xs[t].offset)));
-            let factor = isa.splat_f32(xs[t].scale);
-            let y =
-                if matrix.divide { isa.div(sum, isa.mul(factor, scale)) } else { isa.mul(isa.div(sum, factor), scale) };
+            let y = row_result(isa, matrix.divide, sum, scale, isa.splat_f32(xs[t].scale));
             isa.store_f32(four_rows(&mut out[t], four), y);
         }
     }

@@ -28,7 +28,8 @@
 use std::ops::Range;
 
 use super::finish::{GroupInput, ROW_VECTORS, add_part, f16_scales};
-use super::{Operands, four_rows, take};
+use super::four_rows;
+use super::kernel::{Operands, Sizes, take};
 use crate::kernels::act::Precision;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Constants, Ints, MatrixShape, Packing, TILE};
@@ -70,24 +71,25 @@ pub(super) fn one<
     y: &mut [f32],
 ) {
     let isa = I::default();
-    let Operands { matrix, layout, row, prefetch, block_bytes, header, .. } = operands;
+    let Operands { matrix, sizes, row, prefetch } = operands;
+    let Sizes { layout, block_bytes, header, .. } = **sizes;
     // The 1-bit weights ±1 count 2.
     let twice = u32::from(layout.step == 2);
     let has_min = STEPS != LONG && matches!(layout.scales, Scales::Group { min: true, .. });
     let factors = [128, 1, -8192].map(|factor| isa.splat_i16(std::hint::black_box(factor)));
     let (masks, constants) = (C::masks(isa), Constants::new(isa));
-    let length = if STEPS == LONG { operands.steps } else { STEPS };
+    let length = if STEPS == LONG { sizes.steps } else { STEPS };
     let mut out = [0.0; TILE];
     for (tile, y) in tiles.zip(y.chunks_mut(TILE)) {
-        let start = tile * operands.tile_bytes;
-        for (group, bytes) in matrix.tile(tile).chunks_exact(*block_bytes).enumerate() {
-            prefetch.touch(start + (group + 1) * *block_bytes);
+        let start = tile * sizes.tile_bytes;
+        for (group, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
+            prefetch.touch(start + (group + 1) * block_bytes);
             let (fours, _) = bytes.as_chunks::<8>();
             let scales: &[_; ROW_VECTORS] = fours.first_chunk().expect("a scale a row");
             let mins: Option<&[_; ROW_VECTORS]> = fours[ROW_VECTORS..].first_chunk().filter(|_| has_min);
-            let codes = &bytes[*header..];
+            let codes = &bytes[header..];
             let steps = &bytemuck::cast_slice::<u8, C::Step>(codes)[..length];
-            let x = GroupInput::new(*layout, row, group);
+            let x = GroupInput::new(layout, row, group);
             let xs: [&[I::Quad]; A] = std::array::from_fn(|a| &row.planes[a][group * length..][..length]);
             for pass in 0..8 / P / V {
                 let sums = sums::<I, C, P, V, A, STEPS, DOT2>(isa, &masks, &factors, steps, pass * V, xs);

@@ -55,9 +55,9 @@
 
 use std::ops::Range;
 
-use super::finish::{GroupInput, ROW_VECTORS, finish};
+use super::finish::{GroupInput, ROW_VECTORS, finish, write_rows};
 use super::prefetch::{BURST_STEP, WeightPrefetch};
-use super::{Operands, TileOut, TileSums, write};
+use super::{Operands, TileOut, TileSums};
 use crate::kernels::act::Act;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{Ints, Matrix, MatrixShape, Packing, TILE, five};
@@ -144,20 +144,15 @@ pub(super) fn supports_tiles(shape: &MatrixShape) -> bool {
 /// Multiplies tiles with one scale a row for one token, and writes results. Scales of rows lie apart from the stream of codes and come
 /// from memory, so that several tiles wait for theirs together.
 pub(super) fn tiles<I: Isa>(sum: Sum<I, 1>, operands: &mut Operands<I>, tiles: Range<usize>, y: &mut [f32]) {
-    let Operands { matrix, layout, row, prefetch, tile_bytes, .. } = operands;
-    let finish = finish::<I, 1>(*layout);
-    let xs = [GroupInput::new(*layout, row, 0)];
+    let Operands { matrix, sizes, row, prefetch } = operands;
+    let x = GroupInput::new(sizes.layout, row, 0);
     let mut sums = [[[I::default().splat_i32(0)]; ROW_VECTORS]; WAITING];
-    let mut out = [[0.0; TILE]];
     for (from, y) in tiles.clone().step_by(WAITING).zip(y.chunks_mut(WAITING * TILE)) {
         let some = from..tiles.end.min(from + WAITING);
         let sums = &mut sums[..some.len()];
         let codes = matrix.tiles(some.clone());
-        sum(GroupOperands { codes, at: from * *tile_bytes, prefetch, xs: [row.planes] }, sums);
-        for ((tile, sums), y) in some.zip(sums).zip(y.chunks_mut(TILE)) {
-            finish(matrix, tile, &[], sums, &xs, &mut out);
-            write::<I>(matrix, y, &out[0]);
-        }
+        sum(GroupOperands { codes, at: from * sizes.tile_bytes, prefetch, xs: [row.planes] }, sums);
+        write_rows::<I>(matrix, matrix.shape.tile_rows(from).start, sums, &x, y);
     }
 }
 

@@ -6,7 +6,7 @@ use super::prefetch::WeightPrefetch;
 use super::{TileOut, ints};
 use crate::kernels::act::{Act, ActRow};
 use crate::kernels::isa::Isa;
-use crate::kernels::packed::{Matrix, Packing, SuperGroup, TILE};
+use crate::kernels::packed::{Matrix, MatrixShape, Packing, SuperGroup, TILE};
 use crate::quant::Layout;
 
 /// Multiplies one tile for `T` tokens and adds to results.
@@ -37,38 +37,17 @@ pub(super) enum OneToken<I: Isa> {
     Tiles(fn(&mut Operands<I>, Range<usize>, &mut [f32])),
 }
 
-impl<I: Isa> OneToken<I> {
-    /// Writes the results of some tiles to `y`.
-    ///
-    /// # Panics
-    /// If `y` is not as long as the tiles have rows.
-    pub fn run(self, matrix: &Matrix, tiles: Range<usize>, act: &Act<I>, token: usize, y: &mut [f32]) {
-        let Some(last) = tiles.clone().next_back() else { return };
-        let rows = matrix.shape.tile_rows(tiles.start).start..matrix.shape.tile_rows(last).end;
-        assert_eq!(y.len(), rows.len(), "the columns are the tiles' rows");
-        let operands = || Operands::new(matrix, tiles.start, act, token);
-        match self {
-            Self::Tiles(kernel) => kernel(&mut operands(), tiles, y),
-            Self::Tile(Kernel::Ints(sum)) if ints::supports_tiles(&matrix.shape) => {
-                ints::tiles(sum, &mut operands(), tiles, y);
-            }
-            Self::Tile(kernel) => {
-                let mut out = [[0.0; TILE]];
-                for (tile, y) in tiles.zip(y.chunks_mut(TILE)) {
-                    kernel.run(matrix, tile, act, token, &mut out);
-                    take::<I>(matrix, y, &mut out[0]);
-                }
-            }
-        }
-    }
-}
-
-/// What is the same for all tiles of a matrix and one token.
+/// What a kernel for some tiles and one token reads.
 pub(super) struct Operands<'a, I: Isa> {
     pub matrix: &'a Matrix,
-    pub layout: Layout,
-    pub row: ActRow<'a, I>,
+    pub sizes: &'a Sizes,
+    pub row: &'a ActRow<'a, I>,
     pub prefetch: WeightPrefetch<'a>,
+}
+
+/// Sizes that are the same for all tiles of a matrix.
+pub(super) struct Sizes {
+    pub layout: Layout,
     /// Bytes of a tile.
     pub tile_bytes: usize,
     /// Bytes of a block, and of the header it begins with.
@@ -79,23 +58,18 @@ pub(super) struct Operands<'a, I: Isa> {
     pub super_group: SuperGroup,
 }
 
-impl<'a, I: Isa> Operands<'a, I> {
-    /// Prepares for tiles from `first` on.
-    fn new(matrix: &'a Matrix, first: usize, act: &'a Act<I>, token: usize) -> Self {
-        let shape = &matrix.shape;
-        let Packing::Ints(layout) = shape.packing else { unreachable!("chosen by the packing") };
-        Self {
-            matrix,
+impl Sizes {
+    /// The sizes of a matrix of integers; `None` for floats.
+    pub fn new(shape: &MatrixShape) -> Option<Self> {
+        let Packing::Ints(layout) = shape.packing else { return None };
+        Some(Self {
             layout,
-            row: act.row(token),
-            // Only the first token's pass over a tile reads it from memory.
-            prefetch: WeightPrefetch::new(matrix, first, token == 0),
             tile_bytes: shape.tile_bytes(),
             block_bytes: shape.block_bytes(),
             header: shape.header(),
             steps: shape.groups().0 / 4,
             super_group: shape.super_group(),
-        }
+        })
     }
 }
 

@@ -54,9 +54,9 @@ const STEP: usize = 32;
 /// Multiplies tiles of 2-bit codes for one token with `A` planes of activations, group by group in rising k, and writes results.
 pub(super) fn two_bits<I: Isa, const A: usize>(operands: &mut Operands<I>, tiles: Range<usize>, y: &mut [f32]) {
     let isa = I::default();
-    let Operands { matrix, layout, row, prefetch, .. } = operands;
-    let (header, group_bytes, length) = (operands.header, operands.block_bytes, operands.steps);
-    let finish = finish::<I, 1>(*layout);
+    let Operands { matrix, sizes, row, prefetch } = operands;
+    let (layout, header, group_bytes, length) = (sizes.layout, sizes.header, sizes.block_bytes, sizes.steps);
+    let finish = finish::<I, 1>(layout);
     let planes: [&[Tables]; A] = std::array::from_fn(|a| bytemuck::cast_slice(row.planes[a]));
 
     let mut unpacked: Option<[_; 2 * STEPS]> = None;
@@ -64,7 +64,7 @@ pub(super) fn two_bits<I: Isa, const A: usize>(operands: &mut Operands<I>, tiles
     for (tile, y) in tiles.zip(y.chunks_mut(TILE)) {
         for (group, bytes) in matrix.tile(tile).chunks_exact(group_bytes).enumerate() {
             let (header, codes) = bytes.split_at(header);
-            let at = tile * operands.tile_bytes + group * group_bytes + header.len();
+            let at = tile * sizes.tile_bytes + group * group_bytes + header.len();
             let mut totals = [[isa.splat_i32(0); ROW_VECTORS]; A];
             for from in (0..length).step_by(STEPS) {
                 let steps = from..length.min(from + STEPS);
@@ -79,7 +79,7 @@ pub(super) fn two_bits<I: Isa, const A: usize>(operands: &mut Operands<I>, tiles
                 let half = |a: usize| totals[a][i];
                 [if A == 2 { isa.add_i32(isa.shl_i32(half(0), 7), half(A - 1)) } else { half(0) }]
             });
-            finish(matrix, tile, header, &sums, &[GroupInput::new(*layout, row, group)], &mut out);
+            finish(matrix, tile, header, &sums, &[GroupInput::new(layout, row, group)], &mut out);
         }
         take::<I>(matrix, y, &mut out[0]);
     }
@@ -123,8 +123,8 @@ fn add_pair<I: Isa>(isa: I, sums: [I::V; 2], [low, high]: [I::V; 2], index: I::V
 /// each short group where scales are plain f16.
 pub(super) fn one_bit<I: Isa>(operands: &mut Operands<I>, tiles: Range<usize>, y: &mut [f32]) {
     let isa = I::default();
-    let Operands { matrix, layout, row, prefetch, .. } = operands;
-    let (header, group_bytes, length) = (operands.header, operands.block_bytes, operands.steps / 2);
+    let Operands { matrix, sizes, row, prefetch } = operands;
+    let (layout, header, group_bytes, length) = (sizes.layout, sizes.header, sizes.block_bytes, sizes.steps / 2);
     let plain = matches!(layout.scales, Scales::Group { scale_type: ScaleType::F16, min: false, .. });
     // The weights ±1 count 2.
     let twice = u32::from(layout.step == 2);
@@ -132,7 +132,7 @@ pub(super) fn one_bit<I: Isa>(operands: &mut Operands<I>, tiles: Range<usize>, y
     let planes: [&[Tables]; 2] = row.planes.map(bytemuck::cast_slice);
     let mut out = [[0.0; TILE]];
     for (tile, y) in tiles.zip(y.chunks_mut(TILE)) {
-        let start = tile * operands.tile_bytes;
+        let start = tile * sizes.tile_bytes;
         for (group, bytes) in matrix.tile(tile).chunks_exact(group_bytes).enumerate() {
             prefetch.touch(start + (group + 1) * group_bytes);
             let (header, codes) = bytes.split_at(header);
@@ -148,7 +148,7 @@ pub(super) fn one_bit<I: Isa>(operands: &mut Operands<I>, tiles: Range<usize>, y
                     add_bits(isa, steps, tables, &mut sums);
                 }
             }
-            let x = GroupInput::new(*layout, row, group);
+            let x = GroupInput::new(layout, row, group);
             if plain {
                 let (scales, _) = header.as_chunks::<8>();
                 for (four, ([sum], scales)) in sums.into_iter().zip(scales).enumerate() {
@@ -156,7 +156,7 @@ pub(super) fn one_bit<I: Isa>(operands: &mut Operands<I>, tiles: Range<usize>, y
                     add_part(isa, isa.shl_i32(sum, twice), scale, None, &x, four_rows(&mut out[0], four));
                 }
             } else {
-                finish::<I, 1>(*layout)(matrix, tile, header, &sums, &[x], &mut out);
+                finish::<I, 1>(layout)(matrix, tile, header, &sums, &[x], &mut out);
             }
         }
         take::<I>(matrix, y, &mut out[0]);

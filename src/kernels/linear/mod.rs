@@ -40,6 +40,7 @@ mod kernel;
 mod lookup;
 mod panel;
 pub mod prefetch;
+mod product;
 mod row_pairs;
 #[cfg(test)]
 pub(in crate::kernels) mod suite;
@@ -59,6 +60,7 @@ use dense::{decoded, dense};
 use finish::ROW_VECTORS;
 use ints::sum;
 use kernel::{Kernel, OneToken, Operands, take, write};
+pub use product::Product;
 
 /// Tokens of a kernel for several: they share every unpacked register of weights.
 const PASS_TOKENS: usize = 4;
@@ -103,54 +105,14 @@ impl DotProduct {
 /// One choice for the process: what suits a machine suits all models on it.
 static USE_DOT2: AtomicBool = AtomicBool::new(false);
 
-/// Sets the kind of dot product that [`multiply`] uses from now on. Results do not change.
+/// Sets the kind of dot product that products use from now on. Results do not change.
 pub fn choose(dots: DotProduct) {
     USE_DOT2.store(dots == DotProduct::Dot2, Ordering::Relaxed);
 }
 
-/// The kind of dot product that [`multiply`] uses.
+/// The kind of dot product that products use.
 pub fn chosen() -> DotProduct {
     if USE_DOT2.load(Ordering::Relaxed) { DotProduct::Dot2 } else { DotProduct::Dot4 }
-}
-
-/// Multiplies some tiles of one part of a matrix with every prepared token.
-///
-/// `part` and `tiles` name rows of the matrix as [`sections`](super::sections) divides them; `columns` are these rows in the
-/// result `[tokens][rows]` and are overwritten.
-///
-/// # Panics
-/// If the activations were prepared for another kind of matrix, or the columns are not the tiles' rows.
-///
-/// ```
-/// use ternlight::kernels::act::{Act, Precision};
-/// use ternlight::kernels::isa::Active;
-/// use ternlight::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing};
-/// use ternlight::kernels::{linear, spec};
-/// use ternlight::quant::Layout;
-/// use ternlight::team::{Columns, Team};
-///
-/// // A ternary matrix [32, 64]: codes 0, 1, 2 stand for −1, 0, 1; every row has the scale 0.5.
-/// let shape = MatrixShape { rows: 32, cols: 64, packing: Packing::Ints(Layout::TERNARY), parts: 1, lookup: false, five: false };
-/// let codes: Vec<u8> = (0..32 * 64).map(|i| (i * 7 % 3) as u8).collect();
-/// let mut matrix = Matrix::reserve(shape)?;
-/// matrix.pack(0, DecodedRows { codes: &codes, scales: &[], mins: &[], super_scales: &[] });
-/// matrix.row_scales.fill(0.5);
-///
-/// // One token, rounded to int8 with one scale: its largest magnitude, 127, becomes the code 127.
-/// let x: Vec<f32> = (0..64).map(|k| [127.0, -3.0, 0.0, 64.0][k % 4]).collect();
-/// let spec = spec(&matrix.shape, Precision::Int8);
-/// let mut act = Act::<Active>::reserve(spec.bytes(1))?;
-/// act.prepare(&Team::solo(), spec, 1, |_, row| row.copy_from_slice(&x));
-///
-/// let mut y = [0.0; 32];
-/// linear::multiply(&matrix, 0, 0..1, &act, Columns::all(&mut y, 32));
-///
-/// let naive = |row: usize| (0..64).map(|k| (f32::from(codes[row * 64 + k]) - 1.0) * 0.5 * x[k]).sum::<f32>();
-/// assert!((0..32).all(|row| y[row] == naive(row)));
-/// # Ok::<(), ternlight::error::Error>(())
-/// ```
-pub fn multiply<I: Isa>(matrix: &Matrix, part: usize, tiles: Range<usize>, act: &Act<I>, columns: Columns) {
-    multiply_by(chosen(), matrix, part, tiles, act, columns);
 }
 
 /// The number of tiles that a member should take at once for so many tokens.
@@ -159,73 +121,11 @@ pub fn chunk_size(tokens: usize) -> usize {
     if tokens >= least { panel::PANEL_TILES } else { 1 }
 }
 
-/// Does what [`multiply`] does, with the given kind of dot product.
-///
-/// # Panics
-/// As [`multiply`] does.
-pub fn multiply_by<I: Isa>(
-    dots: DotProduct,
-    matrix: &Matrix,
-    part: usize,
-    tiles: Range<usize>,
-    act: &Act<I>,
-    mut columns: Columns,
-) {
-    let shape = &matrix.shape;
-    assert_eq!(act.spec(), super::spec(shape, act.spec().precision), "activations fit the matrix");
-    let kernels = kernels::<I>(shape, act.spec().precision, dots);
-    let tokens = act.tokens();
-    let first = part * shape.part_tiles();
-    let pairs = dots == DotProduct::Dot2 && !I::WIDE;
-    let supported = panel::supports(shape, act.spec().precision, pairs);
-    if tokens >= panel::min_tokens(shape) && supported && !tiles.is_empty() {
-        return panel::multiply(dots, matrix, first + tiles.start..first + tiles.end, act, &mut columns);
-    }
-    if tokens == 1 {
-        return kernels.one.run(matrix, first + tiles.start..first + tiles.end, act, 0, columns.row(0));
-    }
-    let start = shape.tile_rows(first + tiles.start).start;
-    for tile in first + tiles.start..first + tiles.end {
-        let rows = shape.tile_rows(tile);
-        let span = rows.start - start..rows.end - start;
-        let mut token = 0;
-        while token < tokens {
-            let some = MAX_TOKENS.min(tokens - token);
-            if some >= super_block::min_tokens(shape, act.spec().precision) {
-                let outs = &mut [[0.0; TILE]; MAX_TOKENS][..some];
-                let many = match (act.spec().planes::<I>(), pairs && super_block::has_dot2(shape)) {
-                    (1, true) => super_block::many::<I, 1, true>,
-                    (1, false) => super_block::many::<I, 1, false>,
-                    (_, true) => super_block::many::<I, 2, true>,
-                    (_, false) => super_block::many::<I, 2, false>,
-                };
-                many(matrix, tile, act, token..token + some, outs);
-                for (i, out) in outs.iter().enumerate() {
-                    write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
-                }
-                token += some;
-            } else if let Some(many) = kernels.many
-                && tokens - token >= PASS_TOKENS
-            {
-                let mut out = [[0.0; TILE]; PASS_TOKENS];
-                many.run(matrix, tile, act, token, &mut out);
-                for (i, out) in out.iter().enumerate() {
-                    write::<I>(matrix, &mut columns.row(token + i)[span.clone()], out);
-                }
-                token += PASS_TOKENS;
-            } else {
-                kernels.one.run(matrix, tile..tile + 1, act, token, &mut columns.row(token)[span.clone()]);
-                token += 1;
-            }
-        }
-    }
-}
-
 /// Adds the products of some tiles of dense weights with some prepared tokens: `y[row(t)] += W · x[t]`, block by block of k.
 /// Low-rank adapters use it.
 ///
 /// # Panics
-/// As [`multiply`] does, and if the matrix has a factor or several parts.
+/// If the activations were prepared for another kind of matrix, or if the matrix has a factor or several parts.
 pub fn add<I: Isa>(
     matrix: &Matrix,
     tiles: Range<usize>,

@@ -1,7 +1,7 @@
 //! Every matrix kernel against naive code on unpacked values, with `==`: the documented arithmetic is carried out for one row
 //! and one value at a time.
 
-use super::{DotProduct, add, chunk_size, multiply_by};
+use super::{DotProduct, Product, add, chunk_size};
 use crate::kernels::act::{Act, Precision};
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing, TILE};
@@ -269,10 +269,10 @@ fn product_by<I: Isa>(dots: DotProduct, matrix: &Matrix, x: &[f32], precision: P
     let mut act = Act::<I>::reserve(spec.bytes(tokens)).unwrap();
     let mut y = vec![f32::NAN; tokens * shape.rows];
     act.prepare(team, spec, tokens, |row, values| values.copy_from_slice(&x[row * shape.cols..][..shape.cols]));
-    let act = &act;
+    let product = Product::by(dots, matrix, &act);
     let sections: Vec<_> = sections(shape, 0).collect();
     team.columns(&mut y, shape.rows, &sections, chunk_size(tokens), |part, tiles, columns| {
-        multiply_by::<I>(dots, matrix, part, tiles, act, columns);
+        product.multiply(part, tiles, columns);
     });
     y
 }

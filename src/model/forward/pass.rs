@@ -9,7 +9,7 @@ use crate::kernels::{elementwise, linear};
 use crate::kv::Cache;
 use crate::model::adapter::{Adapters, Site};
 use crate::model::config::Config;
-use crate::model::weights::{Input, Layer, Linear};
+use crate::model::weights::{Input, Layer, Linear, SHARING};
 use crate::observe::{Operation, Tally};
 use crate::team::Section;
 
@@ -36,10 +36,14 @@ pub(super) fn multiply<I: Isa>(
             input(row, out);
             shared.finish::<I>(out);
         });
-        let act = &*act;
+        let mut products = [const { None }; SHARING];
+        for (product, matrix) in products.iter_mut().zip(matrices) {
+            *product = Some(linear::Product::new(matrix, act));
+        }
         team.columns(y, linear.width, sections, linear::chunk_size(rows), |section, tiles, columns| {
             let (matrix, part) = parts[section];
-            linear::multiply(&matrices[matrix], part, tiles, act, columns);
+            let Some(product) = &products[matrix] else { unreachable!("a product a matrix") };
+            product.multiply(part, tiles, columns);
         });
     }
     for (first, bias) in &linear.biases {

@@ -6,7 +6,7 @@ use std::slice::ChunksExact;
 use super::{PASS_ROWS, PASS_VECTORS, add_block, start};
 use crate::kernels::act::Halves;
 use crate::kernels::isa::Isa;
-use crate::kernels::linear::{Operands, take};
+use crate::kernels::linear::kernel::{Operands, Sizes, take};
 use crate::kernels::packed::{Ints, TILE};
 use crate::quant::Scales;
 
@@ -18,12 +18,11 @@ pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, c
     y: &mut [f32],
 ) {
     let isa = I::default();
-    let Operands { matrix, layout, row, prefetch, .. } = operands;
-    let (layout, block_bytes, header, super_group) =
-        (*layout, operands.block_bytes, operands.header, operands.super_group);
+    let Operands { matrix, sizes, row, prefetch } = operands;
+    let Sizes { layout, tile_bytes, block_bytes, header, super_group, .. } = **sizes;
     let min = matches!(layout.scales, Scales::Group { min: true, .. });
     let masks = C::masks(isa);
-    let steps = if STEPS == 0 { operands.steps } else { STEPS };
+    let steps = if STEPS == 0 { sizes.steps } else { STEPS };
 
     // Zeros that the compiler knows become a call of `memory.fill`, and sums given on by value one of `memory.copy`. Registers lie on the
     // stack around them, also in the loops: 4-bit codes took a quarter longer (benches/results/README.md, "Zeros and copies").
@@ -32,7 +31,7 @@ pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, c
     let mut out = [0.0; TILE];
     for (tile, y) in tiles.zip(y.chunks_mut(TILE)) {
         for (block, bytes) in matrix.tile(tile).chunks_exact(block_bytes).enumerate() {
-            let at = tile * operands.tile_bytes + block * block_bytes + header;
+            let at = tile * tile_bytes + block * block_bytes + header;
             let (super_scales, groups) = bytes.split_at(header);
             let groups = groups.chunks_exact(super_group.bytes);
             let first = block * groups.len();
