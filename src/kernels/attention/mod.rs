@@ -103,7 +103,7 @@ impl Group {
 /// The largest number of queries in a [`QueryBatch`].
 const BATCH: usize = 32;
 
-/// Queries that pass over the blocks of a conversation together, in groups; those of one head stand together.
+/// Queries that pass over the blocks of a conversation together, in groups whose heads rise.
 #[derive(Default)]
 pub struct QueryBatch<'a> {
     groups: [Group; BATCH],
@@ -157,11 +157,12 @@ thread_local! {
 /// conversation, and a head. The results replace the queries' `out`.
 ///
 /// # Panics
-/// If a group has too many queries, their length is no multiple of 4 or differs, or a block has another size.
+/// If a group has too many queries, heads do not rise, the queries' length is no multiple of 4 or differs, or a block has another size.
 pub fn attend<'b, I: Isa>(codec: Codec, block: &dyn Fn(usize, usize) -> &'b [u32], mut batch: QueryBatch) {
     let (groups, queries) = (&batch.groups[..batch.group_count], &mut batch.queries[..batch.count]);
     let dim = queries.first().map_or(0, |query| query.query.len());
     assert!(groups.iter().all(|group| (1..=QUERIES).contains(&group.count)), "at most {QUERIES} queries a group");
+    assert!(groups.is_sorted_by_key(|group| group.head), "heads rise");
     assert!(dim.is_multiple_of(4) && queries.iter().all(|query| query.query.len() == dim && query.out.len() == dim));
     if codec.ints() {
         fold::<I, ints::Ints>(codec, block, groups, queries);
