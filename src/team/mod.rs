@@ -15,14 +15,7 @@
 //! fraction of a microsecond a job; a call into the pool from outside was measured at 7 to 27 µs. A wait spins for about a
 //! third of a millisecond, which covers a step's serial parts and the pause between two steps, and sleeps afterwards.
 //!
-//! # How work is divided
-//!
-//! A job is `count` equal units, of which every member gets one contiguous share in a `WorkQueue`. The owner takes half of what is
-//! left of its share each time, from the front; a member whose own share is empty steals half of what is left of another's, from the
-//! back. This follows guided self-scheduling (Polychronopoulos and Kuck, 1987), with work stealing: a core that another program
-//! disturbs delays nobody for long. With a quarter at a time small matrices were 4 to 17 % slower, and no faster beside a busy program
-//! (benches/results/README.md, "All tiles in one call"). Results depend neither on the chunks nor on which member computes them,
-//! because members divide rows and heads and never split a sum.
+//! How work is divided says [`shares`].
 //!
 //! # A machine that is busy
 //!
@@ -39,7 +32,7 @@
 
 mod background;
 mod buffers;
-mod queue;
+mod shares;
 #[cfg(all(test, feature = "threads", not(target_arch = "wasm32")))]
 mod tests;
 mod wait;
@@ -48,11 +41,10 @@ pub use background::BackgroundTask;
 pub use buffers::{Columns, Section};
 
 use std::cell::UnsafeCell;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::queue::{Left, WorkQueue, share};
+use self::shares::WorkQueue;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The largest number of members. No machine that runs this has as many cores to spare.
@@ -98,6 +90,8 @@ struct SharedState {
     sleepers: AtomicUsize,
     /// How many members take part in jobs.
     active: AtomicU32,
+    /// Jobs still to come in which a slow member is expected, or watched for; see [`shares`].
+    wary: AtomicU32,
     /// How often the leader has waited so long for a member that it went to sleep.
     stalls: AtomicU32,
     /// What nobody has taken yet of each member's share.
@@ -202,6 +196,7 @@ impl SharedState {
             gate: Gate { count: AtomicU32::new(0), job: UnsafeCell::new(None) },
             sleepers: AtomicUsize::new(0),
             active: AtomicU32::new(members as u32),
+            wary: AtomicU32::new(0),
             stalls: AtomicU32::new(0),
             queues: (0..members).map(|_| WorkQueue::default()).collect(),
             background: Mutex::new(None),
@@ -356,57 +351,6 @@ impl Team {
     /// How often the leader has waited for a member longer than any share of a job takes.
     pub fn stalls(&self) -> u32 {
         self.shared.stalls.load(Ordering::Relaxed)
-    }
-
-    /// Calls `work(units)` on ranges that cover `0..count`, each unit once, on all members. Every range is a multiple of
-    /// `chunk` units, except the last of a member's share.
-    ///
-    /// # Panics
-    /// If `count` does not fit 32 bits, `chunk` is 0, or `work` panics on any member.
-    ///
-    /// ```
-    /// use std::sync::atomic::{AtomicUsize, Ordering};
-    /// use ternlight::team::Team;
-    ///
-    /// let sum = AtomicUsize::new(0);
-    /// Team::solo().parallel_for(100, 8, |units| {
-    ///     sum.fetch_add(units.sum(), Ordering::Relaxed);
-    /// });
-    /// assert_eq!(sum.into_inner(), 4950);
-    /// ```
-    pub fn parallel_for(&self, count: usize, chunk: usize, work: impl Fn(Range<usize>) + Sync) {
-        assert!(u32::try_from(count).is_ok() && chunk > 0, "units that can be counted");
-        // A single chunk is not worth a signal.
-        if self.members == 1 || count <= chunk {
-            if count > 0 {
-                work(0..count);
-            }
-            return;
-        }
-        self.share_out(count, chunk, &work);
-    }
-
-    /// The part of [`Self::parallel_for`] that is the same for all work: it is called through a pointer once for each range.
-    fn share_out(&self, count: usize, chunk: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
-        let active = self.shared.active.load(Ordering::Relaxed) as usize;
-        if active == 1 {
-            return work(0..count);
-        }
-        let queues = &self.shared.queues[..active];
-        for (member, queue) in queues.iter().enumerate() {
-            queue.set(share(count, member, active));
-        }
-        self.post(&|member| {
-            // One that rests from now on may still have entered: it helps the others.
-            let (before, from) = queues.split_at(member.min(active - 1));
-            for (turn, queue) in from.iter().chain(before).enumerate() {
-                // The own queue is most likely as it was set, and is not read before it is written.
-                let mut left = if turn == 0 { Left::new(share(count, member, active)) } else { queue.left() };
-                while let Some(units) = queue.take(turn == 0, chunk, &mut left) {
-                    work(units);
-                }
-            }
-        });
     }
 
     /// Runs `work(member)` on the leader, which is member 0, and on every other member that enters before the leader is done.

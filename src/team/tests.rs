@@ -1,5 +1,7 @@
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use super::shares::{Left, Taking};
 use super::*;
 
 fn until(ready: impl Fn() -> bool) {
@@ -49,16 +51,51 @@ fn ranges_are_whole_chunks_and_shrink() {
     let queue = WorkQueue::default();
     queue.set(5..105);
     let (own, other) = (&mut Left::new(5..105), &mut queue.left());
-    assert_eq!(queue.take(true, 3, own), Some(5..56));
-    assert_eq!(queue.take(false, 3, other), Some(78..105));
-    assert_eq!(queue.take(true, 3, own), Some(56..68));
-    assert_eq!(queue.take(true, 40, own), Some(68..78));
-    assert_eq!(queue.take(true, 1, own), None);
+    assert_eq!(queue.take(Taking::Half, 3, own), Some(5..56));
+    assert_eq!(queue.take(Taking::Stolen, 3, other), Some(78..105));
+    assert_eq!(queue.take(Taking::Most, 3, own), Some(56..77));
+    assert_eq!(queue.take(Taking::Half, 40, own), Some(77..78));
+    assert_eq!(queue.take(Taking::Half, 1, own), None);
     // What is believed may never have been so.
-    assert_eq!(queue.take(false, 1, &mut Left::new(1..3)), None);
+    assert_eq!(queue.take(Taking::Stolen, 1, &mut Left::new(1..3)), None);
+    // Most leaves something to others, as long as there is.
+    for (left, taken) in [(1, 1), (2, 1), (3, 2), (4, 3), (8, 7), (100, 87)] {
+        queue.set(0..left);
+        assert_eq!(queue.take(Taking::Most, 1, &mut queue.left()), Some(0..taken), "{left}");
+    }
 }
 
-/// The first range that a server takes waits for all others. With shares that nobody else may take, those would never end.
+#[test]
+fn owners_take_half_while_a_member_is_slow() {
+    let team = Team::new(2).unwrap();
+    let leader = std::thread::current().id();
+    // The first range of the leader, beside a server that begins when `go(ranges)` says so, for the leader's ranges so far.
+    let job = |go: &(dyn Fn(&[usize]) -> bool + Sync)| {
+        let (ranges, entered) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+        team.parallel_for(3200, 1, |units| {
+            if std::thread::current().id() != leader {
+                entered.fetch_add(1, Ordering::SeqCst);
+                return until(|| go(&locked(&ranges)));
+            }
+            locked(&ranges).push(units.len());
+            until(|| entered.load(Ordering::SeqCst) > 0);
+        });
+        locked(&ranges)[0]
+    };
+    let begun = |ranges: &[usize]| !ranges.is_empty();
+    // All of its own share, and all that a server left behind the first range.
+    let slow = |ranges: &[usize]| ranges.iter().sum::<usize>() == 1800;
+    let wary = || team.shared.wary.load(Ordering::Relaxed);
+    assert_eq!((job(&slow), wary()), (1400, 8), "once may be an accident");
+    assert_eq!((job(&slow), wary()), (1400, 72));
+    assert_eq!(job(&begun), 800);
+    // A machine that does other work as well may show more slow members.
+    for (jobs, first) in [(9, 800), (8, 1400), (1, 1400), (0, 1400)] {
+        team.shared.wary.store(jobs, Ordering::Relaxed);
+        assert_eq!(job(&begun), first, "{jobs}");
+    }
+}
+
 #[test]
 fn others_finish_what_a_slow_member_has_left() {
     let team = Team::new(3).unwrap();
