@@ -37,9 +37,9 @@ const flags = [
   "--disable-sync",
 ];
 
-/** Opens a page in Chromium; `seen` is what went wrong on the way, for messages and for tests. */
-export async function open(context, url) {
-  const browser = await launch();
+/** Opens a page in Chromium, with a profile as `launch` says; `seen` is what went wrong on the way, for messages and for tests. */
+export async function open(context, url, folder) {
+  const browser = await launch(folder);
   context.after(() => browser.close());
   const tab = await browser.newPage();
   const seen = [];
