@@ -47,7 +47,7 @@ const program = (addresses) => `
   document.querySelector("output").textContent = JSON.stringify(printed);
 `;
 
-test("pieces that take each other's place bring the file whole", { timeout: 150_000 }, async (context) => {
+test("pieces that take each other's place bring the file whole", { timeout: 400_000 }, async (context) => {
   const entry = fileURLToPath(new URL("../../src/source/http.ts", import.meta.url));
   const bundled = await build({ entryPoints: [entry], bundle: true, format: "esm", write: false });
   const expected = createHash("sha256").update(FILE.subarray(3)).digest("hex");

@@ -114,7 +114,7 @@ test("where storage is full the model loads all the same, and says so", { timeou
 });
 
 test("Firefox keeps models too, and WebKit without storage loads all the same", {
-  timeout: 150_000,
+  timeout: 400_000,
 }, async (context) => {
   for (const [open, keeps] of [
     [openInFirefox, true],
