@@ -109,14 +109,15 @@ function holdProgress() {
 test("text streams, and Stop ends it with what there is", async (context) => {
   const page = await open(context);
   await page.reach("ready");
-  await page.set({ "Max tokens": 480 });
+  // With other seeds one text of fifteen ends by itself, perhaps before it is stopped.
+  await page.set({ "Max tokens": 480, Seed: 1 });
   for (const how of ["click", "Escape"]) {
     // In the page: a fast machine has written all before a click from outside comes.
     await page.page.evaluate((how) => {
       const lengths = new Set();
       const output = document.getElementById("output");
       const observer = new MutationObserver(() => {
-        if (lengths.add(output.textContent.length).size < 4) return;
+        if (lengths.add(output.textContent.length).size < 3) return;
         observer.disconnect();
         const key = new KeyboardEvent("keydown", { key: "Escape", bubbles: true });
         if (how === "click") document.getElementById("stop").click();
