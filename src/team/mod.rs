@@ -15,7 +15,7 @@
 //! fraction of a microsecond a job; a call into the pool from outside was measured at 7 to 27 µs. A wait spins for about a
 //! third of a millisecond, which covers a step's serial parts and the pause between two steps, and sleeps afterwards.
 //!
-//! How work is divided says [`shares`].
+//! How work is divided: see [`shares`].
 //!
 //! # A machine that is busy
 //!

@@ -7,7 +7,7 @@
 //! and heads and never split a sum.
 //!
 //! A part costs up to half a microsecond, which counts where a matrix takes twenty. So owners take seven eighths, and half while a member
-//! is slow. Who is done before another one has ended the first part of its share, which takes an eighth longer at least, has seen that
+//! is slow: one that still has the first part of its share in hand, seven eighths of it, when another is done with a whole one
 //! (benches/results/README.md, "Parts of a share").
 
 use std::ops::Range;
@@ -17,7 +17,7 @@ use super::{SharedState, Team};
 
 /// Units of a share below which a late beginning looks like a slow member.
 const TELLING: usize = 16;
-/// Jobs within which a member that is slow twice is no accident. On a machine that does nothing else one of some 200 jobs has one.
+/// Jobs within which a member that is slow twice is no accident: now and then an idle machine has one such job.
 const ALERT_JOBS: u32 = 8;
 /// Jobs in which owners take half then.
 const WARY_JOBS: u32 = 64;

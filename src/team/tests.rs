@@ -70,9 +70,9 @@ fn owners_take_half_while_a_member_is_slow() {
     let team = Team::new(2).unwrap();
     let leader = std::thread::current().id();
     // The first range of the leader, beside a server that begins when `go(ranges)` says so, for the leader's ranges so far.
-    let job = |go: &(dyn Fn(&[usize]) -> bool + Sync)| {
+    let job_of = |count: usize, go: &(dyn Fn(&[usize]) -> bool + Sync)| {
         let (ranges, entered) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
-        team.parallel_for(3200, 1, |units| {
+        team.parallel_for(count, 1, |units| {
             if std::thread::current().id() != leader {
                 entered.fetch_add(1, Ordering::SeqCst);
                 return until(|| go(&locked(&ranges)));
@@ -83,9 +83,12 @@ fn owners_take_half_while_a_member_is_slow() {
         locked(&ranges)[0]
     };
     let begun = |ranges: &[usize]| !ranges.is_empty();
+    let job = |go: &(dyn Fn(&[usize]) -> bool + Sync)| job_of(3200, go);
     // All of its own share, and all that a server left behind the first range.
     let slow = |ranges: &[usize]| ranges.iter().sum::<usize>() == 1800;
     let wary = || team.shared.wary.load(Ordering::Relaxed);
+    let of_20 = |ranges: &[usize]| ranges.iter().sum::<usize>() == 12;
+    assert_eq!((job_of(20, &of_20), wary()), (8, 0), "a small share may only have begun late");
     assert_eq!((job(&slow), wary()), (1400, 8), "once may be an accident");
     assert_eq!((job(&slow), wary()), (1400, 72));
     assert_eq!(job(&begun), 800);
