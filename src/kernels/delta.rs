@@ -167,7 +167,8 @@ pub fn recur<'a, I: Isa>(
         let mut gates = [[0.0; 2]; POSITIONS];
         for (gates, row) in gates.iter_mut().zip(start..start + count) {
             let Position { alpha, beta, .. } = position(row);
-            *gates = [libm::expf(weights.a * softplus(alpha + weights.dt)), 1.0 / (1.0 + libm::expf(-beta))];
+            let kept = libm::exp(f64::from(weights.a) * softplus(f64::from(alpha + weights.dt)));
+            *gates = [kept, 1.0 / (1.0 + libm::exp(-f64::from(beta)))].map(|gate| gate as f32);
         }
         for (block, rows_of_key) in state.chunks_exact_mut(head * COLUMNS).enumerate() {
             let (rows_of_key, _) = rows_of_key.as_chunks_mut::<COLUMNS>();
@@ -236,7 +237,7 @@ fn step<I: Isa>(
     }
 }
 
-/// `ln(1 + eˣ)`; for a large x that is x.
-fn softplus(x: f32) -> f32 {
-    if x > 20.0 { x } else { libm::log1pf(libm::expf(x)) }
+/// `ln(1 + eˣ)`; for a large x that is x. Below the last place of 1 it is zero, which as a logarithm of what is kept is as good.
+fn softplus(x: f64) -> f64 {
+    if x > 40.0 { x } else { libm::log(1.0 + libm::exp(x)) }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::hugging_face::{field, json_bool, json_float, json_str, json_uint};
+use super::hugging_face::{Shown, field, json_bool, json_float, json_str, json_uint};
 use super::{Config, missing, unsupported};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::gguf::Metadata;
@@ -82,7 +82,7 @@ impl Terms {
                 Some(_) => false,
             };
             if !off {
-                return Err(unsupported(key, "plain LoRA", field(json, key).unwrap_or(&Json::Null)));
+                return Err(unsupported(key, "plain LoRA", Shown(field(json, key).unwrap_or(&Json::Null))));
             }
         }
         Ok(Self {
@@ -143,7 +143,7 @@ impl Terms {
         let rank = rank as f64;
         match (self.naming, alpha) {
             (Naming::Gguf, 0.0) => 1.0,
-            _ => (alpha / if self.rooted { libm::sqrt(rank) } else { rank }) as f32,
+            _ => (alpha / if self.rooted { rank.sqrt() } else { rank }) as f32,
         }
     }
 }
@@ -162,7 +162,7 @@ fn ends(module: &str, end: &str) -> bool {
 fn patterns(json: &Json, key: &str) -> Result<Vec<(String, f64)>> {
     let mut patterns: Vec<(String, f64)> = Vec::new();
     let Some(object) = field(json, key) else { return Ok(patterns) };
-    let wrong = || Error::new(ErrorKind::BadValue, "wrong value").key(key).expected("numbers by module", object);
+    let wrong = || Error::new(ErrorKind::BadValue, "wrong value").key(key).expected("numbers by module", Shown(object));
     for (name, value) in object.as_object().ok_or_else(wrong)? {
         let least = if key == "rank_pattern" { 1.0..=MOST_RANK as f64 } else { f64::MIN..=f64::MAX };
         let number = value.as_f64().filter(|number| least.contains(number)).ok_or_else(wrong)?;

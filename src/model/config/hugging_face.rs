@@ -1,5 +1,7 @@
 //! What a model is, from a `config.json`.
 
+use std::fmt;
+
 use litemap::LiteMap;
 use serde_json::Value as Json;
 
@@ -12,6 +14,36 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::elementwise::{Gate, Pairs};
 use crate::model::names::{Naming, Part};
 
+/// A value as an error shows it, in JSON. What serde_json writes itself with brings a second way to print floats, two kilobytes of the page.
+pub(super) struct Shown<'a>(pub &'a Json);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let comma = |i: usize| if i > 0 { "," } else { "" };
+        match self.0 {
+            Json::Null => f.write_str("null"),
+            Json::Bool(truth) => write!(f, "{truth}"),
+            Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+                (Some(whole), _) => write!(f, "{whole}"),
+                (_, Some(whole)) => write!(f, "{whole}"),
+                _ => write!(f, "{}", number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Json::String(text) => write!(f, "{text:?}"),
+            Json::Array(list) => {
+                f.write_str("[")?;
+                list.iter().enumerate().try_for_each(|(i, value)| write!(f, "{}{}", comma(i), Shown(value)))?;
+                f.write_str("]")
+            }
+            Json::Object(object) => {
+                f.write_str("{")?;
+                let mut fields = object.iter().enumerate();
+                fields.try_for_each(|(i, (key, value))| write!(f, "{}{key:?}:{}", comma(i), Shown(value)))?;
+                f.write_str("}")
+            }
+        }
+    }
+}
+
 /// A field, where it is there and not null.
 pub(super) fn field<'a>(json: &'a Json, key: &str) -> Option<&'a Json> {
     json.get(key).filter(|value| !value.is_null())
@@ -21,7 +53,7 @@ fn typed<'a, T>(json: &'a Json, key: &str, what: &str, read: impl Fn(&'a Json) -
     field(json, key)
         .map(|value| {
             read(value).ok_or_else(|| {
-                let mut found = value.to_string();
+                let mut found = Shown(value).to_string();
                 found.truncate(found.floor_char_boundary(60));
                 Error::new(ErrorKind::BadValue, "wrong value").key(key).expected(what, found)
             })
@@ -147,12 +179,12 @@ fn refuse_windows(json: &Json, hybrid: bool) -> Result<()> {
     if json_bool(json, "use_sliding_window")? != Some(false)
         && let Some(window) = field(json, "sliding_window")
     {
-        return Err(unsupported("sliding_window", "null", window));
+        return Err(unsupported("sliding_window", "null", Shown(window)));
     }
     if let Some(types) = field(json, "layer_types").and_then(Json::as_array).filter(|_| !hybrid)
         && let Some(other) = types.iter().find(|kind| kind.as_str() != Some("full_attention"))
     {
-        return Err(unsupported("layer_types", "full_attention alone", other));
+        return Err(unsupported("layer_types", "full_attention alone", Shown(other)));
     }
     Ok(())
 }
@@ -161,7 +193,7 @@ fn refuse_windows(json: &Json, hybrid: bool) -> Result<()> {
 fn refuse_rotations(json: &Json, place: &str) -> Result<()> {
     for (key, value) in json.as_object().into_iter().flatten() {
         let off = value.is_null() || *value == Json::Bool(false) || value.as_u64() == Some(0);
-        refuse_rotation(&format!("{place}{key}"), !off, value)?;
+        refuse_rotation(&format!("{place}{key}"), !off, Shown(value))?;
         if key == "quantization_config" {
             refuse_rotations(value, "quantization_config.")?;
         }
@@ -233,9 +265,9 @@ fn bitnet_quantization(config: &Json) -> Result<Quantization> {
     // The storage type distinguishes packed tensors from dense ones, but not latent weights from others.
     if let Some(kept) = field(config, "modules_to_not_convert")
         && online
-        && *kept != serde_json::json!(["lm_head"])
+        && !matches!(kept.as_array().map(Vec::as_slice), Some([one]) if one.as_str() == Some("lm_head"))
     {
-        return Err(unsupported("quantization_config.modules_to_not_convert", "lm_head alone", kept));
+        return Err(unsupported("quantization_config.modules_to_not_convert", "lm_head alone", Shown(kept)));
     }
     let in_norms = json_bool(config, "use_rms_norm")?.unwrap_or(false);
     let eps = json_float(config, "rms_norm_eps")?.unwrap_or(1e-6);
@@ -317,3 +349,30 @@ fn rope(json: &Json, head: usize, hybrid: bool) -> Result<Rope> {
 
 /// The share of a head that a hybrid rotates, unless it says another.
 const PARTIAL: f64 = 0.25;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    #[test]
+    fn values_are_shown_as_json() {
+        let value = json!({ "a": [1, -2, u64::MAX, 0.5, "a \"b\"", null, true], "b": {}, "c": [[]] });
+        assert_eq!(Shown(&value).to_string(), value.to_string());
+    }
+
+    #[test]
+    fn frequencies_are_powers_of_their_base() {
+        for base in [1e4, 5e5, 1e6, 1e7, 10_000.0 * 1.618_033_988_75, 2.0, 1.0, 123_456_789.0] {
+            for dim in [32, 64, 80, 128, 256] {
+                let rope = Rope { base, dim, pairs: Pairs::Halves, scaling: RopeScaling::None };
+                for (i, found) in rope.frequencies(None).into_iter().enumerate() {
+                    let exponent = f64::from((2 * i) as f32 / dim as f32);
+                    assert_eq!(found, 1.0 / libm::pow(base, exponent) as f32, "{base} {i} of {dim}");
+                }
+            }
+        }
+    }
+}

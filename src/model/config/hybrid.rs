@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::gguf::Keys;
-use super::hugging_face::{field, json_uint};
+use super::hugging_face::{Shown, field, json_uint};
 use super::{MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_WIDTH, missing, unsupported};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -151,7 +151,7 @@ fn layer_types(types: &Json, layers: usize) -> Result<Vec<bool>> {
     let recurrent = |kind: &Json| match kind.as_str() {
         Some("linear_attention") => Ok(true),
         Some("full_attention") => Ok(false),
-        _ => Err(unsupported("layer_types", "linear_attention or full_attention", kind)),
+        _ => Err(unsupported("layer_types", "linear_attention or full_attention", Shown(kind))),
     };
     list.iter().map(recurrent).collect()
 }

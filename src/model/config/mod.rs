@@ -335,7 +335,9 @@ impl Rope {
         (0..self.dim / 2)
             .map(|i| {
                 let exponent = (2 * i) as f32 / self.dim as f32;
-                let frequency = (1.0 / libm::pow(self.base, f64::from(exponent)) as f32) as f64;
+                // A power, in functions that others need too; in f64, so that its f32 is that of `pow`.
+                let power = libm::exp(libm::log(self.base) * f64::from(exponent));
+                let frequency = f64::from(1.0 / power as f32);
                 let scaled = match self.scaling {
                     RopeScaling::None => frequency,
                     RopeScaling::Linear(factor) => frequency / factor,

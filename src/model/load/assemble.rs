@@ -187,7 +187,7 @@ impl Assembly<'_> {
         let (channels, mut a) = (vector(Part::SsmConv), vector(Part::SsmA));
         if config.naming == Naming::HuggingFace {
             // A checkpoint has the logarithm of what GGUF has.
-            a.iter_mut().for_each(|a| *a = -libm::expf(*a));
+            a.iter_mut().for_each(|a| *a = -libm::exp(f64::from(*a)) as f32);
         }
         let conv = (0..kernel).map(|at| channels.chunks_exact(kernel).map(|channel| channel[at]).collect());
         Some(DeltaNet { conv: conv.collect(), a, dt: vector(Part::SsmDt), norm: vector(Part::SsmNorm) })
