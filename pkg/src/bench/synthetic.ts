@@ -7,7 +7,7 @@ import { type BlockType, randomBits, randomBlocks } from "./blocks.ts";
 import { type Kinds, kinds, type MatrixName, rotatable, type Shape, type SyntheticOptions, wrong } from "./shapes.ts";
 
 const ALIGNMENT = 32;
-/** Bytes of the pattern that all tensors of a type repeat. A blob keeps it once, however often it occurs. */
+/** Bytes of the pattern that tensors of a type repeat, at least. A blob keeps it once, however often it occurs. */
 const PIECE = 1 << 20;
 /** Positions that the convolution of a gated delta net covers. */
 const CONV_KERNEL = 4;
@@ -153,16 +153,14 @@ function hybridNumbers({ interval, kheads = 0, vheads = 0, state = 0, mtp }: Sha
   };
 }
 
-function tensors({ shape, types }: Kinds, filled: (type: BlockType, size: number) => Blob): Tensor[] {
+function tensors({ shape, types }: Kinds, filled: (type: BlockType, rows: number, cols: number) => Blob): Tensor[] {
   const { arch, hidden, layers, heads, kv, head, ffn, vocab, tied } = shape;
   const made: Tensor[] = [];
   const matrix = (prefix: string, name: MatrixName, rows: number, cols: number) => {
     const type = types[name];
     if (cols % type.values !== 0)
       throw wrong("type", `one whose blocks fit rows of ${cols} (${name})`, `${type.values} a block`);
-    const size = (rows * cols * type.bytes) / type.values;
-    const data = filled(type, size);
-    made.push({ name: `${prefix}${name}.weight`, dims: [cols, rows], id: type.id, data });
+    made.push({ name: `${prefix}${name}.weight`, dims: [cols, rows], id: type.id, data: filled(type, rows, cols) });
   };
   const vector = (name: string, dims: number[], value: number) => {
     const values = new Float32Array(dims.reduce((product, dim) => product * dim, 1)).fill(value);
@@ -212,19 +210,24 @@ function tensors({ shape, types }: Kinds, filled: (type: BlockType, size: number
 }
 
 /**
- * The values of a tensor by its type and its size in bytes. Tensors of one size are the same blob: browsers share what is a whole blob, and
- * copy every part of one.
+ * The values of a matrix by its type and its sizes. Matrices of one size are the same blob: browsers share what is a whole blob, and
+ * copy every part of one. No two rows of a large vocabulary are the same, since no model has so many tokens that are equally likely.
  */
-function values(seed: number): (type: BlockType, size: number) => Blob {
-  const pieces = new Map<BlockType, Blob>();
+function values(seed: number): (type: BlockType, rows: number, cols: number) => Blob {
+  const pieces = new Map<string, Blob>();
   const made = new Map<string, Blob>();
-  return (type, size) => {
+  return (type, rows, cols) => {
+    const row = cols / type.values;
+    const size = rows * row * type.bytes;
     const key = `${type.id} ${size}`;
     const known = made.get(key);
     if (known) return known;
-    const piece =
-      pieces.get(type) ?? new Blob([randomBlocks(type, Math.floor(PIECE / type.bytes), randomBits(seed + type.id))]);
-    pieces.set(type, piece);
+    const least = Math.floor(PIECE / type.bytes);
+    // As many blocks as rows, and one more than whole rows have: each row then begins at another block.
+    const blocks = rows > least ? Math.ceil(rows / row) * row + 1 : least;
+    const name = `${type.id} ${blocks}`;
+    const piece = pieces.get(name) ?? new Blob([randomBlocks(type, blocks, randomBits(seed + type.id))]);
+    pieces.set(name, piece);
     const whole = Array.from({ length: Math.floor(size / piece.size) }, () => piece);
     const blob = new Blob([...whole, piece.slice(0, size % piece.size), ...(type.tail ? [type.tail] : [])]);
     made.set(key, blob);

@@ -53,6 +53,19 @@ test("the same seed gives the same file, another another", async () => {
   assert.ok(!(await bytes(1)).equals(await bytes(2)));
 });
 
+test("no two rows of a vocabulary are the same", async () => {
+  const [vocab, row] = [20_000, 210];
+  const file = synthetic({ shape: `fairy,layers=1,vocab=${vocab}`, type: "tq2_0", embedding: "q6_k" });
+  const { tensors } = await inspect(file);
+  const aligned = tensors.map(({ bytes }) => Math.ceil(bytes / 32) * 32);
+  const sum = (sizes: number[]) => sizes.reduce((all, size) => all + size, 0);
+  const place = tensors.findIndex(({ name }) => name === "token_embd.weight");
+  const start = file.size - sum(aligned.slice(place));
+  const rows = Buffer.from(await file.slice(start, start + vocab * row).arrayBuffer());
+  const different = new Set(Array.from({ length: vocab }, (_, i) => rows.latin1Slice(i * row, (i + 1) * row)));
+  assert.equal(different.size, vocab);
+});
+
 test("a single matrix may have another type", async () => {
   const { kinds } = await inspect(
     synthetic({ shape: "fairy,layers=3", type: "tq2_0,ffn_down=q8_0", embedding: "f16" }),
