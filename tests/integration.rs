@@ -13,6 +13,7 @@ mod hooks;
 mod hostile;
 mod hybrid;
 mod interleave;
+mod largest;
 mod lossless;
 mod mtp;
 mod numerics;

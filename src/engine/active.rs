@@ -7,6 +7,7 @@ use super::request::{Event, FinishReason, Pooling, Request, Task, WhenFull};
 use super::scheduler::Lane;
 use super::{RequestId, SessionId};
 use crate::error::{Error, ErrorKind, Result};
+use crate::model::forward::Wanted;
 use crate::sampling::{Logprobs, Params, Sampler, check_finite, log_sum_exp};
 
 /// A request under way.
@@ -184,14 +185,23 @@ impl Active {
         }
     }
 
-    /// Whether the logits behind a position are needed; `len` is how many tokens the session holds.
-    pub fn wants(&self, position: usize, len: usize) -> bool {
+    /// Which logits behind a position are needed; `len` is how many tokens the session holds.
+    pub fn wants(&self, position: usize, len: usize) -> Wanted {
         let last = position + 1 == len;
-        match self.request.task {
+        let wanted = match self.request.task {
             Task::Generate { .. } => position + 1 >= len,
             Task::Logits { all } => last || all && position >= self.unreported(),
             Task::Score { .. } => !last && position >= self.unreported(),
             Task::Embed { .. } => false,
+        };
+        let largest = match (&self.sampler, &self.request.task) {
+            (Some(sampler), Task::Generate { hook: false, .. }) => sampler.needs(),
+            _ => None,
+        };
+        match (wanted, largest) {
+            (false, _) => Wanted::Nothing,
+            (true, Some(count)) => Wanted::Largest(count),
+            (true, None) => Wanted::All,
         }
     }
 
@@ -209,8 +219,8 @@ impl Active {
         self.state.iter_mut().zip(state).for_each(|(sum, &value)| *sum += f64::from(value));
     }
 
-    /// Takes the logits behind a position.
-    pub fn take(&mut self, id: RequestId, position: usize, logits: &[f32], events: &mut Vec<Event>) {
+    /// Takes the logits behind a position: those that it [wants](Self::wants) where `largest` says so, otherwise all.
+    pub fn take(&mut self, id: RequestId, position: usize, (logits, largest): (&[f32], bool), events: &mut Vec<Event>) {
         let result = match &self.request.task {
             Task::Generate { hook: true, .. } => {
                 check_finite(logits).map(|()| self.chosen.push_back(Chosen::Ask(logits.to_vec())))
@@ -218,7 +228,8 @@ impl Active {
             Task::Generate { .. } if self.rejects() => return,
             Task::Generate { params, .. } => {
                 let sampler = self.sampler.as_mut().expect("made with the request");
-                sampler.sample(logits).map(|token| {
+                let choice = if largest { sampler.sample_largest(logits) } else { sampler.sample(logits) };
+                choice.map(|token| {
                     sampler.accept(token);
                     let logprobs = params.logprobs.map(|count| Logprobs::of(logits, token, count));
                     self.chosen.push_back(Chosen::Token(token, logprobs));

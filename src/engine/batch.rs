@@ -7,7 +7,7 @@ use super::scheduler::{Batch, Candidate, Holder, Lane, Queue, View, Waiting, adm
 use super::{Engine, RequestId, SessionId};
 use crate::kernels::isa::Isa;
 use crate::kv::Cache;
-use crate::model::forward::BatchRow;
+use crate::model::forward::{BatchRow, Wanted};
 
 impl<I: Isa> Engine<I> {
     /// The rows of the next batch and the requests that they serve.
@@ -147,8 +147,11 @@ impl<I: Isa> Engine<I> {
             let guesses = request.draft.tokens.iter();
             let tokens = session.tokens[from..to.min(len)].iter().chain(guesses);
             rows.extend(tokens.zip(from..to).map(|(&token, position)| {
-                let logits = request.wants(position, len);
-                let read = all_read || logits || request.wants_state(position, len);
+                let logits = match request.wants(position, len) {
+                    Wanted::Largest(_) if self.traced => Wanted::All,
+                    wanted => wanted,
+                };
+                let read = all_read || logits != Wanted::Nothing || request.wants_state(position, len);
                 BatchRow { table, position, token, logits, read, guessed: position >= len }
             }));
             owners.extend((from..to).map(|_| id));

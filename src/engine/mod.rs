@@ -427,7 +427,8 @@ fn hand_out<I: Isa>(
     for (i, &row) in rows.iter().enumerate() {
         let id = owners[row];
         if let Some(request) = requests.get_mut(&id) {
-            request.take(id, forward.rows()[row].position, forward.logits(i), events);
+            let logits = (forward.logits(i), forward.has_largest_only());
+            request.take(id, forward.rows()[row].position, logits, events);
         }
     }
 }

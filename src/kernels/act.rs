@@ -46,6 +46,7 @@ use std::marker::PhantomData;
 
 use super::isa::Isa;
 pub use super::precision::Precision;
+use super::rows::max_abs;
 use super::tables::{Sums, TABLES_WORDS};
 use crate::error::{Result, reserve};
 use crate::team::Team;
@@ -82,6 +83,13 @@ const MIN_ABS_INT14: f32 = 1e-30;
 impl ActSpec {
     fn groups(&self) -> usize {
         self.padded / self.group
+    }
+
+    /// What the values of a group are multiplied by before they are rounded, given the largest magnitude among them: the order of operations
+    /// in training, which gives the same factor bit for bit.
+    fn factor(&self, most: f32) -> f32 {
+        let least = if self.precision == Precision::Int14 { MIN_ABS_INT14 } else { MIN_ABS_INT8 };
+        1.0 / if most < least { least } else { most } * self.precision.limit()
     }
 
     /// Tells whether the weights are K-quants; then each plane is summed on its own.
@@ -265,6 +273,27 @@ impl Halves {
     }
 }
 
+/// How far rounding to integers with a scale for each group moves a row: the length of the difference, √Σ (x − rounded x)². It is NaN
+/// where a value is not finite.
+#[inline(never)]
+pub fn rounding_error<I: Isa>(spec: &ActSpec, row: &[f32]) -> f32 {
+    let isa = I::default();
+    let mut squares = isa.splat_f32(0.0);
+    for group in row.chunks(spec.group) {
+        let most = max_abs(isa, group);
+        let (factor, scale) = (isa.splat_f32(spec.factor(most)), isa.splat_f32(most / spec.precision.limit()));
+        for four in group.as_chunks::<4>().0 {
+            let value = isa.load_f32(four);
+            let code = isa.to_f32(isa.round(isa.mul(value, factor)));
+            let lost = isa.sub(value, isa.mul(code, scale));
+            squares = isa.add(squares, isa.mul(lost, lost));
+        }
+    }
+    let mut lanes = [0.0; 4];
+    isa.store_f32(&mut lanes, squares);
+    lanes.iter().sum::<f32>().sqrt()
+}
+
 thread_local! {
     /// A row of floats before it is rounded.
     static VALUES: std::cell::RefCell<Vec<f32>> = const { std::cell::RefCell::new(Vec::new()) };
@@ -334,9 +363,7 @@ fn codes<I: Isa>(
     }
 
     let limit = spec.precision.limit();
-    let least = if spec.precision == Precision::Int14 { MIN_ABS_INT14 } else { MIN_ABS_INT8 };
-    // The order of operations in training, which gives the same factor bit for bit.
-    let factor = 1.0 / if most < least { least } else { most } * limit;
+    let factor = spec.factor(most);
     let scale = if spec.per_row { factor } else { most / limit };
     let (factor, lowest, highest) = (isa.splat_f32(factor), isa.splat_f32(-limit - 1.0), isa.splat_f32(limit));
     let offset = isa.splat_i32(if spec.unsigned { 8192 } else { 0 });

@@ -21,6 +21,11 @@ pub(super) fn square_sum<I: Isa>(isa: I, x: &[f32]) -> f32 {
     rest.iter().fold((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]), |sum, x| sum + x * x)
 }
 
+/// Returns the length of a row, √Σ x².
+pub fn length<I: Isa>(x: &[f32]) -> f32 {
+    square_sum(I::default(), x).sqrt()
+}
+
 /// RMSNorm (Zhang and Sennrich, 2019): `x = x / √(mean(x²) + eps) · weight`, in place. A row whose squares overflow becomes
 /// NaN.
 ///

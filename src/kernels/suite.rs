@@ -1,7 +1,7 @@
 //! The kernels' tests, for the instruction set of the build that they run in. Matrix kernels and attention have suites of their own
 //! beside them; here is what calls them, and the tests of activations and elementwise operations.
 
-use super::act::{Act, Precision};
+use super::act::{Act, Precision, rounding_error};
 use super::attention::suite::{attention_is_softmax, groups_do_not_influence_each_other, what_is_not_finite_shows};
 use super::delta::{self, HeadKind, HeadWeights, Position, Rows};
 use super::elementwise::{self, Gate, Pairs};
@@ -37,6 +37,7 @@ tests!(
     wide_rows_do_not_overflow,
     narrow_sums_do_not_overflow,
     floats_round_to_codes,
+    rounding_loses_what_is_said,
     norms_and_gates,
     rotations,
     exponentials,
@@ -68,6 +69,35 @@ fn floats_round_to_codes<I: Isa>() {
             assert_eq!(bytemuck::bytes_of(&row.planes[0][step]), bytemuck::bytes_of(&quad), "row {token}, step {step}");
         }
     }
+}
+
+fn rounding_loses_what_is_said<I: Isa>() {
+    let scales = quant::Scales::Group { len: 16, scale_type: quant::ScaleType::SuperBlock, min: false };
+    let packing = Packing::Ints(quant::Layout { codes: quant::Codes::B6, step: 1, offset: 32, scales });
+    let shape = MatrixShape { rows: 1, cols: 768, packing, parts: 1, lookup: false, five: false };
+    let mut rng = Rng::new(7);
+    for size in [1e-7, 1.0, 1e6] {
+        let x: Vec<f32> = random(&mut rng, 768).iter().map(|x| x * size).collect();
+        for precision in [Precision::Int8, Precision::Int14] {
+            let spec = spec(&shape, precision);
+            let mut act = Act::<I>::reserve(spec.bytes(1)).unwrap();
+            act.prepare(&Team::solo(), spec, 1, |_, out| out.copy_from_slice(&x));
+            let row = act.row(0);
+            let code = |at: usize| {
+                let [first, second] =
+                    row.planes.map(|plane| plane.get(at / 4).map(|quad| I::default().codes(quad)[at % 4]));
+                second.map_or(i32::from(first.unwrap()), |low| 128 * i32::from(first.unwrap()) + i32::from(low))
+            };
+            let lost = |at: usize| f64::from(x[at]) - f64::from(code(at)) * f64::from(row.scales[at / 256]);
+            let expected = (0..768).map(|at| lost(at).powi(2)).sum::<f64>().sqrt();
+            let found = f64::from(rounding_error::<I>(&spec, &x));
+            // The difference of two floats that are alike, a 16,000th of them at most.
+            assert!((found / expected - 1.0).abs() < 2e-3, "{precision:?} of {size}: {found} for {expected}");
+        }
+    }
+    let spec = spec(&shape, Precision::Int8);
+    assert!(rounding_error::<I>(&spec, &[[1.0; 767].as_slice(), &[f32::NAN]].concat()).is_nan());
+    assert!(rounding_error::<I>(&spec, &[[f32::INFINITY].as_slice(), &[1.0; 767]].concat()).is_nan());
 }
 
 pub(in crate::kernels) fn close(found: &[f32], expected: &[f32], tolerance: f32) {

@@ -8,6 +8,7 @@
 
 mod attend;
 mod delta;
+mod head;
 mod mtp;
 mod narrow;
 mod pass;
@@ -25,23 +26,22 @@ use pass::Pass;
 use super::adapter::{Adapters, Site, Use};
 use super::config::Config;
 use super::plan::{HEAD_ROWS, Plan};
-use super::weights::{Model, macs};
+use super::weights::Model;
 use crate::error::{Result, filled, reserve};
 use crate::kernels::act::Act;
+use crate::kernels::elementwise;
 use crate::kernels::isa::Isa;
-use crate::kernels::{elementwise, linear, sections, spec};
 use crate::kv::{Cache, TableId};
 use crate::observe::{Operation, Tally};
-use crate::team::{Section, Team};
+use crate::team::Team;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchRow {
     pub table: TableId,
     pub position: usize,
     pub token: u32,
-    /// Whether the row's logits are wanted.
-    pub logits: bool,
-    /// Whether they are, or its hidden state behind the last layer is: whether more is read of it than its keys and values.
+    pub logits: Wanted,
+    /// Whether logits are wanted, or its hidden state behind the last layer is: whether more is read of it than its keys and values.
     pub read: bool,
     /// Whether the token is a guess: a hybrid's state is then that before it, until [`Forward::commit`] is told that it was right.
     pub guessed: bool,
@@ -50,8 +50,17 @@ pub struct BatchRow {
 impl BatchRow {
     /// A row of which the keys and values are all that is wanted.
     pub fn kept(table: TableId, position: usize, token: u32) -> Self {
-        Self { table, position, token, logits: false, read: false, guessed: false }
+        Self { table, position, token, logits: Wanted::Nothing, read: false, guessed: false }
     }
+}
+
+/// Which logits of a row are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Nothing,
+    All,
+    /// So many of the largest, and all that equal the last of these; any other may be −∞.
+    Largest(usize),
 }
 
 /// What one operation left behind.
@@ -93,6 +102,10 @@ pub struct Forward<I: Isa> {
     sin: Vec<f32>,
     act: Act<I>,
     logits: Vec<f32>,
+    /// Whether only the largest logits are exact, and others −∞.
+    largest: bool,
+    /// Rows whose logits are all computed because too many were among the largest of a row before.
+    all_logits: usize,
     /// What each gated delta net read at guessed rows.
     guessed: Vec<f32>,
 }
@@ -148,6 +161,8 @@ impl<I: Isa> Forward<I> {
             act: Act::reserve(plan.act_bytes())?,
             guessed: filled("scratch", guessed_values(config, plan.layers()) as u64, 0.0)?,
             logits: scratch(if plan.layers().start == 0 { (HEAD_ROWS * config.vocab) as u64 } else { 0 })?,
+            largest: false,
+            all_logits: 0,
         })
     }
 
@@ -167,7 +182,7 @@ impl<I: Isa> Forward<I> {
         self.rows.clear();
         self.rows.extend_from_slice(rows);
         self.wanted.clear();
-        self.wanted.extend((0..rows.len()).filter(|&row| rows[row].logits));
+        self.wanted.extend((0..rows.len()).filter(|&row| rows[row].logits != Wanted::Nothing));
         self.operation = 0;
         self.returned = false;
     }
@@ -213,6 +228,11 @@ impl<I: Isa> Forward<I> {
     /// The logits of the i-th row of the last [`Progress::Logits`].
     pub fn logits(&self, i: usize) -> &[f32] {
         row(&self.logits, self.vocab, i)
+    }
+
+    /// Whether logits that were not [wanted](Wanted) are −∞.
+    pub fn has_largest_only(&self) -> bool {
+        self.largest
     }
 
     /// Takes a conversation's state over the `index`th guess of the last pass, which was right.
@@ -320,46 +340,6 @@ impl<I: Isa> Forward<I> {
                 (*sin, *cos) = libm::sincosf(row.position as f32 * frequency);
             }
         }
-    }
-
-    /// The logits of up to [`HEAD_ROWS`] wanted rows.
-    fn head(&mut self, team: &Team, model: &Model, chunk: usize) -> Progress {
-        let rows: Vec<usize> = self.wanted.iter().copied().skip(chunk * HEAD_ROWS).take(HEAD_ROWS).collect();
-        if rows.is_empty() {
-            // An adapter may be unloaded by now.
-            self.adapters.uses.clear();
-            return Progress::Done;
-        }
-        self.multiply_head(team, model, &model.output_norm, &rows);
-        Progress::Logits(rows)
-    }
-
-    /// The logits of some rows behind a norm.
-    fn multiply_head(&mut self, team: &Team, model: &Model, norm: &[f32], rows: &[usize]) {
-        let (config, head) = (&model.config, model.head());
-        let hidden = &self.hidden;
-        let normed = |index: usize, out: &mut [f32]| {
-            out.copy_from_slice(row(hidden, config.hidden, index));
-            elementwise::rms_norm::<I>(out, norm, config.eps);
-        };
-        self.act.prepare(team, spec(&head.shape, model.head_precision), rows.len(), |i, out| {
-            normed(rows[i], out);
-            if let Some(rotation) = &model.head_rotation {
-                rotation.rotate::<I>(out);
-            }
-        });
-        // Every one of them is written.
-        self.logits.resize(rows.len() * config.vocab, 0.0);
-        let sections: Vec<Section> = sections(&head.shape, 0).collect();
-        let product = linear::Product::new(head, &self.act);
-        let grain = linear::chunk_size(rows.len());
-        team.columns(&mut self.logits, config.vocab, &sections, grain, |part, tiles, columns| {
-            product.multiply(part, tiles, columns);
-        });
-        let site = Site { team, layer: config.layers, operation: Operation::Head };
-        self.adapters.add(site, Some(rows), &mut self.tally, &mut self.act, &mut self.logits, &normed);
-        self.tally.weight_bytes += head.bytes();
-        self.tally.weight_macs += macs(head) * rows.len() as u64;
     }
 }
 

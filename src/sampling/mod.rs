@@ -91,10 +91,42 @@ impl Sampler {
     /// # Errors
     /// `NonFinite` if a logit is NaN or +∞, or if every token is forbidden.
     pub fn sample_masked(&mut self, logits: &[f32]) -> Result<u32> {
+        self.sample_largest(logits).map_err(|error| error.option("logits"))
+    }
+
+    /// Chooses a token as [`Self::sample`] does, given the logits that it [needs](Self::needs), and −∞ for others.
+    ///
+    /// # Errors
+    /// `NonFinite` if a logit is NaN or +∞, or if all are −∞.
+    pub fn sample_largest(&mut self, logits: &[f32]) -> Result<u32> {
         if let Some(token) = logits.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY) {
-            return Err(not_finite(token, logits[token]).option("logits"));
+            return Err(not_finite(token, logits[token]));
         }
         self.choose(logits, max(logits))
+    }
+
+    /// On how many of the largest logits the choice depends; `None` where on all.
+    pub fn needs(&self) -> Option<usize> {
+        let Self { params, lists, .. } = self;
+        if self.changes() || params.logprobs.is_some() {
+            return None;
+        }
+        if self.greedy() {
+            return Some(1);
+        }
+        let cuts = |stage: &Stage| match stage {
+            Stage::TopNSigma => params.top_n_sigma > 0.0,
+            Stage::TopK => params.top_k > 0 || params.adaptive_top_k,
+            Stage::TypicalP => params.typical_p < 1.0,
+            Stage::TopP => params.top_p < 1.0,
+            Stage::MinP => params.min_p > 0.0,
+            Stage::Xtc => params.xtc_probability > 0.0,
+            Stage::Temperature => params.dynamic_temperature > 0.0,
+            Stage::Penalties | Stage::Dry => false,
+        };
+        let first = lists.samplers.iter().find(|stage| cuts(stage));
+        // One more, since top-k looks whether there is anything to cut.
+        (first == Some(&Stage::TopK) && params.top_k > 0 && params.mirostat_tau == 0.0).then_some(params.top_k + 1)
     }
 
     /// Chooses a token among logits of which `most` is the largest.

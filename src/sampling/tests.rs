@@ -1,6 +1,7 @@
 //! The stages are compared with code that sorts everything, and the draws with their probabilities.
 
 mod naive;
+mod needs;
 
 use super::candidates::Candidate;
 use super::*;

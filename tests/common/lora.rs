@@ -41,6 +41,13 @@ impl Lora {
         Self { rank, alpha, parts }
     }
 
+    /// For the head alone, of any model.
+    pub fn of_head(rng: &mut Rng, rows: usize, cols: usize, rank: usize) -> Self {
+        let [a, b] = [rank * cols, rows * rank].map(|count| (0..count).map(|_| 0.3 * normal(rng)).collect());
+        let part = Part { gguf: "output".to_owned(), hugging_face: "lm_head".to_owned(), rows, cols, a, b };
+        Self { rank, alpha: rank as f32, parts: vec![part] }
+    }
+
     pub fn config(&self) -> serde_json::Value {
         json!({ "peft_type": "LORA", "r": self.rank, "lora_alpha": self.alpha, "bias": "none", "use_dora": false,
                 "modules_to_save": null, "rank_pattern": {}, "alpha_pattern": {} })

@@ -37,6 +37,7 @@ mod finish;
 mod groups;
 mod ints;
 mod kernel;
+pub mod largest;
 mod lookup;
 mod panel;
 pub mod prefetch;

@@ -97,6 +97,14 @@ impl<'a, I: Isa> Product<'a, I> {
         }
     }
 
+    /// Writes the results of one tile for one token.
+    ///
+    /// # Panics
+    /// If `y` is not as long as the tile has rows.
+    pub fn tile(&self, tile: usize, token: usize, y: &mut [f32]) {
+        self.one(tile..tile + 1, token, y);
+    }
+
     /// Writes the results of some tiles for one token.
     ///
     /// # Panics

@@ -30,6 +30,7 @@
 mod dense;
 pub mod five;
 mod ints;
+mod lengths;
 mod shape;
 mod tile;
 

@@ -5,7 +5,7 @@
 //! guess of the next token, which a later pass of the model checks: nothing here changes what is said.
 
 use super::pass::{Pass, multiply};
-use super::{BatchRow, Forward, row};
+use super::{BatchRow, Forward, Wanted, row};
 use crate::kernels::elementwise;
 use crate::kernels::isa::Isa;
 use crate::kv::{Cache, TableId};
@@ -80,6 +80,6 @@ impl<I: Isa> Forward<I> {
         pass.output(&mtp.layer);
         pass.gate_up(&mtp.layer);
         pass.down(&mtp.layer);
-        self.multiply_head(team, model, mtp.norm.as_deref().unwrap_or(&model.output_norm), &[0]);
+        self.multiply_head(team, model, mtp.norm.as_deref().unwrap_or(&model.output_norm), &[0], &[Wanted::Largest(1)]);
     }
 }

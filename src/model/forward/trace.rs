@@ -62,6 +62,10 @@ impl<I: Isa> Forward<I> {
             return None;
         }
         let seen = |stride, width, values| Some(Looked { operation, layer, rows, stride, width, values });
+        if operation == Operation::Head && self.largest {
+            // They are no numbers of the model's.
+            return None;
+        }
         match operation {
             Operation::Qkv | Operation::GateUp => seen(config.hidden, config.hidden, &self.hidden[..]),
             Operation::Output => {

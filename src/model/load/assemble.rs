@@ -5,6 +5,7 @@ use litemap::LiteMap;
 use super::{Kind, Sink};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::act::Precision;
+use crate::kernels::linear::largest;
 use crate::kernels::packed::{Matrix, MatrixShape, Packing};
 use crate::model::config::{ScaleMeaning, Training};
 use crate::model::items::{Item, Reading, matrices};
@@ -89,6 +90,10 @@ impl Assembly<'_> {
             // Products with rotated rows are those of a rotated input.
             None => model.embedding_rotation.clone(),
         };
+        let head = model.head();
+        if model.head_precision == Precision::Int14 && largest::pays(head) {
+            model.head_lengths = head.longest_rows();
+        }
         model.output_norm = self.optional_gain(Slot::new(Part::OutputNorm)).unwrap_or_default();
         Ok(model)
     }
@@ -114,6 +119,7 @@ impl Assembly<'_> {
             head_rotation: None,
             output_norm: Vec::new(),
             head_precision: Precision::Float,
+            head_lengths: Vec::new(),
             head: None,
             frequencies: config.rope.frequencies(factors.as_deref()),
             config,

@@ -1,0 +1,218 @@
+//! The largest results of a product, from rough ones of all rows and exact ones of few.
+//!
+//! Results with coarser activations differ from exact ones by no more than the length of a row times that of what rounding took from
+//! the input (Cauchy and Schwarz). So a rough result of each row says which tiles may hold the largest exact one, and only these are
+//! multiplied again:
+//!
+//! ```text
+//! |w · x − w · x'|  ≤  |w| · |x − x'|
+//! top of a tile     =  its largest rough result + the length of its longest row · |x − x'|
+//! ```
+//!
+//! Tiles are multiplied in the order of their tops, until as many exact results as are wanted are larger than the top of the next. In
+//! the vocabulary of a language model that are a few tiles of thousands (benches/results/README.md, "The largest logits").
+
+use std::cell::RefCell;
+
+use super::Product;
+use crate::kernels::isa::Isa;
+use crate::kernels::packed::{Matrix, TILE};
+
+/// What floats lose in the sums of a row, as a share of the lengths of row and input: much more than 2⁻²⁴ for each of some hundred
+/// super-blocks.
+pub const LOST_IN_SUMS: f32 = 1.0 / 8192.0;
+
+/// The least length of what was lost of an input: below it, squares of floats may be zero.
+const LEAST_ERROR: f32 = 1e-12;
+
+/// One of so many tiles may be multiplied again, before that costs more than it saves.
+const SHARE: usize = 16;
+
+/// Whether the largest results of a matrix with int14 are found with less work than all: where two planes take more time than reading,
+/// and one does not.
+pub fn pays(matrix: &Matrix) -> bool {
+    matrix.has_lengths() && most_wanted(matrix.shape.tiles()) > 1
+}
+
+/// How many of the largest results can be had of a matrix of so many tiles.
+pub fn most_wanted(tiles: usize) -> usize {
+    tiles / SHARE / 2
+}
+
+thread_local! {
+    /// The top of each tile, and the exact results so far.
+    static BUFFERS: RefCell<[Vec<f32>; 2]> = const { RefCell::new([const { Vec::new() }; 2]) };
+}
+
+/// Replaces the rough results of a token: by exact ones where they are among the `count` largest or equal to the last of these, by
+/// exact ones or −∞ elsewhere. `lengths` are those of the matrix's [longest rows](Matrix::longest_rows), `error` is that of what the
+/// rough product and the exact one lost of the input. Returns `false`, with results of no meaning, where too many would have to be
+/// multiplied again.
+#[inline(never)]
+pub fn keep_largest<I: Isa>(
+    exact: &Product<I>,
+    token: usize,
+    (lengths, error): (&[f32], f32),
+    count: usize,
+    results: &mut [f32],
+) -> bool {
+    if !(LEAST_ERROR..f32::INFINITY).contains(&error) || count > most_wanted(lengths.len()) {
+        return false;
+    }
+    BUFFERS.with_borrow_mut(|[tops, found]| {
+        tops.clear();
+        found.clear();
+        tops.extend(results.chunks(TILE).zip(lengths).map(|(tile, length)| largest::<I>(tile) + length * error));
+        results.fill(f32::NEG_INFINITY);
+        for _ in 0..lengths.len() / SHARE {
+            let most = largest::<I>(tops);
+            if found.iter().filter(|&&result| result > most).count() >= count {
+                return true;
+            }
+            let tile = tops.iter().position(|&top| top == most).unwrap_or(0);
+            tops[tile] = f32::NEG_INFINITY;
+            let end = results.len().min((tile + 1) * TILE);
+            let results = &mut results[tile * TILE..end];
+            exact.tile(tile, token, results);
+            found.extend_from_slice(results);
+        }
+        false
+    })
+}
+
+/// The largest of some floats, or the least float where there is none.
+#[inline(never)]
+fn largest<I: Isa>(values: &[f32]) -> f32 {
+    let isa = I::default();
+    let (fours, rest) = values.as_chunks::<4>();
+    let mut most = isa.splat_f32(f32::MIN);
+    for four in fours {
+        most = isa.max(most, isa.load_f32(four));
+    }
+    let mut lanes = [0.0; 4];
+    isa.store_f32(&mut lanes, most);
+    lanes.iter().chain(rest).fold(f32::MIN, |most, &value| if most < value { value } else { most })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::act::{Act, Precision, rounding_error};
+    use crate::kernels::isa::Active;
+    use crate::kernels::packed::{DecodedRows, MatrixShape, Packing};
+    use crate::kernels::{elementwise, spec};
+    use crate::quant::{Codes, Layout, ScaleType, Scales};
+    use crate::rng::Rng;
+    use crate::team::{Columns, Team};
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    const ROWS: usize = 8192 + 45;
+    const COLS: usize = 256;
+
+    /// A matrix in Q6_K, of which `alike` rows are the same as the first.
+    fn matrix(rng: &mut Rng, alike: usize) -> Matrix {
+        let scales = Scales::Group { len: 16, scale_type: ScaleType::SuperBlock, min: false };
+        let packing = Packing::Ints(Layout { codes: Codes::B6, step: 1, offset: 32, scales });
+        let shape = MatrixShape { rows: ROWS, cols: COLS, packing, parts: 1, lookup: false, five: false };
+        let mut matrix = Matrix::reserve(shape).unwrap();
+        let mut codes: Vec<u8> = (0..ROWS * COLS).map(|_| rng.below(64) as u8).collect();
+        let mut scales: Vec<f32> = (0..ROWS * COLS / 16).map(|_| rng.below(256) as f32 - 128.0).collect();
+        let mut super_scales: Vec<[f32; 2]> =
+            (0..ROWS * COLS / 256).map(|_| [1e-4 * (0.5 + rng.unit() as f32), 0.0]).collect();
+        for row in 1..alike {
+            codes.copy_within(..COLS, row * COLS);
+            scales.copy_within(..COLS / 16, row * COLS / 16);
+            super_scales.copy_within(..COLS / 256, row * COLS / 256);
+        }
+        for tile in 0..shape.tiles() {
+            let rows = shape.tile_rows(tile);
+            let rows = DecodedRows {
+                codes: &codes[rows.start * COLS..rows.end * COLS],
+                scales: &scales[rows.start * COLS / 16..rows.end * COLS / 16],
+                mins: &[],
+                super_scales: &super_scales[rows.start * COLS / 256..rows.end * COLS / 256],
+            };
+            matrix.pack(tile, rows);
+        }
+        matrix.factor = 1.5;
+        matrix
+    }
+
+    fn prepared(matrix: &Matrix, precision: Precision, x: &[f32]) -> Act<Active> {
+        let spec = spec(&matrix.shape, precision);
+        let mut act = Act::reserve(spec.bytes(2)).unwrap();
+        // The second of two tokens.
+        act.prepare(&Team::solo(), spec, 2, |token, row| {
+            row.copy_from_slice(x);
+            row[0] += if token == 0 { 1.0 } else { 0.0 };
+        });
+        act
+    }
+
+    fn all(matrix: &Matrix, act: &Act<Active>) -> Vec<f32> {
+        let mut results = vec![0.0; 2 * ROWS];
+        let columns = Columns::all(&mut results, ROWS);
+        Product::new(matrix, act).multiply(0, 0..matrix.shape.tiles(), columns);
+        results.split_off(ROWS)
+    }
+
+    /// All results, and what is kept of them.
+    fn kept(matrix: &Matrix, x: &[f32], count: usize) -> (Vec<f32>, Option<Vec<f32>>) {
+        let mut results = all(matrix, &prepared(matrix, Precision::Int8, x));
+        let act = prepared(matrix, Precision::Int14, x);
+        let rounded = |to| rounding_error::<Active>(&spec(&matrix.shape, to), x);
+        let lost = LOST_IN_SUMS * elementwise::length::<Active>(x);
+        let error = rounded(Precision::Int8) + rounded(Precision::Int14) + lost;
+        let lengths = (&matrix.longest_rows()[..], error);
+        let found = keep_largest(&Product::new(matrix, &act), 1, lengths, count, &mut results);
+        (all(matrix, &act), found.then_some(results))
+    }
+
+    #[test]
+    fn the_largest_results_are_those_of_the_exact_product() {
+        let mut rng = Rng::new(51);
+        for (alike, outlier) in [(1, 1.0), (40, 1.0), (1, 8.0)] {
+            let matrix = matrix(&mut rng, alike);
+            let mut found = 0;
+            for round in 0..12 {
+                let mut x: Vec<f32> = (0..COLS).map(|_| (rng.unit() + rng.unit() + rng.unit() - 1.5) as f32).collect();
+                x[rng.below(COLS)] *= outlier;
+                if round % 3 == 0 {
+                    // The first row, and what equals it, has the largest result.
+                    let mut row = vec![0.0; COLS];
+                    matrix.row(0, &mut row);
+                    x.iter_mut().zip(&row).for_each(|(x, row)| *x += row * 40.0);
+                }
+                let count = [1, 1, 2, 4][round % 4];
+                let (exact, kept) = kept(&matrix, &x, count);
+                let Some(kept) = kept else { continue };
+                found += 1;
+                let mut sorted = exact.clone();
+                sorted.sort_by(|a, b| b.total_cmp(a));
+                for (row, (exact, kept)) in exact.iter().zip(&kept).enumerate() {
+                    let same = exact.to_bits() == kept.to_bits();
+                    assert!(same || *kept == f32::NEG_INFINITY, "row {row}: {kept} for {exact}");
+                    assert!(same || *exact < sorted[count - 1], "row {row}: {exact} is among the {count} largest");
+                }
+                let again = kept.iter().filter(|kept| kept.is_finite()).count();
+                assert!(again <= ROWS / SHARE, "{again} rows were multiplied again");
+            }
+            assert!(found >= 9, "{found} of 12 rounds, {alike} alike, an outlier of {outlier}");
+        }
+    }
+
+    #[test]
+    fn too_many_alike_are_not_told_apart() {
+        let mut rng = Rng::new(52);
+        let x: Vec<f32> = (0..COLS).map(|_| rng.unit() as f32 - 0.5).collect();
+        let same = matrix(&mut rng, ROWS);
+        assert_eq!(kept(&same, &x, 1).1, None, "all rows are the same");
+        let matrix = matrix(&mut rng, 1);
+        assert!(kept(&matrix, &x, most_wanted(matrix.shape.tiles())).1.is_some());
+        assert_eq!(kept(&matrix, &x, most_wanted(matrix.shape.tiles()) + 1).1, None, "too many are wanted");
+        for odd in [0.0, 1e-30, f32::NAN, f32::INFINITY] {
+            assert_eq!(kept(&matrix, &[odd; COLS], 1).1, None, "{odd}");
+        }
+    }
+}
