@@ -77,8 +77,12 @@ fn choices_are_those_from_all_logits() {
 
 /// Whether the logits behind some tokens, each of a conversation of its own, are the largest only; and these logits.
 fn logits(files: &Files, wanted: &[Wanted], members: usize) -> (Vec<bool>, Vec<Vec<f32>>) {
+    logits_with(files, options(), wanted, members)
+}
+
+fn logits_with(files: &Files, options: Options, wanted: &[Wanted], members: usize) -> (Vec<bool>, Vec<Vec<f32>>) {
     let team = team(members);
-    let (model, plan) = files.load(options(), 1 << 16).unwrap();
+    let (model, plan) = files.load(options, 1 << 16).unwrap();
     let (mut cache, mut forward) = (plan.cache().unwrap(), Forward::<Scalar>::reserve(&plan).unwrap());
     let rows: Vec<BatchRow> = wanted
         .iter()
@@ -118,6 +122,11 @@ fn few_tiles_are_multiplied_again() {
             assert!(exact + missing == VOCAB && (32..=VOCAB / 16).contains(&exact), "{exact} are exact");
         }
     }
+    // As many as a plan for sixteen conversations computes together.
+    let many = Options { max_sequences: 40, ..options() };
+    let (largest, found) = logits_with(&files, many, &[Wanted::Largest(1); 19], 2);
+    assert_eq!(largest, [true, true]);
+    assert!(found[..11].iter().zip(&expected).all(|(found, expected)| argmax(found) == argmax(expected)));
     // Where one of some rows wants all, all have all.
     let mut wanted = [Wanted::Largest(1); 11];
     wanted[3] = Wanted::All;

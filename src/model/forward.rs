@@ -25,7 +25,7 @@ use pass::Pass;
 
 use super::adapter::{Adapters, Site, Use};
 use super::config::Config;
-use super::plan::{HEAD_ROWS, Plan};
+use super::plan::Plan;
 use super::weights::Model;
 use crate::error::{Result, filled, reserve};
 use crate::kernels::act::Act;
@@ -88,6 +88,8 @@ pub struct Forward<I: Isa> {
     /// Whether the layers of the other parts have run.
     returned: bool,
     vocab: usize,
+    /// Rows whose logits are computed together.
+    head_rows: usize,
     pub tally: Tally,
     adapters: Adapters,
 
@@ -149,6 +151,7 @@ impl<I: Isa> Forward<I> {
             operation: 0,
             returned: false,
             vocab: config.vocab,
+            head_rows: plan.head_rows(),
             tally: Tally::default(),
             adapters: Adapters::default(),
             hidden: floats(config.hidden)?,
@@ -160,7 +163,7 @@ impl<I: Isa> Forward<I> {
             sin: floats(config.rope.dim / 2)?,
             act: Act::reserve(plan.act_bytes())?,
             guessed: filled("scratch", guessed_values(config, plan.layers()) as u64, 0.0)?,
-            logits: scratch(if plan.layers().start == 0 { (HEAD_ROWS * config.vocab) as u64 } else { 0 })?,
+            logits: scratch(if plan.layers().start == 0 { (plan.head_rows() * config.vocab) as u64 } else { 0 })?,
             largest: false,
             all_logits: 0,
         })

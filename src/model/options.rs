@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::config::Config;
 use super::head::TYPES;
 use super::names::{PARTS, Slot};
+use super::plan::MOST_HEAD_ROWS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::act::Precision;
 use crate::kv::Codec;
@@ -156,6 +157,11 @@ impl Options {
     /// Rows of the largest batch: a chunk of a prompt beside every other request's next token.
     pub(crate) fn rows(&self) -> usize {
         self.max_batch_tokens.min(self.prefill_chunk + self.max_sequences - 1)
+    }
+
+    /// Scored texts want the logits of many rows, however few sequences there are.
+    pub(crate) fn head_rows(&self) -> usize {
+        self.max_sequences.clamp(8, MOST_HEAD_ROWS)
     }
 
     /// # Errors

@@ -27,8 +27,8 @@ use crate::kernels::spec;
 use crate::kv::{self, Codec, StateShape};
 use crate::quant::{Content, Interleave, Layout, Scales};
 
-/// Logits rows that are computed together.
-pub const HEAD_ROWS: usize = 8;
+/// The largest number of rows whose logits are computed together: as many tokens share an unpacked super-block of the head.
+pub const MOST_HEAD_ROWS: usize = 16;
 
 /// Bytes of one file that the loader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -235,6 +235,11 @@ impl Plan {
         self.options.rows()
     }
 
+    /// The rows whose logits are computed together.
+    pub fn head_rows(&self) -> usize {
+        self.options.head_rows()
+    }
+
     /// Bytes that running the model takes with the options of the plan.
     pub fn memory(&self) -> Memory {
         let Self { context, kv, positions, states, .. } = *self;
@@ -259,7 +264,7 @@ impl Plan {
         let states = state_shape(config, layers.clone()).bytes() * cache.states as u64;
         let (first, second) = config.widest();
         let row = 2 * config.hidden + first + second + 2 * config.ffn + config.rope.dim;
-        let logits = if layers.start == 0 { HEAD_ROWS * (config.vocab + config.hidden) } else { 0 };
+        let logits = if layers.start == 0 { options.head_rows() * (config.vocab + config.hidden) } else { 0 };
         // Latent weights wait whole for their mean, one matrix at a time.
         let latent = items().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Latent)));
         let staged = latent.map(|item| item.tensor.len).max().unwrap_or(0);

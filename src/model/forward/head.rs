@@ -6,12 +6,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Forward, HEAD_ROWS, Progress, Wanted, row};
+use super::{Forward, Progress, Wanted, row};
 use crate::kernels::act::{ActSpec, Precision, rounding_error};
 use crate::kernels::isa::Isa;
 use crate::kernels::linear::largest::{LOST_IN_SUMS, keep_largest, most_wanted};
 use crate::kernels::{elementwise, linear, sections, spec};
 use crate::model::adapter::Site;
+use crate::model::plan::MOST_HEAD_ROWS;
 use crate::model::weights::{Model, macs};
 use crate::observe::Operation;
 use crate::team::{Section, Team};
@@ -23,15 +24,15 @@ const ROWS_AFTER: usize = 64;
 type Input<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
 
 impl<I: Isa> Forward<I> {
-    /// The logits of up to [`HEAD_ROWS`] wanted rows.
+    /// The logits of the next wanted rows, as many as are computed together.
     pub(super) fn head(&mut self, team: &Team, model: &Model, chunk: usize) -> Progress {
-        let rows: Vec<usize> = self.wanted.iter().copied().skip(chunk * HEAD_ROWS).take(HEAD_ROWS).collect();
+        let rows: Vec<usize> = self.wanted.iter().copied().skip(chunk * self.head_rows).take(self.head_rows).collect();
         if rows.is_empty() {
             // An adapter may be unloaded by now.
             self.adapters.uses.clear();
             return Progress::Done;
         }
-        let mut wanted = [Wanted::All; HEAD_ROWS];
+        let mut wanted = [Wanted::All; MOST_HEAD_ROWS];
         rows.iter().zip(&mut wanted).for_each(|(&row, wanted)| *wanted = self.rows[row].logits);
         self.multiply_head(team, model, &model.output_norm, &rows, &wanted);
         Progress::Logits(rows)
@@ -97,7 +98,7 @@ impl<I: Isa> Forward<I> {
         }
         let roundings = [Precision::Int8, model.head_precision].map(|precision| spec(&head.shape, precision));
         self.multiply_all(team, model, roundings[0], wanted.len(), input);
-        let mut errors = [0.0; HEAD_ROWS];
+        let mut errors = [0.0; MOST_HEAD_ROWS];
         self.update.resize(model.config.hidden, 0.0);
         for (i, error) in errors[..wanted.len()].iter_mut().enumerate() {
             let x = &mut self.update[..];

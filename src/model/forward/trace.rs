@@ -1,7 +1,7 @@
 //! What the last operation's matrices read and wrote, looked up between two operations: all of it still lies in the scratch.
 
 use super::pass::multiplied;
-use super::{Forward, HEAD_ROWS, LAYER, row};
+use super::{Forward, LAYER, row};
 use crate::kernels::act::Precision;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::Matrix;
@@ -138,7 +138,7 @@ impl<I: Isa> Forward<I> {
 
     fn trace_head(&self, model: &Model, chunk: usize, note: &mut dyn FnMut(Traced)) {
         let (mut input, mut output) = (Values::default(), Values::default());
-        for (i, &index) in self.wanted.iter().skip(chunk * HEAD_ROWS).take(HEAD_ROWS).enumerate() {
+        for (i, &index) in self.wanted.iter().skip(chunk * self.head_rows).take(self.head_rows).enumerate() {
             let mut state = self.state(model, index);
             if let Some(rotation) = &model.head_rotation {
                 rotation.rotate::<I>(&mut state);
