@@ -82,8 +82,8 @@ impl Sampler {
     /// `NonFinite` if a logit is not finite, which means that the model computed nonsense, or if bias and bans forbid every
     /// token.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32> {
-        let (most, finite) = largest(logits);
-        if finite { self.choose(logits, most) } else { Err(first_not_finite(logits)) }
+        let (most, magnitude) = largest(logits);
+        if magnitude.is_finite() { self.choose(logits, most) } else { Err(first_not_finite(logits)) }
     }
 
     /// Chooses a token among those whose logit is not −∞, which marks a forbidden token.
@@ -99,10 +99,12 @@ impl Sampler {
     /// # Errors
     /// `NonFinite` if a logit is NaN or +∞, or if all are −∞.
     pub fn sample_largest(&mut self, logits: &[f32]) -> Result<u32> {
-        if let Some(token) = logits.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY) {
+        let (most, magnitude) = largest(logits);
+        if magnitude.is_nan() || most == f32::INFINITY {
+            let token = logits.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY).unwrap_or(0);
             return Err(not_finite(token, logits[token]));
         }
-        self.choose(logits, max(logits))
+        self.choose(logits, most)
     }
 
     /// On how many of the largest logits the choice depends; `None` where on all.
@@ -282,7 +284,7 @@ pub fn log_sum_exp(logits: &[f32]) -> f64 {
 /// # Errors
 /// `NonFinite` with the first token that is not.
 pub fn check_finite(logits: &[f32]) -> Result<()> {
-    if largest(logits).1 { Ok(()) } else { Err(first_not_finite(logits)) }
+    if largest(logits).1.is_finite() { Ok(()) } else { Err(first_not_finite(logits)) }
 }
 
 fn first_not_finite(logits: &[f32]) -> Error {
@@ -311,9 +313,9 @@ fn first(logits: &[f32], most: f32) -> usize {
     logits.iter().position(|&logit| logit == most).unwrap_or(0)
 }
 
-/// Returns the largest logit, and whether all are finite; where there is a NaN, the first is of no meaning. Integers are compared, sixteen at
-/// a time: the order of floats is that of their bits, those below zero turned round, and compilers make vectors of it.
-fn largest(logits: &[f32]) -> (f32, bool) {
+/// Returns the largest logit, and the largest magnitude; where there is a NaN, that is one, and the first is of no meaning. Integers are
+/// compared, sixteen at a time: the order of floats is that of their bits, those below zero turned round, and compilers make vectors of it.
+fn largest(logits: &[f32]) -> (f32, f32) {
     let turned = |bits: i32| bits ^ ((bits >> 31).cast_unsigned() >> 1).cast_signed();
     let (mut most, mut size) = ([i32::MIN; 16], [0; 16]);
     let mut add = |some: &[f32]| {
@@ -327,9 +329,8 @@ fn largest(logits: &[f32]) -> (f32, bool) {
     chunks.iter().for_each(|chunk| add(chunk));
     add(rest);
     let most = most.into_iter().fold(i32::MIN, i32::max);
-    let infinity = f32::INFINITY.to_bits().cast_signed();
     let most = if logits.is_empty() { f32::NEG_INFINITY } else { f32::from_bits(turned(most).cast_unsigned()) };
-    (most, size.into_iter().all(|size| size < infinity))
+    (most, f32::from_bits(size.into_iter().fold(0, i32::max).cast_unsigned()))
 }
 
 fn max(logits: &[f32]) -> f32 {
