@@ -1,4 +1,4 @@
-//! Choices that depend on few logits: what is chosen when only those are exact, against what is chosen from all.
+//! Greedy choices: what is chosen when only few logits are exact, against what is chosen from all.
 
 use crate::common;
 
@@ -62,8 +62,7 @@ fn said(engine: &mut TestEngine, answers: usize, params: Params) -> Result<Vec<V
 #[test]
 fn choices_are_those_from_all_logits() {
     let files = files();
-    let top_k = Params { temperature: 0.9, top_k: 3, top_p: 0.95, seed: 5, ..Params::default() };
-    for params in [Params::default(), Params { prompt_lookup: true, ..Params::default() }, top_k] {
+    for params in [Params::default(), Params { prompt_lookup: true, ..Params::default() }] {
         // Log-probabilities take all logits.
         let all = Params { logprobs: Some(0), prompt_lookup: false, ..params };
         let expected = said(&mut files.engine(options(), Team::solo()).unwrap(), 11, all).unwrap();
@@ -113,7 +112,7 @@ fn few_tiles_are_multiplied_again() {
     let (whole, expected) = logits(&files, &[Wanted::All; 11], 1);
     assert_eq!(whole, [false, false]);
     for members in [1, 3] {
-        let (largest, found) = logits(&files, &[Wanted::Largest(1); 11], members);
+        let (largest, found) = logits(&files, &[Wanted::Largest; 11], members);
         assert_eq!(largest, [true, true]);
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(argmax(found), argmax(expected));
@@ -124,11 +123,11 @@ fn few_tiles_are_multiplied_again() {
     }
     // As many as a plan for sixteen conversations computes together.
     let many = Options { max_sequences: 40, ..options() };
-    let (largest, found) = logits_with(&files, many, &[Wanted::Largest(1); 19], 2);
+    let (largest, found) = logits_with(&files, many, &[Wanted::Largest; 19], 2);
     assert_eq!(largest, [true, true]);
     assert!(found[..11].iter().zip(&expected).all(|(found, expected)| argmax(found) == argmax(expected)));
     // Where one of some rows wants all, all have all.
-    let mut wanted = [Wanted::Largest(1); 11];
+    let mut wanted = [Wanted::Largest; 11];
     wanted[3] = Wanted::All;
     let (largest, found) = logits(&files, &wanted, 1);
     assert_eq!(largest, [false, true]);
@@ -143,7 +142,7 @@ fn many_alike_are_all_computed_and_the_first_is_chosen() {
         rows.chunks_mut(2 * 210).for_each(|rows| rows.copy_from_slice(&first[..rows.len()]));
     });
     let files = files.files();
-    let (largest, found) = logits(&files, &[Wanted::Largest(1); 3], 2);
+    let (largest, found) = logits(&files, &[Wanted::Largest; 3], 2);
     assert_eq!(largest, [false]);
     assert!(found == logits(&files, &[Wanted::All; 3], 1).1);
     let tokens = said(&mut files.engine(options(), team(2)).unwrap(), 1, Params::default()).unwrap();

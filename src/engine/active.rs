@@ -194,14 +194,11 @@ impl Active {
             Task::Score { .. } => !last && position >= self.unreported(),
             Task::Embed { .. } => false,
         };
-        let largest = match (&self.sampler, &self.request.task) {
-            (Some(sampler), Task::Generate { hook: false, .. }) => sampler.needs(),
-            _ => None,
-        };
-        match (wanted, largest) {
+        let greedy = self.sampler.as_ref().is_some_and(Sampler::needs_largest_only);
+        match (wanted, &self.request.task) {
             (false, _) => Wanted::Nothing,
-            (true, Some(count)) => Wanted::Largest(count),
-            (true, None) => Wanted::All,
+            (true, Task::Generate { hook: false, .. }) if greedy => Wanted::Largest,
+            _ => Wanted::All,
         }
     }
 

@@ -59,8 +59,8 @@ impl BatchRow {
 pub enum Wanted {
     Nothing,
     All,
-    /// So many of the largest, and all that equal the last of these; any other may be −∞.
-    Largest(usize),
+    /// The largest, and all that equal it; any other may be −∞.
+    Largest,
 }
 
 /// What one operation left behind.
@@ -104,9 +104,9 @@ pub struct Forward<I: Isa> {
     sin: Vec<f32>,
     act: Act<I>,
     logits: Vec<f32>,
-    /// Whether only the largest logits are exact, and others −∞.
+    /// Whether only logits that may be the largest are exact, and others −∞.
     largest: bool,
-    /// Rows whose logits are all computed because too many were among the largest of a row before.
+    /// Rows whose logits are all computed because too many might have been the largest of a row before.
     all_logits: usize,
     /// What each gated delta net read at guessed rows.
     guessed: Vec<f32>,

@@ -94,7 +94,7 @@ impl Sampler {
         self.sample_largest(logits).map_err(|error| error.option("logits"))
     }
 
-    /// Chooses a token as [`Self::sample`] does, given the logits that it [needs](Self::needs), and −∞ for others.
+    /// Chooses a token as [`Self::sample`] does, given the largest logit, all that equal it, and −∞ or the logit for others.
     ///
     /// # Errors
     /// `NonFinite` if a logit is NaN or +∞, or if all are −∞.
@@ -107,28 +107,9 @@ impl Sampler {
         self.choose(logits, most)
     }
 
-    /// On how many of the largest logits the choice depends; `None` where on all.
-    pub fn needs(&self) -> Option<usize> {
-        let Self { params, lists, .. } = self;
-        if self.changes() || params.logprobs.is_some() {
-            return None;
-        }
-        if self.greedy() {
-            return Some(1);
-        }
-        let cuts = |stage: &Stage| match stage {
-            Stage::TopNSigma => params.top_n_sigma > 0.0,
-            Stage::TopK => params.top_k > 0 || params.adaptive_top_k,
-            Stage::TypicalP => params.typical_p < 1.0,
-            Stage::TopP => params.top_p < 1.0,
-            Stage::MinP => params.min_p > 0.0,
-            Stage::Xtc => params.xtc_probability > 0.0,
-            Stage::Temperature => params.dynamic_temperature > 0.0,
-            Stage::Penalties | Stage::Dry => false,
-        };
-        let first = lists.samplers.iter().find(|stage| cuts(stage));
-        // One more, since top-k looks whether there is anything to cut.
-        (first == Some(&Stage::TopK) && params.top_k > 0 && params.mirostat_tau == 0.0).then_some(params.top_k + 1)
+    /// Whether the choice depends on nothing but which logit is the largest.
+    pub fn needs_largest_only(&self) -> bool {
+        self.greedy() && !self.changes() && self.params.logprobs.is_none()
     }
 
     /// Chooses a token among logits of which `most` is the largest.

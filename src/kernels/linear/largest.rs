@@ -1,4 +1,4 @@
-//! The largest results of a product, from rough ones of all rows and exact ones of few.
+//! The largest result of a product, from rough results of all rows and exact ones of few.
 //!
 //! Results with coarser activations differ from exact ones by no more than the length of a row times that of what rounding took from
 //! the input (Cauchy and Schwarz). So a rough result of each row says which tiles may hold the largest exact one, and only these are
@@ -9,8 +9,8 @@
 //! top of a tile     =  its largest rough result + the length of its longest row · |x − x'|
 //! ```
 //!
-//! Tiles are multiplied in the order of their tops, until as many exact results as are wanted are larger than the top of the next. In
-//! the vocabulary of a language model that are a few tiles of thousands (benches/results/README.md, "The largest logits").
+//! Tiles are multiplied in the order of their tops, until an exact result is larger than the top of the next. In the vocabulary of
+//! a language model that are a few tiles of thousands (benches/results/README.md, "The largest logit").
 
 use std::cell::RefCell;
 
@@ -28,53 +28,46 @@ const LEAST_ERROR: f32 = 1e-12;
 /// One of so many tiles may be multiplied again, before that costs more than it saves.
 const SHARE: usize = 16;
 
-/// Whether the largest results of a matrix with int14 are found with less work than all: where two planes take more time than reading,
+/// Whether the largest result of a matrix with int14 is found with less work than all: where two planes take more time than reading,
 /// and one does not.
 pub fn pays(matrix: &Matrix) -> bool {
-    matrix.has_lengths() && most_wanted(matrix.shape.tiles()) > 1
-}
-
-/// How many of the largest results can be had of a matrix of so many tiles.
-pub fn most_wanted(tiles: usize) -> usize {
-    tiles / SHARE / 2
+    matrix.has_lengths() && matrix.shape.tiles() >= 4 * SHARE
 }
 
 thread_local! {
-    /// The top of each tile, and the exact results so far.
-    static BUFFERS: RefCell<[Vec<f32>; 2]> = const { RefCell::new([const { Vec::new() }; 2]) };
+    /// The top of each tile.
+    static TOPS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Replaces the rough results of a token: by exact ones where they are among the `count` largest or equal to the last of these, by
-/// exact ones or −∞ elsewhere. `lengths` are those of the matrix's [longest rows](Matrix::longest_rows), `error` is that of what the
-/// rough product and the exact one lost of the input. Returns `false`, with results of no meaning, where too many would have to be
-/// multiplied again.
+/// Replaces the rough results of a token: by exact ones where they may be the largest, by −∞ elsewhere. `lengths` are those of the
+/// matrix's [longest rows](Matrix::longest_rows), `error` is that of what the rough product and the exact one lost of the input. Returns
+/// `false`, with results of no meaning, where too many would have to be multiplied again.
 #[inline(never)]
 pub fn keep_largest<I: Isa>(
     exact: &Product<I>,
     token: usize,
     (lengths, error): (&[f32], f32),
-    count: usize,
     results: &mut [f32],
 ) -> bool {
-    if !(LEAST_ERROR..f32::INFINITY).contains(&error) || count > most_wanted(lengths.len()) {
+    if !(LEAST_ERROR..f32::INFINITY).contains(&error) {
         return false;
     }
-    BUFFERS.with_borrow_mut(|[tops, found]| {
+    TOPS.with_borrow_mut(|tops| {
         tops.clear();
-        found.clear();
         tops.extend(results.chunks(TILE).zip(lengths).map(|(tile, length)| largest::<I>(tile) + length * error));
         results.fill(f32::NEG_INFINITY);
+        let mut found = f32::NEG_INFINITY;
         for _ in 0..lengths.len() / SHARE {
-            let most = largest::<I>(tops);
-            if found.iter().filter(|&&result| result > most).count() >= count {
+            let top = largest::<I>(tops);
+            if found > top {
                 return true;
             }
-            let tile = tops.iter().position(|&top| top == most).unwrap_or(0);
+            let tile = tops.iter().position(|&other| other == top).unwrap_or(0);
             tops[tile] = f32::NEG_INFINITY;
             let end = results.len().min((tile + 1) * TILE);
             let results = &mut results[tile * TILE..end];
             exact.tile(tile, token, results);
-            found.extend_from_slice(results);
+            found = found.max(largest::<I>(results));
         }
         false
     })
@@ -158,19 +151,19 @@ mod tests {
     }
 
     /// All results, and what is kept of them.
-    fn kept(matrix: &Matrix, x: &[f32], count: usize) -> (Vec<f32>, Option<Vec<f32>>) {
+    fn kept(matrix: &Matrix, x: &[f32]) -> (Vec<f32>, Option<Vec<f32>>) {
         let mut results = all(matrix, &prepared(matrix, Precision::Int8, x));
         let act = prepared(matrix, Precision::Int14, x);
         let rounded = |to| rounding_error::<Active>(&spec(&matrix.shape, to), x);
         let lost = LOST_IN_SUMS * elementwise::length::<Active>(x);
         let error = rounded(Precision::Int8) + rounded(Precision::Int14) + lost;
         let lengths = (&matrix.longest_rows()[..], error);
-        let found = keep_largest(&Product::new(matrix, &act), 1, lengths, count, &mut results);
+        let found = keep_largest(&Product::new(matrix, &act), 1, lengths, &mut results);
         (all(matrix, &act), found.then_some(results))
     }
 
     #[test]
-    fn the_largest_results_are_those_of_the_exact_product() {
+    fn the_largest_result_is_that_of_the_exact_product() {
         let mut rng = Rng::new(51);
         for (alike, outlier) in [(1, 1.0), (40, 1.0), (1, 8.0)] {
             let matrix = matrix(&mut rng, alike);
@@ -184,21 +177,19 @@ mod tests {
                     matrix.row(0, &mut row);
                     x.iter_mut().zip(&row).for_each(|(x, row)| *x += row * 40.0);
                 }
-                let count = [1, 1, 2, 4][round % 4];
-                let (exact, kept) = kept(&matrix, &x, count);
+                let (exact, kept) = kept(&matrix, &x);
                 let Some(kept) = kept else { continue };
                 found += 1;
-                let mut sorted = exact.clone();
-                sorted.sort_by(|a, b| b.total_cmp(a));
+                let largest = exact.iter().copied().fold(f32::MIN, f32::max);
                 for (row, (exact, kept)) in exact.iter().zip(&kept).enumerate() {
                     let same = exact.to_bits() == kept.to_bits();
                     assert!(same || *kept == f32::NEG_INFINITY, "row {row}: {kept} for {exact}");
-                    assert!(same || *exact < sorted[count - 1], "row {row}: {exact} is among the {count} largest");
+                    assert!(same || *exact < largest, "row {row}: {exact} is the largest");
                 }
                 let again = kept.iter().filter(|kept| kept.is_finite()).count();
                 assert!(again <= ROWS / SHARE, "{again} rows were multiplied again");
             }
-            assert!(found >= 9, "{found} of 12 rounds, {alike} alike, an outlier of {outlier}");
+            assert!(found >= 11, "{found} of 12 rounds, {alike} alike, an outlier of {outlier}");
         }
     }
 
@@ -207,12 +198,11 @@ mod tests {
         let mut rng = Rng::new(52);
         let x: Vec<f32> = (0..COLS).map(|_| rng.unit() as f32 - 0.5).collect();
         let same = matrix(&mut rng, ROWS);
-        assert_eq!(kept(&same, &x, 1).1, None, "all rows are the same");
+        assert_eq!(kept(&same, &x).1, None, "all rows are the same");
         let matrix = matrix(&mut rng, 1);
-        assert!(kept(&matrix, &x, most_wanted(matrix.shape.tiles())).1.is_some());
-        assert_eq!(kept(&matrix, &x, most_wanted(matrix.shape.tiles()) + 1).1, None, "too many are wanted");
+        assert!(kept(&matrix, &x).1.is_some());
         for odd in [0.0, 1e-30, f32::NAN, f32::INFINITY] {
-            assert_eq!(kept(&matrix, &[odd; COLS], 1).1, None, "{odd}");
+            assert_eq!(kept(&matrix, &[odd; COLS]).1, None, "{odd}");
         }
     }
 }

@@ -1,15 +1,15 @@
 //! The head: from hidden rows to logits.
 //!
-//! A greedy choice depends on the largest logit alone, one by top-k on few more. Where both planes of int14 take more time than reading,
-//! a product with int8 goes before, and only tiles that may hold [the largest](crate::kernels::linear::largest) logits are multiplied
-//! with int14. The choice is the same, bit for bit.
+//! A greedy choice depends on the largest logit alone. Where both planes of int14 take more time than reading, a product with int8 goes
+//! before, and only tiles that may hold [the largest](crate::kernels::linear::largest) are multiplied with int14. The choice is the same,
+//! bit for bit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Forward, Progress, Wanted, row};
 use crate::kernels::act::{ActSpec, Precision, rounding_error};
 use crate::kernels::isa::Isa;
-use crate::kernels::linear::largest::{LOST_IN_SUMS, keep_largest, most_wanted};
+use crate::kernels::linear::largest::{LOST_IN_SUMS, keep_largest};
 use crate::kernels::{elementwise, linear, sections, spec};
 use crate::model::adapter::Site;
 use crate::model::plan::MOST_HEAD_ROWS;
@@ -84,12 +84,11 @@ impl<I: Isa> Forward<I> {
         });
     }
 
-    /// The largest logits of some rows. Returns `false`, with logits of no meaning, where all are to be computed.
+    /// The largest logit of each of some rows. Returns `false`, with logits of no meaning, where all are to be computed.
     fn multiply_largest(&mut self, team: &Team, model: &Model, wanted: &[Wanted], input: Input) -> bool {
-        let (vocab, head) = (model.config.vocab, model.head());
-        let lengths = &model.head_lengths;
-        let few = |wanted: &Wanted| matches!(wanted, Wanted::Largest(count) if *count <= most_wanted(lengths.len()));
-        if !wanted.iter().all(few) || !self.adapters.uses.is_empty() {
+        let (vocab, head, lengths) = (model.config.vocab, model.head(), &model.head_lengths);
+        let alone = wanted.iter().all(|wanted| *wanted == Wanted::Largest) && self.adapters.uses.is_empty();
+        if !alone || lengths.is_empty() {
             return false;
         }
         if self.all_logits > 0 {
@@ -110,8 +109,7 @@ impl<I: Isa> Forward<I> {
         let (exact, failed) = (linear::Product::new(head, &self.act), AtomicBool::new(false));
         team.rows(&mut self.logits, vocab, |first, rows| {
             for (i, logits) in (first..).zip(rows.chunks_exact_mut(vocab)) {
-                let Wanted::Largest(count) = wanted[i] else { continue };
-                if !keep_largest(&exact, i, (lengths, errors[i]), count, logits) {
+                if !keep_largest(&exact, i, (lengths, errors[i]), logits) {
                     failed.store(true, Ordering::Relaxed);
                 }
             }

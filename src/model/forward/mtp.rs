@@ -80,6 +80,6 @@ impl<I: Isa> Forward<I> {
         pass.output(&mtp.layer);
         pass.gate_up(&mtp.layer);
         pass.down(&mtp.layer);
-        self.multiply_head(team, model, mtp.norm.as_deref().unwrap_or(&model.output_norm), &[0], &[Wanted::Largest(1)]);
+        self.multiply_head(team, model, mtp.norm.as_deref().unwrap_or(&model.output_norm), &[0], &[Wanted::Largest]);
     }
 }
