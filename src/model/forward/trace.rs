@@ -87,6 +87,10 @@ impl<I: Isa> Forward<I> {
         let Some(past) = self.operation.checked_sub(2) else { return };
         let operation = self.at(self.operation - 1, model);
         if operation == Operation::Head {
+            // A pass that began without a trace may have no more than the largest logits.
+            if self.largest {
+                return;
+            }
             return self.trace_head(model, past - model.part.len() * LAYER.len(), note);
         }
         if self.rows.is_empty() {
