@@ -11,6 +11,7 @@ use ternlight::error::{ErrorKind, Result};
 use ternlight::kernels::isa::scalar::Scalar;
 use ternlight::model::Options;
 use ternlight::model::forward::{BatchRow, Forward, Progress, Wanted};
+use ternlight::observe::Operation;
 use ternlight::quant;
 use ternlight::rng::Rng;
 use ternlight::sampling::{Params, argmax};
@@ -172,6 +173,30 @@ fn what_reads_logits_has_all_of_them() {
     }
     assert_eq!(heads, 3);
     assert_eq!(tokens.len(), 4);
+}
+
+#[test]
+fn a_host_that_looks_at_logits_has_all_of_them() {
+    let files = files();
+    for watched in [false, true] {
+        let mut engine = files.engine(options(), Team::solo()).unwrap();
+        let session = engine.open();
+        submit(&mut engine, session, &[1, 2, 3], 4, Params::default()).unwrap();
+        engine.watch_logits(watched);
+        let (mut seen, mut tokens) = (0, 0);
+        while engine.busy() {
+            let events = engine.step(&mut || true).unwrap();
+            tokens += events.iter().filter(|event| matches!(event, Event::Token { .. })).count();
+            let looked = engine.look();
+            if looked.first() == Some(&(Operation::Head as usize as f64)) {
+                seen += 1;
+                // Nothing of the output is not finite.
+                assert_eq!((looked[4], looked[10]), (VOCAB as f64, 0.0));
+            }
+        }
+        assert_eq!(tokens, 4);
+        assert_eq!(seen > 0, watched, "{seen} heads");
+    }
 }
 
 #[test]

@@ -148,7 +148,7 @@ impl<I: Isa> Engine<I> {
             let tokens = session.tokens[from..to.min(len)].iter().chain(guesses);
             rows.extend(tokens.zip(from..to).map(|(&token, position)| {
                 let logits = match request.wants(position, len) {
-                    Wanted::Largest if self.traced => Wanted::All,
+                    Wanted::Largest if self.traced || self.watched => Wanted::All,
                     wanted => wanted,
                 };
                 let read = all_read || logits != Wanted::Nothing || request.wants_state(position, len);

@@ -103,6 +103,8 @@ pub struct Engine<I: Isa> {
     served: Vec<RequestId>,
     /// Whether every row goes through all of the last layer, because the step is traced.
     traced: bool,
+    /// Whether every logit is computed where one would do, because the host looks at them.
+    watched: bool,
     /// A prompt that is computed before it is asked for.
     expected: Option<Expected>,
     next: u32,
@@ -138,6 +140,7 @@ impl<I: Isa> Engine<I> {
             running: None,
             served: Vec::new(),
             traced: false,
+            watched: false,
             expected: None,
             next: 0,
             steps: 0,

@@ -1,5 +1,5 @@
 //! Numbers for a host that watches the memory between two steps: where things lie, and what the last operation has left there.
-//! Nothing here changes anything.
+//! Nothing here changes a result.
 
 use super::Engine;
 use crate::kernels::isa::Isa;
@@ -13,6 +13,11 @@ fn address<T>(values: &[T]) -> f64 {
 }
 
 impl<I: Isa> Engine<I> {
+    /// Whether the passes that begin from now on compute every logit where the largest alone would do, so that [`Self::look`] tells of them.
+    pub fn watch_logits(&mut self, on: bool) {
+        self.watched = on;
+    }
+
     /// Seven numbers for each matrix, those of the layers in the order of a pass, then the head, then the embedding where it is another one:
     /// address and number of its tiles, bytes of a tile, rows, columns, address and number of its scales of rows.
     pub fn matrices(&self) -> Vec<f64> {

@@ -202,6 +202,12 @@ impl Engine {
         }
     }
 
+    /// See [`engine::Engine::watch_logits`].
+    #[wasm_bindgen(js_name = watchLogits)]
+    pub fn watch_logits(&mut self, on: bool) {
+        self.engine.watch_logits(on);
+    }
+
     /// The last batch, if its pass is completed: request, first position and number of tokens of each request in it.
     pub fn served(&self) -> Vec<u32> {
         self.engine.served().iter().flat_map(|&(id, from, count)| [id.0, from as u32, count as u32]).collect()

@@ -15,6 +15,7 @@ export interface Watched {
   step(budget: number): unknown[];
   served(): Uint32Array;
   watch(what: number): Float64Array;
+  watchLogits(on: boolean): void;
   busy(): boolean;
 }
 
@@ -116,6 +117,7 @@ export class Monitor {
       this.#computed += performance.now() - begun;
       return events;
     }
+    engine.watchLogits(true);
     const events: unknown[] = [];
     let looked = 0;
     for (let now = begun; ; ) {
@@ -126,7 +128,10 @@ export class Monitor {
       else this.#look();
       now = performance.now();
       looked += now - after;
-      if (done) this.#looking = false;
+      if (done) {
+        this.#looking = false;
+        engine.watchLogits(false);
+      }
       if (done || now - begun >= budget || !engine.busy()) {
         this.#looked += looked;
         this.#computed += now - begun - looked;
@@ -142,6 +147,7 @@ export class Monitor {
     this.#rests = on ? null : (this.#rests ?? now);
     // A step that was begun may end without being looked at.
     this.#looking = false;
+    this.#around.engine.watchLogits(false);
     this.#logits = null;
     return on ? this : null;
   }

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Health } from "ternlight";
+import { type Health, load } from "ternlight";
+import { synthetic } from "../../src/bench/synthetic.ts";
 import { json, ternlight } from "../cli/support/ternlight.ts";
 import { DEMO, demo, failure, ONCE } from "./support/model.ts";
 
@@ -46,6 +47,17 @@ test("watching every step changes no token and no logit", async (context) => {
   );
   assert.ok(kvEntropy.layers!.length === watched.info.config.layers && !kvEntropy.layers!.includes(null));
   assert.ok(weights.from.rounds! >= 1 && weights.value === 0);
+});
+
+test("a greedy answer's logits are seen where a choice needs the largest alone", async (context) => {
+  const file = synthetic({ shape: "fairy,layers=1,vocab=4096", type: "tq2_0", embedding: "q6_k" });
+  const options = { maxTokens: 20, temperature: 0 };
+  const [plain, watched] = await Promise.all([load(file), load(file, always)]);
+  context.after(() => Promise.all([plain.close(), watched.close()]));
+  const { tokens } = await plain.generate([1, 2, 3], options).finished;
+  assert.deepEqual((await watched.generate([1, 2, 3], options).finished).tokens, tokens);
+  const { nonFinite, perplexity } = (await watched.health()).signals;
+  assert.deepEqual([nonFinite.state, perplexity.from.tokens], ["ok", 20]);
 });
 
 test("watching rests and goes on", async (context) => {

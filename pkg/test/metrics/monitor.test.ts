@@ -32,6 +32,7 @@ for (const share of [0.005, 0.02, 0.04]) {
         spent.looks += 5;
         return what === 1 ? Float64Array.of(0, 1, 4, 0) : new Float64Array(0);
       },
+      watchLogits() {},
     };
     const turn = async () => {};
     const around = { engine, memory, operations: [], recorder: new Recorder(), kvCacheType: "f32", turn };
