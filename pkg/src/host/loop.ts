@@ -78,6 +78,18 @@ export class EngineLoop {
     if (!this.#running) void this.#run();
   }
 
+  /** Lets `work` step the engine itself. A run that waits for its turn would step it in between. */
+  async alone<T>(work: () => Promise<T>): Promise<T> {
+    while (this.#running) await this.#turn();
+    this.#running = true;
+    try {
+      return await work();
+    } finally {
+      this.#running = false;
+      this.start();
+    }
+  }
+
   cancel(request: number): void {
     this.#listeners.delete(request);
     this.recorder?.over(request);

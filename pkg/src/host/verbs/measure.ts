@@ -1,6 +1,6 @@
 /** Measurements of the engine and of its machine, as plain numbers. The benchmark works out what they mean. */
 
-import type { Phase } from "../../rpc/protocol.ts";
+import type { Phase, Verbs } from "../../rpc/protocol.ts";
 import type { CallContext, Handler } from "../call.ts";
 import { heldBytes } from "../context.ts";
 import type { EngineEvent, EngineWork } from "../events.ts";
@@ -9,7 +9,14 @@ import { choose, Runtime } from "../runtime.ts";
 import type { HostState } from "../state.ts";
 
 /** Times conversations side by side, alone on the engine: first the tokens before the prompts, then the prompts, then the answers. */
-export const measure: Handler<"measure"> = async (state, { past, prompts, decode, profile }, context) => {
+export const measure: Handler<"measure"> = (state, args, context) =>
+  state.model.loop.alone(() => measureAlone(state, args, context));
+
+async function measureAlone(
+  state: HostState,
+  { past, prompts, decode, profile }: Verbs["measure"]["args"],
+  context: CallContext<"measure">,
+): Promise<Verbs["measure"]["result"]> {
   const { engine, parts } = state.model;
   const sessions = prompts.map(() => engine.open());
   const phase = (ids: readonly number[][], work: EngineWork) => {
@@ -31,7 +38,7 @@ export const measure: Handler<"measure"> = async (state, { past, prompts, decode
   } finally {
     for (const session of sessions) engine.close(session);
   }
-};
+}
 
 /** Runs all that is submitted, and times each step. */
 async function timePhase(
