@@ -216,8 +216,14 @@ impl Active {
         self.state.iter_mut().zip(state).for_each(|(sum, &value)| *sum += f64::from(value));
     }
 
-    /// Takes the logits behind a position: those that it [wants](Self::wants) where `largest` says so, otherwise all.
-    pub fn take(&mut self, id: RequestId, position: usize, (logits, largest): (&[f32], bool), events: &mut Vec<Event>) {
+    /// Takes the logits behind a position, or the token of the largest where it [wants](Self::wants) no more.
+    pub fn take(
+        &mut self,
+        id: RequestId,
+        position: usize,
+        (logits, largest): (&[f32], Option<u32>),
+        events: &mut Vec<Event>,
+    ) {
         let result = match &self.request.task {
             Task::Generate { hook: true, .. } => {
                 check_finite(logits).map(|()| self.chosen.push_back(Chosen::Ask(logits.to_vec())))
@@ -225,7 +231,7 @@ impl Active {
             Task::Generate { .. } if self.rejects() => return,
             Task::Generate { params, .. } => {
                 let sampler = self.sampler.as_mut().expect("made with the request");
-                let choice = if largest { sampler.sample_largest(logits) } else { sampler.sample(logits) };
+                let choice = largest.map_or_else(|| sampler.sample(logits), Ok);
                 choice.map(|token| {
                     sampler.accept(token);
                     let logprobs = params.logprobs.map(|count| Logprobs::of(logits, token, count));

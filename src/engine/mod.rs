@@ -430,7 +430,7 @@ fn hand_out<I: Isa>(
     for (i, &row) in rows.iter().enumerate() {
         let id = owners[row];
         if let Some(request) = requests.get_mut(&id) {
-            let logits = (forward.logits(i), forward.has_largest_only());
+            let logits = (forward.logits(i), forward.largest(i));
             request.take(id, forward.rows()[row].position, logits, events);
         }
     }

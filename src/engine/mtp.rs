@@ -65,7 +65,8 @@ impl<I: Isa> Engine<I> {
             let guesses = asks && requests.get_mut(&request).is_some_and(Active::wants_mtp);
             forward.mtp(team, model, cache, &rows, guesses);
             session.mtp = cached + usize::from(next);
-            session.guess = guesses.then(|| (len, argmax(forward.logits(0)) as u32));
+            let guess = || forward.largest(0).unwrap_or_else(|| argmax(forward.logits(0)) as u32);
+            session.guess = guesses.then(|| (len, guess()));
         }
     }
 }

@@ -25,7 +25,7 @@ use pass::Pass;
 
 use super::adapter::{Adapters, Site, Use};
 use super::config::Config;
-use super::plan::Plan;
+use super::plan::{Plan, head_tiles};
 use super::weights::Model;
 use crate::error::{Result, filled, reserve};
 use crate::kernels::act::Act;
@@ -59,7 +59,7 @@ impl BatchRow {
 pub enum Wanted {
     Nothing,
     All,
-    /// The largest, and all that equal it; any other may be −∞.
+    /// Which is the largest, and no more of them, unless that is as much work.
     Largest,
 }
 
@@ -104,8 +104,12 @@ pub struct Forward<I: Isa> {
     sin: Vec<f32>,
     act: Act<I>,
     logits: Vec<f32>,
-    /// Whether only logits that may be the largest are exact, and others −∞.
-    largest: bool,
+    /// The length of the longest row of each tile of the head, once it was needed.
+    lengths: Vec<f32>,
+    /// What each tile of the head may have as its largest logit.
+    tops: Vec<f32>,
+    /// The tokens of the largest logits, where these alone were computed.
+    largest: Vec<u32>,
     /// Rows whose logits are all computed because too many might have been the largest of a row before.
     all_logits: usize,
     /// What each gated delta net read at guessed rows.
@@ -143,6 +147,7 @@ impl<I: Isa> Forward<I> {
         let (config, batch) = (&plan.config, plan.rows() as u64);
         let (first, second) = config.widest();
         let floats = |width: usize| scratch(batch * width as u64);
+        let head_rows = if plan.layers().start == 0 { plan.head_rows() as u64 } else { 0 };
         Ok(Self {
             rows: reserve("a batch", batch)?,
             mtp_rows: reserve("a batch", if plan.config.drafts { batch } else { 0 })?,
@@ -163,8 +168,10 @@ impl<I: Isa> Forward<I> {
             sin: floats(config.rope.dim / 2)?,
             act: Act::reserve(plan.act_bytes())?,
             guessed: filled("scratch", guessed_values(config, plan.layers()) as u64, 0.0)?,
-            logits: scratch(if plan.layers().start == 0 { (plan.head_rows() * config.vocab) as u64 } else { 0 })?,
-            largest: false,
+            logits: scratch(head_rows * config.vocab as u64)?,
+            lengths: scratch(head_rows.min(1) * head_tiles(config) as u64)?,
+            tops: scratch(head_rows * head_tiles(config) as u64)?,
+            largest: reserve("a batch", head_rows)?,
             all_logits: 0,
         })
     }
@@ -228,14 +235,14 @@ impl<I: Isa> Forward<I> {
         std::mem::swap(&mut self.sin, &mut other.sin);
     }
 
-    /// The logits of the i-th row of the last [`Progress::Logits`].
+    /// The logits of the i-th row of the last [`Progress::Logits`], where [`Self::largest`] says nothing.
     pub fn logits(&self, i: usize) -> &[f32] {
         row(&self.logits, self.vocab, i)
     }
 
-    /// Whether logits that were not [wanted](Wanted) are −∞.
-    pub fn has_largest_only(&self) -> bool {
-        self.largest
+    /// The token of the largest logit of that row, the first of several, where no more was computed of it.
+    pub fn largest(&self, i: usize) -> Option<u32> {
+        self.largest.get(i).copied()
     }
 
     /// Takes a conversation's state over the `index`th guess of the last pass, which was right.

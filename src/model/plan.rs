@@ -21,7 +21,7 @@ use super::weights::precision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
 use crate::kernels::act::Precision;
-use crate::kernels::packed::{LOOKUP, MatrixShape, Packing};
+use crate::kernels::packed::{LOOKUP, MatrixShape, Packing, TILE};
 use crate::kernels::rows::KV_BLOCK;
 use crate::kernels::spec;
 use crate::kv::{self, Codec, StateShape};
@@ -264,7 +264,8 @@ impl Plan {
         let states = state_shape(config, layers.clone()).bytes() * cache.states as u64;
         let (first, second) = config.widest();
         let row = 2 * config.hidden + first + second + 2 * config.ffn + config.rope.dim;
-        let logits = if layers.start == 0 { options.head_rows() * (config.vocab + config.hidden) } else { 0 };
+        let (head, tiles) = (config.vocab + config.hidden, head_tiles(config));
+        let logits = if layers.start == 0 { options.head_rows() * (head + tiles) + tiles } else { 0 };
         // Latent weights wait whole for their mean, one matrix at a time.
         let latent = items().filter(|item| matches!(item.target, Target::Matrix(_, Reading::Latent)));
         let staged = latent.map(|item| item.tensor.len).max().unwrap_or(0);
@@ -408,6 +409,11 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// The tiles of the head.
+pub fn head_tiles(config: &Config) -> usize {
+    config.vocab.div_ceil(TILE)
 }
 
 fn layers(config: &Config, options: &Options) -> Span<usize> {

@@ -73,8 +73,8 @@ impl<'a, I: Isa> Products<'a, I> {
         for &Product { matrix, ref sections, first } in products {
             let width = sections.last().map_or(0, |section| section.first + section.width);
             let product = linear::Product::new(matrix, act);
-            team.columns(&mut self.y[..width], width, sections, linear::chunk_size(1), |part, tiles, columns| {
-                product.multiply(part, first + tiles.start..first + tiles.end, columns);
+            team.columns(&mut self.y[..width], width, sections, linear::chunk_size(1), |part, tiles, mut columns| {
+                product.multiply(part, first + tiles.start..first + tiles.end, &mut columns);
             });
         }
         (self.now)() - begun

@@ -28,9 +28,6 @@ pub struct Model {
     /// `[vocab, hidden]`; `None` where it is the embedding.
     pub head: Option<Matrix>,
     pub head_precision: Precision,
-    /// The lengths of the head's longest rows, a tile, where its [largest](crate::kernels::linear::largest) result is found with less work than all; else
-    /// none.
-    pub head_lengths: Vec<f32>,
     /// How the rows of the embedding become those of the model, and how the input of the head is rotated.
     pub embedding_rotation: Option<InputRotation>,
     pub head_rotation: Option<InputRotation>,

@@ -91,23 +91,15 @@ impl Sampler {
     /// # Errors
     /// `NonFinite` if a logit is NaN or +∞, or if every token is forbidden.
     pub fn sample_masked(&mut self, logits: &[f32]) -> Result<u32> {
-        self.sample_largest(logits).map_err(|error| error.option("logits"))
-    }
-
-    /// Chooses a token as [`Self::sample`] does, given the largest logit, all that equal it, and −∞ or the logit for others.
-    ///
-    /// # Errors
-    /// `NonFinite` if a logit is NaN or +∞, or if all are −∞.
-    pub fn sample_largest(&mut self, logits: &[f32]) -> Result<u32> {
         let (most, magnitude) = largest(logits);
         if magnitude.is_nan() || most == f32::INFINITY {
             let token = logits.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY).unwrap_or(0);
-            return Err(not_finite(token, logits[token]));
+            return Err(not_finite(token, logits[token]).option("logits"));
         }
-        self.choose(logits, most)
+        self.choose(logits, most).map_err(|error| error.option("logits"))
     }
 
-    /// Whether the choice depends on nothing but which logit is the largest.
+    /// Whether it chooses the token of the largest logit, the first of several, whatever others are.
     pub fn needs_largest_only(&self) -> bool {
         self.greedy() && !self.changes() && self.params.logprobs.is_none()
     }

@@ -37,7 +37,7 @@ use crate::team::Columns;
 /// act.prepare(&Team::solo(), spec, 1, |_, row| row.copy_from_slice(&x));
 ///
 /// let mut y = [0.0; 32];
-/// Product::new(&matrix, &act).multiply(0, 0..1, Columns::all(&mut y, 32));
+/// Product::new(&matrix, &act).multiply(0, 0..1, &mut Columns::all(&mut y, 32));
 ///
 /// let naive = |row: usize| (0..64).map(|k| (f32::from(codes[row * 64 + k]) - 1.0) * 0.5 * x[k]).sum::<f32>();
 /// assert!((0..32).all(|row| y[row] == naive(row)));
@@ -82,19 +82,24 @@ impl<'a, I: Isa> Product<'a, I> {
     ///
     /// # Panics
     /// If the columns are not the tiles' rows.
-    pub fn multiply(&self, part: usize, tiles: Range<usize>, mut columns: Columns) {
+    pub fn multiply(&self, part: usize, tiles: Range<usize>, columns: &mut Columns) {
         let first = part * self.matrix.shape.part_tiles();
         let tiles = first + tiles.start..first + tiles.end;
         if tiles.is_empty() {
             return;
         }
         if self.panel {
-            panel::multiply(self.dots, self.matrix, tiles, self.act, &mut columns);
+            panel::multiply(self.dots, self.matrix, tiles, self.act, columns);
         } else if self.act.tokens() == 1 {
             self.one(tiles, 0, columns.row(0));
         } else {
-            self.several(tiles, &mut columns);
+            self.several(tiles, columns);
         }
+    }
+
+    /// The rows of a tile.
+    pub fn tile_rows(&self, tile: usize) -> Range<usize> {
+        self.matrix.shape.tile_rows(tile)
     }
 
     /// Writes the results of one tile for one token.

@@ -271,8 +271,8 @@ fn product_by<I: Isa>(dots: DotProduct, matrix: &Matrix, x: &[f32], precision: P
     act.prepare(team, spec, tokens, |row, values| values.copy_from_slice(&x[row * shape.cols..][..shape.cols]));
     let product = Product::by(dots, matrix, &act);
     let sections: Vec<_> = sections(shape, 0).collect();
-    team.columns(&mut y, shape.rows, &sections, chunk_size(tokens), |part, tiles, columns| {
-        product.multiply(part, tiles, columns);
+    team.columns(&mut y, shape.rows, &sections, chunk_size(tokens), |part, tiles, mut columns| {
+        product.multiply(part, tiles, &mut columns);
     });
     y
 }

@@ -8,23 +8,19 @@ use crate::quant::{Codes, Layout, ScaleType, Scales};
 const LEAST: f32 = 1e-12;
 
 impl Matrix {
-    /// Tells whether [`Self::longest_rows`] can be had: whether codes have 6 bits in super-blocks without minima, as those of Q6_K.
+    /// Tells whether [`Self::longest_row`] can be had: whether codes have 6 bits in super-blocks without minima, as those of Q6_K.
     pub fn has_lengths(&self) -> bool {
         let Packing::Ints(Layout { codes: Codes::B6, scales, .. }) = self.shape.packing else { return false };
         matches!(scales, Scales::Group { scale_type: ScaleType::SuperBlock, min: false, .. })
     }
 
-    /// For each tile the length of its longest row, √Σ w², and a thousandth more, which is more than floats lose here. It is infinite
-    /// where a scale is not finite.
+    /// The length of the longest row of a tile, √Σ w², and a thousandth more, which is more than floats lose here. It is infinite where a
+    /// scale is not finite.
     ///
     /// # Panics
-    /// If the matrix [has none](Self::has_lengths), or tiles are not packed.
-    pub fn longest_rows(&self) -> Vec<f32> {
+    /// If the matrix [has none](Self::has_lengths).
+    pub fn longest_row(&self, tile: usize) -> f32 {
         assert!(self.has_lengths(), "codes of 6 bits in super-blocks without minima");
-        (0..self.shape.tiles()).map(|tile| self.longest_row(tile)).collect()
-    }
-
-    fn longest_row(&self, tile: usize) -> f32 {
         let super_group = self.shape.super_group();
         let mut squares = [[Active::default().splat_f32(0.0); 4]; TILE / 16];
         for block in self.tile(tile).chunks_exact(self.shape.block_bytes()) {
@@ -106,9 +102,9 @@ mod tests {
             matrix.pack(tile, DecodedRows { codes: &codes, scales: &scales, mins: &[], super_scales: &super_scales });
         }
         matrix.factor = -0.5;
-        let lengths = matrix.longest_rows();
         let mut row = vec![0.0; 768];
-        for (tile, &found) in lengths.iter().enumerate() {
+        for tile in 0..shape.tiles() {
+            let found = matrix.longest_row(tile);
             let mut length = |index: usize| {
                 matrix.row(index, &mut row);
                 row.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt()

@@ -4,12 +4,13 @@
 //! before, and only tiles that may hold [the largest](crate::kernels::linear::largest) are multiplied with int14. The choice is the same,
 //! bit for bit.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Forward, Progress, Wanted, row};
 use crate::kernels::act::{ActSpec, Precision, rounding_error};
 use crate::kernels::isa::Isa;
-use crate::kernels::linear::largest::{LOST_IN_SUMS, keep_largest};
+use crate::kernels::linear::largest::{LOST_IN_SUMS, bounds, find_largest, pays, write_tops};
+use crate::kernels::packed::{Matrix, TILE};
 use crate::kernels::{elementwise, linear, sections, spec};
 use crate::model::adapter::Site;
 use crate::model::plan::MOST_HEAD_ROWS;
@@ -61,8 +62,8 @@ impl<I: Isa> Forward<I> {
         };
         // Every one of them is written.
         self.logits.resize(rows.len() * config.vocab, 0.0);
-        self.largest = self.multiply_largest(team, model, &wanted[..rows.len()], &input);
-        if !self.largest {
+        if !self.find_largest(team, model, &wanted[..rows.len()], &input) {
+            self.largest.clear();
             self.multiply_all(team, model, spec(&head.shape, model.head_precision), rows.len(), &input);
         }
         let site = Site { team, layer: config.layers, operation: Operation::Head };
@@ -79,43 +80,84 @@ impl<I: Isa> Forward<I> {
         let sections: Vec<Section> = sections(&head.shape, 0).collect();
         let product = linear::Product::new(head, &self.act);
         let grain = linear::chunk_size(rows);
-        team.columns(&mut self.logits, vocab, &sections, grain, |part, tiles, columns| {
-            product.multiply(part, tiles, columns);
+        team.columns(&mut self.logits, vocab, &sections, grain, |part, tiles, mut columns| {
+            product.multiply(part, tiles, &mut columns);
         });
     }
 
-    /// The largest logit of each of some rows. Returns `false`, with logits of no meaning, where all are to be computed.
-    fn multiply_largest(&mut self, team: &Team, model: &Model, wanted: &[Wanted], input: Input) -> bool {
-        let (vocab, head, lengths) = (model.config.vocab, model.head(), &model.head_lengths);
+    /// Finds the token of the largest logit of each of some rows, and leaves logits of no meaning. Returns `false` where all are to be
+    /// computed.
+    fn find_largest(&mut self, team: &Team, model: &Model, wanted: &[Wanted], input: Input) -> bool {
+        let (head, rows) = (model.head(), wanted.len());
         let alone = wanted.iter().all(|wanted| *wanted == Wanted::Largest) && self.adapters.uses.is_empty();
-        if !alone || lengths.is_empty() {
+        if !alone || model.head_precision != Precision::Int14 || !pays(head) {
             return false;
         }
         if self.all_logits > 0 {
-            self.all_logits = self.all_logits.saturating_sub(wanted.len());
+            self.all_logits = self.all_logits.saturating_sub(rows);
             return false;
         }
-        let roundings = [Precision::Int8, model.head_precision].map(|precision| spec(&head.shape, precision));
-        self.multiply_all(team, model, roundings[0], wanted.len(), input);
+        let [rough, exact] = [Precision::Int8, model.head_precision].map(|precision| spec(&head.shape, precision));
         let mut errors = [0.0; MOST_HEAD_ROWS];
         self.update.resize(model.config.hidden, 0.0);
-        for (i, error) in errors[..wanted.len()].iter_mut().enumerate() {
+        for (i, error) in errors[..rows].iter_mut().enumerate() {
             let x = &mut self.update[..];
             input(i, x);
-            let rounded: f32 = roundings.iter().map(|to| rounding_error::<I>(to, x)).sum();
+            let rounded: f32 = [rough, exact].iter().map(|to| rounding_error::<I>(to, x)).sum();
             *error = rounded + LOST_IN_SUMS * elementwise::length::<I>(x);
         }
-        self.act.prepare(team, roundings[1], wanted.len(), input);
-        let (exact, failed) = (linear::Product::new(head, &self.act), AtomicBool::new(false));
-        team.rows(&mut self.logits, vocab, |first, rows| {
-            for (i, logits) in (first..).zip(rows.chunks_exact_mut(vocab)) {
-                if !keep_largest(&exact, i, (lengths, errors[i]), logits) {
-                    failed.store(true, Ordering::Relaxed);
-                }
+        let mut found = errors[..rows].iter().all(|&error| bounds(error));
+        if found {
+            self.measure_rows(team, head);
+            self.act.prepare(team, rough, rows, input);
+            self.write_tops(team, model, &errors[..rows]);
+            self.act.prepare(team, exact, rows, input);
+            found = self.take_largest(team, model, rows);
+        }
+        self.all_logits = if found { 0 } else { ROWS_AFTER };
+        found
+    }
+
+    /// Finds the lengths of the head's rows, before they are needed for the first time: a load would take longer for all, whether they
+    /// choose greedily or not.
+    fn measure_rows(&mut self, team: &Team, head: &Matrix) {
+        if self.lengths.is_empty() {
+            self.lengths.resize(head.shape.tiles(), 0.0);
+            team.rows(&mut self.lengths, 1, |first, lengths| {
+                (first..).zip(lengths).for_each(|(tile, length)| *length = head.longest_row(tile));
+            });
+        }
+    }
+
+    /// Multiplies the head with the prepared rows. Whoever has the results of some tiles takes what may be the largest of each from them.
+    fn write_tops(&mut self, team: &Team, model: &Model, errors: &[f32]) {
+        let (vocab, head, lengths) = (model.config.vocab, model.head(), &self.lengths);
+        let count = lengths.len();
+        self.tops.resize(errors.len() * count, 0.0);
+        let product = linear::Product::new(head, &self.act);
+        let logits = (&mut self.logits[..], vocab, Section { first: 0, width: vocab, unit: TILE });
+        let tops = (&mut self.tops[..], count, Section { first: 0, width: count, unit: 1 });
+        team.paired_columns([logits, tops], |tiles, mut logits, mut tops| {
+            product.multiply(0, tiles.clone(), &mut logits);
+            for (i, &error) in errors.iter().enumerate() {
+                write_tops::<I>(logits.row(i), (&lengths[tiles.clone()], error), tops.row(i));
             }
         });
-        let failed = failed.into_inner();
-        self.all_logits = if failed { ROWS_AFTER } else { 0 };
-        !failed
+    }
+
+    /// Finds the largest exact logits of the prepared rows. Returns `false` where one of them is not found.
+    fn take_largest(&mut self, team: &Team, model: &Model, rows: usize) -> bool {
+        const NONE: u32 = u32::MAX;
+        let found = [const { AtomicU32::new(NONE) }; MOST_HEAD_ROWS];
+        let (exact, stride) = (linear::Product::new(model.head(), &self.act), self.lengths.len());
+        team.rows(&mut self.tops, stride, |first, tops| {
+            for (i, tops) in (first..).zip(tops.chunks_exact_mut(stride)) {
+                let token = find_largest(&exact, i, tops).map_or(NONE, |row| row as u32);
+                found[i].store(token, Ordering::Relaxed);
+            }
+        });
+        self.largest.clear();
+        self.largest.extend(found.into_iter().take(rows).map(AtomicU32::into_inner));
+        !self.largest.contains(&NONE)
     }
 }

@@ -40,10 +40,10 @@ pub(super) fn multiply<I: Isa>(
         for (product, matrix) in products.iter_mut().zip(matrices) {
             *product = Some(linear::Product::new(matrix, act));
         }
-        team.columns(y, linear.width, sections, linear::chunk_size(rows), |section, tiles, columns| {
+        team.columns(y, linear.width, sections, linear::chunk_size(rows), |section, tiles, mut columns| {
             let (matrix, part) = parts[section];
             let Some(product) = &products[matrix] else { unreachable!("a product a matrix") };
-            product.multiply(part, tiles, columns);
+            product.multiply(part, tiles, &mut columns);
         });
     }
     for (first, bias) in &linear.biases {

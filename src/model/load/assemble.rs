@@ -5,7 +5,6 @@ use litemap::LiteMap;
 use super::{Kind, Sink};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::act::Precision;
-use crate::kernels::linear::largest;
 use crate::kernels::packed::{Matrix, MatrixShape, Packing};
 use crate::model::config::{ScaleMeaning, Training};
 use crate::model::items::{Item, Reading, matrices};
@@ -90,10 +89,6 @@ impl Assembly<'_> {
             // Products with rotated rows are those of a rotated input.
             None => model.embedding_rotation.clone(),
         };
-        let head = model.head();
-        if model.head_precision == Precision::Int14 && largest::pays(head) {
-            model.head_lengths = head.longest_rows();
-        }
         model.output_norm = self.optional_gain(Slot::new(Part::OutputNorm)).unwrap_or_default();
         Ok(model)
     }
@@ -119,7 +114,6 @@ impl Assembly<'_> {
             head_rotation: None,
             output_norm: Vec::new(),
             head_precision: Precision::Float,
-            head_lengths: Vec::new(),
             head: None,
             frequencies: config.rope.frequencies(factors.as_deref()),
             config,
