@@ -37,9 +37,8 @@ pub fn pays(matrix: &Matrix) -> bool {
 #[inline(never)]
 pub fn write_tops<I: Isa>(rough: &[f32], (lengths, error): (&[f32], f32), tops: &mut [f32]) {
     for ((top, length), rough) in tops.iter_mut().zip(lengths).zip(rough.chunks(TILE)) {
-        let most = largest::<I>(rough) + length * error;
-        // What is no number is looked at first.
-        *top = if most.is_nan() { f32::INFINITY } else { most };
+        // Infinite where a result may be no number: a length is, and what is found is a number.
+        *top = largest::<I>(rough) + length * error;
     }
 }
 
@@ -75,7 +74,7 @@ pub fn find_largest<I: Isa>(exact: &Product<I>, token: usize, tops: &mut [f32]) 
     None
 }
 
-/// The largest of some floats, or the least float where there is none.
+/// The largest of some floats that are numbers, or the least float where there is none.
 #[inline(never)]
 fn largest<I: Isa>(values: &[f32]) -> f32 {
     let isa = I::default();
@@ -137,7 +136,7 @@ mod tests {
     /// Packs one tile anew, with this scale of all its super-blocks.
     fn pack(matrix: &mut Matrix, tile: usize, rng: &mut Rng, scale: f32) {
         let codes: Vec<u8> = (0..TILE * COLS).map(|_| rng.below(64) as u8).collect();
-        let (scales, super_scales) = ([1.0; TILE * COLS / 16], [[scale, 0.0]; TILE * COLS / 256]);
+        let (scales, super_scales) = ([scale; TILE * COLS / 16], [[scale, 0.0]; TILE * COLS / 256]);
         matrix.pack(tile, DecodedRows { codes: &codes, scales: &scales, mins: &[], super_scales: &super_scales });
     }
 
@@ -211,8 +210,10 @@ mod tests {
         for odd in [0.0, 1e-30, f32::NAN, f32::INFINITY] {
             assert_eq!(found(&matrix, &[odd; COLS]).1, None, "{odd}");
         }
-        // A scale that is no number.
-        pack(&mut matrix, 77, &mut rng, f32::NAN);
-        assert_eq!(found(&matrix, &x).1, None, "not finite");
+        for scale in [f32::NAN, f32::INFINITY, f32::MAX] {
+            pack(&mut matrix, 77, &mut rng, scale);
+            let (exact, found) = found(&matrix, &x);
+            assert!(!exact.iter().all(|result| result.is_finite()) && found.is_none(), "a scale of {scale}");
+        }
     }
 }
