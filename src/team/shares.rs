@@ -32,7 +32,7 @@ impl Left {
     }
 
     /// Whether the owner of a share has taken no more of it than its first part.
-    pub(super) fn is_behind_first(self, share: Range<usize>, taking: Taking, chunk: usize) -> bool {
+    pub(super) fn has_given_its_first_part(self, share: Range<usize>, taking: Taking, chunk: usize) -> bool {
         let first = taking.count(share.len(), chunk);
         first < share.len() && self == Self::new(share.start + first..share.end)
     }
@@ -156,7 +156,7 @@ impl Team {
                 let share = share(count, (first + turn) % active, active);
                 let (taking, mut left) =
                     if turn == 0 { (own, Left::new(share.clone())) } else { (Taking::Stolen, queue.left()) };
-                if turn > 0 && share.len() >= TELLING && left.is_behind_first(share, own, chunk) {
+                if turn > 0 && share.len() >= TELLING && left.has_given_its_first_part(share, own, chunk) {
                     let jobs = if jobs > 0 { ALERT_JOBS + WARY_JOBS } else { ALERT_JOBS };
                     wary.store(jobs, Ordering::Relaxed);
                 }
