@@ -16,6 +16,7 @@ mod prefill;
 mod trace;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use mtp::MtpRow;
 pub use prefill::Prefill;
@@ -25,7 +26,7 @@ use pass::Pass;
 
 use super::adapter::{Adapters, Site, Use};
 use super::config::Config;
-use super::plan::{Plan, head_tiles};
+use super::plan::{MOST_HEAD_ROWS, Plan, head_tiles};
 use super::weights::Model;
 use crate::error::{Result, filled, reserve};
 use crate::kernels::act::Act;
@@ -108,13 +109,16 @@ pub struct Forward<I: Isa> {
     lengths: Vec<f32>,
     /// What each tile of the head may have as its largest logit.
     tops: Vec<f32>,
-    /// The tokens of the largest logits, where these alone were computed.
-    largest: Vec<u32>,
+    /// The tokens of the largest logits, where these alone were computed; else [`NONE`].
+    largest: [AtomicU32; MOST_HEAD_ROWS],
     /// Rows whose logits are all computed because too many might have been the largest of a row before.
     all_logits: usize,
     /// What each gated delta net read at guessed rows.
     guessed: Vec<f32>,
 }
+
+/// No token.
+const NONE: u32 = u32::MAX;
 
 /// Guesses of a pass on a hybrid.
 pub const MOST_GUESSES: usize = 6;
@@ -171,7 +175,7 @@ impl<I: Isa> Forward<I> {
             logits: scratch(head_rows * config.vocab as u64)?,
             lengths: scratch(head_rows.min(1) * head_tiles(config) as u64)?,
             tops: scratch(head_rows * head_tiles(config) as u64)?,
-            largest: reserve("a batch", head_rows)?,
+            largest: [const { AtomicU32::new(NONE) }; MOST_HEAD_ROWS],
             all_logits: 0,
         })
     }
@@ -242,7 +246,8 @@ impl<I: Isa> Forward<I> {
 
     /// The token of the largest logit of that row, the first of several, where no more was computed of it.
     pub fn largest(&self, i: usize) -> Option<u32> {
-        self.largest.get(i).copied()
+        let token = self.largest[i].load(Ordering::Relaxed);
+        (token != NONE).then_some(token)
     }
 
     /// Takes a conversation's state over the `index`th guess of the last pass, which was right.

@@ -4,9 +4,9 @@
 //! before, and only tiles that may hold [the largest](crate::kernels::linear::largest) are multiplied with int14. The choice is the same,
 //! bit for bit.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
-use super::{Forward, Progress, Wanted, row};
+use super::{Forward, NONE, Progress, Wanted, row};
 use crate::kernels::act::{ActSpec, Precision, rounding_error};
 use crate::kernels::isa::Isa;
 use crate::kernels::linear::largest::{LOST_IN_SUMS, bounds, find_largest, pays, write_tops};
@@ -63,7 +63,7 @@ impl<I: Isa> Forward<I> {
         // Every one of them is written.
         self.logits.resize(rows.len() * config.vocab, 0.0);
         if !self.find_largest(team, model, &wanted[..rows.len()], &input) {
-            self.largest.clear();
+            self.largest.iter_mut().for_each(|token| *token.get_mut() = NONE);
             self.multiply_all(team, model, spec(&head.shape, model.head_precision), rows.len(), &input);
         }
         let site = Site { team, layer: config.layers, operation: Operation::Head };
@@ -97,13 +97,13 @@ impl<I: Isa> Forward<I> {
             self.all_logits = self.all_logits.saturating_sub(rows);
             return false;
         }
-        let [rough, exact] = [Precision::Int8, model.head_precision].map(|precision| spec(&head.shape, precision));
+        let (rough, exact) = (spec(&head.shape, Precision::Int8), spec(&head.shape, model.head_precision));
         let mut errors = [0.0; MOST_HEAD_ROWS];
         self.update.resize(model.config.hidden, 0.0);
         for (i, error) in errors[..rows].iter_mut().enumerate() {
             let x = &mut self.update[..];
             input(i, x);
-            let rounded: f32 = [rough, exact].iter().map(|to| rounding_error::<I>(to, x)).sum();
+            let rounded = rounding_error::<I>(&rough, x) + rounding_error::<I>(&exact, x);
             *error = rounded + LOST_IN_SUMS * elementwise::length::<I>(x);
         }
         let mut found = errors[..rows].iter().all(|&error| bounds(error));
@@ -147,17 +147,13 @@ impl<I: Isa> Forward<I> {
 
     /// Finds the largest exact logits of the prepared rows. Returns `false` where one of them is not found.
     fn take_largest(&mut self, team: &Team, model: &Model, rows: usize) -> bool {
-        const NONE: u32 = u32::MAX;
-        let found = [const { AtomicU32::new(NONE) }; MOST_HEAD_ROWS];
         let (exact, stride) = (linear::Product::new(model.head(), &self.act), self.lengths.len());
         team.rows(&mut self.tops, stride, |first, tops| {
             for (i, tops) in (first..).zip(tops.chunks_exact_mut(stride)) {
                 let token = find_largest(&exact, i, tops).map_or(NONE, |row| row as u32);
-                found[i].store(token, Ordering::Relaxed);
+                self.largest[i].store(token, Ordering::Relaxed);
             }
         });
-        self.largest.clear();
-        self.largest.extend(found.into_iter().take(rows).map(AtomicU32::into_inner));
-        !self.largest.contains(&NONE)
+        (0..rows).all(|i| self.largest(i).is_some())
     }
 }

@@ -62,7 +62,7 @@ impl<I: Isa> Forward<I> {
             return None;
         }
         let seen = |stride, width, values| Some(Looked { operation, layer, rows, stride, width, values });
-        if operation == Operation::Head && !self.largest.is_empty() {
+        if operation == Operation::Head && self.largest(0).is_some() {
             // They are no numbers of the model's.
             return None;
         }
@@ -88,7 +88,7 @@ impl<I: Isa> Forward<I> {
         let operation = self.at(self.operation - 1, model);
         if operation == Operation::Head {
             // A pass that began without a trace may have no more than the largest logits.
-            if !self.largest.is_empty() {
+            if self.largest(0).is_some() {
                 return;
             }
             return self.trace_head(model, past - model.part.len() * LAYER.len(), note);
