@@ -150,7 +150,7 @@ fn what_cannot_be_chosen_from_fails_the_request() {
         spoil(&mut logits);
         let events = engine.resume(id, &logits).unwrap();
         let [Event::Failed { request, error }] = &events[..] else { panic!("{events:?}") };
-        assert_eq!((*request, error.kind), (id, ErrorKind::NonFinite));
+        assert_eq!((*request, error.kind), (id, ErrorKind::InvalidArgument));
         assert!(error.to_string().contains(reason), "{error}");
         assert!(!engine.busy());
         submit(&mut engine, session, &[2], 1, Params::default()).unwrap();

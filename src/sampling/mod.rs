@@ -79,8 +79,8 @@ impl Sampler {
     /// Chooses a token, given a logit for each token of the vocabulary.
     ///
     /// # Errors
-    /// `NonFinite` if a logit is not finite, which means that the model computed nonsense, or if bias and bans forbid every
-    /// token.
+    /// `NonFinite` if a logit is not finite, which means that the model computed nonsense; `InvalidArgument` if bias and bans forbid
+    /// every token.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32> {
         let (most, magnitude) = largest(logits);
         if magnitude.is_finite() { self.choose(logits, most) } else { Err(first_not_finite(logits)) }
@@ -89,14 +89,14 @@ impl Sampler {
     /// Chooses a token among those whose logit is not −∞, which marks a forbidden token.
     ///
     /// # Errors
-    /// `NonFinite` if a logit is NaN or +∞, or if every token is forbidden.
+    /// `InvalidArgument` if a logit is NaN or +∞, or if every token is forbidden.
     pub fn sample_masked(&mut self, logits: &[f32]) -> Result<u32> {
         let (most, magnitude) = largest(logits);
         if magnitude.is_nan() || most == f32::INFINITY {
             let token = logits.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY).unwrap_or(0);
-            return Err(not_finite(token, logits[token]).option("logits"));
+            return Err(not_finite(ErrorKind::InvalidArgument, token, logits[token]).option("logitsProcessor"));
         }
-        self.choose(logits, most).map_err(|error| error.option("logits"))
+        self.choose(logits, most)
     }
 
     /// Whether it chooses the token of the largest logit, the first of several, whatever others are.
@@ -262,19 +262,22 @@ pub fn check_finite(logits: &[f32]) -> Result<()> {
 
 fn first_not_finite(logits: &[f32]) -> Error {
     let token = logits.iter().position(|logit| !logit.is_finite()).unwrap_or(0);
-    not_finite(token, logits[token])
+    not_finite(ErrorKind::NonFinite, token, logits[token])
 }
 
 fn some_allowed(most: f32) -> Result<()> {
     if most == f32::NEG_INFINITY {
-        return Err(Error::new(ErrorKind::NonFinite, "every token is forbidden").option("logits"));
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            "every token is forbidden by bias, bans, format or processor",
+        ));
     }
     Ok(())
 }
 
-fn not_finite(token: usize, logit: f32) -> Error {
-    Error::new(ErrorKind::NonFinite, format!("the logit of token {token} is not finite"))
-        .expected("a finite number", logit)
+#[inline(never)]
+fn not_finite(kind: ErrorKind, token: usize, logit: f32) -> Error {
+    Error::new(kind, format!("the logit of token {token} is not finite")).expected("a finite number", logit)
 }
 
 /// Returns the token with the largest logit, the first of several.

@@ -226,6 +226,20 @@ test("thresholds that were given decide", async (context) => {
   assert.equal((await again.health()).state, "ok");
   const wrong = await failure(() => demo(context, { health: { thresholds: { perplexity: 5 } as never } }));
   assert.equal(wrong.detail.option, "health");
+  for (const thresholds of [{ perplexty: { warn: 1, alert: 2 } }, { perplexity: { warn: 1, alarm: 2 } }]) {
+    const { code, detail } = await failure(() => demo(context, { health: { thresholds: thresholds as never } }));
+    assert.deepEqual([code, detail.option], ["InvalidArgument", "health"]);
+  }
+});
+
+test("a caller that forbids every token is told so, and nothing is wrong with the model", async (context) => {
+  const model = await demo(context, always);
+  const forbidden = { responseFormat: { type: "regex", pattern: "a" }, bannedSequences: ["a"] } as const;
+  const error = await failure(() => model.generate(ONCE, { maxTokens: 4, ...forbidden }).finished);
+  assert.equal(error.code, "InvalidArgument");
+  assert.match(error.message, /every token is forbidden/);
+  const { value, state } = (await model.health()).signals.nonFinite;
+  assert.deepEqual([value, state], [0, "ok"]);
 });
 
 test("the command tells the same, and exits with 1 on an alert", async () => {

@@ -78,8 +78,10 @@ test("what it throws rejects the generation; wrong answers are typed errors", as
   };
   assert.deepEqual(await codes("x"), ["InvalidArgument", "logitsProcessor"]);
   assert.deepEqual(await codes(new Float32Array(3)), ["InvalidArgument", "logitsProcessor"]);
-  assert.deepEqual(await codes(new Float32Array(model.info.vocab).fill(NaN)), ["NonFinite", "logits"]);
-  assert.deepEqual(await codes(new Float32Array(model.info.vocab).fill(-Infinity)), ["NonFinite", "logits"]);
+  assert.deepEqual(await codes(new Float32Array(model.info.vocab).fill(NaN)), ["InvalidArgument", "logitsProcessor"]);
+  const none = await failure(() => run(() => new Float32Array(model.info.vocab).fill(-Infinity)));
+  assert.equal(none.code, "InvalidArgument");
+  assert.match(none.message, /every token is forbidden by bias, bans/);
   const { detail } = await failure(() => run("no function"));
   assert.equal(detail.option, "logitsProcessor");
   assert.deepEqual((await model.generate(ONCE, GREEDY).finished).tokens, CONTINUATION.tokens);
