@@ -159,10 +159,13 @@ export async function work(message: Join, port: Port, builds: Readonly<Record<st
   }
 }
 
-/** Takes a lock that ends with this worker; false where there are none, or not for this page. */
+/**
+ * Takes a lock that ends with this worker; false where there are none, or not for this page. Deno ends no process while somebody waits for
+ * a lock, and its ports close.
+ */
 function hold(name: string): Promise<boolean> {
   return new Promise((resolve) => {
-    const { locks } = globalThis.navigator ?? {};
+    const locks = "Deno" in globalThis ? undefined : globalThis.navigator?.locks;
     const forEver = () => {
       resolve(true);
       return new Promise(() => {});

@@ -46,6 +46,24 @@ test("programs", async (context) => {
   }
 });
 
+test("a program that closes nothing ends", async (context) => {
+  const folder = await emptyFolderWithPackage();
+  const program = `import { load } from "ternlight";
+    const model = await load("node_modules/ternlight/models/ternlight-demo/", { threads: 2 });
+    console.log((await model.generate("Once", { maxTokens: 3 }).text()).length > 0);`;
+  await writeFile(path.join(folder, "open.js"), program);
+  for (const [name, [command, ...args]] of [
+    ["Node 24", ["node24/bin/node"]],
+    ["Deno", [".bin/deno", "run", "--allow-all", "--node-modules-dir=manual"]],
+    ["Bun", [".bin/bun"]],
+  ]) {
+    await context.test(name, { timeout: PATIENCE }, async () => {
+      const { stdout } = await run(host(command), [...args, "open.js"], { cwd: folder });
+      assert.equal(stdout, "true\n");
+    });
+  }
+});
+
 test("pages without a bundler", async (context) => {
   const folder = await emptyFolderWithPage();
   const program = path.join(folder, "program.js");
