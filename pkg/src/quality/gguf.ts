@@ -100,7 +100,7 @@ export class Gguf implements GgufText {
   /** Scalars, and arrays as their places in the header. */
   readonly metadata: Readonly<Record<string, unknown>>;
 
-  private constructor(headers: readonly Header[], sizes: readonly number[]) {
+  private constructor(headers: readonly Header[], files: readonly Pick<Source, "name" | "size">[]) {
     const [first] = headers as [Header];
     this.header = first.bytes;
     this.metadata = first.metadata;
@@ -109,7 +109,10 @@ export class Gguf implements GgufText {
     this.tensors = headers.flatMap(({ tensors, data }, file) =>
       tensors.map((tensor) => ({ ...tensor, file, offset: data + tensor.offset })),
     );
-    for (const [file, size] of sizes.entries()) sizeAll(this.tensors as GgufTensor[], file, size);
+    for (const [i, file] of files.entries()) {
+      const own = this.tensors.filter((tensor) => tensor.file === i);
+      sizeAll(own as GgufTensor[], file);
+    }
   }
 
   /** Reads the headers of all files of a model. */
@@ -117,10 +120,7 @@ export class Gguf implements GgufText {
     const headers = await Promise.all(files.map((file) => readHeader(file, signal)));
     const first = headers.findIndex(({ metadata }) => metadata["general.architecture"] !== undefined);
     if (first > 0) throw new EngineError("BadHeader", `${files[0]!.name}: the first part has no general.architecture`);
-    return new Gguf(
-      headers,
-      files.map(({ size }) => size),
-    );
+    return new Gguf(headers, files);
   }
 
   get(key: string): string | number | boolean | undefined {
@@ -156,8 +156,8 @@ export class Gguf implements GgufText {
 }
 
 /** A tensor's bytes follow from its type; those of a type with two block lengths, from where the next one begins. */
-function sizeAll(tensors: GgufTensor[], file: number, size: number): void {
-  const own = tensors.filter((tensor) => tensor.file === file).sort((a, b) => a.offset - b.offset);
+function sizeAll(tensors: GgufTensor[], { name, size }: Pick<Source, "name" | "size">): void {
+  const own = tensors.sort((a, b) => a.offset - b.offset);
   for (const [i, tensor] of own.entries()) {
     const type = blockType(tensor);
     const values = valuesOf(tensor);
@@ -166,9 +166,14 @@ function sizeAll(tensors: GgufTensor[], file: number, size: number): void {
     const old = (values / OLD_Q2_0.values) * OLD_Q2_0.bytes;
     if (tensor.type === 42 && room < tensor.bytes && room >= old) tensor.bytes = old;
     if (!Number.isSafeInteger(tensor.bytes) || tensor.bytes <= 0 || room < tensor.bytes) {
-      const expected = `${tensor.bytes} bytes`;
-      const reason = `${tensor.name}: expected ${expected} from byte ${tensor.offset}, found ${room}`;
-      throw new EngineError("BadHeader", reason, { tensor: tensor.name, offset: tensor.offset, expected });
+      const detail = { file: name, tensor: tensor.name, offset: tensor.offset, expected: `${tensor.bytes} bytes` };
+      const there = Math.max(0, Math.min(room, size - tensor.offset));
+      const end = Number.isSafeInteger(tensor.bytes) && tensor.offset + tensor.bytes > size;
+      const [code, what] = end
+        ? (["Truncated", "the file ends inside the tensor"] as const)
+        : (["BadHeader", "tensors overlap"] as const);
+      const reason = `${name}: ${tensor.name}: ${what}: expected ${detail.expected} from byte ${tensor.offset}, found ${there}`;
+      throw new EngineError(code, reason, { ...detail, found: `${there} bytes` });
     }
   }
 }
@@ -193,7 +198,9 @@ async function readHeader(source: Source, signal?: AbortSignal): Promise<Header>
     } catch (error) {
       if (!(error instanceof Short)) throw error;
       if (length === most) {
-        throw new EngineError("BadHeader", `${source.name}: the header ends early`, {
+        const [code, what] =
+          length === source.size ? (["Truncated", "the file"] as const) : (["BadHeader", "the header"] as const);
+        throw new EngineError(code, `${source.name}: ${what} ends inside the header`, {
           file: source.name,
           offset: length,
         });

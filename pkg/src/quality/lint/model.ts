@@ -96,10 +96,17 @@ async function safetensorsWeights(files: readonly Source[], signal?: AbortSignal
   const options = signal ? { signal } : {};
   const all: Weights[] = [];
   for (const source of files) {
-    const start = await source.read(0, 8, options);
+    const start = await source.read(0, Math.min(9, source.size), options);
+    if (start[8] !== 0x7b) {
+      const reason = `${source.name}: this is neither GGUF nor safetensors`;
+      throw new EngineError("BadMagic", reason, { file: source.name, offset: 0, expected: "GGUF, or a length and {" });
+    }
     const length = Number(new DataView(start.buffer, start.byteOffset).getBigUint64(0, true));
     if (length > Math.min(source.size - 8, MOST_HEADER)) {
-      throw new EngineError("BadHeader", `${source.name}: a header of ${length} bytes`, { file: source.name });
+      const code = length > MOST_HEADER ? "BadHeader" : "Truncated";
+      throw new EngineError(code, `${source.name}: a header of ${length} bytes, in a file of ${source.size}`, {
+        file: source.name,
+      });
     }
     const header = parsed(await source.read(8, length, options), source.name) as Record<string, Entry>;
     const entries = Object.entries<Entry>(header).filter(([name]) => name !== "__metadata__");
@@ -107,7 +114,7 @@ async function safetensorsWeights(files: readonly Source[], signal?: AbortSignal
     for (const [name, entry] of entries) {
       if (scales.has(name)) continue;
       const { dtype, shape, data_offsets } = entry;
-      checkEntry(name, entry, source.size - 8 - length);
+      checkEntry(source.name, name, entry, source.size - 8 - length);
       const [from, to] = data_offsets;
       const beside = scales.get(name.replace(/\.weight$/, ".weight_scale"));
       const scale = beside && (await scalar(source, beside, 8 + length, options));
@@ -125,16 +132,21 @@ async function safetensorsWeights(files: readonly Source[], signal?: AbortSignal
   return all;
 }
 
-function checkEntry(name: string, { dtype, shape, data_offsets }: Entry, room: number): void {
+function checkEntry(file: string, name: string, { dtype, shape, data_offsets }: Entry, room: number): void {
   const [from = -1, to = -1] = Array.isArray(data_offsets) ? data_offsets : [];
-  const fine = typeof dtype === "string" && Array.isArray(shape) && from >= 0 && to >= from && to <= room;
-  if (fine) return;
+  const fine = typeof dtype === "string" && Array.isArray(shape) && from >= 0 && to >= from;
+  if (fine && to <= room) return;
   const found = `${from} to ${to}`;
-  throw new EngineError("BadHeader", `${name}: expected a range within ${room} bytes, got ${found}`, {
-    tensor: name,
-    expected: `at most ${room}`,
-    found,
-  });
+  throw new EngineError(
+    fine ? "Truncated" : "BadHeader",
+    `${name}: expected a range within ${room} bytes, got ${found}`,
+    {
+      file,
+      tensor: name,
+      expected: `at most ${room}`,
+      found,
+    },
+  );
 }
 
 function parsed(bytes: Uint8Array, file: string): unknown {
