@@ -4,7 +4,7 @@ import { checkAll, isObject, wrong } from "../options/check.ts";
 import { serverApp } from "../options/table/server.ts";
 import type { MetricsDialect, Model, ModelSource } from "../types/index.ts";
 import type { Batches } from "./batches.ts";
-import type { Loader } from "./slot.ts";
+import { isModel, type Loader } from "./slot.ts";
 import type { Telemetry } from "./trace.ts";
 
 /** What a request was and did. */
@@ -65,6 +65,9 @@ export function settingsOf(options: ServerOptions) {
   const given = checkAll("createApp", serverApp, options);
   if (isObject(given.models) || Object.keys(given.models).length === 0)
     throw wrong("createApp", "models", "an object of at least one model", given.models);
+  for (const [name, model] of Object.entries(given.models))
+    if (typeof model !== "function" && !isModel(model))
+      throw wrong("createApp", `models.${name}`, "a loaded model or a function that loads one", model);
   const loaded = Object.values(given.models).some((model) => typeof model !== "function");
   if (given.idleUnload !== undefined && loaded)
     throw wrong(

@@ -2,6 +2,7 @@
 
 import { TokenTexts } from "../integration/tokens.ts";
 import { ApiError, retryHeaders } from "../openai/errors.ts";
+import { wrong } from "../options/check.ts";
 import type { AdapterInfo, Model, ModelSource, Progress } from "../types/index.ts";
 import { hex } from "./hex.ts";
 import { Pace } from "./pace.ts";
@@ -14,6 +15,11 @@ export interface Ready {
   tokens: TokenTexts;
   fingerprint: string;
 }
+
+export const isModel = (value: unknown): value is Model => {
+  const { info, generate } = Object(value) as Partial<Model>;
+  return typeof info === "object" && typeof generate === "function";
+};
 
 /** Milliseconds between two tries to replace a model. */
 const RETRY_MS = 5000;
@@ -122,6 +128,7 @@ export class Slot {
         this.progress = progress;
       };
       const model = await this.#load({ signal: this.#abort.signal, onProgress });
+      if (!isModel(model)) throw wrong("createApp", `models.${this.name}`, "a function that loads a model", model);
       const adapters = [
         ...Object.entries(wanted),
         ...[...this.adapters].map(([name, { source }]) => [name, source] as const),

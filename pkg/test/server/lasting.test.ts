@@ -216,6 +216,12 @@ test("a model that was given loaded is not loaded again: a lost one is told, and
     },
   });
   assert.throws(() => createApp({ models: { demo: model }, idleUnload: 1 }), /idleUnload must be left out/);
+  assert.throws(
+    () => createApp({ models: { demo: "demo.gguf" as never } }),
+    /models\.demo must be a loaded model or a function that loads one, not "demo\.gguf"/,
+  );
+  const nothing = createApp({ models: { demo: (async () => {}) as never } });
+  await assert.rejects(nothing.ready, /models\.demo must be a function that loads a model, not undefined/);
   const app = asked(createApp({ models: { demo: model } }));
   await app.ready;
   await body(app.post("/v1/completions", ask));
