@@ -165,7 +165,8 @@ export function checked<T>(label: string, option: string, check: Check, value: T
 }
 
 export function wrong(label: string, option: string, expected: string, value: unknown): EngineError {
-  const found = show(value);
+  const list = Array.isArray(value) && expected.includes("list");
+  const found = list ? `one ${value.length > 0 ? "of others" : "without any"}` : show(value);
   return new EngineError("InvalidArgument", `${label}: ${option} must be ${expected}, not ${found}`, {
     option,
     expected,
