@@ -228,17 +228,12 @@ fn an_adapter_of_the_head_changes_every_logit() {
 
 #[test]
 fn what_is_not_finite_fails_as_ever() {
-    let norms = |gguf: Gguf, norm: f32| gguf.tensor("output_norm.weight", |entry| entry.data = f32s(&[norm; 256]));
-    // One row's scale, which ends a super-block, is the largest of f16: that row alone leaves the range of floats.
-    let row = model(|rows| rows[210 * 3000 + 208..][..2].copy_from_slice(&[0xff, 0x7b]));
-    for broken in [norms(model(|_| {}), 3e38), norms(row, 1e31)] {
-        let broken = broken.files();
-        let fails = |params: Params| {
-            let mut engine = broken.engine(options(), Team::solo()).unwrap();
-            said(&mut engine, 1, params).unwrap_err()
-        };
-        let error = fails(Params::default());
-        assert_eq!(error.kind, ErrorKind::NonFinite);
-        assert_eq!(error, fails(Params { logprobs: Some(0), ..Params::default() }));
-    }
+    let broken = model(|_| {}).tensor("output_norm.weight", |entry| entry.data = f32s(&[3e38; 256])).files();
+    let fails = |params: Params| {
+        let mut engine = broken.engine(options(), Team::solo()).unwrap();
+        said(&mut engine, 1, params).unwrap_err()
+    };
+    let error = fails(Params::default());
+    assert_eq!(error.kind, ErrorKind::NonFinite);
+    assert_eq!(error, fails(Params { logprobs: Some(0), ..Params::default() }));
 }

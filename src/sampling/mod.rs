@@ -108,7 +108,7 @@ impl Sampler {
     fn choose(&mut self, logits: &[f32], most: f32) -> Result<u32> {
         if self.greedy() && !self.changes() {
             // Copying all logits would take longer than the choice.
-            return some_allowed(most).map(|()| first(logits, most) as u32);
+            return some_allowed(most, "logitsProcessor").map(|()| first(logits, most) as u32);
         }
         if self.run_chain(logits)? {
             return Ok(argmax(&self.set.whole) as u32);
@@ -144,7 +144,12 @@ impl Sampler {
             set.change(&[*token], &mut |_, logit| *logit += bias);
         }
         history.ban(&lists.banned_sequences, set);
-        some_allowed(max(&set.whole))?;
+        let option = match lists {
+            Lists { logit_bias, .. } if !logit_bias.is_empty() => "logitBias",
+            Lists { banned_sequences, .. } if !banned_sequences.is_empty() => "bannedSequences",
+            _ => "logitsProcessor",
+        };
+        some_allowed(max(&set.whole), option)?;
         for stage in &lists.samplers {
             match stage {
                 Stage::Penalties if params.penalises() => history.penalise(params, set),
@@ -265,12 +270,12 @@ fn first_not_finite(logits: &[f32]) -> Error {
     not_finite(ErrorKind::NonFinite, token, logits[token])
 }
 
-fn some_allowed(most: f32) -> Result<()> {
+/// `option` is the likeliest one to have forbidden them.
+fn some_allowed(most: f32, option: &'static str) -> Result<()> {
     if most == f32::NEG_INFINITY {
-        return Err(Error::new(
-            ErrorKind::InvalidArgument,
-            "every token is forbidden by bias, bans, format or processor",
-        ));
+        let reason = "every token is forbidden by bias, bans, format or processor";
+        let error = Error::new(ErrorKind::InvalidArgument, reason).option(option);
+        return Err(error.expected("a token that may follow", "none"));
     }
     Ok(())
 }

@@ -86,7 +86,7 @@ export class EngineLoop {
       return await work();
     } finally {
       this.#running = false;
-      this.start();
+      if (this.engine.busy()) this.start();
     }
   }
 

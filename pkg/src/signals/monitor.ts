@@ -5,8 +5,6 @@
 
 import { logSum } from "../metrics/log_sum.ts";
 import type { Recorder } from "../metrics/recorder.ts";
-import { signalNames } from "../metrics/signals.ts";
-import { EngineError } from "../types/errors.ts";
 import type { Health, HealthThresholds } from "../types/index.ts";
 import { deviation, entropy, type HeadRows, placesOf, readHead } from "./kv.ts";
 import { assess, type Measure } from "./thresholds.ts";
@@ -102,17 +100,6 @@ export class Monitor {
     around: Surroundings,
     { share = 0.004, thresholds = {} }: { share?: number | undefined; thresholds?: HealthThresholds | undefined },
   ): Promise<Monitor> {
-    for (const [name, limits] of Object.entries(thresholds))
-      if (!signalNames.some((one) => one === name) || Object.keys(limits).sort().join() !== "alert,warn")
-        throw new EngineError(
-          "InvalidArgument",
-          `health: thresholds.${name}: expected warn and alert of ${signalNames.join(", ")}`,
-          {
-            option: "health",
-            expected: signalNames.join(", "),
-            found: name,
-          },
-        );
     const monitor = new Monitor(around, share, thresholds);
     await monitor.#tiles.take(around.turn);
     void monitor.#compareNowAndThen();

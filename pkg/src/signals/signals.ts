@@ -10,6 +10,7 @@ import type { MetricsDialect, MetricsFormat } from "../types/index.ts";
 
 export { Recorder } from "../metrics/recorder.ts";
 export { Monitor, unwatched } from "./monitor.ts";
+export { checkThresholds } from "./thresholds.ts";
 
 export const metricsText = (
   all: readonly Measured[],

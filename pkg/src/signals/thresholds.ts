@@ -1,6 +1,7 @@
 /** From values to states. */
 
 import { signalNames } from "../metrics/signals.ts";
+import { EngineError } from "../types/errors.ts";
 import type { Health, HealthSignal, HealthSignalName, HealthState, HealthThresholds } from "../types/index.ts";
 
 interface Row {
@@ -83,4 +84,16 @@ function distant(value: number, unit: HealthSignal["unit"], { warn, alert }: { w
   if (unit === "bits") return { warn: value - 0.5, alert: value - 0.5 - (warn - alert) };
   if (unit === "perplexity") return { warn: 3 * value, alert: 10 * value };
   return { warn: value + (1 - value) * warn, alert: value + (1 - value) * alert };
+}
+
+/** Refuses thresholds of what is no signal, and those without both limits: who set them would wait for a warning in vain. */
+export function checkThresholds(thresholds: HealthThresholds): void {
+  for (const [name, limits] of Object.entries(thresholds)) {
+    const known = signalNames.some((one) => one === name);
+    if (known && "warn" in limits && "alert" in limits) continue;
+    const expected = known ? "warn and alert" : signalNames.join(", ");
+    const found = known ? Object.keys(limits).join(", ") : name;
+    const message = `health: thresholds${known ? `.${name}` : ""}: expected ${expected}, found ${found}`;
+    throw new EngineError("InvalidArgument", message, { option: "health", expected, found });
+  }
 }

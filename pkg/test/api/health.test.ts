@@ -229,6 +229,7 @@ test("thresholds that were given decide", async (context) => {
   for (const thresholds of [{ perplexty: { warn: 1, alert: 2 } }, { perplexity: { warn: 1, alarm: 2 } }]) {
     const { code, detail } = await failure(() => demo(context, { health: { thresholds: thresholds as never } }));
     assert.deepEqual([code, detail.option], ["InvalidArgument", "health"]);
+    assert.match(detail.found!, /perplexty|warn, alarm/);
   }
 });
 
@@ -236,7 +237,7 @@ test("a caller that forbids every token is told so, and nothing is wrong with th
   const model = await demo(context, always);
   const forbidden = { responseFormat: { type: "regex", pattern: "a" }, bannedSequences: ["a"] } as const;
   const error = await failure(() => model.generate(ONCE, { maxTokens: 4, ...forbidden }).finished);
-  assert.equal(error.code, "InvalidArgument");
+  assert.deepEqual([error.code, error.detail.option], ["InvalidArgument", "bannedSequences"]);
   assert.match(error.message, /every token is forbidden/);
   const { value, state } = (await model.health()).signals.nonFinite;
   assert.deepEqual([value, state], [0, "ok"]);

@@ -45,7 +45,7 @@ test("a measurement counts all of its steps, though a run of the loop waits for 
   );
   assert.equal(run.decode.weightBytes, 8);
 
-  // What others submit meanwhile is stepped afterwards.
+  // What `work` leaves is stepped afterwards.
   await loop.alone(async () => {
     left = 3;
     loop.start();

@@ -109,8 +109,9 @@ test("llama-server's samplers reach the engine", async (context) => {
   assert.notEqual(banned, CONTINUATION);
   assert.equal(await text({ top_k: 1, logit_bias: [[441, false]] }), banned);
   const all = Array.from({ length: 4096 }, (_, id) => [id, false]);
-  const { message } = await error(app.post("/v1/completions", { ...greedy, logit_bias: all }), 400);
+  const { message, param } = await error(app.post("/v1/completions", { ...greedy, logit_bias: all }), 400);
   assert.match(message, /every token is forbidden/);
+  assert.equal(param, "logit_bias");
   assert.equal(await text({ top_k: 1, stop: " man" }), " there lived a");
   assert.notEqual(await text({ top_k: 1, repeat_penalty: 1.9 }), CONTINUATION);
   assert.equal(await text({ top_k: 1, repeat_penalty: 1.9, repeat_last_n: 0 }), CONTINUATION);

@@ -1,5 +1,6 @@
 /** From a source to a model, or to what can be said about one. */
 
+import type { HealthWatch } from "../../types/index.ts";
 import { Adapters } from "../adapters.ts";
 import type { CallContext, Handler } from "../call.ts";
 import type { LoadContext } from "../context.ts";
@@ -14,6 +15,8 @@ export const load: Handler<"load"> = async (state, { source, settings }, context
   const timeline = settings.userTiming ? state.timeline : undefined;
   const begun = performance.now();
   try {
+    const { thresholds } = Object(settings.health) as HealthWatch;
+    if (thresholds) (await state.platform.signals()).checkThresholds(thresholds);
     const loaded = await loadModel(source, settings, { ...loadContext(state, context), timeline });
     const crowding = new Crowding(loaded.engine, loaded.info.threads);
     const loop = new EngineLoop(loaded.engine, state.platform.turn, state.onFatal, timeline, crowding);

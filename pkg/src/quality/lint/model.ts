@@ -99,14 +99,16 @@ async function safetensorsWeights(files: readonly Source[], signal?: AbortSignal
     const start = await source.read(0, Math.min(9, source.size), options);
     if (start[8] !== 0x7b) {
       const reason = `${source.name}: this is neither GGUF nor safetensors`;
-      throw new EngineError("BadMagic", reason, { file: source.name, offset: 0, expected: "GGUF, or a length and {" });
+      const found = Array.from(start.subarray(0, 8), (byte) => byte.toString(16).padStart(2, "0")).join(" ");
+      const expected = "GGUF, or a length and {";
+      throw new EngineError("BadMagic", reason, { file: source.name, offset: 0, expected, found });
     }
     const length = Number(new DataView(start.buffer, start.byteOffset).getBigUint64(0, true));
     if (length > Math.min(source.size - 8, MOST_HEADER)) {
       const code = length > MOST_HEADER ? "BadHeader" : "Truncated";
-      throw new EngineError(code, `${source.name}: a header of ${length} bytes, in a file of ${source.size}`, {
-        file: source.name,
-      });
+      const expected = `at most ${Math.min(source.size - 8, MOST_HEADER)} bytes`;
+      const detail = { file: source.name, offset: 0, expected, found: `${length} bytes` };
+      throw new EngineError(code, `${source.name}: a header of ${length} bytes, in a file of ${source.size}`, detail);
     }
     const header = parsed(await source.read(8, length, options), source.name) as Record<string, Entry>;
     const entries = Object.entries<Entry>(header).filter(([name]) => name !== "__metadata__");
