@@ -128,7 +128,8 @@ export async function chat(page) {
         return true;
       };
       try {
-        await page.waitForFunction(stopped, before, { timeout: 10_000 });
+        // Not with frames, which a busy machine may hold back until the answer has filled the context.
+        await page.waitForFunction(stopped, before, { timeout: 10_000, polling: 5 });
         break;
       } catch (error) {
         if (left === 1) throw error;
