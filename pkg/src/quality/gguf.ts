@@ -165,8 +165,9 @@ function sizeAll(tensors: GgufTensor[], { name, size }: Pick<Source, "name" | "s
     tensor.bytes = (values / type.values) * type.bytes + (isI2s(tensor) ? I2S_TAIL : 0);
     const old = (values / OLD_Q2_0.values) * OLD_Q2_0.bytes;
     if (tensor.type === 42 && room < tensor.bytes && room >= old) tensor.bytes = old;
-    // Of a last tensor's tail the scale alone matters.
-    if (isI2s(tensor) && room >= tensor.bytes - I2S_TAIL + 4) tensor.bytes = Math.min(tensor.bytes, room);
+    // The padding behind an I2_S scale may be missing at the end of a file.
+    if (isI2s(tensor) && i === own.length - 1 && room >= tensor.bytes - I2S_TAIL + 4)
+      tensor.bytes = Math.min(tensor.bytes, room);
     if (!Number.isSafeInteger(tensor.bytes) || tensor.bytes <= 0 || room < tensor.bytes) {
       const detail = { file: name, tensor: tensor.name, offset: tensor.offset, expected: `${tensor.bytes} bytes` };
       const there = Math.max(0, Math.min(room, size - tensor.offset));

@@ -161,7 +161,7 @@ export async function work(message: Join, port: Port, builds: Readonly<Record<st
 
 /**
  * Takes a lock that ends with this worker; false where there are none, or not for this page. Deno ends no process while somebody waits for
- * a lock, and its ports close.
+ * a lock: there a thread that is gone shows as a silence of the engine.
  */
 function hold(name: string): Promise<boolean> {
   return new Promise((resolve) => {

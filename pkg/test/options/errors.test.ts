@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
+import { wrong } from "../../src/options/check.ts";
 import { show } from "../../src/options/show.ts";
 import { errorCodes } from "../../src/types/error_codes.ts";
 
@@ -54,6 +55,13 @@ test("every entry says what a code means, when it occurs and what to do", () => 
     for (const sentence of [meaning, action]) assert.match(sentence, /^([A-Z]|detail\.).*\.$/s, code);
     assert.ok(when.length > 3, code);
   }
+});
+
+test("a list in place of another is told from what is no list", () => {
+  const message = (value: unknown) => wrong("generate", "stop", "a list of strings", value).message;
+  assert.match(message([1]), /must be a list of strings, not one of others$/);
+  assert.match(message([]), /must be a list of strings, not one without any$/);
+  assert.match(message(1), /must be a list of strings, not 1$/);
 });
 
 test("a value in a message is short, tells no secret, and has the article that its name takes", () => {

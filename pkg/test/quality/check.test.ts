@@ -5,7 +5,7 @@ import { readdirSync } from "node:fs";
 import { readFile, stat, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { EngineError } from "ternlight";
+import { EngineError, load } from "ternlight";
 import { type Checkup, check, type Rule, slice } from "ternlight/quality";
 import { half } from "../../src/source/floats.ts";
 import { json, ternlight } from "../cli/support/ternlight.ts";
@@ -436,4 +436,15 @@ test("a model in parts is checked and cut as one", async () => {
   const cut = await bytesOf(file);
   assert.equal(contents(cut).metadata.get("split.count"), undefined);
   assert.equal((await logitsOf(cut)).length, 8);
+});
+
+test("an I2_S file that ends behind the last scale, without its padding, is whole; one byte less is a cut", async () => {
+  const byType = (all: Tensor[]) => all.toSorted((a, b) => Number(a.type === 36) - Number(b.type === 36));
+  const file = rebuilt(await goldenFile("gguf/bitnet_packed.b158.I2_S.gguf"), { tensors: byType });
+  const whole = file.subarray(0, file.length - 28);
+  await (await load(whole, { threads: 1 })).close();
+  assert.deepEqual((await check(whole)).findings, (await check(file)).findings);
+  const cut = file.subarray(0, file.length - 29);
+  for (const read of [() => load(cut, { threads: 1 }), () => check(cut)])
+    await assert.rejects(read, (error: EngineError) => error.code === "Truncated" && error.detail.tensor !== undefined);
 });
