@@ -53,7 +53,7 @@ const ROOMS: Rooms = {
   // Requests and responses of OpenAI's interface and its neighbours: pure, for server, batches and clients.
   openai: ["types", "options"],
   // What packages for frameworks are made of, over the public objects.
-  integration: ["types", "source", "text"],
+  integration: ["types", "options", "source", "text"],
   // The browsers' interface to a language model, over the public objects.
   prompt_api: ["types", "integration"],
   // The server: a function from requests to responses, over the public objects.

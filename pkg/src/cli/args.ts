@@ -57,6 +57,8 @@ export class Args {
   readonly #rows: readonly FlagRow[];
   /** The texts given with each flag; none for a switch. */
   readonly #given: ReadonlyMap<FlagRow, readonly string[]>;
+  /** The flags that variables stand for. */
+  readonly #fromEnv: ReadonlyMap<FlagRow, readonly string[]>;
 
   /** @param env variables that stand for flags which are not given: `TERNLIGHT_THREADS` for `--threads` */
   constructor(name: CommandName, argv: readonly string[], env: Readonly<Record<string, string | undefined>> = {}) {
@@ -65,7 +67,8 @@ export class Args {
     this.#rows = [...own, ...common];
     const { operands, given } = parse(command, this.#rows, argv);
     this.operands = operands;
-    this.#given = new Map([...fromEnv(this.#rows, given, env), ...given]);
+    this.#fromEnv = fromEnv(this.#rows, given, env);
+    this.#given = new Map([...this.#fromEnv, ...given]);
     if (!ANSWERS.some((key) => this.has(key))) checkOperands(command, operands);
   }
 
@@ -99,7 +102,7 @@ export class Args {
   sweep(key: FlagKey): number[] | undefined {
     const text = this.text(key);
     const row = this.#rows.find((row) => row.key === key)!;
-    return text === undefined ? undefined : readSweep(text).map((value) => checkedFlag(row, value) as number);
+    return text === undefined ? undefined : readSweep(text).map((value) => this.#checkedFlag(row, value) as number);
   }
 
   /** The options of a function that the flags of these groups set. */
@@ -133,9 +136,30 @@ export class Args {
     try {
       check(options);
     } catch (error) {
-      throw byFlag(error, rows);
+      throw this.#byFlag(error, rows);
     }
     return options as Options;
+  }
+
+  #checkedFlag(row: FlagRow, value: unknown): unknown {
+    try {
+      return checked(row.group, row.key, checkOf(row.option.kind), value);
+    } catch (error) {
+      throw this.#byFlag(error, [row]);
+    }
+  }
+
+  /** The API's complaint about an option, in the words of somebody who wrote a flag or set its variable. */
+  #byFlag(error: unknown, rows: readonly FlagRow[]): unknown {
+    if (!(error instanceof EngineError)) return error;
+    const { found, ...detail } = error.detail;
+    const row = rows.find(({ key }) => key === detail.option);
+    if (!row) return error;
+    const option =
+      this.#fromEnv.has(row) && this.#given.get(row) === this.#fromEnv.get(row) ? variableOf(row) : `--${row.name}`;
+    const expected =
+      row.option.flag!.read === "bytes" ? `${detail.expected} bytes, or a text like 4GB` : detail.expected;
+    return new UsageError(`${option} must be ${expected}, not ${found}`, { option, expected, found });
   }
 }
 
@@ -170,14 +194,6 @@ function fromEnv(
   return given;
 }
 
-function checkedFlag(row: FlagRow, value: unknown): unknown {
-  try {
-    return checked(row.group, row.key, checkOf(row.option.kind), value);
-  } catch (error) {
-    throw byFlag(error, [row]);
-  }
-}
-
 interface Parsed {
   operands: string[];
   given: Map<FlagRow, readonly string[]>;
@@ -207,16 +223,6 @@ function parse(command: Syntax, rows: readonly FlagRow[], argv: readonly string[
     given.set(row, [...(given.get(row) ?? []), ...texts]);
   }
   return { operands, given };
-}
-
-/** The API's complaint about an option, in the words of somebody who wrote a flag. */
-function byFlag(error: unknown, rows: readonly FlagRow[]): unknown {
-  if (!(error instanceof EngineError)) return error;
-  const row = rows.find(({ key }) => key === error.detail.option);
-  const { expected, found } = error.detail;
-  return row
-    ? new UsageError(`--${row.name} must be ${expected}, not ${found}`, { option: `--${row.name}`, expected, found })
-    : error;
 }
 
 interface OptionToken {

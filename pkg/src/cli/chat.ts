@@ -113,6 +113,8 @@ async function reply(
     }
   } catch (error) {
     if (!signal.aborted) {
+      // A script hears of it by the exit code; what it asks next builds on an answer that is missing.
+      if (!process.stdin.isTTY) throw error;
       messages.pop();
       const { message } = error as Error;
       return terminal.note(`${error instanceof EngineError ? error.code : "Internal"}: ${message}`);

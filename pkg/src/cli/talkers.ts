@@ -32,20 +32,26 @@ export async function modelTalker(operand: string, options: LoadOptions, chosen:
   };
 }
 
-/** The base address of the server at an address, or null where it serves none of OpenAI's interface. */
+/** The base address of the server at an address, or null where a model's file may be. @throws {EngineError} `Network` for a bare host without a server of OpenAI's interface */
 export async function serverAt(
   address: string,
   key: string | undefined,
 ): Promise<{ base: string; models: string[] } | null> {
   const base = address.replace(/\/+$/, "").replace(/\/v1$/, "");
-  const response = await fetch(`${base}/v1/models`, { headers: headersOf(key) }).catch(() => null);
+  const bare = URL.canParse(base) && new URL(base).pathname === "/";
+  const response = await fetch(`${base}/v1/models`, { headers: headersOf(key) }).catch((cause) => {
+    if (bare) throw failed(address, `no server answers: ${cause.cause?.message || cause.message}`);
+    return null;
+  });
   if (!response) return null;
   const body = (await response.json().catch(() => null)) as {
     data?: { id: string }[];
     error?: { message: string };
   } | null;
   if (response.status === 401) throw failed(address, body?.error?.message ?? "a key is missing");
-  return response.ok && Array.isArray(body?.data) ? { base, models: body.data.map(({ id }) => id) } : null;
+  if (response.ok && Array.isArray(body?.data)) return { base, models: body.data.map(({ id }) => id) };
+  if (bare) throw failed(address, `its /v1/models is no list of models (status ${response.status})`);
+  return null;
 }
 
 /** @param fields further ones of each request */

@@ -1,7 +1,9 @@
 /** A model that is loaded at its first use, once for all who name the same source and options. */
 
+import { wrong } from "../options/check.ts";
 import type { LoadOptions, Model, ModelSource, Progress } from "../types/index.ts";
 import { type Availability, type AvailabilityTools, availability } from "./availability.ts";
+import { isModel } from "./is_model.ts";
 import { type SharedLoad, sharedLoad } from "./shared_load.ts";
 import { eitherSignal } from "./signals.ts";
 
@@ -37,11 +39,12 @@ export interface LazyModel {
  * @param options of the load; its `signal` and `onProgress` belong to each call that waits for it
  */
 export function lazyModel(tools: LoadTools, source: SourceOrModel, options: LoadOptions = {}): LazyModel {
-  return isModel(source) ? ofModel(source) : ofSource(tools, source, options);
+  if (isModel(source)) return ofModel(source);
+  // The rest of what is no source is refused by the load.
+  if (typeof source !== "string" && Object(source) !== source)
+    throw wrong("load", "source", "a model, or where its bytes are", source);
+  return ofSource(tools, source, options);
 }
-
-const isModel = (source: SourceOrModel): source is Model =>
-  typeof source === "object" && "info" in source && typeof (source as Model).chat === "function";
 
 function ofModel(model: Model): LazyModel {
   return {
@@ -95,7 +98,7 @@ function forward(shared: SharedLoad, onProgress: (progress: Progress) => void): 
 
 /** An address without what may be secret in it, or the last part of a path. */
 function nameOf(source: ModelSource): string {
-  const name = (source as { name?: unknown }).name;
+  const { name } = source as { name?: unknown };
   if (typeof source !== "string" && !(source instanceof URL)) return typeof name === "string" && name ? name : "model";
   const text = String(source);
   if (!URL.canParse(text)) return text;

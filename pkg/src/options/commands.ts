@@ -319,7 +319,7 @@ export function flagHelp({ option }: FlagRow): string {
   const sentence = flag!.help ?? help;
   if (!flag!.value) return sentence;
   const values = typeof kind === "object" && "values" in kind ? [kind.values.join(", ")] : [];
-  const byDefault = defaultText(option)?.replaceAll('"', "") ?? "none";
+  const byDefault = flag!.otherwise ?? defaultText(option)?.replaceAll('"', "") ?? "none";
   const facts = [...values, ...(byDefault === "none" ? [] : [`default: ${byDefault}`])].join("; ");
   return facts === "" ? sentence : `${sentence.replace(/\.$/, "")} (${facts}).`;
 }

@@ -52,6 +52,8 @@ export interface Flag {
   readonly many?: true;
   /** The sentence for the flag, where the option's does not fit it. */
   readonly help?: string;
+  /** The default in words, where the option's does not fit the flag. */
+  readonly otherwise?: string;
   /** How its text is read. Numbers are read as numbers by themselves, with `percent` also before a %; `sweep` is for several of them, each checked as the option is. */
   readonly read?: "biases" | "bytes" | "ids" | "list" | "map" | "percent" | "sweep";
 }

@@ -56,8 +56,13 @@ export function checkMessages(name: string, messages: unknown): ChatMessage[] {
     throw wrong(name, "messages", "a list of { role, content }", messages);
   }
   return messages.map((message, at) => {
-    const { content } = message;
-    if (!Array.isArray(content)) return { ...message };
+    const { role, content } = message;
+    if (!Array.isArray(content)) {
+      // An answer of calls has no content, and what a tool gives may be any JSON.
+      const free = role === "tool" || (content == null && role !== "system" && role !== "user");
+      if (free || typeof content === "string") return { ...message };
+      throw wrong(name, `messages[${at}].content`, "a text or a list of its parts", content);
+    }
     const texts = content.map((part, index) => {
       if (typeof part?.text === "string") return part.text;
       throw wrong(name, `messages[${at}].content[${index}]`, '{ type: "text", text }', part?.type ?? part);

@@ -72,16 +72,19 @@ export function readTasks(text: string, file = "tasks"): Task[] {
 }
 
 function readTask(line: string, place: string): Task {
+  try {
+    return checkTask(JSON.parse(line), place);
+  } catch (cause) {
+    if (!(cause instanceof SyntaxError)) throw cause;
+    throw new EngineError("BadValue", `${place} is not JSON: ${cause.message}`, {}, { cause });
+  }
+}
+
+function checkTask(value: Partial<Task> | null, place: string): Task {
   const wrong = (key: string, expected: string, found: unknown) => {
     const shown = (JSON.stringify(found) ?? "nothing").slice(0, 80);
     return new EngineError("BadValue", `${place}: ${key}: expected ${expected}, got ${shown}`, { key, expected });
   };
-  let value: Partial<Task>;
-  try {
-    value = JSON.parse(line);
-  } catch (cause) {
-    throw new EngineError("BadValue", `${place} is not JSON: ${(cause as Error).message}`, {}, { cause });
-  }
   const { query, choices, gold } = value ?? {};
   if (typeof query !== "string") throw wrong("query", "a text", query);
   const texts = Array.isArray(choices) && choices.length > 0 && choices.every((one) => typeof one === "string" && one);
@@ -92,8 +95,10 @@ function readTask(line: string, place: string): Task {
   return { query, choices: choices!, gold: gold! };
 }
 
-export function scoreTasks(model: Model, tasks: readonly Task[], options: TaskOptions = {}): Promise<TaskReport> {
-  return scoreSome(model, tasks, options, { task: () => null, keepTask() {} });
+/** @throws {EngineError} `BadValue` for a task without a query, choices or the place of the right one */
+export async function scoreTasks(model: Model, tasks: readonly Task[], options: TaskOptions = {}): Promise<TaskReport> {
+  const whole = tasks.map((task, at) => checkTask(task, `tasks[${at}]`));
+  return scoreSome(model, whole, options, { task: () => null, keepTask() {} });
 }
 
 /** Scores what is not kept. @param model null where all lines are */

@@ -1,10 +1,11 @@
 /** The options of the app, checked and with their defaults. */
 
+import { isModel } from "../integration/is_model.ts";
 import { checkAll, isObject, wrong } from "../options/check.ts";
 import { serverApp } from "../options/table/server.ts";
 import type { MetricsDialect, Model, ModelSource } from "../types/index.ts";
 import type { Batches } from "./batches.ts";
-import { isModel, type Loader } from "./slot.ts";
+import type { Loader } from "./slot.ts";
 import type { Telemetry } from "./trace.ts";
 
 /** What a request was and did. */

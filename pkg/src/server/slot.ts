@@ -1,5 +1,6 @@
 /** A model that is served: loaded, unloaded when it is idle, and replaced when its worker dies. */
 
+import { isModel } from "../integration/is_model.ts";
 import { TokenTexts } from "../integration/tokens.ts";
 import { ApiError, retryHeaders } from "../openai/errors.ts";
 import { wrong } from "../options/check.ts";
@@ -15,11 +16,6 @@ export interface Ready {
   tokens: TokenTexts;
   fingerprint: string;
 }
-
-export const isModel = (value: unknown): value is Model => {
-  const { info, generate } = Object(value) as Partial<Model>;
-  return typeof info === "object" && typeof generate === "function";
-};
 
 /** Milliseconds between two tries to replace a model. */
 const RETRY_MS = 5000;

@@ -301,6 +301,16 @@ test("OpenAI's shapes are understood where they are clear, and refused in words 
   const image = { type: "image_url", image_url: { url: "https://example.com/a.png" } };
   const { message } = await failure(() => model.chat([{ role: "user", content: [parts[0]!, image] }]).finished);
   assert.match(message, /messages\[0\]\.content\[1\] must be \{ type: "text", text \}, not "image_url"/);
+  for (const [role, content] of [
+    ["user", null],
+    ["user", 5],
+    ["system", undefined],
+    ["assistant", 5],
+  ] as const) {
+    const { code, message } = await failure(() => model.renderChat([{ role, content: content as never }]));
+    assert.equal(code, "InvalidArgument");
+    assert.match(message, /messages\[0\]\.content must be a text or a list of its parts, not /);
+  }
 
   const schema = { type: "object", properties: { a: { enum: [1] } }, required: ["a"], additionalProperties: false };
   const say = (responseFormat: never) => model.generate("Once", { responseFormat, maxTokens: 60, seed: 1 }).text();

@@ -91,6 +91,20 @@ test("the last state is transformers', and the mean is theirs", async (context) 
   assert.ok(cosine(own!, last!) < 0.9, "they differ");
 });
 
+test("a text without a token is named by its place", async (context) => {
+  const model = await load(Uint8Array.from(await golden("gguf/qwen3.Q8_0.gguf")), { threads: 1 });
+  context.after(() => model.close());
+  for (const empty of ["", []]) {
+    const detail = { option: "texts[1]" };
+    await assert.rejects(model.embed([PROMPT, empty]), {
+      code: "InvalidArgument",
+      message: /texts\[1\] has no token/,
+      detail,
+    });
+  }
+  assert.equal((await model.embed([PROMPT])).length, 1);
+});
+
 /** What ends a text is its last token, for texts that are given as such. */
 async function ends(model: Model, token: string, pooling?: "last"): Promise<void> {
   const plain = await model.tokenize(PROMPT, { addSpecial: false });

@@ -61,6 +61,28 @@ test("it talks with a server", async (context) => {
   assert.match(denied.err, /key/);
 });
 
+test("an address without a server is told as one", async (context) => {
+  const { url } = await answering(context, () => {}, {});
+  const bare = await chat([url], ["Hi"]);
+  assert.equal(bare.code, 1);
+  assert.match(bare.err, /Network: http:.*: its \/v1\/models is no list of models \(status 200\)/);
+  const nobody = await chat(["http://127.0.0.1:1"], ["Hi"]);
+  assert.equal(nobody.code, 1);
+  assert.match(nobody.err, /Network: http:\/\/127\.0\.0\.1:1: no server answers: /);
+});
+
+test("a script whose answer fails ends with 1, and nothing more is asked", async (context) => {
+  let asked = 0;
+  const { url } = await answering(context, (_, response) => {
+    asked++;
+    response.writeHead(500).end(JSON.stringify({ error: { message: "it broke" } }));
+  });
+  const failed = await chat([url], ["Hi", "Again"]);
+  assert.equal(failed.code, 1);
+  assert.match(failed.err, /Network: http:.*: it broke/);
+  assert.equal(asked, 1);
+});
+
 /** A file's name in a folder that ends with the test. */
 async function fresh(context: TestContext): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "ternlight-"));
@@ -71,9 +93,13 @@ async function fresh(context: TestContext): Promise<string> {
 type Answering = (body: Record<string, unknown>, response: ServerResponse) => void;
 
 /** A server that has one model and answers chats. */
-async function answering(context: TestContext, answer: Answering): Promise<{ url: string }> {
+async function answering(
+  context: TestContext,
+  answer: Answering,
+  models: object = { data: [{ id: "m" }] },
+): Promise<{ url: string }> {
   const server = createServer(async (request, response) => {
-    if (request.url === "/v1/models") return response.end(JSON.stringify({ data: [{ id: "m" }] }));
+    if (request.url === "/v1/models") return response.end(JSON.stringify(models));
     let text = "";
     for await (const part of request) text += part;
     answer(JSON.parse(text), response);

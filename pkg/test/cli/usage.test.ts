@@ -40,6 +40,7 @@ const wrong: [string[], RegExp][] = [
   [["run", DEMO, "-p", "a", "--integrity", "abc"], /--integrity must be a SHA-256/],
   [["run", DEMO, "-p", "a", "--connections", "0"], /--connections must be an integer from 1 to 16/],
   [["run", DEMO, "-p", "a", "--cache", "x", "--no-cache"], /either --cache or --no-cache/],
+  [["can-run", DEMO, "--memory", "lots"], /--memory must be an integer .* bytes, or a text like 4GB, not "lots"/],
   [["cache", "delete"], /give either a URL or --all/],
   [["run", DEMO, "-p", "a", "--regex", "b", "--grammar", "c"], /either --regex or --grammar/],
   [["run", DEMO, "-p", "a", "--json-schema", "{]"], /--json-schema: /],
@@ -108,6 +109,10 @@ test("help of every command names its flags, and needs no model", async () => {
   }
   assert.match((await done("--version")).stdout, /^\d+\.\d+\.\d+\n$/);
   assert.match((await done("cache", "delete", "--help")).stdout, /^usage: ternlight cache delete \(URL \| --all\) \[/);
+  assert.match(
+    (await done("run", "--help")).stdout,
+    /keeps files from servers \(default: ternlight in the user's caches\)/,
+  );
   // It is for people, whatever else is asked for.
   assert.match((await done("run", "--help", "--json")).stdout, /^usage: ternlight run MODEL/);
 });

@@ -641,6 +641,8 @@ test("install: where there is none, and over another one only when asked", async
     assert.notEqual(globals.LanguageModel, first);
     const session = await (globals.LanguageModel as typeof LanguageModel).create();
     assert.equal(session.contextWindow, 96);
+    const detail = { option: "source", expected: "a model, or where its bytes are", found: "null" };
+    assert.throws(() => install(null as never, { override: true }), { code: "InvalidArgument", detail });
   } finally {
     delete globals.LanguageModel;
   }

@@ -275,6 +275,18 @@ test("lines that are no tasks are refused with their number", () => {
   }
 });
 
+test("tasks that are given as objects are looked at, too", async () => {
+  const model = await load(demo, { threads: 1 });
+  for (const [bad, message] of [
+    [{ ...TASKS[0]!, gold: 9 }, /^tasks\[1\]: gold: expected an integer from 0 to \d, got 9$/],
+    [{ query: "Once" }, /^tasks\[1\]: choices: expected a list of texts, got nothing$/],
+    [null, /^tasks\[1\]: query: expected a text, got nothing$/],
+  ] as const) {
+    await assert.rejects(scoreTasks(model, [TASKS[0]!, bad as never]), { code: "BadValue", message });
+  }
+  await model.close();
+});
+
 test("options that are wrong are refused by name", async () => {
   const wrong = (option: string) => (error: { code: string; detail: { option?: string } }) =>
     error.code === "InvalidArgument" && error.detail.option === option;

@@ -207,7 +207,7 @@ test("what Kubernetes says of a service called ternlight is no port to listen on
   assert.match(server.url, /^unix:/);
   await assert.rejects(
     serve(context, [], { env: { TERNLIGHT_PORT: "http://10.96.0.7" }, free: false }),
-    /--port must be/,
+    /TERNLIGHT_PORT must be/,
   );
 });
 
@@ -218,7 +218,8 @@ test("wrong flags and variables are told before anything is loaded", async (cont
     [["--adapter", "file"], {}, /NAME=FILE/],
     [["--tls-cert", "x"], {}, /go together/],
     [["ternlight-demo", "ternlight-demo"], {}, /two models are called/],
-    [[], { TERNLIGHT_MAX_REQUESTS: "-1" }, /--max-requests must be/],
+    [[], { TERNLIGHT_MAX_REQUESTS: "-1" }, /TERNLIGHT_MAX_REQUESTS must be/],
+    [["--max-requests", "-2"], { TERNLIGHT_MAX_REQUESTS: "5" }, /--max-requests must be .*, not -2/],
     [[], { TERNLIGHT_NO_REPACK: "maybe" }, /TERNLIGHT_NO_REPACK must be 1 or 0/],
   ];
   for (const [args, env, message] of wrong) {

@@ -47,7 +47,8 @@ export const embed: Handler<"embed"> = async (state, args, context) => {
   const { text, info } = state.model;
   const mean = (args.pooling ?? text.pooling) === "mean";
   const rows: Float32Array[] = [];
-  const one = (ids: number[]) => {
+  const one = (ids: number[], option: string) => {
+    if (ids.length === 0) throw new EngineError("InvalidArgument", `embed: ${option} has no token`, { option });
     let row: Float32Array = new Float32Array();
     const gather: Gather<Float32Array> = {
       event(event) {
@@ -62,7 +63,10 @@ export const embed: Handler<"embed"> = async (state, args, context) => {
     yield* texts.entries();
   })();
   const lane = async () => {
-    for (const [i, from] of each) rows[i] = await one(typeof from === "string" ? text.tokenizer.encode(from) : from);
+    for (const [i, from] of each) {
+      const ids = typeof from === "string" ? text.tokenizer.encode(from) : from;
+      rows[i] = await one(ids, `texts[${i}]`);
+    }
   };
   const lanes = Array.from({ length: Math.min(info.maxSequences, texts.length) }, lane);
   try {

@@ -189,7 +189,11 @@ export const source = {
     kind: "cache",
     to: "host",
     default: true,
-    flag: { value: "DIR", help: "The directory that keeps files from servers." },
+    flag: {
+      value: "DIR",
+      otherwise: "ternlight in the user's caches",
+      help: "The directory that keeps files from servers.",
+    },
     help: "Keeps files from servers; a text names the directory that keeps them.",
   },
   verify: {
