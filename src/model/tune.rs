@@ -338,13 +338,15 @@ mod tests {
             assert_eq!(VARIANTS[best(&rounds(each), GAIN)], ahead, "each variant can win");
         }
         assert_eq!(best(&rounds([1.0, 0.97, 0.96]), GAIN), 0, "hardly faster");
-        assert_eq!(best(&rounds([1.0, 0.7, 0.7])[1..], GAIN), 0, "too few");
+        assert_eq!(best(&rounds([1.0, 0.7, 0.8])[1..], GAIN), 0, "too few");
+        let few: Vec<_> = [[9.0; 3], [2.0, 1.8, 1.6], [2.0, 9.0, 9.0], [9.0, 1.8, 1.6], [9.0; 3]].into();
+        assert_eq!(best(&few, GAIN), 2, "few rounds decide, too, the first of which is left out");
         assert_eq!(best(&[[0.0; 3]; MAX_ROUNDS], GAIN), 0, "a clock that stands still");
         let mut lucky = rounds([1.0; 3]);
         lucky[MIN_ROUNDS - 1][2] = 0.1;
         assert_eq!(best(&lucky, GAIN), 0, "one lucky moment");
-        let mut late = vec![[9.0, 9.0, 0.1]; MIN_ROUNDS];
-        late.extend(rounds([1.0, 0.7, 0.9]));
+        let mut late = vec![[9.0, 9.0, 0.1]; 2 * MIN_ROUNDS];
+        late.extend([[1.0, 0.7, 0.9]; 2 * MIN_ROUNDS]);
         assert_eq!(best(&late, GAIN), 1, "what came before better code does not count");
     }
 
