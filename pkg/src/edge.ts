@@ -52,13 +52,8 @@ export async function load(source: ModelSource, given: EdgeLoadOptions): Promise
  * What is measured elsewhere: the clock of an edge worker stands still between two events. Weights that are loaded ahead cost an AMD Zen 5 a
  * third of the decode speed of models that fit there (benches/results/README.md, "Edge workers"); Intel's gain with larger ones.
  */
-const UNMEASURED = { dotProduct: "dot4", weightPrefetch: "off", oneBitSums: "lookup" } as const;
-
-/** These, where a caller leaves the choice open. */
-function unmeasured(options: LoadOptions): Partial<typeof UNMEASURED> {
-  const open = ([name]: [string, unknown]) => [undefined, "auto"].includes(options[name as keyof typeof UNMEASURED]);
-  return Object.fromEntries(Object.entries(UNMEASURED).filter(open));
-}
+const unmeasured = ({ weightPrefetch = "auto" }: LoadOptions): LoadOptions =>
+  weightPrefetch === "auto" ? { weightPrefetch: "off" } : {};
 
 /**
  * Tells what a model is from its header, without loading it.

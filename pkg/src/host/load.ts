@@ -104,7 +104,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const [record] = await Promise.all([openRecord(places, needed, { ...job, settings }), ...pools]);
   const { threads } = choice;
   phase("threads", { threads });
-  const dots = chooseDots(places, settings, record);
+  const dots = chooseDots(places, settings, record, context.platform);
   const planSettings = forPlan(settings);
   const packing = dots.record?.found?.ternaryPacking;
   const loaders = await feed({ places, files, settings: planSettings, threads, packing, prompt }, context);
@@ -266,22 +266,24 @@ async function openRecord(
   const size = Math.floor(Math.log2(weights));
   const record = await TuningRecord.open(settings, [KERNELS_DIGEST, flavour, threads, size], platform);
   // While threads join, compilers optimise what is measured then: unoptimised code tells no two dot products apart.
-  chooseDots(places, settings, record);
+  chooseDots(places, settings, record, platform);
   return record;
 }
 
 /**
  * Takes what is asked for, else what was measured on this machine before, else measures. It comes before any weight, because packing and
- * prefetching depend on it.
+ * prefetching depend on it. Where the engine was given compiled, on edge workers, clocks stand still: there the expected one is taken.
  */
 function chooseDots(
   places: readonly Place[],
   { dotProduct = "auto", weightPrefetch = "auto" }: LoadSettings,
   opened: TuningRecord | null,
+  { given }: Platform,
 ): Dots {
   const record = dotProduct === "auto" && weightPrefetch === "auto" ? opened : null;
   const begun = performance.now();
-  let dots = record?.found?.dotProduct ?? dotProduct;
+  const asked = dotProduct === "auto" && given ? "expected" : dotProduct;
+  let dots: string = record?.found?.dotProduct ?? asked;
   for (const { instance } of places) dots = instance.glue.dotProduct(dots);
   return { dotProduct: dots as ModelInfo["dotProduct"], record, ms: performance.now() - begun };
 }
