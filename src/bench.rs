@@ -320,7 +320,6 @@ mod tests {
     }
 
     /// Only relaxed instructions saturate.
-    #[cfg(not(target_feature = "relaxed-simd"))]
     #[test]
     fn exact_products_expect_fours() {
         assert_eq!(expected::<Active>(), DotProduct::Dot4);
