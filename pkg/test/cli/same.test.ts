@@ -76,7 +76,7 @@ test("for kernels that the environment chooses, unless a flag does", async () =>
   }
   const { status, stderr } = await start([...run], ["env", "TERNLIGHT_DOT_PRODUCT=dot3", process.execPath]).ended;
   assert.equal(status, 2);
-  assert.match(stderr, /--dot-product must be/);
+  assert.match(stderr, /TERNLIGHT_DOT_PRODUCT must be/);
 });
 
 test("for every size of the prompt's pieces", async () => {
