@@ -57,7 +57,7 @@ export class Args {
   readonly #rows: readonly FlagRow[];
   /** The texts given with each flag; none for a switch. */
   readonly #given: ReadonlyMap<FlagRow, readonly string[]>;
-  /** The flags that variables stand for. */
+  /** The flags that variables stand for, as they were not written. */
   readonly #fromEnv: ReadonlyMap<FlagRow, readonly string[]>;
 
   /** @param env variables that stand for flags which are not given: `TERNLIGHT_THREADS` for `--threads` */
@@ -152,13 +152,11 @@ export class Args {
   /** The API's complaint about an option, in the words of somebody who wrote a flag or set its variable. */
   #byFlag(error: unknown, rows: readonly FlagRow[]): unknown {
     if (!(error instanceof EngineError)) return error;
-    const { found, ...detail } = error.detail;
-    const row = rows.find(({ key }) => key === detail.option);
+    const { found, expected: asked } = error.detail;
+    const row = rows.find(({ key }) => key === error.detail.option);
     if (!row) return error;
-    const option =
-      this.#fromEnv.has(row) && this.#given.get(row) === this.#fromEnv.get(row) ? variableOf(row) : `--${row.name}`;
-    const expected =
-      row.option.flag!.read === "bytes" ? `${detail.expected} bytes, or a text like 4GB` : detail.expected;
+    const option = this.#fromEnv.has(row) ? variableOf(row) : `--${row.name}`;
+    const expected = row.option.flag!.read === "bytes" ? `${asked} bytes, or a text like 4GB` : asked;
     return new UsageError(`${option} must be ${expected}, not ${found}`, { option, expected, found });
   }
 }
@@ -179,6 +177,7 @@ function fromEnv(
     const variable = variableOf(row);
     const value = env[variable];
     if (value === undefined || value === "" || ANSWERS.includes(row.key) || excluded.includes(row.key)) continue;
+    if (written.has(row)) continue;
     if (row.key === "port" && SERVICE_LINK.test(value)) continue;
     const { value: text, many } = row.option.flag!;
     if (text) given.set(row, many ? value.split("\n").filter((line) => line !== "") : [value]);

@@ -32,7 +32,11 @@ export async function modelTalker(operand: string, options: LoadOptions, chosen:
   };
 }
 
-/** The base address of the server at an address, or null where a model's file may be. @throws {EngineError} `Network` for a bare host without a server of OpenAI's interface */
+/**
+ * The base address of the server at an address, or null where a model's file may be.
+ *
+ * @throws {EngineError} `Network` for a host without a path that serves none of OpenAI's interface
+ */
 export async function serverAt(
   address: string,
   key: string | undefined,

@@ -129,7 +129,7 @@ export interface LoadOptions extends SourceOptions, BatchingOptions {
   threads?: number | undefined;
   /** The build that runs. @default "auto" */
   flavour?: Flavour | undefined;
-  /** How kernels sum products. On an edge worker, whose clock stands still, "auto" is what relaxed SIMD shows of the processor. @default "auto" */
+  /** How kernels sum products. On an edge worker, whose clock stands still, "auto" goes by the instructions that are there. @default "auto" */
   dotProduct?: DotProduct | undefined;
   /** Which weights kernels touch ahead of their use. On an edge worker "auto" is "off". @default "auto" */
   weightPrefetch?: WeightPrefetch | undefined;
