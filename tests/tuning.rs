@@ -10,8 +10,9 @@ use ternlight::kernels::isa::Active;
 use ternlight::kernels::linear::DotProduct;
 use ternlight::kernels::linear::prefetch::{self, Ahead, KINDS, Kind};
 use ternlight::kernels::packed::{LOOKUP, MatrixShape, Packing};
+use ternlight::model::Options;
 use ternlight::model::options::{OneBitSums, TernaryPacking};
-use ternlight::model::{Options, tune};
+use ternlight::model::tune::{self, Choice};
 use ternlight::quant::{Codes, Float, Layout};
 use ternlight::team::Team;
 
@@ -37,7 +38,7 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
         let mut engine = Files::read(&golden(model)).engine(Options::default(), Team::solo()).unwrap();
         let ids = prompt(5, 1);
         let [off, near, pages] = Ahead::ALL.map(|ahead| {
-            assert!(tune::force(engine.model(), ahead).contains(&(kind, ahead)), "{model}");
+            assert!(tune::force(engine.model(), ahead).contains(&Choice { kind, ahead, decided: true }), "{model}");
             logits(&mut engine, &ids, true).unwrap()
         });
         assert_eq!(off, near, "{model}");
@@ -63,8 +64,9 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
                 time.get()
             };
             let choices = engine.tune(SPENT, &clock).unwrap();
-            let choice = choices.iter().find(|(one, _)| *one == kind);
-            assert_eq!(choice, Some(&(kind, expected)), "{model} {costs:?}");
+            let choice = choices.iter().find(|choice| choice.kind == kind);
+            let expected_choice = Choice { kind, ahead: expected, decided: true };
+            assert_eq!(choice, Some(&expected_choice), "{model} {costs:?}");
             assert_eq!(prefetch::chosen(&shape), expected);
             assert!(looks.get() < 2200, "{model} {costs:?}: a clock that stands still ends");
             // A model this small gets 5 ms in all.
@@ -78,14 +80,16 @@ fn each_kind_takes_what_its_clock_finds_faster_with_the_same_bits() {
         };
         let choices = engine.tune(5.0, &stands).unwrap();
         assert!(looks.get() < 1100, "{model}: without time nothing is measured");
-        assert!(choices.iter().all(|&(_, ahead)| ahead == Ahead::Off), "{model}: {choices:?}");
+        assert!(choices.iter().all(|choice| choice.ahead == Ahead::Off), "{model}: {choices:?}");
+        assert!(choices.iter().any(|choice| !choice.decided), "{model}: {choices:?}");
 
         // What a load has measured decides the next one, where it has all kinds of the model.
         let known = tune::force(engine.model(), Ahead::Near);
         tune::force(engine.model(), Ahead::Off);
         assert_eq!(tune::recall(engine.model(), &known[1..]), None, "{model}");
         assert_eq!(prefetch::chosen(&shape), Ahead::Off, "{model}: nothing is set by half");
-        let more = [&[(Kind::SuperBlocks(Codes::B2), Ahead::Off)], &*known].concat();
+        let other = Choice { kind: Kind::SuperBlocks(Codes::B2), ahead: Ahead::Off, decided: true };
+        let more = [&[other], &*known].concat();
         assert_eq!(tune::recall(engine.model(), &more), Some(known), "{model}");
         assert_eq!(prefetch::chosen(&shape), Ahead::Near, "{model}");
     }

@@ -8,7 +8,7 @@
 //!
 //! Variants take turns, and [`best`] judges them.
 
-use crate::bench::{STEPS, best, clock_step};
+use crate::bench::{MIN_ROUNDS, STEPS, best, clock_step};
 use crate::error::Result;
 use crate::kernels::act::{ActSpec, Precision};
 use crate::kernels::attention;
@@ -56,21 +56,27 @@ const LEAST_STEP_MS: f64 = 0.005;
 pub(super) type Timed<'a> = (&'a Matrix, ActSpec);
 
 /// What is loaded ahead for a kind of weights.
-pub type Choice = (Kind, Ahead);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub kind: Kind,
+    pub ahead: Ahead,
+    /// False where too few rounds fitted into the time: the first variant is set, and worth no record.
+    pub decided: bool,
+}
 
 /// Sets what is loaded ahead for each kind of weights in the model. Returns the choices.
 pub fn force(model: &Model, ahead: Ahead) -> Vec<Choice> {
     for kind in prefetch::KINDS {
         prefetch::set(kind, ahead);
     }
-    let choices: Vec<_> = kinds(model).map(|(kind, _)| (kind, ahead)).collect();
+    let choices: Vec<_> = kinds(model).map(|(kind, _)| Choice { kind, ahead, decided: true }).collect();
     set_attention(&choices);
     choices
 }
 
 /// Keys and values are read as weights are: attention prefetches pages where the first kind of weights does.
 fn set_attention(choices: &[Choice]) {
-    attention::set_prefetch(choices.first().is_none_or(|(_, ahead)| *ahead == Ahead::Pages));
+    attention::set_prefetch(choices.first().is_none_or(|choice| choice.ahead == Ahead::Pages));
 }
 
 /// Measures for each kind of weights in the model what is best loaded ahead, and sets it. `now` is a clock in milliseconds, of which
@@ -105,7 +111,7 @@ pub fn tune<I: Isa>(model: &Model, team: &Team, spent: f64, now: &dyn Fn() -> f6
             }
         }
     }
-    let choices = contests.into_iter().map(|(_, contest)| contest.decide()).collect::<Vec<_>>();
+    let choices = contests.into_iter().map(|(rounds, contest)| contest.decide(rounds > 0)).collect::<Vec<_>>();
     set_attention(&choices);
     Ok(choices)
 }
@@ -133,20 +139,20 @@ impl<I: Isa> Contest<'_, I> {
         self.rounds.push(round);
     }
 
-    /// Sets the best variant.
-    fn decide(self) -> Choice {
+    /// Sets the best variant; the first one where nothing was to be measured, which is a decision, too.
+    fn decide(self, measured: bool) -> Choice {
         let ahead = self.variants[best(&self.rounds, GAIN)];
         prefetch::set(self.kind, ahead);
-        (self.kind, ahead)
+        Choice { kind: self.kind, ahead, decided: !measured || self.rounds.len() >= MIN_ROUNDS }
     }
 }
 
 /// Sets what was measured before, where that decides every kind of weights in the model, and returns the choices for these.
 pub fn recall(model: &Model, known: &[Choice]) -> Option<Vec<Choice>> {
     let choices: Option<Vec<Choice>> =
-        kinds(model).map(|(kind, _)| known.iter().find(|(other, _)| *other == kind).copied()).collect();
-    for &(kind, ahead) in choices.iter().flatten() {
-        prefetch::set(kind, ahead);
+        kinds(model).map(|(kind, _)| known.iter().find(|choice| choice.kind == kind).copied()).collect();
+    for choice in choices.iter().flatten() {
+        prefetch::set(choice.kind, choice.ahead);
     }
     if let Some(choices) = &choices {
         set_attention(choices);
@@ -316,7 +322,6 @@ impl<'a, I: Isa> Timer<'a, I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::MIN_ROUNDS;
     use crate::kernels::packed::{LOOKUP, Packing};
     use crate::quant::Layout;
     use crate::rng::Rng;

@@ -17,7 +17,8 @@ use crate::kernels::linear::prefetch::{Ahead, KINDS};
 use crate::kernels::packed::{MatrixShape, Packing};
 use crate::model::describe::Description;
 use crate::model::forward::Traced;
-use crate::model::{Adapter, Begun, Config, Model, Plan, tune};
+use crate::model::tune::{self, Choice};
+use crate::model::{Adapter, Begun, Config, Model, Plan};
 use crate::observe::{Operation, Tally, Values};
 use crate::quant::{Layout, Scales};
 use crate::sampling::{Lists, Params, flat};
@@ -101,7 +102,7 @@ impl Engine {
 
     /// Sets which weights are loaded ahead: `off`, `near`, `pages`, or, for any other word, what a measurement finds for each kind of weights
     /// in the model. It takes 40 ms less the `spent` ones of the load's other measurements. Returns, for each kind, its place among [`KINDS`] and
-    /// the choice's among [`Ahead::ALL`].
+    /// the choice's among [`Ahead::ALL`], which stands behind all of these, in the same order, where the time was too short to decide.
     pub fn tune(&self, ahead: &str, spent: f64) -> Js<Vec<u8>> {
         let choices = match Ahead::ALL.into_iter().find(|one| one.name() == ahead) {
             Some(ahead) => tune::force(self.engine.model(), ahead),
@@ -110,12 +111,12 @@ impl Engine {
         Ok(numbers(choices))
     }
 
-    /// Sets what [`Self::tune`] returned in an earlier load of a model with these kinds of weights, and returns this model's part of it. Nothing
+    /// Sets what [`Self::tune`] decided in an earlier load of a model with these kinds of weights, and returns this model's part of it. Nothing
     /// where that leaves a kind open.
     pub fn recall(&self, known: &[u8]) -> Option<Vec<u8>> {
         let choice = |numbers: &[u8; 2]| {
             let [kind, ahead] = numbers.map(usize::from);
-            Some((*KINDS.get(kind)?, *Ahead::ALL.get(ahead)?))
+            Some(Choice { kind: *KINDS.get(kind)?, ahead: *Ahead::ALL.get(ahead)?, decided: true })
         };
         let known: Vec<_> = known.as_chunks().0.iter().filter_map(choice).collect();
         tune::recall(self.engine.model(), &known).map(numbers)
@@ -330,8 +331,9 @@ impl Engine {
     }
 }
 
-fn numbers(choices: Vec<tune::Choice>) -> Vec<u8> {
-    choices.into_iter().flat_map(|(kind, ahead)| [kind.index() as u8, ahead as u8]).collect()
+fn numbers(choices: Vec<Choice>) -> Vec<u8> {
+    let place = |choice: &Choice| choice.ahead as usize + if choice.decided { 0 } else { Ahead::ALL.len() };
+    choices.iter().flat_map(|choice| [choice.kind.index() as u8, place(choice) as u8]).collect()
 }
 
 fn note([calls, time, bytes, products]: &mut [f64; 4], ms: f64, before: &Tally, tally: &Tally) {

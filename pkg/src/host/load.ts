@@ -299,7 +299,9 @@ function tune(
   const prefetched = recalled ?? engine.tune(weightPrefetch, ms);
   const ternaryPacking = asked === "auto" ? packed : undefined;
   const known = recalled && (!ternaryPacking || ternaryPacking === record?.found?.ternaryPacking);
-  const kept = known ? undefined : record?.keep({ dotProduct, weightPrefetch: prefetched, ternaryPacking });
+  // What a second load has no time to decide either is kept as it is: some clocks are too coarse.
+  const decided = record?.found ? prefetched.map((number, i) => (i % 2 ? number % 3 : number)) : prefetched;
+  const kept = known ? undefined : record?.keep({ dotProduct, weightPrefetch: decided, ternaryPacking });
   return { chosen: { dotProduct, weightPrefetch: prefetchOf(prefetched) }, measured: !recalled, kept };
 }
 
@@ -307,9 +309,9 @@ function tune(
 const KINDS = "1-bit,2-bit,4-bit,6-bit,8-bit,2-bit K,4-bit K,6-bit K,f32,f16,bf16".split(",");
 const AHEAD = ["off", "near", "pages"] as const;
 
-/** The choices of `Engine.tune` by their names. */
+/** The choices of `Engine.tune` by their names, decided or not. */
 function prefetchOf(choices: Uint8Array): ModelInfo["weightPrefetch"] {
   const found: Record<string, (typeof AHEAD)[number]> = {};
-  for (let i = 0; i < choices.length; i += 2) found[KINDS[choices[i]!]!] = AHEAD[choices[i + 1]!]!;
+  for (let i = 0; i < choices.length; i += 2) found[KINDS[choices[i]!]!] = AHEAD[choices[i + 1]! % 3]!;
   return found;
 }

@@ -13,7 +13,7 @@ import type { Platform } from "./platform.ts";
 export interface Tuning {
   /** How products are summed. */
   dotProduct: string;
-  /** Which weights are touched ahead: the choices of `Engine.tune`. */
+  /** Which weights are touched ahead: the choices of `Engine.tune`, of which `Engine.recall` takes those that were decided. */
   weightPrefetch: Uint8Array;
   /** How ternary weights are packed, where the options left it open. */
   ternaryPacking?: Packing | undefined;

@@ -79,15 +79,25 @@ test("what was measured of the kernels decides the next load, where it is kept",
   assert.equal(first, "true");
   // It is written behind the load.
   await wait(async () => (await records()).length > 0);
-  assert.deepEqual(await measured({}), ["false", found]);
   const [name] = await records();
   const file = join(directory, name!);
   const { size } = await stat(file);
-
-  // Another choice that is kept is taken as it is.
-  const kinds = Object.keys(found).length;
   const text = await readFile(file, "utf8");
   const kept = JSON.parse(text);
+  const kinds = Object.keys(found).length;
+  const undecided = () => kept.weightPrefetch.some((choice: number, i: number) => i % 2 === 1 && choice > 2);
+  if (!undecided()) {
+    assert.deepEqual(await measured({}), ["false", found]);
+    kept.weightPrefetch[1] += 3;
+    await writeFile(file, JSON.stringify(kept).padEnd(size));
+  }
+
+  // What was not decided is measured once more, and kept then.
+  assert.equal((await measured({}))[0], "true");
+  await wait(async () => (await readFile(file, "utf8")) !== JSON.stringify(kept).padEnd(size));
+  assert.equal((await measured({}))[0], "false");
+
+  // Another choice that is kept is taken as it is.
   for (let i = 1; i < 2 * kinds; i += 2) kept.weightPrefetch[i] = 0;
   await writeFile(file, JSON.stringify(kept).padEnd(size));
   const [again, off] = await measured({});
