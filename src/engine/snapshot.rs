@@ -81,34 +81,8 @@ pub(super) fn restore(
     vocab: usize,
     context: usize,
 ) -> Result<(Vec<u32>, usize, TableId)> {
-    let Some(rest) = bytes.strip_prefix(&MAGIC) else {
-        return Err(Error::new(ErrorKind::BadMagic, "not a saved session").option("restore"));
-    };
-    let (numbers, _) = rest.as_chunks::<4>();
-    let number = |at: usize| numbers.get(at).map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize);
-    let (version, count, blocks, block) = (number(0), number(1), number(2), number(3));
-    let own = self::version(cache);
-    if version != own as usize {
-        return Err(Error::new(ErrorKind::UnsupportedVersion, "a session saved by another version")
-            .option("restore")
-            .expected(format_args!("version {own}"), version));
-    }
-    let damaged = |what: &str| Error::new(ErrorKind::Damaged, what).option("restore");
-    let len = len(cache, count, blocks, block);
-    if len != bytes.len() as u64 {
-        return Err(damaged("of another length than it says").expected(format_args!("{len} bytes"), bytes.len()));
-    }
-    let (content, sum) = bytes.split_at(bytes.len() - 8);
-    if sum != checksum(content).to_le_bytes() {
-        return Err(damaged("its checksum is another"));
-    }
-    let (head, rest) = content.split_at(HEAD);
-    let (own, all) = cache.block_bytes();
-    if head[24..] != fingerprint.to_le_bytes() || block != all {
-        let reason =
-            "the session was saved by another model, or with other adapters or settings of kv, activations or head";
-        return Err(Error::new(ErrorKind::WrongModel, reason).option("restore"));
-    }
+    let (count, blocks, rest) = checked(cache, bytes, fingerprint)?;
+    let (own, block) = cache.block_bytes();
     let (tokens, blocks_bytes) = rest.split_at(4 * count);
     let tokens: Vec<u32> = tokens.as_chunks::<4>().0.iter().map(|token| u32::from_le_bytes(*token)).collect();
     let (blocks_bytes, state) = blocks_bytes.split_at(blocks * block);
@@ -116,7 +90,7 @@ pub(super) fn restore(
         .split_first_chunk()
         .map_or((blocks * KV_BLOCK, state), |(cached, state)| (u32::from_le_bytes(*cached) as usize, state));
     if cached > count || cached.div_ceil(KV_BLOCK) != blocks || tokens.iter().any(|&token| token as usize >= vocab) {
-        return Err(damaged("it contradicts itself"));
+        return Err(damaged("the saved session contradicts itself"));
     }
     if count > context {
         return Err(Error::new(ErrorKind::ContextFull, "the session is longer than the context")
@@ -133,6 +107,47 @@ pub(super) fn restore(
         kept = 0;
     }
     Ok((tokens, kept, table))
+}
+
+/// The number of tokens, that of blocks, and what stands behind the head of a session of this model.
+fn checked<'a>(cache: &Cache, bytes: &'a [u8], fingerprint: u64) -> Result<(usize, usize, &'a [u8])> {
+    let Some(rest) = bytes.strip_prefix(&MAGIC) else {
+        return Err(Error::new(ErrorKind::BadMagic, "not a saved session").option("restore"));
+    };
+    let (numbers, _) = rest.as_chunks::<4>();
+    let number = |at: usize| numbers.get(at).map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize);
+    let (version, count, blocks, block) = (number(0), number(1), number(2), number(3));
+    let own = self::version(cache);
+    if ![VERSION, VERSION_WITH_STATE].contains(&(version as u32)) {
+        return Err(Error::new(ErrorKind::UnsupportedVersion, "a session saved by another version")
+            .option("restore")
+            .expected(format_args!("version {own}"), version));
+    }
+    let Some((content, sum)) = bytes.split_last_chunk().filter(|(content, _)| content.len() >= HEAD) else {
+        return Err(damaged("the saved session is cut off").expected(format_args!("{} bytes", HEAD + 8), bytes.len()));
+    };
+    let len = len(cache, count, blocks, block);
+    let (head, rest) = content.split_at(HEAD);
+    let (_, all) = cache.block_bytes();
+    let fits = version == own as usize && len == bytes.len() as u64;
+    if *sum != checksum(content).to_le_bytes() {
+        return Err(if fits {
+            damaged("bytes of the saved session have changed: its checksum is another")
+        } else {
+            damaged("the saved session is cut off, or its head is damaged")
+                .expected(format_args!("{len} bytes for {count} tokens"), bytes.len())
+        });
+    }
+    if !fits || head[24..] != fingerprint.to_le_bytes() || block != all {
+        let reason =
+            "the session was saved by another model, or with other adapters or settings of kv, activations or head";
+        return Err(Error::new(ErrorKind::WrongModel, reason).option("restore"));
+    }
+    Ok((count, blocks, rest))
+}
+
+fn damaged(what: &str) -> Error {
+    Error::new(ErrorKind::Damaged, what).option("restore")
 }
 
 /// Says which model it was that computed these logits.
