@@ -40,7 +40,8 @@ mod wait;
 pub use background::BackgroundTask;
 pub use buffers::{Columns, Section};
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -102,16 +103,21 @@ struct SharedState {
 
 type Task = Box<dyn FnOnce() + Send>;
 
-// SAFETY: only the leader writes `job`, while the gate is closed and nobody is inside. Servers read it only inside, after the
-// count that let them in; the leader opens the gate with Release, and they enter with Acquire.
+// SAFETY: only the leader writes `job`, while the gate is closed and nobody is inside. A `Team` is not `Sync`, so that one thread leads at a
+// time, and no member can begin a job within a job. Servers read `job` only inside, after the count that let them in; the leader opens the gate
+// with Release, and they enter with Acquire.
 unsafe impl Sync for SharedState {}
 // SAFETY: as above; the pointer in `job` is followed only between these two moments.
 unsafe impl Send for SharedState {}
+
+/// Takes `Sync` from a type that holds it.
+type NotSync = PhantomData<Cell<()>>;
 
 /// A group of threads that run one job at a time; see the [module](self).
 pub struct Team {
     members: usize,
     shared: Arc<SharedState>,
+    one_leader: NotSync,
     #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
     _pool: Option<rayon::ThreadPool>,
 }
@@ -122,6 +128,7 @@ impl Team {
         Self {
             members: 1,
             shared: Arc::new(SharedState::new(1)),
+            one_leader: PhantomData,
             #[cfg(all(feature = "threads", not(target_arch = "wasm32")))]
             _pool: None,
         }
@@ -154,7 +161,7 @@ impl Team {
                     .expected(members - 1, pool));
             }
             rayon::spawn_broadcast(serve);
-            Ok(Self { members, shared })
+            Ok(Self { members, shared, one_leader: PhantomData })
         }
         #[cfg(not(target_arch = "wasm32"))]
         {
@@ -163,7 +170,7 @@ impl Team {
                 Error::new(ErrorKind::OutOfMemory, format!("no threads: {error}")).option("threads")
             })?;
             pool.spawn_broadcast(serve);
-            Ok(Self { members, shared, _pool: Some(pool) })
+            Ok(Self { members, shared, one_leader: PhantomData, _pool: Some(pool) })
         }
     }
 
@@ -356,8 +363,8 @@ impl Team {
     /// Runs `work(member)` on the leader, which is member 0, and on every other member that enters before the leader is done.
     fn post(&self, work: &(dyn Fn(usize) + Sync)) {
         let shared = &*self.shared;
-        // SAFETY: the gate is closed and nobody is inside, so that no server reads the cell. The pointer outlives its use: this
-        // function neither returns nor unwinds (`JoinGuard`) before every server that entered has left.
+        // SAFETY: this thread alone leads (`NotSync`), the gate is closed and nobody is inside, so that no server reads the cell. The pointer
+        // outlives its use: this function neither returns nor unwinds (`JoinGuard`) before every server that entered has left.
         unsafe {
             *shared.gate.job.get() =
                 Some(std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work));

@@ -106,7 +106,7 @@ fn share(count: usize, member: usize, members: usize) -> Range<usize> {
 
 impl Team {
     /// Calls `work(units)` on ranges that cover `0..count`, each unit once, on all members. Every range is a multiple of
-    /// `chunk` units, except the last of a member's share.
+    /// `chunk` units, except the last of a member's share. One job runs at a time: `work` cannot use the team, which is not `Sync`.
     ///
     /// # Panics
     /// If `count` does not fit 32 bits, `chunk` is 0, or `work` panics on any member.
@@ -120,6 +120,12 @@ impl Team {
     ///     sum.fetch_add(units.sum(), Ordering::Relaxed);
     /// });
     /// assert_eq!(sum.into_inner(), 4950);
+    /// ```
+    ///
+    /// ```compile_fail,E0277
+    /// # use ternlight::team::Team;
+    /// let team = Team::solo();
+    /// team.parallel_for(2, 1, |_| team.parallel_for(2, 1, |_| ()));
     /// ```
     pub fn parallel_for(&self, count: usize, chunk: usize, work: impl Fn(Range<usize>) + Sync) {
         assert!(u32::try_from(count).is_ok() && chunk > 0, "units that can be counted");

@@ -239,7 +239,7 @@ fn rows_that_grow_are_zeros_first() {
 
 #[test]
 fn nobody_waits_for_a_member_that_does_not_come() {
-    let team = Team { members: 3, shared: Arc::new(SharedState::new(3)), _pool: None };
+    let team = Team { members: 3, shared: Arc::new(SharedState::new(3)), one_leader: PhantomData, _pool: None };
     let done = AtomicUsize::new(0);
     team.parallel_for(100, 1, |units| {
         done.fetch_add(units.len(), Ordering::SeqCst);

@@ -49,8 +49,7 @@ impl<D: Dot> Isa for Wasm<D> {
     }
     #[inline(always)]
     fn load_f32(self, from: &[f32; 4]) -> v128 {
-        // SAFETY: as above.
-        unsafe { v128_load(from.as_ptr().cast()) }
+        load(bytemuck::cast_ref(from))
     }
     #[inline(always)]
     fn store_f32(self, to: &mut [f32; 4], v: v128) {
@@ -59,7 +58,7 @@ impl<D: Dot> Isa for Wasm<D> {
     }
     #[inline(always)]
     fn store_i32(self, to: &mut [i32; 4], v: v128) {
-        // SAFETY: as above.
+        // SAFETY: the reference covers the 16 bytes written; wasm stores need no alignment.
         unsafe { v128_store(to.as_mut_ptr().cast(), v) }
     }
     #[inline(always)]
