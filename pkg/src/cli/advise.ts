@@ -9,9 +9,9 @@ import {
 } from "../node-doctor.ts";
 import { shownSource } from "../source/address.ts";
 import { EngineError } from "../types/errors.ts";
-import type { CanRun, MemoryNeeds } from "../types/index.ts";
+import type { CanRun } from "../types/index.ts";
 import type { Args } from "./args.ts";
-import { bytes, ms, plural, table } from "./format.ts";
+import { bytes, memoryText, ms, plural, table } from "./format.ts";
 import { loadOptions, source } from "./model.ts";
 import type { Command } from "./usage.ts";
 
@@ -86,9 +86,6 @@ function recommendation(name: string, { fits, missing, settings, predicted, cons
     why.map((reason) => `  ${reason}`).join("\n"),
   ].join("\n");
 }
-
-const memoryText = ({ total, weights, kv, scratch }: MemoryNeeds) =>
-  `${bytes(total)}: weights ${bytes(weights)}, KV cache ${bytes(kv)}, scratch ${bytes(scratch)}`;
 
 export const canRun: Command = {
   name: "can-run",

@@ -1,5 +1,7 @@
 /** Numbers and tables for people. */
 
+import type { MemoryNeeds } from "../types/index.ts";
+
 const UNITS: readonly [number, string][] = [
   [1e12, "T"],
   [1e9, "G"],
@@ -21,6 +23,14 @@ export function bytes(value: number): string {
 
 export function count(value: number): string {
   return scaled(value).join(" ").trim();
+}
+
+/** The parts of a model's memory, of which a hybrid alone has states. */
+export function memoryText({ total, weights, kv, states, scratch }: MemoryNeeds): string {
+  const parts = { weights, "KV cache": kv, ...(states > 0 && { states }), scratch };
+  return `${bytes(total)}: ${Object.entries(parts)
+    .map(([name, size]) => `${name} ${bytes(size)}`)
+    .join(", ")}`;
 }
 
 export const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;

@@ -1,7 +1,7 @@
 /** The description of a model as text. */
 
 import type { Description, HeadChoice, TensorSummary } from "../types/index.ts";
-import { bytes, count, percent, plural, table } from "./format.ts";
+import { bytes, count, memoryText, percent, plural, table } from "./format.ts";
 
 export function report(source: string, about: Description): string {
   const parts = [
@@ -20,7 +20,6 @@ export function report(source: string, about: Description): string {
 
 function facts(about: Description): [string, string][] {
   const { config, tokenizer, template, memory } = about;
-  const { total, weights, kv, scratch } = memory;
   return [
     ["format", about.format],
     ["architecture", about.architecture],
@@ -44,7 +43,7 @@ function facts(about: Description): [string, string][] {
     ...(about.i2s ? [["I2_S order", i2sFacts(about.i2s)] as [string, string]] : []),
     ["tokenizer", tokenizer ? tokenizerFacts(tokenizer) : "none: prompts must be token ids"],
     ["chat template", template ? `${plural(template.length, "character")}, from ${template.source}` : "none"],
-    ["memory to run", `${bytes(total)}: weights ${bytes(weights)}, KV cache ${bytes(kv)}, scratch ${bytes(scratch)}`],
+    ["memory to run", memoryText(memory)],
   ];
 }
 

@@ -3,7 +3,7 @@ import { type Outside, UnstableEngine } from "../api/unstable.ts";
 import { checkOptions } from "../options/options.ts";
 import type { ModelSource } from "../types/index.ts";
 import { probe } from "../wasm/features.ts";
-import { type Pick, pick } from "../wasm/pick.ts";
+import { type BuildChoice, pick } from "../wasm/pick.ts";
 import { advise } from "./advice.ts";
 import { examineModel } from "./model.ts";
 import type { DoctorOptions, DoctorReport, SystemReport } from "./report.ts";
@@ -69,7 +69,7 @@ function tryPick(
   features: ReturnType<typeof probe>,
   { cores, wholeCores }: Patient,
   threads: number | undefined,
-): Pick | null {
+): BuildChoice | null {
   try {
     return pick(features, cores, threads && !features.unshared ? { threads } : {}, wholeCores);
   } catch {

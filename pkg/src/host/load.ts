@@ -10,7 +10,7 @@ import type { Part } from "../split/plan.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Description, MemoryNeeds, ModelInfo } from "../types/index.ts";
 import type { Glue, Instance } from "../wasm/load.ts";
-import type { Pick as Choice } from "../wasm/pick.ts";
+import type { BuildChoice } from "../wasm/pick.ts";
 import { withActivationMap } from "./activation_map.ts";
 import { heldBytes, type LoadContext, type Loaded, type LoadedPart } from "./context.ts";
 import { feed, type Place } from "./feed.ts";
@@ -63,7 +63,7 @@ export async function loadModel(source: SourceSpec, settings: LoadSettings, cont
 
 interface LoadJob {
   runtime: Runtime;
-  choice: Choice;
+  choice: BuildChoice;
   settings: LoadSettings;
   context: LoadContext;
   opening: OpenContext;

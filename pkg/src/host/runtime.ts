@@ -5,7 +5,7 @@ import type { EngineSettings, LoadSettings } from "../rpc/protocol.ts";
 import { builds } from "../wasm/builds.ts";
 import { type Features, probe } from "../wasm/features.ts";
 import { type Build, compile, type Instance, instantiate } from "../wasm/load.ts";
-import { type Pick, pick } from "../wasm/pick.ts";
+import { type BuildChoice, pick } from "../wasm/pick.ts";
 import { Pool, Workers } from "../wasm/threads.ts";
 import type { InstanceContext } from "./context.ts";
 import { instanceBytes } from "./fit.ts";
@@ -17,7 +17,7 @@ const PLANNER_BYTES = 1 << 30;
 export const featuresOf = ({ given }: Platform): Features => given?.features ?? probe();
 
 /** The build and the threads that these settings run on. */
-export function choose({ threads, flavour }: LoadSettings, platform: Platform): Pick {
+export function choose({ threads, flavour }: LoadSettings, platform: Platform): BuildChoice {
   const wish = { ...(threads ? { threads } : {}), ...(flavour ? { flavour } : {}) };
   return pick(featuresOf(platform), platform.cores(), wish, platform.wholeCores?.());
 }
@@ -48,7 +48,11 @@ export class Runtime {
   }
 
   /** @param early workers for threads that are started while the build is compiled */
-  static async start(choice: Pick, { platform, onFatal, threads }: InstanceContext, early = 0): Promise<Runtime> {
+  static async start(
+    choice: BuildChoice,
+    { platform, onFatal, threads }: InstanceContext,
+    early = 0,
+  ): Promise<Runtime> {
     const build = builds[choice.flavour] as Build;
     const workers = new Workers(platform.spawnThread ?? platform.spawnSibling);
     workers.start(early);

@@ -1,5 +1,6 @@
 /** From the fields of a request to the options of an answer. */
 
+import { MOST_TOKENS } from "../options/option.ts";
 import type { GenerateOptions, ResponseFormat, Sampler } from "../types/index.ts";
 
 /** A checked request. */
@@ -100,8 +101,6 @@ function formatOf(fields: Fields): ResponseFormat | undefined {
   if (format?.type === "json_schema") return { type: "json_schema", schema: format.json_schema?.schema ?? true };
   return undefined;
 }
-
-const MOST_TOKENS = 2 ** 31 - 1;
 
 /** The first of some fields that has a limit. One below 0 is none; one above the room that is left is cut by the engine. */
 export function limitOf(fields: Fields, names: readonly string[], byDefault: number): { maxTokens?: number } {

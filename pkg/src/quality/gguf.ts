@@ -1,6 +1,7 @@
 /** GGUF files as the tools read and write them: metadata as bytes, tensors as ranges of files. */
 
 import { type RawPair, rawPairs } from "../convert/header.ts";
+import { ALIGNMENT_BYTES, HEADER_BYTES } from "../source/limits.ts";
 import type { Source } from "../source/source.ts";
 import { type GgufArray, type GgufText, readNumbers, readStrings } from "../text/gguf.ts";
 import { MAX_MERGES, MAX_VOCAB } from "../text/limits.ts";
@@ -83,10 +84,6 @@ export function rowBytes(tensor: GgufTensor): number {
 export const isI2s = ({ type }: Pick<GgufTensor, "type">): boolean => type === I2_S;
 
 const FIRST = 256 << 10;
-/** Several times the longest known header, which a vocabulary makes long. */
-const MOST_HEADER = 1 << 28;
-/** The largest alignment that is known is 4096; a new file is filled up to it. */
-const MOST_ALIGNMENT = 1 << 16;
 const STRING = 8;
 const ARRAY = 9;
 const ALIGNMENT_KEY = "general.alignment";
@@ -191,7 +188,7 @@ interface Header {
 class Short extends Error {}
 
 async function readHeader(source: Source, signal?: AbortSignal): Promise<Header> {
-  const most = Math.min(source.size, MOST_HEADER);
+  const most = Math.min(source.size, HEADER_BYTES);
   for (let length = Math.min(FIRST, most); ; length = Math.min(4 * length, most)) {
     const bytes = await source.read(0, length, signal ? { signal } : {});
     try {
@@ -247,8 +244,8 @@ class Cursor {
     const tensors: Header["tensors"] = [];
     while (tensors.length < count) tensors.push(this.#tensor());
     const alignment = Number(metadata[ALIGNMENT_KEY] ?? 32);
-    if (!(alignment > 0 && alignment <= MOST_ALIGNMENT && Number.isInteger(Math.log2(alignment)))) {
-      throw this.#wrong(ALIGNMENT_KEY, `a power of two, at most ${MOST_ALIGNMENT}`, alignment);
+    if (!(alignment > 0 && alignment <= ALIGNMENT_BYTES && Number.isInteger(Math.log2(alignment)))) {
+      throw this.#wrong(ALIGNMENT_KEY, `a power of two, at most ${ALIGNMENT_BYTES}`, alignment);
     }
     const data = Math.ceil(this.#at / alignment) * alignment;
     return { bytes: this.#bytes.subarray(0, this.#at), metadata, tensors, data, alignment };

@@ -12,6 +12,11 @@ export interface FileLimits {
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;
 
+/** Of a header, as the engine has it (`src/formats/limits.rs`). */
+export const HEADER_BYTES = 100 * MIB;
+/** Of the alignment of a GGUF's tensors, as the engine has it. */
+export const ALIGNMENT_BYTES = MIB;
+
 const inOne = (bytes: number): FileLimits => ({ size: bytes, whole: bytes });
 
 /** A kind of file each, about four times as long as the longest that are published. */

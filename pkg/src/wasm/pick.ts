@@ -3,7 +3,7 @@ import { EngineError } from "../types/errors.ts";
 import type { Flavour } from "../types/index.ts";
 import type { Features } from "./features.ts";
 
-export interface Pick {
+export interface BuildChoice {
   /** A name from flavours.json. */
   flavour: string;
   /** The engine's own worker included. */
@@ -25,7 +25,7 @@ export function pick(
   cores: number,
   wish: { threads?: number; flavour?: Flavour } = {},
   physical?: number | null,
-): Pick {
+): BuildChoice {
   const simd = pickSimd(features, wish.flavour ?? "auto");
   const { threads, threadsReason } = pickThreads(features, cores, wish.threads, physical ?? cores);
   const row = flavours.find((row) => row.simd === simd && row.threads === threads > 1);

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { createReadStream, createWriteStream } from "node:fs";
-import { readdir, stat, writeFile } from "node:fs/promises";
+import { readdir, readFile, stat, writeFile } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
 import path from "node:path";
 import { Readable } from "node:stream";
@@ -13,6 +13,7 @@ import { inspect, load } from "ternlight";
 import { openDirectory } from "../../src/cache/disk.ts";
 import { Entry } from "../../src/cache/entry.ts";
 import { openCached } from "../../src/cache/open.ts";
+import { ALIGNMENT_BYTES, HEADER_BYTES } from "../../src/source/limits.ts";
 import { folderOf, goldenFile, goldenFolder } from "./support/models.ts";
 import { type Behaviour, serveFiles } from "./support/server.ts";
 import { type Files, json } from "./support/split.ts";
@@ -181,4 +182,10 @@ test("a Blob that Node cannot read is refused, and does not end the process", as
     code: "TooLarge",
     detail: { file: "long.gguf", expected: "at most 4294967295 bytes", found: "4294967296" },
   });
+});
+
+test("headers have the engine's limits", async () => {
+  const rust = await readFile(new URL("../../../src/formats/limits.rs", import.meta.url), "utf8");
+  assert.match(rust, new RegExp(`HEADER: u64 = ${HEADER_BYTES / MIB} << 20;`));
+  assert.match(rust, new RegExp(`ALIGNMENT: u64 = ${ALIGNMENT_BYTES / MIB} << 20;`));
 });

@@ -2,6 +2,7 @@
 
 import { loadText, type Text } from "../../host/text.ts";
 import { type ModelFiles, NO_SIDE } from "../../source/files.ts";
+import { HEADER_BYTES } from "../../source/limits.ts";
 import type { Source } from "../../source/source.ts";
 import { findTemplate } from "../../text/template_source.ts";
 import type { TokenizerConfig } from "../../text/tokenizer_json.ts";
@@ -83,9 +84,6 @@ const STEMS: Readonly<Record<string, string>> = {
   "mlp.down_proj": "ffn_down",
 };
 
-/** Bytes that a header of safetensors may have. */
-const MOST_HEADER = 100 << 20;
-
 interface Entry {
   dtype: string;
   shape: number[];
@@ -104,9 +102,9 @@ async function safetensorsWeights(files: readonly Source[], signal?: AbortSignal
       throw new EngineError("BadMagic", reason, { file: source.name, offset: 0, expected, found });
     }
     const length = Number(new DataView(start.buffer, start.byteOffset).getBigUint64(0, true));
-    if (length > Math.min(source.size - 8, MOST_HEADER)) {
-      const code = length > MOST_HEADER ? "BadHeader" : "Truncated";
-      const expected = `at most ${Math.min(source.size - 8, MOST_HEADER)} bytes`;
+    if (length > Math.min(source.size - 8, HEADER_BYTES)) {
+      const code = length > HEADER_BYTES ? "BadHeader" : "Truncated";
+      const expected = `at most ${Math.min(source.size - 8, HEADER_BYTES)} bytes`;
       const detail = { file: source.name, offset: 0, expected, found: `${length} bytes` };
       throw new EngineError(code, `${source.name}: a header of ${length} bytes, in a file of ${source.size}`, detail);
     }
